@@ -7,15 +7,15 @@
     reason = "an example has arguments and a terminal"
 )]
 
-use anyhow::Context;
 use etlink_run::merge::{MergeOptions, merge};
 use etlink_run::{RunOptions, RunSet, RunSource};
+use std::error::Error;
 use std::path::PathBuf;
 
-fn main() -> anyhow::Result<()> {
+fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1).map(PathBuf::from);
-    let folder = arguments.next().context("give a folder with traces")?;
-    let output = arguments.next().context("give a folder for the output")?;
+    let folder = arguments.next().ok_or("give a folder with traces")?;
+    let output = arguments.next().ok_or("give a folder for the output")?;
     let runs = RunSet::open(RunSource::Folder(folder), RunOptions::default())?;
     let report = merge(&runs, &output, &MergeOptions::default())?;
     for rank in &report.ranks {

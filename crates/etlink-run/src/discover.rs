@@ -8,10 +8,12 @@
 
 mod candidate;
 
+use crate::error::RunError;
+use crate::file_error::{FileAction, FileContext, FileError};
 use crate::graphs::GraphSet;
 use crate::manifest::{ManifestEntry, RunManifest};
 use crate::output::is_work_folder;
-use anyhow::{Context, Result};
+use crate::text;
 use candidate::{Candidate, Inside, file_name, look_at};
 use etlink_chakra::read::FileKind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,48 +113,54 @@ impl RunFiles {
 }
 
 /// Finds the runs in `root` and its subfolders, in order of their paths. A subfolder that cannot be read is noted.
-pub fn discover(root: &Path) -> Result<Vec<RunFiles>> {
+///
+/// # Errors
+/// `root` cannot be read, or files in it are being replaced.
+pub fn discover(root: &Path) -> Result<Vec<RunFiles>, RunError> {
     let (mut runs, unreadable) = search(root)?;
     note_unreadable(&mut runs, &unreadable);
     Ok(runs)
 }
 
 /// Why subfolders of `root` cannot be read, in which there may be traces.
-pub fn unreadable_folders(root: &Path) -> Result<Vec<anyhow::Error>> {
+///
+/// # Errors
+/// As those of [`discover`].
+pub fn unreadable_folders(root: &Path) -> Result<Vec<FileError>, RunError> {
     let (_, unreadable) = search(root)?;
     Ok(unreadable)
 }
 
 /// Has the first run say which subfolders cannot be read.
-pub fn note_unreadable(runs: &mut [RunFiles], unreadable: &[anyhow::Error]) {
+pub fn note_unreadable(runs: &mut [RunFiles], unreadable: &[FileError]) {
     let Some(first) = runs.first_mut() else {
         return;
     };
     for error in unreadable {
-        let note = format!("{error:#}: what is in it is left out");
+        let why = text::error_chain(error);
+        let note = format!("{why}: what is in it is left out");
         first.notes.push(note);
     }
 }
 
 /// The runs, and why subfolders cannot be read.
-fn search(root: &Path) -> Result<(Vec<RunFiles>, Vec<anyhow::Error>)> {
+fn search(root: &Path) -> Result<(Vec<RunFiles>, Vec<FileError>), RunError> {
     let mut folders = vec![PathBuf::new()];
     let mut runs = vec![];
     let mut unreadable = vec![];
     while let Some(folder) = folders.pop() {
         let place = root.join(&folder);
-        let failed = || format!("cannot read folder {}", place.display());
-        let entries = match std::fs::read_dir(&place) {
+        let entries = match std::fs::read_dir(&place).with_path(FileAction::ReadFolder, &place) {
             Ok(entries) => entries,
             Err(error) if !folder.as_os_str().is_empty() => {
-                unreadable.push(anyhow::Error::new(error).context(failed()));
+                unreadable.push(error);
                 continue;
             }
-            Err(error) => return Err(error).with_context(failed),
+            Err(error) => return Err(error.into()),
         };
         let (mut files, mut written) = (vec![], vec![]);
         for entry in entries {
-            let entry = entry.with_context(failed)?;
+            let entry = entry.with_path(FileAction::ReadFolder, &place)?;
             let path = entry.path();
             // links to folders are not followed: they can go in circles
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

@@ -1,9 +1,10 @@
 //! Written graphs: the files that `merge` makes of the ranks of a run, `<prefix>.<rank>.et`.
 
 use crate::Progress;
+use crate::error::RunError;
+use crate::file_error::{FileAction, FileContext};
 use crate::input;
 use crate::output::is_work_folder;
-use anyhow::{Context, Result};
 use etlink_chakra::astra;
 use etlink_chakra::convert::GroupList;
 use etlink_chakra::read::FileKind;
@@ -50,17 +51,16 @@ fn unpacked_name(name: &str) -> &str {
 ///
 /// # Errors
 /// The folder cannot be read, or files in it are being replaced.
-pub fn written_files(root: &Path) -> Result<Vec<PathBuf>> {
+pub fn written_files(root: &Path) -> Result<Vec<PathBuf>, RunError> {
     let mut folders = vec![root.to_owned()];
     let mut files = vec![];
     while let Some(folder) = folders.pop() {
-        let failed = || format!("cannot read folder {}", folder.display());
         let entries = match std::fs::read_dir(&folder) {
             Err(_) if folder != root => continue,
-            entries => entries.with_context(failed)?,
+            entries => entries.with_path(FileAction::ReadFolder, &folder)?,
         };
         for entry in entries {
-            let entry = entry.with_context(failed)?;
+            let entry = entry.with_path(FileAction::ReadFolder, &folder)?;
             let path = entry.path();
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 if !is_work_folder(&path)? {
@@ -93,7 +93,7 @@ fn is_written_graph(path: &Path) -> bool {
 ///
 /// # Errors
 /// A folder cannot be read.
-pub fn find_graph_sets(folder: &Path) -> Result<Vec<GraphSet>> {
+pub fn find_graph_sets(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
     let mut sets: BTreeMap<PathBuf, BTreeMap<i64, PathBuf>> = BTreeMap::new();
     for file in written_files(folder)? {
         if let Some((prefix, rank)) = prefix_and_rank(&file) {
@@ -112,26 +112,23 @@ pub fn find_graph_sets(folder: &Path) -> Result<Vec<GraphSet>> {
 ///
 /// # Errors
 /// It cannot be read, or is no list of ranks per group.
-pub fn groups_beside(prefix: &Path) -> Result<Option<GroupList>> {
+pub fn groups_beside(prefix: &Path) -> Result<Option<GroupList>, RunError> {
     let path = prefix.with_file_name(astra::file::GROUPS);
     if !path.is_file() {
         return Ok(None);
     }
-    let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let groups = serde_json::from_slice(&text).with_context(|| {
-        format!(
-            "{}: no list of ranks per group, such as {{\"1\": [0, 1]}}",
-            path.display()
-        )
-    })?;
-    Ok(Some(groups))
+    let text = std::fs::read(&path).with_path(FileAction::Read, &path)?;
+    match serde_json::from_slice(&text) {
+        Ok(groups) => Ok(Some(groups)),
+        Err(source) => Err(RunError::GroupList { path, source }),
+    }
 }
 
 /// The groups of the run that a written graph is of, if they are listed beside it.
 ///
 /// # Errors
 /// Those of [`groups_beside`].
-pub fn groups_of(path: &Path) -> Result<GroupList> {
+pub fn groups_of(path: &Path) -> Result<GroupList, RunError> {
     let Some((prefix, _)) = prefix_and_rank(path) else {
         return Ok(GroupList::new());
     };

@@ -1,13 +1,16 @@
 //! Opening traces: files or standard input, plain, gzip or zstd, by content.
 
 mod batches;
+mod error;
 mod gzip;
 mod member;
 #[cfg(test)]
 mod tests;
 
+pub use error::{InputError, WantedTrace};
+
 use crate::Progress;
-use anyhow::{Context, Result, bail};
+use crate::file_error::{FileAction, FileContext};
 use etlink_chakra::read::{FileKind, sniff};
 use gzip::Gzip;
 use memchr::memmem;
@@ -33,6 +36,17 @@ pub struct Input {
     pub content: Box<dyn Read + Send>,
 }
 
+impl Input {
+    /// What to say where another kind is wanted.
+    pub(crate) fn refuse_kind(&self, wanted: WantedTrace) -> InputError {
+        InputError::WrongKind {
+            name: self.name.clone(),
+            kind: self.kind,
+            wanted,
+        }
+    }
+}
+
 /// What a file is called in messages.
 pub fn display_name(path: &Path) -> String {
     if path == Path::new("-") {
@@ -43,7 +57,10 @@ pub fn display_name(path: &Path) -> String {
 
 /// Opens `path` (`-`: standard input) and looks at its beginning.
 /// What can be inflated in parallel is, by half of `threads`: the others parse.
-pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<Input> {
+///
+/// # Errors
+/// It cannot be read, is a folder or empty, or its first bytes cannot be unpacked.
+pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<Input, InputError> {
     if path == Path::new("-") {
         return from_source(
             display_name(path),
@@ -53,12 +70,10 @@ pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<Input> {
         );
     }
     let name = path.display().to_string();
-    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-    let data = file
-        .metadata()
-        .with_context(|| format!("cannot read {name}"))?;
+    let file = File::open(path).with_path(FileAction::Open, path)?;
+    let data = file.metadata().with_path(FileAction::Read, path)?;
     if data.is_dir() {
-        bail!("{name} is a folder, not a trace file; to link all ranks in it use `etlink merge`");
+        return Err(InputError::IsFolder { name });
     }
     let stored = data.is_file().then_some(data.len());
     from_source(
@@ -70,7 +85,10 @@ pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<Input> {
 }
 
 /// Opens a file for a reader that tells kinds apart by itself; an empty one is for it to judge.
-pub fn open_any(path: &Path) -> Result<Box<dyn Read + Send>> {
+///
+/// # Errors
+/// As those of [`open`].
+pub fn open_any(path: &Path) -> Result<Box<dyn Read + Send>, InputError> {
     let empty = std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() == 0);
     if empty {
         Ok(Box::new(std::io::empty()))
@@ -84,15 +102,16 @@ fn from_source(
     stored_bytes: Option<u64>,
     threads: usize,
     mut source: Box<dyn Read + Send>,
-) -> Result<Input> {
+) -> Result<Input, InputError> {
+    let path = Path::new(&name);
     let mut magic = vec![];
     source
         .by_ref()
         .take(4)
         .read_to_end(&mut magic)
-        .with_context(|| format!("cannot read {name}"))?;
+        .with_path(FileAction::Read, path)?;
     if magic.is_empty() {
-        bail!("{name} is empty; record the trace again");
+        return Err(InputError::Empty { name });
     }
     let stored = Cursor::new(magic.clone()).chain(source);
     let buffered = |stored| BufReader::with_capacity(BUFFER_BYTES, stored);
@@ -101,7 +120,7 @@ fn from_source(
         [0x1f, 0x8b, ..] => Box::new(Gzip::new(Box::new(buffered(stored)), threads / 2)),
         // a frame, or a skippable one before it
         [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
-            Box::new(Zstd::new(buffered(stored)).with_context(|| format!("cannot unpack {name}"))?)
+            Box::new(Zstd::new(buffered(stored)).with_path(FileAction::Unpack, path)?)
         }
         _ => Box::new(stored),
     };
@@ -126,9 +145,8 @@ fn from_source(
     let kind = sniff(&head);
     if let Some(error) = cut {
         if kind == FileKind::Unknown {
-            return Err(error).with_context(|| {
-                format!("cannot unpack {name}: it is cut or damaged at its very beginning")
-            });
+            let failed = Err(error).with_path(FileAction::UnpackBeginning, path);
+            return Ok(failed?);
         }
         content = Box::new(Failing(Some(error)));
     }
@@ -176,17 +194,5 @@ impl<R: BufRead> Read for Zstd<R> {
             ErrorKind::Other => std::io::Error::new(ErrorKind::InvalidData, error),
             _ => error,
         })
-    }
-}
-
-/// What a kind of file is called.
-pub fn describe(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::HostTrace => "a PyTorch execution trace (host trace)",
-        FileKind::KinetoTrace => "a Kineto trace (device trace)",
-        FileKind::EtPlus => "a merged trace (ET+)",
-        FileKind::ChakraJson => "a Chakra execution trace (JSON)",
-        FileKind::ChakraEt => "a Chakra execution trace (protobuf)",
-        FileKind::Unknown => "no trace that etlink knows",
     }
 }

@@ -1,16 +1,15 @@
 //! One rank from files to file: read both traces, link, write.
 
 use crate::Progress;
-use crate::input::{self, Input};
-use crate::output::{Format, Piece, Target};
+use crate::error::RunError;
+use crate::input::{self, Input, InputError, WantedTrace};
+use crate::output::{Format, OutputError, Piece, Target};
 use crate::perfetto;
-use crate::text;
-use anyhow::{Context, Result, anyhow, bail};
 use etlink_chakra::read::FileKind;
 use etlink_chakra::{RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus};
 use etlink_kineto::{KeepEvents, KinetoReadOptions};
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorEdges};
-use etlink_model::{Anomalies, DeviceTrace, HostTrace, Severity};
+use etlink_model::{DeviceTrace, HostTrace, Severity};
 use etlink_report::perfetto::TimelineRank;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -152,7 +151,7 @@ pub struct RankContext<'a> {
 }
 
 /// Reads, links and writes.
-pub fn run(job: &LinkJob, progress: &Progress) -> Result<JobReport> {
+pub fn run(job: &LinkJob, progress: &Progress) -> Result<JobReport, RunError> {
     let (trace, mut linked) = link(job, progress)?;
     write_out(&trace, job, RankContext::default(), progress, &mut linked)?;
     Ok(linked)
@@ -165,7 +164,7 @@ pub fn write_out(
     among: RankContext<'_>,
     progress: &Progress,
     linked: &mut JobReport,
-) -> Result<()> {
+) -> Result<(), RunError> {
     let Some(target) = job.target.as_ref().filter(|_| !linked.refused) else {
         return Ok(());
     };
@@ -184,11 +183,8 @@ pub fn write_member(
     member: &TimelineRank<'_>,
     progress: &Progress,
     linked: &mut JobReport,
-) -> Result<Piece> {
-    let target = job
-        .target
-        .as_ref()
-        .context("there is nowhere to write to")?;
+) -> Result<Piece, RunError> {
+    let target = job.target.as_ref().ok_or(OutputError::NoTarget)?;
     let mut stopwatch = Stopwatch(Instant::now());
     progress.phase("writing");
     let (shown, piece) = perfetto::of_member(trace, member, target)?;
@@ -198,7 +194,7 @@ pub fn write_member(
 }
 
 /// Reads and links.
-pub fn link(job: &LinkJob, progress: &Progress) -> Result<(LinkedTrace, JobReport)> {
+pub fn link(job: &LinkJob, progress: &Progress) -> Result<(LinkedTrace, JobReport), RunError> {
     link_opened(job, None, progress)
 }
 
@@ -207,7 +203,7 @@ pub fn link_opened(
     job: &LinkJob,
     device: Option<Input>,
     progress: &Progress,
-) -> Result<(LinkedTrace, JobReport)> {
+) -> Result<(LinkedTrace, JobReport), RunError> {
     let mut stopwatch = Stopwatch(Instant::now());
     progress.phase("reading");
     let capture = job
@@ -232,13 +228,16 @@ pub fn link_opened(
             tensor_deps: job.tensor_deps,
         },
     )
-    .with_context(|| inputs(job))?;
+    .map_err(|source| link_error(job, source))?;
     let mut link = stopwatch.lap();
     if let Some(capture) = capture {
         let name = capture.name.clone();
         let capture = read_device(capture, job.threads, true)?;
         read += stopwatch.lap();
-        etlink_link::carry_captured_ops(&mut trace, &capture).with_context(|| name)?;
+        etlink_link::carry_captured_ops(&mut trace, &capture).map_err(|source| RunError::Link {
+            inputs: name,
+            source,
+        })?;
         link += stopwatch.lap();
     }
     let linked = JobReport {
@@ -261,7 +260,11 @@ pub fn link_opened(
 }
 
 /// Reads the host trace of a job and links it with a device trace that was read already.
-pub fn link_read(job: &LinkJob, device: DeviceTrace, progress: &Progress) -> Result<LinkedTrace> {
+pub fn link_read(
+    job: &LinkJob,
+    device: DeviceTrace,
+    progress: &Progress,
+) -> Result<LinkedTrace, RunError> {
     let host = job
         .host
         .as_ref()
@@ -282,7 +285,7 @@ pub fn link_read(job: &LinkJob, device: DeviceTrace, progress: &Progress) -> Res
             tensor_deps: job.tensor_deps,
         },
     )
-    .with_context(|| inputs(job))
+    .map_err(|source| link_error(job, source))
 }
 
 /// What `--strict` refuses.
@@ -290,34 +293,12 @@ pub fn is_damaged(report: &LinkReport) -> bool {
     report.two_runs || report.anomalies.any(Severity::Damage)
 }
 
-/// Damage was found in a trace, and `--strict` given.
-#[derive(Debug)]
-pub struct Refused(String);
-
-impl Refused {
-    /// This is wrong in the file.
-    pub fn because(file: &str, what: &str) -> Refused {
-        Refused(format!("{file}: refused under --strict: {what}"))
-    }
-
-    /// What is wrong in the trace, or that its host trace is of another run.
-    pub fn new(trace: &Path, anomalies: &Anomalies) -> Refused {
-        let what =
-            text::damage(anomalies).unwrap_or_else(|| "the two traces are of two runs".to_owned());
-        Refused(format!(
-            "{}: refused under --strict: {what}",
-            trace.display()
-        ))
+fn link_error(job: &LinkJob, source: etlink_link::Error) -> RunError {
+    RunError::Link {
+        inputs: inputs(job),
+        source,
     }
 }
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// The traces of a job, for messages.
 pub fn inputs(job: &LinkJob) -> String {
@@ -335,7 +316,7 @@ fn write(
     form: ChakraOptions,
     among: RankContext<'_>,
     linked: &mut JobReport,
-) -> Result<u64> {
+) -> Result<u64, RunError> {
     let RankContext {
         agreement,
         serialize_comms,
@@ -378,7 +359,10 @@ impl Stopwatch {
 }
 
 /// Reads the two traces at the same time.
-pub fn read_both(job: &LinkJob, progress: &Progress) -> Result<(Option<HostTrace>, DeviceTrace)> {
+pub fn read_both(
+    job: &LinkJob,
+    progress: &Progress,
+) -> Result<(Option<HostTrace>, DeviceTrace), RunError> {
     read_opened(job, None, progress)
 }
 
@@ -386,7 +370,7 @@ fn read_opened(
     job: &LinkJob,
     opened: Option<Input>,
     progress: &Progress,
-) -> Result<(Option<HostTrace>, DeviceTrace)> {
+) -> Result<(Option<HostTrace>, DeviceTrace), RunError> {
     let Some(host) = &job.host else {
         let device = match opened {
             Some(device) => device,
@@ -405,10 +389,7 @@ fn read_opened(
         ));
     };
     if host == &job.device {
-        bail!(
-            "--host and --device are the same file, {}; give the two traces of one rank",
-            host.display()
-        );
+        return Err(RunError::SameFile { path: host.clone() });
     }
     let host = input::open(host, job.threads, progress)?;
     let device = input::open(&job.device, job.threads, progress)?;
@@ -429,86 +410,50 @@ fn read_opened(
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| read_host(host, job.threads, job.tensor_deps));
         let device = read_device_with(device, options);
-        let host = reading
-            .join()
-            .map_err(|_| anyhow!("reading the host trace failed"))??;
+        let host = reading.join().map_err(|_| RunError::HostReader)??;
         Ok((Some(host), device?))
     })
 }
 
-fn expect_host(input: &Input) -> Result<()> {
+fn expect_host(input: &Input) -> Result<(), InputError> {
     match input.kind {
         FileKind::HostTrace | FileKind::EtPlus => Ok(()),
-        FileKind::KinetoTrace => {
-            bail!(
-                "{} is {}, but --host wants a PyTorch execution trace; give it as --device",
-                input.name,
-                input::describe(input.kind)
-            )
-        }
-        FileKind::ChakraEt | FileKind::ChakraJson => {
-            bail!(
-                "{} is {}, which is linked already; --host wants a PyTorch execution trace",
-                input.name,
-                input::describe(input.kind)
-            )
-        }
-        FileKind::Unknown => bail!(
-            "{} is no PyTorch execution trace: it does not begin like one; see `etlink inspect`",
-            input.name
-        ),
+        _ => Err(input.refuse_kind(WantedTrace::Host)),
     }
 }
 
-fn expect_device(input: &Input) -> Result<()> {
+fn expect_device(input: &Input) -> Result<(), InputError> {
     if input.is_view {
-        bail!(
-            "{} is a view that etlink wrote for Perfetto, not a recording; give the trace that it \
-            was made from",
-            input.name
-        );
+        return Err(InputError::View {
+            name: input.name.clone(),
+        });
     }
     match input.kind {
         FileKind::KinetoTrace => Ok(()),
-        FileKind::HostTrace | FileKind::EtPlus => {
-            bail!(
-                "{} is {}, but --device wants a Kineto trace; give it as --host",
-                input.name,
-                input::describe(input.kind)
-            )
-        }
-        FileKind::ChakraEt | FileKind::ChakraJson => {
-            bail!(
-                "{} is {}, which is linked already; --device wants a Kineto trace",
-                input.name,
-                input::describe(input.kind)
-            )
-        }
-        FileKind::Unknown => bail!(
-            "{} is no Kineto trace: it does not begin like one; see `etlink inspect`",
-            input.name
-        ),
+        _ => Err(input.refuse_kind(WantedTrace::Device)),
     }
 }
 
 /// Opens the trace of a capture; a wrong kind is refused before anything is read.
-fn open_capture(path: &Path, threads: usize, progress: &Progress) -> Result<Input> {
+fn open_capture(path: &Path, threads: usize, progress: &Progress) -> Result<Input, InputError> {
     let input = input::open(path, threads, progress)?;
     if input.kind != FileKind::KinetoTrace {
-        bail!(
-            "{} is {}, but --capture wants the Kineto trace of the capture of the graphs; see `etlink inspect`",
-            input.name,
-            input::describe(input.kind)
-        );
+        return Err(input.refuse_kind(WantedTrace::Capture));
     }
     Ok(input)
 }
 
 /// Reads a host trace, and which tensors its nodes use if that is asked for.
-pub fn read_host(input: Input, threads: usize, tensors: TensorEdges) -> Result<HostTrace> {
+pub fn read_host(
+    input: Input,
+    threads: usize,
+    tensors: TensorEdges,
+) -> Result<HostTrace, RunError> {
     expect_host(&input)?;
-    let mut host = etlink_host::read(input.content, etlink_host::HostReadOptions { threads })
-        .with_context(|| input.name)?;
+    let options = etlink_host::HostReadOptions { threads };
+    let name = input.name;
+    let mut host = etlink_host::read(input.content, options)
+        .map_err(|source| RunError::HostTrace { name, source })?;
     if tensors != TensorEdges::None {
         host.tensors = Some(etlink_host::tensor_uses(&host));
     }
@@ -516,7 +461,7 @@ pub fn read_host(input: Input, threads: usize, tensors: TensorEdges) -> Result<H
 }
 
 /// Reads a device trace.
-pub fn read_device(input: Input, threads: usize, shapes: bool) -> Result<DeviceTrace> {
+pub fn read_device(input: Input, threads: usize, shapes: bool) -> Result<DeviceTrace, RunError> {
     read_device_with(
         input,
         KinetoReadOptions {
@@ -528,27 +473,26 @@ pub fn read_device(input: Input, threads: usize, shapes: bool) -> Result<DeviceT
 }
 
 /// The same, with what is asked for.
-pub fn read_device_with(input: Input, options: KinetoReadOptions) -> Result<DeviceTrace> {
+pub fn read_device_with(input: Input, options: KinetoReadOptions) -> Result<DeviceTrace, RunError> {
     expect_device(&input)?;
-    etlink_kineto::read(input.content, options).with_context(|| input.name)
+    read_rows(input, options)
 }
 
 /// Reads a device trace with what no graph needs.
-pub fn read_for_figures(input: Input, threads: usize) -> Result<DeviceTrace> {
+pub fn read_for_figures(input: Input, threads: usize) -> Result<DeviceTrace, RunError> {
     if input.kind != FileKind::KinetoTrace {
-        bail!(
-            "{} is {}; the table needs the Kineto trace, which has all times",
-            input.name,
-            input::describe(input.kind)
-        );
+        return Err(input.refuse_kind(WantedTrace::Table).into());
     }
-    etlink_kineto::read(
-        input.content,
-        KinetoReadOptions {
-            threads,
-            shapes: true,
-            keep: KeepEvents::Auxiliary,
-        },
-    )
-    .with_context(|| input.name)
+    let options = KinetoReadOptions {
+        threads,
+        shapes: true,
+        keep: KeepEvents::Auxiliary,
+    };
+    read_rows(input, options)
+}
+
+fn read_rows(input: Input, options: KinetoReadOptions) -> Result<DeviceTrace, RunError> {
+    let name = input.name;
+    etlink_kineto::read(input.content, options)
+        .map_err(|source| RunError::DeviceTrace { name, source })
 }

@@ -10,7 +10,7 @@
 //! use etlink_run::merge::{MergeOptions, merge};
 //! use etlink_run::{RunOptions, RunSet, RunSource};
 //!
-//! # fn main() -> anyhow::Result<()> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let temporary = tempfile::tempdir()?;
 //! # let output = temporary.path();
 //! let source = RunSource::Folder("../../testdata/pairs/ddp2-2.15.0".into());
@@ -29,7 +29,7 @@
 //! ```
 //! use etlink_run::{RunOptions, RunSet, RunSource};
 //!
-//! # fn main() -> anyhow::Result<()> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let source = RunSource::Folder("../../testdata/pairs/ddp2-2.15.0".into());
 //! let runs = RunSet::open(source, RunOptions::default())?;
 //! for (run, joined) in runs.runs.iter().zip(runs.join()) {
@@ -49,6 +49,8 @@
 
 mod cancel;
 pub mod discover;
+mod error;
+mod file_error;
 pub mod graphs;
 pub mod input;
 pub mod interrupt;
@@ -65,6 +67,8 @@ pub mod run;
 pub mod text;
 
 pub use cancel::{Cancellation, Cancelled};
+pub use error::RunError;
+pub use file_error::{FileAction, FileError};
 pub use joined::JoinedRun;
 pub use membership::{Excluded, Exclusion, Members};
 pub use progress::{Progress, ProgressListener};

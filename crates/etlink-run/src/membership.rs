@@ -3,6 +3,7 @@
 //! Folders hold leftovers. What most traces have in common is the run; every other trace is
 //! [`Excluded`] by name and with a reason, and the rest goes on.
 
+use crate::error::RunError;
 use crate::text;
 use etlink_link::ranks::{ExcludeReason, RankSummary, select_run};
 use serde::Serialize;
@@ -35,8 +36,8 @@ pub enum Exclusion {
 
 impl Excluded {
     /// A trace that an error keeps out: the whole chain of causes is the message.
-    pub fn from_error(label: &str, error: &anyhow::Error) -> Excluded {
-        let reason = if crate::run::is_refused(error) {
+    pub fn from_error(label: &str, error: &RunError) -> Excluded {
+        let reason = if error.is_refused() {
             Exclusion::Damaged
         } else {
             Exclusion::Unreadable
@@ -44,7 +45,7 @@ impl Excluded {
         Excluded {
             label: label.to_owned(),
             reason,
-            message: format!("{error:#}"),
+            message: text::error_chain(error),
         }
     }
 

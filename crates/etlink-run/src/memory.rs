@@ -1,12 +1,14 @@
 //! A memory budget: what a rank takes, told from its files before work starts, against what there is.
 
 mod gate;
+mod limit;
 mod system;
 mod unpacked;
 
 pub use gate::{at_once, in_budget, keeping};
+pub use limit::{MemoryLimit, OversizedRank};
 
-use anyhow::{Result, bail};
+use crate::error::RunError;
 use bytesize::ByteSize;
 use std::path::{Path, PathBuf};
 
@@ -92,7 +94,10 @@ impl MemoryBudget {
     }
 
     /// Refuses ranks of which one alone takes more than there is.
-    pub fn check(&self, needs: &[RankMemory]) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`RunError::OversizedRank`], of the largest.
+    pub fn check(&self, needs: &[RankMemory]) -> Result<(), RunError> {
         let too_large = needs
             .iter()
             .filter(|need| need.bytes > 0 && need.bytes > self.for_ranks());
@@ -101,35 +106,21 @@ impl MemoryBudget {
         let Some(worst) = too_large.rev().max_by_key(|need| need.bytes) else {
             return Ok(());
         };
-        let files: Vec<_> = worst
-            .files
-            .iter()
-            .map(|file| file.display().to_string())
-            .collect();
-        let others = match count {
-            1 => String::new(),
-            2 => " (1 more rank is too large as well)".to_owned(),
-            _ => format!(" ({} more ranks are too large as well)", count - 1),
-        };
-        let budget = self.said();
-        let fewer = if worst.bytes.saturating_add(fixed(1)) <= self.total {
-            "use fewer threads (-j 1), "
-        } else {
-            ""
-        };
-        bail!(
-            "{}: {} unpacked take about {} of memory to link{others}, but {budget}; {fewer}allow more with --memory, or record fewer steps",
-            files.join(" and "),
-            size(worst.unpacked),
-            size(worst.bytes.saturating_add(fixed(self.threads))),
-        )
+        Err(RunError::OversizedRank(Box::new(OversizedRank {
+            files: worst.files.clone(),
+            unpacked: worst.unpacked,
+            needed: worst.bytes.saturating_add(fixed(self.threads)),
+            others: count - 1,
+            limit: self.limit(),
+            fits_one_thread: worst.bytes.saturating_add(fixed(1)) <= self.total,
+        })))
     }
 
-    /// How much there is, for people.
-    pub fn said(&self) -> String {
-        match self.asked {
-            true => format!("--memory allows {}", size(self.total)),
-            false => format!("the system has {} to give", size(self.total)),
+    /// How much there is, for messages.
+    pub fn limit(&self) -> MemoryLimit {
+        MemoryLimit {
+            bytes: self.total,
+            is_asked: self.asked,
         }
     }
 
@@ -157,10 +148,6 @@ fn percent(bytes: u64, percent: u64) -> u64 {
 
 fn fixed(threads: usize) -> u64 {
     BASE + PER_THREAD * threads as u64
-}
-
-fn size(bytes: u64) -> String {
-    ByteSize(bytes).display().si().to_string()
 }
 
 #[cfg(test)]

@@ -4,18 +4,20 @@
 //! together are a [`FileSet`]. Pipes, devices and what is open already are written to as they are.
 
 mod disk;
+mod error;
 mod journal;
 mod pieces;
 mod place;
 mod set;
 mod work;
 
+pub use error::{OutputError, StdoutError};
 pub use pieces::Piece;
 pub use set::FileSet;
 pub use work::{is_work_folder, remove_work_folder};
 
+use crate::file_error::{FileAction, FileContext};
 use crate::interrupt::Changes;
-use anyhow::{Context, Result, bail};
 use flate2::{Compression, write::GzEncoder};
 use set::Members;
 use std::io::{BufWriter, Write};
@@ -25,18 +27,6 @@ use work::WorkFolder;
 
 /// The name of a result in its work folder.
 const RESULT: &str = "result";
-
-/// Standard output could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write to standard output")]
-pub struct StdoutError(#[source] pub std::io::Error);
-
-impl StdoutError {
-    /// Whether nobody reads it any more.
-    pub fn is_closed_pipe(&self) -> bool {
-        self.0.kind() == std::io::ErrorKind::BrokenPipe
-    }
-}
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,24 +85,26 @@ impl Target {
     ///
     /// # Errors
     /// If there is no format, or the path cannot or must not be written.
-    pub fn new(path: &Path, format: Option<Format>, overwrite: bool) -> Result<Target> {
+    pub fn new(
+        path: &Path,
+        format: Option<Format>,
+        overwrite: bool,
+    ) -> Result<Target, OutputError> {
         let name = lower_name(path);
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
         let format = match format {
             Some(format) => format,
             None if path == Path::new("-") => {
-                bail!("standard output has no name to tell the format; give --format")
+                return Err(OutputError::NoFormat);
             }
             None if plain.ends_with(".et") => Format::Chakra,
             None if plain.ends_with(".pftrace") => Format::Perfetto,
             None if plain.ends_with(".trace.json") => Format::Chrome,
             None if plain.ends_with(".json") => Format::EtPlus,
             None => {
-                bail!(
-                    "{}: the name's ending does not tell the format; use .et, .json, .trace.json \
-                    or .pftrace (.gz after the last three packs), or --format",
-                    path.display()
-                )
+                return Err(OutputError::UnknownEnding {
+                    path: path.to_owned(),
+                });
             }
         };
         let place = match place::Place::find(path) {
@@ -136,7 +128,7 @@ impl Target {
     }
 
     /// As [`Target::new`], for a trace that only Perfetto reads; JSON on standard output.
-    pub fn perfetto(path: &Path, overwrite: bool) -> Result<Target> {
+    pub fn perfetto(path: &Path, overwrite: bool) -> Result<Target, OutputError> {
         let name = path.to_string_lossy().to_lowercase();
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
         let format = if plain.ends_with(".pftrace") {
@@ -145,24 +137,24 @@ impl Target {
             Format::Chrome
         };
         if is_file_place(path) && format == Format::Chrome && !plain.ends_with(".trace.json") {
-            bail!(
-                "{}: replay writes a trace for Perfetto; use .pftrace, .pftrace.gz, .trace.json \
-                or .trace.json.gz",
-                path.display()
-            );
+            return Err(OutputError::NotForPerfetto {
+                path: path.to_owned(),
+            });
         }
         Target::new(path, Some(format), overwrite)
     }
 
     /// As [`Target::new`], for a page; its format is not for choice.
-    pub fn page(path: &Path, overwrite: bool) -> Result<Target> {
+    pub fn page(path: &Path, overwrite: bool) -> Result<Target, OutputError> {
         let name = path.to_string_lossy().to_lowercase();
         if is_file_place(path)
             && ![".html", ".htm"]
                 .iter()
                 .any(|ending| name.ends_with(ending))
         {
-            bail!("{}: a report is a page; use .html", path.display());
+            return Err(OutputError::NotAPage {
+                path: path.to_owned(),
+            });
         }
         Target::new(path, Some(Format::EtPlus), overwrite)
     }
@@ -185,28 +177,31 @@ impl Target {
     pub fn write<T>(
         &self,
         fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>,
-    ) -> Result<(T, u64)> {
-        let failed = || format!("cannot write {}", self.path.display());
+    ) -> Result<(T, u64), OutputError> {
+        let target = &self.path;
         match &self.place {
             Place::Stdout => {
                 let written = self.fill(Box::new(std::io::stdout()), fill);
                 Ok(written.map_err(StdoutError)?)
             }
             Place::Stream(path) => {
-                let stream = disk::DiskFile::open_existing(path).with_context(failed)?;
-                self.fill(Box::new(stream), fill).with_context(failed)
+                let stream =
+                    disk::DiskFile::open_existing(path).with_path(FileAction::Write, target)?;
+                let written = self.fill(Box::new(stream), fill);
+                Ok(written.with_path(FileAction::Write, target)?)
             }
             Place::File { path, work } => {
                 let written = self
                     .write_new(work, Path::new(RESULT), fill)
-                    .with_context(failed)?;
-                self.put_in_place(work, path).with_context(failed)?;
+                    .with_path(FileAction::Write, target)?;
+                self.put_in_place(work, path)
+                    .with_path(FileAction::Write, target)?;
                 Ok(written)
             }
             Place::Member { set, name } => {
                 let written = self
                     .write_new(&set.work, &Members::new_path(name), fill)
-                    .with_context(failed)?;
+                    .with_path(FileAction::Write, target)?;
                 set.add(name);
                 Ok(written)
             }
@@ -264,16 +259,18 @@ impl Target {
 ///
 /// # Errors
 /// `output` is one of the inputs.
-pub fn refuse_input<'a>(output: &Path, inputs: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
+pub fn refuse_input<'a>(
+    output: &Path,
+    inputs: impl Iterator<Item = &'a PathBuf>,
+) -> Result<(), OutputError> {
     let Ok(output) = output.canonicalize() else {
         return Ok(());
     };
     for input in inputs {
         if output.is_file() && input.canonicalize().is_ok_and(|input| input == output) {
-            bail!(
-                "{} is an input too; give another name with -o",
-                input.display()
-            );
+            return Err(OutputError::IsInput {
+                path: input.clone(),
+            });
         }
     }
     Ok(())
@@ -285,14 +282,13 @@ fn is_file_place(path: &Path) -> bool {
 }
 
 /// Takes a file for this process: `path` as the user named it, `file` without links.
-fn claim_file(path: &Path, file: &Path, overwrite: bool) -> Result<WorkFolder> {
+fn claim_file(path: &Path, file: &Path, overwrite: bool) -> Result<WorkFolder, OutputError> {
     let folder = folder_of(file);
     if !folder.is_dir() {
-        bail!(
-            "cannot write {}: there is no folder {}; make it first",
-            path.display(),
-            folder.display()
-        );
+        return Err(OutputError::NoFolder {
+            path: path.to_owned(),
+            folder: folder.to_owned(),
+        });
     }
     refuse_existing(path, file, overwrite)?;
     let name = file.file_name().unwrap_or_default();
@@ -303,12 +299,16 @@ fn claim_file(path: &Path, file: &Path, overwrite: bool) -> Result<WorkFolder> {
 }
 
 /// Refuses to write a folder, or a file that must not be replaced.
-fn refuse_existing(path: &Path, file: &Path, overwrite: bool) -> Result<()> {
+fn refuse_existing(path: &Path, file: &Path, overwrite: bool) -> Result<(), OutputError> {
     if file.is_dir() {
-        bail!("{} is a folder; give a file name", path.display());
+        return Err(OutputError::IsFolder {
+            path: path.to_owned(),
+        });
     }
     if file.symlink_metadata().is_ok() && !overwrite {
-        bail!("{} exists already; --overwrite replaces it", path.display());
+        return Err(OutputError::Exists {
+            path: path.to_owned(),
+        });
     }
     Ok(())
 }

@@ -1,15 +1,18 @@
 //! A trace for Perfetto: what was measured, and the critical path of a run.
 
+use crate::error::RunError;
 use crate::job::PerfettoCounts;
 use crate::output::{Piece, Target};
-use anyhow::{Context, Result};
 use etlink_link::LinkedTrace;
 use etlink_model::DurationNs;
 use etlink_replay::{ReplayGraph, ReplayRun, ReplaySettings};
 use etlink_report::perfetto::{self, CriticalStep, TimelineFormat, TimelineRank, TimelineSummary};
 
 /// Runs the graph as it is, and writes. Also the stored size, bytes.
-pub fn of_linked(trace: &LinkedTrace, target: &Target) -> Result<(PerfettoCounts, u64)> {
+///
+/// # Errors
+/// The graph has no order to run in, or the target cannot be written.
+pub fn of_linked(trace: &LinkedTrace, target: &Target) -> Result<(PerfettoCounts, u64), RunError> {
     let (graph, run) = run(trace, target)?;
     of_run(trace, &graph, &run, target)
 }
@@ -20,7 +23,7 @@ pub fn of_run(
     graph: &ReplayGraph,
     run: &ReplayRun,
     target: &Target,
-) -> Result<(PerfettoCounts, u64)> {
+) -> Result<(PerfettoCounts, u64), RunError> {
     let path = path(graph, run);
     let (summary, stored) =
         target.write(|mut out| perfetto::write_trace(trace, &path, format(target), &mut out))?;
@@ -32,7 +35,7 @@ pub fn of_member(
     trace: &LinkedTrace,
     member: &TimelineRank<'_>,
     target: &Target,
-) -> Result<(PerfettoCounts, Piece)> {
+) -> Result<(PerfettoCounts, Piece), RunError> {
     let (graph, run) = run(trace, target)?;
     let path = path(&graph, &run);
     let (summary, piece) = target
@@ -45,9 +48,11 @@ fn format(target: &Target) -> TimelineFormat {
     target.format.for_perfetto().unwrap_or(TimelineFormat::Json)
 }
 
-fn run(trace: &LinkedTrace, target: &Target) -> Result<(ReplayGraph, ReplayRun)> {
-    let graph = etlink_replay::graph_from_trace(trace)
-        .with_context(|| target.path().display().to_string())?;
+fn run(trace: &LinkedTrace, target: &Target) -> Result<(ReplayGraph, ReplayRun), RunError> {
+    let graph = etlink_replay::graph_from_trace(trace).map_err(|source| RunError::Replay {
+        path: target.path().to_owned(),
+        source,
+    })?;
     let run = etlink_replay::run_graph(&graph, trace, &ReplaySettings::default());
     Ok((graph, run))
 }

@@ -7,14 +7,14 @@
 use crate::Progress;
 use crate::cancel::Cancellation;
 use crate::discover::{self, RankFiles, RunFiles, discover};
+use crate::error::RunError;
 use crate::graphs::{self, GraphSet, find_graph_sets};
-use crate::input;
-use crate::job::{self, JobReport, LinkJob, Refused};
+use crate::input::{self, InputError};
+use crate::job::{self, JobReport, LinkJob};
 use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::{MemoryBudget, RankMemory, at_once, in_budget, keeping};
 use crate::text;
-use anyhow::{Context, Result, bail};
 use bytesize::ByteSize;
 use etlink_chakra::convert::GroupRanks;
 use etlink_chakra::read::{self, FileKind};
@@ -134,7 +134,7 @@ impl RunSet {
     /// # Errors
     /// There are no traces, a folder cannot be read, or a rank alone takes more memory than there
     /// is.
-    pub fn open(source: RunSource, options: RunOptions) -> Result<RunSet> {
+    pub fn open(source: RunSource, options: RunOptions) -> Result<RunSet, RunError> {
         let runs = find_runs(&source, options.traces_only)?;
         let mut ranks = vec![];
         for (at, run) in runs.iter().enumerate() {
@@ -209,19 +209,15 @@ impl RunSet {
     pub fn map_ranks_retaining<T: Send>(
         &self,
         job: impl Fn(RankEntry<'_>) -> (T, u64) + Sync,
-    ) -> Result<Vec<T>> {
+    ) -> Result<Vec<T>, RunError> {
         let room = self.budget.for_ranks();
         let results = keeping(&self.bytes, room, self.threads, |index| {
             job(self.entry(index))
         });
-        results.with_context(|| {
-            let budget = self.budget.said();
-            format!(
-                "{}: the graphs of all {} ranks do not fit into memory at once, {budget}; allow \
-                more with --memory, or replay fewer ranks",
-                self.source_name(),
-                self.len(),
-            )
+        results.ok_or_else(|| RunError::GraphsTooLarge {
+            source_name: self.source_name(),
+            ranks: self.len(),
+            limit: self.budget.limit(),
         })
     }
 
@@ -229,7 +225,7 @@ impl RunSet {
     /// of each. `None`: the rank was not asked for.
     pub fn collect_runs<T>(
         &self,
-        results: Vec<Option<Result<RankResult<T>>>>,
+        results: Vec<Option<Result<RankResult<T>, RunError>>>,
         needs_rank: bool,
     ) -> Vec<RunResults<T>> {
         let rule = MembershipRule {
@@ -238,7 +234,7 @@ impl RunSet {
         };
         let mut by_run: Vec<Vec<RankResult<T>>> = vec![];
         by_run.resize_with(self.runs.len(), Vec::new);
-        let mut failed: Vec<Vec<(String, anyhow::Error)>> = vec![];
+        let mut failed: Vec<Vec<(String, RunError)>> = vec![];
         failed.resize_with(self.runs.len(), Vec::new);
         for (index, result) in results.into_iter().enumerate() {
             let run = self.ranks[index].0;
@@ -272,14 +268,14 @@ impl RunSet {
     ///
     /// # Errors
     /// No rank of the run could be linked: the first error.
-    pub fn join(&self) -> Vec<Result<JoinedRun>> {
+    pub fn join(&self) -> Vec<Result<JoinedRun, RunError>> {
         let ranks = self.map_ranks(|rank| Some(summarize_rank(rank)));
         let mut joined = vec![];
         for run in self.collect_runs(ranks, true) {
             let failed = run.failed.len();
             if run.members.ranks.is_empty() && failed > 0 {
                 let errors = run.failed.into_iter().map(|(_, error)| error);
-                joined.push(Err(none_left(errors.collect())));
+                joined.push(Err(RunError::no_trace_taken(errors.collect())));
             } else {
                 joined.push(Ok(run.join(self.options.align)));
             }
@@ -306,25 +302,25 @@ impl RunSet {
     ///
     /// # Errors
     /// There are several: the message names two of them.
-    pub fn expect_one_run(&self) -> Result<()> {
+    pub fn expect_one_run(&self) -> Result<(), RunError> {
         let [first, second, ..] = &self.runs[..] else {
             return Ok(());
         };
-        let (name, count) = (self.source_name(), self.runs.len());
+        let (source_name, count) = (self.source_name(), self.runs.len());
         if let Some(prefix) = &first.prefix {
-            let one = prefix.parent().unwrap_or(Path::new(".")).display();
-            bail!(
-                "{name} has written graphs of {count} runs: give the folder of one of them, such \
-                as {one}"
-            );
+            return Err(RunError::SeveralWrittenRuns {
+                source_name,
+                count,
+                folder: prefix.parent().unwrap_or(Path::new(".")).to_owned(),
+            });
         }
-        let folder = Path::new(&name);
-        let [one, other] = [first, second].map(|run| folder.join(&run.folder));
-        bail!(
-            "{name} has {count} runs, each in its folder: give one of them, such as {} or {}",
-            one.display(),
-            other.display()
-        );
+        let folder = Path::new(&source_name);
+        Err(RunError::SeveralRuns {
+            one: folder.join(&first.folder),
+            other: folder.join(&second.folder),
+            source_name,
+            count,
+        })
     }
 
     /// The folder or file, for messages.
@@ -384,7 +380,7 @@ impl<'s> RankEntry<'s> {
     ///
     /// # Errors
     /// It has no device trace.
-    pub fn job(self) -> Result<LinkJob> {
+    pub fn job(self) -> Result<LinkJob, RunError> {
         let files = self.files();
         let options = &self.set.options;
         let device = files
@@ -405,7 +401,7 @@ impl<'s> RankEntry<'s> {
     ///
     /// # Errors
     /// They cannot be read, do not belong together, or work was cancelled.
-    pub fn link(self) -> Result<LinkedRank> {
+    pub fn link(self) -> Result<LinkedRank, RunError> {
         self.set.options.cancellation.check()?;
         let job = self.job()?;
         let (trace, report) = job::link(&job, &self.set.options.progress)?;
@@ -416,7 +412,7 @@ impl<'s> RankEntry<'s> {
     ///
     /// # Errors
     /// As [`RankEntry::link`]; or the file is a host trace, which has no times.
-    pub fn load(self) -> Result<RankContent> {
+    pub fn load(self) -> Result<RankContent, RunError> {
         self.set.options.cancellation.check()?;
         let (files, options) = (self.files(), &self.set.options);
         let threads = self.set.threads_each;
@@ -433,16 +429,16 @@ impl<'s> RankEntry<'s> {
             return Ok(RankContent::Linked(Box::new(self.linked(trace, report))));
         }
         if input.kind == FileKind::HostTrace {
-            bail!(
-                "{} is a host trace, which has no times: give it as --host beside the device trace \
-                of the same rank",
-                input.name
-            );
+            return Err(InputError::HostAlone { name: input.name }.into());
         }
-        let graph = read::read(input.content).with_context(|| input.name.clone())?;
+        let name = input.name;
+        let graph = match read::read(input.content) {
+            Ok(graph) => graph,
+            Err(source) => return Err(RunError::WrittenGraph { name, source }),
+        };
         let own = graphs::prefix_and_rank(path).map(|(_, rank)| rank);
         Ok(RankContent::Written(Box::new(WrittenRank {
-            name: input.name,
+            name,
             path: path.clone(),
             rank: options.rank.or(own),
             graph,
@@ -453,7 +449,7 @@ impl<'s> RankEntry<'s> {
     ///
     /// # Errors
     /// `comm_group.json` cannot be read.
-    pub fn groups(self) -> Result<GroupRanks> {
+    pub fn groups(self) -> Result<GroupRanks, RunError> {
         let run = self.run();
         let listed = match &run.prefix {
             Some(prefix) => graphs::groups_beside(prefix)?,
@@ -491,10 +487,11 @@ impl LinkedRank {
     ///
     /// # Errors
     /// The traces are damaged, or of two runs of a program.
-    pub fn refuse_damage(self) -> Result<LinkedRank> {
+    pub fn refuse_damage(self) -> Result<LinkedRank, RunError> {
         if self.report.refused {
             let device = Path::new(&self.report.device);
-            return Err(Refused::new(device, &self.report.report.anomalies).into());
+            let anomalies = &self.report.report.anomalies;
+            return Err(RunError::refused_trace(device, anomalies));
         }
         Ok(self)
     }
@@ -536,7 +533,7 @@ impl RankContent {
     ///
     /// # Errors
     /// The traces or the written graph are damaged, or the traces are of two runs of a program.
-    pub fn refuse_damage(self, options: &RunOptions) -> Result<RankContent> {
+    pub fn refuse_damage(self, options: &RunOptions) -> Result<RankContent, RunError> {
         match self {
             RankContent::Linked(linked) => {
                 let linked = linked.refuse_damage()?;
@@ -544,7 +541,10 @@ impl RankContent {
             }
             RankContent::Written(written) => {
                 if let Some(damage) = written.graph.damage().filter(|_| options.strict) {
-                    return Err(Refused::because(&written.name, &damage).into());
+                    return Err(RunError::Refused {
+                        file: written.name,
+                        what: damage,
+                    });
                 }
                 Ok(RankContent::Written(written))
             }
@@ -585,7 +585,7 @@ pub struct RunResults<T> {
     /// The ranks that belong to it.
     pub members: Members<RankResult<T>>,
     /// Traces of which nothing could be made, by their labels.
-    pub failed: Vec<(String, anyhow::Error)>,
+    pub failed: Vec<(String, RunError)>,
 }
 
 impl<T> RunResults<T> {
@@ -621,7 +621,7 @@ fn rank_notes<T>(ranks: &[RankResult<T>]) -> Vec<String> {
 ///
 /// # Errors
 /// It cannot be linked, or is damaged and damaged traces were to be refused.
-pub fn summarize_rank(rank: RankEntry<'_>) -> Result<RankResult<()>> {
+pub fn summarize_rank(rank: RankEntry<'_>) -> Result<RankResult<()>, RunError> {
     let linked = rank.link()?.refuse_damage()?;
     Ok(RankResult {
         label: rank.label().to_owned(),
@@ -647,7 +647,7 @@ fn is_asked(ranks: Option<&RankSelection>, rank: Option<i64>) -> bool {
     rank.is_some_and(|rank| ranks.has(rank))
 }
 
-fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>> {
+fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>, RunError> {
     match source {
         RunSource::Folder(folder) => find_in_folder(folder, traces_only),
         RunSource::File(path) => Ok(vec![RunFiles::one_rank(None, path)]),
@@ -655,22 +655,18 @@ fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>> {
         RunSource::Files(paths) => {
             let run = discover::sort_out_files(paths.clone());
             if run.ranks.is_empty() {
-                bail!(
-                    "none of the {} files is a host or device trace",
-                    paths.len()
-                );
+                return Err(RunError::NoTraceFiles { files: paths.len() });
             }
             Ok(vec![run])
         }
     }
 }
 
-fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>> {
+fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, RunError> {
     if !folder.is_dir() {
-        bail!(
-            "{} is not a folder; to link one pair of files use `etlink link`",
-            folder.display()
-        );
+        return Err(RunError::NotAFolder {
+            path: folder.to_owned(),
+        });
     }
     let runs = discover(folder)?;
     if !runs.is_empty() {
@@ -684,13 +680,11 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>> {
     let unreadable = discover::unreadable_folders(folder)?;
     if sets.is_empty() {
         if let Some(error) = unreadable.into_iter().next() {
-            return Err(error);
+            return Err(error.into());
         }
-        bail!(
-            "{}: no host or device traces in it (names such as torch_et_0.json.gz and \
-            kineto_trace_0.json.gz)",
-            folder.display()
-        );
+        return Err(RunError::NoTraces {
+            folder: folder.to_owned(),
+        });
     }
     let mut runs = vec![];
     for (at, set) in sets.iter().enumerate() {
@@ -717,37 +711,12 @@ fn rank_memory(files: &RankFiles, ranks: usize) -> RankMemory {
 }
 
 /// What a rank without a device trace ends with.
-pub fn no_device(run: &RunFiles, files: &RankFiles) -> anyhow::Error {
+pub fn no_device(run: &RunFiles, files: &RankFiles) -> RunError {
     let host = files.host.as_deref().unwrap_or(Path::new("?"));
-    let why = if run.notes.is_empty() {
-        "without a device trace of the same rank beside it"
-    } else {
-        "whose device trace is not sure, see the notes,"
-    };
-    anyhow::anyhow!(
-        "{}: a host trace {why} has no times: there is nothing to link",
-        host.display()
-    )
-}
-
-/// Why nothing can be reported of a source of which no trace could be taken: the first that was
-/// refused, else the first error.
-pub fn none_left(mut errors: Vec<anyhow::Error>) -> anyhow::Error {
-    let all = errors.len();
-    if all == 0 {
-        return anyhow::anyhow!("there is no trace of the ranks that --ranks names");
+    RunError::NoDeviceTrace {
+        host: host.to_owned(),
+        is_unsure: !run.notes.is_empty(),
     }
-    let first = errors.iter().position(is_refused).unwrap_or(0);
-    let error = errors.swap_remove(first);
-    if all == 1 {
-        return error;
-    }
-    error.context(format!("none of {all} traces could be taken"))
-}
-
-/// Whether a trace was refused because it is damaged.
-pub fn is_refused(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.is::<Refused>())
 }
 
 /// What the others need to know of a rank; `None` where its rank is not sure: then its files are

@@ -17,11 +17,13 @@ mod kernel_rules;
 mod notes;
 mod op_tables;
 mod progress;
+mod rank_error;
 mod signals;
 mod table;
 
 use clap::Parser;
-use etlink_run::output::StdoutError;
+use etlink_run::RunError;
+use etlink_run::output::{OutputError, StdoutError};
 use std::process::ExitCode;
 
 /// How a command ended that could be carried out.
@@ -49,17 +51,25 @@ fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("etlink: {error:#}");
-            ExitCode::from(if etlink_run::run::is_refused(&error) {
-                1
-            } else {
-                2
-            })
+            ExitCode::from(if is_refused(&error) { 1 } else { 2 })
         }
     }
 }
 
 /// Whoever read our output has seen enough (`etlink check … | head`). A pipe that `-o` names is another matter.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    if let Some(error) = error.downcast_ref::<RunError>() {
+        return error.is_closed_pipe();
+    }
+    if let Some(error) = error.downcast_ref::<OutputError>() {
+        return error.is_closed_pipe();
+    }
     let stdout = error.downcast_ref::<StdoutError>();
     stdout.is_some_and(StdoutError::is_closed_pipe)
+}
+
+/// Whether a trace was refused because it is damaged.
+fn is_refused(error: &anyhow::Error) -> bool {
+    let mut errors = error.chain().filter_map(|error| error.downcast_ref());
+    errors.any(RunError::is_refused)
 }

@@ -1,15 +1,16 @@
 //! Tables of PyTorch's profiler from recorded traces, for `top` and `diff`.
 
 use crate::args;
+use crate::rank_error::rank_error;
 use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_analyze::top::{KeyAverages, Options, TopGroup, TopOrder, key_averages};
 use etlink_link::LinkReport;
 use etlink_model::{Anomalies, DeviceTrace, HostIdx};
-use etlink_run::Progress;
 use etlink_run::input;
-use etlink_run::job::{self, LinkJob, Refused};
+use etlink_run::job::{self, LinkJob};
 use etlink_run::run::{self, RankEntry, RunOptions, RunSet, RunSource};
+use etlink_run::{Progress, RunError};
 use serde::Serialize;
 use std::path::Path;
 
@@ -68,7 +69,8 @@ pub fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, bool)> 
         }
     }
     if tables.is_empty() {
-        return Err(run::none_left(errors));
+        let errors = errors.into_iter().map(rank_error);
+        return Err(RunError::no_trace_taken(errors.collect()).into());
     }
     errors
         .iter()
@@ -95,7 +97,7 @@ fn table_of_rank(wanted: Wanted<'_>, entry: RankEntry<'_>) -> Result<Option<Tabl
     let files = entry.files();
     let Some(device) = &files.device else {
         if entry.is_wanted(None) {
-            return Err(run::no_device(entry.run(), files));
+            return Err(run::no_device(entry.run(), files).into());
         }
         return Ok(None);
     };
@@ -154,7 +156,7 @@ fn of_trace(
         }
     };
     if wanted.tables.reading.strict.strict && job::is_damaged(&report) {
-        return Err(Refused::new(device, &report.anomalies).into());
+        return Err(RunError::refused_trace(device, &report.anomalies).into());
     }
     notes.extend(
         report

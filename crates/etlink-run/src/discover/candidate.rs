@@ -1,9 +1,9 @@
 //! What is known of a file before it is read: from its name, its beginning, the manifest.
 
 use crate::Progress;
-use crate::input;
+use crate::file_error::{FileAction, FileContext};
+use crate::input::{self, InputError};
 use crate::manifest::RunManifest;
-use anyhow::Result;
 use etlink_chakra::read::FileKind;
 use etlink_json::JsonScanner;
 use std::io::Read;
@@ -130,12 +130,15 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
 }
 
 /// Kind, rank and number of ranks from a file's beginning.
-fn look_inside(path: &Path) -> Result<(FileKind, Inside, bool)> {
+fn look_inside(path: &Path) -> Result<(FileKind, Inside, bool), InputError> {
     let input = input::open(path, 1, &Progress::hidden())?;
     let (kind, is_view) = (input.kind, input.is_view);
     let mut head = vec![];
     if kind == FileKind::KinetoTrace {
-        input.content.take(64 << 10).read_to_end(&mut head)?;
+        let mut beginning = input.content.take(64 << 10);
+        beginning
+            .read_to_end(&mut head)
+            .with_path(FileAction::Read, path)?;
     }
     Ok((kind, distributed(&head), is_view))
 }

@@ -1,10 +1,10 @@
 //! What an earlier run left in the folder of a run.
 
 use super::MergeOptions;
+use crate::file_error::{FileAction, FileContext};
 use crate::graphs::prefix_and_rank;
-use crate::output::Format;
+use crate::output::{Format, OutputError};
 use crate::{Progress, input};
-use anyhow::{Context, Result, bail};
 use etlink_chakra::astra::file;
 use memchr::memmem;
 use std::io::Read;
@@ -32,11 +32,10 @@ impl EarlierFiles {
         folder: &Path,
         name: &str,
         timeline: Option<&str>,
-    ) -> Result<EarlierFiles> {
+    ) -> Result<EarlierFiles, OutputError> {
         let mut earlier = EarlierFiles::default();
-        let failed = || format!("cannot read folder {}", folder.display());
-        for entry in std::fs::read_dir(folder).with_context(failed)? {
-            let path = entry.with_context(failed)?.path();
+        for entry in std::fs::read_dir(folder).with_path(FileAction::ReadFolder, folder)? {
+            let path = entry.with_path(FileAction::ReadFolder, folder)?.path();
             let file_name = path.file_name().and_then(|name| name.to_str());
             let Some(file_name) = file_name.filter(|_| path.is_file()) else {
                 continue;
@@ -51,12 +50,7 @@ impl EarlierFiles {
                     continue;
                 }
                 if !is_ours(&path) {
-                    bail!(
-                        "{} is named like a file of a rank, but etlink did not write it, and \
-                        --overwrite does not \
-                         remove it: move it away",
-                        path.display()
-                    );
+                    return Err(OutputError::NotOurs { path });
                 }
                 earlier.ranks.push(file_name.to_owned());
             }

@@ -14,11 +14,12 @@ pub use timeline::TimelineReport;
 
 use crate::Progress;
 use crate::discover::{RankFiles, RunFiles};
+use crate::error::RunError;
 use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
 use crate::membership::RunMember;
-use crate::output::{FileSet, Format, Piece, Target};
+use crate::output::{FileSet, Format, OutputError, Piece, Target};
 use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
-use anyhow::{Result, bail};
+use crate::text;
 use earlier::EarlierFiles;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
@@ -127,12 +128,18 @@ impl MergeReport {
 /// # Errors
 /// Nothing could be written: files are there already, a folder cannot be made, the set has written
 /// graphs instead of traces. What fails for one rank alone is in the report.
-pub fn merge(runs: &RunSet, output: &Path, options: &MergeOptions) -> Result<MergeReport> {
+pub fn merge(
+    runs: &RunSet,
+    output: &Path,
+    options: &MergeOptions,
+) -> Result<MergeReport, RunError> {
     if runs.runs.iter().any(RunFiles::is_written) {
-        bail!("{}: no host or device traces in it", runs.source_name());
+        return Err(RunError::OnlyWrittenGraphs {
+            source_name: runs.source_name(),
+        });
     }
     if options.simulator.is_some() && !options.is_et() {
-        bail!("a simulator reads .et files: leave the format out");
+        return Err(RunError::SimulatorFormat);
     }
     let (sets, earlier) = file_sets(runs, output, options)?;
     runs.options.progress.phase("linking");
@@ -168,7 +175,7 @@ fn file_sets(
     runs: &RunSet,
     output: &Path,
     options: &MergeOptions,
-) -> Result<(Vec<FileSet>, Vec<EarlierFiles>)> {
+) -> Result<(Vec<FileSet>, Vec<EarlierFiles>), RunError> {
     let (mut sets, mut all_earlier) = (vec![], vec![]);
     for run in &runs.runs {
         let set = FileSet::new(&output.join(&run.folder), options.overwrite)?;
@@ -204,6 +211,9 @@ pub struct IncompleteReplacement {
     pub file: String,
 }
 
+/// What became of a rank that waited for the others, and its part of a timeline.
+type WrittenParts = Result<(JobReport, Option<Piece>), RunError>;
+
 /// A merge in progress.
 struct Merger<'r> {
     runs: &'r RunSet,
@@ -229,12 +239,12 @@ impl Merger<'_> {
             alone: None,
         };
         if let Err(error) = self.try_link(entry, &mut rank) {
-            (rank.linked, rank.error, rank.known) = (None, Some(format!("{error:#}")), None);
+            (rank.linked, rank.error, rank.known) = (None, Some(text::error_chain(&error)), None);
         }
         rank
     }
 
-    fn try_link(&self, entry: RankEntry<'_>, rank: &mut MergedRank) -> Result<()> {
+    fn try_link(&self, entry: RankEntry<'_>, rank: &mut MergedRank) -> Result<(), RunError> {
         let job = self.job(entry)?;
         let LinkedRank {
             trace,
@@ -242,7 +252,7 @@ impl Merger<'_> {
             summary,
         } = entry.link()?;
         if !entry.is_wanted(linked.report.rank) {
-            bail!("its name does not state its rank, and --ranks does not name the one it has");
+            return Err(RunError::NoRankAsked);
         }
         if let Some(facts) = summary.filter(|_| !linked.refused) {
             let sizes = etlink_chakra::simulated_sizes(&trace, &facts);
@@ -292,7 +302,7 @@ impl Merger<'_> {
         joined: &MergedRun,
         label: &str,
         linked: &mut JobReport,
-    ) -> Result<Option<Piece>> {
+    ) -> Result<Option<Piece>, RunError> {
         if self.options.is_timeline() {
             return self.write_part(trace, job, joined, label, linked);
         }
@@ -306,7 +316,7 @@ impl Merger<'_> {
         Ok(None)
     }
 
-    fn job(&self, entry: RankEntry<'_>) -> Result<LinkJob> {
+    fn job(&self, entry: RankEntry<'_>) -> Result<LinkJob, RunError> {
         Ok(LinkJob {
             target: Some(self.target(entry)?),
             form: self.options.chakra,
@@ -315,7 +325,7 @@ impl Merger<'_> {
     }
 
     /// Where a rank is written, or its part of a timeline.
-    fn target(&self, entry: RankEntry<'_>) -> Result<Target> {
+    fn target(&self, entry: RankEntry<'_>) -> Result<Target, OutputError> {
         let set = &self.sets[self.runs.ranks[entry.index].0];
         if let Some(timeline) = timeline::target(self.options, set) {
             return timeline;
@@ -355,7 +365,7 @@ impl Merger<'_> {
         runs: &[MergedRun],
         entry: RankEntry<'_>,
         rank: &MergedRank,
-    ) -> Option<Result<(JobReport, Option<Piece>)>> {
+    ) -> Option<WrittenParts> {
         let linked = rank
             .linked
             .as_ref()
@@ -375,7 +385,7 @@ impl Merger<'_> {
         rank: &MergedRank,
         joined: &MergedRun,
         before: job::JobSeconds,
-    ) -> Result<(JobReport, Option<Piece>)> {
+    ) -> WrittenParts {
         let mut job = self.job(entry)?;
         if let (Some(trace), Some(linked)) = (
             rank.known.as_ref().and_then(|known| known.trace.as_ref()),
@@ -396,7 +406,7 @@ impl Merger<'_> {
     }
 
     /// Writes what stands beside the ranks' files.
-    fn write_beside(&self, ranks: &[MergedRank], runs: &[MergedRun]) -> Result<()> {
+    fn write_beside(&self, ranks: &[MergedRank], runs: &[MergedRun]) -> Result<(), RunError> {
         if !self.options.is_et() {
             return Ok(());
         }
@@ -425,7 +435,7 @@ impl Merger<'_> {
         &self,
         ranks: &mut [MergedRank],
         runs: &mut [MergedRun],
-    ) -> Result<Option<IncompleteReplacement>> {
+    ) -> Result<Option<IncompleteReplacement>, RunError> {
         let mut unfit = None;
         for (run, (set, earlier)) in self.sets.iter().zip(&self.earlier).enumerate() {
             let failed = self
@@ -509,10 +519,10 @@ impl MergedRank {
         Path::new(&self.run).join(&self.label).display().to_string()
     }
 
-    fn take(&mut self, written: Option<Result<(JobReport, Option<Piece>)>>) {
+    fn take(&mut self, written: Option<WrittenParts>) {
         match written {
             Some(Ok((linked, piece))) => (self.linked, self.piece) = (Some(linked), piece),
-            Some(Err(error)) => (self.linked, self.error) = (None, Some(format!("{error:#}"))),
+            Some(Err(error)) => (self.linked, self.error) = (None, Some(text::error_chain(&error))),
             None => {}
         }
     }

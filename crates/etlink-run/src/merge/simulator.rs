@@ -1,8 +1,8 @@
 //! What stands beside the ranks' files: process groups, and all that a simulator needs.
 
 use super::{MergeOptions, MergedRun};
-use crate::output::{FileSet, Format};
-use anyhow::{Result, bail};
+use crate::error::RunError;
+use crate::output::{FileSet, Format, OutputError};
 use etlink_chakra::astra::{self, Workload, file};
 use std::path::Path;
 
@@ -25,29 +25,33 @@ pub(super) fn names(options: &MergeOptions) -> Vec<&'static str> {
 }
 
 /// Refuses what no simulator could be given, before anything is written.
-pub(super) fn check(options: &MergeOptions, folder: &Path, joined: &MergedRun) -> Result<()> {
+pub(super) fn check(
+    options: &MergeOptions,
+    folder: &Path,
+    joined: &MergedRun,
+) -> Result<(), RunError> {
     idle(options, folder, joined).map(|_| ())
 }
 
 /// Ranks of the run without a trace, of which a simulator wants a file.
-fn idle(options: &MergeOptions, folder: &Path, joined: &MergedRun) -> Result<Vec<i64>> {
+fn idle(options: &MergeOptions, folder: &Path, joined: &MergedRun) -> Result<Vec<i64>, RunError> {
     let all = if options.simulator.is_some() {
         count(joined)
     } else {
         0
     };
     let idle: Vec<i64> = (0..)
-        .take(usize::try_from(all)?)
+        .take(usize::try_from(all).unwrap_or(usize::MAX))
         .filter(|rank| !joined.ranks.contains(rank))
         .take(MAX_IDLE + 1)
         .collect();
     if idle.len() > MAX_IDLE {
-        bail!(
-            "{}: {all} ranks and only {} traces: more than {MAX_IDLE} ranks are absent, and \
-            ASTRA-sim wants a file of each; add their traces, or leave --for astra-sim out",
-            folder.display(),
-            joined.ranks.len()
-        );
+        return Err(RunError::TooManyAbsent {
+            folder: folder.to_owned(),
+            ranks: all,
+            traces: joined.ranks.len(),
+            most: MAX_IDLE,
+        });
     }
     Ok(idle)
 }
@@ -68,7 +72,7 @@ pub(super) fn write(
     set: &FileSet,
     name: &str,
     joined: &MergedRun,
-) -> Result<()> {
+) -> Result<(), RunError> {
     let groups = &joined.agreed.groups;
     if !groups.is_empty() {
         let target = set.target(file::GROUPS, Format::EtPlus)?;
@@ -92,10 +96,11 @@ pub(super) fn write(
     put(set, file::SYSTEM, system.as_bytes())?;
     put(set, file::NETWORK, astra::network(ranks).as_bytes())?;
     put(set, file::MEMORY, astra::memory().as_bytes())?;
-    put(set, file::README, astra::readme(&workload).as_bytes())
+    put(set, file::README, astra::readme(&workload).as_bytes())?;
+    Ok(())
 }
 
-fn put(set: &FileSet, name: &str, content: &[u8]) -> Result<()> {
+fn put(set: &FileSet, name: &str, content: &[u8]) -> Result<(), OutputError> {
     let target = set.target(name, Format::EtPlus)?;
     target.write(|out| out.write_all(content))?;
     Ok(())

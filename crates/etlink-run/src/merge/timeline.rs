@@ -4,9 +4,10 @@
 //! one, in the ranks' order.
 
 use super::{MergeOptions, MergedRank, MergedRun, Merger};
+use crate::error::RunError;
+use crate::file_error::{FileAction, FileContext};
 use crate::job::{self, JobReport, LinkJob};
-use crate::output::{FileSet, Format, Piece, Target};
-use anyhow::Result;
+use crate::output::{FileSet, Format, OutputError, Piece, Target};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RankClock, RankSummary, RunJoin, WaitCauses, wait_causes};
 use etlink_report::perfetto::TimelineRank;
@@ -112,7 +113,7 @@ pub(super) fn file_name(options: &MergeOptions) -> Option<&'static str> {
 }
 
 /// Where the timeline of a run goes.
-pub(super) fn target(options: &MergeOptions, set: &FileSet) -> Option<Result<Target>> {
+pub(super) fn target(options: &MergeOptions, set: &FileSet) -> Option<Result<Target, OutputError>> {
     Some(set.target(file_name(options)?, options.format))
 }
 
@@ -125,7 +126,7 @@ impl Merger<'_> {
         joined: &MergedRun,
         label: &str,
         linked: &mut JobReport,
-    ) -> Result<Option<Piece>> {
+    ) -> Result<Option<Piece>, RunError> {
         joined
             .member(label)
             .map(|member| job::write_member(trace, job, &member, self.progress(), linked))
@@ -137,7 +138,7 @@ impl Merger<'_> {
         &self,
         ranks: &mut [MergedRank],
         runs: &mut [MergedRun],
-    ) -> Result<()> {
+    ) -> Result<(), RunError> {
         for (at, (set, joined)) in self.sets.iter().zip(runs).enumerate() {
             let (Some(target), Some(common)) = (target(self.options, set), &joined.common) else {
                 continue;
@@ -166,7 +167,9 @@ impl Merger<'_> {
                 shown.extend(linked.shown);
                 pieces.push(piece);
             }
-            let begin = format.begin(&joined.about(common), common.origin_ns)?;
+            let begin = format
+                .begin(&joined.about(common), common.origin_ns)
+                .with_path(FileAction::Write, target.path())?;
             let bytes = target.join(&begin, pieces, format.between(), format.end())?;
             joined.timeline = Some(TimelineReport {
                 output: target.path().display().to_string(),

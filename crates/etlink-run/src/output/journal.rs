@@ -5,8 +5,9 @@
 //! renamed yet.
 
 use super::disk;
+use super::error::OutputError;
+use crate::file_error::{FileAction, FileContext};
 use crate::interrupt::Changes;
-use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -54,17 +55,17 @@ impl Journal {
         disk::sync_folder(work)
     }
 
-    fn read(work: &Path) -> Result<Option<Journal>> {
+    fn read(work: &Path) -> Result<Option<Journal>, OutputError> {
         let path = work.join(JOURNAL);
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot read {}", path.display()));
-            }
+            text => text.with_path(FileAction::Read, &path)?,
         };
-        let journal: Journal = serde_json::from_slice(&text)
-            .with_context(|| format!("{} is damaged", path.display()))?;
+        let journal: Journal = match serde_json::from_slice(&text) {
+            Ok(journal) => journal,
+            Err(source) => return Err(OutputError::DamagedJournal { path, source }),
+        };
         // nothing outside the folder is touched, whoever wrote the journal
         let is_inside = |name: &String| {
             let mut parts = Path::new(name).components();
@@ -72,7 +73,7 @@ impl Journal {
         };
         let mut names = journal.place.iter().chain(&journal.remove);
         if journal.version != VERSION || !names.all(is_inside) {
-            bail!("{} is of another etlink, or damaged", path.display());
+            return Err(OutputError::ForeignJournal { path });
         }
         Ok(Some(journal))
     }
@@ -86,9 +87,9 @@ pub(super) fn is_in(work: &Path) -> bool {
 /// How a replacement failed.
 pub(super) enum Failure {
     /// All is as before.
-    Undone(anyhow::Error),
+    Undone(OutputError),
     /// The journal stays: files of both sets are in place.
-    Cut(anyhow::Error),
+    Cut(OutputError),
 }
 
 /// Gives the new files of a work folder their places in `folder`.
@@ -100,9 +101,12 @@ pub(super) fn replace(
 ) -> Result<(), Failure> {
     let started = journal
         .write(work)
-        .with_context(|| format!("cannot write {}", work.join(JOURNAL).display()));
+        .with_path(FileAction::Write, &work.join(JOURNAL));
     let mut changed = false;
-    let done = started.and_then(|()| apply(journal, work, folder, &mut changed, changes));
+    let done = match started {
+        Ok(()) => apply(journal, work, folder, &mut changed, changes),
+        Err(error) => Err(error.into()),
+    };
     let Err(error) = done else {
         return Ok(());
     };
@@ -113,7 +117,7 @@ pub(super) fn replace(
 }
 
 /// Finishes the replacement that a journal in a work folder began, if there is one.
-pub(super) fn finish(work: &Path, folder: &Path, changes: &Changes) -> Result<()> {
+pub(super) fn finish(work: &Path, folder: &Path, changes: &Changes) -> Result<(), OutputError> {
     match Journal::read(work)? {
         Some(journal) => apply(&journal, work, folder, &mut false, changes),
         None => Ok(()),
@@ -128,39 +132,33 @@ fn apply(
     folder: &Path,
     changed: &mut bool,
     _: &Changes,
-) -> Result<()> {
+) -> Result<(), OutputError> {
     for name in &journal.place {
         let (new, place) = (work.join(NEW).join(name), folder.join(name));
         if new.symlink_metadata().is_err() {
             continue;
         }
-        let failed = || format!("cannot put {} in place", place.display());
+        let in_place = FileAction::PutInPlace;
         if let Some(parent) = place.parent() {
-            disk::make_folders(parent).with_context(failed)?;
+            disk::make_folders(parent).with_path(in_place, &place)?;
         }
         if journal.overwrite {
-            disk::rename(&new, &place).with_context(failed)?;
+            disk::rename(&new, &place).with_path(in_place, &place)?;
         } else {
-            disk::rename_new(&new, &place).with_context(failed)?;
+            disk::rename_new(&new, &place).with_path(in_place, &place)?;
         }
         *changed = true;
     }
     for name in &journal.remove {
         let path = folder.join(name);
-        disk::remove_file(&path).with_context(|| {
-            format!(
-                "cannot remove {}, which an earlier run left",
-                path.display()
-            )
-        })?;
+        disk::remove_file(&path).with_path(FileAction::RemoveEarlier, &path)?;
         *changed = true;
     }
     for changed in folders_of(journal.place.iter().chain(&journal.remove), folder) {
-        disk::sync_folder(&changed)
-            .with_context(|| format!("cannot write folder {}", changed.display()))?;
+        disk::sync_folder(&changed).with_path(FileAction::WriteFolder, &changed)?;
     }
     let path = work.join(JOURNAL);
-    disk::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))
+    Ok(disk::remove_file(&path).with_path(FileAction::Remove, &path)?)
 }
 
 /// The folders in which these files lie.

@@ -3,10 +3,11 @@
 //! A gzip file of several members would do, but Perfetto takes 32 MB of memory for each. Pieces of
 //! raw deflate that end with a whole byte, one after the other, are one member: so `pigz` does it.
 
+use super::error::OutputError;
 use super::set::Members;
 use super::work::WorkFolder;
 use super::{Place, Target, disk};
-use anyhow::{Context, Result};
+use crate::file_error::{FileAction, FileContext};
 use flate2::{Compress, Compression, Crc, FlushCompress};
 use std::fs::File;
 use std::io::{self, Write};
@@ -67,22 +68,29 @@ impl Drop for Piece {
 
 impl Target {
     /// Writes what [`Target::join`] puts into the file, in the same folder.
+    ///
+    /// # Errors
+    /// The target is a pipe or a device, or the piece cannot be written.
     pub fn piece<T>(
         &self,
         fill: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<T>,
-    ) -> Result<(T, Piece)> {
-        let failed = || format!("cannot write beside {}", self.path.display());
-        let folder = Folder::new(self).with_context(failed)?;
+    ) -> Result<(T, Piece), OutputError> {
+        let beside = FileAction::WriteBeside;
+        let Some(folder) = Folder::new(self) else {
+            return Err(OutputError::NoPlaceForPieces {
+                path: self.path.clone(),
+            });
+        };
         let number = PIECES.fetch_add(1, Ordering::Relaxed);
         let name = format!("piece-{number}");
         let path = folder.work().path().join(&name);
         let file = folder
             .work()
             .create(Path::new(&name))
-            .with_context(failed)?;
+            .with_path(beside, &self.path)?;
         let mut packed = self.packed(file);
-        let value = fill(&mut packed).with_context(failed)?;
-        let (bytes, sum) = packed.finish().with_context(failed)?;
+        let value = fill(&mut packed).with_path(beside, &self.path)?;
+        let (bytes, sum) = packed.finish().with_path(beside, &self.path)?;
         Ok((
             value,
             Piece {
@@ -96,13 +104,16 @@ impl Target {
 
     /// Writes pieces one after the other; each is gone when it is in the file. Returns the stored
     /// size, bytes.
+    ///
+    /// # Errors
+    /// As those of [`Target::write`].
     pub fn join(
         &self,
         begin: &[u8],
         pieces: Vec<Piece>,
         between: &[u8],
         end: &[u8],
-    ) -> Result<u64> {
+    ) -> Result<u64, OutputError> {
         let plain = Target {
             gzip: false,
             ..self.clone()

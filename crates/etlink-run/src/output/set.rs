@@ -1,11 +1,12 @@
 //! Files that belong together, such as those of all ranks: they replace those of an earlier run as
 //! a whole.
 
+use super::error::OutputError;
 use super::journal::{self, Failure, Journal};
 use super::work::WorkFolder;
 use super::{Format, Place, Target, is_packed, refuse_existing};
+use crate::file_error::{FileAction, FileContext};
 use crate::interrupt::Changes;
-use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -49,9 +50,8 @@ impl FileSet {
     /// # Errors
     /// If another process writes a set there, the folder cannot be written, or the replacement that
     /// an earlier run began cannot be finished.
-    pub fn new(folder: &Path, overwrite: bool) -> Result<FileSet> {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make folder {}", folder.display()))?;
+    pub fn new(folder: &Path, overwrite: bool) -> Result<FileSet, OutputError> {
+        std::fs::create_dir_all(folder).with_path(FileAction::MakeFolder, folder)?;
         // the folder of a run that is the root itself ends with a stroke
         let folder: PathBuf = folder.components().collect();
         let work = WorkFolder::claim(&folder, OsStr::new(NAME), &folder)?;
@@ -74,7 +74,7 @@ impl FileSet {
     ///
     /// # Errors
     /// If it is there already and must not be replaced.
-    pub fn target(&self, name: &str, format: Format) -> Result<Target> {
+    pub fn target(&self, name: &str, format: Format) -> Result<Target, OutputError> {
         let path = self.folder.join(name);
         refuse_existing(&path, &path, self.overwrite)?;
         Ok(Target {
@@ -104,7 +104,7 @@ impl FileSet {
     /// # Errors
     /// If a place cannot be taken. Then all is as before, or the next set in the folder finishes
     /// it; the error says which.
-    pub fn replace(&self, earlier: Vec<String>) -> Result<()> {
+    pub fn replace(&self, earlier: Vec<String>) -> Result<(), OutputError> {
         let written: Vec<String> = self.written().iter().cloned().collect();
         if written.is_empty() && earlier.is_empty() {
             return Ok(());
@@ -117,16 +117,17 @@ impl FileSet {
         let changes = Changes::begin();
         match journal::replace(&journal, self.inner.work.path(), &self.folder, &changes) {
             Ok(()) => Ok(()),
-            Err(Failure::Undone(error)) => {
-                Err(error.context(format!("nothing in {} was replaced", self.folder.display())))
-            }
+            Err(Failure::Undone(error)) => Err(OutputError::NothingReplaced {
+                folder: self.folder.clone(),
+                source: Box::new(error),
+            }),
             Err(Failure::Cut(error)) => {
+                // the journal is all that the next run has to finish it by
                 self.inner.work.keep();
-                Err(error.context(format!(
-                    "{}: not all files are replaced: mend the cause and repeat the command, which \
-                    finishes it first",
-                    self.folder.display()
-                )))
+                Err(OutputError::PartlyReplaced {
+                    folder: self.folder.clone(),
+                    source: Box::new(error),
+                })
             }
         }
     }

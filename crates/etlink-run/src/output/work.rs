@@ -5,9 +5,10 @@
 //! its free lock.
 
 use super::disk;
+use super::error::OutputError;
 use super::journal;
+use crate::file_error::{FileAction, FileContext, FileError};
 use crate::interrupt::Changes;
-use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -55,25 +56,35 @@ impl WorkFolder {
     ///
     /// # Errors
     /// If another process has it, or the folder cannot be written.
-    pub(super) fn claim(folder: &Path, name: &OsStr, subject: &Path) -> Result<WorkFolder> {
+    pub(super) fn claim(
+        folder: &Path,
+        name: &OsStr,
+        subject: &Path,
+    ) -> Result<WorkFolder, OutputError> {
         let path = folder.join(work_name(name));
         let work = match WorkFolder::take(&path, true) {
             Ok(work) => work,
-            Err(Refusal::Busy(process)) => bail!(
-                "{} is being written by another etlink{}: wait for it, or write elsewhere",
-                subject.display(),
-                numbered(process)
-            ),
-            Err(Refusal::NoLocks) => bail!(
-                "{} is perhaps being written by another etlink: this file system has no locks; if \
-                none runs, remove {}",
-                subject.display(),
-                path.display()
-            ),
-            Err(Refusal::Io(error)) => {
-                return Err(error)
-                    .with_context(|| format!("cannot write in folder {}", folder.display()))
-                    .with_context(|| format!("cannot write {}", subject.display()));
+            Err(Refusal::Busy(process)) => {
+                return Err(OutputError::Busy {
+                    path: subject.to_owned(),
+                    process,
+                });
+            }
+            Err(Refusal::NoLocks) => {
+                return Err(OutputError::NoLocks {
+                    path: subject.to_owned(),
+                    work: path,
+                });
+            }
+            Err(Refusal::Io(source)) => {
+                return Err(OutputError::NoWorkFolder {
+                    path: subject.to_owned(),
+                    source: FileError {
+                        action: FileAction::WriteInFolder,
+                        path: folder.to_owned(),
+                        source,
+                    },
+                });
             }
         };
         work.recover(folder)?;
@@ -140,19 +151,16 @@ impl WorkFolder {
 
     /// Finishes a replacement of files in `folder` that was cut, and removes what is left of an
     /// interrupted run.
-    fn recover(&self, folder: &Path) -> Result<()> {
+    fn recover(&self, folder: &Path) -> Result<(), OutputError> {
         let changes = Changes::begin();
         if let Err(error) = journal::finish(&self.path, folder, &changes) {
             self.keep();
-            return Err(error).with_context(|| {
-                format!(
-                    "{}: an earlier run was cut while it replaced files here, and this cannot be \
-                    finished",
-                    folder.display()
-                )
+            return Err(OutputError::CutReplacement {
+                folder: folder.to_owned(),
+                source: Box::new(error),
             });
         }
-        remove_content(&self.path).with_context(|| format!("cannot clear {}", self.path.display()))
+        Ok(remove_content(&self.path).with_path(FileAction::Clear, &self.path)?)
     }
 
     /// Where it lies.
@@ -191,7 +199,7 @@ impl Drop for WorkFolder {
 ///
 /// # Errors
 /// If files beside it are being replaced, or that was cut: they are of two runs.
-pub fn is_work_folder(path: &Path) -> Result<bool> {
+pub fn is_work_folder(path: &Path) -> Result<bool, OutputError> {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     // also those of `etlink record`
     if !name.starts_with(b".etlink-") {
@@ -202,13 +210,10 @@ pub fn is_work_folder(path: &Path) -> Result<bool> {
         let process = File::open(path.join(LOCK))
             .ok()
             .and_then(|mut file| process_in(&mut file));
-        bail!(
-            "{}: its files are being replaced by another etlink{}, or that was cut: try again, \
-            and if this \
-             stays, repeat the command that wrote them, which finishes it first",
-            folder.display(),
-            numbered(process)
-        );
+        return Err(OutputError::BeingReplaced {
+            folder: folder.to_owned(),
+            process,
+        });
     }
     Ok(true)
 }
@@ -290,10 +295,6 @@ fn process_in(lock: &mut File) -> Option<u32> {
     lock.rewind().ok()?;
     lock.take(20).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
-}
-
-fn numbered(process: Option<u32>) -> String {
-    process.map_or(String::new(), |process| format!(" (process {process})"))
 }
 
 /// Whether the file that is open is still the one of that name.

@@ -15,6 +15,7 @@ use etlink_run::discover::unreadable_folders;
 use etlink_run::graphs::{groups_beside, prefix_and_rank, written_files};
 use etlink_run::input;
 use etlink_run::memory::{MemoryBudget, RankMemory, in_budget};
+use etlink_run::text::error_chain;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -43,7 +44,8 @@ pub fn run(args: Check) -> Result<Outcome> {
     for path in &args.paths {
         if path.is_dir() {
             for error in unreadable_folders(path)? {
-                notes::print(&format!("{error:#}: what is in it is left out"));
+                let why = error_chain(&error);
+                notes::print(&format!("{why}: what is in it is left out"));
             }
             let found = written_files(path)?;
             if found.is_empty() {

@@ -3,6 +3,7 @@
 use super::{json_document, print, print_json, threads};
 use crate::Outcome;
 use crate::args::Inspect;
+use crate::rank_error::rank_error;
 use crate::table::{Rows, mb};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check;
@@ -10,10 +11,11 @@ use etlink_chakra::read::{self, FileKind};
 use etlink_model::{
     Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, HostTrace, Names, Severity,
 };
+use etlink_run::RunError;
 use etlink_run::input::{self, Input};
 use etlink_run::job::{read_device, read_host};
 use etlink_run::memory::{MemoryBudget, RankMemory};
-use etlink_run::run;
+use etlink_run::text::describe_kind;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -40,7 +42,8 @@ pub fn run(args: Inspect) -> Result<Outcome> {
         }
     }
     if all.is_empty() {
-        return Err(run::none_left(errors));
+        let errors = errors.into_iter().map(rank_error);
+        return Err(RunError::no_trace_taken(errors.collect()).into());
     }
     match (&all[..], args.print.json) {
         ([facts], true) if args.files.len() == 1 => {
@@ -73,7 +76,7 @@ fn inspect(
     let what = if input.is_view {
         "a view for Perfetto that etlink wrote, not a recording"
     } else {
-        input::describe(kind)
+        describe_kind(kind)
     };
     let found = look(input, file, threads);
     progress.finish();
@@ -118,7 +121,7 @@ fn look(input: Input, path: &Path, threads: usize) -> Result<(Map<String, Value>
             bail!(
                 "{} is {}; a host trace, a device trace, a .et or merged JSON was expected",
                 input.name,
-                input::describe(input.kind)
+                describe_kind(input.kind)
             )
         }
     }

@@ -4,12 +4,14 @@ use super::chakra;
 use super::parquet::TableFiles;
 use super::told::{Ranked, Told};
 use crate::args::{Analyze, Compat};
+use crate::rank_error::rank_error;
 use anyhow::{Result, bail};
 use etlink_kineto::KeepEvents;
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkedTrace, TensorEdges};
+use etlink_run::RunError;
 use etlink_run::graphs::groups_of;
-use etlink_run::job::{self, Refused};
+use etlink_run::job;
 use etlink_run::run::{
     self, LinkedRank, RankContent, RankEntry, RankResult, RunOptions, RunResults, RunSet,
     RunSource, WrittenRank,
@@ -54,12 +56,16 @@ pub(super) fn load<T: Send>(
         check_files(&runs, files)?;
     }
     progress.phase("analyzing");
-    let results = runs.map_ranks(|rank| analyze_rank(rank, &say).transpose());
+    let results = runs.map_ranks(|rank| {
+        let analyzed = analyze_rank(rank, &say).transpose();
+        analyzed.map(|analyzed| analyzed.map_err(rank_error))
+    });
     progress.finish();
     let results = runs.collect_runs(results, false);
     if results.iter().all(|run| run.members.ranks.is_empty()) {
         let failed = results.into_iter().flat_map(|run| run.failed);
-        return Err(run::none_left(failed.map(|(_, error)| error).collect()));
+        let errors = failed.map(|(_, error)| error).collect();
+        return Err(RunError::no_trace_taken(errors).into());
     }
     let told = results
         .into_iter()
@@ -176,7 +182,7 @@ fn trace_of_graph(entry: RankEntry<'_>, written: &WrittenRank) -> Result<LinkedT
     let groups = groups_of(&written.path)?;
     let trace = chakra::linked(&written.graph, &written.name, written.rank, &groups)?;
     if entry.set.options.strict && job::is_damaged(&trace.report) {
-        return Err(Refused::new(&written.path, &trace.report.anomalies).into());
+        return Err(RunError::refused_trace(&written.path, &trace.report.anomalies).into());
     }
     Ok(trace)
 }

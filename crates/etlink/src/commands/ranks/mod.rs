@@ -12,6 +12,7 @@ use etlink_link::ranks::{
     CollectiveSkew, JoinProblem, RankClock, RankSummary, StepStragglers, StragglerStats,
     order_conflicts,
 };
+use etlink_run::RunError;
 use etlink_run::discover::RunFiles;
 use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource};
@@ -91,7 +92,7 @@ fn outcome(compared: &[Compared]) -> Outcome {
 }
 
 /// Links a rank and keeps its communications; `None` of a rank that was not asked for.
-fn summarize(rank: RankEntry<'_>) -> Result<Option<RankResult<()>>> {
+fn summarize(rank: RankEntry<'_>) -> Result<Option<RankResult<()>>, RunError> {
     let linked = rank.link()?.refuse_damage()?;
     if !rank.is_wanted(linked.report.report.rank) {
         return Ok(None);

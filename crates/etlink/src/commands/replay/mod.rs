@@ -21,6 +21,7 @@ use etlink_run::input::{self, Input};
 use etlink_run::job::{self, ChakraOptions, LinkJob, PerfettoCounts, read_device};
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::perfetto;
+use etlink_run::text::describe_kind;
 use serde::Serialize;
 use std::path::Path;
 
@@ -260,11 +261,11 @@ fn written(input: Input, path: &Path) -> Result<Source> {
         }
         FileKind::HostTrace => bail!(
             "{name} is {}, which has no times; give it as --host with its device trace as --device",
-            input::describe(kind)
+            describe_kind(kind)
         ),
         FileKind::EtPlus => bail!(
             "{name} is {}: the op tree, not a graph of what waits for what; replay the traces that it was made from, or the .et of them",
-            input::describe(kind)
+            describe_kind(kind)
         ),
         FileKind::KinetoTrace | FileKind::Unknown
             if path.extension().is_some_and(|ending| ending == "et") =>
@@ -274,7 +275,7 @@ fn written(input: Input, path: &Path) -> Result<Source> {
         FileKind::KinetoTrace | FileKind::Unknown => {
             bail!(
                 "{name} is {}; a Chakra trace (.et) or a Kineto trace was expected",
-                input::describe(kind)
+                describe_kind(kind)
             )
         }
     }

@@ -2,15 +2,16 @@
 
 use super::ran::Ran;
 use super::{Content, Report, file_name, options, steps, steps::Steps};
+use crate::rank_error::rank_error;
 use anyhow::{Context, Result, bail};
 use etlink_analyze::KernelRules;
 use etlink_chakra::convert::{is_idle_rank, summarize_rank};
 use etlink_report::page::{
     PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
 };
-use etlink_run::Progress;
 use etlink_run::membership::Excluded;
-use etlink_run::run::{self, RankContent, RankEntry, RankResult, RunSet, RunSource};
+use etlink_run::run::{RankContent, RankEntry, RankResult, RunSet, RunSource};
+use etlink_run::{Progress, RunError};
 
 /// What is kept of a rank until all are read.
 struct ReadRank {
@@ -37,7 +38,10 @@ pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -
     for run in &runs.runs {
         notes.extend_from_slice(&run.notes);
     }
-    let results = runs.map_ranks(|rank| read_rank(rank, rules).transpose());
+    let results = runs.map_ranks(|rank| {
+        let read = read_rank(rank, rules).transpose();
+        read.map(|read| read.map_err(rank_error))
+    });
     for (index, result) in results.iter().enumerate() {
         match result {
             None if args.choice.ranks.is_some() => {}
@@ -78,7 +82,7 @@ pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -
         }
     }
     if ranks.is_empty() && !errors.is_empty() {
-        return Err(run::none_left(errors));
+        return Err(RunError::no_trace_taken(errors).into());
     }
     let joined = joined.context("a set has a run")?;
     let met = (joined.summaries.len() > 1)

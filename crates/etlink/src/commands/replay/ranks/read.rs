@@ -1,11 +1,12 @@
 //! What the replay keeps of each rank, from its traces or from its written graph.
 
 use super::{Replay, ReplayRank};
+use crate::rank_error::rank_error;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::FileKind;
 use etlink_replay::RankNames;
-use etlink_run::job::Refused;
+use etlink_run::RunError;
 use etlink_run::run::{
     LinkedRank, RankContent, RankEntry, RankResult, RunResults, RunSet, WrittenRank,
 };
@@ -62,7 +63,7 @@ pub(super) fn read(args: &Replay, runs: &RunSet) -> Result<Option<ReadRuns>> {
                 damaged = true;
                 None
             }
-            Err(error) => Some(Err(error)),
+            Err(error) => Some(Err(rank_error(error))),
         });
     }
     debug_assert!(!damaged || args.reading.strict.strict);
@@ -116,7 +117,11 @@ fn from_written(rank: RankEntry<'_>, written: &WrittenRank) -> Result<ReadRank> 
         bail!("{name}: no Chakra nodes in it to run; see `etlink check`");
     }
     if let Some(damage) = file.damage().filter(|_| rank.set.options.strict) {
-        return Err(Refused::because(name, &damage).into());
+        return Err(RunError::Refused {
+            file: name.clone(),
+            what: damage,
+        }
+        .into());
     }
     if convert::is_idle_rank(file) {
         return Ok(ReadRank::Idle);

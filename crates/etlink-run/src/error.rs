@@ -1,0 +1,278 @@
+//! Why a run could not be opened, linked, joined or written.
+//!
+//! An error carries what failed, where, and what the user can do. The printed message is the error
+//! and its sources with `: ` between them, see [`text::error_chain`](crate::text::error_chain).
+
+use crate::cancel::Cancelled;
+use crate::file_error::FileError;
+use crate::input::InputError;
+use crate::memory::{MemoryLimit, OversizedRank};
+use crate::output::OutputError;
+use crate::text;
+use etlink_model::Anomalies;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+/// Why work on a run failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A file cannot be opened, or is not what is wanted.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// A result cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// A file or folder cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Work was cancelled.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
+    /// What a caller's job on a rank failed with.
+    #[error(transparent)]
+    Job(Box<dyn Error + Send + Sync>),
+
+    /// A source that has to be a folder is none.
+    #[error("{} is not a folder; to link one pair of files use `etlink link`", path.display())]
+    NotAFolder {
+        /// The source.
+        path: PathBuf,
+    },
+    /// A folder has neither traces nor written graphs.
+    #[error(
+        "{}: no host or device traces in it (names such as torch_et_0.json.gz and \
+         kineto_trace_0.json.gz)",
+        folder.display()
+    )]
+    NoTraces {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A source has written graphs where traces are wanted.
+    #[error("{source_name}: no host or device traces in it")]
+    OnlyWrittenGraphs {
+        /// The source, as it was named.
+        source_name: String,
+    },
+    /// None of the files that were named is a trace.
+    #[error("none of the {files} files is a host or device trace")]
+    NoTraceFiles {
+        /// How many were named.
+        files: usize,
+    },
+    /// A folder has several runs where one is wanted.
+    #[error(
+        "{source_name} has {count} runs, each in its folder: give one of them, such as {} or {}",
+        one.display(),
+        other.display()
+    )]
+    SeveralRuns {
+        /// The source, as it was named.
+        source_name: String,
+        /// How many runs it has.
+        count: usize,
+        /// The folder of the first.
+        one: PathBuf,
+        /// The folder of the second.
+        other: PathBuf,
+    },
+    /// A folder has written graphs of several runs where one is wanted.
+    #[error(
+        "{source_name} has written graphs of {count} runs: give the folder of one of them, such \
+         as {}",
+        folder.display()
+    )]
+    SeveralWrittenRuns {
+        /// The source, as it was named.
+        source_name: String,
+        /// How many runs it has.
+        count: usize,
+        /// The folder of the first.
+        folder: PathBuf,
+    },
+    /// A rank has no device trace.
+    #[error(
+        "{}: a host trace {} has no times: there is nothing to link",
+        host.display(),
+        if *is_unsure {
+            "whose device trace is not sure, see the notes,"
+        } else {
+            "without a device trace of the same rank beside it"
+        }
+    )]
+    NoDeviceTrace {
+        /// The host trace that it has.
+        host: PathBuf,
+        /// There are notes on the run that say which device trace may be the rank's.
+        is_unsure: bool,
+    },
+    /// No trace of the source is of a rank that was asked for.
+    #[error("there is no trace of the ranks that --ranks names")]
+    NoRankAsked,
+    /// Nothing could be made of any of several traces.
+    #[error("none of {traces} traces could be taken")]
+    NoTraceTaken {
+        /// How many there are.
+        traces: usize,
+        /// Why the first that was refused was, or else why the first failed.
+        #[source]
+        first: Box<RunError>,
+    },
+
+    /// A trace is damaged, or of another run than its host trace, and that was to be refused.
+    #[error("{file}: refused under --strict: {what}")]
+    Refused {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The two traces of a rank are one file.
+    #[error(
+        "--host and --device are the same file, {}; give the two traces of one rank",
+        path.display()
+    )]
+    SameFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A host trace cannot be read.
+    #[error("{name}")]
+    HostTrace {
+        /// The file.
+        name: String,
+        /// What is wrong, and where.
+        source: etlink_host::Error,
+    },
+    /// A device trace cannot be read.
+    #[error("{name}")]
+    DeviceTrace {
+        /// The file.
+        name: String,
+        /// What is wrong, and where.
+        source: etlink_kineto::Error,
+    },
+    /// A written graph cannot be read.
+    #[error("{name}")]
+    WrittenGraph {
+        /// The file.
+        name: String,
+        /// What is wrong, and where.
+        source: etlink_chakra::read::ChakraReadError,
+    },
+    /// The list of process groups beside written graphs cannot be read.
+    #[error("{}: no list of ranks per group, such as {{\"1\": [0, 1]}}", path.display())]
+    GroupList {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        source: serde_json::Error,
+    },
+    /// The thread that read the host trace ended early.
+    #[error("reading the host trace failed")]
+    HostReader,
+    /// Traces cannot be linked.
+    #[error("{inputs}")]
+    Link {
+        /// The files.
+        inputs: String,
+        /// Why.
+        source: etlink_link::Error,
+    },
+    /// A graph cannot be replayed.
+    #[error("{}", path.display())]
+    Replay {
+        /// The result that was to be written.
+        path: PathBuf,
+        /// Why.
+        source: etlink_replay::Error,
+    },
+
+    /// A rank alone takes more memory than there is.
+    #[error("{0}")]
+    OversizedRank(Box<OversizedRank>),
+    /// What stays of all ranks takes more memory than there is.
+    #[error(
+        "{source_name}: the graphs of all {ranks} ranks do not fit into memory at once, {limit}; \
+         allow more with --memory, or replay fewer ranks"
+    )]
+    GraphsTooLarge {
+        /// The source, as it was named.
+        source_name: String,
+        /// How many ranks it has.
+        ranks: usize,
+        /// How much memory there is.
+        limit: MemoryLimit,
+    },
+
+    /// A format is asked for that no simulator reads.
+    #[error("a simulator reads .et files: leave the format out")]
+    SimulatorFormat,
+    /// A simulator wants a file of each rank, and most ranks of the run have no trace.
+    #[error(
+        "{}: {ranks} ranks and only {traces} traces: more than {most} ranks are absent, and \
+         ASTRA-sim wants a file of each; add their traces, or leave --for astra-sim out",
+        folder.display()
+    )]
+    TooManyAbsent {
+        /// Folder of the run's results.
+        folder: PathBuf,
+        /// How many ranks the run has.
+        ranks: u64,
+        /// How many have traces.
+        traces: usize,
+        /// How many may be absent.
+        most: usize,
+    },
+}
+
+impl RunError {
+    /// A trace that is refused because it is damaged, or its host trace is of another run.
+    pub fn refused_trace(trace: &Path, anomalies: &Anomalies) -> RunError {
+        let damage = text::damage(anomalies);
+        RunError::Refused {
+            file: trace.display().to_string(),
+            what: damage.unwrap_or_else(|| "the two traces are of two runs".to_owned()),
+        }
+    }
+
+    /// Whether a trace was refused because it is damaged.
+    pub fn is_refused(&self) -> bool {
+        match self {
+            RunError::Refused { .. } => true,
+            RunError::NoTraceTaken { first, .. } => first.is_refused(),
+            // a caller may have wrapped one of ours
+            RunError::Job(error) => error
+                .downcast_ref::<RunError>()
+                .is_some_and(RunError::is_refused),
+            _ => false,
+        }
+    }
+
+    /// Whether nobody reads standard output any more.
+    pub fn is_closed_pipe(&self) -> bool {
+        match self {
+            RunError::Output(error) => error.is_closed_pipe(),
+            _ => false,
+        }
+    }
+
+    /// Why nothing can be reported of a source of which no trace could be taken: the first that
+    /// was refused, else the first error.
+    pub fn no_trace_taken(mut errors: Vec<RunError>) -> RunError {
+        let traces = errors.len();
+        if traces == 0 {
+            return RunError::NoRankAsked;
+        }
+        let first = errors.iter().position(RunError::is_refused).unwrap_or(0);
+        let first = errors.swap_remove(first);
+        if traces == 1 {
+            return first;
+        }
+        RunError::NoTraceTaken {
+            traces,
+            first: Box::new(first),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Why a file is no input.
+
+use crate::file_error::FileError;
+use crate::text::describe_kind;
+use etlink_chakra::read::FileKind;
+
+/// Why a file is no input.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// It cannot be opened, read or unpacked.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It is a folder.
+    #[error("{name} is a folder, not a trace file; to link all ranks in it use `etlink merge`")]
+    IsFolder {
+        /// The folder.
+        name: String,
+    },
+    /// It has no content.
+    #[error("{name} is empty; record the trace again")]
+    Empty {
+        /// The file.
+        name: String,
+    },
+    /// It is another kind of file.
+    #[error("{}", wanted.refuse(name, *kind))]
+    WrongKind {
+        /// The file.
+        name: String,
+        /// What it is.
+        kind: FileKind,
+        /// What it should be.
+        wanted: WantedTrace,
+    },
+    /// It is a view that etlink wrote.
+    #[error(
+        "{name} is a view that etlink wrote for Perfetto, not a recording; give the trace that it \
+         was made from"
+    )]
+    View {
+        /// The file.
+        name: String,
+    },
+    /// It is a host trace, which has no times.
+    #[error(
+        "{name} is a host trace, which has no times: give it as --host beside the device trace of \
+         the same rank"
+    )]
+    HostAlone {
+        /// The file.
+        name: String,
+    },
+}
+
+/// What a file should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WantedTrace {
+    /// A host trace.
+    Host,
+    /// A device trace.
+    Device,
+    /// The device trace of the time when graphs were captured.
+    Capture,
+    /// A device trace for the profiler's table.
+    Table,
+}
+
+impl WantedTrace {
+    /// What to say of a file of another kind.
+    fn refuse(self, name: &str, kind: FileKind) -> String {
+        let is = describe_kind(kind);
+        let (option, what, other) = match self {
+            WantedTrace::Host => ("--host", "PyTorch execution trace", "--device"),
+            WantedTrace::Device => ("--device", "Kineto trace", "--host"),
+            WantedTrace::Capture => {
+                return format!(
+                    "{name} is {is}, but --capture wants the Kineto trace of the capture of the \
+                     graphs; see `etlink inspect`"
+                );
+            }
+            WantedTrace::Table => {
+                return format!(
+                    "{name} is {is}; the table needs the Kineto trace, which has all times"
+                );
+            }
+        };
+        match kind {
+            FileKind::HostTrace | FileKind::EtPlus | FileKind::KinetoTrace => {
+                format!("{name} is {is}, but {option} wants a {what}; give it as {other}")
+            }
+            FileKind::ChakraEt | FileKind::ChakraJson => {
+                format!("{name} is {is}, which is linked already; {option} wants a {what}")
+            }
+            FileKind::Unknown => {
+                format!("{name} is no {what}: it does not begin like one; see `etlink inspect`")
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! How much memory there is, for messages.
+
+use bytesize::ByteSize;
+use std::fmt::{Display, Formatter, Result};
+use std::path::PathBuf;
+
+/// How much memory there is, and who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimit {
+    /// Bytes.
+    pub bytes: u64,
+    /// From `--memory`, not from the system.
+    pub is_asked: bool,
+}
+
+impl Display for MemoryLimit {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let bytes = display_size(self.bytes);
+        if self.is_asked {
+            write!(f, "--memory allows {bytes}")
+        } else {
+            write!(f, "the system has {bytes} to give")
+        }
+    }
+}
+
+/// A rank that takes more memory than there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OversizedRank {
+    /// Its files.
+    pub files: Vec<PathBuf>,
+    /// Their unpacked size, bytes.
+    pub unpacked: u64,
+    /// The memory that linking takes, bytes.
+    pub needed: u64,
+    /// How many other ranks are too large as well.
+    pub others: usize,
+    /// How much memory there is.
+    pub limit: MemoryLimit,
+    /// With one thread it would fit.
+    pub fits_one_thread: bool,
+}
+
+impl Display for OversizedRank {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let files: Vec<String> = self
+            .files
+            .iter()
+            .map(|file| file.display().to_string())
+            .collect();
+        let others = match self.others {
+            0 => String::new(),
+            1 => " (1 more rank is too large as well)".to_owned(),
+            more => format!(" ({more} more ranks are too large as well)"),
+        };
+        let fewer_threads = if self.fits_one_thread {
+            "use fewer threads (-j 1), "
+        } else {
+            ""
+        };
+        write!(
+            f,
+            "{}: {} unpacked take about {} of memory to link{others}, but {}; {fewer_threads}allow \
+             more with --memory, or record fewer steps",
+            files.join(" and "),
+            display_size(self.unpacked),
+            display_size(self.needed),
+            self.limit
+        )
+    }
+}
+
+fn display_size(bytes: u64) -> String {
+    ByteSize(bytes).display().si().to_string()
+}

@@ -1,0 +1,215 @@
+//! Why a result cannot be written.
+
+use crate::file_error::FileError;
+use std::path::PathBuf;
+
+/// Standard output could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to standard output")]
+pub struct StdoutError(#[source] pub std::io::Error);
+
+impl StdoutError {
+    /// Whether nobody reads it any more.
+    pub fn is_closed_pipe(&self) -> bool {
+        self.0.kind() == std::io::ErrorKind::BrokenPipe
+    }
+}
+
+/// Why a result cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutputError {
+    /// A file or folder cannot be read or changed.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Standard output cannot be written.
+    #[error(transparent)]
+    Stdout(#[from] StdoutError),
+    /// There is no target.
+    #[error("there is nowhere to write to")]
+    NoTarget,
+    /// Pieces are for files, not for pipes and devices.
+    #[error("cannot write beside {}", path.display())]
+    NoPlaceForPieces {
+        /// The target.
+        path: PathBuf,
+    },
+
+    /// Standard output has no name that tells the format.
+    #[error("standard output has no name to tell the format; give --format")]
+    NoFormat,
+    /// The name does not tell the format.
+    #[error(
+        "{}: the name's ending does not tell the format; use .et, .json, .trace.json or .pftrace \
+         (.gz after the last three packs), or --format",
+        path.display()
+    )]
+    UnknownEnding {
+        /// The target.
+        path: PathBuf,
+    },
+    /// The name is not that of a trace for Perfetto.
+    #[error(
+        "{}: replay writes a trace for Perfetto; use .pftrace, .pftrace.gz, .trace.json or \
+         .trace.json.gz",
+        path.display()
+    )]
+    NotForPerfetto {
+        /// The target.
+        path: PathBuf,
+    },
+    /// The name is not that of a page.
+    #[error("{}: a report is a page; use .html", path.display())]
+    NotAPage {
+        /// The target.
+        path: PathBuf,
+    },
+
+    /// The target is read too.
+    #[error("{} is an input too; give another name with -o", path.display())]
+    IsInput {
+        /// The input.
+        path: PathBuf,
+    },
+    /// The folder of the target is not there.
+    #[error(
+        "cannot write {}: there is no folder {}; make it first",
+        path.display(),
+        folder.display()
+    )]
+    NoFolder {
+        /// The target.
+        path: PathBuf,
+        /// Its folder.
+        folder: PathBuf,
+    },
+    /// The target is a folder.
+    #[error("{} is a folder; give a file name", path.display())]
+    IsFolder {
+        /// The target.
+        path: PathBuf,
+    },
+    /// The target is there and must not be replaced.
+    #[error("{} exists already; --overwrite replaces it", path.display())]
+    Exists {
+        /// The target.
+        path: PathBuf,
+    },
+    /// A file of an earlier run would have to go that etlink did not write.
+    #[error(
+        "{} is named like a file of a rank, but etlink did not write it, and --overwrite does not \
+         remove it: move it away",
+        path.display()
+    )]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// Another process writes the target.
+    #[error(
+        "{} is being written by another etlink{}: wait for it, or write elsewhere",
+        path.display(),
+        numbered(*process)
+    )]
+    Busy {
+        /// The target.
+        path: PathBuf,
+        /// The process, if its number is known.
+        process: Option<u32>,
+    },
+    /// A process may write the target: the file system has no locks that would say so.
+    #[error(
+        "{} is perhaps being written by another etlink: this file system has no locks; if none \
+         runs, remove {}",
+        path.display(),
+        work.display()
+    )]
+    NoLocks {
+        /// The target.
+        path: PathBuf,
+        /// Its work folder.
+        work: PathBuf,
+    },
+    /// The target's work folder cannot be made.
+    #[error("cannot write {}", path.display())]
+    NoWorkFolder {
+        /// The target.
+        path: PathBuf,
+        /// What cannot be done.
+        source: FileError,
+    },
+    /// Files of two runs lie in a folder, because they are being replaced or that was cut.
+    #[error(
+        "{}: its files are being replaced by another etlink{}, or that was cut: try again, and if \
+         this stays, repeat the command that wrote them, which finishes it first",
+        folder.display(),
+        numbered(*process)
+    )]
+    BeingReplaced {
+        /// The folder.
+        folder: PathBuf,
+        /// The process, if its number is known.
+        process: Option<u32>,
+    },
+
+    /// The journal of a replacement cannot be read.
+    #[error("{} is damaged", path.display())]
+    DamagedJournal {
+        /// The journal.
+        path: PathBuf,
+        /// What is wrong, and where.
+        source: serde_json::Error,
+    },
+    /// The journal of a replacement has what this program does not write.
+    #[error("{} is of another etlink, or damaged", path.display())]
+    ForeignJournal {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// A replacement that an earlier run began cannot be finished.
+    #[error(
+        "{}: an earlier run was cut while it replaced files here, and this cannot be finished",
+        folder.display()
+    )]
+    CutReplacement {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        source: Box<OutputError>,
+    },
+    /// Files could not be replaced: all is as before.
+    #[error("nothing in {} was replaced", folder.display())]
+    NothingReplaced {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        source: Box<OutputError>,
+    },
+    /// Some files were replaced and some not.
+    #[error(
+        "{}: not all files are replaced: mend the cause and repeat the command, which finishes it \
+         first",
+        folder.display()
+    )]
+    PartlyReplaced {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: Box<OutputError>,
+    },
+}
+
+impl OutputError {
+    /// Whether nobody reads standard output any more.
+    pub fn is_closed_pipe(&self) -> bool {
+        matches!(self, OutputError::Stdout(error) if error.is_closed_pipe())
+    }
+}
+
+fn numbered(process: Option<u32>) -> String {
+    match process {
+        Some(process) => format!(" (process {process})"),
+        None => String::new(),
+    }
+}
