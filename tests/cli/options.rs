@@ -115,6 +115,62 @@ fn ranks_are_chosen_in_every_command_of_runs() {
         .complains(&["--ranks", "folder"]);
 }
 
+/// A trace that states its rank behind its events alone, which nothing but reading it finds.
+fn with_rank_at_the_end(name: &str) -> Vec<u8> {
+    let trace = serde_json::from_slice(&crate::tool::unpacked(name));
+    let mut trace: serde_json::Map<String, serde_json::Value> = trace.expect("valid JSON");
+    let stated = trace.shift_remove("distributedInfo");
+    trace.insert("distributedInfo".to_owned(), stated.expect("it has one"));
+    serde_json::to_vec(&trace).expect("writes")
+}
+
+#[test]
+fn a_rank_that_was_not_asked_for_is_no_failure_whatever_names_its_file() {
+    let tool = Tool::new();
+    for (name, rank) in [("alpha", 0), ("beta", 1)] {
+        let trace = with_rank_at_the_end(&format!("ddp2-2.15.0/kineto_trace_{rank}.json.gz"));
+        tool.file(&format!("run/{name}.json"), trace);
+    }
+    let ran = tool
+        .run("merge run --ranks 1 -o out")
+        .exits(0)
+        .says("1 linked, 0 failed");
+    assert!(!ran.stdout.contains("alpha"), "{}", ran.shown());
+    let written: Vec<String> = tool.files("out").into_keys().collect();
+    assert!(written.contains(&"run.beta.et".to_owned()), "{written:?}");
+    assert!(!written.contains(&"run.alpha.et".to_owned()), "{written:?}");
+    tool.run("merge run --ranks 7 -o other")
+        .exits(2)
+        .complains(&["no trace of the ranks that --ranks names"]);
+}
+
+#[test]
+fn verbose_commands_name_files_times_and_what_is_not_used() {
+    let tool = Tool::new();
+    for name in [
+        "torch_et_0",
+        "kineto_trace_0",
+        "torch_et_1",
+        "kineto_trace_1",
+    ] {
+        let trace = crate::tool::unpacked(&format!("ddp2-2.15.0/{name}.json.gz"));
+        tool.file(&format!("run/{name}.json"), trace);
+    }
+    tool.file("run/settings.json", "{\"a\": 1}");
+    for command in ["ranks", "replay"] {
+        let quiet = tool.run(&format!("{command} run")).exits(0);
+        assert!(!quiet.stderr.contains("read in"), "{}", quiet.shown());
+        tool.run(&format!("{command} run -v"))
+            .exits(0)
+            .notes("rank 0: run/torch_et_0.json and run/kineto_trace_0.json: read in ")
+            .notes("rank 1: run/torch_et_1.json and run/kineto_trace_1.json: read in ")
+            .notes("settings.json is no trace that etlink knows: not used");
+    }
+    tool.run("replay -v run/kineto_trace_0.json")
+        .exits(0)
+        .notes("run/kineto_trace_0.json: read in ");
+}
+
 #[test]
 fn nothing_that_could_be_done_is_exit_code_2_for_every_command() {
     let tool = Tool::new();

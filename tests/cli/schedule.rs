@@ -33,7 +33,8 @@ fn json_has_the_action_of_every_step() {
         "WARMUP",
         "RECORD",
     ];
-    assert_eq!(ran.json(), json!({ "actions": actions }));
+    let document = json!({ "schema": "etlink.schedule", "version": 1, "actions": actions });
+    assert_eq!(ran.json(), document);
     assert!(
         ran.stderr
             .starts_with("note: the program ends while recording"),

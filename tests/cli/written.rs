@@ -115,3 +115,60 @@ fn stock_readers_find_the_metadata_first() {
     let graph = etlink_chakra::read::read(bytes.as_slice()).expect("reads");
     assert_eq!(graph.metadata_int("node_count"), Some(nodes));
 }
+
+/// A merge without `--for` writes none of the configurations, so that those would be of other
+/// traces.
+#[test]
+fn configurations_of_a_simulator_go_with_the_traces_that_they_are_of() {
+    let tool = written_ranks();
+    tool.file("out/notes.txt", "mine");
+    tool.run("merge {pairs}/ddp2-2.15.0 -o out --overwrite")
+        .exits(0);
+    let names: Vec<String> = tool.files("out").into_keys().collect();
+    let expected = [
+        "comm_group.json",
+        "ddp2-2.15.0.0.et",
+        "ddp2-2.15.0.1.et",
+        "notes.txt",
+    ];
+    assert_eq!(names, expected);
+    // a README that etlink did not write stays, and what stands beside it
+    tool.file("out/README.md", "mine");
+    tool.file("out/system.json", "mine");
+    tool.run("merge {pairs}/ddp2-2.15.0 -o out --overwrite")
+        .exits(0);
+    assert_eq!(tool.read("out/README.md"), b"mine");
+    assert_eq!(tool.read("out/system.json"), b"mine");
+}
+
+#[test]
+fn a_rank_that_is_there_plain_and_packed_is_one() {
+    let tool = written_ranks();
+    let once = tool.run("analyze out --json").exits(0).json();
+    let bytes = tool.read("out/ddp2-2.15.0.0.et");
+    tool.file("out/ddp2-2.15.0.0.et.gz", gzip(&bytes));
+    let twice = tool.run("analyze out --json").exits(0).json();
+    assert_eq!(once, twice);
+    let ranks = tool.run("replay out --json").exits(0).json();
+    let ranks = ranks[0]["together"]["ranks"].as_array().map(Vec::len);
+    assert_eq!(ranks, Some(2));
+}
+
+#[test]
+fn a_rank_that_is_cut_before_its_first_node_is_called_cut() {
+    let tool = written_ranks();
+    let bytes = tool.read("out/ddp2-2.15.0.1.et");
+    tool.file("out/ddp2-2.15.0.1.et", &bytes[..100]);
+    tool.run("analyze out")
+        .exits(1)
+        .notes("rank 1 is left out")
+        .notes("the file is cut");
+    tool.run("report out -o page.html")
+        .exits(1)
+        .notes("rank 1 is left out")
+        .notes("the file is cut");
+    tool.run("replay out")
+        .exits(1)
+        .says("rank 1 is left out")
+        .says("the file is cut");
+}

@@ -30,6 +30,8 @@ pub struct RankFiles {
     pub host: Option<PathBuf>,
     /// Device trace.
     pub device: Option<PathBuf>,
+    /// Device trace of the time when its graphs were captured, where one was named.
+    pub capture: Option<PathBuf>,
     /// Its written graph, which stands for traces that are not there.
     pub graph: Option<PathBuf>,
     /// What the manifest of the recording says of it.
@@ -45,13 +47,15 @@ pub struct RunFiles {
     pub ranks: Vec<RankFiles>,
     /// What the user should know about names and ranks.
     pub notes: Vec<String>,
+    /// Files that are no traces, and what they are.
+    pub unused: Vec<String>,
     /// What the names of its files begin with, where they are written graphs.
     pub prefix: Option<PathBuf>,
 }
 
 impl RunFiles {
     /// A run of one rank, which is called by the name of its device trace.
-    pub fn one_rank(host: Option<&Path>, device: &Path) -> RunFiles {
+    pub fn one_rank(host: Option<&Path>, device: &Path, capture: Option<&Path>) -> RunFiles {
         let label = match file_name(device) {
             name if name.is_empty() => "-".to_owned(),
             name => name,
@@ -60,12 +64,14 @@ impl RunFiles {
             label,
             host: host.map(Path::to_owned),
             device: Some(device.to_owned()),
+            capture: capture.map(Path::to_owned),
             ..RankFiles::default()
         };
         RunFiles {
             folder: PathBuf::new(),
             ranks: vec![rank],
             notes: vec![],
+            unused: vec![],
             prefix: None,
         }
     }
@@ -92,6 +98,7 @@ impl RunFiles {
             folder: folder.to_owned(),
             ranks,
             notes: vec![],
+            unused: vec![],
             prefix: Some(set.prefix.clone()),
         }
     }
@@ -257,6 +264,7 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
         folder,
         ranks: vec![],
         notes: vec![],
+        unused: vec![],
         prefix: None,
     };
     let listed = if files.is_empty() {
@@ -296,7 +304,11 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
         let side = match candidate.kind {
             FileKind::HostTrace => 0,
             FileKind::KinetoTrace => 1,
-            _ => continue,
+            kind => {
+                let (name, what) = (file_name(&candidate.path), text::describe_kind(kind));
+                run.unused.push(format!("{name} is {what}: not used"));
+                continue;
+            }
         };
         match candidate.rank {
             Some(rank) => by_rank.entry(rank).or_default()[side].push(candidate),

@@ -91,6 +91,29 @@ pub enum RunError {
         /// The folder of the first.
         folder: PathBuf,
     },
+    /// A source has several ranks where one is wanted.
+    #[error("{source_name} has {count} ranks; give the traces of one of them")]
+    SeveralRanks {
+        /// The source, as it was named.
+        source_name: String,
+        /// How many ranks it has.
+        count: usize,
+    },
+    /// A host trace or a rank is given for a folder, whose traces are many.
+    #[error(
+        "--host and --rank are for one trace; in a folder the files' names tell which belong \
+         together"
+    )]
+    OneTraceOption,
+    /// Ranks are chosen of a source that is one.
+    #[error("--ranks chooses traces of a folder; {source_name} is a file")]
+    RanksOfFile {
+        /// The source, as it was named.
+        source_name: String,
+    },
+    /// Two traces are to be read from standard input.
+    #[error("only one of the traces can be standard input")]
+    SeveralFromStdin,
     /// A rank has no device trace.
     #[error(
         "{}: a host trace {} has no times: there is nothing to link",
@@ -160,6 +183,17 @@ pub enum RunError {
         name: String,
         /// What is wrong, and where.
         source: etlink_chakra::read::ChakraReadError,
+    },
+    /// A written graph has no nodes.
+    #[error(
+        "{name}: no nodes in it{}; see `etlink check`",
+        damage.as_ref().map_or(String::new(), |damage| format!(", {damage}"))
+    )]
+    NoNodes {
+        /// The file.
+        name: String,
+        /// What is wrong with it, such as that it is cut.
+        damage: Option<String>,
     },
     /// The list of process groups beside written graphs cannot be read.
     #[error("{}: no list of ranks per group, such as {{\"1\": [0, 1]}}", path.display())]

@@ -27,17 +27,15 @@
 //! Who came late to the collectives of a run, without a file:
 //!
 //! ```
-//! use etlink_run::{RunOptions, RunSet, RunSource};
+//! use etlink_run::{Run, RunError, RunOptions, RunSource};
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # fn main() -> Result<(), RunError> {
 //! let source = RunSource::Folder("../../testdata/pairs/ddp2-2.15.0".into());
-//! let runs = RunSet::open(source, RunOptions::default())?;
-//! for (run, joined) in runs.runs.iter().zip(runs.join()) {
-//!     let joined = joined?;
-//!     println!("{}: {} ranks", run.folder.display(), joined.summaries.len());
-//!     for rank in joined.straggler_stats() {
-//!         println!("rank {} made others wait {} ns", rank.rank, rank.caused_ns);
-//!     }
+//! let run = Run::open(source, RunOptions::default())?;
+//! let joined = run.join()?;
+//! println!("{} ranks", joined.summaries.len());
+//! for rank in joined.straggler_stats() {
+//!     println!("rank {} made others wait {} ns", rank.rank, rank.caused_ns);
 //! }
 //! # Ok(())
 //! # }
@@ -60,6 +58,7 @@ pub mod manifest;
 pub mod membership;
 pub mod memory;
 pub mod merge;
+mod one_run;
 pub mod output;
 pub mod perfetto;
 mod progress;
@@ -71,5 +70,6 @@ pub use error::RunError;
 pub use file_error::{FileAction, FileError};
 pub use joined::JoinedRun;
 pub use membership::{Excluded, Exclusion, Members};
+pub use one_run::Run;
 pub use progress::{Progress, ProgressListener};
-pub use run::{LinkedRank, RankContent, RunOptions, RunSet, RunSource, WrittenRank};
+pub use run::{LinkedRank, RankContent, RankTraces, RunOptions, RunSet, RunSource, WrittenRank};

@@ -9,8 +9,8 @@ use crate::cancel::Cancellation;
 use crate::discover::{self, RankFiles, RunFiles, discover};
 use crate::error::RunError;
 use crate::graphs::{self, GraphSet, find_graph_sets};
-use crate::input::{self, InputError};
-use crate::job::{self, JobReport, LinkJob};
+use crate::input::{self, Input, InputError, WantedTrace};
+use crate::job::{self, JobReport, JobSeconds, LinkJob};
 use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::{MemoryBudget, RankMemory, at_once, in_budget, keeping};
@@ -38,13 +38,27 @@ pub enum RunSource {
     File(PathBuf),
     /// Traces of the ranks of one run, sorted out as those of a folder.
     Files(Vec<PathBuf>),
-    /// The two traces of one rank.
-    Pair {
-        /// Host trace.
-        host: PathBuf,
-        /// Device trace.
-        device: PathBuf,
-    },
+    /// The traces of one rank.
+    Rank(RankTraces),
+}
+
+/// The traces of one rank; one of them can be `-`, standard input.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RankTraces {
+    /// Host trace.
+    pub host: Option<PathBuf>,
+    /// Device trace.
+    pub device: PathBuf,
+    /// Device trace of the time when its graphs were captured.
+    pub capture: Option<PathBuf>,
+}
+
+impl RankTraces {
+    /// All that are there.
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        let host = self.host.iter();
+        host.chain([&self.device]).chain(&self.capture)
+    }
 }
 
 impl RunSource {
@@ -57,9 +71,56 @@ impl RunSource {
         }
     }
 
+    /// What is named by a path and perhaps a host trace beside it.
+    ///
+    /// # Errors
+    /// A host trace is given, and the path is a folder.
+    pub fn from_path_and_host(path: &Path, host: Option<&Path>) -> Result<RunSource, RunError> {
+        let Some(host) = host else {
+            return Ok(RunSource::from_path(path));
+        };
+        if path.is_dir() {
+            return Err(RunError::OneTraceOption);
+        }
+        Ok(RunSource::Rank(RankTraces {
+            host: Some(host.to_owned()),
+            device: path.to_owned(),
+            capture: None,
+        }))
+    }
+
+    /// Refuses options that do not apply to it.
+    fn check_options(&self, options: &RunOptions) -> Result<(), RunError> {
+        if self.is_one_rank() {
+            if options.ranks.is_some() {
+                return Err(RunError::RanksOfFile {
+                    source_name: self.name(),
+                });
+            }
+        } else if options.rank.is_some() {
+            return Err(RunError::OneTraceOption);
+        }
+        Ok(())
+    }
+
+    /// The folder or the files, for messages.
+    pub fn name(&self) -> String {
+        match self {
+            RunSource::Folder(path) | RunSource::File(path) => input::display_name(path),
+            RunSource::Files(paths) => format!("{} files", paths.len()),
+            RunSource::Rank(traces) => match &traces.host {
+                Some(host) => {
+                    let device = input::display_name(&traces.device);
+                    format!("{} and {device}", input::display_name(host))
+                }
+                None => input::display_name(&traces.device),
+            },
+        }
+    }
+
     /// Whether it is one rank by definition, not a folder that may have only one.
     pub fn is_one_rank(&self) -> bool {
-        matches!(self, RunSource::File(_) | RunSource::Pair { .. })
+        matches!(self, RunSource::File(_) | RunSource::Rank(_))
     }
 }
 
@@ -135,6 +196,7 @@ impl RunSet {
     /// There are no traces, a folder cannot be read, or a rank alone takes more memory than there
     /// is.
     pub fn open(source: RunSource, options: RunOptions) -> Result<RunSet, RunError> {
+        source.check_options(&options)?;
         let runs = find_runs(&source, options.traces_only)?;
         let mut ranks = vec![];
         for (at, run) in runs.iter().enumerate() {
@@ -298,40 +360,32 @@ impl RunSet {
         }
     }
 
-    /// Refuses several runs where only one can be worked on.
-    ///
-    /// # Errors
-    /// There are several: the message names two of them.
-    pub fn expect_one_run(&self) -> Result<(), RunError> {
+    /// What to say where one run is wanted, and there are several: it names two of them.
+    pub(crate) fn several_runs(&self) -> RunError {
         let [first, second, ..] = &self.runs[..] else {
-            return Ok(());
+            debug_assert!(false, "one run is no reason to complain");
+            return RunError::NoRankAsked;
         };
         let (source_name, count) = (self.source_name(), self.runs.len());
         if let Some(prefix) = &first.prefix {
-            return Err(RunError::SeveralWrittenRuns {
+            return RunError::SeveralWrittenRuns {
                 source_name,
                 count,
                 folder: prefix.parent().unwrap_or(Path::new(".")).to_owned(),
-            });
+            };
         }
         let folder = Path::new(&source_name);
-        Err(RunError::SeveralRuns {
+        RunError::SeveralRuns {
             one: folder.join(&first.folder),
             other: folder.join(&second.folder),
             source_name,
             count,
-        })
+        }
     }
 
     /// The folder or file, for messages.
     pub fn source_name(&self) -> String {
-        match &self.source {
-            RunSource::Folder(path) | RunSource::File(path) => path.display().to_string(),
-            RunSource::Files(paths) => format!("{} files", paths.len()),
-            RunSource::Pair { host, device } => {
-                format!("{} and {}", host.display(), device.display())
-            }
-        }
+        self.source.name()
     }
 }
 
@@ -388,6 +442,7 @@ impl<'s> RankEntry<'s> {
             .clone()
             .ok_or_else(|| no_device(self.run(), files))?;
         Ok(LinkJob {
+            capture: files.capture.clone(),
             rank: options.rank,
             tensor_deps: options.tensor_deps,
             keep: options.keep,
@@ -408,6 +463,18 @@ impl<'s> RankEntry<'s> {
         Ok(self.linked(trace, report))
     }
 
+    /// Opens the file that a source of one file is, whatever is in it.
+    ///
+    /// # Errors
+    /// It cannot be opened, is a folder or empty.
+    pub fn open_file(self) -> Result<Input, RunError> {
+        let files = self.files();
+        let path = files.graph.as_ref().or(files.device.as_ref());
+        let path = path.ok_or_else(|| no_device(self.run(), files))?;
+        let progress = &self.set.options.progress;
+        Ok(input::open(path, self.set.threads_each, progress)?)
+    }
+
     /// Reads what it has: its traces, which are linked, or its written graph.
     ///
     /// # Errors
@@ -424,7 +491,10 @@ impl<'s> RankEntry<'s> {
         };
         options.progress.phase("reading");
         let input = input::open(path, threads, &options.progress)?;
-        if matches!(input.kind, FileKind::KinetoTrace | FileKind::Unknown) && is_file {
+        if input.kind == FileKind::Unknown && is_file {
+            return Err(input.refuse_kind(WantedTrace::Times).into());
+        }
+        if input.kind == FileKind::KinetoTrace && is_file {
             let (trace, report) = job::link_opened(&self.job()?, Some(input), &options.progress)?;
             return Ok(RankContent::Linked(Box::new(self.linked(trace, report))));
         }
@@ -436,6 +506,10 @@ impl<'s> RankEntry<'s> {
             Ok(graph) => graph,
             Err(source) => return Err(RunError::WrittenGraph { name, source }),
         };
+        if graph.is_empty() {
+            let damage = graph.damage();
+            return Err(RunError::NoNodes { name, damage });
+        }
         let own = graphs::prefix_and_rank(path).map(|(_, rank)| rank);
         Ok(RankContent::Written(Box::new(WrittenRank {
             name,
@@ -494,6 +568,20 @@ impl LinkedRank {
             return Err(RunError::refused_trace(device, anomalies));
         }
         Ok(self)
+    }
+
+    /// Which traces they are and how long they took, and what is odd in them but harmless.
+    pub fn details(&self) -> Vec<String> {
+        let report = &self.report;
+        let files = match &report.host {
+            Some(host) => format!("{host} and {}", report.device),
+            None => report.device.clone(),
+        };
+        let JobSeconds { read, link, .. } = report.seconds;
+        let taken = format!("{files}: read in {read:.3} s, linked in {link:.3} s");
+        let mut details = vec![taken];
+        details.extend(text::infos(&report.report.anomalies));
+        details
     }
 
     /// What people should know of the traces.
@@ -650,8 +738,8 @@ fn is_asked(ranks: Option<&RankSelection>, rank: Option<i64>) -> bool {
 fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>, RunError> {
     match source {
         RunSource::Folder(folder) => find_in_folder(folder, traces_only),
-        RunSource::File(path) => Ok(vec![RunFiles::one_rank(None, path)]),
-        RunSource::Pair { host, device } => Ok(vec![RunFiles::one_rank(Some(host), device)]),
+        RunSource::File(path) => Ok(vec![RunFiles::one_rank(None, path, None)]),
+        RunSource::Rank(traces) => find_traces(traces),
         RunSource::Files(paths) => {
             let run = discover::sort_out_files(paths.clone());
             if run.ranks.is_empty() {
@@ -660,6 +748,22 @@ fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>, Run
             Ok(vec![run])
         }
     }
+}
+
+fn find_traces(traces: &RankTraces) -> Result<Vec<RunFiles>, RunError> {
+    let from_stdin = traces
+        .paths()
+        .filter(|path| path.as_path() == Path::new("-"));
+    if from_stdin.count() > 1 {
+        return Err(RunError::SeveralFromStdin);
+    }
+    let RankTraces {
+        host,
+        device,
+        capture,
+    } = traces;
+    let run = RunFiles::one_rank(host.as_deref(), device, capture.as_deref());
+    Ok(vec![run])
 }
 
 fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, RunError> {
@@ -706,7 +810,7 @@ fn rank_memory(files: &RankFiles, ranks: usize) -> RankMemory {
     }
     let device = files.device.as_deref();
     let host = files.host.as_deref().filter(|_| device.is_some());
-    let memory = RankMemory::of(host, device);
+    let memory = RankMemory::of(host, device).and(files.capture.as_deref());
     if ranks > 1 { memory.in_turn() } else { memory }
 }
 

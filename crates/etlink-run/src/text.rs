@@ -60,6 +60,17 @@ pub fn damage(anomalies: &Anomalies) -> Option<String> {
     (!damaged.is_empty()).then(|| format!("damage: {}", damaged.join("; ")))
 }
 
+/// What is odd in a trace but harmless, a line per kind.
+pub fn infos(anomalies: &Anomalies) -> Vec<String> {
+    let mut infos = vec![];
+    for (kind, anomaly) in anomalies.iter() {
+        if kind.severity() == Severity::Info {
+            infos.push(format!("{} {}", anomaly.count, kind.describe()));
+        }
+    }
+    infos
+}
+
 /// A rank by its label: a number, or the name of a file.
 pub fn rank(label: &str) -> String {
     if label.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -45,6 +45,15 @@ pub fn print(text: &str) {
     }
 }
 
+/// Prints what only some want to know, of a rank or a file.
+pub fn print_details(name: &str, details: &[String]) {
+    if is_verbose() {
+        for text in details {
+            print(&format!("{name}: {text}"));
+        }
+    }
+}
+
 /// Prints notes.
 pub fn print_all(notes: &[String]) {
     for text in notes {

@@ -3,7 +3,7 @@
 use crate::args;
 use crate::rank_error::rank_error;
 use crate::table;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use etlink_analyze::top::{KeyAverages, Options, TopGroup, TopOrder, key_averages};
 use etlink_link::LinkReport;
 use etlink_model::{Anomalies, DeviceTrace, HostIdx};
@@ -57,7 +57,8 @@ pub fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, bool)> 
         progress: progress.clone(),
         ..RunOptions::default()
     };
-    let runs = RunSet::open(source(wanted)?, options)?;
+    let source = RunSource::from_path_and_host(wanted.trace, wanted.host)?;
+    let runs = RunSet::open(source, options)?;
     progress.phase("reading");
     let all = runs.map_ranks(|rank| table_of_rank(wanted, rank).transpose());
     progress.finish();
@@ -76,20 +77,6 @@ pub fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, bool)> 
         .iter()
         .for_each(|error| eprintln!("etlink: {error:#}"));
     Ok((tables, !errors.is_empty()))
-}
-
-fn source(wanted: Wanted<'_>) -> Result<RunSource> {
-    let trace = wanted.trace.to_owned();
-    match wanted.host {
-        Some(_) if trace.is_dir() => {
-            bail!("--host belongs to a single trace; those of a folder are found in it")
-        }
-        Some(host) => Ok(RunSource::Pair {
-            host: host.to_owned(),
-            device: trace,
-        }),
-        None => Ok(RunSource::from_path(&trace)),
-    }
 }
 
 /// None of a rank that was not asked for.

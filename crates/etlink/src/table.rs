@@ -5,13 +5,13 @@ mod grid;
 mod text;
 
 pub use csv_text::csv_text;
-pub use etlink_run::text::{count, damage, rank, same_notes, time};
+pub use etlink_run::text::{count, damage, infos, rank, same_notes, time};
 pub use grid::{Column, Grid, Limit};
 pub use text::{cut, mb, mean_time, percent, plain, scaled, signed_time};
 
 use crate::notes;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use etlink_model::{Anomalies, Severity};
+use etlink_model::Severity;
 use etlink_run::job::{JobReport, PerfettoCounts};
 use serde::Serialize;
 
@@ -224,16 +224,6 @@ fn matches(linked: &JobReport, rows: &mut Rows) {
             rows.add("  unmatched", count, reason);
         }
     }
-}
-
-/// What is odd in a trace but harmless, a line per kind.
-pub fn infos(anomalies: &Anomalies) -> Vec<String> {
-    let infos = anomalies
-        .iter()
-        .filter(|(kind, _)| kind.severity() == Severity::Info);
-    infos
-        .map(|(kind, anomaly)| format!("{} {}", anomaly.count, kind.describe()))
-        .collect()
 }
 
 fn anomalies(linked: &JobReport) -> String {

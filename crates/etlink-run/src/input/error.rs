@@ -64,6 +64,8 @@ pub enum WantedTrace {
     Capture,
     /// A device trace for the profiler's table.
     Table,
+    /// A device trace or a written graph.
+    Times,
 }
 
 impl WantedTrace {
@@ -77,6 +79,16 @@ impl WantedTrace {
                 return format!(
                     "{name} is {is}, but --capture wants the Kineto trace of the capture of the \
                      graphs; see `etlink inspect`"
+                );
+            }
+            WantedTrace::Times if name.ends_with(".et") => {
+                return format!(
+                    "{name} is no Chakra trace: it does not begin like one; see `etlink check`"
+                );
+            }
+            WantedTrace::Times => {
+                return format!(
+                    "{name} is {is}; a Kineto trace or a Chakra trace (.et) was expected"
                 );
             }
             WantedTrace::Table => {

@@ -1,6 +1,6 @@
 //! What an earlier run left in the folder of a run.
 
-use super::MergeOptions;
+use super::{MergeOptions, simulator};
 use crate::file_error::{FileAction, FileContext};
 use crate::graphs::prefix_and_rank;
 use crate::output::{Format, OutputError};
@@ -20,6 +20,8 @@ pub(super) struct EarlierFiles {
     pub(super) ranks: Vec<String>,
     /// The list of process groups.
     pub(super) groups: Option<String>,
+    /// What only a simulator reads.
+    pub(super) simulator: Vec<String>,
 }
 
 impl EarlierFiles {
@@ -56,6 +58,9 @@ impl EarlierFiles {
             }
         }
         earlier.ranks.sort();
+        if options.is_et() {
+            earlier.simulator = simulator::earlier_files(folder)?;
+        }
         Ok(earlier)
     }
 }

@@ -84,6 +84,9 @@ pub struct MergedRank {
     pub linked: Option<JobReport>,
     #[serde(skip)]
     known: Option<KnownRank>,
+    /// Its trace states a rank that was not asked for.
+    #[serde(skip)]
+    is_unwanted: bool,
     /// Its part of the timeline.
     #[serde(skip)]
     piece: Option<Piece>,
@@ -151,6 +154,9 @@ pub fn merge(
         earlier,
     };
     let mut ranks = runs.map_ranks(|rank| merger.link(rank));
+    if ranks.iter().all(|rank| rank.is_unwanted) {
+        return Err(RunError::NoRankAsked);
+    }
     let mut joined = merger.join(&mut ranks);
     for (set, run) in merger.sets.iter().zip(&joined) {
         simulator::check(options, set.folder(), run)?;
@@ -162,6 +168,8 @@ pub fn merge(
     merger.write_beside(&ranks, &joined)?;
     merger.write_timelines(&mut ranks, &mut joined)?;
     let incomplete = merger.replace(&mut ranks, &mut joined)?;
+    // the places of ranks count up to here
+    ranks.retain(|rank| !rank.is_unwanted);
     Ok(MergeReport {
         ranks,
         runs: joined,
@@ -235,6 +243,7 @@ impl Merger<'_> {
             error: None,
             linked: None,
             known: None,
+            is_unwanted: false,
             piece: None,
             alone: None,
         };
@@ -252,7 +261,8 @@ impl Merger<'_> {
             summary,
         } = entry.link()?;
         if !entry.is_wanted(linked.report.rank) {
-            return Err(RunError::NoRankAsked);
+            rank.is_unwanted = true;
+            return Ok(());
         }
         if let Some(facts) = summary.filter(|_| !linked.refused) {
             let sizes = etlink_chakra::simulated_sizes(&trace, &facts);
@@ -444,7 +454,11 @@ impl Merger<'_> {
                 .count();
             let lost = self.first_lost(run, ranks).filter(|_| failed > 0);
             let Some(file) = lost else {
-                let all = earlier.ranks.iter().chain(&earlier.groups);
+                let all = earlier
+                    .ranks
+                    .iter()
+                    .chain(&earlier.groups)
+                    .chain(&earlier.simulator);
                 let stale = all.filter(|name| !set.has(name)).cloned();
                 set.replace(stale.collect())?;
                 continue;
@@ -506,7 +520,7 @@ fn name(runs: &RunSet, run: &RunFiles) -> String {
 impl MergedRank {
     /// Whether there is no result of it.
     fn is_bad(&self) -> bool {
-        self.linked.as_ref().is_none_or(|linked| linked.refused)
+        !self.is_unwanted && self.linked.as_ref().is_none_or(|linked| linked.refused)
     }
 
     /// The file that it is written to.

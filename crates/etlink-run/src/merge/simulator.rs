@@ -2,12 +2,17 @@
 
 use super::{MergeOptions, MergedRun};
 use crate::error::RunError;
+use crate::file_error::{FileAction, FileContext};
 use crate::output::{FileSet, Format, OutputError};
 use etlink_chakra::astra::{self, Workload, file};
+use memchr::memmem;
 use std::path::Path;
 
 /// More ranks than this are not made up.
 const MAX_IDLE: usize = 4096;
+
+/// What no other README has.
+const README_MARK: &str = "ranks for ASTRA-sim\n\nWritten by etlink ";
 
 /// Names of the files that a run can have beside its ranks'.
 pub(super) fn names(options: &MergeOptions) -> Vec<&'static str> {
@@ -22,6 +27,27 @@ pub(super) fn names(options: &MergeOptions) -> Vec<&'static str> {
             file::README,
         ],
     }
+}
+
+/// The configurations that an earlier run wrote. They are its own where the README beside them is:
+/// people change them, but not their names.
+pub(super) fn earlier_files(folder: &Path) -> Result<Vec<String>, OutputError> {
+    let readme = folder.join(file::README);
+    if !readme.is_file() {
+        return Ok(vec![]);
+    }
+    let text = std::fs::read(&readme).with_path(FileAction::Read, &readme)?;
+    if memmem::find(&text, README_MARK.as_bytes()).is_none() {
+        return Ok(vec![]);
+    }
+    let names = [file::SYSTEM, file::NETWORK, file::MEMORY, file::README];
+    let mut files = vec![];
+    for name in names {
+        if folder.join(name).is_file() {
+            files.push(name.to_owned());
+        }
+    }
+    Ok(files)
 }
 
 /// Refuses what no simulator could be given, before anything is written.

@@ -94,12 +94,12 @@ impl Reading {
     ///
     /// # Errors
     /// The threads cannot be started.
-    pub fn run_options(&self, ranks: &RankChoice) -> anyhow::Result<RunOptions> {
+    pub fn run_options(&self, ranks: Option<&RankChoice>) -> anyhow::Result<RunOptions> {
         let Resources { threads, memory } = self.resources;
         Ok(RunOptions {
             threads: crate::commands::threads(threads)?,
             memory: memory.map(|memory| memory.as_u64()),
-            ranks: ranks.ranks.clone(),
+            ranks: ranks.and_then(|choice| choice.ranks.clone()),
             strict: self.strict.strict,
             allow_mismatch: self.mismatch.allow_mismatch,
             ..RunOptions::default()

@@ -11,18 +11,23 @@ use etlink_chakra::read::{self, FileKind};
 use etlink_model::{
     Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, HostTrace, Names, Severity,
 };
-use etlink_run::RunError;
-use etlink_run::input::{self, Input};
+use etlink_run::input::Input;
 use etlink_run::job::{read_device, read_host};
-use etlink_run::memory::{MemoryBudget, RankMemory};
 use etlink_run::text::describe_kind;
+use etlink_run::{Run, RunError, RunOptions, RunSource};
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
 pub fn run(args: Inspect) -> Result<Outcome> {
     let threads = threads(args.resources.threads)?;
-    let budget = MemoryBudget::new(args.resources.memory, threads);
+    let progress = crate::progress::bar();
+    let options = RunOptions {
+        threads,
+        memory: args.resources.memory.map(|memory| memory.as_u64()),
+        progress: progress.clone(),
+        ..RunOptions::default()
+    };
     let stdin = args
         .files
         .iter()
@@ -33,7 +38,7 @@ pub fn run(args: Inspect) -> Result<Outcome> {
     let (mut all, mut errors) = (vec![], vec![]);
     let mut is_damaged = false;
     for file in &args.files {
-        match inspect(file, &budget, threads) {
+        match inspect(file, &options) {
             Ok((facts, damaged)) => {
                 all.push(facts);
                 is_damaged |= damaged;
@@ -41,6 +46,7 @@ pub fn run(args: Inspect) -> Result<Outcome> {
             Err(error) => errors.push(error),
         }
     }
+    progress.finish();
     if all.is_empty() {
         let errors = errors.into_iter().map(rank_error);
         return Err(RunError::no_trace_taken(errors.collect()).into());
@@ -63,23 +69,17 @@ pub fn run(args: Inspect) -> Result<Outcome> {
 }
 
 /// What is in a file, and whether that is damaged.
-fn inspect(
-    file: &Path,
-    budget: &MemoryBudget,
-    threads: usize,
-) -> Result<(Map<String, Value>, bool)> {
-    budget.check(&[RankMemory::of(None, Some(file))])?;
-    let progress = crate::progress::bar();
-    progress.phase("reading");
-    let input = input::open(file, threads, &progress)?;
+fn inspect(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>, bool)> {
+    let run = Run::open(RunSource::File(file.to_owned()), options.clone())?;
+    options.progress.phase("reading");
+    let input = run.only_rank()?.open_file()?;
     let (kind, stored) = (input.kind, input.stored_bytes);
     let what = if input.is_view {
         "a view for Perfetto that etlink wrote, not a recording"
     } else {
         describe_kind(kind)
     };
-    let found = look(input, file, threads);
-    progress.finish();
+    let found = look(input, file, run.set().threads_each);
     let mut facts = Map::new();
     facts.insert("file".into(), json!(file.display().to_string()));
     facts.insert("kind".into(), json!(kind));

@@ -1,20 +1,18 @@
 //! `etlink link`.
 
-use super::{json_document, print, threads};
+use super::{json_document, print};
 use crate::args::Link;
 use crate::{Outcome, table};
-use anyhow::{Result, bail};
-use etlink_kineto::KeepEvents;
+use anyhow::Result;
 use etlink_run::job::{self, LinkJob};
-use etlink_run::memory::{MemoryBudget, RankMemory};
 use etlink_run::output::{Target, refuse_input};
-use std::path::Path;
+use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource};
 
 pub fn run(args: Link) -> Result<Outcome> {
     let json = args.how.print.json;
-    let job = job(args)?;
-    let to_stdout = job.target.as_ref().is_some_and(Target::is_stdout);
     let progress = crate::progress::bar();
+    let job = link_job(args, &progress)?;
+    let to_stdout = job.target.as_ref().is_some_and(Target::is_stdout);
     let linked = job::run(&job, &progress);
     progress.finish();
     let linked = linked?;
@@ -37,45 +35,33 @@ pub fn run(args: Link) -> Result<Outcome> {
 }
 
 /// Refuses what cannot work, before any work is done.
-fn job(args: Link) -> Result<LinkJob> {
+fn link_job(args: Link, progress: &Progress) -> Result<LinkJob> {
     let how = args.how;
-    let inputs = || args.host.iter().chain([&args.device]).chain(&args.capture);
-    if inputs()
-        .filter(|path| path.as_path() == Path::new("-"))
-        .count()
-        > 1
-    {
-        bail!("only one of --host, --device and --capture can be standard input");
-    }
+    let format = how.output_format();
     let target = match &args.output {
-        Some(path) => Some(Target::new(
-            path,
-            how.output_format(),
-            how.overwrite.overwrite,
-        )?),
+        Some(path) => Some(Target::new(path, format, how.overwrite.overwrite)?),
         None => None,
     };
     let form = how.form(target.as_ref().map(|target| target.format))?;
-    if let Some(output) = &args.output {
-        refuse_input(output, inputs())?;
-    }
-    let threads = threads(how.reading.resources.threads)?;
-    MemoryBudget::new(how.reading.resources.memory, threads).check(&[RankMemory::of(
-        args.host.as_deref(),
-        Some(&args.device),
-    )
-    .and(args.capture.as_deref())])?;
-    Ok(LinkJob {
+    let traces = RankTraces {
         host: args.host,
         device: args.device,
         capture: args.capture,
+    };
+    if let Some(output) = &args.output {
+        refuse_input(output, traces.paths())?;
+    }
+    let options = RunOptions {
         rank: args.rank,
+        tensor_deps: how.tensor_deps.into(),
+        progress: progress.clone(),
+        ..how.reading.run_options(None)?
+    };
+    let run = Run::open(RunSource::Rank(traces), options)?;
+    let job = run.only_rank()?.job()?;
+    Ok(LinkJob {
         target,
         form,
-        tensor_deps: how.tensor_deps.into(),
-        keep: KeepEvents::Graph,
-        threads,
-        strict: how.reading.strict.strict,
-        allow_mismatch: how.reading.mismatch.allow_mismatch,
+        ..job
     })
 }

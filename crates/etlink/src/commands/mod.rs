@@ -17,6 +17,7 @@ use crate::Outcome;
 use crate::args::{Args, Command};
 use crate::{notes, signals};
 use anyhow::{Context, Result};
+use etlink_run::RunSet;
 use etlink_run::output::StdoutError;
 use serde::Serialize;
 use std::io::Write;
@@ -67,6 +68,13 @@ fn print(text: &str) -> Result<()> {
         .and_then(|()| out.flush())
         .map_err(StdoutError)?;
     Ok(())
+}
+
+/// What stands beside the traces of each run, for those who want to know.
+fn print_unused_files(runs: &RunSet) {
+    for (index, run) in runs.runs.iter().enumerate() {
+        notes::print_details(&runs.run_title(index), &run.unused);
+    }
 }
 
 /// A document with the name and the version of its form before what it has.

@@ -1,5 +1,6 @@
 //! `etlink schedule`: what each step of a program would do.
 
+use super::{DOCUMENT_VERSION, Document};
 use crate::Outcome;
 use crate::args::{Schedule as Args, ScheduleOptions};
 use crate::notes;
@@ -43,13 +44,18 @@ pub fn run(args: &Args) -> Result<Outcome> {
 fn write(args: &Args, schedule: Schedule) -> std::io::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if args.print.json {
-        let report = Report {
+        let content = Report {
             actions: Actions {
                 schedule,
                 steps: args.steps,
             },
         };
-        serde_json::to_writer_pretty(&mut out, &report)?;
+        let document = Document {
+            schema: "etlink.schedule",
+            version: DOCUMENT_VERSION,
+            content: &content,
+        };
+        serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
         table(&schedule, args.steps, &mut out)?;

@@ -51,7 +51,8 @@ pub(super) fn load<T: Send>(
         progress: progress.clone(),
         ..RunOptions::default()
     };
-    let runs = RunSet::open(source(args)?, options)?;
+    let source = RunSource::from_path_and_host(&args.path, args.host.as_deref())?;
+    let runs = RunSet::open(source, options)?;
     if let Some(files) = files.filter(|_| !runs.source.is_one_rank()) {
         check_files(&runs, files)?;
     }
@@ -71,29 +72,6 @@ pub(super) fn load<T: Send>(
         .into_iter()
         .map(|results| told(args, &runs, results));
     Ok(told.collect())
-}
-
-fn source(args: &Analyze) -> Result<RunSource> {
-    if args.path.is_dir() {
-        if args.host.is_some() || args.rank.is_some() {
-            bail!(
-                "--host and --rank are for one trace; in a folder the files' names tell which \
-                belong together"
-            );
-        }
-        return Ok(RunSource::Folder(args.path.clone()));
-    }
-    let Some(host) = &args.host else {
-        return Ok(RunSource::File(args.path.clone()));
-    };
-    let is_stdin = |path: &Path| path == Path::new("-");
-    if is_stdin(host) && is_stdin(&args.path) {
-        bail!("only one of --host and the device trace can be standard input");
-    }
-    Ok(RunSource::Pair {
-        host: host.clone(),
-        device: args.path.clone(),
-    })
 }
 
 /// Refuses tables that could not be written, before any work is done.

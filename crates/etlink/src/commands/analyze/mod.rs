@@ -114,12 +114,6 @@ fn check(args: &Analyze) -> Result<Vec<&'static str>> {
     if args.table.as_deref() == Some("sequences") && args.sequences_of.is_none() {
         bail!("--table sequences needs --sequences-of OP: those of which ops?");
     }
-    if args.choice.ranks.is_some() && !args.path.is_dir() {
-        bail!(
-            "--ranks chooses traces of a folder; {} is a file",
-            args.path.display()
-        );
-    }
     Ok(tables)
 }
 

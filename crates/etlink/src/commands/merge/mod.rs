@@ -2,7 +2,7 @@
 
 mod show;
 
-use super::{json_document, print};
+use super::{json_document, print, print_unused_files};
 use crate::Outcome;
 use crate::args::{Compute, Format, Merge};
 use anyhow::{Result, bail};
@@ -24,7 +24,7 @@ pub fn run(args: Merge) -> Result<Outcome> {
         align: !args.no_align,
         traces_only: true,
         progress: progress.clone(),
-        ..how.reading.run_options(&args.choice)?
+        ..how.reading.run_options(Some(&args.choice))?
     };
     let runs = RunSet::open(RunSource::Folder(args.dir.clone()), run_options)?;
     let simulator = args.simulator.map(|_| AstraSimOptions {
@@ -39,6 +39,7 @@ pub fn run(args: Merge) -> Result<Outcome> {
     let report = merge(&runs, &args.output, &options);
     progress.finish();
     let report = report?;
+    print_unused_files(&runs);
     // what failed is printed before why nothing was replaced
     let printed = if how.print.json {
         json_document("etlink.merge", &report).and_then(|text| print(&text))

@@ -2,10 +2,10 @@
 
 mod show;
 
-use super::{print, print_json};
+use super::{print, print_json, print_unused_files};
 use crate::Outcome;
 use crate::args::Ranks;
-use crate::table;
+use crate::{notes, table};
 use anyhow::Result;
 use etlink_link::TensorEdges;
 use etlink_link::ranks::{
@@ -49,12 +49,16 @@ pub fn run(args: Ranks) -> Result<Outcome> {
         tensor_deps: TensorEdges::None,
         traces_only: true,
         progress: progress.clone(),
-        ..args.reading.run_options(&args.choice)?
+        ..args.reading.run_options(Some(&args.choice))?
     };
     let runs = RunSet::open(RunSource::Folder(args.dir.clone()), options)?;
     progress.phase("linking");
     let ranks = runs.map_ranks(|rank| summarize(rank).transpose());
     progress.finish();
+    print_unused_files(&runs);
+    for rank in ranks.iter().flatten().flatten() {
+        notes::print_details(&table::rank(&rank.label), &rank.value);
+    }
     let mut compared = vec![];
     for results in runs.collect_runs(ranks, true) {
         compared.push(compare(&args, &runs.runs[results.run], results));
@@ -91,8 +95,8 @@ fn outcome(compared: &[Compared]) -> Outcome {
     }
 }
 
-/// Links a rank and keeps its communications; `None` of a rank that was not asked for.
-fn summarize(rank: RankEntry<'_>) -> Result<Option<RankResult<()>>, RunError> {
+/// Links a rank, keeps its communications and says how that went; `None` of a rank that was not asked for.
+fn summarize(rank: RankEntry<'_>) -> Result<Option<RankResult<Vec<String>>>, RunError> {
     let linked = rank.link()?.refuse_damage()?;
     if !rank.is_wanted(linked.report.report.rank) {
         return Ok(None);
@@ -100,12 +104,12 @@ fn summarize(rank: RankEntry<'_>) -> Result<Option<RankResult<()>>, RunError> {
     Ok(Some(RankResult {
         label: rank.label().to_owned(),
         notes: linked.notes(),
+        value: linked.details(),
         summary: linked.summary,
-        value: (),
     }))
 }
 
-fn compare(args: &Ranks, run: &RunFiles, results: RunResults<()>) -> Compared {
+fn compare(args: &Ranks, run: &RunFiles, results: RunResults<Vec<String>>) -> Compared {
     let mut joined = results.join(!args.no_align);
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);
     joined.matches.problems.extend(conflicts);

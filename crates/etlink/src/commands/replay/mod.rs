@@ -3,27 +3,24 @@
 mod ranks;
 mod table;
 
-use super::{json_document, print, threads};
-use crate::Outcome;
+use super::{json_document, print};
 use crate::args::{Replay, ToLink};
+use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
-use etlink_chakra::read::{self, FileKind};
-use etlink_kineto::KeepEvents;
-use etlink_link::{LinkOptions, LinkReport, LinkedTrace};
-use etlink_model::{DeviceTrace, HostTrace, Severity};
+use etlink_link::{LinkReport, LinkedTrace};
+use etlink_model::Severity;
 use etlink_replay::{
     EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph, ReplayRun, ReplaySettings,
     StartExplanation,
 };
-use etlink_run::Progress;
-use etlink_run::input::{self, Input};
-use etlink_run::job::{self, ChakraOptions, LinkJob, PerfettoCounts, read_device};
+use etlink_run::job::PerfettoCounts;
 use etlink_run::output::{Target, refuse_input};
-use etlink_run::perfetto;
 use etlink_run::text::describe_kind;
+use etlink_run::{
+    Progress, RankContent, RankTraces, Run, RunOptions, RunSource, WrittenRank, perfetto,
+};
 use serde::Serialize;
-use std::path::Path;
 
 /// What is printed.
 #[derive(Serialize)]
@@ -89,46 +86,40 @@ struct WhatIf {
     ranks: Vec<ranks::RankChange>,
 }
 
-/// What is run.
-enum Source {
-    Linked(Box<LinkedTrace>),
-    File(Box<read::ChakraGraph>),
-}
-
 pub fn run(args: Replay) -> Result<Outcome> {
     if let Some(dir) = args.file.as_deref().filter(|file| file.is_dir()) {
         return ranks::run(&args, dir);
     }
-    if args.choice.ranks.is_some() {
-        bail!("--ranks chooses ranks of a folder; give the folder of the run");
-    }
-    let threads = threads(args.reading.resources.threads)?;
     let target = target(&args)?;
     let to_stdout = target.as_ref().is_some_and(Target::is_stdout);
     let progress = crate::progress::bar();
-    let source = source(&args, threads, &progress);
+    let loaded = load(&args, &progress);
     progress.finish();
-    let (input, source) = source?;
-    let replayed = match source {
-        Source::Linked(trace) if args.reading.strict.strict && job::is_damaged(&trace.report) => {
+    let (input, content) = loaded?;
+    let replayed = match content {
+        RankContent::Linked(linked) if linked.report.refused => {
             eprintln!("etlink: {input}: damage was found and --strict given: nothing was replayed");
             return Ok(Outcome::Found);
         }
-        Source::File(file) if args.reading.strict.strict && file.damage().is_some() => {
+        RankContent::Written(written) if is_refused(&args, &written) => {
             eprintln!("etlink: {input}: damage was found and --strict given: nothing was replayed");
             return Ok(Outcome::Found);
         }
-        Source::Linked(trace) => {
-            let graph = etlink_replay::graph_from_trace(&trace).with_context(|| input.clone())?;
-            let (mut replayed, runs) = replay(&args, input, notes(&trace.report), &graph, &*trace)?;
+        RankContent::Linked(linked) => {
+            notes::print_details(&input, &linked.details());
+            let trace = &linked.trace;
+            let graph = etlink_replay::graph_from_trace(trace).with_context(|| input.clone())?;
+            let (mut replayed, runs) =
+                replay(&args, input, trace_notes(&trace.report), &graph, trace)?;
             if let Some(target) = &target {
-                replayed.written = Some(Written::new(&trace, &graph, &runs.last, target)?);
+                replayed.written = Some(Written::new(trace, &graph, &runs.last, target)?);
             }
             replayed
         }
-        Source::File(file) => {
-            let (graph, notes) = convert::replay_graph(&file).with_context(|| input.clone())?;
-            replay(&args, input, notes, &graph, &NodeNames(&file))?.0
+        RankContent::Written(written) => {
+            let file = &written.graph;
+            let (graph, notes) = convert::replay_graph(file).with_context(|| input.clone())?;
+            replay(&args, input, notes, &graph, &NodeNames(file))?.0
         }
     };
     let report = if args.print.json {
@@ -157,7 +148,7 @@ fn target(args: &Replay) -> Result<Option<Target>> {
 }
 
 /// What the linker says first, and all damage.
-fn notes(report: &LinkReport) -> Vec<String> {
+fn trace_notes(report: &LinkReport) -> Vec<String> {
     let damage = report
         .anomalies
         .iter()
@@ -170,115 +161,59 @@ fn notes(report: &LinkReport) -> Vec<String> {
         .collect()
 }
 
-/// Reads, and links what is not a graph yet. Also its name.
-fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String, Source)> {
+/// Reads what was named, and links traces. Also its name.
+fn load(args: &Replay, progress: &Progress) -> Result<(String, RankContent)> {
     let ToLink {
         host,
         device,
         rank,
         tensor_deps,
     } = &args.link;
-    let Some(file) = &args.file else {
-        if host.as_deref() == Some(Path::new("-")) && device.as_deref() == Some(Path::new("-")) {
-            bail!("--host and --device cannot both be standard input");
-        }
-        let device = device.clone().unwrap_or_default();
-        let (rank, form, tensor_deps) = (*rank, ChakraOptions::default(), (*tensor_deps).into());
-        let job = LinkJob {
+    let source = match &args.file {
+        Some(file) => RunSource::File(file.clone()),
+        None => RunSource::Rank(RankTraces {
             host: host.clone(),
-            device,
+            device: device.clone().unwrap_or_default(),
             capture: None,
-            rank,
-            target: None,
-            form,
-            tensor_deps,
-            keep: KeepEvents::Graph,
-            threads,
-            strict: args.reading.strict.strict,
-            allow_mismatch: args.reading.mismatch.allow_mismatch,
-        };
-        progress.phase("reading");
-        let (host, device) = job::read_both(&job, progress)?;
-        let input = job::inputs(&job);
-        return Ok((input.clone(), link(args, &input, host, device, progress)?));
+        }),
     };
-    progress.phase("reading");
-    let opened = input::open(file, threads, progress)?;
-    let name = opened.name.clone();
-    let source = match opened.kind {
-        FileKind::KinetoTrace => link(
-            args,
-            &name,
-            None,
-            read_device(opened, threads, true)?,
-            progress,
-        )?,
-        _ if args.output.is_some() => bail!(
-            "{name} is no Kineto trace, which a trace for Perfetto is made from; replay the traces, or leave -o out"
-        ),
-        _ => written(opened, file)?,
+    let options = RunOptions {
+        rank: *rank,
+        tensor_deps: (*tensor_deps).into(),
+        progress: progress.clone(),
+        ..args.reading.run_options(Some(&args.choice))?
     };
-    Ok((name, source))
-}
-
-fn link(
-    args: &Replay,
-    name: &str,
-    host: Option<HostTrace>,
-    device: DeviceTrace,
-    progress: &Progress,
-) -> Result<Source> {
-    progress.phase("linking");
-    let trace = etlink_link::link(
-        host,
-        device,
-        LinkOptions {
-            allow_mismatch: args.reading.mismatch.allow_mismatch,
-            rank: args.link.rank,
-            tensor_deps: args.link.tensor_deps.into(),
-        },
-    );
-    Ok(Source::Linked(Box::new(
-        trace.with_context(|| name.to_owned())?,
-    )))
-}
-
-/// A graph that was written.
-fn written(input: Input, path: &Path) -> Result<Source> {
-    let Input {
-        name,
-        kind,
-        content,
-        ..
-    } = input;
-    match kind {
-        FileKind::ChakraEt | FileKind::ChakraJson => {
-            let graph = read::read(content).with_context(|| name.clone())?;
-            if graph.is_empty() {
-                bail!("{name} has no nodes to run; see `etlink check`");
-            }
-            Ok(Source::File(Box::new(graph)))
-        }
-        FileKind::HostTrace => bail!(
-            "{name} is {}, which has no times; give it as --host with its device trace as --device",
-            describe_kind(kind)
-        ),
-        FileKind::EtPlus => bail!(
-            "{name} is {}: the op tree, not a graph of what waits for what; replay the traces that it was made from, or the .et of them",
-            describe_kind(kind)
-        ),
-        FileKind::KinetoTrace | FileKind::Unknown
-            if path.extension().is_some_and(|ending| ending == "et") =>
-        {
-            bail!("{name} is no Chakra trace: it does not begin like one; see `etlink check`")
-        }
-        FileKind::KinetoTrace | FileKind::Unknown => {
-            bail!(
-                "{name} is {}; a Chakra trace (.et) or a Kineto trace was expected",
-                describe_kind(kind)
-            )
-        }
+    let run = Run::open(source, options)?;
+    let content = run.only_rank()?.load()?;
+    if let RankContent::Written(written) = &content {
+        expect_graph(args, written)?;
     }
+    Ok((run.set().source_name(), content))
+}
+
+/// Refuses a written graph that has nothing to run.
+fn expect_graph(args: &Replay, written: &WrittenRank) -> Result<()> {
+    let name = &written.name;
+    if args.output.is_some() {
+        bail!(
+            "{name} is no Kineto trace, which a trace for Perfetto is made from; replay the \
+            traces, or leave -o out"
+        );
+    }
+    let kind = written.graph.format;
+    if kind.is_tree() {
+        bail!(
+            "{name} is {}: the op tree, not a graph of what waits for what; replay the traces \
+            that it was made from, or the .et of them",
+            describe_kind(kind)
+        );
+    }
+    Ok(())
+}
+
+/// Whether a written graph is damaged, and damaged ones were to be refused.
+fn is_refused(args: &Replay, written: &WrittenRank) -> bool {
+    args.reading.strict.strict && written.graph.damage().is_some()
 }
 
 /// The runs of a graph.

@@ -5,7 +5,7 @@ mod read;
 use super::{Replayed, replay, table};
 use crate::Outcome;
 use crate::args::Replay;
-use crate::commands::{print, print_json};
+use crate::commands::{print, print_json, print_unused_files};
 use anyhow::{Context, Result, bail};
 use etlink_link::ranks::{JoinProblem, RankClock, RankSummary};
 use etlink_model::TimeNs;
@@ -30,6 +30,8 @@ struct ReplayRank {
     names: RankNames,
     /// What its times count from, ns since the Unix epoch.
     base_ns: i64,
+    /// What only some want to know.
+    details: Vec<String>,
 }
 
 impl ReplayRank {
@@ -116,12 +118,13 @@ pub(super) fn run(args: &Replay, dir: &Path) -> Result<Outcome> {
         tensor_deps: args.link.tensor_deps.into(),
         align: !args.no_align,
         progress: progress.clone(),
-        ..args.reading.run_options(&args.choice)?
+        ..args.reading.run_options(Some(&args.choice))?
     };
     let runs = RunSet::open(RunSource::Folder(dir.to_owned()), options)?;
     progress.phase("linking");
     let read = read::read(args, &runs);
     progress.finish();
+    print_unused_files(&runs);
     let Some(read) = read? else {
         return Ok(Outcome::Found);
     };

@@ -3,15 +3,15 @@
 use super::ran::Ran;
 use super::{Content, Report, file_name, options, steps, steps::Steps};
 use crate::rank_error::rank_error;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use etlink_analyze::KernelRules;
 use etlink_chakra::convert::{is_idle_rank, summarize_rank};
 use etlink_report::page::{
     PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
 };
 use etlink_run::membership::Excluded;
-use etlink_run::run::{RankContent, RankEntry, RankResult, RunSet, RunSource};
-use etlink_run::{Progress, RunError};
+use etlink_run::run::{RankContent, RankEntry, RankResult, RunSource};
+use etlink_run::{Progress, Run, RunError};
 
 /// What is kept of a rank until all are read.
 struct ReadRank {
@@ -24,20 +24,11 @@ struct ReadRank {
 
 /// Reads all ranks, compares them and draws some.
 pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Content> {
-    if args.host.is_some() || args.rank.is_some() {
-        bail!(
-            "--host and --rank are for one trace; in a folder the files' names tell which belong \
-            together"
-        );
-    }
-    let source = RunSource::Folder(args.path.clone());
-    let runs = RunSet::open(source, options(args, progress)?)?;
-    runs.expect_one_run()?;
+    let source = RunSource::from_path_and_host(&args.path, args.host.as_deref())?;
+    let run = Run::open(source, options(args, progress)?)?;
+    let runs = run.set();
     progress.phase("analyzing");
-    let mut notes: Vec<String> = vec![];
-    for run in &runs.runs {
-        notes.extend_from_slice(&run.notes);
-    }
+    let mut notes: Vec<String> = run.files().notes.clone();
     let results = runs.map_ranks(|rank| {
         let read = read_rank(rank, rules).transpose();
         read.map(|read| read.map_err(rank_error))

@@ -18,9 +18,9 @@ use etlink_kineto::KeepEvents;
 use etlink_report::page::{
     self, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank, TIMELINE_BYTES,
 };
-use etlink_run::Progress;
 use etlink_run::output::{Target, refuse_input};
-use etlink_run::run::{RunOptions, RunSet, RunSource};
+use etlink_run::run::{RunOptions, RunSource};
+use etlink_run::{Progress, Run};
 use ran::Ran;
 use serde::Serialize;
 use std::path::Path;
@@ -133,30 +133,13 @@ fn tell(args: &Report, content: Content, bytes: u64, to_stdout: bool) -> Result<
 
 /// One trace, a pair, or a written graph.
 fn file(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Content> {
-    let both = args
-        .host
-        .iter()
-        .chain([&args.path])
-        .filter(|path| path.as_path() == Path::new("-"))
-        .count();
-    if both > 1 {
-        bail!("only one of --host and the device trace can be standard input");
-    }
-    if args.choice.ranks.is_some() {
-        bail!("--ranks chooses ranks of a folder; give the folder of the run");
-    }
     if !args.timelines.is_empty() {
         bail!("--timelines is for a folder; of one trace the timeline is always drawn");
     }
-    let source = match &args.host {
-        None => RunSource::File(args.path.clone()),
-        Some(host) => RunSource::Pair {
-            host: host.clone(),
-            device: args.path.clone(),
-        },
-    };
-    let runs = RunSet::open(source, options(args, progress)?)?;
-    let ran = Ran::from_content(runs.entry(0).load()?.refuse_damage(&runs.options)?)?;
+    let source = RunSource::from_path_and_host(&args.path, args.host.as_deref())?;
+    let run = Run::open(source, options(args, progress)?)?;
+    let content = run.only_rank()?.load()?;
+    let ran = Ran::from_content(content.refuse_damage(&run.set().options)?)?;
     let label = ran
         .number()
         .map_or_else(|| file_name(&args.path), |rank| rank.to_string());
@@ -186,7 +169,7 @@ fn options(args: &Report, progress: &Progress) -> Result<RunOptions> {
         rank: args.rank,
         keep: KeepEvents::Memory,
         progress: progress.clone(),
-        ..args.reading.run_options(&args.choice)?
+        ..args.reading.run_options(Some(&args.choice))?
     })
 }
 

@@ -5,8 +5,7 @@ mod show;
 use super::{print, print_json, threads};
 use crate::op_tables::{self, Table, Wanted};
 use crate::{Outcome, args, notes, table};
-use anyhow::{Result, bail};
-use std::path::Path;
+use anyhow::Result;
 
 pub fn run(args: args::Top) -> Result<Outcome> {
     let args::Top {
@@ -16,20 +15,6 @@ pub fn run(args: args::Top) -> Result<Outcome> {
         python,
         tables,
     } = &args;
-    if tables.choice.ranks.is_some() && !trace.is_dir() {
-        bail!(
-            "--ranks chooses traces of a folder; {} is a file",
-            trace.display()
-        );
-    }
-    if host
-        .iter()
-        .chain([trace])
-        .all(|path| path.as_path() == Path::new("-"))
-        && host.is_some()
-    {
-        bail!("only one of --host and the device trace can be standard input");
-    }
     let wanted = Wanted {
         trace,
         host: host.as_deref(),

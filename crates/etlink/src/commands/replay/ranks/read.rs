@@ -2,6 +2,7 @@
 
 use super::{Replay, ReplayRank};
 use crate::rank_error::rank_error;
+use crate::{notes, table};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::FileKind;
@@ -46,7 +47,10 @@ pub(super) fn read(args: &Replay, runs: &RunSet) -> Result<Option<ReadRuns>> {
         let label = runs.entry(index).label();
         let run = runs.ranks[index].0;
         results.push(match read {
-            Ok(ReadRank::Graph(rank)) => Some(Ok(*rank)),
+            Ok(ReadRank::Graph(rank)) => {
+                notes::print_details(&table::rank(label), &rank.value.details);
+                Some(Ok(*rank))
+            }
             Ok(ReadRank::Unwanted) => None,
             Ok(ReadRank::Idle) => {
                 idle_notes[run].push(format!(
@@ -93,13 +97,15 @@ fn from_traces(rank: RankEntry<'_>, linked: LinkedRank) -> Result<ReadRank> {
         bail!("{}: nothing to run in it", linked.report.device);
     }
     let names = RankNames::from_labels(&linked.trace, graph.len());
+    let details = linked.details();
     Ok(ReadRank::Graph(Box::new(RankResult {
         label: rank.label().to_owned(),
-        notes: super::super::notes(&linked.report.report),
+        notes: super::super::trace_notes(&linked.report.report),
         summary: linked.summary,
         value: ReplayRank {
             graph,
             names,
+            details,
             base_ns: linked.trace.device.header.base_ns,
         },
     })))
@@ -138,6 +144,7 @@ fn from_written(rank: RankEntry<'_>, written: &WrittenRank) -> Result<ReadRank> 
         notes,
         summary: Some(summary),
         value: ReplayRank {
+            details: vec![format!("{name}: {} nodes", graph.len())],
             graph,
             names,
             // a file without it counts from the epoch itself
