@@ -142,7 +142,7 @@ fn what_is_no_trace_of_a_capture_is_refused_by_name() {
     ]);
     tool.run("link --device - --capture - -o out.et")
         .exits(2)
-        .complains(&["only one of --host, --device and --capture"]);
+        .complains(&["only one of --host, the device trace and --capture"]);
     tool.run("link --device replay.json --capture capture.json -o capture.json --overwrite")
         .exits(2)
         .complains(&["is an input too"]);

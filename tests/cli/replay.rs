@@ -259,7 +259,7 @@ fn what_cannot_be_replayed_is_refused_with_a_reason() {
         .complains(&["text.et is no Chakra trace"]);
     tool.run("replay {pairs}/mlp-2.15.0/torch_et_0.json.gz")
         .exits(2)
-        .complains(&["has no times", "--device"]);
+        .complains(&["has no times", "--host beside the device trace"]);
     tool.run(&format!("link {MLP} -o merged.json")).exits(0);
     tool.run("replay merged.json")
         .exits(2)

@@ -169,6 +169,6 @@ fn a_rank_that_is_cut_before_its_first_node_is_called_cut() {
         .notes("the file is cut");
     tool.run("replay out")
         .exits(1)
-        .says("rank 1 is left out")
+        .says("left out")
         .says("the file is cut");
 }

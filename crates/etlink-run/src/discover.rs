@@ -8,116 +8,18 @@
 
 mod candidate;
 
+pub use crate::run_files::{ManifestEntry, RankFiles, RunFiles};
+
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
-use crate::graphs::GraphSet;
-use crate::manifest::{ManifestEntry, RunManifest};
+use crate::manifest::RunManifest;
 use crate::output::is_work_folder;
+use crate::run_files::file_name;
 use crate::text;
-use candidate::{Candidate, Inside, file_name, look_at};
+use candidate::{Inside, TraceCandidate, look_at};
 use etlink_chakra::read::FileKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-/// The traces of one rank, as far as they are there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RankFiles {
-    /// Rank, if any name or file tells.
-    pub rank: Option<i64>,
-    /// What names the output: the rank, or the file's own name where ranks do not tell files apart.
-    pub label: String,
-    /// Host trace.
-    pub host: Option<PathBuf>,
-    /// Device trace.
-    pub device: Option<PathBuf>,
-    /// Device trace of the time when its graphs were captured, where one was named.
-    pub capture: Option<PathBuf>,
-    /// Its written graph, which stands for traces that are not there.
-    pub graph: Option<PathBuf>,
-    /// What the manifest of the recording says of it.
-    pub manifest: ManifestEntry,
-}
-
-/// The traces of one folder.
-#[derive(Clone, Debug)]
-pub struct RunFiles {
-    /// The folder, relative to where the search began.
-    pub folder: PathBuf,
-    /// By rank, then by name.
-    pub ranks: Vec<RankFiles>,
-    /// What the user should know about names and ranks.
-    pub notes: Vec<String>,
-    /// Files that are no traces, and what they are.
-    pub unused: Vec<String>,
-    /// What the names of its files begin with, where they are written graphs.
-    pub prefix: Option<PathBuf>,
-}
-
-impl RunFiles {
-    /// A run of one rank, which is called by the name of its device trace.
-    pub fn one_rank(host: Option<&Path>, device: &Path, capture: Option<&Path>) -> RunFiles {
-        let label = match file_name(device) {
-            name if name.is_empty() => "-".to_owned(),
-            name => name,
-        };
-        let rank = RankFiles {
-            label,
-            host: host.map(Path::to_owned),
-            device: Some(device.to_owned()),
-            capture: capture.map(Path::to_owned),
-            ..RankFiles::default()
-        };
-        RunFiles {
-            folder: PathBuf::new(),
-            ranks: vec![rank],
-            notes: vec![],
-            unused: vec![],
-            prefix: None,
-        }
-    }
-
-    /// The written graphs of a run, found in `root`. One of several runs in a folder is called by
-    /// the prefix of its files too.
-    pub fn written(root: &Path, set: &GraphSet, is_one_of_several: bool) -> RunFiles {
-        let name = set.prefix.strip_prefix(root).unwrap_or(&set.prefix);
-        let folder = if is_one_of_several {
-            name
-        } else {
-            name.parent().unwrap_or(Path::new(""))
-        };
-        let mut ranks = vec![];
-        for (rank, path) in &set.ranks {
-            ranks.push(RankFiles {
-                rank: Some(*rank),
-                label: rank.to_string(),
-                graph: Some(path.clone()),
-                ..RankFiles::default()
-            });
-        }
-        RunFiles {
-            folder: folder.to_owned(),
-            ranks,
-            notes: vec![],
-            unused: vec![],
-            prefix: Some(set.prefix.clone()),
-        }
-    }
-
-    /// Whether its files are written graphs, not traces.
-    pub fn is_written(&self) -> bool {
-        self.prefix.is_some()
-    }
-
-    /// What is to be known of it, after its name where it has one.
-    pub fn named_notes(&self) -> impl Iterator<Item = String> {
-        let name = if self.folder.as_os_str().is_empty() {
-            String::new()
-        } else {
-            format!("{}: ", self.folder.display())
-        };
-        self.notes.iter().map(move |note| format!("{name}{note}"))
-    }
-}
 
 /// Finds the runs in `root` and its subfolders, in order of their paths. A subfolder that cannot be read is noted.
 ///
@@ -276,7 +178,7 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
         run.notes.push(why);
         None
     });
-    let mut candidates: Vec<Candidate> = files.into_iter().map(look_at).collect();
+    let mut candidates: Vec<TraceCandidate> = files.into_iter().map(look_at).collect();
     candidates.retain(|candidate| {
         if candidate.is_view {
             run.notes.push(format!(
@@ -298,8 +200,8 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
         .iter()
         .map(|candidate| (candidate.path.clone(), candidate.inside))
         .collect();
-    let mut by_rank: BTreeMap<i64, [Vec<Candidate>; 2]> = BTreeMap::new();
-    let mut loose: Vec<Candidate> = vec![];
+    let mut by_rank: BTreeMap<i64, [Vec<TraceCandidate>; 2]> = BTreeMap::new();
+    let mut loose: Vec<TraceCandidate> = vec![];
     for candidate in candidates {
         let side = match candidate.kind {
             FileKind::HostTrace => 0,
@@ -341,8 +243,8 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
 fn pick(
     rank: i64,
     kind: &str,
-    mut all: Vec<Candidate>,
-    loose: &mut Vec<Candidate>,
+    mut all: Vec<TraceCandidate>,
+    loose: &mut Vec<TraceCandidate>,
     notes: &mut Vec<String>,
 ) -> Option<PathBuf> {
     if all.len() > 1 && all.iter().filter(|candidate| !candidate.variant).count() == 1 {
@@ -422,12 +324,12 @@ fn settle(ranks: &mut [RankFiles], inside: &BTreeMap<PathBuf, Inside>) -> Option
 }
 
 /// Files that no rank has: a single host and device trace belong together, others stand alone.
-fn adopt(run: &mut RunFiles, loose: Vec<Candidate>) {
+fn adopt(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
     let (hosts, devices): (Vec<_>, Vec<_>) = loose
         .into_iter()
         .partition(|candidate| candidate.kind == FileKind::HostTrace);
     let lonely = |found: &&mut RankFiles| found.host.is_none() || found.device.is_none();
-    let single = |all: &[Candidate]| all.len() == 1;
+    let single = |all: &[TraceCandidate]| all.len() == 1;
     let alone = run.ranks.is_empty();
     let waiting: Vec<&mut RankFiles> = run.ranks.iter_mut().filter(lonely).collect();
     match (
@@ -453,7 +355,7 @@ fn adopt(run: &mut RunFiles, loose: Vec<Candidate>) {
             ..RankFiles::default()
         }),
         _ => {
-            let by_itself = |candidate: Candidate| {
+            let by_itself = |candidate: TraceCandidate| {
                 let is_host = candidate.kind == FileKind::HostTrace;
                 let path = Some(candidate.path);
                 let (host, device) = if is_host { (path, None) } else { (None, path) };

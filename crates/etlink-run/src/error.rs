@@ -6,7 +6,7 @@
 use crate::cancel::Cancelled;
 use crate::file_error::FileError;
 use crate::input::InputError;
-use crate::memory::{MemoryLimit, OversizedRank};
+use crate::memory::limit::{MemoryLimit, OversizedRank};
 use crate::output::OutputError;
 use crate::text;
 use etlink_model::Anomalies;
@@ -112,7 +112,7 @@ pub enum RunError {
         source_name: String,
     },
     /// Two traces are to be read from standard input.
-    #[error("only one of the traces can be standard input")]
+    #[error("only one of --host, the device trace and --capture can be standard input")]
     SeveralFromStdin,
     /// A rank has no device trace.
     #[error(

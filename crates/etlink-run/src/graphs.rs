@@ -118,7 +118,7 @@ pub fn groups_beside(prefix: &Path) -> Result<Option<GroupList>, RunError> {
         return Ok(None);
     }
     let text = std::fs::read(&path).with_path(FileAction::Read, &path)?;
-    match serde_json::from_slice(&text) {
+    match etlink_json::from_slice(&text) {
         Ok(groups) => Ok(Some(groups)),
         Err(source) => Err(RunError::GroupList { path, source }),
     }

@@ -23,7 +23,7 @@ const HEAD_BYTES: u64 = 256 << 10;
 const BUFFER_BYTES: usize = 128 << 10;
 
 /// A trace that has been opened.
-pub struct Input {
+pub struct InputFile {
     /// Its name for messages.
     pub name: String,
     /// What it is, from its first bytes.
@@ -36,7 +36,7 @@ pub struct Input {
     pub content: Box<dyn Read + Send>,
 }
 
-impl Input {
+impl InputFile {
     /// What to say where another kind is wanted.
     pub(crate) fn refuse_kind(&self, wanted: WantedTrace) -> InputError {
         InputError::WrongKind {
@@ -60,7 +60,7 @@ pub fn display_name(path: &Path) -> String {
 ///
 /// # Errors
 /// It cannot be read, is a folder or empty, or its first bytes cannot be unpacked.
-pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<Input, InputError> {
+pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<InputFile, InputError> {
     if path == Path::new("-") {
         return from_source(
             display_name(path),
@@ -102,7 +102,7 @@ fn from_source(
     stored_bytes: Option<u64>,
     threads: usize,
     mut source: Box<dyn Read + Send>,
-) -> Result<Input, InputError> {
+) -> Result<InputFile, InputError> {
     let path = Path::new(&name);
     let mut magic = vec![];
     source
@@ -148,9 +148,9 @@ fn from_source(
             let failed = Err(error).with_path(FileAction::UnpackBeginning, path);
             return Ok(failed?);
         }
-        content = Box::new(Failing(Some(error)));
+        content = Box::new(FailingSource(Some(error)));
     }
-    Ok(Input {
+    Ok(InputFile {
         name,
         kind,
         is_view: is_view(&head),
@@ -167,9 +167,9 @@ fn is_view(head: &[u8]) -> bool {
 }
 
 /// What is left of a source whose damage was met in its first bytes: decoders tell it once.
-struct Failing(Option<std::io::Error>);
+struct FailingSource(Option<std::io::Error>);
 
-impl Read for Failing {
+impl Read for FailingSource {
     fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
     }

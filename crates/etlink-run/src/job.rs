@@ -1,9 +1,11 @@
 //! One rank from files to file: read both traces, link, write.
 
+pub use crate::perfetto::PerfettoCounts;
+
 use crate::Progress;
 use crate::error::RunError;
-use crate::input::{self, Input, InputError, WantedTrace};
-use crate::output::{Format, OutputError, Piece, Target};
+use crate::input::{self, InputError, InputFile, WantedTrace};
+use crate::output::{OutputError, OutputFormat, Piece, Target};
 use crate::perfetto;
 use etlink_chakra::read::FileKind;
 use etlink_chakra::{RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus};
@@ -106,17 +108,6 @@ pub struct JobReport {
     pub seconds: JobSeconds,
 }
 
-/// What a trace for Perfetto has.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct PerfettoCounts {
-    /// Ops, calls and device rows.
-    pub slices: u64,
-    /// Edges that are drawn.
-    pub arrows: u64,
-    /// Nodes of the critical path.
-    pub critical_path: u64,
-}
-
 /// JobBytes in bytes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct JobBytes {
@@ -201,7 +192,7 @@ pub fn link(job: &LinkJob, progress: &Progress) -> Result<(LinkedTrace, JobRepor
 /// The same where the device trace of a job without a host trace is open already.
 pub fn link_opened(
     job: &LinkJob,
-    device: Option<Input>,
+    device: Option<InputFile>,
     progress: &Progress,
 ) -> Result<(LinkedTrace, JobReport), RunError> {
     let mut stopwatch = Stopwatch(Instant::now());
@@ -337,9 +328,9 @@ fn write(
         clock,
     };
     let (summary, stored) = match target.format {
-        Format::Chakra => target.write(|mut out| et::write_et(trace, &options, &mut out))?,
-        Format::EtPlus => target.write(|mut out| etplus::write_etplus(trace, &mut out))?,
-        Format::Chrome | Format::Perfetto => {
+        OutputFormat::Chakra => target.write(|mut out| et::write_et(trace, &options, &mut out))?,
+        OutputFormat::EtPlus => target.write(|mut out| etplus::write_etplus(trace, &mut out))?,
+        OutputFormat::Chrome | OutputFormat::Perfetto => {
             let (shown, stored) = perfetto::of_linked(trace, target)?;
             linked.shown = Some(shown);
             return Ok(stored);
@@ -368,7 +359,7 @@ pub fn read_both(
 
 fn read_opened(
     job: &LinkJob,
-    opened: Option<Input>,
+    opened: Option<InputFile>,
     progress: &Progress,
 ) -> Result<(Option<HostTrace>, DeviceTrace), RunError> {
     let Some(host) = &job.host else {
@@ -415,14 +406,14 @@ fn read_opened(
     })
 }
 
-fn expect_host(input: &Input) -> Result<(), InputError> {
+fn expect_host(input: &InputFile) -> Result<(), InputError> {
     match input.kind {
         FileKind::HostTrace | FileKind::EtPlus => Ok(()),
         _ => Err(input.refuse_kind(WantedTrace::Host)),
     }
 }
 
-fn expect_device(input: &Input) -> Result<(), InputError> {
+fn expect_device(input: &InputFile) -> Result<(), InputError> {
     if input.is_view {
         return Err(InputError::View {
             name: input.name.clone(),
@@ -435,7 +426,7 @@ fn expect_device(input: &Input) -> Result<(), InputError> {
 }
 
 /// Opens the trace of a capture; a wrong kind is refused before anything is read.
-fn open_capture(path: &Path, threads: usize, progress: &Progress) -> Result<Input, InputError> {
+fn open_capture(path: &Path, threads: usize, progress: &Progress) -> Result<InputFile, InputError> {
     let input = input::open(path, threads, progress)?;
     if input.kind != FileKind::KinetoTrace {
         return Err(input.refuse_kind(WantedTrace::Capture));
@@ -445,7 +436,7 @@ fn open_capture(path: &Path, threads: usize, progress: &Progress) -> Result<Inpu
 
 /// Reads a host trace, and which tensors its nodes use if that is asked for.
 pub fn read_host(
-    input: Input,
+    input: InputFile,
     threads: usize,
     tensors: TensorEdges,
 ) -> Result<HostTrace, RunError> {
@@ -461,7 +452,11 @@ pub fn read_host(
 }
 
 /// Reads a device trace.
-pub fn read_device(input: Input, threads: usize, shapes: bool) -> Result<DeviceTrace, RunError> {
+pub fn read_device(
+    input: InputFile,
+    threads: usize,
+    shapes: bool,
+) -> Result<DeviceTrace, RunError> {
     read_device_with(
         input,
         KinetoReadOptions {
@@ -473,13 +468,16 @@ pub fn read_device(input: Input, threads: usize, shapes: bool) -> Result<DeviceT
 }
 
 /// The same, with what is asked for.
-pub fn read_device_with(input: Input, options: KinetoReadOptions) -> Result<DeviceTrace, RunError> {
+pub fn read_device_with(
+    input: InputFile,
+    options: KinetoReadOptions,
+) -> Result<DeviceTrace, RunError> {
     expect_device(&input)?;
     read_rows(input, options)
 }
 
 /// Reads a device trace with what no graph needs.
-pub fn read_for_figures(input: Input, threads: usize) -> Result<DeviceTrace, RunError> {
+pub fn read_for_figures(input: InputFile, threads: usize) -> Result<DeviceTrace, RunError> {
     if input.kind != FileKind::KinetoTrace {
         return Err(input.refuse_kind(WantedTrace::Table).into());
     }
@@ -491,7 +489,7 @@ pub fn read_for_figures(input: Input, threads: usize) -> Result<DeviceTrace, Run
     read_rows(input, options)
 }
 
-fn read_rows(input: Input, options: KinetoReadOptions) -> Result<DeviceTrace, RunError> {
+fn read_rows(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace, RunError> {
     let name = input.name;
     etlink_kineto::read(input.content, options)
         .map_err(|source| RunError::DeviceTrace { name, source })

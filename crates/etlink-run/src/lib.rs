@@ -63,6 +63,7 @@ pub mod output;
 pub mod perfetto;
 mod progress;
 pub mod run;
+mod run_files;
 pub mod text;
 
 pub use cancel::{Cancellation, Cancelled};

@@ -3,7 +3,7 @@
 //! It lies beside the traces, or one folder above those of a cycle. Traces know more than it does: it is asked where they say
 //! nothing, and where it contradicts them both are told.
 
-use crate::discover::RankFiles;
+use crate::run_files::{ManifestEntry, RankFiles};
 use crate::text::first_ranks;
 use etlink_torch::{ManifestContents, Rank};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,15 +25,6 @@ pub struct RunManifest {
     files: BTreeMap<String, i64>,
     /// The first and last step of them, by rank.
     steps: BTreeMap<i64, (u64, u64)>,
-}
-
-/// What it says of a rank that a trace need not.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ManifestEntry {
-    /// Number of ranks.
-    pub world_size: Option<i64>,
-    /// The same for ranks whose times are by one clock.
-    pub machine: Option<String>,
 }
 
 impl RunManifest {

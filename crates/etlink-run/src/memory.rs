@@ -1,7 +1,7 @@
 //! A memory budget: what a rank takes, told from its files before work starts, against what there is.
 
 mod gate;
-mod limit;
+pub(crate) mod limit;
 mod system;
 mod unpacked;
 

@@ -10,16 +10,18 @@ mod pieces;
 mod place;
 mod set;
 mod work;
+mod work_files;
 
 pub use error::{OutputError, StdoutError};
 pub use pieces::Piece;
 pub use set::FileSet;
-pub use work::{is_work_folder, remove_work_folder};
+pub use work::is_work_folder;
+pub use work_files::remove_work_folder;
 
 use crate::file_error::{FileAction, FileContext};
 use crate::interrupt::Changes;
 use flate2::{Compression, write::GzEncoder};
-use set::Members;
+use set::SetMembers;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +32,7 @@ const RESULT: &str = "result";
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum OutputFormat {
     /// Chakra protobuf, for simulators.
     Chakra,
     /// Merged JSON (ET+), for `chakra_converter` and `et_replay`.
@@ -41,13 +43,13 @@ pub enum Format {
     Perfetto,
 }
 
-impl Format {
+impl OutputFormat {
     /// How a trace for Perfetto is written; none for other formats.
     pub fn for_perfetto(self) -> Option<etlink_report::perfetto::TimelineFormat> {
         match self {
-            Format::Chrome => Some(etlink_report::perfetto::TimelineFormat::Json),
-            Format::Perfetto => Some(etlink_report::perfetto::TimelineFormat::Protobuf),
-            Format::Chakra | Format::EtPlus => None,
+            OutputFormat::Chrome => Some(etlink_report::perfetto::TimelineFormat::Json),
+            OutputFormat::Perfetto => Some(etlink_report::perfetto::TimelineFormat::Protobuf),
+            OutputFormat::Chakra | OutputFormat::EtPlus => None,
         }
     }
 }
@@ -58,14 +60,14 @@ pub struct Target {
     /// As the user named it.
     path: PathBuf,
     /// What is written.
-    pub format: Format,
+    pub format: OutputFormat,
     gzip: bool,
     overwrite: bool,
-    place: Place,
+    place: OutputPlace,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum OutputPlace {
     Stdout,
     /// A pipe or a device.
     Stream(PathBuf),
@@ -75,7 +77,7 @@ enum Place {
         work: Arc<WorkFolder>,
     },
     Member {
-        set: Arc<Members>,
+        set: Arc<SetMembers>,
         name: String,
     },
 }
@@ -87,7 +89,7 @@ impl Target {
     /// If there is no format, or the path cannot or must not be written.
     pub fn new(
         path: &Path,
-        format: Option<Format>,
+        format: Option<OutputFormat>,
         overwrite: bool,
     ) -> Result<Target, OutputError> {
         let name = lower_name(path);
@@ -97,22 +99,22 @@ impl Target {
             None if path == Path::new("-") => {
                 return Err(OutputError::NoFormat);
             }
-            None if plain.ends_with(".et") => Format::Chakra,
-            None if plain.ends_with(".pftrace") => Format::Perfetto,
-            None if plain.ends_with(".trace.json") => Format::Chrome,
-            None if plain.ends_with(".json") => Format::EtPlus,
+            None if plain.ends_with(".et") => OutputFormat::Chakra,
+            None if plain.ends_with(".pftrace") => OutputFormat::Perfetto,
+            None if plain.ends_with(".trace.json") => OutputFormat::Chrome,
+            None if plain.ends_with(".json") => OutputFormat::EtPlus,
             None => {
                 return Err(OutputError::UnknownEnding {
                     path: path.to_owned(),
                 });
             }
         };
-        let place = match place::Place::find(path) {
-            place::Place::Stdout => Place::Stdout,
-            place::Place::Stream(path) => Place::Stream(path),
-            place::Place::File(file) => {
+        let place = match place::PathKind::find(path) {
+            place::PathKind::Stdout => OutputPlace::Stdout,
+            place::PathKind::Stream(path) => OutputPlace::Stream(path),
+            place::PathKind::File(file) => {
                 let work = claim_file(path, &file, overwrite)?;
-                Place::File {
+                OutputPlace::File {
                     path: file,
                     work: Arc::new(work),
                 }
@@ -132,11 +134,12 @@ impl Target {
         let name = path.to_string_lossy().to_lowercase();
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
         let format = if plain.ends_with(".pftrace") {
-            Format::Perfetto
+            OutputFormat::Perfetto
         } else {
-            Format::Chrome
+            OutputFormat::Chrome
         };
-        if is_file_place(path) && format == Format::Chrome && !plain.ends_with(".trace.json") {
+        if is_file_place(path) && format == OutputFormat::Chrome && !plain.ends_with(".trace.json")
+        {
             return Err(OutputError::NotForPerfetto {
                 path: path.to_owned(),
             });
@@ -156,7 +159,7 @@ impl Target {
                 path: path.to_owned(),
             });
         }
-        Target::new(path, Some(Format::EtPlus), overwrite)
+        Target::new(path, Some(OutputFormat::EtPlus), overwrite)
     }
 
     /// The file, as the user named it.
@@ -166,7 +169,7 @@ impl Target {
 
     /// Whether it is the standard output of this process, which then has no room for reports.
     pub fn is_stdout(&self) -> bool {
-        matches!(self.place, Place::Stdout)
+        matches!(self.place, OutputPlace::Stdout)
     }
 
     /// Has `fill` write the content, in large blocks, then gives the file its name. Returns the
@@ -180,17 +183,17 @@ impl Target {
     ) -> Result<(T, u64), OutputError> {
         let target = &self.path;
         match &self.place {
-            Place::Stdout => {
+            OutputPlace::Stdout => {
                 let written = self.fill(Box::new(std::io::stdout()), fill);
                 Ok(written.map_err(StdoutError)?)
             }
-            Place::Stream(path) => {
+            OutputPlace::Stream(path) => {
                 let stream =
                     disk::DiskFile::open_existing(path).with_path(FileAction::Write, target)?;
                 let written = self.fill(Box::new(stream), fill);
                 Ok(written.with_path(FileAction::Write, target)?)
             }
-            Place::File { path, work } => {
+            OutputPlace::File { path, work } => {
                 let written = self
                     .write_new(work, Path::new(RESULT), fill)
                     .with_path(FileAction::Write, target)?;
@@ -198,9 +201,9 @@ impl Target {
                     .with_path(FileAction::Write, target)?;
                 Ok(written)
             }
-            Place::Member { set, name } => {
+            OutputPlace::Member { set, name } => {
                 let written = self
-                    .write_new(&set.work, &Members::new_path(name), fill)
+                    .write_new(&set.work, &SetMembers::new_path(name), fill)
                     .with_path(FileAction::Write, target)?;
                 set.add(name);
                 Ok(written)
@@ -238,7 +241,7 @@ impl Target {
         sink: Box<dyn Write + Send + 'w>,
         fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>,
     ) -> std::io::Result<(T, u64)> {
-        let mut counted = Counted { sink, bytes: 0 };
+        let mut counted = CountedSink { sink, bytes: 0 };
         let value = if self.gzip {
             let mut packed = GzEncoder::new(
                 BufWriter::with_capacity(1 << 20, &mut counted),
@@ -278,7 +281,7 @@ pub fn refuse_input<'a>(
 
 /// Whether a path is that of a file, whose name then tells what is in it.
 fn is_file_place(path: &Path) -> bool {
-    matches!(place::Place::find(path), place::Place::File(_))
+    matches!(place::PathKind::find(path), place::PathKind::File(_))
 }
 
 /// Takes a file for this process: `path` as the user named it, `file` without links.
@@ -332,12 +335,12 @@ fn folder_of(file: &Path) -> &Path {
     }
 }
 
-struct Counted<'w> {
+struct CountedSink<'w> {
     sink: Box<dyn Write + Send + 'w>,
     bytes: u64,
 }
 
-impl Write for Counted<'_> {
+impl Write for CountedSink<'_> {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
         let written = self.sink.write(buffer)?;
         self.bytes += written as u64;

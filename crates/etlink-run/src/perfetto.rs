@@ -1,12 +1,23 @@
 //! A trace for Perfetto: what was measured, and the critical path of a run.
 
 use crate::error::RunError;
-use crate::job::PerfettoCounts;
 use crate::output::{Piece, Target};
 use etlink_link::LinkedTrace;
 use etlink_model::DurationNs;
 use etlink_replay::{ReplayGraph, ReplayRun, ReplaySettings};
 use etlink_report::perfetto::{self, CriticalStep, TimelineFormat, TimelineRank, TimelineSummary};
+use serde::Serialize;
+
+/// What a trace for Perfetto has.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PerfettoCounts {
+    /// Ops, calls and device rows.
+    pub slices: u64,
+    /// Edges that are drawn.
+    pub arrows: u64,
+    /// Nodes of the critical path.
+    pub critical_path: u64,
+}
 
 /// Runs the graph as it is, and writes. Also the stored size, bytes.
 ///

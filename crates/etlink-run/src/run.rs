@@ -9,7 +9,7 @@ use crate::cancel::Cancellation;
 use crate::discover::{self, RankFiles, RunFiles, discover};
 use crate::error::RunError;
 use crate::graphs::{self, GraphSet, find_graph_sets};
-use crate::input::{self, Input, InputError, WantedTrace};
+use crate::input::{self, InputError, InputFile, WantedTrace};
 use crate::job::{self, JobReport, JobSeconds, LinkJob};
 use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
@@ -467,7 +467,7 @@ impl<'s> RankEntry<'s> {
     ///
     /// # Errors
     /// It cannot be opened, is a folder or empty.
-    pub fn open_file(self) -> Result<Input, RunError> {
+    pub fn open_file(self) -> Result<InputFile, RunError> {
         let files = self.files();
         let path = files.graph.as_ref().or(files.device.as_ref());
         let path = path.ok_or_else(|| no_device(self.run(), files))?;

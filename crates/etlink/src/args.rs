@@ -10,19 +10,21 @@ mod report;
 mod schedule;
 mod top;
 
-pub use analyze::{Analyze, Compat};
-pub use diff::Diff;
-pub use format::Format;
+pub use analyze::{AnalyzeArgs, Compat};
+pub use diff::DiffArgs;
+pub use format::FormatName;
 use format::FormatParser;
-pub use groups::{Json, JsonOrCsv, Overwrite, RankChoice, Reading, Resources, RowLimit};
-pub use record::Record;
-pub use replay::{Replay, ToLink};
-pub use report::Report;
-pub use schedule::{Schedule, ScheduleOptions};
-pub use top::{By, Group, Tables, Top};
+pub use groups::{
+    JsonArgs, JsonOrCsvArgs, OverwriteArgs, RankArgs, ReadingArgs, ResourceArgs, RowArgs,
+};
+pub use record::RecordArgs;
+pub use replay::{ReplayArgs, TracePairArgs};
+pub use report::ReportArgs;
+pub use schedule::{ScheduleArgs, TorchScheduleArgs};
+pub use top::{TableArgs, TopArgs, TopBy, TopGrouping};
 
 use crate::notes::Verbosity;
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use etlink_run::job::ChakraOptions;
 use std::path::PathBuf;
 
@@ -37,7 +39,7 @@ use std::path::PathBuf;
 #[command(
     after_help = "Exit codes: 0 done; 1 done, but a check failed, a rank failed, or damage was found under --strict; 2 could not do it. `record` ends with the exit code of the program; with 1 if that is 0 and a trace is missing. Notes go to standard error."
 )]
-pub struct Args {
+pub struct EtlinkArgs {
     /// Two options since: refused with their names.
     #[arg(long, global = true, hide = true)]
     pub force: bool,
@@ -49,41 +51,41 @@ pub struct Args {
     pub verbose: bool,
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: EtlinkCommand,
 }
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum EtlinkCommand {
     /// Link one rank: a host trace and a device trace in, one file out
-    Link(Link),
+    Link(LinkArgs),
     /// Link every rank found in a folder and its subfolders, one output file each
-    Merge(Merge),
+    Merge(MergeArgs),
     /// Compare the ranks of a run: who came late to collectives, stragglers per step, clocks, how long transfers took, bandwidths
-    Ranks(Ranks),
+    Ranks(RanksArgs),
     /// Show the profiler's own table, key_averages(), of a recorded trace: what takes long
-    Top(Top),
+    Top(TopArgs),
     /// Compare two runs: ops and kernels added, removed, slower, faster, by what it costs
-    Diff(Diff),
+    Diff(DiffArgs),
     /// What the traces say: where device time goes, what overlaps, which kernels take long, where a device waits
-    Analyze(Analyze),
+    Analyze(AnalyzeArgs),
     /// Write one page about a trace or a run, for a browser: figures, skew, the timeline of a step
-    Report(Report),
+    Report(ReportArgs),
     /// Run a graph with nothing but its edges and durations: how true is it, what takes long, what if
-    Replay(Replay),
+    Replay(ReplayArgs),
     /// Check files against what simulators and other readers need
-    Check(Check),
+    Check(CheckArgs),
     /// Say what kind of file it is and what is in it
-    Inspect(Inspect),
+    Inspect(InspectArgs),
     /// Collect both traces from a PyTorch program as it is, all ranks over the same steps
-    Record(Record),
+    Record(RecordArgs),
     /// Say what each step of a program would do under a schedule of the PyTorch profiler, before anything runs
-    Schedule(Schedule),
+    Schedule(ScheduleArgs),
 }
 
 /// `etlink link`.
-#[derive(Debug, ClapArgs)]
-pub struct Link {
+#[derive(Debug, Args)]
+pub struct LinkArgs {
     /// Host trace: PyTorch execution trace (JSON; gzip and zstd are recognised), `-` for standard input
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
@@ -100,12 +102,12 @@ pub struct Link {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
-    pub how: How,
+    pub how: OutputArgs,
 }
 
 /// `etlink merge`.
-#[derive(Debug, ClapArgs)]
-pub struct Merge {
+#[derive(Debug, Args)]
+pub struct MergeArgs {
     /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
     pub dir: PathBuf,
     /// Folder for the output: `<name>.<rank>.et`, and `comm_group.json` with the ranks of each process group; with `--format perfetto` or `chrome` one `timeline` of all ranks. Made if it is not there
@@ -133,35 +135,35 @@ pub struct Merge {
     #[arg(long)]
     pub no_align: bool,
     #[command(flatten)]
-    pub choice: RankChoice,
+    pub choice: RankArgs,
     #[command(flatten)]
-    pub how: How,
+    pub how: OutputArgs,
 }
 
 /// `etlink ranks`.
-#[derive(Debug, ClapArgs)]
-pub struct Ranks {
+#[derive(Debug, Args)]
+pub struct RanksArgs {
     /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
     pub dir: PathBuf,
     #[command(flatten)]
-    pub rows: RowLimit,
+    pub rows: RowArgs,
     /// Take each rank's times by its own clock, not by that of the first rank
     #[arg(long)]
     pub no_align: bool,
     #[command(flatten)]
-    pub reading: Reading,
+    pub reading: ReadingArgs,
     #[command(flatten)]
-    pub choice: RankChoice,
+    pub choice: RankArgs,
     #[command(flatten)]
-    pub print: JsonOrCsv,
+    pub print: JsonOrCsvArgs,
 }
 
 /// How to link and write.
-#[derive(Debug, ClapArgs)]
-pub struct How {
+#[derive(Debug, Args)]
+pub struct OutputArgs {
     /// Format of the output [default: what its name ends in; for `merge` chakra]
     #[arg(long, value_parser = FormatParser)]
-    pub format: Option<Format>,
+    pub format: Option<FormatName>,
     /// Where launch and wait times go in a `.et`, whose edges have no weights: `fold` into the duration of what was waiting, `node` of its own, or `drop` [default: fold]
     #[arg(long, value_enum, hide_possible_values = true)]
     pub latency: Option<Latency>,
@@ -178,43 +180,43 @@ pub struct How {
     #[arg(long)]
     pub no_gaps: bool,
     #[command(flatten)]
-    pub print: Json,
+    pub print: JsonArgs,
     #[command(flatten)]
-    pub overwrite: Overwrite,
+    pub overwrite: OverwriteArgs,
     #[command(flatten)]
-    pub reading: Reading,
+    pub reading: ReadingArgs,
 }
 
 /// `etlink check`.
-#[derive(Debug, ClapArgs)]
-pub struct Check {
+#[derive(Debug, Args)]
+pub struct CheckArgs {
     /// Chakra files (`.et`), merged JSON (ET+), or folders with them
     #[arg(required = true, value_name = "FILE|DIR")]
     pub paths: Vec<PathBuf>,
     #[command(flatten)]
-    pub resources: Resources,
+    pub resources: ResourceArgs,
     /// Take warnings for faults too: exit with 1
     #[arg(long)]
     pub strict: bool,
     #[command(flatten)]
-    pub choice: RankChoice,
+    pub choice: RankArgs,
     #[command(flatten)]
-    pub print: Json,
+    pub print: JsonArgs,
 }
 
 /// `etlink inspect`.
-#[derive(Debug, ClapArgs)]
-pub struct Inspect {
+#[derive(Debug, Args)]
+pub struct InspectArgs {
     /// Any traces: host trace, device trace, Chakra protobuf, merged JSON; `-` for standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
-    pub resources: Resources,
+    pub resources: ResourceArgs,
     /// Exit with 1 if a file is damaged
     #[arg(long)]
     pub strict: bool,
     #[command(flatten)]
-    pub print: Json,
+    pub print: JsonArgs,
 }
 
 /// Which dependencies through tensors become edges.
@@ -277,7 +279,7 @@ impl From<Latency> for etlink_chakra::LatencyMode {
     }
 }
 
-impl Args {
+impl EtlinkArgs {
     /// How much is said beside the results.
     pub fn verbosity(&self) -> Verbosity {
         match (self.quiet, self.verbose) {
@@ -302,19 +304,19 @@ impl Args {
     }
 }
 
-impl How {
+impl OutputArgs {
     /// The format that was asked for, if one was.
-    pub fn output_format(&self) -> Option<etlink_run::output::Format> {
+    pub fn output_format(&self) -> Option<etlink_run::output::OutputFormat> {
         self.format.map(Into::into)
     }
 
     /// What a `.et` is like. Refuses what does not apply to the format.
     pub fn form(
         &self,
-        format: Option<etlink_run::output::Format>,
+        format: Option<etlink_run::output::OutputFormat>,
     ) -> anyhow::Result<ChakraOptions> {
-        use etlink_run::output::Format;
-        let is_et = matches!(format, None | Some(Format::Chakra));
+        use etlink_run::output::OutputFormat;
+        let is_et = matches!(format, None | Some(OutputFormat::Chakra));
         if !is_et && (self.latency.is_some() || self.no_gaps) {
             anyhow::bail!(
                 "--latency and --no-gaps are for .et files; merged JSON (ET+) and Perfetto \

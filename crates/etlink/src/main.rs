@@ -40,7 +40,7 @@ enum Outcome {
 }
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = args::EtlinkArgs::parse();
     let outcome = commands::run(args);
     signals::wait_for_end();
     match outcome {

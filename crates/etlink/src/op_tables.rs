@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// The table of one rank.
 #[derive(Serialize)]
-pub struct Table {
+pub struct OpTable {
     /// The trace.
     pub file: String,
     /// Its rank, if it is known.
@@ -36,13 +36,13 @@ pub struct Wanted<'a> {
     /// A trace, or a folder with those of ranks.
     pub trace: &'a Path,
     pub host: Option<&'a Path>,
-    pub by: Option<args::By>,
+    pub by: Option<args::TopBy>,
     pub python: bool,
-    pub tables: &'a args::Tables,
+    pub tables: &'a args::TableArgs,
 }
 
 /// The tables that could be made, and whether one could not.
-pub fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, bool)> {
+pub fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<OpTable>, bool)> {
     let progress = crate::progress::bar();
     let options = RunOptions {
         threads,
@@ -80,7 +80,7 @@ pub fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, bool)> 
 }
 
 /// None of a rank that was not asked for.
-fn table_of_rank(wanted: Wanted<'_>, entry: RankEntry<'_>) -> Result<Option<Table>> {
+fn table_of_rank(wanted: Wanted<'_>, entry: RankEntry<'_>) -> Result<Option<OpTable>> {
     let files = entry.files();
     let Some(device) = &files.device else {
         if entry.is_wanted(None) {
@@ -96,7 +96,7 @@ fn table_of_rank(wanted: Wanted<'_>, entry: RankEntry<'_>) -> Result<Option<Tabl
         &entry.set.options.progress,
     )?;
     let rank = files.rank.or(made.rank);
-    Ok(entry.is_wanted(rank).then_some(Table { rank, ..made }))
+    Ok(entry.is_wanted(rank).then_some(OpTable { rank, ..made }))
 }
 
 fn of_trace(
@@ -105,11 +105,11 @@ fn of_trace(
     device: &Path,
     threads: usize,
     progress: &Progress,
-) -> Result<Table> {
+) -> Result<OpTable> {
     let group = match wanted.tables.group {
-        args::Group::Name => TopGroup::Name,
-        args::Group::Shape => TopGroup::Shape,
-        args::Group::Stack => TopGroup::Stack(usize::from(wanted.tables.frames)),
+        args::TopGrouping::Name => TopGroup::Name,
+        args::TopGrouping::Shape => TopGroup::Shape,
+        args::TopGrouping::Stack => TopGroup::Stack(usize::from(wanted.tables.frames)),
     };
     let trace = job::read_for_figures(input::open(device, threads, progress)?, threads)?;
     if trace.window().is_none() && trace.auxiliary.kind.is_empty() {
@@ -160,7 +160,7 @@ fn of_trace(
         },
         by,
     ));
-    Ok(Table {
+    Ok(OpTable {
         file,
         rank,
         notes,
@@ -229,12 +229,12 @@ fn notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<String> {
     }
 }
 
-fn by(by: args::By) -> TopOrder {
+fn by(by: args::TopBy) -> TopOrder {
     match by {
-        args::By::SelfDevice => TopOrder::SelfDevice,
-        args::By::Device => TopOrder::Device,
-        args::By::SelfHost => TopOrder::SelfHost,
-        args::By::Host => TopOrder::Host,
-        args::By::Count => TopOrder::Count,
+        args::TopBy::SelfDevice => TopOrder::SelfDevice,
+        args::TopBy::Device => TopOrder::Device,
+        args::TopBy::SelfHost => TopOrder::SelfHost,
+        args::TopBy::Host => TopOrder::Host,
+        args::TopBy::Count => TopOrder::Count,
     }
 }

@@ -20,7 +20,7 @@ pub fn linked(linked: &JobReport) -> String {
     let mut out = String::new();
     let report = &linked.report;
     notes::print_all(&report.notes);
-    let mut rows = Rows::default();
+    let mut rows = FactRows::default();
     let of = |n: Option<i64>| n.map_or("not said".into(), |n| n.to_string());
     rows.add(
         "rank",
@@ -90,7 +90,7 @@ pub fn linked(linked: &JobReport) -> String {
 }
 
 /// Kernels of graph launches, and what was carried to them.
-fn graphs(linked: &JobReport, rows: &mut Rows) {
+fn graphs(linked: &JobReport, rows: &mut FactRows) {
     let report = &linked.report;
     if report.graph_rows > 0 {
         rows.add(
@@ -145,7 +145,7 @@ fn graphs(linked: &JobReport, rows: &mut Rows) {
     );
 }
 
-fn written(linked: &JobReport, rows: &mut Rows) {
+fn written(linked: &JobReport, rows: &mut FactRows) {
     if let Some(written) = &linked.written {
         for (reason, count) in &written.demoted {
             rows.add(
@@ -185,7 +185,7 @@ pub fn shown(shown: &PerfettoCounts, path: &str) -> String {
     )
 }
 
-fn matches(linked: &JobReport, rows: &mut Rows) {
+fn matches(linked: &JobReport, rows: &mut FactRows) {
     let report = &linked.report;
     let matched: u64 = report.matched.values().sum();
     let share = 100.0 * matched as f64 / report.cpu_ops.max(1) as f64;
@@ -227,7 +227,7 @@ fn matches(linked: &JobReport, rows: &mut Rows) {
 }
 
 fn anomalies(linked: &JobReport) -> String {
-    let mut rows = Rows::default();
+    let mut rows = FactRows::default();
     for (kind, anomaly) in linked.report.anomalies.iter() {
         let grade = if kind.severity() == Severity::Damage {
             "damage"
@@ -249,11 +249,11 @@ fn anomalies(linked: &JobReport) -> String {
 
 /// Lines of a name, a figure and a remark.
 #[derive(Default)]
-pub struct Rows {
+pub struct FactRows {
     rows: Vec<[String; 3]>,
 }
 
-impl Rows {
+impl FactRows {
     /// One more line.
     pub fn add(&mut self, name: &str, figure: impl ToString, remark: impl ToString) {
         self.rows.push(
@@ -267,7 +267,7 @@ impl Rows {
     }
 }
 
-impl std::fmt::Display for Rows {
+impl std::fmt::Display for FactRows {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut table = Table::new();
         table.load_style(NOTHING);

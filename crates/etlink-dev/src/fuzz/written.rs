@@ -3,13 +3,14 @@
 use anyhow::{Context, Result, bail};
 use etlink_chakra::{WriteOptions, check, et, etplus, finding::Severity, read};
 use etlink_link::LinkedTrace;
+use serde::Deserialize;
 
 /// The `.et` and the merged JSON, checked.
 pub(super) fn written(trace: &LinkedTrace) -> Result<[Vec<u8>; 2]> {
     let (mut protobuf, mut json) = (vec![], vec![]);
     et::write_et(trace, &WriteOptions::default(), &mut protobuf)?;
     etplus::write_etplus(trace, &mut json)?;
-    serde_json::from_slice::<serde::de::IgnoredAny>(&json).context("the merged JSON is no JSON")?;
+    expect_same_nodes(&json)?;
     for output in [&protobuf, &json] {
         let graph = read::read(&output[..]).context("own output cannot be read")?;
         let findings = check::check(&graph);
@@ -24,4 +25,36 @@ pub(super) fn written(trace: &LinkedTrace) -> Result<[Vec<u8>; 2]> {
     let half = &protobuf[..protobuf.len() / 2];
     drop(read::read(half).map(|graph| check::check(&graph)));
     Ok([protobuf, json])
+}
+
+/// What our reader finds in merged JSON is what another parser finds there.
+fn expect_same_nodes(json: &[u8]) -> Result<()> {
+    // it resolves escapes in place
+    let mut copy = json.to_vec();
+    let document: TreeDocument =
+        simd_json::serde::from_slice(&mut copy).context("the merged JSON is no JSON")?;
+    let graph = read::read(json).context("own output cannot be read")?;
+    if document.nodes.len() != graph.len() {
+        let (theirs, ours) = (document.nodes.len(), graph.len());
+        bail!("simd-json finds {theirs} nodes in the merged JSON, our reader {ours}");
+    }
+    for (index, node) in document.nodes.iter().enumerate() {
+        let name = graph.names.get(graph.name[index]);
+        if (node.id, node.name.as_str()) != (graph.id[index], name) {
+            bail!("simd-json finds {node:?} in the merged JSON, our reader {name:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Merged JSON, as far as it is compared.
+#[derive(Debug, Deserialize)]
+struct TreeDocument {
+    nodes: Vec<TreeNode>,
+}
+
+#[derive(Debug, Deserialize)]
+struct TreeNode {
+    id: u64,
+    name: String,
 }

@@ -4,13 +4,14 @@ use crate::Progress;
 use crate::file_error::{FileAction, FileContext};
 use crate::input::{self, InputError};
 use crate::manifest::RunManifest;
+use crate::run_files::file_name;
 use etlink_chakra::read::FileKind;
 use etlink_json::JsonScanner;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// A file with what is known of it.
-pub(super) struct Candidate {
+pub(super) struct TraceCandidate {
     pub(super) path: PathBuf,
     pub(super) stem: String,
     pub(super) kind: FileKind,
@@ -30,7 +31,7 @@ pub(super) struct Inside {
     pub(super) world_size: Option<i64>,
 }
 
-impl Candidate {
+impl TraceCandidate {
     /// Takes the rank that the manifest says where nothing else does; tells where they differ.
     pub(super) fn ask(&mut self, listed: &RunManifest, notes: &mut Vec<String>) {
         let name = file_name(&self.path);
@@ -47,13 +48,7 @@ impl Candidate {
     }
 }
 
-pub(super) fn file_name(path: &Path) -> String {
-    path.file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default()
-}
-
-pub(super) fn look_at(path: PathBuf) -> Candidate {
+pub(super) fn look_at(path: PathBuf) -> TraceCandidate {
     let name = file_name(&path);
     let packed = name
         .strip_suffix(".gz")
@@ -66,7 +61,7 @@ pub(super) fn look_at(path: PathBuf) -> Candidate {
     if kind == FileKind::Unknown && rank.is_some() {
         kind = kind_of_name(&stem);
     }
-    Candidate {
+    TraceCandidate {
         path,
         kind,
         is_view,

@@ -5,9 +5,8 @@
 //! with the size and the checksum that it states. At the first that does not hold, guessing is
 //! over: the rest is inflated one by one, which meets damage as it does in any file.
 
-use super::Failing;
-use super::gzip::Stored;
-use super::member::Member;
+use super::FailingSource;
+use super::member::{Member, Stored};
 use memchr::memmem;
 use std::io::{BufReader, Cursor, Read};
 use std::ops::Range;
@@ -183,7 +182,7 @@ impl Batches {
             Ok(read) => self.ended = read == 0,
             Err(error) => {
                 // is told again behind what has been read
-                self.stored = Box::new(BufReader::new(Failing(Some(error))));
+                self.stored = Box::new(BufReader::new(FailingSource(Some(error))));
                 return false;
             }
         }

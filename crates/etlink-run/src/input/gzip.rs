@@ -1,11 +1,8 @@
 //! Inflates gzip: one member after the other, or several at a time where a file has many.
 
 use super::batches::Batches;
-use super::member::{Member, damage};
+use super::member::{Member, Stored, damage};
 use std::io::{BufRead, ErrorKind, Read, Result};
-
-/// A file's bytes as they are stored.
-pub(super) type Stored = Box<dyn BufRead + Send>;
 
 /// The content of a gzip file, the same at any number of threads.
 pub(super) struct Gzip {

@@ -9,6 +9,9 @@ const EXTRA: u8 = 1 << 2;
 const NAME: u8 = 1 << 3;
 const COMMENT: u8 = 1 << 4;
 
+/// A file's bytes as they are stored.
+pub(super) type Stored = Box<dyn BufRead + Send>;
+
 /// A member that is being inflated.
 pub(super) struct Member {
     inflate: Decompress,

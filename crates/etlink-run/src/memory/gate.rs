@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
-struct State {
+struct GateState {
     next: usize,
     used: u64,
     /// What stays of jobs that are done.
@@ -13,12 +13,12 @@ struct State {
 struct Gate<'n> {
     needs: &'n [u64],
     budget: u64,
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     freed: Condvar,
 }
 
 impl Gate<'_> {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

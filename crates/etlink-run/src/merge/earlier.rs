@@ -3,7 +3,7 @@
 use super::{MergeOptions, simulator};
 use crate::file_error::{FileAction, FileContext};
 use crate::graphs::prefix_and_rank;
-use crate::output::{Format, OutputError};
+use crate::output::{OutputError, OutputFormat};
 use crate::{Progress, input};
 use etlink_chakra::astra::file;
 use memchr::memmem;
@@ -67,15 +67,15 @@ impl EarlierFiles {
 
 fn is_of_rank(options: &MergeOptions, path: &Path, file_name: &str, name: &str) -> bool {
     match options.format {
-        Format::Chakra => {
+        OutputFormat::Chakra => {
             // what is written here is never packed: a packed file is somebody's copy
             path.extension().is_some_and(|ending| ending == "et")
                 && prefix_and_rank(path).is_some_and(|(prefix, _)| prefix.ends_with(name))
         }
-        Format::EtPlus => file_name
+        OutputFormat::EtPlus => file_name
             .strip_prefix(name)
             .is_some_and(|rest| rest.starts_with('.') && rest.ends_with(".json.gz")),
-        Format::Chrome | Format::Perfetto => false,
+        OutputFormat::Chrome | OutputFormat::Perfetto => false,
     }
 }
 

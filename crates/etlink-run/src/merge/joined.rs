@@ -1,6 +1,6 @@
 //! The ranks of one run, joined.
 
-use super::timeline::{TimelineContext, TimelineReport};
+use super::timeline_context::{TimelineContext, TimelineReport};
 use super::{MergeOptions, MergedRank};
 use crate::job::RankContext;
 use crate::joined::JoinedRun;
@@ -83,7 +83,7 @@ impl MergedRun {
             clocks,
         } = JoinedRun::new(facts, how.align);
         let agreed = agree(&facts, &sizes, &join, options.simulator.is_some());
-        let common = TimelineContext::of(options, &facts, &join, &clocks);
+        let common = TimelineContext::from_join(options, &facts, &join, &clocks);
         let mut joined = MergedRun::counted(&join);
         joined
             .problems

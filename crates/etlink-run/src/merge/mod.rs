@@ -8,16 +8,17 @@ mod earlier;
 mod joined;
 mod simulator;
 mod timeline;
+mod timeline_context;
 
 pub use joined::MergedRun;
-pub use timeline::TimelineReport;
+pub use timeline_context::TimelineReport;
 
 use crate::Progress;
 use crate::discover::{RankFiles, RunFiles};
 use crate::error::RunError;
 use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
 use crate::membership::RunMember;
-use crate::output::{FileSet, Format, OutputError, Piece, Target};
+use crate::output::{FileSet, OutputError, OutputFormat, Piece, Target};
 use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
 use crate::text;
 use earlier::EarlierFiles;
@@ -31,7 +32,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug)]
 pub struct MergeOptions {
     /// Format of the files: of each rank, or for Perfetto of all.
-    pub format: Format,
+    pub format: OutputFormat,
     /// What a `.et` is like.
     pub chakra: ChakraOptions,
     /// Write what ASTRA-sim needs to run all ranks.
@@ -50,7 +51,7 @@ pub struct AstraSimOptions {
 impl Default for MergeOptions {
     fn default() -> Self {
         MergeOptions {
-            format: Format::Chakra,
+            format: OutputFormat::Chakra,
             chakra: ChakraOptions::default(),
             simulator: None,
             overwrite: false,
@@ -60,7 +61,7 @@ impl Default for MergeOptions {
 
 impl MergeOptions {
     fn is_et(&self) -> bool {
-        self.format == Format::Chakra
+        self.format == OutputFormat::Chakra
     }
 
     /// Whether all ranks of a run become one file.
@@ -188,7 +189,7 @@ fn file_sets(
     for run in &runs.runs {
         let set = FileSet::new(&output.join(&run.folder), options.overwrite)?;
         for name in simulator::names(options) {
-            set.target(name, Format::EtPlus)?;
+            set.target(name, OutputFormat::EtPlus)?;
         }
         timeline::target(options, &set).transpose()?;
         let earlier = if options.overwrite {
@@ -298,9 +299,9 @@ impl Merger<'_> {
             .as_ref()
             .is_some_and(|known| known.facts.communications.is_empty());
         match self.options.format {
-            Format::EtPlus => true,
-            Format::Chrome | Format::Perfetto => false,
-            Format::Chakra => silent && !alone && self.options.simulator.is_none(),
+            OutputFormat::EtPlus => true,
+            OutputFormat::Chrome | OutputFormat::Perfetto => false,
+            OutputFormat::Chakra => silent && !alone && self.options.simulator.is_none(),
         }
     }
 

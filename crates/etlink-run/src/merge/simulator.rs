@@ -3,7 +3,7 @@
 use super::{MergeOptions, MergedRun};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
-use crate::output::{FileSet, Format, OutputError};
+use crate::output::{FileSet, OutputError, OutputFormat};
 use etlink_chakra::astra::{self, Workload, file};
 use memchr::memmem;
 use std::path::Path;
@@ -101,7 +101,7 @@ pub(super) fn write(
 ) -> Result<(), RunError> {
     let groups = &joined.agreed.groups;
     if !groups.is_empty() {
-        let target = set.target(file::GROUPS, Format::EtPlus)?;
+        let target = set.target(file::GROUPS, OutputFormat::EtPlus)?;
         target.write(|out| etlink_chakra::write_groups(groups, out))?;
     }
     let (ranks, idle) = (count(joined), idle(options, set.folder(), joined)?);
@@ -127,7 +127,7 @@ pub(super) fn write(
 }
 
 fn put(set: &FileSet, name: &str, content: &[u8]) -> Result<(), OutputError> {
-    let target = set.target(name, Format::EtPlus)?;
+    let target = set.target(name, OutputFormat::EtPlus)?;
     target.write(|out| out.write_all(content))?;
     Ok(())
 }

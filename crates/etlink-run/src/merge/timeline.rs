@@ -3,67 +3,14 @@
 //! Each rank is written to a file of its own, as many at once as fit into memory; then these become
 //! one, in the ranks' order.
 
+use super::timeline_context::{TimelineContext, TimelineReport};
 use super::{MergeOptions, MergedRank, MergedRun, Merger};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::job::{self, JobReport, LinkJob};
-use crate::output::{FileSet, Format, OutputError, Piece, Target};
+use crate::output::{FileSet, OutputError, OutputFormat, Piece, Target};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{RankClock, RankSummary, RunJoin, WaitCauses, wait_causes};
 use etlink_report::perfetto::TimelineRank;
-use serde::Serialize;
-
-/// What the ranks have to know of each other.
-pub(super) struct TimelineContext {
-    /// The first start, ns since the Unix epoch by the first rank's clock.
-    origin_ns: i64,
-    releases: WaitCauses,
-    /// By place of the rank.
-    names: Vec<String>,
-}
-
-/// What was written.
-#[derive(Serialize)]
-pub struct TimelineReport {
-    /// The file.
-    pub output: String,
-    /// Its stored size, bytes.
-    pub bytes: u64,
-    /// Ranges of all ranks.
-    pub slices: u64,
-    /// Edges that are drawn.
-    pub arrows: u64,
-    /// Arrows between ranks.
-    pub between_ranks: u32,
-    /// Arrows that are left out because the rank that should have waited had gone on.
-    pub gone_on: u64,
-}
-
-impl TimelineContext {
-    /// Nothing unless a timeline is to be written.
-    pub(super) fn of(
-        options: &MergeOptions,
-        facts: &[RankSummary],
-        join: &RunJoin,
-        clocks: &[RankClock],
-    ) -> Option<TimelineContext> {
-        options.format.for_perfetto()?;
-        let clock = |at: usize| clocks.get(at).copied().unwrap_or_default();
-        let starts = facts
-            .iter()
-            .enumerate()
-            .map(|(at, facts)| clock(at).aligned(facts.window_ns.0));
-        let names = facts
-            .iter()
-            .map(|facts| format!("rank {}", facts.rank))
-            .collect();
-        Some(TimelineContext {
-            origin_ns: starts.min().unwrap_or(0),
-            releases: wait_causes(facts, join, clocks),
-            names,
-        })
-    }
-}
 
 impl MergedRun {
     fn member<'a>(&'a self, label: &str) -> Option<TimelineRank<'a>> {
@@ -106,9 +53,9 @@ impl MergedRun {
 /// What the timeline of a run is called, if there is to be one.
 pub(super) fn file_name(options: &MergeOptions) -> Option<&'static str> {
     match options.format {
-        Format::Perfetto => Some("timeline.pftrace.gz"),
-        Format::Chrome => Some("timeline.trace.json.gz"),
-        Format::Chakra | Format::EtPlus => None,
+        OutputFormat::Perfetto => Some("timeline.pftrace.gz"),
+        OutputFormat::Chrome => Some("timeline.trace.json.gz"),
+        OutputFormat::Chakra | OutputFormat::EtPlus => None,
     }
 }
 

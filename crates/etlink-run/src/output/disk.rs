@@ -15,7 +15,7 @@ use std::path::Path;
     allow(dead_code, reason = "only a fault asks for each of them")
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum DiskCall {
     /// Of a folder.
     MakeFolder,
     /// Of a file, or an existing one is opened to be written.
@@ -34,7 +34,7 @@ pub(super) enum Call {
 
 #[cfg(not(feature = "faults"))]
 #[inline(always)]
-fn attempt(_: Call, _: &Path) -> io::Result<()> {
+fn attempt(_: DiskCall, _: &Path) -> io::Result<()> {
     Ok(())
 }
 
@@ -67,7 +67,7 @@ impl DiskFile {
     }
 
     fn open(path: &Path, how: &fs::OpenOptions) -> io::Result<DiskFile> {
-        attempt(Call::Create, path)?;
+        attempt(DiskCall::Create, path)?;
         Ok(DiskFile {
             file: how.open(path)?,
             #[cfg(feature = "faults")]
@@ -78,7 +78,7 @@ impl DiskFile {
     /// Waits until the content is on the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         #[cfg(feature = "faults")]
-        attempt(Call::Sync, &self.path)?;
+        attempt(DiskCall::Sync, &self.path)?;
         self.file.sync_all()
     }
 }
@@ -97,7 +97,7 @@ impl Write for DiskFile {
 
 /// Fails where it is there.
 pub(super) fn make_folder(path: &Path) -> io::Result<()> {
-    attempt(Call::MakeFolder, path)?;
+    attempt(DiskCall::MakeFolder, path)?;
     fs::create_dir(path)
 }
 
@@ -106,25 +106,25 @@ pub(super) fn make_folders(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    attempt(Call::MakeFolder, path)?;
+    attempt(DiskCall::MakeFolder, path)?;
     fs::create_dir_all(path)
 }
 
 /// Locks a file until it is closed or the process ends.
 pub(super) fn lock(file: &File, path: &Path) -> Result<(), TryLockError> {
-    attempt(Call::Lock, path).map_err(TryLockError::Error)?;
+    attempt(DiskCall::Lock, path).map_err(TryLockError::Error)?;
     file.try_lock()
 }
 
 /// Replaces what is there.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    attempt(Call::Rename, to)?;
+    attempt(DiskCall::Rename, to)?;
     fs::rename(from, to)
 }
 
 /// Fails where `to` is there.
 pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    attempt(Call::Rename, to)?;
+    attempt(DiskCall::Rename, to)?;
     let from = tempfile::TempPath::try_from_path(from)?;
     from.persist_noclobber(to).map_err(|failed| {
         let mut from = failed.path;
@@ -136,7 +136,7 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Of no harm where it is gone.
 pub(super) fn remove_file(path: &Path) -> io::Result<()> {
-    attempt(Call::Remove, path)?;
+    attempt(DiskCall::Remove, path)?;
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
@@ -146,7 +146,7 @@ pub(super) fn remove_file(path: &Path) -> io::Result<()> {
 /// Waits until the names in a folder are on the disk.
 #[cfg(unix)]
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
-    attempt(Call::Sync, folder)?;
+    attempt(DiskCall::Sync, folder)?;
     match File::open(folder)?.sync_all() {
         // some file systems of networks and user space have none
         Err(error)
@@ -169,12 +169,12 @@ pub(super) fn sync_folder(_: &Path) -> io::Result<()> {
 
 /// One that is empty.
 pub(super) fn remove_folder(path: &Path) -> io::Result<()> {
-    attempt(Call::Remove, path)?;
+    attempt(DiskCall::Remove, path)?;
     fs::remove_dir(path)
 }
 
 /// With all that is in it.
 pub(super) fn remove_folders(path: &Path) -> io::Result<()> {
-    attempt(Call::Remove, path)?;
+    attempt(DiskCall::Remove, path)?;
     fs::remove_dir_all(path)
 }

@@ -1,12 +1,12 @@
 //! Faults for tests: `ETLINK_FAULT=rename:3:ENOSPC` makes the third renaming fail as on a full
 //! disk.
 //!
-//! Kinds of calls are those of [`Call`] in small letters, or `any`. Instead of an error `KILL` and
+//! Kinds of calls are those of [`DiskCall`] in small letters, or `any`. Instead of an error `KILL` and
 //! `TERM` send that signal to the process; SIGKILL cuts a write in its middle.
 
 #![allow(clippy::print_stderr, reason = "tests")]
 
-use super::Call;
+use super::DiskCall;
 use nix::sys::signal::{Signal, raise};
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,9 +15,9 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-struct Fault {
+struct InjectedFault {
     /// Of any kind where there is none.
-    call: Option<Call>,
+    call: Option<DiskCall>,
     number: u64,
     effect: Effect,
     count: AtomicU64,
@@ -29,24 +29,24 @@ enum Effect {
     Signal(Signal),
 }
 
-static FAULT: LazyLock<Option<Fault>> = LazyLock::new(|| {
+static FAULT: LazyLock<Option<InjectedFault>> = LazyLock::new(|| {
     let text = std::env::var("ETLINK_FAULT").ok()?;
     let fault = parse(&text);
     assert!(fault.is_some(), "ETLINK_FAULT={text} is no fault");
     fault
 });
 
-fn parse(text: &str) -> Option<Fault> {
+fn parse(text: &str) -> Option<InjectedFault> {
     let [call, number, effect] = text.split(':').collect::<Vec<_>>().try_into().ok()?;
     let call = match call {
         "any" => None,
-        "make_folder" => Some(Call::MakeFolder),
-        "create" => Some(Call::Create),
-        "lock" => Some(Call::Lock),
-        "write" => Some(Call::Write),
-        "sync" => Some(Call::Sync),
-        "rename" => Some(Call::Rename),
-        "remove" => Some(Call::Remove),
+        "make_folder" => Some(DiskCall::MakeFolder),
+        "create" => Some(DiskCall::Create),
+        "lock" => Some(DiskCall::Lock),
+        "write" => Some(DiskCall::Write),
+        "sync" => Some(DiskCall::Sync),
+        "rename" => Some(DiskCall::Rename),
+        "remove" => Some(DiskCall::Remove),
         _ => return None,
     };
     let effect = match effect {
@@ -57,7 +57,7 @@ fn parse(text: &str) -> Option<Fault> {
         "TERM" => Effect::Signal(Signal::SIGTERM),
         _ => return None,
     };
-    Some(Fault {
+    Some(InjectedFault {
         call,
         number: number.parse().ok()?,
         effect,
@@ -66,7 +66,7 @@ fn parse(text: &str) -> Option<Fault> {
 }
 
 /// What is to happen at this call.
-fn next(call: Call) -> Option<Effect> {
+fn next(call: DiskCall) -> Option<Effect> {
     let fault = FAULT.as_ref()?;
     if fault.call.is_some_and(|own| own != call) {
         return None;
@@ -75,7 +75,7 @@ fn next(call: Call) -> Option<Effect> {
     (number == fault.number).then_some(fault.effect)
 }
 
-fn happen(effect: Effect, call: Call, path: &Path) -> io::Result<()> {
+fn happen(effect: Effect, call: DiskCall, path: &Path) -> io::Result<()> {
     // a test has to know whether there was such a call
     eprintln!("injected: {call:?} {}", path.display());
     match effect {
@@ -90,7 +90,7 @@ fn happen(effect: Effect, call: Call, path: &Path) -> io::Result<()> {
 }
 
 /// Fails if this call is to.
-pub(super) fn attempt(call: Call, path: &Path) -> io::Result<()> {
+pub(super) fn attempt(call: DiskCall, path: &Path) -> io::Result<()> {
     next(call).map_or(Ok(()), |effect| happen(effect, call, path))
 }
 
@@ -101,13 +101,13 @@ pub(super) fn attempt_write<'b>(
     file: &mut File,
     bytes: &'b [u8],
 ) -> io::Result<&'b [u8]> {
-    let Some(effect) = next(Call::Write) else {
+    let Some(effect) = next(DiskCall::Write) else {
         return Ok(bytes);
     };
     if let Effect::Signal(Signal::SIGKILL) = effect {
         let half = bytes.len() / 2;
         file.write_all(&bytes[..half])?;
     }
-    happen(effect, Call::Write, path)?;
+    happen(effect, DiskCall::Write, path)?;
     Ok(bytes)
 }

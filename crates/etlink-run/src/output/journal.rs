@@ -6,6 +6,7 @@
 
 use super::disk;
 use super::error::OutputError;
+use super::work_files::JOURNAL;
 use crate::file_error::{FileAction, FileContext};
 use crate::interrupt::Changes;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,6 @@ use std::path::{Component, Path, PathBuf};
 
 /// Where the new files lie in the work folder.
 pub(super) const NEW: &str = "new";
-const JOURNAL: &str = "journal.json";
 const UNFINISHED: &str = "journal.json.new";
 const VERSION: u32 = 1;
 
@@ -62,7 +62,7 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text.with_path(FileAction::Read, &path)?,
         };
-        let journal: Journal = match serde_json::from_slice(&text) {
+        let journal: Journal = match etlink_json::from_slice(&text) {
             Ok(journal) => journal,
             Err(source) => return Err(OutputError::DamagedJournal { path, source }),
         };
@@ -77,11 +77,6 @@ impl Journal {
         }
         Ok(Some(journal))
     }
-}
-
-/// Whether a work folder has one.
-pub(super) fn is_in(work: &Path) -> bool {
-    work.join(JOURNAL).symlink_metadata().is_ok()
 }
 
 /// How a replacement failed.

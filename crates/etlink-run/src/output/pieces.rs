@@ -4,9 +4,9 @@
 //! raw deflate that end with a whole byte, one after the other, are one member: so `pigz` does it.
 
 use super::error::OutputError;
-use super::set::Members;
+use super::set::SetMembers;
 use super::work::WorkFolder;
-use super::{Place, Target, disk};
+use super::{OutputPlace, Target, disk};
 use crate::file_error::{FileAction, FileContext};
 use flate2::{Compress, Compression, Crc, FlushCompress};
 use std::fs::File;
@@ -39,15 +39,15 @@ pub struct Piece {
 /// Holds the work folder of a target.
 enum Folder {
     File(Arc<WorkFolder>),
-    Set(Arc<Members>),
+    Set(Arc<SetMembers>),
 }
 
 impl Folder {
     fn new(target: &Target) -> Option<Folder> {
         match &target.place {
-            Place::File { work, .. } => Some(Folder::File(Arc::clone(work))),
-            Place::Member { set, .. } => Some(Folder::Set(Arc::clone(set))),
-            Place::Stdout | Place::Stream(_) => None,
+            OutputPlace::File { work, .. } => Some(Folder::File(Arc::clone(work))),
+            OutputPlace::Member { set, .. } => Some(Folder::Set(Arc::clone(set))),
+            OutputPlace::Stdout | OutputPlace::Stream(_) => None,
         }
     }
 
@@ -212,7 +212,7 @@ impl<W: Write> Write for Packed<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::Format;
+    use crate::output::OutputFormat;
     use std::io::Read;
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         ];
         for name in ["x.trace.json.gz", "x.trace.json"] {
             let path = folder.path().join(name);
-            let target = Target::new(&path, Some(Format::Chrome), false).expect("a target");
+            let target = Target::new(&path, Some(OutputFormat::Chrome), false).expect("a target");
             let pieces: Vec<Piece> = texts
                 .iter()
                 .map(|text| target.piece(|out| out.write_all(text)).expect("writes").1)

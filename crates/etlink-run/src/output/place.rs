@@ -9,7 +9,7 @@ const MAX_LINKS: usize = 40;
 
 /// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PathKind {
     /// The standard output of this process.
     Stdout,
     /// A pipe, a device, a file that is open already: it is written to as it is.
@@ -18,18 +18,18 @@ pub(super) enum Place {
     File(PathBuf),
 }
 
-impl Place {
+impl PathKind {
     /// Follows the links of `path`. What cannot be followed fails where it is opened.
-    pub(super) fn find(path: &Path) -> Place {
+    pub(super) fn find(path: &Path) -> PathKind {
         if path == Path::new("-") {
-            return Place::Stdout;
+            return PathKind::Stdout;
         }
         let mut path = path.to_owned();
         for _ in 0..MAX_LINKS {
             if let Some(number) = open_descriptor(&path) {
                 return match number {
-                    Some(1) => Place::Stdout,
-                    _ => Place::Stream(path),
+                    Some(1) => PathKind::Stdout,
+                    _ => PathKind::Stream(path),
                 };
             }
             let Ok(link) = fs::read_link(&path) else {
@@ -42,9 +42,9 @@ impl Place {
         }
         let is_special = |data: fs::Metadata| !data.is_file() && !data.is_dir();
         if fs::metadata(&path).is_ok_and(is_special) {
-            Place::Stream(path)
+            PathKind::Stream(path)
         } else {
-            Place::File(path)
+            PathKind::File(path)
         }
     }
 }
@@ -77,16 +77,16 @@ mod tests {
     #[test]
     fn descriptors_are_known_by_their_paths() {
         for (path, place) in [
-            ("-", Place::Stdout),
-            ("/dev/stdout", Place::Stdout),
-            ("/dev/fd/1", Place::Stdout),
-            ("/proc/self/fd/1", Place::Stdout),
-            ("/dev/fd/3", Place::Stream("/dev/fd/3".into())),
-            ("/proc/1/fd/1", Place::Stream("/proc/1/fd/1".into())),
-            ("dev/stdout", Place::File("dev/stdout".into())),
-            ("no/such/x.et", Place::File("no/such/x.et".into())),
+            ("-", PathKind::Stdout),
+            ("/dev/stdout", PathKind::Stdout),
+            ("/dev/fd/1", PathKind::Stdout),
+            ("/proc/self/fd/1", PathKind::Stdout),
+            ("/dev/fd/3", PathKind::Stream("/dev/fd/3".into())),
+            ("/proc/1/fd/1", PathKind::Stream("/proc/1/fd/1".into())),
+            ("dev/stdout", PathKind::File("dev/stdout".into())),
+            ("no/such/x.et", PathKind::File("no/such/x.et".into())),
         ] {
-            assert_eq!(Place::find(Path::new(path)), place, "{path}");
+            assert_eq!(PathKind::find(Path::new(path)), place, "{path}");
         }
     }
 
@@ -104,18 +104,18 @@ mod tests {
         symlink("circle.et", path("circle.et")).expect("a link");
         // whether there is a file at its end or not
         for _ in 0..2 {
-            let end = Place::File(path("far/x.et"));
-            assert_eq!(Place::find(&path("nearer.et")), end);
+            let end = PathKind::File(path("far/x.et"));
+            assert_eq!(PathKind::find(&path("nearer.et")), end);
             fs::write(path("far/x.et"), "").expect("a file");
         }
-        assert_eq!(Place::find(&path("out.et")), Place::Stdout);
+        assert_eq!(PathKind::find(&path("out.et")), PathKind::Stdout);
         assert_eq!(
-            Place::find(&path("null.et")),
-            Place::Stream("/dev/null".into())
+            PathKind::find(&path("null.et")),
+            PathKind::Stream("/dev/null".into())
         );
         assert_eq!(
-            Place::find(&path("circle.et")),
-            Place::File(path("circle.et"))
+            PathKind::find(&path("circle.et")),
+            PathKind::File(path("circle.et"))
         );
     }
 }

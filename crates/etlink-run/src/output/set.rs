@@ -4,7 +4,7 @@
 use super::error::OutputError;
 use super::journal::{self, Failure, Journal};
 use super::work::WorkFolder;
-use super::{Format, Place, Target, is_packed, refuse_existing};
+use super::{OutputFormat, OutputPlace, Target, is_packed, refuse_existing};
 use crate::file_error::{FileAction, FileContext};
 use crate::interrupt::Changes;
 use std::collections::BTreeSet;
@@ -20,18 +20,18 @@ const NAME: &str = "set";
 pub struct FileSet {
     folder: PathBuf,
     overwrite: bool,
-    inner: Arc<Members>,
+    inner: Arc<SetMembers>,
 }
 
 /// What targets share with their set.
 #[derive(Debug)]
-pub(super) struct Members {
+pub(super) struct SetMembers {
     pub(super) work: WorkFolder,
     /// Files that are written, by their names within the folder.
     written: Mutex<BTreeSet<String>>,
 }
 
-impl Members {
+impl SetMembers {
     /// A file of this name is whole.
     pub(super) fn add(&self, name: &str) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +58,7 @@ impl FileSet {
         Ok(FileSet {
             folder,
             overwrite,
-            inner: Arc::new(Members {
+            inner: Arc::new(SetMembers {
                 work,
                 written: Mutex::new(BTreeSet::new()),
             }),
@@ -74,7 +74,7 @@ impl FileSet {
     ///
     /// # Errors
     /// If it is there already and must not be replaced.
-    pub fn target(&self, name: &str, format: Format) -> Result<Target, OutputError> {
+    pub fn target(&self, name: &str, format: OutputFormat) -> Result<Target, OutputError> {
         let path = self.folder.join(name);
         refuse_existing(&path, &path, self.overwrite)?;
         Ok(Target {
@@ -82,7 +82,7 @@ impl FileSet {
             path,
             format,
             overwrite: self.overwrite,
-            place: Place::Member {
+            place: OutputPlace::Member {
                 set: Arc::clone(&self.inner),
                 name: name.to_owned(),
             },

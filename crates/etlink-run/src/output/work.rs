@@ -7,6 +7,7 @@
 use super::disk;
 use super::error::OutputError;
 use super::journal;
+use super::work_files::{LOCK, has_journal, remove, remove_content};
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::interrupt::Changes;
 use std::ffi::OsStr;
@@ -17,8 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the names of work folders begin with.
 const PREFIX: &str = ".etlink-write.";
-/// The file that is locked; it has the number of the process, for messages.
-const LOCK: &str = "lock";
 /// Names of files have up to 255 bytes; longer ones share a work folder.
 const NAME_BYTES: usize = 200;
 /// How often another process may remove the folder while it is claimed.
@@ -205,7 +204,7 @@ pub fn is_work_folder(path: &Path) -> Result<bool, OutputError> {
     if !name.starts_with(b".etlink-") {
         return Ok(false);
     }
-    if name.starts_with(PREFIX.as_bytes()) && journal::is_in(path) {
+    if name.starts_with(PREFIX.as_bytes()) && has_journal(path) {
         let folder = path.parent().unwrap_or(Path::new(""));
         let process = File::open(path.join(LOCK))
             .ok()
@@ -216,37 +215,6 @@ pub fn is_work_folder(path: &Path) -> Result<bool, OutputError> {
         });
     }
     Ok(true)
-}
-
-/// Removes a work folder of which the lock is ours, unless files are being replaced out of it.
-pub fn remove_work_folder(path: &Path) {
-    if !journal::is_in(path) {
-        remove(path);
-    }
-}
-
-/// The lock goes last: who finds the folder without it finds it empty.
-fn remove(path: &Path) {
-    // what stays is for the next run; the result is what counts
-    if remove_content(path).is_ok() && disk::remove_file(&path.join(LOCK)).is_ok() {
-        // another process may have made a lock in it meanwhile, then it stays
-        drop(disk::remove_folder(path));
-    }
-}
-
-fn remove_content(path: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        if entry.file_name() == LOCK {
-            continue;
-        }
-        if entry.file_type()?.is_dir() {
-            disk::remove_folders(&entry.path())?;
-        } else {
-            disk::remove_file(&entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 /// Finishes or removes what processes that are gone left in `folder`. What cannot be is for their

@@ -1,6 +1,6 @@
 //! `etlink analyze`.
 
-use super::{JsonOrCsv, Overwrite, RankChoice, Reading, RowLimit};
+use super::{JsonOrCsvArgs, OverwriteArgs, RankArgs, ReadingArgs, RowArgs};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[command(
     after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, is not of the run, or is damaged under --strict; 2 could not do it, of no trace."
 )]
-pub struct Analyze {
+pub struct AnalyzeArgs {
     /// A Kineto trace, a written graph (`.et`, ET+) as far as it tells, or a folder with the traces of all ranks or with the `.et` files that `merge` wrote; `-` for standard input
     #[arg(value_name = "TRACE|DIR")]
     pub path: PathBuf,
@@ -35,21 +35,21 @@ pub struct Analyze {
     #[arg(long, value_name = "GB/S", value_parser = peak)]
     pub peak_link: Option<f64>,
     #[command(flatten)]
-    pub rows: RowLimit,
+    pub rows: RowArgs,
     /// Give the numbers of another tool, where its definitions differ: `hta` is HolisticTraceAnalysis; add `include-last-step` or `nanoseconds` (its options), as in `hta,nanoseconds`
     #[arg(long, value_enum, value_name = "TOOL", value_delimiter = ',', hide_possible_values = true, conflicts_with_all = ["rules", "sequences_of", "peak_tflops", "peak_link", "parquet"])]
     pub compat: Vec<Compat>,
     #[command(flatten)]
-    pub choice: RankChoice,
+    pub choice: RankArgs,
     #[command(flatten)]
-    pub reading: Reading,
+    pub reading: ReadingArgs,
     /// Also write what was recorded, the graph and the communication as Parquet: DIR/events, nodes, edges and collectives with a file per rank
     #[arg(long, value_name = "DIR")]
     pub parquet: Option<PathBuf>,
     #[command(flatten)]
-    pub overwrite: Overwrite,
+    pub overwrite: OverwriteArgs,
     #[command(flatten)]
-    pub print: JsonOrCsv,
+    pub print: JsonOrCsvArgs,
 }
 
 fn peak(text: &str) -> Result<f64, &'static str> {

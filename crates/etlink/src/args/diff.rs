@@ -1,15 +1,15 @@
 //! What can be typed about two runs.
 
-use super::Tables;
-use clap::Args as ClapArgs;
+use super::TableArgs;
+use clap::Args;
 use std::path::PathBuf;
 
 /// `etlink diff`.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, or is damaged under --strict; 2 could not do it, of no trace of a run."
 )]
-pub struct Diff {
+pub struct DiffArgs {
     /// Kineto trace of the run before, or a folder with those of its ranks
     #[arg(value_name = "BEFORE")]
     pub before: PathBuf,
@@ -17,5 +17,5 @@ pub struct Diff {
     #[arg(value_name = "AFTER")]
     pub after: PathBuf,
     #[command(flatten)]
-    pub tables: Tables,
+    pub tables: TableArgs,
 }

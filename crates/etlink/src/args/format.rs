@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum FormatName {
     /// Chakra protobuf (`.et`), for simulators
     Chakra,
     /// Merged JSON (ET+, `.json`), for chakra_converter and et_replay
@@ -30,35 +30,35 @@ const OLD_NAMES: [(&str, &str); 3] = [
 pub struct FormatParser;
 
 impl TypedValueParser for FormatParser {
-    type Value = Format;
+    type Value = FormatName;
 
     fn parse_ref(
         &self,
         command: &Command,
         argument: Option<&Arg>,
         value: &OsStr,
-    ) -> Result<Format, Error> {
+    ) -> Result<FormatName, Error> {
         let renamed = OLD_NAMES.iter().find(|(old, _)| value == *old);
         if let Some((old, new)) = renamed {
             let message = format!("--format {old} is now --format {new}\n");
             return Err(Error::raw(ErrorKind::InvalidValue, message).with_cmd(command));
         }
-        EnumValueParser::<Format>::new().parse_ref(command, argument, value)
+        EnumValueParser::<FormatName>::new().parse_ref(command, argument, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let values = Format::value_variants().iter();
+        let values = FormatName::value_variants().iter();
         Some(Box::new(values.filter_map(ValueEnum::to_possible_value)))
     }
 }
 
-impl From<Format> for etlink_run::output::Format {
-    fn from(format: Format) -> Self {
+impl From<FormatName> for etlink_run::output::OutputFormat {
+    fn from(format: FormatName) -> Self {
         match format {
-            Format::Chakra => Self::Chakra,
-            Format::EtPlus => Self::EtPlus,
-            Format::Chrome => Self::Chrome,
-            Format::Perfetto => Self::Perfetto,
+            FormatName::Chakra => Self::Chakra,
+            FormatName::EtPlus => Self::EtPlus,
+            FormatName::Chrome => Self::Chrome,
+            FormatName::Perfetto => Self::Perfetto,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Options that several commands have, each defined once.
 
 use bytesize::ByteSize;
-use clap::Args as ClapArgs;
+use clap::Args;
 use etlink_run::RunOptions;
 use etlink_torch::RankSelection;
 
 /// What work may take.
-#[derive(Clone, Copy, Debug, ClapArgs)]
-pub struct Resources {
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ResourceArgs {
     /// Threads to use; results do not depend on it [default: all cores]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
@@ -19,59 +19,59 @@ pub struct Resources {
 }
 
 /// What is done with damage.
-#[derive(Clone, Copy, Debug, ClapArgs)]
-pub struct Strict {
+#[derive(Clone, Copy, Debug, Args)]
+pub struct StrictArgs {
     /// Leave out what is damaged, and pairs of traces of two runs, and exit with 1
     #[arg(long)]
     pub strict: bool,
 }
 
 /// What is done with traces that do not fit.
-#[derive(Clone, Copy, Debug, ClapArgs)]
-pub struct AllowMismatch {
+#[derive(Clone, Copy, Debug, Args)]
+pub struct MismatchArgs {
     /// Link and join traces that do not seem to belong together, which a note names
     #[arg(long)]
     pub allow_mismatch: bool,
 }
 
 /// What is done with results that are there already.
-#[derive(Clone, Copy, Debug, ClapArgs)]
-pub struct Overwrite {
+#[derive(Clone, Copy, Debug, Args)]
+pub struct OverwriteArgs {
     /// Replace what stands at the output, and what an earlier run of this name left there
     #[arg(short = 'f', long)]
     pub overwrite: bool,
 }
 
 /// How traces are read and linked.
-#[derive(Clone, Copy, Debug, ClapArgs)]
-pub struct Reading {
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ReadingArgs {
     #[command(flatten)]
-    pub resources: Resources,
+    pub resources: ResourceArgs,
     #[command(flatten)]
-    pub strict: Strict,
+    pub strict: StrictArgs,
     #[command(flatten)]
-    pub mismatch: AllowMismatch,
+    pub mismatch: MismatchArgs,
 }
 
 /// Which ranks.
-#[derive(Clone, Debug, ClapArgs)]
-pub struct RankChoice {
+#[derive(Clone, Debug, Args)]
+pub struct RankArgs {
     /// Ranks of a folder to take, such as 0,8-15 [default: all]
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<RankSelection>,
 }
 
 /// JSON or text.
-#[derive(Clone, Copy, Debug, ClapArgs)]
-pub struct Json {
+#[derive(Clone, Copy, Debug, Args)]
+pub struct JsonArgs {
     /// Print everything as JSON; times are ns
     #[arg(long)]
     pub json: bool,
 }
 
 /// JSON, CSV or text.
-#[derive(Clone, Copy, Debug, ClapArgs)]
-pub struct JsonOrCsv {
+#[derive(Clone, Copy, Debug, Args)]
+pub struct JsonOrCsvArgs {
     /// Print everything as JSON; times are ns
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
@@ -81,21 +81,21 @@ pub struct JsonOrCsv {
 }
 
 /// How much of a table.
-#[derive(Clone, Copy, Debug, ClapArgs)]
-pub struct RowLimit {
+#[derive(Clone, Copy, Debug, Args)]
+pub struct RowArgs {
     /// Rows of each table to show; 0: all. JSON and CSV have all [default: 20 of `top` and `diff`,
     /// else 10]
     #[arg(short = 'n', long, value_name = "N")]
     pub rows: Option<usize>,
 }
 
-impl Reading {
+impl ReadingArgs {
     /// How the library reads a run; starts the threads.
     ///
     /// # Errors
     /// The threads cannot be started.
-    pub fn run_options(&self, ranks: Option<&RankChoice>) -> anyhow::Result<RunOptions> {
-        let Resources { threads, memory } = self.resources;
+    pub fn run_options(&self, ranks: Option<&RankArgs>) -> anyhow::Result<RunOptions> {
+        let ResourceArgs { threads, memory } = self.resources;
         Ok(RunOptions {
             threads: crate::commands::threads(threads)?,
             memory: memory.map(|memory| memory.as_u64()),

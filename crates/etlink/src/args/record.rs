@@ -1,17 +1,17 @@
 //! What can be typed about recording.
 
-use super::{Overwrite, ScheduleOptions};
+use super::{OverwriteArgs, TorchScheduleArgs};
 use bytesize::ByteSize;
-use clap::{ArgAction, Args as ClapArgs};
+use clap::{ArgAction, Args};
 use etlink_torch::RankSelection;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// `etlink record`.
-#[derive(Debug, ClapArgs)]
-pub struct Record {
+#[derive(Debug, Args)]
+pub struct RecordArgs {
     #[command(flatten)]
-    pub schedule: ScheduleOptions,
+    pub schedule: TorchScheduleArgs,
     /// Folder for the traces: `torch_et_0.json` and `kineto_trace_0.json` for rank 0, those of further cycles in cycle_1, cycle_2, …, and etlink.json, which says what was recorded, as JSON (there is no --json: standard output is the program's); made if it is not there
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
@@ -22,7 +22,7 @@ pub struct Record {
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<RankSelection>,
     #[command(flatten)]
-    pub what: What,
+    pub what: RecordedArgs,
     /// Link the traces as soon as the program has ended, into DIR/chakra, as `merge` does
     #[arg(long)]
     pub link: bool,
@@ -33,7 +33,7 @@ pub struct Record {
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<ByteSize>,
     #[command(flatten)]
-    pub overwrite: Overwrite,
+    pub overwrite: OverwriteArgs,
     /// Refused with the reason: standard output is the program's.
     #[arg(long, hide = true)]
     pub json: bool,
@@ -43,8 +43,8 @@ pub struct Record {
 }
 
 /// What the profiler records besides times, by its own names.
-#[derive(Clone, Copy, Debug, ClapArgs)]
-pub struct What {
+#[derive(Clone, Copy, Debug, Args)]
+pub struct RecordedArgs {
     /// Shapes of inputs in the device trace too; the host trace always has them
     #[arg(long)]
     pub record_shapes: bool,

@@ -1,6 +1,6 @@
 //! `etlink replay`.
 
-use super::{Json, Overwrite, RankChoice, Reading, TensorDeps};
+use super::{JsonArgs, OverwriteArgs, RankArgs, ReadingArgs, TensorDeps};
 use clap::{ArgGroup, Args};
 use etlink_replay::{DurationScale, EdgeKind};
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use std::path::PathBuf;
 /// `etlink replay`.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("input").required(true).args(["file", "device"])))]
-pub struct Replay {
+pub struct ReplayArgs {
     /// A Chakra trace (`.et`), or a Kineto trace, which is linked without a host trace; `-` for standard input. A folder with the traces of all ranks, or with the `.et` files of `merge`: all ranks run together and wait for each other at collectives
     #[arg(value_name = "FILE|DIR", conflicts_with_all = ["host", "device"])]
     pub file: Option<PathBuf>,
     #[command(flatten)]
-    pub link: ToLink,
+    pub link: TracePairArgs,
     #[command(flatten)]
-    pub what_if: WhatIf,
+    pub what_if: WhatIfArgs,
     /// Why did this node start when it did? Its number, or a name (`*` and `?` stand for anything): the first node that has it; `rank=1/NODE` of several ranks
     #[arg(long, value_name = "NODE")]
     pub explain: Option<String>,
@@ -29,18 +29,18 @@ pub struct Replay {
     #[arg(long)]
     pub no_align: bool,
     #[command(flatten)]
-    pub choice: RankChoice,
+    pub choice: RankArgs,
     #[command(flatten)]
-    pub reading: Reading,
+    pub reading: ReadingArgs,
     #[command(flatten)]
-    pub overwrite: Overwrite,
+    pub overwrite: OverwriteArgs,
     #[command(flatten)]
-    pub print: Json,
+    pub print: JsonArgs,
 }
 
 /// Traces that are linked before the replay.
 #[derive(Debug, Args)]
-pub struct ToLink {
+pub struct TracePairArgs {
     /// Host trace of a pair to link and replay, as for `link`
     #[arg(long, value_name = "ET", requires = "device")]
     pub host: Option<PathBuf>,
@@ -63,7 +63,7 @@ pub struct ToLink {
 
 /// Changes to the run.
 #[derive(Debug, Args)]
-pub struct WhatIf {
+pub struct WhatIfArgs {
     /// One op at a time per thread and stream, of those that could start the one that was measured first
     #[arg(long)]
     pub resources: bool,

@@ -1,12 +1,12 @@
 //! `etlink report`.
 
-use super::{Json, Overwrite, RankChoice, Reading};
+use super::{JsonArgs, OverwriteArgs, RankArgs, ReadingArgs};
 use clap::Args;
 use std::path::PathBuf;
 
 /// `etlink report`.
 #[derive(Debug, Args)]
-pub struct Report {
+pub struct ReportArgs {
     /// A Kineto trace or a written graph (`.et`, its JSON, ET+), or a folder with the traces of all ranks of a run or with the `.et`
     /// files that `merge` made of them; `-` for standard input
     #[arg(value_name = "TRACE|DIR")]
@@ -30,11 +30,11 @@ pub struct Report {
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
     #[command(flatten)]
-    pub choice: RankChoice,
+    pub choice: RankArgs,
     #[command(flatten)]
-    pub reading: Reading,
+    pub reading: ReadingArgs,
     #[command(flatten)]
-    pub overwrite: Overwrite,
+    pub overwrite: OverwriteArgs,
     #[command(flatten)]
-    pub print: Json,
+    pub print: JsonArgs,
 }

@@ -1,24 +1,24 @@
 //! What can be typed about schedules.
 
-use super::Json;
-use clap::Args as ClapArgs;
+use super::JsonArgs;
+use clap::Args;
 
 /// `etlink schedule`.
-#[derive(Debug, ClapArgs)]
-pub struct Schedule {
+#[derive(Debug, Args)]
+pub struct ScheduleArgs {
     #[command(flatten)]
-    pub schedule: ScheduleOptions,
+    pub schedule: TorchScheduleArgs,
     /// How many steps the program has; they count from 0
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub steps: u64,
     #[command(flatten)]
-    pub print: Json,
+    pub print: JsonArgs,
 }
 
 /// The arguments of `torch.profiler.schedule`, by its names and with its defaults. Their bounds are the schedule's own affair.
-#[derive(Clone, Copy, Debug, ClapArgs)]
+#[derive(Clone, Copy, Debug, Args)]
 #[command(allow_negative_numbers = true)]
-pub struct ScheduleOptions {
+pub struct TorchScheduleArgs {
     /// Idle steps at the start of each cycle
     #[arg(long, value_name = "N")]
     pub wait: i64,

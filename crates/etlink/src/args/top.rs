@@ -1,15 +1,15 @@
 //! What can be typed about the profiler's table.
 
-use super::{JsonOrCsv, RankChoice, Reading, RowLimit};
-use clap::{Args as ClapArgs, ValueEnum};
+use super::{JsonOrCsvArgs, RankArgs, ReadingArgs, RowArgs};
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// `etlink top`.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, or is damaged under --strict; 2 could not do it, of no trace."
 )]
-pub struct Top {
+pub struct TopArgs {
     /// Kineto trace (`-`: standard input), or a folder: a table for each trace in it and its subfolders
     #[arg(value_name = "TRACE|DIR")]
     pub trace: PathBuf,
@@ -23,17 +23,17 @@ pub struct Top {
         hide_possible_values = true,
         value_name = "self-device|device|self-host|host|count"
     )]
-    pub by: Option<By>,
+    pub by: Option<TopBy>,
     /// Frames of the Python stack as rows too
     #[arg(long)]
     pub python: bool,
     #[command(flatten)]
-    pub tables: Tables,
+    pub tables: TableArgs,
 }
 
 /// What `top` and `diff` say of the profiler's tables.
-#[derive(Debug, ClapArgs)]
-pub struct Tables {
+#[derive(Debug, Args)]
+pub struct TableArgs {
     /// What makes a row of its own: a name, a name with input shapes, or a name with where it was called from (recorded with stacks)
     #[arg(
         long,
@@ -42,23 +42,23 @@ pub struct Tables {
         hide_possible_values = true,
         value_name = "name|shape|stack"
     )]
-    pub group: Group,
+    pub group: TopGrouping,
     /// How many frames of the stack tell where from
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub frames: u16,
     #[command(flatten)]
-    pub rows: RowLimit,
+    pub rows: RowArgs,
     #[command(flatten)]
-    pub choice: RankChoice,
+    pub choice: RankArgs,
     #[command(flatten)]
-    pub reading: Reading,
+    pub reading: ReadingArgs,
     #[command(flatten)]
-    pub print: JsonOrCsv,
+    pub print: JsonOrCsvArgs,
 }
 
 /// What to sort by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum By {
+pub enum TopBy {
     /// Own time on the device.
     SelfDevice,
     /// Time on the device.
@@ -73,7 +73,7 @@ pub enum By {
 
 /// What makes a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Group {
+pub enum TopGrouping {
     /// A name.
     #[default]
     Name,

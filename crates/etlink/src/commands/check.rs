@@ -3,7 +3,7 @@
 
 use super::{print, print_json, threads};
 use crate::Outcome;
-use crate::args::{Check, RankChoice};
+use crate::args::{CheckArgs, RankArgs};
 use crate::notes;
 use crate::table::cut;
 use anyhow::{Context, Result, bail};
@@ -39,7 +39,7 @@ struct Checked {
     nodes: Option<RankNodes>,
 }
 
-pub fn run(args: Check) -> Result<Outcome> {
+pub fn run(args: CheckArgs) -> Result<Outcome> {
     let mut files = vec![];
     for path in &args.paths {
         if path.is_dir() {
@@ -93,7 +93,7 @@ pub fn run(args: Check) -> Result<Outcome> {
 }
 
 /// Whether a file is of a rank that was asked for, by its name.
-fn is_chosen(choice: &RankChoice, file: &Path) -> bool {
+fn is_chosen(choice: &RankArgs, file: &Path) -> bool {
     let Some(ranks) = &choice.ranks else {
         return true;
     };

@@ -2,9 +2,9 @@
 
 use super::{json_document, print, threads};
 use crate::Outcome;
-use crate::args::Diff;
+use crate::args::DiffArgs;
 use crate::notes;
-use crate::op_tables::{self, Table, Wanted};
+use crate::op_tables::{self, OpTable, Wanted};
 use crate::table::{Grid, Limit, count, csv_text, same_notes, signed_time, time, word};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::diff::{self, ChangeKind, RowChange, RunSide};
@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 #[derive(Serialize)]
-struct Compared<'a> {
+struct DiffReport<'a> {
     before: &'a Path,
     after: &'a Path,
     notes: Vec<String>,
@@ -21,7 +21,7 @@ struct Compared<'a> {
     diff: diff::RunDiff,
 }
 
-pub fn run(args: Diff) -> Result<Outcome> {
+pub fn run(args: DiffArgs) -> Result<Outcome> {
     if [&args.before, &args.after]
         .iter()
         .all(|path| path.as_path() == Path::new("-"))
@@ -41,7 +41,7 @@ pub fn run(args: Diff) -> Result<Outcome> {
     });
     let notes = same_notes(notes);
     let diff = diff::diff_runs(&first, &second);
-    let compared = Compared {
+    let compared = DiffReport {
         before: &args.before,
         after: &args.after,
         notes,
@@ -64,7 +64,7 @@ pub fn run(args: Diff) -> Result<Outcome> {
 }
 
 /// The profiler's tables of a run's ranks, and whether one could not be made.
-fn tables(args: &Diff, path: &Path, threads: usize) -> Result<(Vec<Table>, bool)> {
+fn tables(args: &DiffArgs, path: &Path, threads: usize) -> Result<(Vec<OpTable>, bool)> {
     let wanted = Wanted {
         trace: path,
         host: None,
@@ -114,7 +114,7 @@ fn csv(changes: &[RowChange]) -> Result<String> {
     String::from_utf8(out.into_inner()?).context("names are text")
 }
 
-fn table(compared: &Compared<'_>, limit: usize) -> String {
+fn table(compared: &DiffReport<'_>, limit: usize) -> String {
     let mut out = head(compared);
     let changed: Vec<&RowChange> = compared
         .diff
@@ -170,7 +170,7 @@ fn table(compared: &Compared<'_>, limit: usize) -> String {
 }
 
 /// The runs and their sums.
-fn head(compared: &Compared<'_>) -> String {
+fn head(compared: &DiffReport<'_>) -> String {
     let mut out = String::new();
     let [before, after] = &compared.diff.runs;
     for (name, path, side) in [

@@ -2,16 +2,16 @@
 
 use super::{json_document, print, print_json, threads};
 use crate::Outcome;
-use crate::args::Inspect;
+use crate::args::InspectArgs;
 use crate::rank_error::rank_error;
-use crate::table::{Rows, mb};
+use crate::table::{FactRows, mb};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check;
 use etlink_chakra::read::{self, FileKind};
 use etlink_model::{
     Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, HostTrace, Names, Severity,
 };
-use etlink_run::input::Input;
+use etlink_run::input::InputFile;
 use etlink_run::job::{read_device, read_host};
 use etlink_run::text::describe_kind;
 use etlink_run::{Run, RunError, RunOptions, RunSource};
@@ -19,7 +19,7 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-pub fn run(args: Inspect) -> Result<Outcome> {
+pub fn run(args: InspectArgs) -> Result<Outcome> {
     let threads = threads(args.resources.threads)?;
     let progress = crate::progress::bar();
     let options = RunOptions {
@@ -90,7 +90,7 @@ fn inspect(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>, boo
     Ok((facts, damaged))
 }
 
-fn look(input: Input, path: &Path, threads: usize) -> Result<(Map<String, Value>, bool)> {
+fn look(input: InputFile, path: &Path, threads: usize) -> Result<(Map<String, Value>, bool)> {
     match input.kind {
         FileKind::KinetoTrace if input.is_view => Ok((Map::new(), false)),
         FileKind::HostTrace => {
@@ -235,7 +235,7 @@ fn object(value: Value) -> Map<String, Value> {
 
 /// One line per fact; lists and tables one line per entry.
 fn lines(facts: &Map<String, Value>) -> String {
-    let mut rows = Rows::default();
+    let mut rows = FactRows::default();
     for (key, value) in facts {
         let name = key.replace('_', " ");
         match value {

@@ -1,14 +1,14 @@
 //! `etlink link`.
 
 use super::{json_document, print};
-use crate::args::Link;
+use crate::args::LinkArgs;
 use crate::{Outcome, table};
 use anyhow::Result;
 use etlink_run::job::{self, LinkJob};
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource};
 
-pub fn run(args: Link) -> Result<Outcome> {
+pub fn run(args: LinkArgs) -> Result<Outcome> {
     let json = args.how.print.json;
     let progress = crate::progress::bar();
     let job = link_job(args, &progress)?;
@@ -35,7 +35,7 @@ pub fn run(args: Link) -> Result<Outcome> {
 }
 
 /// Refuses what cannot work, before any work is done.
-fn link_job(args: Link, progress: &Progress) -> Result<LinkJob> {
+fn link_job(args: LinkArgs, progress: &Progress) -> Result<LinkJob> {
     let how = args.how;
     let format = how.output_format();
     let target = match &args.output {

@@ -14,7 +14,7 @@ mod schedule;
 mod top;
 
 use crate::Outcome;
-use crate::args::{Args, Command};
+use crate::args::{EtlinkArgs, EtlinkCommand};
 use crate::{notes, signals};
 use anyhow::{Context, Result};
 use etlink_run::RunSet;
@@ -24,26 +24,26 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 
 /// Carries out what was typed.
-pub fn run(args: Args) -> Result<Outcome> {
+pub fn run(args: EtlinkArgs) -> Result<Outcome> {
     args.check_renamed()?;
     notes::set_verbosity(args.verbosity());
     // a program that is recorded gets the signals itself
-    if !matches!(args.command, Command::Record(_)) {
+    if !matches!(args.command, EtlinkCommand::Record(_)) {
         signals::install().context("cannot listen for signals")?;
     }
     match args.command {
-        Command::Link(args) => link::run(args),
-        Command::Merge(args) => merge::run(args),
-        Command::Ranks(args) => ranks::run(args),
-        Command::Analyze(args) => analyze::run(args),
-        Command::Diff(args) => diff::run(args),
-        Command::Record(args) => record::run(&args),
-        Command::Report(args) => report::run(args),
-        Command::Replay(args) => replay::run(args),
-        Command::Check(args) => check::run(args),
-        Command::Inspect(args) => inspect::run(args),
-        Command::Top(args) => top::run(args),
-        Command::Schedule(args) => schedule::run(&args),
+        EtlinkCommand::Link(args) => link::run(args),
+        EtlinkCommand::Merge(args) => merge::run(args),
+        EtlinkCommand::Ranks(args) => ranks::run(args),
+        EtlinkCommand::Analyze(args) => analyze::run(args),
+        EtlinkCommand::Diff(args) => diff::run(args),
+        EtlinkCommand::Record(args) => record::run(&args),
+        EtlinkCommand::Report(args) => report::run(args),
+        EtlinkCommand::Replay(args) => replay::run(args),
+        EtlinkCommand::Check(args) => check::run(args),
+        EtlinkCommand::Inspect(args) => inspect::run(args),
+        EtlinkCommand::Top(args) => top::run(args),
+        EtlinkCommand::Schedule(args) => schedule::run(&args),
     }
 }
 
@@ -79,7 +79,7 @@ fn print_unused_files(runs: &RunSet) {
 
 /// A document with the name and the version of its form before what it has.
 #[derive(Serialize)]
-struct Document<'a, T> {
+struct SchemaDocument<'a, T> {
     schema: &'a str,
     version: u32,
     #[serde(flatten)]
@@ -91,7 +91,7 @@ const DOCUMENT_VERSION: u32 = 1;
 
 /// An object as JSON that names its form, `schema`, such as `etlink.merge`.
 fn json_document(schema: &str, content: &impl Serialize) -> Result<String> {
-    let document = Document {
+    let document = SchemaDocument {
         schema,
         version: DOCUMENT_VERSION,
         content,

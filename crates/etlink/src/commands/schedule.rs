@@ -1,8 +1,8 @@
 //! `etlink schedule`: what each step of a program would do.
 
-use super::{DOCUMENT_VERSION, Document};
+use super::{DOCUMENT_VERSION, SchemaDocument};
 use crate::Outcome;
-use crate::args::{Schedule as Args, ScheduleOptions};
+use crate::args::{ScheduleArgs, TorchScheduleArgs};
 use crate::notes;
 use anyhow::Result;
 use etlink_run::output::StdoutError;
@@ -10,10 +10,10 @@ use etlink_schedule::{Action, Arguments, Schedule};
 use serde::{Serialize, Serializer};
 use std::io::{BufWriter, StdoutLock, Write};
 
-impl ScheduleOptions {
+impl TorchScheduleArgs {
     /// As PyTorch takes them.
     pub fn arguments(self, default_repeat: i64) -> Arguments {
-        let ScheduleOptions {
+        let TorchScheduleArgs {
             wait,
             warmup,
             active,
@@ -32,7 +32,7 @@ impl ScheduleOptions {
     }
 }
 
-pub fn run(args: &Args) -> Result<Outcome> {
+pub fn run(args: &ScheduleArgs) -> Result<Outcome> {
     let schedule = Schedule::new(args.schedule.arguments(0))?;
     for note in notes(&schedule, args.steps) {
         notes::print(&note);
@@ -41,16 +41,16 @@ pub fn run(args: &Args) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn write(args: &Args, schedule: Schedule) -> std::io::Result<()> {
+fn write(args: &ScheduleArgs, schedule: Schedule) -> std::io::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if args.print.json {
-        let content = Report {
+        let content = ScheduleReport {
             actions: Actions {
                 schedule,
                 steps: args.steps,
             },
         };
-        let document = Document {
+        let document = SchemaDocument {
             schema: "etlink.schedule",
             version: DOCUMENT_VERSION,
             content: &content,
@@ -108,7 +108,7 @@ fn table(
 }
 
 #[derive(Serialize)]
-struct Report {
+struct ScheduleReport {
     actions: Actions,
 }
 

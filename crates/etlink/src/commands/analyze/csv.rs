@@ -1,6 +1,6 @@
 //! A table of all ranks as CSV: run, rank, then the fields that JSON has, by the same names.
 
-use super::told::Told;
+use super::results::AnalyzedRun;
 use super::{Analyzed, AsHta};
 use crate::table::csv_text;
 use anyhow::Result;
@@ -78,7 +78,7 @@ pub(super) fn of_hta(all: &[AsHta], table: &str) -> Result<String> {
     )
 }
 
-fn of_ranks<T: Serialize>(run: &Told<T>) -> impl Iterator<Item = Said<'_>> {
+fn of_ranks<T: Serialize>(run: &AnalyzedRun<T>) -> impl Iterator<Item = Said<'_>> {
     run.ranks.iter().map(|rank| {
         (
             run.run.as_str(),

@@ -2,8 +2,8 @@
 
 use super::chakra;
 use super::parquet::TableFiles;
-use super::told::{Ranked, Told};
-use crate::args::{Analyze, Compat};
+use super::results::{AnalyzedRun, AnalyzedTrace, Ranked};
+use crate::args::{AnalyzeArgs, Compat};
 use crate::rank_error::rank_error;
 use anyhow::{Result, bail};
 use etlink_kineto::KeepEvents;
@@ -16,28 +16,14 @@ use etlink_run::run::{
     self, LinkedRank, RankContent, RankEntry, RankResult, RunOptions, RunResults, RunSet,
     RunSource, WrittenRank,
 };
-use std::path::Path;
-
-/// Of what a trace is.
-#[derive(Clone, Copy)]
-pub(super) struct Of<'a> {
-    /// Folder of the run, empty for a file.
-    pub(super) run: &'a Path,
-    /// As in [`Ranked`].
-    pub(super) label: &'a str,
-    /// The rank that the file's name tells.
-    pub(super) rank: Option<i64>,
-    /// Whether it is a written graph.
-    pub(super) written: bool,
-}
 
 /// Links what was named; `say` gets each trace. Refuses what `files` could not write.
 pub(super) fn load<T: Send>(
-    args: &Analyze,
+    args: &AnalyzeArgs,
     threads: usize,
     files: Option<&TableFiles>,
-    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
-) -> Result<Vec<Told<T>>> {
+    say: impl Fn(&LinkedTrace, AnalyzedTrace<'_>) -> Result<T> + Sync,
+) -> Result<Vec<AnalyzedRun<T>>> {
     let progress = crate::progress::bar();
     let options = RunOptions {
         threads,
@@ -90,7 +76,7 @@ fn check_files(runs: &RunSet, files: &TableFiles) -> Result<()> {
 }
 
 /// HTA also counts what no graph needs.
-fn keep(args: &Analyze) -> KeepEvents {
+fn keep(args: &AnalyzeArgs) -> KeepEvents {
     if args.compat.contains(&Compat::Hta) {
         KeepEvents::Auxiliary
     } else {
@@ -101,7 +87,7 @@ fn keep(args: &Analyze) -> KeepEvents {
 /// None of a rank that was not asked for.
 fn analyze_rank<T>(
     entry: RankEntry<'_>,
-    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
+    say: impl Fn(&LinkedTrace, AnalyzedTrace<'_>) -> Result<T>,
 ) -> Result<Option<RankResult<Ranked<T>>>> {
     if entry.has_no_times() && !entry.is_wanted(None) {
         return Ok(None);
@@ -128,7 +114,7 @@ fn analyze_rank<T>(
         Some(rank) if is_one_rank => rank.to_string(),
         _ => entry.label().to_owned(),
     };
-    let of = Of {
+    let of = AnalyzedTrace {
         run: &entry.run().folder,
         label: &label,
         rank: entry.files().rank,
@@ -165,7 +151,7 @@ fn trace_of_graph(entry: RankEntry<'_>, written: &WrittenRank) -> Result<LinkedT
     Ok(trace)
 }
 
-fn told<T>(args: &Analyze, runs: &RunSet, results: RunResults<Ranked<T>>) -> Told<T> {
+fn told<T>(args: &AnalyzeArgs, runs: &RunSet, results: RunResults<Ranked<T>>) -> AnalyzedRun<T> {
     let run = &runs.runs[results.run];
     let members = &results.members;
     let mut notes = run.notes.clone();
@@ -185,7 +171,7 @@ fn told<T>(args: &Analyze, runs: &RunSet, results: RunResults<Ranked<T>>) -> Tol
             ..rank.value
         });
     }
-    Told {
+    AnalyzedRun {
         run: run.folder.display().to_string(),
         notes,
         ranks,

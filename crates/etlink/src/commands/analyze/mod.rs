@@ -5,12 +5,12 @@ mod csv;
 mod json;
 mod load;
 mod parquet;
+mod results;
 mod show;
-mod told;
 
 use super::{print, print_json, threads};
 use crate::Outcome;
-use crate::args::{Analyze, Compat};
+use crate::args::{AnalyzeArgs, Compat};
 use crate::kernel_rules::read_rules;
 use anyhow::{Result, bail};
 use etlink_analyze::{
@@ -19,16 +19,17 @@ use etlink_analyze::{
 use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
 use etlink_link::ranks::{RankClock, RankSummary, StragglerStats};
 use etlink_run::joined::{JoinedRun, clock_notes};
-use load::{Of, load};
+use load::load;
 use parquet::TableFiles;
+use results::AnalyzedRun;
+use results::AnalyzedTrace;
 use serde::Serialize;
-use told::Told;
 
 /// What the traces of one run say.
 #[derive(Serialize)]
 struct Analyzed {
     #[serde(flatten)]
-    told: Told<RankAnalysis>,
+    told: AnalyzedRun<RankAnalysis>,
     /// Over all ranks.
     total: RunTotals,
     /// Who came late to collectives that all ranks have; empty for one rank.
@@ -38,7 +39,7 @@ struct Analyzed {
 /// Tables of a run, not of each rank.
 const OF_ALL_RANKS: [&str; 2] = ["metrics", "stragglers"];
 
-pub fn run(args: Analyze) -> Result<Outcome> {
+pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     let tables = check(&args)?;
     if !args.compat.is_empty() {
         return as_hta(&args, &tables);
@@ -57,7 +58,7 @@ pub fn run(args: Analyze) -> Result<Outcome> {
             let analysis = analyze(trace, &rules, &options);
             let rank = of.rank.or(analysis.rank);
             if let Some(files) = &files {
-                files.write(trace, &Of { rank, ..of })?;
+                files.write(trace, &AnalyzedTrace { rank, ..of })?;
             }
             Ok(RankAnalysis { rank, ..analysis })
         },
@@ -88,7 +89,7 @@ pub fn run(args: Analyze) -> Result<Outcome> {
 }
 
 /// The tables that there are; refuses what does not go together.
-fn check(args: &Analyze) -> Result<Vec<&'static str>> {
+fn check(args: &AnalyzeArgs) -> Result<Vec<&'static str>> {
     let as_hta = !args.compat.is_empty();
     if as_hta && !args.compat.contains(&Compat::Hta) {
         bail!(
@@ -121,13 +122,13 @@ fn check(args: &Analyze) -> Result<Vec<&'static str>> {
 #[derive(Serialize)]
 struct AsHta {
     #[serde(flatten)]
-    told: Told<HtaTables>,
+    told: AnalyzedRun<HtaTables>,
     /// Over all ranks.
     total: HtaRunTables,
 }
 
 /// HTA's numbers.
-fn as_hta(args: &Analyze, tables: &[&str]) -> Result<Outcome> {
+fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
     let has = |what| args.compat.contains(&what);
     let settings = HtaOptions {
         include_last: has(Compat::IncludeLastStep),
@@ -148,8 +149,9 @@ fn as_hta(args: &Analyze, tables: &[&str]) -> Result<Outcome> {
             )?)
         },
     )?;
-    let total =
-        |told: &Told<HtaTables>| etlink_hta::run_tables(told.ranks.iter().map(|rank| &rank.said));
+    let total = |told: &AnalyzedRun<HtaTables>| {
+        etlink_hta::run_tables(told.ranks.iter().map(|rank| &rank.said))
+    };
     let told: Vec<AsHta> = told
         .into_iter()
         .map(|told| AsHta {
@@ -170,9 +172,12 @@ fn as_hta(args: &Analyze, tables: &[&str]) -> Result<Outcome> {
     Ok(outcome(args, told.iter().map(|one| &one.told)))
 }
 
-fn outcome<'a, T: 'a>(args: &Analyze, told: impl Iterator<Item = &'a Told<T>> + Clone) -> Outcome {
+fn outcome<'a, T: 'a>(
+    args: &AnalyzeArgs,
+    told: impl Iterator<Item = &'a AnalyzedRun<T>> + Clone,
+) -> Outcome {
     if args.print.csv {
-        told.clone().for_each(Told::print_notes);
+        told.clone().for_each(AnalyzedRun::print_notes);
     }
     if told.into_iter().any(|run| !run.excluded.is_empty()) {
         Outcome::Found
@@ -182,7 +187,7 @@ fn outcome<'a, T: 'a>(args: &Analyze, told: impl Iterator<Item = &'a Told<T>> + 
 }
 
 impl Analyzed {
-    fn new(mut told: Told<RankAnalysis>, args: &Analyze) -> Analyzed {
+    fn new(mut told: AnalyzedRun<RankAnalysis>, args: &AnalyzeArgs) -> Analyzed {
         let ranks = told.ranks.iter_mut();
         let summaries = ranks.filter_map(|rank| rank.summary.take()).collect();
         let mut total = run_totals(told.ranks.iter().map(|rank| &rank.said));

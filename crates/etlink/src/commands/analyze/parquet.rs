@@ -1,12 +1,11 @@
 //! `--parquet DIR`: the trace as tables, `DIR/<run>/<table>/<label>.parquet`: a folder per table,
 //! which readers take as one table.
 
-use super::load::Of;
-use super::told::Told;
-use crate::args::Analyze;
+use super::results::{AnalyzedRun, AnalyzedTrace};
+use crate::args::AnalyzeArgs;
 use anyhow::{Context, Result, bail};
 use etlink_link::LinkedTrace;
-use etlink_run::output::{FileSet, Format};
+use etlink_run::output::{FileSet, OutputFormat};
 use etlink_tables::{MARK, TraceTable};
 use memchr::memmem;
 use std::collections::BTreeMap;
@@ -25,11 +24,11 @@ pub(super) struct TableFiles {
     /// Replaces what an earlier run left, also of ranks that this one has not.
     whole: bool,
     /// By the folder of the run.
-    runs: Mutex<BTreeMap<PathBuf, Arc<RunFiles>>>,
+    runs: Mutex<BTreeMap<PathBuf, Arc<ParquetRun>>>,
 }
 
 /// The tables of one run.
-struct RunFiles {
+struct ParquetRun {
     set: FileSet,
     /// Names of all files of an earlier run that this one replaces.
     earlier: Vec<String>,
@@ -37,7 +36,7 @@ struct RunFiles {
 
 impl TableFiles {
     /// None without `--parquet`.
-    pub(super) fn new(args: &Analyze) -> Option<TableFiles> {
+    pub(super) fn new(args: &AnalyzeArgs) -> Option<TableFiles> {
         Some(TableFiles {
             dir: args.parquet.clone()?,
             overwrite: args.overwrite.overwrite,
@@ -55,7 +54,9 @@ impl TableFiles {
         let files = self.run(run)?;
         for label in labels {
             for table in TraceTable::ALL {
-                files.set.target(&file_name(table, label), Format::EtPlus)?;
+                files
+                    .set
+                    .target(&file_name(table, label), OutputFormat::EtPlus)?;
             }
         }
         Ok(())
@@ -63,7 +64,7 @@ impl TableFiles {
 
     /// Writes the tables of a trace. They have their places when all are [put in
     /// place](TableFiles::replace).
-    pub(super) fn write(&self, trace: &LinkedTrace, of: &Of<'_>) -> Result<()> {
+    pub(super) fn write(&self, trace: &LinkedTrace, of: &AnalyzedTrace<'_>) -> Result<()> {
         if of.written {
             bail!("--parquet is for recorded traces: a written graph has no events");
         }
@@ -71,7 +72,7 @@ impl TableFiles {
         for table in TraceTable::ALL {
             let target = files
                 .set
-                .target(&file_name(table, of.label), Format::EtPlus)?;
+                .target(&file_name(table, of.label), OutputFormat::EtPlus)?;
             target.write(|out| Ok(table.write(trace, of.rank, out)?))?;
         }
         Ok(())
@@ -80,7 +81,7 @@ impl TableFiles {
     /// Puts the tables of the runs in place, without those of traces that turned out not to be of
     /// their run; what an earlier run left goes. Where traces are left out whose tables would be
     /// lost by that, all stay as they are.
-    pub(super) fn replace<T>(&self, runs: &[Told<T>]) -> Result<()> {
+    pub(super) fn replace<T>(&self, runs: &[AnalyzedRun<T>]) -> Result<()> {
         for run in runs {
             let files = self.run(Path::new(&run.run))?;
             for excluded in &run.excluded {
@@ -104,7 +105,7 @@ impl TableFiles {
         Ok(())
     }
 
-    fn run(&self, run: &Path) -> Result<Arc<RunFiles>> {
+    fn run(&self, run: &Path) -> Result<Arc<ParquetRun>> {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(files) = runs.get(run) {
             return Ok(Arc::clone(files));
@@ -115,7 +116,7 @@ impl TableFiles {
         } else {
             vec![]
         };
-        let files = Arc::new(RunFiles { set, earlier });
+        let files = Arc::new(ParquetRun { set, earlier });
         runs.insert(run.to_owned(), Arc::clone(&files));
         Ok(files)
     }

@@ -4,18 +4,18 @@ mod show;
 
 use super::{json_document, print, print_unused_files};
 use crate::Outcome;
-use crate::args::{Compute, Format, Merge};
+use crate::args::{Compute, FormatName, MergeArgs};
 use anyhow::{Result, bail};
 use etlink_chakra::TracePart;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, merge};
 use etlink_run::output;
 use etlink_run::run::{RunOptions, RunSet, RunSource};
 
-pub fn run(args: Merge) -> Result<Outcome> {
+pub fn run(args: MergeArgs) -> Result<Outcome> {
     let how = &args.how;
-    let format = how.output_format().unwrap_or(output::Format::Chakra);
+    let format = how.output_format().unwrap_or(output::OutputFormat::Chakra);
     let chakra = how.form(Some(format))?.with(part(&args));
-    if args.simulator.is_some() && !matches!(how.format, None | Some(Format::Chakra)) {
+    if args.simulator.is_some() && !matches!(how.format, None | Some(FormatName::Chakra)) {
         bail!("--for astra-sim writes .et files: leave --format out");
     }
     let progress = crate::progress::bar();
@@ -60,7 +60,7 @@ pub fn run(args: Merge) -> Result<Outcome> {
 }
 
 /// Which part of each rank is written.
-fn part(args: &Merge) -> TracePart {
+fn part(args: &MergeArgs) -> TracePart {
     match (args.device_only, args.comm_only) {
         (true, _) => TracePart::Device,
         (_, true) => TracePart::Communication,

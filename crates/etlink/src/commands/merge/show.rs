@@ -1,7 +1,7 @@
 //! The report of a merge for people.
 
 use crate::notes;
-use crate::table::{Rows, count, infos, mb, same_notes, word};
+use crate::table::{FactRows, count, infos, mb, same_notes, word};
 use etlink_chakra::Demotion;
 use etlink_link::ranks::{JoinProblem, RankClock};
 use etlink_model::Severity;
@@ -19,7 +19,7 @@ pub(super) fn summary(runs: &[RunFiles], ranks: &[MergedRank], joined: &[MergedR
     for text in runs.iter().flat_map(RunFiles::named_notes) {
         notes::print(&text);
     }
-    let mut rows = Rows::default();
+    let mut rows = FactRows::default();
     let mut errors = String::new();
     let mut rank_notes: Vec<(String, &str)> = vec![];
     for rank in ranks {
@@ -151,7 +151,7 @@ fn common(joined: &MergedRun, ranks: &[MergedRank]) -> String {
         alone,
         ..
     } = joined;
-    let mut rows = Rows::default();
+    let mut rows = FactRows::default();
     let alone = if *alone == 0 {
         String::new()
     } else {
@@ -209,7 +209,7 @@ fn demoted(joined: &MergedRun, ranks: &[MergedRank]) -> IndexMap<Demotion, u64> 
     all
 }
 
-fn clocks(clocks: &[RankClock], rows: &mut Rows) {
+fn clocks(clocks: &[RankClock], rows: &mut FactRows) {
     let told: Vec<&RankClock> = clocks
         .iter()
         .filter(|clock| clock.support > 0 || clock.by_machine && clock.offset_ns != 0)

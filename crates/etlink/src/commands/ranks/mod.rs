@@ -4,7 +4,7 @@ mod show;
 
 use super::{print, print_json, print_unused_files};
 use crate::Outcome;
-use crate::args::Ranks;
+use crate::args::RanksArgs;
 use crate::{notes, table};
 use anyhow::Result;
 use etlink_link::TensorEdges;
@@ -20,7 +20,7 @@ use serde::Serialize;
 
 /// What is known of the ranks of one run.
 #[derive(Serialize)]
-struct Compared {
+struct RanksReport {
     /// Folder of the run.
     run: String,
     /// What is odd about the files and in them.
@@ -43,7 +43,7 @@ struct Compared {
     collectives: Vec<CollectiveSkew>,
 }
 
-pub fn run(args: Ranks) -> Result<Outcome> {
+pub fn run(args: RanksArgs) -> Result<Outcome> {
     let progress = crate::progress::bar();
     let options = RunOptions {
         tensor_deps: TensorEdges::None,
@@ -81,7 +81,7 @@ pub fn run(args: Ranks) -> Result<Outcome> {
 }
 
 /// What was refused under `--strict` was found; what could not be read leaves nothing.
-fn outcome(compared: &[Compared]) -> Outcome {
+fn outcome(compared: &[RanksReport]) -> Outcome {
     let mut excluded = compared.iter().flat_map(|one| &one.excluded).peekable();
     if excluded.peek().is_none() {
         return Outcome::Done;
@@ -109,7 +109,7 @@ fn summarize(rank: RankEntry<'_>) -> Result<Option<RankResult<Vec<String>>>, Run
     }))
 }
 
-fn compare(args: &Ranks, run: &RunFiles, results: RunResults<Vec<String>>) -> Compared {
+fn compare(args: &RanksArgs, run: &RunFiles, results: RunResults<Vec<String>>) -> RanksReport {
     let mut joined = results.join(!args.no_align);
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);
     joined.matches.problems.extend(conflicts);
@@ -117,7 +117,7 @@ fn compare(args: &Ranks, run: &RunFiles, results: RunResults<Vec<String>>) -> Co
     notes.extend_from_slice(&results.rank_notes);
     notes.extend(results.members.mismatch_notes());
     notes.extend(unrecorded(&joined.summaries));
-    Compared {
+    RanksReport {
         run: run.folder.display().to_string(),
         notes,
         excluded: results.excluded(),

@@ -1,6 +1,6 @@
 //! The comparison for people and for tables.
 
-use super::Compared;
+use super::RanksReport;
 use crate::notes;
 use crate::table::{Grid, Limit, count, csv_text, signed_time, time};
 use anyhow::Result;
@@ -29,7 +29,7 @@ const COLUMNS: [&str; 15] = [
 ];
 
 /// Each collective and message, a line each.
-pub(super) fn csv(all: &[Compared]) -> Result<String> {
+pub(super) fn csv(all: &[RanksReport]) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
     out.write_record(COLUMNS)?;
     for one in all {
@@ -63,7 +63,7 @@ pub(super) fn csv(all: &[Compared]) -> Result<String> {
 }
 
 /// Who was late, what the transfers of each kind and group were like, and the worst ones.
-pub(super) fn table(one: &Compared, top: usize) -> String {
+pub(super) fn table(one: &RanksReport, top: usize) -> String {
     let run = if one.run.is_empty() {
         String::new()
     } else {
@@ -86,7 +86,7 @@ pub(super) fn table(one: &Compared, top: usize) -> String {
 }
 
 /// What people should know first.
-pub(super) fn print_notes(one: &Compared) {
+pub(super) fn print_notes(one: &RanksReport) {
     notes::print_all(&one.notes);
     for excluded in &one.excluded {
         notes::print(&excluded.note());
@@ -108,7 +108,7 @@ pub(super) fn print_notes(one: &Compared) {
 }
 
 /// For whom the others waited, per step and in all.
-fn by_step(one: &Compared) -> String {
+fn by_step(one: &RanksReport) -> String {
     let mut table = Grid::new(
         2,
         Limit::NONE,
@@ -189,7 +189,7 @@ fn straggler(
     ]
 }
 
-fn by_rank(one: &Compared) -> String {
+fn by_rank(one: &RanksReport) -> String {
     let mut table = Grid::new(
         2,
         Limit::NONE,
@@ -253,7 +253,7 @@ fn drift(clock: Option<&RankClock>) -> [String; 2] {
     ]
 }
 
-fn by_kind(one: &Compared) -> String {
+fn by_kind(one: &RanksReport) -> String {
     let mut kinds: BTreeMap<(u32, &str, &str), Vec<&CollectiveSkew>> = BTreeMap::new();
     one.collectives.iter().for_each(|skew| {
         kinds
@@ -320,7 +320,7 @@ fn by_kind(one: &Compared) -> String {
     format!("means per kind (bytes: sum)\n{table}")
 }
 
-fn worst(one: &Compared, top: usize) -> String {
+fn worst(one: &RanksReport, top: usize) -> String {
     let mut order: Vec<&CollectiveSkew> = one.collectives.iter().collect();
     order.sort_by_key(|skew| std::cmp::Reverse(skew.skew_ns));
     let mut table = Grid::new(

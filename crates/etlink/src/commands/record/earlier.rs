@@ -8,7 +8,7 @@
 //! Processes of the program move the files (`files.py`), the launcher removes them at its end or puts
 //! them back; after a launcher that was killed, the next one does.
 
-use super::folder::names;
+use super::file_names::names;
 use anyhow::{Context, Result};
 use etlink_run::manifest::MANIFEST;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use super::folder::Output;
 use super::lock;
 use super::task::JobTask;
 use super::{pack, script, summary};
-use crate::args::Record;
+use crate::args::RecordArgs;
 use anyhow::{Context, Result};
 use etlink_torch::{ENDED, Ended, MARKER, Manifest, ManifestContents, Process, Settings, Task};
 use std::collections::BTreeSet;
@@ -14,8 +14,8 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// A program that was recorded and has ended.
-pub struct Recording<'a> {
-    pub args: &'a Record,
+pub struct EndedRecording<'a> {
+    pub args: &'a RecordArgs,
     pub settings: Settings,
     pub task: Option<JobTask>,
     pub ended: Ended,
@@ -30,7 +30,7 @@ pub struct Finished {
     pub is_to_be_linked: bool,
 }
 
-impl Recording<'_> {
+impl EndedRecording<'_> {
     /// Collects, writes the manifest, and prints what is to be said.
     ///
     /// # Errors

@@ -10,13 +10,13 @@
 //! ```
 
 use super::earlier::{self, Earlier};
+use super::file_names::names;
 use super::lock::{self, Lock};
 use super::task::JobTask;
 use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
 use etlink_torch::{Manifest, ManifestContents, Process};
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 const WORK: &str = ".etlink";
@@ -299,16 +299,4 @@ pub fn made(path: &Path) -> Result<PathBuf> {
         .with_context(|| format!("cannot make folder {}", path.display()))?;
     path.canonicalize()
         .with_context(|| format!("cannot find folder {}", path.display()))
-}
-
-/// Names in a folder that are text.
-pub fn names(folder: &Path) -> Result<Vec<String>> {
-    let read = || -> std::io::Result<Vec<String>> {
-        let entries = std::fs::read_dir(folder)?.collect::<std::io::Result<Vec<_>>>()?;
-        let names = entries.iter().map(std::fs::DirEntry::file_name);
-        Ok(names
-            .filter_map(|name| OsStr::to_str(&name).map(str::to_owned))
-            .collect())
-    };
-    read().with_context(|| format!("cannot read folder {}", folder.display()))
 }

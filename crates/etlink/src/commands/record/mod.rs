@@ -2,6 +2,7 @@
 
 mod child;
 mod earlier;
+mod file_names;
 mod finish;
 mod folder;
 mod lock;
@@ -11,13 +12,13 @@ mod summary;
 mod task;
 
 use crate::Outcome;
-use crate::args::Record;
+use crate::args::RecordArgs;
 use crate::notes;
 use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
 use etlink_schedule::Schedule;
 use etlink_torch::{Ended, HOOK, Options, SETTINGS_VARIABLE, Settings, python_path};
-use finish::Recording;
+use finish::EndedRecording;
 use folder::Output;
 use std::ffi::OsString;
 use std::path::Path;
@@ -27,7 +28,7 @@ use task::JobTask;
 /// Cycles when none are asked for: a program may make a million steps.
 const REPEAT: i64 = 1;
 
-pub fn run(args: &Record) -> Result<Outcome> {
+pub fn run(args: &RecordArgs) -> Result<Outcome> {
     if args.json {
         bail!(
             "record has no --json: standard output is the program's; {} has what was recorded as \
@@ -75,7 +76,7 @@ pub fn run(args: &Record) -> Result<Outcome> {
         eprintln!("etlink: note: {warning}");
     }
     // the program has ended: whatever goes wrong from here on, its exit code goes before ours
-    let recording = Recording {
+    let recording = EndedRecording {
         args,
         settings,
         task,
@@ -94,7 +95,7 @@ fn launcher(hook: &Path) -> String {
     format!("{unique}-{}", std::process::id())
 }
 
-fn options(args: &Record) -> Options {
+fn options(args: &RecordArgs) -> Options {
     let what = args.what;
     Options {
         record_shapes: what.record_shapes,
@@ -126,7 +127,7 @@ fn hook() -> Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-fn command(args: &Record, settings: &Settings, hook: &Path) -> Result<Command> {
+fn command(args: &RecordArgs, settings: &Settings, hook: &Path) -> Result<Command> {
     let (program, rest) = args
         .command
         .split_first()
@@ -146,7 +147,7 @@ fn command(args: &Record, settings: &Settings, hook: &Path) -> Result<Command> {
 }
 
 /// Links with this very program; what it prints is no output of the recorded program.
-fn link(args: &Record) -> Result<bool> {
+fn link(args: &RecordArgs) -> Result<bool> {
     let program = std::env::current_exe().context("cannot find etlink itself")?;
     let mut words: Vec<OsString> = vec![
         "merge".into(),

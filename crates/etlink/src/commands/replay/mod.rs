@@ -1,10 +1,11 @@
 //! `etlink replay`: run a graph; how true is it, what takes long, what if.
 
+mod all_ranks;
 mod ranks;
 mod table;
 
 use super::{json_document, print};
-use crate::args::{Replay, ToLink};
+use crate::args::{ReplayArgs, TracePairArgs};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
@@ -33,11 +34,11 @@ struct Replayed {
     resources: bool,
     /// Of all ranks, if it is a run of several: how they fared.
     #[serde(skip_serializing_if = "Option::is_none")]
-    together: Option<ranks::AllRanks>,
+    together: Option<all_ranks::AllRanks>,
     /// Of the run without changes.
     figures: ReplayFigures,
     /// Of the run with changes, if any were asked for.
-    what_if: Option<WhatIf>,
+    what_if: Option<WhatIfReport>,
     /// Of the run with changes, else without.
     critical_path: Option<PathReport>,
     /// Of the run with changes, else without.
@@ -72,7 +73,7 @@ impl Written {
 }
 
 #[derive(Serialize)]
-struct WhatIf {
+struct WhatIfReport {
     scale: Vec<String>,
     drop_edges: Vec<EdgeKind>,
     makespan_ns: i64,
@@ -83,10 +84,10 @@ struct WhatIf {
     device_end_change_ns: Option<i64>,
     /// By rank, of several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    ranks: Vec<ranks::RankChange>,
+    ranks: Vec<all_ranks::RankChange>,
 }
 
-pub fn run(args: Replay) -> Result<Outcome> {
+pub fn run(args: ReplayArgs) -> Result<Outcome> {
     if let Some(dir) = args.file.as_deref().filter(|file| file.is_dir()) {
         return ranks::run(&args, dir);
     }
@@ -137,11 +138,11 @@ pub fn run(args: Replay) -> Result<Outcome> {
 }
 
 /// Where the trace for Perfetto goes.
-fn target(args: &Replay) -> Result<Option<Target>> {
+fn target(args: &ReplayArgs) -> Result<Option<Target>> {
     let Some(output) = &args.output else {
         return Ok(None);
     };
-    let ToLink { host, device, .. } = &args.link;
+    let TracePairArgs { host, device, .. } = &args.link;
     let target = Target::perfetto(output, args.overwrite.overwrite)?;
     refuse_input(output, args.file.iter().chain(host).chain(device))?;
     Ok(Some(target))
@@ -162,8 +163,8 @@ fn trace_notes(report: &LinkReport) -> Vec<String> {
 }
 
 /// Reads what was named, and links traces. Also its name.
-fn load(args: &Replay, progress: &Progress) -> Result<(String, RankContent)> {
-    let ToLink {
+fn load(args: &ReplayArgs, progress: &Progress) -> Result<(String, RankContent)> {
+    let TracePairArgs {
         host,
         device,
         rank,
@@ -192,7 +193,7 @@ fn load(args: &Replay, progress: &Progress) -> Result<(String, RankContent)> {
 }
 
 /// Refuses a written graph that has nothing to run.
-fn expect_graph(args: &Replay, written: &WrittenRank) -> Result<()> {
+fn expect_graph(args: &ReplayArgs, written: &WrittenRank) -> Result<()> {
     let name = &written.name;
     if args.output.is_some() {
         bail!(
@@ -212,7 +213,7 @@ fn expect_graph(args: &Replay, written: &WrittenRank) -> Result<()> {
 }
 
 /// Whether a written graph is damaged, and damaged ones were to be refused.
-fn is_refused(args: &Replay, written: &WrittenRank) -> bool {
+fn is_refused(args: &ReplayArgs, written: &WrittenRank) -> bool {
     args.reading.strict.strict && written.graph.damage().is_some()
 }
 
@@ -225,7 +226,7 @@ struct Runs {
 }
 
 fn replay(
-    args: &Replay,
+    args: &ReplayArgs,
     input: String,
     mut notes: Vec<String>,
     graph: &ReplayGraph,
@@ -299,7 +300,7 @@ fn what_if(
     settings: &ReplaySettings,
     plain: &ReplayRun,
     run: &ReplayRun,
-) -> WhatIf {
+) -> WhatIfReport {
     let makespan_ns = run.makespan().0;
     let before = plain.makespan().0;
     let change_ns = makespan_ns - before;
@@ -309,7 +310,7 @@ fn what_if(
             .map(|node| run.end(node))
             .max()
     };
-    WhatIf {
+    WhatIfReport {
         scale: settings.scales.iter().map(ToString::to_string).collect(),
         drop_edges: settings.drop_edges.clone(),
         makespan_ns,

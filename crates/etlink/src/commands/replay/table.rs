@@ -1,9 +1,9 @@
 //! The replay for people.
 
-use super::ranks::AllRanks;
-use super::{Replayed, WhatIf};
+use super::all_ranks::AllRanks;
+use super::{Replayed, WhatIfReport};
 use crate::notes;
-use crate::table::{Rows, cut, mb, shown, signed_time, time, word};
+use crate::table::{FactRows, cut, mb, shown, signed_time, time, word};
 use etlink_replay::{
     NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, ReplayFigures, StartExplanation,
     StartReason,
@@ -19,7 +19,7 @@ const SHOWN_STEPS: usize = 10;
 pub fn replayed(replayed: &Replayed) -> String {
     let mut out = String::new();
     notes::print_all(&replayed.notes);
-    let mut rows = Rows::default();
+    let mut rows = FactRows::default();
     rows.add("replayed", "", &replayed.input);
     figures(&replayed.figures, replayed.resources, &mut rows);
     if let Some(all) = &replayed.together {
@@ -50,7 +50,7 @@ pub fn replayed(replayed: &Replayed) -> String {
     out
 }
 
-fn figures(figures: &ReplayFigures, resources: bool, rows: &mut Rows) {
+fn figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
     rows.add(
         "nodes",
         figures.nodes,
@@ -155,7 +155,7 @@ fn figures(figures: &ReplayFigures, resources: bool, rows: &mut Rows) {
 }
 
 /// What the ranks did together, and each of them.
-fn ranks(all: &AllRanks, rows: &mut Rows) {
+fn ranks(all: &AllRanks, rows: &mut FactRows) {
     for excluded in &all.excluded {
         rows.add("left out", &excluded.label, &excluded.message);
     }
@@ -240,7 +240,7 @@ fn ranks(all: &AllRanks, rows: &mut Rows) {
     }
 }
 
-fn worst(worst: &[NodeTime], signed: bool, rows: &mut Rows) {
+fn worst(worst: &[NodeTime], signed: bool, rows: &mut FactRows) {
     for named in worst.iter().take(SHOWN) {
         rows.add(
             "  worst",
@@ -254,7 +254,7 @@ fn worst(worst: &[NodeTime], signed: bool, rows: &mut Rows) {
     }
 }
 
-fn what_if(changes: &WhatIf, rows: &mut Rows) {
+fn what_if(changes: &WhatIfReport, rows: &mut FactRows) {
     let without = changes
         .drop_edges
         .iter()
@@ -289,7 +289,7 @@ fn what_if(changes: &WhatIf, rows: &mut Rows) {
 }
 
 fn critical_path(path: &PathReport) -> String {
-    let mut rows = Rows::default();
+    let mut rows = FactRows::default();
     let edges: Vec<String> = path
         .edges
         .iter()
@@ -369,7 +369,7 @@ fn remark(cause: PathCause) -> &'static str {
 }
 
 fn explanation(told: &StartExplanation) -> String {
-    let mut rows = Rows::default();
+    let mut rows = FactRows::default();
     rows.add("node", told.label.node, label(&told.label));
     let measured = told.measured_start_ns.map_or(String::new(), |start| {
         format!("; measured start {start} ns")

@@ -1,7 +1,7 @@
 //! A page about all ranks of a folder.
 
 use super::ran::Ran;
-use super::{Content, Report, file_name, options, steps, steps::Steps};
+use super::{Content, ReportArgs, file_name, options, steps, steps::DrawnSteps};
 use crate::rank_error::rank_error;
 use anyhow::{Context, Result};
 use etlink_analyze::KernelRules;
@@ -14,7 +14,7 @@ use etlink_run::run::{RankContent, RankEntry, RankResult, RunSource};
 use etlink_run::{Progress, Run, RunError};
 
 /// What is kept of a rank until all are read.
-struct ReadRank {
+struct ReportedRank {
     rank: ReportRank,
     /// Its place in the set.
     index: usize,
@@ -23,7 +23,11 @@ struct ReadRank {
 }
 
 /// Reads all ranks, compares them and draws some.
-pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Content> {
+pub(super) fn content(
+    args: &ReportArgs,
+    rules: &KernelRules,
+    progress: &Progress,
+) -> Result<Content> {
     let source = RunSource::from_path_and_host(&args.path, args.host.as_deref())?;
     let run = Run::open(source, options(args, progress)?)?;
     let runs = run.set();
@@ -88,7 +92,7 @@ pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -
             .map_or(0, |of| of.caused_ns)
     };
     let shown = steps::shown(&args.timelines, &ranks, TIMELINES, late)?;
-    let steps = Steps::choose(
+    let steps = DrawnSteps::choose(
         args.step.as_deref(),
         &shown.iter().map(|at| &ranks[*at]).collect::<Vec<_>>(),
     )?;
@@ -169,7 +173,10 @@ pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -
 }
 
 /// The figures of a rank; `None` where it was not asked for, or its file does nothing, as that of a rank without a trace.
-fn read_rank(entry: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankResult<ReadRank>>> {
+fn read_rank(
+    entry: RankEntry<'_>,
+    rules: &KernelRules,
+) -> Result<Option<RankResult<ReportedRank>>> {
     let content = entry.load()?.refuse_damage(&entry.set.options)?;
     let number = entry.files().rank;
     let linked_summary = match &content {
@@ -191,7 +198,7 @@ fn read_rank(entry: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankRes
         label: entry.label().to_owned(),
         summary,
         notes: ran.damage().into_iter().collect(),
-        value: ReadRank {
+        value: ReportedRank {
             rank: ran.rank(entry.label(), number, rules, entry.set.len()),
             index: entry.index,
             missing: ran.leaves_out(),

@@ -9,7 +9,7 @@ mod steps;
 
 use super::{json_document, print};
 use crate::Outcome;
-use crate::args::Report;
+use crate::args::ReportArgs;
 use crate::notes;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
@@ -24,11 +24,11 @@ use etlink_run::{Progress, Run};
 use ran::Ran;
 use serde::Serialize;
 use std::path::Path;
-use steps::Steps;
+use steps::DrawnSteps;
 
 /// What was written.
 #[derive(Serialize)]
-struct Written {
+struct WrittenPage {
     output: String,
     bytes: u64,
     ranks: usize,
@@ -54,7 +54,7 @@ struct Content {
     incomplete: bool,
 }
 
-pub fn run(args: Report) -> Result<Outcome> {
+pub fn run(args: ReportArgs) -> Result<Outcome> {
     let target = Target::page(&args.output, args.overwrite.overwrite)?;
     refuse_input(&args.output, args.host.iter().chain([&args.path]))?;
     let rules = crate::kernel_rules::read_rules(args.rules.as_deref())?;
@@ -87,8 +87,8 @@ pub fn run(args: Report) -> Result<Outcome> {
     tell(&args, content, bytes, target.is_stdout())
 }
 
-fn tell(args: &Report, content: Content, bytes: u64, to_stdout: bool) -> Result<Outcome> {
-    let written = Written {
+fn tell(args: &ReportArgs, content: Content, bytes: u64, to_stdout: bool) -> Result<Outcome> {
+    let written = WrittenPage {
         output: args.output.display().to_string(),
         bytes,
         ranks: content.ranks.len(),
@@ -132,7 +132,7 @@ fn tell(args: &Report, content: Content, bytes: u64, to_stdout: bool) -> Result<
 }
 
 /// One trace, a pair, or a written graph.
-fn file(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Content> {
+fn file(args: &ReportArgs, rules: &KernelRules, progress: &Progress) -> Result<Content> {
     if !args.timelines.is_empty() {
         bail!("--timelines is for a folder; of one trace the timeline is always drawn");
     }
@@ -144,7 +144,7 @@ fn file(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Conte
         .number()
         .map_or_else(|| file_name(&args.path), |rank| rank.to_string());
     let rank = ran.rank(&label, None, rules, 1);
-    let steps = Steps::choose(args.step.as_deref(), &[&rank])?;
+    let steps = DrawnSteps::choose(args.step.as_deref(), &[&rank])?;
     let timelines = vec![PackedTimeline::new(RANGES, TIMELINE_BYTES, |most| {
         ran.draw(&rank, &steps, most, rules, None)
     })?];
@@ -164,7 +164,7 @@ fn file(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Conte
     })
 }
 
-fn options(args: &Report, progress: &Progress) -> Result<RunOptions> {
+fn options(args: &ReportArgs, progress: &Progress) -> Result<RunOptions> {
     Ok(RunOptions {
         rank: args.rank,
         keep: KeepEvents::Memory,

@@ -1,7 +1,7 @@
 //! One rank, from its traces or from a written graph.
 
 use super::file_name;
-use super::steps::Steps;
+use super::steps::DrawnSteps;
 use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_analyze::{KernelRules, Options, RankAnalysis, analyze};
@@ -27,10 +27,10 @@ pub(super) struct Ran {
     host: Option<String>,
     graph: ReplayGraph,
     run: ReplayRun,
-    pub(super) of: Of,
+    pub(super) of: RanSource,
 }
 
-pub(super) enum Of {
+pub(super) enum RanSource {
     Traces(Box<LinkedTrace>),
     Written {
         file: Box<read::ChakraGraph>,
@@ -76,7 +76,7 @@ impl Ran {
             host: None,
             graph,
             run,
-            of: Of::Written {
+            of: RanSource::Written {
                 file: Box::new(file),
                 trace,
             },
@@ -91,15 +91,15 @@ impl Ran {
             host,
             graph,
             run,
-            of: Of::Traces(Box::new(trace)),
+            of: RanSource::Traces(Box::new(trace)),
         })
     }
 
     /// The rank that the trace says.
     pub(super) fn number(&self) -> Option<i64> {
         match &self.of {
-            Of::Traces(trace) => trace.report.rank,
-            Of::Written { file, trace } => {
+            RanSource::Traces(trace) => trace.report.rank,
+            RanSource::Written { file, trace } => {
                 let of_rows = trace.as_ref().and_then(|trace| trace.report.rank);
                 of_rows.or(file.metadata_int("rank"))
             }
@@ -109,14 +109,14 @@ impl Ran {
     /// What is damaged in the traces, or in the written graph, in a line.
     pub(super) fn damage(&self) -> Option<String> {
         match &self.of {
-            Of::Traces(trace) => table::damage(&trace.report.anomalies),
-            Of::Written { file, .. } => file.damage(),
+            RanSource::Traces(trace) => table::damage(&trace.report.anomalies),
+            RanSource::Written { file, .. } => file.damage(),
         }
     }
 
     /// What the file does not tell, if it is a written graph.
     pub(super) fn leaves_out(&self) -> Option<String> {
-        let Of::Written { file, trace } = &self.of else {
+        let RanSource::Written { file, trace } = &self.of else {
             return None;
         };
         let (kind, nothing_of) = match file.format.is_tree() {
@@ -156,8 +156,8 @@ impl Ran {
         ranks: usize,
     ) -> ReportRank {
         let (trace, labels): (_, &dyn LabelSource) = match &self.of {
-            Of::Traces(trace) => (Some(trace), &**trace),
-            Of::Written { file, trace } => (trace.as_ref(), &NodeNames(file)),
+            RanSource::Traces(trace) => (Some(trace), &**trace),
+            RanSource::Written { file, trace } => (trace.as_ref(), &NodeNames(file)),
         };
         let options = Options {
             memory_timeline: true,
@@ -168,13 +168,13 @@ impl Ran {
         });
         analysis.rank = named.or(self.number());
         if trace.is_some_and(|trace| {
-            matches!(self.of, Of::Written { .. }) && trace.device.calls.is_empty()
+            matches!(self.of, RanSource::Written { .. }) && trace.device.calls.is_empty()
         }) {
             // without calls nothing tells what a device waited for
             (analysis.idle, analysis.stream_idle, analysis.queues) = (vec![], vec![], vec![]);
         }
         let points = std::mem::take(&mut analysis.memory_timeline);
-        let is_graph = self.graph.edges() > 0 || matches!(self.of, Of::Traces(_));
+        let is_graph = self.graph.edges() > 0 || matches!(self.of, RanSource::Traces(_));
         let path = || {
             PathReport::new(
                 &self.graph,
@@ -198,7 +198,7 @@ impl Ran {
             }),
             memory_charts: memory_charts(&points, (MEMORY_POINTS / ranks.max(1)).clamp(60, POINTS)),
             analysis,
-            link: if let Of::Traces(trace) = &self.of {
+            link: if let RanSource::Traces(trace) = &self.of {
                 Some(trace.report.clone())
             } else {
                 None
@@ -216,14 +216,14 @@ impl Ran {
     pub(super) fn draw(
         &self,
         rank: &ReportRank,
-        steps: &Steps,
+        steps: &DrawnSteps,
         most: usize,
         rules: &KernelRules,
         member: Option<&RankPlace<'_>>,
     ) -> Timeline {
         let Ran { graph, run, .. } = self;
         let timeline = match &self.of {
-            Of::Traces(trace) => {
+            RanSource::Traces(trace) => {
                 let device = &trace.device;
                 let starts = || {
                     device
@@ -250,7 +250,7 @@ impl Ran {
                     member,
                 )
             }
-            Of::Written { file, .. } => {
+            RanSource::Written { file, .. } => {
                 let about = |node: usize| about(file, node);
                 let of = WrittenGraph {
                     graph,
@@ -280,7 +280,7 @@ impl Ran {
     /// A written graph of which all nodes have start times, as it is and as it is run.
     pub(super) fn measured_graph(&self) -> Option<(&read::ChakraGraph, &ReplayGraph)> {
         match &self.of {
-            Of::Written { file, .. } if self.graph.measured => Some((file, &self.graph)),
+            RanSource::Written { file, .. } if self.graph.measured => Some((file, &self.graph)),
             _ => None,
         }
     }

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use std::collections::BTreeSet;
 
 /// The step that is drawn of all ranks; none where traces have no steps, or no step of one name.
-pub(super) struct Steps {
+pub(super) struct DrawnSteps {
     name: Option<String>,
 }
 
@@ -82,11 +82,11 @@ fn named(asked: &str, ranks: &[ReportRank]) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-impl Steps {
+impl DrawnSteps {
     /// The step of this number or name, else the one whose length, summed over these ranks, is the median (of an even number the shorter).
-    pub(super) fn choose(asked: Option<&str>, ranks: &[&ReportRank]) -> Result<Steps> {
+    pub(super) fn choose(asked: Option<&str>, ranks: &[&ReportRank]) -> Result<DrawnSteps> {
         let Some(first) = ranks.first() else {
-            return Ok(Steps { name: None });
+            return Ok(DrawnSteps { name: None });
         };
         let lengths: Vec<IndexMap<&str, i64>> =
             ranks.iter().map(|rank| lengths(&rank.analysis)).collect();
@@ -109,7 +109,7 @@ impl Steps {
                         .is_some_and(|head| head.ends_with(|c: char| !c.is_ascii_digit()))
             };
             return match common.iter().find(|(_, name)| is_asked(name)) {
-                Some((_, name)) => Ok(Steps {
+                Some((_, name)) => Ok(DrawnSteps {
                     name: Some((*name).to_owned()),
                 }),
                 None if common.is_empty() => {
@@ -123,7 +123,7 @@ impl Steps {
         }
         common.sort_unstable();
         let median = common.get(common.len().saturating_sub(1) / 2);
-        Ok(Steps {
+        Ok(DrawnSteps {
             name: median.map(|(_, name)| (*name).to_owned()),
         })
     }

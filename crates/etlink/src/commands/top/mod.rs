@@ -3,12 +3,12 @@
 mod show;
 
 use super::{print, print_json, threads};
-use crate::op_tables::{self, Table, Wanted};
+use crate::op_tables::{self, OpTable, Wanted};
 use crate::{Outcome, args, notes, table};
 use anyhow::Result;
 
-pub fn run(args: args::Top) -> Result<Outcome> {
-    let args::Top {
+pub fn run(args: args::TopArgs) -> Result<Outcome> {
+    let args::TopArgs {
         trace,
         host,
         by,
@@ -49,7 +49,7 @@ pub fn run(args: args::Top) -> Result<Outcome> {
 }
 
 /// What people should know of the table of a trace.
-fn print_notes(table: &Table) {
+fn print_notes(table: &OpTable) {
     for note in &table.notes {
         notes::print(&format!("{}: {note}", table.file));
     }

@@ -1,6 +1,6 @@
 //! The table as PyTorch prints it (`_build_table`), and its rows for programs.
 
-use crate::op_tables::Table;
+use crate::op_tables::OpTable;
 use crate::table::{Grid, Limit, csv_text};
 use anyhow::Result;
 use etlink_analyze::top::{KeyAverage, KeyAverages};
@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 /// A row of the CSV.
 #[derive(Serialize)]
-struct Line<'a> {
+struct TopLine<'a> {
     file: Cow<'a, str>,
     rank: Option<i64>,
     name: Cow<'a, str>,
@@ -30,11 +30,11 @@ struct Line<'a> {
 }
 
 /// Each row of each rank as a line.
-pub(super) fn csv(tables: &[Table]) -> Result<String> {
+pub(super) fn csv(tables: &[OpTable]) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
     for table in tables {
         for row in &table.top.rows {
-            out.serialize(Line {
+            out.serialize(TopLine {
                 file: csv_text(&table.file),
                 rank: table.rank,
                 name: csv_text(&row.name),
@@ -58,7 +58,7 @@ pub(super) fn csv(tables: &[Table]) -> Result<String> {
 }
 
 /// The table of one rank; `limit` 0: all rows.
-pub(super) fn table(table: &Table, limit: usize) -> String {
+pub(super) fn table(table: &OpTable, limit: usize) -> String {
     let top = &table.top;
     let mut out = String::new();
     let rank = table

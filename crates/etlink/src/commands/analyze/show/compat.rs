@@ -1,6 +1,6 @@
 //! Tables of other tools, as they name their columns.
 
-use crate::args::Analyze;
+use crate::args::AnalyzeArgs;
 use crate::commands::analyze::AsHta;
 use crate::commands::analyze::csv::{cell, records};
 use crate::table::{Grid, Limit};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::fmt::Write;
 
 /// All of them, or that which was asked for.
-pub(in crate::commands::analyze) fn tables(told: &[AsHta], args: &Analyze) -> Result<String> {
+pub(in crate::commands::analyze) fn tables(told: &[AsHta], args: &AnalyzeArgs) -> Result<String> {
     let mut out = String::new();
     let wanted = |name: &&&str| args.table.as_deref().is_none_or(|only| only == **name);
     for AsHta { told: run, total } in told {

@@ -5,7 +5,7 @@ mod rows;
 mod times;
 
 use super::Analyzed;
-use crate::args::Analyze;
+use crate::args::AnalyzeArgs;
 use crate::table::{Grid, Limit, count, percent, scaled, time};
 use etlink_analyze::RankAnalysis;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use std::fmt::Write;
 /// What a table is called above its lines, and the lines.
 type Shown = (String, Grid);
 
-pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
+pub(super) fn run(one: &Analyzed, args: &AnalyzeArgs) -> String {
     one.told.print_notes();
     let mut out = String::new();
     if !one.told.run.is_empty() {

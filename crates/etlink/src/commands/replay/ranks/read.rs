@@ -1,6 +1,6 @@
 //! What the replay keeps of each rank, from its traces or from its written graph.
 
-use super::{Replay, ReplayRank};
+use super::{ReplayArgs, ReplayRank};
 use crate::rank_error::rank_error;
 use crate::{notes, table};
 use anyhow::{Context, Result, bail};
@@ -13,7 +13,7 @@ use etlink_run::run::{
 };
 
 /// What came of a rank.
-enum ReadRank {
+enum ReplayOutcome {
     /// Its graph.
     Graph(Box<RankResult<ReplayRank>>),
     /// It was not asked for.
@@ -31,11 +31,11 @@ pub(super) struct ReadRuns {
 }
 
 /// Reads every rank; `None` where one is damaged and that was not to be taken.
-pub(super) fn read(args: &Replay, runs: &RunSet) -> Result<Option<ReadRuns>> {
+pub(super) fn read(args: &ReplayArgs, runs: &RunSet) -> Result<Option<ReadRuns>> {
     let ranks = runs.map_ranks_retaining(|rank| {
         let read = read_rank(rank);
         let bytes = match &read {
-            Ok(ReadRank::Graph(rank)) => rank.value.bytes(),
+            Ok(ReplayOutcome::Graph(rank)) => rank.value.bytes(),
             _ => 0,
         };
         (read, bytes)
@@ -47,18 +47,18 @@ pub(super) fn read(args: &Replay, runs: &RunSet) -> Result<Option<ReadRuns>> {
         let label = runs.entry(index).label();
         let run = runs.ranks[index].0;
         results.push(match read {
-            Ok(ReadRank::Graph(rank)) => {
+            Ok(ReplayOutcome::Graph(rank)) => {
                 notes::print_details(&table::rank(label), &rank.value.details);
                 Some(Ok(*rank))
             }
-            Ok(ReadRank::Unwanted) => None,
-            Ok(ReadRank::Idle) => {
+            Ok(ReplayOutcome::Unwanted) => None,
+            Ok(ReplayOutcome::Idle) => {
                 idle_notes[run].push(format!(
                     "rank {label}: its file does nothing, as that of a rank without a trace"
                 ));
                 None
             }
-            Ok(ReadRank::Damaged) => {
+            Ok(ReplayOutcome::Damaged) => {
                 eprintln!(
                     "etlink: {} rank {label}: damage was found and --strict given: nothing was \
                     replayed",
@@ -78,19 +78,19 @@ pub(super) fn read(args: &Replay, runs: &RunSet) -> Result<Option<ReadRuns>> {
     Ok((!damaged).then_some(read))
 }
 
-fn read_rank(rank: RankEntry<'_>) -> Result<ReadRank> {
+fn read_rank(rank: RankEntry<'_>) -> Result<ReplayOutcome> {
     match rank.load()? {
         RankContent::Linked(linked) => from_traces(rank, *linked),
         RankContent::Written(written) => from_written(rank, &written),
     }
 }
 
-fn from_traces(rank: RankEntry<'_>, linked: LinkedRank) -> Result<ReadRank> {
+fn from_traces(rank: RankEntry<'_>, linked: LinkedRank) -> Result<ReplayOutcome> {
     if !rank.is_wanted(linked.report.report.rank) {
-        return Ok(ReadRank::Unwanted);
+        return Ok(ReplayOutcome::Unwanted);
     }
     if linked.report.refused {
-        return Ok(ReadRank::Damaged);
+        return Ok(ReplayOutcome::Damaged);
     }
     let graph = etlink_replay::graph_from_trace(&linked.trace)?;
     if graph.is_empty() {
@@ -98,7 +98,7 @@ fn from_traces(rank: RankEntry<'_>, linked: LinkedRank) -> Result<ReadRank> {
     }
     let names = RankNames::from_labels(&linked.trace, graph.len());
     let details = linked.details();
-    Ok(ReadRank::Graph(Box::new(RankResult {
+    Ok(ReplayOutcome::Graph(Box::new(RankResult {
         label: rank.label().to_owned(),
         notes: super::super::trace_notes(&linked.report.report),
         summary: linked.summary,
@@ -111,7 +111,7 @@ fn from_traces(rank: RankEntry<'_>, linked: LinkedRank) -> Result<ReadRank> {
     })))
 }
 
-fn from_written(rank: RankEntry<'_>, written: &WrittenRank) -> Result<ReadRank> {
+fn from_written(rank: RankEntry<'_>, written: &WrittenRank) -> Result<ReplayOutcome> {
     let (name, file) = (&written.name, &written.graph);
     if file.format.is_tree() {
         bail!(
@@ -130,7 +130,7 @@ fn from_written(rank: RankEntry<'_>, written: &WrittenRank) -> Result<ReadRank> 
         .into());
     }
     if convert::is_idle_rank(file) {
-        return Ok(ReadRank::Idle);
+        return Ok(ReplayOutcome::Idle);
     }
     let (graph, notes) = convert::replay_graph(file).with_context(|| name.clone())?;
     let names = RankNames::from_labels(&NodeNames(file), graph.len());
@@ -139,7 +139,7 @@ fn from_written(rank: RankEntry<'_>, written: &WrittenRank) -> Result<ReadRank> 
         .rank
         .context("written graphs are named by their ranks")?;
     let summary = convert::summarize_rank(number, file, &graph, &rank.groups()?);
-    Ok(ReadRank::Graph(Box::new(RankResult {
+    Ok(ReplayOutcome::Graph(Box::new(RankResult {
         label: rank.label().to_owned(),
         notes,
         summary: Some(summary),

@@ -5,10 +5,24 @@ use etlink_link::ranks::RankSummary;
 use etlink_model::Anomalies;
 use etlink_run::membership::Excluded;
 use serde::Serialize;
+use std::path::Path;
+
+/// Of what a trace is.
+#[derive(Clone, Copy)]
+pub(super) struct AnalyzedTrace<'a> {
+    /// Folder of the run, empty for a file.
+    pub(super) run: &'a Path,
+    /// As in [`Ranked`].
+    pub(super) label: &'a str,
+    /// The rank that the file's name tells.
+    pub(super) rank: Option<i64>,
+    /// Whether it is a written graph.
+    pub(super) written: bool,
+}
 
 /// One run: what was said of each of its ranks.
 #[derive(Serialize)]
-pub(super) struct Told<T> {
+pub(super) struct AnalyzedRun<T> {
     /// Folder of the run, empty for a file.
     pub(super) run: String,
     /// What is to be known of the files.
@@ -43,7 +57,7 @@ pub(super) struct Ranked<T> {
     pub(super) summary: Option<RankSummary>,
 }
 
-impl<T> Told<T> {
+impl<T> AnalyzedRun<T> {
     /// What people should know first.
     pub(super) fn print_notes(&self) {
         let several = self.ranks.len() + self.excluded.len() > 1;

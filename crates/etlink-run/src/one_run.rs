@@ -1,0 +1,106 @@
+//! A source that has one run.
+
+use crate::discover::RunFiles;
+use crate::error::RunError;
+use crate::joined::JoinedRun;
+use crate::run::{RankEntry, RunOptions, RunSet, RunSource};
+
+/// The one run of a source.
+pub struct Run {
+    set: RunSet,
+    files: RunFiles,
+}
+
+impl Run {
+    /// Finds the run of a source; refuses what does not fit into memory.
+    ///
+    /// # Errors
+    /// Those of [`RunSet::open`]; or the source has several runs, and the error names two.
+    pub fn open(source: RunSource, options: RunOptions) -> Result<Run, RunError> {
+        let set = RunSet::open(source, options)?;
+        match &set.runs[..] {
+            [files] => Ok(Run {
+                files: files.clone(),
+                set,
+            }),
+            _ => Err(set.several_runs()),
+        }
+    }
+
+    /// The run as a set of one, to work on its ranks in parallel.
+    pub fn set(&self) -> &RunSet {
+        &self.set
+    }
+
+    /// Its files.
+    pub fn files(&self) -> &RunFiles {
+        &self.files
+    }
+
+    /// Its ranks that were asked for.
+    pub fn ranks(&self) -> impl Iterator<Item = RankEntry<'_>> {
+        (0..self.set.len()).map(|index| self.set.entry(index))
+    }
+
+    /// Its rank, where it has one.
+    ///
+    /// # Errors
+    /// It has several, or none that was asked for.
+    pub fn only_rank(&self) -> Result<RankEntry<'_>, RunError> {
+        let mut ranks = self.ranks();
+        let first = ranks.next().ok_or(RunError::NoRankAsked)?;
+        if ranks.next().is_some() {
+            return Err(RunError::SeveralRanks {
+                source_name: self.set.source_name(),
+                count: self.set.len(),
+            });
+        }
+        Ok(first)
+    }
+
+    /// Links all its ranks and joins them.
+    ///
+    /// # Errors
+    /// No rank could be linked: the first error.
+    pub fn join(&self) -> Result<JoinedRun, RunError> {
+        let mut joined = self.set.join();
+        debug_assert_eq!(joined.len(), 1, "a result for each run");
+        joined.pop().unwrap_or(Err(RunError::NoRankAsked))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn open(folder: &str) -> Result<Run, RunError> {
+        let pairs = PathBuf::from("../../testdata/pairs").join(folder);
+        Run::open(RunSource::Folder(pairs), RunOptions::default())
+    }
+
+    #[test]
+    fn one_run_is_opened_and_joined() {
+        let run = open("ddp2-2.15.0").expect("one run");
+        assert_eq!(run.ranks().count(), 2);
+        assert!(matches!(
+            run.only_rank(),
+            Err(RunError::SeveralRanks { count: 2, .. })
+        ));
+        let joined = run.join().expect("both ranks are whole");
+        assert_eq!(joined.summaries.len(), 2);
+    }
+
+    #[test]
+    fn several_runs_are_refused_by_name() {
+        let error = open("").map(|_| ()).expect_err("many runs");
+        let RunError::SeveralRuns {
+            count, one, other, ..
+        } = error
+        else {
+            panic!("{error}");
+        };
+        assert!(count > 1);
+        assert!(one < other && one.is_dir() && other.is_dir());
+    }
+}

@@ -1,0 +1,120 @@
+//! The files of a run and of its ranks, as they were found.
+
+use crate::graphs::GraphSet;
+use std::path::{Path, PathBuf};
+
+/// The traces of one rank, as far as they are there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RankFiles {
+    /// Rank, if any name or file tells.
+    pub rank: Option<i64>,
+    /// What names the output: the rank, or the file's own name where ranks do not tell files apart.
+    pub label: String,
+    /// Host trace.
+    pub host: Option<PathBuf>,
+    /// Device trace.
+    pub device: Option<PathBuf>,
+    /// Device trace of the time when its graphs were captured, where one was named.
+    pub capture: Option<PathBuf>,
+    /// Its written graph, which stands for traces that are not there.
+    pub graph: Option<PathBuf>,
+    /// What the manifest of the recording says of it.
+    pub manifest: ManifestEntry,
+}
+
+/// The traces of one folder.
+#[derive(Clone, Debug)]
+pub struct RunFiles {
+    /// The folder, relative to where the search began.
+    pub folder: PathBuf,
+    /// By rank, then by name.
+    pub ranks: Vec<RankFiles>,
+    /// What the user should know about names and ranks.
+    pub notes: Vec<String>,
+    /// Files that are no traces, and what they are.
+    pub unused: Vec<String>,
+    /// What the names of its files begin with, where they are written graphs.
+    pub prefix: Option<PathBuf>,
+}
+
+impl RunFiles {
+    /// A run of one rank, which is called by the name of its device trace.
+    pub fn one_rank(host: Option<&Path>, device: &Path, capture: Option<&Path>) -> RunFiles {
+        let label = match file_name(device) {
+            name if name.is_empty() => "-".to_owned(),
+            name => name,
+        };
+        let rank = RankFiles {
+            label,
+            host: host.map(Path::to_owned),
+            device: Some(device.to_owned()),
+            capture: capture.map(Path::to_owned),
+            ..RankFiles::default()
+        };
+        RunFiles {
+            folder: PathBuf::new(),
+            ranks: vec![rank],
+            notes: vec![],
+            unused: vec![],
+            prefix: None,
+        }
+    }
+
+    /// The written graphs of a run, found in `root`. One of several runs in a folder is called by
+    /// the prefix of its files too.
+    pub fn written(root: &Path, set: &GraphSet, is_one_of_several: bool) -> RunFiles {
+        let name = set.prefix.strip_prefix(root).unwrap_or(&set.prefix);
+        let folder = if is_one_of_several {
+            name
+        } else {
+            name.parent().unwrap_or(Path::new(""))
+        };
+        let mut ranks = vec![];
+        for (rank, path) in &set.ranks {
+            ranks.push(RankFiles {
+                rank: Some(*rank),
+                label: rank.to_string(),
+                graph: Some(path.clone()),
+                ..RankFiles::default()
+            });
+        }
+        RunFiles {
+            folder: folder.to_owned(),
+            ranks,
+            notes: vec![],
+            unused: vec![],
+            prefix: Some(set.prefix.clone()),
+        }
+    }
+
+    /// Whether its files are written graphs, not traces.
+    pub fn is_written(&self) -> bool {
+        self.prefix.is_some()
+    }
+
+    /// What is to be known of it, after its name where it has one.
+    pub fn named_notes(&self) -> impl Iterator<Item = String> {
+        let name = if self.folder.as_os_str().is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", self.folder.display())
+        };
+        self.notes.iter().map(move |note| format!("{name}{note}"))
+    }
+}
+
+/// What the manifest of a recording says of a rank that a trace need not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ManifestEntry {
+    /// Number of ranks.
+    pub world_size: Option<i64>,
+    /// The same for ranks whose times are by one clock.
+    pub machine: Option<String>,
+}
+
+/// The name of a file; empty where a path has none.
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}

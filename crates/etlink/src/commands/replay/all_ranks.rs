@@ -1,0 +1,69 @@
+//! How the ranks of a run fare together in the replay.
+
+use etlink_link::ranks::JoinProblem;
+use etlink_replay::{JoinedCollectives, RankFigures};
+use etlink_run::membership::Excluded;
+use serde::Serialize;
+
+/// How the ranks fared together.
+#[derive(Serialize)]
+pub(super) struct AllRanks {
+    /// Number of ranks of the run, as most traces say it.
+    pub(super) world_size: Option<i64>,
+    /// Ranks of the run that have no trace here.
+    pub(super) absent: Vec<i64>,
+    /// Traces that could not be read, or are not of this run.
+    pub(super) excluded: Vec<Excluded>,
+    /// Collectives and messages.
+    pub(super) collectives: Collectives,
+    /// Each rank, in the run without changes.
+    pub(super) ranks: Vec<RankReport>,
+    /// What is missing or unequal between the traces.
+    pub(super) problems: Vec<JoinProblem>,
+}
+
+/// What holds the ranks together; times are sums over ranks, in the run without changes.
+#[derive(Default, Serialize)]
+pub(super) struct Collectives {
+    /// Begin when the last rank has come.
+    pub(super) joined: u64,
+    /// From the ranks' arrivals to the last ones'.
+    pub(super) waiting_ns: i64,
+    /// From the last arrivals on.
+    pub(super) transfer_ns: i64,
+    /// Not joined: they last as long as they were measured to.
+    pub(super) local: Local,
+}
+
+/// Why collectives and messages are not joined.
+#[derive(Default, Serialize)]
+pub(super) struct Local {
+    #[serde(flatten)]
+    pub(super) joined: JoinedCollectives,
+    /// A rank was done before the last had come.
+    pub(super) contradicted: u64,
+    /// Ranks do them in opposite order.
+    pub(super) out_of_order: u64,
+}
+
+/// One rank.
+#[derive(Serialize)]
+pub(super) struct RankReport {
+    #[serde(flatten)]
+    pub(super) figures: RankFigures,
+    /// What was added to its times to have them by the first rank's clock, and how far that can be off.
+    pub(super) clock_offset_ns: i64,
+    pub(super) clock_uncertainty_ns: Option<i64>,
+    /// No offset fits: the uncertainty is by how much one is missed.
+    pub(super) clock_contradicted: bool,
+}
+
+/// How a rank fares when something changes.
+#[derive(Serialize)]
+pub(super) struct RankChange {
+    pub(super) rank: i64,
+    /// By how much its last node ends later.
+    pub(super) end_change_ns: i64,
+    pub(super) waiting_change_ns: i64,
+    pub(super) transfer_change_ns: i64,
+}
