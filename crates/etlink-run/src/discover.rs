@@ -1,10 +1,11 @@
 //! Which files of a folder are the traces of which rank.
 //!
 //! Names in use: `torch_et_<r>`, `pytorch_et_<r>`, `host_<r>`, `kineto_trace_<r>`, `kineto_<r>`,
-//! `device_<r>`, `rank<r>_trace`, `rank-<r>`, `*.pt.trace`, with `.json`, `.gz`, `.zst`. Names tell which files belong
-//! together. What a name does not tell is read from the file's beginning: its kind, and the rank in `distributedInfo`; then
-//! from the manifest that `etlink record` wrote. Where names and traces say different ranks, the traces count if they fit
-//! together (local ranks in names), else the names (copies of one rank's trace).
+//! `device_<r>`, `rank<r>_trace`, `rank-<r>`, `*.pt.trace`, with `.json`, `.gz`, `.zst`. Names tell
+//! which files belong together. What a name does not tell is read from the file's beginning: its
+//! kind, and the rank in `distributedInfo`; then from the manifest that `etlink record` wrote.
+//! Where names and traces say different ranks, the traces count if they fit together (local ranks
+//! in names), else the names (copies of one rank's trace).
 
 mod candidate;
 
@@ -21,7 +22,8 @@ use etlink_chakra::read::FileKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Finds the runs in `root` and its subfolders, in order of their paths. A subfolder that cannot be read is noted.
+/// Finds the runs in `root` and its subfolders, in order of their paths. A subfolder that cannot be
+/// read is noted.
 ///
 /// # Errors
 /// `root` cannot be read, or files in it are being replaced.
@@ -259,7 +261,8 @@ fn pick(
             .map(|candidate| file_name(&candidate.path))
             .collect();
         notes.push(format!(
-            "{} {kind} traces are of rank {rank} ({}): none is joined with the other ranks; leave one of them in the folder, or say in their names which ranks they are of",
+            "{} {kind} traces are of rank {rank} ({}): none is joined with the other ranks; leave \
+            one of them in the folder, or say in their names which ranks they are of",
             all.len(),
             names.join(", ")
         ));
@@ -268,8 +271,8 @@ fn pick(
     all.pop().map(|candidate| candidate.path)
 }
 
-/// Where names and traces say different ranks: takes those of the traces if these are of one run and each of another rank, else those of
-/// the names. Gives what to say of it.
+/// Where names and traces say different ranks: takes those of the traces if these are of one run
+/// and each of another rank, else those of the names. Gives what to say of it.
 fn settle(ranks: &mut [RankFiles], inside: &BTreeMap<PathBuf, Inside>) -> Option<String> {
     let said = |found: &RankFiles| {
         found

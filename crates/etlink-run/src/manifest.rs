@@ -1,7 +1,7 @@
 //! What the manifest of a recording (`etlink.json`) says of the traces in a folder.
 //!
-//! It lies beside the traces, or one folder above those of a cycle. Traces know more than it does: it is asked where they say
-//! nothing, and where it contradicts them both are told.
+//! It lies beside the traces, or one folder above those of a cycle. Traces know more than it does:
+//! it is asked where they say nothing, and where it contradicts them both are told.
 
 use crate::run_files::{ManifestEntry, RankFiles};
 use crate::text::first_ranks;
@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 /// Name of the manifest.
 pub const MANIFEST: &str = "etlink.json";
 
-/// Two readings of clocks whose difference to the machine's own clock is closer than this, ns, are of one machine.
+/// Two readings of clocks whose difference to the machine's own clock is closer than this, ns, are
+/// of one machine.
 const SAME_MACHINE_NS: i64 = 1_000_000;
 
 /// The manifest for a folder with traces.

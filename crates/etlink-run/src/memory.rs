@@ -1,4 +1,5 @@
-//! A memory budget: what a rank takes, told from its files before work starts, against what there is.
+//! A memory budget: what a rank takes, told from its files before work starts, against what there
+//! is.
 
 mod gate;
 pub(crate) mod limit;
@@ -16,13 +17,16 @@ use std::path::{Path, PathBuf};
 const HOST_PERCENT: u64 = 60;
 /// Peak memory per byte of device trace, in percent.
 ///
-/// Peak RSS of `etlink link -o x.et` and `-o x.json` with 1, 2 and 8 threads, on 29 recordings that `cargo dev generate`
-/// repeated to 100 MB and 400 MB. Beyond [`BASE`] and [`PER_THREAD`], device traces took 0.02 to 0.57 of their size: most
-/// where nearly every event is a CPU op without arguments (PyTorch 2.1, 2.3), least with Python stacks. Host traces added
-/// 0.2 to 0.55 of theirs, most with schema 1.0.1. These are the greatest and a tenth; to be measured anew when columns change.
+/// Peak RSS of `etlink link -o x.et` and `-o x.json` with 1, 2 and 8 threads, on 29 recordings that
+/// `cargo dev generate` repeated to 100 MB and 400 MB. Beyond [`BASE`] and [`PER_THREAD`], device
+/// traces took 0.02 to 0.57 of their size: most where nearly every event is a CPU op without
+/// arguments (PyTorch 2.1, 2.3), least with Python stacks. Host traces added 0.2 to 0.55 of theirs,
+/// most with schema 1.0.1. These are the greatest and a tenth; to be measured anew when columns
+/// change.
 const DEVICE_PERCENT: u64 = 65;
-/// The same, in percent, where ranks come in turn: glibc's malloc keeps a part of what a rank gave back, and the next rank gets
-/// only some of that. The same recordings, four ranks one after another with 2 and 8 threads: 1.0 to 1.37.
+/// The same, in percent, where ranks come in turn: glibc's malloc keeps a part of what a rank gave
+/// back, and the next rank gets only some of that. The same recordings, four ranks one after
+/// another with 2 and 8 threads: 1.0 to 1.37.
 const IN_TURN_PERCENT: u64 = 150;
 /// What the process takes before it reads anything: program, allocator, output buffers.
 const BASE: u64 = 8_000_000;
@@ -34,12 +38,14 @@ const PER_THREAD: u64 = 2_000_000;
 pub struct RankMemory {
     files: Vec<PathBuf>,
     unpacked: u64,
-    /// Beyond what the process takes anyway, bytes; 0 where sizes are not known (standard input, pipes).
+    /// Beyond what the process takes anyway, bytes; 0 where sizes are not known (standard input,
+    /// pipes).
     pub bytes: u64,
 }
 
 impl RankMemory {
-    /// Looks at the sizes of a rank's files. What cannot be read counts nothing: reading it will tell.
+    /// Looks at the sizes of a rank's files. What cannot be read counts nothing: reading it will
+    /// tell.
     pub fn of(host: Option<&Path>, device: Option<&Path>) -> RankMemory {
         let size = |path: Option<&Path>| path.map_or(0, |path| unpacked::size(path).unwrap_or(0));
         let (host_bytes, device_bytes) = (size(host), size(device));
@@ -131,8 +137,8 @@ impl MemoryBudget {
 
     /// Threads for each rank, of which so many can be in work at once.
     ///
-    /// Where memory is short, ranks have one each: a rank then leaves most of its memory to the next (peak 1.1 times that of
-    /// one rank, not 1.8), so that more ranks fit.
+    /// Where memory is short, ranks have one each: a rank then leaves most of its memory to the
+    /// next (peak 1.1 times that of one rank, not 1.8), so that more ranks fit.
     pub fn threads_each(&self, ranks: usize, at_once: usize) -> usize {
         if at_once < ranks.min(self.threads) {
             1

@@ -1,7 +1,8 @@
 //! Writing results, so that no half file ever bears a final name and no run of two shares one.
 //!
-//! A file is written in a work folder (`output/work.rs`) beside it, synced, and renamed. Files that belong
-//! together are a [`FileSet`]. Pipes, devices and what is open already are written to as they are.
+//! A file is written in a work folder (`output/work.rs`) beside it, synced, and renamed. Files that
+//! belong together are a [`FileSet`]. Pipes, devices and what is open already are written to as
+//! they are.
 
 mod disk;
 mod error;

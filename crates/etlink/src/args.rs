@@ -28,7 +28,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use etlink_run::job::ChakraOptions;
 use std::path::PathBuf;
 
-/// Links PyTorch host traces (execution traces) and device traces (Kineto) into dependency graphs and writes Chakra execution traces.
+/// Links PyTorch host traces (execution traces) and device traces (Kineto) into dependency graphs
+/// and writes Chakra execution traces.
 #[derive(Debug, Parser)]
 #[command(
     name = "etlink",
@@ -37,7 +38,9 @@ use std::path::PathBuf;
     arg_required_else_help = true
 )]
 #[command(
-    after_help = "Exit codes: 0 done; 1 done, but a check failed, a rank failed, or damage was found under --strict; 2 could not do it. `record` ends with the exit code of the program; with 1 if that is 0 and a trace is missing. Notes go to standard error."
+    after_help = "Exit codes: 0 done; 1 done, but a check failed, a rank failed, or damage was \
+        found under --strict; 2 could not do it. `record` ends with the exit code of the program; \
+        with 1 if that is 0 and a trace is missing. Notes go to standard error."
 )]
 pub struct EtlinkArgs {
     /// Two options since: refused with their names.
@@ -46,7 +49,7 @@ pub struct EtlinkArgs {
     /// Print no notes, only results and errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Also note what is odd in the traces but harmless
+    /// Also note which files were read, how long that took, and what is odd in them but harmless
     #[arg(short, long, global = true)]
     pub verbose: bool,
     /// What to do.
@@ -61,17 +64,20 @@ pub enum EtlinkCommand {
     Link(LinkArgs),
     /// Link every rank found in a folder and its subfolders, one output file each
     Merge(MergeArgs),
-    /// Compare the ranks of a run: who came late to collectives, stragglers per step, clocks, how long transfers took, bandwidths
+    /// Compare the ranks of a run: who came late to collectives, stragglers per step, clocks, how
+    /// long transfers took, bandwidths
     Ranks(RanksArgs),
     /// Show the profiler's own table, key_averages(), of a recorded trace: what takes long
     Top(TopArgs),
     /// Compare two runs: ops and kernels added, removed, slower, faster, by what it costs
     Diff(DiffArgs),
-    /// What the traces say: where device time goes, what overlaps, which kernels take long, where a device waits
+    /// What the traces say: where device time goes, what overlaps, which kernels take long, where a
+    /// device waits
     Analyze(AnalyzeArgs),
     /// Write one page about a trace or a run, for a browser: figures, skew, the timeline of a step
     Report(ReportArgs),
-    /// Run a graph with nothing but its edges and durations: how true is it, what takes long, what if
+    /// Run a graph with nothing but its edges and durations: how true is it, what takes long, what
+    /// if
     Replay(ReplayArgs),
     /// Check files against what simulators and other readers need
     Check(CheckArgs),
@@ -79,26 +85,31 @@ pub enum EtlinkCommand {
     Inspect(InspectArgs),
     /// Collect both traces from a PyTorch program as it is, all ranks over the same steps
     Record(RecordArgs),
-    /// Say what each step of a program would do under a schedule of the PyTorch profiler, before anything runs
+    /// Say what each step of a program would do under a schedule of the PyTorch profiler, before
+    /// anything runs
     Schedule(ScheduleArgs),
 }
 
 /// `etlink link`.
 #[derive(Debug, Args)]
 pub struct LinkArgs {
-    /// Host trace: PyTorch execution trace (JSON; gzip and zstd are recognised), `-` for standard input
+    /// Host trace: PyTorch execution trace (JSON; gzip and zstd are recognised), `-` for standard
+    /// input
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
     /// Device trace: Kineto trace (JSON; gzip and zstd are recognised), `-` for standard input
     #[arg(long, value_name = "KINETO")]
     pub device: PathBuf,
-    /// Kineto trace of the time when the graphs were captured (ROCm): ops and shapes are carried from it to the kernels of graph launches; `-` for standard input
+    /// Kineto trace of the time when the graphs were captured (ROCm): ops and shapes are carried
+    /// from it to the kernels of graph launches; `-` for standard input
     #[arg(long, value_name = "KINETO")]
     pub capture: Option<PathBuf>,
     /// Rank, when the traces do not say
     #[arg(long)]
     pub rank: Option<i64>,
-    /// Output file: `x.et` is Chakra protobuf, `x.json` or `x.json.gz` merged JSON (ET+), `x.pftrace` or `x.trace.json` (or with `.gz`) a trace for ui.perfetto.dev, `-` standard output; without it only the report is printed
+    /// Output file: `x.et` is Chakra protobuf, `x.json` or `x.json.gz` merged JSON (ET+),
+    /// `x.pftrace` or `x.trace.json` (or with `.gz`) a trace for ui.perfetto.dev, `-` standard
+    /// output; without it only the report is printed
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -110,13 +121,18 @@ pub struct LinkArgs {
 pub struct MergeArgs {
     /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
     pub dir: PathBuf,
-    /// Folder for the output: `<name>.<rank>.et`, and `comm_group.json` with the ranks of each process group; with `--format perfetto` or `chrome` one `timeline` of all ranks. Made if it is not there
+    /// Folder for the output: `<name>.<rank>.et`, and `comm_group.json` with the ranks of each
+    /// process group; with `--format perfetto` or `chrome` one `timeline` of all ranks. Made if it
+    /// is not there
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// Write what this simulator needs to run all ranks: configurations and a README with the command, an empty trace for each rank that is absent, communications one after the other
+    /// Write what this simulator needs to run all ranks: configurations and a README with the
+    /// command, an empty trace for each rank that is absent, communications one after the other
     #[arg(long = "for", value_enum, value_name = "SIMULATOR")]
     pub simulator: Option<Simulator>,
-    /// How the simulator times computation: `measured`, each node takes what it took, or `roofline`, device nodes take what `num_ops` and `tensor_size` need on the device of `system.json`
+    /// How the simulator times computation: `measured`, each node takes what it took, or
+    /// `roofline`, device nodes take what `num_ops` and `tensor_size` need on the device of
+    /// `system.json`
     #[arg(
         long,
         value_enum,
@@ -125,10 +141,12 @@ pub struct MergeArgs {
         requires = "simulator"
     )]
     pub compute: Compute,
-    /// Write communications alone, and the time that they did not hold up as one chain of computation: small files
+    /// Write communications alone, and the time that they did not hold up as one chain of
+    /// computation: small files
     #[arg(long, requires = "simulator", conflicts_with_all = ["device_only", "no_gaps"])]
     pub comm_only: bool,
-    /// Write what runs on devices alone, and host time as chains between what launches, waits and communicates
+    /// Write what runs on devices alone, and host time as chains between what launches, waits and
+    /// communicates
     #[arg(long, requires = "simulator", conflicts_with = "no_gaps")]
     pub device_only: bool,
     /// Leave each rank's times by its own clock, not by that of the first rank
@@ -164,10 +182,12 @@ pub struct OutputArgs {
     /// Format of the output [default: what its name ends in; for `merge` chakra]
     #[arg(long, value_parser = FormatParser)]
     pub format: Option<FormatName>,
-    /// Where launch and wait times go in a `.et`, whose edges have no weights: `fold` into the duration of what was waiting, `node` of its own, or `drop` [default: fold]
+    /// Where launch and wait times go in a `.et`, whose edges have no weights: `fold` into the
+    /// duration of what was waiting, `node` of its own, or `drop` [default: fold]
     #[arg(long, value_enum, hide_possible_values = true)]
     pub latency: Option<Latency>,
-    /// Which dependencies through tensors of the host trace become edges between threads: `raw` (read after write), `all` (also write after read and after write) or `none`
+    /// Which dependencies through tensors of the host trace become edges between threads: `raw`
+    /// (read after write), `all` (also write after read and after write) or `none`
     #[arg(
         long,
         value_enum,

@@ -56,7 +56,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whoever read our output has seen enough (`etlink check … | head`). A pipe that `-o` names is another matter.
+/// Whoever read our output has seen enough (`etlink check … | head`). A pipe that `-o` names is
+/// another matter.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     if let Some(error) = error.downcast_ref::<RunError>() {
         return error.is_closed_pipe();

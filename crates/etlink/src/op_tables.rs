@@ -223,7 +223,11 @@ fn notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<String> {
             vec!["the trace was recorded without stacks (with_stack)".to_owned()]
         }
         TopGroup::Shape if !has_shapes(trace) && !has_host => {
-            vec!["the trace was recorded without shapes (record_shapes); --host gives those of the host trace".to_owned()]
+            vec![
+                "the trace was recorded without shapes (record_shapes); --host gives those of \
+                the host trace"
+                    .to_owned(),
+            ]
         }
         _ => vec![],
     }

@@ -138,7 +138,8 @@ fn look_inside(path: &Path) -> Result<(FileKind, Inside, bool), InputError> {
     Ok((kind, distributed(&head), is_view))
 }
 
-/// `"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2, "pg_config": [...` of a file's beginning, which can end in it.
+/// `"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2, "pg_config": [...` of a
+/// file's beginning, which can end in it.
 fn distributed(head: &[u8]) -> Inside {
     const KEY: &[u8] = b"\"distributedInfo\"";
     let mut inside = Inside::default();
@@ -166,9 +167,13 @@ mod tests {
 
     #[test]
     fn a_head_that_ends_in_a_long_list_of_groups_tells_the_rank() {
-        let head = br#"{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 17, "world_size": 512, "pg_config": [{"ranks": [0, 1, 2"#;
+        let head = [
+            r#"{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 17, "#,
+            r#""world_size": 512, "pg_config": [{"ranks": [0, 1, 2"#,
+        ]
+        .concat();
         assert_eq!(
-            distributed(head),
+            distributed(head.as_bytes()),
             Inside {
                 rank: Some(17),
                 world_size: Some(512)

@@ -61,7 +61,8 @@ impl Read for Gzip {
     }
 }
 
-/// Whether no member follows. Zeros that pad a file are no damage: tapes and block devices add them.
+/// Whether no member follows. Zeros that pad a file are no damage: tapes and block devices add
+/// them.
 fn is_end(stored: &mut Stored) -> Result<bool> {
     let mut padded = false;
     loop {

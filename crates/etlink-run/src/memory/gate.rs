@@ -77,7 +77,8 @@ pub fn at_once(needs: &[u64], budget: u64, threads: usize) -> usize {
     fit.min(threads).max(1).min(needs.len())
 }
 
-/// Does one job per entry of `needs`, in that order, at most `threads` and `budget` at once. Results are in the jobs' order.
+/// Does one job per entry of `needs`, in that order, at most `threads` and `budget` at once.
+/// Results are in the jobs' order.
 pub fn in_budget<T: Send>(
     needs: &[u64],
     budget: u64,
@@ -87,7 +88,8 @@ pub fn in_budget<T: Send>(
     keeping(needs, budget, threads, |at| (job(at), 0)).unwrap_or_default()
 }
 
-/// The same for jobs that say how many bytes of them stay. `None` if these come to more than the budget, or leave no room for the next job.
+/// The same for jobs that say how many bytes of them stay. `None` if these come to more than the
+/// budget, or leave no room for the next job.
 ///
 /// The threads are not those of rayon's pool: a thread there that waits for a part of its job
 /// begins another job, and would hold the memory of both.

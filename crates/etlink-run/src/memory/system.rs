@@ -1,4 +1,5 @@
-//! How much memory the system can give: what is free, and what control groups (containers, batch jobs) leave.
+//! How much memory the system can give: what is free, and what control groups (containers, batch
+//! jobs) leave.
 
 use std::path::Path;
 

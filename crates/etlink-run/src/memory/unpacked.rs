@@ -39,8 +39,9 @@ pub(super) fn size(path: &Path) -> Option<u64> {
     })
 }
 
-/// The trailer has the size modulo 2^32, of the last member alone where there are several (BGZF: of an empty one).
-/// Of the sizes that fit it and that gzip can make of a trace, this is the one that it usually makes.
+/// The trailer has the size modulo 2^32, of the last member alone where there are several (BGZF: of
+/// an empty one). Of the sizes that fit it and that gzip can make of a trace, this is the one that
+/// it usually makes.
 fn of_gzip(stored: u64, trailer: u32) -> u64 {
     let (told, usual) = (u64::from(trailer), usual(stored));
     let wraps = usual.saturating_sub(told) / WRAP;

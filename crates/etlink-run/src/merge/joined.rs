@@ -24,7 +24,8 @@ pub struct MergedRun {
     pub absent: Vec<i64>,
     /// Traces that are not of this run.
     pub excluded: Vec<Excluded>,
-    /// Traces that are not of this run and were taken in by `--allow-mismatch`, and why they are not.
+    /// Traces that are not of this run and were taken in by `--allow-mismatch`, and why they are
+    /// not.
     pub taken_in: Vec<String>,
     /// Ranks whose collectives and messages fit no other's.
     pub strangers: Vec<i64>,

@@ -7,10 +7,12 @@ use std::path::PathBuf;
 /// `etlink analyze`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, is not of the run, or is damaged under --strict; 2 could not do it, of no trace."
+    after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, is \
+        not of the run, or is damaged under --strict; 2 could not do it, of no trace."
 )]
 pub struct AnalyzeArgs {
-    /// A Kineto trace, a written graph (`.et`, ET+) as far as it tells, or a folder with the traces of all ranks or with the `.et` files that `merge` wrote; `-` for standard input
+    /// A Kineto trace, a written graph (`.et`, ET+) as far as it tells, or a folder with the traces
+    /// of all ranks or with the `.et` files that `merge` wrote; `-` for standard input
     #[arg(value_name = "TRACE|DIR")]
     pub path: PathBuf,
     /// Host trace of the Kineto trace, as for `link`
@@ -19,31 +21,49 @@ pub struct AnalyzeArgs {
     /// Rank, when the trace does not say
     #[arg(long)]
     pub rank: Option<i64>,
-    /// Rules for kernels that come before the built-in ones: lines of a class (computation, communication, memory, other), a label and a regular expression that is searched in the kernel's name
+    /// Rules for kernels that come before the built-in ones: lines of a class (computation,
+    /// communication, memory, other), a label and a regular expression that is searched in the
+    /// kernel's name
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
     /// Find the kernel sequences that the outermost ops launch whose names contain this
     #[arg(long, value_name = "OP")]
     pub sequences_of: Option<String>,
-    /// Show only this table: breakdown, kernels, idle, stream_idle, launches, queues, copies, steps, coverage, work, collectives, sequences (with --sequences-of), memory, memory_timeline, metrics or stragglers; those of `--compat hta` are named where another is asked for [default: all at the terminal but stream_idle, memory_timeline, metrics and stragglers; as JSON all but memory_timeline; as CSV breakdown]
+    /// Show only this table: breakdown, kernels, idle, stream_idle, launches, queues, copies,
+    /// steps, coverage, work, collectives, sequences (with --sequences-of), memory,
+    /// memory_timeline, metrics or stragglers; those of `--compat hta` are named where another is
+    /// asked for [default: all at the terminal but stream_idle, memory_timeline, metrics and
+    /// stragglers; as JSON all but memory_timeline; as CSV breakdown]
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
-    /// What a device can compute at most, 10¹² operations per second (an A100 312 in bf16): adds how much of it was used to the metrics
+    /// What a device can compute at most, 10¹² operations per second (an A100 312 in bf16): adds
+    /// how much of it was used to the metrics
     #[arg(long, value_name = "TFLOPS", value_parser = peak)]
     pub peak_tflops: Option<f64>,
-    /// What a device's links carry at most one way, GB/s (NVLink of an A100: 300): adds how much of it each kind of collective used to the metrics
+    /// What a device's links carry at most one way, GB/s (NVLink of an A100: 300): adds how much of
+    /// it each kind of collective used to the metrics
     #[arg(long, value_name = "GB/S", value_parser = peak)]
     pub peak_link: Option<f64>,
     #[command(flatten)]
     pub rows: RowArgs,
-    /// Give the numbers of another tool, where its definitions differ: `hta` is HolisticTraceAnalysis; add `include-last-step` or `nanoseconds` (its options), as in `hta,nanoseconds`
-    #[arg(long, value_enum, value_name = "TOOL", value_delimiter = ',', hide_possible_values = true, conflicts_with_all = ["rules", "sequences_of", "peak_tflops", "peak_link", "parquet"])]
+    /// Give the numbers of another tool, where its definitions differ: `hta` is
+    /// HolisticTraceAnalysis; add `include-last-step` or `nanoseconds` (its options), as in
+    /// `hta,nanoseconds`
+    #[arg(
+        long,
+        value_enum,
+        value_name = "TOOL",
+        value_delimiter = ',',
+        hide_possible_values = true,
+        conflicts_with_all = ["rules", "sequences_of", "peak_tflops", "peak_link", "parquet"]
+    )]
     pub compat: Vec<Compat>,
     #[command(flatten)]
     pub choice: RankArgs,
     #[command(flatten)]
     pub reading: ReadingArgs,
-    /// Also write what was recorded, the graph and the communication as Parquet: DIR/events, nodes, edges and collectives with a file per rank
+    /// Also write what was recorded, the graph and the communication as Parquet: DIR/events, nodes,
+    /// edges and collectives with a file per rank
     #[arg(long, value_name = "DIR")]
     pub parquet: Option<PathBuf>,
     #[command(flatten)]

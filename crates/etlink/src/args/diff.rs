@@ -7,7 +7,8 @@ use std::path::PathBuf;
 /// `etlink diff`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, or is damaged under --strict; 2 could not do it, of no trace of a run."
+    after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, or \
+        is damaged under --strict; 2 could not do it, of no trace of a run."
 )]
 pub struct DiffArgs {
     /// Kineto trace of the run before, or a folder with those of its ranks

@@ -12,10 +12,15 @@ use std::path::PathBuf;
 pub struct RecordArgs {
     #[command(flatten)]
     pub schedule: TorchScheduleArgs,
-    /// Folder for the traces: `torch_et_0.json` and `kineto_trace_0.json` for rank 0, those of further cycles in cycle_1, cycle_2, …, and etlink.json, which says what was recorded, as JSON (there is no --json: standard output is the program's); made if it is not there
+    /// Folder for the traces: `torch_et_0.json` and `kineto_trace_0.json` for rank 0, those of
+    /// further cycles in cycle_1, cycle_2, …, and etlink.json, which says what was recorded, as
+    /// JSON (there is no --json: standard output is the program's); made if it is not there
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// What counts as a step: `optimizer` (a call of optimizer.step()), `forward` (a call of the model: the outermost module with parameters), `forward:CLASS` (of a module of that class), or a function of the program, `module:function`, `module:Class.method` or `__main__:function`
+    /// What counts as a step: `optimizer` (a call of optimizer.step()), `forward` (a call of the
+    /// model: the outermost module with parameters), `forward:CLASS` (of a module of that class),
+    /// or a function of the program, `module:function`, `module:Class.method` or
+    /// `__main__:function`
     #[arg(long, value_name = "WHAT", default_value = "optimizer", value_parser = step_on)]
     pub step_on: String,
     /// Ranks to record, such as 0,8-15 [default: all]
@@ -26,7 +31,8 @@ pub struct RecordArgs {
     /// Link the traces as soon as the program has ended, into DIR/chakra, as `merge` does
     #[arg(long)]
     pub link: bool,
-    /// Put the device traces there too, for TensorBoard's profiler plugin: `HOST_rankN.TIME.pt.trace.json`, the time being the span
+    /// Put the device traces there too, for TensorBoard's profiler plugin:
+    /// `HOST_rankN.TIME.pt.trace.json`, the time being the span
     #[arg(long, value_name = "DIR")]
     pub tensorboard: Option<PathBuf>,
     /// Begin no cycle that would make the traces in DIR larger than this, such as 10GiB
@@ -58,7 +64,15 @@ pub struct RecordedArgs {
     #[arg(long)]
     pub with_flops: bool,
     /// Which event a stream or the host waited for (CUDA), where PyTorch has it
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        default_value_t = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
     pub cuda_sync_events: bool,
     /// Pack the files
     #[arg(long)]
@@ -76,5 +90,9 @@ fn step_on(text: &str) -> Result<String, String> {
     if is_function || ["optimizer", "forward"].contains(&text) {
         return Ok(text.to_owned());
     }
-    Err("a step is `optimizer`, `forward`, `forward:CLASS`, or a function such as `train:train_step` or `__main__:train_step`".to_owned())
+    Err(
+        "a step is `optimizer`, `forward`, `forward:CLASS`, or a function such as \
+        `train:train_step` or `__main__:train_step`"
+            .to_owned(),
+    )
 }

@@ -9,20 +9,24 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("input").required(true).args(["file", "device"])))]
 pub struct ReplayArgs {
-    /// A Chakra trace (`.et`), or a Kineto trace, which is linked without a host trace; `-` for standard input. A folder with the traces of all ranks, or with the `.et` files of `merge`: all ranks run together and wait for each other at collectives
+    /// A Chakra trace (`.et`), or a Kineto trace, which is linked without a host trace; `-` for
+    /// standard input. A folder with the traces of all ranks, or with the `.et` files of `merge`:
+    /// all ranks run together and wait for each other at collectives
     #[arg(value_name = "FILE|DIR", conflicts_with_all = ["host", "device"])]
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub link: TracePairArgs,
     #[command(flatten)]
     pub what_if: WhatIfArgs,
-    /// Why did this node start when it did? Its number, or a name (`*` and `?` stand for anything): the first node that has it; `rank=1/NODE` of several ranks
+    /// Why did this node start when it did? Its number, or a name (`*` and `?` stand for anything):
+    /// the first node that has it; `rank=1/NODE` of several ranks
     #[arg(long, value_name = "NODE")]
     pub explain: Option<String>,
     /// Show the chain of nodes that took the whole time, and what it was spent on
     #[arg(long)]
     pub critical_path: bool,
-    /// Write the traces and the critical path of the run, the changed one if there are changes, for ui.perfetto.dev: `x.pftrace`, `x.trace.json`, with `.gz` packed, `-` standard output (JSON)
+    /// Write the traces and the critical path of the run, the changed one if there are changes, for
+    /// ui.perfetto.dev: `x.pftrace`, `x.trace.json`, with `.gz` packed, `-` standard output (JSON)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Of a folder: take each rank's times by its own clock, not by that of the first rank
@@ -50,7 +54,8 @@ pub struct TracePairArgs {
     /// Rank, when the traces do not say
     #[arg(long)]
     pub rank: Option<i64>,
-    /// Which dependencies through tensors of the host trace become edges between threads: `raw` (read after write), `all` (also write after read and after write) or `none`
+    /// Which dependencies through tensors of the host trace become edges between threads: `raw`
+    /// (read after write), `all` (also write after read and after write) or `none`
     #[arg(
         long,
         value_enum,
@@ -64,13 +69,16 @@ pub struct TracePairArgs {
 /// Changes to the run.
 #[derive(Debug, Args)]
 pub struct WhatIfArgs {
-    /// One op at a time per thread and stream, of those that could start the one that was measured first
+    /// One op at a time per thread and stream, of those that could start the one that was measured
+    /// first
     #[arg(long)]
     pub resources: bool,
-    /// What if these took longer or shorter: `NAME=0.5` (`*` and `?` stand for anything), 'kind=device 2.0', 'kind=collective 0.5'; with 'rank=1/' before it on that rank alone
+    /// What if these took longer or shorter: `NAME=0.5` (`*` and `?` stand for anything),
+    /// 'kind=device 2.0', 'kind=collective 0.5'; with 'rank=1/' before it on that rank alone
     #[arg(long, value_name = "RULE")]
     pub scale: Vec<DurationScale>,
-    /// What if nothing waited for this reason: `program_order`, `launch`, `stream_order`, `event_wait`, `host_wait`, `handoff`, `tensor`, `collective` (other ranks)
+    /// What if nothing waited for this reason: `program_order`, `launch`, `stream_order`,
+    /// `event_wait`, `host_wait`, `handoff`, `tensor`, `collective` (other ranks)
     #[arg(long, value_name = "KIND", value_parser = edge_kind)]
     pub drop_edges: Vec<EdgeKind>,
 }

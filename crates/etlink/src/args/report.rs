@@ -7,8 +7,8 @@ use std::path::PathBuf;
 /// `etlink report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// A Kineto trace or a written graph (`.et`, its JSON, ET+), or a folder with the traces of all ranks of a run or with the `.et`
-    /// files that `merge` made of them; `-` for standard input
+    /// A Kineto trace or a written graph (`.et`, its JSON, ET+), or a folder with the traces of all
+    /// ranks of a run or with the `.et` files that `merge` made of them; `-` for standard input
     #[arg(value_name = "TRACE|DIR")]
     pub path: PathBuf,
     /// Host trace of the Kineto trace, as for `link`
@@ -23,7 +23,8 @@ pub struct ReportArgs {
     /// The step to draw, by its number or name [default: the one whose length is the median]
     #[arg(long, value_name = "STEP")]
     pub step: Option<String>,
-    /// Ranks to draw the step of, such as `0,3-5` [default: of a folder 8, of more half the first, half those waited for longest]
+    /// Ranks to draw the step of, such as `0,3-5` [default: of a folder 8, of more half the first,
+    /// half those waited for longest]
     #[arg(long, value_name = "RANKS", value_delimiter = ',')]
     pub timelines: Vec<String>,
     /// Rules for kernels that come before the built-in ones, as for `analyze`

@@ -15,7 +15,8 @@ pub struct ScheduleArgs {
     pub print: JsonArgs,
 }
 
-/// The arguments of `torch.profiler.schedule`, by its names and with its defaults. Their bounds are the schedule's own affair.
+/// The arguments of `torch.profiler.schedule`, by its names and with its defaults. Their bounds are
+/// the schedule's own affair.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct TorchScheduleArgs {
@@ -28,7 +29,8 @@ pub struct TorchScheduleArgs {
     /// Steps that are recorded, at least 1; the trace is saved when the last of them ends
     #[arg(long, value_name = "N")]
     pub active: i64,
-    /// Cycles of wait, warmup and active steps; 0: until the program ends [default: 0, for `record` 1]
+    /// Cycles of wait, warmup and active steps; 0: until the program ends [default: 0, for `record`
+    /// 1]
     #[arg(long, value_name = "N")]
     pub repeat: Option<i64>,
     /// Steps before the first cycle

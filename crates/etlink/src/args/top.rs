@@ -7,16 +7,20 @@ use std::path::PathBuf;
 /// `etlink top`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, or is damaged under --strict; 2 could not do it, of no trace."
+    after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, or \
+        is damaged under --strict; 2 could not do it, of no trace."
 )]
 pub struct TopArgs {
-    /// Kineto trace (`-`: standard input), or a folder: a table for each trace in it and its subfolders
+    /// Kineto trace (`-`: standard input), or a folder: a table for each trace in it and its
+    /// subfolders
     #[arg(value_name = "TRACE|DIR")]
     pub trace: PathBuf,
-    /// Host trace of a single trace: input shapes, where that was recorded without; in a folder they are found
+    /// Host trace of a single trace: input shapes, where that was recorded without; in a folder
+    /// they are found
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
-    /// Sort by own time on the device, time there with that of children, the same on the host, or number of calls [default: self-device, else self-host]
+    /// Sort by own time on the device, time there with that of children, the same on the host, or
+    /// number of calls [default: self-device, else self-host]
     #[arg(
         long,
         value_enum,
@@ -34,7 +38,8 @@ pub struct TopArgs {
 /// What `top` and `diff` say of the profiler's tables.
 #[derive(Debug, Args)]
 pub struct TableArgs {
-    /// What makes a row of its own: a name, a name with input shapes, or a name with where it was called from (recorded with stacks)
+    /// What makes a row of its own: a name, a name with input shapes, or a name with where it was
+    /// called from (recorded with stacks)
     #[arg(
         long,
         value_enum,
@@ -44,7 +49,12 @@ pub struct TableArgs {
     )]
     pub group: TopGrouping,
     /// How many frames of the stack tell where from
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
     pub frames: u16,
     #[command(flatten)]
     pub rows: RowArgs,

@@ -1,5 +1,5 @@
-//! `etlink check`: what a simulator or another reader would choke on, in each file and between those
-//! of several ranks.
+//! `etlink check`: what a simulator or another reader would choke on, in each file and between
+//! those of several ranks.
 
 use super::{print, print_json, threads};
 use crate::Outcome;

@@ -165,6 +165,10 @@ fn device(trace: &DeviceTrace) -> Map<String, Value> {
         .devices
         .iter()
         .for_each(|device| *devices.entry(device).or_default() += 1);
+    let mut events = Map::new();
+    for (kind, count) in &trace.events {
+        events.insert(kind.trim().to_owned(), json!(count));
+    }
     object(json!({
         "bytes": trace.bytes,
         "rank": header.rank,
@@ -185,7 +189,7 @@ fn device(trace: &DeviceTrace) -> Map<String, Value> {
         "collectives": collectives(&trace.collectives, &trace.names),
         "process_groups": header.groups,
         "steps": steps(&trace.ops.name, &trace.names),
-        "events": trace.events.iter().map(|(kind, count)| (kind.trim().to_owned(), json!(count))).collect::<Map<_, _>>(),
+        "events": events,
         "anomalies": anomalies(&trace.anomalies),
     }))
 }

@@ -28,7 +28,8 @@ impl Limit {
     };
 }
 
-/// A table with a head. The first columns are texts, and on request the last; the others are figures, which stand to the right.
+/// A table with a head. The first columns are texts, and on request the last; the others are
+/// figures, which stand to the right.
 pub struct Grid {
     head: Vec<String>,
     rows: Vec<Vec<String>>,

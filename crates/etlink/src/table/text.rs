@@ -33,7 +33,8 @@ pub fn mb(bytes: impl Into<i128>) -> String {
     format!("{:.2} MB", bytes.into() as f64 / 1e6)
 }
 
-/// Names come from traces: a terminal would obey the control characters in them, and a line end would break a table.
+/// Names come from traces: a terminal would obey the control characters in them, and a line end
+/// would break a table.
 pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
@@ -48,8 +49,8 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(escaped).collect())
 }
 
-/// No more than `most` letters of a text; template arguments take screens. Of one that others begin like up to the letter `differs`, that
-/// letter is shown too.
+/// No more than `most` letters of a text; template arguments take screens. Of one that others begin
+/// like up to the letter `differs`, that letter is shown too.
 pub fn cut(text: &str, most: usize, differs: usize) -> String {
     let letters: Vec<char> = text.chars().collect();
     if letters.len() <= most {
@@ -142,7 +143,8 @@ mod tests {
     fn cut_names_stay_different() {
         let long = |functor: &str| {
             format!(
-                "void at::native::vectorized_elementwise_kernel<4, at::native::{functor}Functor<float>, std::array<char*, 3ul>>"
+                "void at::native::vectorized_elementwise_kernel<4, \
+                at::native::{functor}Functor<float>, std::array<char*, 3ul>>"
             )
         };
         let texts = [long("Add"), long("Mul"), "gemm".to_owned(), long("Add")];

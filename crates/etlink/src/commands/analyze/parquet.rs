@@ -147,7 +147,8 @@ fn earlier(folder: &Path) -> Result<Vec<String>> {
             let name = path.file_name().and_then(|name| name.to_str());
             let Some(name) = name.filter(|_| path.is_file() && is_ours(&path)) else {
                 bail!(
-                    "{} was not written by etlink, and --overwrite does not remove it: move it away, \
+                    "{} was not written by etlink, and --overwrite does not remove it: move it \
+                     away, \
                     or give another \
                      folder",
                     path.display()

@@ -95,7 +95,8 @@ fn outcome(compared: &[RanksReport]) -> Outcome {
     }
 }
 
-/// Links a rank, keeps its communications and says how that went; `None` of a rank that was not asked for.
+/// Links a rank, keeps its communications and says how that went; `None` of a rank that was not
+/// asked for.
 fn summarize(rank: RankEntry<'_>) -> Result<Option<RankResult<Vec<String>>>, RunError> {
     let linked = rank.link()?.refuse_damage()?;
     if !rank.is_wanted(linked.report.report.rank) {

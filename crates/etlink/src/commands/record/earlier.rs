@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! old.json    names of its files, written before anything is moved
-//! 3.old       the file with number 3 in that list: moved here before the first new trace gets its name
+//! 3.old       file number 3 of that list: moved here before the first new trace gets its name
 //! old.moved   all are moved
 //! ```
-//! Processes of the program move the files (`files.py`), the launcher removes them at its end or puts
-//! them back; after a launcher that was killed, the next one does.
+//! Processes of the program move the files (`files.py`), the launcher removes them at its end or
+//! puts them back; after a launcher that was killed, the next one does.
 
 use super::file_names::names;
 use anyhow::{Context, Result};

@@ -1,10 +1,11 @@
-//! The folder of a recording, and the work folder `.etlink` in it: what processes report while they run.
+//! The folder of a recording, and the work folder `.etlink` in it: what processes report while they
+//! run.
 //!
 //! ```text
 //! lock            held while files of both folders are moved or the manifest is written
 //! running         shared by all launchers and processes that use the work folder
 //! job             the job that these launchers are tasks of; empty for a launcher by itself
-//! L.123.json      report of process 123 of launcher L; .steps, .host.json and .device.json beside it
+//! L.123.json      report of process 123 of launcher L, beside it .steps, .host.json, .device.json
 //! rank_0          the process that records rank 0
 //! old.json, …     see `earlier`
 //! ```
@@ -92,7 +93,8 @@ impl Output {
         };
         if let Some(first) = files.first().filter(|_| !overwrite) {
             bail!(
-                "{} is there already; choose another folder, or use --overwrite to replace the recording",
+                "{} is there already; choose another folder, or use --overwrite to replace the \
+                recording",
                 self.path.join(first).display()
             );
         }
@@ -110,7 +112,8 @@ impl Output {
         let running = std::fs::read_to_string(self.work.join(JOB)).unwrap_or_default();
         if task.is_none_or(|task| task.job != running) {
             bail!(
-                "another recording is being written to {}; choose another folder with -o, or wait for its end",
+                "another recording is being written to {}; choose another folder with -o, or wait \
+                for its end",
                 self.path.display()
             );
         }
@@ -137,7 +140,8 @@ impl Output {
                 .any(|ended| (ended.task, ended.attempt) == (task.task, task.attempt));
         if is_same && !overwrite {
             bail!(
-                "task {} of this job has recorded into {} already; choose another folder, or use --overwrite to replace its traces",
+                "task {} of this job has recorded into {} already; choose another folder, or use \
+                --overwrite to replace its traces",
                 task.task,
                 self.path.display()
             );

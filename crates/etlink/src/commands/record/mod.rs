@@ -1,4 +1,5 @@
-//! `etlink record`: runs a program with the hook, passes its exit code on, and says what was recorded.
+//! `etlink record`: runs a program with the hook, passes its exit code on, and says what was
+//! recorded.
 
 mod child;
 mod earlier;

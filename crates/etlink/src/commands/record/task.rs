@@ -60,7 +60,8 @@ impl JobTask {
     }
 }
 
-/// The process id of torchrun, which tells its jobs apart on one machine; on several there is no such number.
+/// The process id of torchrun, which tells its jobs apart on one machine; on several there is no
+/// such number.
 fn parent_on_one_machine(local_world: Option<u32>, world: Option<u32>) -> Option<u32> {
     #[cfg(unix)]
     let parent = std::os::unix::process::parent_id();

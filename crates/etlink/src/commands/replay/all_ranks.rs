@@ -51,7 +51,8 @@ pub(super) struct Local {
 pub(super) struct RankReport {
     #[serde(flatten)]
     pub(super) figures: RankFigures,
-    /// What was added to its times to have them by the first rank's clock, and how far that can be off.
+    /// What was added to its times to have them by the first rank's clock, and how far that can be
+    /// off.
     pub(super) clock_offset_ns: i64,
     pub(super) clock_uncertainty_ns: Option<i64>,
     /// No offset fits: the uncertainty is by how much one is missed.

@@ -46,7 +46,8 @@ pub(super) fn run(args: &ReplayArgs, dir: &Path) -> Result<Outcome> {
     }
     if args.link.rank.is_some() {
         bail!(
-            "--rank is for one trace; a folder is replayed with all its ranks, 'rank=1/' before a --scale rule or an --explain name takes one of them"
+            "--rank is for one trace; a folder is replayed with all its ranks, 'rank=1/' before a \
+            --scale rule or an --explain name takes one of them"
         );
     }
     let progress = crate::progress::bar();

@@ -103,7 +103,11 @@ pub(super) fn content(
         } else {
             ""
         };
-        notes.push(format!("timelines with threads and streams are those of the ranks {}{why}; --timelines takes others", labels.join(", ")));
+        notes.push(format!(
+            "timelines with threads and streams are those of the ranks {}{why}; --timelines takes \
+            others",
+            labels.join(", ")
+        ));
     }
     progress.phase("drawing");
     let name = steps.name();
@@ -172,7 +176,8 @@ pub(super) fn content(
     })
 }
 
-/// The figures of a rank; `None` where it was not asked for, or its file does nothing, as that of a rank without a trace.
+/// The figures of a rank; `None` where it was not asked for, or its file does nothing, as that of a
+/// rank without a trace.
 fn read_rank(
     entry: RankEntry<'_>,
     rules: &KernelRules,

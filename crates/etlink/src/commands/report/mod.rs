@@ -1,7 +1,7 @@
 //! `etlink report`: one page about a trace, a written graph or a run.
 //!
-//! Every rank is read once for its figures. Which step is drawn is known only when all are: the ranks that are drawn
-//! are read once more, unless there is but one.
+//! Every rank is read once for its figures. Which step is drawn is known only when all are: the
+//! ranks that are drawn are read once more, unless there is but one.
 
 mod folder;
 mod ran;

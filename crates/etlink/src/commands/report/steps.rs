@@ -13,8 +13,8 @@ pub(super) struct DrawnSteps {
     name: Option<String>,
 }
 
-/// Places of the ranks that are drawn: those that were asked for, else the first; of more than that half, and of the others those for
-/// which the rest waited longest.
+/// Places of the ranks that are drawn: those that were asked for, else the first; of more than that
+/// half, and of the others those for which the rest waited longest.
 pub(super) fn shown(
     asked: &[String],
     ranks: &[ReportRank],
@@ -83,7 +83,8 @@ fn named(asked: &str, ranks: &[ReportRank]) -> Result<Vec<usize>> {
 }
 
 impl DrawnSteps {
-    /// The step of this number or name, else the one whose length, summed over these ranks, is the median (of an even number the shorter).
+    /// The step of this number or name, else the one whose length, summed over these ranks, is the
+    /// median (of an even number the shorter).
     pub(super) fn choose(asked: Option<&str>, ranks: &[&ReportRank]) -> Result<DrawnSteps> {
         let Some(first) = ranks.first() else {
             return Ok(DrawnSteps { name: None });
@@ -133,7 +134,8 @@ impl DrawnSteps {
         self.name.clone()
     }
 
-    /// What is drawn of a rank, with `most` ranges. `whole`: from the first start to the last end; `starts`: of all ranges.
+    /// What is drawn of a rank, with `most` ranges. `whole`: from the first start to the last end;
+    /// `starts`: of all ranges.
     pub(super) fn window(
         &self,
         analysis: &RankAnalysis,
@@ -210,7 +212,8 @@ fn without_step(
         end: to,
         step: None,
         note: format!(
-            "The trace has no steps and {all} ranges: this is {share:.1} % of its time, from the middle"
+            "The trace has no steps and {all} ranges: this is {share:.1} % of its time, from the \
+            middle"
         ),
     }
 }

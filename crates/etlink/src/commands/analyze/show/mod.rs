@@ -36,7 +36,8 @@ pub(super) fn run(one: &Analyzed, args: &AnalyzeArgs) -> String {
     {
         let _ = writeln!(
             out,
-            "{}rank {} holds the others up most: it comes last to {} of {}, and they wait {} for it, summed over ranks",
+            "{}rank {} holds the others up most: it comes last to {} of {}, and they wait {} for \
+            it, summed over ranks",
             if one.told.absent.is_empty() && args.choice.ranks.is_none() {
                 ""
             } else {

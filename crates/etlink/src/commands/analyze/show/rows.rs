@@ -87,7 +87,8 @@ pub(super) fn launches(one: &Analyzed, limit: Limit) -> Shown {
         ("delay mean", |launch| mean_time(launch.delay_mean_ns)),
         ("delay max", |launch| time(launch.delay_max_ns)),
     ];
-    let title = "launching calls (short rows: together shorter than their call; delay: from the call's end to its first row)";
+    let title = "launching calls (short rows: together shorter than their call; delay: from the \
+        call's end to its first row)";
     (
         title.into(),
         Grid::of(1, limit, columns, one.total.launches.iter()),

@@ -25,7 +25,8 @@ pub(super) fn breakdown(one: &Analyzed, _: Limit) -> Shown {
         }),
     ];
     let devices = of_ranks(one, |rank| &rank.breakdown).chain(of_all(one, &one.total.breakdown));
-    let title = "device time (communication, memory, other: where nothing to the left of them runs; other: waits, no work; overlap: of communication)";
+    let title = "device time (communication, memory, other: where nothing to the left of them \
+        runs; other: waits, no work; overlap: of communication)";
     (title.into(), Grid::of(2, Limit::NONE, columns, devices))
 }
 
