@@ -10,6 +10,7 @@ pub fn bar() -> Progress {
     if !std::io::stderr().is_terminal() {
         return Progress::hidden();
     }
+    // ten times a second: each redraw takes a lock that all reading threads want
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
     let style = ProgressStyle::with_template("{msg:8} [{wide_bar}] {bytes}/{total_bytes}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());

@@ -14,6 +14,7 @@ pub fn install() -> io::Result<()> {
     use std::sync::{Arc, atomic::AtomicBool};
 
     let ignored = ignored_signals();
+    // a shell under `nohup` has said that we outlive the terminal: a handler would undo that
     let is_heeded = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
     let heeded: Vec<i32> = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
@@ -23,6 +24,7 @@ pub fn install() -> io::Result<()> {
     // a file that grows beyond `ulimit -f` is an error of its write, not the end of the program
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     let wait = move || {
+        // the handler may only set a flag: locks and files are for a thread of their own
         if let Some(signal) = signals.forever().next() {
             end(128 + signal);
         }
@@ -46,6 +48,7 @@ pub fn install() -> io::Result<()> {
 /// background job.
 #[cfg(unix)]
 fn ignored_signals() -> u64 {
+    // sigaction, which would say it everywhere, needs unsafe; without /proc nothing is ignored
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status
         .lines()

@@ -6,6 +6,7 @@ use std::process::{Child, Command, ExitStatus};
 
 /// Runs to the end.
 pub fn run(command: &mut Command) -> Result<Ended> {
+    // before the program is there: a signal between the two would end us and leave it running
     let forwarding = Forwarding::new().context("cannot listen for signals")?;
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command.spawn().with_context(|| {
