@@ -21,6 +21,7 @@ impl Cancellation {
 
     /// Whether the work was asked to end.
     pub fn is_cancelled(&self) -> bool {
+        // nothing else is handed over by it: a rank more or less does not matter
         self.0.load(Ordering::Relaxed)
     }
 

@@ -96,6 +96,7 @@ fn search(root: &Path) -> Result<(Vec<RunFiles>, Vec<FileError>), RunError> {
             runs.push(run);
         }
     }
+    // the system lists folders in any order, and outputs must not depend on that
     runs.sort_by(|a, b| a.folder.cmp(&b.folder));
     Ok((runs, unreadable))
 }
@@ -249,6 +250,7 @@ fn pick(
     loose: &mut Vec<TraceCandidate>,
     notes: &mut Vec<String>,
 ) -> Option<PathBuf> {
+    // `kineto_trace_0.json` beside `kineto_trace_0.run1.json`: the exact name is the rank's
     if all.len() > 1 && all.iter().filter(|candidate| !candidate.variant).count() == 1 {
         let (variants, exact): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|candidate| candidate.variant);
@@ -303,6 +305,7 @@ fn settle(ranks: &mut [RankFiles], inside: &BTreeMap<PathBuf, Inside>) -> Option
         .iter()
         .filter_map(|found| said(found).world_size)
         .collect();
+    // traces that state two sizes are of two runs: then none of their ranks is believed
     let world = if worlds.len() < 2 {
         worlds.first().copied().unwrap_or(i64::MAX)
     } else {
@@ -314,6 +317,7 @@ fn settle(ranks: &mut [RankFiles], inside: &BTreeMap<PathBuf, Inside>) -> Option
         .flatten()
         .filter(|rank| (0..world).contains(rank))
         .collect();
+    // two traces of one rank are a copy, and only the names tell the copies apart
     if distinct.len() < ranks.len() {
         return Some(format!(
             "{which}), and what they say does not fit together: the names count"
@@ -332,6 +336,7 @@ fn adopt(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
         .into_iter()
         .partition(|candidate| candidate.kind == FileKind::HostTrace);
     let lonely = |found: &&mut RankFiles| found.host.is_none() || found.device.is_none();
+    // with one of each kind there is only one way to pair them; with more every way is a guess
     let single = |all: &[TraceCandidate]| all.len() == 1;
     let alone = run.ranks.is_empty();
     let waiting: Vec<&mut RankFiles> = run.ranks.iter_mut().filter(lonely).collect();

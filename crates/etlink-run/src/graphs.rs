@@ -34,6 +34,7 @@ pub fn prefix_and_rank(path: &Path) -> Option<(PathBuf, i64)> {
     let stem = ENDINGS
         .iter()
         .find_map(|ending| plain.strip_suffix(ending))?;
+    // the last dot: prefixes are names of folders, which may have dots
     let (prefix, rank) = stem.rsplit_once('.')?;
     let rank: i64 = rank.parse().ok().filter(|rank| *rank >= 0)?;
     Some((path.with_file_name(prefix), rank))

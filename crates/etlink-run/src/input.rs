@@ -113,6 +113,7 @@ fn from_source(
     if magic.is_empty() {
         return Err(InputError::Empty { name });
     }
+    // standard input cannot be sought back to its beginning
     let stored = Cursor::new(magic.clone()).chain(source);
     let buffered = |stored| BufReader::with_capacity(BUFFER_BYTES, stored);
     let mut content: Box<dyn Read + Send> = match magic[..] {

@@ -392,6 +392,7 @@ fn read_opened(
         shapes: false,
         keep: job.keep,
     };
+    // one thread is what was asked for
     if job.threads <= 1 {
         return Ok((
             Some(read_host(host, 1, job.tensor_deps)?),

@@ -31,6 +31,7 @@ pub struct RunManifest {
 impl RunManifest {
     /// The manifest for the traces in `folder`, if there is one; else why it cannot be used.
     pub fn of(folder: &Path) -> Result<Option<RunManifest>, String> {
+        // the name of `.` is empty, and the files of a cycle are listed by their folder's name
         let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let mut places = std::iter::once(folder.as_path())
             .chain(folder.parent())
@@ -206,6 +207,7 @@ fn files(
 /// A name for the machine of a rank, by its name and by how long ago it started.
 fn machine<'r>(rank: &'r Rank, known: &mut Vec<(&'r str, i64)>) -> Option<String> {
     let clock = rank.process.cycles.last()?.clock;
+    // monotonic clocks count from the start of the machine: their zero tells machines apart
     let (host, started) = (
         rank.process.host.as_str(),
         clock.unix_ns.checked_sub(clock.monotonic_ns)?,

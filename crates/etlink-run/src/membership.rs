@@ -135,6 +135,7 @@ impl<T: RunMember> Members<T> {
             .iter()
             .filter_map(|rank| rank.summary().cloned())
             .collect();
+        // both: what --allow-mismatch took in is named with the reason that it had not to
         let fitting = select_run(&summaries, false);
         let allowed = select_run(&summaries, true);
         let selection = if rule.allow_mismatch {

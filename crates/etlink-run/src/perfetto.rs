@@ -64,6 +64,7 @@ fn run(trace: &LinkedTrace, target: &Target) -> Result<(ReplayGraph, ReplayRun),
         path: target.path().to_owned(),
         source,
     })?;
+    // the critical path is that of the measured run: nothing is changed
     let run = etlink_replay::run_graph(&graph, trace, &ReplaySettings::default());
     Ok((graph, run))
 }

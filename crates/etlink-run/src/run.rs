@@ -215,6 +215,7 @@ impl RunSet {
         let budget = MemoryBudget::new(options.memory.map(ByteSize), threads);
         budget.check(&needs)?;
         let bytes: Vec<u64> = needs.iter().map(|need| need.bytes).collect();
+        // threads that cannot have a rank of their own help with another's
         let in_parallel = at_once(&bytes, budget.for_ranks(), threads);
         let threads_each = budget.threads_each(ranks.len(), in_parallel);
         Ok(RunSet {
@@ -249,6 +250,7 @@ impl RunSet {
         let mut joined: u64 = 0;
         for (index, bytes) in self.bytes.iter().enumerate() {
             if !self.entry(index).is_alone() {
+                // a rank without others is written as soon as it is linked, and not kept
                 joined = joined.saturating_add(*bytes);
             }
         }
@@ -536,6 +538,7 @@ impl<'s> RankEntry<'s> {
 
     fn linked(self, trace: LinkedTrace, mut report: JobReport) -> LinkedRank {
         let files = self.files();
+        // the trace's own word counts: names hold local ranks on several hosts
         report.report.rank = report.report.rank.or(files.rank);
         let summary = rank_summary(&trace, files, self.is_alone());
         LinkedRank {
@@ -793,6 +796,7 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
     let mut runs = vec![];
     for (at, set) in sets.iter().enumerate() {
         let in_folder = |other: &GraphSet| other.prefix.parent() == set.prefix.parent();
+        // two runs in one folder cannot both be called by it
         let has_sibling = sets
             .iter()
             .enumerate()
@@ -831,6 +835,7 @@ fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Option<R
         .filter(|rank| alone || files.label == rank.to_string());
     // a single rank that nothing names is the first
     let own = trace.report.rank.or(Some(0)).filter(|_| alone);
+    // a name counts only where it tells ranks apart: two files of one rank are of neither
     let mut summary = RankSummary::from_trace(trace, named.or(own)?);
     summary.world_size = summary.world_size.or(files.manifest.world_size);
     summary.machine.clone_from(&files.manifest.machine);

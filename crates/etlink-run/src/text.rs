@@ -93,6 +93,7 @@ fn rank_list(names: &[String]) -> String {
         .iter()
         .map(|name| name.strip_prefix("rank ")?.parse().ok())
         .collect();
+    // `rank 0 … rank 511` is said of ranks without a gap alone
     let follow =
         numbers.is_some_and(|numbers| numbers.is_sorted_by(|a, b| a.checked_add(1) == Some(*b)));
     match names {
@@ -104,6 +105,7 @@ fn rank_list(names: &[String]) -> String {
 
 /// Notes after the names of what they are about; a note about several appears once.
 pub fn same_notes<'n>(notes: impl Iterator<Item = (String, &'n str)>) -> Vec<String> {
+    // by first appearance: the order of ranks, and the same at each run
     let mut by_note: IndexMap<&str, Vec<String>> = IndexMap::new();
     for (name, note) in notes {
         by_note.entry(note).or_default().push(name);

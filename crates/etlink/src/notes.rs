@@ -15,6 +15,7 @@ pub enum Verbosity {
     Verbose,
 }
 
+// a global, as standard error is: notes come from deep inside of commands
 static VERBOSITY: OnceLock<Verbosity> = OnceLock::new();
 
 /// Settles how much is said, once, before work starts.

@@ -109,6 +109,7 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
     } else {
         marks.len()
     }] {
+        // the last one: names begin with the job's, which may hold a mark (`lowrank16_rank0`)
         for (at, _) in lower.rmatch_indices(mark) {
             let rest = &lower[at + mark.len()..];
             let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();

@@ -12,6 +12,7 @@ use std::io::{BufReader, Cursor, Read};
 use std::ops::Range;
 
 /// What one thread inflates at a time; larger members are left to one thread.
+// members of bgzip have 64 KiB: a share holds many
 const SHARE_BYTES: usize = 1 << 20;
 const READ_BYTES: u64 = 128 << 10;
 const HEADER_BYTES: usize = 10;
@@ -104,6 +105,7 @@ impl Batches {
         self.window.drain(..self.inflated);
         let size = self.cut();
         // no more groups than shares
+        // by unpacked size, which is what inflating takes its time for
         let share_bytes = size / self.shares.len() + 1;
         let groups = self
             .members
@@ -203,6 +205,8 @@ impl Share {
             let (mut stored, size) = (&window[guess.stored.clone()], guess.size);
             let text = &mut self.text[self.whole..][..size];
             self.member.reset();
+            // the size comes from the trailer: only a whole member has that size, and nothing after
+            // it
             let fits = size == 0
                 || matches!(self.member.read(&mut stored, text), Ok(read) if read == size);
             if !fits

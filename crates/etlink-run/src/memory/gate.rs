@@ -126,6 +126,7 @@ pub fn keeping<T: Send>(
         });
         done.collect::<Vec<_>>()
     });
+    // threads finish in any order, and outputs must not depend on that
     results.sort_by_key(|(at, _)| *at);
     let kept = gate.lock().kept;
     let all = results.len() == needs.len() && (kept == 0 || kept <= budget);

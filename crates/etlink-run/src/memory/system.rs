@@ -29,6 +29,7 @@ const KINDS: [Kind; 2] = [
 
 /// Bytes; `None` where the system does not say as Linux does.
 pub(super) fn available() -> Option<u64> {
+    // MemAvailable, not MemFree: the cache of files is given back when it is wanted
     let free = kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let left = KINDS

@@ -44,6 +44,7 @@ pub(super) fn size(path: &Path) -> Option<u64> {
 /// it usually makes.
 fn of_gzip(stored: u64, trailer: u32) -> u64 {
     let (told, usual) = (u64::from(trailer), usual(stored));
+    // the size modulo 4 GiB leaves one unknown, the number of wraps: the usual ratio settles it
     let wraps = usual.saturating_sub(told) / WRAP;
     let sizes = [0, wraps, wraps + 1]
         .into_iter()

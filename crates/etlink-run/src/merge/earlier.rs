@@ -87,6 +87,7 @@ fn is_ours(path: &Path) -> bool {
     let mut head = vec![];
     // what is cut says it too
     drop(input.content.take(HEAD_BYTES).read_to_end(&mut head));
+    // two marks: `etlink ` alone may be a name in anybody's trace
     let has = |mark: &str| memmem::find(&head, mark.as_bytes()).is_some();
     has("etlink ") && (has("writer") || has("linked_by"))
 }

@@ -158,6 +158,7 @@ pub fn merge(
     if ranks.iter().all(|rank| rank.is_unwanted) {
         return Err(RunError::NoRankAsked);
     }
+    // what a rank's file states of its communications depends on all others
     let mut joined = merger.join(&mut ranks);
     for (set, run) in merger.sets.iter().zip(&joined) {
         simulator::check(options, set.folder(), run)?;
@@ -188,6 +189,7 @@ fn file_sets(
     let (mut sets, mut all_earlier) = (vec![], vec![]);
     for run in &runs.runs {
         let set = FileSet::new(&output.join(&run.folder), options.overwrite)?;
+        // all that will be written is looked for now: nobody waits an hour to be refused
         for name in simulator::names(options) {
             set.target(name, OutputFormat::EtPlus)?;
         }
@@ -267,6 +269,7 @@ impl Merger<'_> {
         }
         if let Some(facts) = summary.filter(|_| !linked.refused) {
             let sizes = etlink_chakra::simulated_sizes(&trace, &facts);
+            // a hundred bytes per communication; the trace itself would be gigabytes
             rank.known = Some(KnownRank {
                 facts,
                 sizes,
@@ -511,6 +514,7 @@ fn name(runs: &RunSet, run: &RunFiles) -> String {
         RunSource::Folder(folder) => folder.join(&run.folder),
         _ => run.folder.clone(),
     };
+    // `.` and `..` have no name
     let whole = whole.canonicalize().unwrap_or(whole);
     match whole.file_name() {
         Some(name) => name.to_string_lossy().into_owned(),

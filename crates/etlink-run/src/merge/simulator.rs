@@ -88,6 +88,7 @@ fn count(joined: &MergedRun) -> u64 {
     let Some(last) = joined.ranks.iter().max() else {
         return 0;
     };
+    // ASTRA-sim numbers ranks without gaps
     let needed = last.saturating_add(1).max(joined.world_size.unwrap_or(0));
     u64::try_from(needed).unwrap_or(0).max(astra::MIN_RANKS)
 }

@@ -45,6 +45,7 @@ impl Journal {
     fn write(&self, work: &Path) -> io::Result<()> {
         let new = work.join(NEW);
         for folder in folders_of(&self.place, &new) {
+            // a name that is not on the disk would be gone after a crash, and its journal would not
             disk::sync_folder(&folder)?;
         }
         let unfinished = work.join(UNFINISHED);
@@ -130,6 +131,7 @@ fn apply(
 ) -> Result<(), OutputError> {
     for name in &journal.place {
         let (new, place) = (work.join(NEW).join(name), folder.join(name));
+        // placed before the kill: the journal is carried out again from its beginning
         if new.symlink_metadata().is_err() {
             continue;
         }

@@ -135,6 +135,7 @@ fn together(checked: &mut [Checked]) -> Result<Vec<Checked>> {
     let sets = sets.into_iter().filter(|(_, set)| set.len() > 1);
     sets.map(|(prefix, mut set)| {
         set.sort_by_key(RankNodes::rank);
+        // a rank that is there plain and packed is one
         set.dedup_by_key(|nodes| nodes.rank());
         let groups = groups_beside(&prefix)?;
         let findings = check_ranks(&set, groups.as_ref());

@@ -104,6 +104,7 @@ fn look(input: InputFile, path: &Path, threads: usize) -> Result<(Map<String, Va
         FileKind::ChakraEt | FileKind::ChakraJson | FileKind::EtPlus => {
             let graph = read::read(input.content).with_context(|| path.display().to_string())?;
             let mut facts = object(json!(graph.summary()));
+            // `kind` says it already
             facts.shift_remove("format");
             let findings = check::check(&graph)
                 .into_iter()

@@ -37,6 +37,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
 /// Refuses what cannot work, before any work is done.
 fn link_job(args: LinkArgs, progress: &Progress) -> Result<LinkJob> {
     let how = args.how;
+    // the target first: what cannot be written is refused before anything is read
     let format = how.output_format();
     let target = match &args.output {
         Some(path) => Some(Target::new(path, format, how.overwrite.overwrite)?),

@@ -56,6 +56,7 @@ pub fn threads(asked: Option<u32>) -> Result<usize> {
     let threads = asked
         .map_or_else(cores, |asked| asked as usize)
         .min(MAX_THREADS);
+    // one pool for the process, before any work: a later one would be refused
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build_global()?;
@@ -63,6 +64,7 @@ pub fn threads(asked: Option<u32>) -> Result<usize> {
 }
 
 fn print(text: &str) -> Result<()> {
+    // not by print!, which panics when the reader is gone
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())

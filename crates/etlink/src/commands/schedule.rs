@@ -42,6 +42,7 @@ pub fn run(args: &ScheduleArgs) -> Result<Outcome> {
 }
 
 fn write(args: &ScheduleArgs, schedule: Schedule) -> std::io::Result<()> {
+    // a million steps are a million lines, which are not kept
     let mut out = BufWriter::new(std::io::stdout().lock());
     if args.print.json {
         let content = ScheduleReport {

@@ -9,6 +9,7 @@ pub type Column<T> = (&'static str, fn(&T) -> String);
 /// How wide a column may be where the width of the terminal is not known, letters.
 const WIDEST: usize = 80;
 /// No column is cut below this.
+// a kernel's name cut shorter than its functor tells nothing
 const NARROWEST: usize = 24;
 
 /// How many lines of a table are shown.
@@ -156,11 +157,13 @@ fn most(widths: &[usize], width: Option<usize>) -> usize {
             .sum::<usize>()
             <= width
     };
+    // one bound for all columns: short columns stay whole, and long names share what is left
     (NARROWEST..=widest).rev().find(fits).unwrap_or(NARROWEST)
 }
 
 impl std::fmt::Display for Grid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // of standard output alone: into a pipe the same text goes whatever the terminal is
         let width = terminal_size::terminal_size_of(std::io::stdout())
             .map(|(width, _)| usize::from(width.0));
         self.lines(width)

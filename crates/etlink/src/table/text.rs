@@ -20,6 +20,7 @@ pub fn percent(share: f64, decimals: usize) -> String {
 
 /// A quantity with the prefix that fits it.
 pub fn scaled(value: f64, unit: &str) -> String {
+    // powers of ten, as vendors state FLOP/s and GB/s
     let prefixes = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     let (size, prefix) = prefixes
         .into_iter()
@@ -52,6 +53,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 /// No more than `most` letters of a text; template arguments take screens. Of one that others begin
 /// like up to the letter `differs`, that letter is shown too.
 pub fn cut(text: &str, most: usize, differs: usize) -> String {
+    // by letters, not bytes: a cut inside one of UTF-8 would be no text
     let letters: Vec<char> = text.chars().collect();
     if letters.len() <= most {
         return text.to_owned();
@@ -76,6 +78,7 @@ pub fn cut(text: &str, most: usize, differs: usize) -> String {
 /// Cuts what is longer than `most` letters so that different texts stay different. O(n log n).
 pub fn cut_all(texts: &[&str], most: usize) -> Vec<String> {
     let is_long = |text: &str| text.len() > most;
+    // a text differs most late from its neighbours in order: comparing these two is enough
     let mut sorted: Vec<&str> = if texts.iter().any(|text| is_long(text)) {
         texts.to_vec()
     } else {

@@ -89,6 +89,7 @@ fn analyze_rank<T>(
     entry: RankEntry<'_>,
     say: impl Fn(&LinkedTrace, AnalyzedTrace<'_>) -> Result<T>,
 ) -> Result<Option<RankResult<Ranked<T>>>> {
+    // else it would be an error of a rank that nobody asked for
     if entry.has_no_times() && !entry.is_wanted(None) {
         return Ok(None);
     }

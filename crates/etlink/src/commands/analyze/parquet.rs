@@ -40,6 +40,7 @@ impl TableFiles {
         Some(TableFiles {
             dir: args.parquet.clone()?,
             overwrite: args.overwrite.overwrite,
+            // of one rank alone, or some, the tables of the others are not stale
             whole: args.overwrite.overwrite && args.path.is_dir() && args.choice.ranks.is_none(),
             runs: Mutex::new(BTreeMap::new()),
         })
@@ -108,6 +109,7 @@ impl TableFiles {
     fn run(&self, run: &Path) -> Result<Arc<ParquetRun>> {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(files) = runs.get(run) {
+            // a set holds the lock of its folder: a second one of this process would be refused
             return Ok(Arc::clone(files));
         }
         let set = FileSet::new(&self.dir.join(run), self.overwrite)?;
@@ -168,6 +170,7 @@ fn is_ours(path: &Path) -> bool {
 
 fn footer(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
+    // the mark is in the footer: a file of gigabytes is known by its last kilobytes
     file.seek(SeekFrom::End(-END_BYTES))?;
     let mut end = [0; END_BYTES as usize];
     file.read_exact(&mut end)?;

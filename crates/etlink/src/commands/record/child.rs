@@ -25,6 +25,8 @@ fn ended(status: ExitStatus) -> Ended {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (None, Some(signal)) => Ended::Signal(signal),
+        // neither a code nor a signal: stopped processes are not waited for, so this does not
+        // happen
         (code, _) => Ended::ExitCode(code.unwrap_or(1)),
     }
 }

@@ -60,6 +60,7 @@ impl Output {
             running: None,
         };
         let running = output.work.join(RUNNING);
+        // only the kernel knows whether a launcher lives: a file with its number outlives it
         let alone = lock::try_exclusive(&running)
             .with_context(|| format!("cannot lock {}", running.display()))?;
         let accepted = if alone.is_some() {
@@ -189,6 +190,7 @@ impl Output {
         let target = self.path.join(MANIFEST);
         let text = serde_json::to_string_pretty(manifest)? + "\n";
         let write = || -> std::io::Result<()> {
+            // in the work folder, which is on the same file system: a renaming cannot be half done
             let mut temporary = tempfile::NamedTempFile::new_in(&self.work)?;
             std::io::Write::write_all(&mut temporary, text.as_bytes())?;
             readable_by_all(temporary.as_file())?;
@@ -239,6 +241,7 @@ impl Output {
 
     /// Removes reports and unfinished traces whose names begin with `prefix`.
     fn remove_reports(&self, prefix: &str) -> Result<()> {
+        // other launchers have these open, and a new file of the name would be another lock
         let kept = [LOCK, RUNNING, JOB];
         for name in names(&self.work)? {
             let is_kept = kept.contains(&name.as_str()) || name.starts_with("old.");
@@ -254,6 +257,7 @@ impl Output {
         let report = self.report(pid, "json");
         let bytes =
             std::fs::read(&report).with_context(|| format!("cannot read {}", report.display()))?;
+        // a process that made no step writes none
         let steps = std::fs::read(self.report(pid, "steps")).unwrap_or_default();
         Process::read(&bytes, &steps)
             .with_context(|| format!("{} is no report of a process", report.display()))
@@ -301,6 +305,7 @@ fn readable_by_all(_: &std::fs::File) -> std::io::Result<()> {
 pub fn made(path: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(path)
         .with_context(|| format!("cannot make folder {}", path.display()))?;
+    // the program may change its folder before the hook writes
     path.canonicalize()
         .with_context(|| format!("cannot find folder {}", path.display()))
 }

@@ -32,6 +32,7 @@ pub fn exclusive(folder: &Path, name: &str) -> io::Result<Lock> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             file => file?,
         };
+        // whoever held it may have removed the file: then we hold a lock that nobody else sees
         let lock = system::wait(file)?;
         if system::is_current(&lock, &path) {
             return Ok(lock);
@@ -64,6 +65,7 @@ mod system {
     }
 
     pub fn share(file: File) -> io::Result<Lock> {
+        // who tries to have it alone holds the other lock meanwhile, so that this does not fail
         lock(file, FlockArg::LockSharedNonblock).map_err(io::Error::from)
     }
 

@@ -91,6 +91,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
 
 /// The folder's own name, which no other launcher of this machine has, and the process id.
 fn launcher(hook: &Path) -> String {
+    // process ids come again, in containers often at once: the random name does not
     let name = hook.file_name().unwrap_or_default().to_string_lossy();
     let unique = name.trim_start_matches(HOOK_PREFIX);
     format!("{unique}-{}", std::process::id())
@@ -117,6 +118,7 @@ fn hook() -> Result<tempfile::TempDir> {
         .rand_bytes(12)
         .tempdir()
         .context("cannot make a temporary folder; TMPDIR names where")?;
+    // the hook travels in the binary: nothing has to be installed into the program's Python
     for (name, text) in HOOK {
         let path = folder.path().join(name);
         let written = path
@@ -149,6 +151,7 @@ fn command(args: &RecordArgs, settings: &Settings, hook: &Path) -> Result<Comman
 
 /// Links with this very program; what it prints is no output of the recorded program.
 fn link(args: &RecordArgs) -> Result<bool> {
+    // in a process of its own: its memory is given back, and a failure of it ends only itself
     let program = std::env::current_exe().context("cannot find etlink itself")?;
     let mut words: Vec<OsString> = vec![
         "merge".into(),
@@ -190,6 +193,7 @@ fn outcome(ended: Ended, complete: bool) -> Outcome {
     match code {
         0 if complete => Outcome::Done,
         0 => Outcome::Found,
+        // a code that is no byte, as Windows has them, cannot be passed on
         code => Outcome::Ran(u8::try_from(code).unwrap_or(1)),
     }
 }

@@ -17,6 +17,7 @@ pub fn pack(folder: &Path, processes: &mut [Process]) -> Vec<String> {
         .flat_map(|cycle| [&mut cycle.host_trace, &mut cycle.device_trace])
         .filter(|name| !name.ends_with(".gz"))
         .collect();
+    // deflate takes longer than the disk: a thread per file, of rayon's pool
     let failures = names
         .into_par_iter()
         .filter_map(|name| match pack_file(&folder.join(&*name)) {
@@ -46,6 +47,7 @@ fn pack_file(path: &Path) -> io::Result<()> {
 fn write_packed(plain: &Path, packed: &Path) -> io::Result<()> {
     let mut encoder = GzEncoder::new(File::create(packed)?, Compression::default());
     io::copy(&mut File::open(plain)?, &mut encoder)?;
+    // the plain file is removed next: what is packed has to be on the disk before
     encoder.finish()?.sync_all()
 }
 
@@ -79,9 +81,11 @@ pub fn show(folder: &Path, tensorboard: &Path, processes: &[Process]) -> Result<
 }
 
 fn link_or_copy(source: &Path, target: &Path) -> io::Result<()> {
+    // no second copy of gigabytes where both folders are on one file system
     if std::fs::hard_link(source, target).is_ok() {
         return Ok(());
     }
+    // the plugin lists the folder while we write: it takes no name that ends like this
     let temporary = with_ending(target, ".new");
     std::fs::copy(source, &temporary)?;
     std::fs::rename(&temporary, target)

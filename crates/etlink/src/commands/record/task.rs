@@ -56,6 +56,7 @@ impl JobTask {
             })
         };
         let task = torchrun().or_else(slurm).or_else(open_mpi)?;
+        // `srun -n 1` sets the same variables: one task has the folder for itself
         (task.tasks > 1).then_some(task)
     }
 }

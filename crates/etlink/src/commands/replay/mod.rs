@@ -91,6 +91,7 @@ pub fn run(args: ReplayArgs) -> Result<Outcome> {
     if let Some(dir) = args.file.as_deref().filter(|file| file.is_dir()) {
         return ranks::run(&args, dir);
     }
+    // first: what cannot be written is refused before gigabytes are read
     let target = target(&args)?;
     let to_stdout = target.as_ref().is_some_and(Target::is_stdout);
     let progress = crate::progress::bar();
@@ -247,6 +248,7 @@ fn replay(
     notes.extend(
         idle.map(|scale| format!("--scale {scale} changes nothing: no node has that name or rank")),
     );
+    // also where only a what-if was asked for: its figures are against this run
     let plain = etlink_replay::run_graph(
         graph,
         labels,

@@ -113,6 +113,7 @@ fn replay_run(
     }
     let absent_note = results.members.absent_note();
     let mut kept = RunColumns::from_ranks(results.members.ranks);
+    // clocks are compared by the times of collectives, which unmeasured graphs do not have
     let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
     let join = JoinedRun::new(
         std::mem::take(&mut kept.summaries),
@@ -123,6 +124,7 @@ fn replay_run(
     let joints = std::mem::take(&mut joined.collectives);
     let together =
         etlink_replay::join_graphs(&kept.ranks, &joints).with_context(|| name.clone())?;
+    // the joined graph has all of them: both at once would be twice the memory
     kept.ranks.clear();
     let labels = RankLabels {
         joined: &together,
@@ -187,6 +189,7 @@ impl RunColumns {
 
     /// Takes all times by the first rank's clock, from what its own count from.
     fn align(&mut self, clocks: &[RankClock]) {
+        // times count from the first rank's base, as they do in its own trace
         let origin = self.bases_ns.first().copied().unwrap_or(0);
         for (at, (rank, base)) in self.ranks.iter_mut().zip(&self.bases_ns).enumerate() {
             let clock = clocks.get(at).copied().unwrap_or_default();

@@ -62,6 +62,7 @@ impl Ran {
         if file.is_empty() {
             bail!("{name}: no nodes in it; see `etlink check`");
         }
+        // a tree says who called whom, not who waits for whom
         let graph = if file.format.is_tree() {
             convert::tree_graph(&file)?
         } else {
@@ -206,6 +207,7 @@ impl Ran {
             figures: is_graph
                 .then(|| etlink_replay::replay_figures(&self.graph, labels, &self.run)),
             critical_path: is_graph.then(|| PathReport {
+                // the page shows what the path is made of; its steps can be as many as the nodes
                 steps: vec![],
                 ..path()
             }),

@@ -24,6 +24,7 @@ pub(super) fn shown(
     if asked.is_empty() {
         let mut places: Vec<usize> = (0..ranks.len()).collect();
         places.sort_by_key(|at| std::cmp::Reverse(late(&ranks[*at])));
+        // half by lateness, half in order: who is never late is what the others are compared with
         let first = if ranks.len() > most { most / 2 } else { most };
         places.truncate(most - first);
         let rest = (0..ranks.len())
@@ -123,6 +124,7 @@ impl DrawnSteps {
             };
         }
         common.sort_unstable();
+        // the first step warms caches up and the last is often cut: neither is typical
         let median = common.get(common.len().saturating_sub(1) / 2);
         Ok(DrawnSteps {
             name: median.map(|(_, name)| (*name).to_owned()),
@@ -174,6 +176,7 @@ fn of_step(step: &StepTime) -> TimelineWindow {
     } else {
         end
     };
+    // a device that lags by more than a step is shown by its first half, or nothing is legible
     let end = device_end.clamp(end, end.saturating_add(length));
     TimelineWindow {
         start: TimeNs(start),
