@@ -3,7 +3,7 @@
 //! (PyTorch 2.1) to today's 1.1.1, and what chakra's linker makes of them (ET+).
 //!
 //! ```text
-//! bytes -> chunks -> NodeFields (one node, borrowed) -> tables of the chunk -> HostTrace, sorted by id
+//! bytes -> chunks -> NodeFields (one node, borrowed) -> tables of the chunk -> HostTrace, by id
 //! ```
 //! A node is known by its shape, not by the schema that the file claims. The file is never held
 //! as a tree: names, shapes and types are interned, `values` are copied once, as text. That

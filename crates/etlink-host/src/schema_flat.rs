@@ -1,8 +1,9 @@
 //! Schema 1.0.1 (PyTorch 2.1 and before): everything is a key of the node.
 //!
 //! ```text
-//! {"name": "aten::add", "id": 5, "rf_id": 3, "parent": 4, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 1,
-//!  "fw_tid": 0, "op_schema": "…", "inputs": […], "input_shapes": […], "input_types": […], "outputs": […], …}
+//! {"name": "aten::add", "id": 5, "rf_id": 3, "parent": 4, "fw_parent": 0, "seq_id": -1,
+//!  "scope": 0, "tid": 1, "fw_tid": 0, "op_schema": "…",
+//!  "inputs": […], "input_shapes": […], "input_types": […], "outputs": […], …}
 //! ```
 
 use crate::node::{NodeFields, list_text, parent_id};

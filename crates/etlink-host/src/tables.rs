@@ -376,7 +376,10 @@ mod tests {
 
     #[test]
     fn groups_are_listed_once() {
-        let two = r#"[{"pg_name": "0", "ranks": [], "group_size": 4}, {"pg_name": "1", "ranks": [0, 2], "group_size": 2}]"#;
+        let two = concat!(
+            r#"[{"pg_name": "0", "ranks": [], "group_size": 4}, "#,
+            r#"{"pg_name": "1", "ranks": [0, 2], "group_size": 2}]"#
+        );
         let other = r#"[{"pg_name": "1", "ranks": [1, 3], "group_size": 2}]"#;
         let trace = read(&document(&[init(2, two), init(3, two), init(4, other)]));
         let groups: Vec<_> = trace

@@ -1,8 +1,8 @@
 //! Tensors among the values of a node.
 //!
 //! ```text
-//! values  [ [7,8,0,64,4,"cuda:0"], [ [9,10,0,1,4,"cpu"], [11,12,0,1,4,"cpu"] ],      [-1],             2     ]
-//! types   [ "Tensor(float)",       "GenericList[Tensor(float),Tensor(float)]",        "GenericList[Int]", "Int" ]
+//! values  [ [7,8,0,64,4,"cuda:0"], [ [9,10,0,1,4,"cpu"], [11,12,0,1,4,"cpu"] ], [-1], 2 ]
+//! types   [ "Tensor(float)", "GenericList[Tensor(float),Tensor(float)]", "GenericList[Int]", "Int" ]
 //! ```
 //! A list of six numbers can be an argument too, so the types decide
 //! (`convertIValue` of `execution_trace_observer.cpp`). Both texts are walked side by side,
@@ -264,12 +264,18 @@ mod tests {
             (format!("[{one}]"), r#"["Tensor(float)"]"#, &[1][..]),
             (
                 format!("[[{one},{one}],[1,2,3,4,5,6]]"),
-                r#"["GenericList[Tensor(float),Tensor(float)]","GenericList[Int,Int,Int,Int,Int,Int]"]"#,
+                concat!(
+                    r#"["GenericList[Tensor(float),Tensor(float)]","#,
+                    r#""GenericList[Int,Int,Int,Int,Int,Int]"]"#
+                ),
                 &[1, 1],
             ),
             (
                 format!("[[[{one}],[]],7,{one}]"),
-                r#"["GenericList[GenericList[Tensor(c10::Half)],GenericList[]]","Int","Tensor(long int)"]"#,
+                concat!(
+                    r#"["GenericList[GenericList[Tensor(c10::Half)],GenericList[]]","#,
+                    r#""Int","Tensor(long int)"]"#
+                ),
                 &[1, 1],
             ),
             (

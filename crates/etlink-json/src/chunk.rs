@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! {"schemaVersion": 1, "traceEvents": [ {"ph": … }, … , {"ph": … }, {"ph": … } ], "traceName": …}
-//! ^ header                              ^ chunk          ^ chunk     ^ the last chunk holds the rest
+//! ^ header                              ^ chunk          ^ chunk     ^ the last one has the rest
 //! ```
 //! A chunk ends before an anchor: `},` `{` `"key":` with a key that elements begin with.
 //! In valid JSON an anchor is never inside a string, since its quotes are raw; inside a

@@ -77,8 +77,13 @@ impl fmt::Display for ArgumentFault {
 
 /// Arguments that PyTorch rejects, all of them; never empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid schedule: {}", .0.iter().map(ArgumentFault::to_string).collect::<Vec<_>>().join("; "))]
+#[error("invalid schedule: {}", list_faults(.0))]
 pub struct InvalidArguments(pub Vec<ArgumentFault>);
+
+fn list_faults(faults: &[ArgumentFault]) -> String {
+    let faults: Vec<String> = faults.iter().map(ArgumentFault::to_string).collect();
+    faults.join("; ")
+}
 
 impl Arguments {
     /// All arguments below their bounds, in PyTorch's order. `skip_first_wait` has none.

@@ -180,7 +180,9 @@ mod tests {
     proptest! {
         #[test]
         fn stretches_are_the_steps_and_never_meet_their_like(
-            numbers in prop::array::uniform5(0_i64..5), skip_first_wait in 0_i64..2, steps in 0_u64..80
+            numbers in prop::array::uniform5(0_i64..5),
+            skip_first_wait in 0_i64..2,
+            steps in 0_u64..80,
         ) {
             let [skip_first, wait, warmup, active, repeat] = numbers;
             let active = active + 1;

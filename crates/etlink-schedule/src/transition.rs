@@ -40,7 +40,8 @@ impl Action {
             (Off, Warmup) => quiet_transition(&[Prepare]),
             (Off, Record | RecordAndSave) => quiet_transition(&[Prepare, Start]),
             (Warmup, Record | RecordAndSave) => quiet_transition(&[Start]),
-            // `action_map` starts the prepared profiler only to stop it, so recorders see both calls.
+            // `action_map` starts the prepared profiler only to stop it, so recorders see both
+            // calls.
             (Warmup, Off) => warned_transition(&[Start, Stop], Warning::WarmupThenNone),
             // Nothing is saved here: only RECORD_AND_SAVE calls `on_trace_ready`.
             (Record, Off) => warned_transition(&[Stop], Warning::RecordThenNone),

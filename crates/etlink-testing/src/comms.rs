@@ -126,7 +126,8 @@ impl ParamComms {
             stride = self.rank_stride(),
             size = self.ranks.len(),
         );
-        // One entry per input, as the observer writes them: it has a shape for numbers and texts, too.
+        // One entry per input, as the observer writes them: it has a shape for numbers and texts,
+        // too.
         let shapes = format!("[[[{n}]],[[],[]],[[],[]],[],[],[],[],[],[],[],[]]");
         let types = concat!(
             r#"["GenericList[Tensor(float)]","Tuple[Int,Bool]","Tuple[String,String]","Int","#,

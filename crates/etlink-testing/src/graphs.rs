@@ -10,7 +10,8 @@ impl TraceBuilder {
     /// The two calls between which a stream's work is captured, each 1 us long.
     pub fn capture(&mut self, thread: ThreadRef, start_ns: i64, end_ns: i64) {
         self.begin_capture(thread, start_ns);
-        // Each call has a correlation of its own; no row ever bears it, since a capture runs nothing.
+        // Each call has a correlation of its own; no row ever bears it, since a capture runs
+        // nothing.
         let correlation = self.next_correlation();
         self.call(
             thread,
@@ -72,7 +73,8 @@ impl TraceBuilder {
         for (&(queue, name, start, end), node) in kernels.iter().zip(1..) {
             self.row(
                 RowWork::Kernel {
-                    // Above 32 bits: a reader that cuts the id would mix the node up with none at all, 0.
+                    // Above 32 bits: a reader that cuts the id would mix the node up with none at
+                    // all, 0.
                     graph_node: 4_294_967_296 + node,
                 },
                 queue,

@@ -75,8 +75,8 @@ impl TraceBuilder {
         for index in order {
             let op = &self.ops[index];
             let stack = &mut stacks[op.thread];
-            // The observer gives a thread its root when the thread's first op begins, so that the root's
-            // id is the lower one.
+            // The observer gives a thread its root when the thread's first op begins, so that the
+            // root's id is the lower one.
             if stack.is_empty() {
                 let first = (i64::MIN, Reverse((0, op.thread)));
                 let tid = op.thread + 1;
@@ -89,8 +89,8 @@ impl TraceBuilder {
             stack.retain(|(_, end)| *end > op.start);
             let parent = stack.last().map_or(1, |(id, _)| *id);
             stack.push((id, op.end));
-            // Nodes are written when their ops end; of ops that end together the inner one, which began
-            // later, comes first.
+            // Nodes are written when their ops end; of ops that end together the inner one, which
+            // began later, comes first.
             let place = (op.end, Reverse((op.start, index)));
             let rf_id = rf_ids[index];
             let node = DrawnNode::Op {

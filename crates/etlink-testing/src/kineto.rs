@@ -62,8 +62,8 @@ impl TraceBuilder {
 
     fn write_kineto(&self, out: Vec<u8>) -> io::Result<Vec<u8>> {
         let header = KinetoHeader {
-            // A time base as large as a real one: relative times of a reader that forgets it are wrong by
-            // decades, which no test overlooks.
+            // A time base as large as a real one: relative times of a reader that forgets it are
+            // wrong by decades, which no test overlooks.
             base_ns: 1_790_857_026_000_000_000,
             devices: vec!["{\n      \"id\": 0, \"name\": \"Drawn Device\"\n    }".to_owned()],
             metadata: self.header.clone(),
@@ -309,7 +309,8 @@ impl TraceBuilder {
                     _ => pairs(&[("kind", "\"Dispatch Task\"".into())]),
                 })
             }
-            // Grid and block are the same for all kernels, so that figures that use them are easy to check.
+            // Grid and block are the same for all kernels, so that figures that use them are easy
+            // to check.
             RowWork::Kernel { graph_node } => args.extend(pairs(&[
                 ("registers per thread", "32".into()),
                 ("blocks per SM", "0.592593".into()),
@@ -342,8 +343,8 @@ impl TraceBuilder {
             args.extend(pairs(&[
                 ("wait_on_stream", stream.to_string()),
                 ("wait_on_cuda_event_record_corr_id", record.to_string()),
-                // Nothing pairs by the id of the event: it is used again. The correlation of its record is
-                // what counts.
+                // Nothing pairs by the id of the event: it is used again. The correlation of its
+                // record is what counts.
                 ("wait_on_cuda_event_id", "5".into()),
             ]));
         }

@@ -205,7 +205,8 @@ impl TraceBuilder {
             .count();
         self.threads.push(DrawnThread {
             pid: self.pid,
-            // On Linux the main thread's id is that of its process, and later threads have higher ones.
+            // On Linux the main thread's id is that of its process, and later threads have higher
+            // ones.
             tid: self.pid + of_process as i64,
         });
         ThreadRef(self.threads.len() - 1)

@@ -9,10 +9,10 @@
 //! ```
 //! `python/` is a package as well, for scripts that record themselves (`from etlink_torch import
 //! profile`): it writes the manifest itself.
-//! The crate has the texts and the values; folders, processes and signals are the launcher's affair.
-//! The hook is Python 3.8 and needs nothing but PyTorch, 2.1 or newer. Each cycle of the schedule
-//! has a profiler and an observer of its own, so that the traces of a cycle are whole files as soon
-//! as its last step ends.
+//! The crate has the texts and the values; folders, processes and signals are the launcher's
+//! affair. The hook is Python 3.8 and needs nothing but PyTorch, 2.1 or newer. Each cycle of the
+//! schedule has a profiler and an observer of its own, so that the traces of a cycle are whole
+//! files as soon as its last step ends.
 
 mod apart;
 mod hook;

@@ -40,8 +40,13 @@ pub struct Manifest {
 /// How notes begin that are of all processes of a launcher.
 pub const NOTHING: &str = "nothing is recorded";
 
+fn is_same_process(a: &Rank, b: &Rank) -> bool {
+    // Machines of one job count processes each for itself.
+    a.process.pid == b.process.pid && a.process.launcher == b.process.launcher
+}
+
 /// The numbers, for a sentence.
-fn list(numbers: &[u32]) -> String {
+fn number_list(numbers: &[u32]) -> String {
     let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
     numbers.join(", ")
 }
@@ -117,18 +122,12 @@ impl Manifest {
     /// outlived this one's: nobody's part is lost, whoever ends last.
     #[must_use]
     pub fn joined(mut self, earlier: ManifestContents, own: Option<Task>) -> Manifest {
-        // A process that outlived its launcher wrote itself into the manifest already.
-        let is_new = |rank: &Rank, ranks: &[Rank]| {
-            let id = (&rank.process.launcher, rank.process.pid);
-            ranks
-                .iter()
-                .all(|known| (&known.process.launcher, known.process.pid) != id)
-        };
         // What is there already stays as it is: it was complete when its launcher wrote it.
         let others: Vec<Rank> = earlier
             .ranks
             .into_iter()
-            .filter(|rank| is_new(rank, &self.ranks))
+            // A process that outlived its launcher wrote itself into the manifest already.
+            .filter(|rank| !self.ranks.iter().any(|known| is_same_process(known, rank)))
             .collect();
         self.ranks.extend(others);
         if let Some(mut own) = own {
@@ -169,22 +168,18 @@ impl Manifest {
             .filter_map(|rank| rank.process.rank)
             .collect();
         let expected = self.expected_ranks(is_last);
-        let is_asked = |rank: &u32| {
-            self.asked_ranks
-                .as_ref()
-                .is_none_or(|ranks| ranks.has(*rank))
-        };
+        let asked = self.asked_ranks.as_ref();
         // Ranks that nobody asked for are not missed.
         self.missing = expected
             .difference(&reported)
             .copied()
-            .filter(is_asked)
+            .filter(|rank| asked.is_none_or(|ranks| ranks.has(*rank)))
             .collect();
         if !self.missing.is_empty() {
             let world = self.world().unwrap_or_default();
             self.notes.push(format!(
                 "rank {} of {world} is missing: no process of it reported a step",
-                list(&self.missing)
+                number_list(&self.missing)
             ));
         }
         self
@@ -261,16 +256,13 @@ impl Manifest {
     /// process of the rank was recorded, before or after this one.
     fn is_recorded_elsewhere(&self, rank: &Rank) -> bool {
         let process = &rank.process;
-        let is_other = |other: &Rank| {
-            other.process.pid != process.pid || other.process.launcher != process.launcher
-        };
         process.rank.is_some()
             && !process.duplicate
             && process.cycles.is_empty()
             && self
                 .ranks
                 .iter()
-                .filter(|other| other.process.rank == process.rank && is_other(other))
+                .filter(|other| other.process.rank == process.rank && !is_same_process(other, rank))
                 .any(|other| self.is_whole(other))
     }
 
@@ -341,6 +333,7 @@ impl Manifest {
                 process.torch
             ));
         }
+        // The traces of such a cycle are whole files, but their last step is not a whole step.
         for cycle in process.cycles.iter().filter(|cycle| !cycle.whole) {
             notes.push(format!(
                 "{name}: the program ended in step {}, which is recorded as far as it went",

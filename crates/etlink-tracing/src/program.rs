@@ -205,7 +205,11 @@ macro_rules! recorder {
                 self.0.save($kind, cycle)
             }
 
-            fn toggle(&mut self, activity: ProfilerActivity, on: bool) -> Result<(), RecorderError> {
+            fn toggle(
+                &mut self,
+                activity: ProfilerActivity,
+                on: bool,
+            ) -> Result<(), RecorderError> {
                 self.0.spans.0.collector.toggle(activity, on);
                 Ok(())
             }

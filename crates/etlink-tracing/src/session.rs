@@ -180,13 +180,15 @@ impl RecordingSession {
             match call {
                 RecorderCall::Prepare => self.group.prepare(&mut log),
                 RecorderCall::Start => {
-                    // Transitions happen between two steps: the number is that of the step that begins.
+                    // Transitions happen between two steps: the number is that of the step that
+                    // begins.
                     self.first = self.step;
                     self.group.start(&mut log);
                 }
                 RecorderCall::Stop => self.group.stop(&mut log),
                 RecorderCall::Save => {
-                    // Cut short, the step that is open is part of the trace; at its end it is counted already.
+                    // Cut short, the step that is open is part of the trace; at its end it is
+                    // counted already.
                     let steps = self.first..self.step.saturating_add(u64::from(cut));
                     let cycle = RecordedCycle {
                         number: self.saved,

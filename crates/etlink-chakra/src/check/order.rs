@@ -2,10 +2,11 @@
 //!
 //! Of the nodes that are ready ASTRA-sim starts the one with the lowest id first
 //! (`Workload::issue_dep_free_nodes` puts them into an ordered set), one host node, one device node
-//! and one communication at a time (`HardwareResource.cc`). So a node that began later than another one
-//! must not have a lower id, unless it could not start earlier because of what it waited for. That
-//! is what files for simulators rely on: there a host gap waits for what ended last before it does,
-//! so that it begins later than nodes with higher ids, and no reader can start it before them.
+//! and one communication at a time (`HardwareResource.cc`). So a node that began later than another
+//! one must not have a lower id, unless it could not start earlier because of what it waited for.
+//! That is what files for simulators rely on: there a host gap waits for what ended last before it
+//! does, so that it begins later than nodes with higher ids, and no reader can start it before
+//! them.
 
 use super::example;
 use crate::finding::{FindingKind, Findings};

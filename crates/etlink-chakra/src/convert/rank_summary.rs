@@ -78,7 +78,8 @@ pub fn summarize_rank(
     summary.groups = groups.collect();
     summary
         .communications
-        // Ids are the order in which ASTRA-sim does them; files of others need not be in that order.
+        // Ids are the order in which ASTRA-sim does them; files of others need not be in that
+        // order.
         .sort_by_key(|communication| file.id[communication.node as usize]);
     summary
 }
@@ -89,7 +90,8 @@ fn kind_of(node_type: NodeType, comm: &CommAttrs) -> Option<CollectiveKind> {
         NodeType::CommSendNode => Some(CollectiveKind::Send),
         NodeType::CommRecvNode => Some(CollectiveKind::Recv),
         NodeType::CommCollNode => {
-            // A number that the schema does not have is a collective all the same, of no known kind.
+            // A number that the schema does not have is a collective all the same, of no known
+            // kind.
             let known = comm.collective_type().map(collective_kind);
             Some(known.unwrap_or(CollectiveKind::Other))
         }

@@ -276,7 +276,10 @@ mod tests {
                 },
             );
             assert!(
-                matches!(found, Ok(SimulatedComm::Collective { bytes: found, .. }) if found == bytes),
+                matches!(
+                    found,
+                    Ok(SimulatedComm::Collective { bytes: found, .. }) if found == bytes
+                ),
                 "{dtype}: {found:?}"
             );
         }

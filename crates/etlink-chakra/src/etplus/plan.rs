@@ -115,7 +115,8 @@ impl EtPlusPlan {
         }
         let mut thread_entry: FxHashMap<u32, u32> = FxHashMap::default();
         for tid in roots.missing_tids(host) {
-            // A cut file may lack roots of its threads; they come before all nodes that hang on them.
+            // A cut file may lack roots of its threads; they come before all nodes that hang on
+            // them.
             thread_entry.insert(tid, self.push(NodeSource::Thread { tid }, 0));
         }
         for node in 0..host.nodes.len() {
@@ -164,7 +165,8 @@ impl EtPlusPlan {
                 Some(node) => {
                     let node = node.index();
                     owners.op[op] = self.host_entry[node];
-                    // Of several ops of one node the first gives the times: later ones are its repetitions.
+                    // Of several ops of one node the first gives the times: later ones are its
+                    // repetitions.
                     if self.host_op[node] == NONE {
                         self.host_op[node] = position(op);
                     }

@@ -17,7 +17,10 @@ pub enum ChakraReadError {
     #[error("an execution trace was expected, but {0}")]
     Json(#[from] etlink_json::JsonReadError),
     /// Not a Chakra trace in any form.
-    #[error("a Chakra trace (.et), its JSON, or an ET+ JSON was expected; {}", describe_kind(*.kind))]
+    #[error(
+        "a Chakra trace (.et), its JSON, or an ET+ JSON was expected; {}",
+        describe_kind(*.kind)
+    )]
     NotChakra {
         /// What it is instead.
         kind: FileKind,

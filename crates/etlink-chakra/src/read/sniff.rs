@@ -180,13 +180,34 @@ mod tests {
     #[test]
     fn by_content() {
         for (head, kind) in [
-            (&b"{\"schemaVersion\": 1, \"traceEvents\": ["[..], FileKind::KinetoTrace),
+            (
+                &b"{\"schemaVersion\": 1, \"traceEvents\": ["[..],
+                FileKind::KinetoTrace,
+            ),
             (b"[{\"ph\": \"X\", \"ts\": 1}", FileKind::KinetoTrace),
-            (b"\xEF\xBB\xBF\n {\"schema\": \"1.0.1\", \"nodes\": [{\"name\": \"[pytorch|profiler|execution_trace|thread]\"", FileKind::HostTrace),
-            (b"{\"schema\": \"1.1.1\", \"nodes\": [{\"exclusive_dur\": 1", FileKind::EtPlus),
-            (b"{\"schema\": \"1.1.1\", \"nodes\": [{\"id\": 0, \"name\": \"[pytorch|profiler|execution_trace|process]\"}, {\"name\": \"[pytorch|profiler|execution_trace|thread]\"", FileKind::EtPlus),
-            (b"{\"schema\": \"1.1.1\", \"linked_by\": \"x\", \"nodes\": [", FileKind::EtPlus),
-            (b"{\n  \"attr\": [{\"name\": \"pid\", \"uint64Val\": \"7\"", FileKind::ChakraJson),
+            (
+                b"\xEF\xBB\xBF\n {\"schema\": \"1.0.1\", \"nodes\": \
+                    [{\"name\": \"[pytorch|profiler|execution_trace|thread]\"",
+                FileKind::HostTrace,
+            ),
+            (
+                b"{\"schema\": \"1.1.1\", \"nodes\": [{\"exclusive_dur\": 1",
+                FileKind::EtPlus,
+            ),
+            (
+                b"{\"schema\": \"1.1.1\", \"nodes\": \
+                    [{\"id\": 0, \"name\": \"[pytorch|profiler|execution_trace|process]\"}, \
+                    {\"name\": \"[pytorch|profiler|execution_trace|thread]\"",
+                FileKind::EtPlus,
+            ),
+            (
+                b"{\"schema\": \"1.1.1\", \"linked_by\": \"x\", \"nodes\": [",
+                FileKind::EtPlus,
+            ),
+            (
+                b"{\n  \"attr\": [{\"name\": \"pid\", \"uint64Val\": \"7\"",
+                FileKind::ChakraJson,
+            ),
             (b"[\x0a\x050.0.4\x12\x54", FileKind::ChakraEt),
             (b"\x07\x0a\x050.0.4\x02\x08\x01", FileKind::ChakraEt),
             (b"\x00\x04\x08\x01\x18\x04", FileKind::ChakraEt),

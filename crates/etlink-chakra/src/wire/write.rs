@@ -76,7 +76,8 @@ impl MessageWriter {
     /// A packed list; the empty one is not written.
     pub(crate) fn list(&mut self, tag: u32, values: &[u64]) {
         if !values.is_empty() {
-            // A packed list is preceded by its bytes, so that the lengths are added up before it is written.
+            // A packed list is preceded by its bytes, so that the lengths are added up before it is
+            // written.
             self.block(
                 tag,
                 values.iter().map(|value| encoded_len_varint(*value)).sum(),

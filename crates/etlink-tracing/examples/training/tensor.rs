@@ -39,7 +39,9 @@ pub(crate) fn matmul(device: &Device, a: (&Tensor, bool), b: (&Tensor, bool)) ->
     let out = Tensor::new([rows, b.0.shape[usize::from(!b.1)]], |_| 0.0);
     let _op = trace_span!(
         "aten::mm",
-        shapes = ?[a.0.shape, b.0.shape], dtypes = "f32,f32", tensors = ?[a.0.address(), b.0.address()],
+        shapes = ?[a.0.shape, b.0.shape],
+        dtypes = "f32,f32",
+        tensors = ?[a.0.address(), b.0.address()],
         out_shapes = ?[out.shape], out_dtypes = "f32", out_tensors = out.address(),
         schema = "aten::mm(Tensor self, Tensor mat2) -> Tensor",
         tensor_device = "privateuseone:0",
@@ -58,7 +60,8 @@ pub(crate) fn matmul(device: &Device, a: (&Tensor, bool), b: (&Tensor, bool)) ->
 /// `weight -= rate * gradient`.
 pub(crate) fn descend(device: &Device, weight: &Tensor, gradient: Tensor, rate: f32) {
     let shapes = [weight.shape, gradient.shape];
-    let _op = trace_span!("aten::add_", shapes = ?shapes, dtypes = "f32,f32", tensors = ?[weight.address(), gradient.address()]).entered();
+    let tensors = [weight.address(), gradient.address()];
+    let _op = trace_span!("aten::add_", ?shapes, dtypes = "f32,f32", ?tensors).entered();
     let weight = weight.clone();
     device.launch(
         Stream::Compute,
@@ -79,7 +82,15 @@ pub(crate) fn descend(device: &Device, weight: &Tensor, gradient: Tensor, rate: 
 pub(crate) fn upload(device: &Device, batch: Vec<f32>, shape: [usize; 2]) -> Tensor {
     let bytes = batch.len() * 4;
     let out = Tensor::new(shape, |_| 0.0);
-    let _op = trace_span!("aten::to", shapes = ?[shape], dtypes = "f32", out_shapes = ?[shape], out_dtypes = "f32", bytes).entered();
+    let op = trace_span!(
+        "aten::to",
+        shapes = ?[shape],
+        dtypes = "f32",
+        out_shapes = ?[shape],
+        out_dtypes = "f32",
+        bytes
+    );
+    let _op = op.entered();
     let result = out.clone();
     device.launch(
         Stream::Copy,

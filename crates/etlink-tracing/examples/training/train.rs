@@ -45,7 +45,8 @@ fn loader<'scope>(scope: &'scope Scope<'scope, '_>, number: usize) -> Receiver<V
     let load = move || {
         for seed in number.. {
             let batch = {
-                let _op = trace_span!("loader::load", out_shapes = ?[[BATCH, WIDTHS[0]]], out_dtypes = "f32").entered();
+                let op = trace_span!("loader::load", out_shapes = ?[[BATCH, WIDTHS[0]]], out_dtypes = "f32");
+                let _op = op.entered();
                 (0..BATCH * WIDTHS[0])
                     .map(|n| ((n * 31 + seed * 17) % 101) as f32 / 101.0)
                     .collect()
@@ -68,7 +69,8 @@ fn forward(device: &Device, weights: &[Tensor], batch: Vec<f32>, numbered: u64) 
     let mut outputs = vec![upload(device, batch, [BATCH, WIDTHS[0]])];
     for (weight, seq) in weights.iter().zip(numbered..) {
         let input = outputs[outputs.len() - 1].clone();
-        let _op = trace_span!("aten::linear", shapes = ?[input.shape, weight.shape], dtypes = "f32,f32", seq).entered();
+        let shapes = [input.shape, weight.shape];
+        let _op = trace_span!("aten::linear", ?shapes, dtypes = "f32,f32", seq).entered();
         outputs.push(matmul(device, (&input, false), (weight, false)));
     }
     outputs
@@ -83,7 +85,15 @@ fn backward(device: &Device, weights: &[Tensor], outputs: &[Tensor], numbered: u
         let mut gradients = vec![];
         for (layer, weight) in weights.iter().enumerate().rev() {
             let seq = numbered + layer as u64;
-            let _op = trace_span!("LinearBackward0", shapes = ?[gradient.shape], dtypes = "f32", seq, backward = true).entered();
+            let shapes = [gradient.shape];
+            let op = trace_span!(
+                "LinearBackward0",
+                ?shapes,
+                dtypes = "f32",
+                seq,
+                backward = true
+            );
+            let _op = op.entered();
             gradients.push(matmul(device, (&outputs[layer], true), (&gradient, false)));
             gradient = matmul(device, (&gradient, false), (weight, true));
         }

@@ -123,7 +123,8 @@ impl Collector {
     /// `tracing` remembers what each callsite is wanted for, so that a span that is not costs a
     /// load and a branch.
     fn want(&self, wanted: u8) {
-        // Rebuilding walks all callsites of the program, so it is done only where something changed.
+        // Rebuilding walks all callsites of the program, so it is done only where something
+        // changed.
         if self.wanted.swap(wanted, Ordering::Relaxed) != wanted {
             tracing::callsite::rebuild_interest_cache();
         }

@@ -260,7 +260,8 @@ impl<W: Write> KinetoEncoder<'_, W> {
                 let record = facts.wait_on_record.unwrap_or(-1);
                 args.number("wait_on_stream", wait_on_stream)?;
                 args.number("wait_on_cuda_event_record_corr_id", record)?;
-                // Readers pair waits with records by correlation; the id of the event is not known here.
+                // Readers pair waits with records by correlation; the id of the event is not known
+                // here.
                 args.number("wait_on_cuda_event_id", 0)?;
             }
             args.number("stream", stream)?;
