@@ -99,6 +99,7 @@ pub fn agree(
                 .or_insert_with(|| ranks.clone());
         }
         for part in &joint.members {
+            // Members are indexes into the summaries that were joined, so that each has its node.
             let node = facts[part.rank as usize].communications[part.communication as usize].node;
             agreed.ranks[part.rank as usize]
                 .decisions
@@ -106,6 +107,7 @@ pub fn agree(
         }
     }
     for (facts, agreement) in facts.iter().zip(&mut agreed.ranks) {
+        // Matches come group by group; `decision_for` searches by node.
         agreement.decisions.sort_unstable_by_key(|(node, _)| *node);
         if order == SerialOrder::End {
             let mut serial_order: Vec<&Communication> = facts.communications.iter().collect();
@@ -190,6 +192,7 @@ pub fn write_groups(
     groups: &BTreeMap<u32, Vec<u64>>,
     out: &mut (impl io::Write + ?Sized),
 ) -> io::Result<()> {
+    // Keys are decimal strings, which is how ASTRA-sim looks up a `pg_name`.
     let groups: IndexMap<String, &[u64]> = groups
         .iter()
         .map(|(number, ranks)| (number.to_string(), ranks.as_slice()))

@@ -141,6 +141,7 @@ impl Manifest {
             self.tasks.sort_by_key(|task| task.task);
             self.ended = self.first_failure();
         }
+        // Which machine a note is of matters to whoever reads the notes of all.
         let notes_of_tasks = self.tasks.iter().flat_map(|task| {
             let notes = task.notes.iter();
             notes.map(move |note| format!("task {}: {note}", task.task))
@@ -221,6 +222,7 @@ impl Manifest {
 
     /// Sorts the ranks and says what is odd about them, each once.
     fn note_ranks(&mut self) {
+        // Reports come in the order in which processes ended, which says nothing.
         self.ranks
             .sort_by_key(|rank| (rank.process.rank.unwrap_or(u32::MAX), rank.process.pid));
         let mut notes = std::mem::take(&mut self.notes);

@@ -33,6 +33,7 @@ pub fn comm_type(kind: CollectiveKind) -> Option<CollectiveCommType> {
         CollectiveKind::AllToAll => Some(CollectiveCommType::AllToAll),
         CollectiveKind::ReduceScatter => Some(CollectiveCommType::ReduceScatter),
         CollectiveKind::Barrier => Some(CollectiveCommType::Barrier),
+        // Messages are nodes of other types, which have no `comm_type`.
         CollectiveKind::Send | CollectiveKind::Recv | CollectiveKind::Other => None,
     }
 }
@@ -40,6 +41,7 @@ pub fn comm_type(kind: CollectiveKind) -> Option<CollectiveCommType> {
 impl CommAttrs {
     /// `comm_type` as one of the schema's types; `None` where it is absent or none of them.
     pub fn collective_type(&self) -> Option<CollectiveCommType> {
+        // The attribute may be of any kind of integer, the enum of the schema has 32 bits.
         let number = i32::try_from(self.comm_type?).ok()?;
         CollectiveCommType::try_from(number).ok()
     }

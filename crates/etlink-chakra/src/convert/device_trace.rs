@@ -120,6 +120,7 @@ impl<'f> Converter<'f> {
         let mut device = self.device;
         self.ops.into_iter().for_each(|op| device.ops.push(op));
         self.rows.into_iter().for_each(|row| device.rows.push(row));
+        // Calls are built slice by slice, so that their starts are known only now.
         let calls = self.calls.into_values();
         calls.for_each(|call| device.calls.push(call));
         device.threads = self.threads.into_iter().collect();
@@ -290,6 +291,7 @@ impl<'f> Converter<'f> {
         } else {
             0
         };
+        // `[0, 1]`, as `Process Group Ranks` of a Kineto file has them.
         let ranks = ranks.map_or(String::new(), |ranks| format!("{ranks:?}"));
         let names = &mut self.device.names;
         Collective {

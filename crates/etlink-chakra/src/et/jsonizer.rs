@@ -141,6 +141,7 @@ fn read_metadata(graph: &mut ChakraGraph, message: JsonMessage) {
 }
 
 fn push_node(graph: &mut ChakraGraph, message: &JsonMessage) {
+    // A type that this schema does not have is one of a later Chakra: `check` names the node.
     let node_type = message.r#type.as_deref().and_then(NodeType::from_str_name);
     let mut node = GraphNode {
         id: message.id.id(),

@@ -24,7 +24,8 @@ pub(crate) const WRITER: &str = concat!("etlink ", env!("CARGO_PKG_VERSION"));
 ///
 /// `node_count` is how many nodes follow. A cut between two messages leaves a file that is whole to
 /// any reader: no message states that it is the last. Stock readers keep attributes of metadata
-/// without looking at them (chakra's `et_feeder.cpp` skips the message, its Python tools print it).
+/// without looking at them (`et_feeder.cpp` reads the message and goes on, `chakra_jsonizer` prints
+/// it).
 pub(crate) fn global_metadata(
     trace: &LinkedTrace,
     clock: &RankClock,
@@ -51,6 +52,7 @@ pub(crate) fn global_metadata(
     }
     if let Some(header) = host {
         message.attr_text("time", &header.time);
+        // Times of the observer's clock: a negative one is damage, and the keys are unsigned.
         for (name, ms) in [
             ("start_ts", header.start_ms),
             ("finish_ts", header.finish_ms),
@@ -61,6 +63,7 @@ pub(crate) fn global_metadata(
         }
     }
     let device = &trace.device.header;
+    // What the caller knows goes before what the device trace says: that may say nothing.
     for (name, value) in [
         ("rank", trace.report.rank.or(device.rank)),
         ("world_size", trace.report.world_size.or(device.world_size)),
@@ -84,6 +87,8 @@ pub(crate) fn global_metadata(
 
 /// The recorded process: what the host trace says, else the first thread's process.
 pub(crate) fn pid(trace: &LinkedTrace) -> Option<u64> {
+    // The observer records one process; a device trace may show several, of which the first is the
+    // recorded one.
     let said = trace.host.as_ref().and_then(|host| host.header.pid);
     let seen = trace
         .device

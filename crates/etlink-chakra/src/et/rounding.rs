@@ -25,6 +25,7 @@ impl Rounding {
     /// The next duration on `resource`, in microseconds.
     pub(crate) fn micros(&mut self, resource: u32, duration: DurationNs) -> u64 {
         let last = self.carry_ns.len() - 1;
+        // A number beyond the table is that of damage: it shares one remainder with its like.
         let carry = &mut self.carry_ns[(resource as usize).min(last)];
         let due = duration.0.max(0).saturating_add(*carry);
         let micros = due.saturating_add(NS_PER_US / 2).div_euclid(NS_PER_US);

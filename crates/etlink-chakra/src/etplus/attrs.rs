@@ -24,6 +24,7 @@ impl<'o> AttrWriter<'o> {
     #[inline]
     fn name(&mut self, name: &str, kind: &str) {
         self.comma();
+        // Names and types are literals of this crate, which need no escapes.
         for part in [
             "{\"name\": \"",
             name,
@@ -36,6 +37,7 @@ impl<'o> AttrWriter<'o> {
     }
 
     fn comma(&mut self) {
+        // The attributes of a node are few, and any of them may be left out.
         if std::mem::replace(&mut self.any, true) {
             self.out.extend_from_slice(b", ");
         }

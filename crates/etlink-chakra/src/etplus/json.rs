@@ -21,6 +21,7 @@ pub(crate) fn list(out: &mut Vec<u8>, raw: &[u8]) -> bool {
 
 /// The elements of such a list, without the brackets; nothing if it cannot be mended.
 pub(crate) fn elements(raw: &[u8]) -> Option<String> {
+    // Attributes that no reader knows are kept as the inside of a list.
     let list = [b"[", raw, b"]"].concat();
     let text = valid_list(&list)?;
     Some(text[1..text.len() - 1].to_owned())
@@ -32,6 +33,7 @@ fn valid_list(raw: &[u8]) -> Option<Cow<'_, str>> {
         return None;
     }
     let text = crate::utf8(raw);
+    // Nearly all lists are JSON, and are written as they stand.
     if is_json(&text) {
         return Some(text);
     }
@@ -49,6 +51,7 @@ fn mend_list(text: &str) -> String {
     while let Some(first) = rest.chars().next() {
         let length = match first {
             '"' => string(rest, &mut out),
+            // What JSON is built of stays; whether it fits together is seen at the end.
             '[' | ']' | '{' | '}' | ',' | ':' | ' ' | '\t' | '\r' | '\n' => {
                 out.push(first);
                 1
@@ -64,6 +67,7 @@ fn mend_list(text: &str) -> String {
 fn word(text: &str, out: &mut String) -> usize {
     let length = text.find(['"', '[', ']', '{', '}', ',', ':', ' ', '\t', '\r', '\n']);
     let word = &text[..length.unwrap_or(text.len())];
+    // A bare word that is no literal is `nan`, `inf` or a name: text keeps what it said.
     if is_json(word) {
         out.push_str(word);
     } else {

@@ -50,6 +50,7 @@ pub fn write_etplus(
     let blocks = lines.div_ceil(BLOCK_LINES);
     let summary = ordered_writer::write(out, blocks as usize, |block, mut bytes| {
         let first = block as u64 * BLOCK_LINES;
+        // A writer per block, since blocks are made on several threads.
         let mut nodes = NodeWriter::new(trace, &plan);
         if first == 0 {
             write_head(trace, &mut bytes)?;
@@ -82,6 +83,7 @@ fn write_head(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
 /// `finish_ts` is missing where the observer was never unregistered, but `chakra_converter`
 /// wants it: then the end is that of the device trace.
 fn write_tail(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
+    // Milliseconds of the observer's steady clock, to which the length of the window is added.
     let said = trace.host.as_ref().and_then(|host| host.header.finish_ms);
     let span = trace
         .device

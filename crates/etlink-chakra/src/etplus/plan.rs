@@ -219,6 +219,8 @@ impl EtPlusPlan {
         let mut next_tid = self.last_tid(trace).saturating_add(1);
         let mut owner: Vec<u32> = Vec::with_capacity(rows.len());
         for row in 0..rows.len() {
+            // Row by row in order of time, so that the roots of devices are numbered the same each
+            // time.
             let known = owners.of(trace, row);
             let device = trace
                 .device
@@ -247,6 +249,7 @@ impl EtPlusPlan {
         for entry in 0..self.entries.len() {
             self.first_row[entry + 1] += self.first_row[entry];
         }
+        // Rows are in order of time, so that placing them one by one keeps that order per owner.
         let mut next = self.first_row.clone();
         self.rows = vec![0; owner.len()];
         for (row, &entry) in owner.iter().enumerate() {

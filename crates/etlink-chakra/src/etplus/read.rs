@@ -32,6 +32,7 @@ const NODE_ATTRS: [&str; 7] = [
     "op_schema",
 ];
 /// Schemas that `chakra_converter` reads.
+// Its `SUPPORTED_VERSIONS` has 1.1.1-chakra.1.0.0 as well, of which `parse_data` takes nothing.
 const SCHEMAS: [&str; 4] = [
     "1.0.2-chakra.0.0.4",
     "1.0.3-chakra.0.0.4",

@@ -22,6 +22,7 @@ pub(crate) enum Field<'a> {
 
 /// Takes the next field off `message`.
 pub(crate) fn next_field<'a>(message: &mut &'a [u8]) -> Result<(u32, Field<'a>), DecodeError> {
+    // prost's own decoding fails at a string that is not UTF-8, and builds all of a message.
     let (tag, wire_type) = decode_key(message)?;
     let field = match wire_type {
         WireType::Varint => Field::Number(decode_varint(message)?),
