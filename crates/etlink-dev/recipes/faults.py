@@ -10,6 +10,7 @@ fail, 3 each third one.
 
 import ast
 import errno
+import gc
 import importlib.machinery
 import json
 import os
@@ -134,12 +135,54 @@ def noted(folder):
     return any(path.read_text().strip() for path in (folder / "hook").glob("*.note"))
 
 
-def unloaded(hook):
-    """Notes of processes that could not load the hook, taken away."""
-    notes = list(pathlib.Path(hook).glob("*.note"))
-    for note in notes:
-        note.unlink()
-    return notes
+def is_unloaded(hook, pid):
+    """Whether the process could not load the hook; takes its note away."""
+    note = pathlib.Path(hook) / "{}.note".format(pid)
+    note_exists = note.exists()
+    note.unlink(missing_ok=True)
+    return note_exists
+
+
+class Runs:
+    """Forked runs, as many at a time as there are processors."""
+
+    def __init__(self, torch, install, root):
+        self.torch, self.install, self.root = torch, install, root
+        self.hook = json.loads(os.environ["ETLINK_RECORD"])["hook"]
+        self.expected = train(torch)
+        self.active, self.complaints = {}, {}
+        # else each child walks and frees all objects of torch when it ends, for 0.8 s
+        gc.collect()
+        gc.freeze()
+
+    def start(self, name, target, persistent):
+        if len(self.active) == os.cpu_count():
+            self.wait_for_one()
+        folder = self.root / name
+        pid = os.fork()
+        if pid == 0:
+            # what native libraries say of objects that outlive the interpreter
+            os.dup2(os.open(str(folder) + ".stderr", os.O_WRONLY | os.O_CREAT, 0o600), 2)
+            run(self.torch, self.install, folder, target, persistent)
+            sys.exit(0)
+        self.active[pid] = name
+
+    def wait_for_one(self):
+        pid, status = os.wait()
+        name = self.active.pop(pid)
+        complaint = judge(self.root / name, status, self.expected)
+        if is_unloaded(self.hook, pid) and complaint and complaint.startswith("nothing is recorded"):
+            complaint = None
+        self.complaints[name] = complaint
+
+    def wait_for_all(self):
+        while self.active:
+            self.wait_for_one()
+
+    def calls(self, name):
+        """The calls of a run, and the name of the one that failed; None if it did not come to its end."""
+        path = self.root / name / "calls"
+        return json.loads(path.read_text()) if path.exists() else (None, None)
 
 
 def main():
@@ -148,38 +191,30 @@ def main():
     sys.meta_path.remove(finder)
     import torch
 
-    hook = json.loads(os.environ["ETLINK_RECORD"])["hook"]
-    expected, wrong, seen = train(torch), [], []
-
-    def attempt_run(name, target, persistent):
-        folder = root / name
-        pid = os.fork()
-        if pid == 0:
-            run(torch, finder.then, folder, target, persistent)
-            sys.exit(0)
-        _, status = os.waitpid(pid, 0)
-        complaint = judge(folder, status, expected)
-        if unloaded(hook) and complaint and complaint.startswith("nothing is recorded"):
-            complaint = None
-        return folder, status, complaint
-
-    folder, status, complaint = attempt_run("plain", 0, False)
-    calls = json.loads((folder / "calls").read_text())[0]
-    if complaint or len(list(folder.glob("*_0.json"))) != 2:
-        wrong.append(["plain", complaint])
+    runs = Runs(torch, finder.then, root)
+    runs.start("plain", 0, False)
+    runs.wait_for_all()
+    calls, _ = runs.calls("plain")
+    wrong, faults = [], {}
+    if runs.complaints["plain"] or len(list((root / "plain").glob("*_0.json"))) != 2:
+        wrong.append(["plain", runs.complaints["plain"]])
     for persistent in (False, True):
         # what is called at exit comes after the count was written
         for target in range(1, calls + 30, every):
             name = "{}-{}".format("from" if persistent else "only", target)
-            folder, status, complaint = attempt_run(name, target, persistent)
-            failed = (folder / "calls").exists() and json.loads((folder / "calls").read_text())[1]
-            seen.append(failed)
-            # where nothing can be written or renamed any more, nobody can be told, nor can the
-            # first trace of a pair, which is whole, be taken back
-            is_beyond_us = persistent and complaint and complaint.startswith(("nothing is", "one trace"))
-            if complaint and not is_beyond_us:
-                wrong.append([name, failed, complaint])
-    print(json.dumps({"calls": calls, "runs": len(seen), "failed": sorted({str(s) for s in seen}), "wrong": wrong}))
+            faults[name] = persistent
+            runs.start(name, target, persistent)
+    runs.wait_for_all()
+    failed = {name: runs.calls(name)[1] for name in faults}
+    for name, persistent in faults.items():
+        complaint = runs.complaints[name]
+        # where nothing can be written or renamed any more, nobody can be told, nor can the
+        # first trace of a pair, which is whole, be taken back
+        is_beyond_us = persistent and complaint and complaint.startswith(("nothing is", "one trace"))
+        if complaint and not is_beyond_us:
+            wrong.append([name, failed[name], complaint])
+    names = sorted(set(map(str, failed.values())))
+    print(json.dumps({"calls": calls, "runs": len(faults), "failed": names, "wrong": wrong}))
     sys.stdout.flush()
     os._exit(0)
 

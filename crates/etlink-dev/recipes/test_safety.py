@@ -206,4 +206,4 @@ class Folders(Safety):
 
 
 if __name__ == "__main__":
-    test_torch.main()
+    test_torch.main(longest=("test_every_call_of_the_hook_may_fail",))

@@ -13,13 +13,13 @@ import re
 import runpy
 import shutil
 import subprocess
-import sys
 import tempfile
 import types
 import unittest
 from collections import Counter
 from pathlib import Path
 
+import parallel
 import venvs
 from catalog import NEWEST, has_record_function_id, version_key
 
@@ -68,7 +68,7 @@ class Traces(unittest.TestCase):
         words = [str(PROGRAMS / word) if word.endswith(".py") else word for word in command.split()]
         line = [CHOSEN.etlink, "record", *options.split(), "-o", str(self.traces), "--", *words]
         environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": self.python_path}
-        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120)
+        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
         self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
         return ran
 
@@ -355,7 +355,6 @@ class Steps(Traces):
                 self.assertIn(f"--step-on {function}: {message}", ran.stderr)
 
     def test_forwards_of_hugging_face(self):
-        venvs.add(CHOSEN.python, CHOSEN.torch, "transformers")
         for step_on in ("forward", "forward:GPT2LMHeadModel"):
             with self.subTest(step_on):
                 self.record(f"{SCHEDULE} --overwrite --step-on {step_on}", "python generate.py")
@@ -365,7 +364,6 @@ class Steps(Traces):
                 self.assert_steps(rank, (3, 4))
 
     def test_steps_of_accelerate(self):
-        venvs.add(CHOSEN.python, CHOSEN.torch, "accelerate")
         self.record(SCHEDULE, "python accelerated.py")
         (rank,) = self.manifest()["ranks"]
         self.assertEqual((rank["steps"], rank["counted"]), (6, "AdamW"))
@@ -380,7 +378,7 @@ class InScripts(Traces):
     def run_in(self, options: str, *more: str, code: int = 0, launcher: str = "python", steps: int = 8) -> subprocess.CompletedProcess:
         environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
         line = [*launcher.split(), str(MODIFIED / "train.py"), str(steps), options, *more]
-        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120)
+        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
         self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
         return ran
 
@@ -451,7 +449,16 @@ class InScripts(Traces):
         self.assertFalse((self.folder / "site/sitecustomize.py").exists())
 
 
-def main() -> None:
+LONGEST = (
+    "test_functions",
+    "test_loops_of_many_kinds",
+    "test_other_steps",
+    "test_forwards_of_hugging_face",
+    "test_functions_that_are_not_there",
+)
+
+
+def main(longest: tuple[str, ...], libraries: tuple[str, ...] = ()) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--etlink", required=True, help="the command to test")
     parser.add_argument("--torch", default=NEWEST, metavar="VERSION")
@@ -459,8 +466,11 @@ def main() -> None:
     chosen, rest = parser.parse_known_args()
     CHOSEN.etlink, CHOSEN.torch = str(Path(chosen.etlink).resolve()), chosen.torch
     CHOSEN.python = venvs.python_of(chosen.venvs.resolve(), chosen.torch)
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    for library in libraries:
+        # before the tests: pip may not change what another one of them imports
+        venvs.add(CHOSEN.python, CHOSEN.torch, library)
+    parallel.run_module("__main__", rest, longest)
 
 
 if __name__ == "__main__":
-    main()
+    main(LONGEST, ("transformers", "accelerate"))

@@ -64,6 +64,8 @@ def environment(python: Path) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
+        # torchrun's port is always the same, and tests run side by side
+        "PET_MASTER_PORT": str(20000 + os.getpid() % 10000),
         "CUDA_VISIBLE_DEVICES": "",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
