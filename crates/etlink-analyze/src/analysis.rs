@@ -1,4 +1,4 @@
-//! All analyses of a rank, and of all ranks.
+//! All analyses of a rank.
 
 use crate::breakdown::{self, DeviceTime};
 use crate::collectives::{self, CollectiveTotals};
@@ -8,7 +8,6 @@ use crate::idle::{self, IdleCauses};
 use crate::kernels::{self, KernelTotals};
 use crate::launches::{self, LaunchTotals};
 use crate::memory::{self, MemoryPoint, MemoryUse};
-use crate::metrics::{self, RunMetric};
 use crate::queue_depth::{self, QueueDepth};
 use crate::rows::ClassifiedRows;
 use crate::rules::KernelRules;
@@ -81,28 +80,6 @@ tables! {
     memory_timeline: MemoryPoint,
 }
 
-/// What the traces of all ranks say together: sums of what each says.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct RunTotals {
-    /// Device time by class, summed over all devices of all ranks: one record, none without
-    /// devices.
-    pub breakdown: Vec<DeviceTime>,
-    /// Device rows of all ranks by class and name.
-    pub kernels: Vec<KernelTotals>,
-    /// Idle time by cause, summed over all devices of all ranks: one record, none without devices.
-    pub idle: Vec<IdleCauses>,
-    /// Calls that launch, by name.
-    pub launches: Vec<LaunchTotals>,
-    /// Copies and memsets by kind.
-    pub copies: Vec<CopyTotals>,
-    /// Communication by type and group.
-    pub collectives: Vec<CollectiveTotals>,
-    /// Kernel sequences.
-    pub sequences: Vec<KernelSequence>,
-    /// Single figures.
-    pub metrics: Vec<RunMetric>,
-}
-
 /// Analyses one rank. O(n log n) in the events.
 pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> RankAnalysis {
     let rows = ClassifiedRows::new(trace, rules);
@@ -130,30 +107,5 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
             .unwrap_or_default(),
         memory,
         memory_timeline: points,
-    }
-}
-
-/// Adds up the ranks.
-pub fn run_totals<'a>(ranks: impl Iterator<Item = &'a RankAnalysis> + Clone) -> RunTotals {
-    let devices = ranks.clone().any(|rank| !rank.breakdown.is_empty());
-    RunTotals {
-        breakdown: if devices {
-            vec![breakdown::sum_device_times(
-                ranks.clone().flat_map(|rank| &rank.breakdown),
-            )]
-        } else {
-            vec![]
-        },
-        kernels: kernels::sum_kernels(ranks.clone().flat_map(|rank| &rank.kernels)),
-        idle: if devices {
-            vec![idle::sum_idle(ranks.clone().flat_map(|rank| &rank.idle))]
-        } else {
-            vec![]
-        },
-        launches: launches::sum_launches(ranks.clone().flat_map(|rank| &rank.launches)),
-        copies: copies::sum_copies(ranks.clone().flat_map(|rank| &rank.copies)),
-        collectives: collectives::sum_collectives(ranks.clone().flat_map(|rank| &rank.collectives)),
-        sequences: sequences::sum_sequences(ranks.clone().flat_map(|rank| &rank.sequences)),
-        metrics: metrics::run_metrics(ranks),
     }
 }

@@ -5,9 +5,11 @@
 //! row that stands for no work (such as a wait), nothing:
 //!
 //! ```text
-//! window = computation + exposed communication + exposed memory + exposed other + idle        exactly, ns
+//! window = computation + exposed communication + exposed memory + exposed other + idle
+//!          exactly, ns
 //! busy = window - exposed other - idle
-//! overlap = time in which both computation and communication run;  overlap share = overlap / communication
+//! overlap = time in which both computation and communication run
+//! overlap share = overlap / communication
 //! communication = exposed communication + overlap
 //! ```
 //! Rows of one class that overlap count once. Rows of all streams of a device count together, those

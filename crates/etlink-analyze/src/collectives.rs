@@ -4,7 +4,9 @@
 //! `bytes` is the larger of input and output.
 //!
 //! ```text
-//! algorithm bandwidth = bytes / duration       bus bandwidth = algorithm bandwidth · factor      bytes per ns = GB/s
+//! algorithm bandwidth = bytes / duration
+//! bus bandwidth = algorithm bandwidth · factor
+//! bytes per ns = GB/s
 //! ```
 //! `latency` and `ns_per_byte` are those of Hockney's model, duration = latency + bytes ·
 //! ns_per_byte, by least squares over the communications with a size; none where all have the same,

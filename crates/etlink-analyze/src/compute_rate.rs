@@ -5,7 +5,9 @@
 //! ([`etlink_link::roofline`]); an op's are shared by its kernels.
 //!
 //! ```text
-//! tflops = operations / window          busy_tflops = operations / sum of these kernels' durations        operations per ns / 1000
+//! tflops = operations / window
+//! busy_tflops = operations / sum of these kernels' durations
+//! both: operations per ns / 1000
 //! ```
 //! What is recomputed counts each time that it runs. Kernels without an op (graph launches) or
 //! whose op has no shapes (`record_shapes` was off; forward convolutions without a host trace) do

@@ -1,7 +1,8 @@
 //! Copies and memsets by kind (`Memcpy HtoD (Pinned -> Device)`): bytes, time, bandwidth.
 //!
 //! ```text
-//! bandwidth = bytes / time in which at least one of the kind with a size runs      bytes per ns = GB/s (10⁹ bytes)
+//! bandwidth = bytes / time in which at least one of the kind with a size runs
+//! bytes per ns = GB/s (10⁹ bytes)
 //! ```
 //! That is the mean over time of the sum of the running copies' bandwidths. The size of a row is
 //! its own or that which its launch call was given. Rows of which neither is known are counted and

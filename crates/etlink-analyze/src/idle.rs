@@ -8,9 +8,12 @@
 //! ```text
 //! gap            |-------------------------------------------------|  row
 //! host_late      |=========| until the call that launched the row began
-//! event_wait               |=======| until the last row of another stream that it waited for ended, or the last wait that its own stream shows
-//! unexplained                                        |==============| what no known cause explains (a node of the graph)
-//! launch, between                  |=================| the rest: after a late call what launching took, else the time from row to row
+//! event_wait               |=======| until the last row of another stream that it waited for
+//!                                    ended, or the last wait that its own stream shows
+//! unexplained                                        |==============| what no known cause
+//!                                    explains (a node of the graph)
+//! launch, between                  |=================| the rest: after a late call what
+//!                                    launching took, else the time from row to row
 //! ```
 //! Sums: `idle = host_late + event_wait + launch + between + unexplained`, ns; for a device that is
 //! the idle and exposed other time of its [`DeviceTime`](crate::DeviceTime) between its first and

@@ -1,9 +1,9 @@
 //! What a linked trace says: the questions people profile for, one definition each.
 //!
 //! ```text
-//! LinkedTrace ─ Rows (classified by Rules) ─┬─ breakdown    computation, communication, memory, idle, overlap
+//! LinkedTrace ─ Rows (classified by Rules) ─┬─ breakdown    what the device did, idle, overlap
 //!                                           ├─ kernels      times per class and name
-//!                                           ├─ idle         why a device or stream had nothing to do
+//!                                           ├─ idle         why a device or stream stood still
 //!                                           ├─ launches     calls that launch, delays
 //!                                           ├─ queues       launched work that waits
 //!                                           ├─ copies       bytes and bandwidth
@@ -14,7 +14,8 @@
 //!                                           ├─ sequences    kernels that an op launches
 //!                                           └─ memory       allocations, peaks
 //! tables of all ranks ─> Total (sums, metrics: single figures by ccl-bench's names)
-//! DeviceTrace, read with its auxiliary events ─> top: what `key_averages()` of PyTorch's profiler says; two of these ─> diff
+//! DeviceTrace, read with its auxiliary events ─> top: `key_averages()` of PyTorch's profiler
+//! two of these ─> diff
 //! ```
 //! Pure: values in, values out; times are integer nanoseconds. Every figure is defined in the docs
 //! of its module, with its formula and unit. Tables are lists of flat records, so that JSON, CSV
@@ -37,12 +38,13 @@ pub mod metrics;
 pub mod queue_depth;
 mod rows;
 pub mod rules;
+mod run_totals;
 pub mod sequences;
 pub mod sm_coverage;
 pub mod steps;
 pub mod top;
 
-pub use analysis::{Options, RankAnalysis, RunTotals, TABLES, analyze, run_totals};
+pub use analysis::{Options, RankAnalysis, TABLES, analyze};
 pub use breakdown::DeviceTime;
 pub use collectives::CollectiveTotals;
 pub use compute_rate::ComputeRate;
@@ -56,6 +58,7 @@ pub use metrics::{HardwarePeaks, RunMetric, peak_metrics};
 pub use queue_depth::QueueDepth;
 pub use rows::ClassifiedRows;
 pub use rules::{KernelRules, RowClass, RulesError};
+pub use run_totals::{RunTotals, run_totals};
 pub use sequences::KernelSequence;
 pub use sm_coverage::SmCoverage;
 pub use steps::StepTime;

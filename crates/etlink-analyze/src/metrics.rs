@@ -1,33 +1,46 @@
 //! Single figures of a run, by the names of ccl-bench, from the tables of its ranks. One
 //! classification and one definition each, which is where they differ from ccl-bench's tools:
 //!
-//! | metric | definition | unit |
-//! |---|---|---|
-//! | `avg_step_time` | mean host time of the inner steps (all but the first and last where there are more than two) of all ranks | s |
-//! | `ttft`, `tpot` | first, and mean of the others, of `execute_context_*` steps; mean over ranks. SGLang's `run_batch` is a Python frame, which is no step here | s |
-//! | `total_trace_time` | longest device window of a rank: windows of different clocks are not mixed | s |
-//! | `total_kernel_time` | sum of all kernels' durations (no copies) | s |
-//! | `aggregate_gpu_utilization` | mean over devices of busy / window | % |
-//! | `load_imbalance_ratio` | busy time of the busiest device / of the least busy one | ratio |
-//! | `communication_fraction` | sum of communication kernels / sum of all kernels; `communication_ratio` is a hundredth of it | % |
-//! | `total_communication_time` | time in which communication runs, mean over devices | s |
-//! | `communication_time_per_step` | the same per inner step, over rows launched in it | s |
-//! | `communication_overhead` | mean over inner steps of that / the step's host time | % |
-//! | `compute_comm_overlap` | overlap / time in which communication runs, over all devices; `communication_overlap_ratio` is a hundredth of it | % |
-//! | `straggler`, `straggler_slowdown` | (max - min) / max, max / min over ranks of the sum of communication kernels | ratio |
-//! | `break_down_<label>` | sum of the kernels that the rules give this label | s |
-//! | `dominant_kernel_concentration` | sum of the name with the largest sum / sum of all kernels | % |
-//! | `moe_fraction` | sum of kernels that the rules label `moe` / sum of all kernels | % |
-//! | `mean_sm_coverage`, `mean_sm_coverage_by_kernel` | [`crate::SmCoverage`], mean over devices | % |
-//! | `memory_bound_fraction`, `compute_bound_fraction` | kernels with coverage under 50 %, above 70 %, mean over devices | % |
-//! | `memory_transfer_overhead` | exposed copies / window, over all devices | % |
-//! | `average_memory_bandwidth` | bytes of copies (no memsets) / sum of the durations of those with a size | GB/s |
-//! | `tflops` | operations of [`ComputeRate`](crate::ComputeRate) / window, mean over devices | TFLOP/s |
-//! | `hfu` | `tflops` / peak ([`HardwarePeaks`]): `mfu`, but it counts what ran, recomputed activations too, and only the ops of [`ComputeRate`](crate::ComputeRate) | % |
-//! | `bus_bandwidth_<kind>` | bytes · ring factor / duration, of the collectives with sizes in known groups, weighted by duration | GB/s |
-//! | `bandwidth_utilization_<kind>` | `bus_bandwidth_<kind>` / peak of the links ([`HardwarePeaks`]) | ratio |
-//! | `coll_call_num` | collectives and messages of all ranks | count |
-//! | `collective_vol_<kind>_gb`, `collective_vol_total_gb` | input bytes, mean over ranks | GB (10⁹) |
+//! - `avg_step_time` (s): mean host time of the inner steps (all but the first and last where there
+//!   are more than two) of all ranks.
+//! - `ttft`, `tpot` (s): first, and mean of the others, of `execute_context_*` steps; mean over
+//!   ranks. SGLang's `run_batch` is a Python frame, which is no step here.
+//! - `total_trace_time` (s): longest device window of a rank: windows of different clocks are not
+//!   mixed.
+//! - `total_kernel_time` (s): sum of all kernels' durations (no copies).
+//! - `aggregate_gpu_utilization` (%): mean over devices of busy / window.
+//! - `load_imbalance_ratio` (ratio): busy time of the busiest device / of the least busy one.
+//! - `communication_fraction` (%): sum of communication kernels / sum of all kernels;
+//!   `communication_ratio` is a hundredth of it.
+//! - `total_communication_time` (s): time in which communication runs, mean over devices.
+//! - `communication_time_per_step` (s): the same per inner step, over rows launched in it.
+//! - `communication_overhead` (%): mean over inner steps of that / the step's host time.
+//! - `compute_comm_overlap` (%): overlap / time in which communication runs, over all devices;
+//!   `communication_overlap_ratio` is a hundredth of it.
+//! - `straggler`, `straggler_slowdown` (ratio): (max - min) / max, max / min over ranks of the sum
+//!   of communication kernels.
+//! - `break_down_<label>` (s): sum of the kernels that the rules give this label.
+//! - `dominant_kernel_concentration` (%): sum of the name with the largest sum / sum of all
+//!   kernels.
+//! - `moe_fraction` (%): sum of kernels that the rules label `moe` / sum of all kernels.
+//! - `mean_sm_coverage`, `mean_sm_coverage_by_kernel` (%): [`crate::SmCoverage`], mean over
+//!   devices.
+//! - `memory_bound_fraction`, `compute_bound_fraction` (%): kernels with coverage under 50 %, above
+//!   70 %, mean over devices.
+//! - `memory_transfer_overhead` (%): exposed copies / window, over all devices.
+//! - `average_memory_bandwidth` (GB/s): bytes of copies (no memsets) / sum of the durations of
+//!   those with a size.
+//! - `tflops` (TFLOP/s): operations of [`ComputeRate`](crate::ComputeRate) / window, mean over
+//!   devices.
+//! - `hfu` (%): `tflops` / peak ([`HardwarePeaks`]): `mfu`, but it counts what ran, recomputed
+//!   activations too, and only the ops of [`ComputeRate`](crate::ComputeRate).
+//! - `bus_bandwidth_<kind>` (GB/s): bytes · ring factor / duration, of the collectives with sizes
+//!   in known groups, weighted by duration.
+//! - `bandwidth_utilization_<kind>` (ratio): `bus_bandwidth_<kind>` / peak of the links
+//!   ([`HardwarePeaks`]).
+//! - `coll_call_num` (count): collectives and messages of all ranks.
+//! - `collective_vol_<kind>_gb`, `collective_vol_total_gb` (GB (10⁹)): input bytes, mean over
+//!   ranks.
 //!
 //! Latency and bandwidth of collectives (Hockney) are in the table of
 //! [`CollectiveTotals`](crate::CollectiveTotals), whose lines per group are what `traffic_window`

@@ -245,7 +245,8 @@ mod tests {
             (
                 RowClass::Communication,
                 "nccl",
-                "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
+                "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t\
+                 (ncclDevComm*, unsigned long, ncclWork*)",
             ),
             (
                 RowClass::Communication,
@@ -268,7 +269,8 @@ mod tests {
             (
                 RowClass::Communication,
                 "symm_mem",
-                "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
+                "void (anonymous namespace)::multimem_all_reduce_kernel\
+                 <c10::BFloat16, 16>(c10::BFloat16*)",
             ),
             (
                 RowClass::Communication,
@@ -283,7 +285,8 @@ mod tests {
             (
                 RowClass::Communication,
                 "trtllm",
-                "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<4>()",
+                "void flashinfer::trtllm_allreduce_fusion::\
+                 allreduce_fusion_kernel_oneshot_lamport<4>()",
             ),
             (RowClass::Communication, "hccl", "hccl::allreduce"),
             (

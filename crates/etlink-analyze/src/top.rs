@@ -5,9 +5,12 @@
 //!
 //! ```text
 //! ranges    ops, annotations, calls, Python frames, overheads; some utility ops are left out
-//! tree      a range is the child of the innermost one around it on its thread; one that bears its parent's name and is its only child is one with it
-//! device    rows belong to the op whose `External id` they bear: "self" of that op, "total" of all around it
-//! rows      per name, side (host or device) and whether it is a user annotation; on request also per shapes or stack
+//! tree      a range is the child of the innermost one around it on its thread;
+//!           one that bears its parent's name and is its only child is one with it
+//! device    rows belong to the op whose `External id` they bear:
+//!           "self" of that op, "total" of all around it
+//! rows      per name, side (host or device) and whether it is a user annotation;
+//!           on request also per shapes or stack
 //! ```
 //! Ranges that end on another thread than they began on have a total and no self time. The trace
 //! shows them by their backend's name (`gloo:…`) alone: of others, such as what `torch.jit.wait`
@@ -17,6 +20,7 @@
 //! events](etlink_model::DeviceTrace::auxiliary). O(n log n) for n events.
 
 mod device;
+mod launching_ops;
 mod memory;
 mod ranges;
 mod rows;

@@ -1,57 +1,9 @@
-//! Which op has which device rows.
+//! How long the device rows of each range took, and what the device is.
 
+use super::launching_ops::LaunchingOps;
 use super::ranges::{HostRange, RangeSource};
-use etlink_model::{Correlation, DeviceTrace, OpIdx, TimeNs};
+use etlink_model::{Correlation, DeviceTrace, OpIdx};
 use rustc_hash::FxHashMap;
-
-/// Ops by the number that calls and device rows name them with.
-pub(super) struct LaunchingOps<'t> {
-    trace: &'t DeviceTrace,
-    by_id: FxHashMap<i64, u32>,
-}
-
-impl<'t> LaunchingOps<'t> {
-    pub(super) fn new(trace: &'t DeviceTrace) -> Self {
-        let ids = trace
-            .ops
-            .external_id
-            .iter()
-            .zip(0u32..)
-            // 0 and -1 stand for no op.
-            .filter(|(id, _)| **id > 0);
-        LaunchingOps {
-            trace,
-            by_id: ids.map(|(id, op)| (*id, op)).collect(),
-        }
-    }
-
-    /// The op around a call when it was made.
-    pub(super) fn of_call(&self, call: usize) -> Option<OpIdx> {
-        let calls = &self.trace.calls;
-        self.find(calls.external_id[call], calls.correlation[call], || {
-            Some(calls.start[call])
-        })
-    }
-
-    /// Writers before 2023 give what no op made its own correlation id for an `External id`: then
-    /// the op has to be around it.
-    fn find(
-        &self,
-        id: i64,
-        correlation: Correlation,
-        made: impl FnOnce() -> Option<TimeNs>,
-    ) -> Option<OpIdx> {
-        let op = *self.by_id.get(&id)?;
-        let (start, duration) = (
-            self.trace.ops.start[op as usize],
-            self.trace.ops.duration[op as usize],
-        );
-        // An op's id and a call's correlation can be equal by chance too, so the times decide.
-        let doubtful = correlation == Correlation(id);
-        let is_around = || made().is_some_and(|made| start <= made && made <= start + duration);
-        (!doubtful || is_around()).then_some(OpIdx(op))
-    }
-}
 
 /// Per range, the time of the device rows that it launched itself, ns. O(n).
 pub(super) fn launched_time(trace: &DeviceTrace, ranges: &[HostRange]) -> Vec<i64> {
@@ -74,7 +26,7 @@ pub(super) fn launched_time(trace: &DeviceTrace, ranges: &[HostRange]) -> Vec<i6
     if device_kind(trace).1 {
         for row in 0..rows.len() {
             let correlation = rows.correlation[row];
-            let op = linked.find(rows.external_id[row], correlation, || {
+            let op = linked.find_op(rows.external_id[row], correlation, || {
                 made(correlation).map(|call| calls.start[call])
             });
             // Kineto writes no `External id` on `cuda_sync` rows: the op is found through the call.
@@ -104,11 +56,14 @@ fn add(of_op: &mut [i64], op: Option<OpIdx>, ns: i64) {
 /// What PyTorch calls the device, and whether it gives ops the time of their rows: not those of
 /// MTIA and HPU.
 pub(super) fn device_kind(trace: &DeviceTrace) -> (&'static str, bool) {
-    let has = |category: &str| trace.events.keys().any(|key| key.starts_with(category));
     match () {
-        () if has("X mtia_") => ("MTIA", false),
-        () if has("X hpu_") => ("HPU", false),
-        () if has("X xpu_") => ("XPU", true),
+        () if has_category(trace, "X mtia_") => ("MTIA", false),
+        () if has_category(trace, "X hpu_") => ("HPU", false),
+        () if has_category(trace, "X xpu_") => ("XPU", true),
         () => ("CUDA", true),
     }
+}
+
+fn has_category(trace: &DeviceTrace, prefix: &str) -> bool {
+    trace.events.keys().any(|key| key.starts_with(prefix))
 }

@@ -1,7 +1,6 @@
 //! Memory that was taken and given back.
 
-use super::ranges::HostRange;
-use super::tree::is_frame;
+use super::ranges::{HostRange, is_frame};
 use crate::memory::FAILED;
 use etlink_model::DeviceTrace;
 

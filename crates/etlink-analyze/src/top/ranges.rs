@@ -1,6 +1,6 @@
 //! What takes time on a host thread, in the order of PyTorch's list of events.
 
-use super::device::LaunchingOps;
+use super::launching_ops::LaunchingOps;
 use etlink_model::{AuxiliaryKind, DeviceTrace, DurationNs, NameId, Names, ThreadIdx, TimeNs};
 use std::cmp::Reverse;
 
@@ -25,6 +25,11 @@ pub(super) struct HostRange {
     /// list of events lacks.
     pub(super) asynchronous: bool,
     unfinished: bool,
+}
+
+/// Whether a range is a frame of the Python stack.
+pub(super) fn is_frame(range: &HostRange) -> bool {
+    matches!(range.what, RangeSource::Python(_))
 }
 
 /// Left out by `_filter_name`.

@@ -2,10 +2,10 @@
 
 use super::device::device_kind;
 use super::memory::{MemoryEvents, memory_side};
-use super::ranges::{HostRange, RangeSource, RowNames};
+use super::ranges::{HostRange, RangeSource, RowNames, is_frame};
 use super::shapes::python_shapes;
 use super::stacks::PythonStacks;
-use super::tree::{RangeFigures, is_frame};
+use super::tree::RangeFigures;
 use super::{KeyAverage, KeyAverages, Options, TopGroup};
 use etlink_model::{AuxiliaryKind, DeviceTrace, DurationNs, MemoryRow, NameId, TimeNs};
 use indexmap::{IndexMap, IndexSet};

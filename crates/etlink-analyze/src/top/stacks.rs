@@ -1,7 +1,7 @@
 //! The Python stack of each range.
 
-use super::ranges::{HostRange, RangeSource, begun_in};
-use super::tree::{RangeTree, is_frame};
+use super::ranges::{HostRange, RangeSource, begun_in, is_frame};
+use super::tree::RangeTree;
 use etlink_model::{DeviceTrace, NameId, ThreadIdx};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};

@@ -156,7 +156,8 @@ fn annotations_of_streams_are_rows_and_no_device_time() {
         (12_000, 30_000),
     );
     draw.raw(
-        r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "forward", "pid": 0, "tid": 7, "ts": 12.000, "dur": 18.000, "args": {"External id": 1}}"#,
+        r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "forward", "pid": 0, "tid": 7,
+            "ts": 12.000, "dur": 18.000, "args": {"External id": 1}}"#,
     );
     let top = of(&draw);
     assert_eq!(

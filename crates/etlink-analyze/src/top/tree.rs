@@ -1,7 +1,7 @@
 //! Which range is the child of which, and what follows for self times.
 
 use super::memory::MemoryEvents;
-use super::ranges::{HostRange, RangeSource, RowNames};
+use super::ranges::{HostRange, RowNames};
 
 const NONE: u32 = u32::MAX;
 
@@ -124,9 +124,4 @@ impl RangeTree {
         }
         all
     }
-}
-
-/// Whether a range is a frame of the Python stack.
-pub(super) fn is_frame(range: &HostRange) -> bool {
-    matches!(range.what, RangeSource::Python(_))
 }

@@ -1,0 +1,59 @@
+//! The analyses of all ranks together.
+
+use crate::analysis::RankAnalysis;
+use crate::breakdown::{self, DeviceTime};
+use crate::collectives::{self, CollectiveTotals};
+use crate::copies::{self, CopyTotals};
+use crate::idle::{self, IdleCauses};
+use crate::kernels::{self, KernelTotals};
+use crate::launches::{self, LaunchTotals};
+use crate::metrics::{self, RunMetric};
+use crate::sequences::{self, KernelSequence};
+use serde::Serialize;
+
+/// What the traces of all ranks say together: sums of what each says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunTotals {
+    /// Device time by class, summed over all devices of all ranks: one record, none without
+    /// devices.
+    pub breakdown: Vec<DeviceTime>,
+    /// Device rows of all ranks by class and name.
+    pub kernels: Vec<KernelTotals>,
+    /// Idle time by cause, summed over all devices of all ranks: one record, none without devices.
+    pub idle: Vec<IdleCauses>,
+    /// Calls that launch, by name.
+    pub launches: Vec<LaunchTotals>,
+    /// Copies and memsets by kind.
+    pub copies: Vec<CopyTotals>,
+    /// Communication by type and group.
+    pub collectives: Vec<CollectiveTotals>,
+    /// Kernel sequences.
+    pub sequences: Vec<KernelSequence>,
+    /// Single figures.
+    pub metrics: Vec<RunMetric>,
+}
+
+/// Adds up the ranks.
+pub fn run_totals<'a>(ranks: impl Iterator<Item = &'a RankAnalysis> + Clone) -> RunTotals {
+    let devices = ranks.clone().any(|rank| !rank.breakdown.is_empty());
+    RunTotals {
+        breakdown: if devices {
+            vec![breakdown::sum_device_times(
+                ranks.clone().flat_map(|rank| &rank.breakdown),
+            )]
+        } else {
+            vec![]
+        },
+        kernels: kernels::sum_kernels(ranks.clone().flat_map(|rank| &rank.kernels)),
+        idle: if devices {
+            vec![idle::sum_idle(ranks.clone().flat_map(|rank| &rank.idle))]
+        } else {
+            vec![]
+        },
+        launches: launches::sum_launches(ranks.clone().flat_map(|rank| &rank.launches)),
+        copies: copies::sum_copies(ranks.clone().flat_map(|rank| &rank.copies)),
+        collectives: collectives::sum_collectives(ranks.clone().flat_map(|rank| &rank.collectives)),
+        sequences: sequences::sum_sequences(ranks.clone().flat_map(|rank| &rank.sequences)),
+        metrics: metrics::run_metrics(ranks),
+    }
+}
