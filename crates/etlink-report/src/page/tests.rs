@@ -1,3 +1,4 @@
+mod type_recorder;
 mod typescript;
 
 use super::*;

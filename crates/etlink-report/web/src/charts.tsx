@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Data, Rank } from "./data";
+import type { Data, ReportRank } from "./data";
 import { percent, time, timeUnit } from "./format";
 
 /** A part of a bar. `name` picks the colour. */
@@ -116,7 +116,7 @@ interface StepRow {
 }
 
 /** All ranks' steps by name, in the order of the first rank that has them. */
-export function stepRows(ranks: Rank[]): StepRow[] {
+export function stepRows(ranks: ReportRank[]): StepRow[] {
   const rows = new Map<string, StepRow>();
   ranks.forEach((rank, at) => {
     for (const step of rank.steps ?? []) {

@@ -1,7 +1,7 @@
 // The arrival delay of each rank at each collective: a map of ranks by collectives.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Data, Met } from "./data";
+import type { Data, RankStats } from "./data";
 import { time } from "./format";
 import { colours } from "./timeline/draw";
 
@@ -9,7 +9,7 @@ const LEFT = 64;
 /** How strong the colour of 0 is: a cell without a colour is one of a rank that takes no part. */
 const LEAST = 0.2;
 
-export function Heat({ met, data, theme }: { met: Met; data: Data; theme: string }) {
+export function Heat({ met, data, theme }: { met: RankStats; data: Data; theme: string }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const place = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(600);
@@ -81,7 +81,7 @@ function clamp(value: number, count: number): number {
   return Math.min(Math.max(value, 0), count - 1);
 }
 
-function tip(met: Met, data: Data, [rank, column]: [number, number]): string {
+function tip(met: RankStats, data: Data, [rank, column]: [number, number]): string {
   const skew = met.skews[met.late.first[column]];
   const each = Math.ceil(met.count / met.late.first.length);
   const ns = met.late.ns[rank][column];
@@ -100,7 +100,7 @@ function tip(met: Met, data: Data, [rank, column]: [number, number]): string {
 
 function paint(
   canvas: HTMLCanvasElement,
-  met: Met,
+  met: RankStats,
   width: number,
   high: number,
   most: number,

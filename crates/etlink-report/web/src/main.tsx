@@ -2,12 +2,12 @@
 
 import { render } from "preact";
 import { App } from "./app";
-import { unpack, type Data, type Packed } from "./data";
+import { unpack, type Data, type Timeline } from "./data";
 import "./style.css";
 
 async function start(page: HTMLElement) {
   const timelines = [...document.querySelectorAll("script.timeline")].map((script) =>
-    unpack<Packed>(script.textContent ?? ""),
+    unpack<Timeline>(script.textContent ?? ""),
   );
   const data = await unpack<Data>(document.getElementById("data")?.textContent ?? "");
   data.timelines = await Promise.all(timelines);

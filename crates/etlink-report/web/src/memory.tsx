@@ -2,7 +2,7 @@
 
 import { useRef, useState } from "preact/hooks";
 import { marked, nice, Say, useWidth } from "./charts";
-import type { Data, MemoryChart, Rank } from "./data";
+import type { Data, MemoryChart, ReportRank } from "./data";
 import { bytes, count, time, timeUnit } from "./format";
 import { RankChoice } from "./sections";
 
@@ -69,7 +69,7 @@ function line(
   return `${parts.join("")}H${end.toFixed(1)}`;
 }
 
-function Chart({ rank, chart }: { rank: Rank; chart: MemoryChart }) {
+function Chart({ rank, chart }: { rank: ReportRank; chart: MemoryChart }) {
   const [place, width] = useWidth();
   const box = useRef<SVGSVGElement>(null);
   const [picked, pick] = useState(-1);

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { Note, Say, Stacked, Steps, stepRows, type Bar } from "./charts";
-import type { Data, DeviceTime, Met, Rank, Record_, Value } from "./data";
+import type { Data, DeviceTime, IdleCauses, RankStats, ReportRank, Record_, Value } from "./data";
 import { count, percent } from "./format";
 import { Heat } from "./heat";
 import { Name, Table, type Column } from "./table";
@@ -49,15 +49,15 @@ const PARTS: [string, keyof DeviceTime][] = [
   ["idle", "idle_ns"],
 ];
 
-function deviceName(rank: Rank, of: DeviceTime, several: boolean): string {
+function deviceName(rank: ReportRank, of: { device: number | null }, several: boolean): string {
   return `${several ? `rank ${rank.label}` : ""}${rank.breakdown.length > 1 || !several ? ` device ${of.device}` : ""}`.trim();
 }
 
-function devices(rank: Rank, several: boolean): { label: string; time: DeviceTime }[] {
+function devices(rank: ReportRank, several: boolean): { label: string; time: DeviceTime }[] {
   return rank.breakdown.map((time) => ({ label: deviceName(rank, time, several), time }));
 }
 
-const IDLE: [string, string][] = [
+const IDLE: [string, keyof IdleCauses][] = [
   ["host late", "host_late_ns"],
   ["event wait", "event_wait_ns"],
   ["launch", "launch_ns"],
@@ -83,7 +83,7 @@ export function BreakdownSection({ data }: { data: Data }) {
     }));
   const idle: Bar[] = data.ranks
     .flatMap((rank) =>
-      ((rank.idle ?? []) as DeviceTime[]).map((of) => ({
+      rank.idle.map((of) => ({
         label: deviceName(rank, of, several),
         of,
       })),
@@ -175,7 +175,7 @@ const CAUSES = [
 ];
 
 export function PathSection({ data }: { data: Data }) {
-  const cause = (rank: Rank, name: string) => rank.critical_path?.causes[name]?.ns ?? 0;
+  const cause = (rank: ReportRank, name: string) => rank.critical_path?.causes[name]?.ns ?? 0;
   const bars = data.ranks
     .filter((rank) => rank.critical_path)
     .map((rank) => ({
@@ -266,7 +266,7 @@ export function cutNote(data: Data, table: string, rank?: string, which = ""): s
     rank === undefined
       ? data.ranks
           .filter((of) => cuts.every((cut) => cut.rank !== of.label))
-          .map((of) => (of[table] as unknown[]).length)
+          .map((of: { [table: string]: unknown }) => (of[table] as unknown[]).length)
       : [];
   const rest = whole.reduce((sum, length) => sum + length, 0);
   const [shown, all] = [
@@ -306,7 +306,15 @@ export function RankChoice({
   );
 }
 
-export function CollectivesSection({ data, met, theme }: { data: Data; met: Met; theme: string }) {
+export function CollectivesSection({
+  data,
+  met,
+  theme,
+}: {
+  data: Data;
+  met: RankStats;
+  theme: string;
+}) {
   const fields = (records: Record_[], without: string[]) =>
     Object.keys(records[0] ?? {})
       .filter((field) => !without.includes(field) && typeof records[0][field] !== "object")

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { Say } from "./charts";
-import type { Data, Rank, Record_ } from "./data";
+import type { Data, ReportRank, Record_ } from "./data";
 import { cutNote, RankChoice } from "./sections";
 import { columnsOf, Table, type Column } from "./table";
 
@@ -37,10 +37,10 @@ function titleOf(table: string): string {
 }
 
 /** Tables of a rank that stand nowhere else. */
-export function tablesOf(rank: Rank): [string, Record_[]][] {
+export function tablesOf(rank: ReportRank): [string, Record_[]][] {
   const is = (value: unknown): value is Record_[] =>
     Array.isArray(value) && value.length > 0 && typeof value[0] === "object";
-  return Object.entries(rank).filter(
+  return Object.entries<unknown>(rank).filter(
     (entry): entry is [string, Record_[]] => !SHOWN.includes(entry[0]) && is(entry[1]),
   );
 }

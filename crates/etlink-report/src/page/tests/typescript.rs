@@ -1,18 +1,16 @@
-//! The script's types against what the crate writes.
+//! The types of `web/src/data.types.ts`, which the page's script uses, from the values of a page.
 //!
-//! `web/src/data.sample.ts` holds the values of a page of two ranks, as serde writes them, and says
-//! that they have the types of `web/src/data.ts`. A test here keeps the values as they are written
-//! today; `tsc`, which `cargo dev web` runs, keeps the types: it refuses a key that a type has and
-//! the values lack, a key that the values have and a type lacks, and a value of another type.
-//! Records of tables may have more fields than their types name: the page shows all of them.
+//! A test here writes them from what serde is given of the crate's values, and compares them with
+//! the committed file. `tsc`, which `cargo dev web` runs, holds the script to them.
 
-#![expect(clippy::disallowed_methods, reason = "the sample is a file")]
+#![expect(clippy::disallowed_methods, reason = "the types are a file")]
 
+use super::type_recorder::TypeRecorder;
 use super::*;
 use etlink_link::ranks::{RankSummary, align_clocks, join_ranks};
+use etlink_link::{MatchRule, NoLaunch};
+use etlink_model::AnomalyKind;
 use etlink_testing::ParamComms;
-use serde_json::json;
-use std::fmt::Write;
 
 /// A step with a kernel, a collective, an allocation and an event that is damaged. Rank 1 comes
 /// last to the collective.
@@ -53,8 +51,10 @@ fn one_step(rank: i64) -> TraceBuilder {
     draw
 }
 
-/// The page's values and its timelines: of all ranks, then of rank 0.
-fn sample() -> (Value, Vec<Value>) {
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/web/src/data.types.ts");
+
+/// The types of a page of two ranks with its timelines: of all ranks, then of rank 0.
+fn page_types() -> String {
     let rules = KernelRules::built_in().expect("rules");
     let traces: Vec<LinkedTrace> = (0..2).map(|rank| linked(&one_step(rank))).collect();
     let summaries: Vec<RankSummary> = traces
@@ -64,105 +64,107 @@ fn sample() -> (Value, Vec<Value>) {
         .collect();
     let join = join_ranks(&summaries);
     let clocks = align_clocks(&summaries, &join);
-    let options = Options {
-        memory_timeline: true,
-        ..Options::default()
-    };
-    let mut ranks = vec![];
-    for (place, trace) in traces.iter().enumerate() {
-        let mut analysis = analyze(trace, &rules, &options);
-        let points = std::mem::take(&mut analysis.memory_timeline);
-        let (graph, run) = ran(trace);
-        let path = etlink_replay::critical_path(&graph, &run);
-        ranks.push(ReportRank {
-            label: place.to_string(),
-            device_trace: format!("kineto_trace_{place}.json"),
-            host_trace: None,
-            device: None,
-            analysis,
-            memory_charts: memory_charts(&points, 100),
-            link: Some(trace.report.clone()),
-            figures: Some(etlink_replay::replay_figures(&graph, trace, &run)),
-            critical_path: Some(PathReport {
-                steps: vec![],
-                ..PathReport::new(&graph, trace, &run, &path)
-            }),
-        });
-    }
+    let ranks: Vec<ReportRank> = traces
+        .iter()
+        .zip(0..)
+        .map(|(trace, rank)| report_rank(trace, rank, &rules))
+        .collect();
     let stats = RankStats::new(&summaries, &join, clocks.clone());
+    let total = run_totals(ranks.iter().map(|rank| &rank.analysis));
     let page = ReportPage {
         title: "a sample",
         ranks: &ranks,
-        total: &run_totals(ranks.iter().map(|rank| &rank.analysis)),
+        total: &total,
         met: Some(&stats),
         timelines: &[],
         notes: &["a note".to_owned()],
     };
-    let data = page_data(&page, 1, 1).expect("values");
-    let mut data = serde_json::to_value(data).expect("JSON");
-    // else each release would change the sample
-    data["written_by"] = json!("etlink");
-    let of_all = RunTimeline::new(&summaries, &join, &clocks, Some("ProfilerStep#1")).timeline(100);
-    let of_one = drawn(&traces[0], (0, 1_000_000_000), 100);
-    let timelines = [of_all, of_one].map(|timeline| serde_json::to_value(timeline).expect("JSON"));
-    (data, timelines.to_vec())
+    let types = TypeRecorder::default();
+    types.record(&page_data(&page, 1, 1).expect("values"));
+    types.set_field("PageData", "ranks", "ReportRank[]");
+    types.set_field("PageData", "total", "RunTotals");
+    types.record(&total);
+    for rank in &ranks {
+        types.record_as("ReportRank", rank);
+    }
+    let of_run = RunTimeline::new(&summaries, &join, &clocks, Some("ProfilerStep#1"));
+    types.record(&of_run.timeline(100));
+    types.record(&drawn(&traces[0], (0, 1_000_000_000), 100));
+    record_rare_values(&types, &ranks[0]);
+    types.declarations()
 }
 
-/// Arrays without elements say nothing of the types of these.
-#[test]
-fn the_sample_has_an_element_of_each_kind() {
-    let (data, timelines) = sample();
-    let filled = [
-        "/cards",
-        "/ranks",
-        "/ranks/0/breakdown",
-        "/ranks/0/steps",
-        "/ranks/0/memory",
-        "/ranks/0/memory_charts",
-        "/ranks/0/link/anomalies",
-        "/total/kernels",
-        "/cut",
-        "/met/clocks",
-        "/met/ranks",
-        "/met/skews",
-        "/met/late/first",
-    ];
-    for path in filled {
-        let values = data.pointer(path).and_then(Value::as_array);
-        assert!(values.is_some_and(|values| !values.is_empty()), "{path}");
+fn report_rank(trace: &LinkedTrace, rank: usize, rules: &KernelRules) -> ReportRank {
+    let options = Options {
+        memory_timeline: true,
+        sequences_of: Some("aten::".to_owned()),
+    };
+    let mut analysis = analyze(trace, rules, &options);
+    let points = std::mem::take(&mut analysis.memory_timeline);
+    let (graph, run) = ran(trace);
+    let path = etlink_replay::critical_path(&graph, &run);
+    ReportRank {
+        label: rank.to_string(),
+        device_trace: format!("kineto_trace_{rank}.json"),
+        host_trace: Some(format!("torch_et_{rank}.json")),
+        device: Some("a device".to_owned()),
+        analysis,
+        memory_charts: memory_charts(&points, 100),
+        link: Some(trace.report.clone()),
+        figures: Some(etlink_replay::replay_figures(&graph, trace, &run)),
+        critical_path: Some(PathReport::new(&graph, trace, &run, &path)),
     }
-    let joints = timelines[0].pointer("/joints").and_then(Value::as_array);
-    assert!(joints.is_some_and(|joints| !joints.is_empty()));
-    let waits = timelines[1].pointer("/deps/to").and_then(Value::as_array);
-    assert!(waits.is_some_and(|waits| !waits.is_empty()));
+}
+
+/// What the sample lacks: values that are only there for other recordings, or are missing in them.
+fn record_rare_values(types: &TypeRecorder, rank: &ReportRank) {
+    types.record_as(
+        "ReportRank",
+        &ReportRank {
+            host_trace: None,
+            device: None,
+            analysis: RankAnalysis::blank(),
+            link: None,
+            figures: None,
+            critical_path: None,
+            ..rank.clone()
+        },
+    );
+    let mut report = etlink_link::LinkReport {
+        notes: vec!["a note".to_owned()],
+        host_schema: Some("1.1.1".to_owned()),
+        matched: [(MatchRule::default(), 1)].into_iter().collect(),
+        no_launch: [(NoLaunch::default(), 1)].into_iter().collect(),
+        capture: Some(etlink_link::CaptureReport::default()),
+        ..etlink_link::LinkReport::default()
+    };
+    // some kinds have no place
+    let anomalies = &mut report.anomalies;
+    anomalies.add(AnomalyKind::CollectiveDiffers, 1, None);
+    types.record(&report);
+    types.record(&run_totals([RankAnalysis::blank()].iter()));
+    types.record(&Timeline {
+        rank: Some(0),
+        ..Timeline::default()
+    });
+    types.record(&etlink_replay::ReplayFigures::default());
 }
 
 /// `INSTA_UPDATE=always` writes the file, as it does with the goldens.
 #[test]
-fn the_sample_is_what_the_crate_writes() {
-    let (data, timelines) = sample();
-    let mut text = "// Written by a test of the crate: INSTA_UPDATE=always cargo test -p \
-                    etlink-report typescript\n"
-        .to_owned();
-    let data = serde_json::to_string_pretty(&data).expect("JSON");
-    let timelines = serde_json::to_string_pretty(&timelines).expect("JSON");
-    text += "import type { Data, Packed } from \"./data\";\n\n";
-    let _ = writeln!(
-        text,
-        "export const DATA = {data} satisfies Omit<Data, \"timelines\">;\n"
+fn the_script_has_the_types_that_the_crate_writes() {
+    let text = format!(
+        "// Written by a test of the crate:\n// INSTA_UPDATE=always cargo test -p etlink-report \
+         typescript\n{}",
+        page_types()
     );
-    let _ = writeln!(
-        text,
-        "export const TIMELINES = {timelines} satisfies Packed[];"
-    );
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/web/src/data.sample.ts");
     if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
-        std::fs::write(path, &text).expect("writes the sample");
+        std::fs::write(FILE, &text).expect("writes the types");
     }
-    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    let committed = std::fs::read_to_string(FILE).unwrap_or_default();
     assert!(
         committed == text,
-        "{path} is not what the crate writes: write it with INSTA_UPDATE=always, and mend data.ts \
-         until `cargo dev web` builds"
+        "{FILE} is not what the crate writes: write it with INSTA_UPDATE=always, and mend the \
+         script until `cargo dev web` builds"
     );
 }

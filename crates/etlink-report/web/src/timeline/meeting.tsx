@@ -1,6 +1,6 @@
 // A collective or message of several ranks: who came last, by how much, how sure that is, and the way to the other ranks' sides of it.
 
-import type { Clock, Data, Packed } from "../data";
+import type { RankClock, Data, Timeline } from "../data";
 import { marked } from "../charts";
 import { bytes, count, time } from "../format";
 import type { Model } from "./model";
@@ -80,7 +80,7 @@ export function Meeting({ model, data, range, jump }: Props) {
   );
 }
 
-function clockOf(data: Data, rank: number): Clock | undefined {
+function clockOf(data: Data, rank: number): RankClock | undefined {
   return data.met?.clocks.find((clock) => clock.rank === rank);
 }
 
@@ -101,7 +101,7 @@ function uncertainty(data: Data, one: number, other: number): number | null {
 }
 
 /** Which clock a timeline is by, and how sure that is. */
-export function clockNote(data: Data, packed: Packed): string {
+export function clockNote(data: Data, packed: Timeline): string {
   const clocks = data.met?.clocks ?? [];
   const first = `Times are by the clock of rank ${clocks[0]?.rank}, from the first start on any rank`;
   if (!packed.joints) {
@@ -123,7 +123,7 @@ export function clockNote(data: Data, packed: Packed): string {
   return `${[first, ...parts.filter(Boolean)].join("; ")}.`;
 }
 
-function one(clock: Clock): string {
+function one(clock: RankClock): string {
   const name = `rank ${clock.rank}’s clock`;
   const offset = clock.offset_ns;
   const ahead =
@@ -141,7 +141,7 @@ function one(clock: Clock): string {
     : `${ahead}, ± ${time(clock.uncertainty_ns)} (from ${count(clock.support)} collectives)`;
 }
 
-function list(clocks: Clock[]): string {
+function list(clocks: RankClock[]): string {
   const some = clocks.slice(0, 8).map((clock) => clock.rank);
   return `rank${clocks.length > 1 ? "s" : ""} ${some.join(", ")}${clocks.length > 8 ? ", …" : ""}`;
 }

@@ -1,6 +1,6 @@
 // A timeline unpacked: ranges by number, their place on tracks, what they waited for and what waited for them.
 
-import type { Joint, Packed } from "../data";
+import type { DrawnCollective, Timeline } from "../data";
 
 export interface Track {
   name: string;
@@ -41,7 +41,7 @@ export interface PathStep {
 }
 
 export class Model {
-  readonly packed: Packed;
+  readonly packed: Timeline;
   readonly size: number;
   readonly start: Float64Array;
   readonly end: Float64Array;
@@ -55,12 +55,12 @@ export class Model {
   readonly offset: number;
   /** Per range, the collective or message that it is a side of; -1: none. */
   readonly joint: Int32Array;
-  private readonly joints: Joint[];
+  private readonly joints: DrawnCollective[];
   private readonly kinds: string[];
   private readonly causes: Map<number, number[]> = new Map();
   private readonly effects: Map<number, number[]> = new Map();
 
-  constructor(packed: Packed, kinds: string[], edges: string[], joints: Joint[]) {
+  constructor(packed: Timeline, kinds: string[], edges: string[], joints: DrawnCollective[]) {
     this.packed = packed;
     this.joints = joints;
     this.offset = packed.common_ns ?? 0;
@@ -159,7 +159,7 @@ export class Model {
   }
 
   /** The collective or message that a range is a side of. */
-  met(range: number): Joint | undefined {
+  met(range: number): DrawnCollective | undefined {
     return this.joints[this.joint[range]];
   }
 

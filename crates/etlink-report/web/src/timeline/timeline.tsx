@@ -1,7 +1,7 @@
 // The timeline: canvas, keys, pointer, search, and what is selected.
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Data, Packed } from "../data";
+import type { Data, Timeline as TimelineData } from "../data";
 import { count, time } from "../format";
 import { clockNote, type Jump } from "./meeting";
 import { Details, spoken } from "./details";
@@ -63,7 +63,7 @@ function jointsOf(data: Data) {
   return data.timelines.find((timeline) => timeline.joints)?.joints ?? [];
 }
 
-function about(packed: Packed): string {
+function about(packed: TimelineData): string {
   const name = packed.step
     ? packed.step_ns === null
       ? `${packed.step} of all ranks, with their collectives and messages`
@@ -85,7 +85,7 @@ function about(packed: Packed): string {
 }
 
 interface Props {
-  packed: Packed;
+  packed: TimelineData;
   data: Data;
   theme: string;
   wanted: Wanted;

@@ -1,0 +1,516 @@
+// Written by a test of the crate:
+// INSTA_UPDATE=always cargo test -p etlink-report typescript
+
+export type ArrivalDelays = {
+  first: number[];
+  ns: ((number | null)[])[];
+};
+
+export type CaptureReport = {
+  captures: number;
+  launches: number;
+  unnamed: number;
+  unfinished: number;
+  complete: number;
+  partial: number;
+  unknown: number;
+  carried: number;
+  ambiguous: number;
+  not_found: number;
+  without_op: number;
+};
+
+export type CauseTime = {
+  ns: number;
+  share: number;
+};
+
+export type CollectiveSkew = {
+  kind: string;
+  ranks: string;
+  group: number;
+  number: number;
+  bytes: number;
+  start_ns: number;
+  last: number;
+  step: string | null;
+  skew_ns: number;
+  alone_ns: number;
+  waited_ns: number;
+  transfer_ns: number | null;
+  algorithm_bandwidth: number | null;
+  bus_bandwidth: number | null;
+};
+
+export type CollectiveTotals = {
+  kind: string;
+  group: string;
+  group_size: number;
+  on_device: boolean;
+  count: number;
+  in_bytes: number;
+  bytes: number;
+  sum_ns: number;
+  sized_ns: number;
+  algorithm_gb_per_s: number | null;
+  bus_gb_per_s: number | null;
+  latency_ns: null;
+  ns_per_byte: null;
+};
+
+export type ComputeRate = {
+  device: number;
+  rows: number;
+  operations: number;
+  sum_ns: number;
+  window_ns: number;
+  tflops: number;
+  busy_tflops: number;
+};
+
+export type ContradictedEdges = {
+  edges: number;
+  worst: unknown[];
+};
+
+export type CopyTotals = {
+  kind: string;
+  rows: number;
+  rows_without_size: number;
+  bytes: number;
+  sum_ns: number;
+  sized_sum_ns: number;
+  busy_ns: number;
+  sized_busy_ns: number;
+  gb_per_s: null;
+  max_gb_per_s: null;
+};
+
+export type DelaySummary = {
+  count: number;
+  total_ns: number;
+  max_ns: number;
+};
+
+export type DeviceTime = {
+  device: number | null;
+  start_ns: number;
+  window_ns: number;
+  computation_ns: number;
+  exposed_communication_ns: number;
+  exposed_memory_ns: number;
+  exposed_other_ns: number;
+  idle_ns: number;
+  communication_ns: number;
+  memory_ns: number;
+  overlap_ns: number;
+  overlap_share: number | null;
+};
+
+export type DrawnCollective = {
+  kind: string;
+  ranks: string;
+  number: number;
+  bytes: number;
+  start_ns: number;
+  first: number;
+  last: number;
+  skew_ns: number;
+  alone_ns: number;
+};
+
+export type EdgeFigures = {
+  count: number;
+  inferred: number;
+  decided: number;
+  latency: Percentiles;
+};
+
+export type IdleCauses = {
+  device: number | null;
+  stream: number | null;
+  busy_ns: number;
+  gaps: number;
+  idle_ns: number;
+  host_late_ns: number;
+  event_wait_ns: number;
+  launch_ns: number;
+  between_ns: number;
+  unexplained_ns: number;
+  longest_ns: number;
+};
+
+export type KernelSequence = {
+  op: string;
+  count: number;
+  rows: number;
+  device_ns: number;
+  op_ns: number;
+  names: string;
+};
+
+export type LaunchTotals = {
+  name: string;
+  graph: boolean;
+  calls: number;
+  rows: number;
+  rows_ns: number;
+  short_rows: number;
+  call_ns: number;
+  call_mean_ns: number;
+  call_max_ns: number;
+  delay_mean_ns: number;
+  delay_min_ns: number;
+  delay_max_ns: number;
+};
+
+export type LinkReport = {
+  notes: string[];
+  rank: number | null;
+  world_size: number | null;
+  host_schema: string | null;
+  two_runs: boolean;
+  host_ops: number;
+  cpu_ops: number;
+  matched: { [key: string]: number };
+  unmatched: UnmatchedCounts;
+  device_rows: number;
+  launched: number;
+  no_launch: { [key: string]: number };
+  owned_by_op: number;
+  graph_launches: number;
+  graph_rows: number;
+  capture?: CaptureReport | null;
+  nodes: { [key: string]: number };
+  edges: { [key: string]: number };
+  window: TimeWindow;
+  anomalies: {
+    kind: string;
+    severity: string;
+    count: number;
+    first?: string | null;
+    meaning: string;
+  }[];
+};
+
+export type MatchedRanges = {
+  range: number[];
+  joint: number[];
+};
+
+export type MemoryChart = {
+  device_type: string;
+  device: number;
+  points: number;
+  time_ns: number[];
+  allocated_bytes: number[];
+  reserved_bytes: number[];
+};
+
+export type MemoryPoint = {
+  time_ns: number;
+  device_type: string;
+  device: number;
+  bytes: number;
+  allocated_bytes: number;
+  reserved_bytes: number;
+};
+
+export type MemoryUse = {
+  device_type: string;
+  device: number;
+  allocations: number;
+  frees: number;
+  allocated_sum_bytes: number;
+  start_bytes: number;
+  end_bytes: number;
+  peak_bytes: number;
+  peak_ns: number;
+  peak_reserved_bytes: number;
+};
+
+export type PageData = {
+  written_by: string;
+  title: string;
+  sentence: string;
+  cards: SummaryCard[];
+  notes: string[];
+  ranks: ReportRank[];
+  total: RunTotals;
+  cut: ShortenedTable[];
+  met: RankStats | null;
+  kinds: string[];
+  edges: string[];
+};
+
+export type PathColumns = {
+  range: number[];
+  name: number[];
+  start: number[];
+  duration: number[];
+  delay: number[];
+  cause: number[];
+  delay_cause: number[];
+  via: number[];
+  count: number[];
+};
+
+export type PathReport = {
+  makespan_ns: number;
+  nodes: number;
+  edges: { [key: string]: number };
+  busy: number;
+  causes: { [key: string]: CauseTime };
+  ranks?: unknown;
+  crossings?: unknown;
+  steps: {
+    node: number;
+    name: string;
+    kind: string;
+    place: string;
+    start_ns: number;
+    duration_ns: number;
+    via: string | { [key: string]: string };
+    latency_ns: number;
+  }[];
+};
+
+export type Percentiles = {
+  p50_ns: number;
+  p90_ns: number;
+  p99_ns: number;
+  max_ns: number;
+};
+
+export type QueueDepth = {
+  device: number;
+  stream: number;
+  rows: number;
+  window_ns: number;
+  mean_length: number;
+  max_length: number;
+  full_ns: number;
+};
+
+export type RankClock = {
+  rank: number;
+  offset_ns: number;
+  uncertainty_ns: number | null;
+  support: number;
+  contradicted: boolean;
+  drift?: unknown;
+  at_ns: number;
+  by_machine: boolean;
+};
+
+export type RankStats = {
+  clocks: RankClock[];
+  ranks: StragglerStats[];
+  absent: boolean;
+  skews: CollectiveSkew[];
+  count: number;
+  late: ArrivalDelays;
+};
+
+export type ReplayFigures = {
+  nodes: number;
+  edges: number;
+  device_ops: number;
+  streams: number;
+  measured_ns: number | null;
+  replayed_ns: number;
+  replay_error: number | null;
+  end_error: {
+    mean_ns: number;
+    mean_share: number;
+    p50_ns: number;
+    p90_ns: number;
+    p99_ns: number;
+    max_ns: number;
+    p99_share: number;
+    worst: unknown[];
+  } | null;
+  unexplained: UnexplainedWaits;
+  contradictions: ContradictedEdges | null;
+  by_edge: { [key: string]: EdgeFigures };
+  boundary: DelaySummary;
+};
+
+export type ReportRank = {
+  label: string;
+  device_trace: string;
+  host_trace: string | null;
+  device: string | null;
+  rank: number | null;
+  breakdown: DeviceTime[];
+  kernels: {
+    class: string;
+    label: string;
+    name: string;
+    count: number;
+    sum_ns: number;
+    mean_ns: number;
+    min_ns: number;
+    max_ns: number;
+    stddev_ns: null;
+    share: number;
+  }[];
+  idle: IdleCauses[];
+  stream_idle: IdleCauses[];
+  launches: LaunchTotals[];
+  queues: QueueDepth[];
+  copies: CopyTotals[];
+  steps: StepTime[];
+  coverage: SmCoverage[];
+  work: ComputeRate[];
+  collectives: CollectiveTotals[];
+  sequences: KernelSequence[];
+  memory: MemoryUse[];
+  memory_timeline: MemoryPoint[];
+  memory_charts: MemoryChart[];
+  link: LinkReport | null;
+  figures: ReplayFigures | null;
+  critical_path: PathReport | null;
+};
+
+export type RunMetric = {
+  name: string;
+  value: number;
+  unit: string;
+};
+
+export type RunTotals = {
+  breakdown: DeviceTime[];
+  kernels: {
+    class: string;
+    label: string;
+    name: string;
+    count: number;
+    sum_ns: number;
+    mean_ns: number;
+    min_ns: number;
+    max_ns: number;
+    stddev_ns: number | null;
+    share: number;
+  }[];
+  idle: IdleCauses[];
+  launches: LaunchTotals[];
+  copies: CopyTotals[];
+  collectives: CollectiveTotals[];
+  sequences: KernelSequence[];
+  metrics: RunMetric[];
+};
+
+export type ShortenedTable = {
+  rank: string;
+  table: string;
+  records: number;
+  of: number;
+};
+
+export type SmCoverage = {
+  device: number;
+  multiprocessors: number;
+  rows: number;
+  time_share: number;
+  by_time: number;
+  by_row: number;
+  low_share: number;
+  high_share: number;
+};
+
+export type StepTime = {
+  name: string;
+  start_ns: number;
+  duration_ns: number;
+  rows: number;
+  device_start_ns: number;
+  device_window_ns: number;
+  computation_ns: number;
+  exposed_communication_ns: number;
+  exposed_memory_ns: number;
+  exposed_other_ns: number;
+  idle_ns: number;
+  communication_ns: number;
+  overlap_ns: number;
+};
+
+export type StragglerStats = {
+  rank: number;
+  collectives: number;
+  last: number;
+  caused_ns: number;
+  alone_ns: number;
+  waited_ns: number;
+};
+
+export type SummaryCard = {
+  name: string;
+  value: string;
+  note: string;
+};
+
+export type TimeWindow = {
+  start_ns: number;
+  end_ns: number;
+};
+
+export type Timeline = {
+  label: string;
+  rank: number | null;
+  step: string | null;
+  step_ns: number | null;
+  window_ns: number;
+  origin_ns: number;
+  common_ns: number | null;
+  note: string;
+  ranges: number;
+  together_ns: number;
+  tracks: TimelineTrack[];
+  strings: string[];
+  depth: number[];
+  start: number[];
+  duration: number[];
+  name: number[];
+  kind: number[];
+  count: number[];
+  own: number[];
+  about: number[];
+  owner: number[];
+  correlation: number[];
+  deps: WaitColumns;
+  path: PathColumns;
+  met: MatchedRanges;
+  joints: DrawnCollective[] | null;
+};
+
+export type TimelineTrack = {
+  name: string;
+  group: string;
+  stream: boolean;
+  ranges: number;
+};
+
+export type UnexplainedWaits = {
+  device_ops: number;
+  share_of_ops: number;
+  waiting_ns: number;
+  share_of_time: number;
+  worst: unknown[];
+};
+
+export type UnmatchedCounts = {
+  host_outside_window: number;
+  host_not_in_device: number;
+  device_not_in_host: number;
+  same_id_other_name: number;
+};
+
+export type WaitColumns = {
+  to: number[];
+  from: number[];
+  kind: number[];
+  at: number[];
+  gap: number[];
+  flags: number[];
+};
