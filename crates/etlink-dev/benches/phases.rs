@@ -10,7 +10,7 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use etlink_chakra::{WriteOptions, et, etplus};
-use etlink_dev::generate::Recording;
+use etlink_dev::generate::TraceRepeater;
 use etlink_json::{ArrayLayout, ChunkReader};
 use etlink_link::{LinkOptions, LinkedTrace};
 use flate2::{Compression, bufread::MultiGzDecoder, write::GzEncoder};
@@ -36,7 +36,7 @@ impl Texts {
             case.join("torch_et_0.json.gz"),
             case.join("kineto_trace_0.json.gz"),
         );
-        let recording = Recording::open(Some(&host), Some(&device)).expect("testdata opens");
+        let recording = TraceRepeater::open(Some(&host), Some(&device)).expect("testdata opens");
         let mut texts = Texts {
             host: vec![],
             device: vec![],

@@ -11,7 +11,7 @@
 )]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use etlink_dev::generate::Recording;
+use etlink_dev::generate::TraceRepeater;
 use etlink_json::{ArrayLayout, BrokenJson, ChunkReader, JsonScanner};
 use serde::Deserialize;
 use simd_json::Buffers;
@@ -26,7 +26,7 @@ fn chunks() -> Vec<Vec<u8>> {
     let device = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../testdata/pairs/transformer-2.15.0/kineto_trace_0.json.gz");
     let mut text = vec![];
-    Recording::open(None, Some(&device))
+    TraceRepeater::open(None, Some(&device))
         .expect("testdata opens")
         .write_device(4, &mut text)
         .expect("memory takes it");

@@ -1,11 +1,12 @@
 //! `cargo dev growth`: traces that are odd in one way may not take much longer than ordinary ones.
 //!
 //! ```text
-//! Oddity::ALL -> target/growth/KIND -> each command of etlink -> processor time, ratio to the ordinary
+//! Oddity::ALL -> target/growth/KIND -> each command of etlink -> processor time,
+//!                                                                ratio to the ordinary
 //! ```
 //! Processor time is compared and not wall time, which other work on the machine stretches.
 
-use crate::bench::{build_etlink, measure};
+use crate::bench::{build_release, measure};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use etlink_testing::Oddity;
@@ -20,7 +21,7 @@ const LEAST_SECONDS: f64 = 0.05;
 
 /// `cargo dev growth`.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct GrowthOptions {
     /// Events of each input
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     events: usize,
@@ -47,7 +48,7 @@ struct Measurement {
 }
 
 /// The inputs of one kind.
-struct Input {
+struct GrowthInput {
     folder: PathBuf,
     device: PathBuf,
     host: Option<PathBuf>,
@@ -55,12 +56,12 @@ struct Input {
 }
 
 /// Writes the inputs, runs the commands, prints the table.
-pub fn run(options: &Options) -> Result<()> {
+pub fn test_growth(options: &GrowthOptions) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let root = root.canonicalize()?;
     let etlink = match &options.etlink {
         Some(etlink) => etlink.clone(),
-        None => build_etlink(&root)?,
+        None => build_release(&root)?,
     };
     let folder = root.join("target/growth");
     let kinds = wanted_kinds(&options.kind)?;
@@ -70,7 +71,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut slow = vec![];
     for oddity in kinds {
         let input = write_input(oddity, options.events, &folder)?;
-        for (name, arguments) in commands(&input) {
+        for (name, arguments) in input_commands(&input) {
             if !options.command.is_empty() && !options.command.iter().any(|one| one == name) {
                 continue;
             }
@@ -122,7 +123,7 @@ fn wanted_kinds(names: &[String]) -> Result<Vec<Oddity>> {
 }
 
 /// Draws an input into a folder of its own.
-fn write_input(oddity: Oddity, events: usize, folder: &Path) -> Result<Input> {
+fn write_input(oddity: Oddity, events: usize, folder: &Path) -> Result<GrowthInput> {
     let folder = folder.join(oddity.name());
     if folder.exists() {
         std::fs::remove_dir_all(&folder)
@@ -142,7 +143,7 @@ fn write_input(oddity: Oddity, events: usize, folder: &Path) -> Result<Input> {
             host = Some(path);
         }
     }
-    Ok(Input {
+    Ok(GrowthInput {
         device: traces.join("kineto.0.json"),
         folder,
         host,
@@ -155,7 +156,7 @@ fn write_file(path: &Path, text: &[u8]) -> Result<()> {
 }
 
 /// The commands that read an input, with a name each.
-fn commands(input: &Input) -> Vec<(&'static str, Vec<OsString>)> {
+fn input_commands(input: &GrowthInput) -> Vec<(&'static str, Vec<OsString>)> {
     let output = |name: &str| input.folder.join(name).into_os_string();
     let mut commands: Vec<(&str, Vec<OsString>)> = vec![];
     if input.is_run {
@@ -224,7 +225,7 @@ fn measure_command(etlink: &Path, arguments: &[OsString], limit: u32) -> Result<
     let mut command: Vec<OsString> = vec!["timeout".into(), limit.to_string().into()];
     command.push(etlink.into());
     command.extend(arguments.iter().cloned());
-    let usage = measure::measure(&command)?;
+    let usage = measure::measure_command(&command)?;
     Ok(Measurement {
         seconds: usage.cpu,
         peak_bytes: usage.peak_bytes,

@@ -8,13 +8,13 @@
 )]
 
 mod bench;
-mod binary;
 mod fuzz;
 mod growth;
 mod hta;
 mod many;
 mod perfetto;
 mod recording;
+mod support;
 mod tables;
 mod waits;
 mod web;
@@ -27,13 +27,13 @@ use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo dev", about = "Developer commands of etlink")]
-struct Args {
+struct DevArgs {
     #[command(subcommand)]
-    command: Command,
+    command: DevCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum DevCommand {
     /// Record testdata/pairs anew with real PyTorch from PyPI (python3.11, g++, 6 GB of disk per
     /// version)
     RecordTestdata {
@@ -42,9 +42,9 @@ enum Command {
         options: Vec<String>,
     },
     /// Test: throw damaged recordings at readers, linker, writers, checker and all figures
-    Fuzz(fuzz::Options),
+    Fuzz(fuzz::FuzzOptions),
     /// Measure etlink as whole processes, against gzip and other tools; see BENCHMARKS.md
-    Bench(Box<bench::Options>),
+    Bench(Box<bench::BenchOptions>),
     /// Run one command and print what it used, as JSON
     #[command(hide = true)]
     Measure {
@@ -52,7 +52,7 @@ enum Command {
         command: Vec<OsString>,
     },
     /// Test: traces with very many threads, streams, names, … take little longer than ordinary ones
-    Growth(growth::Options),
+    Growth(growth::GrowthOptions),
     /// Repeat a recorded pair, or a device trace alone, to N times its size
     Generate {
         /// Host trace to repeat
@@ -73,7 +73,7 @@ enum Command {
     },
     /// Make the traces of many ranks, with clocks apart and one rank late, out of those of one that
     /// was recorded on the CPU
-    Ranks(Box<many::Options>),
+    Ranks(Box<many::RanksOptions>),
     /// Measure how well waits are inferred: compare with what cuda_sync rows state
     Waits {
         /// Kineto traces recorded with enable_cuda_sync_events
@@ -128,30 +128,32 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Args::parse().command {
-        Command::RecordTestdata { options } => recording::record("testdata/pairs", &options),
-        Command::Bench(options) => bench::run(&options),
-        Command::Measure { command } => bench::measure::child(&command),
-        Command::Fuzz(options) => fuzz::run(&options),
-        Command::Growth(options) => growth::run(&options),
-        Command::Generate {
+    let done = match DevArgs::parse().command {
+        DevCommand::RecordTestdata { options } => {
+            recording::record_traces("testdata/pairs", &options)
+        }
+        DevCommand::Bench(options) => bench::run_benchmarks(&options),
+        DevCommand::Measure { command } => bench::measure::print_usage_of(&command),
+        DevCommand::Fuzz(options) => fuzz::run_fuzzer(&options),
+        DevCommand::Growth(options) => growth::test_growth(&options),
+        DevCommand::Generate {
             host,
             device,
             output,
             times,
             gzip,
-        } => generate::run(host.as_deref(), device.as_deref(), times, &output, gzip)
+        } => generate::repeat_traces(host.as_deref(), device.as_deref(), times, &output, gzip)
             .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
-        Command::Ranks(options) => many::run(&options),
-        Command::Waits { files } => waits::run(&files),
-        Command::Hta { traces, results } => hta::run(&traces, results.as_deref()),
-        Command::Perfetto { device } => perfetto::run(&device),
-        Command::Tables => tables::run(),
-        Command::Web { check } => web::build(check),
-        Command::Browser => web::test(),
-        Command::TestRecording => recording::test(),
-        Command::TestTorch { options } => recording::test_torch(&options),
-        Command::Overhead { options } => recording::overhead(&options),
+        DevCommand::Ranks(options) => many::generate_ranks(&options),
+        DevCommand::Waits { files } => waits::compare_waits(&files),
+        DevCommand::Hta { traces, results } => hta::compare_with_hta(&traces, results.as_deref()),
+        DevCommand::Perfetto { device } => perfetto::test_perfetto(&device),
+        DevCommand::Tables => tables::test_tables(),
+        DevCommand::Web { check } => web::build_page(check),
+        DevCommand::Browser => web::test_page(),
+        DevCommand::TestRecording => recording::test_recording(),
+        DevCommand::TestTorch { options } => recording::test_torch(&options),
+        DevCommand::Overhead { options } => recording::measure_overhead(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

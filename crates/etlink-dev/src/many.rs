@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use clap::Args;
-use etlink_dev::generate::ranks::{self, Late, Wishes};
+use etlink_dev::generate::ranks::{self, LateRank, ScenarioSettings};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct RanksOptions {
     /// Number of ranks
     #[arg(long, value_name = "N")]
     ranks: usize,
@@ -50,20 +50,23 @@ pub struct Options {
     seed: u64,
 }
 
-pub fn run(options: &Options) -> Result<()> {
-    let us = |us: u32| 1_000 * i64::from(us);
-    let wishes = Wishes {
+fn ns_from_us(us: u32) -> i64 {
+    1_000 * i64::from(us)
+}
+
+pub fn generate_ranks(options: &RanksOptions) -> Result<()> {
+    let wishes = ScenarioSettings {
         ranks: options.ranks,
-        skew_ns: us(options.skew_us),
-        drift_ppb: us(options.drift_ppm),
-        jitter_ns: us(options.jitter_us),
-        late: options.late.map(|rank| Late {
+        skew_ns: ns_from_us(options.skew_us),
+        drift_ppb: ns_from_us(options.drift_ppm),
+        jitter_ns: ns_from_us(options.jitter_us),
+        late: options.late.map(|rank| LateRank {
             rank,
-            by_ns: us(options.late_us),
+            by_ns: ns_from_us(options.late_us),
         }),
         seed: options.seed,
     };
-    let files = ranks::run(
+    let files = ranks::write_run(
         &options.host,
         &options.device,
         options.times,

@@ -1,7 +1,7 @@
 //! Reads what `etlink analyze --parquet` writes with DuckDB, Polars and pandas, and compares with
 //! the linked traces.
 
-use crate::binary;
+use crate::support::{etlink_path, install_from_pypi, repository_root, run_command};
 use anyhow::{Context, Result, bail, ensure};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
 use etlink_testing::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
@@ -20,21 +20,19 @@ const PACKAGES: [&str; 4] = [
 const US: i64 = 1_000;
 
 #[derive(Debug, Deserialize)]
-struct Found {
+struct ReaderOutput {
     lines: BTreeMap<String, Vec<u64>>,
     queries: Vec<Vec<Vec<Value>>>,
 }
 
 /// Two drawn ranks, and a trace that does not say its rank, through the command and all three
 /// readers.
-pub fn run() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()?;
+pub fn test_tables() -> Result<()> {
+    let root = repository_root()?;
     let folder = root.join("target/tables");
     let traces = folder.join("traces");
     std::fs::create_dir_all(&traces).with_context(|| traces.display().to_string())?;
-    let ranks = [0, 1].map(draw);
+    let ranks = [0, 1].map(draw_rank);
     for (rank, draw) in ranks.iter().enumerate() {
         std::fs::write(
             traces.join(format!("torch_et_{rank}.json")),
@@ -45,11 +43,11 @@ pub fn run() -> Result<()> {
             draw.kineto(),
         )?;
     }
-    analyze(&traces, &folder)?;
-    let linked: Vec<LinkedTrace> = ranks.iter().map(link).collect::<Result<_>>()?;
-    let packages = install(&folder)?;
-    let found = read(&packages, &folder, &root)?;
-    compare(&found, &linked)?;
+    run_analyze(&traces, &folder)?;
+    let linked: Vec<LinkedTrace> = ranks.iter().map(link_drawn).collect::<Result<_>>()?;
+    let packages = install_readers(&folder)?;
+    let found = run_readers(&packages, &folder, &root)?;
+    compare_rows(&found, &linked)?;
     println!(
         "{} tables, 3 readers, {} queries: as linked",
         found.lines.len(),
@@ -59,25 +57,20 @@ pub fn run() -> Result<()> {
     std::fs::create_dir_all(&nameless).with_context(|| nameless.display().to_string())?;
     let draw = draw_steps(TraceBuilder::default(), 0);
     std::fs::write(nameless.join("trace.json"), draw.kineto())?;
-    analyze(&nameless.join("trace.json"), &nameless)?;
-    without_rank(&read(&packages, &nameless, &root)?)?;
+    run_analyze(&nameless.join("trace.json"), &nameless)?;
+    without_rank(&run_readers(&packages, &nameless, &root)?)?;
     println!("a trace without a rank: the same queries join it");
     Ok(())
 }
 
-fn analyze(traces: &Path, folder: &Path) -> Result<()> {
-    let mut analyze = Command::new(binary::etlink()?);
-    analyze
-        .args(["analyze", "--overwrite"])
-        .arg(traces)
-        .arg("--parquet")
-        .arg(folder.join("tables"));
-    ensure!(analyze.status()?.success(), "{analyze:?} failed");
-    Ok(())
+fn run_analyze(traces: &Path, folder: &Path) -> Result<()> {
+    let mut analyze = Command::new(etlink_path()?);
+    analyze.args(["analyze", "--overwrite"]).arg(traces);
+    run_command(analyze.arg("--parquet").arg(folder.join("tables")))
 }
 
 /// Rank 1 is 40 us late for its second all-reduce.
-fn draw(rank: i64) -> TraceBuilder {
+fn draw_rank(rank: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, 2);
     draw_steps(draw, rank)
@@ -118,7 +111,7 @@ fn draw_steps(mut draw: TraceBuilder, rank: i64) -> TraceBuilder {
     draw
 }
 
-fn link(draw: &TraceBuilder) -> Result<LinkedTrace> {
+fn link_drawn(draw: &TraceBuilder) -> Result<LinkedTrace> {
     let host = etlink_host::read(
         &draw.host(HostSchema::V1_1_1)[..],
         etlink_host::HostReadOptions { threads: 1 },
@@ -139,37 +132,16 @@ fn link(draw: &TraceBuilder) -> Result<LinkedTrace> {
 }
 
 /// The readers, from PyPI.
-fn install(folder: &Path) -> Result<PathBuf> {
+fn install_readers(folder: &Path) -> Result<PathBuf> {
     let packages = folder.join(PACKAGES.join("+"));
     if packages.join("duckdb").is_dir() && packages.join("pandas").is_dir() {
         return Ok(packages);
     }
-    println!(
-        "installing {} into {}",
-        PACKAGES.join(", "),
-        packages.display()
-    );
-    let mut pip = Command::new("python3");
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--target",
-    ])
-    .arg(&packages)
-    .args(PACKAGES);
-    ensure!(
-        pip.status()
-            .with_context(|| format!("cannot run {pip:?}"))?
-            .success(),
-        "{pip:?} failed"
-    );
+    install_from_pypi(&PACKAGES, &packages, true)?;
     Ok(packages)
 }
 
-fn read(packages: &Path, folder: &Path, root: &Path) -> Result<Found> {
+fn run_readers(packages: &Path, folder: &Path, root: &Path) -> Result<ReaderOutput> {
     let recipe = root.join("crates/etlink-dev/recipes/tables.py");
     let ran = Command::new("python3")
         .env("PYTHONPATH", packages)
@@ -186,23 +158,17 @@ fn read(packages: &Path, folder: &Path, root: &Path) -> Result<Found> {
     serde_json::from_slice(&ran.stdout).context("reading what the recipe printed")
 }
 
-fn compare(found: &Found, linked: &[LinkedTrace]) -> Result<()> {
-    let sum = |count: fn(&LinkedTrace) -> usize| linked.iter().map(count).sum::<usize>() as u64;
-    let collectives = |trace: &LinkedTrace| {
-        (0..trace.nodes.len())
-            .filter(|at| is_collective(trace, *at))
-            .count()
-    };
+fn compare_rows(found: &ReaderOutput, linked: &[LinkedTrace]) -> Result<()> {
     let want = [
         (
             "events",
-            sum(|trace| {
+            sum_over(linked, |trace| {
                 trace.device.ops.len() + trace.device.calls.len() + trace.device.rows.len()
             }),
         ),
-        ("nodes", sum(|trace| trace.nodes.len())),
-        ("edges", sum(|trace| trace.edges.len())),
-        ("collectives", sum(collectives)),
+        ("nodes", sum_over(linked, |trace| trace.nodes.len())),
+        ("edges", sum_over(linked, |trace| trace.edges.len())),
+        ("collectives", sum_over(linked, count_collectives)),
     ];
     for (table, lines) in want {
         ensure!(
@@ -231,7 +197,7 @@ fn compare(found: &Found, linked: &[LinkedTrace]) -> Result<()> {
 }
 
 /// Its `rank` is null, which is equal to nothing.
-fn without_rank(found: &Found) -> Result<()> {
+fn without_rank(found: &ReaderOutput) -> Result<()> {
     let [ops, edges, _] = found.queries.as_slice() else {
         bail!("{} queries in the README, 3 wanted", found.queries.len())
     };
@@ -246,6 +212,15 @@ fn without_rank(found: &Found) -> Result<()> {
         "{counted} edges by kind without a rank"
     );
     Ok(())
+}
+
+fn sum_over(ranks: &[LinkedTrace], count: fn(&LinkedTrace) -> usize) -> u64 {
+    ranks.iter().map(count).sum::<usize>() as u64
+}
+
+fn count_collectives(trace: &LinkedTrace) -> usize {
+    let nodes = 0..trace.nodes.len();
+    nodes.filter(|node| is_collective(trace, *node)).count()
 }
 
 fn is_collective(trace: &LinkedTrace, at: usize) -> bool {

@@ -2,19 +2,19 @@
 //!
 //! A wait is right when the other graph has it too, directly or through other nodes.
 
+use crate::support::read_trace_text;
 use anyhow::{Context, Result, ensure};
 use etlink_link::{EdgeKind, LinkOptions, LinkedTrace, NodeKind};
 use etlink_model::{DeviceTrace, SyncRows};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-pub fn run(files: &[PathBuf]) -> Result<()> {
+pub fn compare_waits(files: &[PathBuf]) -> Result<()> {
     println!(
         "{:40} {:>8} {:>7} {:>9} {:>8} {:>7} {:>9}",
         "trace", "waits of", "stated", "recall", "inferred", "", "precision"
     );
     for file in files {
-        let device = read(file).with_context(|| file.display().to_string())?;
+        let device = read_trace(file).with_context(|| file.display().to_string())?;
         ensure!(
             !device.syncs.is_empty(),
             "{} has no cuda_sync rows to compare with",
@@ -24,57 +24,56 @@ pub fn run(files: &[PathBuf]) -> Result<()> {
             syncs: SyncRows::default(),
             ..device.clone()
         };
-        let (stated, inferred) = (link(device)?, link(without)?);
+        let (stated, inferred) = (link_device(device)?, link_device(without)?);
         for (kind, name) in [
             (EdgeKind::EventWait, "streams"),
             (EdgeKind::HostWait, "calls"),
         ] {
-            let (truth, found) = (waits(&stated, kind, false), waits(&inferred, kind, true));
-            let right = |waits: &[Wait], graph: &LinkedTrace| {
-                waits.iter().filter(|wait| reaches(graph, wait)).count()
-            };
-            let (recalled, right) = (right(&truth, &inferred), right(&found, &stated));
-            let share = |part: usize, of: usize| {
-                if of == 0 {
-                    "-".to_owned()
-                } else {
-                    format!("{:.3}", part as f64 / of as f64)
-                }
-            };
+            let (truth, found) = (
+                waits_of_kind(&stated, kind, false),
+                waits_of_kind(&inferred, kind, true),
+            );
+            let recalled = count_waits(&truth, &inferred);
+            let right = count_waits(&found, &stated);
             println!(
                 "{:40} {name:>8} {:>7} {:>9} {:>8} {:>7} {:>9}",
                 file.file_name().unwrap_or_default().display(),
                 truth.len(),
-                share(recalled, truth.len()),
+                share_text(recalled, truth.len()),
                 found.len(),
                 "",
-                share(right, found.len())
+                share_text(right, found.len())
             );
         }
     }
     Ok(())
 }
 
-fn read(file: &Path) -> Result<DeviceTrace> {
-    let mut bytes = std::fs::read(file)?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        let packed = std::mem::take(&mut bytes);
-        flate2::read::MultiGzDecoder::new(&packed[..]).read_to_end(&mut bytes)?;
-    }
-    Ok(etlink_kineto::read(
-        &bytes[..],
-        etlink_kineto::KinetoReadOptions::default(),
-    )?)
+fn read_trace(file: &Path) -> Result<DeviceTrace> {
+    let options = etlink_kineto::KinetoReadOptions::default();
+    Ok(etlink_kineto::read(&read_trace_text(file)?[..], options)?)
 }
 
-fn link(device: DeviceTrace) -> Result<LinkedTrace> {
+/// How many of these waits a graph has.
+fn count_waits(waits: &[Wait], graph: &LinkedTrace) -> usize {
+    waits.iter().filter(|wait| has_path(graph, wait)).count()
+}
+
+fn share_text(part: usize, whole: usize) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    format!("{:.3}", part as f64 / whole as f64)
+}
+
+fn link_device(device: DeviceTrace) -> Result<LinkedTrace> {
     Ok(etlink_link::link(None, device, LinkOptions::default())?)
 }
 
 /// Kind and source of two nodes: the one that waits and the row waited for.
 type Wait = [(NodeKind, u32); 2];
 
-fn key(trace: &LinkedTrace, node: u32) -> (NodeKind, u32) {
+fn node_key(trace: &LinkedTrace, node: u32) -> (NodeKind, u32) {
     let node = trace.nodes.get(node as usize);
     // a delay stands for the row that it delays
     let kind = match node.kind {
@@ -85,24 +84,19 @@ fn key(trace: &LinkedTrace, node: u32) -> (NodeKind, u32) {
     (kind, node.source)
 }
 
-fn waits(trace: &LinkedTrace, kind: EdgeKind, inferred: bool) -> Vec<Wait> {
+fn waits_of_kind(trace: &LinkedTrace, kind: EdgeKind, inferred: bool) -> Vec<Wait> {
     let edges = trace
         .edges
         .iter()
         .filter(|edge| edge.kind == kind && edge.inferred == inferred);
     edges
-        .map(|edge| [key(trace, edge.to), key(trace, edge.from)])
+        .map(|edge| [node_key(trace, edge.to), node_key(trace, edge.from)])
         .collect()
 }
 
 /// Whether a graph has a path between the last nodes of that kind and source.
-fn reaches(trace: &LinkedTrace, [to, from]: &Wait) -> bool {
-    let last = |wanted| {
-        (0..trace.nodes.len() as u32)
-            .rev()
-            .find(|node| key(trace, *node) == wanted)
-    };
-    let (Some(to), Some(from)) = (last(*to), last(*from)) else {
+fn has_path(trace: &LinkedTrace, [to, from]: &Wait) -> bool {
+    let (Some(to), Some(from)) = (last_node(trace, *to), last_node(trace, *from)) else {
         return false;
     };
     let mut seen = vec![false; trace.nodes.len()];
@@ -123,4 +117,9 @@ fn reaches(trace: &LinkedTrace, [to, from]: &Wait) -> bool {
         }
     }
     false
+}
+
+fn last_node(trace: &LinkedTrace, wanted: (NodeKind, u32)) -> Option<u32> {
+    let mut nodes = 0..trace.nodes.len() as u32;
+    nodes.rfind(|node| node_key(trace, *node) == wanted)
 }

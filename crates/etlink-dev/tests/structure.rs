@@ -1,8 +1,6 @@
 //! How the code of the workspace hangs together: no circle of files, and public types with names of
 //! their own.
 //!
-//! Both lists of exceptions only ever get shorter: whoever ends a circle or gives a type a name of
-//! its own lowers its number, or deletes the entry.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -15,15 +13,6 @@ use std::path::{Path, PathBuf};
 
 /// Names that several public types may have: a crate's error, and what a command takes.
 const SHARED_NAMES: [&str; 2] = ["Error", "Options"];
-
-/// Names that several public types still have, with how many at most.
-const STILL_SHARED: [(&str, usize); 1] = [("Recorded", 2)];
-
-/// Crates that still have circles, with how many files are in one at most.
-const STILL_CIRCULAR: [(&str, usize); 2] = [
-    ("etlink-analyze", 6),
-    ("etlink-dev", 2),
-];
 
 /// The sources of one crate: module path -> text without its tests. The root is the empty path.
 type Modules = BTreeMap<Vec<String>, String>;
@@ -42,14 +31,11 @@ fn public_type_names_are_unique() {
         }
     }
     places.retain(|name, places| places.len() > 1 && !SHARED_NAMES.contains(&name.as_str()));
-    let allowed: BTreeMap<&str, usize> = STILL_SHARED.into_iter().collect();
-    places.retain(|name, places| places.len() > allowed.get(name.as_str()).copied().unwrap_or(1));
     assert!(places.is_empty(), "public types of one name: {places:#?}");
 }
 
 #[test]
 fn no_file_uses_itself_by_way_of_others() {
-    let allowed: BTreeMap<&str, usize> = STILL_CIRCULAR.into_iter().collect();
     let mut circular: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, modules) in crates() {
         let uses: BTreeMap<&Vec<String>, BTreeSet<Vec<String>>> = modules
@@ -61,7 +47,7 @@ fn no_file_uses_itself_by_way_of_others() {
             .filter(|path| reaches(path, &uses))
             .map(|path| path.join("::"))
             .collect();
-        if files.len() > allowed.get(name.as_str()).copied().unwrap_or(0) {
+        if !files.is_empty() {
             circular.insert(name, files);
         }
     }

@@ -2,12 +2,12 @@
 
 use anyhow::{Context, Result};
 use etlink_chakra::read::{FileKind, sniff};
-use etlink_dev::generate::{Recording, unpacked};
+use etlink_dev::generate::{TraceRepeater, read_unpacked};
 use std::path::{Path, PathBuf};
 
 /// A recorded pair, or a device trace alone.
 #[derive(Clone, Debug)]
-pub struct Recorded {
+pub struct BenchRecording {
     /// Its folder's name, or its file's.
     pub name: String,
     pub host: Option<PathBuf>,
@@ -18,7 +18,7 @@ pub struct Recorded {
 
 /// A recording at one size, as files.
 #[derive(Clone, Debug)]
-pub struct Input {
+pub struct BenchInput {
     pub name: String,
     /// Packed.
     pub host: Option<PathBuf>,
@@ -31,15 +31,19 @@ pub struct Input {
 }
 
 /// The largest pair of testdata, and what is in `traces` of `min_mb` or more, by size.
-pub fn recorded(root: &Path, traces: Option<&Path>, min_mb: u64) -> Result<Vec<Recorded>> {
+pub fn find_recordings(
+    root: &Path,
+    traces: Option<&Path>,
+    min_mb: u64,
+) -> Result<Vec<BenchRecording>> {
     let mut all = vec![];
-    search(&root.join("testdata/pairs"), &mut all)?;
+    search_folder(&root.join("testdata/pairs"), &mut all)?;
     all.retain(|found| found.host.is_some());
     all.sort_by_key(|found| (std::cmp::Reverse(found.bytes), found.name.clone()));
     all.truncate(1);
     if let Some(traces) = traces {
         let mut more = vec![];
-        search(traces, &mut more)?;
+        search_folder(traces, &mut more)?;
         more.retain(|found| found.bytes >= min_mb * 1_000_000);
         more.sort_by_key(|found| (found.bytes, found.name.clone()));
         all.extend(more);
@@ -48,9 +52,9 @@ pub fn recorded(root: &Path, traces: Option<&Path>, min_mb: u64) -> Result<Vec<R
 }
 
 /// The smallest pair of testdata.
-pub fn smallest(root: &Path) -> Result<Recorded> {
+pub fn smallest_recording(root: &Path) -> Result<BenchRecording> {
     let mut all = vec![];
-    search(&root.join("testdata/pairs"), &mut all)?;
+    search_folder(&root.join("testdata/pairs"), &mut all)?;
     all.into_iter()
         .filter(|found| found.host.is_some())
         .min_by_key(|found| found.bytes)
@@ -58,23 +62,18 @@ pub fn smallest(root: &Path) -> Result<Recorded> {
 }
 
 /// Adds the traces in `folder` and its subfolders: one pair per folder, or each device trace alone.
-fn search(folder: &Path, all: &mut Vec<Recorded>) -> Result<()> {
-    let cannot = || format!("cannot read folder {}", folder.display());
-    let mut entries = folder
-        .read_dir()
-        .with_context(cannot)?
-        .collect::<Result<Vec<_>, _>>()
-        .with_context(cannot)?;
-    entries.sort_by_key(std::fs::DirEntry::path);
+fn search_folder(folder: &Path, all: &mut Vec<BenchRecording>) -> Result<()> {
     let (mut hosts, mut devices) = (vec![], vec![]);
-    for path in entries.iter().map(std::fs::DirEntry::path) {
+    for path in sorted_entries(folder)? {
         if path.is_dir() {
-            search(&path, all)?;
+            search_folder(&path, all)?;
         } else if [".json", ".json.gz"]
             .iter()
             .any(|ending| path.to_string_lossy().ends_with(ending))
         {
-            let Ok(text) = unpacked(&path) else { continue };
+            let Ok(text) = read_unpacked(&path) else {
+                continue;
+            };
             match sniff(&text[..text.len().min(256 << 10)]) {
                 FileKind::HostTrace => hosts.push((path, text.len() as u64)),
                 FileKind::KinetoTrace => devices.push((path, text.len() as u64)),
@@ -82,49 +81,57 @@ fn search(folder: &Path, all: &mut Vec<Recorded>) -> Result<()> {
             }
         }
     }
-    let name = |path: &Path| {
-        path.file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default()
-    };
     if let (Some((host, host_bytes)), Some((device, device_bytes))) =
         (hosts.first(), devices.first())
     {
         let (host, device) = (Some(host.clone()), device.clone());
-        all.push(Recorded {
-            name: name(folder),
+        all.push(BenchRecording {
+            name: file_name(folder),
             host,
             device,
             bytes: host_bytes + device_bytes,
         });
     } else {
-        let alone = |(device, bytes): (PathBuf, u64)| {
-            let name = name(&device)
-                .split(".json")
-                .next()
-                .unwrap_or_default()
-                .to_owned();
-            Recorded {
-                name,
+        for (device, bytes) in devices {
+            let name = file_name(&device);
+            let stem = name.split_once(".json").map_or(&name[..], |(stem, _)| stem);
+            all.push(BenchRecording {
+                name: stem.to_owned(),
                 host: None,
                 device,
                 bytes,
-            }
-        };
-        all.extend(devices.into_iter().map(alone));
+            });
+        }
     }
     Ok(())
 }
 
+/// By name: the order of a folder is that of its file system.
+fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = folder.read_dir().and_then(|entries| {
+        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+        paths.collect::<Result<Vec<PathBuf>, _>>()
+    });
+    let mut paths = entries.with_context(|| format!("cannot read folder {}", folder.display()))?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
 /// The recording at each of `sizes`, packed with gzip as profilers do it.
-pub fn sizes(
-    found: &Recorded,
+pub fn make_inputs(
+    found: &BenchRecording,
     sizes: &[u32],
     max_mb: u64,
     folder: &Path,
     plain: bool,
-) -> Result<Vec<Input>> {
-    let recording = match Recording::open(found.host.as_deref(), Some(&found.device)) {
+) -> Result<Vec<BenchInput>> {
+    let recording = match TraceRepeater::open(found.host.as_deref(), Some(&found.device)) {
         Ok(recording) => recording,
         Err(error) => {
             println!("\n{}: left out: {error:#}", found.name);
@@ -135,17 +142,17 @@ pub fn sizes(
         .iter()
         .filter(|times| recording.bytes() * u64::from(**times) <= max_mb * 1_000_000);
     sizes
-        .map(|times| input(found, &recording, *times, folder, plain))
+        .map(|times| make_input(found, &recording, *times, folder, plain))
         .collect()
 }
 
-fn input(
-    found: &Recorded,
-    recording: &Recording,
+fn make_input(
+    found: &BenchRecording,
+    recording: &TraceRepeater,
     times: u32,
     folder: &Path,
     plain: bool,
-) -> Result<Input> {
+) -> Result<BenchInput> {
     let name = format!("{} x{times}", found.name);
     let folder = folder.join(name.replace(' ', "-"));
     std::fs::create_dir_all(&folder)
@@ -167,10 +174,10 @@ fn input(
         }
         _ => None,
     };
-    let mut counted = Counted(0);
+    let mut counted = ByteCount(0);
     recording.write_host(times, &mut counted)?;
     recording.write_device(times, &mut counted)?;
-    Ok(Input {
+    Ok(BenchInput {
         name,
         host,
         device,
@@ -180,9 +187,9 @@ fn input(
 }
 
 /// Counts what is written.
-struct Counted(u64);
+struct ByteCount(u64);
 
-impl std::io::Write for Counted {
+impl std::io::Write for ByteCount {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
         self.0 += buffer.len() as u64;
         Ok(buffer.len())

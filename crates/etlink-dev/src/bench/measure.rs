@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// What a process used.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Usage {
+pub struct ProcessUsage {
     /// Wall time, seconds.
     pub wall: f64,
     /// Processor time in user and kernel mode, seconds.
@@ -26,7 +26,7 @@ pub struct Usage {
 }
 
 /// Runs `command` in a measuring process. That the command fails is no error.
-pub fn measure(command: &[OsString]) -> Result<Usage> {
+pub fn measure_command(command: &[OsString]) -> Result<ProcessUsage> {
     let me = std::env::current_exe()?;
     let output = Command::new(me)
         .arg("measure")
@@ -41,7 +41,7 @@ pub fn measure(command: &[OsString]) -> Result<Usage> {
 }
 
 /// The measuring process: runs the command to its end, prints its usage as JSON.
-pub fn child(command: &[OsString]) -> Result<()> {
+pub fn print_usage_of(command: &[OsString]) -> Result<()> {
     let (program, arguments) = command.split_first().context("no command")?;
     let start = Instant::now();
     let run = Command::new(program)
@@ -49,7 +49,7 @@ pub fn child(command: &[OsString]) -> Result<()> {
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("cannot run {program:?}"))?;
-    let mut usage = Usage {
+    let mut usage = ProcessUsage {
         wall: start.elapsed().as_secs_f64(),
         ..usage_of_children()?
     };
@@ -66,7 +66,7 @@ pub fn child(command: &[OsString]) -> Result<()> {
 }
 
 #[cfg(unix)]
-fn usage_of_children() -> Result<Usage> {
+fn usage_of_children() -> Result<ProcessUsage> {
     use nix::sys::{
         resource::{UsageWho, getrusage},
         time::TimeValLike,
@@ -80,14 +80,14 @@ fn usage_of_children() -> Result<Usage> {
     } else {
         1024
     };
-    Ok(Usage {
+    Ok(ProcessUsage {
         cpu,
         peak_bytes: u64::try_from(used.max_rss())? * unit,
-        ..Usage::default()
+        ..ProcessUsage::default()
     })
 }
 
 #[cfg(not(unix))]
-fn usage_of_children() -> Result<Usage> {
+fn usage_of_children() -> Result<ProcessUsage> {
     bail!("processor time and memory are measured on Unix only")
 }

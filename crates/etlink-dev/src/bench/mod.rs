@@ -15,15 +15,15 @@ mod tools;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use inputs::Input;
-use measure::Usage;
+use inputs::BenchInput;
+use measure::ProcessUsage;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tools::Tool;
+use tools::BenchTool;
 
 /// What to compare with besides `gzip -dc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Peer {
+enum PeerTool {
     /// `gzip -dc` of the same files, always there
     Gzip,
     /// `chakra_trace_link` and `chakra_converter`, by the commands given
@@ -34,10 +34,10 @@ enum Peer {
 
 /// `cargo dev bench`.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct BenchOptions {
     /// Tools to compare with
     #[arg(long, value_enum, value_delimiter = ',')]
-    against: Vec<Peer>,
+    against: Vec<PeerTool>,
     /// Folder with more traces: host and device trace of a rank in one folder, or device traces
     /// alone
     #[arg(long, value_name = "DIR")]
@@ -75,7 +75,7 @@ pub struct Options {
 }
 
 /// Makes the inputs, runs the tools, prints the tables.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run_benchmarks(options: &BenchOptions) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .canonicalize()?;
@@ -86,42 +86,42 @@ pub fn run(options: &Options) -> Result<()> {
         Some(etlink) => etlink
             .canonicalize()
             .with_context(|| format!("no {}", etlink.display()))?,
-        None => build_etlink(&root)?,
+        None => build_release(&root)?,
     };
-    println!("{}", table::machine());
-    let recorded = inputs::recorded(&root, options.traces.as_deref(), options.min_mb)?;
+    println!("{}", table::machine_name());
+    let recorded = inputs::find_recordings(&root, options.traces.as_deref(), options.min_mb)?;
     let recorded: Vec<_> = recorded
         .into_iter()
-        .filter(|found| wanted(options, &found.name))
+        .filter(|found| is_wanted(options, &found.name))
         .collect();
     if recorded.is_empty() {
         bail!("no traces to measure with");
     }
     let hta = options
         .against
-        .contains(&Peer::Hta)
-        .then(|| tools::hta(&folder))
+        .contains(&PeerTool::Hta)
+        .then(|| tools::hta_python(&folder))
         .flatten();
-    let plain = options.against.contains(&Peer::Chakra);
+    let plain = options.against.contains(&PeerTool::Chakra);
     for found in &recorded {
-        for input in inputs::sizes(found, &options.sizes, options.max_mb, &folder, plain)? {
-            let tools = tools::of(&input, &etlink, options, hta.as_deref(), &folder);
-            compare(&input, &tools, options)?;
+        for input in inputs::make_inputs(found, &options.sizes, options.max_mb, &folder, plain)? {
+            let tools = tools::tools_for(&input, &etlink, options, hta.as_deref(), &folder);
+            compare_tools(&input, &tools, options)?;
         }
     }
     if !options.no_ranks {
-        ranks::run(&root, &recorded, &etlink, &folder, options.runs)?;
+        ranks::bench_ranks(&root, &recorded, &etlink, &folder, options.runs)?;
     }
     Ok(())
 }
 
-fn wanted(options: &Options, name: &str) -> bool {
+fn is_wanted(options: &BenchOptions, name: &str) -> bool {
     options.only.is_empty() || options.only.iter().any(|part| name.contains(part))
 }
 
 /// Runs the tools in turns and prints their medians.
-fn compare(input: &Input, tools: &[Tool], options: &Options) -> Result<()> {
-    let mut usages: Vec<Vec<Usage>> = vec![vec![]; tools.len()];
+fn compare_tools(input: &BenchInput, tools: &[BenchTool], options: &BenchOptions) -> Result<()> {
+    let mut usages: Vec<Vec<ProcessUsage>> = vec![vec![]; tools.len()];
     for turn in 0..options.runs.max(1) {
         for (tool, usages) in tools.iter().zip(&mut usages) {
             if turn
@@ -135,16 +135,16 @@ fn compare(input: &Input, tools: &[Tool], options: &Options) -> Result<()> {
                     std::fs::remove_file(output)
                         .with_context(|| format!("cannot remove {}", output.display()))?;
                 }
-                usages.push(measure::measure(&tool.command)?);
+                usages.push(measure::measure_command(&tool.command)?);
             }
         }
     }
-    print!("{}", table::of(input, tools, &usages));
+    print!("{}", table::result_table(input, tools, &usages));
     Ok(())
 }
 
 /// Builds the release etlink. Its path.
-pub fn build_etlink(root: &Path) -> Result<PathBuf> {
+pub fn build_release(root: &Path) -> Result<PathBuf> {
     let build = [
         "build",
         "--release",

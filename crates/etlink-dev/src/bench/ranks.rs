@@ -1,8 +1,8 @@
 //! Many ranks at once, and starting up.
 
-use super::inputs::{self, Recorded};
-use super::measure::{self, Usage};
-use super::table::median;
+use super::inputs::{self, BenchRecording};
+use super::measure::{self, ProcessUsage};
+use super::table::median_of;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::path::Path;
@@ -12,9 +12,9 @@ const RANKS: u32 = 64;
 const SHORT_RUNS: usize = 21;
 
 /// Measures `etlink merge` of 64 ranks against 64 times one rank, and the smallest jobs.
-pub fn run(
+pub fn bench_ranks(
     root: &Path,
-    recorded: &[Recorded],
+    recorded: &[BenchRecording],
     etlink: &Path,
     folder: &Path,
     runs: usize,
@@ -23,12 +23,15 @@ pub fn run(
         .iter()
         .filter(|found| found.host.is_some() && found.bytes < 50_000_000);
     if let Some(largest) = pairs.max_by_key(|found| found.bytes) {
-        merge(largest, etlink, folder, runs)?;
+        bench_merge(largest, etlink, folder, runs)?;
     }
-    let small = inputs::smallest(root)?;
+    let small = inputs::smallest_recording(root)?;
     let help: [OsString; 2] = [etlink.into(), "--help".into()];
-    let link = link(&small, etlink, &folder.join("small.et"));
-    let (help, link) = (repeated(&help, SHORT_RUNS)?, repeated(&link, SHORT_RUNS)?);
+    let link = link_command(&small, etlink, &folder.join("small.et"));
+    let (help, link) = (
+        run_repeatedly(&help, SHORT_RUNS)?,
+        run_repeatedly(&link, SHORT_RUNS)?,
+    );
     println!("\n| starting up | wall ms | CPU ms | peak MB |\n|---|---|---|---|");
     for (name, usages) in [
         ("etlink --help".to_owned(), help),
@@ -41,18 +44,17 @@ pub fn run(
             link,
         ),
     ] {
-        let of = |value: fn(&Usage) -> f64| median(usages.iter().map(value));
         println!(
             "| {name} | {:.1} | {:.1} | {:.1} |",
-            of(|u| u.wall * 1e3),
-            of(|u| u.cpu * 1e3),
-            of(|u| u.peak_bytes as f64 / 1e6)
+            median_of(usages.iter().map(|usage| usage.wall * 1e3)),
+            median_of(usages.iter().map(|usage| usage.cpu * 1e3)),
+            median_of(usages.iter().map(|usage| usage.peak_bytes as f64 / 1e6))
         );
     }
     Ok(())
 }
 
-fn merge(found: &Recorded, etlink: &Path, folder: &Path, runs: usize) -> Result<()> {
+fn bench_merge(found: &BenchRecording, etlink: &Path, folder: &Path, runs: usize) -> Result<()> {
     let ranks = folder.join("ranks");
     if ranks.exists() {
         std::fs::remove_dir_all(&ranks)
@@ -84,24 +86,25 @@ fn merge(found: &Recorded, etlink: &Path, folder: &Path, runs: usize) -> Result<
         .chain(words)
         .chain([out.into(), ranks.into()])
         .collect();
-    let mut one = link(found, etlink, &folder.join("one.et"));
+    let mut one = link_command(found, etlink, &folder.join("one.et"));
     one.extend(["-j", "1"].map(OsString::from));
     let (mut merged, mut linked) = (vec![], vec![]);
     for _ in 0..runs.max(1) {
-        linked.extend(repeated(&one, 3)?);
-        merged.extend(repeated(&all, 1)?);
+        linked.extend(run_repeatedly(&one, 3)?);
+        merged.extend(run_repeatedly(&all, 1)?);
     }
-    let wall = |usages: &[Usage]| median(usages.iter().map(|usage| usage.wall));
-    let (merged_wall, one_wall) = (wall(&merged), wall(&linked));
+    let merged_wall = median_of(merged.iter().map(|usage| usage.wall));
+    let one_wall = median_of(linked.iter().map(|usage| usage.wall));
     println!(
         "\n{RANKS} ranks of {}, {:.1} MB unpacked each",
         found.name,
         found.bytes as f64 / 1e6
     );
     println!(
-        "| merge -j 2, wall s | link -j 1, wall s | merge / ({RANKS} x link) | merge, peak MB |\n|---|---|---|---|"
+        "| merge -j 2, wall s | link -j 1, wall s | merge / ({RANKS} x link) | merge, peak MB |\n\
+         |---|---|---|---|"
     );
-    let peak = median(merged.iter().map(|usage| usage.peak_bytes as f64));
+    let peak = median_of(merged.iter().map(|usage| usage.peak_bytes as f64));
     println!(
         "| {merged_wall:.3} | {one_wall:.4} | {:.2} | {:.1} |",
         merged_wall / (f64::from(RANKS) * one_wall),
@@ -110,7 +113,7 @@ fn merge(found: &Recorded, etlink: &Path, folder: &Path, runs: usize) -> Result<
     Ok(())
 }
 
-fn link(found: &Recorded, etlink: &Path, out: &Path) -> Vec<OsString> {
+fn link_command(found: &BenchRecording, etlink: &Path, out: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![etlink.into()];
     words.extend(["link", "--overwrite", "--allow-mismatch", "--json", "-o"].map(OsString::from));
     words.extend([out.into(), "--device".into(), found.device.clone().into()]);
@@ -123,9 +126,9 @@ fn link(found: &Recorded, etlink: &Path, out: &Path) -> Vec<OsString> {
     words
 }
 
-fn repeated(command: &[OsString], runs: usize) -> Result<Vec<Usage>> {
-    let usages: Vec<Usage> = (0..runs)
-        .map(|_| measure::measure(command))
+fn run_repeatedly(command: &[OsString], runs: usize) -> Result<Vec<ProcessUsage>> {
+    let usages: Vec<ProcessUsage> = (0..runs)
+        .map(|_| measure::measure_command(command))
         .collect::<Result<_>>()?;
     match usages.iter().find_map(|usage| usage.failed.as_deref()) {
         Some(why) => anyhow::bail!("{command:?}: {why}"),

@@ -1,12 +1,12 @@
 //! Medians as tables.
 
-use super::inputs::Input;
-use super::measure::Usage;
-use super::tools::Tool;
+use super::inputs::BenchInput;
+use super::measure::ProcessUsage;
+use super::tools::BenchTool;
 use std::fmt::Write;
 
 /// The middle value, the lower of two.
-pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+pub fn median_of(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     values
@@ -16,7 +16,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// One line about the machine.
-pub fn machine() -> String {
+pub fn machine_name() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info
         .lines()
@@ -32,7 +32,11 @@ pub fn machine() -> String {
 }
 
 /// The figures of one input.
-pub fn of(input: &Input, tools: &[Tool], usages: &[Vec<Usage>]) -> String {
+pub fn result_table(
+    input: &BenchInput,
+    tools: &[BenchTool],
+    usages: &[Vec<ProcessUsage>],
+) -> String {
     let mut out = String::new();
     let megabytes = input.bytes as f64 / 1e6;
     let _ = writeln!(out, "\n{}, {megabytes:.1} MB unpacked", input.name);
@@ -41,8 +45,8 @@ pub fn of(input: &Input, tools: &[Tool], usages: &[Vec<Usage>]) -> String {
         "| tool | wall s | CPU s | MB/s | peak MB | wall / gzip | peak / unpacked | CPU / etlink's |"
     );
     let _ = writeln!(out, "|---|---|---|---|---|---|---|---|");
-    let wall = |usages: &[Usage]| median(usages.iter().map(|usage| usage.wall));
-    let cpu = |usages: &[Usage]| median(usages.iter().map(|usage| usage.cpu));
+    let wall = |usages: &[ProcessUsage]| median_of(usages.iter().map(|usage| usage.wall));
+    let cpu = |usages: &[ProcessUsage]| median_of(usages.iter().map(|usage| usage.cpu));
     let gzip = usages.first().map_or(f64::NAN, |usages| wall(usages));
     let own = usages.get(1).map_or(f64::NAN, |usages| cpu(usages));
     for (tool, usages) in tools.iter().zip(usages) {
@@ -51,7 +55,7 @@ pub fn of(input: &Input, tools: &[Tool], usages: &[Vec<Usage>]) -> String {
             continue;
         }
         let (wall, cpu) = (wall(usages), cpu(usages));
-        let peak = median(usages.iter().map(|usage| usage.peak_bytes as f64));
+        let peak = median_of(usages.iter().map(|usage| usage.peak_bytes as f64));
         let _ = writeln!(
             out,
             "| {} | {wall:.3} | {cpu:.3} | {:.0} | {:.1} | {:.2} | {:.2} | {:.1} |",
@@ -63,20 +67,20 @@ pub fn of(input: &Input, tools: &[Tool], usages: &[Vec<Usage>]) -> String {
             cpu / own,
         );
     }
-    if let Some(phases) = usages.get(1).and_then(|usages| phases(usages)) {
+    if let Some(phases) = usages.get(1).and_then(|usages| phase_table(usages)) {
         let _ = writeln!(out, "{phases}");
     }
     out
 }
 
 /// Where etlink's time went, by its own report.
-fn phases(usages: &[Usage]) -> Option<String> {
+fn phase_table(usages: &[ProcessUsage]) -> Option<String> {
     let reports: Vec<serde_json::Value> = usages
         .iter()
         .filter_map(|usage| serde_json::from_str(&usage.output).ok())
         .collect();
     let seconds = |phase: &str| {
-        median(
+        median_of(
             reports
                 .iter()
                 .filter_map(|report| report["seconds"][phase].as_f64()),

@@ -1,14 +1,14 @@
 //! The commands that are measured.
 
-use super::inputs::Input;
-use super::{Options, Peer};
+use super::inputs::BenchInput;
+use super::{BenchOptions, PeerTool};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A command and what it is called.
 #[derive(Clone, Debug)]
-pub struct Tool {
+pub struct BenchTool {
     pub name: &'static str,
     pub command: Vec<OsString>,
     /// What it writes, removed before each run: to replace a large file is work of its own.
@@ -17,9 +17,9 @@ pub struct Tool {
     pub slow: bool,
 }
 
-impl Tool {
-    fn new(name: &'static str, words: impl IntoIterator<Item = impl Into<OsString>>) -> Tool {
-        Tool {
+impl BenchTool {
+    fn new(name: &'static str, words: impl IntoIterator<Item = impl Into<OsString>>) -> BenchTool {
+        BenchTool {
             name,
             command: words.into_iter().map(Into::into).collect(),
             output: None,
@@ -27,27 +27,27 @@ impl Tool {
         }
     }
 
-    fn arg(mut self, word: impl Into<OsString>) -> Tool {
+    fn arg(mut self, word: impl Into<OsString>) -> BenchTool {
         self.command.push(word.into());
         self
     }
 
-    fn slow(self) -> Tool {
-        Tool { slow: true, ..self }
+    fn slow(self) -> BenchTool {
+        BenchTool { slow: true, ..self }
     }
 }
 
 /// The tools for `input`, `gzip -dc` first.
-pub fn of(
-    input: &Input,
+pub fn tools_for(
+    input: &BenchInput,
     etlink: &Path,
-    options: &Options,
+    options: &BenchOptions,
     hta: Option<&Path>,
     folder: &Path,
-) -> Vec<Tool> {
-    let mut tools = vec![Tool {
-        command: gzip(input),
-        ..Tool::new("gzip -dc", [""; 0])
+) -> Vec<BenchTool> {
+    let mut tools = vec![BenchTool {
+        command: gzip_command(input),
+        ..BenchTool::new("gzip -dc", [""; 0])
     }];
     for (name, output, threads) in [
         ("etlink link, .et", "out.et", None),
@@ -58,7 +58,7 @@ pub fn of(
             .host
             .iter()
             .flat_map(|host| [OsString::from("--host"), host.into()]);
-        let tool = Tool::new(
+        let tool = BenchTool::new(
             name,
             [
                 etlink.as_os_str(),
@@ -83,11 +83,13 @@ pub fn of(
             tools.push(tool);
         }
     }
-    if let (true, Some((host, device))) = (options.against.contains(&Peer::Chakra), &input.plain) {
+    if let (true, Some((host, device))) =
+        (options.against.contains(&PeerTool::Chakra), &input.plain)
+    {
         let linked = folder.join("chakra.json");
         if let Some(command) = &options.chakra_link {
             tools.push(
-                Tool::new("chakra_trace_link", command.split_whitespace())
+                BenchTool::new("chakra_trace_link", command.split_whitespace())
                     .arg(host)
                     .arg(device)
                     .arg(&linked)
@@ -96,7 +98,7 @@ pub fn of(
         }
         if let Some(command) = &options.chakra_convert {
             tools.push(
-                Tool::new("chakra_converter", command.split_whitespace())
+                BenchTool::new("chakra_converter", command.split_whitespace())
                     .arg(&linked)
                     .arg(folder.join("chakra.0.et"))
                     .slow(),
@@ -105,7 +107,7 @@ pub fn of(
     }
     if let Some(python) = hta {
         tools.push(
-            Tool::new(
+            BenchTool::new(
                 "HTA, load",
                 [
                     python.as_os_str(),
@@ -120,7 +122,7 @@ pub fn of(
     tools
 }
 
-fn gzip(input: &Input) -> Vec<OsString> {
+fn gzip_command(input: &BenchInput) -> Vec<OsString> {
     // its output goes nowhere, as that of no tool is kept
     let script = r#"gzip -dc -- "$@" > /dev/null"#;
     let words = ["sh", "-c", script, "sh"].map(OsString::from);
@@ -139,7 +141,7 @@ print(len(TraceAnalysis(trace_files={0: path}, trace_dir=os.path.dirname(path)).
 ";
 
 /// The Python that has HTA, installed from PyPI; says so if it cannot be had.
-pub fn hta(folder: &Path) -> Option<PathBuf> {
+pub fn hta_python(folder: &Path) -> Option<PathBuf> {
     let place = folder.parent()?.join("bench-venv");
     let python = place.join("bin/python");
     let runs = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());

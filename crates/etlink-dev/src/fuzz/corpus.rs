@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Host and device trace of each rank.
-pub(super) type Recording = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type FuzzRecording = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Ranks that are taken of a recording.
 const RANKS: usize = 2;
@@ -44,9 +44,9 @@ const NUMBERS: [&str; 8] = [
 
 /// The recordings in testdata, a drawn one with devices, and the device traces of `folders`, each
 /// alone; unpacked.
-pub(super) fn corpus(folders: &[PathBuf]) -> Result<Vec<Recording>> {
+pub(super) fn read_corpus(folders: &[PathBuf]) -> Result<Vec<FuzzRecording>> {
     let mut all = vec![];
-    for folder in entries(Path::new("testdata/pairs"))? {
+    for folder in sorted_entries(Path::new("testdata/pairs"))? {
         let traces = |rank: usize| {
             ["torch_et", "kineto_trace"]
                 .map(|name| folder.path().join(format!("{name}_{rank}.json.gz")))
@@ -56,30 +56,30 @@ pub(super) fn corpus(folders: &[PathBuf]) -> Result<Vec<Recording>> {
             .filter(|paths| paths.iter().all(|path| path.exists()));
         all.push(
             ranks
-                .map(|[host, device]| Ok((unpacked(&host)?, unpacked(&device)?)))
-                .collect::<Result<Recording>>()?,
+                .map(|[host, device]| Ok((read_unpacked(&host)?, read_unpacked(&device)?)))
+                .collect::<Result<FuzzRecording>>()?,
         );
     }
     all.push(
         (0..RANKS as i64)
-            .map(|rank| drawn(rank, RANKS as i64))
+            .map(|rank| draw_pair(rank, RANKS as i64))
             .collect(),
     );
     for folder in folders {
-        let packed = entries(folder)?
+        let packed = sorted_entries(folder)?
             .into_iter()
             .map(|file| file.path())
             .filter(|path| path.extension().is_some_and(|end| end == "gz"));
         all.extend(
             packed
-                .map(|path| Ok(vec![(vec![], unpacked(&path)?)]))
-                .collect::<Result<Vec<Recording>>>()?,
+                .map(|path| Ok(vec![(vec![], read_unpacked(&path)?)]))
+                .collect::<Result<Vec<FuzzRecording>>>()?,
         );
     }
     Ok(all)
 }
 
-fn entries(folder: &Path) -> Result<Vec<DirEntry>> {
+fn sorted_entries(folder: &Path) -> Result<Vec<DirEntry>> {
     let mut entries = folder
         .read_dir()
         .with_context(|| folder.display().to_string())?
@@ -88,7 +88,7 @@ fn entries(folder: &Path) -> Result<Vec<DirEntry>> {
     Ok(entries)
 }
 
-fn unpacked(path: &Path) -> Result<Vec<u8>> {
+fn read_unpacked(path: &Path) -> Result<Vec<u8>> {
     let mut text = vec![];
     let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
     flate2::read::MultiGzDecoder::new(file).read_to_end(&mut text)?;
@@ -96,7 +96,7 @@ fn unpacked(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Writes a recording to a folder, by the names that `etlink` finds them by.
-pub(super) fn keep(recording: &Recording, folder: &Path) -> Result<()> {
+pub(super) fn keep_recording(recording: &FuzzRecording, folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     for (rank, (host, device)) in recording.iter().enumerate() {
         std::fs::write(folder.join(format!("torch_et_{rank}.json")), host)?;
@@ -106,7 +106,7 @@ pub(super) fn keep(recording: &Recording, folder: &Path) -> Result<()> {
 }
 
 /// Steps of a rank with two devices: what the recordings, which are of CPUs, do not have.
-fn drawn(rank: i64, ranks: i64) -> (Vec<u8>, Vec<u8>) {
+fn draw_pair(rank: i64, ranks: i64) -> (Vec<u8>, Vec<u8>) {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, ranks);
     let main = draw.thread();
@@ -178,7 +178,7 @@ fn drawn(rank: i64, ranks: i64) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Damages a text in up to eleven places.
-pub(super) fn mutate(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+pub(super) fn mutate_text(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     let mut text = text.to_vec();
     for _ in 0..random.usize(..12) {
         if text.is_empty() {

@@ -17,7 +17,7 @@ const RANGES: usize = 200;
 const ROOM: usize = 20_000;
 
 /// Everything, as bytes.
-pub(super) fn figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<Vec<u8>> {
+pub(super) fn check_figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<Vec<u8>> {
     let mut out = vec![];
     let options = Options {
         sequences_of: Some("aten".to_owned()),
@@ -41,7 +41,7 @@ pub(super) fn figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<Vec<u8
             )?,
         )?;
     }
-    serde_json::to_writer(&mut out, &tops(&trace.device)?)?;
+    serde_json::to_writer(&mut out, &check_tops(&trace.device)?)?;
     for table in TraceTable::ALL {
         let lines = table.write(trace, analysis.rank, &mut out)?;
         let most = match table {
@@ -59,7 +59,7 @@ pub(super) fn figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<Vec<u8
             "{lines} collectives of {most} nodes"
         );
     }
-    out.extend(page(trace, analysis, rules)?);
+    out.extend(check_page(trace, analysis, rules)?);
     Ok(out)
 }
 
@@ -154,7 +154,7 @@ fn of_analysis(analysis: &RankAnalysis) -> Result<()> {
 
 /// The profiler's tables; each event is in one row, however they are grouped, and a table compared
 /// with itself is the same.
-fn tops(device: &DeviceTrace) -> Result<Vec<KeyAverages>> {
+fn check_tops(device: &DeviceTrace) -> Result<Vec<KeyAverages>> {
     let groups = [
         (TopGroup::Name, false),
         (TopGroup::Shape, false),
@@ -214,11 +214,11 @@ fn tops(device: &DeviceTrace) -> Result<Vec<KeyAverages>> {
 }
 
 /// The page about this trace alone, and timelines of it.
-fn page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) -> Result<Vec<u8>> {
+fn check_page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) -> Result<Vec<u8>> {
     let graph = etlink_replay::graph_from_trace(trace)?;
     let run = etlink_replay::run_graph(&graph, trace, &ReplaySettings::default());
     let path = PathReport::new(&graph, trace, &run, &critical_path(&graph, &run));
-    let timelines = timelines(trace, (&graph, &run), &analysis, rules)?;
+    let timelines = check_timelines(trace, (&graph, &run), &analysis, rules)?;
     let rank = ReportRank {
         label: "0".to_owned(),
         device_trace: "device.json".to_owned(),
@@ -252,7 +252,7 @@ fn page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) -> Res
 }
 
 /// Of all, and of the first step.
-fn timelines(
+fn check_timelines(
     trace: &LinkedTrace,
     (graph, run): (&ReplayGraph, &ReplayRun),
     analysis: &RankAnalysis,

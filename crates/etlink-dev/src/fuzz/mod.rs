@@ -17,7 +17,7 @@ mod ranks;
 mod written;
 
 use anyhow::{Result, bail};
-use corpus::{Recording, mutate};
+use corpus::{FuzzRecording, mutate_text};
 use etlink_analyze::KernelRules;
 use etlink_link::LinkedTrace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 /// Where it starts, how long it goes on, and on what.
 #[derive(Debug, clap::Args)]
-pub struct Options {
+pub struct FuzzOptions {
     /// Folders with further device traces (`.gz`), each taken alone
     #[arg(value_name = "DIR")]
     folders: Vec<PathBuf>,
@@ -42,18 +42,26 @@ pub struct Options {
 }
 
 /// Runs rounds until the time is over or one fails.
-pub fn run(options: &Options) -> Result<()> {
-    let (corpus, rules) = (corpus::corpus(&options.folders)?, KernelRules::built_in()?);
+pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
+    let (corpus, rules) = (
+        corpus::read_corpus(&options.folders)?,
+        KernelRules::built_in()?,
+    );
     let end = Instant::now() + Duration::from_secs(options.seconds);
     let mut round = options.seed;
     while Instant::now() < end {
         let mut random = fastrand::Rng::with_seed(round);
         let recording = &corpus[random.usize(..corpus.len())];
-        let damaged: Recording = recording
+        let damaged: FuzzRecording = recording
             .iter()
-            .map(|(host, device)| (mutate(host, &mut random), mutate(device, &mut random)))
+            .map(|(host, device)| {
+                (
+                    mutate_text(host, &mut random),
+                    mutate_text(device, &mut random),
+                )
+            })
             .collect();
-        let why = match catch_unwind(AssertUnwindSafe(|| one(&damaged, &rules))) {
+        let why = match catch_unwind(AssertUnwindSafe(|| check_recording(&damaged, &rules))) {
             Ok(Ok(())) => {
                 round += 1;
                 continue;
@@ -61,7 +69,7 @@ pub fn run(options: &Options) -> Result<()> {
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => "panicked".to_owned(),
         };
-        corpus::keep(&damaged, &options.keep)?;
+        corpus::keep_recording(&damaged, &options.keep)?;
         bail!(
             "round {round}: {why}; its traces are in {}; again with: cargo dev fuzz --seed {round}",
             options.keep.display()
@@ -72,18 +80,18 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// One round.
-fn one(recording: &Recording, rules: &KernelRules) -> Result<()> {
+fn check_recording(recording: &FuzzRecording, rules: &KernelRules) -> Result<()> {
     let outputs = |threads: usize| -> Result<Vec<Vec<u8>>> {
         let traces: Vec<LinkedTrace> = recording
             .iter()
-            .filter_map(|(host, device)| linked(host, device, threads))
+            .filter_map(|(host, device)| link_pair(host, device, threads))
             .collect();
         let mut outputs = vec![];
         for trace in &traces {
-            outputs.extend(written::written(trace)?);
-            outputs.push(figures::figures(trace, rules)?);
+            outputs.extend(written::check_written(trace)?);
+            outputs.push(figures::check_figures(trace, rules)?);
         }
-        outputs.push(ranks::together(&traces)?);
+        outputs.push(ranks::check_joined(&traces)?);
         Ok(outputs)
     };
     if outputs(1)? != outputs(3)? {
@@ -93,7 +101,7 @@ fn one(recording: &Recording, rules: &KernelRules) -> Result<()> {
 }
 
 /// Errors of readers and linker are fine: they are refusals.
-fn linked(host: &[u8], device: &[u8], threads: usize) -> Option<LinkedTrace> {
+fn link_pair(host: &[u8], device: &[u8], threads: usize) -> Option<LinkedTrace> {
     let device = etlink_kineto::read(
         device,
         etlink_kineto::KinetoReadOptions {

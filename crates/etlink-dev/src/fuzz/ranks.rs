@@ -12,7 +12,7 @@ use etlink_report::page::RankStats;
 use std::fmt::Write;
 
 /// Everything, as bytes.
-pub(super) fn together(traces: &[LinkedTrace]) -> Result<Vec<u8>> {
+pub(super) fn check_joined(traces: &[LinkedTrace]) -> Result<Vec<u8>> {
     let facts: Vec<RankSummary> = traces
         .iter()
         .zip(0..)
@@ -27,17 +27,17 @@ pub(super) fn together(traces: &[LinkedTrace]) -> Result<Vec<u8>> {
         clocks.len(),
         facts.len()
     );
-    laws(&facts, &join, &clocks)?;
+    check_join(&facts, &join, &clocks)?;
     out += &serde_json::to_string(&join.problems)?;
     out += &serde_json::to_string(&step_stragglers(&facts, &join, &clocks))?;
     write!(out, "{:?}", wait_causes(&facts, &join, &clocks))?;
-    out += &replayed(traces, &facts, &join, &clocks)?;
+    out += &check_joined_replay(traces, &facts, &join, &clocks)?;
     out += &serde_json::to_string(&RankStats::new(&facts, &join, clocks))?;
     Ok(out.into_bytes())
 }
 
 /// Waits are those of the ranks and those of the collectives, summed.
-fn laws(facts: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> Result<()> {
+fn check_join(facts: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> Result<()> {
     let skews = collective_skews(facts, join, clocks);
     for skew in &skews {
         ensure!(
@@ -72,7 +72,7 @@ fn laws(facts: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> Result<(
 }
 
 /// The graphs of all ranks as one, by the first rank's clock, run.
-fn replayed(
+fn check_joined_replay(
     traces: &[LinkedTrace],
     facts: &[RankSummary],
     join: &RunJoin,

@@ -6,7 +6,7 @@ use etlink_link::LinkedTrace;
 use serde::Deserialize;
 
 /// The `.et` and the merged JSON, checked.
-pub(super) fn written(trace: &LinkedTrace) -> Result<[Vec<u8>; 2]> {
+pub(super) fn check_written(trace: &LinkedTrace) -> Result<[Vec<u8>; 2]> {
     let (mut protobuf, mut json) = (vec![], vec![]);
     et::write_et(trace, &WriteOptions::default(), &mut protobuf)?;
     etplus::write_etplus(trace, &mut json)?;

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// What a number counts. Numbers of one family move together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum NumberFamily {
     /// Ids of host trace nodes: `id`, `ctrl_deps`, `parent`, `fw_parent`.
     Node,
     /// Ids of op calls: `rf_id`, `Record function id`, `External id`.
@@ -32,20 +32,20 @@ pub enum Family {
     Root,
 }
 
-const FAMILIES: usize = Family::Root as usize + 1;
+const FAMILIES: usize = NumberFamily::Root as usize + 1;
 
 /// A number in the text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct NumberPlace {
     pub(super) at: usize,
     pub(super) length: u32,
-    pub(super) family: Family,
+    pub(super) family: NumberFamily,
     pub(super) value: i64,
 }
 
 /// An element of the array, with what stands between it and the one before.
 #[derive(Clone, Debug)]
-pub(super) struct Element {
+pub(super) struct ArrayElement {
     pub(super) text: Range<usize>,
     pub(super) places: Range<usize>,
     once: bool,
@@ -53,48 +53,47 @@ pub(super) struct Element {
 
 /// A document that is one array with a little around it.
 #[derive(Debug, Default)]
-pub(super) struct Document {
+pub(super) struct TraceText {
     pub(super) text: Vec<u8>,
-    pub(super) elements: Vec<Element>,
-    pub(super) places: Vec<Place>,
+    pub(super) elements: Vec<ArrayElement>,
+    pub(super) places: Vec<NumberPlace>,
     /// First start and last end of what has a duration, ns.
     pub(super) window: Option<(i64, i64)>,
 }
 
 /// By how much each family moves from one repetition to the next.
 #[derive(Clone, Debug, Default)]
-pub struct Steps {
+pub struct FamilySteps {
     by: [i64; FAMILIES],
     first_step: Option<i64>,
 }
 
-impl Steps {
+impl FamilySteps {
     /// Makes the steps large enough for `document` too.
-    pub(super) fn include(&mut self, document: &Document) -> Result<()> {
-        let of = |family| {
-            document
-                .places
-                .iter()
-                .filter(move |place| place.family == family)
-                .map(|place| place.value)
-        };
+    pub(super) fn include(&mut self, document: &TraceText) -> Result<()> {
         for family in [
-            Family::Node,
-            Family::Function,
-            Family::Sequence,
-            Family::Correlation,
-            Family::Event,
-            Family::Python,
+            NumberFamily::Node,
+            NumberFamily::Function,
+            NumberFamily::Sequence,
+            NumberFamily::Correlation,
+            NumberFamily::Event,
+            NumberFamily::Python,
         ] {
-            let after = of(family).max().map_or(0, |max| max.saturating_add(1));
+            let after = document
+                .values(family)
+                .max()
+                .map_or(0, |max| max.saturating_add(1));
             self.by[family as usize] = self.by[family as usize].max(after);
         }
-        let first = of(Family::Step).chain(self.first_step).min();
+        let first = document
+            .values(NumberFamily::Step)
+            .chain(self.first_step)
+            .min();
         let before = self
             .first_step
-            .map(|first| first + self.by[Family::Step as usize] - 1);
-        let last = of(Family::Step).chain(before).max();
-        self.by[Family::Step as usize] =
+            .map(|first| first + self.by[NumberFamily::Step as usize] - 1);
+        let last = document.values(NumberFamily::Step).chain(before).max();
+        self.by[NumberFamily::Step as usize] =
             first.zip(last).map_or(0, |(first, last)| last - first + 1);
         self.first_step = first;
         if let Some((start, end)) = document.window {
@@ -103,19 +102,19 @@ impl Steps {
                 .checked_sub(start)
                 .context("the trace's times span more than 292 years")?;
             // a gap of at least a millisecond, so that repetitions never touch
-            self.by[Family::Time as usize] = (length / MS + 2) * MS;
+            self.by[NumberFamily::Time as usize] = (length / MS + 2) * MS;
         }
         Ok(())
     }
 }
 
-impl Document {
+impl TraceText {
     /// Finds the elements of the array `key`; `read` walks one and tells its numbers.
     pub(super) fn new(
         text: Vec<u8>,
         key: &'static str,
-        read: impl Fn(&mut Finder<'_>) -> Result<(), BrokenJson>,
-    ) -> Result<Document> {
+        read: impl Fn(&mut NumberFinder<'_>) -> Result<(), BrokenJson>,
+    ) -> Result<TraceText> {
         let start = ChunkReader::open(
             &text[..],
             ArrayLayout {
@@ -126,8 +125,8 @@ impl Document {
         )?
         .header()
         .len();
-        let mut found = Document::default();
-        let mut finder = Finder {
+        let mut found = TraceText::default();
+        let mut finder = NumberFinder {
             scanner: JsonScanner::new(&text[start..]),
             offset: start,
             places: vec![],
@@ -152,7 +151,7 @@ impl Document {
                 from..start + finder.scanner.pos(),
                 first_place..finder.places.len(),
             );
-            found.elements.push(Element {
+            found.elements.push(ArrayElement {
                 text,
                 places,
                 once: root.is_some(),
@@ -162,12 +161,19 @@ impl Document {
         for place in found
             .places
             .iter_mut()
-            .filter(|place| place.family == Family::Node && roots.contains(&place.value))
+            .filter(|place| place.family == NumberFamily::Node && roots.contains(&place.value))
         {
-            place.family = Family::Root;
+            place.family = NumberFamily::Root;
         }
         found.text = text;
         Ok(found)
+    }
+
+    /// What the numbers of a family are.
+    fn values(&self, family: NumberFamily) -> impl Iterator<Item = i64> {
+        let places = self.places.iter();
+        let of_family = places.filter(move |place| place.family == family);
+        of_family.map(|place| place.value)
     }
 
     /// Size of the text.
@@ -176,7 +182,12 @@ impl Document {
     }
 
     /// Writes the document with its elements `times` times.
-    pub(super) fn write(&self, times: u32, steps: &Steps, out: &mut impl Write) -> io::Result<()> {
+    pub(super) fn write(
+        &self,
+        times: u32,
+        steps: &FamilySteps,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         let (Some(first), Some(last)) = (self.elements.first(), self.elements.last()) else {
             return out.write_all(&self.text);
         };
@@ -199,9 +210,9 @@ impl Document {
 
     fn write_element(
         &self,
-        element: &Element,
+        element: &ArrayElement,
         time: i64,
-        steps: &Steps,
+        steps: &FamilySteps,
         out: &mut impl Write,
     ) -> io::Result<()> {
         if time == 0 {
@@ -212,7 +223,7 @@ impl Document {
             out.write_all(&self.text[from..place.at])?;
             from = place.at + place.length as usize;
             let value = place.value + time * steps.by[place.family as usize];
-            if matches!(place.family, Family::Time | Family::Duration) {
+            if matches!(place.family, NumberFamily::Time | NumberFamily::Duration) {
                 write_micros(value, out)?;
             } else {
                 write!(out, "{value}")?;
@@ -234,18 +245,22 @@ pub(super) fn write_micros(ns: i64, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Walks an element and notes where its numbers stand.
-pub(super) struct Finder<'a> {
+pub(super) struct NumberFinder<'a> {
     /// Stands inside the element.
     pub(super) scanner: JsonScanner<'a>,
     offset: usize,
-    places: Vec<Place>,
+    places: Vec<NumberPlace>,
     window: Option<(i64, i64)>,
     root: Option<i64>,
 }
 
-impl<'a> Finder<'a> {
+impl<'a> NumberFinder<'a> {
     /// Takes a value of this family; `least` and more is an id, less says that there is none.
-    pub(super) fn number(&mut self, family: Family, least: i64) -> Result<Option<i64>, BrokenJson> {
+    pub(super) fn number(
+        &mut self,
+        family: NumberFamily,
+        least: i64,
+    ) -> Result<Option<i64>, BrokenJson> {
         let (at, value) = self.value()?;
         let number = parse_int(value.raw());
         if let Some(number) = number.filter(|number| *number >= least) {
@@ -256,11 +271,11 @@ impl<'a> Finder<'a> {
 
     /// Takes a time in microseconds; returns nanoseconds.
     pub(super) fn time(&mut self) -> Result<Option<i64>, BrokenJson> {
-        self.micros(Family::Time)
+        self.micros(NumberFamily::Time)
     }
 
     /// Takes a value in microseconds; returns nanoseconds.
-    pub(super) fn micros(&mut self, family: Family) -> Result<Option<i64>, BrokenJson> {
+    pub(super) fn micros(&mut self, family: NumberFamily) -> Result<Option<i64>, BrokenJson> {
         let (at, value) = self.value()?;
         let ns = micros_to_ns(value.raw());
         if let Some(ns) = ns {
@@ -276,7 +291,7 @@ impl<'a> Finder<'a> {
         if let Some(digits) = value.raw().strip_prefix(STEP)
             && let Some(number) = parse_int(digits)
         {
-            self.note(at + STEP.len(), digits, Family::Step, number);
+            self.note(at + STEP.len(), digits, NumberFamily::Step, number);
         }
         Ok(value.raw())
     }
@@ -300,8 +315,8 @@ impl<'a> Finder<'a> {
         Ok((at + usize::from(matches!(value, JsonValue::Text(_))), value))
     }
 
-    fn note(&mut self, at: usize, text: &[u8], family: Family, value: i64) {
-        self.places.push(Place {
+    fn note(&mut self, at: usize, text: &[u8], family: NumberFamily, value: i64) {
+        self.places.push(NumberPlace {
             at,
             length: text.len() as u32,
             family,

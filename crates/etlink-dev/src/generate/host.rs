@@ -1,7 +1,7 @@
 //! The numbers in a host trace's node, of every schema: keys of the node (1.0.1) or of its
 //! `attrs`. Ids of tensors and storages stay: in a training loop their memory comes back.
 
-use super::document::{Document, Family, Finder};
+use super::document::{NumberFamily, NumberFinder, TraceText};
 use anyhow::Result;
 use etlink_json::BrokenJson;
 
@@ -9,19 +9,19 @@ use etlink_json::BrokenJson;
 const ROOT: &[u8] = b"[pytorch|profiler|execution_trace|";
 
 /// An execution trace.
-pub(super) fn document(text: Vec<u8>) -> Result<Document> {
-    Document::new(text, "nodes", node)
+pub(super) fn read_host_text(text: Vec<u8>) -> Result<TraceText> {
+    TraceText::new(text, "nodes", note_node)
 }
 
-fn node(finder: &mut Finder<'_>) -> Result<(), BrokenJson> {
+fn note_node(finder: &mut NumberFinder<'_>) -> Result<(), BrokenJson> {
     let (mut id, mut name) = (None, &b""[..]);
     while let Some(key) = finder.scanner.key()? {
         match key {
-            b"id" => id = finder.number(Family::Node, 1)?,
+            b"id" => id = finder.number(NumberFamily::Node, 1)?,
             b"name" => name = finder.name()?,
-            b"ctrl_deps" | b"parent" => drop(finder.number(Family::Node, 1)?),
-            b"attrs" if finder.scanner.eat(b'[') => attributes(finder)?,
-            other => number(finder, other)?,
+            b"ctrl_deps" | b"parent" => drop(finder.number(NumberFamily::Node, 1)?),
+            b"attrs" if finder.scanner.eat(b'[') => note_attributes(finder)?,
+            other => note_number(finder, other)?,
         }
     }
     if let Some(id) = id.filter(|_| name.starts_with(ROOT)) {
@@ -30,7 +30,7 @@ fn node(finder: &mut Finder<'_>) -> Result<(), BrokenJson> {
     Ok(())
 }
 
-fn attributes(finder: &mut Finder<'_>) -> Result<(), BrokenJson> {
+fn note_attributes(finder: &mut NumberFinder<'_>) -> Result<(), BrokenJson> {
     loop {
         while finder.scanner.eat(b',') {}
         if finder.scanner.eat(b']') {
@@ -41,7 +41,7 @@ fn attributes(finder: &mut Finder<'_>) -> Result<(), BrokenJson> {
         while let Some(key) = finder.scanner.key()? {
             match key {
                 b"name" => name = finder.scanner.value()?.raw(),
-                b"value" => number(finder, name)?,
+                b"value" => note_number(finder, name)?,
                 _ => drop(finder.scanner.value()?),
             }
         }
@@ -49,11 +49,11 @@ fn attributes(finder: &mut Finder<'_>) -> Result<(), BrokenJson> {
 }
 
 /// Takes the value of the key or attribute `name`.
-fn number(finder: &mut Finder<'_>, name: &[u8]) -> Result<(), BrokenJson> {
+fn note_number(finder: &mut NumberFinder<'_>, name: &[u8]) -> Result<(), BrokenJson> {
     let (family, least) = match name {
-        b"rf_id" => (Family::Function, 1),
-        b"fw_parent" => (Family::Node, 1),
-        b"seq_id" => (Family::Sequence, 0),
+        b"rf_id" => (NumberFamily::Function, 1),
+        b"fw_parent" => (NumberFamily::Node, 1),
+        b"seq_id" => (NumberFamily::Sequence, 0),
         _ => {
             finder.scanner.value()?;
             return Ok(());

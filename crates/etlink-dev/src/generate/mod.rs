@@ -5,7 +5,7 @@
 //!      -> header, elements, elements with every id and time moved on, …, trailer
 //! ```
 //! All else is copied byte by byte, so the traces keep their writer's habits. What numbers mean
-//! is in [`Family`]: those of one family move by the same step in both files of a pair, so that
+//! is in [`NumberFamily`]: those of one family move by the same step in both files of a pair, so that
 //! matching by id, launches and flows hold in each repetition and none meets another. Memory is
 //! that of the recorded files, whatever N is.
 
@@ -14,38 +14,41 @@ mod document;
 mod host;
 pub mod ranks;
 
-pub use document::{Family, Steps};
+pub use document::{FamilySteps, NumberFamily};
 
 use anyhow::{Context, Result, bail};
-use document::Document;
+use document::TraceText;
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// A recording that can be written at any size.
 #[derive(Debug)]
-pub struct Recording {
-    host: Option<Document>,
-    device: Option<Document>,
-    steps: Steps,
+pub struct TraceRepeater {
+    host: Option<TraceText>,
+    device: Option<TraceText>,
+    steps: FamilySteps,
 }
 
-impl Recording {
+impl TraceRepeater {
     /// Takes in the traces of one rank, as plain text.
     ///
     /// # Errors
     /// A trace is damaged: what the numbers in it mean would be a guess.
-    pub fn new(host: Option<Vec<u8>>, device: Option<Vec<u8>>) -> Result<Recording> {
-        let host = host.map(host::document).transpose().context("host trace")?;
+    pub fn new(host: Option<Vec<u8>>, device: Option<Vec<u8>>) -> Result<TraceRepeater> {
+        let host = host
+            .map(host::read_host_text)
+            .transpose()
+            .context("host trace")?;
         let device = device
-            .map(device::document)
+            .map(device::read_device_text)
             .transpose()
             .context("device trace")?;
-        let mut steps = Steps::default();
+        let mut steps = FamilySteps::default();
         for document in host.iter().chain(&device) {
             steps.include(document)?;
         }
-        Ok(Recording {
+        Ok(TraceRepeater {
             host,
             device,
             steps,
@@ -56,10 +59,10 @@ impl Recording {
     ///
     /// # Errors
     /// A file cannot be read, or is damaged.
-    pub fn open(host: Option<&Path>, device: Option<&Path>) -> Result<Recording> {
-        Recording::new(
-            host.map(unpacked).transpose()?,
-            device.map(unpacked).transpose()?,
+    pub fn open(host: Option<&Path>, device: Option<&Path>) -> Result<TraceRepeater> {
+        TraceRepeater::new(
+            host.map(read_unpacked).transpose()?,
+            device.map(read_unpacked).transpose()?,
         )
     }
 
@@ -68,7 +71,7 @@ impl Recording {
         self.host
             .iter()
             .chain(&self.device)
-            .map(Document::bytes)
+            .map(TraceText::bytes)
             .sum()
     }
 
@@ -117,7 +120,7 @@ impl Recording {
 ///
 /// # Errors
 /// There is nothing to repeat, a trace is damaged, or a file cannot be read or written.
-pub fn run(
+pub fn repeat_traces(
     host: Option<&Path>,
     device: Option<&Path>,
     times: u32,
@@ -127,18 +130,11 @@ pub fn run(
     if host.is_none() && device.is_none() || times == 0 {
         bail!("nothing to make: give --host or --device, and --times of at least 1");
     }
-    let recording = Recording::open(host, device)?;
+    let recording = TraceRepeater::open(host, device)?;
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make folder {}", folder.display()))?;
-    let name = |path: &Path| {
-        let name = path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
-        let plain = name.strip_suffix(".gz").unwrap_or(&name);
-        folder.join(format!("{plain}{}", if gzip { ".gz" } else { "" }))
-    };
-    let (to_host, to_device) = (host.map(name), device.map(name));
+    let to_host = host.map(|host| repeated_path(host, folder, gzip));
+    let to_device = device.map(|device| repeated_path(device, folder, gzip));
     for (from, to) in host
         .iter()
         .zip(&to_host)
@@ -155,11 +151,21 @@ pub fn run(
     Ok(to_host.into_iter().chain(to_device).collect())
 }
 
+/// The recording's name in another folder.
+fn repeated_path(recorded: &Path, folder: &Path, gzip: bool) -> PathBuf {
+    let name = recorded
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    folder.join(format!("{plain}{}", if gzip { ".gz" } else { "" }))
+}
+
 /// The text of a file, plain or gzip.
 ///
 /// # Errors
 /// The file cannot be read or unpacked.
-pub fn unpacked(path: &Path) -> Result<Vec<u8>> {
+pub fn read_unpacked(path: &Path) -> Result<Vec<u8>> {
     let stored = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     if !stored.starts_with(&[0x1f, 0x8b]) {
         return Ok(stored);
@@ -176,18 +182,24 @@ fn write_file(
     gzip: bool,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    let write = || {
-        let mut file = io::BufWriter::with_capacity(1 << 20, std::fs::File::create(path)?);
-        if gzip {
-            let mut packed = GzEncoder::new(&mut file, Compression::default());
-            fill(&mut packed)?;
-            packed.finish()?;
-        } else {
-            fill(&mut file)?;
-        }
-        file.flush()
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    fill_file(path, gzip, fill).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn fill_file(
+    path: &Path,
+    gzip: bool,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut file = io::BufWriter::with_capacity(1 << 20, std::fs::File::create(path)?);
+    if gzip {
+        let mut packed = GzEncoder::new(&mut file, Compression::default());
+        fill(&mut packed)?;
+        packed.finish()?;
+    } else {
+        fill(&mut file)?;
+    }
+    // a dropped writer would not say that the disk is full
+    file.flush()
 }
 
 #[cfg(test)]

@@ -2,25 +2,25 @@ use super::*;
 use etlink_link::{LinkReport, MatchRule};
 use etlink_model::Severity;
 
-fn recording(case: &str) -> Recording {
+fn recording(case: &str) -> TraceRepeater {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../testdata/pairs")
         .join(case);
-    Recording::open(
+    TraceRepeater::open(
         Some(&folder.join("torch_et_0.json.gz")),
         Some(&folder.join("kineto_trace_0.json.gz")),
     )
     .expect("opens")
 }
 
-fn texts(recording: &Recording, times: u32) -> (Vec<u8>, Vec<u8>) {
+fn texts(recording: &TraceRepeater, times: u32) -> (Vec<u8>, Vec<u8>) {
     let (mut host, mut device) = (vec![], vec![]);
     recording.write_host(times, &mut host).expect("writes");
     recording.write_device(times, &mut device).expect("writes");
     (host, device)
 }
 
-fn report(recording: &Recording, times: u32) -> LinkReport {
+fn report(recording: &TraceRepeater, times: u32) -> LinkReport {
     let (host, device) = texts(recording, times);
     for text in [&host, &device] {
         serde_json::from_slice::<serde::de::IgnoredAny>(text).expect("is JSON");
@@ -39,8 +39,8 @@ fn one_time_is_the_recording() {
     let recording = recording("mlp-2.15.0");
     let (host, device) = texts(&recording, 1);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs/mlp-2.15.0");
-    assert!(host == unpacked(&folder.join("torch_et_0.json.gz")).expect("reads"));
-    assert!(device == unpacked(&folder.join("kineto_trace_0.json.gz")).expect("reads"));
+    assert!(host == read_unpacked(&folder.join("torch_et_0.json.gz")).expect("reads"));
+    assert!(device == read_unpacked(&folder.join("kineto_trace_0.json.gz")).expect("reads"));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn ids_and_times_move_on() {
   {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#4", "pid": 1, "tid": 1, "ts": 5.250, "dur": 2000, "args": {"External id": 7, "Ev Idx": 0}},
   {"ph": "s", "id": 9, "cat": "ac2g", "ts": "6", "args": {"correlation": 9, "Sequence number": -1, "Record function id": 0}}
 ]}"#;
-    let recording = Recording::new(None, Some(device.to_vec())).expect("opens");
+    let recording = TraceRepeater::new(None, Some(device.to_vec())).expect("opens");
     let (host, text) = texts(&recording, 2);
     assert!(host.is_empty());
     let text = String::from_utf8(text).expect("is UTF-8");
@@ -105,7 +105,7 @@ fn ids_and_times_move_on() {
 
 #[test]
 fn damaged_traces_are_refused() {
-    let error = Recording::new(
+    let error = TraceRepeater::new(
         None,
         Some(br#"{"traceEvents": [{"ph": "X" oops}]}"#.to_vec()),
     )

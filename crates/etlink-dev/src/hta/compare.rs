@@ -1,39 +1,44 @@
 //! A table of ours against one of HTA's, line by line.
 
+use crate::support::read_trace_text;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-pub type Line = BTreeMap<String, String>;
+pub type TableLine = BTreeMap<String, String>;
 
-pub fn line(record: &Map<String, Value>) -> Line {
-    let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    };
+pub fn line_from_record(record: &Map<String, Value>) -> TableLine {
     record
         .iter()
-        .map(|(key, value)| (key.clone(), text(value)))
+        .map(|(key, value)| (key.clone(), value_text(value)))
         .collect()
 }
 
+fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        // pandas leaves the field empty
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
 /// A stored table, `None` where there is none.
-pub fn stored(folder: &Path, name: &str) -> Result<Option<Vec<Line>>> {
+pub fn stored_table(folder: &Path, name: &str) -> Result<Option<Vec<TableLine>>> {
     if let Ok(text) = std::fs::read(folder.join(format!("{name}.json"))) {
         let steps: Vec<Value> = serde_json::from_slice(&text)?;
         return Ok(Some(
             steps
                 .iter()
-                .map(|step| Line::from([("step".to_owned(), step.to_string())]))
+                .map(|step| TableLine::from([("step".to_owned(), step.to_string())]))
                 .collect(),
         ));
     }
     for file in [format!("{name}.csv"), format!("{name}.csv.gz")] {
         let path = folder.join(file);
         if path.is_file() {
-            return lines(&super::read(&path)?)
+            return lines_from_csv(&read_trace_text(&path)?)
                 .map(Some)
                 .with_context(|| path.display().to_string());
         }
@@ -41,34 +46,31 @@ pub fn stored(folder: &Path, name: &str) -> Result<Option<Vec<Line>>> {
     Ok(folder.join(format!("{name}.none")).is_file().then(Vec::new))
 }
 
-fn lines(text: &[u8]) -> Result<Vec<Line>> {
+fn lines_from_csv(text: &[u8]) -> Result<Vec<TableLine>> {
     let mut reader = csv::Reader::from_reader(text);
     let head = reader.headers()?.clone();
-    let line = |record: csv::StringRecord| {
-        head.iter()
-            .zip(record.iter())
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect()
-    };
-    reader.records().map(|record| Ok(line(record?))).collect()
+    let mut lines = vec![];
+    for record in reader.records() {
+        let record = record?;
+        let fields = head.iter().zip(record.iter());
+        lines.push(
+            fields
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
+        );
+    }
+    Ok(lines)
 }
 
 /// What stands otherwise, by lines of one key; lines of the same key in order. Numbers may differ
 /// by the tolerance.
-pub fn differences(key: &[&str], ours: &[Line], theirs: &[Line], tolerance: f64) -> Vec<String> {
-    let by_key = |lines: &[Line]| {
-        let mut all: BTreeMap<Vec<String>, Vec<Line>> = BTreeMap::new();
-        for line in lines {
-            let key = key
-                .iter()
-                .map(|key| line.get(*key).cloned().unwrap_or_default())
-                .collect();
-            all.entry(key).or_default().push(line.clone());
-        }
-        all.values_mut().for_each(|lines| lines.sort());
-        all
-    };
-    let (ours, theirs) = (by_key(ours), by_key(theirs));
+pub fn differences(
+    key: &[&str],
+    ours: &[TableLine],
+    theirs: &[TableLine],
+    tolerance: f64,
+) -> Vec<String> {
+    let (ours, theirs) = (lines_by_key(key, ours), lines_by_key(key, theirs));
     let mut all = vec![];
     for key in ours
         .keys()
@@ -80,13 +82,7 @@ pub fn differences(key: &[&str], ours: &[Line], theirs: &[Line], tolerance: f64)
         );
         if left.len() != right.len() {
             // a category with a sum of nothing is as good as none
-            let nothing = |lines: &[Line]| {
-                lines.iter().all(|line| {
-                    line.get("idle_time")
-                        .is_some_and(|time| number(time) == Some(0.0))
-                })
-            };
-            if !(nothing(left) && nothing(right)) {
+            if !(is_without_idle(left) && is_without_idle(right)) {
                 all.push(format!(
                     "{}: {} lines here, {} there",
                     key.join(" "),
@@ -102,7 +98,7 @@ pub fn differences(key: &[&str], ours: &[Line], theirs: &[Line], tolerance: f64)
                 .filter(|(column, _)| left.contains_key(*column))
             {
                 let found = &left[column];
-                if !same(found, want, tolerance) {
+                if !is_same_value(found, want, tolerance) {
                     all.push(format!("{} {column} {found}, HTA {want}", key.join(" ")));
                 }
             }
@@ -111,40 +107,56 @@ pub fn differences(key: &[&str], ours: &[Line], theirs: &[Line], tolerance: f64)
     all
 }
 
+fn lines_by_key(key: &[&str], lines: &[TableLine]) -> BTreeMap<Vec<String>, Vec<TableLine>> {
+    let mut all: BTreeMap<Vec<String>, Vec<TableLine>> = BTreeMap::new();
+    for line in lines {
+        let values = key.iter().map(|column| field_of(line, column));
+        all.entry(values.collect()).or_default().push(line.clone());
+    }
+    all.values_mut().for_each(|lines| lines.sort());
+    all
+}
+
+/// Empty where the line has no such column.
+fn field_of(line: &TableLine, column: &str) -> String {
+    line.get(column).cloned().unwrap_or_default()
+}
+
+fn is_without_idle(lines: &[TableLine]) -> bool {
+    lines
+        .iter()
+        .all(|line| line.get("idle_time").and_then(|time| parse_number(time)) == Some(0.0))
+}
+
 /// Idle time per rank and stream, whatever its cause.
-pub fn idle(lines: &[Line]) -> Vec<Line> {
+pub fn idle_sums(lines: &[TableLine]) -> Vec<TableLine> {
     let mut sums: BTreeMap<[String; 2], f64> = BTreeMap::new();
     for line in lines {
-        let key = ["rank", "stream"].map(|key| line.get(key).cloned().unwrap_or_default());
+        let key = ["rank", "stream"].map(|column| field_of(line, column));
         *sums.entry(key).or_default() += line
             .get("idle_time")
-            .and_then(|time| number(time))
+            .and_then(|time| parse_number(time))
             .unwrap_or(0.0);
     }
-    let line = |([rank, stream], sum): ([String; 2], f64)| {
-        [
+    let mut lines = vec![];
+    for ([rank, stream], sum) in sums {
+        let fields = [
             ("rank", rank),
             ("stream", stream),
             ("idle_time", sum.to_string()),
-        ]
-    };
-    sums.into_iter()
-        .map(|one| {
-            line(one)
-                .into_iter()
-                .map(|(key, value)| (key.to_owned(), value))
-                .collect()
-        })
-        .collect()
+        ];
+        lines.push(fields.map(|(key, value)| (key.to_owned(), value)).into());
+    }
+    lines
 }
 
-fn number(text: &str) -> Option<f64> {
+fn parse_number(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 
 /// Equal, but for the tolerance and what floating point sums in another order give.
-fn same(found: &str, want: &str, tolerance: f64) -> bool {
-    match (number(found), number(want)) {
+fn is_same_value(found: &str, want: &str, tolerance: f64) -> bool {
+    match (parse_number(found), parse_number(want)) {
         (Some(found), Some(want)) => (found - want).abs() <= tolerance.max(want.abs() * 1e-9),
         _ => found == want,
     }

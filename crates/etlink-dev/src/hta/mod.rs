@@ -6,12 +6,12 @@
 
 mod compare;
 
+use crate::support::{install_from_pypi, read_trace_text, repository_root, run_command};
 use anyhow::{Context, Result, ensure};
-use compare::{Line, differences, idle, line, stored};
+use compare::{TableLine, differences, idle_sums, line_from_record, stored_table};
 use etlink_hta::{HtaOptions, HtaTables};
 use etlink_link::LinkOptions;
 use serde_json::{Map, Value};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,7 +19,7 @@ use std::process::Command;
 const PACKAGES: [&str; 3] = ["traceinsight==0.6.1", "pandas==2.2.3", "numpy==2.4.6"];
 
 /// A table, and how results name it.
-struct Table {
+struct ComparedTable {
     name: &'static str,
     /// A name that results of before have.
     before: &'static str,
@@ -27,11 +27,15 @@ struct Table {
     key: &'static [&'static str],
 }
 
-const fn table(name: &'static str, before: &'static str, key: &'static [&'static str]) -> Table {
-    Table { name, before, key }
+const fn table(
+    name: &'static str,
+    before: &'static str,
+    key: &'static [&'static str],
+) -> ComparedTable {
+    ComparedTable { name, before, key }
 }
 
-const TABLES: [Table; 14] = [
+const TABLES: [ComparedTable; 14] = [
     table("temporal_breakdown", "", &["rank"]),
     table("comm_comp_overlap", "", &["rank"]),
     table(
@@ -79,7 +83,7 @@ const DOUBLES_US: f64 = 0.5;
 
 /// How tables compare.
 #[derive(Default)]
-struct Counts {
+struct TableCounts {
     equal: usize,
     stable: usize,
     doubles: usize,
@@ -88,20 +92,20 @@ struct Counts {
 }
 
 /// Asks HTA itself where no results are given.
-pub fn run(traces: &Path, results: Option<&Path>) -> Result<()> {
-    let results = results.map_or_else(|| ask(traces), |results| Ok(results.to_owned()))?;
+pub fn compare_with_hta(traces: &Path, results: Option<&Path>) -> Result<()> {
+    let results = results.map_or_else(|| ask_hta(traces), |results| Ok(results.to_owned()))?;
     let mut folders: Vec<PathBuf> = std::fs::read_dir(&results)?
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;
     folders.sort();
-    let mut counts = Counts::default();
+    let mut counts = TableCounts::default();
     for folder in folders.iter().filter(|folder| folder.is_dir()) {
         let name = folder
             .file_name()
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        let files = files(traces, folder, &name)?;
+        let files = files_of_result(traces, folder, &name)?;
         if files.is_empty() {
             println!("{name}: no trace of this name");
         }
@@ -114,10 +118,16 @@ pub fn run(traces: &Path, results: Option<&Path>) -> Result<()> {
                 nanoseconds: how == "_ns",
                 rank: None,
             };
-            compare(&name, folder, how, &tables(&files, settings)?, &mut counts)?;
+            compare_tables(
+                &name,
+                folder,
+                how,
+                &hta_tables_of(&files, settings)?,
+                &mut counts,
+            )?;
         }
     }
-    let Counts {
+    let TableCounts {
         equal,
         stable,
         doubles,
@@ -125,69 +135,36 @@ pub fn run(traces: &Path, results: Option<&Path>) -> Result<()> {
         differ,
     } = counts;
     println!(
-        "{equal} tables equal, {stable} equal to what HTA says with a stable sort, {doubles} but for its doubles, {failed} where HTA fails, {differ} differ"
+        "{equal} tables equal, {stable} equal to what HTA says with a stable sort, {doubles} but \
+         for its doubles, {failed} where HTA fails, {differ} differ"
     );
     ensure!(differ == 0, "{differ} tables differ");
     Ok(())
 }
 
 /// What HTA says of all traces of a folder, in `target/hta`.
-fn ask(traces: &Path) -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()?;
-    let (packages, results) = (
-        root.join("target/hta").join(PACKAGES.join("+")),
-        root.join("target/hta/results"),
-    );
-    let succeeds = |command: &mut Command| -> Result<()> {
-        ensure!(
-            command
-                .status()
-                .with_context(|| format!("cannot run {command:?}"))?
-                .success(),
-            "{command:?} failed"
-        );
-        Ok(())
-    };
+fn ask_hta(traces: &Path) -> Result<PathBuf> {
+    let root = repository_root()?;
+    let packages = root.join("target/hta").join(PACKAGES.join("+"));
+    let results = root.join("target/hta/results");
     if !packages.join("hta").is_dir() || !packages.join("pandas").is_dir() {
-        println!(
-            "installing {} into {}",
-            PACKAGES.join(", "),
-            packages.display()
-        );
-        let mut pip = Command::new("python3");
-        succeeds(
-            pip.args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "--target",
-            ])
-            .arg(&packages)
-            .args(PACKAGES),
-        )?;
+        install_from_pypi(&PACKAGES, &packages, true)?;
     }
     if results.exists() {
         std::fs::remove_dir_all(&results).with_context(|| results.display().to_string())?;
     }
     let recipe = root.join("crates/etlink-dev/recipes/hta_tables.py");
-    succeeds(
-        Command::new("python3")
-            .env("PYTHONPATH", packages)
-            .args(["-W", "ignore"])
-            .arg(recipe)
-            .arg(traces)
-            .arg(&results),
-    )?;
+    let mut python = Command::new("python3");
+    python.env("PYTHONPATH", packages);
+    // pandas warns of what HTA does with it
+    python.args(["-W", "ignore"]).arg(recipe);
+    run_command(python.arg(traces).arg(&results))?;
     Ok(results)
 }
 
 /// The traces of a folder of results: those that it names, or `NAME.json[.gz]` in a folder or those
 /// in it.
-fn files(traces: &Path, results: &Path, name: &str) -> Result<Vec<PathBuf>> {
+fn files_of_result(traces: &Path, results: &Path, name: &str) -> Result<Vec<PathBuf>> {
     if let Ok(text) = std::fs::read(results.join("traces.json")) {
         let names: Vec<String> = serde_json::from_slice(&text)?;
         return Ok(names.iter().map(|name| traces.join(name)).collect());
@@ -206,38 +183,16 @@ fn files(traces: &Path, results: &Path, name: &str) -> Result<Vec<PathBuf>> {
     Ok(vec![])
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    let mut bytes = std::fs::read(path)?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        let packed = std::mem::take(&mut bytes);
-        flate2::read::MultiGzDecoder::new(&packed[..]).read_to_end(&mut bytes)?;
-    }
-    Ok(bytes)
-}
-
 /// Tables of one rank or several, as HTA has them: lines of all ranks, or what is of all.
-fn tables(traces: &[PathBuf], settings: HtaOptions) -> Result<Map<String, Value>> {
-    let rank = |trace: &PathBuf| -> Result<HtaTables> {
-        let device = etlink_kineto::read(
-            &read(trace)?[..],
-            etlink_kineto::KinetoReadOptions {
-                threads: 1,
-                shapes: false,
-                keep: etlink_kineto::KeepEvents::Auxiliary,
-            },
-        )?;
-        Ok(etlink_hta::hta_tables(
-            &etlink_link::link(None, device, LinkOptions::default())?,
-            settings,
-        )?)
-    };
-    let ranks: Vec<HtaTables> = traces
-        .iter()
-        .map(|trace| rank(trace).with_context(|| trace.display().to_string()))
-        .collect::<Result<_>>()?;
+fn hta_tables_of(traces: &[PathBuf], settings: HtaOptions) -> Result<Map<String, Value>> {
+    let mut ranks = vec![];
+    for trace in traces {
+        let tables = rank_tables(trace, settings);
+        ranks.push(tables.with_context(|| trace.display().to_string())?);
+    }
     let mut all = Map::new();
     for rank in &ranks {
-        for (name, lines) in object(serde_json::to_value(rank)?) {
+        for (name, lines) in object_fields(serde_json::to_value(rank)?) {
             if let (Value::Array(all), Value::Array(lines)) = (
                 all.entry(name).or_insert_with(|| Value::Array(vec![])),
                 lines,
@@ -246,13 +201,25 @@ fn tables(traces: &[PathBuf], settings: HtaOptions) -> Result<Map<String, Value>
             }
         }
     }
-    all.extend(object(serde_json::to_value(etlink_hta::run_tables(
-        ranks.iter(),
-    ))?));
+    all.extend(object_fields(serde_json::to_value(
+        etlink_hta::run_tables(ranks.iter()),
+    )?));
     Ok(all)
 }
 
-fn object(value: Value) -> Map<String, Value> {
+fn rank_tables(trace: &Path, settings: HtaOptions) -> Result<HtaTables> {
+    let options = etlink_kineto::KinetoReadOptions {
+        threads: 1,
+        shapes: false,
+        // HTA's tables count Python frames and memory events too
+        keep: etlink_kineto::KeepEvents::Auxiliary,
+    };
+    let device = etlink_kineto::read(&read_trace_text(trace)?[..], options)?;
+    let linked = etlink_link::link(None, device, LinkOptions::default())?;
+    Ok(etlink_hta::hta_tables(&linked, settings)?)
+}
+
+fn object_fields(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(fields) => fields,
         _ => Map::new(),
@@ -260,29 +227,30 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 /// Prints a line per table.
-fn compare(
+fn compare_tables(
     name: &str,
     folder: &Path,
     how: &str,
     tables: &Map<String, Value>,
-    counts: &mut Counts,
+    counts: &mut TableCounts,
 ) -> Result<()> {
-    for Table {
+    for ComparedTable {
         name: table,
         before,
         key,
     } in TABLES
     {
-        let ours: Vec<Line> = tables[table]
+        let ours: Vec<TableLine> = tables[table]
             .as_array()
             .into_iter()
             .flatten()
             .filter_map(Value::as_object)
-            .map(line)
+            .map(line_from_record)
             .collect();
-        let says = |name: &str| stored(folder, name);
-        let theirs = says(&format!("{table}{how}"))?
-            .map_or_else(|| says(&format!("{before}{how}")), |lines| Ok(Some(lines)))?;
+        let theirs = match stored_table(folder, &format!("{table}{how}"))? {
+            Some(lines) => Some(lines),
+            None => stored_table(folder, &format!("{before}{how}"))?,
+        };
         let failed = ["load", table]
             .iter()
             .any(|name| folder.join(format!("{name}{how}.error")).is_file());
@@ -293,15 +261,15 @@ fn compare(
             }
             continue;
         };
-        let stable = says(&format!("{table}{how}_stable"))?;
-        let answers = Answers {
+        let stable = stored_table(folder, &format!("{table}{how}_stable"))?;
+        let answers = TableAnswers {
             table,
             key,
             ours: &ours,
             theirs: &theirs,
             stable: stable.as_deref(),
         };
-        let says = answers.compare(how == "_ns", counts);
+        let says = answers.describe_match(how == "_ns", counts);
         println!(
             "{name:40} {table:30}{how:5} {:>5} lines {says}",
             theirs.len()
@@ -311,24 +279,31 @@ fn compare(
 }
 
 /// What both say in one table.
-struct Answers<'a> {
+struct TableAnswers<'a> {
     table: &'a str,
     key: &'a [&'a str],
-    ours: &'a [Line],
-    theirs: &'a [Line],
+    ours: &'a [TableLine],
+    theirs: &'a [TableLine],
     /// Of HTA with a stable sort, where that is something else.
-    stable: Option<&'a [Line]>,
+    stable: Option<&'a [TableLine]>,
 }
 
-impl Answers<'_> {
+impl TableAnswers<'_> {
     /// How they compare, in words; counted.
-    fn compare(&self, exact_times: bool, counts: &mut Counts) -> String {
+    fn describe_match(&self, exact_times: bool, counts: &mut TableCounts) -> String {
         let different = differences(self.key, self.ours, self.theirs, EXACT);
-        let but_for = |theirs: &[Line], tolerance| {
+        let but_for = |theirs: &[TableLine], tolerance| {
             differences(self.key, self.ours, theirs, tolerance).is_empty()
         };
-        let idle_alike =
-            || differences(self.key, &idle(self.ours), &idle(self.theirs), DOUBLES_US).is_empty();
+        let idle_alike = || {
+            differences(
+                self.key,
+                &idle_sums(self.ours),
+                &idle_sums(self.theirs),
+                DOUBLES_US,
+            )
+            .is_empty()
+        };
         let (count, says) = match different.first() {
             None => (&mut counts.equal, "equal".to_owned()),
             Some(first) if self.stable.is_some_and(|stable| but_for(stable, EXACT)) => (

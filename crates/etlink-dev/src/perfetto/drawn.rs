@@ -1,19 +1,19 @@
 //! Drawn traces: what recordings on the CPU do not show, and what Perfetto is strict about.
 
-use super::Pair;
+use super::ExportedPair;
 use anyhow::{Context, Result};
 use etlink_testing::{DeviceQueue, HostSchema, KinetoFlavour, ParamComms, TraceBuilder};
 use std::path::{Path, PathBuf};
 
 /// Writes the traces into `folder`.
-pub fn pairs(folder: &Path) -> Result<Vec<Pair>> {
+pub fn draw_pairs(folder: &Path) -> Result<Vec<ExportedPair>> {
     let all = [
         ("drawn, two streams", two_streams(KinetoFlavour::Cuda)),
         (
             "drawn, whole microseconds",
             two_streams(KinetoFlavour::Cuda2021),
         ),
-        ("drawn, odd", odd()),
+        ("drawn, odd", draw_odd_names()),
     ];
     let mut pairs = vec![];
     for (name, draw) in all {
@@ -23,7 +23,7 @@ pub fn pairs(folder: &Path) -> Result<Vec<Pair>> {
         std::fs::write(&host, draw.host(HostSchema::V1_1_1))
             .with_context(|| host.display().to_string())?;
         std::fs::write(&device, draw.kineto()).with_context(|| device.display().to_string())?;
-        pairs.push(Pair {
+        pairs.push(ExportedPair {
             name: name.to_owned(),
             host: Some(host),
             device,
@@ -37,7 +37,7 @@ pub fn pairs(folder: &Path) -> Result<Vec<Pair>> {
 /// ```text
 /// stream 24   all_reduce ====| kernel |      all ranks end at the same time
 /// ```
-pub fn run(folder: &Path) -> Result<PathBuf> {
+pub fn draw_run(folder: &Path) -> Result<PathBuf> {
     let run = folder.join("drawn_run");
     std::fs::create_dir_all(&run).with_context(|| run.display().to_string())?;
     for (rank, ahead_ns) in [(0, 0), (1, 3_000_000), (2, -40_000)] {
@@ -145,7 +145,7 @@ fn two_streams(flavour: KinetoFlavour) -> TraceBuilder {
 
 /// Ranges that overlap without nesting, that take no time, that begin at the same nanosecond; text
 /// for numbers; names that JSON has to escape; Unix time.
-fn odd() -> TraceBuilder {
+fn draw_odd_names() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.origin(1_700_000_000_000_000_000);
     let main = draw.thread();

@@ -1,6 +1,6 @@
 //! What Perfetto has to find, taken from the linked trace and not from the writer.
 
-use super::reader::Found;
+use super::reader::PerfettoContent;
 use anyhow::{Result, ensure};
 use etlink_link::ranks::{RankClock, WaitCause};
 use etlink_link::{Edge, EdgeKind, LinkedTrace, Node, NodeKind};
@@ -18,7 +18,7 @@ type End = (String, String, i64, i64);
 type Arrow = (String, End, End);
 
 #[derive(Debug, Default)]
-pub struct Expected {
+pub struct ExpectedContent {
     ranges: Vec<Range>,
     arrows: Vec<Arrow>,
     /// By process: how many steps, how long they take.
@@ -28,7 +28,7 @@ pub struct Expected {
 }
 
 /// A trace and how it stands in the file.
-pub struct Shown<'a> {
+pub struct ShownRank<'a> {
     pub trace: &'a LinkedTrace,
     /// What names of its processes begin with.
     pub prefix: String,
@@ -39,9 +39,9 @@ pub struct Shown<'a> {
     pub releases: &'a [WaitCause],
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ShownRank<'a> {
     /// By itself.
-    pub fn alone(trace: &'a LinkedTrace) -> Result<Shown<'a>> {
+    pub fn alone(trace: &'a LinkedTrace) -> Result<ShownRank<'a>> {
         let run = etlink_replay::run_graph(
             &etlink_replay::graph_from_trace(trace)?,
             trace,
@@ -53,7 +53,7 @@ impl<'a> Shown<'a> {
         ];
         let origin = begins.into_iter().flatten().min().unwrap_or_default().0;
         let origin_ns = trace.device.header.base_ns + origin;
-        Ok(Shown {
+        Ok(ShownRank {
             trace,
             prefix: String::new(),
             clock: RankClock::default(),
@@ -73,10 +73,10 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl Expected {
+impl ExpectedContent {
     /// Of these traces.
-    pub fn new(all: &[Shown<'_>]) -> Result<Expected> {
-        let mut expected = Expected::default();
+    pub fn new(all: &[ShownRank<'_>]) -> Result<ExpectedContent> {
+        let mut expected = ExpectedContent::default();
         all.iter().try_for_each(|shown| expected.add(shown))?;
         let across = std::mem::take(&mut expected.between).into_values();
         expected
@@ -86,7 +86,7 @@ impl Expected {
         Ok(expected)
     }
 
-    fn add(&mut self, shown: &Shown<'_>) -> Result<()> {
+    fn add(&mut self, shown: &ShownRank<'_>) -> Result<()> {
         let graph = etlink_replay::graph_from_trace(shown.trace)?;
         let run = etlink_replay::run_graph(
             &graph,
@@ -100,15 +100,15 @@ impl Expected {
         });
         self.paths
             .insert(format!("{}{PATH}", shown.prefix), (path.len(), path_ns));
-        let mut pieces = arrows(shown, &mut self.arrows);
+        let mut pieces = add_arrows(shown, &mut self.arrows);
         pieces.extend(
             shown
                 .releases
                 .iter()
-                .filter(|release| piece(shown, release).is_some())
+                .filter(|release| piece_end(shown, release).is_some())
                 .map(|release| release.node),
         );
-        ranges(shown, &pieces, &mut self.ranges);
+        add_ranges(shown, &pieces, &mut self.ranges);
         for release in shown.releases {
             let end = self.release(shown, release);
             let kind = if release.message {
@@ -130,12 +130,12 @@ impl Expected {
     }
 
     /// A rank that waited has a range inside of that in which it waited, from when the last came.
-    fn release(&mut self, shown: &Shown<'_>, release: &WaitCause) -> End {
-        let whole = end(shown, place(shown.trace, release.node));
+    fn release(&mut self, shown: &ShownRank<'_>, release: &WaitCause) -> End {
+        let whole = range_end(shown, table_place(shown.trace, release.node));
         let at = shown.clock.aligned(release.at_ns) - shown.origin_ns;
         let node = shown.trace.nodes.get(release.node as usize);
         if !release.waits || at <= shown.span(node.start, node.duration).0 {
-            return piece(shown, release).unwrap_or(whole);
+            return piece_end(shown, release).unwrap_or(whole);
         }
         let (process, thread) = if node.on_device {
             on_queue(shown, node.resource as usize)
@@ -154,7 +154,7 @@ impl Expected {
     }
 
     /// Compares, and gives the figures in words. Arrows of Perfetto's own format have no `kinds`.
-    pub fn compare(&self, found: Found, kinds: bool) -> Result<String> {
+    pub fn compare(&self, found: PerfettoContent, kinds: bool) -> Result<String> {
         ensure!(
             found.stats.is_empty(),
             "trace_processor counts {:?}",
@@ -277,7 +277,7 @@ fn without_number(name: &str) -> &str {
 }
 
 /// Process and thread, whose further tracks are the same.
-fn on_thread(shown: &Shown<'_>, at: usize) -> (String, String) {
+fn on_thread(shown: &ShownRank<'_>, at: usize) -> (String, String) {
     let device = &shown.trace.device;
     let thread = device.threads[at];
     let process = device
@@ -292,7 +292,7 @@ fn on_thread(shown: &Shown<'_>, at: usize) -> (String, String) {
 }
 
 /// The same of a stream.
-fn on_queue(shown: &Shown<'_>, at: usize) -> (String, String) {
+fn on_queue(shown: &ShownRank<'_>, at: usize) -> (String, String) {
     let device = &shown.trace.device;
     let queue = device.queues[at];
     let contexts = device
@@ -311,7 +311,7 @@ fn on_queue(shown: &Shown<'_>, at: usize) -> (String, String) {
     )
 }
 
-fn ranges(shown: &Shown<'_>, pieces: &BTreeSet<u32>, all: &mut Vec<Range>) {
+fn add_ranges(shown: &ShownRank<'_>, pieces: &BTreeSet<u32>, all: &mut Vec<Range>) {
     let (trace, device) = (shown.trace, &shown.trace.device);
     let range =
         |(process, thread): (String, String), name: NameId, start: TimeNs, duration: DurationNs| {
@@ -353,13 +353,12 @@ fn ranges(shown: &Shown<'_>, pieces: &BTreeSet<u32>, all: &mut Vec<Range>) {
             rows.duration[at],
         )
     }));
-    let piece = |node: &u32| {
+    for node in pieces {
         let node = trace.nodes.get(*node as usize);
         let (process, thread) = on_thread(shown, node.resource as usize);
         let (start, duration) = shown.span(node.start, node.duration);
-        (process, thread, piece_name(trace, &node), start, duration)
-    };
-    all.extend(pieces.iter().map(piece));
+        all.push((process, thread, piece_name(trace, &node), start, duration));
+    }
 }
 
 fn thread_name(trace: &LinkedTrace, thread: HostThread) -> String {
@@ -372,7 +371,7 @@ fn thread_name(trace: &LinkedTrace, thread: HostThread) -> String {
 
 /// Each edge but those of order and data, from the call where a call launches. Gives the pieces of
 /// calls and ops that arrows end at because they do not end at the start of the whole.
-fn arrows(shown: &Shown<'_>, all: &mut Vec<Arrow>) -> BTreeSet<u32> {
+fn add_arrows(shown: &ShownRank<'_>, all: &mut Vec<Arrow>) -> BTreeSet<u32> {
     let (trace, mut pieces) = (shown.trace, BTreeSet::new());
     let order = [
         EdgeKind::ProgramOrder,
@@ -384,14 +383,14 @@ fn arrows(shown: &Shown<'_>, all: &mut Vec<Arrow>) -> BTreeSet<u32> {
         .iter()
         .filter(|edge| !order.contains(&edge.kind));
     let mut arrow = |edge: Edge| {
-        let to = place(trace, edge.to);
+        let to = table_place(trace, edge.to);
         let call = match to {
-            (Table::Rows, row) if edge.kind == EdgeKind::Launch => trace.row_call[row].get(),
+            (RowTable::Rows, row) if edge.kind == EdgeKind::Launch => trace.row_call[row].get(),
             _ => None,
         };
         let from = call.map_or_else(
-            || place(trace, edge.from),
-            |call| (Table::Calls, call.index()),
+            || table_place(trace, edge.from),
+            |call| (RowTable::Calls, call.index()),
         );
         let mut of_node = |node: u32| {
             pieces.insert(node);
@@ -404,32 +403,32 @@ fn arrows(shown: &Shown<'_>, all: &mut Vec<Arrow>) -> BTreeSet<u32> {
                 duration,
             )
         };
-        let is_whole = |place: (Table, usize), node: u32| {
+        let is_whole = |place: (RowTable, usize), node: u32| {
             let piece = trace.nodes.get(node as usize);
             place.1 != NOTHING
                 && (piece.on_device
-                    || shown.span(piece.start, piece.duration).0 <= end(shown, place).2)
+                    || shown.span(piece.start, piece.duration).0 <= range_end(shown, place).2)
         };
         let whole =
             from.1 != NOTHING && edge.kind != EdgeKind::Handoff || is_whole(from, edge.from);
         let from = if whole {
-            end(shown, from)
+            range_end(shown, from)
         } else {
             of_node(edge.from)
         };
         let to = if is_whole(to, edge.to) {
-            end(shown, to)
+            range_end(shown, to)
         } else {
             of_node(edge.to)
         };
-        (word(edge.kind), from, to)
+        (edge_word(edge.kind), from, to)
     };
     all.extend(edges.map(&mut arrow));
     pieces
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Table {
+enum RowTable {
     Ops,
     Calls,
     Rows,
@@ -439,12 +438,13 @@ enum Table {
 const NOTHING: usize = u32::MAX as usize;
 
 /// The end of an arrow between ranks that is not at the start of a whole op.
-fn piece(shown: &Shown<'_>, release: &WaitCause) -> Option<End> {
+fn piece_end(shown: &ShownRank<'_>, release: &WaitCause) -> Option<End> {
     let node = shown.trace.nodes.get(release.node as usize);
     let (start, duration) = shown.span(node.start, node.duration);
     let inside = release.waits && shown.clock.aligned(release.at_ns) - shown.origin_ns > start;
-    let is_piece =
-        !inside && !node.on_device && start > end(shown, place(shown.trace, release.node)).2;
+    let is_piece = !inside
+        && !node.on_device
+        && start > range_end(shown, table_place(shown.trace, release.node)).2;
     is_piece.then(|| {
         (
             on_thread(shown, node.resource as usize).0,
@@ -464,33 +464,33 @@ fn piece_name(trace: &LinkedTrace, node: &Node) -> String {
 }
 
 /// What a node is a piece of, or delays.
-fn place(trace: &LinkedTrace, node: u32) -> (Table, usize) {
+fn table_place(trace: &LinkedTrace, node: u32) -> (RowTable, usize) {
     let node = trace.nodes.get(node as usize);
     let table = match node.kind {
-        NodeKind::Runtime => Table::Calls,
-        _ if node.on_device => Table::Rows,
-        _ => Table::Ops,
+        NodeKind::Runtime => RowTable::Calls,
+        _ if node.on_device => RowTable::Rows,
+        _ => RowTable::Ops,
     };
     (table, node.source as usize)
 }
 
-fn end(shown: &Shown<'_>, (table, at): (Table, usize)) -> End {
+fn range_end(shown: &ShownRank<'_>, (table, at): (RowTable, usize)) -> End {
     let device = &shown.trace.device;
     let (ops, calls, rows) = (&device.ops, &device.calls, &device.rows);
     let (process, name, start, duration) = match table {
-        Table::Ops => (
+        RowTable::Ops => (
             on_thread(shown, ops.thread[at].index()).0,
             ops.name[at],
             ops.start[at],
             ops.duration[at],
         ),
-        Table::Calls => (
+        RowTable::Calls => (
             on_thread(shown, calls.thread[at].index()).0,
             calls.name[at],
             calls.start[at],
             calls.duration[at],
         ),
-        Table::Rows => (
+        RowTable::Rows => (
             on_queue(shown, rows.queue[at].index()).0,
             rows.name[at],
             rows.start[at],
@@ -501,7 +501,7 @@ fn end(shown: &Shown<'_>, (table, at): (Table, usize)) -> End {
     (process, device.names.get(name).to_owned(), start, duration)
 }
 
-fn word(kind: EdgeKind) -> String {
+fn edge_word(kind: EdgeKind) -> String {
     serde_json::to_value(kind)
         .ok()
         .and_then(|word| Some(word.as_str()?.to_owned()))

@@ -10,12 +10,12 @@ mod expected;
 mod reader;
 mod timeline;
 
-use crate::binary;
+use crate::support::{etlink_path, repository_root};
 use anyhow::{Context, Result, bail, ensure};
 use etlink_link::{LinkOptions, LinkedTrace};
-use expected::{Expected, Shown};
+use expected::{ExpectedContent, ShownRank};
 use flate2::read::MultiGzDecoder;
-use reader::Reader;
+use reader::PerfettoReader;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use std::process::Command;
 
 /// The files of one rank.
 #[derive(Debug)]
-struct Pair {
+struct ExportedPair {
     name: String,
     host: Option<PathBuf>,
     device: PathBuf,
@@ -37,33 +37,31 @@ const FORMATS: [(&str, &str, bool); 2] = [
 ];
 
 /// What exports and what reads them.
-struct Tools {
+struct PerfettoTools {
     etlink: PathBuf,
-    reader: Reader,
+    reader: PerfettoReader,
     /// For files.
     folder: PathBuf,
 }
 
 /// Checks the recorded pairs, drawn ones, `further` device traces, and the timelines of recorded
 /// and drawn runs.
-pub fn run(further: &[PathBuf]) -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()?;
+pub fn test_perfetto(further: &[PathBuf]) -> Result<()> {
+    let root = repository_root()?;
     let folder = root.join("target/perfetto");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let reader = Reader::install(&folder.join("reader"))?;
-    let etlink = binary::etlink()?;
-    let mut pairs = recorded(&root.join("testdata/pairs"))?;
-    pairs.extend(drawn::pairs(&folder)?);
-    pairs.extend(further.iter().map(|device| Pair {
+    let reader = PerfettoReader::install(&folder.join("reader"))?;
+    let etlink = etlink_path()?;
+    let mut pairs = recorded_pairs(&root.join("testdata/pairs"))?;
+    pairs.extend(drawn::draw_pairs(&folder)?);
+    pairs.extend(further.iter().map(|device| ExportedPair {
         name: file_name(device),
         host: None,
         device: device.clone(),
     }));
-    let mut runs = timeline::recorded(&root.join("testdata/pairs"))?;
-    runs.push(drawn::run(&folder)?);
-    let tools = Tools {
+    let mut runs = timeline::recorded_runs(&root.join("testdata/pairs"))?;
+    runs.push(drawn::draw_run(&folder)?);
+    let tools = PerfettoTools {
         etlink,
         reader,
         folder,
@@ -82,11 +80,11 @@ pub fn run(further: &[PathBuf]) -> Result<()> {
         };
         pairs
             .iter()
-            .for_each(|pair| say(&pair.name, check(pair, &tools, ending, kinds)));
+            .for_each(|pair| say(&pair.name, check_pair(pair, &tools, ending, kinds)));
         runs.iter().for_each(|run| {
             say(
                 &format!("run {}", file_name(run)),
-                timeline::check(run, &tools, ending, option, kinds),
+                timeline::check_timeline(run, &tools, ending, option, kinds),
             )
         });
     }
@@ -97,7 +95,12 @@ pub fn run(further: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-fn check(pair: &Pair, tools: &Tools, ending: &str, kinds: bool) -> Result<String> {
+fn check_pair(
+    pair: &ExportedPair,
+    tools: &PerfettoTools,
+    ending: &str,
+    kinds: bool,
+) -> Result<String> {
     let output = tools.folder.join(format!("x.{ending}"));
     let mut command = Command::new(&tools.etlink);
     command
@@ -108,19 +111,20 @@ fn check(pair: &Pair, tools: &Tools, ending: &str, kinds: bool) -> Result<String
     if let Some(host) = &pair.host {
         command.arg("--host").arg(host);
     }
-    ran(&mut command)?;
-    let (trace, found) = (link(pair)?, tools.reader.read(&output)?);
-    let shown = Shown::alone(&trace)?;
+    run_silently(&mut command)?;
+    let (trace, found) = (link_pair(pair)?, tools.reader.read(&output)?);
+    let shown = ShownRank::alone(&trace)?;
     let unix_ns = shown.origin_ns.max(0).to_string();
     ensure!(
         found.unix_ns.as_ref().is_none_or(|found| *found == unix_ns),
         "0 is {:?} in the file, but {unix_ns} is linked",
         found.unix_ns
     );
-    Expected::new(&[shown])?.compare(found, kinds)
+    ExpectedContent::new(&[shown])?.compare(found, kinds)
 }
 
-fn ran(command: &mut Command) -> Result<()> {
+/// Runs a program whose output is of interest where it fails.
+fn run_silently(command: &mut Command) -> Result<()> {
     let ran = command.output()?;
     if !ran.status.success() {
         bail!(
@@ -131,16 +135,16 @@ fn ran(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-fn link(pair: &Pair) -> Result<LinkedTrace> {
+fn link_pair(pair: &ExportedPair) -> Result<LinkedTrace> {
     let host = match &pair.host {
         Some(path) => Some(etlink_host::read(
-            open(path)?,
+            open_plain(path)?,
             etlink_host::HostReadOptions { threads: 2 },
         )?),
         None => None,
     };
     let device = etlink_kineto::read(
-        open(&pair.device)?,
+        open_plain(&pair.device)?,
         etlink_kineto::KinetoReadOptions {
             threads: 2,
             shapes: host.is_none(),
@@ -157,7 +161,7 @@ fn link(pair: &Pair) -> Result<LinkedTrace> {
     )?)
 }
 
-fn open(path: &Path) -> Result<Box<dyn Read + Send>> {
+fn open_plain(path: &Path) -> Result<Box<dyn Read + Send>> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
     Ok(if path.extension().is_some_and(|ending| ending == "gz") {
         Box::new(MultiGzDecoder::new(file))
@@ -166,7 +170,7 @@ fn open(path: &Path) -> Result<Box<dyn Read + Send>> {
     })
 }
 
-fn recorded(folder: &Path) -> Result<Vec<Pair>> {
+fn recorded_pairs(folder: &Path) -> Result<Vec<ExportedPair>> {
     let mut pairs = vec![];
     for entry in folder
         .read_dir()
@@ -179,7 +183,7 @@ fn recorded(folder: &Path) -> Result<Vec<Pair>> {
             if !device.is_file() {
                 break;
             }
-            pairs.push(Pair {
+            pairs.push(ExportedPair {
                 name: format!("{}/{rank}", file_name(&case)),
                 host: Some(host),
                 device,

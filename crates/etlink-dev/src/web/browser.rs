@@ -4,49 +4,53 @@
 //! not there and may be), Playwright's driver from npm, pages of recorded and drawn traces, and
 //! what `etlink analyze` and `etlink ranks` say of the same traces.
 
-use super::{drawn, install, ran, root};
-use crate::binary;
+use super::{drawn, install_packages};
+use crate::support::{etlink_path, repository_root, run_command};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Runs `tests/browser`.
-pub fn run() -> Result<()> {
-    let (root, browser) = (root()?, browser()?);
+pub fn test_page() -> Result<()> {
+    let (root, browser) = (repository_root()?, chromium_path()?);
     let (tests, folder) = (root.join("tests/browser"), root.join("target/browser"));
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    install(&tests)?;
-    let etlink = binary::etlink()?;
-    let mut pages = drawn::traces(&folder.join("traces"))?;
+    install_packages(&tests)?;
+    let etlink = etlink_path()?;
+    let mut pages = drawn::draw_traces(&folder.join("traces"))?;
     pages.push((
         "recorded".to_owned(),
         root.join("testdata/pairs/tpdp4-2.15.0"),
     ));
     let written = folder.join("traces/written");
-    ran(Command::new(&etlink)
-        .args(["merge", "--overwrite", "-o"])
-        .arg(&written)
-        .arg(folder.join("traces/devices"))
-        .stdout(std::process::Stdio::null()))?;
+    run_command(
+        Command::new(&etlink)
+            .args(["merge", "--overwrite", "-o"])
+            .arg(&written)
+            .arg(folder.join("traces/devices"))
+            .stdout(std::process::Stdio::null()),
+    )?;
     pages.push(("written".to_owned(), written));
     for (name, traces) in &pages {
-        page(&etlink, &folder, name, traces)?;
+        write_page(&etlink, &folder, name, traces)?;
     }
     let mut node = Command::new("node");
     node.args(["--test", "--test-reporter", "spec"])
         .arg(tests.join("page.test.mjs"))
         .env("BROWSER", browser)
         .env("PAGES", &folder);
-    ran(&mut node)
+    run_command(&mut node)
 }
 
 /// `NAME.html`, and what the other commands say, as `NAME.COMMAND.json`.
-fn page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result<()> {
+fn write_page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result<()> {
     let page = folder.join(format!("{name}.html"));
-    ran(Command::new(etlink)
-        .args(["report", "--overwrite", "-o"])
-        .arg(page)
-        .arg(traces))?;
+    run_command(
+        Command::new(etlink)
+            .args(["report", "--overwrite", "-o"])
+            .arg(page)
+            .arg(traces),
+    )?;
     // ranks are compared by their traces
     let ranks = [("ranks", &["ranks"][..])]
         .into_iter()
@@ -71,30 +75,30 @@ fn page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result<()> {
 }
 
 /// The installed browser.
-fn browser() -> Result<PathBuf> {
-    if let Some(found) = find() {
+fn chromium_path() -> Result<PathBuf> {
+    if let Some(found) = installed_browser() {
         return Ok(found);
     }
     println!("installing chromium");
-    let apt = |arguments: &[&str]| {
-        Command::new("apt-get")
-            .args(arguments)
-            .args(["-qq", "-y"])
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .status()
-    };
-    let installed = apt(&["update"])
-        .and_then(|_| apt(&["install", "--no-install-recommends", "chromium"]))
-        .is_ok_and(|status| status.success());
-    match find().filter(|_| installed) {
+    let installed = run_apt_get(&["update"])
+        .and_then(|()| run_apt_get(&["install", "--no-install-recommends", "chromium"]));
+    match installed_browser().filter(|_| installed.is_ok()) {
         Some(found) => Ok(found),
         None => bail!(
-            "there is no chromium, and apt-get could not install it: install Chromium and put it on PATH"
+            "there is no chromium, and apt-get could not install it: install Chromium and put it \
+             on PATH"
         ),
     }
 }
 
-fn find() -> Option<PathBuf> {
+fn run_apt_get(arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new("apt-get");
+    command.args(arguments).args(["-qq", "-y"]);
+    // else a package that asks something waits for an answer
+    run_command(command.env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+fn installed_browser() -> Option<PathBuf> {
     let folders = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
     let names = ["chromium", "chromium-browser", "google-chrome"];
     names.iter().find_map(|name| {

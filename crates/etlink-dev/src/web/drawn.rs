@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const US: i64 = 1_000;
 
 /// Writes the traces into `folder`. Their names, and the file or folder of each.
-pub fn traces(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+pub fn draw_traces(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let ranks = folder.join("devices");
     std::fs::create_dir_all(&ranks).with_context(|| ranks.display().to_string())?;
     let write = |path: PathBuf, draw: TraceBuilder| {
@@ -19,11 +19,11 @@ pub fn traces(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     for rank in 0..2 {
         write(
             ranks.join(format!("kineto_trace_{rank}.json")),
-            training(rank),
+            draw_training(rank),
         )?;
     }
-    let hostile = write(folder.join("hostile <b>&amp;.json"), hostile())?;
-    let many = write(folder.join("many.json"), many())?;
+    let hostile = write(folder.join("hostile <b>&amp;.json"), draw_hostile_names())?;
+    let many = write(folder.join("many.json"), draw_many_ranges())?;
     Ok(vec![
         ("devices".to_owned(), ranks),
         ("hostile".to_owned(), hostile),
@@ -39,7 +39,7 @@ pub fn traces(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
 /// stream 7     gemm======|  relu===|         copy==|
 /// stream 20              all_reduce============|
 /// ```
-fn training(rank: i64) -> TraceBuilder {
+fn draw_training(rank: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, 2);
     let main = draw.thread();
@@ -91,7 +91,7 @@ fn training(rank: i64) -> TraceBuilder {
             (205, -(4 + rank) << 20, 3 << 20),
             (400, -(2 << 20), 1 << 20),
         ] {
-            memory(&mut draw, at(us), bytes, allocated, 8 << 20);
+            draw_memory(&mut draw, at(us), bytes, allocated, 8 << 20);
         }
         from += length * US;
     }
@@ -99,7 +99,7 @@ fn training(rank: i64) -> TraceBuilder {
 }
 
 /// An allocation or free on device 0, bytes.
-fn memory(draw: &mut TraceBuilder, at_ns: i64, bytes: i64, allocated: i64, reserved: i64) {
+fn draw_memory(draw: &mut TraceBuilder, at_ns: i64, bytes: i64, allocated: i64, reserved: i64) {
     draw.raw(&format!(
         r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000, "tid": 1000, "ts": {:.3}, "args": {{"Total Reserved": {reserved}, "Total Allocated": {allocated}, "Bytes": {bytes}, "Device Id": 0, "Device Type": 1}}}}"#,
         at_ns as f64 / 1e3
@@ -107,7 +107,7 @@ fn memory(draw: &mut TraceBuilder, at_ns: i64, bytes: i64, allocated: i64, reser
 }
 
 /// 1,200 steps, in each a kernel of another name and eight allocations.
-fn many() -> TraceBuilder {
+fn draw_many_ranges() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     for step in 0..1_200 {
@@ -122,7 +122,7 @@ fn many() -> TraceBuilder {
             (at(10), at(30)),
         );
         for part in 0..8 {
-            memory(
+            draw_memory(
                 &mut draw,
                 at(2 + part),
                 1 << 10,
@@ -136,7 +136,7 @@ fn many() -> TraceBuilder {
 
 /// What ends a script, quotes, control characters, text that goes from right to left, ten kilobytes
 /// of name.
-fn hostile() -> TraceBuilder {
+fn draw_hostile_names() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     let names = [

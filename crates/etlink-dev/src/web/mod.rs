@@ -4,25 +4,26 @@
 mod browser;
 mod drawn;
 
-pub use browser::run as test;
+pub use browser::test_page;
 
+use crate::support::{repository_root, run_command};
 use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// What is built and committed.
 const BUILT: [&str; 2] = ["page.js", "page.css"];
 
 /// Builds the script and style sheet anew; to compare, beside what is committed.
-pub fn build(check: bool) -> Result<()> {
-    let web = root()?.join("crates/etlink-report/web");
-    install(&web)?;
+pub fn build_page(check: bool) -> Result<()> {
+    let web = repository_root()?.join("crates/etlink-report/web");
+    install_packages(&web)?;
     if check {
         npm_script(&web, "format:check")?;
         npm_script(&web, "lint")?;
     }
     let out = if check {
-        root()?.join("target/web")
+        repository_root()?.join("target/web")
     } else {
         web.join("dist")
     };
@@ -39,11 +40,10 @@ pub fn build(check: bool) -> Result<()> {
             "--outDir",
         ])
         .arg(&out);
-    ran(build.current_dir(&web))?;
+    run_command(build.current_dir(&web))?;
     for name in BUILT.iter().filter(|_| check) {
         let [fresh, committed] = [&out, &web.join("dist")].map(|folder| folder.join(name));
-        let read = |path: &Path| std::fs::read(path).with_context(|| path.display().to_string());
-        if read(&fresh)? != read(&committed)? {
+        if read_built(&fresh)? != read_built(&committed)? {
             bail!(
                 "{} is not what its sources make: run `cargo dev web` and commit it",
                 committed.display()
@@ -61,33 +61,21 @@ pub fn build(check: bool) -> Result<()> {
     Ok(())
 }
 
+fn read_built(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| path.display().to_string())
+}
+
 /// Installs what a folder's package-lock.json names.
-fn install(folder: &Path) -> Result<()> {
+fn install_packages(folder: &Path) -> Result<()> {
     let mut npm = Command::new("npm");
     npm.args(["ci", "--no-audit", "--no-fund", "--loglevel", "error"])
         .current_dir(folder);
-    ran(&mut npm)
+    run_command(&mut npm)
 }
 
 /// Runs a script of a folder's package.json.
 fn npm_script(folder: &Path, name: &str) -> Result<()> {
     let mut npm = Command::new("npm");
     npm.args(["run", "--silent", name]).current_dir(folder);
-    ran(&mut npm).with_context(|| format!("`npm run {name}` in {}", folder.display()))
-}
-
-fn root() -> Result<PathBuf> {
-    Ok(Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()?)
-}
-
-fn ran(command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("cannot run {command:?}; it needs node and npm"))?;
-    if !status.success() {
-        bail!("{command:?} failed: {status}");
-    }
-    Ok(())
+    run_command(&mut npm).with_context(|| format!("`npm run {name}` in {}", folder.display()))
 }

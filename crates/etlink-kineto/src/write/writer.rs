@@ -99,6 +99,17 @@ impl<W: Write> KinetoWriter<W> {
         Ok(writer)
     }
 
+    /// Goes on behind events that stand in `out` already: writes events, and nothing around them.
+    pub fn after_events(out: W, options: KinetoWriteOptions) -> Self {
+        KinetoWriter {
+            out,
+            options,
+            base_ns: 0,
+            event: vec![],
+            is_first: false,
+        }
+    }
+
     /// `ChromeTraceLogger::handleTraceStart`.
     fn write_header(&self, header: &KinetoHeader) -> String {
         let version = self.options.version;

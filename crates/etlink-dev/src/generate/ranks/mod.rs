@@ -16,51 +16,52 @@ mod scenario;
 mod source;
 mod text;
 
-pub use scenario::{Late, Scenario, Wishes};
+pub use scenario::{LateRank, RunScenario, ScenarioSettings};
 
-use super::{Recording, unpacked, write_file};
+use super::{TraceRepeater, read_unpacked, write_file};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use text::Template;
+use text::TraceTemplate;
 
 /// A recorded rank that can be written as any rank of a larger run.
 #[derive(Debug)]
-pub struct Recorded {
-    host: Template,
-    device: Template,
+pub struct RankTemplate {
+    host: TraceTemplate,
+    device: TraceTemplate,
 }
 
-impl Recorded {
+impl RankTemplate {
     /// Takes in the traces of one rank, as plain text.
     ///
     /// # Errors
     /// A trace is damaged, says not which rank it is, has device rows of its own, or communicates
     /// with a part of the ranks only.
-    pub fn new(host: Vec<u8>, device: Vec<u8>) -> Result<Recorded> {
-        let device = Template::device(device).context("device trace")?;
-        let host = Template::host(host, &device.of).context("host trace")?;
-        Ok(Recorded { host, device })
+    pub fn new(host: Vec<u8>, device: Vec<u8>) -> Result<RankTemplate> {
+        let device = TraceTemplate::device(device).context("device trace")?;
+        let host = TraceTemplate::host(host, &device.of).context("host trace")?;
+        Ok(RankTemplate { host, device })
     }
 
     /// Opens the traces of one rank, plain or gzip, and repeats their window.
     ///
     /// # Errors
-    /// A file cannot be read, and those of [`Recorded::new`].
-    pub fn open(host: &Path, device: &Path, times: u32) -> Result<Recorded> {
-        let recording = Recording::new(Some(unpacked(host)?), Some(unpacked(device)?))?;
+    /// A file cannot be read, and those of [`RankTemplate::new`].
+    pub fn open(host: &Path, device: &Path, times: u32) -> Result<RankTemplate> {
+        let recording =
+            TraceRepeater::new(Some(read_unpacked(host)?), Some(read_unpacked(device)?))?;
         let (mut host, mut device) = (vec![], vec![]);
         recording.write_host(times.max(1), &mut host)?;
         recording.write_device(times.max(1), &mut device)?;
-        Recorded::new(host, device)
+        RankTemplate::new(host, device)
     }
 
     /// What happens, in a run of so many ranks.
     ///
     /// # Errors
     /// Fewer than two ranks, or a late rank that is not among them.
-    pub fn scenario(&self, wishes: &Wishes) -> Result<Scenario> {
-        Scenario::new(wishes, &self.device.collectives, self.device.window)
+    pub fn scenario(&self, wishes: &ScenarioSettings) -> Result<RunScenario> {
+        RunScenario::new(wishes, &self.device.collectives, self.device.window)
     }
 
     /// Writes the host trace of a rank.
@@ -69,7 +70,7 @@ impl Recorded {
     /// Those of `out`.
     pub fn write_host(
         &self,
-        scenario: &Scenario,
+        scenario: &RunScenario,
         rank: usize,
         out: &mut dyn std::io::Write,
     ) -> std::io::Result<()> {
@@ -82,7 +83,7 @@ impl Recorded {
     /// Those of `out`.
     pub fn write_device(
         &self,
-        scenario: &Scenario,
+        scenario: &RunScenario,
         rank: usize,
         out: &mut dyn std::io::Write,
     ) -> std::io::Result<()> {
@@ -92,9 +93,9 @@ impl Recorded {
 
 /// `truth.json`: what a tool that reads the traces should find.
 #[derive(Debug, Serialize)]
-struct Truth<'s> {
+struct RunTruth<'s> {
     recorded: String,
-    wishes: &'s Wishes,
+    wishes: &'s ScenarioSettings,
     /// Per rank, what its clock is ahead of true time when the window begins, ns.
     offset_ns: &'s [i64],
     /// Per rank, by how much its clock is fast, ns per second.
@@ -107,16 +108,16 @@ struct Truth<'s> {
 /// Writes all ranks into `folder`, with `truth.json` beside them. Returns the folder's files.
 ///
 /// # Errors
-/// Those of [`Recorded::open`] and [`Recorded::scenario`], a folder that is not empty, or a file
+/// Those of [`RankTemplate::open`] and [`RankTemplate::scenario`], a folder that is not empty, or a file
 /// that cannot be written.
-pub fn run(
+pub fn write_run(
     host: &Path,
     device: &Path,
     times: u32,
-    wishes: &Wishes,
+    wishes: &ScenarioSettings,
     folder: &Path,
 ) -> Result<Vec<PathBuf>> {
-    let recorded = Recorded::open(host, device, times)?;
+    let recorded = RankTemplate::open(host, device, times)?;
     let scenario = recorded.scenario(wishes)?;
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make folder {}", folder.display()))?;
@@ -142,7 +143,7 @@ pub fn run(
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default();
-    let truth = Truth {
+    let truth = RunTruth {
         recorded: name,
         wishes,
         offset_ns: &scenario.offset_ns,

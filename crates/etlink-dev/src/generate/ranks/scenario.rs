@@ -14,7 +14,7 @@ const REST_NS: i64 = 50_000;
 
 /// A rank that comes late to all collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Late {
+pub struct LateRank {
     /// Which.
     pub rank: usize,
     /// By how much, ns.
@@ -23,7 +23,7 @@ pub struct Late {
 
 /// What the run shall be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Wishes {
+pub struct ScenarioSettings {
     /// Number of ranks.
     pub ranks: usize,
     /// Clocks are up to so far from rank 0's, ns.
@@ -33,21 +33,21 @@ pub struct Wishes {
     /// All ranks come to a collective within this, ns, but for the late one.
     pub jitter_ns: i64,
     /// The late rank.
-    pub late: Option<Late>,
+    pub late: Option<LateRank>,
     /// All that is random comes from it.
     pub seed: u64,
 }
 
 /// The recorded op of a collective, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Collective {
+pub(super) struct CollectiveSpan {
     pub(super) start: i64,
     pub(super) end: i64,
 }
 
 /// Everything that is known of a run.
 #[derive(Debug)]
-pub struct Scenario {
+pub struct RunScenario {
     /// Number of ranks.
     pub ranks: usize,
     /// Per rank, what its clock is ahead of true time when the window begins, ns.
@@ -55,7 +55,7 @@ pub struct Scenario {
     /// Per rank, by how much its clock is fast, ns per second.
     pub drift_ppb: Vec<i64>,
     begin: i64,
-    collectives: Vec<Collective>,
+    collectives: Vec<CollectiveSpan>,
     /// Per rank, per collective, how much later than in the recording, and than the first could,
     /// the rank comes to it.
     delays: Vec<Vec<i64>>,
@@ -67,18 +67,18 @@ pub struct Scenario {
 
 /// A launch call and the kernel of a rank's collective, by the rank's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rows {
+pub(super) struct CollectiveRows {
     pub(super) call: (i64, i64),
     pub(super) kernel: (i64, i64),
 }
 
-impl Scenario {
+impl RunScenario {
     pub(super) fn new(
-        wishes: &Wishes,
-        collectives: &[Collective],
+        wishes: &ScenarioSettings,
+        collectives: &[CollectiveSpan],
         window: (i64, i64),
-    ) -> Result<Scenario> {
-        let Wishes {
+    ) -> Result<RunScenario> {
+        let ScenarioSettings {
             ranks,
             skew_ns,
             drift_ppb,
@@ -120,7 +120,7 @@ impl Scenario {
             .map(|_| collectives.iter().map(|_| random.i64(0..HOP_NS)).collect())
             .collect();
         let slot = jitter_ns + late.map_or(0, |late| late.by_ns) + TRANSFER_NS + HOP_NS + REST_NS;
-        Ok(Scenario {
+        Ok(RunScenario {
             ranks,
             offset_ns,
             drift_ppb,
@@ -167,7 +167,7 @@ impl Scenario {
     }
 
     /// The device side of a rank's collective.
-    pub(super) fn rows(&self, rank: usize, collective: usize) -> Rows {
+    pub(super) fn rows(&self, rank: usize, collective: usize) -> CollectiveRows {
         let one = self.collectives[collective];
         let length = one.end - one.start;
         let earliest = one.start + collective as i64 * self.slot;
@@ -175,7 +175,7 @@ impl Scenario {
         let arrival = |rank: usize| call(rank) + LAUNCH_NS;
         let end = arrival(self.last(collective)) + TRANSFER_NS + self.hops[rank][collective];
         let own = |times: (i64, i64)| (self.own(rank, times.0), self.own(rank, times.1));
-        Rows {
+        CollectiveRows {
             call: own((call(rank), call(rank) + (length / 4).min(3_000))),
             kernel: own((arrival(rank), end)),
         }

@@ -1,8 +1,7 @@
 //! What is read of a recorded trace to write it anew.
 
-use super::scenario::Collective;
-use super::text::list;
-use crate::generate::document::{Document, Family, Finder};
+use super::scenario::CollectiveSpan;
+use crate::generate::document::{NumberFamily, NumberFinder, TraceText};
 use anyhow::{Context, Result, anyhow, bail};
 use etlink_json::{BrokenJson, JsonScanner, micros_to_ns};
 use memchr::memmem;
@@ -10,15 +9,23 @@ use std::collections::BTreeSet;
 
 /// What a recording says of itself.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Origin {
+pub(super) struct RecordedProcess {
     pub(super) rank: i64,
     pub(super) world: i64,
     pub(super) pid: i64,
     pub(super) tids: BTreeSet<i64>,
 }
 
-/// A collective's thread, and its arguments as JSON text.
-pub(super) type Arguments = (i64, String);
+/// A collective's thread, and what its op says that its kernel says too.
+#[derive(Clone, Debug)]
+pub(super) struct CollectiveArguments {
+    pub(super) tid: i64,
+    /// Keys and JSON text.
+    pub(super) values: Vec<(&'static str, String)>,
+}
+
+/// Longer lists of ranks are cut in the arguments of collectives (`ParamCommsUtils.cpp`).
+const LISTED: usize = 30;
 
 /// Kineto's arguments of a collective that its kernel has too.
 const ARGUMENTS: [&str; 9] = [
@@ -33,58 +40,52 @@ const ARGUMENTS: [&str; 9] = [
     "Seq",
 ];
 
-impl Origin {
+impl RecordedProcess {
     /// What the head of a device trace says.
-    pub(super) fn new(text: &[u8]) -> Result<Origin> {
-        let number = |before: &str| -> Result<i64> {
-            let at = memmem::find(text, before.as_bytes())
-                .with_context(|| format!("it does not say {before}"))?
-                + before.len();
-            let digits = text[at..]
-                .iter()
-                .take_while(|byte| byte.is_ascii_digit())
-                .count();
-            Ok(std::str::from_utf8(&text[at..at + digits])?.parse()?)
-        };
-        let (rank, world, pid) = (
-            number("\"rank\": ")?,
-            number("\"world_size\": ")?,
-            number("\"pid\": ")?,
-        );
-        Ok(Origin {
-            rank,
-            world,
-            pid,
+    pub(super) fn from_head(text: &[u8]) -> Result<RecordedProcess> {
+        Ok(RecordedProcess {
+            rank: number_after(text, "\"rank\": ")?,
+            world: number_after(text, "\"world_size\": ")?,
+            pid: number_after(text, "\"pid\": ")?,
             tids: BTreeSet::new(),
         })
     }
 }
 
+/// The number behind the first `before`.
+fn number_after(text: &[u8], before: &str) -> Result<i64> {
+    let place = memmem::find(text, before.as_bytes())
+        .with_context(|| format!("it does not say {before}"))?;
+    let rest = &text[place + before.len()..];
+    let end = rest.iter().position(|byte| !byte.is_ascii_digit());
+    let digits = &rest[..end.unwrap_or(rest.len())];
+    Ok(std::str::from_utf8(digits)?.parse()?)
+}
+
 /// Collectives in order of time, with their threads and arguments; notes all threads.
-pub(super) fn collectives(
-    document: &Document,
-    of: &mut Origin,
-) -> Result<(Vec<Collective>, Vec<Arguments>)> {
-    let all = format!(
-        "\"Process Group Ranks\": \"{}\"",
-        list(of.world as usize, false)
-    );
+pub(super) fn recorded_collectives(
+    document: &TraceText,
+    of: &mut RecordedProcess,
+) -> Result<(Vec<CollectiveSpan>, Vec<CollectiveArguments>)> {
+    let all_ranks = format!("\"{}\"", rank_list(of.world as usize, false));
     let mut found = vec![];
     for element in &document.elements {
-        let seen = Seen::of(&document.text[element.text.clone()])
+        let seen = EventSummary::from_element(&document.text[element.text.clone()])
             .map_err(|_| anyhow!("damaged at byte {}", element.text.start))?;
         if seen.on_device {
             bail!("it has device rows of its own; this works with recordings of the CPU");
         }
         of.tids.extend(seen.tid);
-        let (Some(time), Some(tid), Some(said)) = (seen.time, seen.tid, arguments(&seen.args)?)
-        else {
+        let (Some(time), Some(tid)) = (seen.time, seen.tid) else {
             continue;
         };
-        if !said.contains(&all) {
-            bail!("a collective is of a part of the ranks only: {said}");
+        let Some(values) = kernel_arguments(&seen.args)? else {
+            continue;
+        };
+        if !values.contains(&("Process Group Ranks", all_ranks.clone())) {
+            bail!("a collective is of a part of the ranks only: {values:?}");
         }
-        found.push((time, (tid, said)));
+        found.push((time, CollectiveArguments { tid, values }));
     }
     found.sort_by_key(|(time, _)| time.start);
     if found.is_empty() || found.windows(2).any(|pair| pair[1].0.start < pair[0].0.end) {
@@ -94,13 +95,14 @@ pub(super) fn collectives(
 }
 
 /// Notes times and lengths of a Kineto event, in which the time comes first.
-pub(super) fn event(finder: &mut Finder<'_>) -> Result<(), BrokenJson> {
+pub(super) fn note_times(finder: &mut NumberFinder<'_>) -> Result<(), BrokenJson> {
     let mut start = None;
     while let Some(key) = finder.scanner.key()? {
         match key {
             b"ts" => start = finder.time()?,
             b"dur" => {
-                if let (Some(start), Some(length)) = (start, finder.micros(Family::Duration)?) {
+                if let (Some(start), Some(length)) = (start, finder.micros(NumberFamily::Duration)?)
+                {
                     finder.lasts(start, start.saturating_add(length));
                 }
             }
@@ -112,17 +114,17 @@ pub(super) fn event(finder: &mut Finder<'_>) -> Result<(), BrokenJson> {
 
 /// What is of interest in an event.
 #[derive(Default)]
-struct Seen {
+struct EventSummary {
     tid: Option<i64>,
     on_device: bool,
     /// Origin a `record_param_comms`.
-    time: Option<Collective>,
+    time: Option<CollectiveSpan>,
     args: Vec<u8>,
 }
 
-impl Seen {
-    fn of(element: &[u8]) -> Result<Seen, BrokenJson> {
-        let mut seen = Seen::default();
+impl EventSummary {
+    fn from_element(element: &[u8]) -> Result<EventSummary, BrokenJson> {
+        let mut seen = EventSummary::default();
         let (mut start, mut length, mut is_collective) = (None, None, false);
         let mut scanner = JsonScanner::new(element);
         while scanner.eat(b',') {}
@@ -145,7 +147,7 @@ impl Seen {
         seen.time = start
             .zip(length)
             .filter(|_| is_collective)
-            .map(|(start, length)| Collective {
+            .map(|(start, length)| CollectiveSpan {
                 start,
                 end: start + length,
             });
@@ -153,9 +155,9 @@ impl Seen {
     }
 }
 
-/// Arguments of a collective that its kernel has too, as JSON text without brackets; `None` of what
-/// is none, such as the wait for one.
-fn arguments(args: &[u8]) -> Result<Option<String>> {
+/// Arguments of a collective that its kernel has too; `None` of what is none, such as the wait for
+/// one.
+fn kernel_arguments(args: &[u8]) -> Result<Option<Vec<(&'static str, String)>>> {
     if args.is_empty() {
         return Ok(None);
     }
@@ -166,12 +168,17 @@ fn arguments(args: &[u8]) -> Result<Option<String>> {
     {
         return Ok(None);
     }
-    let one = |name: &&str| Some(format!("\"{name}\": {}", args.get(*name)?));
-    Ok(Some(
-        ARGUMENTS
-            .iter()
-            .filter_map(one)
-            .collect::<Vec<_>>()
-            .join(", "),
-    ))
+    let mut values = vec![];
+    for name in ARGUMENTS {
+        values.extend(args.get(name).map(|value| (name, value.to_string())));
+    }
+    Ok(Some(values))
+}
+
+/// Ranks from 0 as lists have them.
+pub(super) fn rank_list(ranks: usize, cut: bool) -> String {
+    let shown = if cut { ranks.min(LISTED) } else { ranks };
+    let all: Vec<String> = (0..shown).map(|rank| rank.to_string()).collect();
+    let rest = if shown < ranks { ", ..." } else { "" };
+    format!("[{}{rest}]", all.join(", "))
 }

@@ -3,9 +3,9 @@ use etlink_link::ranks::{
     RankClock, RankSummary, align_clocks, join_ranks, step_stragglers, straggler_stats,
 };
 
-fn recorded(times: u32) -> Recorded {
+fn recorded(times: u32) -> RankTemplate {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs/ddp2-2.15.0");
-    Recorded::open(
+    RankTemplate::open(
         &folder.join("torch_et_0.json.gz"),
         &folder.join("kineto_trace_0.json.gz"),
         times,
@@ -13,13 +13,13 @@ fn recorded(times: u32) -> Recorded {
     .expect("opens")
 }
 
-const LATE: Late = Late {
+const LATE: LateRank = LateRank {
     rank: 21,
     by_ns: 200_000,
 };
 
-fn wishes(ranks: usize) -> Wishes {
-    Wishes {
+fn wishes(ranks: usize) -> ScenarioSettings {
+    ScenarioSettings {
         ranks,
         skew_ns: 5_000_000,
         drift_ppb: 0,
@@ -30,7 +30,7 @@ fn wishes(ranks: usize) -> Wishes {
 }
 
 /// The ranks as they are after linking.
-fn linked(recorded: &Recorded, scenario: &Scenario) -> Vec<RankSummary> {
+fn linked(recorded: &RankTemplate, scenario: &RunScenario) -> Vec<RankSummary> {
     let one = |rank: usize| {
         let (mut host, mut device) = (vec![], vec![]);
         recorded
@@ -67,7 +67,7 @@ fn linked(recorded: &Recorded, scenario: &Scenario) -> Vec<RankSummary> {
 
 /// By how much a clock puts a rank's time wrong, at worst, over the window; times of rank 0 are
 /// true.
-fn worst(scenario: &Scenario, ranks: &[RankSummary], clocks: &[RankClock], rank: usize) -> i64 {
+fn worst(scenario: &RunScenario, ranks: &[RankSummary], clocks: &[RankClock], rank: usize) -> i64 {
     let sides = ranks[rank].communications.iter().zip(0..);
     let wrong = sides.map(|(own, collective)| {
         let base = ranks[0].communications[0].end_ns - scenario.rows(0, 0).kernel.1;
@@ -144,7 +144,7 @@ fn skew_and_the_late_rank_of_a_known_run_are_found() {
 fn drift_of_a_known_run_is_found() {
     let recorded = recorded(40);
     let scenario = recorded
-        .scenario(&Wishes {
+        .scenario(&ScenarioSettings {
             drift_ppb: 50_000,
             ranks: 4,
             late: None,
@@ -171,16 +171,16 @@ fn drift_of_a_known_run_is_found() {
 fn nobody_ends_before_the_last_has_begun() {
     let recorded = recorded(1);
     let scenario = recorded
-        .scenario(&Wishes {
+        .scenario(&ScenarioSettings {
             skew_ns: 0,
             ..wishes(8)
         })
         .expect_err("rank 21 is none of 8");
     assert!(scenario.to_string().contains("late"), "{scenario}");
     let scenario = recorded
-        .scenario(&Wishes {
+        .scenario(&ScenarioSettings {
             skew_ns: 0,
-            late: Some(Late { rank: 5, ..LATE }),
+            late: Some(LateRank { rank: 5, ..LATE }),
             ..wishes(8)
         })
         .expect("a scenario");
@@ -199,7 +199,7 @@ fn nobody_ends_before_the_last_has_begun() {
 #[test]
 fn the_recording_itself_comes_out_but_for_times_and_rows() {
     let recorded = recorded(1);
-    let wishes = Wishes {
+    let wishes = ScenarioSettings {
         ranks: 2,
         skew_ns: 0,
         drift_ppb: 0,
@@ -213,14 +213,15 @@ fn the_recording_itself_comes_out_but_for_times_and_rows() {
         .write_host(&scenario, 0, &mut text)
         .expect("writes");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs/ddp2-2.15.0");
-    assert!(text == unpacked(&folder.join("torch_et_0.json.gz")).expect("reads"));
+    assert!(text == read_unpacked(&folder.join("torch_et_0.json.gz")).expect("reads"));
     let mut text = vec![];
     recorded
         .write_device(&scenario, 0, &mut text)
         .expect("writes");
     let text = String::from_utf8(text).expect("text");
-    let was = String::from_utf8(unpacked(&folder.join("kineto_trace_0.json.gz")).expect("reads"))
-        .expect("text");
+    let was =
+        String::from_utf8(read_unpacked(&folder.join("kineto_trace_0.json.gz")).expect("reads"))
+            .expect("text");
     let without = |text: &str| {
         text.lines()
             .filter(|line| !line.contains("\"ts\": ") && !line.contains("\"dur\": "))
@@ -240,7 +241,7 @@ fn the_recording_itself_comes_out_but_for_times_and_rows() {
 #[test]
 fn a_recording_of_sub_groups_is_refused() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs/tpdp4-2.15.0");
-    let error = Recorded::open(
+    let error = RankTemplate::open(
         &folder.join("torch_et_0.json.gz"),
         &folder.join("kineto_trace_0.json.gz"),
         1,

@@ -1,22 +1,23 @@
 //! A recorded trace as text with gaps: what is different on each rank.
 
-use super::scenario::{Collective, Scenario};
-use super::source::{Arguments, Origin, collectives, event};
-use crate::generate::document::{Document, Family, write_micros};
+use super::scenario::{CollectiveSpan, RunScenario};
+use super::source::{
+    CollectiveArguments, RecordedProcess, note_times, rank_list, recorded_collectives,
+};
+use crate::generate::document::{NumberFamily, TraceText, write_micros};
 use crate::generate::host;
 use anyhow::{Context, Result};
+use etlink_kineto::{CompleteEvent, KinetoVersion, KinetoWriteOptions, KinetoWriter};
 use memchr::memmem;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-/// Longer lists of ranks are cut in the arguments of collectives (`ParamCommsUtils.cpp`).
-const LISTED: usize = 30;
 /// The stream of the kernels that are added.
 const STREAM: u32 = 20;
 
 /// What stands in a gap.
 #[derive(Clone, Debug)]
-enum Slot {
+enum GapContent {
     /// A recorded time of something that begins.
     Start(i64),
     /// The length of what is recorded from then to then.
@@ -35,64 +36,72 @@ enum Slot {
 
 /// See the module text.
 #[derive(Debug)]
-pub(super) struct Template {
+pub(super) struct TraceTemplate {
     text: Vec<u8>,
     /// Where and how long, ascending.
-    gaps: Vec<(usize, usize, Slot)>,
-    pub(super) of: Origin,
-    pub(super) collectives: Vec<Collective>,
-    /// Origin each collective, its thread and the arguments that its kernel has too, as they stand
-    /// in the text.
-    arguments: Vec<Arguments>,
+    gaps: Vec<(usize, usize, GapContent)>,
+    pub(super) of: RecordedProcess,
+    pub(super) collectives: Vec<CollectiveSpan>,
+    /// Of each collective.
+    arguments: Vec<CollectiveArguments>,
     pub(super) window: (i64, i64),
 }
 
-impl Template {
-    pub(super) fn device(text: Vec<u8>) -> Result<Template> {
-        let document = Document::new(text, "traceEvents", event)?;
+impl TraceTemplate {
+    pub(super) fn device(text: Vec<u8>) -> Result<TraceTemplate> {
+        let document = TraceText::new(text, "traceEvents", note_times)?;
         let window = document.window.context("nothing in it has a length")?;
-        let mut of = Origin::new(&document.text)?;
-        let (collectives, arguments) = collectives(&document, &mut of)?;
-        let mut gaps = times(&document);
+        let mut of = RecordedProcess::from_head(&document.text)?;
+        let (collectives, arguments) = recorded_collectives(&document, &mut of)?;
+        let mut gaps = time_gaps(&document);
         let last = document
             .elements
             .last()
             .map_or(0, |element| element.text.end);
-        gaps.push((last, 0, Slot::Rows));
-        let Origin {
+        gaps.push((last, 0, GapContent::Rows));
+        let RecordedProcess {
             rank,
             world,
             pid,
             tids,
         } = &of;
-        let list = list(*world as usize, false);
-        let mut find = Find {
+        let list = rank_list(*world as usize, false);
+        let mut find = GapFinder {
             text: &document.text,
             gaps: &mut gaps,
         };
-        find.one(
+        find.add_gaps(
             &format!("\"rank\": {rank}, \"world_size\": {world}"),
-            &[("rank\": ", Slot::Rank), ("size\": ", Slot::World)],
-        );
-        find.one(
-            &format!("\"pg_size\": {world}, \"ranks\": {list}"),
             &[
-                ("size\": ", Slot::World),
-                ("ranks\": ", Slot::Ranks { cut: false }),
+                ("rank\": ", GapContent::Rank),
+                ("size\": ", GapContent::World),
             ],
         );
-        find.one(
+        find.add_gaps(
+            &format!("\"pg_size\": {world}, \"ranks\": {list}"),
+            &[
+                ("size\": ", GapContent::World),
+                ("ranks\": ", GapContent::Ranks { cut: false }),
+            ],
+        );
+        find.add_gaps(
             &format!("\"Process Group Ranks\": \"{list}\""),
-            &[("Ranks\": \"", Slot::Ranks { cut: true })],
+            &[("Ranks\": \"", GapContent::Ranks { cut: true })],
         );
-        find.one(&format!("\"Rank\": {rank},"), &[("Rank\": ", Slot::Rank)]);
-        find.one(
+        find.add_gaps(
+            &format!("\"Rank\": {rank},"),
+            &[("Rank\": ", GapContent::Rank)],
+        );
+        find.add_gaps(
             &format!("\"Group size\": {world},"),
-            &[("size\": ", Slot::World)],
+            &[("size\": ", GapContent::World)],
         );
-        find.one(
+        find.add_gaps(
             &format!("\"\", \"{rank}\", \"\", \"[]\", \"[]\", \"0\", \"1\", \"{world}\", "),
-            &[("\"\", \"", Slot::Rank), ("\"1\", \"", Slot::World)],
+            &[
+                ("\"\", \"", GapContent::Rank),
+                ("\"1\", \"", GapContent::World),
+            ],
         );
         for number in tids.iter().chain([pid]).collect::<BTreeSet<_>>() {
             for (before, after) in [
@@ -101,14 +110,14 @@ impl Template {
                 ("\"thread ", " "),
                 ("\"sort_index\": ", "\n"),
             ] {
-                find.one(
+                find.add_gaps(
                     &format!("{before}{number}{after}"),
-                    &[(before, Slot::Process(*number))],
+                    &[(before, GapContent::Process(*number))],
                 );
             }
         }
         gaps.sort_by_key(|gap| (gap.0, gap.1));
-        Ok(Template {
+        Ok(TraceTemplate {
             text: document.text,
             gaps,
             of,
@@ -120,32 +129,38 @@ impl Template {
 
     /// A host trace has no times; of each rank it has the rank's number, its groups and its
     /// process.
-    pub(super) fn host(text: Vec<u8>, of: &Origin) -> Result<Template> {
-        let document = host::document(text)?;
-        let Origin {
+    pub(super) fn host(text: Vec<u8>, of: &RecordedProcess) -> Result<TraceTemplate> {
+        let document = host::read_host_text(text)?;
+        let RecordedProcess {
             rank, world, pid, ..
         } = of;
         let mut gaps = vec![];
-        let mut find = Find {
+        let mut find = GapFinder {
             text: &document.text,
             gaps: &mut gaps,
         };
-        find.one(
+        find.add_gaps(
             &format!("\"pid\": {pid},"),
-            &[("pid\": ", Slot::Process(*pid))],
+            &[("pid\": ", GapContent::Process(*pid))],
         );
-        find.one(
+        find.add_gaps(
             &format!("\\\"group_size\\\": {world},"),
-            &[("size\\\": ", Slot::World)],
+            &[("size\\\": ", GapContent::World)],
         );
-        find.one(&format!("\"default_pg\"],{rank},\""), &[("],", Slot::Rank)]);
-        find.one(&format!(",[],[],0,1,{world},"), &[(",0,1,", Slot::World)]);
-        find.one(
+        find.add_gaps(
+            &format!("\"default_pg\"],{rank},\""),
+            &[("],", GapContent::Rank)],
+        );
+        find.add_gaps(
+            &format!(",[],[],0,1,{world},"),
+            &[(",0,1,", GapContent::World)],
+        );
+        find.add_gaps(
             &format!("\"pg_size\", \"type\": \"uint64\", \"value\": {world}}}"),
-            &[("value\": ", Slot::World)],
+            &[("value\": ", GapContent::World)],
         );
         gaps.sort_by_key(|gap| (gap.0, gap.1));
-        Ok(Template {
+        Ok(TraceTemplate {
             text: document.text,
             gaps,
             of: of.clone(),
@@ -157,7 +172,7 @@ impl Template {
 
     pub(super) fn write(
         &self,
-        scenario: &Scenario,
+        scenario: &RunScenario,
         rank: usize,
         mut out: &mut dyn Write,
     ) -> io::Result<()> {
@@ -166,100 +181,98 @@ impl Template {
             out.write_all(&self.text[from..*at])?;
             from = at + length;
             match *slot {
-                Slot::Start(ns) => write_micros(scenario.start(rank, ns), &mut out)?,
-                Slot::Length(start, end) => write_micros(
+                GapContent::Start(ns) => write_micros(scenario.start(rank, ns), &mut out)?,
+                GapContent::Length(start, end) => write_micros(
                     (scenario.end(rank, end) - scenario.start(rank, start)).max(0),
                     &mut out,
                 )?,
-                Slot::Rank => write!(out, "{rank}")?,
-                Slot::World => write!(out, "{}", scenario.ranks)?,
-                Slot::Ranks { cut } => out.write_all(list(scenario.ranks, cut).as_bytes())?,
-                Slot::Process(number) => write!(out, "{}", process(number, rank))?,
-                Slot::Rows => self.rows(scenario, rank, out)?,
+                GapContent::Rank => write!(out, "{rank}")?,
+                GapContent::World => write!(out, "{}", scenario.ranks)?,
+                GapContent::Ranks { cut } => {
+                    out.write_all(rank_list(scenario.ranks, cut).as_bytes())?
+                }
+                GapContent::Process(number) => write!(out, "{}", process_number(number, rank))?,
+                GapContent::Rows => self.write_rows(scenario, rank, out)?,
             }
         }
         out.write_all(&self.text[from..])
     }
 
-    fn rows(&self, scenario: &Scenario, rank: usize, mut out: &mut dyn Write) -> io::Result<()> {
-        let (all, size) = (
-            list(self.of.world as usize, false),
-            format!("\"Group size\": {},", self.of.world),
-        );
-        for (number, (tid, said)) in self.arguments.iter().enumerate() {
+    fn write_rows(
+        &self,
+        scenario: &RunScenario,
+        rank: usize,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let options = KinetoWriteOptions {
+            // readers take any layout, and this is that of the recordings that ask for it
+            version: KinetoVersion::Torch2_15,
+            verbatim: false,
+        };
+        let mut writer = KinetoWriter::after_events(out, options);
+        let pid = process_number(self.of.pid, rank);
+        let ranks = rank_list(scenario.ranks, true);
+        for (number, CollectiveArguments { tid, values }) in self.arguments.iter().enumerate() {
             let rows = scenario.rows(rank, number);
-            let (pid, tid) = (process(self.of.pid, rank), process(*tid, rank));
-            let said = said
-                .replace(&all, &list(scenario.ranks, true))
-                .replace(&size, &format!("\"Group size\": {},", scenario.ranks));
             let correlation = number + 1;
-            let mut row = |cat: &str,
-                           name: &str,
-                           pid: i64,
-                           tid: i64,
-                           (start, end): (i64, i64),
-                           args: &str|
-             -> io::Result<()> {
-                write!(
-                    out,
-                    ",\n  {{\n    \"ph\": \"X\", \"cat\": \"{cat}\", \"name\": \"{name}\", \"pid\": {pid}, \"tid\": {tid},\n    \"ts\": "
-                )?;
-                write_micros(start, &mut out)?;
-                write!(out, ", \"dur\": ")?;
-                write_micros(end - start, &mut out)?;
-                write!(out, ",\n    \"args\": {{\n      {args}\n    }}\n  }}")
+            let call = CompleteEvent {
+                category: "cuda_runtime",
+                name: "cudaLaunchKernelExC",
+                pid: pid.into(),
+                tid: process_number(*tid, rank).into(),
+                start_ns: rows.call.0,
+                duration_ns: rows.call.1 - rows.call.0,
+                external_id: None,
             };
-            row(
-                "cuda_runtime",
-                "cudaLaunchKernelExC",
-                pid,
-                tid,
-                rows.call,
-                &format!("\"cbid\": 430, \"correlation\": {correlation}"),
-            )?;
-            let args = format!(
-                "\"device\": 0, \"context\": 1, \"stream\": {STREAM}, \"correlation\": {correlation}, {said}"
-            );
-            row(
-                "kernel",
-                "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
-                0,
-                i64::from(STREAM),
-                rows.kernel,
-                &args,
-            )?;
+            writer.complete(&call, |args| {
+                // CUPTI's number of cudaLaunchKernelExC
+                args.number("cbid", 430)?;
+                args.number("correlation", correlation)
+            })?;
+            let kernel = CompleteEvent {
+                category: "kernel",
+                name: "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+                pid: 0.into(),
+                tid: i64::from(STREAM).into(),
+                start_ns: rows.kernel.0,
+                duration_ns: rows.kernel.1 - rows.kernel.0,
+                external_id: None,
+            };
+            writer.complete(&kernel, |args| {
+                args.number("device", 0)?;
+                args.number("context", 1)?;
+                args.number("stream", STREAM)?;
+                args.number("correlation", correlation)?;
+                for (key, value) in values {
+                    match *key {
+                        "Group size" => args.number(key, scenario.ranks)?,
+                        "Process Group Ranks" => args.text(key, &ranks)?,
+                        _ => args.raw(key, value)?,
+                    }
+                }
+                Ok(())
+            })?;
         }
         Ok(())
     }
 }
 
 /// A process or thread id of a rank.
-fn process(number: i64, rank: usize) -> i64 {
-    number + 1000 * rank as i64
-}
-
-/// Ranks from 0 as lists have them.
-pub(super) fn list(ranks: usize, cut: bool) -> String {
-    let shown = if cut { ranks.min(LISTED) } else { ranks };
-    let all: Vec<String> = (0..shown).map(|rank| rank.to_string()).collect();
-    format!(
-        "[{}{}]",
-        all.join(", "),
-        if shown < ranks { ", ..." } else { "" }
-    )
+fn process_number(recorded: i64, rank: usize) -> i64 {
+    recorded + 1000 * rank as i64
 }
 
 /// The gaps for times and lengths.
-fn times(document: &Document) -> Vec<(usize, usize, Slot)> {
+fn time_gaps(document: &TraceText) -> Vec<(usize, usize, GapContent)> {
     let mut gaps = vec![];
     for element in &document.elements {
         let mut start = 0;
         for place in &document.places[element.places.clone()] {
-            let slot = if place.family == Family::Time {
+            let slot = if place.family == NumberFamily::Time {
                 start = place.value;
-                Slot::Start(start)
+                GapContent::Start(start)
             } else {
-                Slot::Length(start, start.saturating_add(place.value))
+                GapContent::Length(start, start.saturating_add(place.value))
             };
             gaps.push((place.at, place.length as usize, slot));
         }
@@ -268,15 +281,15 @@ fn times(document: &Document) -> Vec<(usize, usize, Slot)> {
 }
 
 /// Finds known texts and makes gaps in them.
-struct Find<'t> {
+struct GapFinder<'t> {
     text: &'t [u8],
-    gaps: &'t mut Vec<(usize, usize, Slot)>,
+    gaps: &'t mut Vec<(usize, usize, GapContent)>,
 }
 
-impl Find<'_> {
+impl GapFinder<'_> {
     /// Wherever `text` is, gaps for the values behind these marks in it; a value is a number or a
     /// list.
-    fn one(&mut self, text: &str, slots: &[(&str, Slot)]) {
+    fn add_gaps(&mut self, text: &str, slots: &[(&str, GapContent)]) {
         for at in memmem::find_iter(self.text, text.as_bytes()) {
             for (mark, slot) in slots {
                 let Some(from) = text.find(mark).map(|place| place + mark.len()) else {

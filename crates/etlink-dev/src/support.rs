@@ -1,0 +1,75 @@
+//! What several commands need: the repository, programs that are run, packages, trace files.
+
+use anyhow::{Context, Result, bail};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The repository's folder.
+pub fn repository_root() -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize()
+        .with_context(|| format!("no folder {}", root.display()))
+}
+
+/// Runs a program that prints for itself.
+pub fn run_command(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} failed: {status}");
+    }
+    Ok(())
+}
+
+/// Names a built `etlink`, so that a suite does not build its own.
+const ETLINK: &str = "ETLINK";
+
+/// The path of `etlink`: what the variable `ETLINK` names, else a debug build made now.
+///
+/// `.ci/run` sets the variable. `cargo test --workspace` has built the command by then, with the
+/// features of the whole workspace; a build of one package has others and compiles anew.
+pub fn etlink_path() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os(ETLINK) {
+        let named = Path::new(&named);
+        return named
+            .canonicalize()
+            .with_context(|| format!("{ETLINK} names {}", named.display()));
+    }
+    run_command(Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "etlink"]))?;
+    // cargo puts the programs of one profile into one folder
+    let name = format!("etlink{}", std::env::consts::EXE_SUFFIX);
+    let etlink = std::env::current_exe()?.with_file_name(name);
+    if !etlink.is_file() {
+        bail!("{} was not built", etlink.display());
+    }
+    Ok(etlink)
+}
+
+/// Installs packages of PyPI into `folder`, with what they need or without.
+pub fn install_from_pypi(packages: &[&str], folder: &Path, with_needs: bool) -> Result<()> {
+    println!(
+        "installing {} into {}",
+        packages.join(", "),
+        folder.display()
+    );
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet"]);
+    pip.arg("--disable-pip-version-check");
+    if !with_needs {
+        pip.arg("--no-deps");
+    }
+    pip.arg("--target").arg(folder).args(packages);
+    run_command(&mut pip)
+}
+
+/// The text of a file, plain or gzip, whatever its name says.
+pub fn read_trace_text(path: &Path) -> Result<Vec<u8>> {
+    let mut text = std::fs::read(path).with_context(|| path.display().to_string())?;
+    if text.starts_with(&[0x1f, 0x8b]) {
+        let packed = std::mem::take(&mut text);
+        flate2::read::MultiGzDecoder::new(&packed[..]).read_to_end(&mut text)?;
+    }
+    Ok(text)
+}
