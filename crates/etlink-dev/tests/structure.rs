@@ -1,6 +1,5 @@
 //! How the code of the workspace hangs together: no circle of files, and public types with names of
 //! their own.
-//!
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
