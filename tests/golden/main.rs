@@ -9,6 +9,7 @@ use etlink_chakra::read::{self, ChakraGraph};
 use etlink_chakra::{WriteOptions, agree, et, etplus, simulated_sizes};
 use etlink_link::ranks::{self, RankSummary};
 use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_model::GlobalRank;
 use std::fmt::Write;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -112,7 +113,7 @@ fn joined() {
             .collect();
         let facts: Vec<RankSummary> = traces
             .iter()
-            .zip(0..)
+            .zip((0..).map(GlobalRank))
             .map(|(trace, rank)| RankSummary::from_trace(trace, rank))
             .collect();
         let sizes: Vec<_> = traces
@@ -135,10 +136,10 @@ fn joined() {
             .zip(ranks::collective_skews(&facts, &join, &[]))
         {
             let nodes = joint.members.iter().map(|part| {
-                facts[part.rank as usize].communications[part.communication as usize].node
+                facts[part.rank.index()].communications[part.communication as usize].node
             });
             let nodes: Vec<u32> = nodes.collect();
-            let fate = agreed.ranks[joint.members[0].rank as usize].decision_for(nodes[0]);
+            let fate = agreed.ranks[joint.members[0].rank.index()].decision_for(nodes[0]);
             let _ = writeln!(
                 text,
                 "  {} {} {}: nodes {nodes:?}, {fate:?}, skew {} ns, last {}",

@@ -26,7 +26,7 @@ use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use etlink_link::CollectiveRef;
 use etlink_link::ranks::{Communication, GroupIdentity, Peers, RankSummary, bus_factor, rank_list};
-use etlink_model::CollectiveKind;
+use etlink_model::{CollectiveKind, GlobalRank};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
@@ -162,7 +162,8 @@ impl CollectiveTotals {
 
 /// Of one rank, by falling time. O(nodes).
 pub(crate) fn collective_totals(rows: &ClassifiedRows<'_>) -> Vec<CollectiveTotals> {
-    let facts = RankSummary::from_trace(rows.trace, rows.trace.report.rank.unwrap_or(0));
+    let facts =
+        RankSummary::from_trace(rows.trace, GlobalRank(rows.trace.report.rank.unwrap_or(0)));
     let mut all = vec![];
     let mut known = vec![false; rows.len()];
     for one in &facts.communications {
@@ -207,7 +208,7 @@ fn communication_totals(
         one.peers,
         record.map_or(0, |record| record.record.group_size),
     );
-    let duration = one.extent.end_ns.saturating_sub(one.extent.start_ns);
+    let duration = one.extent.end_ns.since(one.extent.start_ns);
     // A host op returns before its transfer: its duration says nothing about bandwidth.
     let sized = if one.extent.is_transfer && duration > 0 {
         one.bytes

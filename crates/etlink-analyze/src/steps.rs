@@ -128,12 +128,11 @@ pub(crate) fn trace_steps(device: &DeviceTrace) -> Vec<StepTime> {
     } else {
         Some(&all[..])
     };
-    let base = device.header.base_ns;
     let step = |step: &etlink_link::ranks::StepSpan| StepTime {
         name: step.name.clone(),
         // `RankSteps` uses Unix time to compare ranks; a trace's own tables use its origin.
-        start_ns: step.start_ns.saturating_sub(base),
-        duration_ns: step.end_ns.saturating_sub(step.start_ns),
+        start_ns: device.header.trace_time(step.start_ns).0,
+        duration_ns: step.end_ns.since(step.start_ns),
         ..StepTime::default()
     };
     let mut steps: Vec<StepTime> = whole.unwrap_or_default().iter().map(step).collect();

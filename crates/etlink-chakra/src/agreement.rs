@@ -17,6 +17,7 @@ use etlink_link::ranks::{
     CollectiveMatch, CommChannel, Communication, DeadlockCheck, GroupResolver, MatchMember,
     RankSummary, RunJoin,
 };
+use etlink_model::UnixNs;
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::io;
@@ -100,8 +101,8 @@ pub fn agree(
         }
         for part in &joint.members {
             // Members are indexes into the summaries that were joined, so that each has its node.
-            let node = facts[part.rank as usize].communications[part.communication as usize].node;
-            agreed.ranks[part.rank as usize]
+            let node = facts[part.rank.index()].communications[part.communication as usize].node;
+            agreed.ranks[part.rank.index()]
                 .decisions
                 .push((node, *decision));
         }
@@ -130,9 +131,9 @@ enum SerialOrder {
 
 impl SerialOrder {
     /// Nodes are numbered by their starts.
-    fn key(self, communication: &Communication) -> (i64, u32) {
+    fn key(self, communication: &Communication) -> (UnixNs, u32) {
         match self {
-            SerialOrder::Start => (0, communication.node),
+            SerialOrder::Start => (UnixNs::default(), communication.node),
             SerialOrder::End => (communication.end_ns, communication.node),
         }
     }
@@ -165,7 +166,7 @@ fn match_decision(
 }
 
 fn simulated_size(sizes: &[Vec<Option<i64>>], part: &MatchMember) -> Option<i64> {
-    let of_rank = sizes.get(part.rank as usize)?;
+    let of_rank = sizes.get(part.rank.index())?;
     *of_rank.get(part.communication as usize)?
 }
 

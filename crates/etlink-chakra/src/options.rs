@@ -6,6 +6,7 @@ use crate::rank_agreement::RankAgreement;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankClock;
 use etlink_link::roofline::RooflineFormula;
+use etlink_model::TimeNs;
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 
@@ -61,12 +62,8 @@ pub struct WriteOptions<'a> {
 impl WriteOptions<'_> {
     /// A time of `trace` by the clock that the file is to have.
     pub(crate) fn aligned(&self, trace: &LinkedTrace, ns: i64) -> i64 {
-        // a clock's times are since the Unix epoch, a trace's since its base
-        let clock = RankClock {
-            at_ns: self.clock.at_ns.saturating_sub(trace.device.header.base_ns),
-            ..self.clock
-        };
-        clock.aligned(ns)
+        let base_ns = trace.device.header.base_ns;
+        self.clock.aligned_trace_time(base_ns, TimeNs(ns)).0
     }
 }
 

@@ -26,7 +26,7 @@ impl TraceSketch {
             stream: 7,
         });
         trace.device.header.rank = Some(0);
-        trace.device.header.base_ns = 1_700_000_000_000_000_000;
+        trace.device.header.base_ns.0 = 1_700_000_000_000_000_000;
         TraceSketch {
             trace,
             edges: vec![],

@@ -1,7 +1,7 @@
 //! The metadata around `traceEvents`. Kineto puts it before, after, or on both sides.
 
 use etlink_json::{FieldScan, JsonScanner, JsonValue, scan_fields, unescape};
-use etlink_model::{DeviceHeader, DeviceTrace, ProcessGroup};
+use etlink_model::{DeviceHeader, DeviceTrace, ProcessGroup, UnixNs};
 use rustc_hash::FxHashSet;
 
 /// Keys of the document that were met so far.
@@ -31,7 +31,7 @@ pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace, keys: &mut KnownKeys) -
     let fields = scan_fields(text, |key, value| {
         keys.add(key);
         match key {
-            b"baseTimeNanoseconds" => header.base_ns = value.int().unwrap_or(header.base_ns),
+            b"baseTimeNanoseconds" => header.base_ns = value.int().map_or(header.base_ns, UnixNs),
             b"trace_id" => header.trace_id = value.text().into_owned(),
             b"distributedInfo" => object(value, |key, value| read_distributed(key, value, header)),
             b"deviceProperties" => list(value, |device| {

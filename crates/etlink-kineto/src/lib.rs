@@ -182,7 +182,7 @@ fn is_cut_before_base(trace: &DeviceTrace) -> bool {
     let Some((start, _)) = trace.window() else {
         return false;
     };
-    trace.header.base_ns == 0 && (LEAST_NS..LEAST_UNIX_NS).contains(&start.0)
+    trace.header.base_ns.0 == 0 && (LEAST_NS..LEAST_UNIX_NS).contains(&start.0)
 }
 
 fn note_damage(trace: &mut DeviceTrace, damage: ReadDamage) {

@@ -1,7 +1,7 @@
 //! Every tolerance of the linker, and what is known of it.
 //!
 //! A limit divides what one rule explains from what needs another cause. Where one is measured, the
-//! traces are the 16 public ones that ARCHITECTURE lists, and the figure is the share of cases on
+//! traces are the public ones of `docs/src/reference/evidence.md`, and the figure is the share of cases on
 //! the near side.
 
 use etlink_model::{DurationNs, TimeNs};
@@ -9,8 +9,8 @@ use etlink_model::{DurationNs, TimeNs};
 /// Host and device clocks differ by up to this: a row may start that much before its call and still
 /// be launched by it.
 ///
-/// CUPTI reads both clocks once and converts (`CuptiActivityApi` in Kineto takes its timestamps as
-/// they are), which leaves an error of one to two microseconds.
+/// CUPTI converts the device's clock to the host's, which leaves an error of one to two
+/// microseconds. Kineto adds none of its own (`convertCuptiTimestamp` in `CuptiTimestamp.h`).
 pub const CLOCK_TOLERANCE: DurationNs = DurationNs(2_000);
 
 /// A row that starts later than this after its launch call began waits for something else as well.
@@ -30,11 +30,11 @@ pub const WAIT_LATENCY: DurationNs = DurationNs(30_000);
 /// Measured: 8 to 50 us in recordings of DDP on CPUs with more threads than cores.
 pub(crate) const WAKE_LATENCY: DurationNs = DurationNs(100_000);
 
-/// Both ends of a range or row are rounded by up to this: PyTorch before 2.2 writes whole
+/// Both ends of a range or row are rounded by up to this: PyTorch before 2.4 writes whole
 /// microseconds.
 ///
-/// `ChromeTraceLogger::handleActivity` in Kineto's `output_json.cpp` divides nanoseconds by 1000
-/// there.
+/// Kineto divided start and length by 1000, each by itself (`nsToUs` in `CuptiActivity.h`), until
+/// pytorch/kineto#907.
 pub(crate) const ROUNDING: DurationNs = DurationNs(1_000);
 
 /// How many ranges an op that the innermost one does not enclose climbs to find its parent. Bounds

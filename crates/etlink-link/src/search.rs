@@ -1,31 +1,45 @@
 //! Joins over sorted columns: grouping by a small number, and searching from where the last search
 //! ended.
 
-/// Row numbers grouped by a value of each row, in their order.
-pub(crate) struct Groups {
+use etlink_model::TableIdx;
+use std::marker::PhantomData;
+
+/// Rows `R` of a table grouped by a column of ids `G`, in their order.
+pub(crate) struct Groups<G, R> {
     /// Where each group begins in `rows`, and the end.
     first: Vec<u32>,
-    rows: Vec<u32>,
+    rows: Vec<R>,
+    group: PhantomData<G>,
 }
 
-impl Groups {
-    /// Groups rows by `values`, all below `groups`. O(rows + groups).
-    pub(crate) fn new(values: impl Iterator<Item = usize> + Clone, groups: usize) -> Groups {
+impl<G: TableIdx, R: TableIdx> Groups<G, R> {
+    /// Groups rows by `column`, whose ids are all below `groups`. O(rows + groups).
+    pub(crate) fn new(column: &[G], groups: usize) -> Groups<G, R> {
         let mut first = vec![0u32; groups + 1];
-        values.clone().for_each(|value| first[value + 1] += 1);
-        (0..groups).for_each(|group| first[group + 1] += first[group]);
-        let mut next = first.clone();
-        let mut rows = vec![0u32; first[groups] as usize];
-        for (row, value) in values.enumerate() {
-            rows[next[value] as usize] = row as u32;
-            next[value] += 1;
+        for group in column {
+            first[group.index() + 1] += 1;
         }
-        Groups { first, rows }
+        for group in 0..groups {
+            first[group + 1] += first[group];
+        }
+        let mut next = first.clone();
+        let mut rows = vec![R::from_index(0); column.len()];
+        for (row, group) in column.iter().enumerate() {
+            let place = &mut next[group.index()];
+            rows[*place as usize] = R::from_index(row);
+            *place += 1;
+        }
+        Groups {
+            first,
+            rows,
+            group: PhantomData,
+        }
     }
 
     /// The rows of a group.
-    pub(crate) fn of(&self, group: usize) -> &[u32] {
-        &self.rows[self.first[group] as usize..self.first[group + 1] as usize]
+    pub(crate) fn rows(&self, group: G) -> &[R] {
+        let [start, end] = [group.index(), group.index() + 1].map(|at| self.first[at] as usize);
+        &self.rows[start..end]
     }
 }
 
@@ -54,13 +68,22 @@ pub(crate) fn seek<T>(sorted: &[T], hint: usize, before: impl Fn(&T) -> bool) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use etlink_model::{QueueIdx, RowIdx};
     use proptest::prelude::*;
 
     #[test]
     fn rows_of_a_group_keep_their_order() {
-        let groups = Groups::new([2, 0, 2, 3, 0].into_iter(), 5);
-        let all: Vec<&[u32]> = (0..5).map(|group| groups.of(group)).collect();
-        assert_eq!(all, [&[1, 4][..], &[], &[0, 2], &[3], &[]]);
+        let column = [2, 0, 2, 3, 0].map(QueueIdx);
+        let groups = Groups::<QueueIdx, RowIdx>::new(&column, 5);
+        let all = [0, 1, 2, 3, 4].map(|group| groups.rows(QueueIdx(group)));
+        let want = [&[1, 4][..], &[], &[0, 2], &[3], &[]];
+        assert_eq!(
+            all.map(|rows| rows.to_vec()),
+            want.map(|rows| {
+                let rows = rows.iter().copied();
+                rows.map(RowIdx).collect::<Vec<_>>()
+            })
+        );
     }
 
     proptest! {

@@ -4,6 +4,7 @@
 //! runtime and driver calls, device rows (kernels, copies, memsets), and synchronisation
 //! rows. Each table is in order of start time, longer first at equal starts, then file order.
 
+use crate::UnixNs;
 use crate::columns::columns;
 use crate::{
     Anomalies, CollectiveRecords, Correlation, DurationNs, NameId, Names, ProcessGroup, QueueIdx,
@@ -255,8 +256,8 @@ columns! {
 /// What stands around the events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceHeader {
-    /// `baseTimeNanoseconds`: Unix time of the origin, ns; 0 where times are Unix times.
-    pub base_ns: i64,
+    /// `baseTimeNanoseconds`: the origin of trace time; 0 where times are Unix times.
+    pub base_ns: UnixNs,
     /// `distributedInfo.rank`.
     pub rank: Option<i64>,
     /// `distributedInfo.world_size`.
@@ -269,6 +270,18 @@ pub struct DeviceHeader {
     pub trace_id: String,
     /// Names of the devices (`deviceProperties`).
     pub devices: Vec<String>,
+}
+
+impl DeviceHeader {
+    /// An instant of this trace by its machine's clock.
+    pub fn unix_time(&self, time: TimeNs) -> UnixNs {
+        self.base_ns.shifted(time.0)
+    }
+
+    /// An instant by the machine's clock as the trace's own rows have it.
+    pub fn trace_time(&self, time: UnixNs) -> TimeNs {
+        TimeNs(time.since(self.base_ns))
+    }
 }
 
 /// A Kineto trace.

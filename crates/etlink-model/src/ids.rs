@@ -1,5 +1,17 @@
 //! Ids. Each is a number with its own type, so that two id spaces never mix.
 
+use serde::Serialize;
+use std::fmt;
+
+/// A row number with a type of its own: what grouping and sorting need to know of one.
+pub trait TableIdx: Copy + Ord {
+    /// The id of row `index`.
+    fn from_index(index: usize) -> Self;
+
+    /// The row number.
+    fn index(self) -> usize;
+}
+
 macro_rules! index {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -24,6 +36,16 @@ macro_rules! index {
             /// `None` for [`Self::NONE`].
             pub fn get(self) -> Option<Self> {
                 (self != Self::NONE).then_some(self)
+            }
+        }
+
+        impl TableIdx for $name {
+            fn from_index(index: usize) -> Self {
+                $name::new(index)
+            }
+
+            fn index(self) -> usize {
+                self.0 as usize
             }
         }
     };
@@ -56,6 +78,25 @@ index! {
 index! {
     /// An entry of [`DeviceTrace::queues`](crate::DeviceTrace).
     QueueIdx
+}
+
+index! {
+    /// A rank by its place in the list of ranks that are looked at together. Where traces are
+    /// missing, it is not the rank's number in the job, which is a [`GlobalRank`].
+    RankIdx
+}
+
+/// A rank by its number in the job: what `torch.distributed.get_rank()` returns. Damaged traces
+/// have any number here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct GlobalRank(pub i64);
+
+impl fmt::Display for GlobalRank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not `write!`, which would lose the width that a table asks for.
+        self.0.fmt(f)
+    }
 }
 
 impl NameId {

@@ -27,7 +27,10 @@ pub use device::{
     RuntimeCalls, StreamOp, StreamOps, SyncRow, SyncRows, TrackLabel,
 };
 pub use host::{HostHeader, HostNode, HostNodes, HostTrace, TextSpan, ValueList};
-pub use ids::{CallIdx, Correlation, HostIdx, NameId, OpIdx, QueueIdx, RfId, RowIdx, ThreadIdx};
+pub use ids::{
+    CallIdx, Correlation, GlobalRank, HostIdx, NameId, OpIdx, QueueIdx, RankIdx, RfId, RowIdx,
+    TableIdx, ThreadIdx,
+};
 pub use names::{Names, RawNameCache};
 pub use tensors::{TensorRef, TensorRefs, TensorUses};
-pub use time::{DurationNs, TimeNs};
+pub use time::{CommonNs, DurationNs, TimeNs, UnixNs};

@@ -1,40 +1,77 @@
 //! Instants and durations.
+//!
+//! A run has three clocks, each with a type of its own: a number of one is wrong by decades, or by
+//! the offset between two machines, when it is read as another.
+//!
+//! ```text
+//! TimeNs    + DeviceHeader::base_ns   -> UnixNs     what Kineto subtracts before it writes times
+//! UnixNs    + offset of a rank's clock -> CommonNs   what a join of several ranks finds
+//! ```
 
+use serde::Serialize;
 use std::ops::{Add, AddAssign, Sub};
 
-/// An instant: nanoseconds since the origin of its device trace
-/// (`baseTimeNanoseconds`, or the Unix epoch where a trace has none).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TimeNs(pub i64);
+/// Declares a kind of instant, whose arithmetic stays within the kind.
+macro_rules! instant {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize,
+        )]
+        #[serde(transparent)]
+        pub struct $name(pub i64);
+
+        impl $name {
+            /// The time from `other` to `self`, ns, negative when `other` is later. Like all times
+            /// it ends at the largest number.
+            pub fn since(self, other: $name) -> i64 {
+                self.0.saturating_sub(other.0)
+            }
+
+            /// The instant that is `ns` nanoseconds later, or earlier where `ns` is negative.
+            pub fn shifted(self, ns: i64) -> $name {
+                $name(self.0.saturating_add(ns))
+            }
+        }
+
+        impl Add<DurationNs> for $name {
+            type Output = $name;
+            fn add(self, duration: DurationNs) -> $name {
+                // A damaged trace may hold any number. Times stop
+                // at the last one instead of wrapping to the first.
+                $name(self.0.saturating_add(duration.0))
+            }
+        }
+
+        impl Sub for $name {
+            type Output = DurationNs;
+            /// The time from `earlier` to `self`; zero when `earlier` is not earlier.
+            fn sub(self, earlier: $name) -> DurationNs {
+                DurationNs(self.0.saturating_sub(earlier.0).max(0))
+            }
+        }
+    };
+}
+
+instant! {
+    /// Trace time: nanoseconds since the origin of its device trace
+    /// (`baseTimeNanoseconds`, or the Unix epoch where a trace has none).
+    TimeNs
+}
+instant! {
+    /// Unix time: nanoseconds since the epoch by the clock of the machine that recorded it.
+    /// Machines disagree by microseconds under PTP, by milliseconds under NTP.
+    UnixNs
+}
+instant! {
+    /// Common time: nanoseconds since the epoch by the clock of a run's first rank, to which the
+    /// other ranks' times have been moved. Ranks can be compared by it.
+    CommonNs
+}
 
 /// A length of time in nanoseconds, never negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DurationNs(pub i64);
-
-impl TimeNs {
-    /// The time from `other` to `self`, ns, negative when `other` is later. Like all times it ends
-    /// at the largest number.
-    pub fn since(self, other: TimeNs) -> i64 {
-        self.0.saturating_sub(other.0)
-    }
-}
-
-impl Add<DurationNs> for TimeNs {
-    type Output = TimeNs;
-    fn add(self, duration: DurationNs) -> TimeNs {
-        // A damaged trace may hold any number. Times stop
-        // at the last one instead of wrapping to the first.
-        TimeNs(self.0.saturating_add(duration.0))
-    }
-}
-
-impl Sub for TimeNs {
-    type Output = DurationNs;
-    /// The time from `earlier` to `self`; zero when `earlier` is not earlier.
-    fn sub(self, earlier: TimeNs) -> DurationNs {
-        DurationNs(self.0.saturating_sub(earlier.0).max(0))
-    }
-}
 
 impl AddAssign for DurationNs {
     fn add_assign(&mut self, other: DurationNs) {

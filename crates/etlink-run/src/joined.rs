@@ -5,6 +5,7 @@ use etlink_link::ranks::{
     CollectiveSkew, RankClock, RankSummary, RunJoin, StepStragglers, StragglerStats, align_clocks,
     collective_skews, join_ranks, step_stragglers, straggler_stats,
 };
+use etlink_model::GlobalRank;
 
 /// The ranks of one run, joined. All lists by rank are in the order of [`JoinedRun::summaries`].
 #[derive(Clone, Debug)]
@@ -59,7 +60,7 @@ impl JoinedRun {
 /// which no offset fits.
 pub fn clock_notes(clocks: &[RankClock]) -> Vec<String> {
     let mut notes = vec![];
-    let unknown: Vec<i64> = clocks
+    let unknown: Vec<GlobalRank> = clocks
         .iter()
         .filter(|clock| clock.uncertainty_ns.is_none() && !clock.by_machine)
         .map(|clock| clock.rank)

@@ -6,6 +6,7 @@
 use crate::error::RunError;
 use crate::text;
 use etlink_link::ranks::{ExcludeReason, RankSummary, select_run};
+use etlink_model::GlobalRank;
 use serde::Serialize;
 
 /// A trace that is not among the results of its run.
@@ -124,7 +125,7 @@ pub struct Members<T> {
     /// Number of ranks of the run, as most traces state it.
     pub world_size: Option<i64>,
     /// Ranks of the run that have no trace here, ascending; the first 1024.
-    pub absent: Vec<i64>,
+    pub absent: Vec<GlobalRank>,
 }
 
 impl<T: RunMember> Members<T> {
@@ -195,7 +196,7 @@ impl<T> Members<T> {
 }
 
 /// A note on the ranks that have no trace here, if there are any.
-pub fn absent_note(absent: &[i64]) -> Option<String> {
+pub fn absent_note(absent: &[GlobalRank]) -> Option<String> {
     (!absent.is_empty()).then(|| format!("no trace of rank {}", text::first_ranks(absent)))
 }
 
@@ -217,7 +218,7 @@ mod tests {
 
     fn rank(label: &'static str, rank: i64, world_size: i64) -> Rank {
         let summary = RankSummary {
-            rank,
+            rank: GlobalRank(rank),
             world_size: Some(world_size),
             ..RankSummary::default()
         };
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(members.ranks.len(), 2);
         assert_eq!(labels(&members.excluded), ["2", "1-2", "loose"]);
         assert_eq!(members.world_size, Some(4));
-        assert_eq!(members.absent, [2, 3]);
+        assert_eq!(members.absent, [GlobalRank(2), GlobalRank(3)]);
         let json = serde_json::to_value(&members.excluded).expect("serializes");
         assert_eq!(json[0]["reason"]["world_size"]["own"], 8);
         assert_eq!(json[1]["reason"], "same_rank");

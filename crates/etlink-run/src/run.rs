@@ -21,6 +21,7 @@ use etlink_chakra::read::{self, FileKind};
 use etlink_kineto::KeepEvents;
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
+use etlink_model::GlobalRank;
 use etlink_torch::RankSelection;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -322,7 +323,7 @@ impl RunSet {
             // a rank that was not asked for is not missing
             let wanted = self.options.ranks.as_ref();
             let absent = &mut results.members.absent;
-            absent.retain(|rank| is_asked(wanted, Some(*rank)));
+            absent.retain(|rank| is_asked(wanted, Some(rank.0)));
             all.push(results);
         }
         all
@@ -836,7 +837,7 @@ fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Option<R
     // a single rank that nothing names is the first
     let own = trace.report.rank.or(Some(0)).filter(|_| alone);
     // a name counts only where it tells ranks apart: two files of one rank are of neither
-    let mut summary = RankSummary::from_trace(trace, named.or(own)?);
+    let mut summary = RankSummary::from_trace(trace, GlobalRank(named.or(own)?));
     summary.world_size = summary.world_size.or(files.manifest.world_size);
     summary.machine.clone_from(&files.manifest.machine);
     Some(summary)

@@ -81,8 +81,8 @@ pub fn rank(label: &str) -> String {
 }
 
 /// The first few ranks of a list.
-pub fn first_ranks(ranks: &[i64]) -> String {
-    let first: Vec<String> = ranks.iter().take(8).map(i64::to_string).collect();
+pub fn first_ranks<R: ToString>(ranks: &[R]) -> String {
+    let first: Vec<String> = ranks.iter().take(8).map(R::to_string).collect();
     let more = if ranks.len() > 8 { ", …" } else { "" };
     first.join(", ") + more
 }

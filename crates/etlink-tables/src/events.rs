@@ -50,7 +50,7 @@ fn event_at(trace: &LinkedTrace, place: usize) -> EventRow {
 
 /// An instant since the Unix epoch, ns.
 pub(crate) fn unix_ns(trace: &LinkedTrace, time: TimeNs) -> i64 {
-    trace.device.header.base_ns.saturating_add(time.0)
+    trace.device.header.unix_time(time).0
 }
 
 pub(crate) fn events_batch(

@@ -142,7 +142,7 @@ fn every_event_is_a_line_that_knows_its_cause() {
             signed(&events, "start_ns")[gemm],
             signed(&events, "duration_ns")[gemm]
         ),
-        (Some(device.header.base_ns + 40_000), Some(100_000))
+        (Some(device.header.base_ns.0 + 40_000), Some(100_000))
     );
     assert_eq!(
         (

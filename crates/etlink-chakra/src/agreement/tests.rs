@@ -1,7 +1,7 @@
 use super::*;
 use etlink_link::ranks::{Communication, GroupIdentity, Peers, join_ranks};
-use etlink_model::CollectiveKind;
 use etlink_model::CollectiveKind::{AllReduce, AllToAll, Broadcast, Recv, Send};
+use etlink_model::{CollectiveKind, GlobalRank, UnixNs};
 
 type Drawn<'a> = &'a [(CollectiveKind, Peers, i64, Option<i64>)];
 
@@ -20,8 +20,8 @@ fn rank(rank: i64, drawn: Drawn<'_>) -> (RankSummary, Vec<Option<i64>>) {
                 in_bytes: size.unwrap_or(0).unsigned_abs(),
                 bytes: size.unwrap_or(0).unsigned_abs(),
                 seq: Some(seq),
-                start_ns: i64::from(node),
-                end_ns: i64::from(node) + 1,
+                start_ns: UnixNs(i64::from(node)),
+                end_ns: UnixNs(i64::from(node) + 1),
                 on_device: true,
                 extent: Default::default(),
             }
@@ -30,7 +30,7 @@ fn rank(rank: i64, drawn: Drawn<'_>) -> (RankSummary, Vec<Option<i64>>) {
     let groups = vec![GroupIdentity::Ranks(vec![0, 1])];
     (
         RankSummary {
-            rank,
+            rank: GlobalRank(rank),
             groups,
             communications,
             ..RankSummary::default()
@@ -134,7 +134,7 @@ fn what_one_rank_cannot_run_no_rank_runs() {
 fn ranks_whose_traces_are_not_here_take_part_unless_the_files_shall_run() {
     let alone: Drawn<'_> = &[
         (AllReduce, PAIR, 1, Some(8)),
-        (Send, Peers::Peer(Some(1)), 2, Some(8)),
+        (Send, Peers::Peer(Some(GlobalRank(1))), 2, Some(8)),
     ];
     assert_eq!(
         decisions(&agreed(&[alone], false), 0),
@@ -156,11 +156,11 @@ fn ranks_whose_traces_are_not_here_take_part_unless_the_files_shall_run() {
 fn opposite_orders_are_taken_out() {
     let one: Drawn<'_> = &[
         (AllReduce, PAIR, 1, Some(8)),
-        (Recv, Peers::Peer(Some(1)), 0, Some(8)),
+        (Recv, Peers::Peer(Some(GlobalRank(1))), 0, Some(8)),
     ];
     let other: Drawn<'_> = &[
         (AllReduce, PAIR, 1, Some(8)),
-        (Send, Peers::Peer(Some(0)), 0, Some(8)),
+        (Send, Peers::Peer(Some(GlobalRank(0))), 0, Some(8)),
     ];
     assert!(agreed(&[one, other], true).deadlocked.is_empty());
     let swapped: Drawn<'_> = &[other[1], other[0]];
@@ -187,7 +187,7 @@ fn kernels_that_overlap_take_turns_in_the_order_of_their_ends() {
     for facts in &mut facts {
         facts.groups.push(GroupIdentity::Ranks(vec![0, 1, 2]));
         facts.communications.iter_mut().for_each(|communication| {
-            communication.end_ns = if communication.peers == PAIR { 90 } else { 80 }
+            communication.end_ns.0 = if communication.peers == PAIR { 90 } else { 80 }
         });
     }
     let join = join_ranks(&facts);

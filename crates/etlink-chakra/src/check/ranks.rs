@@ -16,6 +16,7 @@ use crate::finding::{Finding, FindingExample, FindingKind, Findings};
 use crate::proto::NodeType;
 use crate::read::ChakraGraph;
 use etlink_link::ranks::{CommRole, DeadlockCheck};
+use etlink_model::RankIdx;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -426,7 +427,7 @@ fn order(ranks: &[RankNodes], table: &MatchTable, findings: &mut Findings) {
                 RankComm::Recv(_) if !alone => CommRole::Receives,
                 RankComm::Send(_) | RankComm::Recv(_) => CommRole::Sends,
             };
-            turns.push(at, matched, role);
+            turns.push(RankIdx(at), matched, role);
         }
     }
     for matched in turns.into_removed() {

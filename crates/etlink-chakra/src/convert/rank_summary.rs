@@ -5,7 +5,7 @@ use super::groups::GroupRanks;
 use crate::proto::NodeType;
 use crate::read::{ChakraGraph, CommAttrs};
 use etlink_link::ranks::{CommExtent, Communication, Peers, RankSummary};
-use etlink_model::{CollectiveKind, NameId};
+use etlink_model::{CollectiveKind, GlobalRank, NameId, UnixNs};
 use etlink_replay::ReplayGraph;
 use indexmap::{IndexMap, IndexSet};
 
@@ -20,17 +20,17 @@ pub fn is_idle_rank(file: &ChakraGraph) -> bool {
 /// What communicates in a file, in the order of ids, as ASTRA-sim matches it. `graph` is the
 /// [`replay_graph`](super::replay_graph) of the file. O(n log n).
 pub fn summarize_rank(
-    rank: i64,
+    rank: GlobalRank,
     file: &ChakraGraph,
     graph: &ReplayGraph,
     groups: &GroupRanks,
 ) -> RankSummary {
-    let base_ns = file.base_time_ns().unwrap_or(0);
+    let base_ns = UnixNs(file.base_time_ns().unwrap_or(0));
     // a file without times has the empty window at its base
     let (first, last) = file.summary().window_ns.unwrap_or((0, 0));
     let mut summary = RankSummary {
         rank,
-        window_ns: (base_ns.saturating_add(first), base_ns.saturating_add(last)),
+        window_ns: (base_ns.shifted(first), base_ns.shifted(last)),
         ..RankSummary::default()
     };
     let mut group_names: IndexSet<&str> = IndexSet::new();
@@ -45,8 +45,8 @@ pub fn summarize_rank(
             continue;
         };
         let peers = match kind {
-            CollectiveKind::Send => Peers::Peer(comm.dst),
-            CollectiveKind::Recv => Peers::Peer(comm.src),
+            CollectiveKind::Send => Peers::Peer(comm.dst.map(GlobalRank)),
+            CollectiveKind::Recv => Peers::Peer(comm.src.map(GlobalRank)),
             _ => {
                 let name = comm.group.map_or("", |group| file.names.get(group));
                 Peers::Group(group_names.insert_full(name).0 as u32)
@@ -100,10 +100,10 @@ fn kind_of(node_type: NodeType, comm: &CommAttrs) -> Option<CollectiveKind> {
 }
 
 /// A communication that is this node from its start to its end.
-fn node_extent(file: &ChakraGraph, base_ns: i64, node: u32) -> CommExtent {
+fn node_extent(file: &ChakraGraph, base_ns: UnixNs, node: u32) -> CommExtent {
     let index = node as usize;
-    let start_ns = base_ns.saturating_add(file.start_ns[index].unwrap_or(0));
-    let end_ns = start_ns.saturating_add(file.duration_ns[index]);
+    let start_ns = base_ns.shifted(file.start_ns[index].unwrap_or(0));
+    let end_ns = start_ns.shifted(file.duration_ns[index]);
     CommExtent::from_node(node, (start_ns, end_ns))
 }
 

@@ -7,7 +7,7 @@ use crate::etplus::write_etplus;
 use crate::read::{ChakraGraph, read};
 use crate::testing::sample;
 use etlink_link::ranks::{GroupIdentity, Peers};
-use etlink_model::CollectiveKind;
+use etlink_model::{CollectiveKind, GlobalRank};
 use etlink_replay::ReplayKind;
 
 fn written_graph() -> ChakraGraph {
@@ -71,7 +71,12 @@ fn what_communicates_is_summarized() {
     let file = written_graph();
     let (graph, _) = replay_graph(&file).expect("a graph");
     let listed = GroupList::from([("0".to_owned(), vec![0, 1])]);
-    let summary = summarize_rank(0, &file, &graph, &GroupRanks::new(listed, [0, 1]));
+    let summary = summarize_rank(
+        GlobalRank(0),
+        &file,
+        &graph,
+        &GroupRanks::new(listed, [0, 1]),
+    );
     assert_eq!(summary.communications.len(), 1);
     let own = summary.communications[0];
     assert_eq!((own.kind, own.bytes), (CollectiveKind::AllReduce, 4096));

@@ -72,14 +72,14 @@ pub(crate) fn global_metadata(
             message.attr_int(name, value);
         }
     }
-    message.attr_int("base_time_ns", device.base_ns);
+    message.attr_int("base_time_ns", device.base_ns.0);
     // A file whose times are as recorded says nothing of clocks.
     if clock.offset_ns != 0 {
         message.attr_int("clock_offset_ns", clock.offset_ns);
     }
     if let Some(drift) = clock.drift.filter(|drift| drift.applied) {
         message.attr_int("clock_drift_ppb", drift.ppb);
-        message.attr_int("clock_at_ns", clock.at_ns);
+        message.attr_int("clock_at_ns", clock.at_ns.0);
     }
     message.end();
     message.bytes()

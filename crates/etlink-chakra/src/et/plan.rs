@@ -6,7 +6,7 @@ use super::rounding::Rounding;
 use crate::{LatencyMode, TracePart, WriteOptions};
 use etlink_link::ranks::RankSummary;
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind, Nodes};
-use etlink_model::DurationNs;
+use etlink_model::{DurationNs, GlobalRank};
 use rayon::prelude::*;
 
 /// A piece of an op or call that is no longer than this, not its first, is written with what its
@@ -221,7 +221,7 @@ fn transfers(trace: &LinkedTrace) -> Vec<(u32, u32)> {
         return vec![];
     }
     // The rank does not matter here: only extents are asked for.
-    let facts = RankSummary::from_trace(trace, 0);
+    let facts = RankSummary::from_trace(trace, GlobalRank::default());
     let elsewhere = facts
         .communications
         .iter()

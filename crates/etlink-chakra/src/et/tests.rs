@@ -380,7 +380,7 @@ fn a_collective_says_what_simulators_read() {
 /// The sample as rank 0 of a run of which it is the only trace.
 fn joined(without_absent: bool) -> (GlobalMetadata, Vec<Node>, WriteSummary) {
     let trace = sample(true);
-    let facts = [RankSummary::from_trace(&trace, 0)];
+    let facts = [RankSummary::from_trace(&trace, etlink_model::GlobalRank(0))];
     let agreed = agree(
         &facts,
         &[simulated_sizes(&trace, &facts[0])],
@@ -472,7 +472,7 @@ fn turns_in_the_order_of_ends_make_no_circle() {
             b.edge(EdgeKind::ProgramOrder, nodes[0], nodes[1]);
         }
         let trace = b.done();
-        let facts = [RankSummary::from_trace(&trace, 0)];
+        let facts = [RankSummary::from_trace(&trace, etlink_model::GlobalRank(0))];
         let mut agreed = agree(
             &facts,
             &[simulated_sizes(&trace, &facts[0])],

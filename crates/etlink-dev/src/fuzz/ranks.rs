@@ -6,7 +6,7 @@ use etlink_link::ranks::{
     RankClock, RankSummary, RunJoin, align_clocks, collective_skews, join_ranks, select_run,
     step_stragglers, straggler_stats, wait_causes,
 };
-use etlink_model::TimeNs;
+use etlink_model::GlobalRank;
 use etlink_replay::{RankGraph, RankLabels, RankNames, ReplaySettings};
 use etlink_report::page::RankStats;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use std::fmt::Write;
 pub(super) fn check_joined(traces: &[LinkedTrace]) -> Result<Vec<u8>> {
     let facts: Vec<RankSummary> = traces
         .iter()
-        .zip(0..)
+        .zip((0..).map(GlobalRank))
         .map(|(trace, rank)| RankSummary::from_trace(trace, rank))
         .collect();
     let mut out = format!("{:?}", select_run(&facts, false));
@@ -116,19 +116,11 @@ fn of_rank(trace: &LinkedTrace, clock: &RankClock) -> Result<RankGraph> {
         etlink_replay::graph_from_trace(trace)?,
         trace.device.header.base_ns,
     );
-    let aligned = |start: TimeNs| {
-        TimeNs(
-            clock
-                .aligned(base.saturating_add(start.0))
-                .saturating_sub(base),
-        )
-    };
-    graph
-        .start
-        .iter_mut()
-        .for_each(|start| *start = aligned(*start));
+    for start in &mut graph.start {
+        *start = clock.aligned_trace_time(base, *start);
+    }
     Ok(RankGraph {
-        rank: clock.rank,
+        rank: clock.rank.0,
         graph,
         uncertainty_ns: clock.uncertainty_ns.unwrap_or(0),
     })

@@ -52,7 +52,7 @@ impl<'a> ShownRank<'a> {
             trace.device.window().map(|(start, _)| start),
         ];
         let origin = begins.into_iter().flatten().min().unwrap_or_default().0;
-        let origin_ns = trace.device.header.base_ns + origin;
+        let origin_ns = trace.device.header.base_ns.0 + origin;
         Ok(ShownRank {
             trace,
             prefix: String::new(),
@@ -66,7 +66,8 @@ impl<'a> ShownRank<'a> {
     fn span(&self, start: TimeNs, duration: DurationNs) -> (i64, i64) {
         let at = |time: TimeNs| {
             self.clock
-                .aligned(self.trace.device.header.base_ns + time.0)
+                .aligned(self.trace.device.header.unix_time(time))
+                .0
                 - self.origin_ns
         };
         (at(start), at(start + duration) - at(start))
@@ -132,7 +133,7 @@ impl ExpectedContent {
     /// A rank that waited has a range inside of that in which it waited, from when the last came.
     fn release(&mut self, shown: &ShownRank<'_>, release: &WaitCause) -> End {
         let whole = range_end(shown, table_place(shown.trace, release.node));
-        let at = shown.clock.aligned(release.at_ns) - shown.origin_ns;
+        let at = shown.clock.aligned(release.at_ns).0 - shown.origin_ns;
         let node = shown.trace.nodes.get(release.node as usize);
         if !release.waits || at <= shown.span(node.start, node.duration).0 {
             return piece_end(shown, release).unwrap_or(whole);
@@ -441,7 +442,7 @@ const NOTHING: usize = u32::MAX as usize;
 fn piece_end(shown: &ShownRank<'_>, release: &WaitCause) -> Option<End> {
     let node = shown.trace.nodes.get(release.node as usize);
     let (start, duration) = shown.span(node.start, node.duration);
-    let inside = release.waits && shown.clock.aligned(release.at_ns) - shown.origin_ns > start;
+    let inside = release.waits && shown.clock.aligned(release.at_ns).0 - shown.origin_ns > start;
     let is_piece = !inside
         && !node.on_device
         && start > range_end(shown, table_place(shown.trace, release.node)).2;

@@ -5,6 +5,7 @@ use super::{ExportedPair, PerfettoTools, link_pair, run_silently};
 use anyhow::{Context, Result, ensure};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RankSummary, align_clocks, join_ranks, wait_causes};
+use etlink_model::GlobalRank;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -61,6 +62,7 @@ pub fn check_timeline(
     };
     let traces: Vec<LinkedTrace> = ranks.map(pair).collect::<Result<_>>()?;
     let facts: Vec<RankSummary> = (0..)
+        .map(GlobalRank)
         .zip(&traces)
         .map(|(rank, trace)| RankSummary::from_trace(trace, rank))
         .collect();
@@ -77,14 +79,14 @@ pub fn check_timeline(
         trace: &traces[at],
         prefix: format!("rank {at} · "),
         clock: clocks[at],
-        origin_ns: origin,
+        origin_ns: origin.0,
         releases: &releases.of_rank[at],
     };
     let shown: Vec<ShownRank<'_>> = (0..traces.len()).map(member).collect();
     let found = tools
         .reader
         .read(&output.join(format!("timeline.{ending}.gz")))?;
-    let unix_ns = origin.to_string();
+    let unix_ns = origin.0.to_string();
     ensure!(
         found.unix_ns.as_ref().is_none_or(|found| *found == unix_ns),
         "0 is {:?} in the file, but {unix_ns} is linked",

@@ -25,7 +25,7 @@ use std::io::{self, Write};
 /// Those of `out`.
 pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions) -> io::Result<W> {
     let header = KinetoHeader {
-        base_ns: trace.header.base_ns,
+        base_ns: trace.header.base_ns.0,
         devices: device_properties(trace),
         metadata: header_metadata(&trace.header),
     };
@@ -33,7 +33,7 @@ pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions)
         trace,
         version: options.version,
         shift_ns: match options.version.has_whole_micros() {
-            true => trace.header.base_ns,
+            true => trace.header.base_ns.0,
             false => 0,
         },
         writer: KinetoWriter::new(out, &header, options)?,

@@ -15,7 +15,7 @@ fn metadata_before_the_list() {
         (Some(3), Some(8), "nccl")
     );
     assert_eq!(
-        (header.base_ns, header.trace_id.as_str()),
+        (header.base_ns.0, header.trace_id.as_str()),
         (1_790_857_026_000_000_000, "BD8F4B23")
     );
     assert_eq!(header.devices, ["Drawn Device"]);
@@ -39,7 +39,7 @@ fn distributed_info_after_the_list_with_quoted_ranks() {
         .trailing_metadata("baseTimeNanoseconds", "7");
     let header = read(draw.kineto()).header;
     assert_eq!(
-        (header.rank, header.world_size, header.base_ns),
+        (header.rank, header.world_size, header.base_ns.0),
         (Some(5), Some(8), 7)
     );
     assert_eq!(header.groups[0].ranks, [4, 5]);
@@ -266,7 +266,7 @@ fn a_key_on_both_sides_of_the_list_is_said() {
         op("n", 1)
     );
     let trace = read(&text);
-    assert_eq!(trace.header.base_ns, 7);
+    assert_eq!(trace.header.base_ns.0, 7);
     assert_eq!(anomalies(&trace), [(AnomalyKind::RepeatedKey, 1)]);
 }
 

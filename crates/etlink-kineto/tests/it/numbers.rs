@@ -215,5 +215,5 @@ fn the_2021_format_has_whole_microseconds() {
         (trace.rows.start[0], trace.rows.duration[0].0),
         (TimeNs(1_665_536_373_000_012_000), 18_000)
     );
-    assert_eq!((trace.header.base_ns, anomalies(&trace)), (0, vec![]));
+    assert_eq!((trace.header.base_ns.0, anomalies(&trace)), (0, vec![]));
 }

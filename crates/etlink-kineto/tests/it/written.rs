@@ -188,7 +188,7 @@ fn recorded_traces_come_back() {
         let trace = read(&recorded(folder, case));
         let again = read(&written(&trace, version));
         if version.has_whole_micros() {
-            assert_eq!(trace.header.base_ns, 0, "{case}");
+            assert_eq!(trace.header.base_ns.0, 0, "{case}");
         }
         assert_same(&again, &trace, case);
         assert_eq!(again.anomalies, trace.anomalies, "{case}");
@@ -301,7 +301,7 @@ fn drawn_programs_come_back_in_every_layout() {
                 let counts =
                     |trace: &DeviceTrace| (trace.ops.len(), trace.calls.len(), trace.rows.len());
                 assert_eq!(counts(&again), counts(&trace));
-                let base = trace.header.base_ns;
+                let base = trace.header.base_ns.0;
                 let shifted = again.ops.start.iter().map(|start| start.0 - base);
                 assert!(shifted.eq(trace.ops.start.iter().map(|start| start.0)));
             } else {
@@ -314,7 +314,7 @@ fn drawn_programs_come_back_in_every_layout() {
 #[test]
 fn names_are_escaped_unless_asked_otherwise() {
     let mut trace = DeviceTrace::default();
-    trace.header.base_ns = 5;
+    trace.header.base_ns.0 = 5;
     let thread = etlink_model::HostThread {
         pid: TrackLabel::Text(trace.names.intern("a \"process\"")),
         tid: TrackLabel::Int(-3),

@@ -30,44 +30,59 @@ pub(crate) enum Does {
     Free,
 }
 
+fn has_part(name: &str, parts: &[&str]) -> bool {
+    parts.iter().any(|part| name.contains(part))
+}
+
 impl Does {
     /// Of a call of this name.
     pub(crate) fn of(name: &str) -> Does {
         // CUDA, HIP and Level Zero write one word in different cases: `cudaEventRecord`,
         // `zeCommandListAppendWaitOnEvents`.
         let name = name.to_ascii_lowercase();
-        let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         // `cudaEventQuery` and `cudaStreamQuery` return at once, and what creates or destroys an
         // event orders nothing: these must not reach the parts of names below.
-        if has(&["query", "elapsedtime", "destroy", "create"]) {
+        if has_part(&name, &["query", "elapsedtime", "destroy", "create"]) {
             Does::Other
-        } else if has(&[
-            "streamwaitevent",
-            "waitonevent",
-            "enqueueeventswait",
-            "appendwaitonevents",
-        ]) {
+        } else if has_part(
+            &name,
+            &[
+                "streamwaitevent",
+                "waitonevent",
+                "enqueueeventswait",
+                "appendwaitonevents",
+            ],
+        ) {
             Does::StreamWait
-        } else if has(&["streambegincapture"]) {
+        } else if has_part(&name, &["streambegincapture"]) {
             Does::BeginCapture
-        } else if has(&["streamendcapture"]) {
+        } else if has_part(&name, &["streamendcapture"]) {
             Does::EndCapture
-        } else if has(&["eventrecord", "recordevent"]) {
+        } else if has_part(&name, &["eventrecord", "recordevent"]) {
             Does::Record
-        } else if has(&[
-            "streamsynchronize",
-            "synchronizestream",
-            "queuefinish",
-            "queuesynchronize",
-        ]) {
+        } else if has_part(
+            &name,
+            &[
+                "streamsynchronize",
+                "synchronizestream",
+                "queuefinish",
+                "queuesynchronize",
+            ],
+        ) {
             Does::StreamSync
-        } else if has(&["devicesynchronize", "ctxsynchronize", "threadsynchronize"]) {
+        } else if has_part(
+            &name,
+            &["devicesynchronize", "ctxsynchronize", "threadsynchronize"],
+        ) {
             Does::DeviceSync
-        } else if has(&["eventsynchronize", "hostsynchronize", "ureventwait"]) {
+        } else if has_part(
+            &name,
+            &["eventsynchronize", "hostsynchronize", "ureventwait"],
+        ) {
             Does::EventSync
         // `cudaMemcpy` without `Async` blocks by contract. An async copy of pageable memory blocks
         // too, but only its row says so: see `is_pageable_copy`.
-        } else if has(&["memcpy"]) && !has(&["async", "enqueue", "batch"]) {
+        } else if has_part(&name, &["memcpy"]) && !has_part(&name, &["async", "enqueue", "batch"]) {
             Does::BlockingCopy
         // Whole names: `cudaFreeAsync` takes its place on a stream, and `cudaFreeHost` frees no
         // device memory.

@@ -19,10 +19,10 @@
 use crate::device::calls::Does;
 use crate::device::lanes::Lanes;
 use crate::device::launch::Launches;
-use crate::device::{Wait, row_end};
+use crate::device::{RowWait, row_end};
 use crate::host::scope::is_scope;
 use crate::limits::{LAUNCH_LATENCY, MAX_ROWS_OF_QUEUE, WAIT_LATENCY, ends_before};
-use etlink_model::{CallIdx, DeviceTrace, OpIdx, QueueIdx, TimeNs};
+use etlink_model::{CallIdx, DeviceTrace, OpIdx, QueueIdx, RowIdx, TimeNs};
 use rustc_hash::FxHashMap;
 
 /// Waits that the two rules find. O(n log n).
@@ -32,32 +32,32 @@ pub(crate) fn event_waits(
     lanes: &Lanes,
     does: &[Does],
     call_op: &[OpIdx],
-) -> Vec<Wait> {
+) -> Vec<RowWait> {
     if !does.contains(&Does::StreamWait) {
         return vec![];
     }
-    let mut threads: Vec<Thread> = vec![Thread::default(); device.threads.len()];
+    let mut threads: Vec<ThreadProgram> = vec![ThreadProgram::default(); device.threads.len()];
     let mut waits = vec![];
     let mut rows = lanes.by_call.iter().copied().peekable();
-    for (call, does) in does.iter().enumerate() {
-        let thread = &mut threads[device.calls.thread[call].index()];
+    for (call, does) in (0..).map(CallIdx).zip(does) {
+        let thread = &mut threads[device.calls.thread[call.index()].index()];
         match does {
             Does::BeginCapture => thread.captures = true,
             Does::EndCapture => thread.captures = false,
             _ if thread.captures => {}
             Does::Record => {
-                let by_op = call_op[call]
+                let by_op = call_op[call.index()]
                     .get()
-                    .is_some_and(|op| !is_scope(device, op.index()));
-                thread.record = thread.last.filter(|_| by_op).map(|row| Record {
+                    .is_some_and(|op| !is_scope(device, op));
+                thread.record = thread.last.filter(|_| by_op).map(|row| EventRecord {
                     row,
                     then: Then::Nothing,
                 });
             }
-            Does::StreamWait => thread.wait(device.calls.start[call]),
+            Does::StreamWait => thread.wait(device.calls.start[call.index()]),
             _ => {}
         }
-        while let Some((_, row)) = rows.next_if(|(by, _)| *by as usize == call) {
+        while let Some((_, row)) = rows.next_if(|(by, _)| *by == call) {
             thread.launch(device, row, &mut waits);
         }
     }
@@ -77,26 +77,26 @@ enum Then {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Record {
+struct EventRecord {
     /// The last row that the thread had launched.
-    row: u32,
+    row: RowIdx,
     then: Then,
 }
 
 /// How far a thread's program has come.
 #[derive(Clone, Debug, Default)]
-struct Thread {
-    last: Option<u32>,
-    record: Option<Record>,
+struct ThreadProgram {
+    last: Option<RowIdx>,
+    record: Option<EventRecord>,
     /// The record that the last wait was for, until a launch shows which stream waits.
-    pending: Option<Record>,
+    pending: Option<EventRecord>,
     /// When it made streams wait.
     waited: Vec<TimeNs>,
     /// Its records and waits are recorded in a graph, and are no calls of its own.
     captures: bool,
 }
 
-impl Thread {
+impl ThreadProgram {
     fn wait(&mut self, at: TimeNs) {
         self.waited.push(at);
         // A record that launches to two streams followed could be meant for either, so that the
@@ -104,24 +104,19 @@ impl Thread {
         self.pending = self.record.filter(|record| record.then != Then::Several);
     }
 
-    fn launch(&mut self, device: &DeviceTrace, row: u32, waits: &mut Vec<Wait>) {
-        let queue_of = |row: u32| device.rows.queue[row as usize];
-        let queue = queue_of(row);
+    fn launch(&mut self, device: &DeviceTrace, row: RowIdx, waits: &mut Vec<RowWait>) {
+        let queues = &device.rows.queue;
+        let queue = queues[row.index()];
         if let Some(pending) = self
             .pending
-            .filter(|pending| queue_of(pending.row) != queue)
+            .filter(|pending| queues[pending.row.index()] != queue)
         {
             self.pending = None;
             let fits = pending.then == Then::Nothing || pending.then == Then::Queue(queue);
             // A launch to a third stream between record and wait makes the pattern ambiguous: no
             // wait is guessed then.
-            if fits
-                && ends_before(
-                    row_end(device, pending.row),
-                    device.rows.start[row as usize],
-                )
-            {
-                waits.push(Wait {
+            if fits && ends_before(row_end(device, pending.row), device.rows.start[row.index()]) {
+                waits.push(RowWait {
                     to: row,
                     from: pending.row,
                     inferred: true,
@@ -130,7 +125,7 @@ impl Thread {
         }
         if let Some(record) = &mut self.record {
             record.then = match record.then {
-                Then::Nothing if queue != queue_of(record.row) => Then::Queue(queue),
+                Then::Nothing if queue != queues[record.row.index()] => Then::Queue(queue),
                 Then::Queue(same) if same == queue => Then::Queue(queue),
                 _ => Then::Several,
             };
@@ -144,25 +139,25 @@ fn delays(
     device: &DeviceTrace,
     launches: &Launches,
     lanes: &Lanes,
-    threads: &[Thread],
-    known: &[Wait],
-) -> Vec<Wait> {
+    threads: &[ThreadProgram],
+    known: &[RowWait],
+) -> Vec<RowWait> {
     let rows = &device.rows;
-    let mut causes: FxHashMap<u32, TimeNs> = FxHashMap::default();
+    let mut causes: FxHashMap<RowIdx, TimeNs> = FxHashMap::default();
     for wait in known {
         let latest = causes.entry(wait.to).or_insert(TimeNs(i64::MIN));
         *latest = row_end(device, wait.from).max(*latest);
     }
     let mut queues = vec![
-        Queue {
+        QueueProgress {
             ended: TimeNs(i64::MIN),
             launched: TimeNs(i64::MIN)
         };
         device.queues.len()
     ];
     let mut found = vec![];
-    for row in 0..rows.len() as u32 {
-        let at = row as usize;
+    for row in (0..rows.len()).map(RowIdx::new) {
+        let at = row.index();
         let queue = &mut queues[rows.queue[at].index()];
         // The row's own end and launch must not count as its causes.
         let before = *queue;
@@ -181,7 +176,7 @@ fn delays(
         if rows.start[at].0 > ready {
             let waited = last_wait(device, threads, call, before.launched);
             let from = waited.and_then(|waited| ended_just_before(device, lanes, row, waited));
-            found.extend(from.map(|from| Wait {
+            found.extend(from.map(|from| RowWait {
                 to: row,
                 from,
                 inferred: true,
@@ -193,7 +188,7 @@ fn delays(
 
 /// How far a queue has come.
 #[derive(Clone, Copy)]
-struct Queue {
+struct QueueProgress {
     ended: TimeNs,
     launched: TimeNs,
 }
@@ -201,7 +196,7 @@ struct Queue {
 /// When the thread of `call` last made a stream wait, if that was after `since`.
 fn last_wait(
     device: &DeviceTrace,
-    threads: &[Thread],
+    threads: &[ThreadProgram],
     call: CallIdx,
     since: TimeNs,
 ) -> Option<TimeNs> {
@@ -214,12 +209,17 @@ fn last_wait(
 
 /// The row of another queue of the device that ended last before `row` began, of those launched
 /// before `waited`.
-fn ended_just_before(device: &DeviceTrace, lanes: &Lanes, row: u32, waited: TimeNs) -> Option<u32> {
+fn ended_just_before(
+    device: &DeviceTrace,
+    lanes: &Lanes,
+    row: RowIdx,
+    waited: TimeNs,
+) -> Option<RowIdx> {
     let (start, own) = (
-        device.rows.start[row as usize],
-        device.rows.queue[row as usize],
+        device.rows.start[row.index()],
+        device.rows.queue[row.index()],
     );
-    let device_of = |queue: QueueIdx| device.queues[queue.index()].device;
+    let queues = &device.queues;
     let end = lanes
         .by_end
         .partition_point(|other| ends_before(row_end(device, *other), start));
@@ -231,7 +231,9 @@ fn ended_just_before(device: &DeviceTrace, lanes: &Lanes, row: u32, waited: Time
         .take(MAX_ROWS_OF_QUEUE)
         .take_while(|other| start - row_end(device, **other) <= WAIT_LATENCY);
     near.copied().find(|other| {
-        let queue = device.rows.queue[*other as usize];
-        queue != own && device_of(queue) == device_of(own) && lanes.launched(*other) < waited
+        let queue = device.rows.queue[other.index()];
+        queue != own
+            && queues[queue.index()].device == queues[own.index()].device
+            && lanes.launched(*other) < waited
     })
 }

@@ -5,30 +5,34 @@ use crate::device::launch::Launches;
 use crate::device::row_end;
 use crate::graph::kinds::NoLaunch;
 use crate::search::Groups;
-use etlink_model::{DeviceTrace, QueueIdx, TimeNs};
+use etlink_model::{CallIdx, DeviceTrace, QueueIdx, RowIdx, TimeNs};
 use rustc_hash::FxHashMap;
 
 /// Of a device with no more queues than this all are looked at.
 const FEW_QUEUES: usize = 16;
+
+fn has_many(queues: &[QueueIdx]) -> bool {
+    queues.len() > FEW_QUEUES
+}
 
 /// The rows of each queue, by launch.
 pub(crate) struct Lanes {
     /// Per row, when its launching call began; before all time where that was before the recording.
     launched: Vec<TimeNs>,
     /// Rows by launch, queue after queue.
-    rows: Vec<u32>,
+    rows: Vec<RowIdx>,
     /// Where each queue begins in `rows`, and the end.
     first: Vec<u32>,
     /// Queues by device and stream; several contexts can have one stream number.
-    by_stream: FxHashMap<(i64, i64), Vec<u32>>,
+    by_stream: FxHashMap<(i64, i64), Vec<QueueIdx>>,
     /// Queues that have rows, by device.
     by_device: FxHashMap<i64, Vec<QueueIdx>>,
     /// Rows of each device that has many queues, by launch.
     device_rows: FxHashMap<i64, Vec<(TimeNs, QueueIdx)>>,
     /// All rows by end.
-    pub(crate) by_end: Vec<u32>,
+    pub(crate) by_end: Vec<RowIdx>,
     /// Calls and the rows that they launched, by call and start of the row.
-    pub(crate) by_call: Vec<(u32, u32)>,
+    pub(crate) by_call: Vec<(CallIdx, RowIdx)>,
 }
 
 impl Lanes {
@@ -37,21 +41,20 @@ impl Lanes {
         let rows = &device.rows;
         // A row whose call the profiler dropped still began after its launch: its start is the best
         // bound. Before the recording there is none, and the row comes before everything.
-        let launched = |row: usize| match (launches.no_launch[row], launches.row_call[row].get()) {
-            (_, Some(call)) => device.calls.start[call.index()],
-            (NoLaunch::CallNotRecorded, None) => rows.start[row],
-            (_, None) => TimeNs(i64::MIN),
-        };
-        let launched: Vec<TimeNs> = (0..rows.len()).map(launched).collect();
-        let groups = Groups::new(
-            rows.queue.iter().map(|queue| queue.index()),
-            device.queues.len(),
-        );
-        let mut by_end: Vec<u32> = (0..rows.len() as u32).collect();
+        let mut launched: Vec<TimeNs> = Vec::with_capacity(rows.len());
+        for (row, call) in launches.row_call.iter().enumerate() {
+            launched.push(match (launches.no_launch[row], call.get()) {
+                (_, Some(call)) => device.calls.start[call.index()],
+                (NoLaunch::CallNotRecorded, None) => rows.start[row],
+                (_, None) => TimeNs(i64::MIN),
+            });
+        }
+        let groups = Groups::<QueueIdx, RowIdx>::new(&rows.queue, device.queues.len());
+        let mut by_end: Vec<RowIdx> = (0..rows.len()).map(RowIdx::new).collect();
         by_end.sort_by_key(|row| row_end(device, *row));
-        let call_of = launches.row_call.iter().zip(0..);
-        let mut by_call: Vec<(u32, u32)> = call_of
-            .filter_map(|(call, row)| Some((call.get()?.0, row)))
+        let call_of = launches.row_call.iter().zip((0..).map(RowIdx));
+        let mut by_call: Vec<(CallIdx, RowIdx)> = call_of
+            .filter_map(|(call, row)| Some((call.get()?, row)))
             .collect();
         by_call.sort();
         let mut lanes = Lanes {
@@ -64,23 +67,23 @@ impl Lanes {
             by_end,
             by_call,
         };
-        for (queue, at) in device.queues.iter().zip(0..) {
+        for (queue, at) in device.queues.iter().zip((0..).map(QueueIdx)) {
             let from = lanes.rows.len();
-            lanes.rows.extend(groups.of(at));
+            lanes.rows.extend(groups.rows(at));
             // A stream runs in the order of launches; rows that two threads launch can be written
             // in another order. The sort is stable, so rows of one graph launch stay in order of
             // time.
-            lanes.rows[from..].sort_by_key(|row| lanes.launched[*row as usize]);
+            lanes.rows[from..].sort_by_key(|row| lanes.launched[row.index()]);
             lanes.first.push(lanes.rows.len() as u32);
             if from < lanes.rows.len() {
                 let of_device = lanes.by_device.entry(queue.device).or_default();
-                of_device.push(QueueIdx::new(at));
+                of_device.push(at);
             }
             lanes
                 .by_stream
                 .entry((queue.device, queue.stream))
                 .or_default()
-                .push(at as u32);
+                .push(at);
         }
         lanes.index_devices(device);
         lanes
@@ -89,14 +92,17 @@ impl Lanes {
     /// Puts the rows of devices with many queues in the order of their launches.
     fn index_devices(&mut self, device: &DeviceTrace) {
         let rows = &device.rows;
-        let has_many = |queues: &Vec<QueueIdx>| queues.len() > FEW_QUEUES;
-        if !self.by_device.values().any(has_many) {
+        if !self.by_device.values().any(|queues| has_many(queues)) {
             return;
         }
         for (row, launched) in self.launched.iter().enumerate() {
             let queue = rows.queue[row];
             let number = device.queues[queue.index()].device;
-            if self.by_device.get(&number).is_some_and(has_many) {
+            if self
+                .by_device
+                .get(&number)
+                .is_some_and(|queues| has_many(queues))
+            {
                 let of_device = self.device_rows.entry(number).or_default();
                 of_device.push((*launched, queue));
             }
@@ -107,41 +113,47 @@ impl Lanes {
     }
 
     /// When the call that launched a row began.
-    pub(crate) fn launched(&self, row: u32) -> TimeNs {
-        self.launched[row as usize]
+    pub(crate) fn launched(&self, row: RowIdx) -> TimeNs {
+        self.launched[row.index()]
     }
 
-    fn of(&self, queue: u32) -> &[u32] {
-        &self.rows[self.first[queue as usize] as usize..self.first[queue as usize + 1] as usize]
+    /// The rows of a queue, by launch.
+    fn lane(&self, queue: QueueIdx) -> &[RowIdx] {
+        let [start, end] = [queue.index(), queue.index() + 1].map(|at| self.first[at] as usize);
+        &self.rows[start..end]
     }
 
     /// The last row of a queue that was launched before `time`.
-    pub(crate) fn last_before(&self, queue: u32, time: TimeNs) -> Option<u32> {
-        let lane = self.of(queue);
+    pub(crate) fn last_before(&self, queue: QueueIdx, time: TimeNs) -> Option<RowIdx> {
+        let lane = self.lane(queue);
         lane.partition_point(|row| self.launched(*row) < time)
             .checked_sub(1)
             .map(|at| lane[at])
     }
 
     /// The first row of a queue that was launched after `time`.
-    pub(crate) fn first_after(&self, queue: u32, time: TimeNs) -> Option<u32> {
-        let lane = self.of(queue);
+    pub(crate) fn first_after(&self, queue: QueueIdx, time: TimeNs) -> Option<RowIdx> {
+        let lane = self.lane(queue);
         lane.get(lane.partition_point(|row| self.launched(*row) <= time))
             .copied()
     }
 
     /// The queue of a stream: in the context of `like` if there are several.
-    pub(crate) fn queue(&self, device: &DeviceTrace, like: QueueIdx, stream: i64) -> Option<u32> {
+    pub(crate) fn queue(
+        &self,
+        device: &DeviceTrace,
+        like: QueueIdx,
+        stream: i64,
+    ) -> Option<QueueIdx> {
         let like = device.queues[like.index()];
         let all = self.by_stream.get(&(like.device, stream))?;
-        let has_rows = |queue: &&u32| !self.of(**queue).is_empty();
         // A stream number is unique in its context alone: stream 7 of two contexts is two queues.
         // That context can have no rows, so any queue of the number with rows is the second choice.
-        let same = all
-            .iter()
-            .filter(has_rows)
-            .find(|queue| device.queues[**queue as usize].context == like.context);
-        same.or_else(|| all.iter().find(has_rows)).copied()
+        let mut with_rows = all.iter().filter(|queue| !self.lane(**queue).is_empty());
+        let same = with_rows
+            .clone()
+            .find(|queue| device.queues[queue.index()].context == like.context);
+        same.or_else(|| with_rows.next()).copied()
     }
 
     /// The queues of a device that have rows, of which one may have been launched to from `since`

@@ -11,7 +11,7 @@ use crate::limits::{CLOCK_TOLERANCE, MAX_VOTES};
 use crate::search::seek;
 use etlink_model::{
     Anomalies, AnomalyKind, CallIdx, CollectiveKind, Correlation, DeviceQueue, DeviceTrace,
-    HostIdx, OpIdx, ThreadIdx, TimeNs, TrackLabel,
+    HostIdx, OpIdx, TimeNs, TrackLabel,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
@@ -105,11 +105,9 @@ struct Owners {
 impl Owners {
     fn new(device: &DeviceTrace, nesting: &Nesting, op_host: &[HostIdx]) -> Owners {
         let params = device.names.find("record_param_comms");
-        let is_params = |op: usize| Some(device.ops.name[op]) == params;
-        let is_matched = |op: usize| op_host[op] != HostIdx::NONE;
         Owners {
-            matched: innermost(&nesting.op_parent, is_matched),
-            params: innermost(&nesting.op_parent, is_params),
+            matched: innermost(&nesting.op_parent, |op| op_host[op] != HostIdx::NONE),
+            params: innermost(&nesting.op_parent, |op| Some(device.ops.name[op]) == params),
         }
     }
 
@@ -119,11 +117,12 @@ impl Owners {
         let Some(op) = inner.get().map(OpIdx::index) else {
             return inner;
         };
-        let of = |owners: &[OpIdx]| owners.get(op).copied().and_then(OpIdx::get);
+        let matched = self.matched.get(op).copied().and_then(OpIdx::get);
+        let params = self.params.get(op).copied().and_then(OpIdx::get);
         // `record_param_comms` has size, type and group. The `nccl:all_reduce` annotation, which
         // can lie within it, has none of them.
-        let communicates = of(&self.params).filter(|_| is_collective);
-        communicates.or(of(&self.matched)).unwrap_or(inner)
+        let communicates = params.filter(|_| is_collective);
+        communicates.or(matched).unwrap_or(inner)
     }
 }
 
@@ -150,16 +149,16 @@ fn innermost(op_parent: &[OpIdx], is_wanted: impl Fn(usize) -> bool) -> Vec<OpId
 
 /// A call that bears an id. In order of id, process and start: calls are numbered by their start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+struct LaunchEntry {
     id: Correlation,
     process: u32,
-    call: u32,
+    call: CallIdx,
 }
 
 /// Calls by correlation id.
 struct CallIndex<'t> {
     device: &'t DeviceTrace,
-    calls: Vec<Entry>,
+    calls: Vec<LaunchEntry>,
     /// Where the last one was found: rows and calls come in nearly the same order.
     last: usize,
     /// The processes that launch, by number: that of their label among all labels.
@@ -177,7 +176,7 @@ struct CallIndex<'t> {
 struct SharedCalls {
     ids: Vec<SharedId>,
     /// By id, then in order of start.
-    calls: Vec<u32>,
+    calls: Vec<CallIdx>,
     /// Where the last id was found.
     last: usize,
 }
@@ -188,20 +187,20 @@ struct SharedId {
     /// Where they end in [`SharedCalls::calls`]; they begin where those of the id before end.
     end: usize,
     /// Of the first call of each process, the one that began last.
-    latest_first: u32,
+    latest_first: CallIdx,
     /// A process has several of them.
     repeats: bool,
 }
 
 impl SharedCalls {
     /// `entries` are in order.
-    fn new(entries: &[Entry]) -> SharedCalls {
+    fn new(entries: &[LaunchEntry]) -> SharedCalls {
         let mut shared = SharedCalls {
             calls: Vec::with_capacity(entries.len()),
             ..SharedCalls::default()
         };
         for of_id in entries.chunk_by(|one, next| one.id == next.id) {
-            let (mut latest_first, mut repeats) = (0, false);
+            let (mut latest_first, mut repeats) = (CallIdx(0), false);
             for of_process in of_id.chunk_by(|one, next| one.process == next.process) {
                 latest_first = latest_first.max(of_process[0].call);
                 repeats |= of_process.len() > 1;
@@ -221,7 +220,7 @@ impl SharedCalls {
     }
 
     /// The id and its calls.
-    fn with_id(&mut self, id: Correlation) -> Option<(&SharedId, &[u32])> {
+    fn with_id(&mut self, id: Correlation) -> Option<(&SharedId, &[CallIdx])> {
         self.last = seek(&self.ids, self.last, |known| known.id < id);
         let known = self.ids.get(self.last).filter(|known| known.id == id)?;
         let begin = match self.last.checked_sub(1) {
@@ -237,27 +236,15 @@ impl<'t> CallIndex<'t> {
         let mut labels: Vec<TrackLabel> = device.threads.iter().map(|thread| thread.pid).collect();
         labels.sort_unstable();
         labels.dedup();
-        let number = |label| labels.partition_point(|other| *other < label) as u32;
-        let of_thread: Vec<u32> = device
-            .threads
-            .iter()
-            .map(|thread| number(thread.pid))
-            .collect();
-        let ids = device
-            .calls
-            .correlation
-            .iter()
-            .zip(&device.calls.thread)
-            .zip(0..);
-        let entry = |((&id, thread), call): ((&Correlation, &ThreadIdx), u32)| {
-            id.get().map(|id| Entry {
-                id,
-                process: of_thread[thread.index()],
-                call,
-            })
-        };
+        let mut of_thread: Vec<u32> = Vec::with_capacity(device.threads.len());
+        for thread in &device.threads {
+            of_thread.push(labels.partition_point(|label| *label < thread.pid) as u32);
+        }
         let mut calls = Vec::with_capacity(device.calls.len());
-        calls.extend(ids.filter_map(entry));
+        for (call, id) in (0..).map(CallIdx).zip(&device.calls.correlation) {
+            let process = of_thread[device.calls.thread[call.index()].index()];
+            calls.extend(id.get().map(|id| LaunchEntry { id, process, call }));
+        }
         // nearly in order already, which a merge sort takes as it is
         calls.sort();
         let mut launches = vec![false; labels.len()];
@@ -337,7 +324,7 @@ impl<'t> CallIndex<'t> {
     /// The latest call of a process with the row's id that began before it, but for the error of
     /// the clocks; `false` with the first one where all began after it. Last, whether others have
     /// the id.
-    fn latest(&mut self, row: usize, process: u32) -> Option<(bool, u32, bool)> {
+    fn latest(&mut self, row: usize, process: u32) -> Option<(bool, CallIdx, bool)> {
         let id = self.device.rows.correlation[row].get()?;
         // Rows and calls come in nearly the same order, so a search from the last place takes a
         // step or two.
@@ -350,8 +337,8 @@ impl<'t> CallIndex<'t> {
         // CUPTI converts device times to host times, which can put a kernel's start before its
         // launch call.
         let limit = self.device.rows.start[row] + CLOCK_TOLERANCE;
-        let start = |entry: &Entry| self.device.calls.start[entry.call as usize];
-        match calls.partition_point(|entry| start(entry) <= limit) {
+        let starts = &self.device.calls.start;
+        match calls.partition_point(|entry| starts[entry.call.index()] <= limit) {
             0 => calls
                 .first()
                 .map(|entry| (false, entry.call, calls.len() > 1)),
@@ -361,11 +348,11 @@ impl<'t> CallIndex<'t> {
 
     /// The same of all processes. Others have the id where one of them has it twice, or several have
     /// a call that began before the row.
-    fn latest_of_any(&mut self, row: usize, id: Correlation) -> Option<(bool, u32, bool)> {
+    fn latest_of_any(&mut self, row: usize, id: Correlation) -> Option<(bool, CallIdx, bool)> {
         let limit = self.device.rows.start[row] + CLOCK_TOLERANCE;
         let starts = &self.device.calls.start;
         let (known, calls) = self.shared.with_id(id)?;
-        match calls.partition_point(|call| starts[*call as usize] <= limit) {
+        match calls.partition_point(|call| starts[call.index()] <= limit) {
             0 => Some((false, known.latest_first, known.repeats)),
             begun => Some((true, calls[begun - 1], known.repeats || begun > 1)),
         }
@@ -406,8 +393,8 @@ impl<'t> CallIndex<'t> {
             });
         }
         match fitting {
-            Some((true, call, _)) => (CallIdx(call), NoLaunch::Launched),
-            Some((false, call, _)) => (CallIdx(call), NoLaunch::StartsBeforeCall),
+            Some((true, call, _)) => (call, NoLaunch::Launched),
+            Some((false, call, _)) => (call, NoLaunch::StartsBeforeCall),
             None => (
                 CallIdx::NONE,
                 self.why_none(id, self.device.rows.start[row]),

@@ -7,24 +7,28 @@ pub(crate) mod lanes;
 pub(crate) mod launch;
 pub(crate) mod waits;
 
-use etlink_model::{DeviceTrace, RowIdx, TimeNs};
+use etlink_model::{CallIdx, DeviceTrace, RowIdx, TimeNs};
 
-/// Row or call `to` waits for the end of row `from`.
+/// A wait of a device row.
+pub(crate) type RowWait = Wait<RowIdx>;
+
+/// A wait of a runtime call.
+pub(crate) type CallWait = Wait<CallIdx>;
+
+/// `to` waits for the end of row `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Wait {
-    pub(crate) to: u32,
-    pub(crate) from: u32,
+pub(crate) struct Wait<To> {
+    pub(crate) to: To,
+    pub(crate) from: RowIdx,
     /// Found by a rule, not stated by a `cuda_sync` row.
     pub(crate) inferred: bool,
 }
 
-pub(crate) fn row_end(device: &DeviceTrace, row: u32) -> TimeNs {
-    device.rows.start[row as usize] + device.rows.duration[row as usize]
+pub(crate) fn row_end(device: &DeviceTrace, row: RowIdx) -> TimeNs {
+    device.rows.start[row.index()] + device.rows.duration[row.index()]
 }
 
-pub(crate) fn row_name(device: &DeviceTrace, row: u32) -> String {
-    format!(
-        "{:?}",
-        device.names.get(device.rows.name[RowIdx(row).index()])
-    )
+pub(crate) fn row_name(device: &DeviceTrace, row: RowIdx) -> String {
+    let name = device.rows.name[row.index()];
+    format!("{:?}", device.names.get(name))
 }

@@ -6,17 +6,17 @@
 //! stream 20             . . ==B==     event wait A -> B,  host wait B -> . end of the call
 //! ```
 //! `cuda_sync` rows say which stream waits for which record. Without them the waits are inferred:
-//! see [`crate::device::inferred`] for streams, [`Finder::infer_host_wait`] for calls. A wait that
+//! see [`crate::device::inferred`] for streams, [`WaitFinder::infer_host_wait`] for calls. A wait that
 //! the measured times contradict is left out and counted. O(n log n).
 
 use crate::device::calls::{self, Does};
 use crate::device::lanes::Lanes;
 use crate::device::launch::Launches;
-use crate::device::{Wait, inferred, row_end, row_name};
+use crate::device::{CallWait, RowWait, inferred, row_end, row_name};
 use crate::limits::{CLOCK_TOLERANCE, MAX_ROWS_OF_CALL, WAIT_LATENCY, ends_before};
 use etlink_model::{
-    Anomalies, AnomalyKind, Correlation, DeviceTrace, OpIdx, QueueIdx, RowKind, SyncRow, ThreadIdx,
-    TimeNs,
+    Anomalies, AnomalyKind, CallIdx, Correlation, DeviceTrace, OpIdx, QueueIdx, RowIdx, RowKind,
+    SyncRow, ThreadIdx, TimeNs,
 };
 use rustc_hash::FxHashMap;
 
@@ -24,9 +24,9 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waits {
     /// Rows for rows of other queues, by `to`.
-    pub(crate) rows: Vec<Wait>,
+    pub(crate) rows: Vec<RowWait>,
     /// Calls for rows, by `to`.
-    pub(crate) calls: Vec<Wait>,
+    pub(crate) calls: Vec<CallWait>,
 }
 
 /// Finds all waits.
@@ -40,7 +40,7 @@ pub(crate) fn waits(
         return Waits::default();
     }
     let does = calls::all(device);
-    let mut finder = Finder::new(device, launches, &does, anomalies);
+    let mut finder = WaitFinder::new(device, launches, &does, anomalies);
     finder.add_stated();
     // Kineto writes `cuda_sync` rows only with `enable_cuda_sync_events` of its experimental
     // config. Where a trace has them, they take the place of guesses.
@@ -57,7 +57,7 @@ pub(crate) fn waits(
     found
 }
 
-struct Finder<'t> {
+struct WaitFinder<'t> {
     device: &'t DeviceTrace,
     lanes: Lanes,
     does: &'t [Does],
@@ -66,7 +66,7 @@ struct Finder<'t> {
     /// Sync rows by the correlation of their call.
     stated: FxHashMap<Correlation, u32>,
     /// Calls that record events, by correlation.
-    records: Vec<(Correlation, u32)>,
+    records: Vec<(Correlation, CallIdx)>,
     /// Per thread and queue, the launch of the latest row that was waited for.
     waited: FxHashMap<(ThreadIdx, QueueIdx), TimeNs>,
     /// Per thread and device, the latest call that waited for all of it.
@@ -81,13 +81,13 @@ struct DeviceSync {
     contradicted: Vec<QueueIdx>,
 }
 
-impl<'t> Finder<'t> {
+impl<'t> WaitFinder<'t> {
     fn new(
         device: &'t DeviceTrace,
         launches: &'t Launches,
         does: &'t [Does],
         anomalies: &'t mut Anomalies,
-    ) -> Finder<'t> {
+    ) -> WaitFinder<'t> {
         let stated = device
             .syncs
             .correlation
@@ -97,7 +97,8 @@ impl<'t> Finder<'t> {
             .collect();
         let mut records = vec![];
         if !device.syncs.is_empty() {
-            let calls = device.calls.correlation.iter().zip(0..).zip(does);
+            let calls = device.calls.correlation.iter().zip((0..).map(CallIdx));
+            let calls = calls.zip(does);
             records.extend(
                 calls
                     .filter(|(_, does)| **does == Does::Record)
@@ -106,7 +107,7 @@ impl<'t> Finder<'t> {
             records.sort();
         }
         let (lanes, found) = (Lanes::new(device, launches), Waits::default());
-        Finder {
+        WaitFinder {
             device,
             lanes,
             does,
@@ -119,7 +120,7 @@ impl<'t> Finder<'t> {
         }
     }
 
-    fn row_end(&self, row: u32) -> TimeNs {
+    fn row_end(&self, row: RowIdx) -> TimeNs {
         row_end(self.device, row)
     }
 
@@ -152,8 +153,8 @@ impl<'t> Finder<'t> {
             else {
                 continue;
             };
-            if ends_before(self.row_end(from), self.device.rows.start[to as usize]) {
-                self.found.rows.push(Wait {
+            if ends_before(self.row_end(from), self.device.rows.start[to.index()]) {
+                self.found.rows.push(RowWait {
                     to,
                     from,
                     inferred: false,
@@ -167,20 +168,21 @@ impl<'t> Finder<'t> {
 
     /// The last row, if any, before the record that a sync row names. `None` where it names none
     /// that is known.
-    fn recorded(&self, sync: &SyncRow) -> Option<Option<u32>> {
+    fn recorded(&self, sync: &SyncRow) -> Option<Option<RowIdx>> {
         let stream = Some(sync.wait_stream).filter(|stream| *stream >= 0)?;
         let record = sync.wait_record.get().filter(|id| id.0 >= 0)?;
         let calls = &self.device.calls;
         // An id can come back in another process: the latest record that began before the sync row
         // is meant.
-        let begun = calls.start.partition_point(|start| *start <= sync.start) as u32;
+        let begun = calls.start.partition_point(|start| *start <= sync.start);
+        let begun = CallIdx::new(begun);
         let at = self
             .records
             .partition_point(|entry| *entry < (record, begun))
             .checked_sub(1)?;
         let (id, call) = self.records[at];
         let queue = self.lanes.queue(self.device, sync.queue, stream);
-        (id == record).then(|| self.lanes.last_before(queue?, calls.start[call as usize]))
+        (id == record).then(|| self.lanes.last_before(queue?, calls.start[call.index()]))
     }
 
     /// Waits of calls that block, in the order of the calls.
@@ -188,21 +190,23 @@ impl<'t> Finder<'t> {
         let mut last = vec![None; self.device.threads.len()];
         let by_call = std::mem::take(&mut self.lanes.by_call);
         let mut rows = by_call.into_iter().peekable();
-        for call in 0..self.does.len() {
-            let thread = self.device.calls.thread[call].index();
+        for call in (0..self.does.len()).map(CallIdx::new) {
+            let thread = self.device.calls.thread[call.index()].index();
             let mut own = None;
             // Of the rows that a call launched the last is kept: a blocking call returns after all
             // of them.
-            while let Some((_, row)) = rows.next_if(|(by, _)| *by as usize == call) {
+            while let Some((_, row)) = rows.next_if(|(by, _)| *by == call) {
                 own = Some(row);
             }
             // `cudaMemcpyAsync` from pageable memory is staged and synchronous, although its name
             // does not say so (CUDA's API synchronization behavior).
             let does = match own {
-                Some(row) if self.does[call] == Does::Other && self.is_pageable_copy(row) => {
+                Some(row)
+                    if self.does[call.index()] == Does::Other && self.is_pageable_copy(row) =>
+                {
                     Does::BlockingCopy
                 }
-                _ => self.does[call],
+                _ => self.does[call.index()],
             };
             last[thread] = own.or(last[thread]);
             if does.blocks() && !self.add_stated_host_wait(call, does) {
@@ -213,24 +217,24 @@ impl<'t> Finder<'t> {
 
     /// A copy from or to memory that is not pinned is staged, and its call returns when that is
     /// done.
-    fn is_pageable_copy(&self, row: u32) -> bool {
+    fn is_pageable_copy(&self, row: RowIdx) -> bool {
         let rows = &self.device.rows;
-        rows.kind[row as usize] == RowKind::Memcpy
+        rows.kind[row.index()] == RowKind::Memcpy
             && self
                 .device
                 .names
-                .get(rows.name[row as usize])
+                .get(rows.name[row.index()])
                 .contains("Pageable")
     }
 
     /// The wait that a sync row states, if there is such a row and it says for what.
-    fn add_stated_host_wait(&mut self, call: usize, does: Does) -> bool {
-        let id = self.device.calls.correlation[call].get();
+    fn add_stated_host_wait(&mut self, call: CallIdx, does: Does) -> bool {
+        let id = self.device.calls.correlation[call.index()].get();
         let Some(sync) = id.and_then(|id| self.stated.get(&id)) else {
             return false;
         };
         let sync = self.device.syncs.row(*sync as usize);
-        let begun = self.device.calls.start[call];
+        let begun = self.device.calls.start[call.index()];
         match does {
             Does::DeviceSync => {
                 // The stream of such a row is -1: a context waits for all of its streams.
@@ -257,26 +261,31 @@ impl<'t> Finder<'t> {
     /// What a call of this name must have waited for. A stream is that of the thread's last launch,
     /// unless the call went on long after that had ended; an event, or a stream else, is the row
     /// that ended last before the call did, by at most [`WAIT_LATENCY`].
-    fn infer_host_wait(&mut self, call: usize, does: Does, own: Option<u32>, last: Option<u32>) {
+    fn infer_host_wait(
+        &mut self,
+        call: CallIdx,
+        does: Does,
+        own: Option<RowIdx>,
+        last: Option<RowIdx>,
+    ) {
         let calls = &self.device.calls;
-        let (begun, ended) = (calls.start[call], calls.start[call] + calls.duration[call]);
+        let (begun, ended) = (
+            calls.start[call.index()],
+            calls.start[call.index()] + calls.duration[call.index()],
+        );
         let row = match does {
             Does::DeviceSync => {
                 // that of the thread's last launch, else of the first row
-                let queue = self.device.rows.queue[last.unwrap_or_default() as usize];
+                let queue = self.device.rows.queue[last.unwrap_or_default().index()];
                 return self.wait_for_device(call, self.device.queues[queue.index()].device, true);
             }
             Does::BlockingCopy => own,
             Does::StreamSync => {
                 let last = last.and_then(|last| {
                     self.lanes
-                        .last_before(self.device.rows.queue[last as usize].0, begun)
+                        .last_before(self.device.rows.queue[last.index()], begun)
                 });
-                let explains = |row: &u32| {
-                    self.can_end(*row, ended)
-                        && ended - self.row_end(*row).max(begun) <= WAIT_LATENCY
-                };
-                last.filter(explains)
+                last.filter(|row| self.ends_call(*row, begun, ended))
                     // PyTorch synchronises side streams as well, on which the thread need not have
                     // launched last.
                     .or_else(|| self.ended_in(begun, ended))
@@ -289,16 +298,21 @@ impl<'t> Finder<'t> {
         }
     }
 
+    /// Whether the end of a row explains when a blocking call returned: shortly after it.
+    fn ends_call(&self, row: RowIdx, begun: TimeNs, ended: TimeNs) -> bool {
+        self.can_end(row, ended) && ended - self.row_end(row).max(begun) <= WAIT_LATENCY
+    }
+
     /// Whether the end of a row can be what a call that returned at `at` waited for: it ended by
     /// then, and it had begun.
-    fn can_end(&self, row: u32, at: TimeNs) -> bool {
+    fn can_end(&self, row: RowIdx, at: TimeNs) -> bool {
         // The tolerance applies to the end only: a row that begins after the call returned was
         // never waited for, however short it is.
-        ends_before(self.row_end(row), at) && self.device.rows.start[row as usize] < at
+        ends_before(self.row_end(row), at) && self.device.rows.start[row.index()] < at
     }
 
     /// The row that ended last while a call blocked, shortly before it returned.
-    fn ended_in(&self, begun: TimeNs, ended: TimeNs) -> Option<u32> {
+    fn ended_in(&self, begun: TimeNs, ended: TimeNs) -> Option<RowIdx> {
         let latest = ended + CLOCK_TOLERANCE;
         let earliest = begun.max(TimeNs(ended.0.saturating_sub(WAIT_LATENCY.0)));
         let end = self
@@ -316,9 +330,9 @@ impl<'t> Finder<'t> {
 
     /// Waits for all queues of a device. What was launched before the thread's last such call is
     /// waited for already, but where that was contradicted.
-    fn wait_for_device(&mut self, call: usize, device: i64, inferred: bool) {
-        let begun = self.device.calls.start[call];
-        let thread = self.device.calls.thread[call];
+    fn wait_for_device(&mut self, call: CallIdx, device: i64, inferred: bool) {
+        let begun = self.device.calls.start[call.index()];
+        let thread = self.device.calls.thread[call.index()];
         let last = self.device_syncs.entry((thread, device)).or_default();
         // Programs that synchronise after each kernel would otherwise look at every queue each
         // time.
@@ -329,7 +343,7 @@ impl<'t> Finder<'t> {
         queues.dedup();
         let mut contradicted = vec![];
         for queue in queues {
-            if let Some(row) = self.lanes.last_before(queue.0, begun)
+            if let Some(row) = self.lanes.last_before(queue, begun)
                 && !self.wait_for(call, row, inferred)
             {
                 contradicted.push(queue);
@@ -341,16 +355,22 @@ impl<'t> Finder<'t> {
 
     /// Call `call` returns after `row` has ended. What its thread has waited for before is not said
     /// again. Whether the times allow that; else it is counted.
-    fn wait_for(&mut self, call: usize, row: u32, inferred: bool) -> bool {
+    fn wait_for(&mut self, call: CallIdx, row: RowIdx, inferred: bool) -> bool {
         let calls = &self.device.calls;
-        if !self.can_end(row, calls.start[call] + calls.duration[call]) {
+        if !self.can_end(
+            row,
+            calls.start[call.index()] + calls.duration[call.index()],
+        ) {
             self.anomalies.note(AnomalyKind::WaitContradicted, || {
-                self.device.names.get(calls.name[call]).to_owned()
+                self.device.names.get(calls.name[call.index()]).to_owned()
             });
             return false;
         }
         let launched = self.lanes.launched(row);
-        let key = (calls.thread[call], self.device.rows.queue[row as usize]);
+        let key = (
+            calls.thread[call.index()],
+            self.device.rows.queue[row.index()],
+        );
         if self
             .waited
             .get(&key)
@@ -359,8 +379,8 @@ impl<'t> Finder<'t> {
             .is_none_or(|before| *before < launched)
         {
             self.waited.insert(key, launched);
-            self.found.calls.push(Wait {
-                to: call as u32,
+            self.found.calls.push(CallWait {
+                to: call,
                 from: row,
                 inferred,
             });

@@ -7,7 +7,7 @@
 use crate::device::launch::Launches;
 use crate::device::waits::Waits;
 use crate::device::{row_end, row_name};
-use crate::graph::draft::Draft;
+use crate::graph::draft::{Draft, SlotIdx};
 use crate::graph::edges::{Edge, Edges};
 use crate::graph::kinds::{EdgeKind, NoLaunch, NodeKind};
 use crate::graph::nodes::Nodes;
@@ -15,7 +15,8 @@ use crate::host::Handoff;
 use crate::limits::{CLOCK_TOLERANCE, LAUNCH_LATENCY, ROUNDING, WAIT_LATENCY};
 use crate::search::Groups;
 use etlink_model::{
-    Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, OpIdx, ThreadIdx, TimeNs,
+    Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, OpIdx, QueueIdx, RowIdx,
+    ThreadIdx, TimeNs,
 };
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -27,14 +28,24 @@ struct Graph<'t> {
     launches: &'t Launches,
     waits: &'t Waits,
     draft: Draft,
-    call_slot: Vec<u32>,
+    /// Per call, its first slot.
+    call_slot: Vec<SlotIdx>,
     /// Per wait of a call, the slot that waits.
-    waiting: Vec<Option<u32>>,
+    waiting: Vec<Option<SlotIdx>>,
     /// Per device row, its slot.
-    row_slot: Vec<u32>,
-    /// Edges between slots, all but program order.
-    edges: Vec<Edge>,
+    row_slot: Vec<SlotIdx>,
+    /// All but program order.
+    edges: Vec<SlotEdge>,
     anomalies: &'t mut Anomalies,
+}
+
+/// An edge between nodes that have no numbers yet.
+#[derive(Clone, Copy, Debug)]
+struct SlotEdge {
+    to: SlotIdx,
+    kind: EdgeKind,
+    from: SlotIdx,
+    inferred: bool,
 }
 
 /// Builds the graph. `op_communicates[op]`: the op is a collective in which no device takes part;
@@ -42,14 +53,14 @@ struct Graph<'t> {
 pub(crate) fn build(
     device: &DeviceTrace,
     draft: Draft,
-    call_slot: Vec<u32>,
+    call_slot: Vec<SlotIdx>,
     launches: &Launches,
     (waits, handoffs, tensors): (&Waits, &[Handoff], &[(OpIdx, OpIdx)]),
     op_communicates: &[bool],
     anomalies: &mut Anomalies,
 ) -> (Nodes, Edges) {
     let edges = Vec::with_capacity(2 * device.rows.len());
-    let row_slot = vec![0; device.rows.len()];
+    let row_slot = vec![SlotIdx::default(); device.rows.len()];
     let mut graph = Graph {
         device,
         launches,
@@ -106,14 +117,14 @@ impl Causes {
 /// start.
 #[derive(Clone, Copy)]
 struct Launch {
-    slot: u32,
+    slot: SlotIdx,
     end: TimeNs,
     limit: DurationNs,
 }
 
 impl Graph<'_> {
-    fn edge(&mut self, kind: EdgeKind, from: u32, to: u32) {
-        self.edges.push(Edge {
+    fn edge(&mut self, kind: EdgeKind, from: SlotIdx, to: SlotIdx) {
+        self.edges.push(SlotEdge {
             to,
             kind,
             from,
@@ -145,7 +156,7 @@ impl Graph<'_> {
                 .into_iter()
                 .filter_map(|(from, to)| from.zip(to))
             {
-                self.edges.push(Edge {
+                self.edges.push(SlotEdge {
                     to,
                     kind: EdgeKind::Handoff,
                     from,
@@ -159,12 +170,11 @@ impl Graph<'_> {
     /// threads says so.
     fn add_tensors(&mut self, tensors: &[(OpIdx, OpIdx)]) {
         let (ops, draft) = (&self.device.ops, &self.draft);
-        let ends = |op: OpIdx| ops.start[op.index()] + ops.duration[op.index()];
-        let thread = |op: OpIdx| ops.thread[op.index()];
-        let mut known: FxHashMap<(ThreadIdx, ThreadIdx), Vec<(u32, u32)>> = FxHashMap::default();
+        let mut known: FxHashMap<(ThreadIdx, ThreadIdx), Vec<(SlotIdx, SlotIdx)>> =
+            FxHashMap::default();
         // `known` has, per pair of threads, which slices of one already follow which of the other.
         // A tensor edge that such an edge implies would only add noise.
-        for Edge { to, from, .. } in &self.edges {
+        for SlotEdge { to, from, .. } in &self.edges {
             known
                 .entry((draft.thread(*to), draft.thread(*from)))
                 .or_default()
@@ -172,37 +182,39 @@ impl Graph<'_> {
         }
         for pairs in known.values_mut() {
             pairs.sort_unstable();
-            let mut latest = 0;
+            let mut latest = SlotIdx::default();
             pairs
                 .iter_mut()
                 // What a slice follows, all later slices of its thread follow too: a running
                 // maximum makes one look-up enough.
                 .for_each(|(_, from)| (latest, *from) = (latest.max(*from), latest.max(*from)));
         }
-        for &(reader, writer) in tensors
-            .iter()
-            .filter(|(reader, writer)| thread(*reader) != thread(*writer))
-        {
+        for &(reader, writer) in tensors {
+            let threads = (ops.thread[reader.index()], ops.thread[writer.index()]);
+            if threads.0 == threads.1 {
+                continue;
+            }
+            let (begun, ended) = (ops.start[reader.index()], op_end(self.device, writer));
             // Storage ids are addresses and come back after a free, and in-place ops can write
             // while others read: times decide.
-            if ends(writer) > ops.start[reader.index()] {
+            if ended > begun {
                 self.anomalies.note(AnomalyKind::TensorContradicted, || {
                     self.device.names.get(ops.name[reader.index()]).to_owned()
                 });
                 continue;
             }
             let ends = (
-                draft.around(thread(writer), ends(writer)).0,
-                draft.around(thread(reader), ops.start[reader.index()]).1,
+                draft.around(threads.1, ended).0,
+                draft.around(threads.0, begun).1,
             );
             let (Some(from), Some(to)) = ends else {
                 continue;
             };
-            let before = known.entry((thread(reader), thread(writer))).or_default();
+            let before = known.entry(threads).or_default();
             let at = before.partition_point(|(other, _)| *other <= to);
             if at == 0 || before[at - 1].1 < from {
                 before.insert(at, (to, from));
-                self.edges.push(Edge {
+                self.edges.push(SlotEdge {
                     to,
                     kind: EdgeKind::Tensor,
                     from,
@@ -216,12 +228,12 @@ impl Graph<'_> {
     fn place_host_waits(&mut self) {
         let (rows, calls) = (&self.device.rows, &self.device.calls);
         for waits in self.waits.calls.chunk_by(|wait, next| wait.to == next.to) {
-            let call = waits[0].to as usize;
+            let call = waits[0].to.index();
             // A call cannot go on before the row that it waited for has begun, whatever the clocks'
             // error does to the row's end.
             let begun = waits
                 .iter()
-                .map(|wait| rows.start[wait.from as usize])
+                .map(|wait| rows.start[wait.from.index()])
                 .max()
                 .unwrap_or_default();
             let until = waits
@@ -245,18 +257,15 @@ impl Graph<'_> {
     /// that nothing explains.
     fn add_rows(&mut self, begin: TimeNs) {
         let rows = &self.device.rows;
-        let queues = Groups::new(
-            rows.queue.iter().map(|queue| queue.index()),
-            self.device.queues.len(),
-        );
-        for queue in 0..self.device.queues.len() {
+        let queues = Groups::<QueueIdx, RowIdx>::new(&rows.queue, self.device.queues.len());
+        for queue in (0..self.device.queues.len()).map(QueueIdx::new) {
             let first = self.draft.next_row();
             let mut order = QueueOrder::default();
             let mut place = begin;
-            for &row in queues.of(queue) {
-                let at = row as usize;
+            for &row in queues.rows(queue) {
+                let at = row.index();
                 let (start, end) = (rows.start[at], row_end(self.device, row));
-                let launch = self.launch_of(at);
+                let launch = self.launch_of(row);
                 let ended = order.ended_by(start);
                 let mut causes = self.causes(row, launch);
                 ended
@@ -267,10 +276,7 @@ impl Graph<'_> {
                 let is_first = self.draft.next_row() == first;
                 let delay = causes.delay(start, begin, is_first);
                 let delay = delay.map(|(kind, from)| {
-                    (
-                        kind,
-                        self.draft.add_row(kind, row, queue as u32, place.max(from)),
-                    )
+                    (kind, self.draft.add_row(kind, row, queue, place.max(from)))
                 });
                 // A queue's places never go back, nor before the launch: clocks can show a row
                 // before the node that launched it, and edges must lead to higher numbers.
@@ -282,7 +288,7 @@ impl Graph<'_> {
                 } else {
                     NodeKind::DeviceOp
                 };
-                let slot = self.draft.add_row(kind, row, queue as u32, place);
+                let slot = self.draft.add_row(kind, row, queue, place);
                 self.row_slot[at] = slot;
                 let mut waits = slot;
                 if let Some((kind, delay)) = delay {
@@ -311,7 +317,7 @@ impl Graph<'_> {
     }
 
     /// Launch and event waits of a row.
-    fn causes(&self, row: u32, launch: Option<Launch>) -> Causes {
+    fn causes(&self, row: RowIdx, launch: Option<Launch>) -> Causes {
         let mut causes = Causes::default();
         if let Some(launch) = launch {
             causes.add(launch.end, launch.limit);
@@ -327,11 +333,11 @@ impl Graph<'_> {
     /// What launched a row: what ran before the call, or the call itself where that took long (it
     /// loads modules or copies to staging memory) and the row began after it. `None` where there is
     /// no launch or the times contradict it.
-    fn launch_of(&mut self, row: usize) -> Option<Launch> {
-        let call = self.launches.row_call[row].get()?.index();
-        if self.launches.no_launch[row] == NoLaunch::StartsBeforeCall {
+    fn launch_of(&mut self, row: RowIdx) -> Option<Launch> {
+        let call = self.launches.row_call[row.index()].get()?.index();
+        if self.launches.no_launch[row.index()] == NoLaunch::StartsBeforeCall {
             self.anomalies.note(AnomalyKind::StartBeforeLaunch, || {
-                row_name(self.device, row as u32)
+                row_name(self.device, row)
             });
             return None;
         }
@@ -339,7 +345,7 @@ impl Graph<'_> {
             self.device.calls.start[call],
             self.device.calls.start[call] + self.device.calls.duration[call],
         );
-        let (start, slot) = (self.device.rows.start[row], self.call_slot[call]);
+        let (start, slot) = (self.device.rows.start[row.index()], self.call_slot[call]);
         debug_assert!(begun <= start + CLOCK_TOLERANCE);
         // A first launch loads its module lazily (`CUDA_MODULE_LOADING=LAZY`), and a pageable copy
         // is staged: such a call works for long before the row can start.
@@ -356,7 +362,7 @@ impl Graph<'_> {
         }
         // before the call there is a boundary at least
         let limit = LAUNCH_LATENCY.max(self.device.calls.duration[call]);
-        slot.checked_sub(1).map(|slot| Launch {
+        slot.before().map(|slot| Launch {
             slot,
             end: begun,
             limit,
@@ -367,15 +373,16 @@ impl Graph<'_> {
     fn add_waits(&mut self) {
         for wait in &self.waits.rows {
             let (from, row) = (
-                self.row_slot[wait.from as usize],
-                self.row_slot[wait.to as usize],
+                self.row_slot[wait.from.index()],
+                self.row_slot[wait.to.index()],
             );
-            let is_delayed = row > 0 && self.draft.waits_before(row - 1, wait.to);
-            let to = if is_delayed { row - 1 } else { row };
+            let delay = row.before();
+            let delay = delay.filter(|delay| self.draft.waits_before(*delay, wait.to));
+            let to = delay.unwrap_or(row);
             // The clocks' error can put the cause's place behind the effect's; a shift of one place
             // mends that where the queue allows it.
             self.draft.move_behind(to, from);
-            self.edges.push(Edge {
+            self.edges.push(SlotEdge {
                 to,
                 kind: EdgeKind::EventWait,
                 from,
@@ -383,9 +390,9 @@ impl Graph<'_> {
             });
         }
         for (wait, to) in self.waits.calls.iter().zip(&self.waiting) {
-            let from = self.row_slot[wait.from as usize];
+            let from = self.row_slot[wait.from.index()];
             match *to {
-                Some(to) => self.edges.push(Edge {
+                Some(to) => self.edges.push(SlotEdge {
                     to,
                     kind: EdgeKind::HostWait,
                     from,
@@ -405,30 +412,33 @@ impl Graph<'_> {
         let Graph {
             device,
             mut draft,
-            mut edges,
+            edges,
             anomalies,
             ..
         } = self;
         let (order, slots) = (draft.order(), draft.next_row());
         let (resource, on_device) = draft.resources(&order);
-        let mut number = vec![0u32; slots as usize];
-        order
-            .iter()
-            .zip(0..)
-            .for_each(|(&slot, node)| number[slot as usize] = node);
+        let mut number = vec![0u32; slots.index()];
+        for (slot, node) in order.iter().zip(0..) {
+            number[slot.index()] = node;
+        }
         let wait_gaps: Vec<(u32, DurationNs)> = draft
             .wait_gaps
             .iter()
-            .map(|(slot, waited)| (number[*slot as usize - 1], *waited))
+            // The gap is between the slot and the one before, whose length has to leave it out.
+            .filter_map(|(slot, waited)| Some((number[slot.before()?.index()], *waited)))
             .collect();
-        edges.iter_mut().for_each(|edge| {
-            (edge.to, edge.from) = (number[edge.to as usize], number[edge.from as usize])
-        });
-        drop(number);
         let made = edges.len();
+        let numbered = edges.into_iter().map(|edge| Edge {
+            to: number[edge.to.index()],
+            kind: edge.kind,
+            from: number[edge.from.index()],
+            inferred: edge.inferred,
+        });
         // The numbers are by place, so an edge to a lower number contradicts the times. Dropping it
-        // here is what makes the graph acyclic.
-        edges.retain(|edge| edge.from < edge.to);
+        // here is what makes the graph acyclic. The list is mapped where it lies.
+        let edges: Vec<Edge> = numbered.filter(|edge| edge.from < edge.to).collect();
+        drop(number);
         anomalies.add(
             AnomalyKind::WaitContradicted,
             (made - edges.len()) as u64,
@@ -465,12 +475,16 @@ impl Graph<'_> {
     }
 }
 
+fn op_end(device: &DeviceTrace, op: OpIdx) -> TimeNs {
+    device.ops.start[op.index()] + device.ops.duration[op.index()]
+}
+
 /// A row of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Stretch {
     end: TimeNs,
     start: TimeNs,
-    slot: u32,
+    slot: SlotIdx,
 }
 
 /// Finds what each row of a queue follows: the rows that ended before it starts and that no
@@ -489,10 +503,8 @@ impl QueueOrder {
         while let Some(&Reverse(next)) = self.running.peek().filter(|next| next.0.end <= ended_by) {
             self.running.pop();
             // what `next` followed itself needs no second follower
-            let followed = |earlier: &Stretch| {
-                earlier.slot < next.slot && earlier.end <= next.start + ROUNDING
-            };
-            self.ended.retain(|earlier| !followed(earlier));
+            self.ended
+                .retain(|earlier| earlier.slot >= next.slot || earlier.end > next.start + ROUNDING);
             self.ended.push(next);
         }
         std::mem::take(&mut self.ended)

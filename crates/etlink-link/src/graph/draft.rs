@@ -12,13 +12,59 @@
 use crate::graph::kinds::NodeKind;
 use crate::graph::nodes::Nodes;
 use crate::limits::CLOCK_TOLERANCE;
-use etlink_model::{DeviceTrace, DurationNs, ThreadIdx, TimeNs};
+use etlink_model::{DeviceTrace, DurationNs, QueueIdx, RowIdx, ThreadIdx, TimeNs};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// About how many nodes one thread of the pool orders or moves at a time.
 const PIECE: usize = 1 << 15;
+
+/// A node by its place in the columns of a [`Draft`], before it has a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SlotIdx(u32);
+
+impl SlotIdx {
+    /// A draft has at most two slots per event, and readers refuse more events than 32 bits hold.
+    fn new(index: usize) -> SlotIdx {
+        debug_assert!(u32::try_from(index).is_ok(), "{index} slots");
+        SlotIdx(index as u32)
+    }
+
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The slot before; `None` for the first of all.
+    pub(crate) fn before(self) -> Option<SlotIdx> {
+        self.0.checked_sub(1).map(SlotIdx)
+    }
+
+    fn after(self) -> SlotIdx {
+        SlotIdx(self.0 + 1)
+    }
+}
+
+/// Slots that follow each other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SlotRange {
+    pub(crate) start: SlotIdx,
+    pub(crate) end: SlotIdx,
+}
+
+impl SlotRange {
+    fn len(self) -> usize {
+        self.rows().len()
+    }
+
+    fn rows(self) -> Range<usize> {
+        self.start.index()..self.end.index()
+    }
+
+    pub(crate) fn iter(self) -> impl DoubleEndedIterator<Item = SlotIdx> {
+        (self.start.0..self.end.0).map(SlotIdx)
+    }
+}
 
 /// Nodes as columns, by slot.
 #[derive(Debug, Default)]
@@ -30,13 +76,13 @@ pub(crate) struct Draft {
     /// ns. Plain numbers: zeros take no memory before they are written.
     place: Vec<i64>,
     /// Where the slots of each thread begin, and those of the device rows.
-    bases: Vec<u32>,
+    bases: Vec<SlotIdx>,
     /// Of each thread, then of each queue.
-    pub(crate) tracks: Vec<Range<u32>>,
+    pub(crate) tracks: Vec<SlotRange>,
     /// Slots taken by device rows and their delays.
-    end: u32,
+    end: SlotIdx,
     /// Slots that begin with a wait's end, and how long their thread had waited.
-    pub(crate) wait_gaps: BTreeMap<u32, DurationNs>,
+    pub(crate) wait_gaps: BTreeMap<SlotIdx, DurationNs>,
 }
 
 /// The slots of one thread.
@@ -47,13 +93,19 @@ pub(crate) struct Track<'d> {
     first: &'d mut [bool],
     resource: &'d mut [u32],
     place: &'d mut [i64],
-    base: u32,
+    base: SlotIdx,
     next: usize,
 }
 
 impl Track<'_> {
     /// Appends a node; its slot.
-    pub(crate) fn push(&mut self, kind: NodeKind, source: u32, first: bool, place: TimeNs) -> u32 {
+    pub(crate) fn push(
+        &mut self,
+        kind: NodeKind,
+        source: u32,
+        first: bool,
+        place: TimeNs,
+    ) -> SlotIdx {
         let at = self.next;
         (
             self.kind[at],
@@ -61,24 +113,31 @@ impl Track<'_> {
             self.first[at],
             self.place[at],
         ) = (kind, source, first, place.0);
+        let slot = self.next_slot();
         self.next += 1;
-        self.base + at as u32
+        slot
     }
 
     /// The slot of the node to come.
-    pub(crate) fn next_slot(&self) -> u32 {
-        self.base + self.next as u32
+    pub(crate) fn next_slot(&self) -> SlotIdx {
+        SlotIdx::new(self.base.index() + self.next)
     }
 
     /// Nothing follows: the last node ends at `end`.
-    pub(crate) fn close(self, thread: u32, end: TimeNs) -> Range<u32> {
+    pub(crate) fn close(self, thread: ThreadIdx, end: TimeNs) -> SlotRange {
         if self.place.is_empty() {
-            return self.base..self.base;
+            return SlotRange {
+                start: self.base,
+                end: self.base,
+            };
         }
         self.place[self.next] = end.0;
-        self.resource[..self.next].fill(thread);
+        self.resource[..self.next].fill(thread.0);
         // The slot before is the boundary's: `add_boundaries` takes it in.
-        self.base + 1..self.base + self.next as u32
+        SlotRange {
+            start: self.base.after(),
+            end: self.next_slot(),
+        }
     }
 }
 
@@ -86,15 +145,15 @@ impl Draft {
     /// Room for at most so many nodes of each thread, and for `rows` device rows, each with a delay
     /// before it.
     pub(crate) fn new(most: impl Iterator<Item = usize>, rows: usize) -> Draft {
-        let mut bases = vec![0];
+        let mut bases = vec![SlotIdx::default()];
         let mut slots = 0;
         for nodes in most {
             // One more for the boundary in front, one for the time at which the last slice ends.
             slots += if nodes == 0 { 0 } else { nodes + 2 };
-            bases.push(slots as u32);
+            bases.push(SlotIdx::new(slots));
         }
         // zeros that nothing is written to take no memory
-        let (end, slots) = (slots as u32, slots + 2 * rows);
+        let (end, slots) = (SlotIdx::new(slots), slots + 2 * rows);
         Draft {
             kind: vec![NodeKind::default(); slots],
             source: vec![0; slots],
@@ -118,8 +177,8 @@ impl Draft {
         let (mut resource, mut place) = (&mut self.resource[..], &mut self.place[..]);
         // Each thread of the pool fills its own part of the columns, without locks and without
         // copies afterwards.
-        let track = |ends: &[u32]| {
-            let slots = (ends[1] - ends[0]) as usize;
+        let track = |ends: &[SlotIdx]| {
+            let slots = ends[1].index() - ends[0].index();
             Track {
                 kind: kind.split_off_mut(..slots).unwrap_or_default(),
                 source: source.split_off_mut(..slots).unwrap_or_default(),
@@ -134,42 +193,49 @@ impl Draft {
     }
 
     /// The last node of a thread that has ended by `time`, and the first that begins from then on.
-    pub(crate) fn around(&self, thread: ThreadIdx, time: TimeNs) -> (Option<u32>, Option<u32>) {
-        let track = &self.tracks[thread.index()];
-        let places = &self.place[track.start as usize..track.end as usize];
-        let after = track.start + places.partition_point(|place| *place < time.0) as u32;
-        let begun = (track.start..after).next_back();
+    pub(crate) fn around(
+        &self,
+        thread: ThreadIdx,
+        time: TimeNs,
+    ) -> (Option<SlotIdx>, Option<SlotIdx>) {
+        let track = self.tracks[thread.index()];
+        let places = &self.place[track.rows()];
+        let earlier = places.partition_point(|place| *place < time.0);
+        let after = SlotIdx::new(track.start.index() + earlier);
+        let within = |slot: &SlotIdx| *slot >= track.start;
+        let begun = after.before().filter(within);
         // it still runs then where ranges overlap without nesting
         let ended = begun
             .filter(|slot| self.end(*slot) <= time)
             // Only the node that began last can still run: those before it end where the next
             // begins.
-            .or(begun.and_then(|slot| (track.start..slot).next_back()));
+            .or(begun.and_then(SlotIdx::before).filter(within));
         (ended, Some(after).filter(|after| *after < track.end))
     }
 
     /// When a node of a thread ends.
-    fn end(&self, slot: u32) -> TimeNs {
-        let waited = self.wait_gaps.get(&(slot + 1)).map_or(0, |waited| waited.0);
+    fn end(&self, slot: SlotIdx) -> TimeNs {
+        let waited = self.wait_gaps.get(&slot.after());
+        let waited = waited.map_or(0, |waited| waited.0);
         // The place behind a thread's last node is the time at which the thread ends.
-        TimeNs(self.place[slot as usize + 1].saturating_sub(waited))
+        TimeNs(self.place[slot.after().index()].saturating_sub(waited))
     }
 
     /// The thread of node `slot` waited before it.
-    pub(crate) fn add_wait_gap(&mut self, slot: u32, waited: DurationNs) {
+    pub(crate) fn add_wait_gap(&mut self, slot: SlotIdx, waited: DurationNs) {
         *self.wait_gaps.entry(slot).or_default() += waited;
     }
 
     /// The thread of a slot.
-    pub(crate) fn thread(&self, slot: u32) -> ThreadIdx {
-        ThreadIdx(self.bases.partition_point(|base| *base <= slot) as u32 - 1)
+    pub(crate) fn thread(&self, slot: SlotIdx) -> ThreadIdx {
+        ThreadIdx::new(self.bases.partition_point(|base| *base <= slot) - 1)
     }
 
     /// The boundary of a thread whose first slice follows on another thread's work takes no time.
-    pub(crate) fn end_boundary(&mut self, boundary: u32) {
+    pub(crate) fn end_boundary(&mut self, boundary: SlotIdx) {
         // The handoff says what the thread waited for, so that a boundary would count that time
         // twice.
-        self.place[boundary as usize] = self.place[boundary as usize + 1];
+        self.place[boundary.index()] = self.place[boundary.after().index()];
     }
 
     /// Puts a boundary, from `begin` on, before the first slice of each thread.
@@ -180,7 +246,7 @@ impl Draft {
             .zip(&self.bases)
             .filter(|(track, _)| track.start < track.end)
         {
-            let at = *base as usize;
+            let at = base.index();
             track.start = *base;
             (
                 self.kind[at],
@@ -198,17 +264,17 @@ impl Draft {
     /// O(slices in the call).
     pub(crate) fn wait_in(
         &mut self,
-        slot: u32,
+        slot: SlotIdx,
         end: TimeNs,
         begun: TimeNs,
         until: TimeNs,
-    ) -> Option<u32> {
+    ) -> Option<SlotIdx> {
         let (mut at, mut own) = (slot, slot);
-        while self.end(at) < until && self.place(at + 1) < end {
-            at += 1;
+        while self.end(at) < until && self.place(at.after()) < end {
+            at = at.after();
             // A call in which an op or another call ran is in several slices: the wait goes into
             // the last of its own.
-            if self.kind[at as usize] == NodeKind::Runtime {
+            if self.kind[at.index()] == NodeKind::Runtime {
                 own = at;
             }
         }
@@ -221,77 +287,86 @@ impl Draft {
             self.add_wait_gap(own, waited);
             // The slice now begins where the wait ends: the time before is the gap that `wait_gaps`
             // has.
-            self.place[own as usize] += waited.0;
+            self.place[own.index()] += waited.0;
         }
         Some(own)
     }
 
     /// Puts row `slot`, or the delay before it, behind `from` if that is possible without disorder
     /// on its queue.
-    pub(crate) fn move_behind(&mut self, slot: u32, from: u32) {
-        let (at, place) = (slot as usize, self.place(from).0 + 1);
+    pub(crate) fn move_behind(&mut self, slot: SlotIdx, from: SlotIdx) {
+        let (at, place) = (slot.index(), self.place(from).0 + 1);
         let track = &self.tracks[self.bases.len() - 1 + self.resource[at] as usize];
         // A row that stands before its successor on the queue must stay there, or stream order
         // would lead back.
-        if self.place[at] < place && (slot + 1 == track.end || self.place[at + 1] >= place) {
+        if self.place[at] < place && (slot.after() == track.end || self.place[at + 1] >= place) {
             self.place[at] = place;
         }
     }
 
     /// Whether a slot is the unexplained wait before row `row`.
-    pub(crate) fn waits_before(&self, slot: u32, row: u32) -> bool {
-        let at = slot as usize;
+    pub(crate) fn waits_before(&self, slot: SlotIdx, row: RowIdx) -> bool {
+        let at = slot.index();
         slot >= self.first_row()
             && self.kind[at] == NodeKind::UnexplainedWait
-            && self.source[at] == row
+            && self.source[at] == row.0
     }
 
     /// The last node of those from `slot` on that ends by `end`.
-    pub(crate) fn last_ended(&self, slot: u32, end: TimeNs) -> Option<u32> {
-        let ended = (slot..).take_while(|slot| {
-            self.place[*slot as usize + 1] <= end.0 && self.place[*slot as usize] < end.0
-        });
-        ended.last()
+    pub(crate) fn last_ended(&self, slot: SlotIdx, end: TimeNs) -> Option<SlotIdx> {
+        let ended = (slot.index()..)
+            .take_while(|slot| self.place[slot + 1] <= end.0 && self.place[*slot] < end.0);
+        ended.last().map(SlotIdx::new)
     }
 
     /// Appends a device row, or a delay before one; its slot.
-    pub(crate) fn add_row(&mut self, kind: NodeKind, row: u32, queue: u32, place: TimeNs) -> u32 {
-        let at = self.end as usize;
+    pub(crate) fn add_row(
+        &mut self,
+        kind: NodeKind,
+        row: RowIdx,
+        queue: QueueIdx,
+        place: TimeNs,
+    ) -> SlotIdx {
+        let slot = self.end;
+        let at = slot.index();
         (
             self.kind[at],
             self.source[at],
             self.first[at],
             self.resource[at],
             self.place[at],
-        ) = (kind, row, true, queue, place.0);
-        self.end += 1;
-        at as u32
+        ) = (kind, row.0, true, queue.0, place.0);
+        self.end = slot.after();
+        slot
     }
 
     /// The rows from `first` on are a queue's.
-    pub(crate) fn close_queue(&mut self, first: u32) {
-        self.tracks.push(first..self.end);
+    pub(crate) fn close_queue(&mut self, first: SlotIdx) {
+        self.tracks.push(SlotRange {
+            start: first,
+            end: self.end,
+        });
     }
 
     /// The slot of the next device row.
-    pub(crate) fn next_row(&self) -> u32 {
+    pub(crate) fn next_row(&self) -> SlotIdx {
         self.end
     }
 
     /// Slots below are threads'.
-    fn first_row(&self) -> u32 {
+    fn first_row(&self) -> SlotIdx {
         self.bases.last().copied().unwrap_or_default()
     }
 
     /// A node's place.
-    pub(crate) fn place(&self, slot: u32) -> TimeNs {
-        TimeNs(self.place[slot as usize])
+    pub(crate) fn place(&self, slot: SlotIdx) -> TimeNs {
+        TimeNs(self.place[slot.index()])
     }
 
     /// Kind, source, start and end of a host node.
     #[cfg(test)]
-    pub(crate) fn host_node(&self, slot: u32) -> (NodeKind, u32, i64, i64) {
-        let at = slot as usize;
+    pub(crate) fn host_node(&self, slot: SlotIdx) -> (NodeKind, u32, i64, i64) {
+        let at = slot.index();
         (
             self.kind[at],
             self.source[at],
@@ -301,8 +376,7 @@ impl Draft {
     }
 
     /// The slots of all nodes by place; at one instant by track.
-    pub(crate) fn order(&self) -> Vec<u32> {
-        let place = |slot: u32| self.place[slot as usize];
+    pub(crate) fn order(&self) -> Vec<SlotIdx> {
         // pieces of time, each put in order by itself; cut where the longest track tells
         let nodes: usize = self.tracks.iter().map(|track| track.len()).sum();
         let pieces = nodes.div_ceil(PIECE);
@@ -312,44 +386,46 @@ impl Draft {
             // The longest track is spread over the window, so equal parts of it give pieces of
             // about equal size.
             .max_by_key(|track| track.len())
-            .cloned()
+            .copied()
             .unwrap_or_default();
-        let mut from: Vec<u32> = self.tracks.iter().map(|track| track.start).collect();
-        let mut parts: Vec<Vec<Range<u32>>> = vec![];
+        let mut from: Vec<SlotIdx> = self.tracks.iter().map(|track| track.start).collect();
+        let mut parts: Vec<Vec<SlotRange>> = vec![];
         for piece in 1..=pieces {
-            let cut = (piece < pieces)
-                .then(|| place(longest.start + (longest.len() * piece / pieces) as u32));
-            let until = |(track, from): (&Range<u32>, &mut u32)| {
-                let rest = &self.place[*from as usize..track.end as usize];
-                let end = *from
-                    + cut.map_or(rest.len(), |cut| rest.partition_point(|place| *place < cut))
-                        as u32;
-                std::mem::replace(from, end)..end
-            };
-            parts.push(self.tracks.iter().zip(&mut from).map(until).collect());
+            let cut = longest.start.index() + longest.len() * piece / pieces;
+            let cut = (piece < pieces).then(|| self.place[cut]);
+            let mut part = vec![];
+            for (track, from) in self.tracks.iter().zip(&mut from) {
+                let rest = &self.place[from.index()..track.end.index()];
+                let taken =
+                    cut.map_or(rest.len(), |cut| rest.partition_point(|place| *place < cut));
+                let end = SlotIdx::new(from.index() + taken);
+                let start = std::mem::replace(from, end);
+                part.push(SlotRange { start, end });
+            }
+            parts.push(part);
         }
-        let mut order = vec![0u32; nodes];
+        let mut order = vec![SlotIdx::default(); nodes];
         let mut rest = &mut order[..];
-        let size = |part: &Vec<Range<u32>>| part.iter().map(|range| range.len()).sum();
-        let slices: Vec<&mut [u32]> = parts
-            .iter()
-            .map(|part| rest.split_off_mut(..size(part)).unwrap_or_default())
-            .collect();
+        let mut slices: Vec<&mut [SlotIdx]> = vec![];
+        for part in &parts {
+            let size = part.iter().map(|range| range.len()).sum();
+            slices.push(rest.split_off_mut(..size).unwrap_or_default());
+        }
         slices.into_par_iter().zip(parts).for_each(|(slice, part)| {
-            slice
-                .iter_mut()
-                .zip(part.into_iter().flatten())
-                .for_each(|(to, slot)| *to = slot);
+            let slots = part.into_iter().flat_map(SlotRange::iter);
+            for (to, slot) in slice.iter_mut().zip(slots) {
+                *to = slot;
+            }
             // the tracks are runs, which a merge sort takes as they are
-            slice.sort_by_key(|&slot| place(slot));
+            slice.sort_by_key(|slot| self.place[slot.index()]);
         });
         order
     }
 
     /// Per node in `order`, the thread or queue that it runs on, and whether that is a queue. Takes
     /// what only this needs.
-    pub(crate) fn resources(&mut self, order: &[u32]) -> (Vec<u32>, Vec<bool>) {
-        let host = self.first_row() as usize;
+    pub(crate) fn resources(&mut self, order: &[SlotIdx]) -> (Vec<u32>, Vec<bool>) {
+        let host = self.first_row().index();
         (
             take(order, &mut self.resource),
             gather(order, |at| at >= host),
@@ -360,7 +436,7 @@ impl Draft {
     /// collective in its first slice.
     pub(crate) fn nodes(
         mut self,
-        order: &[u32],
+        order: &[SlotIdx],
         device: &DeviceTrace,
         communicates: &[bool],
     ) -> Nodes {
@@ -381,11 +457,11 @@ impl Draft {
                 .par_iter()
                 .zip(&source)
                 .with_min_len(PIECE / 4)
-                .map(|(&slot, &source)| (slot, slot as usize, source as usize))
+                .map(|(&slot, &source)| (slot, slot.index(), source as usize))
         };
         // Device rows keep their measured start: their place can be later, where the clocks put
         // them before their launch.
-        let by_place = |slot: u32, at: usize| slot < host || self.kind[at].is_delay();
+        let by_place = |slot: SlotIdx, at: usize| slot < host || self.kind[at].is_delay();
         let start = both()
             .map(|(slot, at, row)| {
                 if by_place(slot, at) {
@@ -412,16 +488,16 @@ impl Draft {
 }
 
 /// A column in order.
-fn gather<T: Send>(order: &[u32], value: impl Fn(usize) -> T + Sync) -> Vec<T> {
+fn gather<T: Send>(order: &[SlotIdx], value: impl Fn(usize) -> T + Sync) -> Vec<T> {
     order
         .par_iter()
         .with_min_len(PIECE / 4)
-        .map(|&slot| value(slot as usize))
+        .map(|slot| value(slot.index()))
         .collect()
 }
 
 /// A column in order, instead of the one by slot.
-fn take<T: Copy + Send + Sync>(order: &[u32], column: &mut Vec<T>) -> Vec<T> {
+fn take<T: Copy + Send + Sync>(order: &[SlotIdx], column: &mut Vec<T>) -> Vec<T> {
     let column = std::mem::take(column);
     gather(order, |at| column[at])
 }
@@ -443,7 +519,12 @@ mod tests {
             TimeNs(((random >> 33) % limit) as i64)
         };
         let mut tracks = vec![];
-        for ((mut track, nodes), thread) in draft.threads().into_iter().zip(sizes).zip(0..) {
+        for ((mut track, nodes), thread) in draft
+            .threads()
+            .into_iter()
+            .zip(sizes)
+            .zip((0..).map(ThreadIdx))
+        {
             let mut places: Vec<TimeNs> = (0..nodes).map(|_| next(50_000)).collect();
             places.sort_unstable();
             for place in places {
@@ -452,14 +533,14 @@ mod tests {
             tracks.push(track.close(thread, TimeNs(50_000)));
         }
         draft.tracks = tracks;
-        for queue in 0..2 {
+        for queue in [0, 1].map(QueueIdx) {
             let first = draft.next_row();
             for row in 0..PIECE as i64 {
-                draft.add_row(NodeKind::DeviceOp, 0, queue, TimeNs(row * 3));
+                draft.add_row(NodeKind::DeviceOp, RowIdx(0), queue, TimeNs(row * 3));
             }
             draft.close_queue(first);
         }
-        let mut want: Vec<u32> = draft.tracks.iter().cloned().flatten().collect();
+        let mut want: Vec<SlotIdx> = draft.tracks.iter().flat_map(|track| track.iter()).collect();
         assert_eq!(want.len(), 3 * PIECE + PIECE / 2 + 2 * PIECE);
         want.sort_by_key(|slot| draft.place(*slot));
         assert!(draft.order() == want);

@@ -16,7 +16,7 @@ use crate::host::pending::pending_collectives;
 use crate::host::scope::is_scope;
 use crate::limits::WAKE_LATENCY;
 use crate::search::{Groups, seek};
-use etlink_model::{DeviceTrace, ThreadIdx, TimeNs, TrackLabel};
+use etlink_model::{CallIdx, DeviceTrace, OpIdx, ThreadIdx, TimeNs, TrackLabel};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
@@ -50,12 +50,12 @@ pub(crate) fn handoffs(device: &DeviceTrace) -> Vec<Handoff> {
 /// Per thread, when it does nothing.
 fn idle_intervals(device: &DeviceTrace) -> Vec<IdleIntervals> {
     let threads = device.threads.len();
-    let thread_of_ops = device.ops.thread.iter().map(|thread| thread.index());
-    let thread_of_calls = device.calls.thread.iter().map(|thread| thread.index());
-    let ops = Groups::new(thread_of_ops, threads);
-    let calls = Groups::new(thread_of_calls, threads);
-    let of_thread = |thread| IdleIntervals::new(device, ops.of(thread), calls.of(thread));
-    (0..threads).into_par_iter().map(of_thread).collect()
+    let ops = Groups::<ThreadIdx, OpIdx>::new(&device.ops.thread, threads);
+    let calls = Groups::<ThreadIdx, CallIdx>::new(&device.calls.thread, threads);
+    let threads = (0..threads).into_par_iter().map(ThreadIdx::new);
+    let intervals =
+        threads.map(|thread| IdleIntervals::new(device, ops.rows(thread), calls.rows(thread)));
+    intervals.collect()
 }
 
 /// Work of the autograd engine.
@@ -70,12 +70,10 @@ fn engine_handoffs(
     for Evidence { op, producer } in evidence {
         let (start, end) = (ops.start[op], ops.start[op] + ops.duration[op]);
         let consumer = ops.thread[op];
-        let is_known = |known: &Handoff| {
-            known.consumer == consumer && known.start <= start && end <= known.end
-        };
         // A backward pass has thousands of ops in one handoff, and `found` is nearly in order of
         // time.
-        if found.iter().rev().take(LATEST).any(is_known) {
+        let mut latest = found.iter().rev().take(LATEST);
+        if latest.any(|known| known.holds(consumer, start, end)) {
             continue;
         }
         let inferred = producer.is_none();
@@ -111,26 +109,30 @@ fn engine_handoffs(
 /// A producer whose wait is not recorded waited for what ended while it rested, if it went on soon
 /// after the last of that.
 fn infer_waits(handoffs: &mut [Handoff], intervals: &[IdleIntervals]) {
-    let rest = |handoff: &Handoff| {
-        let producer = intervals.get(handoff.producer.index())?;
-        let rest = producer.rest_around(handoff.end)?;
-        handoff.wait.is_none().then_some(rest)
-    };
     let mut waits: FxHashSet<(ThreadIdx, TimeNs)> = FxHashSet::default();
     for handoff in handoffs.iter() {
-        if let Some((from, until)) = rest(handoff)
+        if let Some((from, until)) = unrecorded_rest(handoff, intervals)
             && until - handoff.end <= WAKE_LATENCY
         {
             waits.insert((handoff.producer, from));
         }
     }
     for handoff in handoffs {
-        if let Some((from, _)) = rest(handoff)
+        if let Some((from, _)) = unrecorded_rest(handoff, intervals)
             && waits.contains(&(handoff.producer, from))
         {
             handoff.wait = Some(from);
         }
     }
+}
+
+/// When the producer of a handoff without a recorded wait rested around its end.
+fn unrecorded_rest(handoff: &Handoff, intervals: &[IdleIntervals]) -> Option<(TimeNs, TimeNs)> {
+    if handoff.wait.is_some() {
+        return None;
+    }
+    let producer = intervals.get(handoff.producer.index())?;
+    producer.rest_around(handoff.end)
 }
 
 /// An op that runs for another thread: which, if its numbers say so.
@@ -139,21 +141,31 @@ struct Evidence {
     producer: Option<ThreadIdx>,
 }
 
+/// Whether an op says which forward op it belongs to.
+fn is_backward(device: &DeviceTrace, op: usize) -> bool {
+    device.ops.fwd_thread[op] != 0 && device.ops.seq_id[op] >= 0
+}
+
+/// By what a backward op finds its forward op. Each process counts by itself.
+fn forward_key(device: &DeviceTrace, op: usize) -> (TrackLabel, i64) {
+    let thread = device.ops.thread[op];
+    (device.threads[thread.index()].pid, device.ops.seq_id[op])
+}
+
 /// Ops of the autograd engine, in order of time.
 fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
     let ops = &device.ops;
     // PyTorch records a backward op with the number and the thread of its forward op
     // (`Node::operator()`).
-    let backward = |op: usize| ops.fwd_thread[op] != 0 && ops.seq_id[op] >= 0;
-    let numbered = (0..ops.len()).any(backward);
-    // each process counts by itself
-    let number = |op: usize| (device.threads[ops.thread[op].index()].pid, ops.seq_id[op]);
+    let numbered = (0..ops.len()).any(|op| is_backward(device, op));
     let mut forward: FxHashMap<(TrackLabel, i64), ThreadIdx> = FxHashMap::default();
     if numbered {
         for op in 0..ops.len() {
             // The first op with a number is enough: nested ops of the same thread share it.
             if ops.fwd_thread[op] == 0 && ops.seq_id[op] >= 0 {
-                forward.entry(number(op)).or_insert(ops.thread[op]);
+                forward
+                    .entry(forward_key(device, op))
+                    .or_insert(ops.thread[op]);
             }
         }
     }
@@ -168,8 +180,8 @@ fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
     };
     let mut found = vec![];
     for op in 0..ops.len() {
-        if backward(op) {
-            if let Some(&producer) = forward.get(&number(op))
+        if is_backward(device, op) {
+            if let Some(&producer) = forward.get(&forward_key(device, op))
                 // On CPU the backward pass runs on the thread that called `backward()`: nothing is
                 // handed over.
                 && producer != ops.thread[op]
@@ -273,20 +285,20 @@ struct IdleIntervals {
 }
 
 impl IdleIntervals {
-    fn new(device: &DeviceTrace, ops: &[u32], calls: &[u32]) -> IdleIntervals {
+    fn new(device: &DeviceTrace, ops: &[OpIdx], calls: &[CallIdx]) -> IdleIntervals {
         let mut ends: Vec<(TimeNs, bool, i32)> = Vec::with_capacity(2 * (ops.len() + calls.len()));
-        for op in ops.iter().map(|op| *op as usize) {
-            let start = device.ops.start[op];
+        for op in ops {
+            let start = device.ops.start[op.index()];
             // A scope such as `ProfilerStep#7` is around everything: with it no thread would ever
             // be idle.
-            let counts = i32::from(!is_scope(device, op));
+            let counts = i32::from(!is_scope(device, *op));
             ends.push((start, true, counts));
-            ends.push((start + device.ops.duration[op], false, -counts));
+            ends.push((start + device.ops.duration[op.index()], false, -counts));
         }
-        for call in calls.iter().map(|call| *call as usize) {
-            let start = device.calls.start[call];
+        for call in calls {
+            let start = device.calls.start[call.index()];
             ends.push((start, true, 1));
-            ends.push((start + device.calls.duration[call], false, -1));
+            ends.push((start + device.calls.duration[call.index()], false, -1));
         }
         // what ends comes before what begins then
         ends.par_sort_unstable();

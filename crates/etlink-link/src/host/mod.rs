@@ -29,6 +29,11 @@ pub(crate) struct Handoff {
 }
 
 impl Handoff {
+    /// Whether this time of the consumer's covers the one from `start` to `end`.
+    pub(crate) fn holds(&self, consumer: ThreadIdx, start: TimeNs, end: TimeNs) -> bool {
+        self.consumer == consumer && self.start <= start && end <= self.end
+    }
+
     /// When the producer goes on.
     pub(crate) fn back(&self) -> Option<TimeNs> {
         self.wait.map(|from| from.max(self.end))

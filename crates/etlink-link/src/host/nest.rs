@@ -8,17 +8,16 @@
 //!
 //! O(n): the tables are in order already. Threads are swept at the same time.
 
-use crate::graph::draft::{Draft, Track};
+use crate::graph::draft::{Draft, SlotIdx, SlotRange, Track};
 use crate::graph::kinds::NodeKind;
 use crate::host::Handoff;
 use crate::host::handoffs::handoffs;
 use crate::host::scope::is_scope;
 use crate::limits::{MAX_CLIMB, ROUNDING};
 use crate::search::Groups;
-use etlink_model::{DeviceTrace, DurationNs, OpIdx, ThreadIdx, TimeNs};
+use etlink_model::{CallIdx, DeviceTrace, DurationNs, OpIdx, ThreadIdx, TimeNs};
 use rayon::prelude::*;
 use std::cmp::Reverse;
-use std::ops::Range;
 
 /// What the sweeps found.
 #[derive(Debug, Default)]
@@ -27,7 +26,7 @@ pub(crate) struct Nesting {
     pub(crate) op_exclusive: Vec<DurationNs>,
     pub(crate) call_op: Vec<OpIdx>,
     /// Per call, the slot of its first slice.
-    pub(crate) call_slot: Vec<u32>,
+    pub(crate) call_slot: Vec<SlotIdx>,
     /// The slices of all threads.
     pub(crate) draft: Draft,
     /// Work that threads gave to others and waited for.
@@ -43,58 +42,45 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
     // Handoffs come first: the sweep cuts slices where a thread gives work away or waits.
     let handoffs = handoffs(device);
     let waits = waits(threads, &handoffs);
-    let ops = Groups::new(
-        device.ops.thread.iter().map(|thread| thread.index()),
-        threads,
-    );
-    let calls = Groups::new(
-        device.calls.thread.iter().map(|thread| thread.index()),
-        threads,
-    );
+    let ops = Groups::<ThreadIdx, OpIdx>::new(&device.ops.thread, threads);
+    let calls = Groups::<ThreadIdx, CallIdx>::new(&device.calls.thread, threads);
     // a range, or a wait, makes one slice at most where it begins and one where it ends
-    let slices = (0..threads)
-        .map(|thread| 2 * (ops.of(thread).len() + calls.of(thread).len() + waits[thread].len()));
+    let slices = (0..threads).map(|thread| {
+        let ranges = ops.rows(ThreadIdx::new(thread)).len();
+        2 * (ranges + calls.rows(ThreadIdx::new(thread)).len() + waits[thread].len())
+    });
     let mut draft = Draft::new(slices, device.rows.len());
-    let sweep = |(thread, track)| {
-        Sweep::run(
-            device,
-            thread,
-            [ops.of(thread), calls.of(thread)],
-            &waits[thread],
-            track,
-        )
-    };
-    let swept: Vec<Swept> = draft
-        .threads()
-        .into_par_iter()
-        .enumerate()
-        .map(sweep)
-        .collect();
+    let tracks = draft.threads().into_par_iter().enumerate();
+    let sweeps = tracks.map(|(number, track)| {
+        let thread = ThreadIdx::new(number);
+        let ranges = (ops.rows(thread), calls.rows(thread));
+        ThreadSweep::run(device, thread, ranges, &waits[number], track)
+    });
+    let swept: Vec<Swept> = sweeps.collect();
     let mut nesting = Nesting {
         op_parent: vec![OpIdx::NONE; device.ops.len()],
         op_exclusive: vec![DurationNs::default(); device.ops.len()],
         call_op: vec![OpIdx::NONE; device.calls.len()],
-        call_slot: vec![0; device.calls.len()],
+        call_slot: vec![SlotIdx::default(); device.calls.len()],
         draft,
         handoffs,
         ..Nesting::default()
     };
-    for (thread, swept) in swept.into_iter().enumerate() {
-        for (&op, (parent, exclusive)) in ops.of(thread).iter().zip(swept.ops) {
-            nesting.op_parent[op as usize] = parent;
-            nesting.op_exclusive[op as usize] = exclusive;
+    for (thread, swept) in (0..).map(ThreadIdx).zip(swept) {
+        for (&op, (parent, exclusive)) in ops.rows(thread).iter().zip(swept.ops) {
+            nesting.op_parent[op.index()] = parent;
+            nesting.op_exclusive[op.index()] = exclusive;
         }
-        for (&call, (op, slot)) in calls.of(thread).iter().zip(swept.calls) {
-            nesting.call_op[call as usize] = op;
-            nesting.call_slot[call as usize] = slot;
+        for (&call, (op, slot)) in calls.rows(thread).iter().zip(swept.calls) {
+            nesting.call_op[call.index()] = op;
+            nesting.call_slot[call.index()] = slot;
         }
         nesting.overlaps += swept.overlaps;
         nesting.first_overlap = nesting.first_overlap.or(swept.first_overlap);
         nesting.draft.tracks.push(swept.track);
-        swept
-            .wait_gaps
-            .into_iter()
-            .for_each(|(slot, waited)| nesting.draft.add_wait_gap(slot, waited));
+        for (slot, waited) in swept.wait_gaps {
+            nesting.draft.add_wait_gap(slot, waited);
+        }
     }
     nesting
 }
@@ -137,17 +123,17 @@ struct Swept {
     /// Per op of the thread, its parent and the time in its slices.
     ops: Vec<(OpIdx, DurationNs)>,
     /// Per call of the thread, the innermost op around it and the slot of its first slice.
-    calls: Vec<(OpIdx, u32)>,
-    track: Range<u32>,
+    calls: Vec<(OpIdx, SlotIdx)>,
+    track: SlotRange,
     /// Slots that follow on a wait, and how long that was.
-    wait_gaps: Vec<(u32, DurationNs)>,
+    wait_gaps: Vec<(SlotIdx, DurationNs)>,
     overlaps: u64,
     first_overlap: Option<OpIdx>,
 }
 
 /// A range that has begun and not ended.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenRange {
     kind: NodeKind,
     /// Row of the ops, or of the calls.
     source: u32,
@@ -160,9 +146,14 @@ struct Open {
     sliced: bool,
 }
 
+/// What ranges are opened by: their start, and of those that begin together the longer first.
+fn begins_by((start, duration): (TimeNs, DurationNs)) -> (TimeNs, Reverse<DurationNs>) {
+    (start, Reverse(duration))
+}
+
 /// The sweep over one thread.
-struct Sweep<'d> {
-    stack: Vec<Open>,
+struct ThreadSweep<'d> {
+    stack: Vec<OpenRange>,
     now: TimeNs,
     slices: Track<'d>,
     /// Waits to come.
@@ -170,11 +161,11 @@ struct Sweep<'d> {
     found: Swept,
 }
 
-impl Sweep<'_> {
+impl ThreadSweep<'_> {
     fn run(
         device: &DeviceTrace,
-        thread: usize,
-        [ops, calls]: [&[u32]; 2],
+        thread: ThreadIdx,
+        (ops, calls): (&[OpIdx], &[CallIdx]),
         waits: &[(TimeNs, TimeNs)],
         slices: Track<'_>,
     ) -> Swept {
@@ -183,36 +174,28 @@ impl Sweep<'_> {
             calls: Vec::with_capacity(calls.len()),
             ..Swept::default()
         };
-        let mut sweep = Sweep {
+        let mut sweep = ThreadSweep {
             stack: vec![],
             now: TimeNs::default(),
             slices,
             waits,
             found,
         };
-        let op_span = |op: &u32| {
-            (
-                device.ops.start[*op as usize],
-                device.ops.duration[*op as usize],
-            )
-        };
-        let call_span = |call: &u32| {
-            (
-                device.calls.start[*call as usize],
-                device.calls.duration[*call as usize],
-            )
-        };
         let (mut ops, mut calls) = (ops.iter().peekable(), calls.iter().peekable());
         loop {
-            let (op, call) = (
-                ops.peek().copied().map(op_span),
-                calls.peek().copied().map(call_span),
-            );
+            let op = ops.peek().map(|op| {
+                let op = op.index();
+                (device.ops.start[op], device.ops.duration[op])
+            });
+            let call = calls.peek().map(|call| {
+                let call = call.index();
+                (device.calls.start[call], device.calls.duration[call])
+            });
             // the longer first; an op before a call
             // Rounded to microseconds, a parent and its first child often begin together. An op
             // calls the runtime, and never the other way around.
-            let key = |(start, duration): (TimeNs, DurationNs)| (start, Reverse(duration));
-            let op_next = op.is_some_and(|op| call.is_none_or(|call| key(op) <= key(call)));
+            let op_next =
+                op.is_some_and(|op| call.is_none_or(|call| begins_by(op) <= begins_by(call)));
             let Some((start, duration)) = (if op_next { op } else { call }) else {
                 break;
             };
@@ -232,7 +215,7 @@ impl Sweep<'_> {
             sweep.advance(top.end.max(sweep.now));
         }
         Swept {
-            track: sweep.slices.close(thread as u32, sweep.now),
+            track: sweep.slices.close(thread, sweep.now),
             ..sweep.found
         }
     }
@@ -282,7 +265,7 @@ impl Sweep<'_> {
     }
 
     /// A slice from now to `end`; empty when that is past.
-    fn slice(&mut self, open: Open, end: TimeNs) {
+    fn slice(&mut self, open: OpenRange, end: TimeNs) {
         let end = end.max(self.now);
         let slot = self
             .slices
@@ -295,7 +278,7 @@ impl Sweep<'_> {
         self.now = end;
     }
 
-    fn open_op(&mut self, device: &DeviceTrace, op: u32, end: TimeNs) {
+    fn open_op(&mut self, device: &DeviceTrace, op: OpIdx, end: TimeNs) {
         self.begin();
         let parent = self.enclosing(end);
         if self
@@ -306,26 +289,26 @@ impl Sweep<'_> {
             .is_some_and(|top| top.end + ROUNDING < end)
         {
             self.found.overlaps += 1;
-            self.found.first_overlap = self.found.first_overlap.or(Some(OpIdx(op)));
+            self.found.first_overlap = self.found.first_overlap.or(Some(op));
         }
         let number = self.found.ops.len() as u32;
         self.found.ops.push((parent, DurationNs::default()));
-        let kind = if is_scope(device, op as usize) {
+        let kind = if is_scope(device, op) {
             NodeKind::HostGap
         } else {
             NodeKind::HostOp
         };
-        self.stack.push(Open {
+        self.stack.push(OpenRange {
             kind,
-            source: op,
+            source: op.0,
             number,
             end,
-            op: OpIdx(op),
+            op,
             sliced: false,
         });
     }
 
-    fn open_call(&mut self, call: u32, end: TimeNs) {
+    fn open_call(&mut self, call: CallIdx, end: TimeNs) {
         self.begin();
         // what the call launches hangs on what ran before it, which must not be before a wait
         if self
@@ -344,10 +327,10 @@ impl Sweep<'_> {
         }
         let op = self.enclosing(end);
         let number = self.found.calls.len() as u32;
-        self.found.calls.push((op, 0));
-        self.stack.push(Open {
+        self.found.calls.push((op, SlotIdx::default()));
+        self.stack.push(OpenRange {
             kind: NodeKind::Runtime,
-            source: call,
+            source: call.0,
             number,
             end,
             op,
@@ -410,7 +393,7 @@ mod tests {
     /// Kind, row, start and end of each slice.
     fn slices(nesting: &Nesting) -> Vec<(NodeKind, u32, i64, i64)> {
         nesting.draft.tracks[0]
-            .clone()
+            .iter()
             .map(|slot| nesting.draft.host_node(slot))
             .collect()
     }

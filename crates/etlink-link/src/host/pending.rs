@@ -299,13 +299,14 @@ fn recorded_collective(device: &DeviceTrace, op: usize) -> Option<(CollectiveKin
 
 /// Records of waits, by what they wait for.
 pub(crate) fn recorded_waits(device: &DeviceTrace) -> impl Iterator<Item = (ThreadKey, usize)> {
-    let is_wait = |op: &usize| {
-        let record = device.ops.collective[*op] as usize;
-        let name = device.collectives.name.get(record);
-        name.is_some_and(|name| device.names.get(*name) == "wait")
-    };
-    let waits = (0..device.ops.len()).filter(is_wait);
+    let waits = (0..device.ops.len()).filter(|op| records_wait(device, *op));
     waits.filter_map(|op| Some((collective_key(device, op)?, op)))
+}
+
+fn records_wait(device: &DeviceTrace, op: usize) -> bool {
+    let record = device.ops.collective[op] as usize;
+    let name = device.collectives.name.get(record);
+    name.is_some_and(|name| device.names.get(*name) == "wait")
 }
 
 /// What an op's record says that it is about.

@@ -171,28 +171,30 @@ fn steps<'n>(used: &[NameId], names: &'n Names) -> Vec<&'n str> {
 /// This process's global rank, from collectives in which each rank gives its own.
 fn host_rank(host: &HostTrace) -> Option<i64> {
     let all = &host.collectives;
-    let own = |record: &Collective| {
-        let kind = record.kind(&host.names);
-        // `Rank` of a send, a broadcast or a reduce can be that of the peer or of the root.
-        let symmetric = matches!(
-            kind,
-            CollectiveKind::AllReduce
-                | CollectiveKind::AllGather
-                | CollectiveKind::ReduceScatter
-                | CollectiveKind::AllToAll
-        );
-        symmetric
-            && record.rank >= 0
-            && record.group_size > 1
-            && record.rank_start >= 0
-            && record.rank_stride > 0
-    };
-    let record = (0..all.len()).map(|row| all.row(row)).find(own)?;
+    let mut records = (0..all.len()).map(|row| all.row(row));
+    let record = records.find(|record| states_own_rank(record, record.kind(&host.names)))?;
     record
         .rank
         // `Rank` is the place in the group; start and stride of the group make it a global rank.
         .checked_mul(record.rank_stride)?
         .checked_add(record.rank_start)
+}
+
+/// Whether `Rank` of a record is the place of the recording rank in an evenly spaced group.
+fn states_own_rank(record: &Collective, kind: CollectiveKind) -> bool {
+    // `Rank` of a send, a broadcast or a reduce can be that of the peer or of the root.
+    let symmetric = matches!(
+        kind,
+        CollectiveKind::AllReduce
+            | CollectiveKind::AllGather
+            | CollectiveKind::ReduceScatter
+            | CollectiveKind::AllToAll
+    );
+    symmetric
+        && record.rank >= 0
+        && record.group_size > 1
+        && record.rank_start >= 0
+        && record.rank_stride > 0
 }
 
 /// Counts the host ops that a device trace of the same window would have, and of those what was not

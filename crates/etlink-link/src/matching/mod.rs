@@ -79,7 +79,8 @@ pub(crate) fn matching(
 
 /// Per host name the same name of the device trace; names that it lacks get numbers of their own.
 ///
-/// Kineto rewrites names that JSON would have to escape (`sanitizeStr` in `output_json.cpp`):
+/// Kineto rewrites names that JSON would have to escape (`sanitizeStrForJSON` and
+/// `sanitizeForNonReadableChars` in `output_json.cpp`):
 /// `"` to `'`, `\` to `/`, newlines away, and a name with any other control or non-ASCII
 /// character to `unknown`. The host trace keeps them.
 fn symbols(host: &HostTrace, device: &DeviceTrace) -> Vec<u32> {
@@ -214,18 +215,15 @@ fn by_order(
             .starts_with("autograd::engine::evaluate_function")
     };
     let mut numbered: FxHashMap<(u32, i64), u32> = FxHashMap::default();
+    // Two symbols differ where the name does, or the number.
     let mut with_number = |names: &[u32], numbers: &[i64]| -> Vec<u32> {
-        let key =
-            |(&name, &number): (&u32, &i64)| (name, if unnumbered(name) { -1 } else { number });
-        let mut symbol = |key| {
+        let mut symbols = Vec::with_capacity(names.len());
+        for (&name, &number) in names.iter().zip(numbers) {
+            let number = if unnumbered(name) { -1 } else { number };
             let next = numbered.len() as u32;
-            *numbered.entry(key).or_insert(next)
-        };
-        names
-            .iter()
-            .zip(numbers)
-            .map(|pair| symbol(key(pair)))
-            .collect()
+            symbols.push(*numbered.entry((name, number)).or_insert(next));
+        }
+        symbols
     };
     let (nodes, ops) = (
         with_number(&nodes, &host.nodes.seq_id),
@@ -320,45 +318,35 @@ fn across_threads(
     device_symbols: &[u32],
     found: &mut Matching,
 ) {
-    let matched = |op: &OpIdx| *op != OpIdx::NONE;
-    let Some(first) = found.host_op.iter().position(matched) else {
+    let mut matched = found.host_op.iter().enumerate();
+    let mut matched = matched.by_ref().filter(|(_, op)| **op != OpIdx::NONE);
+    let Some((first, _)) = matched.next() else {
         return;
     };
-    let after = found
-        .host_op
-        .iter()
-        .rposition(matched)
-        .map_or(first, |last| last + 1);
+    let after = matched.next_back().map_or(first, |(last, _)| last) + 1;
     // the window's last ranges may be among those sought
     let trailing = host.nodes.scope[after..]
         .iter()
         .take_while(|scope| **scope == USER_SCOPE)
         .count();
-    let open = |node: &u32| {
-        found.host_op[*node as usize] == OpIdx::NONE
-            && host.nodes.scope[*node as usize] == USER_SCOPE
-    };
-    let nodes: Vec<u32> = (first as u32..(after + trailing) as u32)
-        .filter(open)
-        .collect();
-    let open = |op: &u32| {
-        found.op_host[*op as usize] == HostIdx::NONE && device.ops.annotation[*op as usize]
-    };
-    let spare: Vec<u32> = (0..device.ops.len() as u32).filter(open).collect();
-    let host_names: Vec<u32> = nodes
-        .iter()
-        .map(|&node| host_symbols[node as usize])
-        .collect();
-    let device_names: Vec<u32> = spare
-        .iter()
-        .map(|&op| device_symbols[op as usize])
-        .collect();
+    let (mut nodes, mut host_names) = (vec![], vec![]);
+    let until = after + trailing;
+    for (node, symbol) in host_symbols.iter().enumerate().take(until).skip(first) {
+        if found.host_op[node] == OpIdx::NONE && host.nodes.scope[node] == USER_SCOPE {
+            nodes.push(HostIdx::new(node));
+            host_names.push(*symbol);
+        }
+    }
+    let (mut spare, mut device_names) = (vec![], vec![]);
+    for (op, symbol) in device_symbols.iter().enumerate() {
+        if found.op_host[op] == HostIdx::NONE && device.ops.annotation[op] {
+            spare.push(OpIdx::new(op));
+            device_names.push(*symbol);
+        }
+    }
     for (at_host, at_device) in align(&host_names, &device_names) {
-        found.set(
-            HostIdx(nodes[at_host as usize]),
-            OpIdx(spare[at_device as usize]),
-            MatchRule::Order,
-        );
+        let (node, op) = (nodes[at_host as usize], spare[at_device as usize]);
+        found.set(node, op, MatchRule::Order);
     }
 }
 

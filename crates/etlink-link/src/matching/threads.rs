@@ -22,7 +22,7 @@ type NameCounts = Vec<(u32, u32)>;
 
 /// A host thread and a device thread, by place, and how many names they have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Candidate {
+struct ThreadPair {
     common: u64,
     host: usize,
     device: usize,
@@ -66,15 +66,15 @@ fn pair_counts(
 struct Pairing {
     host_free: Vec<bool>,
     device_free: Vec<bool>,
-    pairs: Vec<Candidate>,
+    pairs: Vec<ThreadPair>,
 }
 
 impl Pairing {
     /// Pairs what is free, the candidates with most in common first.
-    fn take(&mut self, mut candidates: Vec<Candidate>) {
+    fn take(&mut self, mut candidates: Vec<ThreadPair>) {
         candidates.sort_unstable_by_key(|one| (Reverse(one.common), one.host, one.device));
         for candidate in candidates {
-            let Candidate { host, device, .. } = candidate;
+            let ThreadPair { host, device, .. } = candidate;
             if self.host_free[host] && self.device_free[device] {
                 (self.host_free[host], self.device_free[device]) = (false, false);
                 self.pairs.push(candidate);
@@ -84,7 +84,7 @@ impl Pairing {
 }
 
 /// All pairs that have a name in common. O(threads · names).
-fn all_candidates(host: &[NameCounts], device: &[NameCounts]) -> Vec<Candidate> {
+fn all_candidates(host: &[NameCounts], device: &[NameCounts]) -> Vec<ThreadPair> {
     let mut candidates = vec![];
     for (at_host, names) in host.iter().enumerate() {
         for (at_device, others) in device.iter().enumerate() {
@@ -99,9 +99,9 @@ fn candidate(
     others: &NameCounts,
     host: usize,
     device: usize,
-) -> Option<Candidate> {
+) -> Option<ThreadPair> {
     let common = common(names, others);
-    (common > 0).then_some(Candidate {
+    (common > 0).then_some(ThreadPair {
         common,
         host,
         device,
@@ -110,7 +110,7 @@ fn candidate(
 
 /// Threads that run exactly the same names, the first of them with the first. No other thread can
 /// have more in common.
-fn equal_threads(host: &[NameCounts], device: &[NameCounts]) -> Vec<Candidate> {
+fn equal_threads(host: &[NameCounts], device: &[NameCounts]) -> Vec<ThreadPair> {
     let mut by_names: FxHashMap<&NameCounts, Vec<usize>> = FxHashMap::default();
     // Backwards, so that `pop` gives the first thread first.
     for (at, names) in device.iter().enumerate().rev() {
@@ -130,7 +130,7 @@ fn rare_candidates(
     host: &[NameCounts],
     device: &[NameCounts],
     pairing: &Pairing,
-) -> Vec<Candidate> {
+) -> Vec<ThreadPair> {
     let mut having: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
     for (at, names) in device.iter().enumerate() {
         if pairing.device_free[at] {

@@ -22,6 +22,7 @@ pub use drift::ClockDrift;
 use super::join::side;
 use super::summary::needs_all_ranks;
 use super::{MatchMember, RankSummary, RunJoin};
+use etlink_model::{CommonNs, GlobalRank, RankIdx, TimeNs, UnixNs};
 use pair::fit;
 use points::moved;
 use serde::Serialize;
@@ -31,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RankClock {
     /// Global rank.
-    pub rank: i64,
+    pub rank: GlobalRank,
     /// What to add to its times to have them by the first rank's clock, ns; if a drift is applied,
     /// to those at `at_ns`. 0 where nothing tells.
     pub offset_ns: i64,
@@ -46,30 +47,42 @@ pub struct RankClock {
     /// How fast the offset moves; `None` where too few collectives tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift: Option<ClockDrift>,
-    /// The middle of the rank's window, ns since the Unix epoch by its own clock.
-    pub at_ns: i64,
+    /// The middle of the rank's window, by its own clock.
+    pub at_ns: UnixNs,
     /// No collective tells: the offset is that of another rank whose machine has the same clock.
     pub by_machine: bool,
 }
 
 impl RankClock {
     /// A time of this rank by the first rank's clock.
-    pub fn aligned(&self, ns: i64) -> i64 {
-        let drift = self
-            .drift
-            .filter(|drift| drift.applied)
-            .map_or(0, |drift| moved(drift.ppb, ns.saturating_sub(self.at_ns)));
-        ns.saturating_add(self.offset_ns).saturating_add(drift)
+    pub fn aligned(&self, own: UnixNs) -> CommonNs {
+        let moved = self.drift_after(own.since(self.at_ns));
+        CommonNs(own.shifted(self.offset_ns).shifted(moved).0)
+    }
+
+    /// By how much the offset has moved `ns` nanoseconds after the middle of the window.
+    fn drift_after(&self, ns: i64) -> i64 {
+        let drift = self.drift.filter(|drift| drift.applied);
+        drift.map_or(0, |drift| moved(drift.ppb, ns))
+    }
+
+    /// An instant of this rank's trace by the first rank's clock. Both count from `base`, the
+    /// origin of the trace by its own clock.
+    pub fn aligned_trace_time(&self, base: UnixNs, time: TimeNs) -> TimeNs {
+        // Not over Unix time: damaged traces have times that end there, and would lose their
+        // differences.
+        let moved = self.drift_after(time.0.saturating_sub(self.at_ns.since(base)));
+        time.shifted(self.offset_ns).shifted(moved)
     }
 
     /// This clock is that of `other` against the first rank's, seen through `step`, which is that
     /// of a third against `other`'s.
     fn then(self, step: RankClock) -> RankClock {
+        // What is common to `step` is the other rank's own time.
+        let between = UnixNs(step.aligned(step.at_ns).0);
         RankClock {
-            rank: 0,
-            offset_ns: self
-                .aligned(step.aligned(step.at_ns))
-                .saturating_sub(step.at_ns),
+            rank: GlobalRank::default(),
+            offset_ns: self.aligned(between).0.saturating_sub(step.at_ns.0),
             uncertainty_ns: sum_known(self.uncertainty_ns, step.uncertainty_ns),
             support: self.support.min(step.support),
             contradicted: self.contradicted || step.contradicted,
@@ -80,10 +93,10 @@ impl RankClock {
     }
 
     /// The same from the other side, whose window's middle is `at_ns`.
-    fn inverse(self, at_ns: i64) -> RankClock {
-        let own = at_ns.saturating_sub(self.offset_ns);
+    fn inverse(self, at_ns: UnixNs) -> RankClock {
+        let own = at_ns.shifted(self.offset_ns.saturating_neg());
         RankClock {
-            offset_ns: own.saturating_sub(self.aligned(own)),
+            offset_ns: own.0.saturating_sub(self.aligned(own).0),
             at_ns,
             drift: self.drift.map(ClockDrift::inverse),
             ..self
@@ -101,21 +114,19 @@ fn sum_known(one: Option<i64>, other: Option<i64>) -> Option<i64> {
 pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
     let steps = steps(ranks, join);
     let mut found: Vec<Option<RankClock>> = vec![None; ranks.len()];
-    // collectives before machines, then the least uncertain way
-    let key = |clock: &RankClock| (clock.by_machine, clock.uncertainty_ns.unwrap_or(0));
     let first = RankClock {
         uncertainty_ns: Some(0),
         support: u64::MAX,
         drift: Some(ClockDrift::NONE),
-        at_ns: middle(ranks, 0),
+        at_ns: middle(ranks, RankIdx(0)),
         ..RankClock::default()
     };
     // Dijkstra's algorithm over ranks: uncertainties only grow along a way, so the first clock that
     // leaves the queue is the best.
-    let mut open = BTreeSet::from([((false, 0i64), 0u32)]);
-    let mut best: BTreeMap<u32, RankClock> = BTreeMap::from([(0, first)]);
+    let mut open = BTreeSet::from([((false, 0i64), RankIdx(0))]);
+    let mut best: BTreeMap<RankIdx, RankClock> = BTreeMap::from([(RankIdx(0), first)]);
     while let Some((_, at)) = open.pop_first() {
-        let (Some(slot), Some(&clock)) = (found.get_mut(at as usize), best.get(&at)) else {
+        let (Some(slot), Some(&clock)) = (found.get_mut(at.index()), best.get(&at)) else {
             continue;
         };
         if slot.replace(clock).is_some() {
@@ -123,24 +134,26 @@ pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
         }
         for &(next, step) in steps.get(&at).into_iter().flatten() {
             let clock = clock.then(step);
-            let better = best.get(&next).is_none_or(|known| key(&clock) < key(known));
-            if better && found.get(next as usize) == Some(&None) {
+            let better = best
+                .get(&next)
+                .is_none_or(|known| clock.rank_of_way() < known.rank_of_way());
+            if better && found.get(next.index()) == Some(&None) {
                 best.insert(next, clock);
-                open.insert((key(&clock), next));
+                open.insert((clock.rank_of_way(), next));
             }
         }
     }
-    let clock = |(at, (summary, found)): (usize, (&RankSummary, Option<RankClock>))| {
+    let mut clocks: Vec<RankClock> = Vec::with_capacity(ranks.len());
+    for (at, (summary, found)) in ranks.iter().zip(found).enumerate() {
         // The first rank's clock is the reference: it has no offset, whatever else was found for
         // it.
-        let found = found.filter(|_| at > 0).map(RankClock::told);
-        RankClock {
+        let found = found.filter(|_| at > 0).map(RankClock::reported);
+        clocks.push(RankClock {
             rank: summary.rank,
-            at_ns: middle(ranks, at as u32),
+            at_ns: middle(ranks, RankIdx::new(at)),
             ..found.unwrap_or_default()
-        }
-    };
-    let mut clocks: Vec<RankClock> = ranks.iter().zip(found).enumerate().map(clock).collect();
+        });
+    }
     if let Some(first) = clocks.first_mut() {
         first.uncertainty_ns = Some(0);
     }
@@ -148,8 +161,13 @@ pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
 }
 
 impl RankClock {
+    /// By what ways to a rank are compared: collectives before machines, then the least uncertain.
+    fn rank_of_way(&self) -> (bool, i64) {
+        (self.by_machine, self.uncertainty_ns.unwrap_or(0))
+    }
+
     /// What is said of a clock that was found.
-    fn told(self) -> RankClock {
+    fn reported(self) -> RankClock {
         if self.by_machine {
             RankClock {
                 uncertainty_ns: None,
@@ -164,9 +182,9 @@ impl RankClock {
 }
 
 /// From each rank, by place, the clocks of others against its own.
-fn steps(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<u32, Vec<(u32, RankClock)>> {
-    let mut steps: BTreeMap<u32, Vec<(u32, RankClock)>> = BTreeMap::new();
-    let mut put = |reference: u32, other: u32, clock: RankClock| {
+fn steps(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<RankIdx, Vec<(RankIdx, RankClock)>> {
+    let mut steps: BTreeMap<RankIdx, Vec<(RankIdx, RankClock)>> = BTreeMap::new();
+    let mut put = |reference: RankIdx, other: RankIdx, clock: RankClock| {
         steps.entry(reference).or_default().push((other, clock));
         steps
             .entry(other)
@@ -181,8 +199,8 @@ fn steps(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<u32, Vec<(u32, RankC
             put(reference, other, clock);
         }
     }
-    let mut known: BTreeMap<&str, u32> = BTreeMap::new();
-    for (at, summary) in (0u32..).zip(ranks) {
+    let mut known: BTreeMap<&str, RankIdx> = BTreeMap::new();
+    for (at, summary) in (0u32..).map(RankIdx).zip(ranks) {
         let Some(machine) = &summary.machine else {
             continue;
         };
@@ -209,19 +227,20 @@ fn steps(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<u32, Vec<(u32, RankC
 }
 
 /// The middle of a rank's window.
-fn middle(ranks: &[RankSummary], at: u32) -> i64 {
+fn middle(ranks: &[RankSummary], at: RankIdx) -> UnixNs {
     let (start, end) = ranks
-        .get(at as usize)
-        .map_or((0, 0), |summary| summary.window_ns);
-    start.midpoint(end)
+        .get(at.index())
+        .map(|summary| summary.window_ns)
+        .unwrap_or_default();
+    UnixNs(start.0.midpoint(end.0))
 }
 
 /// The two ranks' sides of all their common collectives.
 type Sides = Vec<(MatchMember, MatchMember)>;
 
 /// Each rank of a collective against the first of it.
-fn pairs(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<(u32, u32), Sides> {
-    let mut pairs: BTreeMap<(u32, u32), Sides> = BTreeMap::new();
+fn pairs(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<(RankIdx, RankIdx), Sides> {
+    let mut pairs: BTreeMap<(RankIdx, RankIdx), Sides> = BTreeMap::new();
     for matched in join
         .matches
         .iter()

@@ -7,7 +7,7 @@
 
 use super::join::problems::Problems;
 use super::{Communication, JoinProblem, RankSummary, RunJoin};
-use etlink_model::CollectiveKind;
+use etlink_model::{CollectiveKind, RankIdx};
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub struct DeadlockCheck {
     /// Per rank, the collectives that it comes to, in order.
     queues: Vec<Vec<(u32, CommRole)>>,
     /// Per collective, what it needs and who is there.
-    matches: Vec<State>,
+    matches: Vec<MatchState>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct State {
-    ranks: Vec<u32>,
+struct MatchState {
+    ranks: Vec<RankIdx>,
     here: usize,
     sent: bool,
     out: bool,
@@ -42,7 +42,7 @@ impl DeadlockCheck {
     pub fn new(ranks: usize, matches: usize) -> DeadlockCheck {
         DeadlockCheck {
             queues: vec![vec![]; ranks],
-            matches: vec![State::default(); matches],
+            matches: vec![MatchState::default(); matches],
         }
     }
 
@@ -63,7 +63,7 @@ impl DeadlockCheck {
         {
             for member in &matched.members {
                 let communication =
-                    &ranks[member.rank as usize].communications[member.communication as usize];
+                    &ranks[member.rank.index()].communications[member.communication as usize];
                 let role = match communication.kind {
                     CollectiveKind::Send => CommRole::Sends,
                     // of a sender whose trace is not here nothing is known
@@ -72,11 +72,11 @@ impl DeadlockCheck {
                     CollectiveKind::Recv => CommRole::Sends,
                     _ => CommRole::Meets,
                 };
-                steps[member.rank as usize].push((key(communication), at, role));
+                steps[member.rank.index()].push((key(communication), at, role));
             }
         }
         let mut deadlock = DeadlockCheck::new(ranks.len(), join.matches.len());
-        for (rank, mut steps) in (0..).zip(steps) {
+        for (rank, mut steps) in (0..).map(RankIdx).zip(steps) {
             steps.sort_by(|(one, ..), (other, ..)| one.cmp(other));
             steps
                 .into_iter()
@@ -87,9 +87,9 @@ impl DeadlockCheck {
 
     /// The next step of a rank. Ranks and collectives beyond those of [`DeadlockCheck::new`] are
     /// left out.
-    pub fn push(&mut self, rank: u32, matched: u32, role: CommRole) {
+    pub fn push(&mut self, rank: RankIdx, matched: u32, role: CommRole) {
         if let (Some(queue), Some(state)) = (
-            self.queues.get_mut(rank as usize),
+            self.queues.get_mut(rank.index()),
             self.matches.get_mut(matched as usize),
         ) {
             queue.push((matched, role));
@@ -102,7 +102,7 @@ impl DeadlockCheck {
     pub fn into_removed(mut self) -> Vec<u32> {
         let mut next = vec![0usize; self.queues.len()];
         let mut came: Vec<Option<u32>> = vec![None; self.queues.len()];
-        let mut ready: Vec<u32> = (0u32..).take(self.queues.len()).collect();
+        let mut ready: Vec<RankIdx> = (0u32..).map(RankIdx).take(self.queues.len()).collect();
         let mut out = vec![];
         loop {
             while let Some(rank) = ready.pop() {
@@ -128,12 +128,12 @@ impl DeadlockCheck {
     /// Lets a rank go as far as it can.
     fn advance(
         &mut self,
-        rank: u32,
+        rank: RankIdx,
         next: &mut [usize],
         came: &mut [Option<u32>],
-        ready: &mut Vec<u32>,
+        ready: &mut Vec<RankIdx>,
     ) {
-        let at = rank as usize;
+        let at = rank.index();
         while let Some(&(matched, role)) = self.queues[at].get(next[at]) {
             let state = &mut self.matches[matched as usize];
             let goes = state.out
@@ -178,13 +178,13 @@ pub fn serialize_comms(ranks: &[RankSummary], join: &RunJoin, places: &[u32]) ->
 /// What ranks begin in opposite order, as problems: as many collectives as would have to be taken
 /// out for all ranks to get to the end when each does its communications one after the other.
 pub fn order_conflicts(ranks: &[RankSummary], join: &RunJoin) -> Vec<JoinProblem> {
-    let whole = |matched: usize| join.matches[matched].is_whole();
-    serialize_comms(
+    let check = DeadlockCheck::from_matches(
         ranks,
         join,
-        &DeadlockCheck::from_matches(ranks, join, whole, |communication| communication.node)
-            .into_removed(),
-    )
+        |matched| join.matches[matched].is_whole(),
+        |communication| communication.node,
+    );
+    serialize_comms(ranks, join, &check.into_removed())
 }
 
 #[cfg(test)]
@@ -194,7 +194,7 @@ mod tests {
 
     fn run(queues: &[&[(u32, CommRole)]]) -> Vec<u32> {
         let mut deadlock = DeadlockCheck::new(queues.len(), 9);
-        for (rank, queue) in (0..).zip(queues) {
+        for (rank, queue) in (0..).map(RankIdx).zip(queues) {
             queue
                 .iter()
                 .for_each(|&(matched, role)| deadlock.push(rank, matched, role));

@@ -5,7 +5,7 @@
 
 use crate::limits::MAX_RANKS;
 use crate::{CollectiveRef, LinkedTrace};
-use etlink_model::{Collective, CollectiveKind, NameId, ProcessGroup};
+use etlink_model::{Collective, CollectiveKind, GlobalRank, NameId, ProcessGroup};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 
@@ -80,10 +80,10 @@ impl<'t> GroupResolver<'t> {
     /// Whether the trace has no other group than that of this record, so that it can be no other
     /// than that of all ranks.
     pub fn is_only(&self, record: &CollectiveRef<'_>) -> bool {
-        let is_world = |world| [0, world].contains(&record.record.group_size);
+        let size = record.record.group_size;
         self.one_group
             && record.names.get(record.record.group_ranks).is_empty()
-            && self.world.is_none_or(is_world)
+            && self.world.is_none_or(|world| size == 0 || size == world)
     }
 
     /// Whether the record's group is that of all ranks, as far as the trace tells.
@@ -94,7 +94,7 @@ impl<'t> GroupResolver<'t> {
 
     /// The global rank that a send goes to or a receive comes from: `Dst Rank` or `Src Rank`, which
     /// are global, or else `Rank`, which for both is the place of the other in the group.
-    pub fn peer(&self, record: &CollectiveRef<'_>) -> Option<i64> {
+    pub fn peer(&self, record: &CollectiveRef<'_>) -> Option<GlobalRank> {
         let said = if record.kind() == CollectiveKind::Send {
             record.record.dst
         } else {
@@ -102,10 +102,11 @@ impl<'t> GroupResolver<'t> {
         };
         // Older traces have no `Src Rank` and `Dst Rank`: there `Rank` alone says who the peer is.
         if said >= 0 {
-            return Some(said);
+            return Some(GlobalRank(said));
         }
         let place = usize::try_from(record.record.rank).ok()?;
-        i64::try_from(*self.ranks(record)?.get(place)?).ok()
+        let rank = i64::try_from(*self.ranks(record)?.get(place)?);
+        rank.ok().map(GlobalRank)
     }
 }
 

@@ -11,7 +11,7 @@ mod resolve;
 pub use problems::{JoinProblem, JoinProblemKind, ProblemExample, rank_list};
 
 use super::{Communication, Peers, RankSummary};
-use etlink_model::CollectiveKind;
+use etlink_model::{CollectiveKind, GlobalRank, RankIdx, UnixNs};
 use problems::Problems;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +23,9 @@ pub enum CommChannel {
     /// From one global rank to another.
     Message {
         /// The sender.
-        src: i64,
+        src: GlobalRank,
         /// The receiver.
-        dst: i64,
+        dst: GlobalRank,
     },
 }
 
@@ -33,7 +33,7 @@ pub enum CommChannel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MatchMember {
     /// Which of the joined ranks, by place.
-    pub rank: u32,
+    pub rank: RankIdx,
     /// Which of its communications.
     pub communication: u32,
 }
@@ -61,7 +61,7 @@ pub struct CollectiveMatch {
     /// By rank.
     pub members: Vec<MatchMember>,
     /// Global ranks whose traces are here but do not have it.
-    pub missing: Vec<i64>,
+    pub missing: Vec<GlobalRank>,
     /// How many ranks take part whose traces are not here.
     pub absent: u32,
     /// What does not agree, the gravest.
@@ -94,11 +94,11 @@ pub struct RunJoin {
 impl RunJoin {
     /// Ranks, by place, that have collectives or messages with others but none that fits, while
     /// those of others do: their traces are probably of another run.
-    pub fn ranks_without_match(&self, ranks: usize) -> Vec<usize> {
+    pub fn ranks_without_match(&self, ranks: usize) -> Vec<RankIdx> {
         let (mut has, mut fits) = (vec![false; ranks], vec![false; ranks]);
         for matched in &self.matches {
             for member in &matched.members {
-                let at = member.rank as usize;
+                let at = member.rank.index();
                 (has[at], fits[at]) = (
                     has[at] || matched.is_shared(),
                     fits[at] || matched.is_whole() && matched.members.len() > 1,
@@ -108,6 +108,7 @@ impl RunJoin {
         let any = fits.contains(&true);
         (0..ranks)
             .filter(|at| any && has[*at] && !fits[*at])
+            .map(RankIdx::new)
             .collect()
     }
 
@@ -127,18 +128,21 @@ impl RunJoin {
     }
 
     /// The ranks of a channel.
-    pub fn group_ranks(&self, channel: CommChannel) -> Vec<i64> {
+    pub fn group_ranks(&self, channel: CommChannel) -> Vec<GlobalRank> {
         match channel {
             CommChannel::Message { src, dst } => vec![src, dst],
             CommChannel::Group(number) => {
                 let ranks = self.groups.get(&number).into_iter().flatten();
-                ranks.filter_map(|rank| i64::try_from(*rank).ok()).collect()
+                ranks
+                    .filter_map(|rank| i64::try_from(*rank).ok())
+                    .map(GlobalRank)
+                    .collect()
             }
         }
     }
 }
 
-type Lists = BTreeMap<CommChannel, BTreeMap<u32, Vec<u32>>>;
+type Lists = BTreeMap<CommChannel, BTreeMap<RankIdx, Vec<u32>>>;
 
 /// Joins the ranks of one run; no two are of the same rank.
 pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
@@ -149,12 +153,12 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
     };
     let mut problems = Problems::default();
     let mut channels = Lists::new();
-    for (at, summary) in (0u32..).zip(ranks) {
+    for (at, summary) in (0u32..).map(RankIdx).zip(ranks) {
         for (index, communication) in (0u32..).zip(&summary.communications) {
             let group = |place: u32| {
                 numbers
                     .of_rank
-                    .get(at as usize)?
+                    .get(at.index())?
                     .get(place as usize)
                     .copied()
                     .flatten()
@@ -171,7 +175,7 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
             }
         }
     }
-    let given: BTreeSet<i64> = ranks.iter().map(|summary| summary.rank).collect();
+    let given: BTreeSet<GlobalRank> = ranks.iter().map(|summary| summary.rank).collect();
     for (channel, lists) in &channels {
         let group_ranks = join.group_ranks(*channel);
         // Messages have no number in common: a group's `Seq` counts those of all pairs.
@@ -187,20 +191,21 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
             ));
         }
     }
-    let start = |matched: &CollectiveMatch| {
-        matched
-            .members
-            .iter()
-            .map(|member| side(ranks, *member).1.start_ns)
-            .min()
-    };
-    join.matches
-        .sort_by_cached_key(|matched| (start(matched), matched.channel, matched.number));
-    join.matches
-        .iter()
-        .for_each(|matched| problems.matched(ranks, &join.groups, matched));
+    join.matches.sort_by_cached_key(|matched| {
+        let start = first_start(ranks, matched);
+        (start, matched.channel, matched.number)
+    });
+    for matched in &join.matches {
+        problems.matched(ranks, &join.groups, matched);
+    }
     join.problems = problems.sorted();
     join
+}
+
+/// When the first rank begins it, by that rank's own clock.
+fn first_start(ranks: &[RankSummary], matched: &CollectiveMatch) -> Option<UnixNs> {
+    let members = matched.members.iter();
+    members.map(|member| side(ranks, *member).1.start_ns).min()
 }
 
 fn channel_of(
@@ -226,7 +231,7 @@ fn channel_of(
             match join.groups.get(&number) {
                 // a group of one rank
                 None => Ok(None),
-                Some(ranks) if u64::try_from(own).is_ok_and(|own| ranks.contains(&own)) => {
+                Some(ranks) if u64::try_from(own.0).is_ok_and(|own| ranks.contains(&own)) => {
                     Ok(Some(CommChannel::Group(number)))
                 }
                 Some(_) => Err(JoinProblemKind::NotAMember),
@@ -237,7 +242,7 @@ fn channel_of(
 
 /// A part's rank and communication.
 pub(super) fn side(ranks: &[RankSummary], member: MatchMember) -> (&RankSummary, &Communication) {
-    let summary = &ranks[member.rank as usize];
+    let summary = &ranks[member.rank.index()];
     (
         summary,
         &summary.communications[member.communication as usize],
@@ -245,24 +250,18 @@ pub(super) fn side(ranks: &[RankSummary], member: MatchMember) -> (&RankSummary,
 }
 
 /// Whether `Seq` tells which collectives are one: most numbers are common to all ranks.
-fn numbered(ranks: &[RankSummary], lists: &BTreeMap<u32, Vec<u32>>) -> bool {
-    let numbers = |(at, list): (&u32, &Vec<u32>)| {
-        let all = list.iter().map(|&communication| {
-            side(
-                ranks,
-                MatchMember {
-                    rank: *at,
-                    communication,
-                },
-            )
-            .1
-            .seq
-        });
-        all.collect::<Option<BTreeSet<i64>>>()
-    };
-    let Some(all) = lists.iter().map(numbers).collect::<Option<Vec<_>>>() else {
-        return false;
-    };
+fn numbered(ranks: &[RankSummary], lists: &BTreeMap<RankIdx, Vec<u32>>) -> bool {
+    let mut all: Vec<BTreeSet<i64>> = Vec::with_capacity(lists.len());
+    for (rank, list) in lists {
+        let communications = &ranks[rank.index()].communications;
+        let numbers = list
+            .iter()
+            .map(|communication| communications[*communication as usize].seq);
+        match numbers.collect() {
+            Some(numbers) => all.push(numbers),
+            None => return false,
+        }
+    }
     let longest = all.iter().map(BTreeSet::len).max().unwrap_or(0);
     let shared = all.into_iter().reduce(|all, other| &all & &other);
     // Recording windows differ by some collectives at both ends; ranks that count differently share
@@ -273,7 +272,7 @@ fn numbered(ranks: &[RankSummary], lists: &BTreeMap<u32, Vec<u32>>) -> bool {
 /// Parts by number, and by order among those that share one (coalesced collectives).
 fn paired(
     ranks: &[RankSummary],
-    lists: &BTreeMap<u32, Vec<u32>>,
+    lists: &BTreeMap<RankIdx, Vec<u32>>,
     numbered: bool,
 ) -> impl Iterator<Item = (i64, Vec<MatchMember>)> {
     let mut found: BTreeMap<(i64, u32), Vec<MatchMember>> = BTreeMap::new();
@@ -303,13 +302,13 @@ fn paired(
 
 fn matched(
     ranks: &[RankSummary],
-    given: &BTreeSet<i64>,
-    group_ranks: &[i64],
+    given: &BTreeSet<GlobalRank>,
+    group_ranks: &[GlobalRank],
     channel: CommChannel,
     number: i64,
     members: Vec<MatchMember>,
 ) -> CollectiveMatch {
-    let have: BTreeSet<i64> = members
+    let have: BTreeSet<GlobalRank> = members
         .iter()
         .map(|member| side(ranks, *member).0.rank)
         .collect();
@@ -338,23 +337,24 @@ fn matched(
 }
 
 fn differs(ranks: &[RankSummary], members: &[MatchMember]) -> Option<Mismatch> {
-    let pairs = || {
-        members
-            .windows(2)
-            .map(|pair| (side(ranks, pair[0]), side(ranks, pair[1])))
-    };
+    let pairs = members
+        .windows(2)
+        .map(|pair| (side(ranks, pair[0]), side(ranks, pair[1])));
     // The two sides of a message must differ in kind, those of a collective must agree.
-    if pairs().any(|((_, one), (_, other))| {
+    if pairs.clone().any(|((_, one), (_, other))| {
         (one.kind == other.kind) == one.is_message() || one.is_message() != other.is_message()
     }) {
         return Some(Mismatch::Kind);
     }
-    if pairs().any(|((a, one), (b, other))| a.names.get(one.dtype) != b.names.get(other.dtype)) {
+    if pairs
+        .clone()
+        .any(|((a, one), (b, other))| a.names.get(one.dtype) != b.names.get(other.dtype))
+    {
         return Some(Mismatch::Dtype);
     }
-    pairs()
-        .any(|((_, one), (_, other))| one.in_bytes != other.in_bytes)
-        .then_some(Mismatch::Size)
+    let mut pairs = pairs;
+    let is_other_size = pairs.any(|((_, one), (_, other))| one.in_bytes != other.in_bytes);
+    is_other_size.then_some(Mismatch::Size)
 }
 
 #[cfg(test)]

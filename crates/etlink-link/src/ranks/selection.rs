@@ -5,6 +5,7 @@
 
 use super::RankSummary;
 use crate::limits::RUNS_APART;
+use etlink_model::{GlobalRank, UnixNs};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +64,7 @@ pub struct RunSelection {
     /// Number of ranks of the run, if any of its traces says it.
     pub world_size: Option<i64>,
     /// Ranks of the run of which no trace is there, ascending; the first 1024.
-    pub absent: Vec<i64>,
+    pub absent: Vec<GlobalRank>,
 }
 
 /// Looks at the traces of a folder, by rank. With `all`, only a second trace of a rank is left out.
@@ -86,9 +87,10 @@ pub fn select_run(ranks: &[RankSummary], all: bool) -> RunSelection {
     }
     let world = selection
         .world_size
-        .or(seen.last().map(|last| last.saturating_add(1)))
+        .or(seen.last().map(|last| last.0.saturating_add(1)))
         .unwrap_or(0);
     selection.absent = (0..world)
+        .map(GlobalRank)
         .filter(|rank| !seen.contains(rank))
         .take(1024)
         .collect();
@@ -101,7 +103,9 @@ impl RunSelection {
         for (summary, excluded) in ranks.iter().zip(&mut self.excluded) {
             *excluded = match summary.world_size {
                 Some(own) if own != most => Some(ExcludeReason::WorldSize { own, most }),
-                _ if summary.rank >= most => Some(ExcludeReason::BeyondWorld { world_size: most }),
+                _ if summary.rank.0 >= most => {
+                    Some(ExcludeReason::BeyondWorld { world_size: most })
+                }
                 _ => None,
             };
         }
@@ -114,13 +118,13 @@ impl RunSelection {
             .filter(|at| self.excluded[*at].is_none())
             .collect();
         order.sort_by_key(|at| ranks[*at].window_ns);
-        let mut clusters: Vec<(i64, i64, Vec<usize>)> = vec![];
+        let mut clusters: Vec<(UnixNs, UnixNs, Vec<usize>)> = vec![];
         for at in order {
             let (start, end) = ranks[at].window_ns;
             match clusters.last_mut() {
                 // Ranks are recorded at the same time, but for their clocks and for profilers that
                 // start by hand.
-                Some((_, last, group_ranks)) if start.saturating_sub(*last) <= RUNS_APART.0 => {
+                Some((_, last, group_ranks)) if start.since(*last) <= RUNS_APART.0 => {
                     *last = end.max(*last);
                     group_ranks.push(at);
                 }
@@ -145,9 +149,9 @@ impl RunSelection {
             clusters.iter().enumerate().filter(|(at, _)| *at != run)
         {
             let apart_ns = if at < run {
-                to.saturating_sub(start)
+                to.since(start)
             } else {
-                from.saturating_sub(end)
+                from.since(end)
             };
             group_ranks
                 .iter()
@@ -174,9 +178,9 @@ mod tests {
 
     fn summary(rank: i64, world_size: Option<i64>, start_s: i64) -> RankSummary {
         RankSummary {
-            rank,
+            rank: GlobalRank(rank),
             world_size,
-            window_ns: (start_s * S, (start_s + 2) * S),
+            window_ns: (UnixNs(start_s * S), UnixNs((start_s + 2) * S)),
             ..RankSummary::default()
         }
     }
@@ -186,11 +190,11 @@ mod tests {
         let selection = select_run(&[0, 1, 3].map(|rank| summary(rank, Some(4), 100)), false);
         assert_eq!(
             (selection.absent, selection.world_size, selection.excluded),
-            (vec![2], Some(4), vec![None; 3])
+            (vec![GlobalRank(2)], Some(4), vec![None; 3])
         );
         assert_eq!(
             super::select_run(&[0, 1, 3].map(|rank| summary(rank, None, 100)), false).absent,
-            [2]
+            [GlobalRank(2)]
         );
     }
 
@@ -253,7 +257,7 @@ mod tests {
                 None
             ]
         );
-        assert_eq!(select_run(&ranks, false).absent, [0]);
+        assert_eq!(select_run(&ranks, false).absent, [GlobalRank(0)]);
         assert!(
             ExcludeReason::Time { apart_ns: -90 * S }
                 .describe()

@@ -8,7 +8,7 @@
 use super::join::{rank_list, side};
 use super::stragglers::{aligned, collective_arrivals, last_of};
 use super::{CollectiveMatch, CommChannel, RankClock, RankSummary, RunJoin};
-use etlink_model::CollectiveKind;
+use etlink_model::{CollectiveKind, CommonNs, GlobalRank};
 use serde::Serialize;
 
 /// One collective or message.
@@ -24,10 +24,10 @@ pub struct CollectiveSkew {
     pub number: i64,
     /// Largest of the ranks' sizes, bytes.
     pub bytes: u64,
-    /// First arrival, ns by the first rank's clock since the Unix epoch.
-    pub start_ns: i64,
+    /// First arrival.
+    pub start_ns: CommonNs,
     /// The rank that came last.
-    pub last: i64,
+    pub last: GlobalRank,
     /// The step in which that rank launched it, if it has steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
@@ -68,29 +68,24 @@ fn skew(
     let arrivals = collective_arrivals(ranks, clocks, matched)?;
     let (last, waited_ns, alone_ns) = last_of(&arrivals)?;
     let first = arrivals.first()?.at_ns;
-    let sides = || {
-        matched
-            .members
-            .iter()
-            .map(|member| (member.rank, side(ranks, *member).1))
-    };
-    let end = sides()
-        .map(|(rank, communication)| aligned(clocks, rank, communication.end_ns))
-        .max()?;
-    let bytes = sides()
-        .map(|(_, communication)| communication.bytes)
-        .max()?;
+    let (mut end, mut bytes) = (None, 0);
     // an absent rank may have come later still
-    let is_known = matched.absent == 0 && sides().all(|(_, communication)| communication.on_device);
+    let mut is_known = matched.absent == 0;
+    for member in &matched.members {
+        let communication = side(ranks, *member).1;
+        end = end.max(Some(aligned(clocks, member.rank, communication.end_ns)));
+        bytes = bytes.max(communication.bytes);
+        is_known &= communication.on_device;
+    }
     let transfer_ns =
         // Clocks that are off can have the last come after the end: a transfer of no time has no
         // bandwidth.
-        Some(end.saturating_sub(last.at_ns)).filter(|transfer| *transfer > 0 && is_known);
+        Some(end?.since(last.at_ns)).filter(|transfer| *transfer > 0 && is_known);
     let last_part = matched
         .members
         .iter()
         .find(|member| member.rank == last.rank)?;
-    let late = ranks.get(last.rank as usize)?;
+    let late = ranks.get(last.rank.index())?;
     let (kind, ranks_text, group, n) = match matched.channel {
         CommChannel::Message { src, dst } => (
             "message".to_owned(),
@@ -123,7 +118,7 @@ fn skew(
             .steps
             .get(last_part.communication)
             .map(|step| step.name.clone()),
-        skew_ns: last.at_ns.saturating_sub(first),
+        skew_ns: last.at_ns.since(first),
         alone_ns,
         waited_ns,
         transfer_ns,

@@ -8,7 +8,7 @@
 //! launched it, whenever it runs.
 
 use crate::LinkedTrace;
-use etlink_model::{DeviceTrace, DurationNs, OpIdx, TimeNs};
+use etlink_model::{DeviceTrace, DurationNs, OpIdx, TimeNs, UnixNs};
 use std::collections::BTreeMap;
 
 /// What [`RankSteps::of`] has for a communication that was launched before the first step, or in a
@@ -21,10 +21,10 @@ pub struct StepSpan {
     /// The same on all ranks that do it: `ProfilerStep#7`; optimizer steps are counted from 0 in
     /// the window.
     pub name: String,
-    /// When it began, ns since the Unix epoch by this rank's clock.
-    pub start_ns: i64,
+    /// When it began, by this rank's clock.
+    pub start_ns: UnixNs,
     /// When it ended.
-    pub end_ns: i64,
+    pub end_ns: UnixNs,
 }
 
 /// The steps of a rank.
@@ -138,17 +138,11 @@ fn found(device: &DeviceTrace) -> (String, Way, Vec<Range>) {
     }) {
         return ("optimizer step ".to_owned(), Way::Ends, ends);
     }
-    let covers = |ranges: &[Range]| {
-        ranges
-            .iter()
-            .map(|range| range.end - range.start)
-            .sum::<DurationNs>()
-    };
     let several = numbered
         .into_iter()
         .filter(|(_, ranges)| ranges.iter().any(|range| range.number != ranges[0].number));
     let most = several.reduce(|most, next| {
-        if covers(&next.1) > covers(&most.1) {
+        if covered_time(&next.1) > covered_time(&most.1) {
             next
         } else {
             most
@@ -157,6 +151,10 @@ fn found(device: &DeviceTrace) -> (String, Way, Vec<Range>) {
     most.map_or((String::new(), Way::Is, vec![]), |(name, ranges)| {
         (name.to_owned(), Way::Is, ranges)
     })
+}
+
+fn covered_time(ranges: &[Range]) -> DurationNs {
+    ranges.iter().map(|range| range.end - range.start).sum()
 }
 
 /// `ProfilerStep#7` as `ProfilerStep#` and 7.
@@ -171,15 +169,13 @@ fn split(name: &str) -> Option<(&str, i64)> {
 }
 
 fn named(device: &DeviceTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<StepSpan> {
-    let base = device.header.base_ns;
-    let at = |time: TimeNs| base.saturating_add(time.0);
     let (begin, end) = if way == Way::Ends {
         device.window().unwrap_or_default()
     } else {
         Default::default()
     };
     let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
-    let mut from = at(begin);
+    let mut from = device.header.unix_time(begin);
     let mut steps = vec![];
     for range in ranges {
         let again = seen.entry(range.number).or_default();
@@ -193,9 +189,9 @@ fn named(device: &DeviceTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<St
         let start_ns = if way == Way::Ends {
             from
         } else {
-            at(range.start)
+            device.header.unix_time(range.start)
         };
-        from = at(range.end);
+        from = device.header.unix_time(range.end);
         steps.push(StepSpan {
             name: format!("{name}{}{twice}", range.number),
             start_ns,
@@ -207,7 +203,7 @@ fn named(device: &DeviceTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<St
         steps.push(StepSpan {
             name: format!("{name}{number}"),
             start_ns: from,
-            end_ns: at(end).max(from),
+            end_ns: device.header.unix_time(end).max(from),
         });
     }
     steps

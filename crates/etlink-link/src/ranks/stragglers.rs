@@ -15,6 +15,7 @@
 
 use super::join::side;
 use super::{CollectiveMatch, MatchMember, RankClock, RankSummary, RunJoin};
+use etlink_model::{CommonNs, GlobalRank, RankIdx, UnixNs};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ const WORST: usize = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StragglerStats {
     /// Global rank.
-    pub rank: i64,
+    pub rank: GlobalRank,
     /// Collectives and messages that it takes part in.
     pub collectives: u64,
     /// Those in which it came last.
@@ -43,9 +44,8 @@ pub struct StragglerStats {
 pub struct StepStragglers {
     /// Its name; `None`: what was launched before the first step, or in traces without steps.
     pub step: Option<String>,
-    /// The first start of it, ns by the first rank's clock since the Unix epoch; of the first
-    /// arrival, if it is no step.
-    pub start_ns: i64,
+    /// The first start of it; of the first arrival, if it is no step.
+    pub start_ns: CommonNs,
     /// How long it was on the rank on which it was longest, ns; 0 if it is no step.
     pub longest_ns: i64,
     /// Collectives and messages whose last rank launched its side in this step.
@@ -110,10 +110,10 @@ fn one(
     clocks: &[RankClock],
     name: Option<&str>,
     matches: &[&CollectiveMatch],
-    lengths: &BTreeMap<&str, (i64, i64)>,
+    lengths: &BTreeMap<&str, (CommonNs, i64)>,
 ) -> StepStragglers {
     let mut sums = Sums::new(ranks);
-    let mut first = i64::MAX;
+    let mut first = CommonNs(i64::MAX);
     for arrivals in matches
         .iter()
         .filter_map(|matched| collective_arrivals(ranks, clocks, matched))
@@ -159,19 +159,20 @@ fn one(
 }
 
 fn step(ranks: &[RankSummary], member: MatchMember) -> Option<&str> {
-    let summary = ranks.get(member.rank as usize)?;
+    let summary = ranks.get(member.rank.index())?;
     Some(summary.steps.get(member.communication)?.name.as_str())
 }
 
 /// Per step, its first start and the longest that it took on a rank.
-fn lengths<'f>(ranks: &'f [RankSummary], clocks: &[RankClock]) -> BTreeMap<&'f str, (i64, i64)> {
-    let mut lengths: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+fn lengths<'f>(
+    ranks: &'f [RankSummary],
+    clocks: &[RankClock],
+) -> BTreeMap<&'f str, (CommonNs, i64)> {
+    let mut lengths: BTreeMap<&str, (CommonNs, i64)> = BTreeMap::new();
     for (at, summary) in ranks.iter().enumerate() {
         for step in &summary.steps.all {
-            let (start, length) = (
-                aligned(clocks, at as u32, step.start_ns),
-                step.end_ns.saturating_sub(step.start_ns),
-            );
+            let start = aligned(clocks, RankIdx::new(at), step.start_ns);
+            let length = step.end_ns.since(step.start_ns);
             let (first, longest) = lengths.entry(&step.name).or_insert((start, length));
             (*first, *longest) = (start.min(*first), length.max(*longest));
         }
@@ -198,7 +199,7 @@ impl Sums {
 
     fn add(&mut self, arrivals: &[CollectiveArrival]) {
         for arrival in arrivals {
-            let Some(rank) = self.ranks.get_mut(arrival.rank as usize) else {
+            let Some(rank) = self.ranks.get_mut(arrival.rank.index()) else {
                 continue;
             };
             rank.collectives += 1;
@@ -207,7 +208,7 @@ impl Sums {
         let Some((last, caused, alone)) = last_of(arrivals) else {
             return;
         };
-        let Some(rank) = self.ranks.get_mut(last.rank as usize) else {
+        let Some(rank) = self.ranks.get_mut(last.rank.index()) else {
             return;
         };
         rank.last += 1;
@@ -217,19 +218,19 @@ impl Sums {
 }
 
 /// A time of a rank by the first rank's clock, as far as it is known.
-pub(super) fn aligned(clocks: &[RankClock], at: u32, ns: i64) -> i64 {
-    clocks
-        .get(at as usize)
-        .map_or(ns, |clock| clock.aligned(ns))
+pub(super) fn aligned(clocks: &[RankClock], rank: RankIdx, own: UnixNs) -> CommonNs {
+    let clock = clocks.get(rank.index());
+    // Without a clock the machines' clocks are taken to agree.
+    clock.map_or(CommonNs(own.0), |clock| clock.aligned(own))
 }
 
 /// One rank's side of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CollectiveArrival {
-    /// When it came, ns by the first rank's clock.
-    pub at_ns: i64,
+    /// When it came.
+    pub at_ns: CommonNs,
     /// Which rank, by place.
-    pub rank: u32,
+    pub rank: RankIdx,
     /// How long it then waited for the last to come, ns.
     pub waits_ns: i64,
 }
@@ -240,15 +241,17 @@ pub fn collective_arrivals(
     clocks: &[RankClock],
     matched: &CollectiveMatch,
 ) -> Option<Vec<CollectiveArrival>> {
-    let at_ns = |member: &MatchMember| {
-        aligned(
-            clocks,
-            member.rank,
-            side(ranks, *member).1.extent.arrival_ns,
-        )
-    };
-    let last = matched.members.iter().map(at_ns).max()?;
-    let arrival = |member: &MatchMember| {
+    let mut arrivals: Vec<CollectiveArrival> = Vec::with_capacity(matched.members.len());
+    for member in &matched.members {
+        let extent = side(ranks, *member).1.extent;
+        arrivals.push(CollectiveArrival {
+            at_ns: aligned(clocks, member.rank, extent.arrival_ns),
+            rank: member.rank,
+            waits_ns: 0,
+        });
+    }
+    let last = arrivals.iter().map(|arrival| arrival.at_ns).max()?;
+    for (arrival, member) in arrivals.iter_mut().zip(&matched.members) {
         let communication = side(ranks, *member).1;
         let extent = communication.extent;
         // A sender, or the root of a broadcast, needs nothing of the others and can be done before
@@ -258,30 +261,23 @@ pub fn collective_arrivals(
             && aligned(clocks, member.rank, extent.end_ns) < last;
         // A rank waits from when it stands still: between its call and that it can do other work.
         let since = aligned(clocks, member.rank, extent.start_ns.max(extent.arrival_ns));
-        CollectiveArrival {
-            at_ns: at_ns(member),
-            rank: member.rank,
-            waits_ns: if gone_on {
-                0
-            } else {
-                last.saturating_sub(since).max(0)
-            },
+        if !gone_on {
+            arrival.waits_ns = last.since(since).max(0);
         }
-    };
-    let mut arrivals: Vec<CollectiveArrival> = matched.members.iter().map(arrival).collect();
+    }
     arrivals.sort_unstable();
     (matched.is_whole() && arrivals.len() > 1).then_some(arrivals)
 }
 
 /// The last arrival, what all others waited for it, and what they would not have but for it.
 pub(super) fn last_of(arrivals: &[CollectiveArrival]) -> Option<(CollectiveArrival, i64, i64)> {
-    let waits = || arrivals.iter().map(|arrival| arrival.waits_ns);
     let [.., before, last] = arrivals else {
         return None;
     };
+    let waits = arrivals.iter().map(|arrival| arrival.waits_ns);
     // Nobody can have waited longer for the last alone than for all.
-    let alone = last.at_ns.saturating_sub(before.at_ns).min(waits().max()?);
-    Some((*last, waits().fold(0, i64::saturating_add), alone))
+    let alone = last.at_ns.since(before.at_ns).min(waits.clone().max()?);
+    Some((*last, waits.fold(0, i64::saturating_add), alone))
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ mod extent;
 
 use super::{GroupResolver, RankSteps};
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
-use etlink_model::{Collective, CollectiveKind, NameId, Names, dtype_bytes};
+use etlink_model::{
+    Collective, CollectiveKind, GlobalRank, NameId, Names, TimeNs, UnixNs, dtype_bytes,
+};
 use extent::{Carriers, of_node};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
@@ -13,11 +15,11 @@ use rustc_hash::FxBuildHasher;
 #[derive(Clone, Debug, Default)]
 pub struct RankSummary {
     /// Global rank.
-    pub rank: i64,
+    pub rank: GlobalRank,
     /// Number of ranks, if the traces say it.
     pub world_size: Option<i64>,
-    /// First start and last end, ns since the Unix epoch by this rank's clock.
-    pub window_ns: (i64, i64),
+    /// First start and last end, by this rank's clock.
+    pub window_ns: (UnixNs, UnixNs),
     /// The machine whose clock its times are by, if anything but the traces tells it: ranks with
     /// one machine have one clock.
     pub machine: Option<String>,
@@ -53,7 +55,7 @@ pub enum Peers {
     /// A group, by its place in [`RankSummary::groups`].
     Group(u32),
     /// The rank that it sends to or receives from; `None` where the traces do not say.
-    Peer(Option<i64>),
+    Peer(Option<GlobalRank>),
 }
 
 /// One communication of one rank.
@@ -73,10 +75,10 @@ pub struct Communication {
     pub bytes: u64,
     /// `Seq`, the number of the collective in its group.
     pub seq: Option<i64>,
-    /// Start, ns since the Unix epoch by this rank's clock.
-    pub start_ns: i64,
+    /// Start, by this rank's clock.
+    pub start_ns: UnixNs,
     /// End; for a host op that of the call, after which the transfer may go on.
-    pub end_ns: i64,
+    pub end_ns: UnixNs,
     /// Whether it is a device row: then it ends when its transfer does.
     pub on_device: bool,
     /// Where it goes on.
@@ -89,21 +91,21 @@ pub struct Communication {
 pub struct CommExtent {
     /// When this node begins, the rank has arrived.
     pub arrives: u32,
-    /// That instant, as [`Communication::start_ns`].
-    pub arrival_ns: i64,
+    /// That instant.
+    pub arrival_ns: UnixNs,
     /// In this node the rank waits for the others and transfers; it can be the same.
     pub waits: u32,
-    /// Start of node `waits`, as [`Communication::start_ns`].
-    pub start_ns: i64,
-    /// End of node `waits`, as [`Communication::start_ns`].
-    pub end_ns: i64,
+    /// Start of node `waits`.
+    pub start_ns: UnixNs,
+    /// End of node `waits`.
+    pub end_ns: UnixNs,
     /// The transfer ends with it; else nothing that does is recorded.
     pub is_transfer: bool,
 }
 
 impl CommExtent {
     /// A node that is all of it, with its start and end.
-    pub fn from_node(node: u32, (start_ns, end_ns): (i64, i64)) -> CommExtent {
+    pub fn from_node(node: u32, (start_ns, end_ns): (UnixNs, UnixNs)) -> CommExtent {
         CommExtent {
             arrives: node,
             arrival_ns: start_ns,
@@ -131,8 +133,8 @@ impl Communication {
 impl RankSummary {
     /// The communications of `trace`, which is that of `rank`. Nodes that only a kernel's name
     /// tells are counted. O(nodes).
-    pub fn from_trace(trace: &LinkedTrace, rank: i64) -> RankSummary {
-        let (known, base) = (GroupResolver::new(trace), trace.device.header.base_ns);
+    pub fn from_trace(trace: &LinkedTrace, rank: GlobalRank) -> RankSummary {
+        let known = GroupResolver::new(trace);
         let mut groups: IndexSet<GroupIdentity, FxBuildHasher> = IndexSet::default();
         let mut summary = RankSummary {
             rank,
@@ -156,8 +158,8 @@ impl RankSummary {
             let Some(peers) = peers(&known, &found, &mut groups) else {
                 continue;
             };
-            let start_ns = base.saturating_add(node.start.0);
-            let end_ns = start_ns.saturating_add(node.duration.0);
+            let start_ns = trace.device.header.unix_time(node.start);
+            let end_ns = start_ns + node.duration;
             let (in_bytes, bytes) = sizes(&found);
             let dtype = summary.names.intern(found.names.get(found.record.dtype));
             let extent = match node.on_device {
@@ -201,13 +203,10 @@ pub fn needs_all_ranks(kind: CollectiveKind) -> bool {
     )
 }
 
-/// Since the Unix epoch, ns.
-fn window(trace: &LinkedTrace) -> (i64, i64) {
-    let (base, window) = (trace.device.header.base_ns, trace.report.window);
-    (
-        base.saturating_add(window.start_ns),
-        base.saturating_add(window.end_ns),
-    )
+fn window(trace: &LinkedTrace) -> (UnixNs, UnixNs) {
+    let (header, window) = (&trace.device.header, trace.report.window);
+    let start = header.unix_time(TimeNs(window.start_ns));
+    (start, header.unix_time(TimeNs(window.end_ns)))
 }
 
 /// With whom; `None` for what is no communication.
@@ -244,7 +243,7 @@ fn sizes(found: &CollectiveRef<'_>) -> (u64, u64) {
 }
 
 fn group_of(known: &GroupResolver<'_>, found: &CollectiveRef<'_>) -> GroupIdentity {
-    let text = |id| found.names.get(id).to_owned();
+    let communicator = found.names.get(found.record.comms_id);
     match known.ranks(found) {
         Some(mut ranks) => {
             ranks.sort_unstable();
@@ -252,10 +251,10 @@ fn group_of(known: &GroupResolver<'_>, found: &CollectiveRef<'_>) -> GroupIdenti
             GroupIdentity::Ranks(ranks)
         }
         // The communicator before the name: PyTorch's names of groups differ between ranks.
-        None if !text(found.record.comms_id).is_empty() => {
-            GroupIdentity::Communicator(text(found.record.comms_id), found.record.group_size)
+        None if !communicator.is_empty() => {
+            GroupIdentity::Communicator(communicator.to_owned(), found.record.group_size)
         }
         None if known.is_only(found) => GroupIdentity::Only,
-        None => GroupIdentity::Named(text(found.record.group_name)),
+        None => GroupIdentity::Named(found.names.get(found.record.group_name).to_owned()),
     }
 }

@@ -1,7 +1,7 @@
 //! Ranks as tests draw them.
 
 use super::{CommExtent, Communication, GroupIdentity, Peers, RankSummary};
-use etlink_model::CollectiveKind;
+use etlink_model::{CollectiveKind, GlobalRank, UnixNs};
 
 /// A rank of a world of `world` whose groups are these.
 pub(super) fn rank(rank: i64, world: i64, groups: &[&[u64]]) -> RankSummary {
@@ -10,7 +10,7 @@ pub(super) fn rank(rank: i64, world: i64, groups: &[&[u64]]) -> RankSummary {
         .map(|ranks| GroupIdentity::Ranks(ranks.to_vec()))
         .collect();
     RankSummary {
-        rank,
+        rank: GlobalRank(rank),
         world_size: Some(world),
         groups,
         ..RankSummary::default()
@@ -25,6 +25,7 @@ pub(super) fn collective(
     seq: i64,
     (start_ns, end_ns): (i64, i64),
 ) {
+    let (start_ns, end_ns) = (UnixNs(start_ns), UnixNs(end_ns));
     let dtype = summary.names.intern("Float");
     let node = 10 + summary.communications.len() as u32;
     summary.communications.push(Communication {
@@ -57,6 +58,6 @@ pub(super) fn message(
         (start_ns, start_ns + 5),
     );
     if let Some(last) = summary.communications.last_mut() {
-        last.peers = Peers::Peer(peer);
+        last.peers = Peers::Peer(peer.map(GlobalRank));
     }
 }

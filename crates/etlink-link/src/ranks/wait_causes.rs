@@ -4,7 +4,7 @@
 use super::join::side;
 use super::stragglers::{aligned, collective_arrivals};
 use super::{CommChannel, MatchMember, RankClock, RankSummary, RunJoin};
-use etlink_model::CollectiveKind;
+use etlink_model::{CollectiveKind, CommonNs, RankIdx, UnixNs};
 
 /// One rank's side of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,9 +13,9 @@ pub struct WaitCause {
     pub node: u32,
     /// Common to both sides, and to no other two. From 1.
     pub number: u32,
-    /// When the other rank was there, ns since the Unix epoch by this rank's clock: of who waits, 1
-    /// ns later. Never after that node.
-    pub at_ns: i64,
+    /// When the other rank was there, by this rank's clock: of who waits, 1 ns later. Never after
+    /// that node.
+    pub at_ns: UnixNs,
     /// Whether this rank waited.
     pub waits: bool,
     /// Whether it is a message.
@@ -45,11 +45,10 @@ pub fn wait_causes(ranks: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) 
             continue;
         };
         let message = matches!(matched.channel, CommChannel::Message { .. });
-        let sends = |member: &&MatchMember| side(ranks, **member).1.kind == CollectiveKind::Send;
         let last = arrivals.last().map(|arrival| arrival.rank);
         let Some(from) = matched.members.iter().find(|member| {
             if message {
-                sends(member)
+                side(ranks, **member).1.kind == CollectiveKind::Send
             } else {
                 Some(member.rank) == last
             }
@@ -81,11 +80,10 @@ impl WaitCauses {
             return;
         }
         let extent = effect.extent;
-        let at_ns =
-            own(clocks, to.rank, there.saturating_add(1), extent.start_ns).max(extent.start_ns);
+        let at_ns = own(clocks, to.rank, there.shifted(1), extent.start_ns).max(extent.start_ns);
         // By its clock the rank had ended before the last came: an arrow backwards in time would be
         // wrong.
-        if at_ns >= extent.end_ns.max(extent.start_ns.saturating_add(1)) {
+        if at_ns >= extent.end_ns.max(extent.start_ns.shifted(1)) {
             self.gone_on += 1;
             return;
         }
@@ -107,20 +105,20 @@ impl WaitCauses {
         };
         for (member, release) in [(from, gives), (to, waits)] {
             self.of_rank
-                .get_mut(member.rank as usize)
+                .get_mut(member.rank.index())
                 .into_iter()
                 .for_each(|of| of.push(release));
         }
     }
 }
 
-/// The first time of a rank's own clock, to the nanosecond or so, that is not before `ns` by the
+/// The first time of a rank's own clock, to the nanosecond or so, that is not before `at` by the
 /// first rank's; `near` is one not far from it.
-fn own(clocks: &[RankClock], rank: u32, ns: i64, near: i64) -> i64 {
-    let ahead = |own: i64| ns.saturating_sub(aligned(clocks, rank, own));
+fn own(clocks: &[RankClock], rank: RankIdx, at: CommonNs, near: UnixNs) -> UnixNs {
+    let ahead = |own: UnixNs| at.since(aligned(clocks, rank, own));
     // clocks run at nearly the same speed, so that each step leaves less than a thousandth
-    let own = (0..3).fold(near, |own, _| own.saturating_add(ahead(own)));
-    own.saturating_add(ahead(own).max(0))
+    let own = (0..3).fold(near, |own, _| own.shifted(ahead(own)));
+    own.shifted(ahead(own).max(0))
 }
 
 #[cfg(test)]

@@ -100,18 +100,18 @@ pub fn host_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork>
         any[parent] |= any[op] || ops[op].formula != RooflineFormula::None;
     }
     // Every registered op has a namespace (`aten::mul`); ranges around ops have none.
-    let is_op = |op: usize| trace.device_name(trace.device.ops.name[op]).contains("::");
-    let elsewhere =
-        |op: usize| counted[op] || any[op] && !ops[op].formula.is_counted() || !is_op(op);
-    (0..ops.len())
-        .map(|op| {
-            if elsewhere(op) {
-                RooflineWork::default()
-            } else {
-                ops[op]
-            }
-        })
-        .collect()
+    let names = &trace.device.ops.name;
+    let mut own = Vec::with_capacity(ops.len());
+    for (op, work) in ops.iter().enumerate() {
+        let is_op = trace.device_name(names[op]).contains("::");
+        let elsewhere = counted[op] || any[op] && !work.formula.is_counted() || !is_op;
+        own.push(if elsewhere {
+            RooflineWork::default()
+        } else {
+            *work
+        });
+    }
+    own
 }
 
 /// Per device row, its work: of a copy what it moves, of a kernel its share of its op's work, by
@@ -119,32 +119,40 @@ pub fn host_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork>
 /// [`op_work`]. O(rows).
 pub fn row_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork> {
     let rows = &trace.device.rows;
-    let owner = |row: usize| {
-        trace.row_op[row]
-            .get()
-            .filter(|_| rows.kind[row] == RowKind::Kernel && !communicates(trace, row))
-            .map(OpIdx::index)
-    };
     let mut total = vec![DurationNs(0); ops.len()];
-    (0..rows.len())
-        .filter_map(|row| Some((row, owner(row)?)))
-        .for_each(|(row, op)| total[op] += at_least_one(rows.duration[row]));
+    for row in 0..rows.len() {
+        if let Some(op) = kernel_owner(trace, row) {
+            total[op] += at_least_one(rows.duration[row]);
+        }
+    }
     let mut before = vec![DurationNs(0); ops.len()];
-    let of = |row: usize| {
-        let Some(op) = owner(row) else {
-            return copy(trace, row);
+    let mut work = Vec::with_capacity(rows.len());
+    for row in 0..rows.len() {
+        let Some(op) = kernel_owner(trace, row) else {
+            work.push(copy(trace, row));
+            continue;
         };
         let from = before[op];
         before[op] += at_least_one(rows.duration[row]);
         // Differences of rounded sums, so that the shares add up to the op's work exactly.
-        let share = |all: u64| part(all, before[op], total[op]) - part(all, from, total[op]);
-        RooflineWork {
-            operations: share(ops[op].operations),
-            bytes: share(ops[op].bytes),
+        let RooflineWork {
+            operations, bytes, ..
+        } = ops[op];
+        let share = (from, before[op], total[op]);
+        work.push(RooflineWork {
+            operations: part_between(operations, share),
+            bytes: part_between(bytes, share),
             ..ops[op]
-        }
-    };
-    (0..rows.len()).map(of).collect()
+        });
+    }
+    work
+}
+
+/// The op whose work a kernel does; `None` for copies and collectives.
+fn kernel_owner(trace: &LinkedTrace, row: usize) -> Option<usize> {
+    let op = trace.row_op[row].get()?;
+    let computes = trace.device.rows.kind[row] == RowKind::Kernel && !communicates(trace, row);
+    computes.then_some(op.index())
 }
 
 fn communicates(trace: &LinkedTrace, row: usize) -> bool {
@@ -161,6 +169,11 @@ fn at_least_one(duration: DurationNs) -> DurationNs {
 fn part(all: u64, done: DurationNs, total: DurationNs) -> u64 {
     let (done, total) = (done.0.unsigned_abs(), total.0.unsigned_abs());
     u64::try_from(u128::from(all) * u128::from(done) / u128::from(total.max(1))).unwrap_or(all)
+}
+
+/// What of `all` is done from one part of the total time to another.
+fn part_between(all: u64, (from, until, total): (DurationNs, DurationNs, DurationNs)) -> u64 {
+    part(all, until, total) - part(all, from, total)
 }
 
 /// A copy within a device reads and writes there; one from or to the host does one of these.

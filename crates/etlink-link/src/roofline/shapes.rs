@@ -36,7 +36,7 @@ impl TensorShape<'_> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct DimsSpan {
     argument: u32,
     from: usize,
     to: usize,
@@ -47,7 +47,7 @@ struct Place {
 #[derive(Clone, Debug, Default)]
 pub struct TensorShapes {
     dims: Vec<u64>,
-    places: Vec<Place>,
+    places: Vec<DimsSpan>,
     /// Per argument, the size of an element; 0 for what is no tensor.
     sizes: Vec<u64>,
 }
@@ -92,7 +92,7 @@ impl TensorShapes {
     fn place(&mut self, argument: u32, from: usize) {
         let element_bytes = self.sizes.get(argument as usize).copied().unwrap_or(0);
         if element_bytes > 0 {
-            self.places.push(Place {
+            self.places.push(DimsSpan {
                 argument,
                 from,
                 to: self.dims.len(),
@@ -130,7 +130,7 @@ impl TensorShapes {
             })
     }
 
-    fn tensor(&self, place: &Place) -> TensorShape<'_> {
+    fn tensor(&self, place: &DimsSpan) -> TensorShape<'_> {
         TensorShape {
             dims: &self.dims[place.from..place.to],
             element_bytes: place.element_bytes,

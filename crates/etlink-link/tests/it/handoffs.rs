@@ -3,6 +3,7 @@
 use crate::support::{alone, delays, edges, thread};
 use etlink_link::ranks::{CommExtent, Communication, RankSummary};
 use etlink_link::{EdgeKind, LinkedTrace};
+use etlink_model::GlobalRank;
 use etlink_testing::{DeviceQueue, ParamComms, ThreadRef, TraceBuilder};
 
 /// Main runs a forward op, waits, and runs the optimizer; the worker runs two backward ops from 30
@@ -245,8 +246,8 @@ fn all_reduce_in(
 /// What handoffs bring to the threads of workers: elements of the record, and length of the range
 /// in us.
 fn carried_out(trace: &LinkedTrace) -> Vec<(u64, i64)> {
-    let summary = RankSummary::from_trace(trace, 0);
-    let length = |extent: &CommExtent| (extent.end_ns - extent.start_ns) / 1_000;
+    let summary = RankSummary::from_trace(trace, GlobalRank(0));
+    let length = |extent: &CommExtent| extent.end_ns.since(extent.start_ns) / 1_000;
     let one = |comm: &Communication| (comm.in_bytes / 4, length(&comm.extent));
     summary.communications.iter().map(one).collect()
 }

@@ -2,6 +2,7 @@
 
 use crate::support::alone;
 use etlink_link::ranks::RankSummary;
+use etlink_model::GlobalRank;
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const MS: i64 = 1_000_000;
@@ -38,7 +39,7 @@ fn drawn(ranges: &[(&str, i64, i64)], launched: &[i64]) -> TraceBuilder {
 
 /// Names of the steps of the communications, `-` for none.
 fn steps(draw: &TraceBuilder) -> Vec<String> {
-    let facts = RankSummary::from_trace(&alone(draw), 0);
+    let facts = RankSummary::from_trace(&alone(draw), GlobalRank(0));
     (0..)
         .take(facts.communications.len())
         .map(|at| {
@@ -77,7 +78,10 @@ fn ids_tell_steps_that_are_displaced_in_time() {
         .expect("reads");
     let trace =
         etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
-    assert_eq!(RankSummary::from_trace(&trace, 0).steps.of, [0, 1]);
+    assert_eq!(
+        RankSummary::from_trace(&trace, GlobalRank(0)).steps.of,
+        [0, 1]
+    );
 }
 
 #[test]

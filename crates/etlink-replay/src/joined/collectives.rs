@@ -24,12 +24,12 @@ pub fn collective_nodes(summaries: &[RankSummary], join: &RunJoin) -> JoinedColl
     for collective in &join.matches {
         let member = |member: &etlink_link::ranks::MatchMember| {
             let communication = summaries
-                .get(member.rank as usize)?
+                .get(member.rank.index())?
                 .communications
                 .get(member.communication as usize)?;
             let runs = communication.extent;
             let joined = MemberNodes {
-                rank: member.rank,
+                rank: member.rank.0,
                 arrives: runs.arrives,
                 transfer: runs.waits,
                 needs_all: communication.needs_all(),

@@ -7,7 +7,7 @@ use etlink_link::ranks::{
     join_ranks, step_stragglers, wait_causes,
 };
 use etlink_link::{LinkOptions, link};
-use etlink_model::CollectiveKind;
+use etlink_model::{CollectiveKind, GlobalRank, UnixNs};
 use etlink_replay::{ReplaySettings, critical_path, graph_from_trace, replay_figures, run_graph};
 use etlink_testing::{OddTraces, Oddity};
 use std::hint::black_box;
@@ -62,7 +62,7 @@ fn link_and_replay(traces: &OddTraces) {
     let run = run_graph(&graph, &trace, &ReplaySettings::default());
     black_box(replay_figures(&graph, &trace, &run));
     black_box(critical_path(&graph, &run));
-    black_box(RankSummary::from_trace(&trace, 0));
+    black_box(RankSummary::from_trace(&trace, GlobalRank(0)));
 }
 
 fn join_and_compare(ranks: &[RankSummary]) {
@@ -89,14 +89,15 @@ fn rank_summaries(events: usize) -> Vec<RankSummary> {
         let first = rank / 8 * 8;
         let neighbours = GroupIdentity::Ranks((first..(first + 8).min(world)).collect());
         let mut summary = RankSummary {
-            rank: rank as i64,
+            rank: GlobalRank(rank as i64),
             world_size: Some(world as i64),
             groups: vec![all.clone(), neighbours],
             ..RankSummary::default()
         };
         let dtype = summary.names.intern("Float");
         for at in 0..COMMS {
-            let span = (1_000 * at as i64 + rank as i64 % 7, 1_000 * at as i64 + 500);
+            let start_ns = UnixNs(1_000 * at as i64 + rank as i64 % 7);
+            let end_ns = UnixNs(1_000 * at as i64 + 500);
             // few are of all ranks: each of these is as large as the world
             let group = u32::from(at % 20 != 0);
             summary.communications.push(Communication {
@@ -107,10 +108,10 @@ fn rank_summaries(events: usize) -> Vec<RankSummary> {
                 in_bytes: 1024,
                 bytes: 1024,
                 seq: None,
-                start_ns: span.0,
-                end_ns: span.1,
+                start_ns,
+                end_ns,
                 on_device: true,
-                extent: CommExtent::from_node(at as u32, span),
+                extent: CommExtent::from_node(at as u32, (start_ns, end_ns)),
             });
         }
         summaries.push(summary);

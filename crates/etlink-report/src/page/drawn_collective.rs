@@ -1,6 +1,7 @@
 //! What the ranks did together, as rows of the page.
 
 use etlink_link::ranks::CollectiveSkew;
+use etlink_model::{CommonNs, GlobalRank};
 use serde::Serialize;
 
 /// A collective or message as the page shows it. Times are by the common clock.
@@ -13,15 +14,19 @@ pub(super) struct DrawnCollective {
     /// The first arrival.
     pub(super) start_ns: i64,
     /// The rank that came first.
-    pub(super) first: i64,
-    pub(super) last: i64,
+    pub(super) first: GlobalRank,
+    pub(super) last: GlobalRank,
     pub(super) skew_ns: i64,
     pub(super) alone_ns: i64,
 }
 
 impl DrawnCollective {
     /// `first` is the rank that came first, `origin_ns` what times are counted from.
-    pub(super) fn new(skew: CollectiveSkew, first: i64, origin_ns: i64) -> DrawnCollective {
+    pub(super) fn new(
+        skew: CollectiveSkew,
+        first: GlobalRank,
+        origin_ns: CommonNs,
+    ) -> DrawnCollective {
         let CollectiveSkew {
             kind,
             ranks,
@@ -38,7 +43,7 @@ impl DrawnCollective {
             ranks,
             number,
             bytes,
-            start_ns: start_ns.saturating_sub(origin_ns),
+            start_ns: start_ns.since(origin_ns),
             first,
             last,
             skew_ns,

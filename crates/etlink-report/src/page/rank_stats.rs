@@ -4,6 +4,7 @@ use etlink_link::ranks::{
     CollectiveArrival, CollectiveSkew, RankClock, RankSummary, RunJoin, StragglerStats,
     collective_arrivals, collective_skews, select_run, straggler_stats,
 };
+use etlink_model::GlobalRank;
 use serde::Serialize;
 
 /// Columns of the heat map at most: more collectives stand together.
@@ -71,7 +72,7 @@ impl RankStats {
     /// What the comparison does not know, as it stands after a sentence; empty where there is
     /// nothing.
     pub(super) fn caveat(&self) -> String {
-        let lost: Vec<i64> = self
+        let lost: Vec<GlobalRank> = self
             .clocks
             .iter()
             .filter(|clock| clock.uncertainty_ns.is_none() && !clock.by_machine)
@@ -86,7 +87,7 @@ impl RankStats {
             [] => here.to_owned(),
             [one] => format!("{here}; the clock of rank {one} is not known"),
             _ => {
-                let first: Vec<String> = lost.iter().take(8).map(i64::to_string).collect();
+                let first: Vec<String> = lost.iter().take(8).map(GlobalRank::to_string).collect();
                 format!(
                     "{here}; the clocks of ranks {}{} are not known",
                     first.join(", "),
@@ -128,10 +129,11 @@ fn arrival_delays(ranks: usize, arrivals: &[Vec<CollectiveArrival>]) -> ArrivalD
         late.first.push((column * each) as u32);
         let mut sums = vec![(0i64, 0i64); ranks];
         for arrivals in together {
-            let first = arrivals.first().map_or(0, |arrival| arrival.at_ns);
+            let first = arrivals.first().map(|arrival| arrival.at_ns);
+            let first = first.unwrap_or_default();
             for CollectiveArrival { at_ns, rank, .. } in arrivals {
-                if let Some((sum, count)) = sums.get_mut(*rank as usize) {
-                    (*sum, *count) = (sum.saturating_add(at_ns.saturating_sub(first)), *count + 1);
+                if let Some((sum, count)) = sums.get_mut(rank.index()) {
+                    (*sum, *count) = (sum.saturating_add(at_ns.since(first)), *count + 1);
                 }
             }
         }
@@ -145,6 +147,7 @@ fn arrival_delays(ranks: usize, arrivals: &[Vec<CollectiveArrival>]) -> ArrivalD
 #[cfg(test)]
 mod tests {
     use super::*;
+    use etlink_model::{CommonNs, RankIdx};
 
     #[test]
     fn of_very_many_the_worst_are_listed() {
@@ -154,8 +157,8 @@ mod tests {
             group: 0,
             number: at,
             bytes: 0,
-            start_ns: at,
-            last: 0,
+            start_ns: CommonNs(at),
+            last: GlobalRank(0),
             step: None,
             skew_ns: at,
             alone_ns: 0,
@@ -175,7 +178,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_said() {
         let clock = |rank, uncertainty_ns, by_machine| RankClock {
-            rank,
+            rank: GlobalRank(rank),
             uncertainty_ns,
             by_machine,
             ..RankClock::default()
@@ -217,8 +220,8 @@ mod tests {
     #[test]
     fn collectives_share_columns_when_there_are_many() {
         let came = |at_ns, rank| CollectiveArrival {
-            at_ns,
-            rank,
+            at_ns: CommonNs(at_ns),
+            rank: RankIdx(rank),
             waits_ns: 0,
         };
         let few = arrival_delays(2, &[vec![came(10, 0), came(40, 1)], vec![came(50, 1)]]);

@@ -18,16 +18,16 @@ use etlink_link::ranks::{
     CollectiveArrival, CommExtent, Communication, RankClock, RankSummary, RunJoin,
     collective_arrivals, collective_skews,
 };
-use etlink_model::{DurationNs, TimeNs};
+use etlink_model::{CommonNs, DurationNs, GlobalRank, TimeNs, UnixNs};
 use std::collections::BTreeMap;
 
 /// What a rank is among the others.
 #[derive(Clone, Copy, Debug)]
 pub struct RankPlace<'t> {
-    rank: i64,
+    rank: GlobalRank,
     clock: RankClock,
-    /// Zero of the common clock, ns since the Unix epoch.
-    origin_ns: i64,
+    /// Zero of the common clock.
+    origin_ns: CommonNs,
     /// Nodes and what they are a side of, ascending.
     joints: &'t [(u32, u32)],
 }
@@ -38,8 +38,8 @@ pub struct RunTimeline<'t> {
     ranks: &'t [RankSummary],
     clocks: &'t [RankClock],
     step: Option<&'t str>,
-    /// From the first start on, ns since the Unix epoch by the first rank's clock.
-    window: (i64, i64),
+    /// From the first start on.
+    window: (CommonNs, CommonNs),
     /// The largest skew first.
     joints: Vec<DrawnCollective>,
     /// Per rank: node, joint.
@@ -75,7 +75,7 @@ impl<'t> RunTimeline<'t> {
         all.sort_by_key(|(_, skew)| (std::cmp::Reverse(skew.skew_ns), skew.start_ns));
         for (number, ((joint, arrivals), skew)) in (0u32..).zip(all) {
             for part in &joint.members {
-                let Some(facts) = ranks.get(part.rank as usize) else {
+                let Some(facts) = ranks.get(part.rank.index()) else {
                     continue;
                 };
                 let node = facts
@@ -84,14 +84,14 @@ impl<'t> RunTimeline<'t> {
                     .map(|communication| communication.extent.waits);
                 together
                     .sides
-                    .get_mut(part.rank as usize)
+                    .get_mut(part.rank.index())
                     .into_iter()
                     .for_each(|sides| sides.extend(node.map(|node| (node, number))));
             }
             let first = arrivals
                 .first()
-                .and_then(|came| ranks.get(came.rank as usize))
-                .map_or(-1, |facts| facts.rank);
+                .and_then(|came| ranks.get(came.rank.index()))
+                .map_or(GlobalRank(-1), |facts| facts.rank);
             together
                 .joints
                 .push(DrawnCollective::new(skew, first, window.0));
@@ -114,7 +114,7 @@ impl<'t> RunTimeline<'t> {
         })
     }
 
-    fn overlaps(&self, start: i64, end: i64) -> bool {
+    fn overlaps(&self, start: CommonNs, end: CommonNs) -> bool {
         start < self.window.1 && end >= self.window.0
     }
 
@@ -122,7 +122,7 @@ impl<'t> RunTimeline<'t> {
     pub fn timeline(&self, most: usize) -> Timeline {
         let window = TimelineWindow {
             start: TimeNs(0),
-            end: TimeNs(self.window.1.saturating_sub(self.window.0)),
+            end: TimeNs(self.window.1.since(self.window.0)),
             step: self.step.map(|name| (name.to_owned(), DurationNs(0))),
             note: String::new(),
         };
@@ -170,32 +170,32 @@ impl<'t> RunTimeline<'t> {
     fn items(&self) -> (Vec<RunItem>, Vec<DrawnRange>) {
         let (mut items, mut steps, mut drawn) = (vec![], vec![], vec![]);
         for (rank, facts) in (0u32..).zip(self.ranks) {
-            let mut put = |what: RunItemKind, joint: Option<u32>, (start, end): (i64, i64)| {
-                let at = |ns: i64| TimeNs(self.aligned(rank, ns).saturating_sub(self.window.0));
-                let (start, end) = (at(start), at(end));
-                let place = DrawnRange {
-                    track: rank,
-                    depth: 0,
-                    start,
-                    end: end.max(start),
-                    id: items.len(),
-                    count: 1,
-                };
-                let inside = start.0 < self.window.1.saturating_sub(self.window.0) && end.0 >= 0;
-                if inside {
-                    items.push(RunItem {
-                        rank,
-                        what,
-                        joint,
-                        end,
-                    });
-                    if matches!(what, RunItemKind::Step(_)) {
-                        steps.push(place)
-                    } else {
-                        drawn.push(place)
+            let mut put =
+                |what: RunItemKind, joint: Option<u32>, (start, end): (UnixNs, UnixNs)| {
+                    let (start, end) = (self.drawn_time(rank, start), self.drawn_time(rank, end));
+                    let place = DrawnRange {
+                        track: rank,
+                        depth: 0,
+                        start,
+                        end: end.max(start),
+                        id: items.len(),
+                        count: 1,
+                    };
+                    let inside = start.0 < self.window.1.since(self.window.0) && end.0 >= 0;
+                    if inside {
+                        items.push(RunItem {
+                            rank,
+                            what,
+                            joint,
+                            end,
+                        });
+                        if matches!(what, RunItemKind::Step(_)) {
+                            steps.push(place)
+                        } else {
+                            drawn.push(place)
+                        }
                     }
-                }
-            };
+                };
             for (at, step) in facts
                 .steps
                 .all
@@ -228,10 +228,11 @@ impl<'t> RunTimeline<'t> {
         (items, drawn)
     }
 
-    fn aligned(&self, rank: u32, ns: i64) -> i64 {
-        self.clocks
-            .get(rank as usize)
-            .map_or(ns, |clock| clock.aligned(ns))
+    /// A rank's own time as ns from the start of the window.
+    fn drawn_time(&self, rank: u32, own: UnixNs) -> TimeNs {
+        let clock = self.clocks.get(rank as usize).copied();
+        let common = clock.unwrap_or_default().aligned(own);
+        TimeNs(common.since(self.window.0))
     }
 
     /// From the rank that came last to all that stood still for it.
@@ -286,16 +287,12 @@ impl Timeline {
     pub(super) fn belongs(
         &mut self,
         member: &RankPlace<'_>,
-        start_ns: i64,
+        start_ns: UnixNs,
         place: impl Fn(u32) -> Option<u32>,
     ) {
-        self.rank = Some(member.rank);
-        self.common_ns = Some(
-            member
-                .clock
-                .aligned(start_ns)
-                .saturating_sub(member.origin_ns),
-        );
+        self.rank = Some(member.rank.0);
+        let start = member.clock.aligned(start_ns);
+        self.common_ns = Some(start.since(member.origin_ns));
         for (node, joint) in member.joints {
             if let Some(at) = place(*node).filter(|at| self.count.get(*at as usize) == Some(&1)) {
                 self.met.range.push(at);
@@ -364,7 +361,7 @@ impl TimelineSource for RunTimelineSource<'_> {
             .of
             .ranks
             .get(number as usize)
-            .map_or(-1, |facts| facts.rank);
+            .map_or(GlobalRank(-1), |facts| facts.rank);
         TimelineTrack {
             name: format!("rank {rank}"),
             group,
@@ -393,27 +390,31 @@ impl TimelineSource for RunTimelineSource<'_> {
     }
 }
 
-fn last_arrival(arrivals: &[CollectiveArrival]) -> i64 {
-    arrivals.last().map_or(i64::MIN, |last| last.at_ns)
+fn last_arrival(arrivals: &[CollectiveArrival]) -> CommonNs {
+    let last = arrivals.last();
+    last.map_or(CommonNs(i64::MIN), |last| last.at_ns)
 }
 
 /// From the arrival to the end.
-fn wait_and_transfer(runs: &CommExtent) -> (i64, i64) {
+fn wait_and_transfer(runs: &CommExtent) -> (UnixNs, UnixNs) {
     (runs.arrival_ns.min(runs.end_ns), runs.end_ns)
 }
 
 /// Of the step, as any rank has it, and of what was launched in it, but no more than twice its
 /// length; without a step all.
-fn step_window(ranks: &[RankSummary], clocks: &[RankClock], step: Option<&str>) -> (i64, i64) {
+fn step_window(
+    ranks: &[RankSummary],
+    clocks: &[RankClock],
+    step: Option<&str>,
+) -> (CommonNs, CommonNs) {
     let places = || {
         (0usize..)
             .zip(ranks)
             .map(|(at, facts)| (clocks.get(at).copied().unwrap_or_default(), facts))
     };
-    let spans = |all: &mut dyn Iterator<Item = (i64, i64)>| {
-        all.fold((i64::MAX, i64::MIN), |(first, end), (a, b)| {
-            (first.min(a), end.max(b))
-        })
+    let spans = |all: &mut dyn Iterator<Item = (CommonNs, CommonNs)>| {
+        let none = (CommonNs(i64::MAX), CommonNs(i64::MIN));
+        all.fold(none, |(first, end), (a, b)| (first.min(a), end.max(b)))
     };
     let of_step = |facts: &RankSummary, at: usize| {
         facts.steps.get(at as u32).map(|of| of.name.as_str()) == step
@@ -436,17 +437,14 @@ fn step_window(ranks: &[RankSummary], clocks: &[RankClock], step: Option<&str>) 
         of.map(move |of| (clock.aligned(of.start_ns), clock.aligned(of.end_ns)))
     }));
     let (start, end) = match steps {
-        (first, end) if first < end => (
-            first,
-            launched
-                .1
-                .clamp(end, end.saturating_add(end.saturating_sub(first))),
-        ),
+        (first, end) if first < end => {
+            (first, launched.1.clamp(end, end.shifted(end.since(first))))
+        }
         _ => launched,
     };
     if start > end {
-        (0, 0)
+        Default::default()
     } else {
-        (start, end.saturating_add(1))
+        (start, end.shifted(1))
     }
 }

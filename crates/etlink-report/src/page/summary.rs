@@ -2,7 +2,7 @@
 
 use super::{RankStats, ReportPage, ReportRank};
 use etlink_link::LinkReport;
-use etlink_model::Severity;
+use etlink_model::{GlobalRank, Severity};
 use etlink_replay::PathCause;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -147,7 +147,7 @@ fn step_time(ranks: &[ReportRank]) -> Option<(i64, String)> {
     Some((*median, of))
 }
 
-fn worst_straggler(page: &ReportPage<'_>) -> Option<(i64, i64)> {
+fn worst_straggler(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
     let late = page
         .met?
         .ranks

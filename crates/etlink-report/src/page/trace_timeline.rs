@@ -73,11 +73,7 @@ pub fn trace_timeline(
                 .get(ids.of_node(&trace.nodes.get(node as usize))?)
                 .copied()
         };
-        timeline.belongs(
-            member,
-            trace.device.header.base_ns.saturating_add(start.0),
-            place_of,
-        );
+        timeline.belongs(member, trace.device.header.unix_time(start), place_of);
     }
     timeline.strings = strings.into_all();
     timeline

@@ -9,7 +9,7 @@ use super::tracks::TimelineTrack;
 use super::wait_columns::WaitColumns;
 use super::window::TimelineWindow;
 use etlink_analyze::KernelRules;
-use etlink_model::TimeNs;
+use etlink_model::{TimeNs, UnixNs};
 use etlink_replay::{EdgeKind, LabelSource, ReplayGraph, ReplayKind, ReplayRun};
 
 /// A written graph and its run.
@@ -65,7 +65,7 @@ pub fn graph_timeline(
     };
     timeline.path = PathColumns::new(ran, &steps, (start, most / 2), range, &mut strings);
     if let Some(member) = member {
-        timeline.belongs(member, of.base_ns.saturating_add(start.0), |node| {
+        timeline.belongs(member, UnixNs(of.base_ns.saturating_add(start.0)), |node| {
             place.get(node as usize).copied()
         });
     }

@@ -45,7 +45,7 @@ use arrows::Arrows;
 pub use arrows::is_drawn;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RankClock, WaitCause};
-use etlink_model::{DurationNs, TimeNs};
+use etlink_model::{CommonNs, DurationNs, TimeNs};
 use sink::{FactWriter, FileTimes, TimelineSink, TrackId, TrackRange};
 use slices::{TraceSlice, TraceSlices};
 use std::collections::BTreeMap;
@@ -102,9 +102,8 @@ pub struct TimelineRank<'a> {
     pub name: &'a str,
     /// Its clock against that of the file.
     pub clock: RankClock,
-    /// The instant that is 0 in the file, ns since the Unix epoch by the file's clock; nothing of
-    /// the trace is earlier.
-    pub origin_ns: i64,
+    /// The instant that is 0 in the file, by the file's clock; nothing of the trace is earlier.
+    pub origin_ns: CommonNs,
     /// What other ranks made it wait for, and it others.
     pub releases: &'a [WaitCause],
 }
@@ -156,7 +155,7 @@ pub fn write_trace(
         .map(|step| TimeNs(step.start.0.saturating_sub(step.delay.0)));
     let window = trace.device.window().map(|(start, _)| start);
     let origin = begins.into_iter().chain(window).min().unwrap_or_default();
-    let unix_ns = trace.device.header.base_ns.saturating_add(origin.0);
+    let unix_ns = trace.device.header.unix_time(origin).0;
     out.write_all(&format.begin(&file_facts(trace, origin), unix_ns)?)?;
     let summary = write_events(trace, path, None, FileTimes::since(origin), format, out)?;
     out.write_all(format.end())?;
@@ -278,7 +277,7 @@ fn file_facts(trace: &LinkedTrace, origin: TimeNs) -> Vec<(&'static str, String)
         "written_by",
         format!("etlink {}", env!("CARGO_PKG_VERSION")),
     )];
-    about.push(("base_time_ns", header.base_ns.to_string()));
+    about.push(("base_time_ns", header.base_ns.0.to_string()));
     about.push(("origin_ns", origin.0.to_string()));
     about.extend(trace.report.rank.map(|rank| ("rank", rank.to_string())));
     about.extend(

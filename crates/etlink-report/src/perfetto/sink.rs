@@ -2,7 +2,7 @@
 
 use super::arrows::ArrowEnd;
 use etlink_link::ranks::RankClock;
-use etlink_model::{DurationNs, TimeNs};
+use etlink_model::{CommonNs, DurationNs, TimeNs, UnixNs};
 use serde::Serialize;
 use std::fmt::{Display, Write as _};
 use std::io;
@@ -42,9 +42,9 @@ pub(super) struct FileTimes {
     /// Of the trace against the file's.
     pub(super) clock: RankClock,
     /// What the trace's times are since, by its own clock.
-    pub(super) base_ns: i64,
+    pub(super) base_ns: UnixNs,
     /// The instant that is 0, by the file's clock.
-    pub(super) origin_ns: i64,
+    pub(super) origin_ns: CommonNs,
 }
 
 impl FileTimes {
@@ -52,16 +52,15 @@ impl FileTimes {
     pub(super) fn since(origin: TimeNs) -> FileTimes {
         FileTimes {
             clock: RankClock::default(),
-            base_ns: 0,
-            origin_ns: origin.0,
+            base_ns: UnixNs(0),
+            origin_ns: CommonNs(origin.0),
         }
     }
 
     /// Ns from the origin. Later is not earlier.
     pub(super) fn of(&self, at: TimeNs) -> i64 {
-        self.clock
-            .aligned(self.base_ns.saturating_add(at.0))
-            .saturating_sub(self.origin_ns)
+        let common = self.clock.aligned(self.base_ns.shifted(at.0));
+        common.since(self.origin_ns)
     }
 }
 

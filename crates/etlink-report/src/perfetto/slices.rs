@@ -162,11 +162,7 @@ impl<'t> TraceSlices<'t> {
 
     /// When the last rank had come, by the trace's times.
     pub(super) fn released(&self, release: &WaitCause) -> TimeNs {
-        TimeNs(
-            release
-                .at_ns
-                .saturating_sub(self.trace.device.header.base_ns),
-        )
+        self.trace.device.header.trace_time(release.at_ns)
     }
 
     /// All ranges by start, the host before the device, so that of an arrow at one instant the

@@ -8,6 +8,7 @@ use crate::membership::{Excluded, Members, MembershipRule};
 use crate::run::RunOptions;
 use etlink_chakra::{RunAgreement, agree};
 use etlink_link::ranks::{CommChannel, JoinProblem, RankClock, RunJoin, serialize_comms};
+use etlink_model::GlobalRank;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -17,18 +18,18 @@ pub struct MergedRun {
     /// Folder of the run.
     pub run: String,
     /// Global ranks that were joined.
-    pub ranks: Vec<i64>,
+    pub ranks: Vec<GlobalRank>,
     /// Number of ranks of the run, as most traces say it.
     pub world_size: Option<i64>,
     /// Ranks of the run that have no trace here.
-    pub absent: Vec<i64>,
+    pub absent: Vec<GlobalRank>,
     /// Traces that are not of this run.
     pub excluded: Vec<Excluded>,
     /// Traces that are not of this run and were taken in by `--allow-mismatch`, and why they are
     /// not.
     pub taken_in: Vec<String>,
     /// Ranks whose collectives and messages fit no other's.
-    pub strangers: Vec<i64>,
+    pub strangers: Vec<GlobalRank>,
     /// Process groups by their number in the files.
     pub groups: BTreeMap<u32, Vec<u64>>,
     /// Collectives that all ranks have whose traces are here.
@@ -92,7 +93,7 @@ impl MergedRun {
         joined.strangers = join
             .ranks_without_match(facts.len())
             .into_iter()
-            .map(|at| facts[at].rank)
+            .map(|at| facts[at.index()].rank)
             .collect();
         let ranks = facts.iter().map(|facts| facts.rank).collect();
         let (world_size, absent) = (members.world_size, members.absent);

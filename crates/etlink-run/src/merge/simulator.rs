@@ -5,6 +5,7 @@ use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::output::{FileSet, OutputError, OutputFormat};
 use etlink_chakra::astra::{self, Workload, file};
+use etlink_model::GlobalRank;
 use memchr::memmem;
 use std::path::Path;
 
@@ -68,7 +69,7 @@ fn idle(options: &MergeOptions, folder: &Path, joined: &MergedRun) -> Result<Vec
     };
     let idle: Vec<i64> = (0..)
         .take(usize::try_from(all).unwrap_or(usize::MAX))
-        .filter(|rank| !joined.ranks.contains(rank))
+        .filter(|rank| !joined.ranks.contains(&GlobalRank(*rank)))
         .take(MAX_IDLE + 1)
         .collect();
     if idle.len() > MAX_IDLE {
@@ -89,7 +90,7 @@ fn count(joined: &MergedRun) -> u64 {
         return 0;
     };
     // ASTRA-sim numbers ranks without gaps
-    let needed = last.saturating_add(1).max(joined.world_size.unwrap_or(0));
+    let needed = last.0.saturating_add(1).max(joined.world_size.unwrap_or(0));
     u64::try_from(needed).unwrap_or(0).max(astra::MIN_RANKS)
 }
 

@@ -39,10 +39,10 @@ impl MergedRun {
         )];
         about.extend([
             ("base_time_ns", "0".to_owned()),
-            ("origin_ns", common.origin_ns.to_string()),
+            ("origin_ns", common.origin_ns.0.to_string()),
         ]);
         about.extend([
-            ("ranks", list(&mut self.ranks.iter().copied())),
+            ("ranks", list(&mut self.ranks.iter().map(|rank| rank.0))),
             ("clock_offsets_ns", offsets),
         ]);
         about.extend(self.world_size.map(|size| ("world_size", size.to_string())));
@@ -115,7 +115,7 @@ impl Merger<'_> {
                 pieces.push(piece);
             }
             let begin = format
-                .begin(&joined.about(common), common.origin_ns)
+                .begin(&joined.about(common), common.origin_ns.0)
                 .with_path(FileAction::Write, target.path())?;
             let bytes = target.join(&begin, pieces, format.between(), format.end())?;
             joined.timeline = Some(TimelineReport {

@@ -2,12 +2,13 @@
 
 use super::MergeOptions;
 use etlink_link::ranks::{RankClock, RankSummary, RunJoin, WaitCauses, wait_causes};
+use etlink_model::CommonNs;
 use serde::Serialize;
 
 /// What the ranks have to know of each other.
 pub(super) struct TimelineContext {
     /// The first start, ns since the Unix epoch by the first rank's clock.
-    pub(super) origin_ns: i64,
+    pub(super) origin_ns: CommonNs,
     /// Who ended the waits of each rank.
     pub(super) releases: WaitCauses,
     /// By place of the rank.
@@ -50,7 +51,7 @@ impl TimelineContext {
             .map(|facts| format!("rank {}", facts.rank))
             .collect();
         Some(TimelineContext {
-            origin_ns: starts.min().unwrap_or(0),
+            origin_ns: starts.min().unwrap_or_default(),
             releases: wait_causes(facts, join, clocks),
             names,
         })

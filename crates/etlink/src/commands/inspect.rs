@@ -177,7 +177,7 @@ fn device(trace: &DeviceTrace) -> Map<String, Value> {
         "backend": header.backend,
         "devices": devices,
         "window_ns": trace.window().map(|(start, end)| (start.0, end.0)),
-        "base_ns": header.base_ns,
+        "base_ns": header.base_ns.0,
         "cpu_ops": trace.ops.len(),
         "ops_with_id": trace.ops.rf_id.iter().filter(|id| id.get().is_some()).count(),
         "runtime_calls": trace.calls.len(),

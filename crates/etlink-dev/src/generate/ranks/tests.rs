@@ -2,6 +2,7 @@ use super::*;
 use etlink_link::ranks::{
     RankClock, RankSummary, align_clocks, join_ranks, step_stragglers, straggler_stats,
 };
+use etlink_model::GlobalRank;
 
 fn recorded(times: u32) -> RankTemplate {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs/ddp2-2.15.0");
@@ -60,7 +61,7 @@ fn linked(recorded: &RankTemplate, scenario: &RunScenario) -> Vec<RankSummary> {
             report.notes,
             report.anomalies
         );
-        RankSummary::from_trace(&trace, rank as i64)
+        RankSummary::from_trace(&trace, GlobalRank(rank as i64))
     };
     (0..scenario.ranks).map(one).collect()
 }
@@ -70,13 +71,13 @@ fn linked(recorded: &RankTemplate, scenario: &RunScenario) -> Vec<RankSummary> {
 fn worst(scenario: &RunScenario, ranks: &[RankSummary], clocks: &[RankClock], rank: usize) -> i64 {
     let sides = ranks[rank].communications.iter().zip(0..);
     let wrong = sides.map(|(own, collective)| {
-        let base = ranks[0].communications[0].end_ns - scenario.rows(0, 0).kernel.1;
+        let base = ranks[0].communications[0].end_ns.0 - scenario.rows(0, 0).kernel.1;
         let (offset, drift) = (scenario.offset_ns[rank], scenario.drift_ppb[rank]);
         let seen = scenario.rows(rank, collective).kernel.1;
-        assert_eq!(own.end_ns, base + seen);
+        assert_eq!(own.end_ns.0, base + seen);
         let since = (i128::from(seen - offset - scenario.rows(0, 0).kernel.0) * i128::from(drift)
             / 1_000_000_000) as i64;
-        (clocks[rank].aligned(own.end_ns) - (own.end_ns - offset - since)).abs()
+        (clocks[rank].aligned(own.end_ns).0 - (own.end_ns.0 - offset - since)).abs()
     });
     wrong.max().expect("collectives")
 }
@@ -113,7 +114,7 @@ fn skew_and_the_late_rank_of_a_known_run_are_found() {
         .max_by_key(|rank| rank.caused_ns)
         .expect("ranks");
     assert_eq!(
-        (late.rank, late.last),
+        (late.rank.0, late.last),
         (LATE.rank as i64, scenario.collectives() as u64)
     );
     let steps = step_stragglers(&ranks, &joined, &clocks);
@@ -124,7 +125,7 @@ fn skew_and_the_late_rank_of_a_known_run_are_found() {
                 step.step.as_deref(),
                 step.collectives,
                 step.spans_steps,
-                step.stragglers[0].rank,
+                step.stragglers[0].rank.0,
             )
         })
         .collect();

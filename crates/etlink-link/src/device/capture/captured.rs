@@ -82,7 +82,7 @@ pub fn launches_graph(name: &str) -> bool {
 pub(crate) fn rows_of_graph_launches(
     device: &DeviceTrace,
     row_call: &[CallIdx],
-) -> Vec<(CallIdx, u32)> {
+) -> Vec<(CallIdx, RowIdx)> {
     // A trace has few call names and many rows, so each name is looked at once.
     let mut launches = vec![None; device.names.count()];
     let mut is_graph = |call: CallIdx| {
@@ -91,7 +91,7 @@ pub(crate) fn rows_of_graph_launches(
     };
     let mut rows: Vec<_> = row_call
         .iter()
-        .zip(0u32..)
+        .zip((0..).map(RowIdx))
         .filter_map(|(&call, row)| Some((call.get()?, row)))
         .filter(|&(call, _)| is_graph(call))
         .collect();

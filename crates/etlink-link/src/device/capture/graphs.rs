@@ -1,22 +1,22 @@
 //! The captures that can be told from each other, and which of them a graph launch runs.
 
-use super::place::{self, Place, Step};
-use super::recorded::{self, Recorded, token};
+use super::place::{self, CapturePlace, GraphRow};
+use super::recorded::{self, RecordedCaptures, token};
 use super::{CaptureReport, NONE};
-use etlink_model::{CallIdx, DeviceTrace, RowKind};
+use etlink_model::{CallIdx, DeviceTrace, RowIdx, RowKind};
 use rustc_hash::FxHashMap;
 
 /// Captures of the same names differ in what they say here.
 const DIFFERENT: u32 = u32::MAX - 1;
 
 /// What device rows launch, in the numbers of the capture trace.
-pub(super) struct Tokens<'t> {
+pub(super) struct KernelTokens<'t> {
     device: &'t DeviceTrace,
     /// Per name, once it was looked up.
     of_name: Vec<u32>,
 }
 
-impl<'t> Tokens<'t> {
+impl<'t> KernelTokens<'t> {
     pub(super) fn new(device: &'t DeviceTrace, capture: &DeviceTrace) -> Self {
         let mut of_name = vec![NONE; device.names.count()];
         for (&name, kind) in device.rows.name.iter().zip(&device.rows.kind) {
@@ -27,44 +27,43 @@ impl<'t> Tokens<'t> {
                 of_name[name.index()] = token(text, capture.names.find(text));
             }
         }
-        Tokens { device, of_name }
+        KernelTokens { device, of_name }
     }
 
     /// Rows of one launch. Where the graph says their order, streams do not count.
-    pub(super) fn steps(&self, launch: &[(CallIdx, u32)]) -> Vec<Step> {
+    pub(super) fn steps(&self, launch: &[(CallIdx, RowIdx)]) -> Vec<GraphRow> {
         let rows = &self.device.rows;
         // Node ids are numbered over the whole graph. Without them only time orders rows, and that
         // is an order within one stream alone.
         let by_node = launch
             .iter()
-            .all(|&(_, row)| rows.graph_node[row as usize] != 0);
-        let step = |&(_, row): &(CallIdx, u32)| {
-            let row = row as usize;
+            .all(|&(_, row)| rows.graph_node[row.index()] != 0);
+        let mut steps = Vec::with_capacity(launch.len());
+        for &(_, row) in launch {
+            let row = row.index();
             let token = match rows.kind[row] {
                 RowKind::Kernel => self.of_name[rows.name[row].index()],
                 RowKind::Memcpy => recorded::COPY,
                 RowKind::Memset => recorded::SET,
             };
-            Step {
-                token,
-                lane: if by_node { 0 } else { rows.queue[row].0 },
-            }
-        };
-        launch.iter().map(step).collect()
+            let lane = if by_node { 0 } else { rows.queue[row].0 };
+            steps.push(GraphRow { token, lane });
+        }
+        steps
     }
 }
 
 /// The captures that can be told from each other: by their names.
 #[derive(Default)]
-pub(super) struct Graphs<'r> {
+pub(super) struct CapturedGraphs<'r> {
     by_tokens: FxHashMap<&'r [u32], usize>,
     all: Vec<(&'r [u32], Vec<u32>)>,
 }
 
 /// Captures of the same names become one; where they say different things of a launch, it says
 /// nothing.
-pub(super) fn distinct(recorded: &Recorded) -> Graphs<'_> {
-    let mut graphs = Graphs::default();
+pub(super) fn distinct(recorded: &RecordedCaptures) -> CapturedGraphs<'_> {
+    let mut graphs = CapturedGraphs::default();
     for range in &recorded.captures {
         let (tokens, ops) = (&recorded.tokens[range.clone()], &recorded.op[range.clone()]);
         let number = *graphs.by_tokens.entry(tokens).or_insert(graphs.all.len());
@@ -84,20 +83,26 @@ pub(super) fn distinct(recorded: &Recorded) -> Graphs<'_> {
 
 /// Where the rows of a launch lie, per capture that fits.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct LaunchFit {
     pub(super) complete: bool,
-    pub(super) fits: Vec<(usize, Vec<Place>)>,
+    pub(super) fits: Vec<(usize, Vec<CapturePlace>)>,
 }
 
-impl Graphs<'_> {
-    pub(super) fn find(&self, steps: &[Step]) -> Found {
+impl CapturedGraphs<'_> {
+    /// Whether all rows of a launch lie in this capture, and it has no more launches than that.
+    fn is_whole(&self, (graph, places): &(usize, Vec<CapturePlace>)) -> bool {
+        self.all[*graph].0.len() == places.len()
+            && places.iter().all(|place| *place != CapturePlace::Nowhere)
+    }
+
+    pub(super) fn find(&self, steps: &[GraphRow]) -> LaunchFit {
         // On one stream the order of rows is the graph's order, so equal names are proof. On
         // several, the streams interleave as they happen to run.
         if place::single_lane(steps) {
             let tokens: Vec<u32> = steps.iter().map(|step| step.token).collect();
             if let Some(&graph) = self.by_tokens.get(&tokens[..]) {
-                let places = (0..steps.len() as u32).map(Place::At).collect();
-                return Found {
+                let places = (0..steps.len() as u32).map(CapturePlace::At).collect();
+                return LaunchFit {
                     complete: true,
                     fits: vec![(graph, places)],
                 };
@@ -110,27 +115,28 @@ impl Graphs<'_> {
             .filter_map(|(graph, (tokens, _))| Some((graph, place::place(steps, tokens)?)))
             .collect();
         // several streams: whole when one capture has every row, and no more
-        let whole = |(graph, places): &(usize, Vec<Place>)| {
-            self.all[*graph].0.len() == steps.len()
-                && places.iter().all(|place| *place != Place::Nowhere)
-        };
-        let complete = fits.iter().any(whole);
+        let complete = fits.iter().any(|fit| self.is_whole(fit));
         if complete {
-            fits.retain(whole);
+            fits.retain(|fit| self.is_whole(fit));
         }
-        Found { complete, fits }
+        LaunchFit { complete, fits }
     }
 }
 
-impl Found {
+impl LaunchFit {
     /// The op of row `at` of the launch, if there is but one; counts.
-    pub(super) fn op_of(&self, at: usize, graphs: &Graphs<'_>, report: &mut CaptureReport) -> u32 {
+    pub(super) fn op_of(
+        &self,
+        at: usize,
+        graphs: &CapturedGraphs<'_>,
+        report: &mut CaptureReport,
+    ) -> u32 {
         let mut found = None;
         for (graph, places) in &self.fits {
             let op = match places[at] {
-                Place::Nowhere => continue,
-                Place::Several => DIFFERENT,
-                Place::At(place) => graphs.all[*graph].1[place as usize],
+                CapturePlace::Nowhere => continue,
+                CapturePlace::Several => DIFFERENT,
+                CapturePlace::At(place) => graphs.all[*graph].1[place as usize],
             };
             // Captures that fit equally well must agree on the op: a wrong op is worse than none.
             found = Some(if found.is_none_or(|other| other == op) {

@@ -39,10 +39,10 @@ pub use captured::{CaptureReport, CapturedOp, CapturedOps, begins_capture, launc
 
 use crate::error::Error;
 use crate::trace::LinkedTrace;
-use etlink_model::{CallIdx, DeviceTrace, NameId, Names};
-use graphs::{Found, Tokens, distinct};
-use place::Step;
-use recorded::Recorded;
+use etlink_model::{CallIdx, DeviceTrace, NameId, Names, RowIdx};
+use graphs::{KernelTokens, LaunchFit, distinct};
+use place::GraphRow;
+use recorded::RecordedCaptures;
 use rustc_hash::FxHashMap;
 
 /// No captured op.
@@ -54,13 +54,13 @@ const NONE: u32 = u32::MAX;
 /// The capture trace has no capture that could be used.
 pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Result<(), Error> {
     let mut names = Names::default();
-    let recorded = Recorded::new(capture, &mut names)?;
+    let recorded = RecordedCaptures::new(capture, &mut names)?;
     let mut report = recorded.report;
     let graphs = distinct(&recorded);
     let mut row_op = vec![NONE; trace.device.rows.len()];
-    let tokens = Tokens::new(&trace.device, capture);
+    let tokens = KernelTokens::new(&trace.device, capture);
     let mut rows = rows_of_graph_launches(&trace.device, &trace.row_call);
-    let mut seen: FxHashMap<Vec<Step>, Found> = FxHashMap::default();
+    let mut seen: FxHashMap<Vec<GraphRow>, LaunchFit> = FxHashMap::default();
     for launch in rows.chunk_by_mut(|a, b| a.0 == b.0) {
         in_order(&trace.device, launch);
         // the same graph is launched over and over
@@ -68,12 +68,12 @@ pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Res
             .entry(tokens.steps(launch))
             .or_insert_with_key(|steps| graphs.find(steps));
         match found {
-            Found { complete: true, .. } => report.complete += 1,
-            Found { fits, .. } if fits.is_empty() => report.unknown += 1,
-            Found { .. } => report.partial += 1,
+            LaunchFit { complete: true, .. } => report.complete += 1,
+            LaunchFit { fits, .. } if fits.is_empty() => report.unknown += 1,
+            LaunchFit { .. } => report.partial += 1,
         }
         for (at, &(_, row)) in launch.iter().enumerate() {
-            row_op[row as usize] = found.op_of(at, &graphs, &mut report);
+            row_op[row.index()] = found.op_of(at, &graphs, &mut report);
         }
     }
     let shapes = recorded
@@ -119,9 +119,9 @@ fn note(report: &CaptureReport, no_rows: bool, shapes: bool) -> Option<String> {
 }
 
 /// Puts the rows of one launch into the graph's own order, where the trace has it.
-fn in_order(device: &DeviceTrace, launch: &mut [(CallIdx, u32)]) {
-    let node = |&(_, row): &(CallIdx, u32)| device.rows.graph_node[row as usize];
-    if launch.iter().all(|row| node(row) != 0) {
-        launch.sort_by_key(node);
+fn in_order(device: &DeviceTrace, launch: &mut [(CallIdx, RowIdx)]) {
+    let nodes = &device.rows.graph_node;
+    if launch.iter().all(|(_, row)| nodes[row.index()] != 0) {
+        launch.sort_by_key(|(_, row)| nodes[row.index()]);
     }
 }

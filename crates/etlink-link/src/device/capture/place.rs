@@ -18,7 +18,7 @@ use crate::limits::LEFT_OVER;
 
 /// A row of a graph launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Step {
+pub(super) struct GraphRow {
     /// What it runs.
     pub(super) token: u32,
     /// Rows of one lane are in order.
@@ -27,7 +27,7 @@ pub(super) struct Step {
 
 /// Where a row lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum CapturePlace {
     /// The capture has no such launch.
     Nowhere,
     /// Several launches come into question.
@@ -37,12 +37,12 @@ pub(super) enum Place {
 }
 
 /// Whether the order of all rows is known.
-pub(super) fn single_lane(steps: &[Step]) -> bool {
+pub(super) fn single_lane(steps: &[GraphRow]) -> bool {
     steps.windows(2).all(|pair| pair[0].lane == pair[1].lane)
 }
 
 /// Per row, its place in `capture`; `None` where the two do not fit. O(n log n).
-pub(super) fn place(steps: &[Step], capture: &[u32]) -> Option<Vec<Place>> {
+pub(super) fn place(steps: &[GraphRow], capture: &[u32]) -> Option<Vec<CapturePlace>> {
     // most captures are of other graphs: their number of launches tells
     if !nearly(
         steps.len().min(capture.len()),
@@ -55,7 +55,7 @@ pub(super) fn place(steps: &[Step], capture: &[u32]) -> Option<Vec<Place>> {
     known.dedup();
     let owners = owners(steps);
     let mut rows: Vec<(u32, u32)> = vec![];
-    let mut places = vec![Place::Nowhere; steps.len()];
+    let mut places = vec![CapturePlace::Nowhere; steps.len()];
     let mut fitting = 0;
     for (step, row) in steps.iter().zip(0u32..) {
         if known.binary_search(&step.token).is_err() {
@@ -64,7 +64,7 @@ pub(super) fn place(steps: &[Step], capture: &[u32]) -> Option<Vec<Place>> {
         fitting += 1;
         match owner(&owners, step.token) {
             Some(lane) => rows.push((lane, row)),
-            None => places[row as usize] = Place::Several,
+            None => places[row as usize] = CapturePlace::Several,
         }
     }
     if fitting > capture.len() || !nearly(fitting, steps.len()) || !nearly(fitting, capture.len()) {
@@ -94,8 +94,8 @@ fn nearly(part: usize, whole: usize) -> bool {
     (whole - part) * LEFT_OVER <= whole
 }
 
-/// Tokens and the lane that they occur on, or `u32::MAX` for several; by token.
-fn owners(steps: &[Step]) -> Vec<(u32, u32)> {
+/// KernelTokens and the lane that they occur on, or `u32::MAX` for several; by token.
+fn owners(steps: &[GraphRow]) -> Vec<(u32, u32)> {
     let mut owners: Vec<(u32, u32)> = steps.iter().map(|step| (step.token, step.lane)).collect();
     owners.sort_unstable();
     owners.dedup();
@@ -121,25 +121,26 @@ fn owner(owners: &[(u32, u32)], token: u32) -> Option<u32> {
 /// Lays the rows of one lane along its launches, from the front and from the back. `None` if they
 /// do not fit.
 fn lay(
-    steps: &[Step],
+    steps: &[GraphRow],
     rows: &[(u32, u32)],
     capture: &[u32],
     launches: &[(u32, u32)],
-    places: &mut [Place],
+    places: &mut [CapturePlace],
 ) -> Option<()> {
-    let fits = |row: u32, at: u32| steps[row as usize].token == capture[at as usize];
     // The greedy walk from the front finds the earliest place of each row, the one from the back
     // the latest. A row has one place where both agree.
     let mut free = launches.iter();
     for &(_, row) in rows {
-        let &(_, at) = free.find(|&&(_, at)| fits(row, at))?;
-        places[row as usize] = Place::At(at);
+        let token = steps[row as usize].token;
+        let &(_, at) = free.find(|&&(_, at)| capture[at as usize] == token)?;
+        places[row as usize] = CapturePlace::At(at);
     }
     let mut free = launches.iter().rev();
     for &(_, row) in rows.iter().rev() {
-        let &(_, at) = free.find(|&&(_, at)| fits(row, at))?;
-        if places[row as usize] != Place::At(at) {
-            places[row as usize] = Place::Several;
+        let token = steps[row as usize].token;
+        let &(_, at) = free.find(|&&(_, at)| capture[at as usize] == token)?;
+        if places[row as usize] != CapturePlace::At(at) {
+            places[row as usize] = CapturePlace::Several;
         }
     }
     Some(())
@@ -153,17 +154,17 @@ mod tests {
     fn laid(rows: &str, capture: &str) -> Option<String> {
         let step = |row: &str| {
             let (name, lane) = row.split_once('/').unwrap_or((row, "0"));
-            Step {
+            GraphRow {
                 token: u32::from(name.as_bytes()[0]),
                 lane: lane.parse().expect("a stream"),
             }
         };
-        let steps: Vec<Step> = rows.split(' ').map(step).collect();
+        let steps: Vec<GraphRow> = rows.split(' ').map(step).collect();
         let capture: Vec<u32> = capture.bytes().map(u32::from).collect();
-        let text = |place: &Place| match place {
-            Place::Nowhere => "-".to_owned(),
-            Place::Several => "?".to_owned(),
-            Place::At(at) => at.to_string(),
+        let text = |place: &CapturePlace| match place {
+            CapturePlace::Nowhere => "-".to_owned(),
+            CapturePlace::Several => "?".to_owned(),
+            CapturePlace::At(at) => at.to_string(),
         };
         Some(
             place(&steps, &capture)?

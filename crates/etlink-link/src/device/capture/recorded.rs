@@ -27,7 +27,7 @@ pub(super) fn token(kernel: &str, name: Option<NameId>) -> u32 {
 
 /// Launches that were captured, capture by capture, each in order of time.
 #[derive(Debug, Default)]
-pub(super) struct Recorded {
+pub(super) struct RecordedCaptures {
     /// What is launched: number of the kernel's name, or one of those above.
     pub(super) tokens: Vec<u32>,
     /// Row of `ops`, or `u32::MAX`.
@@ -40,7 +40,7 @@ pub(super) struct Recorded {
 }
 
 /// A capture that has begun.
-struct Open {
+struct OpenCapture {
     thread: ThreadIdx,
     capture: u32,
 }
@@ -54,9 +54,9 @@ enum Meaning {
     Other,
 }
 
-impl Recorded {
+impl RecordedCaptures {
     /// Finds the captures of a trace. Names of ops go into `names`. O(n log n).
-    pub(super) fn new(device: &DeviceTrace, names: &mut Names) -> Result<Recorded, Error> {
+    pub(super) fn new(device: &DeviceTrace, names: &mut Names) -> Result<RecordedCaptures, Error> {
         let nesting = nest::nest(device);
         // A call that a device row answers was executed: it went to a stream that is not being
         // captured.
@@ -68,18 +68,18 @@ impl Recorded {
             .iter()
             .filter_map(|call| call.get())
             .for_each(|call| executed[call.index()] = true);
-        let mut sweep = Sweep {
+        let mut sweep = CaptureSweep {
             device,
             executed,
-            ..Sweep::over(device)
+            ..CaptureSweep::over(device)
         };
         (0..device.calls.len()).for_each(|call| sweep.call(call));
-        let mut recorded = Recorded {
+        let mut recorded = RecordedCaptures {
             report: CaptureReport {
                 unfinished: sweep.unfinished(),
                 ..CaptureReport::default()
             },
-            ..Recorded::default()
+            ..RecordedCaptures::default()
         };
         let mut known = FxHashMap::default();
         let found = sweep.finished();
@@ -120,27 +120,23 @@ fn push<T>(list: &mut Vec<T>, value: T) -> u32 {
 /// Name, shapes, types and scope of the innermost op around a call; annotations are scopes.
 fn describe(device: &DeviceTrace, nesting: &Nesting, call: CallIdx) -> Option<[NameId; 4]> {
     let ops = &device.ops;
-    let chain = || {
-        std::iter::successors(nesting.call_op[call.index()].get(), |op: &OpIdx| {
-            nesting.op_parent[op.index()].get()
-        })
-        .map(OpIdx::index)
-    };
-    let op = chain().find(|op| !ops.annotation[*op])?;
-    let scope = chain()
-        .find(|op| ops.annotation[*op])
-        .map_or(NameId::EMPTY, |op| ops.name[op]);
+    let innermost = nesting.call_op[call.index()].get();
+    let around = |op: &OpIdx| nesting.op_parent[op.index()].get();
+    let chain = std::iter::successors(innermost, around).map(OpIdx::index);
+    let op = chain.clone().find(|op| !ops.annotation[*op])?;
+    let scope = chain.clone().find(|op| ops.annotation[*op]);
+    let scope = scope.map_or(NameId::EMPTY, |op| ops.name[op]);
     Some([ops.name[op], ops.shapes[op], ops.types[op], scope])
 }
 
 /// The sweep over the calls of all threads, in order of time.
-struct Sweep<'d> {
+struct CaptureSweep<'d> {
     device: &'d DeviceTrace,
     /// Calls that a device row answers: not captured.
     executed: Vec<bool>,
     /// Per name, what calls of it do, once it is known.
     meaning: Vec<Option<Meaning>>,
-    open: Vec<Open>,
+    open: Vec<OpenCapture>,
     /// Per capture, whether it has ended.
     ended: Vec<bool>,
     /// Ends without a begin.
@@ -149,10 +145,10 @@ struct Sweep<'d> {
     found: Vec<(u32, u32, u32)>,
 }
 
-impl<'d> Sweep<'d> {
+impl<'d> CaptureSweep<'d> {
     fn over(device: &'d DeviceTrace) -> Self {
         let meaning = vec![None; device.names.count()];
-        Sweep {
+        CaptureSweep {
             device,
             executed: vec![],
             meaning,
@@ -169,7 +165,7 @@ impl<'d> Sweep<'d> {
             Meaning::Begin => {
                 // a capture that its thread has open was given up
                 self.open.retain(|open| open.thread != thread);
-                self.open.push(Open {
+                self.open.push(OpenCapture {
                     thread,
                     capture: self.ended.len() as u32,
                 });
@@ -191,16 +187,19 @@ impl<'d> Sweep<'d> {
     /// The capture that a launch of `thread` goes into: its own, else the only one that its process
     /// has open.
     fn capture_of(&self, thread: ThreadIdx) -> Option<u32> {
-        let pid = |thread: ThreadIdx| -> TrackLabel { self.device.threads[thread.index()].pid };
         // Autograd's threads launch to the stream that the main thread captures, so that their
         // launches enter its capture.
         let own = self.open.iter().find(|open| open.thread == thread);
         let mut near = self
             .open
             .iter()
-            .filter(|open| pid(open.thread) == pid(thread));
+            .filter(|open| self.process_of(open.thread) == self.process_of(thread));
         let only = near.next().filter(|_| near.next().is_none());
         own.or(only).map(|open| open.capture)
+    }
+
+    fn process_of(&self, thread: ThreadIdx) -> TrackLabel {
+        self.device.threads[thread.index()].pid
     }
 
     fn meaning(&mut self, call: usize) -> Meaning {
@@ -247,7 +246,7 @@ fn meaning(name: &str) -> Meaning {
 }
 
 /// Why nothing can be used.
-fn no_capture(device: &DeviceTrace, report: &CaptureReport, sweep: &Sweep<'_>) -> Error {
+fn no_capture(device: &DeviceTrace, report: &CaptureReport, sweep: &CaptureSweep<'_>) -> Error {
     let at = |wanted: fn(&Meaning) -> bool| {
         let call = (0..device.calls.len()).find(|&call| {
             sweep.meaning[device.calls.name[call].index()]

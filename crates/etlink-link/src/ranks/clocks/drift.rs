@@ -101,13 +101,13 @@ pub(super) fn of(points: &[Point]) -> Option<ClockDrift> {
 
 /// A drift and how far it can be off.
 #[derive(Clone, Copy)]
-struct Line {
+struct ResistantLine {
     ppb: i64,
     within: i64,
 }
 
 /// The line through the ends early and late.
-fn line(points: &[Point]) -> Option<Line> {
+fn line(points: &[Point]) -> Option<ResistantLine> {
     // Thirds and not halves: the middle third says little about the slope.
     let third = points.len() / 3;
     let (early, late) = (points.get(..third)?, points.get(points.len() - third..)?);
@@ -133,7 +133,7 @@ fn line(points: &[Point]) -> Option<Line> {
         // One more, as the division rounds down.
         within = per_second(early.1.saturating_add(late.1)).saturating_add(1);
     }
-    Some(Line { ppb, within })
+    Some(ResistantLine { ppb, within })
 }
 
 /// The median and how far it can be off.

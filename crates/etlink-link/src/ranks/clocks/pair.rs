@@ -4,12 +4,13 @@ use super::RankClock;
 use super::drift;
 use super::points::{Point, bounds, moved};
 use crate::ranks::Communication;
+use etlink_model::UnixNs;
 
 /// The clock that fits the common collectives of two ranks; `at_ns` is the middle of the other's
 /// window.
 pub(super) fn fit<'c>(
     sides: impl Iterator<Item = (&'c Communication, &'c Communication)>,
-    at_ns: i64,
+    at_ns: UnixNs,
 ) -> Option<RankClock> {
     let mut points: Vec<Point> = sides
         .map(|(reference, other)| Point::new(reference, other, at_ns))

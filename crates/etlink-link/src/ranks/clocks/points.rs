@@ -1,6 +1,7 @@
 //! What single collectives say of a clock.
 
 use crate::ranks::Communication;
+use etlink_model::UnixNs;
 
 /// By how much a drift moves an offset in this time.
 pub(super) fn moved(ppb: i64, ns: i64) -> i64 {
@@ -23,15 +24,20 @@ pub(super) struct Point {
 }
 
 impl Point {
-    pub(super) fn new(reference: &Communication, other: &Communication, at_ns: i64) -> Point {
+    pub(super) fn new(reference: &Communication, other: &Communication, at_ns: UnixNs) -> Point {
         Point {
-            start: other.start_ns.saturating_sub(at_ns),
-            end: other.end_ns.saturating_sub(at_ns),
-            lower: reference.start_ns.saturating_sub(other.end_ns),
-            upper: reference.end_ns.saturating_sub(other.start_ns),
-            ends: reference.end_ns.saturating_sub(other.end_ns),
+            start: other.start_ns.since(at_ns),
+            end: other.end_ns.since(at_ns),
+            lower: difference(reference.start_ns, other.end_ns),
+            upper: difference(reference.end_ns, other.start_ns),
+            ends: difference(reference.end_ns, other.end_ns),
         }
     }
+}
+
+/// By how much two clocks differ if they show these times at one instant, ns.
+fn difference(reference: UnixNs, other: UnixNs) -> i64 {
+    reference.since(other)
 }
 
 /// The least and the greatest offset at time 0 that all collectives allow at this drift; the least

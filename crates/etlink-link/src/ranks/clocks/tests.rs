@@ -78,7 +78,7 @@ fn what_nothing_tells_stays_as_it_is() {
     assert_eq!(
         offsets(&ranks)[1],
         RankClock {
-            rank: 1,
+            rank: GlobalRank(1),
             ..RankClock::default()
         },
         "calls return before their transfer ends"
@@ -99,8 +99,8 @@ fn what_nothing_tells_stays_as_it_is() {
 fn a_clock_that_no_offset_fits_says_so() {
     let mut ranks = drawn(&[0, 0], &[&[0, 1]], 9);
     for (communication, round) in ranks[1].communications.iter_mut().zip(0..) {
-        communication.start_ns += round * 300_000;
-        communication.end_ns += round * 300_000;
+        communication.start_ns.0 += round * 300_000;
+        communication.end_ns.0 += round * 300_000;
     }
     let clock = offsets(&ranks)[1];
     assert!(clock.contradicted, "{clock:?}");
@@ -119,19 +119,22 @@ fn drifting(
     let spread = seconds * 1_000 / rounds;
     for ((summary, off), ppb) in ranks.iter_mut().zip(off).zip(ppb) {
         for communication in &mut summary.communications {
-            let begun = communication.start_ns.div_euclid(1_000_000);
+            let begun = communication.start_ns.0.div_euclid(1_000_000);
             let own = |true_ns: i64| {
                 let true_ns = true_ns + begun * (spread - 1) * 1_000_000;
-                true_ns - off - (i128::from(*ppb) * i128::from(true_ns) / 1_000_000_000) as i64
+                let drift = i128::from(*ppb) * i128::from(true_ns) / 1_000_000_000;
+                UnixNs(true_ns - off - drift as i64)
             };
             // the last hop takes up to 2 us, differently each time
-            let hop = ((summary.rank * 7 + begun + 1) * 48_271 % 2_147_483_647 * 48_271
+            let hop = ((summary.rank.0 * 7 + begun + 1) * 48_271 % 2_147_483_647 * 48_271
                 % 2_147_483_647)
                 % 2_000;
-            (communication.start_ns, communication.end_ns) =
-                (own(communication.start_ns), own(communication.end_ns + hop));
+            (communication.start_ns, communication.end_ns) = (
+                own(communication.start_ns.0),
+                own(communication.end_ns.0 + hop),
+            );
         }
-        summary.window_ns = (-off, seconds * 1_000_000_000 - off);
+        summary.window_ns = (UnixNs(-off), UnixNs(seconds * 1_000_000_000 - off));
     }
     ranks
 }
@@ -142,7 +145,7 @@ fn worst(ranks: &[RankSummary], clocks: &[RankClock], at: usize) -> i64 {
         .communications
         .iter()
         .zip(&ranks[at].communications);
-    ends.map(|(reference, own)| (clocks[at].aligned(own.end_ns) - reference.end_ns).abs())
+    ends.map(|(reference, own)| (clocks[at].aligned(own.end_ns).0 - reference.end_ns.0).abs())
         .max()
         .unwrap_or(0)
 }
@@ -221,12 +224,12 @@ fn drift_of_ranks_that_are_reached_over_others_adds_up() {
     }
     // rank 2 shares no collective with rank 0: look at where its clock puts a moment of true time
     for moment in [0, 5_000_000_000, 10_000_000_000i64] {
-        let own =
-            moment - off[2] - (i128::from(ppb[2]) * i128::from(moment) / 1_000_000_000) as i64;
+        let drift = i128::from(ppb[2]) * i128::from(moment) / 1_000_000_000;
+        let own = UnixNs(moment - off[2] - drift as i64);
         assert!(
-            (found[2].aligned(own) - moment).abs() <= 10_000,
+            (found[2].aligned(own).0 - moment).abs() <= 10_000,
             "{moment}: {}",
-            found[2].aligned(own) - moment
+            found[2].aligned(own).0 - moment
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{CollectiveMatch, CommChannel, Mismatch, side};
 use crate::ranks::{Communication, RankSummary};
-use etlink_model::CollectiveKind;
+use etlink_model::{CollectiveKind, GlobalRank};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ pub struct ProblemExample {
     /// What, on whom it is missing, or what each rank says.
     pub what: String,
     /// The rank of the node.
-    pub rank: i64,
+    pub rank: GlobalRank,
     /// A node of that rank's linked trace.
     pub node: u32,
 }
@@ -107,9 +107,8 @@ impl Problems {
         summary: &RankSummary,
         communication: &Communication,
     ) {
-        let what = || format!("{} on rank {}", communication.kind.name(), summary.rank);
         self.note(kind, || ProblemExample {
-            what: what(),
+            what: format!("{} on rank {}", communication.kind.name(), summary.rank),
             rank: summary.rank,
             node: communication.node,
         });
@@ -131,7 +130,6 @@ impl Problems {
             rank: summary.rank,
             node: communication.node,
         };
-        let name = || name(groups, matched);
         if !matched.missing.is_empty() {
             let kind = match matched.kind {
                 CollectiveKind::Send => JoinProblemKind::SendWithoutRecv,
@@ -141,7 +139,7 @@ impl Problems {
             self.note(kind, || {
                 example(format!(
                     "{} is missing on {}",
-                    name(),
+                    match_name(groups, matched),
                     rank_list("rank", &matched.missing)
                 ))
             });
@@ -179,16 +177,15 @@ impl Problems {
             .find(|(summary, communication)| said(summary, communication) != first_said);
         // Two sends that face each other say the same word: the first rank is then named twice.
         let (other, that) = other.unwrap_or((summary, communication));
-        let what = || {
-            format!(
+        self.note(kind, || {
+            example(format!(
                 "{}: {first_said} on rank {}, {} on rank {}",
-                name(),
+                match_name(groups, matched),
                 summary.rank,
                 said(other, that),
                 other.rank
-            )
-        };
-        self.note(kind, || example(what()));
+            ))
+        });
     }
 
     /// A collective that had to be taken out for all ranks to get to the end.
@@ -203,7 +200,7 @@ impl Problems {
         };
         let (summary, communication) = side(ranks, *first);
         self.note(JoinProblemKind::OrderDiffers, || ProblemExample {
-            what: name(groups, matched),
+            what: match_name(groups, matched),
             rank: summary.rank,
             node: communication.node,
         });
@@ -215,7 +212,7 @@ impl Problems {
 }
 
 /// `all_reduce number 7 of ranks [0, 1]`.
-fn name(groups: &BTreeMap<u32, Vec<u64>>, matched: &CollectiveMatch) -> String {
+fn match_name(groups: &BTreeMap<u32, Vec<u64>>, matched: &CollectiveMatch) -> String {
     let kind = matched.kind.name();
     match matched.channel {
         CommChannel::Message { src, dst } => {
@@ -234,13 +231,15 @@ fn name(groups: &BTreeMap<u32, Vec<u64>>, matched: &CollectiveMatch) -> String {
 
 /// `rank 3`, `ranks 0, 1`, `ranks 0, 1, … 7 (8 in all)`.
 pub fn rank_list<T: std::fmt::Display>(what: &str, all: &[T]) -> String {
-    let join = |all: &[T]| all.iter().map(T::to_string).collect::<Vec<_>>().join(", ");
     match all {
         [] => format!("no {what}"),
         [one] => format!("{what} {one}"),
         [first, second, .., last] if all.len() > 8 => {
             format!("{what}s {first}, {second}, … {last} ({} in all)", all.len())
         }
-        all => format!("{what}s {}", join(all)),
+        all => {
+            let texts: Vec<String> = all.iter().map(T::to_string).collect();
+            format!("{what}s {}", texts.join(", "))
+        }
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn groups(ranks: &[RankSummary]) -> Numbers {
     let users = users(ranks);
     let given: BTreeSet<u64> = ranks
         .iter()
-        .filter_map(|summary| u64::try_from(summary.rank).ok())
+        .filter_map(|summary| u64::try_from(summary.rank.0).ok())
         .collect();
     let resolved: Vec<Vec<Option<Vec<u64>>>> = ranks
         .iter()
@@ -37,15 +37,15 @@ pub(super) fn groups(ranks: &[RankSummary]) -> Numbers {
         .filter(|ranks| ranks.len() > 1)
         .collect();
     let numbers: BTreeMap<&Vec<u64>, u32> = all.into_iter().zip(1..).collect();
-    let number = |ranks: &Option<Vec<u64>>| {
-        ranks
-            .as_ref()
-            .map(|ranks| numbers.get(ranks).copied().unwrap_or(0))
-    };
-    let of_rank = resolved
-        .iter()
-        .map(|groups| groups.iter().map(number).collect())
-        .collect();
+    let mut of_rank = Vec::with_capacity(ranks.len());
+    for groups in &resolved {
+        // A group of one rank is not among `numbers`.
+        let of_groups = groups.iter().map(|ranks| {
+            let ranks = ranks.as_ref()?;
+            Some(numbers.get(ranks).copied().unwrap_or(0))
+        });
+        of_rank.push(of_groups.collect());
+    }
     let groups = numbers
         .iter()
         .map(|(ranks, number)| (*number, (*ranks).clone()))
@@ -59,7 +59,7 @@ fn users(ranks: &[RankSummary]) -> BTreeMap<&str, BTreeSet<u64>> {
     for summary in ranks {
         for group in &summary.groups {
             if let (GroupIdentity::Communicator(id, _), Ok(rank)) =
-                (group, u64::try_from(summary.rank))
+                (group, u64::try_from(summary.rank.0))
             {
                 users.entry(id).or_default().insert(rank);
             }

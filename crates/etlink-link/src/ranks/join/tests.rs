@@ -123,10 +123,10 @@ fn a_rank_that_fits_nobody_is_a_stranger() {
         .take(2)
         .for_each(|summary| collective(summary, AllReduce, 0, 1, (0, 5)));
     collective(&mut ranks[2], Broadcast, 1, 1, (0, 5));
-    assert_eq!(join_ranks(&ranks).ranks_without_match(3), [2]);
+    assert_eq!(join_ranks(&ranks).ranks_without_match(3), [RankIdx(2)]);
     assert_eq!(
         join_ranks(&ranks[2..]).ranks_without_match(1),
-        [0usize; 0],
+        [],
         "when nothing fits nobody is strange"
     );
 }

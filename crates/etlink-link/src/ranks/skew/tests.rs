@@ -20,7 +20,12 @@ fn the_last_rank_is_named_with_what_it_cost() {
     let skews = collective_skews(&ranks, &join, &[]);
     let found = &skews[0];
     assert_eq!(
-        (found.last, found.skew_ns, found.alone_ns, found.transfer_ns),
+        (
+            found.last.0,
+            found.skew_ns,
+            found.alone_ns,
+            found.transfer_ns
+        ),
         (2, 320, 300, Some(100))
     );
     assert_eq!(
@@ -50,17 +55,22 @@ fn bus_bandwidth_by_type() {
 fn aligned_clocks_decide_who_was_late() {
     let (mut ranks, join) = late(AllReduce);
     let communication = &mut ranks[2].communications[0];
-    (communication.start_ns, communication.end_ns) =
-        (communication.start_ns - 5_000, communication.end_ns - 5_000);
+    (communication.start_ns, communication.end_ns) = (
+        communication.start_ns.shifted(-5_000),
+        communication.end_ns.shifted(-5_000),
+    );
     communication.extent =
         CommExtent::from_node(10, (communication.start_ns, communication.end_ns));
     assert_eq!(
         collective_skews(&ranks, &join, &[])[0].last,
-        3,
+        GlobalRank(3),
         "by clocks that are 5 us apart"
     );
     let clocks = align_clocks(&ranks, &join);
-    assert_eq!(collective_skews(&ranks, &join, &clocks)[0].last, 2);
+    assert_eq!(
+        collective_skews(&ranks, &join, &clocks)[0].last,
+        GlobalRank(2)
+    );
 }
 
 #[test]
@@ -74,7 +84,7 @@ fn a_message_is_between_two() {
         (
             found.kind.as_str(),
             found.ranks.as_str(),
-            found.last,
+            found.last.0,
             found.skew_ns
         ),
         ("message", "rank 0 to rank 1", 0, 60)

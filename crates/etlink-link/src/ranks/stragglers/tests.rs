@@ -21,8 +21,8 @@ fn drawn(rounds: &[[i64; 3]], of: [&[u32]; 3]) -> (Vec<RankSummary>, RunJoin) {
     for (summary, of) in ranks.iter_mut().zip(of) {
         let step = |(name, start_ns, end_ns): (&str, i64, i64)| StepSpan {
             name: name.into(),
-            start_ns: start_ns + summary.rank,
-            end_ns,
+            start_ns: UnixNs(start_ns + summary.rank.0),
+            end_ns: UnixNs(end_ns),
         };
         summary.steps = RankSteps {
             all: [("ProfilerStep#9", 0, 1950), ("ProfilerStep#10", 1950, 4000)]
@@ -42,7 +42,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
     assert_eq!(
         sums[2],
         StragglerStats {
-            rank: 2,
+            rank: GlobalRank(2),
             collectives: 2,
             last: 1,
             caused_ns: 320 + 300,
@@ -53,7 +53,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
     assert_eq!(
         sums[1],
         StragglerStats {
-            rank: 1,
+            rank: GlobalRank(1),
             collectives: 2,
             last: 1,
             caused_ns: 50 + 40,
@@ -64,7 +64,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
     assert_eq!(
         sums[0],
         StragglerStats {
-            rank: 0,
+            rank: GlobalRank(0),
             collectives: 2,
             last: 0,
             caused_ns: 0,
@@ -100,7 +100,7 @@ fn each_step_has_its_stragglers() {
     let late = |step: &StepStragglers| {
         step.stragglers
             .iter()
-            .map(|rank| (rank.rank, rank.caused_ns))
+            .map(|rank| (rank.rank.0, rank.caused_ns))
             .collect::<Vec<_>>()
     };
     assert_eq!(
@@ -138,5 +138,5 @@ fn what_is_of_no_step_comes_first() {
             .collect::<Vec<_>>(),
         [None, Some("ProfilerStep#9")]
     );
-    assert_eq!(steps[0].start_ns, 0, "the first arrival");
+    assert_eq!(steps[0].start_ns.0, 0, "the first arrival");
 }

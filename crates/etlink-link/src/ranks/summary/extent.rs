@@ -17,7 +17,7 @@
 use super::{CommExtent, small};
 use crate::host::pending::{ThreadKey, collective_key, pending_collectives, recorded_waits};
 use crate::{LinkedTrace, Node, NodeKind};
-use etlink_model::{DurationNs, OpIdx};
+use etlink_model::{DurationNs, OpIdx, UnixNs};
 use rustc_hash::FxHashMap;
 
 /// What carries out the communications that host ops give away.
@@ -117,8 +117,8 @@ impl Carriers {
 /// A node that is all of it.
 pub(super) fn of_node(trace: &LinkedTrace, index: u32) -> CommExtent {
     let node = trace.nodes.get(index as usize);
-    let start_ns = trace.device.header.base_ns.saturating_add(node.start.0);
-    CommExtent::from_node(index, (start_ns, start_ns.saturating_add(node.duration.0)))
+    let start_ns = trace.device.header.unix_time(node.start);
+    CommExtent::from_node(index, (start_ns, start_ns + node.duration))
 }
 
 fn runs_it(trace: &LinkedTrace, node: &Node) -> bool {
@@ -126,8 +126,8 @@ fn runs_it(trace: &LinkedTrace, node: &Node) -> bool {
 }
 
 /// The op that a node is a piece of.
-fn whole(trace: &LinkedTrace, index: u32) -> (i64, i64) {
+fn whole(trace: &LinkedTrace, index: u32) -> (UnixNs, UnixNs) {
     let (op, device) = (trace.nodes.source[index as usize] as usize, &trace.device);
-    let start_ns = device.header.base_ns.saturating_add(device.ops.start[op].0);
-    (start_ns, start_ns.saturating_add(device.ops.duration[op].0))
+    let start_ns = device.header.unix_time(device.ops.start[op]);
+    (start_ns, start_ns + device.ops.duration[op])
 }

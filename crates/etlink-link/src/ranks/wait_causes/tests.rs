@@ -28,7 +28,7 @@ fn brief(found: &WaitCauses) -> Vec<Vec<(u32, i64, bool)>> {
         .iter()
         .map(|of| {
             of.iter()
-                .map(|release| (release.number, release.at_ns, release.waits))
+                .map(|release| (release.number, release.at_ns.0, release.waits))
                 .collect()
         })
         .collect()
@@ -62,8 +62,10 @@ fn who_comes_with_the_last_does_not_wait() {
 fn each_side_has_its_own_clock() {
     let mut ranks = meeting(&[0, 300]);
     let communication = &mut ranks[1].communications[0];
-    (communication.start_ns, communication.end_ns) =
-        (communication.start_ns + 5_000, communication.end_ns + 5_000);
+    (communication.start_ns, communication.end_ns) = (
+        communication.start_ns.shifted(5_000),
+        communication.end_ns.shifted(5_000),
+    );
     communication.extent =
         CommExtent::from_node(10, (communication.start_ns, communication.end_ns));
     let clocks = align_clocks(&ranks, &join_ranks(&ranks));
@@ -87,7 +89,7 @@ fn who_waits_is_released_after_the_arrival_also_by_clocks_that_drift() {
         let mut ranks = meeting(&[0, 3_000_000]);
         ranks
             .iter_mut()
-            .for_each(|summary| summary.communications[0].extent.end_ns = 9_000_000);
+            .for_each(|summary| summary.communications[0].extent.end_ns.0 = 9_000_000);
         let drift = Some(ClockDrift {
             ppb,
             uncertainty_ppb: 0,
@@ -96,7 +98,7 @@ fn who_waits_is_released_after_the_arrival_also_by_clocks_that_drift() {
         let clocks = [
             RankClock {
                 drift,
-                at_ns: -50_000_000,
+                at_ns: UnixNs(-50_000_000),
                 ..RankClock::default()
             },
             RankClock {
@@ -107,8 +109,8 @@ fn who_waits_is_released_after_the_arrival_also_by_clocks_that_drift() {
         let found = of(&ranks, &clocks);
         let [waits, cause] = [0, 1].map(|rank| clocks[rank].aligned(found.of_rank[rank][0].at_ns));
         assert!(
-            (1..=2).contains(&(waits - cause)),
-            "{ppb}: {waits} after {cause}"
+            (1..=2).contains(&waits.since(cause)),
+            "{ppb}: {waits:?} after {cause:?}"
         );
     }
 }
@@ -137,10 +139,11 @@ fn calls_that_have_returned_meet_where_their_workers_run_them() {
     let mut ranks = meeting(&[0, 300, 20]);
     for summary in &mut ranks {
         let communication = &mut summary.communications[0];
-        communication.end_ns = communication.start_ns + 10;
-        communication.extent = CommExtent::from_node(20, (communication.start_ns + 5, 400));
+        communication.end_ns = communication.start_ns.shifted(10);
+        communication.extent =
+            CommExtent::from_node(20, (communication.start_ns.shifted(5), UnixNs(400)));
     }
-    ranks[2].communications[0].extent = CommExtent::from_node(20, (350, 400));
+    ranks[2].communications[0].extent = CommExtent::from_node(20, (UnixNs(350), UnixNs(400)));
     let found = of(&ranks, &[]);
     assert_eq!(
         brief(&found),
@@ -154,6 +157,6 @@ fn calls_that_have_returned_meet_where_their_workers_run_them() {
         [found.of_rank[0][0].node, found.of_rank[2][0].node],
         [20, 20]
     );
-    ranks[0].communications[0].extent.end_ns = 301;
+    ranks[0].communications[0].extent.end_ns.0 = 301;
     assert_eq!(of(&ranks, &[]).gone_on, 1);
 }

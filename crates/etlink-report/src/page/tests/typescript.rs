@@ -9,7 +9,7 @@ use super::type_recorder::TypeRecorder;
 use super::*;
 use etlink_link::ranks::{RankSummary, align_clocks, join_ranks};
 use etlink_link::{MatchRule, NoLaunch};
-use etlink_model::AnomalyKind;
+use etlink_model::{AnomalyKind, GlobalRank};
 use etlink_testing::ParamComms;
 
 /// A step with a kernel, a collective, an allocation and an event that is damaged. Rank 1 comes
@@ -59,7 +59,7 @@ fn page_types() -> String {
     let traces: Vec<LinkedTrace> = (0..2).map(|rank| linked(&one_step(rank))).collect();
     let summaries: Vec<RankSummary> = traces
         .iter()
-        .zip(0..)
+        .zip((0..).map(GlobalRank))
         .map(|(trace, rank)| RankSummary::from_trace(trace, rank))
         .collect();
     let join = join_ranks(&summaries);

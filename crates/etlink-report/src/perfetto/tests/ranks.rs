@@ -8,6 +8,7 @@ use etlink_link::ranks::{
     ClockDrift, RankClock, RankSummary, WaitCause, WaitCauses, align_clocks, join_ranks,
     wait_causes,
 };
+use etlink_model::{CommonNs, GlobalRank, UnixNs};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,7 +54,7 @@ fn run() -> (Vec<LinkedTrace>, Vec<RankClock>, WaitCauses) {
     ];
     let facts: Vec<RankSummary> = traces
         .iter()
-        .zip(0..)
+        .zip((0..).map(GlobalRank))
         .map(|(trace, rank)| RankSummary::from_trace(trace, rank))
         .collect();
     let join = join_ranks(&facts);
@@ -70,14 +71,14 @@ fn written(format: TimelineFormat) -> (Vec<u8>, Vec<TimelineSummary>) {
     let mut summaries = vec![];
     for (place, trace) in traces.iter().enumerate() {
         file.extend_from_slice(if place > 0 { format.between() } else { &[] });
-        let origin_ns = trace.device.header.base_ns + ZERO_NS;
+        let origin_ns = trace.device.header.base_ns.0 + ZERO_NS;
         let name = format!("rank {place}");
         let member = TimelineRank {
             place: place as u32,
             of: 3,
             name: &name,
             clock: clocks[place],
-            origin_ns,
+            origin_ns: CommonNs(origin_ns),
             releases: &found.of_rank[place],
         };
         summaries.push(write_rank(trace, &[], &member, format, &mut file).expect("writes"));
@@ -205,9 +206,9 @@ fn who_waits_has_the_transfer_as_a_range_from_the_last_arrival_on() {
 #[test]
 fn a_range_that_began_later_is_what_a_message_arrives_at() {
     let trace = rank(0, 0, 100_000);
-    let node = RankSummary::from_trace(&trace, 0).communications[0].node;
-    let origin_ns = trace.device.header.base_ns + ZERO_NS;
-    let at_ns = origin_ns + 100_000;
+    let node = RankSummary::from_trace(&trace, GlobalRank(0)).communications[0].node;
+    let origin_ns = trace.device.header.base_ns.0 + ZERO_NS;
+    let at_ns = UnixNs(origin_ns + 100_000);
     let release = WaitCause {
         node,
         number: 1,
@@ -220,7 +221,7 @@ fn a_range_that_began_later_is_what_a_message_arrives_at() {
         of: 1,
         name: "rank 0",
         clock: RankClock::default(),
-        origin_ns,
+        origin_ns: CommonNs(origin_ns),
         releases: &[release],
     };
     let mut bytes = vec![];
@@ -247,7 +248,7 @@ fn more_tracks_than_a_rank_can_have_are_an_error() {
         of,
         name: "rank 0",
         clock: RankClock::default(),
-        origin_ns: 0,
+        origin_ns: CommonNs(0),
         releases: &[],
     };
     let failed = write_rank(
@@ -272,7 +273,7 @@ fn more_tracks_than_a_rank_can_have_are_an_error() {
 #[test]
 fn a_clock_that_drifts_moves_all_times() {
     let trace = rank(0, 0, 100_000);
-    let origin_ns = trace.device.header.base_ns + ZERO_NS;
+    let origin_ns = trace.device.header.base_ns.0 + ZERO_NS;
     // a tenth of a percent too slow
     let drift = Some(ClockDrift {
         ppb: 1_000_000,
@@ -282,7 +283,7 @@ fn a_clock_that_drifts_moves_all_times() {
     let clock = RankClock {
         offset_ns: 2_000,
         drift,
-        at_ns: origin_ns,
+        at_ns: UnixNs(origin_ns),
         ..RankClock::default()
     };
     for format in [TimelineFormat::Json, TimelineFormat::Protobuf] {
@@ -291,7 +292,7 @@ fn a_clock_that_drifts_moves_all_times() {
             of: 1,
             name: "rank 0",
             clock,
-            origin_ns,
+            origin_ns: CommonNs(origin_ns),
             releases: &[],
         };
         let mut bytes = format.begin(&[], 0).expect("begins");

@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use etlink_kineto::KeepEvents;
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkedTrace, TensorEdges};
+use etlink_model::GlobalRank;
 use etlink_run::RunError;
 use etlink_run::graphs::groups_of;
 use etlink_run::job;
@@ -103,7 +104,7 @@ fn analyze_rank<T>(
             let summary = entry
                 .files()
                 .rank
-                .map(|rank| RankSummary::from_trace(&trace, rank));
+                .map(|rank| RankSummary::from_trace(&trace, GlobalRank(rank)));
             (trace, summary, true)
         }
     };

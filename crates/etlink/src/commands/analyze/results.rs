@@ -2,7 +2,7 @@
 
 use crate::{notes, table};
 use etlink_link::ranks::RankSummary;
-use etlink_model::Anomalies;
+use etlink_model::{Anomalies, GlobalRank};
 use etlink_run::membership::Excluded;
 use serde::Serialize;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(super) struct AnalyzedRun<T> {
     /// Traces that could not be linked, or are not of the run.
     pub(super) excluded: Vec<Excluded>,
     /// Ranks of the run of which nothing is told here.
-    pub(super) absent: Vec<i64>,
+    pub(super) absent: Vec<GlobalRank>,
 }
 
 #[derive(Serialize)]

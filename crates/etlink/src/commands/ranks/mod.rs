@@ -12,6 +12,7 @@ use etlink_link::ranks::{
     CollectiveSkew, JoinProblem, RankClock, RankSummary, StepStragglers, StragglerStats,
     order_conflicts,
 };
+use etlink_model::GlobalRank;
 use etlink_run::RunError;
 use etlink_run::discover::RunFiles;
 use etlink_run::membership::{Excluded, Exclusion};
@@ -28,7 +29,7 @@ struct RanksReport {
     /// Number of ranks of the run, as most traces say it.
     world_size: Option<i64>,
     /// Ranks of the run that have no trace here.
-    absent: Vec<i64>,
+    absent: Vec<GlobalRank>,
     /// Traces that could not be linked, or are not of this run.
     excluded: Vec<Excluded>,
     /// The ranks' clocks against the first rank's; none with `--no-align`.

@@ -1,6 +1,7 @@
 //! How the ranks of a run fare together in the replay.
 
 use etlink_link::ranks::JoinProblem;
+use etlink_model::GlobalRank;
 use etlink_replay::{JoinedCollectives, RankFigures};
 use etlink_run::membership::Excluded;
 use serde::Serialize;
@@ -11,7 +12,7 @@ pub(super) struct AllRanks {
     /// Number of ranks of the run, as most traces say it.
     pub(super) world_size: Option<i64>,
     /// Ranks of the run that have no trace here.
-    pub(super) absent: Vec<i64>,
+    pub(super) absent: Vec<GlobalRank>,
     /// Traces that could not be read, or are not of this run.
     pub(super) excluded: Vec<Excluded>,
     /// Collectives and messages.

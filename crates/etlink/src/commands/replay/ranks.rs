@@ -9,7 +9,7 @@ use crate::args::ReplayArgs;
 use crate::commands::{print, print_json, print_unused_files};
 use anyhow::{Context, Result, bail};
 use etlink_link::ranks::{RankClock, RankSummary};
-use etlink_model::TimeNs;
+use etlink_model::{TimeNs, UnixNs};
 use etlink_replay::{
     JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures, RankGraph, RankLabels, RankNames,
     ReplayGraph, ReplayRun,
@@ -27,8 +27,8 @@ const NODE_BYTES: u64 = 160;
 struct ReplayRank {
     graph: ReplayGraph,
     names: RankNames,
-    /// What its times count from, ns since the Unix epoch.
-    base_ns: i64,
+    /// What its times count from, by its own clock.
+    base_ns: UnixNs,
     /// What only some want to know.
     details: Vec<String>,
 }
@@ -162,7 +162,7 @@ fn replay_run(
 struct RunColumns {
     summaries: Vec<RankSummary>,
     ranks: Vec<RankGraph>,
-    bases_ns: Vec<i64>,
+    bases_ns: Vec<UnixNs>,
     names: Vec<RankNames>,
 }
 
@@ -176,7 +176,7 @@ impl RunColumns {
                 continue;
             };
             columns.ranks.push(RankGraph {
-                rank: summary.rank,
+                rank: summary.rank.0,
                 graph: member.value.graph,
                 uncertainty_ns: 0,
             });
@@ -190,12 +190,12 @@ impl RunColumns {
     /// Takes all times by the first rank's clock, from what its own count from.
     fn align(&mut self, clocks: &[RankClock]) {
         // times count from the first rank's base, as they do in its own trace
-        let origin = self.bases_ns.first().copied().unwrap_or(0);
+        let origin = self.bases_ns.first().copied().unwrap_or_default();
         for (at, (rank, base)) in self.ranks.iter_mut().zip(&self.bases_ns).enumerate() {
             let clock = clocks.get(at).copied().unwrap_or_default();
             for start in &mut rank.graph.start {
-                let unix_ns = clock.aligned(base.saturating_add(start.0));
-                *start = TimeNs(unix_ns.saturating_sub(origin));
+                let common = clock.aligned(base.shifted(start.0));
+                *start = TimeNs(common.0.saturating_sub(origin.0));
             }
             rank.uncertainty_ns = clock.uncertainty_ns.unwrap_or(0);
         }

@@ -4,6 +4,7 @@ use super::all_ranks::AllRanks;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
 use crate::table::{FactRows, cut, mb, shown, signed_time, time, word};
+use etlink_model::GlobalRank;
 use etlink_replay::{
     NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, ReplayFigures, StartExplanation,
     StartReason,
@@ -160,7 +161,12 @@ fn ranks(all: &AllRanks, rows: &mut FactRows) {
         rows.add("left out", &excluded.label, &excluded.message);
     }
     if !all.absent.is_empty() {
-        let list: Vec<String> = all.absent.iter().take(8).map(i64::to_string).collect();
+        let list: Vec<String> = all
+            .absent
+            .iter()
+            .take(8)
+            .map(GlobalRank::to_string)
+            .collect();
         rows.add(
             "absent",
             all.absent.len(),

@@ -6,6 +6,7 @@ use crate::rank_error::rank_error;
 use anyhow::{Context, Result};
 use etlink_analyze::KernelRules;
 use etlink_chakra::convert::{is_idle_rank, summarize_rank};
+use etlink_model::GlobalRank;
 use etlink_report::page::{
     PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
 };
@@ -87,7 +88,7 @@ pub(super) fn content(
             .and_then(|met| {
                 met.ranks
                     .iter()
-                    .find(|of| Some(of.rank) == rank.analysis.rank)
+                    .find(|of| Some(of.rank.0) == rank.analysis.rank)
             })
             .map_or(0, |of| of.caused_ns)
     };
@@ -194,9 +195,12 @@ fn read_rank(
     };
     let ran = Ran::from_content(content)?;
     let summary = match (ran.measured_graph(), number) {
-        (Some((file, graph)), Some(number)) => {
-            Some(summarize_rank(number, file, graph, &entry.groups()?))
-        }
+        (Some((file, graph)), Some(number)) => Some(summarize_rank(
+            GlobalRank(number),
+            file,
+            graph,
+            &entry.groups()?,
+        )),
         _ => linked_summary,
     };
     Ok(Some(RankResult {

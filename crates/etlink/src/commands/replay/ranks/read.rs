@@ -6,6 +6,7 @@ use crate::{notes, table};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::FileKind;
+use etlink_model::{GlobalRank, UnixNs};
 use etlink_replay::RankNames;
 use etlink_run::RunError;
 use etlink_run::run::{
@@ -138,7 +139,7 @@ fn from_written(rank: RankEntry<'_>, written: &WrittenRank) -> Result<ReplayOutc
         .files()
         .rank
         .context("written graphs are named by their ranks")?;
-    let summary = convert::summarize_rank(number, file, &graph, &rank.groups()?);
+    let summary = convert::summarize_rank(GlobalRank(number), file, &graph, &rank.groups()?);
     Ok(ReplayOutcome::Graph(Box::new(RankResult {
         label: rank.label().to_owned(),
         notes,
@@ -148,7 +149,7 @@ fn from_written(rank: RankEntry<'_>, written: &WrittenRank) -> Result<ReplayOutc
             graph,
             names,
             // a file without it counts from the epoch itself
-            base_ns: file.base_time_ns().unwrap_or(0),
+            base_ns: UnixNs(file.base_time_ns().unwrap_or(0)),
         },
     })))
 }
