@@ -1,26 +1,40 @@
 """Makes every call of the hook fail in turn, and prints as JSON what came of it.
 
-    etlink record --wait 1 --warmup 1 --active 2 -o traces -- python faults.py FOLDER EVERY
+    etlink record --wait 1 --warmup 1 --active 2 -o traces -- python faults.py FOLDER EVERY [WAY...]
 
 The hook's own source is compiled so that each of its calls goes through `call` below; the n-th raises,
 alone or with all later ones that need the operating system (a disk that is full stays full). PyTorch is imported once: each run is a
 forked process that installs the hook, trains, and ends as a program does. EVERY=1 makes each call
-fail, 3 each third one.
+fail, 3 each third one. Of what counts steps otherwise than by the optimizer only the calls of `steps/`
+fail: the others are the same.
 """
 
 import ast
+import atexit
 import errno
 import gc
+import importlib
 import importlib.machinery
 import json
 import os
 import pathlib
 import sys
 
-TRUSTED = {"attempt", "describe", "guarded", "silent", "super"}
+GUARDS = {"attempt", "describe", "guarded", "silent", "super"}
 """What guards the others: no part of it calls anything that can fail."""
-WITHOUT = ("guard.py", os.sep + "steps")
+PROGRAMS_OWN = {"function", "original", "__call__", "__init_subclass__", "__setattr__"}
+"""Calls of what the hook has wrapped: their errors are the program's."""
+OF_DYNAMO = {"is_tracing", "set_eval_frame"}
+"""A constant, and a function in C that takes what it gave before."""
+TRUSTED = GUARDS | PROGRAMS_OWN | OF_DYNAMO
 STEPS = 6
+WAYS = ("optimizer", "forward", "forward:Linear", "__main__:late_step", "late:step", "importing:step")
+"""What counts as a step; the first with faults everywhere. The modules are those of `MODULES`."""
+MODULES = {
+    "late": "def step(train):\n    train()\n",
+    # what imports torch: the hook comes before the function is there
+    "importing": "import __main__\n__main__.CHILD.install()\ndef step(train):\n    train()\n",
+}
 
 
 class Calls(ast.NodeTransformer):
@@ -55,14 +69,14 @@ class Counter:
         return function(*arguments, **named)
 
 
-def compile_counted(hook, counter):
-    """From here on what is loaded from the folder of the hook has counted calls."""
+def compile_counted(hook, counter, part):
+    """From here on what is loaded from the folder of the hook has counted calls, where its path has `part`."""
     __builtins__.__etlink_call__ = counter.call
     loader = importlib.machinery.SourceFileLoader
     plain = loader.source_to_code
 
     def source_to_code(self, data, path, *, _optimize=-1):
-        if not path.startswith(hook) or path.endswith(WITHOUT[0]) or WITHOUT[1] in path:
+        if not path.startswith(hook) or path.endswith("guard.py") or part not in path:
             return plain(self, data, path, _optimize=_optimize)
         tree = ast.fix_missing_locations(Calls().visit(ast.parse(data)))
         return compile(tree, path, "exec", dont_inherit=True)
@@ -74,35 +88,66 @@ def compile_counted(hook, counter):
     )
 
 
-def train(torch):
+def train(torch, step):
     torch.manual_seed(7)
     model = torch.nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    for _ in range(STEPS):
+    losses = []
+
+    def iteration():
         optimizer.zero_grad()
         loss = model(torch.ones(3, 4)).square().sum()
         loss.backward()
         optimizer.step()
-    return "loss {:.6f}".format(loss.item())
+        losses.append(loss.item())
+
+    for _ in range(STEPS):
+        step(iteration)
+    return "loss {:.6f}".format(losses[-1])
 
 
-def run(torch, install, folder, target, persistent):
-    """In a forked process: installs the hook with a fault, trains, and ends as any program."""
-    settings = json.loads(os.environ["ETLINK_RECORD"])
-    work = folder / ".etlink"
-    work.mkdir(parents=True)
-    (folder / "hook").mkdir()
-    hook = settings["hook"]
-    settings.update(output=str(folder), work=str(work), hook=str(folder / "hook"))
-    os.environ["ETLINK_RECORD"] = json.dumps(settings)
-    counter = Counter(target, persistent)
-    compile_counted(hook, counter)
-    install(torch)
-    (folder / "printed").write_text(train(torch))
-    import atexit
+def call(iteration):
+    iteration()
 
-    # registered last, so called first: the calls at exit are not in it
-    atexit.register(lambda: (folder / "calls").write_text(json.dumps([counter.made, counter.failed])))
+
+class Child:
+    """A forked process: installs the hook with a fault, trains, and ends as any program."""
+
+    def __init__(self, torch, then, folder, way, target, persistent):
+        self.torch, self.then, self.folder, self.way = torch, then, folder, way
+        self.counter = Counter(target, persistent)
+
+    def begin(self):
+        settings = json.loads(os.environ["ETLINK_RECORD"])
+        work, hook = self.folder / ".etlink", settings["hook"]
+        work.mkdir(parents=True)
+        (self.folder / "hook").mkdir()
+        settings.update(output=str(self.folder), work=str(work), hook=str(self.folder / "hook"))
+        settings["step_on"] = self.way
+        os.environ["ETLINK_RECORD"] = json.dumps(settings)
+        compile_counted(hook, self.counter, "" if self.way == WAYS[0] else os.sep + "steps")
+        module = self.way.partition(":")[0]
+        if module != "importing":
+            self.install()
+
+    def install(self):
+        self.then(self.torch)
+
+    def end(self, step):
+        """`step` is what a script has defined after the hook was installed."""
+        module = self.way.partition(":")[0]
+        if module in MODULES:
+            step = importlib.import_module(module).step
+        elif module != "__main__":
+            step = call
+        printed = train(self.torch, step)
+        (self.folder / "printed").write_text(printed)
+        # registered last, so called first: the calls at exit are not in it
+        made = self.counter.made
+        atexit.register(lambda: self.write_calls(made))
+
+    def write_calls(self, made):
+        (self.folder / "calls").write_text(json.dumps([made, self.counter.failed]))
 
 
 def judge(folder, status, expected):
@@ -143,28 +188,37 @@ def is_unloaded(hook, pid):
     return note_exists
 
 
+class Forked(Exception):
+    """Takes a forked process back to the top level of this script, where scripts define functions."""
+
+    def __init__(self, child):
+        super().__init__()
+        self.child = child
+
+
 class Runs:
     """Forked runs, as many at a time as there are processors."""
 
     def __init__(self, torch, install, root):
         self.torch, self.install, self.root = torch, install, root
         self.hook = json.loads(os.environ["ETLINK_RECORD"])["hook"]
-        self.expected = train(torch)
+        self.expected = train(torch, call)
         self.active, self.complaints = {}, {}
         # else each child walks and frees all objects of torch when it ends, for 0.8 s
         gc.collect()
         gc.freeze()
 
-    def start(self, name, target, persistent):
+    def start(self, way, name, target, persistent):
+        """Raises `Forked` in the new process."""
         if len(self.active) == os.cpu_count():
             self.wait_for_one()
         folder = self.root / name
+        child = Child(self.torch, self.install, folder, way, target, persistent)
         pid = os.fork()
         if pid == 0:
             # what native libraries say of objects that outlive the interpreter
             os.dup2(os.open(str(folder) + ".stderr", os.O_WRONLY | os.O_CREAT, 0o600), 2)
-            run(self.torch, self.install, folder, target, persistent)
-            sys.exit(0)
+            raise Forked(child)
         self.active[pid] = name
 
     def wait_for_one(self):
@@ -186,24 +240,40 @@ class Runs:
 
 
 def main():
+    """Returns in forked processes alone."""
     root, every = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     (finder,) = [finder for finder in sys.meta_path if type(finder).__name__ == "AfterImport"]
     sys.meta_path.remove(finder)
+    for name, text in MODULES.items():
+        (root / (name + ".py")).write_text(text)
+    sys.path.insert(0, str(root))
     import torch
 
-    runs = Runs(torch, finder.then, root)
-    runs.start("plain", 0, False)
+    try:
+        report = run_all(Runs(torch, finder.then, root), sys.argv[3:] or WAYS, every)
+    except Forked as forked:
+        return forked.child
+    print(json.dumps(report))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def run_all(runs, ways, every):
+    places = {way: way.replace(":", "-") for way in ways}
+    for way in ways:
+        runs.start(way, places[way], 0, False)
     runs.wait_for_all()
-    calls, _ = runs.calls("plain")
-    wrong, faults = [], {}
-    if runs.complaints["plain"] or len(list((root / "plain").glob("*_0.json"))) != 2:
-        wrong.append(["plain", runs.complaints["plain"]])
-    for persistent in (False, True):
-        # what is called at exit comes after the count was written
-        for target in range(1, calls + 30, every):
-            name = "{}-{}".format("from" if persistent else "only", target)
+    calls, wrong, faults = {}, [], {}
+    for way in ways:
+        calls[way], _ = runs.calls(places[way])
+        complaint = runs.complaints[places[way]]
+        if complaint or len(list((runs.root / places[way]).glob("*_0.json"))) != 2:
+            wrong.append([way, complaint])
+            continue
+        for ending, target, persistent in targets(way, calls[way], every):
+            name = "{}-{}".format(places[way], ending)
             faults[name] = persistent
-            runs.start(name, target, persistent)
+            runs.start(way, name, target, persistent)
     runs.wait_for_all()
     failed = {name: runs.calls(name)[1] for name in faults}
     for name, persistent in faults.items():
@@ -214,9 +284,25 @@ def main():
         if complaint and not is_beyond_us:
             wrong.append([name, failed[name], complaint])
     names = sorted(set(map(str, failed.values())))
-    print(json.dumps({"calls": calls, "runs": len(faults), "failed": names, "wrong": wrong}))
-    sys.stdout.flush()
-    os._exit(0)
+    return {"calls": calls, "runs": len(faults), "failed": names, "wrong": wrong}
 
 
-main()
+def targets(way, calls, every):
+    """Which call fails, and whether those after it do, too."""
+    # what counts steps needs the operating system for nothing
+    for persistent in (False, True) if way == WAYS[0] else (False,):
+        # what is called at exit comes after the count was written
+        for target in range(1, calls + 30, every):
+            yield "{}-{}".format("from" if persistent else "only", target), target, persistent
+
+
+# at the top level, where scripts define their functions
+CHILD = main()
+CHILD.begin()
+
+
+def late_step(train):
+    train()
+
+
+CHILD.end(late_step)

@@ -160,6 +160,36 @@ class Recorded(Traces):
         self.record("--wait 0 --warmup 0 --active 2 --repeat 2 --overwrite", "python train.py 12")
         self.assert_steps(self.manifest()["ranks"][0], (0, 1), (2, 3))
 
+    def test_interleaved_steps(self):
+        """The host trace is of the first half of the steps, the device trace of the second, without the observer."""
+        self.record("--wait 2 --warmup 1 --active 4 --interleave", "python train.py 10")
+        (rank,) = self.manifest()["ranks"]
+        (cycle,) = rank["cycles"]
+        self.assertEqual((cycle["host_steps"], cycle["first_step"], cycle["last_step"]), ([3, 4], 5, 6))
+        host = [node["name"] for node in load(self.traces / cycle["host_trace"])["nodes"]]
+        device = device_ops(self.traces / cycle["device_trace"])
+        self.assertEqual(len([name for name in host if name.startswith("ProfilerStep#")]), 2)
+        self.assertEqual(len([name for _, name in device if name.startswith("ProfilerStep#")]), 2)
+        self.assertTrue(all(not number for number, _ in device))
+        merge = [CHOSEN.etlink, "merge", str(self.traces), "-o", str(self.folder / "linked"), "--json", "--strict"]
+        (linked,) = json.loads(subprocess.run(merge, capture_output=True, check=True).stdout)["ranks"]
+        report = linked["report"]
+        self.assertEqual(report["matched"], {"order": len(device)})
+        self.assertIn("interleaved: the host trace is of ProfilerStep#", report["notes"][0])
+        # traces that are given by name are found in the manifest beside them
+        pair = ["--host", str(self.traces / cycle["host_trace"]), "--device", str(self.traces / cycle["device_trace"])]
+        subprocess.run([CHOSEN.etlink, "link", *pair], capture_output=True, check=True)
+
+    def test_interleaved_steps_of_ranks(self):
+        self.record("--wait 2 --warmup 0 --active 2 --repeat 2 --interleave", "torchrun --nproc-per-node 2 ddp.py 0")
+        for rank in self.manifest()["ranks"]:
+            steps = [(cycle["host_steps"], cycle["first_step"], cycle["last_step"]) for cycle in rank["cycles"]]
+            self.assertEqual(steps, [([2, 2], 3, 3), ([6, 6], 7, 7)])
+        merge = [CHOSEN.etlink, "merge", str(self.traces), "-o", str(self.folder / "linked"), "--json", "--strict"]
+        for linked in json.loads(subprocess.run(merge, capture_output=True, check=True).stdout)["ranks"]:
+            report = linked["report"]
+            self.assertGreater(report["matched"]["order"], 0.99 * report["cpu_ops"])
+
     def test_spawned_ranks_and_a_choice_of_ranks(self):
         self.record(SCHEDULE + " --ranks 1-3", f"python spawned.py {self.folder}/store")
         ranks = self.manifest()["ranks"]

@@ -158,7 +158,11 @@ fn matched(
     let Some(host) = host else {
         return Ok(Matching::none(0, device.ops.len()));
     };
-    let mut found = matching::matching(host, device, &mut report.anomalies);
+    let mut found = if options.is_interleaved {
+        matching::interleaved(host, device)
+    } else {
+        matching::matching(host, device, &mut report.anomalies)
+    };
     compare::compare(host, device, &found, options, report)?;
     // The graph goes from ops to host nodes only; the other direction is 4 bytes per host node.
     found.host_op = vec![];

@@ -2,6 +2,7 @@
 
 use crate::graph::kinds::MatchRule;
 use crate::matching::Matching;
+use crate::options::LinkOptions;
 use crate::report::LinkReport;
 use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, HostTrace, TrackLabel};
 
@@ -10,6 +11,7 @@ pub(crate) fn about_pair(
     host: &HostTrace,
     device: &DeviceTrace,
     matching: &Matching,
+    options: LinkOptions,
     report: &mut LinkReport,
 ) {
     report.two_runs = two_runs(host, device, &mut report.notes);
@@ -18,7 +20,8 @@ pub(crate) fn about_pair(
     }
     // Damage comes before differences: it explains them, and a second guess would contradict it.
     let damaged = damage(host, device, &mut report.notes);
-    if matching.op_rule.contains(&MatchRule::Order) {
+    // of interleaved traces it is said already
+    if matching.op_rule.contains(&MatchRule::Order) && !options.is_interleaved {
         report.notes.extend(why_by_order(device, matching));
     }
     if report.anomalies.count(AnomalyKind::SequenceDiffers) > 0 {

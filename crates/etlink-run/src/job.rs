@@ -5,6 +5,7 @@ pub use crate::perfetto::PerfettoCounts;
 use crate::Progress;
 use crate::error::RunError;
 use crate::input::{self, InputError, InputFile, WantedTrace};
+use crate::run_files::ManifestEntry;
 use crate::output::{OutputError, OutputFormat, Piece, Target};
 use crate::perfetto;
 use etlink_chakra::read::FileKind;
@@ -42,6 +43,8 @@ pub struct LinkJob {
     pub strict: bool,
     /// Link traces that do not seem to belong together.
     pub allow_mismatch: bool,
+    /// What the manifest of the recording says of the traces.
+    pub manifest: ManifestEntry,
 }
 
 impl LinkJob {
@@ -59,6 +62,17 @@ impl LinkJob {
             threads,
             strict: false,
             allow_mismatch: false,
+            manifest: ManifestEntry::default(),
+        }
+    }
+
+    /// How its traces are linked.
+    pub fn options(&self) -> LinkOptions {
+        LinkOptions {
+            allow_mismatch: self.allow_mismatch,
+            is_interleaved: self.manifest.is_interleaved,
+            rank: self.rank,
+            tensor_deps: self.tensor_deps,
         }
     }
 }
@@ -210,16 +224,9 @@ pub fn link_opened(
         output: 0,
     };
     progress.phase("linking");
-    let mut trace = etlink_link::link(
-        host,
-        device,
-        LinkOptions {
-            allow_mismatch: job.allow_mismatch,
-            rank: job.rank,
-            tensor_deps: job.tensor_deps,
-        },
-    )
-    .map_err(|source| link_error(job, source))?;
+    let linked = etlink_link::link(host, device, job.options());
+    let mut trace = linked.map_err(|source| link_error(job, source))?;
+    trace.report.notes.extend(job.manifest.cost.clone());
     let mut link = stopwatch.lap();
     if let Some(capture) = capture {
         let name = capture.name.clone();
@@ -267,16 +274,7 @@ pub fn link_read(
             )
         })
         .transpose()?;
-    etlink_link::link(
-        host,
-        device,
-        LinkOptions {
-            allow_mismatch: job.allow_mismatch,
-            rank: job.rank,
-            tensor_deps: job.tensor_deps,
-        },
-    )
-    .map_err(|source| link_error(job, source))
+    etlink_link::link(host, device, job.options()).map_err(|source| link_error(job, source))
 }
 
 /// What `--strict` refuses.

@@ -5,7 +5,7 @@
 
 use crate::run_files::{ManifestEntry, RankFiles};
 use crate::text::first_ranks;
-use etlink_torch::{ManifestContents, Rank};
+use etlink_torch::{Cycle, ManifestContents, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,12 @@ pub const MANIFEST: &str = "etlink.json";
 /// of one machine.
 const SAME_MACHINE_NS: i64 = 1_000_000;
 
+/// Recorded steps that took this many times as long as others are worth a warning.
+///
+/// A profiler alone makes steps that the host bounds 1.05 to 1.5 times slower, with the execution
+/// trace observer 6 to 11 times.
+const SLOW: f64 = 1.5;
+
 /// The manifest for a folder with traces.
 pub struct RunManifest {
     /// Of the manifest itself.
@@ -26,6 +32,36 @@ pub struct RunManifest {
     files: BTreeMap<String, i64>,
     /// The first and last step of them, by rank.
     steps: BTreeMap<i64, (u64, u64)>,
+    /// The ranks whose host trace is of other steps than their device trace.
+    interleaved: BTreeSet<i64>,
+}
+
+impl ManifestEntry {
+    /// What the manifest beside a device trace says of that; nothing where there is none.
+    pub fn of_trace(device: &Path) -> ManifestEntry {
+        let folder = device.parent().filter(|_| device.is_file());
+        let name = device.file_name().unwrap_or_default().to_string_lossy();
+        let listed = folder.and_then(|folder| {
+            let folder = if folder.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                folder
+            };
+            // what is wrong with a manifest is said where a folder is opened
+            RunManifest::of(folder).ok().flatten()
+        });
+        let Some((listed, rank)) = listed.and_then(|listed| {
+            let rank = listed.rank_of(&name)?;
+            Some((listed, rank))
+        }) else {
+            return ManifestEntry::default();
+        };
+        ManifestEntry {
+            is_interleaved: listed.interleaved.contains(&rank),
+            cost: listed.cost(),
+            ..ManifestEntry::default()
+        }
+    }
 }
 
 impl RunManifest {
@@ -49,7 +85,18 @@ impl RunManifest {
             .and(folder.file_name())
             .map(PathBuf::from)
             .unwrap_or_default();
-        let (files, steps) = files(&recorded, &within);
+        let (mut files, mut steps) = (BTreeMap::new(), BTreeMap::new());
+        let mut interleaved = BTreeSet::new();
+        for (rank, cycle) in cycles(&recorded) {
+            for name in [&cycle.host_trace, &cycle.device_trace] {
+                let path = Path::new(name);
+                if let Some(file) = path.file_name().filter(|_| path.parent() == Some(&within)) {
+                    files.insert(file.to_string_lossy().into_owned(), rank);
+                    steps.insert(rank, (cycle.first_step, cycle.last_step));
+                    interleaved.extend(cycle.host_steps.map(|_| rank));
+                }
+            }
+        }
         // one above that knows nothing of the folder is of other traces
         let is_of_it = within.as_os_str().is_empty() || !files.is_empty();
         Ok(is_of_it.then_some(RunManifest {
@@ -57,6 +104,7 @@ impl RunManifest {
             recorded,
             files,
             steps,
+            interleaved,
         }))
     }
 
@@ -94,6 +142,10 @@ impl RunManifest {
             found.manifest = ManifestEntry {
                 world_size: rank.process.world.map(i64::from),
                 machine: machine(rank, &mut machines),
+                is_interleaved: found
+                    .rank
+                    .is_some_and(|rank| self.interleaved.contains(&rank)),
+                cost: None,
             };
         }
         let name = self.path.display();
@@ -125,6 +177,7 @@ impl RunManifest {
             ));
         }
         notes.extend(self.other_steps(&name));
+        notes.extend(self.cost());
         let said = ranks
             .values()
             .find_map(|rank| rank.process.world)
@@ -137,6 +190,21 @@ impl RunManifest {
             ));
         }
         notes
+    }
+
+    /// What recording did to the times, where that is much.
+    fn cost(&self) -> Option<String> {
+        let slowdown = self.recorded.slowdown()?.slowdown();
+        let slowdown = slowdown.filter(|slowdown| *slowdown > SLOW)?;
+        let remedy = if self.interleaved.is_empty() {
+            "; etlink record --interleave keeps most of that out of the times"
+        } else {
+            ""
+        };
+        Some(format!(
+            "recorded steps took {slowdown:.1} x the time of plain ones: host times are longer \
+             than in your run{remedy}"
+        ))
     }
 
     /// Whether ranks were recorded over different steps.
@@ -179,29 +247,14 @@ impl RunManifest {
     }
 }
 
-/// The files that lie in the folder of this name beside the manifest, or beside it themselves.
-fn files(
-    recorded: &ManifestContents,
-    within: &Path,
-) -> (BTreeMap<String, i64>, BTreeMap<i64, (u64, u64)>) {
-    let (mut files, mut steps) = (BTreeMap::new(), BTreeMap::new());
-    for process in recorded.ranks.iter().map(|rank| &rank.process) {
-        let Some(rank) = process.rank.map(i64::from) else {
-            continue;
-        };
-        for (cycle, name) in process
-            .cycles
-            .iter()
-            .flat_map(|cycle| [(cycle, &cycle.host_trace), (cycle, &cycle.device_trace)])
-        {
-            let path = Path::new(name);
-            if let Some(file) = path.file_name().filter(|_| path.parent() == Some(within)) {
-                files.insert(file.to_string_lossy().into_owned(), rank);
-                steps.insert(rank, (cycle.first_step, cycle.last_step));
-            }
-        }
-    }
-    (files, steps)
+/// The cycles of all ranks.
+fn cycles(recorded: &ManifestContents) -> impl Iterator<Item = (i64, &Cycle)> {
+    let processes = recorded.ranks.iter().map(|rank| &rank.process);
+    processes.flat_map(|process| {
+        let rank = process.rank.map(i64::from);
+        let cycles = process.cycles.iter();
+        cycles.filter_map(move |cycle| Some((rank?, cycle)))
+    })
 }
 
 /// A name for the machine of a rank, by its name and by how long ago it started.

@@ -451,6 +451,7 @@ impl<'s> RankEntry<'s> {
             keep: options.keep,
             strict: options.strict,
             allow_mismatch: options.allow_mismatch,
+            manifest: files.manifest.clone(),
             ..LinkJob::reading(files.host.clone(), device, self.set.threads_each)
         })
     }

@@ -49,6 +49,7 @@ impl RunFiles {
             host: host.map(Path::to_owned),
             device: Some(device.to_owned()),
             capture: capture.map(Path::to_owned),
+            manifest: ManifestEntry::of_trace(device),
             ..RankFiles::default()
         };
         RunFiles {
@@ -110,6 +111,11 @@ pub struct ManifestEntry {
     pub world_size: Option<i64>,
     /// The same for ranks whose times are by one clock.
     pub machine: Option<String>,
+    /// The host trace is of other steps than the device trace: `etlink record --interleave`.
+    pub is_interleaved: bool,
+    /// What recording did to the times; of a trace that is given by itself, where nothing else
+    /// says it.
+    pub cost: Option<String>,
 }
 
 /// The name of a file; empty where a path has none.

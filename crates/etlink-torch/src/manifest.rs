@@ -76,6 +76,23 @@ pub struct Task {
     pub notes: Vec<String>,
 }
 
+/// The times of the rank whose recorded steps are slower than those of one half of the ranks, and
+/// quicker than those of the other.
+fn median_step_times(ranks: &[Rank]) -> Option<StepTimes> {
+    let times = ranks.iter().filter_map(|rank| rank.process.step_times);
+    let mut times: Vec<StepTimes> = times.filter(|times| times.plain_ns > 0).collect();
+    // The median of the ranks, and not the mean: one rank that swaps or pages would decide it.
+    times.sort_by(|a, b| {
+        // a/b < c/d as a*d < c*b: no division, so no rounding decides which is the median
+        let products = (
+            u128::from(a.recorded_ns) * u128::from(b.plain_ns),
+            u128::from(b.recorded_ns) * u128::from(a.plain_ns),
+        );
+        products.0.cmp(&products.1)
+    });
+    times.get(times.len() / 2).copied()
+}
+
 /// What is read of a manifest, of this version of etlink or another.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ManifestContents {
@@ -96,6 +113,11 @@ impl ManifestContents {
     /// It is no JSON of this form.
     pub fn read(manifest: &[u8]) -> Result<ManifestContents, serde_json::Error> {
         etlink_json::from_slice(manifest)
+    }
+
+    /// How many times as long recorded steps took as others: the median over the ranks.
+    pub fn slowdown(&self) -> Option<StepTimes> {
+        median_step_times(&self.ranks)
     }
 }
 
@@ -270,18 +292,7 @@ impl Manifest {
 
     /// How many times as long recorded steps took as others: the median over the ranks.
     pub fn slowdown(&self) -> Option<StepTimes> {
-        let times = self.ranks.iter().filter_map(|rank| rank.process.step_times);
-        let mut times: Vec<StepTimes> = times.filter(|times| times.plain_ns > 0).collect();
-        // The median of the ranks, and not the mean: one rank that swaps or pages would decide it.
-        times.sort_by(|a, b| {
-            // a/b < c/d as a*d < c*b: no division, so no rounding decides which is the median
-            let products = (
-                u128::from(a.recorded_ns) * u128::from(b.plain_ns),
-                u128::from(b.recorded_ns) * u128::from(a.plain_ns),
-            );
-            products.0.cmp(&products.1)
-        });
-        times.get(times.len() / 2).copied()
+        median_step_times(&self.ranks)
     }
 
     fn notes_of_all(&self, processes: &[Process], hooked: bool) -> Vec<String> {

@@ -79,10 +79,13 @@ impl StepTimes {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Cycle {
-    /// First step recorded, from 0.
+    /// First step of the device trace, from 0.
     pub first_step: u64,
-    /// Last step recorded.
+    /// Last step of the device trace.
     pub last_step: u64,
+    /// First and last step of the host trace, where these are others: with `--interleave`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_steps: Option<(u64, u64)>,
     /// Whether the last step came to its end before the program did.
     pub whole: bool,
     /// Host trace, relative to the manifest.
@@ -105,6 +108,13 @@ pub struct Clock {
     pub unix_ns: i64,
     /// Since the machine's own origin, mostly its start.
     pub monotonic_ns: i64,
+}
+
+impl Cycle {
+    /// First step that is in one of the traces.
+    pub fn first_recorded(&self) -> u64 {
+        self.host_steps.map_or(self.first_step, |(first, _)| first)
+    }
 }
 
 impl Process {

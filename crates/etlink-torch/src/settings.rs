@@ -85,4 +85,7 @@ pub struct Options {
     pub cuda_sync_events: bool,
     /// Whether the files are packed.
     pub gzip: bool,
+    /// Whether the host trace is of other steps than the device trace.
+    #[serde(default)]
+    pub interleave: bool,
 }

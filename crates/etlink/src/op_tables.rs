@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use etlink_analyze::top::{KeyAverages, Options, TopGroup, TopOrder, key_averages};
 use etlink_link::LinkReport;
 use etlink_model::{Anomalies, DeviceTrace, HostIdx};
+use etlink_run::discover::ManifestEntry;
 use etlink_run::input;
 use etlink_run::job::{self, LinkJob};
 use etlink_run::run::{self, RankEntry, RunOptions, RunSet, RunSource};
@@ -137,6 +138,7 @@ fn of_trace(
         Some(host) => {
             let job = LinkJob {
                 allow_mismatch: wanted.tables.reading.mismatch.allow_mismatch,
+                manifest: ManifestEntry::of_trace(device),
                 ..LinkJob::reading(Some(host.to_owned()), device.to_owned(), threads)
             };
             of_pair(&job, trace, options, progress)?

@@ -78,8 +78,16 @@ pub(crate) fn compare(
         }
     }
     // Steps alone tell two windows of one program from each other: all names agree there.
-    if let Some(error) = other_steps(host, device) {
-        refuse(error, options, report)?;
+    match other_steps(host, device) {
+        Some(Error::DifferentSteps { host, device }) if options.is_interleaved => {
+            report.notes.push(format!(
+                "interleaved: the host trace is of {host}, the device trace of {device}; ops are \
+                 matched by their order, and times are those of steps that the execution trace \
+                 observer did not slow down"
+            ));
+        }
+        Some(error) => refuse(error, options, report)?,
+        None => {}
     }
     if let (Some(of_host), Some(of_device)) = (host_rank(host), device.header.rank)
         && of_host != of_device
@@ -93,7 +101,7 @@ pub(crate) fn compare(
             report,
         )?;
     }
-    notes::about_pair(host, device, matching, report);
+    notes::about_pair(host, device, matching, options, report);
     Ok(())
 }
 

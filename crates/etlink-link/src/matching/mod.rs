@@ -2,7 +2,8 @@
 //!
 //! 1. By id: `rf_id` = `Record function id`, where the names agree too.
 //! 2. By order, where the device trace has no ids (PyTorch 2.3 and before; or no observer
-//!    was running): per thread the two sequences of names are aligned.
+//!    was running; or the traces are of neighbouring steps): per thread the two sequences of names
+//!    are aligned.
 //!
 //! Host threads are numbered 1, 2, 3, … in order of first use, device threads bear the
 //! OS's ids; [`threads`] pairs them.
@@ -15,7 +16,7 @@ use crate::graph::kinds::MatchRule;
 use crate::search::seek;
 use align::align;
 use etlink_model::{
-    Anomalies, AnomalyKind, DeviceTrace, HostIdx, HostTrace, NameId, OpIdx, TrackLabel,
+    Anomalies, AnomalyKind, DeviceTrace, HostIdx, HostTrace, NameId, Names, OpIdx, TrackLabel,
 };
 use rustc_hash::FxHashMap;
 use threads::pair_threads;
@@ -75,6 +76,44 @@ pub(crate) fn matching(
     } else {
         std::mem::take(&mut by_id)
     }
+}
+
+/// Matches traces of neighbouring steps by order. Neither ids nor autograd's sequence numbers can
+/// agree: both go on counting from one step to the next.
+pub(crate) fn interleaved(host: &HostTrace, device: &DeviceTrace) -> Matching {
+    let mut symbols = symbols(host, device);
+    let of_host = step_labels(&host.nodes.name, &host.names);
+    let of_device = step_labels(&device.ops.name, &device.names);
+    for (label, other) in of_host.iter().zip(of_device) {
+        symbols[label.index()] = other.0;
+    }
+    let (nodes, ops) = symbols_of_ops(host, device, &symbols);
+    by_sequence(host, device, &nodes, &ops)
+}
+
+/// The `ProfilerStep#N` labels among `used`, by N.
+fn step_labels(used: &[NameId], names: &Names) -> Vec<NameId> {
+    let mut seen = vec![false; names.count()];
+    let mut labels = vec![];
+    for &name in used {
+        if std::mem::replace(&mut seen[name.index()], true) {
+            continue;
+        }
+        let number = names.get(name).strip_prefix("ProfilerStep#");
+        if let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) {
+            labels.push((number, name));
+        }
+    }
+    labels.sort_unstable();
+    labels.into_iter().map(|(_, name)| name).collect()
+}
+
+/// What each node and each op is compared by.
+fn symbols_of_ops(host: &HostTrace, device: &DeviceTrace, symbols: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let nodes = host.nodes.name.iter();
+    let nodes = nodes.map(|name| symbols[name.index()]).collect();
+    let ops = device.ops.name.iter().map(|name| name.0).collect();
+    (nodes, ops)
 }
 
 /// Per host name the same name of the device trace; names that it lacks get numbers of their own.
@@ -195,13 +234,7 @@ fn by_order(
     symbols: &[u32],
     anomalies: &mut Anomalies,
 ) -> Matching {
-    let ops: Vec<u32> = device.ops.name.iter().map(|name| name.0).collect();
-    let nodes: Vec<u32> = host
-        .nodes
-        .name
-        .iter()
-        .map(|name| symbols[name.index()])
-        .collect();
+    let (nodes, ops) = symbols_of_ops(host, device, symbols);
     let found = by_sequence(host, device, &nodes, &ops);
     let (_, contradicting) = numbers(host, device, &found);
     if contradicting == 0 {

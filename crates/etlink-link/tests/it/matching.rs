@@ -251,6 +251,30 @@ fn two_runs_of_one_program_are_linked_and_noted_first() {
 }
 
 #[test]
+fn interleaved_steps_are_matched_by_order_and_their_labels_by_place() {
+    let (mut of_host, mut of_device) = (training(1000, 2, NAMES), training(1000, 4, NAMES));
+    // the profiler ran without the observer, which counts the ids
+    of_host.record_ids(RecordIds::Absent);
+    of_device.record_ids(RecordIds::Absent);
+    let options = LinkOptions {
+        is_interleaved: true,
+        ..LinkOptions::default()
+    };
+    let linked = etlink_link::link(Some(host(&of_host)), device(&of_device), options);
+    let trace = checked(linked.expect("links"));
+    assert_eq!(matched(&trace, MatchRule::Order), 50);
+    assert_eq!(
+        trace.report.anomalies.count(AnomalyKind::SequenceDiffers),
+        0
+    );
+    let note = "interleaved: the host trace is of ProfilerStep#2, ProfilerStep#3, the device trace of \
+                ProfilerStep#4, ProfilerStep#5; ops are matched by their order, and times are those \
+                of steps that the execution trace observer did not slow down";
+    assert_eq!(trace.report.notes, [note]);
+    assert!(pair(&of_host, &of_device).is_err());
+}
+
+#[test]
 fn ids_used_twice_match_once() {
     let draw = training(1000, 2, NAMES);
     let mut twice = device(&draw);

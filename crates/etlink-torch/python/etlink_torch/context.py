@@ -19,6 +19,7 @@ OPTIONS = {
     "with_flops": False,
     "cuda_sync_events": True,
     "gzip": False,
+    "interleave": False,
 }
 SCHEDULE = {
     "skip_first": (0, 0),
@@ -44,7 +45,7 @@ class profile:
     tensorboard: folder that gets the device traces under names that TensorBoard's plugin knows, too
     overwrite: replace the traces that an earlier recording left of this rank
     max_size: bytes that the traces in the folder may take, or None
-    and record_shapes, with_stack, profile_memory, with_flops, cuda_sync_events, gzip.
+    and record_shapes, with_stack, profile_memory, with_flops, cuda_sync_events, gzip, interleave.
 
     Raises for wrong arguments (TypeError, ValueError) and where a recording is there already
     (FileExistsError). Whatever else goes wrong is in `notes`, and the program goes on without a recording.
@@ -61,6 +62,11 @@ class profile:
         chosen = {name: bool(options.pop(name, usual)) for name, usual in OPTIONS.items()}
         if options:
             raise TypeError("profile() has no option {}".format(", ".join(sorted(options))))
+        if chosen["interleave"] and schedule["active"] % 2:
+            raise ValueError(
+                "active is {}, needs to be even with interleave: half of the steps are in each "
+                "trace".format(schedule["active"])
+            )
         self.settings = {
             "work": os.path.join(os.path.abspath(output), ".etlink"),
             "output": os.path.abspath(output),

@@ -24,7 +24,7 @@ class Report:
     def __init__(self, settings, versions):
         self.pid, self.folder = os.getpid(), settings["work"]
         self.key = "{}.{}".format(settings["launcher"], self.pid)
-        self.counter, self.counted_ns, self.spare = None, 0, None
+        self.counter, self.count_due, self.spare = None, 0, None
         self.content = {
             "pid": self.pid,
             "host": attempt(socket.gethostname) or "",
@@ -61,8 +61,8 @@ class Report:
 
     def count(self, number, now):
         """The number of steps made at `now` in ns; of a process that is killed the last may be missing."""
-        if now - self.counted_ns > COUNT_NS:
-            self.counted_ns = now
+        if now >= self.count_due:
+            self.count_due = now + COUNT_NS
             self.write_count(number)
 
     def write_count(self, number):

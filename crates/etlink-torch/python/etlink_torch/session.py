@@ -2,7 +2,8 @@
 
 import os
 import threading
-import time
+from threading import get_ident
+from time import perf_counter_ns
 
 from . import files, steps
 from .guard import attempt, describe, guarded, silent
@@ -19,8 +20,10 @@ class Session:
     def __init__(self, torch, settings, report):
         self.torch, self.settings, self.report = torch, settings, report
         self.made, self.window, self.cycle = 0, None, 0
-        # until this step nothing is to be done but to count
+        # before this step nothing is to be recorded
         self.next_action = 0
+        # before this step nothing is to be done but to count; never too late, may be too early
+        self.idle_until = 0
         self.begun, self.off, self.closed, self.thread = False, False, False, None
         self.times, self.termination, self.has_profiled = StepTimes(), None, False
         # at the end of the process another thread may be saving a cycle
@@ -38,23 +41,45 @@ class Session:
             self.begun = True
             self.enter(0)
 
-    @guarded
     def step(self):
-        """At the end of each step."""
-        thread = threading.get_ident()
-        if self.closed or self.thread not in (thread, None):
+        """At the end of each step, on any thread: only one of them counts."""
+        if self.thread in (None, get_ident()):
+            self.end_step()
+
+    def end_step(self):
+        """At the end of each step, always on one thread.
+
+        A program makes millions of steps that are not recorded: these take no further call of ours.
+        """
+        try:
+            made = self.made + 1
+            if made >= self.idle_until:
+                self.end_step_of_cycle()
+                return
+            self.made, now, times = made, perf_counter_ns(), self.times
+            times.plain.append(now - times.started)
+            times.started = now
+            if now >= self.report.count_due:
+                self.report.count(made, now)
+        except Exception as error:
+            attempt(self.fail, describe(error))
+
+    def end_step_of_cycle(self):
+        """In a cycle, just before one, or where it is not known yet whether one begins."""
+        if self.closed:
             return
-        self.thread = thread
-        now = time.perf_counter_ns()
+        self.idle_until, self.thread = 0, get_ident()
+        now = perf_counter_ns()
         self.made += 1
         if self.window is None and (self.off or self.made < self.next_action):
             self.times.end_plain(now)
             self.report.count(self.made, now)
         else:
-            self.step_of_cycle(now)
+            self.record_step(now)
+        if self.window is None and not self.closed:
+            self.idle_until = steps.NEVER if self.off else self.next_action
 
-    def step_of_cycle(self, now):
-        """At the end of a step in a cycle, or just before one."""
+    def record_step(self, now):
         if self.window is None:
             self.times.end_plain(now)
         elif self.window.is_recorded(self.made - 1):
@@ -79,6 +104,7 @@ class Session:
 
     def enter(self, step):
         """Begins a cycle if `step` is its first."""
+        self.idle_until = 0
         self.next_action = steps.next_action(self.settings["schedule"], step)
         if self.off or step < self.next_action:
             return
@@ -200,6 +226,7 @@ class Session:
             {
                 "first_step": recorded[0],
                 "last_step": recorded[1],
+                "host_steps": window.host_steps(),
                 "whole": self.made > recorded[1],
                 "host_trace": names[0],
                 "device_trace": names[1],
@@ -231,7 +258,7 @@ class Session:
 
     def close(self):
         """Nothing counts any more."""
-        self.off, self.closed = True, True
+        self.off, self.closed, self.idle_until = True, True, 0
 
     @guarded
     def note_end(self):

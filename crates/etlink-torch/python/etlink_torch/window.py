@@ -56,12 +56,19 @@ def is_profiled(torch):
 
 def profiler_class(torch):
     class Observed(torch.profiler.profile):
-        """As `profile(execution_trace_observer=…)`, which PyTorch has from 2.3 on: the observer starts before Kineto and stops before it."""
+        """As `profile(execution_trace_observer=…)`, which PyTorch has from 2.3 on: the observer starts before Kineto and stops before it.
+
+        Of steps that are interleaved the observer has those before Kineto's: it stops where Kineto starts.
+        """
 
         etlink_running = False
 
         def start_trace(self):
-            self.etlink_observer.start()
+            # before the range of the next step begins: it is in one of the traces, not in both
+            if self.etlink_interleaved:
+                self.etlink_observer.stop()
+            else:
+                self.etlink_observer.start()
             super().start_trace()
             self.etlink_running = True
 
@@ -85,6 +92,11 @@ class Window:
         self.torch, self.settings, self.report = torch, settings, report
         self.first, self.next, self.saved, self.error = first, first, False, None
         self.begin, self.end = None, None
+        self.interleaved = settings["options"]["interleave"]
+        schedule = settings["schedule"]
+        self.host_first = first + schedule["warmup"]
+        # of an interleaved cycle: the first step of the device trace, after those of the host trace
+        self.device_first = self.host_first + (schedule["active"] // 2 if self.interleaved else 0)
         self.thread, self.is_global = threading.get_ident(), False
         self.observer, self.profiler, self.registered = None, None, False
         self.host, self.device = report.path("host.json"), report.path("device.json")
@@ -98,13 +110,28 @@ class Window:
             self.observer.register_callback(self.host)
             self.profiler = self.make()
             self.look_at_clock()
+            self.start_observer()
             self.profiler.start()
 
     def action(self, step):
-        return self.action_map[steps.action(self.settings["schedule"], step)]
+        """What the profiler does: while the observer alone records it warms up."""
+        action = steps.action(self.settings["schedule"], step)
+        is_before = self.host_first <= step < self.device_first
+        return self.action_map[steps.WARMUP if is_before else action]
 
     def is_recorded(self, step):
-        return steps.action(self.settings["schedule"], step) in (steps.RECORD, steps.RECORD_AND_SAVE)
+        """Whether a step is in the device trace, which has the times."""
+        action = steps.action(self.settings["schedule"], step)
+        return action in (steps.RECORD, steps.RECORD_AND_SAVE) and step >= self.device_first
+
+    def host_steps(self):
+        """First and last step of the host trace, where it has others than the device trace."""
+        return [self.host_first, self.device_first - 1] if self.interleaved else None
+
+    def start_observer(self):
+        """Of an interleaved cycle, before its first recorded step begins."""
+        if self.interleaved and self.next == self.host_first:
+            self.observer.start()
 
     def make(self):
         options = self.settings["options"]
@@ -119,7 +146,7 @@ class Window:
             experimental_config=config,
             **{name: options[name] for name in ("record_shapes", "profile_memory", "with_stack", "with_flops")},
         )
-        profiler.etlink_observer = self.observer
+        profiler.etlink_observer, profiler.etlink_interleaved = self.observer, self.interleaved
         # the cycle begins here, not at step 0: the steps before it cost nothing
         profiler.step_num, profiler.current_action = self.first, self.action(self.first)
         return profiler
@@ -129,6 +156,7 @@ class Window:
         with own():
             self.next += 1
             self.look_at_clock()
+            self.start_observer()
             self.profiler.step()
 
     def look_at_clock(self):

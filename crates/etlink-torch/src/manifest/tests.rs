@@ -17,6 +17,7 @@ fn manifest() -> Manifest {
         with_flops: false,
         cuda_sync_events: true,
         gzip: false,
+        interleave: false,
     };
     Manifest {
         etlink: "0".into(),

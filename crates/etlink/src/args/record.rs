@@ -77,6 +77,9 @@ pub struct RecordedArgs {
     /// Pack the files
     #[arg(long)]
     pub gzip: bool,
+    /// Record half of the active steps for the host trace and then the others for the device trace, so that the times are not those of steps that the execution trace observer slows down; etlink matches their ops by order
+    #[arg(long)]
+    pub interleave: bool,
 }
 
 fn step_on(text: &str) -> Result<String, String> {

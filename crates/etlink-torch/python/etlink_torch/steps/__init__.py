@@ -4,9 +4,18 @@ from .forward import ForwardSteps
 from .function import FunctionSteps
 from .optimizer import OptimizerSteps
 from .patches import Patches
-from .schedule import NONE, RECORD, RECORD_AND_SAVE, WARMUP, action, next_action
+from .schedule import NEVER, NONE, RECORD, RECORD_AND_SAVE, WARMUP, action, next_action
 
-__all__ = ["NONE", "RECORD", "RECORD_AND_SAVE", "WARMUP", "action", "count", "next_action"]
+__all__ = [
+    "NEVER",
+    "NONE",
+    "RECORD",
+    "RECORD_AND_SAVE",
+    "WARMUP",
+    "action",
+    "count",
+    "next_action",
+]
 
 
 def count(torch, session, after_import, what):

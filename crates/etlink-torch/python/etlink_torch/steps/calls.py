@@ -1,7 +1,9 @@
 """Calls of wrapped functions become steps."""
 
 import functools
-import threading
+from threading import get_ident
+
+from ..guard import attempt, describe
 
 
 class Dynamo:
@@ -38,37 +40,49 @@ class Dynamo:
 class StepCalls:
     """The outermost calls of wrapped functions, on the thread that made the first one.
 
-    `counts(key)` decides whether a call that has ended was a step.
+    What is here runs inside of the program's own calls: it never raises. In a run of millions of
+    steps it costs time in each, recorded or not, so it makes few calls (`cargo dev overhead`).
     """
 
-    def __init__(self, torch, session, patches, counts):
-        self.session, self.patches, self.counts = session, patches, counts
+    def __init__(self, torch, session, patches):
+        self.session, self.patches = session, patches
         self.dynamo = Dynamo(torch)
         self.inside, self.thread = False, None
+        patches.on_undo(self.retire)
 
-    def wrap(self, function, key_of):
-        """`function` with the same signature; `key_of(arguments, named)` says what is called."""
+    def wrap(self, function, counts):
+        """`function` with the same signature; `counts(arguments, named)` decides whether a call that
+        has ended was a step."""
         is_tracing, set_eval_frame = self.dynamo.is_tracing, self.dynamo.set_eval_frame
+        begin, leave, end_step = self.begin, self.leave, self.session.end_step
 
         @functools.wraps(function)
         def wrapper(*arguments, **named):
             # first of all, so that nothing else of ours gets into the graph
-            if is_tracing():
+            if is_tracing() or self.inside:
                 return function(*arguments, **named)
             # Dynamo would compile our functions too; it is on for `function` alone
             compiler = set_eval_frame(None)
-            is_outermost = self.begin(arguments)
-            set_eval_frame(compiler)
+            is_outermost = begin(arguments)
+            if compiler is not None:
+                set_eval_frame(compiler)
             if not is_outermost:
                 return function(*arguments, **named)
             try:
                 result = function(*arguments, **named)
             except BaseException:
-                self.leave()
+                leave()
                 raise
-            set_eval_frame(None)
-            self.end(key_of, arguments, named)
-            set_eval_frame(compiler)
+            if compiler is not None:
+                set_eval_frame(None)
+            try:
+                leave()
+                if counts(arguments, named):
+                    end_step()
+            except Exception as error:
+                attempt(self.give_up, error)
+            if compiler is not None:
+                set_eval_frame(compiler)
             return result
 
         self.dynamo.skip(wrapper)
@@ -76,29 +90,35 @@ class StepCalls:
 
     def begin(self, arguments):
         """Whether this call may be a step: not one within another, nor of another thread."""
-        if self.inside or not self.patches.active:
+        try:
+            if self.thread != get_ident() and not self.take_thread():
+                return False
+            self.inside = True
+            return True
+        except Exception as error:
+            attempt(self.give_up, error)
             return False
-        thread = threading.get_ident()
-        if self.thread is None:
-            self.thread = thread
-        elif thread != self.thread:
+
+    def take_thread(self):
+        """Whether this is the thread whose calls count; the first one is."""
+        if self.thread is not None or not self.patches.active:
             return False
-        self.inside = True
-        if not self.session.begun:
-            self.session.begin()
+        self.thread = get_ident()
+        self.session.begin()
         return True
 
     def leave(self):
         """Of each call that `begin` was true of, also of one that raised."""
         self.inside = False
 
-    def end(self, key_of, arguments, named):
-        self.leave()
-        try:
-            if self.counts(key_of(arguments, named)):
-                self.session.step()
-        except Exception as error:
-            self.session.fail("{}: {}".format(type(error).__name__, error))
+    def retire(self):
+        """What is wrapped does nothing any more; no thread has this number."""
+        self.thread = 0
+
+    def give_up(self, error):
+        """The recording ends."""
+        self.inside = False
+        self.session.fail(describe(error))
 
 
 def announce(session, name):

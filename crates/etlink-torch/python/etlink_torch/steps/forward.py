@@ -8,7 +8,9 @@ traces them, and TorchScript modules have none.
 import functools
 import sys
 import weakref
+from threading import get_ident
 
+from ..guard import attempt, describe
 from .calls import Leader, StepCalls, announce
 
 WRAPPERS = ("module", "_orig_mod")
@@ -35,59 +37,63 @@ def innermost(module):
     return module
 
 
-def module_called(arguments, named):
-    return arguments[0]
-
-
 class ForwardCalls(StepCalls):
     """Calls of modules that may be the model; `search` is the search for it, while there is one."""
 
-    def __init__(self, torch, session, patches, counts):
-        super().__init__(torch, session, patches, counts)
+    def __init__(self, torch, session, patches):
+        super().__init__(torch, session, patches)
         self.torch, self.search = torch, None
         self.script = torch.jit.ScriptModule
         self.tracing_state = torch._C._get_tracing_state
         self.models = {}
 
     def begin(self, arguments):
-        # a call that torch.jit.trace makes is part of no step
-        if self.inside or not self.is_model(arguments[0]) or self.tracing_state() is not None:
+        try:
+            module = arguments[0]
+            known = self.models.get(id(module)) or self.look_at(module)
+            # transforms and loss functions are not the model; a call that torch.jit.trace makes
+            # is part of no step
+            if not known[1] or self.tracing_state() is not None:
+                return False
+            if self.thread != get_ident() and not self.take_thread():
+                return False
+            self.inside = True
+            if self.search is not None:
+                self.search.pause(module)
+            return True
+        except Exception as error:
+            attempt(self.give_up, error)
             return False
-        if not super().begin(arguments):
-            return False
-        if self.search is not None:
-            self.search.pause(arguments[0])
-        return True
 
     def leave(self):
-        super().leave()
+        self.inside = False
         if self.search is not None:
-            self.search.resume()
+            attempt(self.search.resume)
 
-    def is_model(self, module):
-        """Transforms and loss functions have no parameters, and are not the model."""
-        known = self.models.get(id(module))
-        if known is None:
-            known = self.look_at(module)
-        return known[1]
-
-    def model_number(self, module):
-        """Of the program's own module, which a parallel one may wrap."""
-        return self.models[id(module)][2]
+    def give_up(self, error):
+        search, self.search = self.search, None
+        if search is not None:
+            attempt(search.resume)
+        super().give_up(error)
 
     def look_at(self, module):
+        """Of a module: a reference, whether it may be the model, and the number of the program's own
+        module, which a parallel one may wrap."""
         number, models = id(module), self.models
-        has_parameters = next(module.parameters(), None) is not None
-        # freezing and quantization make something else of parameters
-        is_model = (
-            has_parameters
-            or isinstance(module, self.script)
-            or any(hasattr(part, "_packed_params") for part in module.modules())
-        )
+        # a module may have methods of its own that raise: then it is none
+        is_model = bool(attempt(self.has_parameters, module))
         # the number of a module that is gone becomes another's
         reference = weakref.ref(module, lambda _: models.pop(number, None))
         models[number] = reference, is_model, id(innermost(module))
         return models[number]
+
+    def has_parameters(self, module):
+        # freezing and quantization make something else of parameters
+        return (
+            next(module.parameters(), None) is not None
+            or isinstance(module, self.script)
+            or any(hasattr(part, "_packed_params") for part in module.modules())
+        )
 
 
 class ForwardSteps:
@@ -97,7 +103,7 @@ class ForwardSteps:
         self.session, self.patches, self.chosen = session, patches, chosen
         self.base = torch.nn.Module
         self.leader, self.in_a_row = Leader(), 0
-        self.calls = ForwardCalls(torch, session, patches, self.counts)
+        self.calls = ForwardCalls(torch, session, patches)
         self.adopted = set()
 
     def install(self):
@@ -107,10 +113,16 @@ class ForwardSteps:
         else:
             self.choose()
 
-    def counts(self, module):
-        before = self.leader.key
-        counts = self.leader.counts(self.calls.model_number(module))
-        if self.leader.key != before:
+    def counts(self, arguments, named):
+        module, leader = arguments[0], self.leader
+        number = self.calls.models[id(module)][2]
+        if number == leader.key and self.calls.search is None:
+            # by far the most calls
+            leader.other = None
+            return True
+        before = leader.key
+        counts = leader.counts(number)
+        if leader.key != before:
             model = innermost(module)
             # a TorchScript module has the name of what it was made of
             announce(self.session, getattr(model, "original_name", type(model).__name__))
@@ -125,7 +137,7 @@ class ForwardSteps:
             return
         self.adopted.add(kind)
         own = vars(kind).get("__call__") or self.inherited_call(kind)
-        self.patches.replace(kind, "__call__", self.calls.wrap(own, module_called))
+        self.patches.replace(kind, "__call__", self.calls.wrap(own, self.counts))
 
     def inherited_call(self, kind):
         """Looked up at each call: torch.fx replaces `Module.__call__` while it traces."""
@@ -147,9 +159,16 @@ class ForwardSteps:
         def init_subclass(kind, **named):
             super(base, kind).__init_subclass__(**named)
             if self.patches.active:
-                self.adopt_chosen(kind)
+                self.adopt_new(kind)
 
         self.patches.replace(base, "__init_subclass__", classmethod(init_subclass))
+
+    def adopt_new(self, kind):
+        """Nothing is raised into the definition of a class."""
+        try:
+            self.adopt_chosen(kind)
+        except Exception as error:
+            attempt(self.session.fail, describe(error))
 
     def adopt_chosen(self, kind):
         if self.chosen in (kind.__name__, "{}.{}".format(kind.__module__, kind.__qualname__)):
@@ -165,7 +184,7 @@ class Search:
     def __init__(self, steps):
         self.steps, self.base, self.is_paused = steps, steps.base, False
         self.original = vars(self.base)["__call__"]
-        self.watch = steps.calls.wrap(self.original, module_called)
+        self.watch = steps.calls.wrap(self.original, steps.counts)
 
     def begin(self):
         self.steps.patches.replace(self.base, "__call__", self.watch)

@@ -6,6 +6,7 @@ import sys
 import threading
 from importlib.machinery import ModuleSpec
 
+from ..guard import attempt, describe
 from .calls import StepCalls, announce
 
 CALLS_TRACED = 1_000_000
@@ -18,9 +19,15 @@ class WatchedSpec(ModuleSpec):
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
         if name == "_initializing" and not value:
-            then = self.__dict__.pop("etlink_then")
+            then = self.__dict__.pop("etlink_then", None)
             self.__class__ = ModuleSpec
-            then()
+            if then is not None:
+                then()
+
+
+def is_step(arguments, named):
+    """Each call is one."""
+    return True
 
 
 class FunctionSteps:
@@ -28,7 +35,7 @@ class FunctionSteps:
         self.session, self.patches, self.name = session, patches, name
         self.after_import = after_import
         self.module_name, _, self.path = name.partition(":")
-        self.calls = StepCalls(torch, session, patches, lambda _: True)
+        self.calls = StepCalls(torch, session, patches)
 
     def install(self):
         if self.after_import is None and self.module_name != "__main__":
@@ -61,9 +68,12 @@ class FunctionSteps:
 
     def wrap_or_report(self, module):
         """Nothing is raised into an import."""
-        if not self.patches.active or self.wrap(module):
-            return
-        self.fail("{} has no {}".format(self.module_name, self.path))
+        try:
+            if not self.patches.active or self.wrap(module):
+                return
+            self.fail("{} has no {}".format(self.module_name, self.path))
+        except Exception as error:
+            attempt(self.fail, describe(error))
 
     def fail(self, why):
         self.session.fail("--step-on {}: {}".format(self.name, why))
@@ -79,7 +89,7 @@ class FunctionSteps:
         if not callable(function):
             return False
         descriptor = vars(owner).get(last, function)
-        wrapper = self.calls.wrap(getattr(descriptor, "__func__", function), lambda *_: 0)
+        wrapper = self.calls.wrap(getattr(descriptor, "__func__", function), is_step)
         if isinstance(descriptor, (staticmethod, classmethod)):
             wrapper = type(descriptor)(wrapper)
         self.patches.replace(owner, last, wrapper)
@@ -133,7 +143,17 @@ class ScriptWatch:
             self.frame.f_trace, self.frame = None, None
 
     def trace_call(self, frame, event, argument):
-        """For each function that is called until then; only the script is traced by line."""
+        """For each function that is called until then; only the script is traced by line.
+
+        What a trace function raises is raised in the frame that it traces.
+        """
+        try:
+            return self.look_at_call(frame)
+        except Exception as error:
+            attempt(self.give_up, describe(error))
+            return None
+
+    def look_at_call(self, frame):
         self.calls_left -= 1
         if self.calls_left == 0:
             self.give_up("is not there after {} calls".format(CALLS_TRACED))
@@ -143,6 +163,13 @@ class ScriptWatch:
         return None
 
     def trace_line(self, frame, event, argument):
+        try:
+            self.look_at_line(event)
+        except Exception as error:
+            attempt(self.give_up, describe(error))
+        return self.trace_line if self.frame is not None else None
+
+    def look_at_line(self, event):
         first, _, rest = self.steps.path.partition(".")
         if self.steps.wrap(self.module):
             self.end()
@@ -150,8 +177,7 @@ class ScriptWatch:
             self.give_up("is not there: the class has no {}".format(rest))
         elif event == "return":
             self.give_up("is not there at the end of the script")
-        return self.trace_line if self.frame is not None else None
 
     def give_up(self, why):
-        self.end()
+        attempt(self.end)
         self.steps.fail("{} {}".format(self.steps.path, why))

@@ -3,6 +3,7 @@
 import sys
 import weakref
 
+from ..guard import attempt, describe
 from .calls import Leader, StepCalls, announce
 
 KEYS = 4096
@@ -19,15 +20,6 @@ def optimizer_key(optimizer):
         return id(next(filled, [optimizer])[0])
 
 
-def optimizer_of_step(arguments, named):
-    return arguments[0]
-
-
-def optimizer_of_scaler(arguments, named):
-    """The argument of `GradScaler.step(self, optimizer, ...)`."""
-    return named["optimizer"] if "optimizer" in named else arguments[1]
-
-
 class GraphActivity:
     """Whether autograd made a node since an optimizer's last step.
 
@@ -42,8 +34,9 @@ class GraphActivity:
         self.origin = self.sequence_number()
         self.last, self.idle = {}, set()
 
-    def is_step(self, key):
-        number, last = self.sequence_number(), self.last
+    def is_step(self, key, number):
+        """`number`: that of the node that autograd would make next."""
+        last = self.last
         if number != last.get(key, self.origin):
             if len(last) > KEYS:
                 last.clear()
@@ -60,32 +53,52 @@ class OptimizerSteps:
     def __init__(self, torch, session, patches):
         self.torch, self.session, self.patches = torch, session, patches
         self.leader, self.activity = Leader(), GraphActivity(torch)
-        self.calls = StepCalls(torch, session, patches, self.counts)
+        self.calls = StepCalls(torch, session, patches)
         self.wrappers = {}
 
     def install(self):
         optimizer = self.torch.optim.Optimizer
-        patch = optimizer._patch_step_function
+        original = optimizer._patch_step_function
 
         def patch_step_function(made):
-            patch(made)
+            original(made)
             if self.patches.active:
-                self.adopt(type(made))
-                self.session.begin()
+                self.adopt_new(type(made))
 
         self.patches.replace(optimizer, "_patch_step_function", patch_step_function)
         self.adopt_scalers()
         self.adopt_existing()
 
+    def counts_step(self, arguments, named):
+        """Of `Optimizer.step(self, ...)`."""
+        return self.counts(arguments[0])
+
+    def counts_scaler(self, arguments, named):
+        """Of `GradScaler.step(self, optimizer, ...)`."""
+        return self.counts(named["optimizer"] if "optimizer" in named else arguments[1])
+
     def counts(self, optimizer):
-        key = optimizer_key(optimizer)
-        if not self.activity.is_step(key):
+        key, leader, activity = optimizer_key(optimizer), self.leader, self.activity
+        number = activity.sequence_number()
+        if key == leader.key and not activity.idle and number != activity.last.get(key):
+            # by far the most calls
+            activity.last[key], leader.other = number, None
+            return True
+        if not activity.is_step(key, number):
             return False
-        before = self.leader.key
-        counts = self.leader.counts(key)
-        if self.leader.key != before:
+        before = leader.key
+        counts = leader.counts(key)
+        if leader.key != before:
             announce(self.session, type(optimizer).__name__)
         return counts
+
+    def adopt_new(self, kind):
+        """Nothing is raised into the making of an optimizer."""
+        try:
+            self.adopt(kind)
+            self.session.begin()
+        except Exception as error:
+            attempt(self.session.fail, describe(error))
 
     def adopt(self, kind):
         """Wraps `step` where the class has it from."""
@@ -93,7 +106,7 @@ class OptimizerSteps:
         if owner is None or vars(owner)["step"] is self.wrappers.get(owner):
             return
         step = vars(owner)["step"]
-        wrapper = self.calls.wrap(step, optimizer_of_step)
+        wrapper = self.calls.wrap(step, self.counts_step)
         self.wrappers[owner] = wrapper
         bare = getattr(step, "__wrapped__", None)
         if getattr(step, "hooked", False) and bare is not None:
@@ -105,7 +118,7 @@ class OptimizerSteps:
 
         It wants to be rid of PyTorch's own wrapper (`TorchPatcher` in torch/_dynamo/eval_frame.py).
         """
-        wrapper.__wrapped__ = self.calls.wrap(bare, optimizer_of_step)
+        wrapper.__wrapped__ = self.calls.wrap(bare, self.counts_step)
 
         def restore():
             if vars(owner).get("step") is wrapper.__wrapped__:
@@ -119,7 +132,7 @@ class OptimizerSteps:
         for module in (getattr(self.torch, "amp", None), self.torch.cuda.amp):
             scaler = getattr(module, "GradScaler", None)
             if scaler is not None and "step" in vars(scaler):
-                step = self.calls.wrap(vars(scaler)["step"], optimizer_of_scaler)
+                step = self.calls.wrap(vars(scaler)["step"], self.counts_scaler)
                 self.patches.replace(scaler, "step", step)
 
     def adopt_existing(self):
@@ -137,16 +150,21 @@ class OptimizerSteps:
 
     def stepped(self, optimizer, arguments, named):
         """A step that the program took from the class before, as schedulers of learning rates do."""
-        if not self.calls.begin((optimizer,)):
+        if self.calls.inside or not self.calls.begin((optimizer,)):
             return
-        if "step" in vars(optimizer):
-            self.adopt_instance(optimizer)
-        self.calls.end(optimizer_of_step, (optimizer,), {})
+        try:
+            self.calls.leave()
+            if "step" in vars(optimizer):
+                self.adopt_instance(optimizer)
+            if self.counts(optimizer):
+                self.session.end_step()
+        except Exception as error:
+            attempt(self.calls.give_up, error)
 
     def adopt_instance(self, optimizer):
         """Keeps no optimizer alive that the program has dropped."""
         made, step = weakref.ref(optimizer), vars(optimizer)["step"]
-        wrapper = self.calls.wrap(step, lambda arguments, named: made())
+        wrapper = self.calls.wrap(step, lambda arguments, named: self.counts(made()))
         optimizer.step = wrapper
 
         def restore():

@@ -1,5 +1,7 @@
 """What is replaced in the program while steps are counted, and how it comes back."""
 
+from ..guard import attempt
+
 ABSENT = object()
 
 
@@ -32,4 +34,5 @@ class Patches:
         """Further calls do nothing."""
         self.active = False
         while self.actions:
-            self.actions.pop()()
+            # what cannot be taken back does nothing any more
+            attempt(self.actions.pop())

@@ -39,6 +39,13 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
     }
     let arguments = args.schedule.arguments(REPEAT);
     let schedule = Schedule::new(arguments)?;
+    if args.what.interleave && arguments.active % 2 != 0 {
+        bail!(
+            "--interleave needs an even number of steps, --active is {}: half of them are in each \
+             trace",
+            arguments.active
+        );
+    }
     let task = JobTask::from_variables(|name| std::env::var(name).ok());
     let hook = hook()?;
     let launcher = launcher(hook.path());
@@ -106,6 +113,7 @@ fn options(args: &RecordArgs) -> Options {
         with_flops: what.with_flops,
         cuda_sync_events: what.cuda_sync_events,
         gzip: what.gzip,
+        interleave: what.interleave,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::notes;
 use etlink_run::manifest::MANIFEST;
-use etlink_torch::{Manifest, NOTHING, Process};
+use etlink_torch::{Cycle, Manifest, NOTHING, Process};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn recorded(manifest: &Manifest, output: &Path) -> String {
         .filter(|process| !process.cycles.is_empty())
         .collect();
     let cycles = || processes.iter().flat_map(|process| &process.cycles);
-    let first = cycles().map(|cycle| cycle.first_step).min().unwrap_or(0);
+    let first = cycles().map(Cycle::first_recorded).min().unwrap_or(0);
     let last = cycles().map(|cycle| cycle.last_step).max().unwrap_or(0);
     let each = processes.iter().map(|process| process.cycles.len()).max();
     let times = match each {
