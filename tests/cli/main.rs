@@ -25,6 +25,8 @@ mod outputs;
 mod perfetto;
 mod ranks;
 mod record;
+#[cfg(all(feature = "faults", target_os = "linux"))]
+mod record_faults;
 mod replay;
 mod replay_ranks;
 mod report;

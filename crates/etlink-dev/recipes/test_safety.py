@@ -119,6 +119,20 @@ class Ends(Safety):
         ran = self.record(SCHEDULE, "python forking.py")
         self.assertEqual(ran.stdout, "child\nended with 3\n")
 
+    def test_children_of_a_rank_see_nothing(self):
+        """Once a rank is recorded, what it starts is a helper; before that it may be a rank."""
+        shown = "import os; print('ETLINK_RECORD' in os.environ, os.environ.get('PYTHONPATH'))"
+        child = f"subprocess.run([sys.executable, '-c', {shown!r}], check=True)"
+        text = f"import subprocess, sys\n{child}\n" + (PROGRAMS / "train.py").read_text() + f"\n{child}\n"
+        script = self.script("starts_children.py", text)
+        self.python_path = "mine"
+        ran = self.record(SCHEDULE, f"python {script} 8")
+        # what the program itself prints comes at its end
+        first, last, _ = ran.stdout.splitlines()
+        self.assertRegex(first, r"True .*etlink-hook-.*mine")
+        self.assertEqual(last, "False mine")
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
     def test_nested_recordings(self):
         environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
         for case, printed in (

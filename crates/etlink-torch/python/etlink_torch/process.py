@@ -29,6 +29,23 @@ def local_world():
     return first_number(["LOCAL_WORLD_SIZE"])
 
 
+def hide_from_children(hook):
+    """Processes that this one starts from here on see nothing of the recording.
+
+    A rank's own children are helpers: loaders, compilers, evaluations. They would load the hook for
+    nothing, and must not count for the rank.
+    """
+    os.environ.pop("ETLINK_RECORD", None)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if hook not in paths:
+        return
+    others = [path for path in paths if path != hook]
+    if others:
+        os.environ["PYTHONPATH"] = os.pathsep.join(others)
+    else:
+        del os.environ["PYTHONPATH"]
+
+
 def clock():
     """The two clocks of this machine at one moment, in ns."""
     return {"unix_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()}

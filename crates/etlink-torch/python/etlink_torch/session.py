@@ -7,7 +7,7 @@ from time import perf_counter_ns
 
 from . import files, steps
 from .guard import attempt, describe, guarded, silent
-from .process import clock, end_without_destructors, rank_and_world
+from .process import clock, end_without_destructors, hide_from_children, rank_and_world
 from .signals import Termination, deferred
 from .timing import StepTimes
 from .window import Window, is_profiled
@@ -153,6 +153,8 @@ class Session:
             # a helper or a worker that runs the script too comes by here, and makes no step
             return self.is_chosen(rank)
         content["rank"], content["world"] = rank, world
+        if self.settings["hook"]:
+            attempt(hide_from_children, self.settings["hook"])
         if not self.is_chosen(rank):
             content["excluded"], self.off = True, True
             self.report.write()

@@ -8,6 +8,7 @@
 //! Processes of the program move the files (`files.py`), the launcher removes them at its end or
 //! puts them back; after a launcher that was killed, the next one does.
 
+use super::disk;
 use super::file_names::names;
 use anyhow::{Context, Result};
 use etlink_run::manifest::MANIFEST;
@@ -19,7 +20,7 @@ const MOVED: &str = "old.moved";
 /// Lists the files that a new recording would replace, relative to `folder`.
 pub fn list(work: &Path, files: &[String]) -> Result<()> {
     let path = work.join(JOURNAL);
-    let written = std::fs::write(&path, serde_json::to_string(files)?);
+    let written = disk::write(&path, serde_json::to_string(files)?.as_bytes());
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -37,7 +38,10 @@ pub enum Earlier {
 /// Removes the earlier recording if there are new traces, else puts it back.
 pub fn settle(folder: &Path, work: &Path) -> Result<Earlier> {
     let journal = work.join(JOURNAL);
-    let Ok(text) = std::fs::read(&journal) else {
+    let text = disk::read_if_there(&journal);
+    // taken for absent, the files that it lists would go with the work folder
+    let text = text.with_context(|| format!("cannot read {}", journal.display()))?;
+    let Some(text) = text else {
         return Ok(Earlier::Absent);
     };
     // a journal that was cut is older than the first move
@@ -59,16 +63,15 @@ pub fn settle(folder: &Path, work: &Path) -> Result<Earlier> {
             continue;
         }
         let settled = if is_replaced {
-            std::fs::remove_file(&path)
+            disk::remove(&path)
         } else {
-            std::fs::rename(&path, folder.join(file))
+            disk::rename(&path, &folder.join(file))
         };
         settled.with_context(|| format!("cannot settle {}, which was {file}", path.display()))?;
     }
     for path in [journal, work.join(MOVED)] {
         if path.exists() {
-            std::fs::remove_file(&path)
-                .with_context(|| format!("cannot remove {}", path.display()))?;
+            disk::remove(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
     }
     Ok(if is_replaced {

@@ -1,6 +1,7 @@
 //! After the program: what its processes reported becomes the manifest, traces are packed, and the
 //! work folder goes, or stays for processes that run on.
 
+use super::disk;
 use super::earlier::Earlier;
 use super::folder::Output;
 use super::lock;
@@ -70,7 +71,7 @@ impl EndedRecording<'_> {
         lost.retain(|pid| !alive_pids.contains(pid));
         let has_hooked = hook.path().join(MARKER).exists();
         ended.extend(running);
-        let manifest = self.manifest(ended, has_hooked, &lost, output);
+        let manifest = self.manifest(ended, has_hooked, &lost, output)?;
         let earlier = output.settle();
         let is_alone = output.leave(has_alive)?;
         let is_last = is_alone && self.are_all_tasks_done(&manifest);
@@ -104,7 +105,7 @@ impl EndedRecording<'_> {
         has_hooked: bool,
         lost: &BTreeSet<u32>,
         output: &Output,
-    ) -> Manifest {
+    ) -> Result<Manifest> {
         let settings = &self.settings;
         let words = self.args.command.iter();
         let manifest = Manifest {
@@ -130,17 +131,19 @@ impl EndedRecording<'_> {
             ended: self.ended,
             notes: vec![],
         });
-        match self.others(output) {
+        Ok(match self.others(output)? {
             Some(others) => manifest.joined(others, task),
             None if task.is_some() => manifest.joined(ManifestContents::default(), task),
             None => manifest,
-        }
+        })
     }
 
     /// What the manifest in the folder has of this job, and of this launcher's own processes that
     /// ended after it had begun to end.
-    fn others(&self, output: &Output) -> Option<ManifestContents> {
-        let mut others = output.manifest()?;
+    fn others(&self, output: &Output) -> Result<Option<ManifestContents>> {
+        let Some(mut others) = output.manifest()? else {
+            return Ok(None);
+        };
         let job = self.task.as_ref().map(|task| &task.job);
         if job.is_none() || others.job.as_ref() != job {
             others.tasks.clear();
@@ -148,7 +151,7 @@ impl EndedRecording<'_> {
             let ranks = &mut others.ranks;
             ranks.retain(|rank| rank.process.launcher == *launcher);
         }
-        Some(others)
+        Ok(Some(others))
     }
 
     fn are_all_tasks_done(&self, manifest: &Manifest) -> bool {
@@ -165,8 +168,9 @@ fn has_processes(hook: &Path) -> bool {
         return false;
     }
     // first this, then the lock: whichever of both ends last sees the other's files
-    drop(std::fs::write(hook.join(ENDED), ""));
-    matches!(lock::try_exclusive(&marker), Ok(None))
+    drop(disk::write(&hook.join(ENDED), b""));
+    // where nobody can say it they are taken to run: what they record must not be removed
+    !matches!(lock::try_exclusive(&marker), Ok(Some(_)))
 }
 
 #[cfg(unix)]
@@ -185,14 +189,15 @@ fn is_running(_: u32) -> bool {
 
 /// Notes of processes that could not write their report: text that blanks follow, by process id.
 fn spare_notes(hook: &Path) -> Vec<(u32, String)> {
-    let Ok(entries) = std::fs::read_dir(hook) else {
+    let Ok(entries) = disk::entries(hook) else {
         return vec![];
     };
     let mut notes: Vec<(u32, String)> = entries
+        .iter()
         .filter_map(|entry| {
-            let path = entry.ok()?.path();
+            let path = entry.path();
             let pid = path.file_name()?.to_str()?.strip_suffix(".note")?.parse();
-            let bytes = std::fs::read(&path).ok()?;
+            let bytes = disk::read(&path).ok()?;
             let text = String::from_utf8_lossy(&bytes).trim().to_owned();
             (!text.is_empty()).then_some((pid.ok()?, text))
         })

@@ -10,6 +10,7 @@
 //! old.json, …     see `earlier`
 //! ```
 
+use super::disk;
 use super::earlier::{self, Earlier};
 use super::file_names::names;
 use super::lock::{self, Lock};
@@ -86,7 +87,7 @@ impl Output {
     fn begin(&self, overwrite: bool, task: Option<&JobTask>) -> Result<()> {
         earlier::settle(&self.path, &self.work)?;
         self.remove_reports("")?;
-        let files = if self.is_of_job(task) {
+        let files = if self.is_of_job(task)? {
             self.refuse_second_run(overwrite, task)?;
             vec![]
         } else {
@@ -105,13 +106,17 @@ impl Output {
         }
         let job = task.map_or("", |task| &task.job);
         let path = self.work.join(JOB);
-        std::fs::write(&path, job).with_context(|| format!("cannot write {}", path.display()))
+        disk::write(&path, job.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// A further launcher: only tasks of one job share a folder.
     fn join(&self, overwrite: bool, task: Option<&JobTask>) -> Result<()> {
-        let running = std::fs::read_to_string(self.work.join(JOB)).unwrap_or_default();
-        if task.is_none_or(|task| task.job != running) {
+        let path = self.work.join(JOB);
+        let running = disk::read_if_there(&path);
+        let running = running.with_context(|| format!("cannot read {}", path.display()))?;
+        let running = running.unwrap_or_default();
+        if task.is_none_or(|task| task.job.as_bytes() != running) {
             bail!(
                 "another recording is being written to {}; choose another folder with -o, or wait \
                 for its end",
@@ -122,16 +127,16 @@ impl Output {
     }
 
     /// Whether the recording in the folder was begun by other tasks of this job.
-    fn is_of_job(&self, task: Option<&JobTask>) -> bool {
-        let earlier = self.manifest();
-        earlier.is_some_and(|earlier| {
-            earlier.job.is_some() && earlier.job.as_ref() == task.map(|task| &task.job)
-        })
+    fn is_of_job(&self, task: Option<&JobTask>) -> Result<bool> {
+        let Some(task) = task else { return Ok(false) };
+        let earlier = self.manifest()?;
+        Ok(earlier.is_some_and(|earlier| earlier.job.as_ref() == Some(&task.job)))
     }
 
     /// The same task once more, as by a script that records two programs into one folder.
     fn refuse_second_run(&self, overwrite: bool, task: Option<&JobTask>) -> Result<()> {
-        let (Some(task), Some(earlier)) = (task, self.manifest()) else {
+        let Some(task) = task else { return Ok(()) };
+        let Some(earlier) = self.manifest()? else {
             return Ok(());
         };
         let is_same = earlier.job.as_ref() == Some(&task.job)
@@ -179,10 +184,15 @@ impl Output {
         self.pids(".host.json")
     }
 
-    /// The manifest that is in the folder, if it can be read.
-    pub fn manifest(&self) -> Option<ManifestContents> {
-        let bytes = std::fs::read(self.path.join(MANIFEST)).ok()?;
-        ManifestContents::read(&bytes).ok()
+    /// The manifest that is in the folder, if it is one.
+    ///
+    /// # Errors
+    /// It is there and cannot be read: written anew it would lack what other launchers recorded.
+    pub fn manifest(&self) -> Result<Option<ManifestContents>> {
+        let path = self.path.join(MANIFEST);
+        let bytes = disk::read_if_there(&path);
+        let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(bytes.and_then(|bytes| ManifestContents::read(&bytes).ok()))
     }
 
     /// Writes the manifest: the old one or the new one is there, whatever happens.
@@ -191,10 +201,13 @@ impl Output {
         let text = serde_json::to_string_pretty(manifest)? + "\n";
         let write = || -> std::io::Result<()> {
             // in the work folder, which is on the same file system: a renaming cannot be half done
+            disk::attempt(&self.work)?;
             let mut temporary = tempfile::NamedTempFile::new_in(&self.work)?;
+            disk::attempt(temporary.path())?;
             std::io::Write::write_all(&mut temporary, text.as_bytes())?;
             readable_by_all(temporary.as_file())?;
-            temporary.as_file().sync_all()?;
+            disk::sync(temporary.as_file(), temporary.path())?;
+            disk::attempt(&target)?;
             temporary.persist(&target)?;
             Ok(())
         };
@@ -236,7 +249,7 @@ impl Output {
 
     /// Removes the work folder; what cannot be removed is put in order by the next launcher.
     fn remove_work(&self) {
-        drop(std::fs::remove_dir_all(&self.work));
+        drop(disk::remove_folder(&self.work));
     }
 
     /// Removes reports and unfinished traces whose names begin with `prefix`.
@@ -247,7 +260,7 @@ impl Output {
             let is_kept = kept.contains(&name.as_str()) || name.starts_with("old.");
             if name.starts_with(prefix) && !is_kept && !name.ends_with(".old") {
                 // another process may have removed it in this moment
-                drop(std::fs::remove_file(self.work.join(name)));
+                drop(disk::remove(&self.work.join(name)));
             }
         }
         Ok(())
@@ -256,9 +269,12 @@ impl Output {
     fn process(&self, pid: u32) -> Result<Process> {
         let report = self.report(pid, "json");
         let bytes =
-            std::fs::read(&report).with_context(|| format!("cannot read {}", report.display()))?;
+            disk::read(&report).with_context(|| format!("cannot read {}", report.display()))?;
         // a process that made no step writes none
-        let steps = std::fs::read(self.report(pid, "steps")).unwrap_or_default();
+        let steps = disk::read_if_there(&self.report(pid, "steps"));
+        let steps = steps
+            .context("cannot read how many steps it made")?
+            .unwrap_or_default();
         Process::read(&bytes, &steps)
             .with_context(|| format!("{} is no report of a process", report.display()))
     }
@@ -303,9 +319,7 @@ fn readable_by_all(_: &std::fs::File) -> std::io::Result<()> {
 
 /// Makes a folder, and gives its absolute path.
 pub fn made(path: &Path) -> Result<PathBuf> {
-    std::fs::create_dir_all(path)
-        .with_context(|| format!("cannot make folder {}", path.display()))?;
+    disk::make_folders(path).with_context(|| format!("cannot make folder {}", path.display()))?;
     // the program may change its folder before the hook writes
-    path.canonicalize()
-        .with_context(|| format!("cannot find folder {}", path.display()))
+    disk::canonicalize(path).with_context(|| format!("cannot find folder {}", path.display()))
 }

@@ -1,6 +1,7 @@
 //! Locks that die with their process. Where there are none (Windows, some network file systems)
 //! everything goes on without.
 
+use super::disk;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -14,6 +15,7 @@ pub struct Lock {
 }
 
 fn open(path: &Path) -> io::Result<File> {
+    disk::attempt(path)?;
     OpenOptions::new()
         .read(true)
         .write(true)
@@ -27,7 +29,7 @@ fn open(path: &Path) -> io::Result<File> {
 pub fn exclusive(folder: &Path, name: &str) -> io::Result<Lock> {
     let path = folder.join(name);
     loop {
-        std::fs::create_dir_all(folder)?;
+        disk::make_folders(folder)?;
         let file = match open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             file => file?,

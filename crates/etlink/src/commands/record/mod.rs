@@ -2,6 +2,7 @@
 //! recorded.
 
 mod child;
+mod disk;
 mod earlier;
 mod file_names;
 mod finish;
@@ -121,18 +122,17 @@ const HOOK_PREFIX: &str = "etlink-hook-";
 
 /// A private folder with the hook, gone when this is dropped.
 fn hook() -> Result<tempfile::TempDir> {
-    let folder = tempfile::Builder::new()
-        .prefix(HOOK_PREFIX)
-        .rand_bytes(12)
-        .tempdir()
-        .context("cannot make a temporary folder; TMPDIR names where")?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(HOOK_PREFIX).rand_bytes(12);
+    let folder = disk::attempt(&std::env::temp_dir()).and_then(|()| builder.tempdir());
+    let folder = folder.context("cannot make a temporary folder; TMPDIR names where")?;
     // the hook travels in the binary: nothing has to be installed into the program's Python
     for (name, text) in HOOK {
         let path = folder.path().join(name);
         let written = path
             .parent()
-            .map_or(Ok(()), std::fs::create_dir_all)
-            .and_then(|()| std::fs::write(&path, text));
+            .map_or(Ok(()), disk::make_folders)
+            .and_then(|()| disk::write(&path, text.as_bytes()));
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(folder)

@@ -1,11 +1,11 @@
 //! What is done with whole traces after the program: they are packed, and shown to TensorBoard.
 
+use super::disk;
 use anyhow::{Context, Result};
 use etlink_torch::Process;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use rayon::prelude::*;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -34,21 +34,25 @@ pub fn pack(folder: &Path, processes: &mut [Process]) -> Vec<String> {
 fn pack_file(path: &Path) -> io::Result<()> {
     let packed = with_ending(path, ".gz");
     let temporary = with_ending(path, ".gz.new");
-    let written =
-        write_packed(path, &temporary).and_then(|()| std::fs::rename(&temporary, &packed));
+    let written = write_packed(path, &temporary).and_then(|()| disk::rename(&temporary, &packed));
     if written.is_err() {
         // what is left of it is of no use, and may not even be there
-        drop(std::fs::remove_file(&temporary));
+        drop(disk::remove(&temporary));
         return written;
     }
-    std::fs::remove_file(path)
+    let removed = disk::remove(path);
+    if removed.is_err() {
+        // one trace under two names would be taken for two
+        drop(disk::remove(&packed));
+    }
+    removed
 }
 
 fn write_packed(plain: &Path, packed: &Path) -> io::Result<()> {
-    let mut encoder = GzEncoder::new(File::create(packed)?, Compression::default());
-    io::copy(&mut File::open(plain)?, &mut encoder)?;
+    let mut encoder = GzEncoder::new(disk::create(packed)?, Compression::default());
+    io::copy(&mut disk::open(plain)?, &mut encoder)?;
     // the plain file is removed next: what is packed has to be on the disk before
-    encoder.finish()?.sync_all()
+    disk::sync(&encoder.finish()?, packed)
 }
 
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
@@ -82,11 +86,14 @@ pub fn show(folder: &Path, tensorboard: &Path, processes: &[Process]) -> Result<
 
 fn link_or_copy(source: &Path, target: &Path) -> io::Result<()> {
     // no second copy of gigabytes where both folders are on one file system
-    if std::fs::hard_link(source, target).is_ok() {
+    if disk::link(source, target).is_ok() {
         return Ok(());
     }
     // the plugin lists the folder while we write: it takes no name that ends like this
     let temporary = with_ending(target, ".new");
-    std::fs::copy(source, &temporary)?;
-    std::fs::rename(&temporary, target)
+    let copied = disk::copy(source, &temporary).and_then(|()| disk::rename(&temporary, target));
+    if copied.is_err() {
+        drop(disk::remove(&temporary));
+    }
+    copied
 }

@@ -1,0 +1,118 @@
+//! `etlink record` when the n-th call of its own file system calls fails, for every n. The program
+//! publishes two traces as the hook does, without PyTorch.
+
+use crate::tool::{Ran, Tool};
+use flate2::read::GzDecoder;
+use std::collections::BTreeMap;
+use std::io::Read;
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// With the hook's own `files.py`, which moves an earlier recording aside.
+const PROGRAM: &str = r#"
+import json, os, sys
+settings = json.loads(os.environ["ETLINK_RECORD"])
+sys.path.insert(0, settings["hook"])
+from _etlink_hook import files
+open("ran", "w").close()
+key = os.path.join(settings["work"], "{}.{}".format(settings["launcher"], os.getpid()))
+pairs = []
+for kind, last in (("torch_et", "finish_ts"), ("kineto_trace", "traceName")):
+    with open(key + "." + kind, "w") as file:
+        file.write('{"new": true, "%s": 0}' % last)
+    pairs.append((key + "." + kind, kind + "_0.json"))
+files.publish(settings, pairs)
+cycle = {"whole": True, "host_trace": pairs[0][1], "device_trace": pairs[1][1]}
+report = {"pid": os.getpid(), "launcher": settings["launcher"], "rank": 0, "cycles": [cycle]}
+files.write_whole(key + ".json", json.dumps(report))
+files.write_whole(key + ".steps", "1")
+"#;
+const LINE: &str = "record --wait 0 --warmup 0 --active 1 --gzip --tensorboard board --overwrite \
+                    -o traces -- python3 program.py";
+
+fn earlier() -> Files {
+    let names = ["torch_et_0.json", "kineto_trace_0.json", "etlink.json"];
+    let old = names.map(|name| (name.to_owned(), br#"{"ranks": []}"#.to_vec()));
+    Files::from(old)
+}
+
+fn run_with_fault(tool: &Tool, number: u32) -> Ran {
+    drop(std::fs::remove_file(tool.path("ran")));
+    drop(std::fs::remove_dir_all(tool.path("board")));
+    tool.shell(&format!("ETLINK_RECORD_FAULT={number} $ETLINK {LINE}"))
+}
+
+/// What a user sees in the folder.
+fn visible(tool: &Tool) -> Files {
+    let mut files = tool.files("traces");
+    files.retain(|name, _| !name.starts_with(".etlink"));
+    files
+}
+
+/// The text of a trace, packed or not; it has to be whole.
+fn text(name: &str, bytes: &[u8]) -> String {
+    let mut text = String::new();
+    if name.ends_with(".gz") {
+        GzDecoder::new(bytes)
+            .read_to_string(&mut text)
+            .expect("whole");
+    } else {
+        text.push_str(std::str::from_utf8(bytes).expect("text"));
+    }
+    serde_json::from_str::<serde_json::Value>(&text).expect("a whole document");
+    text
+}
+
+/// Runs with each call failing in turn, until there are no more.
+fn each_call_fails(before: &Files) {
+    let tool = Tool::new();
+    tool.file("program.py", PROGRAM);
+    for number in 1.. {
+        drop(std::fs::remove_dir_all(tool.path("traces")));
+        std::fs::create_dir(tool.path("traces")).expect("makes folder");
+        tool.put_files("traces", before);
+        let ran = run_with_fault(&tool, number);
+        let after = visible(&tool);
+        if !ran.stderr.contains("injected: ") {
+            assert!(number > 50, "only {number} calls");
+            ran.exits(0);
+            return;
+        }
+        let has_started = tool.path("ran").exists();
+        let what = format!("call {number}: {}", ran.stderr);
+        if !has_started {
+            // nothing was started, so the reason is all there is to say
+            assert_eq!((ran.code, &after), (2, before), "{what}");
+            continue;
+        }
+        assert!(matches!(ran.code, 0 | 1), "{} {what}", ran.code);
+        for kind in ["torch_et_0.json", "kineto_trace_0.json"] {
+            let mut found = after.iter().filter(|(name, _)| name.starts_with(kind));
+            let (name, bytes) = found.next().unwrap_or_else(|| panic!("no {kind}, {what}"));
+            assert!(text(name, bytes).contains("new"), "{name} is old, {what}");
+            assert!(found.next().is_none(), "{kind} twice, {what}");
+        }
+        let half = tool.names().into_iter().chain(after.keys().cloned());
+        let half: Vec<String> = half.filter(|name| name.ends_with(".new")).collect();
+        assert!(half.is_empty(), "{half:?} {what}");
+        // whatever was left in the work folder is put in order
+        tool.run(LINE).exits(0);
+        let names: Vec<String> = tool.files("traces").into_keys().collect();
+        let whole = [
+            "etlink.json",
+            "kineto_trace_0.json.gz",
+            "torch_et_0.json.gz",
+        ];
+        assert_eq!(names, whole, "{what}");
+    }
+}
+
+#[test]
+fn a_first_recording() {
+    each_call_fails(&Files::new());
+}
+
+#[test]
+fn a_recording_that_replaces_another() {
+    each_call_fails(&earlier());
+}
