@@ -206,11 +206,36 @@ class Folders(Safety):
         self.assertEqual(len(list((self.traces / "chakra").glob("*.et"))), 2)
         self.assertIn("task 1 of this job has recorded", task(1, code=2))
 
+    def test_ranks_of_open_mpi(self):
+        """`mpirun etlink record …` and `etlink record -- mpirun …`: the rank is that of MPI."""
+        variables = {"OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "prterun-host-1@1"}
+        for number in (0, 1):
+            process = self.start(SCHEDULE, "python train.py 8", OMPI_COMM_WORLD_RANK=str(number), **variables)
+            _, err = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, err)
+        manifest = self.manifest()
+        self.assertEqual(manifest["job"], "mpi prterun-host-1@1")
+        self.assertEqual([(rank["rank"], rank["world"]) for rank in manifest["ranks"]], [(0, 2), (1, 2)])
+        script = self.script("mpirun.sh", "".join(
+            f"OMPI_COMM_WORLD_RANK={number} OMPI_COMM_WORLD_SIZE=2 python {PROGRAMS}/train.py 8 &\n" for number in (0, 1)
+        ) + "wait\n")
+        self.record(SCHEDULE + " --overwrite", f"sh {script}")
+        self.assertEqual([(rank["rank"], rank["world"]) for rank in self.manifest()["ranks"]], [(0, 2), (1, 2)])
+
     def test_the_cost_is_said(self):
         self.record(SCHEDULE, "python train.py 40")
         times = self.manifest()["ranks"][0]["step_times"]
         self.assertEqual((times["plain_steps"], times["recorded_steps"]), (36, 2))
         self.assertGreater(times["recorded_ns"], times["plain_ns"])
+        link = [CHOSEN.etlink, "link", "--host", str(self.traces / "torch_et_0.json"), "--device", str(self.traces / "kineto_trace_0.json")]
+        manifest = self.manifest()
+        for ratio, is_said in ((6, True), (1.2, False)):
+            manifest["ranks"][0]["step_times"]["recorded_ns"] = int(ratio * times["plain_ns"])
+            (self.traces / "etlink.json").write_text(json.dumps(manifest))
+            merge = [CHOSEN.etlink, "merge", str(self.traces), "-o", str(self.folder / "linked"), "--overwrite"]
+            for line in (link, merge, [CHOSEN.etlink, "analyze", str(self.traces)]):
+                said = subprocess.run(line, capture_output=True, text=True, check=True).stderr
+                self.assertEqual("recorded steps took 6.0 x the time of plain ones" in said, is_said, said)
 
     def test_no_cycle_over_the_size(self):
         self.record("--wait 0 --warmup 1 --active 1 --repeat 0 --max-size 1MB", "python train.py 60")

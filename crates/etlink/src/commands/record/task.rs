@@ -106,6 +106,24 @@ mod tests {
     }
 
     #[test]
+    fn processes_of_mpirun_are_a_job() {
+        let rank = [
+            ("PMIX_NAMESPACE", "prterun-host-1@1"),
+            ("OMPI_COMM_WORLD_RANK", "2"),
+            ("OMPI_COMM_WORLD_SIZE", "4"),
+        ];
+        let expected = JobTask {
+            job: "mpi prterun-host-1@1".to_owned(),
+            task: 2,
+            tasks: 4,
+            attempt: 0,
+        };
+        assert_eq!(job(&rank), Some(expected));
+        // two jobs of a version before PMIx could not be told apart
+        assert_eq!(job(&rank[1..]), None);
+    }
+
+    #[test]
     fn jobs_of_torchrun_without_an_id_are_known_on_one_machine() {
         let common = [
             ("TORCHELASTIC_RUN_ID", "none"),
