@@ -30,6 +30,8 @@ TRUSTED = GUARDS | PROGRAMS_OWN | OF_DYNAMO
 STEPS = 6
 WAYS = ("optimizer", "forward", "forward:Linear", "__main__:late_step", "late:step", "importing:step")
 """What counts as a step; the first with faults everywhere. The modules are those of `MODULES`."""
+MOST = 20
+"""So many calls of each other way fail, unless all are to."""
 MODULES = {
     "late": "def step(train):\n    train()\n",
     # what imports torch: the hook comes before the function is there
@@ -289,8 +291,12 @@ def run_all(runs, ways, every):
 
 def targets(way, calls, every):
     """Which call fails, and whether those after it do, too."""
+    is_first = way == WAYS[0]
+    if every > 1 and not is_first:
+        # a class of modules that is chosen is looked for among all: the same call a thousand times
+        every = max(every, calls // MOST)
     # what counts steps needs the operating system for nothing
-    for persistent in (False, True) if way == WAYS[0] else (False,):
+    for persistent in (False, True) if is_first else (False,):
         # what is called at exit comes after the count was written
         for target in range(1, calls + 30, every):
             yield "{}-{}".format("from" if persistent else "only", target), target, persistent
