@@ -40,8 +40,9 @@ class Dynamo:
 class StepCalls:
     """The outermost calls of wrapped functions, on the thread that made the first one.
 
-    What is here runs inside of the program's own calls: it never raises. In a run of millions of
-    steps it costs time in each, recorded or not, so it makes few calls (`cargo dev overhead`).
+    What is here runs inside of the program's own calls: nothing may be raised into them. In a run
+    of millions of steps it costs time in each, recorded or not, so it makes few calls
+    (`cargo dev overhead`).
     """
 
     def __init__(self, torch, session, patches):
@@ -63,7 +64,11 @@ class StepCalls:
                 return function(*arguments, **named)
             # Dynamo would compile our functions too; it is on for `function` alone
             compiler = set_eval_frame(None)
-            is_outermost = begin(arguments)
+            try:
+                is_outermost = begin(arguments)
+            except Exception as error:
+                is_outermost = False
+                attempt(self.give_up, error)
             if compiler is not None:
                 set_eval_frame(compiler)
             if not is_outermost:
@@ -71,7 +76,7 @@ class StepCalls:
             try:
                 result = function(*arguments, **named)
             except BaseException:
-                leave()
+                attempt(leave)
                 raise
             if compiler is not None:
                 set_eval_frame(None)
@@ -90,14 +95,10 @@ class StepCalls:
 
     def begin(self, arguments):
         """Whether this call may be a step: not one within another, nor of another thread."""
-        try:
-            if self.thread != get_ident() and not self.take_thread():
-                return False
-            self.inside = True
-            return True
-        except Exception as error:
-            attempt(self.give_up, error)
+        if self.thread != get_ident() and not self.take_thread():
             return False
+        self.inside = True
+        return True
 
     def take_thread(self):
         """Whether this is the thread whose calls count; the first one is."""

@@ -48,22 +48,18 @@ class ForwardCalls(StepCalls):
         self.models = {}
 
     def begin(self, arguments):
-        try:
-            module = arguments[0]
-            known = self.models.get(id(module)) or self.look_at(module)
-            # transforms and loss functions are not the model; a call that torch.jit.trace makes
-            # is part of no step
-            if not known[1] or self.tracing_state() is not None:
-                return False
-            if self.thread != get_ident() and not self.take_thread():
-                return False
-            self.inside = True
-            if self.search is not None:
-                self.search.pause(module)
-            return True
-        except Exception as error:
-            attempt(self.give_up, error)
+        module = arguments[0]
+        known = self.models.get(id(module)) or self.look_at(module)
+        # transforms and loss functions are not the model; a call that torch.jit.trace makes is
+        # part of no step
+        if not known[1] or self.tracing_state() is not None:
             return False
+        if self.thread != get_ident() and not self.take_thread():
+            return False
+        self.inside = True
+        if self.search is not None:
+            self.search.pause(module)
+        return True
 
     def leave(self):
         self.inside = False

@@ -150,9 +150,9 @@ class OptimizerSteps:
 
     def stepped(self, optimizer, arguments, named):
         """A step that the program took from the class before, as schedulers of learning rates do."""
-        if self.calls.inside or not self.calls.begin((optimizer,)):
-            return
         try:
+            if self.calls.inside or not self.calls.begin((optimizer,)):
+                return
             self.calls.leave()
             if "step" in vars(optimizer):
                 self.adopt_instance(optimizer)
