@@ -480,6 +480,7 @@ class InScripts(Traces):
 
 
 LONGEST = (
+    "test_nothing_stays_replaced",
     "test_functions",
     "test_loops_of_many_kinds",
     "test_other_steps",
