@@ -44,6 +44,7 @@ pub fn unreadable_folders(root: &Path) -> Result<Vec<FileError>, RunError> {
 
 /// Has the first run say which subfolders cannot be read.
 pub fn note_unreadable(runs: &mut [RunFiles], unreadable: &[FileError]) {
+    // a folder that cannot be read belongs to no run: the first one says it, once
     let Some(first) = runs.first_mut() else {
         return;
     };
@@ -59,10 +60,12 @@ fn search(root: &Path) -> Result<(Vec<RunFiles>, Vec<FileError>), RunError> {
     let mut folders = vec![PathBuf::new()];
     let mut runs = vec![];
     let mut unreadable = vec![];
+    // a list, not recursion: nobody bounds how deep folders lie
     while let Some(folder) = folders.pop() {
         let place = root.join(&folder);
         let entries = match std::fs::read_dir(&place).with_path(FileAction::ReadFolder, &place) {
             Ok(entries) => entries,
+            // a subfolder may be somebody else's (`lost+found`); the root is what was asked for
             Err(error) if !folder.as_os_str().is_empty() => {
                 unreadable.push(error);
                 continue;
@@ -147,6 +150,7 @@ fn unique_labels(ranks: &mut [RankFiles]) {
     for found in ranks {
         let label = found.label.clone();
         let mut number = 1;
+        // in a loop: `x-2` may be the name of another file
         while !used.insert(found.label.clone()) {
             number += 1;
             found.label = format!("{label}-{number}");
@@ -155,6 +159,7 @@ fn unique_labels(ranks: &mut [RankFiles]) {
 }
 
 fn is_json(path: &Path) -> bool {
+    // in small letters: copies from other systems end in .JSON
     let name = path
         .file_name()
         .map(|name| name.to_string_lossy().to_lowercase())
@@ -172,6 +177,7 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
         unused: vec![],
         prefix: None,
     };
+    // a folder without traces must not take the manifest of the one above it for its own
     let listed = if files.is_empty() {
         Ok(None)
     } else {
@@ -196,6 +202,7 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
             .iter_mut()
             .for_each(|candidate| candidate.ask(listed, &mut run.notes));
     }
+    // for a note alone: which traces are of one run is settled when they are joined
     let world_size = candidates
         .iter()
         .find_map(|candidate| candidate.inside.world_size);
@@ -223,6 +230,7 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
     for (rank, [hosts, devices]) in by_rank {
         let host = pick(rank, "host", hosts, &mut loose, &mut run.notes);
         let device = pick(rank, "device", devices, &mut loose, &mut run.notes);
+        // both can be loose by now, where several files claim the rank
         if host.is_some() || device.is_some() {
             run.ranks.push(RankFiles {
                 rank: Some(rank),
@@ -345,12 +353,14 @@ fn adopt(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
         single(&hosts),
         single(&devices),
     ) {
+        // the one rank that lacks a part gets the only file that is left
         (Ok([found]), true, false) if found.host.is_none() && devices.is_empty() => {
             found.host = Some(hosts[0].path.clone())
         }
         (Ok([found]), false, true) if found.device.is_none() && hosts.is_empty() => {
             found.device = Some(devices[0].path.clone())
         }
+        // no rank, or several, lack a part: these two are a pair of their own
         (Err(_), true, true) => run.ranks.push(RankFiles {
             rank: hosts[0].rank.or(devices[0].rank),
             label: if alone {

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum RunError {
     /// A file cannot be opened, or is not what is wanted.
+    // transparent: these errors name file and reason themselves, and a chain is printed as one line
     #[error(transparent)]
     Input(#[from] InputError),
     /// A result cannot be written.
@@ -31,6 +32,7 @@ pub enum RunError {
     Cancelled(#[from] Cancelled),
     /// What a caller's job on a rank failed with.
     #[error(transparent)]
+    // no type parameter: every function that returns an error would have to carry it
     Job(Box<dyn Error + Send + Sync>),
 
     /// A source that has to be a folder is none.
@@ -225,6 +227,7 @@ pub enum RunError {
 
     /// A rank alone takes more memory than there is.
     #[error("{0}")]
+    // boxed: all results of the library would be as large as this one
     OversizedRank(Box<OversizedRank>),
     /// What stays of all ranks takes more memory than there is.
     #[error(
@@ -299,8 +302,10 @@ impl RunError {
         if traces == 0 {
             return RunError::NoRankAsked;
         }
+        // a refusal first: the exit code of the command depends on there being one
         let first = errors.iter().position(RunError::is_refused).unwrap_or(0);
         let first = errors.swap_remove(first);
+        // "none of 1 traces" would only stand before the reason
         if traces == 1 {
             return first;
         }

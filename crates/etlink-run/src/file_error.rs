@@ -80,6 +80,7 @@ pub(crate) trait FileContext<T> {
 
 impl<T> FileContext<T> for io::Result<T> {
     fn with_path(self, action: FileAction, path: &Path) -> Result<T, FileError> {
+        // the system's own words name neither the file nor what was done with it
         self.map_err(|source| FileError {
             action,
             path: path.to_owned(),

@@ -36,6 +36,7 @@ pub fn prefix_and_rank(path: &Path) -> Option<(PathBuf, i64)> {
         .find_map(|ending| plain.strip_suffix(ending))?;
     // the last dot: prefixes are names of folders, which may have dots
     let (prefix, rank) = stem.rsplit_once('.')?;
+    // a dot before any number would do else: `loss.-1.json`
     let rank: i64 = rank.parse().ok().filter(|rank| *rank >= 0)?;
     Some((path.with_file_name(prefix), rank))
 }
@@ -57,6 +58,7 @@ pub fn written_files(root: &Path) -> Result<Vec<PathBuf>, RunError> {
     let mut files = vec![];
     while let Some(folder) = folders.pop() {
         let entries = match std::fs::read_dir(&folder) {
+            // named by `unreadable_folders`; the files beside it are still good
             Err(_) if folder != root => continue,
             entries => entries.with_path(FileAction::ReadFolder, &folder)?,
         };
@@ -85,6 +87,7 @@ fn is_written_graph(path: &Path) -> bool {
     if plain.ends_with(".et") {
         return true;
     }
+    // recordings end so too: only the content tells them apart
     plain.ends_with(".json")
         && input::open(path, 1, &Progress::hidden())
             .is_ok_and(|input| matches!(input.kind, FileKind::EtPlus | FileKind::ChakraJson))
@@ -114,6 +117,7 @@ pub fn find_graph_sets(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
 /// # Errors
 /// It cannot be read, or is no list of ranks per group.
 pub fn groups_beside(prefix: &Path) -> Result<Option<GroupList>, RunError> {
+    // one list for all files of a folder, as simulators take it
     let path = prefix.with_file_name(astra::file::GROUPS);
     if !path.is_file() {
         return Ok(None);

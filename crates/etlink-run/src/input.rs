@@ -72,9 +72,11 @@ pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<InputFil
     let name = path.display().to_string();
     let file = File::open(path).with_path(FileAction::Open, path)?;
     let data = file.metadata().with_path(FileAction::Read, path)?;
+    // Unix opens folders as files, and fails at the first read with less clear words
     if data.is_dir() {
         return Err(InputError::IsFolder { name });
     }
+    // pipes and devices have the length 0, which would be taken for an empty file
     let stored = data.is_file().then_some(data.len());
     from_source(
         name,
@@ -104,6 +106,7 @@ fn from_source(
     mut source: Box<dyn Read + Send>,
 ) -> Result<InputFile, InputError> {
     let path = Path::new(&name);
+    // the formats differ in their first four bytes; names of files are often wrong
     let mut magic = vec![];
     source
         .by_ref()
@@ -145,10 +148,12 @@ fn from_source(
     }
     let kind = sniff(&head);
     if let Some(error) = cut {
+        // where the kind is known already, the reader keeps what came before the damage
         if kind == FileKind::Unknown {
             let failed = Err(error).with_path(FileAction::UnpackBeginning, path);
             return Ok(failed?);
         }
+        // readers find the damage where it is, behind the head, and count it
         content = Box::new(FailingSource(Some(error)));
     }
     Ok(InputFile {
@@ -163,6 +168,7 @@ fn from_source(
 /// Whether Chrome JSON begins as that of `etlink_report::perfetto`, which names its writer before
 /// its events.
 fn is_view(head: &[u8]) -> bool {
+    // behind the events the same words may be an argument of somebody's op
     let events = memmem::find(head, b"\"traceEvents\"").unwrap_or(head.len());
     memmem::find(&head[..events], b"\"written_by\": \"etlink ").is_some()
 }

@@ -210,6 +210,7 @@ pub fn link_opened(
     progress: &Progress,
 ) -> Result<(LinkedTrace, JobReport), RunError> {
     let mut stopwatch = Stopwatch(Instant::now());
+    // the trace of the capture is opened first: a wrong file fails before gigabytes are read
     progress.phase("reading");
     let capture = job
         .capture
@@ -227,9 +228,11 @@ pub fn link_opened(
     let linked = etlink_link::link(host, device, job.options());
     let mut trace = linked.map_err(|source| link_error(job, source))?;
     trace.report.notes.extend(job.manifest.cost.clone());
+    // captured ops are carried after linking: they need to know which launch is which graph's
     let mut link = stopwatch.lap();
     if let Some(capture) = capture {
         let name = capture.name.clone();
+        // read only now, when linking has given back what it took beside the traces
         let capture = read_device(capture, job.threads, true)?;
         read += stopwatch.lap();
         etlink_link::carry_captured_ops(&mut trace, &capture).map_err(|source| RunError::Link {
@@ -243,6 +246,7 @@ pub fn link_opened(
         device: job.device.display().to_string(),
         capture: job.capture.as_ref().map(|path| path.display().to_string()),
         output: None,
+        // no error: the report says what is damaged, and the caller decides what to print
         refused: job.strict && is_damaged(&trace.report),
         report: trace.report.clone(),
         written: None,
@@ -322,6 +326,7 @@ fn write(
         no_gaps,
         agreement,
         serialize_comms,
+        // for ASTRA-sim alone; of communications alone the rest is a chain, which has no shapes
         roofline: serialize_comms && part != TracePart::Communication,
         clock,
     };
@@ -360,6 +365,7 @@ fn read_opened(
     opened: Option<InputFile>,
     progress: &Progress,
 ) -> Result<(Option<HostTrace>, DeviceTrace), RunError> {
+    // a trace that was opened to see what it is cannot be opened again if it is standard input
     let Some(host) = &job.host else {
         let device = match opened {
             Some(device) => device,
@@ -371,6 +377,7 @@ fn read_opened(
                 device,
                 KinetoReadOptions {
                     threads: job.threads,
+                    // without a host trace these shapes are all there are
                     shapes: true,
                     keep: job.keep,
                 },
@@ -387,6 +394,7 @@ fn read_opened(
     expect_device(&device)?;
     let options = KinetoReadOptions {
         threads: job.threads.max(1),
+        // the host trace has the shapes; reading them twice takes time and memory
         shapes: false,
         keep: job.keep,
     };
@@ -400,6 +408,7 @@ fn read_opened(
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| read_host(host, job.threads, job.tensor_deps));
         let device = read_device_with(device, options);
+        // the device trace's error waits: whoever gave a wrong --host shall read about that first
         let host = reading.join().map_err(|_| RunError::HostReader)??;
         Ok((Some(host), device?))
     })
@@ -444,6 +453,7 @@ pub fn read_host(
     let name = input.name;
     let mut host = etlink_host::read(input.content, options)
         .map_err(|source| RunError::HostTrace { name, source })?;
+    // on request: each use of a tensor takes 44 bytes, and a node has several
     if tensors != TensorEdges::None {
         host.tensors = Some(etlink_host::tensor_uses(&host));
     }

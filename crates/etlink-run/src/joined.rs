@@ -22,6 +22,7 @@ impl JoinedRun {
     /// Joins the ranks of one run; with `align` their clocks are compared too.
     pub fn new(summaries: Vec<RankSummary>, align: bool) -> JoinedRun {
         let matches = join_ranks(&summaries);
+        // by collectives, so only after these were matched
         let clocks = if align {
             align_clocks(&summaries, &matches)
         } else {
@@ -73,6 +74,7 @@ pub fn clock_notes(clocks: &[RankClock]) -> Vec<String> {
             first.rank
         ));
     }
+    // each by itself: how far the nearest offset misses differs
     for clock in clocks.iter().filter(|clock| clock.contradicted) {
         let missed = match clock.uncertainty_ns {
             Some(missed) => format!(" (the nearest misses one by {})", text::time(missed)),

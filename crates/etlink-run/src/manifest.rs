@@ -72,6 +72,7 @@ impl RunManifest {
         let mut places = std::iter::once(folder.as_path())
             .chain(folder.parent())
             .map(|place| place.join(MANIFEST));
+        // its own folder first: a cycle may have been copied with a manifest of its own
         let Some(path) = places.find(|path| path.is_file()) else {
             return Ok(None);
         };
@@ -112,6 +113,7 @@ impl RunManifest {
     fn ranks(&self) -> BTreeMap<i64, &Rank> {
         let mut ranks: BTreeMap<i64, &Rank> = BTreeMap::new();
         for rank in &self.recorded.ranks {
+            // helper processes of the program are listed without a rank
             let Some(number) = rank.process.rank.map(i64::from) else {
                 continue;
             };
@@ -151,9 +153,11 @@ impl RunManifest {
         let name = self.path.display();
         let here: BTreeSet<i64> = found
             .iter()
+            // a host trace alone cannot be linked: its rank counts as missing
             .filter(|found| found.device.is_some())
             .filter_map(|found| found.rank)
             .collect();
+        // by reason: a job that died takes hundreds of ranks along, and one line says it
         let mut missing: BTreeMap<String, Vec<i64>> = BTreeMap::new();
         for (rank, listed) in ranks.iter().filter(|(rank, _)| !here.contains(rank)) {
             missing.entry(self.why(listed)).or_default().push(*rank);
@@ -225,6 +229,7 @@ impl RunManifest {
         let listed = process
             .rank
             .is_some_and(|rank| self.files.values().any(|listed| *listed == i64::from(rank)));
+        // from the most certain reason to the least: a rank can have several
         if listed {
             "the files that it lists are gone".to_owned()
         } else if rank.lost {
@@ -259,12 +264,14 @@ fn cycles(recorded: &ManifestContents) -> impl Iterator<Item = (i64, &Cycle)> {
 
 /// A name for the machine of a rank, by its name and by how long ago it started.
 fn machine<'r>(rank: &'r Rank, known: &mut Vec<(&'r str, i64)>) -> Option<String> {
+    // any cycle would do: machines were started further apart than a recording takes
     let clock = rank.process.cycles.last()?.clock;
     // monotonic clocks count from the start of the machine: their zero tells machines apart
     let (host, started) = (
         rank.process.host.as_str(),
         clock.unix_ns.checked_sub(clock.monotonic_ns)?,
     );
+    // a manifest of a hook that could not read them: every machine would look the same
     if host.is_empty() || clock.unix_ns == 0 {
         return None;
     }

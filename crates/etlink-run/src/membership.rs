@@ -31,6 +31,7 @@ pub enum Exclusion {
     /// Neither its name nor its content settles which rank it is of.
     RankUnknown,
     /// It is of another run.
+    // flat: who reads JSON has one list of reasons, whichever part of etlink found them
     #[serde(untagged)]
     OtherRun(ExcludeReason),
 }
@@ -80,6 +81,7 @@ impl Excluded {
     /// Whether it could be taken in although it does not fit.
     pub fn can_be_allowed(&self) -> bool {
         match self.reason {
+            // two traces of one rank cannot both be joined, whatever is allowed
             Exclusion::OtherRun(reason) => reason != ExcludeReason::SameRank,
             Exclusion::Unreadable | Exclusion::Damaged | Exclusion::RankUnknown => false,
         }
@@ -156,6 +158,8 @@ impl<T: RunMember> Members<T> {
             let label = rank.label();
             if rank.summary().is_none() {
                 let unknown = Excluded::rank_unknown(label);
+                // where no trace has a rank there is nothing to be joined with, and nobody to leave
+                // out
                 let alone = summaries.is_empty();
                 if rule.needs_rank || !alone && !rule.allow_mismatch {
                     members.excluded.push(unknown);
@@ -169,6 +173,7 @@ impl<T: RunMember> Members<T> {
             }
             let excluded = selection.excluded[known];
             let misfit = fitting.excluded[known];
+            // verdicts are listed for the summaries alone, not for all ranks
             known += 1;
             if let Some(reason) = excluded {
                 members.excluded.push(Excluded::other_run(label, reason));

@@ -47,6 +47,7 @@ impl RankMemory {
     /// Looks at the sizes of a rank's files. What cannot be read counts nothing: reading it will
     /// tell.
     pub fn of(host: Option<&Path>, device: Option<&Path>) -> RankMemory {
+        // a file that is not there is refused by name when it is opened
         let size = |path: Option<&Path>| path.map_or(0, |path| unpacked::size(path).unwrap_or(0));
         let (host_bytes, device_bytes) = (size(host), size(device));
         let files = host.into_iter().chain(device).map(Path::to_owned).collect();
@@ -93,6 +94,8 @@ impl MemoryBudget {
     pub fn new(asked: Option<ByteSize>, threads: usize) -> MemoryBudget {
         let total = asked.map(|size| size.as_u64()).or_else(system::available);
         MemoryBudget {
+            // no limit, rather than none that can be met: macOS and Windows do not say as Linux
+            // does
             total: total.unwrap_or(u64::MAX),
             asked: asked.is_some(),
             threads,
@@ -149,6 +152,7 @@ impl MemoryBudget {
 }
 
 fn percent(bytes: u64, percent: u64) -> u64 {
+    // divided first: estimates of damaged sizes come near the end of u64
     (bytes / 100).saturating_mul(percent)
 }
 

@@ -102,6 +102,7 @@ impl Target {
             }
             None if plain.ends_with(".et") => OutputFormat::Chakra,
             None if plain.ends_with(".pftrace") => OutputFormat::Perfetto,
+            // before `.json`, which it ends in too
             None if plain.ends_with(".trace.json") => OutputFormat::Chrome,
             None if plain.ends_with(".json") => OutputFormat::EtPlus,
             None => {
@@ -114,6 +115,7 @@ impl Target {
             place::PathKind::Stdout => OutputPlace::Stdout,
             place::PathKind::Stream(path) => OutputPlace::Stream(path),
             place::PathKind::File(file) => {
+                // taken before hours of work, not when there is something to write
                 let work = claim_file(path, &file, overwrite)?;
                 OutputPlace::File {
                     path: file,
@@ -160,6 +162,7 @@ impl Target {
                 path: path.to_owned(),
             });
         }
+        // the caller writes the content: any format that is no Perfetto trace will do
         Target::new(path, Some(OutputFormat::EtPlus), overwrite)
     }
 
@@ -244,7 +247,10 @@ impl Target {
     ) -> std::io::Result<(T, u64)> {
         let mut counted = CountedSink { sink, bytes: 0 };
         let value = if self.gzip {
+            // the fastest level: traces repeat themselves, and packing is what writing waits for
             let mut packed = GzEncoder::new(
+                // the encoder hands out a few kilobytes at a time, each of them a call of the
+                // system
                 BufWriter::with_capacity(1 << 20, &mut counted),
                 Compression::fast(),
             );
@@ -267,6 +273,7 @@ pub fn refuse_input<'a>(
     output: &Path,
     inputs: impl Iterator<Item = &'a PathBuf>,
 ) -> Result<(), OutputError> {
+    // what is not there yet is no input
     let Ok(output) = output.canonicalize() else {
         return Ok(());
     };
@@ -331,6 +338,7 @@ fn lower_name(path: &Path) -> String {
 
 fn folder_of(file: &Path) -> &Path {
     match file.parent() {
+        // the parent of a bare file name is the empty path, which no call accepts
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     }

@@ -87,6 +87,7 @@ fn shown(summary: TimelineSummary) -> PerfettoCounts {
 fn of_step(graph: &ReplayGraph, run: &ReplayRun, step: &etlink_replay::PathStep) -> CriticalStep {
     let [cause, delay_cause] = step.causes(graph).map(etlink_replay::PathCause::name);
     let node = step.node as usize;
+    // of the run, not of the trace: with a what-if the path is that of the changed graph
     let (start, duration) = (run.start[node], run.duration[node]);
     CriticalStep {
         node: step.node,

@@ -37,6 +37,7 @@ impl Progress {
     /// Counts what is read from `source`, which has `bytes` in all.
     pub fn watch<R: Read>(&self, source: R, bytes: u64) -> impl Read + use<R> {
         if let Some(listener) = &self.listener {
+            // when it is opened, not before: which files are read is not known at the start
             listener.expect_bytes(bytes);
         }
         Watched {

@@ -92,6 +92,7 @@ impl RunSource {
 
     /// Refuses options that do not apply to it.
     fn check_options(&self, options: &RunOptions) -> Result<(), RunError> {
+        // an option that does nothing would leave somebody with all ranks, or with the wrong number
         if self.is_one_rank() {
             if options.ranks.is_some() {
                 return Err(RunError::RanksOfFile {
@@ -213,6 +214,7 @@ impl RunSet {
             .iter()
             .map(|&(run, place)| rank_memory(&runs[run].ranks[place], ranks.len()))
             .collect();
+        // before anything is read: a rank that does not fit fails now, not after the others
         let budget = MemoryBudget::new(options.memory.map(ByteSize), threads);
         budget.check(&needs)?;
         let bytes: Vec<u64> = needs.iter().map(|need| need.bytes).collect();
@@ -298,6 +300,7 @@ impl RunSet {
             needs_rank,
         };
         let mut by_run: Vec<Vec<RankResult<T>>> = vec![];
+        // by index, not by what comes: a run of which nothing could be read has results too
         by_run.resize_with(self.runs.len(), Vec::new);
         let mut failed: Vec<Vec<(String, RunError)>> = vec![];
         failed.resize_with(self.runs.len(), Vec::new);
@@ -338,6 +341,7 @@ impl RunSet {
         let mut joined = vec![];
         for run in self.collect_runs(ranks, true) {
             let failed = run.failed.len();
+            // of what was read in vain the error says more than an empty join
             if run.members.ranks.is_empty() && failed > 0 {
                 let errors = run.failed.into_iter().map(|(_, error)| error);
                 joined.push(Err(RunError::no_trace_taken(errors.collect())));
@@ -514,6 +518,7 @@ impl<'s> RankEntry<'s> {
             let damage = graph.damage();
             return Err(RunError::NoNodes { name, damage });
         }
+        // a written graph states its rank only where etlink wrote it; simulators go by names
         let own = graphs::prefix_and_rank(path).map(|(_, rank)| rank);
         Ok(RankContent::Written(Box::new(WrittenRank {
             name,
@@ -735,6 +740,7 @@ pub fn thread_count(threads: usize) -> usize {
 
 /// Whether a rank is among those that were asked for, if any were.
 fn is_asked(ranks: Option<&RankSelection>, rank: Option<i64>) -> bool {
+    // nobody asked, so all are wanted
     let Some(ranks) = ranks else { return true };
     let rank = rank.and_then(|rank| u32::try_from(rank).ok());
     rank.is_some_and(|rank| ranks.has(rank))
@@ -756,6 +762,7 @@ fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>, Run
 }
 
 fn find_traces(traces: &RankTraces) -> Result<Vec<RunFiles>, RunError> {
+    // standard input can be read once
     let from_stdin = traces
         .paths()
         .filter(|path| path.as_path() == Path::new("-"));
@@ -781,11 +788,13 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
     if !runs.is_empty() {
         return Ok(runs);
     }
+    // recorded traces count before the graphs that were made of them: they say more
     let sets = if traces_only {
         vec![]
     } else {
         find_graph_sets(folder)?
     };
+    // a second walk, in a case that is rare: what is missing may lie where we may not look
     let unreadable = discover::unreadable_folders(folder)?;
     if sets.is_empty() {
         if let Some(error) = unreadable.into_iter().next() {
@@ -815,6 +824,7 @@ fn rank_memory(files: &RankFiles, ranks: usize) -> RankMemory {
         return RankMemory::of(None, Some(graph)).in_turn();
     }
     let device = files.device.as_deref();
+    // without a device trace the rank fails before its host trace is opened
     let host = files.host.as_deref().filter(|_| device.is_some());
     let memory = RankMemory::of(host, device).and(files.capture.as_deref());
     if ranks > 1 { memory.in_turn() } else { memory }

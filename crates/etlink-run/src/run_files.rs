@@ -41,6 +41,7 @@ impl RunFiles {
     /// A run of one rank, which is called by the name of its device trace.
     pub fn one_rank(host: Option<&Path>, device: &Path, capture: Option<&Path>) -> RunFiles {
         let label = match file_name(device) {
+            // of `..` or `/`, which are refused when they are opened
             name if name.is_empty() => "-".to_owned(),
             name => name,
         };
@@ -65,6 +66,7 @@ impl RunFiles {
     /// the prefix of its files too.
     pub fn written(root: &Path, set: &GraphSet, is_one_of_several: bool) -> RunFiles {
         let name = set.prefix.strip_prefix(root).unwrap_or(&set.prefix);
+        // outputs and reports of two runs in one folder would bear one name else
         let folder = if is_one_of_several {
             name
         } else {

@@ -21,6 +21,7 @@ pub fn describe_kind(kind: FileKind) -> &'static str {
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
+    // as anyhow prints `{:#}`, so that library and command speak alike
     while let Some(error) = cause {
         text = format!("{text}: {error}");
         cause = error.source();
@@ -73,6 +74,7 @@ pub fn infos(anomalies: &Anomalies) -> Vec<String> {
 
 /// A rank by its label: a number, or the name of a file.
 pub fn rank(label: &str) -> String {
+    // a file's name says itself what it is
     if label.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("rank {label}")
     } else {
@@ -82,6 +84,7 @@ pub fn rank(label: &str) -> String {
 
 /// The first few ranks of a list.
 pub fn first_ranks<R: ToString>(ranks: &[R]) -> String {
+    // what fits a line; JSON has all of them
     let first: Vec<String> = ranks.iter().take(8).map(R::to_string).collect();
     let more = if ranks.len() > 8 { ", …" } else { "" };
     first.join(", ") + more

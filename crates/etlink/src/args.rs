@@ -33,6 +33,7 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(
     name = "etlink",
+    // set by build.rs: the crate's version and, from a checkout, the commit
     version = env!("ETLINK_VERSION"),
     propagate_version = true,
     arg_required_else_help = true
@@ -143,6 +144,7 @@ pub struct MergeArgs {
     pub compute: Compute,
     /// Write communications alone, and the time that they did not hold up as one chain of
     /// computation: small files
+    // host time becomes chains of computation: without gaps they would have no length
     #[arg(long, requires = "simulator", conflicts_with_all = ["device_only", "no_gaps"])]
     pub comm_only: bool,
     /// Write what runs on devices alone, and host time as chains between what launches, waits and
@@ -180,11 +182,13 @@ pub struct RanksArgs {
 #[derive(Debug, Args)]
 pub struct OutputArgs {
     /// Format of the output [default: what its name ends in; for `merge` chakra]
+    // not clap's own parser: an old name is answered with the new one
     #[arg(long, value_parser = FormatParser)]
     pub format: Option<FormatName>,
     /// Where launch and wait times go in a `.et`, whose edges have no weights: `fold` into the
     /// duration of what was waiting, `node` of its own, or `drop` [default: fold]
     #[arg(long, value_enum, hide_possible_values = true)]
+    // no default of clap's: only what was typed can be refused where it does not apply
     pub latency: Option<Latency>,
     /// Which dependencies through tensors of the host trace become edges between threads: `raw`
     /// (read after write), `all` (also write after read and after write) or `none`
@@ -215,6 +219,7 @@ pub struct CheckArgs {
     pub paths: Vec<PathBuf>,
     #[command(flatten)]
     pub resources: ResourceArgs,
+    // not StrictArgs: nothing is left out here, it is about the exit code alone
     /// Take warnings for faults too: exit with 1
     #[arg(long)]
     pub strict: bool,
@@ -232,6 +237,7 @@ pub struct InspectArgs {
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub resources: ResourceArgs,
+    // not StrictArgs: a damaged file is described all the same
     /// Exit with 1 if a file is damaged
     #[arg(long)]
     pub strict: bool,
@@ -315,6 +321,8 @@ impl EtlinkArgs {
     /// It was given.
     pub fn check_renamed(&self) -> anyhow::Result<()> {
         if self.force {
+            // not taken for one of the two: a script would replace files where it meant to join
+            // traces
             anyhow::bail!(
                 "--force is two options now: --overwrite (-f) replaces what stands at the output, \
                 --allow-mismatch links and joins traces that do not seem to belong together"
@@ -336,6 +344,7 @@ impl OutputArgs {
         format: Option<etlink_run::output::OutputFormat>,
     ) -> anyhow::Result<ChakraOptions> {
         use etlink_run::output::OutputFormat;
+        // without an output nothing is written, and the options change nothing
         let is_et = matches!(format, None | Some(OutputFormat::Chakra));
         if !is_et && (self.latency.is_some() || self.no_gaps) {
             anyhow::bail!(

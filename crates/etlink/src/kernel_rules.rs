@@ -9,6 +9,7 @@ pub fn read_rules(path: Option<&Path>) -> Result<KernelRules> {
     let Some(path) = path else {
         return Ok(KernelRules::built_in()?);
     };
+    // not read_to_string, whose error does not say where the text ends to be UTF-8
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         anyhow::anyhow!(

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("etlink: {error:#}");
+            // under --strict damage is a finding, not a failure: see the exit codes of --help
             ExitCode::from(if is_refused(&error) { 1 } else { 2 })
         }
     }
@@ -71,6 +72,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 /// Whether a trace was refused because it is damaged.
 fn is_refused(error: &anyhow::Error) -> bool {
+    // the whole chain: commands put contexts before errors of the library
     let mut errors = error.chain().filter_map(|error| error.downcast_ref());
     errors.any(RunError::is_refused)
 }

@@ -42,6 +42,7 @@ pub fn are_wanted() -> bool {
 /// Prints a note.
 pub fn print(text: &str) {
     if are_wanted() {
+        // notes quote names of traces, and a terminal obeys control characters in them
         eprintln!("note: {}", plain(text));
     }
 }

@@ -54,6 +54,7 @@ pub fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<OpTable>, bool)
             .memory
             .map(|memory| memory.as_u64()),
         ranks: wanted.tables.choice.ranks.clone(),
+        // a written graph has slices of ops; the profiler's table counts whole ops
         traces_only: true,
         progress: progress.clone(),
         ..RunOptions::default()
@@ -112,7 +113,9 @@ fn of_trace(
         args::TopGrouping::Shape => TopGroup::Shape,
         args::TopGrouping::Stack => TopGroup::Stack(usize::from(wanted.tables.frames)),
     };
+    // not linked: PyTorch makes this table of the profiler's events alone
     let trace = job::read_for_figures(input::open(device, threads, progress)?, threads)?;
+    // a trace of nothing but Python frames still has rows under --python
     if trace.window().is_none() && trace.auxiliary.kind.is_empty() {
         return Err(etlink_link::Error::empty_device(&trace))
             .with_context(|| device.display().to_string());
@@ -127,6 +130,7 @@ fn of_trace(
         python: wanted.python,
         shapes: None,
     };
+    // the host trace is read for shapes alone: only where they are wanted and missing
     let (mut top, report) = match host.filter(|_| group == TopGroup::Shape && !has_shapes(&trace)) {
         None => (
             key_averages(&trace, options),
@@ -154,6 +158,7 @@ fn of_trace(
             .chain(table::damage(&report.anomalies)),
     );
     notes.extend(negative(&top));
+    // of a trace without a device all device times are 0: no order at all
     top.sort(wanted.by.map_or(
         if top.has_device() {
             TopOrder::SelfDevice
@@ -216,6 +221,7 @@ fn negative(top: &KeyAverages) -> Option<String> {
 
 /// Why a group has less than was asked for.
 fn notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<String> {
+    // the profiler writes Python frames only where with_stack is set
     let stacks = trace
         .auxiliary
         .kind

@@ -13,6 +13,7 @@ pub fn bar() -> Progress {
     // ten times a second: each redraw takes a lock that all reading threads want
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
     let style = ProgressStyle::with_template("{msg:8} [{wide_bar}] {bytes}/{total_bytes}")
+        // a bar that looks otherwise is no reason to link nothing
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.set_style(style.progress_chars("=> "));
     Progress::to(Arc::new(Bar(bar)))
@@ -26,6 +27,7 @@ impl ProgressListener for Bar {
     }
 
     fn expect_bytes(&self, bytes: u64) {
+        // files are opened one after the other, so the end moves as they are
         self.0.inc_length(bytes);
     }
 

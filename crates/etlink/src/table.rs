@@ -50,6 +50,7 @@ pub fn linked(linked: &JobReport) -> String {
         format!("{length:.3} ms"),
         format!("from {} ns", report.window.start_ns),
     );
+    // without a host trace nothing was to be matched, and 0 % would look like a fault
     if linked.host.is_some() {
         matches(linked, &mut rows);
     }
@@ -134,6 +135,7 @@ fn graphs(linked: &JobReport, rows: &mut FactRows) {
         (found.not_found, "kernels that no capture has"),
         (found.without_op, "kernels that no op launched"),
     ] {
+        // zeros would hide the lines that say something
         if count > 0 {
             rows.add("", count, what);
         }
@@ -188,6 +190,7 @@ pub fn shown(shown: &PerfettoCounts, path: &str) -> String {
 fn matches(linked: &JobReport, rows: &mut FactRows) {
     let report = &linked.report;
     let matched: u64 = report.matched.values().sum();
+    // a trace may have no ops at all, only calls and kernels
     let share = 100.0 * matched as f64 / report.cpu_ops.max(1) as f64;
     rows.add(
         "matched ops",
@@ -258,6 +261,7 @@ impl FactRows {
     pub fn add(&mut self, name: &str, figure: impl ToString, remark: impl ToString) {
         self.rows.push(
             [name.to_owned(), figure.to_string(), remark.to_string()]
+                // names and paths come from outside, and go to a terminal
                 .map(|cell| plain(&cell).into_owned()),
         );
     }
@@ -278,6 +282,7 @@ impl std::fmt::Display for FactRows {
         table
             .trim_fmt()
             .lines()
+            // the last column is padded to its widest cell: blanks that people would copy
             .try_for_each(|line| writeln!(f, " {}", line.trim_end()))
     }
 }
@@ -285,6 +290,7 @@ impl std::fmt::Display for FactRows {
 /// The name of an enum's value as its JSON has it, with spaces.
 pub fn word(value: impl Serialize) -> String {
     match serde_json::to_value(value) {
+        // by way of serde: the names of enums are written down once
         Ok(serde_json::Value::String(name)) => name.replace('_', " "),
         _ => String::new(),
     }

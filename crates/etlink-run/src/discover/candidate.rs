@@ -39,6 +39,7 @@ impl TraceCandidate {
             return;
         };
         match self.rank {
+            // a name with a local rank is no contradiction where the trace agrees with the manifest
             Some(own) if own != told && self.inside.rank != Some(told) => notes.push(format!(
                 "{name} is of rank {own}, the manifest of the recording says {told}: its own counts"
             )),
@@ -131,6 +132,7 @@ fn look_inside(path: &Path) -> Result<(FileKind, Inside, bool), InputError> {
     let (kind, is_view) = (input.kind, input.is_view);
     let mut head = vec![];
     if kind == FileKind::KinetoTrace {
+        // Kineto writes it before the events: nobody reads a folder of gigabytes to sort it
         let mut beginning = input.content.take(64 << 10);
         beginning
             .read_to_end(&mut head)
@@ -152,6 +154,7 @@ fn distributed(head: &[u8]) -> Inside {
         return inside;
     }
     while let Ok(Some(key)) = info.key() {
+        // the beginning ends inside of it: what was read so far is good
         let Ok(value) = info.value() else { break };
         match key {
             b"rank" => inside.rank = value.int(),

@@ -125,6 +125,7 @@ impl Batches {
                 self.inflated = self.inflated.max(share.end);
                 self.guessing = !share.broken;
             } else {
+                // cut at a place that the broken guess made up
                 share.whole = 0;
             }
         }
@@ -140,6 +141,7 @@ impl Batches {
                 break;
             };
             let size = u32::from_le_bytes(*size) as usize;
+            // a large member is inflated as it is read: nobody has to hold it in memory for a guess
             if size > SHARE_BYTES || before + size > self.most() {
                 break;
             }

@@ -31,6 +31,8 @@ impl Gzip {
         if let Some(batches) = self.batches.take() {
             self.stored = batches.rest();
         }
+        // an error of the next line is told once: whoever reads on gets the end, not the error
+        // again
         self.ended = true;
         self.ended = is_end(&mut self.stored)?;
         self.member.reset();
@@ -38,6 +40,8 @@ impl Gzip {
             let stored = std::mem::replace(&mut self.stored, Box::new(std::io::empty()));
             self.batches = Some(Batches::new(
                 stored,
+                // once: where guesses failed they would fail again, each time for the price of a
+                // batch
                 std::mem::replace(&mut self.threads, 1),
             ));
         }
@@ -73,6 +77,7 @@ fn is_end(stored: &mut Stored) -> Result<bool> {
         let zeros = next.iter().take_while(|byte| **byte == 0).count();
         match (next.is_empty(), zeros) {
             (true, _) => return Ok(true),
+            // zeros and then something else is no padding
             (false, 0) if padded => return Err(damage("invalid gzip header")),
             (false, 0) => return Ok(false),
             (false, _) => padded = true,

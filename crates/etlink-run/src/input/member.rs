@@ -29,6 +29,7 @@ enum Part {
 impl Member {
     pub(super) fn new() -> Member {
         Member {
+            // raw: header and trailer are read here, so that what comes before damage is kept
             inflate: Decompress::new(false),
             sum: Crc::new(),
             next: Part::Header,
@@ -57,6 +58,8 @@ impl Member {
                 }
                 Part::Trailer => {
                     let stated: [u8; 8] = bytes(stored)?;
+                    // CRC32 and the size modulo 2^32, both with the low byte first (RFC 1952,
+                    // 2.3.1)
                     let found = u64::from(self.sum.amount()) << 32 | u64::from(self.sum.sum());
                     if u64::from_le_bytes(stated) != found {
                         return Err(damage(
@@ -107,6 +110,7 @@ pub(super) fn damage(what: &str) -> Error {
 
 /// Steps over a header. Its own checksum, which hardly any writer makes, is not looked at.
 fn header(stored: &mut impl BufRead) -> Result<()> {
+    // reserved flags must be zero (RFC 1952, 2.3.1.2): with them set, what follows has another form
     let [0x1f, 0x8b, 8, flags @ 0..32, ..] = bytes::<10>(stored)? else {
         return Err(damage("invalid gzip header"));
     };
@@ -128,6 +132,7 @@ fn header(stored: &mut impl BufRead) -> Result<()> {
 fn bytes<const N: usize>(stored: &mut impl BufRead) -> Result<[u8; N]> {
     let mut bytes = [0; N];
     match stored.read_exact(&mut bytes) {
+        // without std's "failed to fill whole buffer", which helps nobody
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
             Err(ErrorKind::UnexpectedEof.into())
         }

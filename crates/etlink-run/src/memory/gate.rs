@@ -29,6 +29,7 @@ impl Gate<'_> {
             let at = state.next;
             let need = *self.needs.get(at)?;
             let taken = state.used.saturating_add(state.kept);
+            // alone every job may run: what can never fit was refused before
             if taken == 0 || taken.saturating_add(need) <= self.budget {
                 state.next += 1;
                 state.used = state.used.saturating_add(need);
@@ -38,6 +39,7 @@ impl Gate<'_> {
                     kept: 0,
                 });
             }
+            // nobody is at work who could give memory back: waiting would never end
             if state.used == 0 {
                 return None;
             }
@@ -67,6 +69,7 @@ impl Drop for Entered<'_> {
 
 /// How many of these jobs can ever be in work at the same time.
 pub fn at_once(needs: &[u64], budget: u64, threads: usize) -> usize {
+    // the smallest together are the most that can ever be at work
     let mut smallest = needs.to_vec();
     smallest.sort_unstable();
     let mut sums = smallest.into_iter().scan(0u64, |sum, need| {
@@ -122,6 +125,7 @@ pub fn keeping<T: Send>(
         let done = workers.into_iter().flat_map(|worker| {
             worker
                 .join()
+                // a panic of a job is its caller's, as if the job had run on this thread
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         done.collect::<Vec<_>>()

@@ -53,6 +53,7 @@ impl Display for OversizedRank {
             1 => " (1 more rank is too large as well)".to_owned(),
             more => format!(" ({more} more ranks are too large as well)"),
         };
+        // advised only where it helps: else somebody tries it in vain
         let fewer_threads = if self.fits_one_thread {
             "use fewer threads (-j 1), "
         } else {

@@ -12,6 +12,7 @@ struct Kind {
     used: &'static str,
 }
 
+// version 2 of control groups, then version 1, which older clusters still have
 const KINDS: [Kind; 2] = [
     Kind {
         controller: "",
@@ -59,6 +60,7 @@ fn group_of<'t>(groups: &'t str, controller: &str) -> Option<&'t str> {
 fn left(kind: &Kind, group: &str) -> Option<u64> {
     let place = Path::new(kind.root).join(group.trim_start_matches('/'));
     let groups = place
+        // batch systems set the limit on the job, which is a group around that of the step
         .ancestors()
         .take_while(|place| place.starts_with(kind.root));
     let left = groups.filter_map(|place| {
@@ -68,6 +70,7 @@ fn left(kind: &Kind, group: &str) -> Option<u64> {
             .trim()
             .parse()
             .ok()?;
+        // memory.current counts cached files too, and traces that were copied here fill it
         let used = std::fs::read_to_string(place.join("memory.stat"))
             .ok()
             .and_then(|stat| value(&stat, kind.used));

@@ -55,8 +55,10 @@ fn of_gzip(stored: u64, trailer: u32) -> u64 {
         } else {
             PACKED_MOST
         };
+        // gzip never makes a file much larger, so that half is a safe lower bound
         (stored / 2..=stored.saturating_mul(most)).contains(&size)
     });
+    // by ratio: twice as much is as far off as half
     let distance = |size: &u64| (*size as f64 / usual as f64).ln().abs();
     possible
         .min_by(|a, b| distance(a).total_cmp(&distance(b)))
@@ -66,6 +68,7 @@ fn of_gzip(stored: u64, trailer: u32) -> u64 {
 /// The size of the first frame, where its header tells it; there may be more frames.
 fn of_zstd(stored: u64, head: &[u8]) -> u64 {
     match zstd::zstd_safe::get_frame_content_size(head) {
+        // a first frame that is smaller than the file is not all of it
         Ok(Some(size)) if size >= stored => size,
         _ => usual(stored),
     }

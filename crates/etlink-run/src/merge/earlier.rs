@@ -44,6 +44,7 @@ impl EarlierFiles {
             };
             if timeline == Some(file_name) {
                 earlier.ranks.push(file_name.to_owned());
+            // other formats have no list of groups: one that lies there is of somebody else
             } else if options.is_et() && file_name == file::GROUPS {
                 earlier.groups = Some(file_name.to_owned());
             } else if is_of_rank(options, &path, file_name, name) {
@@ -57,6 +58,7 @@ impl EarlierFiles {
                 earlier.ranks.push(file_name.to_owned());
             }
         }
+        // folders are listed in any order, and a message names the first
         earlier.ranks.sort();
         if options.is_et() {
             earlier.simulator = simulator::earlier_files(folder)?;

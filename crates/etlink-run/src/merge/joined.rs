@@ -67,12 +67,14 @@ impl MergedRun {
         let usable = ranks.iter().copied().filter(|rank| rank.is_usable());
         let rule = MembershipRule {
             allow_mismatch: how.allow_mismatch,
+            // files are named by ranks, and simulators find the peers of a message by them
             needs_rank: true,
         };
         let members = Members::select(usable.collect(), rule);
         let taken_in: Vec<String> = members.mismatch_notes().collect();
         let (mut facts, mut sizes, mut labels) = (vec![], vec![], vec![]);
         for rank in &members.ranks {
+            // always so, since a rank without it has no summary and is excluded
             if let Some(known) = &rank.known {
                 facts.push(known.facts.clone());
                 sizes.push(known.sizes.clone());
@@ -84,6 +86,7 @@ impl MergedRun {
             matches: join,
             clocks,
         } = JoinedRun::new(facts, how.align);
+        // a simulator stops for ever where two ranks state different sizes for one collective
         let agreed = agree(&facts, &sizes, &join, options.simulator.is_some());
         let common = TimelineContext::from_join(options, &facts, &join, &clocks);
         let mut joined = MergedRun::counted(&join);
@@ -133,6 +136,7 @@ impl MergedRun {
             groups: join.groups.clone(),
             collectives: count(false),
             messages: count(true),
+            // counted apart from what does not fit: the other ranks' traces are not here
             alone: join
                 .matches
                 .iter()

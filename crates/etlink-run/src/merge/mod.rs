@@ -121,6 +121,7 @@ impl MergeReport {
         let needs_all = options.simulator.is_some() || options.is_timeline();
         let excluded = self.runs.iter().any(|run| !run.excluded.is_empty());
         let bad = self.ranks.iter().any(MergedRank::is_bad);
+        // a file for each rank is of use without the others; a simulation or one timeline is not
         let is_short = bad || needs_all && excluded;
         !is_short && self.incomplete.is_none()
     }
@@ -155,18 +156,21 @@ pub fn merge(
         earlier,
     };
     let mut ranks = runs.map_ranks(|rank| merger.link(rank));
+    // ranks of unknown number were linked to learn it, and none was asked for
     if ranks.iter().all(|rank| rank.is_unwanted) {
         return Err(RunError::NoRankAsked);
     }
     // what a rank's file states of its communications depends on all others
     let mut joined = merger.join(&mut ranks);
     for (set, run) in merger.sets.iter().zip(&joined) {
+        // needs the join, which knows the number of ranks; still before a file is written
         simulator::check(options, set.folder(), run)?;
     }
     let written = runs.map_ranks(|rank| merger.write_joined(&joined, rank, &ranks[rank.index]));
     for (rank, written) in ranks.iter_mut().zip(written) {
         rank.take(written);
     }
+    // after the ranks: a folder of which none could be written gets no configuration
     merger.write_beside(&ranks, &joined)?;
     merger.write_timelines(&mut ranks, &mut joined)?;
     let incomplete = merger.replace(&mut ranks, &mut joined)?;
@@ -251,6 +255,7 @@ impl Merger<'_> {
             alone: None,
         };
         if let Err(error) = self.try_link(entry, &mut rank) {
+            // a rank that failed late is not joined either: its file would be missing in the run
             (rank.linked, rank.error, rank.known) = (None, Some(text::error_chain(&error)), None);
         }
         rank
@@ -302,6 +307,7 @@ impl Merger<'_> {
             .as_ref()
             .is_some_and(|known| known.facts.communications.is_empty());
         match self.options.format {
+            // the op tree as it was recorded: it states nothing that other ranks decide
             OutputFormat::EtPlus => true,
             OutputFormat::Chrome | OutputFormat::Perfetto => false,
             OutputFormat::Chakra => silent && !alone && self.options.simulator.is_none(),
@@ -384,6 +390,7 @@ impl Merger<'_> {
             .linked
             .as_ref()
             .filter(|linked| linked.output.is_none() && !linked.refused && rank.piece.is_none())?;
+        // a rank of another run has no place in a file or a simulation of all ranks
         let joined = &runs[self.runs.ranks[entry.index].0];
         if (self.options.is_timeline() || self.options.simulator.is_some())
             && !joined.has(&rank.label)
@@ -471,10 +478,12 @@ impl Merger<'_> {
                 if *of == run
                     && let Some(linked) = &mut rank.linked
                 {
+                    // the report must not name files that did not get their places
                     (linked.output, linked.bytes.output) = (None, 0);
                 }
             }
             runs[run].timeline = None;
+            // the first run that is short: the others are reported rank by rank
             unfit.get_or_insert(IncompleteReplacement {
                 folder: set.folder().to_owned(),
                 failed,

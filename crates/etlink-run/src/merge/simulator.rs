@@ -10,6 +10,7 @@ use memchr::memmem;
 use std::path::Path;
 
 /// More ranks than this are not made up.
+// a damaged world_size shall not fill the disk with empty files
 const MAX_IDLE: usize = 4096;
 
 /// What no other README has.
@@ -19,6 +20,7 @@ const README_MARK: &str = "ranks for ASTRA-sim\n\nWritten by etlink ";
 pub(super) fn names(options: &MergeOptions) -> Vec<&'static str> {
     match (options.is_et(), options.simulator) {
         (false, _) => vec![],
+        // every reader of `.et` needs the groups; the rest is for ASTRA-sim alone
         (true, None) => vec![file::GROUPS],
         (true, Some(_)) => vec![
             file::GROUPS,
@@ -38,6 +40,7 @@ pub(super) fn earlier_files(folder: &Path) -> Result<Vec<String>, OutputError> {
         return Ok(vec![]);
     }
     let text = std::fs::read(&readme).with_path(FileAction::Read, &readme)?;
+    // `system.json` is a common name: without the mark it is somebody else's
     if memmem::find(&text, README_MARK.as_bytes()).is_none() {
         return Ok(vec![]);
     }
@@ -70,6 +73,7 @@ fn idle(options: &MergeOptions, folder: &Path, joined: &MergedRun) -> Result<Vec
     let idle: Vec<i64> = (0..)
         .take(usize::try_from(all).unwrap_or(usize::MAX))
         .filter(|rank| !joined.ranks.contains(&GlobalRank(*rank)))
+        // one more tells that there are too many, without counting to a damaged number
         .take(MAX_IDLE + 1)
         .collect();
     if idle.len() > MAX_IDLE {

@@ -107,6 +107,7 @@ impl Merger<'_> {
             let Some(format) = target.format.for_perfetto().filter(|_| !parts.is_empty()) else {
                 continue;
             };
+            // by place in the join, which gives each rank its track numbers
             parts.sort_by_key(|(place, ..)| *place);
             let (mut pieces, mut shown) = (vec![], vec![]);
             for (_, piece, linked) in parts {

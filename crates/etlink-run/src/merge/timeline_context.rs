@@ -51,6 +51,7 @@ impl TimelineContext {
             .map(|facts| format!("rank {}", facts.rank))
             .collect();
         Some(TimelineContext {
+            // the earliest start: Perfetto's times are unsigned, so none may lie before it
             origin_ns: starts.min().unwrap_or_default(),
             releases: wait_causes(facts, join, clocks),
             names,

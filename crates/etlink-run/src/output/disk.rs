@@ -103,6 +103,7 @@ pub(super) fn make_folder(path: &Path) -> io::Result<()> {
 
 /// With those it lies in.
 pub(super) fn make_folders(path: &Path) -> io::Result<()> {
+    // no call, so that a fault is one of a folder that is really made
     if path.is_dir() {
         return Ok(());
     }
@@ -125,6 +126,7 @@ pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// Fails where `to` is there.
 pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     attempt(DiskCall::Rename, to)?;
+    // `rename` replaces in silence; this is the one call that refuses without a moment in between
     let from = tempfile::TempPath::try_from_path(from)?;
     from.persist_noclobber(to).map_err(|failed| {
         let mut from = failed.path;

@@ -48,6 +48,8 @@ impl Journal {
             // a name that is not on the disk would be gone after a crash, and its journal would not
             disk::sync_folder(&folder)?;
         }
+        // under another name until it is whole: half a journal would be carried out, or stop every
+        // next run
         let unfinished = work.join(UNFINISHED);
         let mut file = disk::DiskFile::create(&unfinished)?;
         file.write_all(&serde_json::to_vec(self)?)?;
@@ -106,6 +108,7 @@ pub(super) fn replace(
     let Err(error) = done else {
         return Ok(());
     };
+    // no file has moved, and without the journal none will: all is as it was
     if !changed && disk::remove_file(&work.join(JOURNAL)).is_ok() {
         return Err(Failure::Undone(error));
     }
@@ -151,6 +154,7 @@ fn apply(
         disk::remove_file(&path).with_path(FileAction::RemoveEarlier, &path)?;
         *changed = true;
     }
+    // before the journal goes: after a crash nothing else would know of an unfinished renaming
     for changed in folders_of(journal.place.iter().chain(&journal.remove), folder) {
         disk::sync_folder(&changed).with_path(FileAction::WriteFolder, &changed)?;
     }

@@ -125,6 +125,7 @@ impl Target {
             for (at, piece) in pieces.into_iter().enumerate() {
                 self.put(if at > 0 { between } else { &[] }, out, &mut sum)?;
                 io::copy(&mut File::open(&piece.path)?, out)?;
+                // from the pieces' own sums: no byte of them is read a second time
                 sum.combine(&piece.sum);
             }
             self.put(end, out, &mut sum)?;
@@ -145,6 +146,7 @@ impl Target {
     }
 
     fn packed<W: Write>(&self, sink: W) -> Packed<W> {
+        // raw deflate: the file has one header and one trailer, which `join` writes
         let pack = self.gzip.then(|| Compress::new(Compression::fast(), false));
         Packed {
             sink,
@@ -168,6 +170,7 @@ struct Packed<W> {
 impl<W: Write> Packed<W> {
     /// Packs so that a whole byte is the end. Gives the stored size and the sum of what was packed.
     fn finish(mut self) -> io::Result<(u64, Crc)> {
+        // an empty piece would still be a block of deflate between two others
         if self.sum.amount() > 0 {
             self.pack(&[], FlushCompress::Sync)?;
         }

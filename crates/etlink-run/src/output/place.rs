@@ -25,6 +25,7 @@ impl PathKind {
             return PathKind::Stdout;
         }
         let mut path = path.to_owned();
+        // links in a circle end here; opening the path then says what is wrong
         for _ in 0..MAX_LINKS {
             if let Some(number) = open_descriptor(&path) {
                 return match number {
@@ -65,6 +66,7 @@ fn open_descriptor(path: &Path) -> Option<Option<u32>> {
         ["/", "dev", "fd", number] | ["/", "proc", "self" | "thread-self", "fd", number] => {
             Some(number.parse().ok())
         }
+        // open in another process: replacing the file would not reach it
         ["/", "proc", _, "fd", _] => Some(None),
         _ => None,
     }

@@ -106,9 +106,11 @@ impl FileSet {
     /// it; the error says which.
     pub fn replace(&self, earlier: Vec<String>) -> Result<(), OutputError> {
         let written: Vec<String> = self.written().iter().cloned().collect();
+        // nothing to replace needs no journal, which the next run would have to look at
         if written.is_empty() && earlier.is_empty() {
             return Ok(());
         }
+        // looked at again: hours may lie between the first look and this
         for name in &written {
             let path = self.folder.join(name);
             refuse_existing(&path, &path, self.overwrite)?;

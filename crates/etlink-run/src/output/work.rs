@@ -87,12 +87,14 @@ impl WorkFolder {
             }
         };
         work.recover(folder)?;
+        // results of other names too: nobody may ever write those again
         clear_others(folder, &path);
         Ok(work)
     }
 
     /// Locks a work folder, which is made if that is asked for.
     fn take(path: &Path, make: bool) -> Result<WorkFolder, Refusal> {
+        // a signal between making the folder and listing it would leave the folder behind
         let mut changes = Changes::begin();
         let lock = path.join(LOCK);
         for _ in 0..ATTEMPTS {
@@ -132,6 +134,7 @@ impl WorkFolder {
                     return Err(error.into());
                 }
             }
+            // whoever had the folder removed it between our opening and our locking
             if !is_same(&file, &lock) {
                 continue;
             }
@@ -174,6 +177,7 @@ impl WorkFolder {
 
     /// Makes a file in it, with the folders of its name.
     pub(super) fn create(&self, name: &Path) -> io::Result<disk::DiskFile> {
+        // else a file could appear after a signal has cleared the folder
         let _changes = Changes::begin();
         let path = self.path.join(name);
         if let Some(folder) = path.parent() {

@@ -35,6 +35,7 @@ pub struct AnalyzeArgs {
     /// asked for [default: all at the terminal but stream_idle, memory_timeline, metrics and
     /// stragglers; as JSON all but memory_timeline; as CSV breakdown]
     #[arg(long, value_name = "NAME")]
+    // no enum: which tables there are depends on --compat
     pub table: Option<String>,
     /// What a device can compute at most, 10¹² operations per second (an A100 312 in bf16): adds
     /// how much of it was used to the metrics
@@ -55,6 +56,7 @@ pub struct AnalyzeArgs {
         value_name = "TOOL",
         value_delimiter = ',',
         hide_possible_values = true,
+        // HTA has its own rules, and nothing to compare these figures with
         conflicts_with_all = ["rules", "sequences_of", "peak_tflops", "peak_link", "parquet"]
     )]
     pub compat: Vec<Compat>,
@@ -75,6 +77,7 @@ pub struct AnalyzeArgs {
 fn peak(text: &str) -> Result<f64, &'static str> {
     text.parse()
         .ok()
+        // a share of nothing or of infinity would be printed like any other
         .filter(|peak| *peak > 0.0 && f64::is_finite(*peak))
         .ok_or("a peak is a number above 0, such as 312 or 50.5")
 }

@@ -46,6 +46,7 @@ impl TypedValueParser for FormatParser {
         EnumValueParser::<FormatName>::new().parse_ref(command, argument, value)
     }
 
+    // clap asks for these to write --help and completions
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         let values = FormatName::value_variants().iter();
         Some(Box::new(values.filter_map(ValueEnum::to_possible_value)))

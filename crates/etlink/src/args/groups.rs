@@ -10,6 +10,7 @@ use etlink_torch::RankSelection;
 pub struct ResourceArgs {
     /// Threads to use; results do not depend on it [default: all cores]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    // 0, which the library takes for all cores, is refused: it looks like a mistake of a script
     pub threads: Option<u32>,
     /// Memory to stay within, such as `16G` or `500M` (`Gi`, `Mi`: powers of two); what takes more
     /// is refused before work starts, of a folder as many ranks are read at once as fit [default:
@@ -86,6 +87,7 @@ pub struct RowArgs {
     /// Rows of each table to show; 0: all. JSON and CSV have all [default: 20 of `top` and `diff`,
     /// else 10]
     #[arg(short = 'n', long, value_name = "N")]
+    // no default here: it differs between the commands that share this
     pub rows: Option<usize>,
 }
 
@@ -109,5 +111,6 @@ impl ReadingArgs {
 
 fn size(text: &str) -> Result<ByteSize, &'static str> {
     text.parse()
+        // bytesize's own error does not say what a size looks like
         .map_err(|_| "a size is a number and a unit, such as 16G, 500M or 2GiB")
 }

@@ -44,6 +44,7 @@ pub struct RecordArgs {
     #[arg(long, hide = true)]
     pub json: bool,
     /// The program and its arguments
+    // behind `--` alone: options of the program are not ours to read
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
@@ -70,9 +71,11 @@ pub struct RecordedArgs {
         action = ArgAction::Set,
         default_value_t = true,
         num_args = 0..=1,
+        // else the word after the option would be taken for its value
         require_equals = true,
         default_missing_value = "true"
     )]
+    // PyTorch's own default is off; without these events waits between streams are inferred
     pub cuda_sync_events: bool,
     /// Pack the files
     #[arg(long)]
@@ -82,6 +85,7 @@ pub struct RecordedArgs {
     pub interleave: bool,
 }
 
+// looked at before the program starts: it may run for hours before the hook would notice
 fn step_on(text: &str) -> Result<String, String> {
     let is_path = |path: &str| {
         path.split('.')

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 /// `etlink replay`.
 #[derive(Debug, Args)]
+// a host trace alone is no input: it has no times
 #[command(group(ArgGroup::new("input").required(true).args(["file", "device"])))]
 pub struct ReplayArgs {
     /// A Chakra trace (`.et`), or a Kineto trace, which is linked without a host trace; `-` for
@@ -84,6 +85,7 @@ pub struct WhatIfArgs {
 }
 
 fn edge_kind(word: &str) -> Result<EdgeKind, String> {
+    // reports print `stream order`, JSON has `stream_order`: people copy either
     let word = word.replace(['-', ' '], "_");
     let names = EdgeKind::ALL.map(|kind| crate::table::word(kind).replace(' ', "_"));
     let at = names.iter().position(|name| *name == word);

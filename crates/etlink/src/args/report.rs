@@ -26,6 +26,7 @@ pub struct ReportArgs {
     /// Ranks to draw the step of, such as `0,3-5` [default: of a folder 8, of more half the first,
     /// half those waited for longest]
     #[arg(long, value_name = "RANKS", value_delimiter = ',')]
+    // texts: a rank whose number is not sure is called by its file's name
     pub timelines: Vec<String>,
     /// Rules for kernels that come before the built-in ones, as for `analyze`
     #[arg(long, value_name = "FILE")]

@@ -18,6 +18,7 @@ pub struct ScheduleArgs {
 /// The arguments of `torch.profiler.schedule`, by its names and with its defaults. Their bounds are
 /// the schedule's own affair.
 #[derive(Clone, Copy, Debug, Args)]
+// so that -1 reaches the schedule, which says why it is refused, as PyTorch does
 #[command(allow_negative_numbers = true)]
 pub struct TorchScheduleArgs {
     /// Idle steps at the start of each cycle
@@ -32,6 +33,7 @@ pub struct TorchScheduleArgs {
     /// Cycles of wait, warmup and active steps; 0: until the program ends [default: 0, for `record`
     /// 1]
     #[arg(long, value_name = "N")]
+    // none is not 0: `record` and `schedule` do different things without it
     pub repeat: Option<i64>,
     /// Steps before the first cycle
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -48,6 +48,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
                 notes::print(&format!("{why}: what is in it is left out"));
             }
             let found = written_files(path)?;
+            // a folder without files would pass, and a script would go on with nothing
             if found.is_empty() {
                 bail!(
                     "{}: no Chakra traces or merged traces in it",
@@ -69,6 +70,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     let budget = MemoryBudget::new(args.resources.memory, threads);
     let needs: Vec<RankMemory> = files
         .iter()
+        // files come one after another, and malloc keeps a part of what each gave back
         .map(|file| RankMemory::of(None, Some(file)).in_turn())
         .collect();
     budget.check(&needs)?;
@@ -76,6 +78,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     let results = in_budget(&bytes, budget.for_ranks(), threads, |at| {
         check_file(&files[at])
     });
+    // a file that cannot be read ends it: "ok" of the others would be half an answer
     let mut checked: Vec<Checked> = results.into_iter().collect::<Result<_>>()?;
     let sets = together(&mut checked)?;
     checked.extend(sets);
@@ -97,6 +100,7 @@ fn is_chosen(choice: &RankArgs, file: &Path) -> bool {
     let Some(ranks) = &choice.ranks else {
         return true;
     };
+    // a name without a rank is of none that was asked for
     let rank = prefix_and_rank(file).and_then(|(_, rank)| u32::try_from(rank).ok());
     rank.is_some_and(|rank| ranks.has(rank))
 }
@@ -108,6 +112,7 @@ fn check_file(path: &Path) -> Result<Checked> {
     let ok = findings
         .iter()
         .all(|finding| finding.severity != Severity::Error);
+    // ranks are run to the end together, and a tree of ops (ET+) cannot be run
     let is_et = matches!(graph.format, FileKind::ChakraEt | FileKind::ChakraJson);
     let nodes = prefix_and_rank(path)
         .filter(|_| is_et)
@@ -132,6 +137,7 @@ fn together(checked: &mut [Checked]) -> Result<Vec<Checked>> {
             sets.entry(prefix).or_default().push(nodes);
         }
     }
+    // a rank alone has nobody to disagree with
     let sets = sets.into_iter().filter(|(_, set)| set.len() > 1);
     sets.map(|(prefix, mut set)| {
         set.sort_by_key(RankNodes::rank);
@@ -160,6 +166,7 @@ fn describe(checked: &Checked) -> String {
         checked.ok,
         checked.summary.as_ref().map(|summary| summary.format),
     ) {
+        // nothing in it is wrong, but it is not what simulators take
         (true, Some(FileKind::HostTrace)) => "ok, but a host trace that is not linked",
         (true, _) => "ok",
         (false, _) => "faults",

@@ -120,6 +120,7 @@ fn table(compared: &DiffReport<'_>, limit: usize) -> String {
         .diff
         .changes
         .iter()
+        // of thousands of rows most stay as they were; JSON and CSV have them
         .filter(|change| change.kind != ChangeKind::Same)
         .collect();
     let limit = Limit {
@@ -142,6 +143,7 @@ fn table(compared: &DiffReport<'_>, limit: usize) -> String {
     );
     for change in &changed {
         let [old, new] = change.counts.map(|count| {
+            // counts are per step and rank: few of them are whole
             if count.fract() == 0.0 {
                 count.to_string()
             } else {
@@ -207,6 +209,7 @@ fn name(change: &RowChange) -> String {
     let own = change
         .shapes
         .as_deref()
+        // the frame that called it; the whole stack would push all figures off the screen
         .or(change.stack.first().map(String::as_str))
         .unwrap_or("");
     if own.is_empty() {
@@ -219,6 +222,7 @@ fn name(change: &RowChange) -> String {
 fn change(old: i64, new: i64) -> String {
     match (old, new) {
         (0, 0) => "as before".to_owned(),
+        // there is no percentage of nothing
         (0, _) => "from nothing".to_owned(),
         _ => format!("{:+.1} %", (new as f64 - old as f64) * 100.0 / old as f64),
     }

@@ -43,6 +43,7 @@ pub fn run(args: InspectArgs) -> Result<Outcome> {
                 all.push(facts);
                 is_damaged |= damaged;
             }
+            // what the other files are is worth knowing all the same
             Err(error) => errors.push(error),
         }
     }
@@ -52,6 +53,7 @@ pub fn run(args: InspectArgs) -> Result<Outcome> {
         return Err(RunError::no_trace_taken(errors.collect()).into());
     }
     match (&all[..], args.print.json) {
+        // by what was named, not by what could be read: else a script would get a list one day
         ([facts], true) if args.files.len() == 1 => {
             print(&json_document("etlink.inspect", facts)?)?
         }
@@ -92,6 +94,7 @@ fn inspect(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>, boo
 
 fn look(input: InputFile, path: &Path, threads: usize) -> Result<(Map<String, Value>, bool)> {
     match input.kind {
+        // its events are ranges that etlink drew: counts of them would pass for those of a program
         FileKind::KinetoTrace if input.is_view => Ok((Map::new(), false)),
         FileKind::HostTrace => {
             let trace = read_host(input, threads, etlink_link::TensorEdges::None)?;
@@ -131,6 +134,7 @@ fn look(input: InputFile, path: &Path, threads: usize) -> Result<(Map<String, Va
 fn host(trace: &HostTrace) -> Map<String, Value> {
     let header = &trace.header;
     let mut threads = trace.nodes.tid.clone();
+    // nodes of threads alternate, so only sorted ones are found to be the same
     threads.sort_unstable();
     threads.dedup();
     object(json!({
@@ -244,6 +248,7 @@ fn lines(facts: &Map<String, Value>) -> String {
     for (key, value) in facts {
         let name = key.replace('_', " ");
         match value {
+            // what a trace does not say is left out here, and null in JSON
             Value::Null => {}
             Value::Number(bytes) if key.ends_with("bytes") => {
                 rows.add(&name, mb(bytes.as_u64().unwrap_or(0)), "")
@@ -254,6 +259,7 @@ fn lines(facts: &Map<String, Value>) -> String {
             Value::Array(list) if list.len() > 3 || list.iter().any(Value::is_object) => {
                 rows.add(&name, list.len(), "");
                 list.iter()
+                    // threads and streams can be thousands; JSON has them all
                     .take(20)
                     .for_each(|entry| rows.add("", "", plain(entry)));
             }

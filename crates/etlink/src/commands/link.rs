@@ -15,6 +15,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     let to_stdout = job.target.as_ref().is_some_and(Target::is_stdout);
     let linked = job::run(&job, &progress);
     progress.finish();
+    // only now: an error that is printed over the bar could not be read
     let linked = linked?;
     let report = if json {
         json_document("etlink.link", &linked)?
@@ -27,6 +28,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     } else {
         print(&report)?;
     }
+    // after the report, which says what is damaged
     if linked.refused {
         eprintln!("etlink: damage was found and --strict given: nothing was written");
         return Ok(Outcome::Found);

@@ -26,6 +26,7 @@ use std::num::NonZeroUsize;
 /// Carries out what was typed.
 pub fn run(args: EtlinkArgs) -> Result<Outcome> {
     args.check_renamed()?;
+    // before anything else: opening a source may have something to note
     notes::set_verbosity(args.verbosity());
     // a program that is recorded gets the signals itself
     if !matches!(args.command, EtlinkCommand::Record(_)) {
@@ -68,6 +69,7 @@ fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
+        // a type of its own: `main` knows a closed pipe by it, which is no failure
         .map_err(StdoutError)?;
     Ok(())
 }

@@ -67,15 +67,18 @@ fn write(args: &ScheduleArgs, schedule: Schedule) -> std::io::Result<()> {
 /// What a user would want to change before the program runs.
 fn notes(schedule: &Schedule, steps: u64) -> Vec<String> {
     let mut notes: Vec<String> = schedule.warning().iter().map(ToString::to_string).collect();
+    // at least one: clap refuses 0
     let last = steps - 1;
     match (schedule.first_recorded(), schedule.action(last)) {
         (Some(first), _) if first > last => notes.push(format!(
             "none of these steps is recorded; the first would be step {first}"
         )),
         (None, _) => notes.push("none of these steps is recorded".to_owned()),
+        // torch.profiler's action_map: leaving in WARMUP starts and stops, and calls no handler
         (_, Action::Warmup) => {
             notes.push("the program ends in warmup: the last cycle leaves no trace".to_owned())
         }
+        // the same table: leaving in RECORD stops and hands over what there is
         (_, Action::Record) => {
             let whole = schedule
                 .next_change(last)

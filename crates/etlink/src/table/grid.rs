@@ -125,6 +125,7 @@ impl Grid {
                 .iter()
                 .map(move |cells| cells.get(row).cloned().unwrap_or_default())
         }));
+        // figures stand to the right, so that their digits can be compared
         let figures = self.head.len().saturating_sub(self.texts + self.last_texts);
         table
             .column_iter_mut()

@@ -19,6 +19,7 @@ pub(super) fn linked(
 ) -> Result<LinkedTrace> {
     let damage = file.damage();
     let damage = damage.map_or(String::new(), |damage| format!("; {damage}"));
+    // graphs that were made for simulators have durations alone
     if file.start_ns.iter().all(Option::is_none) {
         bail!("{name} has no times: there is nothing to analyze{damage}");
     }

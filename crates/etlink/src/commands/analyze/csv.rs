@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 /// Of a table of ours.
 pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
+    // one empty record: the head is complete also where no rank has a row
     let blank = RunTotals {
         metrics: vec![RunMetric::default()],
         ..RunTotals::default()
@@ -110,6 +111,7 @@ fn csv<'a>(
     )?;
     for (run, rank, said) in all {
         for record in records(&said?, table) {
+            // by name: fields that serde skips where they are empty would shift the others
             let cells = head.iter().map(|name| csv_cell(record.get(*name)));
             let first = [csv_text(run), csv_text(&rank)].map(Cow::into_owned);
             out.write_record(first.into_iter().chain(cells))?;

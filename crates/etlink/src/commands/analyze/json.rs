@@ -19,6 +19,7 @@ pub(super) fn of(runs: &impl Serialize, tables: &[&str], only: Option<&str>) -> 
         .filter_map(Value::as_object_mut)
     {
         keep(run);
+        // sums over ranks have tables too, of the same names
         run.get_mut("total")
             .and_then(Value::as_object_mut)
             .into_iter()

@@ -31,6 +31,7 @@ pub(super) fn load<T: Send>(
         memory: args.reading.resources.memory.map(|memory| memory.as_u64()),
         rank: args.rank,
         ranks: args.choice.ranks.clone(),
+        // no analysis looks at edges through tensors, and to find them takes time
         tensor_deps: TensorEdges::None,
         keep: keep(args),
         strict: args.reading.strict.strict,
@@ -40,6 +41,7 @@ pub(super) fn load<T: Send>(
     };
     let source = RunSource::from_path_and_host(&args.path, args.host.as_deref())?;
     let runs = RunSet::open(source, options)?;
+    // a single file names its tables by the rank in it, which is not known before it is read
     if let Some(files) = files.filter(|_| !runs.source.is_one_rank()) {
         check_files(&runs, files)?;
     }
@@ -49,6 +51,7 @@ pub(super) fn load<T: Send>(
         analyzed.map(|analyzed| analyzed.map_err(rank_error))
     });
     progress.finish();
+    // a trace of an unknown rank has figures all the same
     let results = runs.collect_runs(results, false);
     if results.iter().all(|run| run.members.ranks.is_empty()) {
         let failed = results.into_iter().flat_map(|run| run.failed);
@@ -132,6 +135,7 @@ fn analyze_rank<T>(
         notes: run::report_notes(&trace.report),
         anomalies: trace.report.anomalies,
         said,
+        // lies in the result until the members of the run are selected by it
         summary: None,
         written: is_written,
     };
@@ -161,6 +165,7 @@ fn told<T>(args: &AnalyzeArgs, runs: &RunSet, results: RunResults<Ranked<T>>) ->
         notes.push(chakra::NOTE.to_owned());
     }
     notes.extend(members.mismatch_notes());
+    // whoever asked for some ranks knows that the others are not here
     if args.choice.ranks.is_none() {
         notes.extend(members.absent_note());
     }

@@ -56,6 +56,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
         files.as_ref(),
         |trace, of| {
             let analysis = analyze(trace, &rules, &options);
+            // discovery has settled whether the name or the trace is believed
             let rank = of.rank.or(analysis.rank);
             if let Some(files) = &files {
                 files.write(trace, &AnalyzedTrace { rank, ..of })?;
@@ -112,6 +113,7 @@ fn check(args: &AnalyzeArgs) -> Result<Vec<&'static str>> {
             tables.join(", ")
         );
     }
+    // an empty table would say that the trace has none
     if args.table.as_deref() == Some("sequences") && args.sequences_of.is_none() {
         bail!("--table sequences needs --sequences-of OP: those of which ops?");
     }
@@ -177,6 +179,7 @@ fn outcome<'a, T: 'a>(
     told: impl Iterator<Item = &'a AnalyzedRun<T>> + Clone,
 ) -> Outcome {
     if args.print.csv {
+        // CSV has no place for them; JSON has them in it, and text prints them above its tables
         told.clone().for_each(AnalyzedRun::print_notes);
     }
     if told.into_iter().any(|run| !run.excluded.is_empty()) {
@@ -189,6 +192,7 @@ fn outcome<'a, T: 'a>(
 impl Analyzed {
     fn new(mut told: AnalyzedRun<RankAnalysis>, args: &AnalyzeArgs) -> Analyzed {
         let ranks = told.ranks.iter_mut();
+        // taken: the join owns them, and they are no part of what is printed
         let summaries = ranks.filter_map(|rank| rank.summary.take()).collect();
         let mut total = run_totals(told.ranks.iter().map(|rank| &rank.said));
         total.metrics.extend(peak_metrics(
@@ -199,6 +203,7 @@ impl Analyzed {
             },
         ));
         let (stragglers, clocks) = stragglers(summaries);
+        // a doubtful clock matters only where somebody came late by it
         if stragglers.iter().any(|rank| rank.last > 0) {
             told.notes.extend(clock_notes(&clocks));
         }

@@ -57,6 +57,7 @@ impl TableFiles {
             for table in TraceTable::ALL {
                 files
                     .set
+                    // the format is not looked at: the writer of the table fills the file
                     .target(&file_name(table, label), OutputFormat::EtPlus)?;
             }
         }
@@ -159,6 +160,7 @@ fn earlier(folder: &Path) -> Result<Vec<String>> {
             names.push(format!("{}/{name}", table.name()));
         }
     }
+    // folders are listed in any order, and messages name the first
     names.sort();
     Ok(names)
 }

@@ -60,6 +60,7 @@ pub(super) struct Ranked<T> {
 impl<T> AnalyzedRun<T> {
     /// What people should know first.
     pub(super) fn print_notes(&self) {
+        // of a single trace everybody knows which one is meant
         let several = self.ranks.len() + self.excluded.len() > 1;
         let name = |rank: &Ranked<T>| {
             if several {

@@ -16,12 +16,14 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     let format = how.output_format().unwrap_or(output::OutputFormat::Chakra);
     let chakra = how.form(Some(format))?.with(part(&args));
     if args.simulator.is_some() && !matches!(how.format, None | Some(FormatName::Chakra)) {
+        // the library refuses it too, but not by the names of the options
         bail!("--for astra-sim writes .et files: leave --format out");
     }
     let progress = crate::progress::bar();
     let run_options = RunOptions {
         tensor_deps: how.tensor_deps.into(),
         align: !args.no_align,
+        // graphs that an earlier merge wrote have no events to be joined by
         traces_only: true,
         progress: progress.clone(),
         ..how.reading.run_options(Some(&args.choice))?
@@ -53,6 +55,7 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     }
     printed?;
     Ok(match (is_complete, is_empty) {
+        // of no rank there is anything: more than a finding
         (_, true) => Outcome::Nothing,
         (true, false) => Outcome::Done,
         (false, false) => Outcome::Found,

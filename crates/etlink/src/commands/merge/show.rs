@@ -40,6 +40,7 @@ pub(super) fn summary(runs: &[RunFiles], ranks: &[MergedRank], joined: &[MergedR
                 );
             }
             (None, error) => {
+                // a result, no note: -q must not hide that a rank is missing
                 errors += &format!("failed: {name}: {}\n", error.as_deref().unwrap_or(""))
             }
         }
@@ -134,6 +135,7 @@ fn common(joined: &MergedRun, ranks: &[MergedRank]) -> String {
     }
     if let Some(absent) = absent_note(&joined.absent) {
         let known = (joined.ranks.len() + joined.absent.len()) as i64;
+        // not all traces state it: then the ranks that their groups name are all that is known
         let all = joined.world_size.unwrap_or(known);
         let here = joined.ranks.len();
         notes::print(&format!("{run}{absent}: {here} of {all} ranks are here"));
@@ -205,6 +207,7 @@ fn demoted(joined: &MergedRun, ranks: &[MergedRank]) -> IndexMap<Demotion, u64> 
     written
         .flat_map(|written| &written.demoted)
         .for_each(|(reason, count)| *all.entry(*reason).or_default() += count);
+    // ranks meet the reasons in any order, and the report must not show in which
     all.sort_unstable_keys();
     all
 }
@@ -212,6 +215,7 @@ fn demoted(joined: &MergedRun, ranks: &[MergedRank]) -> IndexMap<Demotion, u64> 
 fn clocks(clocks: &[RankClock], rows: &mut FactRows) {
     let told: Vec<&RankClock> = clocks
         .iter()
+        // the first rank's clock is the one they all are compared with
         .filter(|clock| clock.support > 0 || clock.by_machine && clock.offset_ns != 0)
         .collect();
     for clock in told.iter().take(CLOCKS) {

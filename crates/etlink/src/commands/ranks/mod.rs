@@ -47,6 +47,7 @@ struct RanksReport {
 pub fn run(args: RanksArgs) -> Result<Outcome> {
     let progress = crate::progress::bar();
     let options = RunOptions {
+        // who came late does not depend on edges between threads of the host
         tensor_deps: TensorEdges::None,
         traces_only: true,
         progress: progress.clone(),
@@ -114,6 +115,7 @@ fn summarize(rank: RankEntry<'_>) -> Result<Option<RankResult<Vec<String>>>, Run
 fn compare(args: &RanksArgs, run: &RunFiles, results: RunResults<Vec<String>>) -> RanksReport {
     let mut joined = results.join(!args.no_align);
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);
+    // an order that would deadlock is told here too, though nothing is simulated
     joined.matches.problems.extend(conflicts);
     let mut notes = run.notes.clone();
     notes.extend_from_slice(&results.rank_notes);
@@ -135,6 +137,7 @@ fn compare(args: &RanksArgs, run: &RunFiles, results: RunResults<Vec<String>>) -
 
 /// What traces without records of their communication keep to themselves.
 fn unrecorded(ranks: &[RankSummary]) -> Option<String> {
+    // kernels of NCCL without `record_param_comms`: nobody knows with whom they communicate
     let all: u64 = ranks.iter().map(|summary| summary.unrecorded).sum();
     let kernels = table::count(all, "communication kernel");
     (all > 0)

@@ -150,6 +150,7 @@ fn by_step(one: &RanksReport) -> String {
             .ranks
             .iter()
             .filter(|rank| rank.caused_ns > 0)
+            // of equals the lowest number, so that every run names the same
             .max_by_key(|rank| (rank.caused_ns, std::cmp::Reverse(rank.rank)));
         table.add(straggler(
             "(all)",
@@ -322,6 +323,7 @@ fn by_kind(one: &RanksReport) -> String {
 
 fn worst(one: &RanksReport, top: usize) -> String {
     let mut order: Vec<&CollectiveSkew> = one.collectives.iter().collect();
+    // a stable sort: of equals the earlier collective comes first
     order.sort_by_key(|skew| std::cmp::Reverse(skew.skew_ns));
     let mut table = Grid::new(
         2,

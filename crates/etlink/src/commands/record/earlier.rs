@@ -54,11 +54,13 @@ pub fn settle(folder: &Path, work: &Path) -> Result<Earlier> {
         .map(|(_, file)| file)
         .collect();
     let present = recorded(folder)?;
+    // a file that was neither left in its place nor is the manifest comes from a new cycle
     let is_replaced = present
         .iter()
         .any(|file| file != MANIFEST && !unmoved.contains(&file));
     for (index, file) in files.iter().enumerate() {
         let path = aside(index);
+        // never moved, or settled by a launcher that was killed before it had settled the rest
         if !path.exists() {
             continue;
         }

@@ -38,6 +38,8 @@ impl EndedRecording<'_> {
     /// The manifest cannot be written.
     pub fn finish(&self, output: &mut Output, hook: TempDir) -> Result<Finished> {
         let has_alive = has_processes(hook.path());
+        // until the manifest is written: launchers of one job read it, add their ranks, and write
+        // it
         let _lock = output.lock()?;
         let (mut processes, mut notes) = output.processes()?;
         let spare = spare_notes(hook.path());
@@ -50,6 +52,8 @@ impl EndedRecording<'_> {
             .map(|process| process.pid)
             .filter(|pid| is_alive(*pid))
             .collect();
+        // a process that runs may be writing a trace: only those of the others are packed and
+        // linked to
         let (running, mut ended): (Vec<Process>, Vec<Process>) = processes
             .into_iter()
             .partition(|process| alive_pids.contains(&process.pid));
@@ -68,10 +72,13 @@ impl EndedRecording<'_> {
             )
         }));
         let mut lost = output.lost()?;
+        // an unfinished trace of a process that lives is not lost, but being written
         lost.retain(|pid| !alive_pids.contains(pid));
         let has_hooked = hook.path().join(MARKER).exists();
         ended.extend(running);
         let manifest = self.manifest(ended, has_hooked, &lost, output)?;
+        // its error waits: the manifest of the new recording is written whatever came of the old
+        // one
         let earlier = output.settle();
         let is_alone = output.leave(has_alive)?;
         let is_last = is_alone && self.are_all_tasks_done(&manifest);
@@ -133,6 +140,7 @@ impl EndedRecording<'_> {
         });
         Ok(match self.others(output)? {
             Some(others) => manifest.joined(others, task),
+            // the first task to end: those after it find this manifest and join it
             None if task.is_some() => manifest.joined(ManifestContents::default(), task),
             None => manifest,
         })
@@ -179,6 +187,7 @@ fn is_running(pid: u32) -> bool {
     use nix::sys::signal::kill;
     use nix::unistd::Pid;
     let pid = i32::try_from(pid).map(Pid::from_raw);
+    // EPERM means that it is there, and somebody else's
     pid.is_ok_and(|pid| !matches!(kill(pid, None), Err(Errno::ESRCH)))
 }
 
@@ -208,6 +217,7 @@ fn spare_notes(hook: &Path) -> Vec<(u32, String)> {
 
 fn add_note(processes: &mut Vec<Process>, pid: u32, note: String) {
     match processes.iter_mut().find(|process| process.pid == pid) {
+        // its report was written after all, with the same note
         Some(process) if process.notes.contains(&note) => {}
         Some(process) => process.notes.push(note),
         None => processes.push(Process {

@@ -46,6 +46,7 @@ impl Output {
         launcher: &str,
         task: Option<&JobTask>,
     ) -> Result<Output> {
+        // before the lock, which lies in it
         let path = made(path)?;
         let work = path.join(WORK);
         let _lock = lock::exclusive(&work, LOCK).with_context(|| {
@@ -115,6 +116,7 @@ impl Output {
         let path = self.work.join(JOB);
         let running = disk::read_if_there(&path);
         let running = running.with_context(|| format!("cannot read {}", path.display()))?;
+        // a launcher without a job is joined by nobody
         let running = running.unwrap_or_default();
         if task.is_none_or(|task| task.job.as_bytes() != running) {
             bail!(

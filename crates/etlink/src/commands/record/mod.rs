@@ -56,6 +56,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         &launcher,
         task.as_ref(),
     )?;
+    // no `?` here: from now on an error has to give the folder up first, as below
     let tensorboard = args.tensorboard.as_deref().map(folder::made).transpose();
     let settings = tensorboard.map(|tensorboard| Settings {
         work: output.work().to_owned(),
@@ -81,6 +82,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
             return Err(error);
         }
     };
+    // behind the program, whose own output would have buried it
     if let Some(warning) = schedule.warning().filter(|_| notes::are_wanted()) {
         eprintln!("etlink: note: {warning}");
     }
@@ -123,6 +125,7 @@ const HOOK_PREFIX: &str = "etlink-hook-";
 /// A private folder with the hook, gone when this is dropped.
 fn hook() -> Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
+    // launchers of a whole cluster write into one folder, each under this name
     builder.prefix(HOOK_PREFIX).rand_bytes(12);
     let folder = disk::attempt(&std::env::temp_dir()).and_then(|()| builder.tempdir());
     let folder = folder.context("cannot make a temporary folder; TMPDIR names where")?;
@@ -170,6 +173,7 @@ fn link(args: &RecordArgs) -> Result<bool> {
     words.extend(args.overwrite.overwrite.then(|| "--overwrite".into()));
     let status = Command::new(program)
         .args(words)
+        // what is left of standard input was meant for the program
         .stdin(Stdio::null())
         .stdout(std::io::stderr())
         .status()

@@ -41,10 +41,12 @@ fn line_of(path: &Path) -> Option<(Option<usize>, String)> {
 
 /// Whether a line of a shell script sets the variable without what it had, or removes it.
 fn sets_anew(line: &str) -> bool {
+    // a comment behind a command may mention the variable
     let line = line.split(" #").next().unwrap_or(line).trim_start();
     if line.starts_with('#') {
         return false;
     }
+    // `env -i` starts a program without any variables
     if line.contains("unset PYTHONPATH") || line.contains("env -i") {
         return true;
     }

@@ -175,6 +175,7 @@ fn load(args: &ReplayArgs, progress: &Progress) -> Result<(String, RankContent)>
         Some(file) => RunSource::File(file.clone()),
         None => RunSource::Rank(RankTraces {
             host: host.clone(),
+            // clap wants one of the two, so it is there
             device: device.clone().unwrap_or_default(),
             capture: None,
         }),
@@ -202,6 +203,7 @@ fn expect_graph(args: &ReplayArgs, written: &WrittenRank) -> Result<()> {
             traces, or leave -o out"
         );
     }
+    // a tree has no edges: everything would start at once
     let kind = written.graph.format;
     if kind.is_tree() {
         bail!(
@@ -264,6 +266,7 @@ fn replay(
         resources: asked.resources,
     };
     let changed = !(settings.scales.is_empty() && settings.drop_edges.is_empty());
+    // of millions of nodes a second run that is the same would only take memory
     let runs = match changed {
         true => Runs {
             last: etlink_replay::run_graph(graph, labels, &settings),

@@ -58,6 +58,7 @@ pub(super) fn run(args: &ReplayArgs, dir: &Path) -> Result<Outcome> {
         ..args.reading.run_options(Some(&args.choice))?
     };
     let runs = RunSet::open(RunSource::Folder(dir.to_owned()), options)?;
+    // the graphs of all ranks are run as one: unlike in `merge`, none can be given up before
     progress.phase("linking");
     let read = read::read(args, &runs);
     progress.finish();
@@ -87,6 +88,7 @@ pub(super) fn run(args: &ReplayArgs, dir: &Path) -> Result<Outcome> {
     } else {
         print(&replayed.iter().map(table::replayed).collect::<String>())?;
     }
+    // what was left out is in the report; the exit code says that there is something to read
     let bad = replayed
         .iter()
         .filter_map(|run| run.together.as_ref())

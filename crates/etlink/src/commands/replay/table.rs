@@ -178,6 +178,7 @@ fn ranks(all: &AllRanks, rows: &mut FactRows) {
         );
     }
     let (met, local) = (&all.collectives, &all.collectives.local);
+    // the last to come may be a rank without a trace: its delay looks like transfer
     let transferred = if all.absent.is_empty() {
         "transferred"
     } else {
@@ -345,6 +346,7 @@ fn critical_path(path: &PathReport) -> String {
     let mut longest: Vec<&PathStepReport> = path.steps.iter().collect();
     longest.sort_by_key(|step| Reverse(step.duration_ns.saturating_add(step.latency_ns)));
     longest.truncate(SHOWN_STEPS);
+    // back in the order of time, by which a path is read
     longest.sort_by_key(|step| step.start_ns);
     for step in longest {
         let via = match step.via {
@@ -427,6 +429,7 @@ fn explanation(told: &StartExplanation) -> String {
 
 /// Kernel names run to hundreds of characters; JSON has them whole.
 fn label(label: &NodeLabel) -> String {
+    // a line has place, kind and number too
     let name = cut(&label.name, 60, 0);
     let rank = label
         .rank

@@ -69,6 +69,7 @@ pub(super) fn content(
         errors.extend(results.failed.into_iter().map(|(_, error)| error));
         notes.extend(results.members.mismatch_notes());
         notes.extend(results.members.absent_note());
+        // the loop runs once: `Run::open` refuses a folder of several runs
         joined = Some(joined_run);
         for rank in results.members.ranks {
             // the places of the joined ranks, in the order of their summaries
@@ -77,6 +78,7 @@ pub(super) fn content(
             places.push(rank.value.index);
         }
     }
+    // ranks whose files do nothing are no errors, and make a page that says so
     if ranks.is_empty() && !errors.is_empty() {
         return Err(RunError::no_trace_taken(errors).into());
     }
@@ -111,6 +113,7 @@ pub(super) fn content(
         ));
     }
     progress.phase("drawing");
+    // the same step of all ranks: a rank that lacks it is drawn by time
     let name = steps.name();
     let together = met.as_ref().map(|_| {
         RunTimeline::new(
@@ -155,6 +158,7 @@ pub(super) fn content(
             });
         Ok(Some(packed?))
     };
+    // read a second time: to keep all ranks until a step is chosen would take their memory at once
     let drawn = runs.map_ranks(|entry| wanted(entry.index).map(|rank| draw(entry.index, rank)));
     let drawn = drawn
         .into_iter()

@@ -55,6 +55,7 @@ struct Content {
 }
 
 pub fn run(args: ReportArgs) -> Result<Outcome> {
+    // before anything is read: an hour of work must not end at a file that is there already
     let target = Target::page(&args.output, args.overwrite.overwrite)?;
     refuse_input(&args.output, args.host.iter().chain([&args.path]))?;
     let rules = crate::kernel_rules::read_rules(args.rules.as_deref())?;
@@ -167,6 +168,7 @@ fn file(args: &ReportArgs, rules: &KernelRules, progress: &Progress) -> Result<C
 fn options(args: &ReportArgs, progress: &Progress) -> Result<RunOptions> {
     Ok(RunOptions {
         rank: args.rank,
+        // the page draws memory over time, for which allocations are needed
         keep: KeepEvents::Memory,
         progress: progress.clone(),
         ..args.reading.run_options(Some(&args.choice))?

@@ -175,6 +175,7 @@ impl Ran {
             (analysis.idle, analysis.stream_idle, analysis.queues) = (vec![], vec![], vec![]);
         }
         let points = std::mem::take(&mut analysis.memory_timeline);
+        // without edges all starts at once: a path and a fidelity of that would mean nothing
         let is_graph = self.graph.edges() > 0 || matches!(self.of, RanSource::Traces(_));
         let path = || {
             PathReport::new(
@@ -197,6 +198,7 @@ impl Ran {
                     .find(|model| !model.is_empty())
                     .cloned()
             }),
+            // all ranks share the room of one page, but fewer than 60 points draw no curve
             memory_charts: memory_charts(&points, (MEMORY_POINTS / ranks.max(1)).clamp(60, POINTS)),
             analysis,
             link: if let RanSource::Traces(trace) = &self.of {

@@ -41,6 +41,7 @@ pub(super) fn shown(
     let places: Vec<usize> = places
         .concat()
         .into_iter()
+        // two ranges may name one rank, which is drawn once
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect();
@@ -68,6 +69,7 @@ fn named(asked: &str, ranks: &[ReportRank]) -> Result<Vec<usize>> {
             .map(|(at, _)| at)
             .collect::<Vec<usize>>()
     };
+    // a file may be called like a range of ranks
     let exact = places(&|label| label == asked);
     let found = if exact.is_empty() {
         places(&is_in)
@@ -108,6 +110,7 @@ impl DrawnSteps {
                 name == asked
                     || name
                         .strip_suffix(asked)
+                        // 5 is ProfilerStep#5, and not the end of ProfilerStep#15
                         .is_some_and(|head| head.ends_with(|c: char| !c.is_ascii_digit()))
             };
             return match common.iter().find(|(_, name)| is_asked(name)) {

@@ -78,6 +78,7 @@ pub(super) fn table(table: &OpTable, limit: usize) -> String {
     .last_texts(texts);
     for row in &top.rows {
         if lines.add(columns.row(row, top)) {
+            // further frames stand below the first, a line each, as PyTorch prints them
             row.stack
                 .iter()
                 .skip(1)
@@ -160,6 +161,7 @@ impl Columns {
 
     fn row(&self, row: &KeyAverage, top: &KeyAverages) -> Vec<String> {
         let average = |ns: i64| ns as f64 / row.count.max(1) as f64;
+        // `_build_table`: "CPU total %, 0 for async events"
         let total = if row.asynchronous {
             "0".into()
         } else {
@@ -222,6 +224,7 @@ fn time(ns: f64) -> String {
 /// `_format_time_share`.
 fn share(ns: i64, all: i64) -> String {
     if all == 0 {
+        // as PyTorch prints a share of nothing
         "NaN".into()
     } else {
         format!("{:.2}%", ns as f64 * 100.0 / all as f64)

@@ -24,6 +24,7 @@ pub(in crate::commands::analyze) fn tables(told: &[AsHta], args: &AnalyzeArgs) -
         let said = serde_json::to_value(total)?;
         for name in ["kernel_type_breakdown", "potential_stragglers"]
             .iter()
+            // of one rank they would repeat its own tables
             .filter(|_| run.ranks.len() > 1)
             .filter(wanted)
         {

@@ -21,6 +21,7 @@ pub(super) fn kernels(one: &Analyzed, limit: Limit) -> Shown {
         ("min", |kernel| time(kernel.durations.min_ns)),
         ("max", |kernel| time(kernel.durations.max_ns)),
         ("stddev", |kernel| {
+            // a kernel that ran once has no deviation
             kernel.durations.stddev_ns().map_or("-".into(), mean_time)
         }),
     ];
@@ -174,6 +175,7 @@ pub(super) fn memory(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<(&str, &MemoryUse)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, of)| {
+            // the host's memory: Kineto gives it the device -1
             if of.device < 0 {
                 of.device_type.to_owned()
             } else {
@@ -212,6 +214,7 @@ pub(super) fn memory_timeline(one: &Analyzed, limit: Limit) -> Shown {
     ];
     let all = one.told.ranks.iter().flat_map(|rank| {
         let points = &rank.said.memory_timeline;
+        // times count from an origin that differs between traces: distances can be compared
         let first = points.first().map_or(0, |point| point.time_ns);
         points
             .iter()
@@ -231,6 +234,7 @@ pub(super) fn metrics(one: &Analyzed, _: Limit) -> Shown {
     ];
     (
         "metrics over all ranks, by ccl-bench's names".into(),
+        // a handful, which are looked up by name: none may be missing
         Grid::of(1, Limit::NONE, columns, one.total.metrics.iter()),
     )
 }

@@ -6,6 +6,7 @@ use etlink_analyze::{DeviceTime, IdleCauses, StepTime};
 
 pub(super) fn breakdown(one: &Analyzed, _: Limit) -> Shown {
     fn of(part: i64, time: &DeviceTime) -> String {
+        // a device with one row of no length has an empty window
         percent(part as f64 / time.window_ns.max(1) as f64, 1)
     }
     let columns: &[Column<(&str, &DeviceTime)>] = &[
@@ -89,6 +90,7 @@ fn how_many(one: &Analyzed) -> String {
         .ranks
         .iter()
         .map(|rank| rank.said.steps.len())
+        // ranks without annotations of steps say nothing of how many each has
         .filter(|steps| *steps > 0)
         .collect();
     let steps = |steps: usize| count(steps as u64, "step");

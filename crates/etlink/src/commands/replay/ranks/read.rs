@@ -71,6 +71,7 @@ pub(super) fn read(args: &ReplayArgs, runs: &RunSet) -> Result<Option<ReadRuns>>
             Err(error) => Some(Err(rank_error(error))),
         });
     }
+    // only --strict makes a rank refused
     debug_assert!(!damaged || args.reading.strict.strict);
     let read = ReadRuns {
         runs: runs.collect_runs(results, true),
@@ -93,6 +94,7 @@ fn from_traces(rank: RankEntry<'_>, linked: LinkedRank) -> Result<ReplayOutcome>
     if linked.report.refused {
         return Ok(ReplayOutcome::Damaged);
     }
+    // the trace itself goes with this function: of all ranks at once only graphs fit
     let graph = etlink_replay::graph_from_trace(&linked.trace)?;
     if graph.is_empty() {
         bail!("{}: nothing to run in it", linked.report.device);
