@@ -10,6 +10,8 @@ use etlink_model::{
     DeviceQueue, DeviceRow, DeviceTrace, DurationNs, HostThread, MemoryRow, NameId, QueueIdx,
     RawNameCache, RfId, RowKind, RuntimeCall, StreamOp, SyncRow, ThreadIdx, TimeNs, TrackLabel,
 };
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
 
 /// The tables of one chunk, numbered by their own names, threads and queues. Rows go when they have
 /// been appended; names stay for the chunks that are read into the same tables later.
@@ -17,7 +19,7 @@ use etlink_model::{
 pub(crate) struct ChunkTables {
     trace: DeviceTrace,
     /// Events by phase and category.
-    events: Vec<(NameId, u64)>,
+    events: IndexMap<NameId, u64, FxBuildHasher>,
     key: Vec<u8>,
     threads: IndexByValue<HostThread>,
     queues: IndexByValue<DeviceQueue>,
@@ -49,7 +51,7 @@ impl ChunkTables {
         };
         // This is the first event of the chunk.
         // `append_around` keeps that of the first chunk alone.
-        if let [(_, 1)] = self.events[..] {
+        if self.events.values().eq(&[1]) {
             self.trace.first_start = Some(start);
         }
         match event.kind {
@@ -97,11 +99,9 @@ impl ChunkTables {
         let key = std::mem::take(&mut self.key);
         let name = self.name_of(&key);
         self.key = key;
-        // A trace has a dozen pairs of phase and category: a short list beats a map here.
-        match self.events.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, count)) => *count += 1,
-            None => self.events.push((name, 1)),
-        }
+        // Usually there are a dozen pairs of phase and category. But a writer that puts a number
+        // into each category makes as many as events, and a list would be searched for each.
+        *self.events.entry(name).or_default() += 1;
     }
 
     /// Start and duration. Kineto prints `-1.-500` for negative ones, as `fmtTs` of
@@ -542,7 +542,7 @@ impl DeviceTraceBuilder {
 fn append_around(
     all: &mut DeviceTrace,
     part: &mut DeviceTrace,
-    events: &mut Vec<(NameId, u64)>,
+    events: &mut IndexMap<NameId, u64, FxBuildHasher>,
     names: &[NameId],
 ) {
     let first_start = part.first_start.take();

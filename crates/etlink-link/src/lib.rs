@@ -85,10 +85,15 @@ pub fn link(
         || nest::nest(&device),
     );
     let matching = matched?;
-    let tensors = tensors::between_ops(used, &matching.op_host);
+    let first_dropped = used
+        .first_dropped
+        .zip(host.as_ref())
+        .map(|(node, host)| format!("{:?}", host.names.get(host.nodes.name[node as usize])));
+    let tensors = tensors::between_ops(used.pairs, &matching.op_host);
     // needed no more, and large
     host.iter_mut().for_each(|host| host.tensors = None);
     let mut anomalies = std::mem::take(&mut report.anomalies);
+    anomalies.add(AnomalyKind::TensorUsersDropped, used.dropped, first_dropped);
     let first_overlap = nesting
         .first_overlap
         .map(|op| format!("{:?}", device.names.get(device.ops.name[op.index()])));

@@ -109,6 +109,10 @@ anomalies! {
     /// A tensor that is read while another thread still writes it.
     TensorContradicted = Info,
         "ops that use a tensor before the op of another thread that wrote it has ended: no edge";
+    /// Pieces of a tensor that were joined have more threads than are remembered.
+    TensorUsersDropped = Info,
+        "ops that used a piece of a tensor which more than 16 threads used: later readers of all \
+         of it have no edge from them";
     /// ET parent differs from Kineto nesting.
     ParentDiffers = Info, "host ops whose recorded parent is not the op that encloses them";
     /// Kineto text rows without pid or tid.

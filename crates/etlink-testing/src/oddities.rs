@@ -40,8 +40,16 @@ pub enum Oddity {
     GlooGroups,
     /// Many ranks with a thousand events each.
     Ranks,
-    /// Each event has a name of its own.
+    /// Each op has a name of its own.
     Names,
+    /// Each kernel has a name of its own.
+    KernelNames,
+    /// Each op is the only one with its shapes.
+    Shapes,
+    /// Each op lies in an annotation with a name of its own.
+    Annotations,
+    /// Each op comes with an event whose category no other has.
+    Categories,
     /// Host and device trace name their ops differently, and have no ids.
     StrangeNames,
     /// Each op lies in the one before.
@@ -91,7 +99,7 @@ const EVENTS_OF_RANK: usize = 1_000;
 
 impl Oddity {
     /// All of them, those first that others are compared with.
-    pub const ALL: [Oddity; 29] = [
+    pub const ALL: [Oddity; 33] = [
         Oddity::Ordinary,
         Oddity::OrdinaryPair,
         Oddity::OrdinaryRanks,
@@ -107,6 +115,10 @@ impl Oddity {
         Oddity::GlooGroups,
         Oddity::Ranks,
         Oddity::Names,
+        Oddity::KernelNames,
+        Oddity::Shapes,
+        Oddity::Annotations,
+        Oddity::Categories,
         Oddity::StrangeNames,
         Oddity::Depth,
         Oddity::Overlaps,
@@ -141,6 +153,10 @@ impl Oddity {
             Oddity::GlooGroups => "gloo-groups",
             Oddity::Ranks => "ranks",
             Oddity::Names => "names",
+            Oddity::KernelNames => "kernel-names",
+            Oddity::Shapes => "shapes",
+            Oddity::Annotations => "annotations",
+            Oddity::Categories => "categories",
             Oddity::StrangeNames => "strange-names",
             Oddity::Depth => "depth",
             Oddity::Overlaps => "overlaps",
@@ -209,6 +225,7 @@ impl Oddity {
     fn step_count(self, events: usize) -> usize {
         let events_of_step = match self {
             Oddity::GlooGroups => 2,
+            Oddity::Annotations | Oddity::Categories => 4,
             Oddity::FrameDepth | Oddity::FrameNames | Oddity::Syncs | Oddity::Allocations => 4,
             Oddity::EventWaits => 5,
             _ => 3,

@@ -23,6 +23,17 @@ pub enum TensorEdges {
     None,
 }
 
+/// Who uses what another thread wrote.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct TensorDeps {
+    /// Pairs of host nodes on two threads, the later first; by that.
+    pub(crate) pairs: Vec<(u32, u32)>,
+    /// How many users were forgotten where pieces were joined, see [`MOST_THREADS`].
+    pub(crate) dropped: u64,
+    /// The host node of the first of them.
+    pub(crate) first_dropped: Option<u32>,
+}
+
 /// The same pairs as ops; those of nodes that no op matches are left out.
 pub(crate) fn between_ops(pairs: Vec<(u32, u32)>, op_host: &[HostIdx]) -> Vec<(OpIdx, OpIdx)> {
     if pairs.is_empty() {
@@ -40,10 +51,10 @@ pub(crate) fn between_ops(pairs: Vec<(u32, u32)>, op_host: &[HostIdx]) -> Vec<(O
         .collect()
 }
 
-/// Pairs of host nodes on two threads, the later first; by that.
-pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> Vec<(u32, u32)> {
+/// The dependencies between threads that `which` asks for.
+pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> TensorDeps {
     let Some(uses) = host.tensors.as_ref().filter(|_| which != TensorEdges::None) else {
-        return vec![];
+        return TensorDeps::default();
     };
     let tid = |node: u32| host.nodes.tid[node as usize];
     let (mut written, mut read) = (Bytes::default(), Bytes::default());
@@ -76,7 +87,11 @@ pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> Vec<(u32, u32
     }
     found.sort_unstable();
     found.dedup();
-    found
+    TensorDeps {
+        pairs: found,
+        dropped: written.dropped + read.dropped,
+        first_dropped: written.first_dropped.or(read.first_dropped),
+    }
 }
 
 /// Who used which bytes last: ranges by storage and first byte, without overlaps.
@@ -87,11 +102,15 @@ pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> Vec<(u32, u32
 #[derive(Default)]
 struct Bytes {
     ranges: BTreeMap<(u64, u64), UsedRange>,
+    /// Users that were forgotten.
+    dropped: u64,
+    first_dropped: Option<u32>,
 }
 
 /// So many pieces stay apart however often they are read.
 const MOST_PIECES: usize = 16;
 /// Of pieces that were joined, the last users of so many threads are kept: those that began last.
+/// With all of them each reader would have an edge from each thread. The others are counted.
 const MOST_THREADS: usize = 16;
 
 #[derive(Clone)]
@@ -183,6 +202,8 @@ impl Bytes {
         nodes.sort_unstable_by_key(|node| Reverse((thread(*node), *node)));
         nodes.dedup_by_key(|node| thread(*node));
         nodes.sort_unstable_by_key(|node| Reverse(*node));
+        self.dropped += nodes.len().saturating_sub(MOST_THREADS) as u64;
+        self.first_dropped = self.first_dropped.or(nodes.get(MOST_THREADS).copied());
         nodes.truncate(MOST_THREADS);
         let range = UsedRange {
             end: last_end,
@@ -250,7 +271,7 @@ mod tests {
             uses.end_node(inputs);
         }
         host.tensors = Some(uses);
-        tensor_deps(&host, which)
+        tensor_deps(&host, which).pairs
     }
 
     #[test]
@@ -309,6 +330,22 @@ mod tests {
         nodes.sort_unstable();
         nodes.dedup();
         assert_eq!(nodes, [pieces - 3, pieces - 2, pieces - 1, 100]);
+    }
+
+    #[test]
+    fn users_of_too_many_threads_are_counted() {
+        let mut bytes = Bytes::default();
+        let threads = MOST_THREADS as u32 + 4;
+        for thread in 0..threads {
+            bytes.put(&tensor(5, 8 * u64::from(thread), 8), thread);
+        }
+        let all = tensor(5, 0, 1_000);
+        bytes.last_users(&all, &|node| node, &mut |_| {});
+        assert_eq!((bytes.dropped, bytes.first_dropped), (4, Some(3)));
+        let mut nodes = vec![];
+        bytes.last_users(&all, &|node| node, &mut |node| nodes.push(node));
+        assert_eq!(nodes.len(), MOST_THREADS);
+        assert_eq!(bytes.dropped, 4, "each is counted once");
     }
 
     proptest! {

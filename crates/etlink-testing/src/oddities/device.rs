@@ -196,6 +196,12 @@ impl OddStep {
             Oddity::OrdinaryPair | Oddity::Tensors | Oddity::TensorThreads => {
                 let _ = write!(args, r#", "Record function id": {id}"#);
             }
+            Oddity::Shapes => {
+                let _ = write!(
+                    args,
+                    r#", "Input Dims": [[{id}, 8], [8, 8]], "Input type": ["float", "float"]"#
+                );
+            }
             Oddity::Sequences => {
                 let thread = self.number % 2;
                 let _ = write!(args, r#", "Sequence number": 5, "Fwd thread id": {thread}"#);
@@ -237,9 +243,10 @@ fn push_op(text: &mut DeviceText, step: &OddStep) {
     }
 }
 
-/// The frame of the Python stack, or the annotation of the step, around the op.
+/// The frame of the Python stack, or the annotation, around the op.
 fn push_frame(text: &mut DeviceText, step: &OddStep) {
     let number = step.number;
+    let own_category = format!("odd{number}");
     let (category, name, length) = match step.oddity {
         Oddity::FrameDepth => {
             let length = STEP_US * (2 * step.steps - 2 * number);
@@ -254,6 +261,8 @@ fn push_frame(text: &mut DeviceText, step: &OddStep) {
             format!("train.py({number}): step{number}"),
             8,
         ),
+        Oddity::Annotations => ("user_annotation", format!("part {number}"), 8),
+        Oddity::Categories => (&own_category[..], String::from("odd"), 8),
         Oddity::Steps if number.is_multiple_of(STEPS_OF_EACH) => {
             let name = format!("ProfilerStep#{}", number / STEPS_OF_EACH);
             ("user_annotation", name, STEPS_OF_EACH * STEP_US - 1)
@@ -313,11 +322,15 @@ fn push_launch(text: &mut DeviceText, step: &OddStep) {
         Oddity::Overlaps => (step.begin + 3, step.length),
         _ => (step.begin + 3, 2),
     };
+    let name = match step.oddity {
+        Oddity::KernelNames => format!("gemm_{}", step.number),
+        _ => String::from("gemm"),
+    };
     let args =
         format!(r#""device": {device}, "context": {context}, "stream": {stream}, {correlation}"#);
     text.push_event(&OddEvent {
         category: "kernel",
-        name: "gemm",
+        name: &name,
         track: (device, stream),
         begin,
         length,
