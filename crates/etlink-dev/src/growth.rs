@@ -81,12 +81,16 @@ pub fn test_growth(options: &GrowthOptions) -> Result<()> {
                 ordinary.insert(reference, measurement.seconds);
             }
             let seconds = ordinary.get(&reference).copied().unwrap_or(f64::NAN);
+            // Small figures are mostly the start of a process: their ratio would be chance.
             let ratio = measurement.seconds / seconds.max(LEAST_SECONDS);
             print_row(oddity, name, &measurement, ratio);
+            // The run goes on after a failure: the table shows which other commands have the same
+            // weakness.
             if measurement.failed.is_some() || ratio > MOST_TIMES_ORDINARY {
                 slow.push(format!("{} {name}", oddity.name()));
             }
         }
+        // All kinds together would take many GB of target/.
         std::fs::remove_dir_all(&input.folder)
             .with_context(|| format!("cannot remove {}", input.folder.display()))?;
     }
@@ -112,6 +116,7 @@ fn wanted_kinds(names: &[String]) -> Result<Vec<Oddity>> {
     let is_named = |oddity: Oddity| names.iter().any(|name| name == oddity.name());
     let mut wanted = vec![];
     for oddity in all {
+        // A ratio needs its ordinary trace, even where only the odd kind is named.
         let is_compared = all
             .iter()
             .any(|other| other.ordinary() == oddity && is_named(*other));
@@ -222,6 +227,7 @@ fn input_commands(input: &GrowthInput) -> Vec<(&'static str, Vec<OsString>)> {
 
 /// Runs the command in a process of its own. What takes longer than `limit` seconds is ended.
 fn measure_command(etlink: &Path, arguments: &[OsString], limit: u32) -> Result<Measurement> {
+    // What is quadratic would take hours for a million events.
     let mut command: Vec<OsString> = vec!["timeout".into(), limit.to_string().into()];
     command.push(etlink.into());
     command.extend(arguments.iter().cloned());

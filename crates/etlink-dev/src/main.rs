@@ -133,6 +133,7 @@ fn main() -> ExitCode {
             recording::record_traces("testdata/pairs", &options)
         }
         DevCommand::Bench(options) => bench::run_benchmarks(&options),
+        // Hidden: `bench` and `growth` run it, so that each figure has a process of its own.
         DevCommand::Measure { command } => bench::measure::print_usage_of(&command),
         DevCommand::Fuzz(options) => fuzz::run_fuzzer(&options),
         DevCommand::Growth(options) => growth::test_growth(&options),
@@ -158,6 +159,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            // `{:#}` has the whole chain of causes on one line.
             eprintln!("cargo dev: {error:#}");
             ExitCode::FAILURE
         }

@@ -18,6 +18,7 @@ pub fn test_recording() -> Result<()> {
     let root = repository_root()?;
     let recorded = root.join("target/recorded");
     let linked = root.join("target/recorded-linked");
+    // Files of an earlier run would be linked as further ranks.
     for folder in [&recorded, &linked] {
         if folder.exists() {
             std::fs::remove_dir_all(folder)
@@ -31,6 +32,7 @@ pub fn test_recording() -> Result<()> {
     merge.arg("-o").arg(&linked).arg("--strict");
     run_command(&mut merge)?;
     run_command(Command::new(&etlink).arg("check").arg(&linked))?;
+    // In the form of the other suites: recording, linking and checking are a test each.
     println!("3 passed, 0 failed");
     Ok(())
 }

@@ -33,6 +33,7 @@ const ETLINK: &str = "ETLINK";
 pub fn etlink_path() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os(ETLINK) {
         let named = Path::new(&named);
+        // Recipes run in other folders, where a relative path would lead elsewhere.
         return named
             .canonicalize()
             .with_context(|| format!("{ETLINK} names {}", named.display()));
@@ -54,6 +55,8 @@ pub fn install_from_pypi(packages: &[&str], folder: &Path, with_needs: bool) -> 
         packages.join(", "),
         folder.display()
     );
+    // The pip of the Python that will run the recipe; a `pip` on PATH may be of another. The folder
+    // of their own leaves your Python as it is.
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet"]);
     pip.arg("--disable-pip-version-check");
@@ -67,6 +70,7 @@ pub fn install_from_pypi(packages: &[&str], folder: &Path, with_needs: bool) -> 
 /// The text of a file, plain or gzip, whatever its name says.
 pub fn read_trace_text(path: &Path) -> Result<Vec<u8>> {
     let mut text = std::fs::read(path).with_context(|| path.display().to_string())?;
+    // Every member of gzip begins so (RFC 1952). bgzip and `cat` make files of several members.
     if text.starts_with(&[0x1f, 0x8b]) {
         let packed = std::mem::take(&mut text);
         flate2::read::MultiGzDecoder::new(&packed[..]).read_to_end(&mut text)?;

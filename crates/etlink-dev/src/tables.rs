@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+// Pinned: when the suite fails, the change is ours and no reader's.
 const PACKAGES: [&str; 4] = [
     "duckdb==2.0.0",
     "polars==2.1.0",
@@ -53,6 +54,8 @@ pub fn test_tables() -> Result<()> {
         found.lines.len(),
         found.queries.len()
     );
+    // Here `rank` is null. In SQL null equals nothing, not even null, which the joins of the README
+    // have to stand.
     let nameless = folder.join("nameless");
     std::fs::create_dir_all(&nameless).with_context(|| nameless.display().to_string())?;
     let draw = draw_steps(TraceBuilder::default(), 0);
@@ -93,6 +96,7 @@ fn draw_steps(mut draw: TraceBuilder, rank: i64) -> TraceBuilder {
         );
         let comms = ParamComms::new("allreduce", [0, 1], rank, step);
         draw.collective(main, &comms, begin + 300 * US, begin + 400 * US);
+        // The launch and the kernel of NCCL share the id; the op is found by being around the call.
         let id = draw.next_correlation();
         draw.call(
             main,
@@ -172,16 +176,19 @@ fn compare_rows(found: &ReaderOutput, linked: &[LinkedTrace]) -> Result<()> {
     ];
     for (table, lines) in want {
         ensure!(
+            // A count by each of the three readers.
             found.lines.get(table) == Some(&vec![lines; 3]),
             "{table}: {lines} lines, read as {:?}",
             found.lines.get(table)
         );
     }
+    // The README is the source: a query that changes there is checked from then on.
     let [ops, edges, skew] = found.queries.as_slice() else {
         bail!("{} queries in the README, 3 wanted", found.queries.len())
     };
     ensure!(
         ops.iter()
+            // Three steps on two ranks, and kernels of 100 us.
             .any(|line| line[0] == "aten::mm" && line[1] == 6 && line[2] == 0.6),
         "device time of ops: {ops:?}"
     );
@@ -203,6 +210,7 @@ fn without_rank(found: &ReaderOutput) -> Result<()> {
     };
     ensure!(
         ops.iter()
+            // Three steps of one rank.
             .any(|line| line[0] == "aten::mm" && line[1] == 3 && line[2] == 0.3),
         "device time of ops without a rank: {ops:?}"
     );

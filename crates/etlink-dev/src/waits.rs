@@ -20,6 +20,7 @@ pub fn compare_waits(files: &[PathBuf]) -> Result<()> {
             "{} has no cuda_sync rows to compare with",
             file.display()
         );
+        // As if recorded without sync events: all waits of this graph are inferred.
         let without = DeviceTrace {
             syncs: SyncRows::default(),
             ..device.clone()
@@ -34,6 +35,7 @@ pub fn compare_waits(files: &[PathBuf]) -> Result<()> {
                 waits_of_kind(&inferred, kind, true),
             );
             let recalled = count_waits(&truth, &inferred);
+            // Precision asks the other way round: which inferred waits are stated too.
             let right = count_waits(&found, &stated);
             println!(
                 "{:40} {name:>8} {:>7} {:>9} {:>8} {:>7} {:>9}",
@@ -109,6 +111,7 @@ fn has_path(trace: &LinkedTrace, [to, from]: &Wait) -> bool {
             .edges
             .deps(node as usize)
             .iter()
+            // Edges lead to higher numbers, so that nothing below `from` comes after it.
             .filter(|edge| edge.from >= from)
         {
             if !std::mem::replace(&mut seen[edge.from as usize], true) {
@@ -120,6 +123,7 @@ fn has_path(trace: &LinkedTrace, [to, from]: &Wait) -> bool {
 }
 
 fn last_node(trace: &LinkedTrace, wanted: (NodeKind, u32)) -> Option<u32> {
+    // An op or call may have several nodes; it is over with its last one.
     let mut nodes = 0..trace.nodes.len() as u32;
     nodes.rfind(|node| node_key(trace, *node) == wanted)
 }

@@ -34,6 +34,7 @@ impl<'d> TrackNames<'d> {
     /// A stream's name; where a device has several contexts with that stream, also the context's.
     pub(crate) fn queue(&self, queue: &DeviceQueue) -> String {
         match self.contexts.get(&(queue.device, queue.stream)) {
+            // A stream is numbered by its context: two contexts of a device can both have stream 7.
             Some(2..) => format!("stream {} of context {}", queue.stream, queue.context),
             _ => format!("stream {}", queue.stream),
         }

@@ -105,6 +105,8 @@ fn add_sizes(all: &[Found<'_>], columns: &mut ColumnSet) {
 /// `None` of a type whose size is unknown.
 fn bytes_of_elements(found: &CollectiveRef<'_>, elements: u64) -> Option<u64> {
     let each = dtype_bytes(found.names.get(found.record.dtype))?;
+    // A damaged trace may state any number of elements, and the product has to be a number all the
+    // same.
     Some(elements.saturating_mul(each))
 }
 
@@ -130,6 +132,8 @@ fn add_group(all: &[Found<'_>], columns: &mut ColumnSet) {
         .add_unsigned(
             "group_size",
             all.iter()
+                // A group has a rank at least: 0 is what the reader leaves where the trace says
+                // nothing.
                 .map(|(.., found)| Some(found.record.group_size).filter(|size| *size > 0)),
         )
         .add_signed(

@@ -61,6 +61,7 @@ impl ColumnSet {
         self.add(
             name,
             // Names repeat by the million: a dictionary keeps each once per batch.
+            // Keys have 32 bits, because a batch may have more names than 16 signed bits count.
             Arc::new(values.collect::<DictionaryArray<Int32Type>>()),
         )
     }
@@ -73,6 +74,7 @@ impl ColumnSet {
     /// All columns may have nulls, so that the files of all ranks have one schema.
     pub(crate) fn finish(&mut self) -> Result<RecordBatch, Error> {
         let lines = self.named.first().map_or(0, |(_, array)| array.len());
+        // The rank is a column and not metadata: queries over files of several ranks join by it.
         let rank: ArrayRef =
             Arc::new(std::iter::repeat_n(self.rank, lines).collect::<Int64Array>());
         // `rank` stands first in every table, so that files of all ranks can be read as one.

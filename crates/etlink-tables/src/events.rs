@@ -81,16 +81,14 @@ fn add_names_and_times(trace: &LinkedTrace, events: &[EventRow], columns: &mut C
         _ => None,
     });
     let kinds = events.iter().map(|event| Some(event_kind(trace, *event)));
-    let spans = || events.iter().map(|event| event_span(trace, *event));
+    let spans = events.iter().map(|event| event_span(trace, *event));
+    let starts = spans.clone().map(|(start, _)| unix_ns(trace, start));
     columns
         .add_text("kind", kinds)
         .add_text("category", categories)
         .add_text("name", names.map(|name| Some(device.names.get(name))))
-        .add_signed(
-            "start_ns",
-            spans().map(|(start, _)| Some(unix_ns(trace, start))),
-        )
-        .add_signed("duration_ns", spans().map(|(_, duration)| Some(duration.0)));
+        .add_signed("start_ns", starts.map(Some))
+        .add_signed("duration_ns", spans.map(|(_, duration)| Some(duration.0)));
     add_threads(trace, columns, || {
         events.iter().map(|event| match *event {
             EventRow::Op(op) => Some(device.ops.thread[op].index()),
@@ -232,39 +230,35 @@ fn add_references(trace: &LinkedTrace, events: &[EventRow], columns: &mut Column
 
 fn add_op_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut ColumnSet) {
     let (device, ops) = (&trace.device, &trace.device.ops);
-    let each = || {
-        events.iter().map(|event| {
-            if let EventRow::Op(op) = *event {
-                Some(op)
-            } else {
-                None
-            }
-        })
-    };
+    let each = events.iter().map(|event| match *event {
+        EventRow::Op(op) => Some(op),
+        _ => None,
+    });
+    let rf_ids = each.clone().map(|op| ops.rf_id[op?].get());
     columns
-        .add_unsigned(
-            "rf_id",
-            each().map(|op| ops.rf_id[op?].get().map(|id| id.0)),
+        .add_unsigned("rf_id", rf_ids.map(|id| id.map(|id| id.0)))
+        .add_signed(
+            "seq_id",
+            each.clone().map(|op| known_number(ops.seq_id[op?])),
         )
-        .add_signed("seq_id", each().map(|op| known_number(ops.seq_id[op?])))
         .add_unsigned(
             "host_node",
-            each().map(|op| {
+            each.clone().map(|op| {
                 let (host, node) = host_node(trace, op?)?;
                 Some(host.nodes.id[node.index()])
             }),
         )
         .add_text(
             "matched_by",
-            each().map(|op| match_rule(trace.op_rule[op?])),
+            each.clone().map(|op| match_rule(trace.op_rule[op?])),
         )
         .add_signed(
             "exclusive_ns",
-            each().map(|op| Some(trace.op_exclusive[op?].0)),
+            each.clone().map(|op| Some(trace.op_exclusive[op?].0)),
         )
         .add_text(
             "input_shapes",
-            each().map(|op| {
+            each.clone().map(|op| {
                 let op = op?;
                 non_empty(match host_node(trace, op) {
                     // The host trace has shapes of lists and scalars too; Kineto's are empty there.
@@ -275,7 +269,7 @@ fn add_op_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut Column
         )
         .add_text(
             "input_types",
-            each().map(|op| {
+            each.map(|op| {
                 let op = op?;
                 non_empty(match host_node(trace, op) {
                     Some((host, node)) => host.names.get(host.nodes.inputs[node.index()].types),
@@ -301,33 +295,33 @@ fn match_rule(rule: MatchRule) -> Option<&'static str> {
 
 fn add_row_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut ColumnSet) {
     let rows = &trace.device.rows;
-    let each = || {
-        events.iter().map(|event| {
-            if let EventRow::Row(row) = *event {
-                Some(row)
-            } else {
-                None
-            }
-        })
-    };
+    let each = events.iter().map(|event| match *event {
+        EventRow::Row(row) => Some(row),
+        _ => None,
+    });
     // Copies have no grid and kernels no bytes: the cells of the other kind are null, not 0.
-    let kernels = || each().map(|row| row.filter(|row| rows.kind[*row] == RowKind::Kernel));
-    let copies = || each().map(|row| row.filter(|row| rows.kind[*row] != RowKind::Kernel));
+    let is_kernel = |row: &usize| rows.kind[*row] == RowKind::Kernel;
+    let kernels = each.clone().map(|row| row.filter(is_kernel));
+    let copies = each.clone().map(|row| row.filter(|row| !is_kernel(row)));
     columns
         .add_text(
             "no_launch",
-            each().map(|row| no_launch(trace.row_no_launch[row?])),
+            each.clone().map(|row| no_launch(trace.row_no_launch[row?])),
         )
-        .add_unsigned("bytes", copies().map(|row| Some(rows.bytes[row?])))
+        .add_unsigned("bytes", copies.map(|row| Some(rows.bytes[row?])))
         .add_unsigned(
             "graph_node",
-            each().map(|row| Some(rows.graph_node[row?]).filter(|node| *node != 0)),
+            // CUPTI gives 0 to work outside of graphs.
+            each.map(|row| Some(rows.graph_node[row?]).filter(|node| *node != 0)),
         );
+    // Three columns and no list: every reader can filter and group by plain integers.
     for (axis, name) in ["grid_x", "grid_y", "grid_z"].into_iter().enumerate() {
-        columns.add_number(name, kernels().map(|row| axis_size(rows.grid[row?], axis)));
+        let sizes = kernels.clone().map(|row| Some(rows.grid[row?]));
+        columns.add_number(name, sizes.map(|size| axis_size(size?, axis)));
     }
     for (axis, name) in ["block_x", "block_y", "block_z"].into_iter().enumerate() {
-        columns.add_number(name, kernels().map(|row| axis_size(rows.block[row?], axis)));
+        let sizes = kernels.clone().map(|row| Some(rows.block[row?]));
+        columns.add_number(name, sizes.map(|size| axis_size(size?, axis)));
     }
 }
 

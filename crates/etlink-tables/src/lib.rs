@@ -5,7 +5,7 @@
 //! ```
 //! | table | a line is | key |
 //! |---|---|---|
-//! | `events` | what the traces recorded: an op, annotation, call, device row or synchronisation row | `rank`, `event` |
+//! | `events` | an op, annotation, call, device row or synchronisation row | `rank`, `event` |
 //! | `nodes` | a node of the graph: a slice of an event, or a delay | `rank`, `node` |
 //! | `edges` | a reason for a node to wait | `rank`, `to_node`, `from_node`, `kind` |
 //! | `collectives` | a collective, send or receive | `rank`, `node` |
@@ -34,6 +34,7 @@ use std::ops::Range;
 pub const MARK: &str = "etlink_version";
 
 /// Lines that are made at once.
+// Sixteen of these fill a row group of Parquet (2^20 rows by default) without a rest.
 const BATCH: usize = 1 << 16;
 
 /// One of the tables.
@@ -125,8 +126,11 @@ impl TraceTable {
         rank: Option<i64>,
         out: impl Write + Send,
     ) -> Result<u64, Error> {
+        // The schema is that of a batch without lines: so a table without any has its columns too,
+        // and files of all ranks can be read as one.
         let empty = self.batch(trace, rank, 0..0)?;
         let writer = KeyValue::new(MARK.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        // pandas and DuckDB write Snappy by default, so that no reader lacks it.
         let settings = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_key_value_metadata(Some(vec![writer]))
@@ -139,6 +143,8 @@ impl TraceTable {
             lines += batch.num_rows() as u64;
             writer.write(&batch)?;
         }
+        // This writes the footer. A file without it cannot be read, and dropping the writer would
+        // hide why.
         writer.close()?;
         Ok(lines)
     }

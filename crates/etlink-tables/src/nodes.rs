@@ -4,6 +4,7 @@ use crate::columns::ColumnSet;
 use crate::{Error, events};
 use arrow_array::RecordBatch;
 use etlink_link::{LinkedTrace, Node, NodeKind};
+use etlink_model::DeviceQueue;
 use std::ops::Range;
 
 /// Some nodes; `latency_ns` is what launches and waits took before it.
@@ -12,33 +13,42 @@ pub(crate) fn nodes_batch(
     places: Range<usize>,
     mut columns: ColumnSet,
 ) -> Result<RecordBatch, Error> {
-    let nodes = || places.clone().map(|at| trace.nodes.get(at));
-    let thread = |node: Node| (!node.on_device).then_some(node.resource as usize);
-    let queue = |node: Node| {
-        node.on_device
-            .then(|| trace.device.queues.get(node.resource as usize))
-            .flatten()
-    };
+    let nodes: Vec<Node> = places.clone().map(|at| trace.nodes.get(at)).collect();
     columns
         .add_number("node", places.clone().map(|at| u32::try_from(at).ok()))
-        .add_text("kind", nodes().map(|node| Some(node.kind.name())))
-        .add_number("event", nodes().map(|node| node_event(trace, &node)))
-        .add_flag("first", nodes().map(|node| Some(node.first)));
-    let names: Vec<Node> = nodes().collect();
-    columns
-        .add_text("name", names.iter().map(|node| Some(trace.name(node))))
+        .add_text("kind", nodes.iter().map(|node| Some(node.kind.name())))
+        .add_number("event", nodes.iter().map(|node| node_event(trace, node)))
+        .add_flag("first", nodes.iter().map(|node| Some(node.first)))
+        .add_text("name", nodes.iter().map(|node| Some(trace.name(node))))
         .add_signed(
             "start_ns",
-            nodes().map(|node| Some(events::unix_ns(trace, node.start))),
+            nodes
+                .iter()
+                .map(|node| Some(events::unix_ns(trace, node.start))),
         )
-        .add_signed("duration_ns", nodes().map(|node| Some(node.duration.0)))
         .add_signed(
-            "latency_ns",
-            places.clone().map(|at| Some(trace.latency(at).0)),
-        );
-    events::add_threads(trace, &mut columns, || nodes().map(thread));
-    events::add_queues(&mut columns, || nodes().map(queue));
+            "duration_ns",
+            nodes.iter().map(|node| Some(node.duration.0)),
+        )
+        .add_signed("latency_ns", places.map(|at| Some(trace.latency(at).0)));
+    events::add_threads(trace, &mut columns, || nodes.iter().map(thread_of_node));
+    events::add_queues(&mut columns, || {
+        nodes.iter().map(|node| queue_of_node(trace, node))
+    });
     columns.finish()
+}
+
+/// `resource` counts threads for nodes of the host.
+fn thread_of_node(node: &Node) -> Option<usize> {
+    (!node.on_device).then_some(node.resource as usize)
+}
+
+/// `resource` counts queues for nodes of a device.
+fn queue_of_node<'t>(trace: &'t LinkedTrace, node: &Node) -> Option<&'t DeviceQueue> {
+    if !node.on_device {
+        return None;
+    }
+    trace.device.queues.get(node.resource as usize)
 }
 
 /// The event that a node is of; of a delay none.

@@ -85,6 +85,7 @@ impl ParamComms {
         ];
         match (self.name.as_str(), self.peer) {
             ("send", Some(peer)) => args.push(("Dst Rank", peer.to_string())),
+            // Only messages have a peer, and what is no send is a receive.
             (_, Some(peer)) => args.push(("Src Rank", peer.to_string())),
             _ => {}
         }

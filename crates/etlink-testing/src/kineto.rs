@@ -195,6 +195,7 @@ impl TraceBuilder {
         };
         self.write_range(writer, &event, &args)?;
         if let Some((number, forward)) = op.seq {
+            // The arrow leads from the forward op, which has no forward thread, to its backward op.
             let is_end = forward != 0;
             self.write_flow(writer, (is_end, "fwdbwd"), number, event.track, op.start)?;
         }
@@ -226,6 +227,7 @@ impl TraceBuilder {
             KinetoFlavour::Rocm => "cid",
             _ => "cbid",
         };
+        // CUPTI's number of cudaLaunchKernel. Readers go by the name.
         let mut args = pairs(&[(callback, "211".into())]);
         if let Some(kernel) = &call.kernel {
             args.push(("kernel".to_owned(), format!("\"{kernel}\"")));

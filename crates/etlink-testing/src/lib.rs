@@ -313,6 +313,8 @@ impl TraceBuilder {
     /// Record function ids, 1, 2, … by start.
     fn rf_ids(&self) -> Vec<u64> {
         let mut order: Vec<usize> = (0..self.ops.len()).collect();
+        // Calls are numbered as they begin; of two at one instant the outer, longer one began
+        // first.
         order.sort_by_key(|&op| (self.ops[op].start, std::cmp::Reverse(self.ops[op].end)));
         let mut ids = vec![0; order.len()];
         order.iter().zip(1..).for_each(|(&op, id)| ids[op] = id);

@@ -90,6 +90,7 @@ pub struct OddTraces {
 }
 
 /// A new thread, stream, group, … comes with each so many steps.
+// Seventeen steps of three events: about each fiftieth event.
 const STEPS_OF_EACH: usize = 17;
 /// From the begin of a step to that of the next, us.
 const STEP_US: usize = 10;
@@ -223,6 +224,7 @@ impl Oddity {
 
     /// How many steps have together about so many events of the device trace.
     fn step_count(self, events: usize) -> usize {
+        // An op, its launch and its kernel, and what the kind has besides.
         let events_of_step = match self {
             Oddity::GlooGroups => 2,
             Oddity::Annotations | Oddity::Categories => 4,

@@ -182,6 +182,7 @@ impl TraceBuilder {
             correlation,
             comms,
         };
+        // Boxed: with its collective a row is several times as large as the other events.
         self.events.push(DrawnEvent::Row(Box::new(row)));
     }
 

@@ -40,6 +40,7 @@ pub fn find_recordings(
     search_folder(&root.join("testdata/pairs"), &mut all)?;
     all.retain(|found| found.host.is_some());
     all.sort_by_key(|found| (std::cmp::Reverse(found.bytes), found.name.clone()));
+    // The largest: on small ones the start of the process is most of the time.
     all.truncate(1);
     if let Some(traces) = traces {
         let mut more = vec![];
@@ -71,9 +72,11 @@ fn search_folder(folder: &Path, all: &mut Vec<BenchRecording>) -> Result<()> {
             .iter()
             .any(|ending| path.to_string_lossy().ends_with(ending))
         {
+            // A damaged file among the traces is no reason to measure nothing.
             let Ok(text) = read_unpacked(&path) else {
                 continue;
             };
+            // What a file is shows in its head; the rest may have gigabytes.
             match sniff(&text[..text.len().min(256 << 10)]) {
                 FileKind::HostTrace => hosts.push((path, text.len() as u64)),
                 FileKind::KinetoTrace => devices.push((path, text.len() as u64)),
@@ -174,6 +177,7 @@ fn make_input(
         }
         _ => None,
     };
+    // Counted and not multiplied: ids and times get longer as they grow.
     let mut counted = ByteCount(0);
     recording.write_host(times, &mut counted)?;
     recording.write_device(times, &mut counted)?;

@@ -46,6 +46,7 @@ pub fn print_usage_of(command: &[OsString]) -> Result<()> {
     let start = Instant::now();
     let run = Command::new(program)
         .args(arguments)
+        // A tool that reads its input would wait for ever.
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("cannot run {program:?}"))?;
@@ -57,6 +58,7 @@ pub fn print_usage_of(command: &[OsString]) -> Result<()> {
     if !run.status.success() {
         let mut why = run.status.to_string();
         let said = String::from_utf8_lossy(&run.stderr);
+        // Tools of Python print a stack first, and the error in the last line.
         let last = said.trim_end().lines().next_back().unwrap_or_default();
         write!(why, ": {last}")?;
         usage.failed = Some(why);

@@ -122,6 +122,7 @@ fn is_wanted(options: &BenchOptions, name: &str) -> bool {
 /// Runs the tools in turns and prints their medians.
 fn compare_tools(input: &BenchInput, tools: &[BenchTool], options: &BenchOptions) -> Result<()> {
     let mut usages: Vec<Vec<ProcessUsage>> = vec![vec![]; tools.len()];
+    // Turns outside, tools inside: what else the machine does then meets all tools alike.
     for turn in 0..options.runs.max(1) {
         for (tool, usages) in tools.iter().zip(&mut usages) {
             if turn
@@ -161,6 +162,7 @@ pub fn build_release(root: &Path) -> Result<PathBuf> {
     if !output.status.success() {
         bail!("etlink does not build");
     }
+    // cargo says where the program is: settings of yours may put it elsewhere than target/.
     let messages = output
         .stdout
         .split(|byte| *byte == b'\n')

@@ -76,6 +76,8 @@ fn bench_merge(found: &BenchRecording, etlink: &Path, folder: &Path, runs: usize
         let first = ranks.join(format!("{kind}_0.{ending}"));
         std::fs::copy(path, &first)?;
         for rank in 1..RANKS {
+            // Links share one copy in the page cache: the figures are of etlink and not of the
+            // disk.
             std::fs::hard_link(&first, ranks.join(format!("{kind}_{rank}.{ending}")))?;
         }
     }
@@ -90,6 +92,7 @@ fn bench_merge(found: &BenchRecording, etlink: &Path, folder: &Path, runs: usize
     one.extend(["-j", "1"].map(OsString::from));
     let (mut merged, mut linked) = (vec![], vec![]);
     for _ in 0..runs.max(1) {
+        // One rank takes milliseconds and its figures scatter, so it gets more runs.
         linked.extend(run_repeatedly(&one, 3)?);
         merged.extend(run_repeatedly(&all, 1)?);
     }
@@ -131,6 +134,7 @@ fn run_repeatedly(command: &[OsString], runs: usize) -> Result<Vec<ProcessUsage>
         .map(|_| measure::measure_command(command))
         .collect::<Result<_>>()?;
     match usages.iter().find_map(|usage| usage.failed.as_deref()) {
+        // A quick failure would pass for a good figure.
         Some(why) => anyhow::bail!("{command:?}: {why}"),
         None => Ok(usages),
     }

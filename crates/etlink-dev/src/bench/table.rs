@@ -23,6 +23,7 @@ pub fn machine_name() -> String {
         .find_map(|line| line.strip_prefix("model name"))
         .and_then(|rest| rest.split_once(": "));
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    // A busy machine explains odd figures, so the table says how busy it was.
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or_default().to_owned();
     format!(
@@ -47,6 +48,7 @@ pub fn result_table(
     let _ = writeln!(out, "|---|---|---|---|---|---|---|---|");
     let wall = |usages: &[ProcessUsage]| median_of(usages.iter().map(|usage| usage.wall));
     let cpu = |usages: &[ProcessUsage]| median_of(usages.iter().map(|usage| usage.cpu));
+    // `tools_for` puts gzip first and etlink second.
     let gzip = usages.first().map_or(f64::NAN, |usages| wall(usages));
     let own = usages.get(1).map_or(f64::NAN, |usages| cpu(usages));
     for (tool, usages) in tools.iter().zip(usages) {

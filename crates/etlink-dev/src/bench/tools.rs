@@ -49,6 +49,7 @@ pub fn tools_for(
         command: gzip_command(input),
         ..BenchTool::new("gzip -dc", [""; 0])
     }];
+    // One thread too: the figure that a change of the code moves, whatever the machine.
     for (name, output, threads) in [
         ("etlink link, .et", "out.et", None),
         ("  one thread", "out.et", Some("1")),
@@ -142,9 +143,11 @@ print(len(TraceAnalysis(trace_files={0: path}, trace_dir=os.path.dirname(path)).
 
 /// The Python that has HTA, installed from PyPI; says so if it cannot be had.
 pub fn hta_python(folder: &Path) -> Option<PathBuf> {
+    // Beside the inputs, which can be removed without installing anew.
     let place = folder.parent()?.join("bench-venv");
     let python = place.join("bin/python");
     let runs = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+    // An installed package may still not import, with a newer Python for example.
     let works = || runs(Command::new(&python).args(["-c", "import hta.trace_analysis"]));
     if !works() {
         let made = runs(Command::new("python3").args(["-m", "venv"]).arg(&place));

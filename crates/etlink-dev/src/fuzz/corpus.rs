@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 pub(super) type FuzzRecording = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Ranks that are taken of a recording.
+// Two are enough for collectives to be joined, and keep a round short.
 const RANKS: usize = 2;
 
 /// Texts that real files have had in the wrong place.
@@ -84,6 +85,7 @@ fn sorted_entries(folder: &Path) -> Result<Vec<DirEntry>> {
         .read_dir()
         .with_context(|| folder.display().to_string())?
         .collect::<Result<Vec<_>, _>>()?;
+    // A seed picks a recording by its place, which must be the same on each machine.
     entries.sort_by_key(DirEntry::path);
     Ok(entries)
 }
@@ -169,8 +171,14 @@ fn draw_pair(rank: i64, ranks: i64) -> (Vec<u8>, Vec<u8>) {
             "gemm",
             (at(99), at(130)),
         );
+        // Half a microsecond: times with one decimal are rare, and readers must not round them.
         draw.raw(&format!(
-            r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000, "tid": 1000, "ts": {}.5, "args": {{"Total Allocated": 4096, "Total Reserved": 8192, "Bytes": 512, "Device Id": 0, "Device Type": 1}}}}"#,
+            concat!(
+                r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "#,
+                r#""pid": 1000, "tid": 1000, "ts": {}.5, "#,
+                r#""args": {{"Total Allocated": 4096, "Total Reserved": 8192, "Bytes": 512, "#,
+                r#""Device Id": 0, "Device Type": 1}}}}"#,
+            ),
             at(3) / 1_000
         ));
     }
@@ -180,6 +188,7 @@ fn draw_pair(rank: i64, ranks: i64) -> (Vec<u8>, Vec<u8>) {
 /// Damages a text in up to eleven places.
 pub(super) fn mutate_text(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     let mut text = text.to_vec();
+    // Some texts stay whole: the laws hold for these too, and a pair may have one damaged file.
     for _ in 0..random.usize(..12) {
         if text.is_empty() {
             break;
@@ -196,10 +205,13 @@ pub(super) fn mutate_text(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
                 let place = random.usize(..text.len());
                 drop(text.splice(place..place, part));
             }
+            // Twice as often as the rest: readers accept such text, so that it gets to linker and
+            // figures.
             5 | 6 => {
                 let number = number_after(&text, at);
                 drop(text.splice(number, NUMBERS[random.usize(..NUMBERS.len())].bytes()));
             }
+            // Rarely: what is cut off cannot be damaged further.
             _ if random.u8(..8) == 0 => text.truncate(at),
             _ => {}
         }

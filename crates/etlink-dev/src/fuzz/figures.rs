@@ -28,6 +28,7 @@ pub(super) fn check_figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<
         of_analysis(&analysis)?;
     }
     serde_json::to_writer(&mut out, &analysis)?;
+    // Two runs and not four, which keep a round short.
     for nanoseconds in [false, true] {
         serde_json::to_writer(
             &mut out,
@@ -47,6 +48,8 @@ pub(super) fn check_figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<
         let most = match table {
             TraceTable::Edges => trace.edges.len(),
             TraceTable::Nodes | TraceTable::Collectives => trace.nodes.len(),
+            // Events are counted from four tables; their number has no other source to compare
+            // with.
             TraceTable::Events => usize::MAX,
         };
         ensure!(
@@ -72,6 +75,7 @@ fn is_sane(device: &DeviceTrace) -> bool {
         .iter()
         .chain(&device.ops.duration)
         .chain(&device.calls.duration);
+    // Summed in 128 bits, since the question is whether 64 are enough.
     let whole: i128 = lengths.map(|length| i128::from(length.0)).sum();
     [start.0, end.0]
         .iter()
@@ -143,6 +147,7 @@ fn of_analysis(analysis: &RankAnalysis) -> Result<()> {
         "{sum:?}"
     );
     for metric in &sum.metrics {
+        // Shares are quotients of floats: rounding may take them a little above 100.
         let is_share = metric.unit == "%" && !(0.0..=100.0 + 1e-6).contains(&metric.value);
         ensure!(
             metric.value.is_finite() && metric.value >= 0.0 && !is_share,
@@ -179,6 +184,7 @@ fn check_tops(device: &DeviceTrace) -> Result<Vec<KeyAverages>> {
     };
     let events = |top: &KeyAverages| top.rows.iter().map(|row| row.count).sum::<u64>();
     let sums = |top: &KeyAverages| (top.self_host_ns, top.self_device_ns);
+    // `frames` has Python frames besides, which are further events.
     for other in [shaped, stacked] {
         ensure!(
             events(plain) == events(other),
@@ -233,6 +239,7 @@ fn check_page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) 
             ..path
         }),
     };
+    // The title is the one text of a trace that gets into the HTML itself.
     let (ranks, title) = ([rank], trace.device.names.iter().last().unwrap_or_default());
     let all = run_totals(ranks.iter().map(|rank| &rank.analysis));
     let html = page::render_page(&ReportPage {
@@ -245,6 +252,7 @@ fn check_page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) 
     })?;
     let text = std::str::from_utf8(&html).context("the page is no text")?;
     ensure!(
+        // The data, the page's own script, and a script for each timeline.
         text.matches("</script>").count() == 2 + timelines.len(),
         "a name of the trace is markup in the page"
     );

@@ -2,8 +2,8 @@
 //! something of a trace.
 //!
 //! ```text
-//! corpus ─ mutate ─ read ─ link ─┬─ written   .et, merged JSON: what they say holds for their own checker
-//!                                ├─ figures   analyze, top, diff, replay, page, Parquet: their laws hold
+//! corpus ─ mutate ─ read ─ link ─┬─ written   .et, merged JSON: hold for their own checker
+//!                                ├─ figures   analyze, top, diff, replay, page, Parquet: laws hold
 //!                                └─ ranks     join, clocks, skews, replay together: theirs too
 //! ```
 //! A round takes the traces of one recording, damages them as crashes, disks and writers do (cut,
@@ -50,6 +50,7 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
     let end = Instant::now() + Duration::from_secs(options.seconds);
     let mut round = options.seed;
     while Instant::now() < end {
+        // A round depends on its number alone: any one can be run again without those before it.
         let mut random = fastrand::Rng::with_seed(round);
         let recording = &corpus[random.usize(..corpus.len())];
         let damaged: FuzzRecording = recording
@@ -61,6 +62,7 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
                 )
             })
             .collect();
+        // What a panic left half done is thrown away with the round.
         let why = match catch_unwind(AssertUnwindSafe(|| check_recording(&damaged, &rules))) {
             Ok(Ok(())) => {
                 round += 1;
@@ -69,6 +71,7 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => "panicked".to_owned(),
         };
+        // Kept as files, since the corpus that the seed picks from may be another one tomorrow.
         corpus::keep_recording(&damaged, &options.keep)?;
         bail!(
             "round {round}: {why}; its traces are in {}; again with: cargo dev fuzz --seed {round}",
@@ -94,6 +97,7 @@ fn check_recording(recording: &FuzzRecording, rules: &KernelRules) -> Result<()>
         outputs.push(ranks::check_joined(&traces)?);
         Ok(outputs)
     };
+    // With three threads an order that is right by chance is rarer than with two.
     if outputs(1)? != outputs(3)? {
         bail!("1 and 3 threads give different results");
     }
@@ -112,12 +116,14 @@ fn link_pair(host: &[u8], device: &[u8], threads: usize) -> Option<LinkedTrace> 
     )
     .ok()?;
     let mut host = etlink_host::read(host, etlink_host::HostReadOptions { threads }).ok();
+    // With tensors, so that the edges that follow from them are made and checked as well.
     host.iter_mut()
         .for_each(|host| host.tensors = Some(etlink_host::tensor_uses(host)));
     etlink_link::link(
         host,
         device,
         etlink_link::LinkOptions {
+            // Damage takes names from one file alone; the linker would refuse most pairs.
             allow_mismatch: true,
             ..etlink_link::LinkOptions::default()
         },

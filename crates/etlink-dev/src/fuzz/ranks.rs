@@ -15,6 +15,7 @@ use std::fmt::Write;
 pub(super) fn check_joined(traces: &[LinkedTrace]) -> Result<Vec<u8>> {
     let facts: Vec<RankSummary> = traces
         .iter()
+        // By place and not as the traces say: damage may have given both one number.
         .zip((0..).map(GlobalRank))
         .map(|(trace, rank)| RankSummary::from_trace(trace, rank))
         .collect();
@@ -50,6 +51,8 @@ fn check_join(facts: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> Re
             "{skew:?}"
         );
     }
+    // Damaged times may add up to more than 64 bits hold. Then all sums end at the same largest
+    // number.
     let sum = |all: &mut dyn Iterator<Item = i64>| all.fold(0, i64::saturating_add);
     let waited = sum(&mut skews.iter().map(|skew| skew.waited_ns));
     let ranks = straggler_stats(facts, join, clocks);
@@ -61,6 +64,7 @@ fn check_join(facts: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> Re
         .iter()
         .map(|step| step.waited_ns));
     ensure!(
+        // Each wait has one rank that caused it, one that suffered it, and one step.
         [caused, suffered, of_steps] == [waited; 3],
         "waits are {waited}, by ranks {caused} and {suffered}, by steps {of_steps}"
     );
@@ -116,6 +120,7 @@ fn of_rank(trace: &LinkedTrace, clock: &RankClock) -> Result<RankGraph> {
         etlink_replay::graph_from_trace(trace)?,
         trace.device.header.base_ns,
     );
+    // Each rank counts from an origin of its own; joined, all count by the first rank's clock.
     for start in &mut graph.start {
         *start = clock.aligned_trace_time(base, *start);
     }

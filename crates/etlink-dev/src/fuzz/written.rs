@@ -15,6 +15,7 @@ pub(super) fn check_written(trace: &LinkedTrace) -> Result<[Vec<u8>; 2]> {
     for output in [&protobuf, &json] {
         let graph = read::read(&output[..]).context("own output cannot be read")?;
         let findings = check::check(&graph);
+        // Warnings are fine: a damaged trace gives an odd graph, but never a wrong file.
         if let Some(fault) = findings
             .iter()
             .find(|finding| finding.severity == Severity::Error)

@@ -14,6 +14,7 @@ fn note_event(finder: &mut NumberFinder<'_>) -> Result<(), BrokenJson> {
     while let Some(key) = finder.scanner.key()? {
         match key {
             b"ts" => start = finder.time()?,
+            // Lengths stay the same in each repetition, so they have no place.
             b"dur" => duration = finder.scanner.value()?.time_ns(),
             b"id" => drop(finder.number(NumberFamily::Correlation, 1)?),
             b"name" => drop(finder.name()?),

@@ -82,9 +82,11 @@ impl FamilySteps {
             let after = document
                 .values(family)
                 .max()
+                // One more than the largest id, so that the next repetition begins with a new one.
                 .map_or(0, |max| max.saturating_add(1));
             self.by[family as usize] = self.by[family as usize].max(after);
         }
+        // Both traces of a pair have the steps, and move together by the longer list.
         let first = document
             .values(NumberFamily::Step)
             .chain(self.first_step)
@@ -97,6 +99,7 @@ impl FamilySteps {
             first.zip(last).map_or(0, |(first, last)| last - first + 1);
         self.first_step = first;
         if let Some((start, end)) = document.window {
+            // Whole milliseconds leave the decimals of all times as the writer had them.
             const MS: i64 = 1_000_000;
             let length = end
                 .checked_sub(start)
@@ -136,6 +139,7 @@ impl TraceText {
         let mut roots = vec![];
         loop {
             let from = start + finder.scanner.pos();
+            // The comma belongs to the element after it: so elements can be written in any number.
             while finder.scanner.eat(b',') {}
             if finder.scanner.peek() == Some(b']') {
                 break;
@@ -143,6 +147,7 @@ impl TraceText {
             let first_place = finder.places.len();
             let read = finder.scanner.enter().and_then(|()| read(&mut finder));
             if read.is_err() || finder.scanner.repaired() {
+                // A repaired element has no sure places of numbers.
                 bail!("damaged at byte {from}: only undamaged traces can be repeated");
             }
             let root = finder.root.take();
@@ -158,6 +163,7 @@ impl TraceText {
             });
         }
         (found.places, found.window) = (finder.places, finder.window);
+        // What refers to a root refers to the same one in all repetitions.
         for place in found
             .places
             .iter_mut()
@@ -197,8 +203,10 @@ impl TraceText {
                 .elements
                 .iter()
                 .enumerate()
+                // A second root of a thread would be a second thread.
                 .filter(|(_, element)| time == 0 || !element.once)
             {
+                // The text of the first element begins behind the bracket, without a comma.
                 if time > 0 && index == 0 {
                     out.write_all(b",")?;
                 }
@@ -215,6 +223,7 @@ impl TraceText {
         steps: &FamilySteps,
         out: &mut impl Write,
     ) -> io::Result<()> {
+        // The first repetition is the recording itself, byte by byte.
         if time == 0 {
             return out.write_all(&self.text[element.text.clone()]);
         }
@@ -309,9 +318,11 @@ impl<'a> NumberFinder<'a> {
 
     /// A value and where its characters begin.
     fn value(&mut self) -> Result<(usize, JsonValue<'a>), BrokenJson> {
+        // This skips the blanks: the place of the value itself is wanted.
         self.scanner.peek();
         let at = self.offset + self.scanner.pos();
         let value = self.scanner.value()?;
+        // The quote of a text is not part of the number in it.
         Ok((at + usize::from(matches!(value, JsonValue::Text(_))), value))
     }
 

@@ -19,11 +19,13 @@ fn note_node(finder: &mut NumberFinder<'_>) -> Result<(), BrokenJson> {
         match key {
             b"id" => id = finder.number(NumberFamily::Node, 1)?,
             b"name" => name = finder.name()?,
+            // Schema 1.0.1 has `parent`; later ones call it `ctrl_deps`.
             b"ctrl_deps" | b"parent" => drop(finder.number(NumberFamily::Node, 1)?),
             b"attrs" if finder.scanner.eat(b'[') => note_attributes(finder)?,
             other => note_number(finder, other)?,
         }
     }
+    // Which node it is shows only when both keys were read, whatever their order.
     if let Some(id) = id.filter(|_| name.starts_with(ROOT)) {
         finder.is_root(id);
     }

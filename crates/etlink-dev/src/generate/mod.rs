@@ -5,9 +5,9 @@
 //!      -> header, elements, elements with every id and time moved on, …, trailer
 //! ```
 //! All else is copied byte by byte, so the traces keep their writer's habits. What numbers mean
-//! is in [`NumberFamily`]: those of one family move by the same step in both files of a pair, so that
-//! matching by id, launches and flows hold in each repetition and none meets another. Memory is
-//! that of the recorded files, whatever N is.
+//! is in [`NumberFamily`]: those of one family move by the same step in both files of a pair, so
+//! that matching by id, launches and flows hold in each repetition and none meets another. Memory
+//! is that of the recorded files, whatever N is.
 
 mod device;
 mod document;
@@ -140,6 +140,7 @@ pub fn repeat_traces(
         .zip(&to_host)
         .chain(device.iter().zip(&to_device))
     {
+        // Else the recording would be lost to its own copy. Links and relative paths count too.
         if to.exists() && to.canonicalize()? == from.canonicalize()? {
             bail!(
                 "{} is the recording itself: choose another folder",
@@ -157,6 +158,7 @@ fn repeated_path(recorded: &Path, folder: &Path, gzip: bool) -> PathBuf {
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default();
+    // The ending says what is in the file, whatever the recording was.
     let plain = name.strip_suffix(".gz").unwrap_or(&name);
     folder.join(format!("{plain}{}", if gzip { ".gz" } else { "" }))
 }

@@ -26,6 +26,7 @@ fn value_text(value: &Value) -> String {
 
 /// A stored table, `None` where there is none.
 pub fn stored_table(folder: &Path, name: &str) -> Result<Option<Vec<TableLine>>> {
+    // Older results have the steps, which are a list and no frame, as JSON.
     if let Ok(text) = std::fs::read(folder.join(format!("{name}.json"))) {
         let steps: Vec<Value> = serde_json::from_slice(&text)?;
         return Ok(Some(
@@ -43,6 +44,7 @@ pub fn stored_table(folder: &Path, name: &str) -> Result<Option<Vec<TableLine>>>
                 .with_context(|| path.display().to_string());
         }
     }
+    // The recipe leaves this where HTA has no lines to give: none are wanted of us either.
     Ok(folder.join(format!("{name}.none")).is_file().then(Vec::new))
 }
 
@@ -74,6 +76,7 @@ pub fn differences(
     let mut all = vec![];
     for key in ours
         .keys()
+        // Keys that only HTA has come last: what is missing here is as wrong as what is too much.
         .chain(theirs.keys().filter(|key| !ours.contains_key(*key)))
     {
         let (left, right) = (
@@ -95,6 +98,7 @@ pub fn differences(
         for (left, right) in left.iter().zip(right) {
             for (column, want) in right
                 .iter()
+                // The recipe turns the index of a frame into columns, which our tables do not have.
                 .filter(|(column, _)| left.contains_key(*column))
             {
                 let found = &left[column];
@@ -113,6 +117,7 @@ fn lines_by_key(key: &[&str], lines: &[TableLine]) -> BTreeMap<Vec<String>, Vec<
         let values = key.iter().map(|column| field_of(line, column));
         all.entry(values.collect()).or_default().push(line.clone());
     }
+    // HTA leaves lines of one key in an order that its unstable sort happens to give.
     all.values_mut().for_each(|lines| lines.sort());
     all
 }

@@ -97,6 +97,7 @@ pub fn compare_with_hta(traces: &Path, results: Option<&Path>) -> Result<()> {
     let mut folders: Vec<PathBuf> = std::fs::read_dir(&results)?
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;
+    // A folder lists its entries in no order.
     folders.sort();
     let mut counts = TableCounts::default();
     for folder in folders.iter().filter(|folder| folder.is_dir()) {
@@ -109,6 +110,7 @@ pub fn compare_with_hta(traces: &Path, results: Option<&Path>) -> Result<()> {
         if files.is_empty() {
             println!("{name}: no trace of this name");
         }
+        // The recipe asks HTA in these three ways and names the results so.
         for how in ["", "_last", "_ns"]
             .into_iter()
             .filter(|_| !files.is_empty())
@@ -147,9 +149,11 @@ fn ask_hta(traces: &Path) -> Result<PathBuf> {
     let root = repository_root()?;
     let packages = root.join("target/hta").join(PACKAGES.join("+"));
     let results = root.join("target/hta/results");
+    // An install that was interrupted leaves a part of the packages.
     if !packages.join("hta").is_dir() || !packages.join("pandas").is_dir() {
         install_from_pypi(&PACKAGES, &packages, true)?;
     }
+    // A trace that is gone from the folder would be compared by its old results.
     if results.exists() {
         std::fs::remove_dir_all(&results).with_context(|| results.display().to_string())?;
     }
@@ -251,6 +255,7 @@ fn compare_tables(
             Some(lines) => Some(lines),
             None => stored_table(folder, &format!("{before}{how}"))?,
         };
+        // HTA may fail as it loads a trace, or in one table.
         let failed = ["load", table]
             .iter()
             .any(|name| folder.join(format!("{name}{how}.error")).is_file());
@@ -261,6 +266,8 @@ fn compare_tables(
             }
             continue;
         };
+        // Where times are equal, HTA's order depends on the processor. The recipe asks it again
+        // with a stable sort.
         let stable = stored_table(folder, &format!("{table}{how}_stable"))?;
         let answers = TableAnswers {
             table,
@@ -306,6 +313,7 @@ impl TableAnswers<'_> {
         };
         let (count, says) = match different.first() {
             None => (&mut counts.equal, "equal".to_owned()),
+            // The order of these arms is from the strictest agreement to the loosest.
             Some(first) if self.stable.is_some_and(|stable| but_for(stable, EXACT)) => (
                 &mut counts.stable,
                 format!("equal with a stable sort; without, {first}"),

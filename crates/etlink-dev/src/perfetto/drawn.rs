@@ -10,6 +10,8 @@ pub fn draw_pairs(folder: &Path) -> Result<Vec<ExportedPair>> {
     let all = [
         ("drawn, two streams", two_streams(KinetoFlavour::Cuda)),
         (
+            // Times without decimals are as old as 2021, and since the epoch: floats of ns are not
+            // exact there.
             "drawn, whole microseconds",
             two_streams(KinetoFlavour::Cuda2021),
         ),
@@ -42,6 +44,7 @@ pub fn draw_run(folder: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(&run).with_context(|| run.display().to_string())?;
     for (rank, ahead_ns) in [(0, 0), (1, 3_000_000), (2, -40_000)] {
         let mut draw = TraceBuilder::default();
+        // From 50 ms on, so that a clock that is behind has no negative times.
         draw.distributed(rank, 3).origin(50_000_000 + ahead_ns);
         let main = draw.thread();
         for round in 0..3 {
@@ -55,6 +58,7 @@ pub fn draw_run(folder: &Path) -> Result<PathBuf> {
                 (begin + 5_000, begin + 9_000),
                 correlation,
             );
+            // Each rank is last in one of the three rounds.
             let arrival = begin + 100_000 + 50_000 * ((rank + round) % 3);
             draw.collective_kernel(
                 DeviceQueue::stream(24),
@@ -147,6 +151,7 @@ fn two_streams(flavour: KinetoFlavour) -> TraceBuilder {
 /// for numbers; names that JSON has to escape; Unix time.
 fn draw_odd_names() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
+    // As ns of Unix time: beyond 2^53, where a float cannot tell neighbours apart.
     draw.origin(1_700_000_000_000_000_000);
     let main = draw.thread();
     draw.op(main, "aten::first", 0, 50_000);

@@ -94,6 +94,8 @@ impl ExpectedContent {
             shown.trace,
             &etlink_replay::ReplaySettings::default(),
         );
+        // Of the path the number of steps and their time are compared; its steps have tests of
+        // their own.
         let path = etlink_replay::critical_path(&graph, &run);
         let begin = run.window().0;
         let path_ns = path.last().map_or(0, |step| {
@@ -162,6 +164,7 @@ impl ExpectedContent {
             found.stats
         );
         ensure!(
+            // A slice that is on no thread was imported, but nobody would find it.
             found.slices.len() == found.all_slices,
             "{} of {} slices are on threads",
             found.slices.len(),
@@ -183,6 +186,7 @@ impl ExpectedContent {
                     .or_default()
                     .push((start, duration, category));
             } else {
+                // Overlapping ranges stand on further tracks; here they count as on their thread.
                 let whole = without_number(&thread).to_owned();
                 tracks.insert((pid, tid));
                 ranges.push((process, whole, name, start, duration));
@@ -208,6 +212,7 @@ impl ExpectedContent {
         let mut arrows = self.arrows.clone();
         arrows
             .iter_mut()
+            // Perfetto's own format has no field for the kind.
             .filter(|_| !kinds)
             .for_each(|arrow| arrow.0.clear());
         arrows.sort_unstable();
@@ -374,6 +379,7 @@ fn thread_name(trace: &LinkedTrace, thread: HostThread) -> String {
 /// calls and ops that arrows end at because they do not end at the start of the whole.
 fn add_arrows(shown: &ShownRank<'_>, all: &mut Vec<Arrow>) -> BTreeSet<u32> {
     let (trace, mut pieces) = (shown.trace, BTreeSet::new());
+    // Mirrors `is_drawn` on purpose: calling it would compare the writer with itself.
     let order = [
         EdgeKind::ProgramOrder,
         EdgeKind::StreamOrder,
@@ -443,6 +449,7 @@ fn piece_end(shown: &ShownRank<'_>, release: &WaitCause) -> Option<End> {
     let node = shown.trace.nodes.get(release.node as usize);
     let (start, duration) = shown.span(node.start, node.duration);
     let inside = release.waits && shown.clock.aligned(release.at_ns).0 - shown.origin_ns > start;
+    // On a device rows are never cut, so that only host ranges have pieces.
     let is_piece = !inside
         && !node.on_device
         && start > range_end(shown, table_place(shown.trace, release.node)).2;

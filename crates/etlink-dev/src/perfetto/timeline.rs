@@ -56,6 +56,7 @@ pub fn check_timeline(
     let pair = |mut files: Vec<PathBuf>| {
         link_pair(&ExportedPair {
             name: String::new(),
+            // `rank_files` gives the device trace first, and `take_while` leaves out empty lists.
             device: files.remove(0),
             host: files.pop(),
         })
@@ -72,6 +73,7 @@ pub fn check_timeline(
     let origin = facts
         .iter()
         .zip(&clocks)
+        // The command takes the earliest start of any rank, by the first rank's clock.
         .map(|(facts, clock)| clock.aligned(facts.window_ns.0))
         .min()
         .context("no ranks")?;

@@ -22,12 +22,14 @@ pub fn test_page() -> Result<()> {
         "recorded".to_owned(),
         root.join("testdata/pairs/tpdp4-2.15.0"),
     ));
+    // Written graphs have a page too, from nothing but `.et` files.
     let written = folder.join("traces/written");
     run_command(
         Command::new(&etlink)
             .args(["merge", "--overwrite", "-o"])
             .arg(&written)
             .arg(folder.join("traces/devices"))
+            // Its report would stand among the results of the tests.
             .stdout(std::process::Stdio::null()),
     )?;
     pages.push(("written".to_owned(), written));
@@ -35,6 +37,7 @@ pub fn test_page() -> Result<()> {
         write_page(&etlink, &folder, name, traces)?;
     }
     let mut node = Command::new("node");
+    // Older versions of Node print TAP where there is no terminal.
     node.args(["--test", "--test-reporter", "spec"])
         .arg(tests.join("page.test.mjs"))
         .env("BROWSER", browser)
@@ -100,6 +103,7 @@ fn run_apt_get(arguments: &[&str]) -> Result<()> {
 
 fn installed_browser() -> Option<PathBuf> {
     let folders = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
+    // Debian, Ubuntu and Google name the same browser differently.
     let names = ["chromium", "chromium-browser", "google-chrome"];
     names.iter().find_map(|name| {
         folders

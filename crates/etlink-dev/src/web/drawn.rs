@@ -22,6 +22,7 @@ pub fn draw_traces(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
             draw_training(rank),
         )?;
     }
+    // The name of a file is the title of its page, and may be just as hostile.
     let hostile = write(folder.join("hostile <b>&amp;.json"), draw_hostile_names())?;
     let many = write(folder.join("many.json"), draw_many_ranges())?;
     Ok(vec![
@@ -100,9 +101,19 @@ fn draw_training(rank: i64) -> TraceBuilder {
 
 /// An allocation or free on device 0, bytes.
 fn draw_memory(draw: &mut TraceBuilder, at_ns: i64, bytes: i64, allocated: i64, reserved: i64) {
+    let us = at_ns as f64 / 1e3;
+    // Device type 1 is CUDA (`c10::DeviceType`).
     draw.raw(&format!(
-        r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000, "tid": 1000, "ts": {:.3}, "args": {{"Total Reserved": {reserved}, "Total Allocated": {allocated}, "Bytes": {bytes}, "Device Id": 0, "Device Type": 1}}}}"#,
-        at_ns as f64 / 1e3
+        concat!(
+            r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "#,
+            r#""pid": 1000, "tid": 1000, "ts": {us:.3}, "#,
+            r#""args": {{"Total Reserved": {reserved}, "Total Allocated": {allocated}, "#,
+            r#""Bytes": {bytes}, "Device Id": 0, "Device Type": 1}}}}"#,
+        ),
+        us = us,
+        reserved = reserved,
+        allocated = allocated,
+        bytes = bytes
     ));
 }
 
@@ -110,6 +121,7 @@ fn draw_memory(draw: &mut TraceBuilder, at_ns: i64, bytes: i64, allocated: i64, 
 fn draw_many_ranges() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
+    // A table of the page has 1,000 records at most: this is more.
     for step in 0..1_200 {
         let at = |us: i64| (step * 50 + us) * US;
         draw.annotation(main, &format!("ProfilerStep#{step}"), at(0), at(50));
@@ -121,6 +133,7 @@ fn draw_many_ranges() -> TraceBuilder {
             &format!("gemm_{step}"),
             (at(10), at(30)),
         );
+        // Allocations only grow, so that the chart may drop any but the ends.
         for part in 0..8 {
             draw_memory(
                 &mut draw,
@@ -140,6 +153,7 @@ fn draw_hostile_names() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     let names = [
+        // The browser test looks whether any of these has set `window.hurt`.
         "</script><script>window.hurt = 1</script>".to_owned(),
         "<img src=x onerror=\"window.hurt = 2\">".to_owned(),
         "'\"`${window.hurt = 3}` --> ]]> &lt;b&gt;".to_owned(),

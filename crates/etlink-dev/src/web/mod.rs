@@ -19,6 +19,7 @@ pub fn build_page(check: bool) -> Result<()> {
     let web = repository_root()?.join("crates/etlink-report/web");
     install_packages(&web)?;
     if check {
+        // First what takes a second.
         npm_script(&web, "format:check")?;
         npm_script(&web, "lint")?;
     }
@@ -36,6 +37,7 @@ pub fn build_page(check: bool) -> Result<()> {
             "--",
             "--logLevel",
             "warn",
+            // Vite empties a folder outside of its own only when told so.
             "--emptyOutDir",
             "--outDir",
         ])
@@ -68,6 +70,7 @@ fn read_built(path: &Path) -> Result<Vec<u8>> {
 /// Installs what a folder's package-lock.json names.
 fn install_packages(folder: &Path) -> Result<()> {
     let mut npm = Command::new("npm");
+    // `ci` installs what the lock file names, or fails; `install` would rewrite the file.
     npm.args(["ci", "--no-audit", "--no-fund", "--loglevel", "error"])
         .current_dir(folder);
     run_command(&mut npm)

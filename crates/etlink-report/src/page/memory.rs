@@ -51,6 +51,7 @@ fn memory_chart(
         let Some(point) = points.get(at) else {
             continue;
         };
+        // Differences of times compress better than times, as in timelines.
         chart.time_ns.push(point.time_ns.saturating_sub(before));
         chart.allocated_bytes.push(point.allocated_bytes);
         chart.reserved_bytes.push(point.reserved_bytes);
@@ -65,10 +66,13 @@ fn kept_points(points: &[&MemoryPoint], most: usize) -> Vec<usize> {
     if points.len() <= most {
         return (0..points.len()).collect();
     }
+    // A stretch keeps three points, and two more are the ends of all.
     let each = points.len().div_ceil((most.saturating_sub(2) / 3).max(1));
     let mut kept = vec![0, points.len() - 1];
     for (stretch, of) in points.chunks(each).enumerate() {
         let places = || (0..of.len()).rev();
+        // Of equal points the last lowest and the first highest stay: there the line leaves its
+        // bottom and reaches its top.
         let low = places().min_by_key(|at| of[*at].allocated_bytes);
         let high = places()
             .rev()

@@ -148,6 +148,7 @@ pub fn render_page(page: &ReportPage<'_>) -> io::Result<Vec<u8>> {
     let timelines: usize = page
         .timelines
         .iter()
+        // The tags around a timeline are shorter than 100 bytes.
         .map(|timeline| timeline.text.len() + 100)
         .sum();
     let mut out = Vec::with_capacity(packed.len() + timelines + SCRIPT.len() + STYLE.len() + 2_000);
@@ -158,6 +159,7 @@ pub fn render_page(page: &ReportPage<'_>) -> io::Result<Vec<u8>> {
         escape_html(page.title)
     )?;
     out.extend_from_slice(STYLE.as_bytes());
+    // The sentence is in the HTML itself, so that it shows while the script unpacks the rest.
     write!(
         out,
         "</style>\n</head>\n<body>\n<div id=\"page\"><p class=\"starting\">{}</p></div>\n",
@@ -167,6 +169,7 @@ pub fn render_page(page: &ReportPage<'_>) -> io::Result<Vec<u8>> {
         out,
         "<noscript><p>The rest of this report needs JavaScript.</p></noscript>"
     )?;
+    // Browsers leave a script of type `text/plain` alone: it is where the page keeps its data.
     writeln!(
         out,
         "<script type=\"text/plain\" id=\"data\">{packed}</script>"
@@ -193,6 +196,7 @@ fn page_head() -> String {
         "default-src 'none'; script-src '{script_hash}'; style-src '{style_hash}'; \
          img-src data:; base-uri 'none'; form-action 'none'"
     );
+    // The empty icon keeps browsers from asking for /favicon.ico, which the policy forbids.
     format!(
         r#"<!doctype html>
 <html lang="en">
@@ -214,6 +218,7 @@ fn policy_hash(inline: &str) -> String {
 }
 
 fn escape_html(text: &str) -> String {
+    // `&` is replaced first, or it would escape the other replacements again.
     strings::shorten_text(text, LONG)
         .replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -223,6 +228,7 @@ fn escape_html(text: &str) -> String {
 
 /// All but the timelines, with as many records as there is room for.
 fn pack_tables(page: &ReportPage<'_>) -> io::Result<String> {
+    // A run of a thousand ranks still gets the first 20 records of each.
     let mut most = (RECORDS / page.ranks.len().max(1)).clamp(20, LONGEST);
     let mut all = LONGEST;
     loop {
@@ -281,6 +287,7 @@ fn shorten_tables(of: &mut Value, rank: &str, most: usize, cuts: &mut Vec<Shorte
             records.truncate(most);
         }
         for record in records.iter_mut().filter_map(Value::as_object_mut) {
+            // Lengths are compared in bytes, which are no fewer than the characters that are kept.
             record.values_mut().for_each(|field| match field {
                 Value::String(text) if text.len() > LONG || text.contains(char::is_control) => {
                     *text = strings::shorten_text(text, LONG)

@@ -41,6 +41,8 @@ impl PackedTimeline {
             }
             // Text grows about with the ranges, so the next try is close.
             let fits = (timeline.drawn() as u128 * bytes as u128 / text.len() as u128) as usize;
+            // A tenth less, as names and tracks do not shrink with the ranges. At most half, so
+            // that few tries do.
             most = (fits - fits / 10).min(most / 2).max(LEAST);
         }
     }
@@ -52,5 +54,6 @@ pub(super) fn pack_json(value: &impl Serialize) -> io::Result<String> {
     let mut packed =
         BufWriter::with_capacity(1 << 20, GzEncoder::new(vec![], Compression::default()));
     serde_json::to_writer(&mut packed, value)?;
+    // Base64 has no `<`: nothing in it can end the script element that it stands in.
     Ok(STANDARD.encode(packed.into_inner()?.finish()?))
 }

@@ -113,6 +113,7 @@ fn path_pieces(run: &ReplayRun, steps: &[PathStep], most: usize) -> Vec<PathPiec
         }
     };
     let all: Vec<PathPiece> = steps.iter().map(piece).collect();
+    // Few steps are shorter than 256 ns: smaller limits would only cost passes.
     let limits = (8..62).map(|power| 1i64 << power);
     let joined = limits.map(|limit| join_short_pieces(run, &all, limit));
     if all.len() <= most {
@@ -129,6 +130,7 @@ fn join_short_pieces(run: &ReplayRun, all: &[PathPiece], limit: i64) -> Vec<Path
     let mut joined: Vec<PathPiece> = vec![];
     for piece in all {
         let is_short = |piece: &PathPiece| {
+            // What is joined stays open for the next, and the bound below on its length ends it.
             piece.count > 1
                 || (piece.end - piece.start)
                     .0

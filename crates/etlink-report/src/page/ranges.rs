@@ -109,6 +109,8 @@ pub(super) fn ranges_in_window(
 ) -> Vec<DrawnRange> {
     let drawn = |id: usize| {
         let (start, end, track) = range_span(trace, ids.get(id));
+        // What takes no time ends where it starts: at the beginning of the window it is inside all
+        // the same.
         let inside = start < to && (end > from || start >= from);
         inside.then_some(DrawnRange {
             track,
@@ -142,6 +144,8 @@ pub(super) fn nest_ranges(mut all: Vec<DrawnRange>) -> Vec<DrawnRange> {
 }
 
 fn drawing_order(range: &DrawnRange) -> (u32, TimeNs, Reverse<TimeNs>, usize) {
+    // An op and its first child often begin at one instant: the longer comes first, so that it is
+    // the outer one.
     (range.track, range.start, Reverse(range.end), range.id)
 }
 
@@ -159,6 +163,8 @@ pub(super) fn fit_ranges(
     // Powers of two: a dozen passes at most, whatever the lengths are.
     for limit in (8..62).map(|power| 1i64 << power) {
         let together = join_short_ranges(all, limit, kept);
+        // At the last limit only `kept` ranges stand alone. They do not outrank the budget, which
+        // is that of the page.
         if together.len() <= most || limit == 1 << 61 {
             *all = together;
             all.truncate(most);
@@ -189,6 +195,7 @@ fn join_short_ranges(
         let before = open[depth]
             .and_then(|at| joined.get_mut(at))
             .filter(|_| is_short);
+        // A bound on the length too: a thousand neighbours in one bar would hide their gaps.
         match before.filter(|before| {
             (range.start - before.end).0 < limit
                 && (range.end - before.start).0 < limit.saturating_mul(TOGETHER)

@@ -72,6 +72,7 @@ impl RankStats {
     /// What the comparison does not know, as it stands after a sentence; empty where there is
     /// nothing.
     pub(super) fn caveat(&self) -> String {
+        // Ranks of one machine share its clock, so they need no comparison to be trusted.
         let lost: Vec<GlobalRank> = self
             .clocks
             .iter()
@@ -87,6 +88,7 @@ impl RankStats {
             [] => here.to_owned(),
             [one] => format!("{here}; the clock of rank {one} is not known"),
             _ => {
+                // Hundreds of ranks may have no clock, and this is part of a sentence.
                 let first: Vec<String> = lost.iter().take(8).map(GlobalRank::to_string).collect();
                 format!(
                     "{here}; the clocks of ranks {}{} are not known",

@@ -63,6 +63,7 @@ impl<'t> RunTimeline<'t> {
             joints: vec![],
             sides: vec![vec![]; ranks.len()],
         };
+        // Both functions leave out the collectives that not all ranks have, in the same order.
         let met = join
             .matches
             .iter()
@@ -88,6 +89,7 @@ impl<'t> RunTimeline<'t> {
                     .into_iter()
                     .for_each(|sides| sides.extend(node.map(|node| (node, number))));
             }
+            // Arrivals ascend in time, so the first of them came first.
             let first = arrivals
                 .first()
                 .and_then(|came| ranks.get(came.rank.index()))
@@ -133,6 +135,7 @@ impl<'t> RunTimeline<'t> {
             of: self,
             items: &items,
         };
+        // Most names come again, so that 40 characters a range cut none but in odd traces.
         let mut strings = StringTable::new(most.saturating_mul(40));
         let (mut timeline, place) = Timeline::draw(
             window,
@@ -272,6 +275,7 @@ impl<'t> RunTimeline<'t> {
                     deps.from.push(i64::from(*from));
                     deps.kind.push(EdgeKind::Collective as u8);
                     deps.at.push(came);
+                    // The wait was over when the last rank came: no time lies between.
                     deps.gap.push(0);
                     deps.flags.push(0);
                 }
@@ -294,6 +298,8 @@ impl Timeline {
         let start = member.clock.aligned(start_ns);
         self.common_ns = Some(start.since(member.origin_ns));
         for (node, joint) in member.joints {
+            // A bar of several ranges is not one side of one collective, so it has no link to the
+            // others.
             if let Some(at) = place(*node).filter(|at| self.count.get(*at as usize) == Some(&1)) {
                 self.met.range.push(at);
                 self.met.joint.push(*joint);
@@ -372,6 +378,7 @@ impl TimelineSource for RunTimelineSource<'_> {
 
     fn kind(&self, id: usize) -> u8 {
         match self.items.get(id).map(|item| item.what) {
+            // Places in `KINDS`: an annotation, and communication.
             Some(RunItemKind::Step(_)) => 5,
             _ => 1,
         }
@@ -438,6 +445,8 @@ fn step_window(
     }));
     let (start, end) = match steps {
         (first, end) if first < end => {
+            // A wrong clock can put work far behind its step. Within twice the length lies what
+            // devices still do after the host is done.
             (first, launched.1.clamp(end, end.shifted(end.since(first))))
         }
         _ => launched,
@@ -445,6 +454,7 @@ fn step_window(
     if start > end {
         Default::default()
     } else {
+        // The end of a window is outside, and what takes no time at the last instant belongs to it.
         (start, end.shifted(1))
     }
 }

@@ -89,6 +89,7 @@ fn device_phrase(ranks: &[ReportRank]) -> String {
 /// What most of the critical paths' time goes to, without devices.
 fn on_the_path(ranks: &[ReportRank]) -> Option<String> {
     let mut sums = path_causes(ranks);
+    // Times of a damaged trace may add up to more than 64 bits hold.
     let whole = sums
         .iter()
         .fold(0i64, |whole, (_, ns)| whole.saturating_add(*ns));
@@ -152,6 +153,7 @@ fn worst_straggler(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
         .met?
         .ranks
         .iter()
+        // `max_by_key` takes the last of equals; of these the lowest rank is named.
         .max_by_key(|rank| (rank.caused_ns, std::cmp::Reverse(rank.rank)))?;
     (late.caused_ns > 0).then_some((late.rank, late.caused_ns))
 }
@@ -213,6 +215,7 @@ pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
         .ranks
         .iter()
         .filter_map(|rank| rank.figures.as_ref()?.replay_error)
+        // The worst rank stands for all: a mean would hide the one whose replay is off.
         .max_by(f64::total_cmp)
     {
         card(
@@ -239,6 +242,7 @@ fn link_reports(ranks: &[ReportRank]) -> impl Iterator<Item = &LinkReport> {
 }
 
 fn percent_text(part: i64, whole: i64) -> String {
+    // Callers leave a figure out where the whole is 0.
     format!("{:.1} %", part as f64 / whole as f64 * 100.0)
 }
 

@@ -70,6 +70,7 @@ pub(super) struct MatchedRanges {
 }
 
 /// What a range is, by number. Device rows have the class that they have in all tables.
+// The first four stand in the order of `RowClass`, which is cast to its number.
 pub(super) const KINDS: [&str; 7] = [
     "computation",
     "communication",
@@ -111,6 +112,7 @@ impl Timeline {
         source: &dyn TimelineSource,
         strings: &mut StringTable,
     ) -> (Timeline, Vec<u32>) {
+        // Counted before some are joined: the page says how many a drawing stands for.
         let ranges = all.len() as u64;
         let together_ns = fit_ranges(&mut all, most, kept);
         let mut place = vec![NONE; count];

@@ -9,6 +9,7 @@ use std::fmt::Write;
 pub(super) fn tooltip_text(trace: &LinkedTrace, of: TraceRange) -> String {
     match of {
         TraceRange::Op(at) => op_facts(trace, OpIdx(at as u32)),
+        // Of a call the traces say only its correlation, which has a column of its own.
         TraceRange::Call(_) => String::new(),
         TraceRange::Row(at) => row_facts(trace, RowIdx(at as u32)),
     }
@@ -54,6 +55,7 @@ fn row_facts(trace: &LinkedTrace, row: RowIdx) -> String {
     let dims = |[x, y, z]: [u32; 3]| format!("{x} x {y} x {z}");
     if rows.kind[at] != RowKind::Kernel {
         add_fact(&mut out, "bytes", &rows.bytes[at].to_string());
+    // The readers leave 0 where a kernel has no grid, as ROCm's kernels of graphs.
     } else if rows.grid[at] != [0; 3] {
         add_fact(
             &mut out,
@@ -95,6 +97,7 @@ fn collective_facts(out: &mut String, of: &CollectiveRef<'_>) {
         ("from rank", record.src),
         ("to rank", record.dst),
     ] {
+        // -1 stands for what is not recorded: only messages have a peer.
         if value != -1 {
             add_fact(out, what, &value.to_string());
         }
@@ -102,6 +105,7 @@ fn collective_facts(out: &mut String, of: &CollectiveRef<'_>) {
 }
 
 fn add_fact(out: &mut String, what: &str, value: &str) {
+    // A group without a description leaves the blank before it.
     let value = value.trim();
     if !value.is_empty() && value != "[]" {
         // The page splits the text at line breaks, so a value may have none.

@@ -66,6 +66,7 @@ pub fn trace_timeline(
             .and_then(|id| place.get(id).copied())
             .filter(|at| *at != NONE)
     };
+    // Steps cost as much room as ranges and lie on one track, so half as many are enough.
     timeline.path = PathColumns::new(ran, &steps, (origin, most / 2), range, &mut strings);
     if let Some(member) = member {
         let place_of = |node: u32| {
@@ -95,6 +96,7 @@ impl TimelineSource for TraceSource<'_> {
         match self.ids.get(id) {
             // A Gloo collective runs on the host: it gets the colour of communication all the same.
             TraceRange::Op(at) if trace.op_collective(OpIdx(at as u32)).is_some() => 1,
+            // 4 is an op and 5 an annotation in `KINDS`.
             TraceRange::Op(at) => 4 + u8::from(trace.device.ops.annotation[at]),
             TraceRange::Call(_) => 6,
             TraceRange::Row(at) => self.rows.class[at] as u8,

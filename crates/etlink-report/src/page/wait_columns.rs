@@ -112,6 +112,7 @@ fn edge_cause(of: ReplayedTrace<'_>, edge: &Edge, before: &Node) -> (Option<usiz
             Some(of.ids.call(call.index())),
             trace.device.calls.start[call.index()],
         ),
+        // All other reasons hold until their cause has ended.
         None => (of.ids.of_node(before), before.start + before.duration),
     }
 }

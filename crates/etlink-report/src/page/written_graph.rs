@@ -92,6 +92,7 @@ impl WrittenGraph<'_> {
 }
 
 fn is_work(kind: ReplayKind) -> bool {
+    // What takes no thread's time is the empty space between ranges; an arrival is an instant.
     !kind.is_delay() && !matches!(kind, ReplayKind::HostGap | ReplayKind::Arrival)
 }
 
@@ -134,6 +135,7 @@ fn node_waits(
             if dep.kind != EdgeKind::ProgramOrder {
                 found.push((
                     place[node],
+                    // `false` sorts first, so that the reason that decided leads those of its node.
                     of.run.decided[node] as usize != edge,
                     dep.kind,
                     dep.from,
@@ -168,6 +170,7 @@ fn node_waits(
 impl TimelineSource for WrittenGraph<'_> {
     fn track(&self, number: u32) -> TimelineTrack {
         let resources = &self.graph.resources;
+        // Tracks of devices are numbered after those of the host, and both count all resources.
         let of = resources.get(number as usize % resources.len().max(1));
         // "stream 7 of device 0"
         let (name, group) = of.map_or(("", ""), |of| {

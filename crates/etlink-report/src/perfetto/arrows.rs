@@ -90,6 +90,7 @@ impl Arrows {
                 begins: false,
             });
         }
+        // Arrows between ranks come after the count: only one of their ends is in this trace.
         let count = marks.len() as u64 / 2;
         marks.extend(
             (0..)
@@ -120,6 +121,7 @@ impl Arrows {
             .map(|mark| mark.slice)
             .filter(|slice| slice.is_made())
             .collect();
+        // Marks are sorted by range, so that those of one range are neighbours.
         made.dedup();
         made
     }
@@ -184,6 +186,7 @@ fn arrow_source(slices: &TraceSlices<'_>, edge: Edge) -> (TraceSlice, TimeNs) {
         );
     }
     let (to, _) = node_anchor(slices, edge.to);
+    // A handoff or wait may lead to a row as well, and comes from where the edge says.
     let row = to.row().filter(|_| edge.kind == EdgeKind::Launch);
     let Some(call) = row.and_then(|row| slices.trace.row_call.get(row as usize)?.get()) else {
         return node_anchor(slices, edge.from);

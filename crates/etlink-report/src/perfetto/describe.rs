@@ -25,6 +25,7 @@ pub(super) fn slice_name(trace: &LinkedTrace, slice: TraceSlice) -> (&str, &str)
         ),
         TraceSlice::Node(index) => {
             let node = trace.nodes.get(index as usize);
+            // A node that is a range of its own has a name; a piece of an op goes on with it.
             if TraceSlice::of(index, &node) == slice {
                 (trace.name(&node), "node")
             } else {
@@ -50,6 +51,7 @@ pub(super) fn write_facts(
         TraceSlice::Row(at) => row_facts(trace, RowIdx(at), args),
         TraceSlice::Node(node) => args.text("name", trace.name(&trace.nodes.get(node as usize))),
         TraceSlice::Transfer(_) => {
+            // The node of a transfer is the whole communication, which began when this rank came.
             let since = node.map(|node| trace.nodes.start[node as usize]);
             args.number(
                 "waited_ns",
@@ -65,6 +67,7 @@ fn op_facts(trace: &LinkedTrace, op: OpIdx, args: &mut FactWriter<'_>) -> io::Re
     args.number("seq_id", known_number(ops.seq_id[at]))?;
     args.number(
         "fwd_thread",
+        // PyTorch numbers its threads from 1: 0 says that there is no forward thread.
         Some(ops.fwd_thread[at]).filter(|thread| *thread != 0),
     )?;
     let matched = trace.host.as_ref().zip(trace.op_host[at].get());
@@ -168,10 +171,12 @@ fn collective_facts(of: &CollectiveRef<'_>, args: &mut FactWriter<'_>) -> io::Re
 }
 
 fn known_number(value: i64) -> Option<i64> {
+    // The readers leave -1 where a trace does not have the number.
     Some(value).filter(|value| *value != -1)
 }
 
 fn some_list(args: &mut FactWriter<'_>, key: &'static str, list: &str) -> io::Result<()> {
+    // An op without tensors has empty lists, of which there is nothing to say.
     if list == "[]" {
         Ok(())
     } else {

@@ -79,12 +79,15 @@ impl<'w, W: Write> JsonWriter<'w, W> {
     fn arrow(&mut self, mark: &ArrowEnd) -> io::Result<()> {
         self.head(if mark.begins { "s" } else { "f" }, self.track)?;
         self.time(mark.at)?;
+        // "bp": "e" binds the end to the range around it; without, to the next one that begins.
         self.put(if mark.begins {
             ", \"id\": "
         } else {
             ", \"bp\": \"e\", \"id\": "
         });
         number(&mut self.line, mark.id)?;
+        // `trace_processor` pairs the ends of an arrow by id, category and name together
+        // (`FlowTracker::GetFlowIdForV1Event`).
         for key in [", \"name\": \"", "\", \"cat\": \""] {
             self.put(key);
             self.put(mark.kind.name());
@@ -156,6 +159,8 @@ impl<W: Write> TimelineSink for JsonWriter<'_, W> {
         (self.track, self.args) = (range.track, false);
         self.head("X", range.track)?;
         self.time(range.start)?;
+        // Not the trace's duration: on the file's clock, which may run otherwise, the end has to be
+        // where the next range starts.
         self.put(", \"dur\": ");
         micros(
             &mut self.line,

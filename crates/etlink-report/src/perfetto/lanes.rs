@@ -63,6 +63,7 @@ impl TrackLanes {
             let Some(open) = self.open.get_mut(lane as usize) else {
                 continue;
             };
+            // What a range encloses has ended with it, so several may be over at once.
             while open.last().is_some_and(|end| *end <= now) {
                 open.pop();
             }

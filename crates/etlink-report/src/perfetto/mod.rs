@@ -154,6 +154,7 @@ pub fn write_trace(
         .first()
         .map(|step| TimeNs(step.start.0.saturating_sub(step.delay.0)));
     let window = trace.device.window().map(|(start, _)| start);
+    // The path can begin before all events, with a delay: no time may be negative in the file.
     let origin = begins.into_iter().chain(window).min().unwrap_or_default();
     let unix_ns = trace.device.header.unix_time(origin).0;
     out.write_all(&format.begin(&file_facts(trace, origin), unix_ns)?)?;
@@ -217,6 +218,7 @@ fn write_slices(
     // those between ranks come first
     let arrows = Arrows::new(
         &slices,
+        // Arrows between ranks have numbers of 32 bits, and each rank numbers its edges above.
         member.map_or(0, |member| u64::from(member.place + 1) << 32),
     );
     let mut tracks = TrackTable::new(&trace.device, member, sink)?;
@@ -299,6 +301,7 @@ fn slice_place(slices: &TraceSlices<'_>, slice: TraceSlice) -> usize {
         TraceSlice::Row(at) => queues + device.rows.queue[at as usize].index(),
         TraceSlice::Node(node) => {
             let node = trace.nodes.get(node as usize);
+            // Nodes count threads and queues each from 0; places have the queues after all threads.
             node.resource as usize + if node.on_device { queues } else { 0 }
         }
         TraceSlice::Transfer(_) => slices
@@ -318,6 +321,7 @@ fn write_path(
         let node = trace.nodes.get(step.node as usize);
         let name = trace.name(&node);
         if step.delay.0 > 0 {
+            // A step begins when its delay is over, so the delay ends at the start.
             let start = TimeNs(step.start.0.saturating_sub(step.delay.0));
             let why = format!("delay: {}", step.delay_cause);
             out.sink.begin(TrackRange {

@@ -80,6 +80,7 @@ impl InternedTexts {
         list: fn(&mut InternedData) -> &mut Vec<InternedString>,
     ) -> Option<u64> {
         let known = self.0.count();
+        // The empty text is number 0 of `Names`, and 0 is no `iid` in Perfetto.
         let iid = Some(self.0.intern(text).index() as u64).filter(|iid| *iid > 0);
         // A string is written with the first packet that uses it; later ones have its number alone.
         if self.0.count() > known {
@@ -155,6 +156,8 @@ impl<'w, W: Write> PacketWriter<'w, W> {
 
     /// Whole ns from the origin.
     fn time(&self, at: TimeNs) -> Option<u64> {
+        // Perfetto's times are unsigned. Only a clock that is off can put an event before the
+        // origin.
         Some(u64::try_from(self.times.of(at)).unwrap_or(0))
     }
 
@@ -183,6 +186,7 @@ impl<'w, W: Write> PacketWriter<'w, W> {
 /// The track of a thread: threads are known by their numbers in the whole file.
 fn uuid(tid: u32) -> u64 {
     // The lowest bit tells processes (1) from threads (0), so that no two uuids are equal.
+    // Numbers begin at 1, since Perfetto's own default track has the uuid 0.
     u64::from(tid) << 1
 }
 
@@ -233,6 +237,7 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
             self.time(range.start),
             self.time(range.start + range.duration),
         );
+        // The end needs its track too: it is a packet of its own, not nested in that of the begin.
         let track_uuid = Some(uuid(range.track.tid));
         self.closes.track_event.get_or_insert_default().track_uuid = track_uuid;
         let name_iid = self

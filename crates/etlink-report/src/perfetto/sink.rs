@@ -52,6 +52,7 @@ impl FileTimes {
     pub(super) fn since(origin: TimeNs) -> FileTimes {
         FileTimes {
             clock: RankClock::default(),
+            // Trace time is file time, but for the origin: no clock has to be consulted.
             base_ns: UnixNs(0),
             origin_ns: CommonNs(origin.0),
         }

@@ -148,6 +148,8 @@ impl<'t> TraceSlices<'t> {
             ),
             TraceSlice::Node(at) => (nodes.start[at as usize], nodes.duration[at as usize]),
             TraceSlice::Transfer(at) => {
+                // By clocks that are off, the last rank may seem to come after the end. Then
+                // nothing is left.
                 let start = self.released(&self.releases[at as usize]);
                 let whole = self
                     .whole(slice)

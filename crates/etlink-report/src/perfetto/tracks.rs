@@ -30,6 +30,7 @@ impl TrackNumbers {
     /// Those of one rank.
     fn of(member: Option<&TimelineRank<'_>>) -> TrackNumbers {
         let most = i32::MAX.unsigned_abs();
+        // A power of ten for each rank: the leading digits of a number say whose it is.
         let room = |ranks: u32| {
             most.checked_div(ranks)
                 .and_then(u32::checked_ilog10)
@@ -137,6 +138,7 @@ impl TrackTable {
     ) -> io::Result<()> {
         let place = u32::try_from(place)
             .unwrap_or(u32::MAX)
+            // A sort index beyond the room would stand among the processes of the next rank.
             .min(self.numbers.room.saturating_sub(1))
             + self.numbers.base;
         out.process(TrackProcess {
@@ -185,6 +187,8 @@ impl TrackTable {
             let pid = match processes.get(&queue.device) {
                 Some(pid) => *pid,
                 None => {
+                    // Devices never keep their numbers: 0 is taken by Perfetto, and others may be
+                    // those of processes.
                     let pid = self.numbers.free()?;
                     processes.insert(queue.device, pid);
                     let label = names.model(queue.device);
@@ -236,6 +240,7 @@ impl TrackTable {
         let track = TrackId { pid: of.pid, tid };
         of.tracks.push(track);
         self.tids.insert(tid);
+        // The first track has the plain name, which is all of it where nothing overlaps.
         let overflow = of.tracks.len() > 1;
         let name = if overflow {
             format!("{} ({})", of.name, of.tracks.len())

@@ -139,6 +139,7 @@ impl OddStep {
         };
         let thread = oddity.thread(number, steps);
         let (begin, length) = match oddity {
+            // Begins 1 us after the op around it and ends 1 us before that.
             Oddity::Depth => (number, 4 * steps - 2 * number),
             Oddity::Overlaps => (number * STEP_US, steps * STEP_US),
             Oddity::EqualTimes => (0, 6),
@@ -149,6 +150,7 @@ impl OddStep {
             number,
             steps,
             each,
+            // Ids of threads are unique on a machine, whatever the process.
             track: (1_000 + process, 5_000 + 100_000 * process + thread),
             begin,
             length,
@@ -162,6 +164,7 @@ impl OddStep {
 
     fn correlation(&self) -> usize {
         match self.oddity {
+            // Each process counts for itself, so that rows of one device share their ids.
             Oddity::SharedDevice => 1 + self.turn(),
             Oddity::Correlations => 1,
             _ => 1 + self.number,
@@ -174,6 +177,7 @@ impl OddStep {
             Oddity::Streams | Oddity::Syncs | Oddity::EventWaits => (0, 1, self.each),
             Oddity::Contexts => (0, 1 + self.each, 7),
             Oddity::Devices => (self.each, 1, self.each),
+            // Two streams, so that the ordinary trace has more than one queue to keep apart.
             _ => (0, 1, self.number % 2),
         }
     }

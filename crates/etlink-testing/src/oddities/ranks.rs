@@ -44,6 +44,7 @@ fn group_info(name: &str, ranks: Range<usize>) -> String {
 }
 
 fn neighbours(rank: usize, world: usize) -> Range<usize> {
+    // Neighbours as on one machine: groups of tensor parallelism are laid out so.
     let first = rank / NEIGHBOURS * NEIGHBOURS;
     first..(first + NEIGHBOURS).min(world)
 }

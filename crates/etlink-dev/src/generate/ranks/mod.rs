@@ -1,8 +1,8 @@
 //! Makes the traces of many ranks out of those of one: a run of which everything is known.
 //!
 //! ```text
-//! true time   rank 0   ──[op]~~~~~~~~~~~~~~──   a collective's op is recorded; what comes after it waits
-//!                        └─ |=====waits====transfer|      until the collective is over on all ranks
+//! true time   rank 0   ──[op]~~~~~~~~~~~~~~──   a collective's op is recorded; what comes after it
+//!                        └─ |=====waits====transfer|   waits until it is over on all ranks
 //!             late     ~~~~~~~[op]~~~~~~~──   the same, but comes to it later
 //!                               └─ |transfer|
 //! own time    = true time + offset + drift · (true time - start)
@@ -51,6 +51,7 @@ impl RankTemplate {
         let recording =
             TraceRepeater::new(Some(read_unpacked(host)?), Some(read_unpacked(device)?))?;
         let (mut host, mut device) = (vec![], vec![]);
+        // Repeated first, as text: the gaps of ranks are then found in all repetitions.
         recording.write_host(times.max(1), &mut host)?;
         recording.write_device(times.max(1), &mut device)?;
         RankTemplate::new(host, device)
@@ -108,8 +109,8 @@ struct RunTruth<'s> {
 /// Writes all ranks into `folder`, with `truth.json` beside them. Returns the folder's files.
 ///
 /// # Errors
-/// Those of [`RankTemplate::open`] and [`RankTemplate::scenario`], a folder that is not empty, or a file
-/// that cannot be written.
+/// Those of [`RankTemplate::open`] and [`RankTemplate::scenario`], a folder that is not empty, or a
+/// file that cannot be written.
 pub fn write_run(
     host: &Path,
     device: &Path,
@@ -121,6 +122,7 @@ pub fn write_run(
     let scenario = recorded.scenario(wishes)?;
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make folder {}", folder.display()))?;
+    // Traces of a larger run before would be further ranks of this one.
     if folder.read_dir()?.next().is_some() {
         bail!("{} is not empty: choose another folder", folder.display());
     }

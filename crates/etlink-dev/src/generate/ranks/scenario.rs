@@ -93,6 +93,7 @@ impl RunScenario {
         let mut apart = |most: i64| -> Vec<i64> {
             (0..ranks)
                 .map(|rank| {
+                    // Rank 0 has true time: readers take the first rank's clock for that of all.
                     if rank == 0 {
                         0
                     } else {
@@ -108,6 +109,7 @@ impl RunScenario {
                     .filter(|late| late.rank == rank)
                     .map_or(0, |late| late.by_ns)
         };
+        // What is drawn, in which order, is what a seed means: new draws come after these.
         let delays = (0..ranks)
             .map(|rank| {
                 collectives
@@ -119,6 +121,8 @@ impl RunScenario {
         let hops = (0..ranks)
             .map(|_| collectives.iter().map(|_| random.i64(0..HOP_NS)).collect())
             .collect();
+        // The longest that any rank can take, so that the next collective begins after this one is
+        // over on all.
         let slot = jitter_ns + late.map_or(0, |late| late.by_ns) + TRANSFER_NS + HOP_NS + REST_NS;
         Ok(RunScenario {
             ranks,
@@ -171,6 +175,7 @@ impl RunScenario {
         let one = self.collectives[collective];
         let length = one.end - one.start;
         let earliest = one.start + collective as i64 * self.slot;
+        // A quarter of the op at most, so that the call lies inside of it.
         let call = |rank: usize| earliest + self.delays[rank][collective] + (length / 4).min(4_000);
         let arrival = |rank: usize| call(rank) + LAUNCH_NS;
         let end = arrival(self.last(collective)) + TRANSFER_NS + self.hops[rank][collective];
@@ -183,6 +188,7 @@ impl RunScenario {
 
     /// A true time by a rank's clock.
     fn own(&self, rank: usize, true_ns: i64) -> i64 {
+        // In 128 bits: a day in ns times a million ppb does not fit into 64.
         let drift =
             i128::from(self.drift_ppb[rank]) * i128::from(true_ns - self.begin) / 1_000_000_000;
         true_ns + self.offset_ns[rank] + drift as i64

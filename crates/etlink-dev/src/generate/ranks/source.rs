@@ -72,6 +72,7 @@ pub(super) fn recorded_collectives(
     for element in &document.elements {
         let seen = EventSummary::from_element(&document.text[element.text.clone()])
             .map_err(|_| anyhow!("damaged at byte {}", element.text.start))?;
+        // Its kernels would stand beside those that are added.
         if seen.on_device {
             bail!("it has device rows of its own; this works with recordings of the CPU");
         }
@@ -79,15 +80,18 @@ pub(super) fn recorded_collectives(
         let (Some(time), Some(tid)) = (seen.time, seen.tid) else {
             continue;
         };
+        // The op that waits for a collective is recorded under the same name.
         let Some(values) = kernel_arguments(&seen.args)? else {
             continue;
         };
+        // How a part of the recorded ranks grows with the run would be a guess.
         if !values.contains(&("Process Group Ranks", all_ranks.clone())) {
             bail!("a collective is of a part of the ranks only: {values:?}");
         }
         found.push((time, CollectiveArguments { tid, values }));
     }
     found.sort_by_key(|(time, _)| time.start);
+    // Time is inserted after each collective; of two at once it would be unclear after which.
     if found.is_empty() || found.windows(2).any(|pair| pair[1].0.start < pair[0].0.end) {
         bail!("collectives are needed that are recorded one after the other");
     }

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// The stream of the kernels that are added.
+// NCCL has streams of its own; 7 is where PyTorch computes.
 const STREAM: u32 = 20;
 
 /// What stands in a gap.
@@ -58,6 +59,7 @@ impl TraceTemplate {
             .elements
             .last()
             .map_or(0, |element| element.text.end);
+        // Behind the last event and still inside of the array.
         gaps.push((last, 0, GapContent::Rows));
         let RecordedProcess {
             rank,
@@ -66,6 +68,7 @@ impl TraceTemplate {
             tids,
         } = &of;
         let list = rank_list(*world as usize, false);
+        // A number is looked for with the keys around it: alone it could mean anything.
         let mut find = GapFinder {
             text: &document.text,
             gaps: &mut gaps,
@@ -97,12 +100,15 @@ impl TraceTemplate {
             &[("size\": ", GapContent::World)],
         );
         find.add_gaps(
+            // `Concrete Inputs` of the ops: positions, not keys, say which is rank and which is
+            // size.
             &format!("\"\", \"{rank}\", \"\", \"[]\", \"[]\", \"0\", \"1\", \"{world}\", "),
             &[
                 ("\"\", \"", GapContent::Rank),
                 ("\"1\", \"", GapContent::World),
             ],
         );
+        // On Linux the main thread has the number of its process. As a set, no place gets two gaps.
         for number in tids.iter().chain([pid]).collect::<BTreeSet<_>>() {
             for (before, after) in [
                 ("\"pid\": ", ","),
@@ -183,6 +189,8 @@ impl TraceTemplate {
             match *slot {
                 GapContent::Start(ns) => write_micros(scenario.start(rank, ns), &mut out)?,
                 GapContent::Length(start, end) => write_micros(
+                    // Start and end are moved one by one, and a length must not become negative by
+                    // it.
                     (scenario.end(rank, end) - scenario.start(rank, start)).max(0),
                     &mut out,
                 )?,
@@ -259,6 +267,7 @@ impl TraceTemplate {
 
 /// A process or thread id of a rank.
 fn process_number(recorded: i64, rank: usize) -> i64 {
+    // No process of a recording has a thousand threads, so ranks of one machine never meet.
     recorded + 1000 * rank as i64
 }
 
@@ -295,6 +304,7 @@ impl GapFinder<'_> {
                 let Some(from) = text.find(mark).map(|place| place + mark.len()) else {
                     continue;
                 };
+                // The length is taken of the pattern, in which the recorded value stands.
                 let rest = &text[from..];
                 let length = if rest.starts_with('[') {
                     rest.find(']').map(|end| end + 1)
