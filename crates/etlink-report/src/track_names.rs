@@ -20,19 +20,19 @@ impl<'d> TrackNames<'d> {
     }
 
     /// `process_name`, where the trace has one.
-    pub(crate) fn process(&self, pid: TrackLabel) -> Option<&'d str> {
+    pub(crate) fn process_name(&self, pid: TrackLabel) -> Option<&'d str> {
         let name = self.device.process_names.get(&pid)?;
         Some(self.device.names.get(*name))
     }
 
     /// `thread_name`, where the trace has one.
-    pub(crate) fn thread(&self, thread: HostThread) -> Option<&'d str> {
+    pub(crate) fn thread_name(&self, thread: HostThread) -> Option<&'d str> {
         let name = self.device.thread_names.get(&thread)?;
         Some(self.device.names.get(*name).trim())
     }
 
     /// A stream's name; where a device has several contexts with that stream, also the context's.
-    pub(crate) fn queue(&self, queue: &DeviceQueue) -> String {
+    pub(crate) fn queue_name(&self, queue: &DeviceQueue) -> String {
         match self.contexts.get(&(queue.device, queue.stream)) {
             // A stream is numbered by its context: two contexts of a device can both have stream 7.
             Some(2..) => format!("stream {} of context {}", queue.stream, queue.context),
@@ -41,7 +41,7 @@ impl<'d> TrackNames<'d> {
     }
 
     /// The model of a device, where the trace says it.
-    pub(crate) fn model(&self, device: i64) -> Option<&'d str> {
+    pub(crate) fn device_model(&self, device: i64) -> Option<&'d str> {
         let place = usize::try_from(device).ok()?;
         let model = self.device.header.devices.get(place)?;
         (!model.is_empty()).then_some(model)

@@ -82,7 +82,7 @@ impl PathColumns {
             path.range
                 .push(range(&piece.step).filter(|_| one).map_or(-1, i64::from));
             path.name.push(if one {
-                strings.add(ran.labels.name(piece.step.node))
+                strings.number_of(ran.labels.name(piece.step.node))
             } else {
                 0
             });
@@ -90,9 +90,9 @@ impl PathColumns {
             path.duration.push((piece.end - piece.start).0);
             path.delay.push(piece.step.latency_ns);
             path.cause
-                .push(strings.add(if one { cause } else { longest }));
-            path.delay_cause.push(strings.add(delay_cause));
-            path.via.push(strings.add(piece.step.via.name()));
+                .push(strings.number_of(if one { cause } else { longest }));
+            path.delay_cause.push(strings.number_of(delay_cause));
+            path.via.push(strings.number_of(piece.step.via.name()));
             path.count.push(piece.count);
         }
         path

@@ -38,7 +38,7 @@ impl RangeIds {
         }
     }
 
-    pub(super) fn get(self, id: usize) -> TraceRange {
+    pub(super) fn range_at(self, id: usize) -> TraceRange {
         match id {
             id if id < self.calls => TraceRange::Op(id),
             id if id < self.rows => TraceRange::Call(id - self.calls),
@@ -46,7 +46,7 @@ impl RangeIds {
         }
     }
 
-    pub(super) fn call(self, call: usize) -> usize {
+    pub(super) fn call_id(self, call: usize) -> usize {
         self.calls + call
     }
 
@@ -55,7 +55,7 @@ impl RangeIds {
     pub(super) fn of_node(self, node: &Node) -> Option<usize> {
         let source = node.source as usize;
         match node.kind {
-            NodeKind::Runtime => Some(self.call(source)),
+            NodeKind::Runtime => Some(self.call_id(source)),
             NodeKind::HostGap => OpIdx(node.source).get().map(OpIdx::index),
             NodeKind::Boundary | NodeKind::UnexplainedWait if !node.on_device => None,
             _ if node.on_device => Some(self.rows + source),
@@ -108,7 +108,7 @@ pub(super) fn ranges_in_window(
     (from, to): (TimeNs, TimeNs),
 ) -> Vec<DrawnRange> {
     let drawn = |id: usize| {
-        let (start, end, track) = range_span(trace, ids.get(id));
+        let (start, end, track) = range_span(trace, ids.range_at(id));
         // What takes no time ends where it starts: at the beginning of the window it is inside all
         // the same.
         let inside = start < to && (end > from || start >= from);

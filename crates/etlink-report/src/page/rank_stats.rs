@@ -71,7 +71,7 @@ impl RankStats {
 
     /// What the comparison does not know, as it stands after a sentence; empty where there is
     /// nothing.
-    pub(super) fn caveat(&self) -> String {
+    pub(super) fn clock_caveat(&self) -> String {
         // Ranks of one machine share its clock, so they need no comparison to be trusted.
         let lost: Vec<GlobalRank> = self
             .clocks
@@ -195,7 +195,7 @@ mod tests {
                 clocks: known.clone(),
                 ..RankStats::default()
             }
-            .caveat(),
+            .clock_caveat(),
             ""
         );
         let lost = [known, vec![clock(3, None, false)]].concat();
@@ -205,7 +205,7 @@ mod tests {
                 absent: true,
                 ..RankStats::default()
             }
-            .caveat(),
+            .clock_caveat(),
             ", among the ranks here; the clock of rank 3 is not known"
         );
         let lost = [lost, vec![clock(4, None, false)]].concat();
@@ -214,7 +214,7 @@ mod tests {
                 clocks: lost,
                 ..RankStats::default()
             }
-            .caveat(),
+            .clock_caveat(),
             "; the clocks of ranks 3, 4 are not known"
         );
     }

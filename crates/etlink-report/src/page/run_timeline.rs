@@ -70,7 +70,7 @@ impl<'t> RunTimeline<'t> {
             .filter_map(|joint| Some((joint, collective_arrivals(ranks, clocks, joint)?)));
         let mut all: Vec<_> = met
             .zip(collective_skews(ranks, join, clocks))
-            .filter(|((_, at), skew)| together.overlaps(skew.start_ns, last_arrival(at)))
+            .filter(|((_, at), skew)| together.is_in_window(skew.start_ns, last_arrival(at)))
             .collect();
         // The largest skews come first, since only the first ones fit into a page.
         all.sort_by_key(|(_, skew)| (std::cmp::Reverse(skew.skew_ns), skew.start_ns));
@@ -116,7 +116,7 @@ impl<'t> RunTimeline<'t> {
         })
     }
 
-    fn overlaps(&self, start: CommonNs, end: CommonNs) -> bool {
+    fn is_in_window(&self, start: CommonNs, end: CommonNs) -> bool {
         start < self.window.1 && end >= self.window.0
     }
 
@@ -128,7 +128,7 @@ impl<'t> RunTimeline<'t> {
             step: self.step.map(|name| (name.to_owned(), DurationNs(0))),
             note: String::new(),
         };
-        let (items, drawn) = self.items();
+        let (items, drawn) = self.drawn_items();
         // A page has a budget: collectives get a quarter of it, the ranges the rest.
         let joints = &self.joints[..self.joints.len().min(most / 4)];
         let source = RunTimelineSource {
@@ -137,7 +137,7 @@ impl<'t> RunTimeline<'t> {
         };
         // Most names come again, so that 40 characters a range cut none but in odd traces.
         let mut strings = StringTable::new(most.saturating_mul(40));
-        let (mut timeline, place) = Timeline::draw(
+        let (mut timeline, place) = Timeline::draw_ranges(
             window,
             drawn,
             (items.len(), most),
@@ -158,7 +158,7 @@ impl<'t> RunTimeline<'t> {
                 sides.entry(joint).or_default().push((*at, item.rank));
             }
         }
-        timeline.deps = self.waits(joints, &sides, &items, &place);
+        timeline.deps = self.waits_for_last(joints, &sides, &items, &place);
         timeline.strings = strings.into_all();
         Timeline {
             joints: Some(joints.to_vec()),
@@ -170,7 +170,7 @@ impl<'t> RunTimeline<'t> {
 
     /// Steps and communications in the window, and where they are drawn: steps above what is done
     /// in them.
-    fn items(&self) -> (Vec<RunItem>, Vec<DrawnRange>) {
+    fn drawn_items(&self) -> (Vec<RunItem>, Vec<DrawnRange>) {
         let (mut items, mut steps, mut drawn) = (vec![], vec![], vec![]);
         for (rank, facts) in (0u32..).zip(self.ranks) {
             let mut put =
@@ -239,7 +239,7 @@ impl<'t> RunTimeline<'t> {
     }
 
     /// From the rank that came last to all that stood still for it.
-    fn waits(
+    fn waits_for_last(
         &self,
         joints: &[DrawnCollective],
         sides: &BTreeMap<u32, Vec<(u32, u32)>>,
@@ -288,7 +288,7 @@ impl<'t> RunTimeline<'t> {
 impl Timeline {
     /// Says what the rank is among the others; `start_ns`: the window's start by its own clock;
     /// `place`: where a node is drawn.
-    pub(super) fn belongs(
+    pub(super) fn set_member(
         &mut self,
         member: &RankPlace<'_>,
         start_ns: UnixNs,
@@ -329,7 +329,7 @@ struct RunTimelineSource<'t> {
 }
 
 impl RunTimelineSource<'_> {
-    fn name(&self, item: &RunItem) -> Option<String> {
+    fn item_name(&self, item: &RunItem) -> Option<String> {
         let facts = self.of.ranks.get(item.rank as usize)?;
         Some(match item.what {
             RunItemKind::Step(at) => facts.steps.all.get(at)?.name.clone(),
@@ -348,7 +348,7 @@ impl RunTimelineSource<'_> {
 }
 
 impl TimelineSource for RunTimelineSource<'_> {
-    fn track(&self, number: u32) -> TimelineTrack {
+    fn track_at(&self, number: u32) -> TimelineTrack {
         let clock = self
             .of
             .clocks
@@ -376,7 +376,7 @@ impl TimelineSource for RunTimelineSource<'_> {
         }
     }
 
-    fn kind(&self, id: usize) -> u8 {
+    fn range_kind(&self, id: usize) -> u8 {
         match self.items.get(id).map(|item| item.what) {
             // Places in `KINDS`: an annotation, and communication.
             Some(RunItemKind::Step(_)) => 5,
@@ -384,14 +384,14 @@ impl TimelineSource for RunTimelineSource<'_> {
         }
     }
 
-    fn said(&self, id: usize, strings: &mut StringTable) -> Tooltip {
+    fn range_tooltip(&self, id: usize, strings: &mut StringTable) -> Tooltip {
         let name = self
             .items
             .get(id)
-            .and_then(|item| self.name(item))
+            .and_then(|item| self.item_name(item))
             .unwrap_or_default();
         Tooltip {
-            name: strings.add(&name),
+            name: strings.number_of(&name),
             ..Tooltip::default()
         }
     }

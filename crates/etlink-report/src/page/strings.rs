@@ -24,7 +24,7 @@ impl StringTable {
     }
 
     /// The number of `text`. O(length).
-    pub(super) fn add(&mut self, text: &str) -> u32 {
+    pub(super) fn number_of(&mut self, text: &str) -> u32 {
         // Cutting keeps every name in the page, though late ones are shorter.
         let text = shorten_text(text, if self.room == 0 { SHORT } else { LONG });
         let (at, new) = self.all.insert_full(text);
@@ -69,15 +69,15 @@ mod tests {
         let mut strings = StringTable::new(1_200);
         assert_eq!(
             [
-                strings.add("a"),
-                strings.add("b\u{7}"),
-                strings.add("a"),
-                strings.add("")
+                strings.number_of("a"),
+                strings.number_of("b\u{7}"),
+                strings.number_of("a"),
+                strings.number_of("")
             ],
             [1, 2, 1, 0]
         );
-        assert_eq!(strings.add(&"é".repeat(10_000)), 3);
-        assert_eq!(strings.add(&"x".repeat(500)), 4);
+        assert_eq!(strings.number_of(&"é".repeat(10_000)), 3);
+        assert_eq!(strings.number_of(&"x".repeat(500)), 4);
         let all = strings.into_all();
         assert_eq!((&all[1][..], &all[2][..]), ("a", "b\u{fffd}"));
         assert_eq!(all[3], format!("{}… (10000 characters)", "é".repeat(1_000)));

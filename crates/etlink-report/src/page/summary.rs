@@ -56,7 +56,7 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
         // Without device time the critical path is what a first look is about.
         None => parts.extend(on_the_path(page.ranks)),
     }
-    let caveat = page.met.map(RankStats::caveat).unwrap_or_default();
+    let caveat = page.met.map(RankStats::clock_caveat).unwrap_or_default();
     parts.extend(worst_straggler(page).map(|(rank, ns)| {
         format!(
             "the others waited longest for rank {rank}, {} in all{caveat}",
@@ -207,7 +207,7 @@ pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
             format!(
                 "the others waited {} for it, summed{}",
                 time_text(ns),
-                page.met.map(RankStats::caveat).unwrap_or_default()
+                page.met.map(RankStats::clock_caveat).unwrap_or_default()
             ),
         );
     }

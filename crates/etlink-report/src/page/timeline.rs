@@ -84,11 +84,11 @@ pub(super) const KINDS: [&str; 7] = [
 /// What ranges are.
 pub(super) trait TimelineSource {
     /// The track of a number.
-    fn track(&self, number: u32) -> TimelineTrack;
+    fn track_at(&self, number: u32) -> TimelineTrack;
     /// By number, [`KINDS`].
-    fn kind(&self, id: usize) -> u8;
+    fn range_kind(&self, id: usize) -> u8;
     /// What is said of a range that is drawn by itself.
-    fn said(&self, id: usize, strings: &mut StringTable) -> Tooltip;
+    fn range_tooltip(&self, id: usize, strings: &mut StringTable) -> Tooltip;
 }
 
 /// What is said of a range; texts are entries of the timeline's strings.
@@ -104,7 +104,7 @@ pub(super) struct Tooltip {
 impl Timeline {
     /// Draws `all` of a window with `most` ranges at most. Returns the place of each of `count`
     /// ranges too, or [`NONE`].
-    pub(super) fn draw(
+    pub(super) fn draw_ranges(
         window: TimelineWindow,
         mut all: Vec<DrawnRange>,
         (count, most): (usize, usize),
@@ -120,7 +120,7 @@ impl Timeline {
             .zip(0..)
             .for_each(|(range, at)| place[range.id] = at);
         let mut timeline = Timeline::new(window, ranges, together_ns);
-        timeline.columns(source, &all, strings);
+        timeline.add_columns(source, &all, strings);
         (timeline, place)
     }
 
@@ -154,7 +154,7 @@ impl Timeline {
         }
     }
 
-    fn columns(
+    fn add_columns(
         &mut self,
         source: &dyn TimelineSource,
         drawn: &[DrawnRange],
@@ -166,7 +166,7 @@ impl Timeline {
             };
             self.tracks.push(TimelineTrack {
                 ranges: on_track.len() as u32,
-                ..source.track(first.track)
+                ..source.track_at(first.track)
             });
             // Starts are written as differences: small numbers compress to a fraction.
             let mut before = TimeNs(self.origin_ns);
@@ -176,12 +176,12 @@ impl Timeline {
                 before = range.start;
                 self.duration.push((range.end - range.start).0);
                 self.count.push(range.count);
-                self.kind.push(source.kind(range.id));
+                self.kind.push(source.range_kind(range.id));
                 // Joined ranges have no name in common.
                 let said = if range.count > 1 {
                     Tooltip::default()
                 } else {
-                    source.said(range.id, strings)
+                    source.range_tooltip(range.id, strings)
                 };
                 self.name.push(said.name);
                 self.own.push(said.own);

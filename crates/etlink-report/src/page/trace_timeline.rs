@@ -53,7 +53,7 @@ pub fn trace_timeline(
         names: TrackNames::new(&trace.device),
     };
     let (mut timeline, place) =
-        Timeline::draw(window, all, (ids.count, most), &kept, &source, &mut strings);
+        Timeline::draw_ranges(window, all, (ids.count, most), &kept, &source, &mut strings);
     let of = wait_columns::ReplayedTrace {
         trace,
         graph,
@@ -74,7 +74,7 @@ pub fn trace_timeline(
                 .get(ids.of_node(&trace.nodes.get(node as usize))?)
                 .copied()
         };
-        timeline.belongs(member, trace.device.header.unix_time(start), place_of);
+        timeline.set_member(member, trace.device.header.unix_time(start), place_of);
     }
     timeline.strings = strings.into_all();
     timeline
@@ -87,13 +87,13 @@ struct TraceSource<'t> {
 }
 
 impl TimelineSource for TraceSource<'_> {
-    fn track(&self, number: u32) -> TimelineTrack {
+    fn track_at(&self, number: u32) -> TimelineTrack {
         trace_track(&self.names, number)
     }
 
-    fn kind(&self, id: usize) -> u8 {
+    fn range_kind(&self, id: usize) -> u8 {
         let trace = self.rows.trace;
-        match self.ids.get(id) {
+        match self.ids.range_at(id) {
             // A Gloo collective runs on the host: it gets the colour of communication all the same.
             TraceRange::Op(at) if trace.op_collective(OpIdx(at as u32)).is_some() => 1,
             // 4 is an op and 5 an annotation in `KINDS`.
@@ -103,8 +103,8 @@ impl TimelineSource for TraceSource<'_> {
         }
     }
 
-    fn said(&self, id: usize, strings: &mut StringTable) -> Tooltip {
-        let (trace, of) = (self.rows.trace, self.ids.get(id));
+    fn range_tooltip(&self, id: usize, strings: &mut StringTable) -> Tooltip {
+        let (trace, of) = (self.rows.trace, self.ids.range_at(id));
         let device = &trace.device;
         let (name, owner, own, correlation) = match of {
             TraceRange::Op(at) => (device.ops.name[at], None, trace.op_exclusive[at].0, None),
@@ -122,11 +122,11 @@ impl TimelineSource for TraceSource<'_> {
             ),
         };
         Tooltip {
-            name: strings.add(device.names.get(name)),
+            name: strings.number_of(device.names.get(name)),
             own,
-            about: strings.add(&tooltip_text(trace, of)),
+            about: strings.number_of(&tooltip_text(trace, of)),
             owner: owner.map_or(0, |op| {
-                strings.add(device.names.get(device.ops.name[op.index()]))
+                strings.number_of(device.names.get(device.ops.name[op.index()]))
             }),
             correlation: correlation.map(|correlation| correlation.0),
         }

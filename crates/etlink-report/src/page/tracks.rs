@@ -31,7 +31,7 @@ pub(super) fn trace_track(names: &TrackNames<'_>, number: u32) -> TimelineTrack 
     let queue = device.queues.get(place - device.threads.len());
     debug_assert!(queue.is_some(), "a track is a thread or a queue");
     TimelineTrack {
-        name: queue.map_or_else(String::new, |queue| names.queue(queue)),
+        name: queue.map_or_else(String::new, |queue| names.queue_name(queue)),
         group: queue.map_or_else(String::new, |queue| device_name(names, queue)),
         stream: queue.is_some(),
         ranges: 0,
@@ -40,7 +40,7 @@ pub(super) fn trace_track(names: &TrackNames<'_>, number: u32) -> TimelineTrack 
 
 fn process_name(names: &TrackNames<'_>, pid: TrackLabel) -> String {
     let id = names.device.label(pid);
-    match names.process(pid) {
+    match names.process_name(pid) {
         Some(name) => format!("{} {id}", name.trim()),
         None => format!("process {id}"),
     }
@@ -48,7 +48,7 @@ fn process_name(names: &TrackNames<'_>, pid: TrackLabel) -> String {
 
 fn thread_name(names: &TrackNames<'_>, thread: HostThread) -> String {
     let id = names.device.label(thread.tid);
-    match names.thread(thread) {
+    match names.thread_name(thread) {
         // Kineto writes "thread 4711 (python)" or the bare name
         Some(name) if name.contains(&id) => name.to_owned(),
         Some(name) => format!("thread {id} {name}").trim_end().to_owned(),
@@ -57,7 +57,7 @@ fn thread_name(names: &TrackNames<'_>, thread: HostThread) -> String {
 }
 
 fn device_name(names: &TrackNames<'_>, queue: &DeviceQueue) -> String {
-    match names.model(queue.device) {
+    match names.device_model(queue.device) {
         Some(model) => format!("device {} ({model})", queue.device),
         None => format!("device {}", queue.device),
     }

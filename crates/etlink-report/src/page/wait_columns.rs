@@ -79,7 +79,7 @@ pub(super) fn wait_columns(
         // A cause outside the window is not drawn: its
         // name stands in its place, as a negative number.
         let from = drawn.map_or_else(
-            || -1 - i64::from(strings.add(of.trace.name(&before))),
+            || -1 - i64::from(strings.number_of(of.trace.name(&before))),
             i64::from,
         );
         // The nodes of one range wait for each other, and may wait for another range several times.
@@ -109,7 +109,7 @@ fn edge_cause(of: ReplayedTrace<'_>, edge: &Edge, before: &Node) -> (Option<usiz
     match row.and_then(|row| trace.row_call.get(row.index())?.get()) {
         // A row could have started when its call began: the call's own time is part of the delay.
         Some(call) => (
-            Some(of.ids.call(call.index())),
+            Some(of.ids.call_id(call.index())),
             trace.device.calls.start[call.index()],
         ),
         // All other reasons hold until their cause has ended.

@@ -55,7 +55,7 @@ pub fn graph_timeline(
     let mut strings = StringTable::new(most.saturating_mul(40));
     let all = nodes_in_window(of, &window);
     let (mut timeline, place) =
-        Timeline::draw(window, all, (graph.len(), most), &kept, &of, &mut strings);
+        Timeline::draw_ranges(window, all, (graph.len(), most), &kept, &of, &mut strings);
     timeline.deps = node_waits(of, &place, start, &mut strings);
     let range = |step: &etlink_replay::PathStep| {
         place
@@ -65,7 +65,7 @@ pub fn graph_timeline(
     };
     timeline.path = PathColumns::new(ran, &steps, (start, most / 2), range, &mut strings);
     if let Some(member) = member {
-        timeline.belongs(member, UnixNs(of.base_ns.saturating_add(start.0)), |node| {
+        timeline.set_member(member, UnixNs(of.base_ns.saturating_add(start.0)), |node| {
             place.get(node as usize).copied()
         });
     }
@@ -75,7 +75,7 @@ pub fn graph_timeline(
 
 impl WrittenGraph<'_> {
     /// When a node began and ended.
-    fn span(&self, node: usize) -> (TimeNs, TimeNs) {
+    fn node_span(&self, node: usize) -> (TimeNs, TimeNs) {
         if self.graph.measured {
             (self.graph.start[node], self.graph.end(node))
         } else {
@@ -87,7 +87,7 @@ impl WrittenGraph<'_> {
     pub fn spans(&self) -> impl Iterator<Item = (TimeNs, TimeNs)> {
         (0..self.graph.len())
             .filter(|node| is_work(self.graph.kind[*node]))
-            .map(|node| self.span(node))
+            .map(|node| self.node_span(node))
     }
 }
 
@@ -99,7 +99,7 @@ fn is_work(kind: ReplayKind) -> bool {
 fn nodes_in_window(of: WrittenGraph<'_>, window: &TimelineWindow) -> Vec<DrawnRange> {
     let graph = of.graph;
     let drawn = |id: usize| {
-        let (start, end) = of.span(id);
+        let (start, end) = of.node_span(id);
         let inside = is_work(graph.kind[id])
             && start < window.end
             && (end > window.start || start >= window.start);
@@ -154,11 +154,11 @@ fn node_waits(
             .filter(|from| *from != NONE);
         deps.to.push(to);
         deps.from.push(drawn.map_or_else(
-            || -1 - i64::from(strings.add(of.labels.name(from))),
+            || -1 - i64::from(strings.number_of(of.labels.name(from))),
             i64::from,
         ));
         deps.kind.push(kind as u8);
-        let (start, ended) = (of.span(node).0, of.span(from as usize).1);
+        let (start, ended) = (of.node_span(node).0, of.node_span(from as usize).1);
         deps.at.push(start.since(origin));
         deps.gap.push(start.since(ended));
         deps.flags
@@ -168,7 +168,7 @@ fn node_waits(
 }
 
 impl TimelineSource for WrittenGraph<'_> {
-    fn track(&self, number: u32) -> TimelineTrack {
+    fn track_at(&self, number: u32) -> TimelineTrack {
         let resources = &self.graph.resources;
         // Tracks of devices are numbered after those of the host, and both count all resources.
         let of = resources.get(number as usize % resources.len().max(1));
@@ -184,7 +184,7 @@ impl TimelineSource for WrittenGraph<'_> {
         }
     }
 
-    fn kind(&self, id: usize) -> u8 {
+    fn range_kind(&self, id: usize) -> u8 {
         match self.graph.kind[id] {
             ReplayKind::Collective => 1,
             ReplayKind::MemoryCopy => 2,
@@ -194,11 +194,11 @@ impl TimelineSource for WrittenGraph<'_> {
         }
     }
 
-    fn said(&self, id: usize, strings: &mut StringTable) -> Tooltip {
-        let name = strings.add(self.labels.name(id as u32));
+    fn range_tooltip(&self, id: usize, strings: &mut StringTable) -> Tooltip {
+        let name = strings.number_of(self.labels.name(id as u32));
         Tooltip {
             name,
-            about: strings.add(&(self.about)(id)),
+            about: strings.number_of(&(self.about)(id)),
             correlation: self.labels.correlation(id as u32).filter(|of| *of > 0),
             ..Tooltip::default()
         }

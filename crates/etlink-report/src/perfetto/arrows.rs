@@ -30,7 +30,7 @@ pub(super) enum ArrowKind {
 
 impl ArrowKind {
     /// Its name in the file.
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn arrow_name(self) -> &'static str {
         match self {
             ArrowKind::Edge(kind) => kind.name(),
             ArrowKind::LastArrival => "last_arrival",
@@ -72,7 +72,7 @@ impl Arrows {
             let ((from, begins), (mut to, ends)) =
                 (arrow_source(slices, edge), node_anchor(slices, edge.to));
             // The wait is over inside the range: the arrow gets a piece that begins there.
-            if ends > slices.span(to).0 {
+            if ends > slices.slice_span(to).0 {
                 to = TraceSlice::Node(edge.to);
             }
             marks.push(ArrowEnd {
@@ -97,13 +97,13 @@ impl Arrows {
                 .zip(slices.releases)
                 .map(|(at, _)| rank_arrow_end(slices, at)),
         );
-        // By range, then time: `of` finds those of a range by binary search.
+        // By range, then time: `ends_at` finds those of a range by binary search.
         marks.sort_unstable();
         Arrows { marks, count }
     }
 
     /// Those at a range. O(log arrows).
-    pub(super) fn of(&self, slice: TraceSlice) -> &[ArrowEnd] {
+    pub(super) fn ends_at(&self, slice: TraceSlice) -> &[ArrowEnd] {
         let first = self.marks.partition_point(|mark| mark.slice < slice);
         let count = self
             .marks
@@ -114,7 +114,7 @@ impl Arrows {
     }
 
     /// Ranges that are there for the sake of an arrow.
-    pub(super) fn made(&self) -> Vec<TraceSlice> {
+    pub(super) fn made_slices(&self) -> Vec<TraceSlice> {
         let mut made: Vec<TraceSlice> = self
             .marks
             .iter()
@@ -131,14 +131,14 @@ impl Arrows {
 fn rank_arrow_end(slices: &TraceSlices<'_>, at: u32) -> ArrowEnd {
     let release = slices.releases[at as usize];
     let (whole, start) = node_anchor(slices, release.node);
-    let released = slices.released(&release);
+    let released = slices.release_time(&release);
     let inside = release.waits && released > start;
     let kind = if release.message {
         ArrowKind::Message
     } else {
         ArrowKind::LastArrival
     };
-    let piece = if start > slices.span(whole).0 {
+    let piece = if start > slices.slice_span(whole).0 {
         TraceSlice::Node(release.node)
     } else {
         whole
@@ -159,11 +159,11 @@ fn rank_arrow_end(slices: &TraceSlices<'_>, at: u32) -> ArrowEnd {
 /// The range of a node, and when that is the innermost of its track.
 fn node_anchor(slices: &TraceSlices<'_>, node: u32) -> (TraceSlice, TimeNs) {
     let piece = slices.trace.nodes.get(node as usize);
-    let slice = TraceSlice::of(node, &piece);
+    let slice = TraceSlice::of_node(node, &piece);
     (
         slice,
-        if slice.row().is_some() {
-            slices.span(slice).0
+        if slice.device_row().is_some() {
+            slices.slice_span(slice).0
         } else {
             piece.start
         },
@@ -177,7 +177,7 @@ fn arrow_source(slices: &TraceSlices<'_>, edge: Edge) -> (TraceSlice, TimeNs) {
         // to Perfetto the range that began last is the innermost, also when it has ended
         let (whole, at) = node_anchor(slices, edge.from);
         return (
-            if at > slices.span(whole).0 {
+            if at > slices.slice_span(whole).0 {
                 TraceSlice::Node(edge.from)
             } else {
                 whole
@@ -187,15 +187,17 @@ fn arrow_source(slices: &TraceSlices<'_>, edge: Edge) -> (TraceSlice, TimeNs) {
     }
     let (to, _) = node_anchor(slices, edge.to);
     // A handoff or wait may lead to a row as well, and comes from where the edge says.
-    let row = to.row().filter(|_| edge.kind == EdgeKind::Launch);
+    let row = to.device_row().filter(|_| edge.kind == EdgeKind::Launch);
     let Some(call) = row.and_then(|row| slices.trace.row_call.get(row as usize)?.get()) else {
         return node_anchor(slices, edge.from);
     };
     let call = TraceSlice::Call(call.0);
     // of a call that waits for its row only what follows the wait is a node
-    let node = slices.node(call).map(|node| node_anchor(slices, node).1);
+    let node = slices
+        .first_node(call)
+        .map(|node| node_anchor(slices, node).1);
     let at = node
-        .filter(|at| *at <= slices.span(to).0)
-        .unwrap_or(slices.span(call).0);
+        .filter(|at| *at <= slices.slice_span(to).0)
+        .unwrap_or(slices.slice_span(call).0);
     (call, at)
 }

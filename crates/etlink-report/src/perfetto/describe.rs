@@ -26,7 +26,7 @@ pub(super) fn slice_name(trace: &LinkedTrace, slice: TraceSlice) -> (&str, &str)
         TraceSlice::Node(index) => {
             let node = trace.nodes.get(index as usize);
             // A node that is a range of its own has a name; a piece of an op goes on with it.
-            if TraceSlice::of(index, &node) == slice {
+            if TraceSlice::of_node(index, &node) == slice {
                 (trace.name(&node), "node")
             } else {
                 ("goes on", "node")
@@ -42,20 +42,22 @@ pub(super) fn write_facts(
     slice: TraceSlice,
     args: &mut FactWriter<'_>,
 ) -> io::Result<()> {
-    let (trace, node) = (slices.trace, slices.node(slice));
-    args.word("kind", node.map(|node| trace.nodes.kind[node as usize]))?;
-    args.number("node", node)?;
+    let (trace, node) = (slices.trace, slices.first_node(slice));
+    args.add_word("kind", node.map(|node| trace.nodes.kind[node as usize]))?;
+    args.add_number("node", node)?;
     match slice {
         TraceSlice::Op(at) => op_facts(trace, OpIdx(at), args),
         TraceSlice::Call(at) => call_facts(trace, CallIdx(at), args),
         TraceSlice::Row(at) => row_facts(trace, RowIdx(at), args),
-        TraceSlice::Node(node) => args.text("name", trace.name(&trace.nodes.get(node as usize))),
+        TraceSlice::Node(node) => {
+            args.add_text("name", trace.name(&trace.nodes.get(node as usize)))
+        }
         TraceSlice::Transfer(_) => {
             // The node of a transfer is the whole communication, which began when this rank came.
             let since = node.map(|node| trace.nodes.start[node as usize]);
-            args.number(
+            args.add_number(
                 "waited_ns",
-                since.map(|since| (slices.span(slice).0 - since).0),
+                since.map(|since| (slices.slice_span(slice).0 - since).0),
             )
         }
     }
@@ -63,9 +65,9 @@ pub(super) fn write_facts(
 
 fn op_facts(trace: &LinkedTrace, op: OpIdx, args: &mut FactWriter<'_>) -> io::Result<()> {
     let (ops, at) = (&trace.device.ops, op.index());
-    args.number("rf_id", ops.rf_id[at].get().map(|id| id.0))?;
-    args.number("seq_id", known_number(ops.seq_id[at]))?;
-    args.number(
+    args.add_number("rf_id", ops.rf_id[at].get().map(|id| id.0))?;
+    args.add_number("seq_id", known_number(ops.seq_id[at]))?;
+    args.add_number(
         "fwd_thread",
         // PyTorch numbers its threads from 1: 0 says that there is no forward thread.
         Some(ops.fwd_thread[at]).filter(|thread| *thread != 0),
@@ -74,9 +76,9 @@ fn op_facts(trace: &LinkedTrace, op: OpIdx, args: &mut FactWriter<'_>) -> io::Re
     match matched {
         Some((host, of)) => {
             let nodes = &host.nodes;
-            args.number("et_node", Some(nodes.id[of.index()]))?;
-            args.word("matched_by", Some(trace.op_rule[at]))?;
-            args.text("op_schema", host.names.get(nodes.op_schema[of.index()]))?;
+            args.add_number("et_node", Some(nodes.id[of.index()]))?;
+            args.add_word("matched_by", Some(trace.op_rule[at]))?;
+            args.add_text("op_schema", host.names.get(nodes.op_schema[of.index()]))?;
             let [inputs, outputs] = [&nodes.inputs[of.index()], &nodes.outputs[of.index()]];
             for (key, list) in [
                 ("input_shapes", inputs.shapes),
@@ -91,7 +93,7 @@ fn op_facts(trace: &LinkedTrace, op: OpIdx, args: &mut FactWriter<'_>) -> io::Re
             some_list(args, "input_types", trace.device_name(ops.types[at]))?;
         }
     }
-    args.number("exclusive_ns", Some(trace.op_exclusive[at].0))?;
+    args.add_number("exclusive_ns", Some(trace.op_exclusive[at].0))?;
     trace
         .op_collective(op)
         .map_or(Ok(()), |of| collective_facts(&of, args))
@@ -99,34 +101,34 @@ fn op_facts(trace: &LinkedTrace, op: OpIdx, args: &mut FactWriter<'_>) -> io::Re
 
 fn call_facts(trace: &LinkedTrace, call: CallIdx, args: &mut FactWriter<'_>) -> io::Result<()> {
     let (calls, at) = (&trace.device.calls, call.index());
-    args.number("correlation", calls.correlation[at].get().map(|id| id.0))?;
-    args.number("external_id", known_number(calls.external_id[at]))?;
+    args.add_number("correlation", calls.correlation[at].get().map(|id| id.0))?;
+    args.add_number("external_id", known_number(calls.external_id[at]))?;
     owner_facts(trace, trace.call_op[at], args)
 }
 
 fn row_facts(trace: &LinkedTrace, row: RowIdx, args: &mut FactWriter<'_>) -> io::Result<()> {
     let (device, rows, at) = (&trace.device, &trace.device.rows, row.index());
-    args.number("correlation", rows.correlation[at].get().map(|id| id.0))?;
-    args.number("external_id", known_number(rows.external_id[at]))?;
+    args.add_number("correlation", rows.correlation[at].get().map(|id| id.0))?;
+    args.add_number("external_id", known_number(rows.external_id[at]))?;
     if let Some(queue) = device.queues.get(rows.queue[at].index()) {
-        args.number("device", Some(queue.device))?;
-        args.number("context", Some(queue.context))?;
-        args.number("stream", Some(queue.stream))?;
+        args.add_number("device", Some(queue.device))?;
+        args.add_number("context", Some(queue.context))?;
+        args.add_number("stream", Some(queue.stream))?;
     }
     if rows.kind[at] == RowKind::Kernel {
         for (key, dims) in [("grid", rows.grid[at]), ("block", rows.block[at])] {
             if dims != [0; 3] {
-                args.shown(key, format_args!("[{}, {}, {}]", dims[0], dims[1], dims[2]))?;
+                args.add_shown(key, format_args!("[{}, {}, {}]", dims[0], dims[1], dims[2]))?;
             }
         }
     } else {
-        args.number("bytes", Some(rows.bytes[at]))?;
+        args.add_number("bytes", Some(rows.bytes[at]))?;
     }
-    args.number(
+    args.add_number(
         "graph_node",
         Some(rows.graph_node[at]).filter(|node| *node != 0),
     )?;
-    args.word(
+    args.add_word(
         "no_launch",
         Some(trace.row_no_launch[at]).filter(|reason| *reason != NoLaunch::Launched),
     )?;
@@ -139,23 +141,23 @@ fn row_facts(trace: &LinkedTrace, row: RowIdx, args: &mut FactWriter<'_>) -> io:
 /// The op that a call or row belongs to.
 fn owner_facts(trace: &LinkedTrace, op: OpIdx, args: &mut FactWriter<'_>) -> io::Result<()> {
     op.get().map_or(Ok(()), |op| {
-        args.text("op", trace.device_name(trace.device.ops.name[op.index()]))
+        args.add_text("op", trace.device_name(trace.device.ops.name[op.index()]))
     })
 }
 
 fn collective_facts(of: &CollectiveRef<'_>, args: &mut FactWriter<'_>) -> io::Result<()> {
     let record = &of.record;
     let name_of = |id: NameId| of.names.get(id);
-    args.text("collective", name_of(record.name))?;
-    args.text("dtype", name_of(record.dtype))?;
-    args.number("in_elements", Some(record.in_elements))?;
-    args.number("out_elements", Some(record.out_elements))?;
+    args.add_text("collective", name_of(record.name))?;
+    args.add_text("dtype", name_of(record.dtype))?;
+    args.add_number("in_elements", Some(record.in_elements))?;
+    args.add_number("out_elements", Some(record.out_elements))?;
     some_list(args, "in_split", name_of(record.in_split))?;
     some_list(args, "out_split", name_of(record.out_split))?;
-    args.text("group", name_of(record.group_name))?;
-    args.text("group_desc", name_of(record.group_desc))?;
-    args.text("group_ranks", name_of(record.group_ranks))?;
-    args.number(
+    args.add_text("group", name_of(record.group_name))?;
+    args.add_text("group_desc", name_of(record.group_desc))?;
+    args.add_text("group_ranks", name_of(record.group_ranks))?;
+    args.add_number(
         "group_size",
         Some(record.group_size).filter(|size| *size > 0),
     )?;
@@ -165,9 +167,9 @@ fn collective_facts(of: &CollectiveRef<'_>, args: &mut FactWriter<'_>) -> io::Re
         ("dst", record.dst),
         ("seq", record.seq),
     ] {
-        args.number(key, known_number(value))?;
+        args.add_number(key, known_number(value))?;
     }
-    args.number("asynchronous", Some(record.asynchronous))
+    args.add_number("asynchronous", Some(record.asynchronous))
 }
 
 fn known_number(value: i64) -> Option<i64> {
@@ -180,6 +182,6 @@ fn some_list(args: &mut FactWriter<'_>, key: &'static str, list: &str) -> io::Re
     if list == "[]" {
         Ok(())
     } else {
-        args.text(key, list)
+        args.add_text(key, list)
     }
 }

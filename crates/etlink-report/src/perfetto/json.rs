@@ -14,7 +14,7 @@ use std::io::{self, Write};
 const BLOCK: usize = 1 << 18;
 
 /// What stands before the events.
-pub(super) fn begin(about: &[(&str, String)]) -> io::Result<Vec<u8>> {
+pub(super) fn file_head(about: &[(&str, String)]) -> io::Result<Vec<u8>> {
     let mut head = b"{\"displayTimeUnit\": \"ns\", \"otherData\": {".to_vec();
     for (at, (key, value)) in about.iter().enumerate() {
         head.extend_from_slice(if at > 0 { b", " } else { b"" });
@@ -57,30 +57,30 @@ impl<'w, W: Write> JsonWriter<'w, W> {
     }
 
     /// Names a process or thread, or says where it stands: `what` is the event's name.
-    fn metadata(
+    fn put_metadata(
         &mut self,
         track: TrackId,
         what: &str,
         key: &str,
         value: FactValue<'_>,
     ) -> io::Result<()> {
-        self.head("M", track)?;
-        self.put(", \"name\": \"");
-        self.put(what);
-        self.put("\", \"args\": {\"");
-        self.put(key);
-        self.put("\": ");
-        self.value(value)?;
-        self.put("}}");
+        self.put_head("M", track)?;
+        self.put_text(", \"name\": \"");
+        self.put_text(what);
+        self.put_text("\", \"args\": {\"");
+        self.put_text(key);
+        self.put_text("\": ");
+        self.put_value(value)?;
+        self.put_text("}}");
         Ok(())
     }
 
     /// One end of an arrow: it binds to the innermost range of the track at that instant.
-    fn arrow(&mut self, mark: &ArrowEnd) -> io::Result<()> {
-        self.head(if mark.begins { "s" } else { "f" }, self.track)?;
-        self.time(mark.at)?;
+    fn put_arrow(&mut self, mark: &ArrowEnd) -> io::Result<()> {
+        self.put_head(if mark.begins { "s" } else { "f" }, self.track)?;
+        self.put_time(mark.at)?;
         // "bp": "e" binds the end to the range around it; without, to the next one that begins.
-        self.put(if mark.begins {
+        self.put_text(if mark.begins {
             ", \"id\": "
         } else {
             ", \"bp\": \"e\", \"id\": "
@@ -89,32 +89,32 @@ impl<'w, W: Write> JsonWriter<'w, W> {
         // `trace_processor` pairs the ends of an arrow by id, category and name together
         // (`FlowTracker::GetFlowIdForV1Event`).
         for key in [", \"name\": \"", "\", \"cat\": \""] {
-            self.put(key);
-            self.put(mark.kind.name());
+            self.put_text(key);
+            self.put_text(mark.kind.arrow_name());
         }
-        self.put("\"}");
+        self.put_text("\"}");
         Ok(())
     }
 
-    fn head(&mut self, phase: &str, track: TrackId) -> io::Result<()> {
+    fn put_head(&mut self, phase: &str, track: TrackId) -> io::Result<()> {
         if self.line.len() > BLOCK {
             self.out.write_all(&self.line)?;
             self.line.clear();
         }
         let first = !std::mem::replace(&mut self.any, true);
-        self.put(if first {
+        self.put_text(if first {
             "\n{\"ph\": \""
         } else {
             ",\n{\"ph\": \""
         });
-        self.put(phase);
-        self.put("\", \"pid\": ");
+        self.put_text(phase);
+        self.put_text("\", \"pid\": ");
         number(&mut self.line, track.pid)?;
-        self.put(", \"tid\": ");
+        self.put_text(", \"tid\": ");
         number(&mut self.line, track.tid)
     }
 
-    fn value(&mut self, value: FactValue<'_>) -> io::Result<()> {
+    fn put_value(&mut self, value: FactValue<'_>) -> io::Result<()> {
         match value {
             FactValue::Int(value) => number(&mut self.line, value),
             FactValue::Uint(value) => number(&mut self.line, value),
@@ -123,73 +123,75 @@ impl<'w, W: Write> JsonWriter<'w, W> {
         }
     }
 
-    fn time(&mut self, at: TimeNs) -> io::Result<()> {
-        self.put(", \"ts\": ");
-        micros(&mut self.line, self.times.of(at))
+    fn put_time(&mut self, at: TimeNs) -> io::Result<()> {
+        self.put_text(", \"ts\": ");
+        micros(&mut self.line, self.times.file_ns(at))
     }
 
-    fn put(&mut self, part: &str) {
+    fn put_text(&mut self, part: &str) {
         self.line.extend_from_slice(part.as_bytes());
     }
 }
 
 impl<W: Write> TimelineSink for JsonWriter<'_, W> {
-    fn process(&mut self, process: TrackProcess<'_>) -> io::Result<()> {
+    fn name_process(&mut self, process: TrackProcess<'_>) -> io::Result<()> {
         let track = TrackId {
             pid: process.pid,
             tid: process.pid,
         };
-        self.metadata(track, "process_name", "name", FactValue::Text(process.name))?;
-        self.metadata(
+        self.put_metadata(track, "process_name", "name", FactValue::Text(process.name))?;
+        self.put_metadata(
             track,
             "process_sort_index",
             "sort_index",
             process.place.into(),
         )?;
         process.label.map_or(Ok(()), |label| {
-            self.metadata(track, "process_labels", "labels", FactValue::Text(label))
+            self.put_metadata(track, "process_labels", "labels", FactValue::Text(label))
         })
     }
 
-    fn thread(&mut self, track: TrackId, name: &str) -> io::Result<()> {
-        self.metadata(track, "thread_name", "name", FactValue::Text(name))
+    fn name_thread(&mut self, track: TrackId, name: &str) -> io::Result<()> {
+        self.put_metadata(track, "thread_name", "name", FactValue::Text(name))
     }
 
-    fn begin(&mut self, range: TrackRange<'_>) -> io::Result<()> {
+    fn begin_range(&mut self, range: TrackRange<'_>) -> io::Result<()> {
         (self.track, self.args) = (range.track, false);
-        self.head("X", range.track)?;
-        self.time(range.start)?;
+        self.put_head("X", range.track)?;
+        self.put_time(range.start)?;
         // Not the trace's duration: on the file's clock, which may run otherwise, the end has to be
         // where the next range starts.
-        self.put(", \"dur\": ");
+        self.put_text(", \"dur\": ");
         micros(
             &mut self.line,
             self.times
-                .of(range.start + range.duration)
-                .saturating_sub(self.times.of(range.start)),
+                .file_ns(range.start + range.duration)
+                .saturating_sub(self.times.file_ns(range.start)),
         )?;
-        self.put(", \"name\": ");
+        self.put_text(", \"name\": ");
         text(&mut self.line, range.name)?;
-        self.put(", \"cat\": ");
+        self.put_text(", \"cat\": ");
         text(&mut self.line, range.category)
     }
 
-    fn arg(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()> {
+    fn add_argument(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()> {
         let before = if std::mem::replace(&mut self.args, true) {
             ", \""
         } else {
             ", \"args\": {\""
         };
-        [before, key, "\": "].iter().for_each(|part| self.put(part));
-        self.value(value)
+        [before, key, "\": "]
+            .iter()
+            .for_each(|part| self.put_text(part));
+        self.put_value(value)
     }
 
-    fn end(&mut self, arrows: &[ArrowEnd]) -> io::Result<()> {
-        self.put(if self.args { "}}" } else { "}" });
-        arrows.iter().try_for_each(|mark| self.arrow(mark))
+    fn end_range(&mut self, arrows: &[ArrowEnd]) -> io::Result<()> {
+        self.put_text(if self.args { "}}" } else { "}" });
+        arrows.iter().try_for_each(|mark| self.put_arrow(mark))
     }
 
-    fn finish(&mut self) -> io::Result<()> {
+    fn write_rest(&mut self) -> io::Result<()> {
         self.out.write_all(&self.line)?;
         self.line.clear();
         Ok(())

@@ -28,8 +28,8 @@ impl TrackLanes {
 
     /// The lane of the next range: inside the narrowest that encloses it, else the first free.
     /// O(log lanes), amortised.
-    pub(super) fn place(&mut self, start: TimeNs, end: TimeNs) -> u32 {
-        self.close(start);
+    pub(super) fn place_range(&mut self, start: TimeNs, end: TimeNs) -> u32 {
+        self.close_ended(start);
         let around = self
             .innermost
             // The narrowest open range that ends no earlier is the one to nest in.
@@ -42,7 +42,7 @@ impl TrackLanes {
                 self.innermost.remove(&around);
                 around.1
             }
-            None => self.free.pop_first().unwrap_or_else(|| self.add()),
+            None => self.free.pop_first().unwrap_or_else(|| self.add_lane()),
         };
         if let Some(open) = self.open.get_mut(lane as usize) {
             open.push(end);
@@ -51,13 +51,13 @@ impl TrackLanes {
         lane
     }
 
-    fn add(&mut self) -> u32 {
+    fn add_lane(&mut self) -> u32 {
         self.open.push(vec![]);
         self.open.len() as u32 - 1
     }
 
     /// Leaves the ranges that have ended.
-    fn close(&mut self, now: TimeNs) {
+    fn close_ended(&mut self, now: TimeNs) {
         while let Some(&(end, lane)) = self.innermost.first().filter(|(end, _)| *end <= now) {
             self.innermost.remove(&(end, lane));
             let Some(open) = self.open.get_mut(lane as usize) else {
@@ -84,7 +84,7 @@ mod tests {
         let mut lanes = TrackLanes::new(nests);
         ranges
             .iter()
-            .map(|&(start, end)| lanes.place(TimeNs(start), TimeNs(end)))
+            .map(|&(start, end)| lanes.place_range(TimeNs(start), TimeNs(end)))
             .collect()
     }
 

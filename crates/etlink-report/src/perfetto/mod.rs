@@ -69,8 +69,8 @@ impl TimelineFormat {
     /// None that a vector has.
     pub fn begin(self, about: &[(&str, String)], origin_ns: i64) -> io::Result<Vec<u8>> {
         match self {
-            TimelineFormat::Json => json::begin(about),
-            TimelineFormat::Protobuf => Ok(packets::begin(about, origin_ns)),
+            TimelineFormat::Json => json::file_head(about),
+            TimelineFormat::Protobuf => Ok(packets::file_head(about, origin_ns)),
         }
     }
 
@@ -158,7 +158,14 @@ pub fn write_trace(
     let origin = begins.into_iter().chain(window).min().unwrap_or_default();
     let unix_ns = trace.device.header.unix_time(origin).0;
     out.write_all(&format.begin(&file_facts(trace, origin), unix_ns)?)?;
-    let summary = write_events(trace, path, None, FileTimes::since(origin), format, out)?;
+    let summary = write_events(
+        trace,
+        path,
+        None,
+        FileTimes::since_origin(origin),
+        format,
+        out,
+    )?;
     out.write_all(format.end())?;
     Ok(summary)
 }
@@ -229,22 +236,22 @@ fn write_slices(
         arrows: arrows.count,
         steps: path.len() as u64,
     };
-    let made = arrows.made();
+    let made = arrows.made_slices();
     // A transfer lies inside its kernel and has to be
     // on the same track, so the track is remembered.
     let mut wholes: BTreeMap<TraceSlice, Option<TrackId>> = made
         .iter()
-        .filter_map(|slice| Some((slices.whole(*slice)?, None)))
+        .filter_map(|slice| Some((slices.whole_slice(*slice)?, None)))
         .collect();
     for (slice, start, duration) in slices.in_order(made) {
         // on a stream all but this go side by side
         let inside = slices
-            .whole(slice)
-            .filter(|whole| whole.row().is_some())
+            .whole_slice(slice)
+            .filter(|whole| whole.device_row().is_some())
             .and_then(|whole| *wholes.get(&whole)?);
         let track = inside.map_or_else(
             || {
-                tracks.of(
+                tracks.track_for(
                     slice_place(&slices, slice),
                     start,
                     start + duration,
@@ -257,7 +264,7 @@ fn write_slices(
             *whole = Some(track);
         }
         let (name, category) = describe::slice_name(trace, slice);
-        out.sink.begin(TrackRange {
+        out.sink.begin_range(TrackRange {
             track,
             name,
             category,
@@ -265,10 +272,10 @@ fn write_slices(
             duration,
         })?;
         describe::write_facts(&slices, slice, &mut out)?;
-        out.sink.end(arrows.of(slice))?;
+        out.sink.end_range(arrows.ends_at(slice))?;
         summary.slices += 1;
     }
-    out.sink.finish()?;
+    out.sink.write_rest()?;
     Ok(summary)
 }
 
@@ -305,7 +312,7 @@ fn slice_place(slices: &TraceSlices<'_>, slice: TraceSlice) -> usize {
             node.resource as usize + if node.on_device { queues } else { 0 }
         }
         TraceSlice::Transfer(_) => slices
-            .whole(slice)
+            .whole_slice(slice)
             .map_or(0, |whole| slice_place(slices, whole)),
     }
 }
@@ -324,33 +331,33 @@ fn write_path(
             // A step begins when its delay is over, so the delay ends at the start.
             let start = TimeNs(step.start.0.saturating_sub(step.delay.0));
             let why = format!("delay: {}", step.delay_cause);
-            out.sink.begin(TrackRange {
+            out.sink.begin_range(TrackRange {
                 track,
                 name: &why,
                 category: "delay",
                 start,
                 duration: step.delay,
             })?;
-            out.text("cause", step.delay_cause)?;
-            out.text("via", step.via)?;
-            out.text("before", name)?;
-            out.number("node", Some(step.node))?;
-            out.sink.end(&[])?;
+            out.add_text("cause", step.delay_cause)?;
+            out.add_text("via", step.via)?;
+            out.add_text("before", name)?;
+            out.add_number("node", Some(step.node))?;
+            out.sink.end_range(&[])?;
         }
-        out.sink.begin(TrackRange {
+        out.sink.begin_range(TrackRange {
             track,
             name,
             category: "step",
             start: step.start,
             duration: step.duration,
         })?;
-        out.text("cause", step.cause)?;
-        out.text("via", step.via)?;
-        out.number("node", Some(step.node))?;
-        out.word("kind", Some(node.kind))?;
-        out.text("name", name)?;
-        out.text("resource", &resource_name(trace, &node))?;
-        out.sink.end(&[])?;
+        out.add_text("cause", step.cause)?;
+        out.add_text("via", step.via)?;
+        out.add_number("node", Some(step.node))?;
+        out.add_word("kind", Some(node.kind))?;
+        out.add_text("name", name)?;
+        out.add_text("resource", &resource_name(trace, &node))?;
+        out.sink.end_range(&[])?;
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ const NEEDS_STRINGS: u32 = SequenceFlags::SeqNeedsIncrementalState as u32;
 
 /// What stands before all ranks: which instant is 0, in ns since the Unix epoch, and what the file
 /// says of itself.
-pub(super) fn begin(about: &[(&str, String)], origin_ns: i64) -> Vec<u8> {
+pub(super) fn file_head(about: &[(&str, String)], origin_ns: i64) -> Vec<u8> {
     let clock = |clock: BuiltinClock, at: u64| Clock {
         clock_id: Some(clock as u32),
         timestamp: Some(at),
@@ -45,14 +45,14 @@ pub(super) fn begin(about: &[(&str, String)], origin_ns: i64) -> Vec<u8> {
     };
     let metadata = about.iter().map(text).collect();
     let mut bytes = vec![];
-    put(
+    put_packet(
         &TracePacket {
             clock_snapshot: Some(ClockSnapshot { clocks }),
             ..TracePacket::default()
         },
         &mut bytes,
     );
-    put(
+    put_packet(
         &TracePacket {
             chrome_events: Some(ChromeEventBundle { metadata }),
             timestamp: Some(0),
@@ -63,7 +63,7 @@ pub(super) fn begin(about: &[(&str, String)], origin_ns: i64) -> Vec<u8> {
     bytes
 }
 
-fn put(packet: &TracePacket, bytes: &mut Vec<u8>) {
+fn put_packet(packet: &TracePacket, bytes: &mut Vec<u8>) {
     prost::encoding::message::encode(PACKET, packet, bytes);
 }
 
@@ -73,7 +73,7 @@ struct InternedTexts(Names);
 
 impl InternedTexts {
     /// The number of `text`, which goes to `list` where it is new; none for the empty text.
-    fn number(
+    fn number_of_text(
         &mut self,
         text: &str,
         packet: &mut TracePacket,
@@ -133,7 +133,7 @@ impl<'w, W: Write> PacketWriter<'w, W> {
         };
         let mut block = vec![];
         // Readers drop what they know of a sequence's strings at this flag.
-        put(
+        put_packet(
             &TracePacket {
                 sequence_flags: Some(SequenceFlags::SeqIncrementalStateCleared as u32),
                 ..packet
@@ -155,24 +155,24 @@ impl<'w, W: Write> PacketWriter<'w, W> {
     }
 
     /// Whole ns from the origin.
-    fn time(&self, at: TimeNs) -> Option<u64> {
+    fn file_time(&self, at: TimeNs) -> Option<u64> {
         // Perfetto's times are unsigned. Only a clock that is off can put an event before the
         // origin.
-        Some(u64::try_from(self.times.of(at)).unwrap_or(0))
+        Some(u64::try_from(self.times.file_ns(at)).unwrap_or(0))
     }
 
-    fn descriptor(&mut self, track: TrackDescriptor) {
+    fn put_descriptor(&mut self, track: TrackDescriptor) {
         let sequence = self.opens.trusted_packet_sequence_id;
         let packet = TracePacket {
             trusted_packet_sequence_id: sequence,
             track_descriptor: Some(track),
             ..TracePacket::default()
         };
-        put(&packet, &mut self.block);
+        put_packet(&packet, &mut self.block);
     }
 
     /// The range that is being written.
-    fn event(&mut self) -> &mut TrackEvent {
+    fn open_event(&mut self) -> &mut TrackEvent {
         self.opens.track_event.get_or_insert_default()
     }
 
@@ -184,19 +184,19 @@ impl<'w, W: Write> PacketWriter<'w, W> {
 }
 
 /// The track of a thread: threads are known by their numbers in the whole file.
-fn uuid(tid: u32) -> u64 {
+fn thread_uuid(tid: u32) -> u64 {
     // The lowest bit tells processes (1) from threads (0), so that no two uuids are equal.
     // Numbers begin at 1, since Perfetto's own default track has the uuid 0.
     u64::from(tid) << 1
 }
 
 /// All numbers are below 2^31.
-fn signed(number: u32) -> Option<i32> {
+fn signed_number(number: u32) -> Option<i32> {
     Some(number.cast_signed())
 }
 
 impl<W: Write> TimelineSink for PacketWriter<'_, W> {
-    fn process(&mut self, process: TrackProcess<'_>) -> io::Result<()> {
+    fn name_process(&mut self, process: TrackProcess<'_>) -> io::Result<()> {
         let TrackProcess {
             pid,
             name,
@@ -205,57 +205,57 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
         } = process;
         let process_labels = label.into_iter().map(str::to_owned).collect();
         let of = ProcessDescriptor {
-            pid: signed(pid),
-            legacy_sort_index: signed(place),
+            pid: signed_number(pid),
+            legacy_sort_index: signed_number(place),
             process_name: Some(name.to_owned()),
             process_labels,
         };
-        self.descriptor(TrackDescriptor {
-            uuid: Some(uuid(pid) | 1),
+        self.put_descriptor(TrackDescriptor {
+            uuid: Some(thread_uuid(pid) | 1),
             process: Some(of),
             thread: None,
         });
         Ok(())
     }
 
-    fn thread(&mut self, track: TrackId, name: &str) -> io::Result<()> {
+    fn name_thread(&mut self, track: TrackId, name: &str) -> io::Result<()> {
         let of = ThreadDescriptor {
-            pid: signed(track.pid),
-            tid: signed(track.tid),
+            pid: signed_number(track.pid),
+            tid: signed_number(track.tid),
             thread_name: Some(name.to_owned()),
         };
-        self.descriptor(TrackDescriptor {
-            uuid: Some(uuid(track.tid)),
+        self.put_descriptor(TrackDescriptor {
+            uuid: Some(thread_uuid(track.tid)),
             process: None,
             thread: Some(of),
         });
         Ok(())
     }
 
-    fn begin(&mut self, range: TrackRange<'_>) -> io::Result<()> {
+    fn begin_range(&mut self, range: TrackRange<'_>) -> io::Result<()> {
         (self.opens.timestamp, self.closes.timestamp) = (
-            self.time(range.start),
-            self.time(range.start + range.duration),
+            self.file_time(range.start),
+            self.file_time(range.start + range.duration),
         );
         // The end needs its track too: it is a packet of its own, not nested in that of the begin.
-        let track_uuid = Some(uuid(range.track.tid));
+        let track_uuid = Some(thread_uuid(range.track.tid));
         self.closes.track_event.get_or_insert_default().track_uuid = track_uuid;
         let name_iid = self
             .names
-            .number(range.name, &mut self.opens, |data| &mut data.event_names);
+            .number_of_text(range.name, &mut self.opens, |data| &mut data.event_names);
         let category = self
             .categories
-            .number(range.category, &mut self.opens, |data| {
+            .number_of_text(range.category, &mut self.opens, |data| {
                 &mut data.event_categories
             });
-        let event = self.event();
+        let event = self.open_event();
         (event.track_uuid, event.name_iid) = (track_uuid, name_iid);
         event.category_iids.extend(category);
         Ok(())
     }
 
-    fn arg(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()> {
-        let name_iid = self.keys.number(key, &mut self.opens, |data| {
+    fn add_argument(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()> {
+        let name_iid = self.keys.number_of_text(key, &mut self.opens, |data| {
             &mut data.debug_annotation_names
         });
         let mut annotation = DebugAnnotation {
@@ -267,24 +267,25 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
             FactValue::Uint(value) => annotation.uint_value = Some(value),
             FactValue::Bool(value) => annotation.bool_value = Some(value),
             FactValue::Text(text) => {
-                annotation.string_value_iid = self.texts.number(text, &mut self.opens, |data| {
-                    &mut data.debug_annotation_string_values
-                });
+                annotation.string_value_iid =
+                    self.texts.number_of_text(text, &mut self.opens, |data| {
+                        &mut data.debug_annotation_string_values
+                    });
             }
         }
-        self.event().debug_annotations.push(annotation);
+        self.open_event().debug_annotations.push(annotation);
         Ok(())
     }
 
-    fn end(&mut self, arrows: &[ArrowEnd]) -> io::Result<()> {
-        self.event()
+    fn end_range(&mut self, arrows: &[ArrowEnd]) -> io::Result<()> {
+        self.open_event()
             .flow_ids
             .extend(arrows.iter().map(|mark| mark.id));
-        put(&self.opens, &mut self.block);
-        put(&self.closes, &mut self.block);
+        put_packet(&self.opens, &mut self.block);
+        put_packet(&self.closes, &mut self.block);
         // The packet is used again, so all that was of this range alone is cleared.
         self.opens.interned_data = None;
-        let event = self.event();
+        let event = self.open_event();
         event.category_iids.clear();
         event.debug_annotations.clear();
         event.flow_ids.clear();
@@ -295,7 +296,7 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
         }
     }
 
-    fn finish(&mut self) -> io::Result<()> {
+    fn write_rest(&mut self) -> io::Result<()> {
         self.hand_on()
     }
 }

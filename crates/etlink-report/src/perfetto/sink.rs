@@ -49,7 +49,7 @@ pub(super) struct FileTimes {
 
 impl FileTimes {
     /// Of a trace by itself, where `origin` is 0.
-    pub(super) fn since(origin: TimeNs) -> FileTimes {
+    pub(super) fn since_origin(origin: TimeNs) -> FileTimes {
         FileTimes {
             clock: RankClock::default(),
             // Trace time is file time, but for the origin: no clock has to be consulted.
@@ -59,7 +59,7 @@ impl FileTimes {
     }
 
     /// Ns from the origin. Later is not earlier.
-    pub(super) fn of(&self, at: TimeNs) -> i64 {
+    pub(super) fn file_ns(&self, at: TimeNs) -> i64 {
         let common = self.clock.aligned(self.base_ns.shifted(at.0));
         common.since(self.origin_ns)
     }
@@ -90,17 +90,17 @@ value!(i64 => Int, i32 => Int, u64 => Uint, u32 => Uint, bool => Bool);
 /// track come by start, the longer first, but for what is inside another: that may come later.
 pub(super) trait TimelineSink {
     /// Names a process.
-    fn process(&mut self, process: TrackProcess<'_>) -> io::Result<()>;
+    fn name_process(&mut self, process: TrackProcess<'_>) -> io::Result<()>;
     /// Names a thread.
-    fn thread(&mut self, track: TrackId, name: &str) -> io::Result<()>;
-    /// Begins a range; its arguments follow, then [`TimelineSink::end`].
-    fn begin(&mut self, range: TrackRange<'_>) -> io::Result<()>;
+    fn name_thread(&mut self, track: TrackId, name: &str) -> io::Result<()>;
+    /// Begins a range; its arguments follow, then [`TimelineSink::end_range`].
+    fn begin_range(&mut self, range: TrackRange<'_>) -> io::Result<()>;
     /// An argument of the range.
-    fn arg(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()>;
+    fn add_argument(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()>;
     /// Ends the range, at which these arrows begin or end.
-    fn end(&mut self, arrows: &[ArrowEnd]) -> io::Result<()>;
+    fn end_range(&mut self, arrows: &[ArrowEnd]) -> io::Result<()>;
     /// Hands on what is left.
-    fn finish(&mut self) -> io::Result<()>;
+    fn write_rest(&mut self) -> io::Result<()>;
 }
 
 /// A sink and what of a range is said in which way. What the trace does not say is left out.
@@ -119,44 +119,44 @@ impl<'s> FactWriter<'s> {
     }
 
     /// A number or flag, if there is one.
-    pub(super) fn number(
+    pub(super) fn add_number(
         &mut self,
         key: &'static str,
         value: Option<impl Into<FactValue<'static>>>,
     ) -> io::Result<()> {
-        value.map_or(Ok(()), |value| self.sink.arg(key, value.into()))
+        value.map_or(Ok(()), |value| self.sink.add_argument(key, value.into()))
     }
 
     /// A text, unless it is empty.
-    pub(super) fn text(&mut self, key: &'static str, value: &str) -> io::Result<()> {
+    pub(super) fn add_text(&mut self, key: &'static str, value: &str) -> io::Result<()> {
         if value.is_empty() {
             Ok(())
         } else {
-            self.sink.arg(key, FactValue::Text(value))
+            self.sink.add_argument(key, FactValue::Text(value))
         }
     }
 
     /// The word for a value of an enumeration.
-    pub(super) fn word(
+    pub(super) fn add_word(
         &mut self,
         key: &'static str,
         value: Option<impl Serialize>,
     ) -> io::Result<()> {
         let Some(value) = value else { return Ok(()) };
-        self.text(
+        self.add_text(
             key,
             serde_variant::to_variant_name(&value).map_err(io::Error::other)?,
         )
     }
 
     /// What can be shown.
-    pub(super) fn shown(&mut self, key: &'static str, value: impl Display) -> io::Result<()> {
+    pub(super) fn add_shown(&mut self, key: &'static str, value: impl Display) -> io::Result<()> {
         self.text.clear();
         write!(self.text, "{value}").map_err(io::Error::other)?;
         if self.text.is_empty() {
             Ok(())
         } else {
-            self.sink.arg(key, FactValue::Text(&self.text))
+            self.sink.add_argument(key, FactValue::Text(&self.text))
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) enum TraceSlice {
 
 impl TraceSlice {
     /// The range that a node is a piece of.
-    pub(super) fn of(index: u32, node: &Node) -> TraceSlice {
+    pub(super) fn of_node(index: u32, node: &Node) -> TraceSlice {
         match node.kind {
             NodeKind::Runtime => TraceSlice::Call(node.source),
             NodeKind::DeviceOp => TraceSlice::Row(node.source),
@@ -43,7 +43,7 @@ impl TraceSlice {
     }
 
     /// The device row that the range is.
-    pub(super) fn row(self) -> Option<u32> {
+    pub(super) fn device_row(self) -> Option<u32> {
         match self {
             TraceSlice::Row(row) => Some(row),
             _ => None,
@@ -84,7 +84,7 @@ impl<'t> TraceSlices<'t> {
             // A delay belongs to a range but does not bear its identity.
             .filter(|node| !trace.nodes.kind[*node as usize].is_delay());
         for node in nodes {
-            let slot = match TraceSlice::of(node, &trace.nodes.get(node as usize)) {
+            let slot = match TraceSlice::of_node(node, &trace.nodes.get(node as usize)) {
                 TraceSlice::Op(op) => slices.op_node.get_mut(op as usize),
                 TraceSlice::Call(call) => slices.call_node.get_mut(call as usize),
                 TraceSlice::Row(row) => slices.row_node.get_mut(row as usize),
@@ -99,7 +99,7 @@ impl<'t> TraceSlices<'t> {
     }
 
     /// The node that bears the range's identity in the graph.
-    pub(super) fn node(&self, slice: TraceSlice) -> Option<u32> {
+    pub(super) fn first_node(&self, slice: TraceSlice) -> Option<u32> {
         let node = match slice {
             TraceSlice::Op(op) => self.op_node.get(op as usize).copied(),
             TraceSlice::Call(call) => self.call_node.get(call as usize).copied(),
@@ -111,12 +111,15 @@ impl<'t> TraceSlices<'t> {
     }
 
     /// The range that a transfer is inside of.
-    pub(super) fn whole(&self, slice: TraceSlice) -> Option<TraceSlice> {
+    pub(super) fn whole_slice(&self, slice: TraceSlice) -> Option<TraceSlice> {
         let TraceSlice::Transfer(at) = slice else {
             return None;
         };
         let node = self.releases.get(at as usize)?.node;
-        Some(TraceSlice::of(node, &self.trace.nodes.get(node as usize)))
+        Some(TraceSlice::of_node(
+            node,
+            &self.trace.nodes.get(node as usize),
+        ))
     }
 
     fn is_on_device(&self, slice: TraceSlice) -> bool {
@@ -131,7 +134,7 @@ impl<'t> TraceSlices<'t> {
     }
 
     /// When a range begins and how long it is.
-    pub(super) fn span(&self, slice: TraceSlice) -> (TimeNs, DurationNs) {
+    pub(super) fn slice_span(&self, slice: TraceSlice) -> (TimeNs, DurationNs) {
         let (device, nodes) = (&self.trace.device, &self.trace.nodes);
         match slice {
             TraceSlice::Op(at) => (
@@ -150,10 +153,10 @@ impl<'t> TraceSlices<'t> {
             TraceSlice::Transfer(at) => {
                 // By clocks that are off, the last rank may seem to come after the end. Then
                 // nothing is left.
-                let start = self.released(&self.releases[at as usize]);
+                let start = self.release_time(&self.releases[at as usize]);
                 let whole = self
-                    .whole(slice)
-                    .map_or((start, DurationNs(0)), |whole| self.span(whole));
+                    .whole_slice(slice)
+                    .map_or((start, DurationNs(0)), |whole| self.slice_span(whole));
                 (
                     start,
                     DurationNs((whole.0 + whole.1).0.saturating_sub(start.0).max(0)),
@@ -163,7 +166,7 @@ impl<'t> TraceSlices<'t> {
     }
 
     /// When the last rank had come, by the trace's times.
-    pub(super) fn released(&self, release: &WaitCause) -> TimeNs {
+    pub(super) fn release_time(&self, release: &WaitCause) -> TimeNs {
         self.trace.device.header.trace_time(release.at_ns)
     }
 
@@ -175,7 +178,7 @@ impl<'t> TraceSlices<'t> {
     ) -> impl Iterator<Item = (TraceSlice, TimeNs, DurationNs)> {
         let device = &self.trace.device;
         let key = move |slice: TraceSlice| {
-            let (start, duration) = self.span(slice);
+            let (start, duration) = self.slice_span(slice);
             (start, self.is_on_device(slice), Reverse(duration), slice)
         };
         made.sort_unstable_by_key(|slice| key(*slice));
@@ -201,7 +204,7 @@ impl<'t> TraceSlices<'t> {
                 TraceSlice::Row(_) => rows.next(),
                 TraceSlice::Node(_) | TraceSlice::Transfer(_) => made.next(),
             };
-            let (start, duration) = self.span(slice);
+            let (start, duration) = self.slice_span(slice);
             Some((slice, start, duration))
         })
     }

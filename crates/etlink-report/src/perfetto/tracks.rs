@@ -28,7 +28,7 @@ struct TrackNumbers {
 
 impl TrackNumbers {
     /// Those of one rank.
-    fn of(member: Option<&TimelineRank<'_>>) -> TrackNumbers {
+    fn for_member(member: Option<&TimelineRank<'_>>) -> TrackNumbers {
         let most = i32::MAX.unsigned_abs();
         // A power of ten for each rank: the leading digits of a number say whose it is.
         let room = |ranks: u32| {
@@ -52,7 +52,7 @@ impl TrackNumbers {
     }
 
     /// A number that no other has.
-    fn free(&mut self) -> io::Result<u32> {
+    fn free_number(&mut self) -> io::Result<u32> {
         loop {
             self.next += 1;
             if self.next >= self.room {
@@ -97,7 +97,7 @@ impl TrackTable {
         member: Option<&TimelineRank<'_>>,
         out: &mut dyn TimelineSink,
     ) -> io::Result<TrackTable> {
-        let mut numbers = TrackNumbers::of(member);
+        let mut numbers = TrackNumbers::for_member(member);
         // A single trace keeps its own numbers, which users know from their process lists.
         let natural = |label: TrackLabel| perfetto_number(label).filter(|_| member.is_none());
         numbers.taken.extend(
@@ -109,8 +109,8 @@ impl TrackTable {
         );
         // The critical path takes free numbers after the trace's own are known to be taken.
         let path = TrackId {
-            pid: numbers.free()?,
-            tid: numbers.free()?,
+            pid: numbers.free_number()?,
+            tid: numbers.free_number()?,
         };
         let rank = member.map_or(String::new(), |member| format!("{} · ", member.name));
         let mut tracks = TrackTable {
@@ -120,15 +120,15 @@ impl TrackTable {
             path,
             rank,
         };
-        tracks.process(path.pid, "critical path", 0, None, out)?;
-        out.thread(path, "steps")?;
+        tracks.add_process(path.pid, "critical path", 0, None, out)?;
+        out.name_thread(path, "steps")?;
         let names = TrackNames::new(device);
         tracks.add_threads(&names, natural, out)?;
         tracks.add_queues(&names, out)?;
         Ok(tracks)
     }
 
-    fn process(
+    fn add_process(
         &self,
         pid: u32,
         name: &str,
@@ -141,7 +141,7 @@ impl TrackTable {
             // A sort index beyond the room would stand among the processes of the next rank.
             .min(self.numbers.room.saturating_sub(1))
             + self.numbers.base;
-        out.process(TrackProcess {
+        out.name_process(TrackProcess {
             pid,
             name: &format!("{}{name}", self.rank),
             place,
@@ -160,10 +160,10 @@ impl TrackTable {
             let pid = match processes.get(&thread.pid) {
                 Some(pid) => *pid,
                 None => {
-                    let pid = natural(thread.pid).map_or_else(|| self.numbers.free(), Ok)?;
+                    let pid = natural(thread.pid).map_or_else(|| self.numbers.free_number(), Ok)?;
                     processes.insert(thread.pid, pid);
                     let name = process_name(names, thread.pid);
-                    self.process(pid, &name, processes.len(), None, out)?;
+                    self.add_process(pid, &name, processes.len(), None, out)?;
                     pid
                 }
             };
@@ -189,10 +189,10 @@ impl TrackTable {
                 None => {
                     // Devices never keep their numbers: 0 is taken by Perfetto, and others may be
                     // those of processes.
-                    let pid = self.numbers.free()?;
+                    let pid = self.numbers.free_number()?;
                     processes.insert(queue.device, pid);
-                    let label = names.model(queue.device);
-                    self.process(
+                    let label = names.device_model(queue.device);
+                    self.add_process(
                         pid,
                         &format!("device {}", queue.device),
                         device.threads.len() + processes.len(),
@@ -203,7 +203,7 @@ impl TrackTable {
                 }
             };
             self.places.push(TrackPlace {
-                name: names.queue(queue),
+                name: names.queue_name(queue),
                 lanes: TrackLanes::new(false),
                 tracks: vec![],
                 pid,
@@ -215,14 +215,14 @@ impl TrackTable {
 
     /// The track of the next range of thread or queue `place`. Ranges come in order of start, the
     /// longer first.
-    pub(super) fn of(
+    pub(super) fn track_for(
         &mut self,
         place: usize,
         start: TimeNs,
         end: TimeNs,
         out: &mut dyn TimelineSink,
     ) -> io::Result<TrackId> {
-        let lane = self.places[place].lanes.place(start, end) as usize;
+        let lane = self.places[place].lanes.place_range(start, end) as usize;
         while self.places[place].tracks.len() <= lane {
             self.add_track(place, None, out)?;
         }
@@ -235,7 +235,7 @@ impl TrackTable {
         natural: Option<u32>,
         out: &mut dyn TimelineSink,
     ) -> io::Result<()> {
-        let tid = natural.map_or_else(|| self.numbers.free(), Ok)?;
+        let tid = natural.map_or_else(|| self.numbers.free_number(), Ok)?;
         let of = &mut self.places[place];
         let track = TrackId { pid: of.pid, tid };
         of.tracks.push(track);
@@ -247,7 +247,7 @@ impl TrackTable {
         } else {
             of.name.clone()
         };
-        out.thread(track, &name)
+        out.name_thread(track, &name)
     }
 }
 
@@ -263,14 +263,14 @@ fn perfetto_number(label: TrackLabel) -> Option<u32> {
 }
 
 fn process_name(names: &TrackNames<'_>, pid: TrackLabel) -> String {
-    match names.process(pid) {
+    match names.process_name(pid) {
         Some(name) => name.to_owned(),
         None => format!("process {}", names.device.label(pid)),
     }
 }
 
 fn thread_name(names: &TrackNames<'_>, thread: HostThread) -> String {
-    match names.thread(thread) {
+    match names.thread_name(thread) {
         Some(name) => name.to_owned(),
         None => format!("thread {}", names.device.label(thread.tid)),
     }
