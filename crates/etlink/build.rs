@@ -1,4 +1,5 @@
-//! The version that `etlink --version` prints: that of the crate and, in a git checkout, the commit.
+//! The version that `etlink --version` prints: that of the crate and, in a git checkout, the
+//! commit.
 
 use std::process::Command;
 

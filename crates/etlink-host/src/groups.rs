@@ -77,7 +77,12 @@ mod tests {
 
     #[test]
     fn groups_of_a_node() {
-        let text = r#"["[{\"pg_name\": \"0\", \"pg_desc\": \"default_pg\", \"backend_config\": \"cuda:nccl\", \"ranks\": [], \"group_size\": 4, \"group_count\": 2}, {\"pg_name\": \"1\", \"backend_id\": 82, \"ranks\": [0, 2], \"group_size\": 2}]"]"#;
+        let text = concat!(
+            r#"["[{\"pg_name\": \"0\", \"pg_desc\": \"default_pg\", "#,
+            r#"\"backend_config\": \"cuda:nccl\", \"ranks\": [], \"group_size\": 4, "#,
+            r#"\"group_count\": 2}, {\"pg_name\": \"1\", \"backend_id\": 82, \"ranks\": [0, "#,
+            r#"2], \"group_size\": 2}]"]"#,
+        );
         let default = ProcessGroup {
             name: "0".into(),
             desc: "default_pg".into(),

@@ -34,7 +34,10 @@ fn attr_node(strides: &str, more: &str) -> String {
 
 #[test]
 fn every_schema_gives_the_same_columns() {
-    let kernel = r#",{"name": "kernel_backend", "type": "string", "value": "triton"},{"name": "kernel_file", "type": "string", "value": "a.py"}"#;
+    let kernel = concat!(
+        r#",{"name": "kernel_backend", "type": "string", "#,
+        r#""value": "triton"},{"name": "kernel_file", "type": "string", "value": "a.py"}"#,
+    );
     let range = r#",{"name": "tensor_range", "type": "string", "value": "{}"}"#;
     let strides = r#", "strides": [[8,1]]"#;
     for (schema, node, texts) in [
@@ -63,7 +66,12 @@ fn every_schema_gives_the_same_columns() {
         ),
     ] {
         let trace = read(&format!(
-            r#"{{"schema": "{schema}", "nodes": [{{"id": 2, "name": "x"}}, {node}], "finish_ts": 1}}"#
+            concat!(
+                r#"{{"schema": "{schema}", "nodes": [{{"id": 2, "name": "x"}}, {node}], "#,
+                r#""finish_ts": 1}}"#,
+            ),
+            schema = schema,
+            node = node
         ));
         assert_eq!(
             trace.anomalies.iter().count(),
@@ -140,9 +148,10 @@ fn every_schema_gives_the_same_columns() {
 
 #[test]
 fn what_a_node_does_not_say() {
-    let trace = read(
-        r#"{"schema": "1.0.1", "nodes": [{"id": 3}, {"name": "no id"}, {"id": "x"}], "finish_ts": 1}"#,
-    );
+    let trace = read(concat!(
+        r#"{"schema": "1.0.1", "nodes": [{"id": 3}, {"name": "no id"}, {"id": "x"}], "#,
+        r#""finish_ts": 1}"#,
+    ));
     let row = trace.nodes.row(0);
     assert_eq!(
         (row.parent, row.rf_id, row.seq_id, row.tid),
@@ -167,9 +176,15 @@ fn what_a_node_does_not_say() {
 
 #[test]
 fn unknown_attributes_are_kept_as_they_are() {
-    let more = r#", {"name": "a\"b", "type": "string", "value": "c\\d"}, {"value": [1, {"x": 2}], "name": "list"}, {"name": "none"}"#;
+    let more = concat!(
+        r#", {"name": "a\"b", "type": "string", "value": "c\\d"}, {"value": [1, {"x": 2}], "#,
+        r#""name": "list"}, {"name": "none"}"#,
+    );
     let trace = read(&document(&[attr_node("", more)]));
-    let kept = r#"{"name": "a\"b", "type": "string", "value": "c\\d"},{"name": "list", "value": [1, {"x": 2}]},{"name": "none"}"#;
+    let kept = concat!(
+        r#"{"name": "a\"b", "type": "string", "value": "c\\d"},{"name": "list", "#,
+        r#""value": [1, {"x": 2}]},{"name": "none"}"#,
+    );
     assert_eq!(text(&trace, trace.nodes.extra_attrs[0]), kept);
 }
 
@@ -198,10 +213,22 @@ fn a_node_whose_last_list_is_broken_is_left_out() {
 #[test]
 fn linked_traces_can_be_read() {
     let nodes = [
-        r#"{"id": 0, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 0, "ts": null, "attrs": []}"#,
-        r#"{"id": 3, "name": "aten::mm", "ctrl_deps": null, "inclusive_dur": 1.5, "exclusive_dur": 1, "ts": 17.25, "inter_thread_dep": null, "attrs": []}"#,
-        r#"{"id": 4, "name": "gemm", "ctrl_deps": [3, 2], "cat": "kernel", "stream": 7, "pg_name": "0", "inputs": null, "attrs": []}"#,
-        r#"{"id": 5, "name": "gemm", "ctrl_deps": [], "sync_dep": [4], "attrs": [7, null, {"name": "rf_id", "type": "uint64", "value": 9}]}"#,
+        concat!(
+            r#"{"id": 0, "name": "[pytorch|profiler|execution_trace|process]", "#,
+            r#""ctrl_deps": 0, "ts": null, "attrs": []}"#,
+        ),
+        concat!(
+            r#"{"id": 3, "name": "aten::mm", "ctrl_deps": null, "inclusive_dur": 1.5, "#,
+            r#""exclusive_dur": 1, "ts": 17.25, "inter_thread_dep": null, "attrs": []}"#,
+        ),
+        concat!(
+            r#"{"id": 4, "name": "gemm", "ctrl_deps": [3, 2], "cat": "kernel", "stream": 7, "#,
+            r#""pg_name": "0", "inputs": null, "attrs": []}"#,
+        ),
+        concat!(
+            r#"{"id": 5, "name": "gemm", "ctrl_deps": [], "sync_dep": [4], "attrs": [7, "#,
+            r#"null, {"name": "rf_id", "type": "uint64", "value": 9}]}"#,
+        ),
     ];
     let trace = read(&document(&nodes.map(str::to_owned)));
     assert_eq!(trace.nodes.parent, [0, 0, 3, 0]);
@@ -218,7 +245,10 @@ fn header_wherever_it_stands() {
         ),
         (
             "",
-            r#", "finish_ts": 90, "schema": "1.0.1", "pid": 12, "time": "2023-01-02 03:04:05", "start_ts": 70"#,
+            concat!(
+                r#", "finish_ts": 90, "schema": "1.0.1", "pid": 12, "#,
+                r#""time": "2023-01-02 03:04:05", "start_ts": 70"#,
+            ),
         ),
     ];
     for (before, after) in around {

@@ -36,14 +36,13 @@ pub(super) struct NamePatterns {
 
 impl NamePatterns {
     pub(super) fn new() -> Result<NamePatterns, PatternError> {
-        // Python's `re.match` looks at the start of the name only.
-        let pattern = |text: &str| Regex::new(&format!("^(?:{text})")).map_err(PatternError);
         Ok(NamePatterns {
-            communication: pattern("nccl|hip|hccl|.*ncclKernel")?,
-            memory: pattern("(hip)?Memcpy|(hip)?Memset|dma")?,
-            not_computation: pattern(
-                "nccl|.*Memcpy|.*Memset|.*dma|.*Sync|Stream Wait Event|cuda.*LaunchKernel|runFunction|\
-                 hip|job_exe|packet|pe_exe|cpum_exe_subgraph|hccl|collective_subgraph_execution",
+            communication: pattern_at_start("nccl|hip|hccl|.*ncclKernel")?,
+            memory: pattern_at_start("(hip)?Memcpy|(hip)?Memset|dma")?,
+            not_computation: pattern_at_start(
+                "nccl|.*Memcpy|.*Memset|.*dma|.*Sync|Stream Wait Event|cuda.*LaunchKernel|\
+                 runFunction|hip|job_exe|packet|pe_exe|cpum_exe_subgraph|hccl|\
+                 collective_subgraph_execution",
             )?,
         })
     }
@@ -396,6 +395,11 @@ impl<'t> HtaTrace<'t> {
             time as f64
         }
     }
+}
+
+fn pattern_at_start(text: &str) -> Result<Regex, PatternError> {
+    // Python's `re.match` looks at the start of the name only.
+    Regex::new(&format!("^(?:{text})")).map_err(PatternError)
 }
 
 /// Microseconds as Python parses them from the file's text.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! LinkedTrace, critical path ──────────── perfetto::write_trace ─> a trace for ui.perfetto.dev:
-//!                                                                Perfetto's protobuf or Chrome JSON
+//!                                                            Perfetto's protobuf or Chrome JSON
 //! … of each rank, releases, clock offsets ─ perfetto::write_rank ─> all ranks in one
 //! figures of all ranks, timelines ─────────── page::render_page ──> one page of HTML
 //! ```

@@ -50,7 +50,8 @@ fn theirs(case: &str, rank: u32, group: &str) -> Vec<Theirs> {
     all.remove(group).expect("group")
 }
 
-/// Rows by what makes them; the oldest PyTorch parts no annotations from ops, and rows of one name are few enough to be told by their count.
+/// Rows by what makes them; the oldest PyTorch parts no annotations from ops, and rows of one name
+/// are few enough to be told by their count.
 fn keyed<R>(
     rows: Vec<R>,
     key: impl Fn(&R) -> (String, String, Vec<String>, u64),
@@ -155,7 +156,8 @@ fn figures_are_those_of_pytorch() {
 /// PyTorch 2.1 cuts a duration to whole microseconds in its table, and start and end in its trace.
 #[test]
 fn figures_of_the_oldest_are_the_same_within_its_rounding() {
-    // an op and the frame that called it may begin and end in the same microsecond: which is inside which is lost
+    // an op and the frame that called it may begin and end in the same microsecond: which is inside
+    // which is lost
     for group in [TopGroup::Name, TopGroup::Shape] {
         compare("transformer-2.1.2", 0, group, 1000, &[]);
     }

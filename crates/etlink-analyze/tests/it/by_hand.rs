@@ -509,7 +509,15 @@ fn groups_that_only_their_sizes_tell_apart() {
     draw.op(main, "aten::mm", 0, 10 * US);
     for (ts, size) in [(60, 4), (80, 2)] {
         draw.raw(&format!(
-            r#"{{"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 0, "tid": 7, "ts": {ts}.000, "dur": 10.000, "args": {{"device": 0, "stream": 7, "Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, "Group size": {size}, "dtype": "Float"}}}}"#
+            concat!(
+                r#"{{"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "#,
+                r#""pid": 0, "tid": 7, "ts": {ts}.000, "dur": 10.000, "#,
+                r#""args": {{"device": 0, "stream": 7, "Collective name": "allreduce", "#,
+                r#""In msg nelems": 1000, "Out msg nelems": 1000, "Group size": {size}, "#,
+                r#""dtype": "Float"}}}}"#,
+            ),
+            ts = ts,
+            size = size
         ));
     }
     let all = analyzed(&draw).collectives;
@@ -752,12 +760,15 @@ fn coverage_by_time_and_by_kernel() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.launch(main, us(0, 1), DeviceQueue::stream(7), "a", us(2, 3));
-    draw.raw(
-        r#"{"ph": "X", "cat": "kernel", "name": "no grid", "pid": 0, "tid": 7, "ts": 20.000, "dur": 4.000, "args": {"device": 0, "stream": 7}}"#,
-    );
-    draw.raw(
-        r#"{"ph": "X", "cat": "kernel", "name": "small", "pid": 0, "tid": 7, "ts": 10.000, "dur": 3.000, "args": {"device": 0, "stream": 7, "grid": [54, 1, 1]}}"#,
-    );
+    draw.raw(concat!(
+        r#"{"ph": "X", "cat": "kernel", "name": "no grid", "pid": 0, "tid": 7, "#,
+        r#""ts": 20.000, "dur": 4.000, "args": {"device": 0, "stream": 7}}"#,
+    ));
+    draw.raw(concat!(
+        r#"{"ph": "X", "cat": "kernel", "name": "small", "pid": 0, "tid": 7, "#,
+        r#""ts": 10.000, "dur": 3.000, "args": {"device": 0, "stream": 7, "grid": [54, "#,
+        r#"1, 1]}}"#,
+    ));
     let [coverage] = &analyzed(&draw).coverage[..] else {
         panic!("one device")
     };
@@ -936,9 +947,11 @@ fn a_peak_before_the_first_event() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.op(main, "aten::empty", 0, 10 * US);
-    draw.raw(
-        r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000, "tid": 1000, "ts": 3.000, "args": {"Total Reserved": 4096, "Total Allocated": 500, "Bytes": -1000, "Device Id": 0, "Device Type": 1}}"#,
-    );
+    draw.raw(concat!(
+        r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "#,
+        r#""pid": 1000, "tid": 1000, "ts": 3.000, "args": {"Total Reserved": 4096, "#,
+        r#""Total Allocated": 500, "Bytes": -1000, "Device Id": 0, "Device Type": 1}}"#,
+    ));
     let [cuda] = &analyzed(&draw).memory[..] else {
         panic!("one device")
     };

@@ -205,7 +205,10 @@ proptest! {
     fn odd_times_do_no_harm(events in prop::collection::vec((0u8..7, odd_time(), odd_time(), 0i64..3), 1..12)) {
         let event = |(what, ts, dur, id): &(u8, &str, &str, i64)| {
             let place = format!(r#""pid": 0, "tid": 7, "ts": {ts}, "dur": {dur}"#);
-            let args = format!(r#""stream": 7, "correlation": {id}, "bytes": 18446744073709551615, "grid": [4294967295, 4294967295, 4294967295], "blocks per SM": 1.5"#);
+            let args = format!(concat!(
+                r#""stream": 7, "correlation": {id}, "bytes": 18446744073709551615, "#,
+                r#""grid": [4294967295, 4294967295, 4294967295], "blocks per SM": 1.5"#,
+            ), id = id);
             let (phase, category, name) = match what {
                 0 => ("X", "kernel", "gemm"),
                 1 => ("X", "kernel", "ncclDevKernel_AllReduce"),
@@ -215,7 +218,11 @@ proptest! {
                 5 => ("X", "cuda_sync", "Stream Sync"),
                 _ => ("i", "cpu_instant_event", "[memory]"),
             };
-            format!(r#"{{"ph": "{phase}", "cat": "{category}", "name": "{name}", {place}, "args": {{{args}, "Bytes": -9223372036854775808, "Total Allocated": 18446744073709551615}}}}"#)
+            format!(concat!(
+                r#"{{"ph": "{phase}", "cat": "{category}", "name": "{name}", {place}, "#,
+                r#""args": {{{args}, "Bytes": -9223372036854775808, "#,
+                r#""Total Allocated": 18446744073709551615}}}}"#,
+            ), phase = phase, category = category, name = name, place = place, args = args)
         };
         let text = format!("{{\"traceEvents\": [{}]}}", events.iter().map(event).collect::<Vec<_>>().join(","));
         let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::KinetoReadOptions { keep: etlink_kineto::KeepEvents::Auxiliary, ..Default::default() }).expect("reads");

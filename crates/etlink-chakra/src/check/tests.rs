@@ -299,7 +299,10 @@ fn ids_against_time_of_what_cannot_start_earlier_are_no_warning() {
 }
 
 fn etplus(nodes: &str) -> Vec<(FindingKind, u64)> {
-    let head = r#"{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "time": "", "start_ts": 0, "linked_by": "x", "nodes": ["#;
+    let head = concat!(
+        r#"{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "time": "", "start_ts": 0, "#,
+        r#""linked_by": "x", "nodes": ["#,
+    );
     found(format!("{head}{nodes}], \"finish_ts\": 1}}").as_bytes())
 }
 

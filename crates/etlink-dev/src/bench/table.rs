@@ -43,20 +43,21 @@ pub fn result_table(
     let _ = writeln!(out, "\n{}, {megabytes:.1} MB unpacked", input.name);
     let _ = writeln!(
         out,
-        "| tool | wall s | CPU s | MB/s | peak MB | wall / gzip | peak / unpacked | CPU / etlink's |"
+        "| tool | wall s | CPU s | MB/s | peak MB | wall / gzip | peak / unpacked \
+         | CPU / etlink's |"
     );
     let _ = writeln!(out, "|---|---|---|---|---|---|---|---|");
-    let wall = |usages: &[ProcessUsage]| median_of(usages.iter().map(|usage| usage.wall));
-    let cpu = |usages: &[ProcessUsage]| median_of(usages.iter().map(|usage| usage.cpu));
     // `tools_for` puts gzip first and etlink second.
-    let gzip = usages.first().map_or(f64::NAN, |usages| wall(usages));
-    let own = usages.get(1).map_or(f64::NAN, |usages| cpu(usages));
+    let gzip = usages
+        .first()
+        .map_or(f64::NAN, |usages| median_wall(usages));
+    let own = usages.get(1).map_or(f64::NAN, |usages| median_cpu(usages));
     for (tool, usages) in tools.iter().zip(usages) {
         if let Some(why) = usages.iter().find_map(|usage| usage.failed.as_deref()) {
             let _ = writeln!(out, "| {} | failed: {why} |", tool.name);
             continue;
         }
-        let (wall, cpu) = (wall(usages), cpu(usages));
+        let (wall, cpu) = (median_wall(usages), median_cpu(usages));
         let peak = median_of(usages.iter().map(|usage| usage.peak_bytes as f64));
         let _ = writeln!(
             out,
@@ -73,6 +74,14 @@ pub fn result_table(
         let _ = writeln!(out, "{phases}");
     }
     out
+}
+
+fn median_wall(usages: &[ProcessUsage]) -> f64 {
+    median_of(usages.iter().map(|usage| usage.wall))
+}
+
+fn median_cpu(usages: &[ProcessUsage]) -> f64 {
+    median_of(usages.iter().map(|usage| usage.cpu))
 }
 
 /// Where etlink's time went, by its own report.

@@ -146,13 +146,12 @@ pub fn hta_python(folder: &Path) -> Option<PathBuf> {
     // Beside the inputs, which can be removed without installing anew.
     let place = folder.parent()?.join("bench-venv");
     let python = place.join("bin/python");
-    let runs = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
     // An installed package may still not import, with a newer Python for example.
-    let works = || runs(Command::new(&python).args(["-c", "import hta.trace_analysis"]));
+    let works = || succeeds(Command::new(&python).args(["-c", "import hta.trace_analysis"]));
     if !works() {
-        let made = runs(Command::new("python3").args(["-m", "venv"]).arg(&place));
+        let made = succeeds(Command::new("python3").args(["-m", "venv"]).arg(&place));
         if !made
-            || !runs(Command::new(&python).args([
+            || !succeeds(Command::new(&python).args([
                 "-m",
                 "pip",
                 "install",
@@ -169,4 +168,9 @@ pub fn hta_python(folder: &Path) -> Option<PathBuf> {
         }
     }
     Some(python)
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    let output = command.output();
+    output.is_ok_and(|output| output.status.success())
 }

@@ -221,14 +221,13 @@ pub(super) fn mutate_text(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
 
 /// The first number from `at` on, empty at the end if there is none.
 fn number_after(text: &[u8], at: usize) -> std::ops::Range<usize> {
-    let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
     let start = text[at..]
         .iter()
         .position(u8::is_ascii_digit)
         .map_or(text.len(), |digit| at + digit);
     let length = text[start..]
         .iter()
-        .position(|byte| !is_part(byte))
+        .position(|byte| !byte.is_ascii_digit() && *byte != b'.')
         .unwrap_or(text.len() - start);
     start..start + length
 }

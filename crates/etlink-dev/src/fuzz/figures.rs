@@ -182,16 +182,14 @@ fn check_tops(device: &DeviceTrace) -> Result<Vec<KeyAverages>> {
     let [plain, shaped, stacked, frames] = &tops[..] else {
         unreachable!("four groups")
     };
-    let events = |top: &KeyAverages| top.rows.iter().map(|row| row.count).sum::<u64>();
-    let sums = |top: &KeyAverages| (top.self_host_ns, top.self_device_ns);
     // `frames` has Python frames besides, which are further events.
     for other in [shaped, stacked] {
         ensure!(
-            events(plain) == events(other),
+            event_count(plain) == event_count(other),
             "groups differ in their events"
         );
         ensure!(
-            !is_sane(device) || sums(plain) == sums(other),
+            !is_sane(device) || self_times(plain) == self_times(other),
             "groups differ in their times"
         );
     }
@@ -202,21 +200,28 @@ fn check_tops(device: &DeviceTrace) -> Result<Vec<KeyAverages>> {
             .all(|change| change.kind == diff::ChangeKind::Same && change.cost_ns == 0),
         "a run differs from itself: {same:?}"
     );
-    let costs = |diff: &diff::RunDiff| {
-        diff.changes
-            .iter()
-            .map(|change| i128::from(change.cost_ns))
-            .sum::<i128>()
-    };
     let [there, back] = [
         diff::diff_runs(&[plain], &[frames, plain]),
         diff::diff_runs(&[frames, plain], &[plain]),
     ];
     ensure!(
-        !is_sane(device) || costs(&there) == -costs(&back),
+        !is_sane(device) || cost_sum(&there) == -cost_sum(&back),
         "the way back costs other than the way there"
     );
     Ok(tops)
+}
+
+fn event_count(top: &KeyAverages) -> u64 {
+    top.rows.iter().map(|row| row.count).sum()
+}
+
+fn self_times(top: &KeyAverages) -> (i64, i64) {
+    (top.self_host_ns, top.self_device_ns)
+}
+
+fn cost_sum(diff: &diff::RunDiff) -> i128 {
+    let costs = diff.changes.iter().map(|change| change.cost_ns);
+    costs.map(i128::from).sum()
 }
 
 /// The page about this trace alone, and timelines of it.

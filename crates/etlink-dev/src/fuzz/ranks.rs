@@ -51,18 +51,17 @@ fn check_join(facts: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> Re
             "{skew:?}"
         );
     }
-    // Damaged times may add up to more than 64 bits hold. Then all sums end at the same largest
-    // number.
-    let sum = |all: &mut dyn Iterator<Item = i64>| all.fold(0, i64::saturating_add);
-    let waited = sum(&mut skews.iter().map(|skew| skew.waited_ns));
+    let waited = saturating_sum(skews.iter().map(|skew| skew.waited_ns));
     let ranks = straggler_stats(facts, join, clocks);
     let (caused, suffered) = (
-        sum(&mut ranks.iter().map(|rank| rank.caused_ns)),
-        sum(&mut ranks.iter().map(|rank| rank.waited_ns)),
+        saturating_sum(ranks.iter().map(|rank| rank.caused_ns)),
+        saturating_sum(ranks.iter().map(|rank| rank.waited_ns)),
     );
-    let of_steps = sum(&mut step_stragglers(facts, join, clocks)
-        .iter()
-        .map(|step| step.waited_ns));
+    let of_steps = saturating_sum(
+        step_stragglers(facts, join, clocks)
+            .iter()
+            .map(|step| step.waited_ns),
+    );
     ensure!(
         // Each wait has one rank that caused it, one that suffered it, and one step.
         [caused, suffered, of_steps] == [waited; 3],
@@ -73,6 +72,12 @@ fn check_join(facts: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> Re
         "not one rank is last in each"
     );
     Ok(())
+}
+
+fn saturating_sum(all: impl Iterator<Item = i64>) -> i64 {
+    // Damaged times may add up to more than 64 bits hold. Then all sums end at the same largest
+    // number.
+    all.fold(0, i64::saturating_add)
 }
 
 /// The graphs of all ranks as one, by the first rank's clock, run.

@@ -197,8 +197,17 @@ fn draw_odd_names() -> TraceBuilder {
             (start, end),
         );
     }
-    draw.raw(r#"{"ph": "X", "cat": "cpu_op", "name": "by text", "pid": "Spans", "tid": "PyTorch Profiler", "ts": 1700000000000100.5, "dur": 7.25}"#);
-    draw.raw(r#"{"ph": "X", "cat": "cpu_op", "name": "by large number", "pid": 18446744073709551615, "tid": -1, "ts": 1700000000000110.125, "dur": 7.001}"#);
-    draw.raw(r#"{"ph": "X", "cat": "cpu_op", "name": "by zero", "pid": 0, "tid": 0, "ts": 1700000000000120.125, "dur": 7.001}"#);
+    draw.raw(concat!(
+        r#"{"ph": "X", "cat": "cpu_op", "name": "by text", "pid": "Spans", "#,
+        r#""tid": "PyTorch Profiler", "ts": 1700000000000100.5, "dur": 7.25}"#,
+    ));
+    draw.raw(concat!(
+        r#"{"ph": "X", "cat": "cpu_op", "name": "by large number", "#,
+        r#""pid": 18446744073709551615, "tid": -1, "ts": 1700000000000110.125, "dur": 7.001}"#,
+    ));
+    draw.raw(concat!(
+        r#"{"ph": "X", "cat": "cpu_op", "name": "by zero", "pid": 0, "tid": 0, "#,
+        r#""ts": 1700000000000120.125, "dur": 7.001}"#,
+    ));
     draw
 }

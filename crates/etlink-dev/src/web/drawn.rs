@@ -11,25 +11,25 @@ const US: i64 = 1_000;
 pub fn draw_traces(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let ranks = folder.join("devices");
     std::fs::create_dir_all(&ranks).with_context(|| ranks.display().to_string())?;
-    let write = |path: PathBuf, draw: TraceBuilder| {
-        std::fs::write(&path, draw.kineto())
-            .map(|()| path.clone())
-            .with_context(|| path.display().to_string())
-    };
     for rank in 0..2 {
-        write(
+        write_kineto(
             ranks.join(format!("kineto_trace_{rank}.json")),
             draw_training(rank),
         )?;
     }
     // The name of a file is the title of its page, and may be just as hostile.
-    let hostile = write(folder.join("hostile <b>&amp;.json"), draw_hostile_names())?;
-    let many = write(folder.join("many.json"), draw_many_ranges())?;
+    let hostile = write_kineto(folder.join("hostile <b>&amp;.json"), draw_hostile_names())?;
+    let many = write_kineto(folder.join("many.json"), draw_many_ranges())?;
     Ok(vec![
         ("devices".to_owned(), ranks),
         ("hostile".to_owned(), hostile),
         ("many".to_owned(), many),
     ])
+}
+
+fn write_kineto(path: PathBuf, draw: TraceBuilder) -> Result<PathBuf> {
+    std::fs::write(&path, draw.kineto()).with_context(|| path.display().to_string())?;
+    Ok(path)
 }
 
 /// Three steps, the second of them long; rank 1 comes late to each all-reduce.

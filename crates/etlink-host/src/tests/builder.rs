@@ -64,7 +64,16 @@ impl Node {
             lists,
         } = self;
         format!(
-            r#"{{"name": "{name}", "id": {id}, "rf_id": {rf_id}, "parent": {parent}, "seq_id": -1, "scope": 0, "tid": {tid}{lists}}}"#
+            concat!(
+                r#"{{"name": "{name}", "id": {id}, "rf_id": {rf_id}, "parent": {parent}, "#,
+                r#""seq_id": -1, "scope": 0, "tid": {tid}{lists}}}"#,
+            ),
+            name = name,
+            id = id,
+            rf_id = rf_id,
+            parent = parent,
+            tid = tid,
+            lists = lists
         )
     }
 }

@@ -1,6 +1,7 @@
 //! What HTA itself (traceinsight 0.6.1, pandas 2.2.3) said of drawn traces.
 //!
-//! To ask it again: `HTA_DRAWN=DIR cargo test -p etlink-hta --test it drawn_without_damage` writes the traces, `cargo dev hta --traces DIR` compares.
+//! To ask it again: `HTA_DRAWN=DIR cargo test -p etlink-hta --test it drawn_without_damage` writes
+//! the traces, `cargo dev hta --traces DIR` compares.
 
 use crate::support::linked;
 use etlink_hta::{HtaOptions, HtaRunTables, HtaTables, NameStats, hta_tables, run_tables};
@@ -78,7 +79,8 @@ fn names() -> TraceBuilder {
     draw
 }
 
-/// `others` are k8, k9 and k10, where the running sum is more than its 80 % quantile; their figures are of sums.
+/// `others` are k8, k9 and k10, where the running sum is more than its 80 % quantile; their figures
+/// are of sums.
 #[test]
 fn names_beyond_the_first_ten_are_others() {
     let tables = hta_of(&names(), HtaOptions::default());
@@ -136,7 +138,14 @@ fn annotations() -> TraceBuilder {
         ] {
             let (ts, dur) = (start + from, to - from);
             draw.raw(&format!(
-                r#"{{"ph": "X", "cat": "gpu_user_annotation", "name": "{name}", "pid": 0, "tid": 7, "ts": {ts}.000, "dur": {dur}.250, "args": {{"External id": 1}}}}"#
+                concat!(
+                    r#"{{"ph": "X", "cat": "gpu_user_annotation", "name": "{name}", "#,
+                    r#""pid": 0, "tid": 7, "ts": {ts}.000, "dur": {dur}.250, "#,
+                    r#""args": {{"External id": 1}}}}"#,
+                ),
+                name = name,
+                ts = ts,
+                dur = dur
             ));
         }
     }
@@ -347,12 +356,21 @@ fn ranks_that_start_last() {
     );
 }
 
-/// The call that launched the file's first event is no launch, as in a trace of 2021 that begins with a kernel.
+/// The call that launched the file's first event is no launch, as in a trace of 2021 that begins
+/// with a kernel.
 #[test]
 fn the_first_event_has_no_number() {
     let event = |cat: &str, name: &str, stream: &str, ts: i64, id: i64| {
         format!(
-            r#"{{"ph": "X", "cat": "{cat}", "name": "{name}", "pid": 0, "tid": 7, "ts": {ts}, "dur": 2, "args": {{{stream} "correlation": {id}}}}}"#
+            concat!(
+                r#"{{"ph": "X", "cat": "{cat}", "name": "{name}", "pid": 0, "tid": 7, "#,
+                r#""ts": {ts}, "dur": 2, "args": {{{stream} "correlation": {id}}}}}"#,
+            ),
+            cat = cat,
+            name = name,
+            ts = ts,
+            stream = stream,
+            id = id
         )
     };
     let stream = r#""device": 0, "stream": 7,"#;

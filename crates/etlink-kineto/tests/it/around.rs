@@ -34,7 +34,10 @@ fn metadata_before_the_list() {
 #[test]
 fn distributed_info_after_the_list_with_quoted_ranks() {
     let mut draw = TraceBuilder::default();
-    let info = r#"{"backend": "nccl", "rank": "5", "world_size": 8, "pg_config": [{"pg_name": "2", "pg_desc": "tp", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": "[4, 5]"}]}"#;
+    let info = concat!(
+        r#"{"backend": "nccl", "rank": "5", "world_size": 8, "pg_config": [{"pg_name": "2", "#,
+        r#""pg_desc": "tp", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": "[4, 5]"}]}"#,
+    );
     draw.trailing_metadata("distributedInfo", info)
         .trailing_metadata("baseTimeNanoseconds", "7");
     let header = read(draw.kineto()).header;
@@ -77,7 +80,11 @@ fn metadata_that_is_no_json_costs_its_line() {
 #[test]
 fn log_arrays_spliced_into_the_top_level() {
     // kineto#1184: the logger's lists stand between the events and traceName
-    let tail = r#", "INFO": ["Profiler is not initialized: skipping "step" call", "Out-of-range = 3"], "ERROR": [x], "distributedInfo": {"rank": 2}, "traceName": "t"}"#;
+    let tail = concat!(
+        r#", "INFO": ["Profiler is not initialized: skipping "step" call", "#,
+        r#""Out-of-range = 3"], "ERROR": [x], "distributedInfo": {"rank": 2}, "#,
+        r#""traceName": "t"}"#,
+    );
     let trace = read(format!(
         "{{\"traceEvents\": [{}]{}",
         op("a", 1),
@@ -180,7 +187,14 @@ fn a_source_that_fails_is_an_error_and_one_that_ends_early_is_damage() {
 fn multiprocessors_by_kernels_and_by_properties() {
     let kernel = |device: i64, grid: &str, per_sm: &str| {
         format!(
-            r#"{{"ph": "X", "cat": "kernel", "name": "k", "pid": {device}, "tid": 7, "ts": 1.000, "dur": 2.000, "args": {{"device": {device}, "stream": 7, "blocks per SM": {per_sm}, "grid": {grid}}}}}"#
+            concat!(
+                r#"{{"ph": "X", "cat": "kernel", "name": "k", "pid": {device}, "tid": 7, "#,
+                r#""ts": 1.000, "dur": 2.000, "args": {{"device": {device}, "stream": 7, "#,
+                r#""blocks per SM": {per_sm}, "grid": {grid}}}}}"#,
+            ),
+            device = device,
+            per_sm = per_sm,
+            grid = grid
         )
     };
     // 2400 blocks at 22.222221 on each, and 3 at 0.0227
@@ -204,10 +218,21 @@ fn multiprocessors_by_kernels_and_by_properties() {
 fn allocations_and_frees_by_time() {
     let memory = |ts: &str, kind: i64, bytes: i64, totals: &str| {
         format!(
-            r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": {ts}, "args": {{{totals}"Bytes": {bytes}, "Addr": 12, "Device Id": 0, "Device Type": {kind}, "Ev Idx": 5}}}}"#
+            concat!(
+                r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "#,
+                r#""pid": 1, "tid": 1, "ts": {ts}, "args": {{{totals}"Bytes": {bytes}, "#,
+                r#""Addr": 12, "Device Id": 0, "Device Type": {kind}, "Ev Idx": 5}}}}"#,
+            ),
+            ts = ts,
+            totals = totals,
+            bytes = bytes,
+            kind = kind
         )
     };
-    let other = r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[other]", "pid": 1, "tid": 1, "ts": 1.000, "args": {}}"#;
+    let other = concat!(
+        r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[other]", "pid": 1, "#,
+        r#""tid": 1, "ts": 1.000, "args": {}}"#,
+    );
     let totals = "\"Total Reserved\": 2048, \"Total Allocated\": 1024, ";
     let text = format!(
         "{{\"traceEvents\": [{}, {other}, {}]}}",

@@ -187,7 +187,10 @@ fn control_characters_and_invalid_utf8() {
 #[test]
 fn bare_nan_and_inf_are_values() {
     let row = kernel(
-        r#""memory bandwidth (GB/s)": inf, "x": -nan, "est. achieved occupancy %": nan, "stream": 7, "correlation": 3"#,
+        concat!(
+            r#""memory bandwidth (GB/s)": inf, "x": -nan, "est. achieved occupancy %": nan, "#,
+            r#""stream": 7, "correlation": 3"#,
+        ),
         5,
     );
     let trace = read(document(&[op("a", 1), row, op("b", 9)]));
@@ -218,7 +221,11 @@ fn args_missing_empty_null_or_with_empty_keys() {
         ", \"args\": \"\"",
     ] {
         let event = format!(
-            r#"{{"ph": "X", "cat": "kernel", "name": "n", "pid": 2, "tid": 7, "ts": 5, "dur": 1{args}}}"#
+            concat!(
+                r#"{{"ph": "X", "cat": "kernel", "name": "n", "pid": 2, "tid": 7, "ts": 5, "#,
+                r#""dur": 1{args}}}"#,
+            ),
+            args = args
         );
         let trace = read(document(&[event, op("b", 9)]));
         assert_eq!(
@@ -236,8 +243,14 @@ fn args_missing_empty_null_or_with_empty_keys() {
 
 #[test]
 fn args_before_the_rest() {
-    let event = r#"{"args": {"External id": 3, "correlation": 12, "stream": 9, "device": 1}, "cat": "kernel", "dur": 2, "name": "k", "ph": "X", "pid": 0, "tid": 7, "ts": 5}"#;
-    let python = r#"{"args": {"Python id": 3}, "cat": "python_function", "dur": 2, "name": "p", "ph": "X", "pid": 0, "tid": 7, "ts": 5}"#;
+    let event = concat!(
+        r#"{"args": {"External id": 3, "correlation": 12, "stream": 9, "device": 1}, "#,
+        r#""cat": "kernel", "dur": 2, "name": "k", "ph": "X", "pid": 0, "tid": 7, "ts": 5}"#,
+    );
+    let python = concat!(
+        r#"{"args": {"Python id": 3}, "cat": "python_function", "dur": 2, "name": "p", "#,
+        r#""ph": "X", "pid": 0, "tid": 7, "ts": 5}"#,
+    );
     let trace = read(document(&[
         event.to_owned(),
         python.to_owned(),

@@ -76,9 +76,19 @@ fn what_no_graph_needs_is_kept_on_request() {
     let mut draw = one_launch(KinetoFlavour::Cuda);
     let main = draw.thread();
     draw.python(main, "train.py(3): step", 500, 2_500);
-    draw.raw(r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "forward", "pid": 0, "tid": 7, "ts": 12.000, "dur": 18.125}"#);
-    draw.raw(r#"{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 13.000, "args": {"Device Type": 1, "Device Id": 0, "Bytes": 512, "Total Allocated": 512, "Total Reserved": 1024}}"#);
-    draw.raw(r#"{"ph": "X", "cat": "overhead", "name": "Buffer Request", "pid": -1, "tid": 0, "ts": 1.000, "dur": 2.000}"#);
+    draw.raw(concat!(
+        r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "forward", "pid": 0, "tid": 7, "#,
+        r#""ts": 12.000, "dur": 18.125}"#,
+    ));
+    draw.raw(concat!(
+        r#"{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "#,
+        r#""ts": 13.000, "args": {"Device Type": 1, "Device Id": 0, "Bytes": 512, "#,
+        r#""Total Allocated": 512, "Total Reserved": 1024}}"#,
+    ));
+    draw.raw(concat!(
+        r#"{"ph": "X", "cat": "overhead", "name": "Buffer Request", "pid": -1, "tid": 0, "#,
+        r#""ts": 1.000, "dur": 2.000}"#,
+    ));
     let text = draw.kineto();
     let read = |keep| {
         etlink_kineto::read(
@@ -226,12 +236,24 @@ fn copies_and_memsets_have_bytes() {
 fn copies_have_the_bytes_of_their_calls() {
     let call = |id: i64, size: &str| {
         format!(
-            r#"{{"ph": "X", "cat": "cuda_runtime", "name": "hipMemcpyWithStream", "pid": 1, "tid": 1, "ts": {id}.000, "dur": 0.500, "args": {{"correlation": {id}, "size": "{size}"}}}}"#
+            concat!(
+                r#"{{"ph": "X", "cat": "cuda_runtime", "name": "hipMemcpyWithStream", "#,
+                r#""pid": 1, "tid": 1, "ts": {id}.000, "dur": 0.500, "#,
+                r#""args": {{"correlation": {id}, "size": "{size}"}}}}"#,
+            ),
+            id = id,
+            size = size
         )
     };
     let copy = |id: i64, bytes: &str| {
         format!(
-            r#"{{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Host -> Device)", "pid": 0, "tid": 0, "ts": 10{id}.000, "dur": 1.000, "args": {{"correlation": {id}{bytes}}}}}"#
+            concat!(
+                r#"{{"ph": "X", "cat": "gpu_memcpy", "#,
+                r#""name": "Memcpy HtoD (Host -> Device)", "pid": 0, "tid": 0, "#,
+                r#""ts": 10{id}.000, "dur": 1.000, "args": {{"correlation": {id}{bytes}}}}}"#,
+            ),
+            id = id,
+            bytes = bytes
         )
     };
     let events = [
@@ -289,7 +311,12 @@ fn sync_rows() {
 
 #[test]
 fn a_stream_of_minus_one_written_unsigned_is_none() {
-    let sync = r#"{"ph": "X", "cat": "cuda_sync", "name": "Context Sync", "pid": 0, "tid": 2147483647, "ts": 1, "dur": 1, "args": {"cuda_sync_kind": "Context Sync", "stream": 4294967295, "wait_on_stream": 4294967295, "correlation": 5, "device": 0, "context": 1}}"#;
+    let sync = concat!(
+        r#"{"ph": "X", "cat": "cuda_sync", "name": "Context Sync", "pid": 0, "#,
+        r#""tid": 2147483647, "ts": 1, "dur": 1, "args": {"cuda_sync_kind": "Context Sync", "#,
+        r#""stream": 4294967295, "wait_on_stream": 4294967295, "correlation": 5, "#,
+        r#""device": 0, "context": 1}}"#,
+    );
     let trace = read(document(&[sync.to_owned()]));
     assert_eq!(
         (trace.queues[0].stream, trace.syncs.wait_stream[0]),
@@ -435,9 +462,18 @@ fn rows_without_a_table_are_counted_and_left_out() {
         "collective_trace",
     ];
     for category in categories {
-        draw.raw(&format!(r#"{{"ph": "X", "cat": "{category}", "name": "x", "pid": -1, "tid": 0, "ts": 1.000, "dur": 1.000}}"#));
+        draw.raw(&format!(
+            concat!(
+                r#"{{"ph": "X", "cat": "{category}", "name": "x", "pid": -1, "tid": 0, "#,
+                r#""ts": 1.000, "dur": 1.000}}"#,
+            ),
+            category = category
+        ));
     }
-    draw.raw(r#"{"ph": "C", "cat": "mtia_counters", "name": "c", "pid": 0, "ts": 1.000, "args": {"GB/s": nan}}"#);
+    draw.raw(concat!(
+        r#"{"ph": "C", "cat": "mtia_counters", "name": "c", "pid": 0, "ts": 1.000, "#,
+        r#""args": {"GB/s": nan}}"#,
+    ));
     let trace = read(draw.kineto());
     assert_eq!(events(&trace), categories.len() as u64 + 2);
     assert_eq!(

@@ -6,7 +6,12 @@ use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 fn at(ts: &str, dur: &str) -> (Option<i64>, Option<i64>, Vec<(AnomalyKind, u64)>) {
     let event = format!(
-        r#"{{"ph": "X", "cat": "cpu_op", "name": "n", "pid": 1, "tid": 1, "ts": {ts}, "dur": {dur}}}"#
+        concat!(
+            r#"{{"ph": "X", "cat": "cpu_op", "name": "n", "pid": 1, "tid": 1, "ts": {ts}, "#,
+            r#""dur": {dur}}}"#,
+        ),
+        ts = ts,
+        dur = dur
     );
     let trace = read(document(&[event]));
     (
@@ -147,9 +152,16 @@ fn pid_and_tid_in_every_spelling() {
 
 #[test]
 fn numbers_that_overflowed_32_bits_still_join() {
-    let call = r#"{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {"External id": -2147483000, "correlation": -2147483648}}"#;
+    let call = concat!(
+        r#"{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "#,
+        r#""tid": 1, "ts": 1, "dur": 1, "args": {"External id": -2147483000, "#,
+        r#""correlation": -2147483648}}"#,
+    );
     let row = kernel(
-        r#""External id": -2147483000, "device": 0, "context": 1, "stream": 7, "correlation": -2147483648"#,
+        concat!(
+            r#""External id": -2147483000, "device": 0, "context": 1, "stream": 7, "#,
+            r#""correlation": -2147483648"#,
+        ),
         5,
     );
     let trace = read(document(&[call.to_owned(), row]));
@@ -166,7 +178,10 @@ fn numbers_that_overflowed_32_bits_still_join() {
 #[test]
 fn rocm_queues_and_correlations_as_text() {
     let row = kernel(
-        r#""device": "0x2", "stream": "0x0", "correlation": "812", "grid": "[141, 1, 1]", "block": [256]"#,
+        concat!(
+            r#""device": "0x2", "stream": "0x0", "correlation": "812", "grid": "[141, 1, "#,
+            r#"1]", "block": [256]"#,
+        ),
         5,
     );
     let trace = read(document(&[row]));

@@ -56,14 +56,24 @@ pub(crate) fn events(trace: &DeviceTrace) -> u64 {
 /// An op of 500 ns at `at` us; `name` stands in the text as it is.
 pub(crate) fn op(name: &str, at: u32) -> String {
     format!(
-        r#"{{"ph": "X", "cat": "cpu_op", "name": "{name}", "pid": 1, "tid": 1, "ts": {at}.000, "dur": 0.500, "args": {{"External id": {at}}}}}"#
+        concat!(
+            r#"{{"ph": "X", "cat": "cpu_op", "name": "{name}", "pid": 1, "tid": 1, "#,
+            r#""ts": {at}.000, "dur": 0.500, "args": {{"External id": {at}}}}}"#,
+        ),
+        name = name,
+        at = at
     )
 }
 
 /// A kernel of 500 ns at `at` us with these arguments.
 pub(crate) fn kernel(args: &str, at: u32) -> String {
     format!(
-        r#"{{"ph": "X", "cat": "kernel", "name": "k{at}", "pid": 0, "tid": 7, "ts": {at}.000, "dur": 0.500, "args": {{{args}}}}}"#
+        concat!(
+            r#"{{"ph": "X", "cat": "kernel", "name": "k{at}", "pid": 0, "tid": 7, "#,
+            r#""ts": {at}.000, "dur": 0.500, "args": {{{args}}}}}"#,
+        ),
+        at = at,
+        args = args
     )
 }
 

@@ -68,9 +68,19 @@ fn elements_that_do_not_begin_as_the_first_does() {
         vec![r#"{"zz": 1, "ph": "M", "name": "process_name"}"#.to_owned()];
     for at in 0..20_000 {
         events.push(format!(
-            r#"{{"args": {{"External id": {at}}}, "cat": "cpu_op", "dur": 1, "name": "n", "ph": "X", "pid": 1, "tid": 1, "ts": {at}}}"#
+            concat!(
+                r#"{{"args": {{"External id": {at}}}, "cat": "cpu_op", "dur": 1, "#,
+                r#""name": "n", "ph": "X", "pid": 1, "tid": 1, "ts": {at}}}"#,
+            ),
+            at = at
         ));
-        events.push(format!(r#"{{"bp": "e", "cat": "ac2g", "id": {at}, "name": "ac2g", "ph": "f", "pid": 1, "tid": 1, "ts": {at}}}"#));
+        events.push(format!(
+            concat!(
+                r#"{{"bp": "e", "cat": "ac2g", "id": {at}, "name": "ac2g", "ph": "f", "pid": 1, "#,
+                r#""tid": 1, "ts": {at}}}"#,
+            ),
+            at = at
+        ));
     }
     let text = document(&events);
     let trace = read_with(text.as_bytes(), 3);
@@ -109,9 +119,17 @@ fn the_text_around_counts_into_the_size() {
 #[test]
 fn repeated_metadata_rows_are_kept_once() {
     // an MTIA file had 311,429 of them
-    let row = r#"{"name": "thread_name", "ph": "M", "ts": 1.000, "pid": 3, "tid": 9, "args": {"name": "thread 9"}}"#.to_owned();
+    let row = concat!(
+        r#"{"name": "thread_name", "ph": "M", "ts": 1.000, "pid": 3, "tid": 9, "#,
+        r#""args": {"name": "thread 9"}}"#,
+    )
+    .to_owned();
     let other = row.replace("\"thread 9\"", "\"thread 9 (python)\"");
-    let process = r#"{"name": "process_name", "ph": "M", "ts": 1.000, "pid": "Spans", "tid": 0, "args": {"name": "python"}}"#.to_owned();
+    let process = concat!(
+        r#"{"name": "process_name", "ph": "M", "ts": 1.000, "pid": "Spans", "tid": 0, "#,
+        r#""args": {"name": "python"}}"#,
+    )
+    .to_owned();
     let trace = read(document(&[vec![row; 4_998], vec![process, other]].concat()));
     assert_eq!(
         (events(&trace), trace.threads.len(), trace.names.count()),

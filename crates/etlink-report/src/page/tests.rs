@@ -404,7 +404,15 @@ fn times_that_no_trace_should_have_do_no_harm() {
     let event = |category: &str, at: usize, length: usize, id: usize| {
         let (ts, dur) = (ODD[at % ODD.len()], ODD[length % ODD.len()]);
         format!(
-            r#"{{"ph": "X", "cat": "{category}", "name": "{category}", "pid": 0, "tid": 7, "ts": {ts}, "dur": {dur}, "args": {{"stream": 7, "correlation": {id}, "External id": 1}}}}"#
+            concat!(
+                r#"{{"ph": "X", "cat": "{category}", "name": "{category}", "pid": 0, "#,
+                r#""tid": 7, "ts": {ts}, "dur": {dur}, "args": {{"stream": 7, "#,
+                r#""correlation": {id}, "External id": 1}}}}"#,
+            ),
+            category = category,
+            ts = ts,
+            dur = dur,
+            id = id
         )
     };
     for turn in 0..ODD.len().pow(3) {

@@ -52,7 +52,6 @@ fn op_facts(trace: &LinkedTrace, op: OpIdx) -> String {
 fn row_facts(trace: &LinkedTrace, row: RowIdx) -> String {
     let (rows, at) = (&trace.device.rows, row.index());
     let mut out = String::new();
-    let dims = |[x, y, z]: [u32; 3]| format!("{x} x {y} x {z}");
     if rows.kind[at] != RowKind::Kernel {
         add_fact(&mut out, "bytes", &rows.bytes[at].to_string());
     // The readers leave 0 where a kernel has no grid, as ROCm's kernels of graphs.
@@ -60,7 +59,11 @@ fn row_facts(trace: &LinkedTrace, row: RowIdx) -> String {
         add_fact(
             &mut out,
             "grid, block",
-            &format!("{}, {}", dims(rows.grid[at]), dims(rows.block[at])),
+            &format!(
+                "{}, {}",
+                dims_text(rows.grid[at]),
+                dims_text(rows.block[at])
+            ),
         );
     }
     if rows.graph_node[at] != 0 {
@@ -70,6 +73,10 @@ fn row_facts(trace: &LinkedTrace, row: RowIdx) -> String {
         collective_facts(&mut out, &of);
     }
     out
+}
+
+fn dims_text([x, y, z]: [u32; 3]) -> String {
+    format!("{x} x {y} x {z}")
 }
 
 fn collective_facts(out: &mut String, of: &CollectiveRef<'_>) {

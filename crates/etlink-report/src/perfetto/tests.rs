@@ -230,9 +230,18 @@ fn ids_that_are_no_numbers_are_numbered_and_names_escaped() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.op(main, "aten::mm", 0, 5_000);
-    draw.raw(r#"{"ph": "M", "name": "process_name", "ts": 0, "pid": "Spans", "tid": 0, "args": {"name": "of \"text\""}}"#);
-    draw.raw(r#"{"ph": "M", "name": "thread_name", "ts": 0, "pid": "Spans", "tid": "Profiler", "args": {"name": "spans\n"}}"#);
-    draw.raw(r#"{"ph": "X", "cat": "cpu_op", "name": "a \"quote\" \u0007", "pid": "Spans", "tid": "Profiler", "ts": 1.5, "dur": 2}"#);
+    draw.raw(concat!(
+        r#"{"ph": "M", "name": "process_name", "ts": 0, "pid": "Spans", "tid": 0, "#,
+        r#""args": {"name": "of \"text\""}}"#,
+    ));
+    draw.raw(concat!(
+        r#"{"ph": "M", "name": "thread_name", "ts": 0, "pid": "Spans", "tid": "Profiler", "#,
+        r#""args": {"name": "spans\n"}}"#,
+    ));
+    draw.raw(concat!(
+        r#"{"ph": "X", "cat": "cpu_op", "name": "a \"quote\" \u0007", "pid": "Spans", "#,
+        r#""tid": "Profiler", "ts": 1.5, "dur": 2}"#,
+    ));
     draw.raw(
         r#"{"ph": "X", "cat": "cpu_op", "name": "zero", "pid": 0, "tid": -1, "ts": 2, "dur": 2}"#,
     );
