@@ -40,8 +40,8 @@ use std::path::PathBuf;
 )]
 #[command(
     after_help = "Exit codes: 0 done; 1 done, but a check failed, a rank failed, or damage was \
-        found under --strict; 2 could not do it. `record` ends with the exit code of the program; \
-        with 1 if that is 0 and a trace is missing. Notes go to standard error."
+        found under --strict; 2 nothing could be done. `record` ends with the exit code of the \
+        program; with 1 if that is 0 and a trace is missing. Notes go to standard error."
 )]
 pub struct EtlinkArgs {
     /// Two options since: refused with their names.

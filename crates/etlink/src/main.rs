@@ -2,7 +2,7 @@
 //!
 //! This crate alone opens files, looks at the clock and the terminal, prints, and picks the
 //! exit code: 0 done; 1 done, but a check failed, a rank failed, or damage was found under
-//! `--strict`; 2 could not do it.
+//! `--strict`; 2 nothing could be done.
 #![allow(unreachable_pub, reason = "a program has no outside")]
 #![allow(
     clippy::disallowed_methods,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, is \
-        not of the run, or is damaged under --strict; 2 could not do it, of no trace."
+        not of the run, or is damaged under --strict; 2 no trace could be read."
 )]
 pub struct AnalyzeArgs {
     /// A Kineto trace, a written graph (`.et`, ET+) as far as it tells, or a folder with the traces

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, or \
-        is damaged under --strict; 2 could not do it, of no trace of a run."
+        is damaged under --strict; 2 no trace of one of the runs could be read."
 )]
 pub struct DiffArgs {
     /// Kineto trace of the run before, or a folder with those of its ranks

@@ -80,7 +80,8 @@ pub struct RecordedArgs {
     /// Pack the files
     #[arg(long)]
     pub gzip: bool,
-    /// Record half of the active steps for the host trace and then the others for the device trace, so that the times are not those of steps that the execution trace observer slows down; etlink matches their ops by order
+    /// Record host trace and device trace in neighbouring steps: the observer of the host trace
+    /// does not slow down the steps whose times are recorded
     #[arg(long)]
     pub interleave: bool,
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, or \
-        is damaged under --strict; 2 could not do it, of no trace."
+        is damaged under --strict; 2 no trace could be read."
 )]
 pub struct TopArgs {
     /// Kineto trace (`-`: standard input), or a folder: a table for each trace in it and its
