@@ -9,7 +9,7 @@ use etlink_chakra::read::{self, ChakraGraph};
 use etlink_chakra::{WriteOptions, agree, et, etplus, simulated_sizes};
 use etlink_link::ranks::{self, RankSummary};
 use etlink_link::{LinkOptions, LinkedTrace};
-use etlink_model::GlobalRank;
+use etlink_model::{GlobalRank, NodeIdx};
 use std::fmt::Write;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -138,8 +138,9 @@ fn joined() {
             let nodes = joint.members.iter().map(|part| {
                 facts[part.rank.index()].communications[part.communication as usize].node
             });
-            let nodes: Vec<u32> = nodes.collect();
-            let fate = agreed.ranks[joint.members[0].rank.index()].decision_for(nodes[0]);
+            let nodes: Vec<u32> = nodes.map(|node| node.0).collect();
+            let first = &agreed.ranks[joint.members[0].rank.index()];
+            let fate = first.decision_for(NodeIdx(nodes[0]));
             let _ = writeln!(
                 text,
                 "  {} {} {}: nodes {nodes:?}, {fate:?}, skew {} ns, last {}",

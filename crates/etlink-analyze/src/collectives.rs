@@ -167,7 +167,7 @@ pub(crate) fn collective_totals(rows: &ClassifiedRows<'_>) -> Vec<CollectiveTota
     let mut all = vec![];
     let mut known = vec![false; rows.len()];
     for one in &facts.communications {
-        let node = rows.trace.nodes.get(one.node as usize);
+        let node = rows.trace.nodes.get(one.node);
         // Such a kernel has a record; the loop at the end is for those without one.
         if let Some(row) = rows.trace.row_of(&node) {
             known[row.index()] = true;

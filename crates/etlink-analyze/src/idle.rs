@@ -23,6 +23,7 @@
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
+use etlink_model::NodeIdx;
 use serde::Serialize;
 
 /// The gaps of a device or of one of its streams, ns.
@@ -112,23 +113,24 @@ impl IdleCauses {
 struct GapCauses<'t> {
     trace: &'t LinkedTrace,
     /// Per row, the node that its causes lead to: the unexplained wait before it, else its own.
-    node: Vec<u32>,
+    node: Vec<NodeIdx>,
 }
 
 impl GapCauses<'_> {
     fn from_graph(trace: &LinkedTrace) -> GapCauses<'_> {
         let nodes = &trace.nodes;
-        let mut first_node = vec![u32::MAX; trace.device.rows.len()];
-        for (index, number) in (0..nodes.len()).zip(0u32..) {
+        let mut first_node = vec![NodeIdx::NONE; trace.device.rows.len()];
+        for node in nodes.indices() {
+            let index = node.index();
             // what came before the recording explains nothing
             if !nodes.on_device[index] || nodes.kind[index] == NodeKind::Boundary {
                 continue;
             }
             // the wait before a row has a lower number than the row's own node
             if let Some(slot) = first_node.get_mut(nodes.source[index] as usize)
-                && *slot == u32::MAX
+                && *slot == NodeIdx::NONE
             {
-                *slot = number;
+                *slot = node;
             }
         }
         GapCauses {
@@ -149,24 +151,16 @@ impl GapCauses<'_> {
     /// When the last row of another stream that it waited for ended, ns.
     fn event_wait_end(&self, row: usize) -> Option<i64> {
         let nodes = &self.trace.nodes;
-        let node = self.node[row] as usize;
-        if node >= nodes.len() {
-            return None;
-        }
+        let node = self.node[row].get()?;
         let edges = self.trace.edges.deps(node);
         let waits = edges.iter().filter(|edge| edge.kind == EdgeKind::EventWait);
-        waits
-            .map(|edge| {
-                let cause = edge.from as usize;
-                (nodes.start[cause] + nodes.duration[cause]).0
-            })
-            .max()
+        waits.map(|edge| nodes.end(edge.from).0).max()
     }
 
     /// How long before the row no known cause holds it up.
     fn unexplained_ns(&self, row: usize) -> i64 {
         let nodes = &self.trace.nodes;
-        let node = self.node[row] as usize;
+        let node = self.node[row].index();
         match nodes.kind.get(node) {
             Some(NodeKind::UnexplainedWait) => nodes.duration[node].0,
             _ => 0,

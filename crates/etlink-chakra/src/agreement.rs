@@ -17,7 +17,7 @@ use etlink_link::ranks::{
     CollectiveMatch, CommChannel, Communication, DeadlockCheck, GroupResolver, MatchMember,
     RankSummary, RunJoin,
 };
-use etlink_model::UnixNs;
+use etlink_model::{NodeIdx, UnixNs};
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::io;
@@ -39,8 +39,7 @@ pub fn simulated_sizes(trace: &LinkedTrace, facts: &RankSummary) -> Vec<Option<i
     let (groups, options) = (GroupResolver::new(trace), WriteOptions::default());
     let mut sizes = vec![];
     for communication in &facts.communications {
-        let node = communication.node as usize;
-        let comm = comm_of(trace, &groups, &options, node);
+        let comm = comm_of(trace, &groups, &options, communication.node);
         sizes.push(match comm.and_then(Result::ok) {
             Some(
                 SimulatedComm::Collective { bytes, .. } | SimulatedComm::PointToPoint { bytes, .. },
@@ -131,7 +130,7 @@ enum SerialOrder {
 
 impl SerialOrder {
     /// Nodes are numbered by their starts.
-    fn key(self, communication: &Communication) -> (UnixNs, u32) {
+    fn key(self, communication: &Communication) -> (UnixNs, NodeIdx) {
         match self {
             SerialOrder::Start => (UnixNs::default(), communication.node),
             SerialOrder::End => (communication.end_ns, communication.node),

@@ -1,6 +1,7 @@
 //! What one rank is written with, so that its file fits those of the others.
 
 use crate::demotion::Demotion;
+use etlink_model::NodeIdx;
 
 /// What becomes of a communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,15 +21,15 @@ pub enum CommDecision {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankAgreement {
     /// By ascending node.
-    pub(crate) decisions: Vec<(u32, CommDecision)>,
+    pub(crate) decisions: Vec<(NodeIdx, CommDecision)>,
     /// Nodes in the order in which they go one after the other, where that is not the order of
     /// nodes.
-    pub(crate) serial_order: Vec<u32>,
+    pub(crate) serial_order: Vec<NodeIdx>,
 }
 
 impl RankAgreement {
     /// What becomes of a node; what no rank has spoken of is of a group that is not known.
-    pub fn decision_for(&self, node: u32) -> CommDecision {
+    pub fn decision_for(&self, node: NodeIdx) -> CommDecision {
         // Nodes come in any order here, as blocks are encoded by several threads.
         let at = self
             .decisions

@@ -3,8 +3,8 @@
 use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, MatchRule, Node, NodeKind};
 use etlink_model::{
     CallIdx, Collective, Correlation, CpuOp, DeviceQueue, DeviceRow, DurationNs, HostIdx, HostNode,
-    HostThread, HostTrace, NameId, OpIdx, QueueIdx, RfId, RowIdx, RowKind, RuntimeCall, TextSpan,
-    ThreadIdx, TimeNs, TrackLabel, ValueList,
+    HostThread, HostTrace, NameId, NodeIdx, OpIdx, QueueIdx, RfId, RowIdx, RowKind, RuntimeCall,
+    TextSpan, ThreadIdx, TimeNs, TrackLabel, ValueList,
 };
 
 /// A trace under construction: one process, one thread, one stream.
@@ -138,7 +138,13 @@ impl TraceSketch {
         u32::try_from(device.collectives.len() - 1).expect("few")
     }
 
-    pub(crate) fn node(&mut self, kind: NodeKind, source: u32, start: i64, duration: i64) -> u32 {
+    pub(crate) fn node(
+        &mut self,
+        kind: NodeKind,
+        source: u32,
+        start: i64,
+        duration: i64,
+    ) -> NodeIdx {
         self.slice(kind, source, true, start, duration)
     }
 
@@ -149,7 +155,7 @@ impl TraceSketch {
         first: bool,
         start: i64,
         duration: i64,
-    ) -> u32 {
+    ) -> NodeIdx {
         let on_device = kind == NodeKind::DeviceOp;
         let (start, duration) = (TimeNs(start), DurationNs(duration));
         self.trace.nodes.push(Node {
@@ -161,17 +167,17 @@ impl TraceSketch {
             start,
             duration,
         });
-        u32::try_from(self.trace.nodes.len() - 1).expect("few")
+        NodeIdx::new(self.trace.nodes.len() - 1)
     }
 
     /// A collective that runs on the device.
-    pub(crate) fn device_collective(&mut self, row: RowIdx, start: i64, duration: i64) -> u32 {
+    pub(crate) fn device_collective(&mut self, row: RowIdx, start: i64, duration: i64) -> NodeIdx {
         let node = self.node(NodeKind::Collective, row.0, start, duration);
-        self.trace.nodes.on_device[node as usize] = true;
+        self.trace.nodes.on_device[node.index()] = true;
         node
     }
 
-    pub(crate) fn edge(&mut self, kind: EdgeKind, from: u32, to: u32) {
+    pub(crate) fn edge(&mut self, kind: EdgeKind, from: NodeIdx, to: NodeIdx) {
         self.edges.push(Edge {
             to,
             kind,

@@ -4,6 +4,7 @@
 use crate::support::{etlink_path, install_from_pypi, repository_root, run_command};
 use anyhow::{Context, Result, bail, ensure};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
+use etlink_model::NodeIdx;
 use etlink_testing::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
 use serde::Deserialize;
 use serde_json::Value;
@@ -227,11 +228,11 @@ fn sum_over(ranks: &[LinkedTrace], count: fn(&LinkedTrace) -> usize) -> u64 {
 }
 
 fn count_collectives(trace: &LinkedTrace) -> usize {
-    let nodes = 0..trace.nodes.len();
+    let nodes = trace.nodes.indices();
     nodes.filter(|node| is_collective(trace, *node)).count()
 }
 
-fn is_collective(trace: &LinkedTrace, at: usize) -> bool {
+fn is_collective(trace: &LinkedTrace, at: NodeIdx) -> bool {
     let node = trace.nodes.get(at);
     node.kind == NodeKind::Collective && node.first && trace.collective(&node).is_some()
 }

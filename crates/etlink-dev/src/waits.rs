@@ -5,7 +5,7 @@
 use crate::support::read_trace_text;
 use anyhow::{Context, Result, ensure};
 use etlink_link::{EdgeKind, LinkOptions, LinkedTrace, NodeKind};
-use etlink_model::{DeviceTrace, SyncRows};
+use etlink_model::{DeviceTrace, NodeIdx, SyncRows};
 use std::path::{Path, PathBuf};
 
 pub fn compare_waits(files: &[PathBuf]) -> Result<()> {
@@ -75,8 +75,8 @@ fn link_device(device: DeviceTrace) -> Result<LinkedTrace> {
 /// Kind and source of two nodes: the one that waits and the row waited for.
 type Wait = [(NodeKind, u32); 2];
 
-fn node_key(trace: &LinkedTrace, node: u32) -> (NodeKind, u32) {
-    let node = trace.nodes.get(node as usize);
+fn node_key(trace: &LinkedTrace, node: NodeIdx) -> (NodeKind, u32) {
+    let node = trace.nodes.get(node);
     // a delay stands for the row that it delays
     let kind = match node.kind {
         NodeKind::UnexplainedWait | NodeKind::Boundary if node.on_device => NodeKind::DeviceOp,
@@ -107,14 +107,10 @@ fn has_path(trace: &LinkedTrace, [to, from]: &Wait) -> bool {
         if node == from {
             return true;
         }
-        for edge in trace
-            .edges
-            .deps(node as usize)
-            .iter()
-            // Edges lead to higher numbers, so that nothing below `from` comes after it.
-            .filter(|edge| edge.from >= from)
-        {
-            if !std::mem::replace(&mut seen[edge.from as usize], true) {
+        let deps = trace.edges.deps(node).iter();
+        // Edges lead to higher numbers, so that nothing below `from` comes after it.
+        for edge in deps.filter(|edge| edge.from >= from) {
+            if !std::mem::replace(&mut seen[edge.from.index()], true) {
                 open.push(edge.from);
             }
         }
@@ -122,8 +118,8 @@ fn has_path(trace: &LinkedTrace, [to, from]: &Wait) -> bool {
     false
 }
 
-fn last_node(trace: &LinkedTrace, wanted: (NodeKind, u32)) -> Option<u32> {
+fn last_node(trace: &LinkedTrace, wanted: (NodeKind, u32)) -> Option<NodeIdx> {
     // An op or call may have several nodes; it is over with its last one.
-    let mut nodes = 0..trace.nodes.len() as u32;
+    let mut nodes = trace.nodes.indices();
     nodes.rfind(|node| node_key(trace, *node) == wanted)
 }

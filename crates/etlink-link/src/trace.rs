@@ -7,7 +7,7 @@ use crate::graph::nodes::{Node, Nodes};
 use crate::report::LinkReport;
 use etlink_model::{
     CallIdx, Collective, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace, NameId,
-    Names, OpIdx, RowIdx,
+    Names, NodeIdx, OpIdx, RowIdx,
 };
 
 /// What is known of a node's communication, with the table that its names are in.
@@ -101,7 +101,7 @@ impl LinkedTrace {
     }
 
     /// [`Nodes::latency`] of a node.
-    pub fn latency(&self, node: usize) -> DurationNs {
+    pub fn latency(&self, node: NodeIdx) -> DurationNs {
         self.nodes.latency(&self.edges, node)
     }
 
@@ -110,10 +110,8 @@ impl LinkedTrace {
     pub fn passive_threads(&self) -> Vec<bool> {
         let nodes = &self.nodes;
         let mut looks_on = vec![true; self.device.threads.len()];
-        for (to, edge) in
-            (0..nodes.len()).flat_map(|to| self.edges.deps(to).iter().map(move |edge| (to, edge)))
-        {
-            let from = edge.from as usize;
+        for edge in self.edges.iter() {
+            let (from, to) = (edge.from.index(), edge.to.index());
             if edge.kind != EdgeKind::ProgramOrder
                 && !nodes.on_device[from]
                 && (nodes.on_device[to] || nodes.resource[to] != nodes.resource[from])

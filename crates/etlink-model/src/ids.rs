@@ -81,6 +81,13 @@ index! {
 }
 
 index! {
+    /// A node of a graph, by its place among the nodes.
+    #[derive(Serialize)]
+    #[serde(transparent)]
+    NodeIdx
+}
+
+index! {
     /// A rank by its place in the list of ranks that are looked at together. Where traces are
     /// missing, it is not the rank's number in the job, which is a [`GlobalRank`].
     RankIdx

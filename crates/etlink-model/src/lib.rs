@@ -28,8 +28,8 @@ pub use device::{
 };
 pub use host::{HostHeader, HostNode, HostNodes, HostTrace, TextSpan, ValueList};
 pub use ids::{
-    CallIdx, Correlation, GlobalRank, HostIdx, NameId, OpIdx, QueueIdx, RankIdx, RfId, RowIdx,
-    TableIdx, ThreadIdx,
+    CallIdx, Correlation, GlobalRank, HostIdx, NameId, NodeIdx, OpIdx, QueueIdx, RankIdx, RfId,
+    RowIdx, TableIdx, ThreadIdx,
 };
 pub use names::{Names, RawNameCache};
 pub use tensors::{TensorRef, TensorRefs, TensorUses};

@@ -3,6 +3,7 @@
 use crate::graph::{EdgeKind, ReplayDep, ReplayGraph};
 use crate::labels::{LabelSource, NodeLabel};
 use crate::run::ReplayRun;
+use etlink_model::NodeIdx;
 use serde::Serialize;
 
 /// A node, what it waited for, and which of that decided. Times are those of the run.
@@ -50,20 +51,20 @@ pub fn explain_start(
     labels: &dyn LabelSource,
     run: &ReplayRun,
     dropped: &[EdgeKind],
-    node: u32,
+    node: NodeIdx,
 ) -> StartExplanation {
-    let at = node as usize;
+    let at = node.index();
     let counts = |edge: &usize| !dropped.contains(&graph.dep(*edge).kind);
     let ends = graph
-        .edges_to(at)
+        .edges_to(node)
         .filter(counts)
-        .map(|edge| run.end(graph.dep(edge).from as usize));
+        .map(|edge| run.end(graph.dep(edge).from));
     // Slack is against the last dep that counts in this run: with dropped edges another one
     // decides.
     let latest = ends.max().unwrap_or(run.start[at]);
     let explained = |edge: usize| {
         let dep = graph.dep(edge);
-        let end = run.end(dep.from as usize);
+        let end = run.end(dep.from);
         ExplainedDep {
             edge: dep.kind,
             from: NodeLabel::from_node(graph, labels, dep.from),
@@ -74,24 +75,24 @@ pub fn explain_start(
             evidence: evidence(graph, labels, dep, node),
         }
     };
-    let mut deps: Vec<ExplainedDep> = graph.edges_to(at).filter(counts).map(explained).collect();
+    let mut deps: Vec<ExplainedDep> = graph.edges_to(node).filter(counts).map(explained).collect();
     deps.sort_by_key(|dep| (!dep.decided, dep.slack_ns));
     StartExplanation {
         label: NodeLabel::from_node(graph, labels, node),
         measured_start_ns: graph.measured.then(|| graph.start[at].0),
         start_ns: run.start[at].0,
-        end_ns: run.end(at).0,
+        end_ns: run.end(node).0,
         latency_ns: graph.latency[at].0,
         held_by: run
-            .held_by(at)
+            .held_by(node)
             .map(|held| NodeLabel::from_node(graph, labels, held)),
         deps,
     }
 }
 
-fn evidence(graph: &ReplayGraph, labels: &dyn LabelSource, dep: ReplayDep, to: u32) -> String {
-    let (source, target) = (graph.place(dep.from as usize), graph.place(to as usize));
-    let number = |node: u32| {
+fn evidence(graph: &ReplayGraph, labels: &dyn LabelSource, dep: ReplayDep, to: NodeIdx) -> String {
+    let (source, target) = (graph.place(dep.from), graph.place(to));
+    let number = |node: NodeIdx| {
         labels
             .correlation(node)
             .map_or(String::new(), |number| format!(", correlation {number}"))

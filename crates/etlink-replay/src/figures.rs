@@ -5,7 +5,7 @@ use crate::labels::{LabelSource, NodeLabel};
 use crate::run::{NONE, ReplayRun};
 use crate::stats::{Percentiles, share, worst};
 use etlink_link::limits::{CLOCK_TOLERANCE, LAUNCH_LATENCY, WAIT_LATENCY};
-use etlink_model::DurationNs;
+use etlink_model::{DurationNs, NodeIdx};
 use indexmap::IndexMap;
 use serde::Serialize;
 
@@ -119,15 +119,14 @@ pub fn replay_figures(
     run: &ReplayRun,
 ) -> ReplayFigures {
     let mut used = vec![false; graph.resources.len()];
-    let on_device = (0..graph.len()).filter(|node| graph.on_device(*node));
-    on_device.for_each(|node| used[graph.resource[node] as usize] = true);
+    let on_device = graph.indices().filter(|node| graph.on_device(*node));
+    on_device.for_each(|node| used[graph.resource[node.index()] as usize] = true);
+    let device_ops = graph.indices().filter(|node| graph.is_device_op(*node));
     let measured_ns = graph.measured.then(|| measured(graph));
     let mut figures = ReplayFigures {
         nodes: graph.len() as u64,
         edges: graph.edges() as u64,
-        device_ops: (0..graph.len())
-            .filter(|node| graph.is_device_op(*node))
-            .count() as u64,
+        device_ops: device_ops.count() as u64,
         streams: used.iter().filter(|used| **used).count() as u64,
         measured_ns,
         replayed_ns: run.makespan().0,
@@ -153,7 +152,7 @@ pub fn replay_figures(
 }
 
 fn measured(graph: &ReplayGraph) -> i64 {
-    let last = (0..graph.len()).map(|node| graph.end(node)).max();
+    let last = graph.indices().map(|node| graph.end(node)).max();
     let first = graph.start.iter().min();
     last.zip(first).map_or(0, |(last, first)| (last - *first).0)
 }
@@ -161,7 +160,7 @@ fn measured(graph: &ReplayGraph) -> i64 {
 fn label_nodes(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
-    worst: Vec<(i64, u32)>,
+    worst: Vec<(i64, NodeIdx)>,
 ) -> Vec<NodeTime> {
     worst
         .into_iter()
@@ -178,8 +177,9 @@ fn end_error(
     run: &ReplayRun,
     measured: i64,
 ) -> EndError {
-    let late = |node: usize| run.end(node).since(graph.end(node));
-    let errors: Vec<i64> = (0..graph.len())
+    let late = |node: NodeIdx| run.end(node).since(graph.end(node));
+    let errors: Vec<i64> = graph
+        .indices()
         .map(|node| late(node).saturating_abs())
         .collect();
     // Errors of millions of nodes can sum to more than 64 bits in a trace of hours.
@@ -187,13 +187,11 @@ fn end_error(
     let mean_ns = i64::try_from(total / graph.len().max(1) as i128).unwrap_or(i64::MAX);
     let off = errors
         .iter()
-        .zip(0..)
+        .zip(graph.indices())
         .filter(|(error, _)| **error > 0)
         .map(|(error, node)| (*error, node));
     let mut worst = worst(off);
-    worst
-        .iter_mut()
-        .for_each(|(ns, node)| *ns = late(*node as usize));
+    worst.iter_mut().for_each(|(ns, node)| *ns = late(*node));
     let spread = Percentiles::from_values(errors);
     EndError {
         mean_ns,
@@ -206,13 +204,13 @@ fn end_error(
 
 /// What a device op waited for beyond the latency of its mechanism. `by_node`: such waits are
 /// nodes.
-fn unexplained_delay(graph: &ReplayGraph, run: &ReplayRun, node: usize, by_node: bool) -> i64 {
+fn unexplained_delay(graph: &ReplayGraph, run: &ReplayRun, node: NodeIdx, by_node: bool) -> i64 {
     let waits = graph
         .deps(node)
-        .map(|dep| dep.from as usize)
+        .map(|dep| dep.from.index())
         .filter(|from| graph.kind[*from] == ReplayKind::UnexplainedWait);
     let waited = waits.map(|wait| graph.duration[wait]).sum::<DurationNs>().0;
-    let limit = match run.decided[node] {
+    let limit = match run.decided[node.index()] {
         // Latencies of a linked graph are below the limits by construction: what exceeds them is a
         // node already.
         _ if by_node => return waited,
@@ -223,7 +221,7 @@ fn unexplained_delay(graph: &ReplayGraph, run: &ReplayRun, node: usize, by_node:
         dep if graph.dep(dep as usize).kind == EdgeKind::Launch => LAUNCH_LATENCY.0,
         _ => WAIT_LATENCY.0,
     };
-    Some(graph.latency[node].0)
+    Some(graph.latency[node.index()].0)
         .filter(|latency| *latency > limit)
         .map_or(waited, |latency| waited.saturating_add(latency))
 }
@@ -235,12 +233,12 @@ fn unexplained(
     device_ops: u64,
     time: i64,
 ) -> UnexplainedWaits {
-    let nodes =
-        (0..graph.len()).filter(|node| graph.on_device(*node) && !graph.kind[*node].is_delay());
+    let work = |node: &NodeIdx| graph.on_device(*node) && !graph.kind[node.index()].is_delay();
+    let nodes = graph.indices().filter(work);
     // who writes what came before the recording as nodes does so with unexplained waits too
     let by_node = graph.kind.iter().any(|kind| kind.is_delay());
-    let delayed: Vec<(i64, u32)> = nodes
-        .map(|node| (unexplained_delay(graph, run, node, by_node), node as u32))
+    let delayed: Vec<(i64, NodeIdx)> = nodes
+        .map(|node| (unexplained_delay(graph, run, node, by_node), node))
         .filter(|(delay, _)| *delay > 0)
         .collect();
     let waiting_ns = delayed
@@ -256,15 +254,16 @@ fn unexplained(
 }
 
 fn contradictions(graph: &ReplayGraph, labels: &dyn LabelSource) -> ContradictedEdges {
-    let early = |node: usize| {
-        graph
-            .deps(node)
-            .map(move |dep| graph.end(dep.from as usize).since(graph.start[node]))
+    let early = |node: NodeIdx| {
+        let start = graph.start[node.index()];
+        let deps = graph.deps(node);
+        deps.map(move |dep| (graph.end(dep.from).since(start), node))
     };
     // Walked twice and not collected: a wrong clock makes every edge of a trace contradict.
     let wrong = || {
-        (0..graph.len())
-            .flat_map(|node| early(node).map(move |ns| (ns, node as u32)))
+        graph
+            .indices()
+            .flat_map(early)
             .filter(|(ns, _)| *ns > CLOCK_TOLERANCE.0)
     };
     ContradictedEdges {
@@ -276,15 +275,16 @@ fn contradictions(graph: &ReplayGraph, labels: &dyn LabelSource) -> Contradicted
 fn by_edge(graph: &ReplayGraph, run: &ReplayRun) -> IndexMap<EdgeKind, EdgeFigures> {
     let mut latencies = EdgeKind::ALL.map(|_| vec![]);
     let mut all = EdgeKind::ALL.map(|_| EdgeFigures::default());
-    for node in 0..graph.len() {
+    for node in graph.indices() {
         for dep in graph.deps(node) {
             let figures = &mut all[dep.kind as usize];
             figures.count += 1;
             figures.inferred += u64::from(dep.inferred);
         }
-        if run.decided[node] != NONE {
-            latencies[graph.dep(run.decided[node] as usize).kind as usize]
-                .push(graph.latency[node].0);
+        let decided = run.decided[node.index()];
+        if decided != NONE {
+            let kind = graph.dep(decided as usize).kind;
+            latencies[kind as usize].push(graph.latency[node.index()].0);
         }
     }
     let with_latency = all

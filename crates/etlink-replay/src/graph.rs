@@ -4,8 +4,9 @@ pub(crate) mod followers;
 mod order;
 
 pub use etlink_link::EdgeKind;
-use etlink_model::{DurationNs, TimeNs};
+use etlink_model::{DurationNs, NodeIdx, TimeNs};
 use serde::Serialize;
+use std::ops::Range;
 
 /// What a node is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -76,7 +77,7 @@ pub struct ReplayNode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayDep {
     /// The node waited for.
-    pub from: u32,
+    pub from: NodeIdx,
     /// What makes the node wait.
     pub kind: EdgeKind,
     /// Found by a rule, not recorded.
@@ -88,14 +89,14 @@ pub struct ReplayDep {
 pub enum Error {
     /// Each of these waits for the one before it, the first for the last.
     #[error("{} nodes wait for each other in a circle and can never run", .0.len())]
-    Cycle(Vec<u32>),
+    Cycle(Vec<NodeIdx>),
     /// A dep that names no node.
-    #[error("node {node} waits for node {from}, which is not there")]
+    #[error("node {} waits for node {}, which is not there", node.0, from.0)]
     NoSuchNode {
         /// The node that waits.
-        node: u32,
+        node: NodeIdx,
         /// What it waits for.
-        from: u32,
+        from: NodeIdx,
     },
     /// Numbers of nodes and edges are 32 bits wide.
     #[error("more nodes or edges than can be numbered")]
@@ -123,12 +124,12 @@ pub struct ReplayGraph {
     pub without_start: u64,
     deps: Deps,
     /// Each node after all that it waits for; empty: the order of the numbers.
-    order: Vec<u32>,
+    order: Vec<NodeIdx>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Deps {
-    from: Vec<u32>,
+    from: Vec<NodeIdx>,
     kind: Vec<EdgeKind>,
     inferred: Vec<bool>,
     ends: Vec<u32>,
@@ -145,17 +146,22 @@ impl ReplayGraph {
         self.kind.is_empty()
     }
 
+    /// The numbers of all nodes, ascending.
+    pub fn indices(&self) -> impl DoubleEndedIterator<Item = NodeIdx> + Clone + use<> {
+        (0..self.len() as u32).map(NodeIdx)
+    }
+
     /// Number of edges.
     pub fn edges(&self) -> usize {
         self.deps.from.len()
     }
 
     /// The numbers of the edges to a node.
-    pub fn edges_to(&self, node: usize) -> std::ops::Range<usize> {
-        let start = node
-            .checked_sub(1)
-            .map_or(0, |before| self.deps.ends[before]);
-        start as usize..self.deps.ends[node] as usize
+    pub fn edges_to(&self, node: NodeIdx) -> Range<usize> {
+        let ends = &self.deps.ends;
+        let before = node.index().checked_sub(1);
+        let start = before.map_or(0, |before| ends[before]);
+        start as usize..ends[node.index()] as usize
     }
 
     /// Edge `edge`.
@@ -168,50 +174,53 @@ impl ReplayGraph {
     }
 
     /// What a node waits for.
-    pub fn deps(&self, node: usize) -> impl Iterator<Item = ReplayDep> {
+    pub fn deps(&self, node: NodeIdx) -> impl Iterator<Item = ReplayDep> {
         self.edges_to(node).map(|edge| self.dep(edge))
     }
 
     /// Measured end of a node.
-    pub fn end(&self, node: usize) -> TimeNs {
-        self.start[node] + self.duration[node]
+    pub fn end(&self, node: NodeIdx) -> TimeNs {
+        self.start[node.index()] + self.duration[node.index()]
     }
 
     /// Whether a node runs on a stream.
-    pub fn on_device(&self, node: usize) -> bool {
+    pub fn on_device(&self, node: NodeIdx) -> bool {
         self.resources
-            .get(self.resource[node] as usize)
+            .get(self.resource[node.index()] as usize)
             .is_some_and(|resource| resource.on_device)
     }
 
     /// Whether a node is work on a stream, no delay.
-    pub fn is_device_op(&self, node: usize) -> bool {
+    pub fn is_device_op(&self, node: NodeIdx) -> bool {
         self.on_device(node)
-            && !self.kind[node].is_delay()
-            && self.kind[node] != ReplayKind::Arrival
+            && !self.kind[node.index()].is_delay()
+            && self.kind[node.index()] != ReplayKind::Arrival
     }
 
     /// Whose node it is, among several ranks.
-    pub fn rank(&self, node: usize) -> Option<i64> {
-        self.resources.get(self.resource[node] as usize)?.rank
+    pub fn rank(&self, node: NodeIdx) -> Option<i64> {
+        self.resources
+            .get(self.resource[node.index()] as usize)?
+            .rank
     }
 
     /// What a node's thread or stream is called.
-    pub fn place(&self, node: usize) -> &str {
+    pub fn place(&self, node: NodeIdx) -> &str {
         self.resources
-            .get(self.resource[node] as usize)
+            .get(self.resource[node.index()] as usize)
             .map_or("", |resource| &resource.name)
     }
 
     /// All nodes, each after those that it waits for.
-    pub(crate) fn order(&self) -> impl Iterator<Item = usize> {
-        (0..self.len()).map(|at| self.order.get(at).map_or(at, |node| *node as usize))
+    pub(crate) fn order(&self) -> impl Iterator<Item = NodeIdx> {
+        self.indices()
+            .map(|place| self.order.get(place.index()).copied().unwrap_or(place))
     }
 
     /// From the measured times: never negative, 0 without deps.
-    fn measured_latency(&self, node: usize) -> DurationNs {
-        let latest = self.deps(node).map(|dep| self.end(dep.from as usize)).max();
-        latest.map_or(DurationNs(0), |latest| self.start[node] - latest)
+    fn measured_latency(&self, node: NodeIdx) -> DurationNs {
+        let latest = self.deps(node).map(|dep| self.end(dep.from)).max();
+        latest.map_or(DurationNs(0), |latest| self.start[node.index()] - latest)
     }
 }
 
@@ -258,7 +267,7 @@ impl GraphBuilder {
 
     /// Those of the `gates`, as counted from the first, that have to open before all that they wait
     /// for has run, for all nodes to run: always the first that is stuck. O(nodes + edges).
-    pub(crate) fn jammed(&self, gates: std::ops::Range<u32>) -> Vec<u32> {
+    pub(crate) fn jammed(&self, gates: Range<u32>) -> Vec<u32> {
         order::jammed_gates(&self.graph, gates)
     }
 
@@ -271,15 +280,11 @@ impl GraphBuilder {
         if graph.len() >= u32::MAX as usize || graph.edges() >= u32::MAX as usize {
             return Err(Error::TooLarge);
         }
-        for node in 0..graph.len() {
-            if let Some(dep) = graph
-                .deps(node)
-                .find(|dep| dep.from as usize >= graph.len())
-            {
-                return Err(Error::NoSuchNode {
-                    node: node as u32,
-                    from: dep.from,
-                });
+        for node in graph.indices() {
+            let mut deps = graph.deps(node);
+            if let Some(dep) = deps.find(|dep| dep.from.index() >= graph.len()) {
+                let from = dep.from;
+                return Err(Error::NoSuchNode { node, from });
             }
         }
         graph.measured = graph.without_start == 0;
@@ -288,7 +293,8 @@ impl GraphBuilder {
             graph.start.fill(TimeNs(0));
         // A file that states latencies keeps them: they are exact, while its times can be rounded.
         } else if !self.latencies {
-            graph.latency = (0..graph.len())
+            graph.latency = graph
+                .indices()
                 .map(|node| graph.measured_latency(node))
                 .collect();
         }

@@ -30,6 +30,7 @@ pub use ranks::{CollectiveTimes, RankFigures};
 
 use crate::graph::{Error, ReplayGraph};
 use build::build;
+use etlink_model::NodeIdx;
 use plan::Plan;
 use serde::Serialize;
 
@@ -59,9 +60,9 @@ pub struct MemberNodes {
     /// Which rank, by place.
     pub rank: u32,
     /// The rank has arrived when this begins.
-    pub arrives: u32,
+    pub arrives: NodeIdx,
     /// The transfer is done when this ends; can be the same.
-    pub transfer: u32,
+    pub transfer: NodeIdx,
     /// It needs something of all others. Else it waits for them only if it ended after all had
     /// come: a sender can be done early.
     pub needs_all: bool,

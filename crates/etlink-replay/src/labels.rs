@@ -1,32 +1,33 @@
 //! What nodes are called: names and numbers stay where they are.
 
 use crate::graph::ReplayGraph;
+use etlink_model::NodeIdx;
 use serde::Serialize;
 use wildmatch::WildMatch;
 
 /// What the trace knows of its nodes besides times.
 pub trait LabelSource {
     /// The name of a node; empty where it has none.
-    fn name(&self, node: u32) -> &str;
+    fn name(&self, node: NodeIdx) -> &str;
 
     /// Its number in the file; its place in the graph unless the file has its own.
-    fn id(&self, node: u32) -> u64 {
-        u64::from(node)
+    fn id(&self, node: NodeIdx) -> u64 {
+        u64::from(node.0)
     }
 
     /// The number that a runtime call and the device work that it caused share.
-    fn correlation(&self, node: u32) -> Option<i64>;
+    fn correlation(&self, node: NodeIdx) -> Option<i64>;
 }
 
 /// For runs that no name matters to.
 pub(crate) struct NoLabels;
 
 impl LabelSource for NoLabels {
-    fn name(&self, _: u32) -> &str {
+    fn name(&self, _: NodeIdx) -> &str {
         ""
     }
 
-    fn correlation(&self, _: u32) -> Option<i64> {
+    fn correlation(&self, _: NodeIdx) -> Option<i64> {
         None
     }
 }
@@ -49,14 +50,13 @@ pub struct NodeLabel {
 
 impl NodeLabel {
     /// How `node` is named.
-    pub fn from_node(graph: &ReplayGraph, labels: &dyn LabelSource, node: u32) -> NodeLabel {
-        let at = node as usize;
-        let (name, place) = (labels.name(node).to_owned(), graph.place(at).to_owned());
+    pub fn from_node(graph: &ReplayGraph, labels: &dyn LabelSource, node: NodeIdx) -> NodeLabel {
+        let (name, place) = (labels.name(node).to_owned(), graph.place(node).to_owned());
         NodeLabel {
-            rank: graph.rank(at),
+            rank: graph.rank(node),
             node: labels.id(node),
             name,
-            kind: graph.kind[at],
+            kind: graph.kind[node.index()],
             place,
         }
     }
@@ -64,10 +64,11 @@ impl NodeLabel {
 
 /// The node of this number, else the first of this name, else the first that this pattern (`*`,
 /// `?`) matches; behind `rank=N/` of that rank alone. O(nodes).
-pub fn find_node(graph: &ReplayGraph, labels: &dyn LabelSource, wanted: &str) -> Option<u32> {
+pub fn find_node(graph: &ReplayGraph, labels: &dyn LabelSource, wanted: &str) -> Option<NodeIdx> {
     let (rank, wanted) = of_rank(wanted);
-    let mut nodes =
-        (0..graph.len() as u32).filter(|node| rank.is_none() || graph.rank(*node as usize) == rank);
+    let mut nodes = graph
+        .indices()
+        .filter(|node| rank.is_none() || graph.rank(*node) == rank);
     if let Ok(id) = wanted.parse::<u64>()
         && let Some(node) = nodes.clone().find(|node| labels.id(*node) == id)
     {

@@ -3,7 +3,7 @@
 use crate::graph::{Error, GraphBuilder, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource};
 use crate::labels::LabelSource;
 use etlink_link::{LinkedTrace, NodeKind};
-use etlink_model::{DeviceTrace, RowKind};
+use etlink_model::{DeviceTrace, NodeIdx, RowKind};
 
 /// The graph of a linked trace. O(nodes + edges).
 ///
@@ -12,7 +12,7 @@ use etlink_model::{DeviceTrace, RowKind};
 pub fn graph_from_trace(trace: &LinkedTrace) -> Result<ReplayGraph, Error> {
     let threads = trace.device.threads.len() as u32;
     let mut builder = GraphBuilder::new(resources(&trace.device));
-    for index in 0..trace.nodes.len() {
+    for index in trace.nodes.indices() {
         let node = trace.nodes.get(index);
         let resource = if node.on_device {
             threads + node.resource
@@ -87,12 +87,12 @@ pub fn stream_resource(stream: i64, device: Option<i64>) -> Resource {
 }
 
 impl LabelSource for LinkedTrace {
-    fn name(&self, node: u32) -> &str {
-        self.name(&self.nodes.get(node as usize))
+    fn name(&self, node: NodeIdx) -> &str {
+        self.name(&self.nodes.get(node))
     }
 
-    fn correlation(&self, node: u32) -> Option<i64> {
-        let node = self.nodes.get(node as usize);
+    fn correlation(&self, node: NodeIdx) -> Option<i64> {
+        let node = self.nodes.get(node);
         let correlation = match node.kind {
             NodeKind::Runtime => self.device.calls.correlation.get(node.source as usize),
             _ => self

@@ -4,6 +4,7 @@ use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, NodeLabel};
 use crate::run::{NONE, ReplayRun};
 use crate::stats::share;
+use etlink_model::NodeIdx;
 use indexmap::IndexMap;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -35,7 +36,7 @@ impl StartReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathStep {
     /// The node.
-    pub node: u32,
+    pub node: NodeIdx,
     /// Why it started when it did.
     pub via: StartReason,
     /// From the end of the step before, or from the beginning of the run, to its start, ns.
@@ -46,7 +47,7 @@ impl PathStep {
     /// What its duration and its latency are spent on.
     pub fn causes(&self, graph: &ReplayGraph) -> [PathCause; 2] {
         [
-            cause_of(graph.kind[self.node as usize]),
+            cause_of(graph.kind[self.node.index()]),
             cause_of_latency(self.via),
         ]
     }
@@ -100,28 +101,26 @@ pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
     let (origin, _) = run.window();
     // A walk back from NCCL's watchdog would show a thread that polls and nothing else.
     let has_work = resources_with_work(graph);
-    let at_work = (0..graph.len()).filter(|node| has_work[graph.resource[*node] as usize]);
-    let mut at = at_work
-        .max_by_key(|node| (run.end(*node), Reverse(*node)))
-        .map(|node| node as u32);
+    let nodes = graph.indices();
+    let at_work = nodes.filter(|node| has_work[graph.resource[node.index()] as usize]);
+    let mut at = at_work.max_by_key(|node| (run.end(*node), Reverse(*node)));
     let mut path = vec![];
     while let Some(node) = at {
-        let index = node as usize;
-        let edge = Some(run.decided[index])
+        let edge = Some(run.decided[node.index()])
             .filter(|edge| *edge != NONE)
             .map(|edge| graph.dep(edge as usize));
-        let (before, via) = match (run.held_by(index), edge) {
+        let (before, via) = match (run.held_by(node), edge) {
             // A busy resource comes before the edge: without it the node would have started when
             // the edge let it.
             (Some(held), _) => (Some(held), StartReason::Busy),
             (None, Some(dep)) => (Some(dep.from), StartReason::Edge(dep.kind)),
             (None, None) => (None, StartReason::Start),
         };
-        let since = before.map_or(origin, |before| run.end(before as usize));
+        let since = before.map_or(origin, |before| run.end(before));
         path.push(PathStep {
             node,
             via,
-            latency_ns: (run.start[index] - since).0,
+            latency_ns: (run.start[node.index()] - since).0,
         });
         at = before;
     }
@@ -133,15 +132,14 @@ pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
 /// it. Where that is so of no thread and there is no stream, all do.
 fn resources_with_work(graph: &ReplayGraph) -> Vec<bool> {
     let mut has_work = vec![false; graph.resources.len()];
-    for node in 0..graph.len() {
-        let own = graph.resource[node];
+    for node in graph.indices() {
+        let own = graph.resource[node.index()];
         has_work[own as usize] |= graph.is_device_op(node);
-        for from in graph
-            .deps(node)
-            .map(|dep| graph.resource[dep.from as usize])
-            .filter(|from| *from != own)
-        {
-            has_work[from as usize] = true;
+        for dep in graph.deps(node) {
+            let from = graph.resource[dep.from.index()];
+            if from != own {
+                has_work[from as usize] = true;
+            }
         }
     }
     if has_work.contains(&true) {
@@ -229,15 +227,16 @@ impl PathReport {
     ) -> PathReport {
         let end = path
             .last()
-            .map_or(run.window().0, |step| run.end(step.node as usize));
+            .map_or(run.window().0, |step| run.end(step.node));
         let mut report = PathReport {
             makespan_ns: (end - run.window().0).0,
             nodes: path.len() as u64,
             ..PathReport::default()
         };
         for step in path {
-            let node = step.node as usize;
-            let (start_ns, duration_ns) = (run.start[node].0, run.duration[node].0);
+            let node = step.node;
+            let (start, duration) = (run.start[node.index()], run.duration[node.index()]);
+            let (start_ns, duration_ns) = (start.0, duration.0);
             let [own, latency] = step.causes(graph);
             report.add_cause(own, duration_ns);
             report.add_cause(latency, step.latency_ns);
@@ -294,13 +293,13 @@ fn crossings(
         // A path crosses at a meeting only: the arrival before it and the transfer behind it say
         // between whom.
         let [from, meeting, to] = [steps.first()?.node, steps.get(1)?.node, steps.get(2)?.node];
-        let (from, to) = (graph.rank(from as usize)?, graph.rank(to as usize)?);
-        let between = graph.rank(meeting as usize).is_none() && from != to;
+        let (from, to) = (graph.rank(from)?, graph.rank(to)?);
+        let between = graph.rank(meeting).is_none() && from != to;
         between.then(|| RankCrossing {
             from,
             to,
             by: labels.name(meeting).to_owned(),
-            at_ns: run.start[meeting as usize].0,
+            at_ns: run.start[meeting.index()].0,
         })
     };
     path.windows(3).filter_map(crossing).collect()

@@ -9,9 +9,9 @@ mod resources;
 use crate::graph::{EdgeKind, ReplayGraph};
 use crate::labels::LabelSource;
 use crate::scale::{self, DurationScale};
-use etlink_model::{DurationNs, TimeNs};
+use etlink_model::{DurationNs, NodeIdx, TimeNs};
 
-/// No edge, no node.
+/// No edge.
 pub const NONE: u32 = u32::MAX;
 
 /// What is asked.
@@ -37,24 +37,22 @@ pub struct ReplayRun {
     /// last. [`NONE`] without deps.
     pub decided: Vec<u32>,
     /// With resources: the node that kept this one's thread or stream busy when it could have
-    /// started, or [`NONE`].
-    pub held: Vec<u32>,
+    /// started, or [`NodeIdx::NONE`].
+    pub held: Vec<NodeIdx>,
 }
 
 impl ReplayRun {
     /// When a node ended.
-    pub fn end(&self, node: usize) -> TimeNs {
-        self.start[node] + self.duration[node]
+    pub fn end(&self, node: NodeIdx) -> TimeNs {
+        self.start[node.index()] + self.duration[node.index()]
     }
 
     /// First start and last end.
     pub fn window(&self) -> (TimeNs, TimeNs) {
         let first = self.start.iter().min().copied().unwrap_or_default();
-        let last = (0..self.start.len())
-            .map(|node| self.end(node))
-            .max()
-            .unwrap_or_default();
-        (first, last)
+        let durations = self.start.iter().zip(&self.duration);
+        let ends = durations.map(|(start, duration)| *start + *duration);
+        (first, ends.max().unwrap_or_default())
     }
 
     /// From the first start to the last end.
@@ -64,8 +62,8 @@ impl ReplayRun {
     }
 
     /// The node that held this one up when it could have started.
-    pub fn held_by(&self, node: usize) -> Option<u32> {
-        self.held.get(node).copied().filter(|held| *held != NONE)
+    pub fn held_by(&self, node: NodeIdx) -> Option<NodeIdx> {
+        self.held.get(node.index())?.get()
     }
 }
 
@@ -88,7 +86,8 @@ pub fn run_graph(
         held: vec![],
     };
     for node in graph.order() {
-        (run.start[node], run.decided[node]) = rules.ready(node, |from| run.end(from));
+        let (start, decided) = rules.ready(node, |from| run.end(from));
+        (run.start[node.index()], run.decided[node.index()]) = (start, decided);
     }
     run
 }
@@ -117,18 +116,18 @@ impl<'g> Rules<'g> {
     }
 
     /// From when on a node may run, and the edge that decided it.
-    pub(crate) fn ready(&self, node: usize, end: impl Fn(usize) -> TimeNs) -> (TimeNs, u32) {
+    pub(crate) fn ready(&self, node: NodeIdx, end: impl Fn(NodeIdx) -> TimeNs) -> (TimeNs, u32) {
         let edges = self.graph.edges_to(node);
         // A node without deps starts when the program did that outside the trace: its measured
         // start is all that is known.
         if edges.is_empty() {
-            return (self.graph.start[node], NONE);
+            return (self.graph.start[node.index()], NONE);
         }
         let (mut latest, mut decided) = (self.origin, NONE);
         for edge in edges {
             let dep = self.graph.dep(edge);
             if self.counts(dep.kind) {
-                let end = end(dep.from as usize);
+                let end = end(dep.from);
                 // The first of equal ends decides, so that the same input gives the same path at
                 // every run.
                 if decided == NONE || end > latest {
@@ -136,6 +135,6 @@ impl<'g> Rules<'g> {
                 }
             }
         }
-        (latest + self.graph.latency[node], decided)
+        (latest + self.graph.latency[node.index()], decided)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::graph::{ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, of_rank};
-use etlink_model::DurationNs;
+use etlink_model::{DurationNs, NodeIdx};
 use rustc_hash::FxHashMap;
 use std::str::FromStr;
 use wildmatch::WildMatch;
@@ -126,14 +126,14 @@ pub(crate) fn durations(
         .iter()
         .filter(|scale| scale.pattern().is_some())
         .collect();
-    for (node, duration) in durations.iter_mut().enumerate() {
-        let (rank, kind) = (graph.rank(node), graph.kind[node]);
+    for (node, duration) in graph.indices().zip(&mut durations) {
+        let (rank, kind) = (graph.rank(node), graph.kind[node.index()]);
         let kinds = scales
             .iter()
             .filter(|scale| scale.has_kind(kind) && scale.is_of(rank));
         let mut factor: f64 = kinds.map(|scale| scale.factor).product();
         if !named.is_empty() {
-            let name = labels.name(node as u32);
+            let name = labels.name(node);
             let fits = || {
                 named
                     .iter()
@@ -174,11 +174,12 @@ impl DurationScale {
 
     /// Whether any node has its rank and, where it selects by name, its name. O(nodes).
     pub fn is_used(&self, graph: &ReplayGraph, labels: &dyn LabelSource) -> bool {
-        let named = |node: usize| {
+        let named = |node: NodeIdx| {
             self.pattern()
-                .is_none_or(|pattern| pattern.matches(labels.name(node as u32)))
+                .is_none_or(|pattern| pattern.matches(labels.name(node)))
         };
-        (0..graph.len()).any(|node| self.is_of(graph.rank(node)) && named(node))
+        let mut nodes = graph.indices();
+        nodes.any(|node| self.is_of(graph.rank(node)) && named(node))
     }
 
     /// Whether a node of a rank that is meant is concerned.

@@ -1,5 +1,6 @@
 //! Percentiles and the worst of many.
 
+use etlink_model::NodeIdx;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -42,7 +43,7 @@ impl Percentiles {
 }
 
 /// The largest, of equal ones those of the lowest nodes. O(n log WORST).
-pub(crate) fn worst(values: impl Iterator<Item = (i64, u32)>) -> Vec<(i64, u32)> {
+pub(crate) fn worst(values: impl Iterator<Item = (i64, NodeIdx)>) -> Vec<(i64, NodeIdx)> {
     let mut heap = BinaryHeap::with_capacity(WORST + 1);
     for (value, node) in values {
         heap.push((Reverse(value), node));
@@ -96,8 +97,9 @@ mod tests {
 
     #[test]
     fn the_worst_come_first() {
-        let worst = worst((0..100).map(|node| (i64::from(node % 50), node)));
-        assert_eq!(worst[..3], [(49, 49), (49, 99), (48, 48)]);
+        let worst = worst((0..100).map(|node| (i64::from(node % 50), NodeIdx(node))));
+        let want = [(49, 49), (49, 99), (48, 48)].map(|(value, node)| (value, NodeIdx(node)));
+        assert_eq!(worst[..3], want);
         assert_eq!(worst.len(), WORST);
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     EdgeKind, Error, GraphBuilder, LabelSource, ReplayDep, ReplayGraph, ReplayKind, ReplayNode,
     ReplayRun, ReplaySettings, Resource, run_graph, stream_resource, thread_resource,
 };
-use etlink_model::{DurationNs, TimeNs};
+use etlink_model::{DurationNs, NodeIdx, TimeNs};
 
 /// Nodes with names; thread 1 is resource 0, stream 7 resource 1, stream 8 resource 2.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl Drawing {
         resource: u32,
         start: Option<i64>,
         duration: i64,
-    ) -> u32 {
+    ) -> NodeIdx {
         self.nodes.push((
             ReplayNode {
                 kind,
@@ -38,11 +38,11 @@ impl Drawing {
             vec![],
         ));
         self.names.push(name);
-        self.nodes.len() as u32 - 1
+        NodeIdx(self.nodes.len() as u32 - 1)
     }
 
-    fn edge(&mut self, from: u32, kind: EdgeKind, to: u32) {
-        self.nodes[to as usize].1.push(ReplayDep {
+    fn edge(&mut self, from: NodeIdx, kind: EdgeKind, to: NodeIdx) {
+        self.nodes[to.index()].1.push(ReplayDep {
             from,
             kind,
             inferred: false,
@@ -72,12 +72,12 @@ impl Drawing {
 }
 
 impl LabelSource for Drawing {
-    fn name(&self, node: u32) -> &str {
-        self.names[node as usize]
+    fn name(&self, node: NodeIdx) -> &str {
+        self.names[node.index()]
     }
 
-    fn correlation(&self, node: u32) -> Option<i64> {
-        Some(i64::from(node) + 100)
+    fn correlation(&self, node: NodeIdx) -> Option<i64> {
+        Some(i64::from(node.0) + 100)
     }
 }
 

@@ -86,7 +86,7 @@ fn shown(summary: TimelineSummary) -> PerfettoCounts {
 
 fn of_step(graph: &ReplayGraph, run: &ReplayRun, step: &etlink_replay::PathStep) -> CriticalStep {
     let [cause, delay_cause] = step.causes(graph).map(etlink_replay::PathCause::name);
-    let node = step.node as usize;
+    let node = step.node.index();
     // of the run, not of the trace: with a what-if the path is that of the changed graph
     let (start, duration) = (run.start[node], run.duration[node]);
     CriticalStep {

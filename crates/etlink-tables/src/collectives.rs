@@ -4,7 +4,7 @@ use crate::columns::{ColumnSet, known_number, non_empty};
 use crate::{Error, events, nodes};
 use arrow_array::RecordBatch;
 use etlink_link::{CollectiveRef, LinkedTrace, Node, NodeKind};
-use etlink_model::{NameId, dtype_bytes};
+use etlink_model::{NameId, NodeIdx, dtype_bytes};
 use std::ops::Range;
 
 type Found<'t> = (u32, Node, CollectiveRef<'t>);
@@ -45,7 +45,7 @@ pub(crate) fn collectives_batch(
 
 fn find_collective(trace: &LinkedTrace, place: usize) -> Option<Found<'_>> {
     // A collective that other work interrupts has several nodes; only the first makes a line.
-    let node = Some(trace.nodes.get(place))
+    let node = Some(trace.nodes.get(NodeIdx::new(place)))
         .filter(|node| node.kind == NodeKind::Collective && node.first)?;
     Some((u32::try_from(place).ok()?, node, trace.collective(&node)?))
 }

@@ -4,6 +4,7 @@ use crate::Error;
 use crate::columns::ColumnSet;
 use arrow_array::RecordBatch;
 use etlink_link::{Edge, LinkedTrace};
+use etlink_model::NodeIdx;
 use std::ops::Range;
 
 /// The edges to some nodes. `slack_ns` is the time from the end of `from_node` to the start of
@@ -15,12 +16,13 @@ pub(crate) fn edges_batch(
 ) -> Result<RecordBatch, Error> {
     // Edges are kept packed, by the node that waits: unpacked once, they serve five columns.
     let edges: Vec<Edge> = nodes
+        .map(NodeIdx::new)
         .flat_map(|node| trace.edges.deps(node).iter())
         .collect();
     let edges = edges.iter();
     columns
-        .add_number("from_node", edges.clone().map(|edge| Some(edge.from)))
-        .add_number("to_node", edges.clone().map(|edge| Some(edge.to)))
+        .add_number("from_node", edges.clone().map(|edge| Some(edge.from.0)))
+        .add_number("to_node", edges.clone().map(|edge| Some(edge.to.0)))
         .add_text("kind", edges.clone().map(|edge| Some(edge.kind.name())))
         .add_flag("inferred", edges.clone().map(|edge| Some(edge.inferred)))
         .add_signed("slack_ns", edges.map(|edge| Some(slack_ns(trace, edge))))
@@ -28,7 +30,6 @@ pub(crate) fn edges_batch(
 }
 
 fn slack_ns(trace: &LinkedTrace, edge: &Edge) -> i64 {
-    let [from, to] = [edge.from, edge.to].map(|node| trace.nodes.get(node as usize));
     // A difference of times is never negative: a node that starts early has no slack.
-    (to.start - (from.start + from.duration)).0
+    (trace.nodes.start[edge.to.index()] - trace.nodes.end(edge.from)).0
 }

@@ -4,7 +4,7 @@ use crate::columns::ColumnSet;
 use crate::{Error, events};
 use arrow_array::RecordBatch;
 use etlink_link::{LinkedTrace, Node, NodeKind};
-use etlink_model::DeviceQueue;
+use etlink_model::{DeviceQueue, NodeIdx};
 use std::ops::Range;
 
 /// Some nodes; `latency_ns` is what launches and waits took before it.
@@ -13,9 +13,10 @@ pub(crate) fn nodes_batch(
     places: Range<usize>,
     mut columns: ColumnSet,
 ) -> Result<RecordBatch, Error> {
-    let nodes: Vec<Node> = places.clone().map(|at| trace.nodes.get(at)).collect();
+    let numbers = places.map(NodeIdx::new);
+    let nodes: Vec<Node> = numbers.clone().map(|node| trace.nodes.get(node)).collect();
     columns
-        .add_number("node", places.clone().map(|at| u32::try_from(at).ok()))
+        .add_number("node", numbers.clone().map(|node| Some(node.0)))
         .add_text("kind", nodes.iter().map(|node| Some(node.kind.name())))
         .add_number("event", nodes.iter().map(|node| node_event(trace, node)))
         .add_flag("first", nodes.iter().map(|node| Some(node.first)))
@@ -30,7 +31,10 @@ pub(crate) fn nodes_batch(
             "duration_ns",
             nodes.iter().map(|node| Some(node.duration.0)),
         )
-        .add_signed("latency_ns", places.map(|at| Some(trace.latency(at).0)));
+        .add_signed(
+            "latency_ns",
+            numbers.map(|node| Some(trace.latency(node).0)),
+        );
     events::add_threads(trace, &mut columns, || nodes.iter().map(thread_of_node));
     events::add_queues(&mut columns, || {
         nodes.iter().map(|node| queue_of_node(trace, node))

@@ -13,7 +13,7 @@ fn rank(rank: i64, drawn: Drawn<'_>) -> (RankSummary, Vec<Option<i64>>) {
     let communication =
         |(node, &(kind, peers, seq, size)): (u32, &(CollectiveKind, Peers, i64, Option<i64>))| {
             Communication {
-                node,
+                node: NodeIdx(node),
                 peers,
                 kind,
                 dtype: Default::default(),
@@ -108,7 +108,7 @@ fn what_is_missing_or_something_else_on_a_rank_is_computation() {
         )
     );
     assert_eq!(
-        agreed.ranks[0].decision_for(99),
+        agreed.ranks[0].decision_for(NodeIdx(99)),
         CommDecision::Compute(Demotion::UnknownGroup)
     );
 }
@@ -208,7 +208,7 @@ fn kernels_that_overlap_take_turns_in_the_order_of_their_ends() {
             &run.ranks[0].serial_order[..],
             &run.ranks[1].serial_order[..]
         ),
-        (0, &[11, 10][..], &[10, 11][..])
+        (0, &[11, 10].map(NodeIdx)[..], &[10, 11].map(NodeIdx)[..])
     );
 }
 

@@ -5,7 +5,7 @@ use super::groups::GroupRanks;
 use crate::proto::NodeType;
 use crate::read::{ChakraGraph, CommAttrs};
 use etlink_link::ranks::{CommExtent, Communication, Peers, RankSummary};
-use etlink_model::{CollectiveKind, GlobalRank, NameId, UnixNs};
+use etlink_model::{CollectiveKind, GlobalRank, NameId, NodeIdx, UnixNs};
 use etlink_replay::ReplayGraph;
 use indexmap::{IndexMap, IndexSet};
 
@@ -55,12 +55,12 @@ pub fn summarize_rank(
         // a size below 0 is damage that `check` reports
         let bytes = comm.size.map_or(0, |size| size.max(0).cast_unsigned());
         // By the clock of the file, which for files of `merge` is that of the first rank already.
-        let own = node_extent(file, base_ns, node as u32);
+        let own = node_extent(file, base_ns, NodeIdx::new(node));
         let carrier = carriers
             .get(&file.id[node])
-            .map(|carrier| node_extent(file, base_ns, *carrier));
+            .map(|carrier| node_extent(file, base_ns, NodeIdx(*carrier)));
         summary.communications.push(Communication {
-            node: node as u32,
+            node: NodeIdx::new(node),
             peers,
             kind,
             dtype: NameId::default(),
@@ -70,7 +70,7 @@ pub fn summarize_rank(
             seq: None,
             start_ns: own.start_ns,
             end_ns: own.end_ns,
-            on_device: graph.on_device(node),
+            on_device: graph.on_device(NodeIdx::new(node)),
             extent: comm_extent(file, graph, own, carrier),
         });
     }
@@ -80,7 +80,7 @@ pub fn summarize_rank(
         .communications
         // Ids are the order in which ASTRA-sim does them; files of others need not be in that
         // order.
-        .sort_by_key(|communication| file.id[communication.node as usize]);
+        .sort_by_key(|communication| file.id[communication.node.index()]);
     summary
 }
 
@@ -100,8 +100,8 @@ fn kind_of(node_type: NodeType, comm: &CommAttrs) -> Option<CollectiveKind> {
 }
 
 /// A communication that is this node from its start to its end.
-fn node_extent(file: &ChakraGraph, base_ns: UnixNs, node: u32) -> CommExtent {
-    let index = node as usize;
+fn node_extent(file: &ChakraGraph, base_ns: UnixNs, node: NodeIdx) -> CommExtent {
+    let index = node.index();
     let start_ns = base_ns.shifted(file.start_ns[index].unwrap_or(0));
     let end_ns = start_ns.shifted(file.duration_ns[index]);
     CommExtent::from_node(node, (start_ns, end_ns))
@@ -116,8 +116,8 @@ fn comm_extent(
     own: CommExtent,
     carrier: Option<CommExtent>,
 ) -> CommExtent {
-    let node = own.waits as usize;
-    if graph.on_device(node) || file.kind_of(node).is_empty() {
+    let node = own.waits.index();
+    if graph.on_device(own.waits) || file.kind_of(node).is_empty() {
         return own;
     }
     match carrier {
@@ -127,7 +127,7 @@ fn comm_extent(
         },
         // The same thread waits for what its call began: it arrived with the call, not with the
         // wait.
-        Some(carrier) if graph.resource[carrier.waits as usize] == graph.resource[node] => {
+        Some(carrier) if graph.resource[carrier.waits.index()] == graph.resource[node] => {
             CommExtent {
                 arrives: own.arrives,
                 arrival_ns: own.arrival_ns,

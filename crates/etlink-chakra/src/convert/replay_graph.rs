@@ -3,7 +3,7 @@
 use super::placement::{NodeNumbers, runs_on_device};
 use crate::proto::NodeType;
 use crate::read::{ChakraGraph, NodePlacement};
-use etlink_model::{DurationNs, TimeNs, TrackLabel};
+use etlink_model::{DurationNs, NodeIdx, TimeNs, TrackLabel};
 use etlink_replay::{
     EdgeKind, GraphBuilder, LabelSource, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource,
     stream_resource, thread_resource,
@@ -37,16 +37,16 @@ pub enum ConvertError {
 pub struct NodeNames<'f>(pub &'f ChakraGraph);
 
 impl LabelSource for NodeNames<'_> {
-    fn name(&self, node: u32) -> &str {
-        self.0.name_of(node as usize)
+    fn name(&self, node: NodeIdx) -> &str {
+        self.0.name_of(node.index())
     }
 
-    fn id(&self, node: u32) -> u64 {
-        self.0.id[node as usize]
+    fn id(&self, node: NodeIdx) -> u64 {
+        self.0.id[node.index()]
     }
 
-    fn correlation(&self, node: u32) -> Option<i64> {
-        self.0.correlation[node as usize]
+    fn correlation(&self, node: NodeIdx) -> Option<i64> {
+        self.0.correlation[node.index()]
     }
 }
 
@@ -151,7 +151,7 @@ fn named_error(error: etlink_replay::Error, file: &ChakraGraph) -> ConvertError 
     };
     let mut named = vec![];
     for &node in nodes.iter().take(NAMED_NODES) {
-        let (id, name) = (file.id[node as usize], file.name_of(node as usize));
+        let (id, name) = (file.id[node.index()], file.name_of(node.index()));
         named.push(format!("node {id} {name:?}"));
     }
     let more = if nodes.len() > NAMED_NODES {
@@ -196,7 +196,7 @@ impl Placement {
         let ends = [self.on_device(from as usize), self.on_device(to)];
         let same_place = self.nodes[from as usize] == self.nodes[to];
         ReplayDep {
-            from,
+            from: NodeIdx(from),
             kind: edge_kind(ends, same_place, is_control),
             inferred: false,
         }

@@ -8,7 +8,7 @@ use crate::proto::CollectiveCommType;
 use crate::{CommDecision, Demotion, WriteOptions};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{CollectiveRef, LinkedTrace, NodeKind};
-use etlink_model::{CollectiveKind, dtype_bytes};
+use etlink_model::{CollectiveKind, NodeIdx, dtype_bytes};
 
 /// An all-gather is cut into this many pieces by ASTRA-sim's example configurations
 /// (`preferred-dataset-splits`); one of fewer bytes never ends.
@@ -48,14 +48,13 @@ pub(crate) fn comm_of<'t>(
     trace: &'t LinkedTrace,
     groups: &GroupResolver<'_>,
     options: &WriteOptions<'t>,
-    index: usize,
+    index: NodeIdx,
 ) -> Option<Result<SimulatedComm<'t>, Demotion>> {
     let node = trace.nodes.get(index);
     if node.kind != NodeKind::Collective || !node.first {
         return None;
     }
     // Later slices of a collective are its waiting, and would communicate a second time.
-    let index = u32::try_from(index).unwrap_or(u32::MAX);
     let Some(record) = trace.collective(&node) else {
         return Some(Err(Demotion::NoRecord));
     };

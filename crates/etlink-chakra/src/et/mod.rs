@@ -29,6 +29,7 @@ use crate::ordered_writer;
 use crate::{WriteOptions, WriteSummary};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::GroupResolver;
+use etlink_model::NodeIdx;
 use node::Encoder;
 use part::PartGraph;
 use plan::EtPlan;
@@ -62,7 +63,8 @@ pub fn write_et(
             }
             let mut encoder = Encoder::new(trace, &graph, &groups, options, &plan, bytes);
             let from = block * BLOCK_NODES;
-            (from..(from + BLOCK_NODES).min(nodes)).for_each(|node| encoder.node(node));
+            let own = from..(from + BLOCK_NODES).min(nodes);
+            own.for_each(|node| encoder.node(NodeIdx::new(node)));
             Ok(encoder.finish())
         },
     )?;

@@ -12,7 +12,9 @@ use crate::{LatencyMode, WriteOptions, WriteSummary, utf8};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::roofline::RooflineWork;
 use etlink_link::{CollectiveRef, Edge, EdgeKind, LinkedTrace, Node, NodeDeps, NodeKind};
-use etlink_model::{CollectiveKind, CpuOps, DurationNs, OpIdx, RowIdx, RowKind, TrackLabel};
+use etlink_model::{
+    CollectiveKind, CpuOps, DurationNs, NodeIdx, OpIdx, RowIdx, RowKind, TrackLabel,
+};
 
 /// `tensor_size` of a device node is no less: ASTRA-sim aborts at a node that takes less than a
 /// nanosecond, which this does not below 16 TB/s.
@@ -29,7 +31,7 @@ pub(crate) struct Encoder<'t> {
     ctrl_deps: Vec<u64>,
     data_deps: Vec<u64>,
     /// Nodes that are not written, whose deps are still to be taken.
-    left_out: Vec<usize>,
+    left_out: Vec<NodeIdx>,
     summary: WriteSummary,
 }
 
@@ -69,7 +71,7 @@ impl<'t> Encoder<'t> {
     }
 
     /// Node `index`, and the latency before it where that is a node.
-    pub(crate) fn node(&mut self, index: usize) {
+    pub(crate) fn node(&mut self, index: NodeIdx) {
         let (trace, graph) = (self.trace, self.graph);
         let node = graph.nodes.get(index);
         if !self.plan.is_written(index, node.kind, self.options) {
@@ -103,7 +105,7 @@ impl<'t> Encoder<'t> {
             u64::try_from(start_us).unwrap_or(0),
         );
         self.message
-            .uint(field::DURATION_MICROS, self.plan.duration_us[index]);
+            .uint(field::DURATION_MICROS, self.plan.duration_us[index.index()]);
         self.write_attributes(index, &node, comm.as_ref());
         if node.kind == NodeKind::Collective {
             self.write_communication(record.as_ref(), trace.name(&node));
@@ -119,8 +121,8 @@ impl<'t> Encoder<'t> {
     }
 
     /// The latency of node `index`, which has its deps and is its only one.
-    fn latency_node(&mut self, index: usize, node: &Node) {
-        let (id, latency) = (self.plan.id(index) - 1, self.plan.latency[index]);
+    fn latency_node(&mut self, index: NodeIdx, node: &Node) {
+        let (id, latency) = (self.plan.id(index) - 1, self.plan.latency[index.index()]);
         let start_ns = self.aligned(node.start.0).saturating_sub(latency.0);
         self.message.begin();
         self.message.uint(field::ID, id);
@@ -133,7 +135,7 @@ impl<'t> Encoder<'t> {
             u64::try_from(start_ns.div_euclid(1000)).unwrap_or(0),
         );
         self.message
-            .uint(field::DURATION_MICROS, self.plan.latency_us[index]);
+            .uint(field::DURATION_MICROS, self.plan.latency_us[index.index()]);
         self.message.attr_bool("is_cpu_op", !node.on_device);
         self.message.attr_text("kind", "latency");
         if node.on_device && self.plan.roofline.is_some() {
@@ -158,18 +160,18 @@ impl<'t> Encoder<'t> {
 
     /// Sorts the deps of a node by meaning; a node that is waited for twice is named once. For a
     /// node that is not written stand those that it waits for.
-    fn write_deps(&mut self, index: usize) {
+    fn write_deps(&mut self, index: NodeIdx) {
         self.ctrl_deps.clear();
         self.data_deps.clear();
         let mut next = Some(index);
         while let Some(index) = next.take().or_else(|| self.left_out.pop()) {
             let edges = self.graph.edges.deps(index);
             for edge in edges.iter().filter(|edge| !implied(edges, *edge)) {
-                if is_left_out(self.graph.nodes.kind[edge.from as usize], self.options) {
-                    self.left_out.push(edge.from as usize);
+                if is_left_out(self.graph.nodes.kind[edge.from.index()], self.options) {
+                    self.left_out.push(edge.from);
                     continue;
                 }
-                let id = self.plan.id(edge.from as usize);
+                let id = self.plan.id(edge.from);
                 // several nodes can be written as one
                 if !self.ctrl_deps.contains(&id) && !self.data_deps.contains(&id) {
                     let deps = if edge.kind.is_control() {
@@ -195,7 +197,7 @@ impl<'t> Encoder<'t> {
         self.summary.deps += (self.ctrl_deps.len() + self.data_deps.len()) as u64;
     }
 
-    fn write_attributes(&mut self, index: usize, node: &Node, comm: Option<&SimulatedComm<'_>>) {
+    fn write_attributes(&mut self, index: NodeIdx, node: &Node, comm: Option<&SimulatedComm<'_>>) {
         self.message
             // ASTRA-sim throws at a communication node with `is_cpu_op` true, so Gloo's have false
             // as well.
@@ -207,10 +209,12 @@ impl<'t> Encoder<'t> {
         self.message
             .attr_int("start_ns", self.aligned(node.start.0));
         self.message
-            .attr_int("duration_ns", self.plan.duration[index].0);
-        if self.options.latency == LatencyMode::Fold && self.plan.latency[index] > DurationNs(0) {
+            .attr_int("duration_ns", self.plan.duration[index.index()].0);
+        if self.options.latency == LatencyMode::Fold
+            && self.plan.latency[index.index()] > DurationNs(0)
+        {
             self.message
-                .attr_int("latency_ns", self.plan.latency[index].0);
+                .attr_int("latency_ns", self.plan.latency[index.index()].0);
         }
         if let Some(comm) = comm {
             self.simulator_attributes(comm);
@@ -257,7 +261,7 @@ impl<'t> Encoder<'t> {
         }
     }
 
-    fn host_slice(&mut self, index: usize, node: &Node) {
+    fn host_slice(&mut self, index: NodeIdx, node: &Node) {
         let device = &self.trace.device;
         self.write_thread(node.resource as usize);
         match node.kind {
@@ -276,12 +280,12 @@ impl<'t> Encoder<'t> {
     }
 
     /// The first slice of an op bears its identity, the others name the first.
-    fn op_slice(&mut self, index: usize, node: &Node) {
+    fn op_slice(&mut self, index: NodeIdx, node: &Node) {
         match self.plan.first_slice.get(node.source as usize) {
-            Some(&first) if first as usize == index => self.write_identity(OpIdx(node.source)),
+            Some(&first) if first == index => self.write_identity(OpIdx(node.source)),
             Some(&first) => self
                 .message
-                .attr_int("slice_of", self.plan.id(first as usize).cast_signed()),
+                .attr_int("slice_of", self.plan.id(first).cast_signed()),
             // a gap that no annotation encloses
             None => {}
         }

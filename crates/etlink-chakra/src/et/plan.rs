@@ -6,7 +6,7 @@ use super::rounding::Rounding;
 use crate::{LatencyMode, TracePart, WriteOptions};
 use etlink_link::ranks::RankSummary;
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind, Nodes};
-use etlink_model::{DurationNs, GlobalRank};
+use etlink_model::{DurationNs, GlobalRank, NodeIdx};
 use rayon::prelude::*;
 
 /// A piece of an op or call that is no longer than this, not its first, is written with what its
@@ -16,7 +16,7 @@ const SHORT: DurationNs = DurationNs(1_000);
 /// What is known of all nodes before the first is encoded, as columns.
 pub(crate) struct EtPlan {
     /// Per node, the node that it is written with: itself, or an earlier one of its thread.
-    with: Vec<u32>,
+    with: Vec<NodeIdx>,
     /// Per node, how long it takes, with what is written with it.
     pub(crate) duration: Vec<DurationNs>,
     /// Per node, the time from the end of the last that it waits for to its start.
@@ -27,14 +27,14 @@ pub(crate) struct EtPlan {
     pub(crate) latency_us: Vec<u64>,
     /// Per node, its id. Empty: its number.
     ids: Vec<u64>,
-    /// Per CPU op, the node of its first slice; `u32::MAX` = it has none.
-    pub(crate) first_slice: Vec<u32>,
+    /// Per CPU op, the node of its first slice; [`NodeIdx::NONE`] = it has none.
+    pub(crate) first_slice: Vec<NodeIdx>,
     /// Communications and the one before each, by node. Empty where they need not go in turn.
-    serial_order: Vec<(u32, u32)>,
+    serial_order: Vec<(NodeIdx, NodeIdx)>,
     /// What nodes compute and move, where that is to be written.
     pub(crate) roofline: Option<RooflineWorks>,
     /// Nodes that carry out a communication of the host, and its node, by node.
-    transfers: Vec<(u32, u32)>,
+    transfers: Vec<(NodeIdx, NodeIdx)>,
 }
 
 impl EtPlan {
@@ -47,7 +47,7 @@ impl EtPlan {
         let nodes = &graph.nodes;
         let mut latency: Vec<DurationNs> = (0..nodes.len())
             .into_par_iter()
-            .map(|node| nodes.latency(&graph.edges, node))
+            .map(|node| nodes.latency(&graph.edges, NodeIdx::new(node)))
             .collect();
         let (with, mut duration) = joined(graph);
         // An offset moves all times alike; only a drift changes lengths.
@@ -90,10 +90,11 @@ impl EtPlan {
         // Only then do ids differ from the nodes' numbers.
         if options.latency == LatencyMode::Node || options.no_gaps {
             let mut next = 0;
-            for node in 0..nodes.len() {
+            for node in nodes.indices() {
                 next += u64::from(plan.has_latency_node(node));
                 plan.ids.push(next);
-                next += u64::from(plan.is_written(node, nodes.kind[node], options));
+                let kind = nodes.kind[node.index()];
+                next += u64::from(plan.is_written(node, kind, options));
             }
         }
         plan
@@ -143,10 +144,10 @@ impl EtPlan {
                 .with
                 .iter()
                 .enumerate()
-                .filter(|(node, with)| **with as usize != *node)
+                .filter(|(node, with)| with.index() != *node)
             {
                 let take = std::mem::take(&mut takes[node]);
-                takes[*with as usize] += take;
+                takes[with.index()] += take;
             }
             return takes;
         }
@@ -161,26 +162,27 @@ impl EtPlan {
     }
 
     /// The id of a node, or of the one that it is written with.
-    pub(crate) fn id(&self, node: usize) -> u64 {
-        let node = self.with[node] as usize;
-        self.ids.get(node).copied().unwrap_or(node as u64)
+    pub(crate) fn id(&self, node: NodeIdx) -> u64 {
+        let node = self.with[node.index()];
+        let id = self.ids.get(node.index()).copied();
+        id.unwrap_or(u64::from(node.0))
     }
 
     /// Whether a node of this kind is written by itself.
     pub(crate) fn is_written(
         &self,
-        node: usize,
+        node: NodeIdx,
         kind: NodeKind,
         options: &WriteOptions<'_>,
     ) -> bool {
-        self.with[node] as usize == node && !is_left_out(kind, options)
+        self.with[node.index()] == node && !is_left_out(kind, options)
     }
 
     /// How many nodes the file has, latencies that are nodes included. O(nodes).
     pub(crate) fn node_count(&self, graph: &PartGraph<'_>, options: &WriteOptions<'_>) -> u64 {
         let mut count = 0;
-        for (node, kind) in graph.nodes.kind.iter().enumerate() {
-            if self.is_written(node, *kind, options) {
+        for node in graph.nodes.indices() {
+            if self.is_written(node, graph.nodes.kind[node.index()], options) {
                 count += 1 + u64::from(self.has_latency_node(node));
             }
         }
@@ -188,32 +190,30 @@ impl EtPlan {
     }
 
     /// The communication before this one, if it is one and has to wait for its turn.
-    pub(crate) fn serialized_after(&self, node: usize) -> Option<usize> {
-        let node = u32::try_from(node).ok()?;
+    pub(crate) fn serialized_after(&self, node: NodeIdx) -> Option<NodeIdx> {
         let at = self
             .serial_order
             .binary_search_by_key(&node, |(node, _)| *node)
             .ok()?;
-        Some(self.serial_order[at].1 as usize)
+        Some(self.serial_order[at].1)
     }
 
     /// The communication that a node carries out, if that is another node.
-    pub(crate) fn transfer_of(&self, node: usize) -> Option<usize> {
-        let node = u32::try_from(node).ok()?;
+    pub(crate) fn transfer_of(&self, node: NodeIdx) -> Option<NodeIdx> {
         let at = self
             .transfers
             .binary_search_by_key(&node, |(node, _)| *node)
             .ok()?;
-        Some(self.transfers[at].1 as usize)
+        Some(self.transfers[at].1)
     }
 
     /// Whether a node has a latency node before it, whose id is the one before its own.
-    pub(crate) fn has_latency_node(&self, node: usize) -> bool {
-        !self.latency_us.is_empty() && self.latency[node] > DurationNs(0)
+    pub(crate) fn has_latency_node(&self, node: NodeIdx) -> bool {
+        !self.latency_us.is_empty() && self.latency[node.index()] > DurationNs(0)
     }
 }
 
-fn transfers(trace: &LinkedTrace) -> Vec<(u32, u32)> {
+fn transfers(trace: &LinkedTrace) -> Vec<(NodeIdx, NodeIdx)> {
     let nodes = &trace.nodes;
     if !(0..nodes.len())
         .any(|node| nodes.kind[node] == NodeKind::Collective && !nodes.on_device[node])
@@ -226,7 +226,8 @@ fn transfers(trace: &LinkedTrace) -> Vec<(u32, u32)> {
         .communications
         .iter()
         .filter(|own| own.extent.is_transfer && own.extent.waits != own.node);
-    let mut all: Vec<(u32, u32)> = elsewhere.map(|own| (own.extent.waits, own.node)).collect();
+    let pairs = elsewhere.map(|own| (own.extent.waits, own.node));
+    let mut all: Vec<(NodeIdx, NodeIdx)> = pairs.collect();
     all.sort_unstable();
     all
 }
@@ -238,31 +239,33 @@ pub(crate) fn is_left_out(kind: NodeKind, options: &WriteOptions<'_>) -> bool {
 
 /// Per node, the node that it is written with, and how long that takes then. What waits for the
 /// earlier one alone waits longer by what was short, no sum changes.
-fn joined(graph: &PartGraph<'_>) -> (Vec<u32>, Vec<DurationNs>) {
+fn joined(graph: &PartGraph<'_>) -> (Vec<NodeIdx>, Vec<DurationNs>) {
     let nodes = &graph.nodes;
-    let (mut with, mut duration): (Vec<u32>, _) =
-        ((0..nodes.len() as u32).collect(), nodes.duration.clone());
-    for node in (0..nodes.len()).filter(|node| {
-        !nodes.first[*node] && nodes.duration[*node] < SHORT && is_host_work(nodes, *node)
-    }) {
+    let mut with: Vec<NodeIdx> = nodes.indices().collect();
+    let mut duration = nodes.duration.clone();
+    for node in nodes.indices() {
+        let own = node.index();
+        if nodes.first[own] || nodes.duration[own] >= SHORT || !is_host_work(nodes, node) {
+            continue;
+        }
         let mut deps = graph.edges.deps(node).iter();
         // A second dep could end later than the first: the short piece then marks when it did.
         let (Some(edge), None) = (deps.next(), deps.next()) else {
             continue;
         };
-        let before = edge.from as usize;
-        if edge.kind == EdgeKind::ProgramOrder && is_host_work(nodes, before) {
-            let target = with[before];
-            with[node] = target;
-            duration[target as usize] += nodes.duration[node];
-            duration[node] = DurationNs(0);
+        if edge.kind == EdgeKind::ProgramOrder && is_host_work(nodes, edge.from) {
+            let target = with[edge.from.index()];
+            with[own] = target;
+            duration[target.index()] += nodes.duration[own];
+            duration[own] = DurationNs(0);
         }
     }
     (with, duration)
 }
 
 /// Whether a node is an op or a call of the host.
-fn is_host_work(nodes: &Nodes, node: usize) -> bool {
+fn is_host_work(nodes: &Nodes, node: NodeIdx) -> bool {
+    let node = node.index();
     let is_work = matches!(nodes.kind[node], NodeKind::HostOp | NodeKind::Runtime);
     is_work && !nodes.on_device[node]
 }
@@ -270,7 +273,7 @@ fn is_host_work(nodes: &Nodes, node: usize) -> bool {
 /// Pairs of a communication and the one before it. Where they go in another order
 /// than that of nodes, and that would make a circle with what they wait for otherwise, only what
 /// agrees with the order of nodes is kept.
-fn serial_order(graph: &PartGraph<'_>, options: &WriteOptions<'_>) -> Vec<(u32, u32)> {
+fn serial_order(graph: &PartGraph<'_>, options: &WriteOptions<'_>) -> Vec<(NodeIdx, NodeIdx)> {
     let order = options
         .agreement
         .map_or(&[][..], |agreement| &agreement.serial_order);
@@ -279,7 +282,8 @@ fn serial_order(graph: &PartGraph<'_>, options: &WriteOptions<'_>) -> Vec<(u32, 
     } else {
         graph.find(order)
     };
-    let mut pairs: Vec<(u32, u32)> = nodes.windows(2).map(|pair| (pair[1], pair[0])).collect();
+    let mut pairs: Vec<(NodeIdx, NodeIdx)> =
+        nodes.windows(2).map(|pair| (pair[1], pair[0])).collect();
     pairs.sort_unstable();
     // Pairs in the order of nodes agree with all edges and cannot close a circle.
     if pairs.iter().any(|(node, before)| before > node) && !is_acyclic(graph, &pairs) {
@@ -288,22 +292,16 @@ fn serial_order(graph: &PartGraph<'_>, options: &WriteOptions<'_>) -> Vec<(u32, 
     pairs
 }
 
-fn is_acyclic(graph: &PartGraph<'_>, serial_order: &[(u32, u32)]) -> bool {
-    let deps = (0u32..).take(graph.len()).flat_map(|node| {
-        graph
-            .edges
-            .deps(node as usize)
-            .iter()
-            .map(move |edge| (edge.from, node))
-    });
-    let serial_order = serial_order.iter().map(|(node, before)| (*before, *node));
+fn is_acyclic(graph: &PartGraph<'_>, serial_order: &[(NodeIdx, NodeIdx)]) -> bool {
+    let deps = graph.edges.iter().map(|edge| (edge.from.0, edge.to.0));
+    let serial_order = serial_order.iter().map(|(node, before)| (before.0, node.0));
     let graph = petgraph::graph::DiGraph::<(), ()>::from_edges(deps.chain(serial_order));
     petgraph::algo::toposort(&graph, None).is_ok()
 }
 
-fn first_slices(trace: &LinkedTrace, graph: &PartGraph<'_>) -> Vec<u32> {
+fn first_slices(trace: &LinkedTrace, graph: &PartGraph<'_>) -> Vec<NodeIdx> {
     let nodes = &graph.nodes;
-    let mut first = vec![u32::MAX; trace.device.ops.len()];
+    let mut first = vec![NodeIdx::NONE; trace.device.ops.len()];
     for node in (0..nodes.len()).filter(|node| !nodes.on_device[*node]) {
         let of_op = matches!(
             nodes.kind[node],
@@ -311,9 +309,9 @@ fn first_slices(trace: &LinkedTrace, graph: &PartGraph<'_>) -> Vec<u32> {
         );
         if let Some(first) = first
             .get_mut(nodes.source[node] as usize)
-            .filter(|first| of_op && **first == u32::MAX)
+            .filter(|first| of_op && **first == NodeIdx::NONE)
         {
-            *first = u32::try_from(node).unwrap_or(u32::MAX);
+            *first = NodeIdx::new(node);
         }
     }
     first

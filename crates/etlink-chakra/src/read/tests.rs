@@ -8,7 +8,7 @@ use crate::proto::attribute_proto::Value;
 use crate::proto::{AttributeProto, GlobalMetadata, Node, NodeType};
 use crate::testing::sample;
 use crate::{WriteOptions, finding::Findings};
-use etlink_model::TrackLabel;
+use etlink_model::{NodeIdx, TrackLabel};
 use proptest::prelude::*;
 use prost::Message;
 
@@ -43,7 +43,7 @@ fn an_et_comes_back() {
     );
     assert_eq!(check(&graph), []);
     for index in 0..graph.len() {
-        let node = trace.nodes.get(index);
+        let node = trace.nodes.get(NodeIdx::new(index));
         assert_eq!(
             (graph.id[index], graph.name_of(index)),
             (index as u64, trace.name(&node))

@@ -4,7 +4,7 @@ use super::reader::PerfettoContent;
 use anyhow::{Result, ensure};
 use etlink_link::ranks::{RankClock, WaitCause};
 use etlink_link::{Edge, EdgeKind, LinkedTrace, Node, NodeKind};
-use etlink_model::{DurationNs, HostThread, NameId, TimeNs};
+use etlink_model::{DurationNs, HostThread, NameId, NodeIdx, TimeNs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
@@ -98,9 +98,9 @@ impl ExpectedContent {
         // their own.
         let path = etlink_replay::critical_path(&graph, &run);
         let begin = run.window().0;
-        let path_ns = path.last().map_or(0, |step| {
-            shown.span(begin, run.end(step.node as usize) - begin).1
-        });
+        let path_ns = path
+            .last()
+            .map_or(0, |step| shown.span(begin, run.end(step.node) - begin).1);
         self.paths
             .insert(format!("{}{PATH}", shown.prefix), (path.len(), path_ns));
         let mut pieces = add_arrows(shown, &mut self.arrows);
@@ -136,7 +136,7 @@ impl ExpectedContent {
     fn release(&mut self, shown: &ShownRank<'_>, release: &WaitCause) -> End {
         let whole = range_end(shown, table_place(shown.trace, release.node));
         let at = shown.clock.aligned(release.at_ns).0 - shown.origin_ns;
-        let node = shown.trace.nodes.get(release.node as usize);
+        let node = shown.trace.nodes.get(release.node);
         if !release.waits || at <= shown.span(node.start, node.duration).0 {
             return piece_end(shown, release).unwrap_or(whole);
         }
@@ -318,7 +318,7 @@ fn on_queue(shown: &ShownRank<'_>, at: usize) -> (String, String) {
     )
 }
 
-fn add_ranges(shown: &ShownRank<'_>, pieces: &BTreeSet<u32>, all: &mut Vec<Range>) {
+fn add_ranges(shown: &ShownRank<'_>, pieces: &BTreeSet<NodeIdx>, all: &mut Vec<Range>) {
     let (trace, device) = (shown.trace, &shown.trace.device);
     let range =
         |(process, thread): (String, String), name: NameId, start: TimeNs, duration: DurationNs| {
@@ -361,7 +361,7 @@ fn add_ranges(shown: &ShownRank<'_>, pieces: &BTreeSet<u32>, all: &mut Vec<Range
         )
     }));
     for node in pieces {
-        let node = trace.nodes.get(*node as usize);
+        let node = trace.nodes.get(*node);
         let (process, thread) = on_thread(shown, node.resource as usize);
         let (start, duration) = shown.span(node.start, node.duration);
         all.push((process, thread, piece_name(trace, &node), start, duration));
@@ -378,7 +378,7 @@ fn thread_name(trace: &LinkedTrace, thread: HostThread) -> String {
 
 /// Each edge but those of order and data, from the call where a call launches. Gives the pieces of
 /// calls and ops that arrows end at because they do not end at the start of the whole.
-fn add_arrows(shown: &ShownRank<'_>, all: &mut Vec<Arrow>) -> BTreeSet<u32> {
+fn add_arrows(shown: &ShownRank<'_>, all: &mut Vec<Arrow>) -> BTreeSet<NodeIdx> {
     let (trace, mut pieces) = (shown.trace, BTreeSet::new());
     // Mirrors `is_drawn` on purpose: calling it would compare the writer with itself.
     let order = [
@@ -400,9 +400,9 @@ fn add_arrows(shown: &ShownRank<'_>, all: &mut Vec<Arrow>) -> BTreeSet<u32> {
             || table_place(trace, edge.from),
             |call| (RowTable::Calls, call.index()),
         );
-        let mut of_node = |node: u32| {
+        let mut of_node = |node: NodeIdx| {
             pieces.insert(node);
-            let piece = trace.nodes.get(node as usize);
+            let piece = trace.nodes.get(node);
             let (start, duration) = shown.span(piece.start, piece.duration);
             (
                 on_thread(shown, piece.resource as usize).0,
@@ -411,8 +411,8 @@ fn add_arrows(shown: &ShownRank<'_>, all: &mut Vec<Arrow>) -> BTreeSet<u32> {
                 duration,
             )
         };
-        let is_whole = |place: (RowTable, usize), node: u32| {
-            let piece = trace.nodes.get(node as usize);
+        let is_whole = |place: (RowTable, usize), node: NodeIdx| {
+            let piece = trace.nodes.get(node);
             place.1 != NOTHING
                 && (piece.on_device
                     || shown.span(piece.start, piece.duration).0 <= range_end(shown, place).2)
@@ -447,7 +447,7 @@ const NOTHING: usize = u32::MAX as usize;
 
 /// The end of an arrow between ranks that is not at the start of a whole op.
 fn piece_end(shown: &ShownRank<'_>, release: &WaitCause) -> Option<End> {
-    let node = shown.trace.nodes.get(release.node as usize);
+    let node = shown.trace.nodes.get(release.node);
     let (start, duration) = shown.span(node.start, node.duration);
     let inside = release.waits && shown.clock.aligned(release.at_ns).0 - shown.origin_ns > start;
     // On a device rows are never cut, so that only host ranges have pieces.
@@ -473,8 +473,8 @@ fn piece_name(trace: &LinkedTrace, node: &Node) -> String {
 }
 
 /// What a node is a piece of, or delays.
-fn table_place(trace: &LinkedTrace, node: u32) -> (RowTable, usize) {
-    let node = trace.nodes.get(node as usize);
+fn table_place(trace: &LinkedTrace, node: NodeIdx) -> (RowTable, usize) {
+    let node = trace.nodes.get(node);
     let table = match node.kind {
         NodeKind::Runtime => RowTable::Calls,
         _ if node.on_device => RowTable::Rows,

@@ -15,8 +15,8 @@ use crate::host::Handoff;
 use crate::limits::{CLOCK_TOLERANCE, LAUNCH_LATENCY, ROUNDING, WAIT_LATENCY};
 use crate::search::Groups;
 use etlink_model::{
-    Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, OpIdx, QueueIdx, RowIdx,
-    ThreadIdx, TimeNs,
+    Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, NodeIdx, OpIdx, QueueIdx,
+    RowIdx, ThreadIdx, TimeNs,
 };
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -418,27 +418,29 @@ impl Graph<'_> {
         } = self;
         let (order, slots) = (draft.order(), draft.next_row());
         let (resource, on_device) = draft.resources(&order);
-        let mut number = vec![0u32; slots.index()];
-        for (slot, node) in order.iter().zip(0..) {
-            number[slot.index()] = node;
+        // Plain numbers: zeros of slots that no node has take no memory.
+        let mut numbers = vec![0u32; slots.index()];
+        for (slot, number) in order.iter().zip(0..) {
+            numbers[slot.index()] = number;
         }
-        let wait_gaps: Vec<(u32, DurationNs)> = draft
+        let node_at = |slot: SlotIdx| NodeIdx(numbers[slot.index()]);
+        let wait_gaps: Vec<(NodeIdx, DurationNs)> = draft
             .wait_gaps
             .iter()
             // The gap is between the slot and the one before, whose length has to leave it out.
-            .filter_map(|(slot, waited)| Some((number[slot.before()?.index()], *waited)))
+            .filter_map(|(slot, waited)| Some((node_at(slot.before()?), *waited)))
             .collect();
         let made = edges.len();
         let numbered = edges.into_iter().map(|edge| Edge {
-            to: number[edge.to.index()],
+            to: node_at(edge.to),
             kind: edge.kind,
-            from: number[edge.from.index()],
+            from: node_at(edge.from),
             inferred: edge.inferred,
         });
         // The numbers are by place, so an edge to a lower number contradicts the times. Dropping it
         // here is what makes the graph acyclic. The list is mapped where it lies.
         let edges: Vec<Edge> = numbered.filter(|edge| edge.from < edge.to).collect();
-        drop(number);
+        drop(numbers);
         anomalies.add(
             AnomalyKind::WaitContradicted,
             (made - edges.len()) as u64,
@@ -447,22 +449,24 @@ impl Graph<'_> {
         let (mut nodes, edges) = rayon::join(
             || draft.nodes(&order, device, op_communicates),
             || {
-                let mut last = vec![u32::MAX; device.threads.len()];
-                let before = |node: usize| {
+                let mut last = vec![NodeIdx::NONE; device.threads.len()];
+                let before = |node: NodeIdx| {
+                    let at = node.index();
                     // Queues have explicit stream order, since rows can overlap there; a thread
                     // does one thing at a time.
-                    if on_device[node] {
-                        u32::MAX
+                    if on_device[at] {
+                        NodeIdx::NONE
                     } else {
-                        std::mem::replace(&mut last[resource[node] as usize], node as u32)
+                        std::mem::replace(&mut last[resource[at] as usize], node)
                     }
                 };
-                Edges::chained((0..order.len()).map(before), edges)
+                let nodes = 0..order.len();
+                Edges::chained(nodes.map(NodeIdx::new).map(before), edges)
             },
         );
         for (node, waited) in wait_gaps {
             // A slice's length is the distance to the next place, which holds the wait gap as well.
-            nodes.duration[node as usize].0 -= waited.0;
+            nodes.duration[node.index()].0 -= waited.0;
         }
         (
             Nodes {

@@ -1,16 +1,17 @@
 //! Edges, grouped by the node that waits.
 
 use crate::graph::kinds::EdgeKind;
+use etlink_model::NodeIdx;
 
 /// A reason for node `to` to wait for the end of node `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
     /// The node that waits.
-    pub to: u32,
+    pub to: NodeIdx,
     /// The evidence that the wait rests on.
     pub kind: EdgeKind,
     /// The node waited for; a lower number than `to`.
-    pub from: u32,
+    pub from: NodeIdx,
     /// Found by a rule, not recorded.
     pub inferred: bool,
 }
@@ -19,7 +20,7 @@ pub struct Edge {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edges {
     kind: Vec<EdgeKind>,
-    from: Vec<u32>,
+    from: Vec<NodeIdx>,
     inferred: Vec<bool>,
     /// `first[n]..first[n + 1]` are the edges to node `n`.
     first: Vec<u32>,
@@ -28,22 +29,22 @@ pub struct Edges {
 /// What one node waits for, by kind and number.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeDeps<'e> {
-    to: u32,
+    to: NodeIdx,
     kind: &'e [EdgeKind],
-    from: &'e [u32],
+    from: &'e [NodeIdx],
     inferred: &'e [bool],
 }
 
 impl Edges {
     /// Sorts `all` into rows for `nodes` nodes; the same edge twice becomes one. O(n log n).
     pub fn new(all: Vec<Edge>, nodes: usize) -> Self {
-        Edges::chained(std::iter::repeat_n(u32::MAX, nodes), all)
+        Edges::chained(std::iter::repeat_n(NodeIdx::NONE, nodes), all)
     }
 
     /// One node per entry of `previous`, with an edge of program order from there but for
-    /// `u32::MAX`, and `others`.
+    /// [`NodeIdx::NONE`], and `others`.
     pub(crate) fn chained(
-        previous: impl ExactSizeIterator<Item = u32>,
+        previous: impl ExactSizeIterator<Item = NodeIdx>,
         mut others: Vec<Edge>,
     ) -> Self {
         // made in runs that are in order already, which a merge sort takes as they are
@@ -60,9 +61,9 @@ impl Edges {
         edges.first.push(0);
         let mut others = others.into_iter();
         let mut next = others.next();
-        for (previous, to) in previous.zip(0..) {
+        for (previous, to) in previous.zip((0..).map(NodeIdx)) {
             // Program order is the first kind, so pushing it first keeps each row sorted by kind.
-            if previous != u32::MAX {
+            if let Some(previous) = previous.get() {
                 edges.push(EdgeKind::ProgramOrder, previous, false);
             }
             while let Some(edge) = next.filter(|edge| edge.to == to) {
@@ -74,7 +75,7 @@ impl Edges {
         edges
     }
 
-    fn push(&mut self, kind: EdgeKind, from: u32, inferred: bool) {
+    fn push(&mut self, kind: EdgeKind, from: NodeIdx, inferred: bool) {
         self.kind.push(kind);
         self.from.push(from);
         self.inferred.push(inferred);
@@ -96,10 +97,10 @@ impl Edges {
     }
 
     /// What node `to` waits for.
-    pub fn deps(&self, to: usize) -> NodeDeps<'_> {
-        let range = self.first[to] as usize..self.first[to + 1] as usize;
+    pub fn deps(&self, to: NodeIdx) -> NodeDeps<'_> {
+        let range = self.first[to.index()] as usize..self.first[to.index() + 1] as usize;
         NodeDeps {
-            to: to as u32,
+            to,
             kind: &self.kind[range.clone()],
             from: &self.from[range.clone()],
             inferred: &self.inferred[range],
@@ -108,7 +109,8 @@ impl Edges {
 
     /// All edges, by `to`.
     pub fn iter(&self) -> impl Iterator<Item = Edge> {
-        (0..self.first.len().saturating_sub(1)).flat_map(|to| self.deps(to).iter())
+        let nodes = self.first.len().saturating_sub(1);
+        (0..nodes).flat_map(|to| self.deps(NodeIdx::new(to)).iter())
     }
 }
 
@@ -135,7 +137,7 @@ impl<'e> NodeDeps<'e> {
     }
 
     /// Whether an edge of this kind comes from node `from`. O(log n).
-    pub fn contains(&self, kind: EdgeKind, from: u32) -> bool {
+    pub fn contains(&self, kind: EdgeKind, from: NodeIdx) -> bool {
         let begin = self.kind.partition_point(|other| *other < kind);
         let end = self.kind.partition_point(|other| *other <= kind);
         self.from[begin..end].binary_search(&from).is_ok()

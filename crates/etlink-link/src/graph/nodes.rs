@@ -2,7 +2,7 @@
 
 use super::edges::Edges;
 use super::kinds::NodeKind;
-use etlink_model::{DurationNs, TimeNs};
+use etlink_model::{DurationNs, NodeIdx, TimeNs};
 
 /// An interval of work, or of waiting, on one thread or queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,8 +49,14 @@ impl Nodes {
         self.kind.is_empty()
     }
 
-    /// Node `index`.
-    pub fn get(&self, index: usize) -> Node {
+    /// The numbers of all nodes, ascending.
+    pub fn indices(&self) -> impl DoubleEndedIterator<Item = NodeIdx> + use<> {
+        (0..self.len() as u32).map(NodeIdx)
+    }
+
+    /// A node from its columns.
+    pub fn get(&self, node: NodeIdx) -> Node {
+        let index = node.index();
         Node {
             kind: self.kind[index],
             source: self.source[index],
@@ -62,15 +68,17 @@ impl Nodes {
         }
     }
 
+    /// When a node ended.
+    pub fn end(&self, node: NodeIdx) -> TimeNs {
+        self.start[node.index()] + self.duration[node.index()]
+    }
+
     /// From the end of the last node that a node waits for to its start: what launches and waits
     /// took. Zero without deps. O(deps).
-    pub fn latency(&self, edges: &Edges, node: usize) -> DurationNs {
-        let ends = edges
-            .deps(node)
-            .iter()
-            .map(|edge| self.start[edge.from as usize] + self.duration[edge.from as usize]);
-        ends.max()
-            .map_or(DurationNs(0), |latest| self.start[node] - latest)
+    pub fn latency(&self, edges: &Edges, node: NodeIdx) -> DurationNs {
+        let deps = edges.deps(node).iter();
+        let latest = deps.map(|edge| self.end(edge.from)).max();
+        latest.map_or(DurationNs(0), |latest| self.start[node.index()] - latest)
     }
 
     /// Appends a node.

@@ -8,7 +8,7 @@
 //! launched it, whenever it runs.
 
 use crate::LinkedTrace;
-use etlink_model::{DeviceTrace, DurationNs, OpIdx, TimeNs, UnixNs};
+use etlink_model::{DeviceTrace, DurationNs, NodeIdx, OpIdx, TimeNs, UnixNs};
 use std::collections::BTreeMap;
 
 /// What [`RankSteps::of`] has for a communication that was launched before the first step, or in a
@@ -57,7 +57,7 @@ enum Way {
 impl RankSteps {
     /// The steps of `trace`, and those of its communications, which are at these nodes. O(ops + n
     /// log steps).
-    pub fn new(trace: &LinkedTrace, communications: impl Iterator<Item = usize>) -> RankSteps {
+    pub fn new(trace: &LinkedTrace, communications: impl Iterator<Item = NodeIdx>) -> RankSteps {
         let (name, way, ranges, by_id) = ordered(&trace.device);
         let all = named(&trace.device, &name, way, &ranges);
         let cuts = Cuts {
@@ -220,7 +220,7 @@ struct Cuts<'t> {
 
 impl Cuts<'_> {
     /// The place of the step in which a node was launched.
-    fn place(&self, node: usize) -> u32 {
+    fn place(&self, node: NodeIdx) -> u32 {
         let ops = &self.trace.device.ops;
         let node = self.trace.nodes.get(node);
         let op = self.trace.op_of(&node);

@@ -5,7 +5,7 @@ mod extent;
 use super::{GroupResolver, RankSteps};
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{
-    Collective, CollectiveKind, GlobalRank, NameId, Names, TimeNs, UnixNs, dtype_bytes,
+    Collective, CollectiveKind, GlobalRank, NameId, Names, NodeIdx, TimeNs, UnixNs, dtype_bytes,
 };
 use extent::{Carriers, of_node};
 use indexmap::IndexSet;
@@ -62,7 +62,7 @@ pub enum Peers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Communication {
     /// Node of the linked trace.
-    pub node: u32,
+    pub node: NodeIdx,
     /// With whom.
     pub peers: Peers,
     /// Type of the collective, or send or receive.
@@ -90,11 +90,11 @@ pub struct Communication {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommExtent {
     /// When this node begins, the rank has arrived.
-    pub arrives: u32,
+    pub arrives: NodeIdx,
     /// That instant.
     pub arrival_ns: UnixNs,
     /// In this node the rank waits for the others and transfers; it can be the same.
-    pub waits: u32,
+    pub waits: NodeIdx,
     /// Start of node `waits`.
     pub start_ns: UnixNs,
     /// End of node `waits`.
@@ -105,7 +105,7 @@ pub struct CommExtent {
 
 impl CommExtent {
     /// A node that is all of it, with its start and end.
-    pub fn from_node(node: u32, (start_ns, end_ns): (UnixNs, UnixNs)) -> CommExtent {
+    pub fn from_node(node: NodeIdx, (start_ns, end_ns): (UnixNs, UnixNs)) -> CommExtent {
         CommExtent {
             arrives: node,
             arrival_ns: start_ns,
@@ -144,12 +144,15 @@ impl RankSummary {
         };
         // Only runs on Gloo need them, and they cost a walk over all ops.
         let mut carriers = None;
-        let collectives =
-            (0..trace.nodes.len()).filter(|index| trace.nodes.kind[*index] == NodeKind::Collective);
-        for (index, node) in collectives
-            .map(|index| (index, trace.nodes.get(index)))
-            .filter(|(_, node)| node.first)
-        {
+        for index in trace.nodes.indices() {
+            // Most nodes are none: their other columns are not read.
+            if trace.nodes.kind[index.index()] != NodeKind::Collective {
+                continue;
+            }
+            let node = trace.nodes.get(index);
+            if !node.first {
+                continue;
+            }
             let Some(found) = trace.collective(&node) else {
                 summary.unrecorded += 1;
                 continue;
@@ -163,13 +166,13 @@ impl RankSummary {
             let (in_bytes, bytes) = sizes(&found);
             let dtype = summary.names.intern(found.names.get(found.record.dtype));
             let extent = match node.on_device {
-                true => of_node(trace, small(index)),
+                true => of_node(trace, index),
                 false => carriers
                     .get_or_insert_with(|| Carriers::of(trace))
-                    .extent(trace, small(index)),
+                    .extent(trace, index),
             };
             summary.communications.push(Communication {
-                node: small(index),
+                node: index,
                 peers,
                 kind,
                 dtype,
@@ -188,7 +191,7 @@ impl RankSummary {
             summary
                 .communications
                 .iter()
-                .map(|communication| communication.node as usize),
+                .map(|communication| communication.node),
         );
         summary
     }

@@ -1,7 +1,7 @@
 //! Ranks as tests draw them.
 
 use super::{CommExtent, Communication, GroupIdentity, Peers, RankSummary};
-use etlink_model::{CollectiveKind, GlobalRank, UnixNs};
+use etlink_model::{CollectiveKind, GlobalRank, NodeIdx, UnixNs};
 
 /// A rank of a world of `world` whose groups are these.
 pub(super) fn rank(rank: i64, world: i64, groups: &[&[u64]]) -> RankSummary {
@@ -27,7 +27,7 @@ pub(super) fn collective(
 ) {
     let (start_ns, end_ns) = (UnixNs(start_ns), UnixNs(end_ns));
     let dtype = summary.names.intern("Float");
-    let node = 10 + summary.communications.len() as u32;
+    let node = NodeIdx(10 + summary.communications.len() as u32);
     summary.communications.push(Communication {
         node,
         peers: Peers::Group(group),

@@ -4,13 +4,13 @@
 use super::join::side;
 use super::stragglers::{aligned, collective_arrivals};
 use super::{CommChannel, MatchMember, RankClock, RankSummary, RunJoin};
-use etlink_model::{CollectiveKind, CommonNs, RankIdx, UnixNs};
+use etlink_model::{CollectiveKind, CommonNs, NodeIdx, RankIdx, UnixNs};
 
 /// One rank's side of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitCause {
     /// The node in which it waits; of who gives, that with which it arrives.
-    pub node: u32,
+    pub node: NodeIdx,
     /// Common to both sides, and to no other two. From 1.
     pub number: u32,
     /// When the other rank was there, by this rank's clock: of who waits, 1 ns later. Never after

@@ -7,7 +7,7 @@
 
 use crate::support::{alone, checked, device};
 use etlink_link::{CaptureReport, EdgeKind, Error, LinkedTrace, NodeKind};
-use etlink_model::RowIdx;
+use etlink_model::{NodeIdx, RowIdx};
 use etlink_testing::{DeviceQueue, GraphKernel, KinetoFlavour, ThreadRef, TraceBuilder};
 use proptest::prelude::*;
 
@@ -442,7 +442,7 @@ fn a_graph_launch_launches_all_its_rows_and_streams_order_them() {
     let trace = alone(&draw);
     let of = |kind| trace.edges.iter().filter(move |edge| edge.kind == kind);
     let causes: Vec<_> = of(EdgeKind::Launch)
-        .map(|edge| trace.nodes.get(edge.from as usize))
+        .map(|edge| trace.nodes.get(edge.from))
         .collect();
     assert_eq!(causes.len(), 4);
     // the slice that ends where the launch call begins
@@ -452,7 +452,7 @@ fn a_graph_launch_launches_all_its_rows_and_streams_order_them() {
             .all(|node| node.kind == NodeKind::HostOp && (node.start + node.duration).0 == 4_000),
         "{causes:?}"
     );
-    let name = |node: u32| trace.name(&trace.nodes.get(node as usize)).to_owned();
+    let name = |node: NodeIdx| trace.name(&trace.nodes.get(node)).to_owned();
     let order: Vec<String> = of(EdgeKind::StreamOrder)
         .map(|edge| format!("{} -> {}", name(edge.from), name(edge.to)))
         .collect();

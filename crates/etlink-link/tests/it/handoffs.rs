@@ -3,7 +3,7 @@
 use crate::support::{alone, delays, edges, thread};
 use etlink_link::ranks::{CommExtent, Communication, RankSummary};
 use etlink_link::{EdgeKind, LinkedTrace};
-use etlink_model::GlobalRank;
+use etlink_model::{GlobalRank, NodeIdx};
 use etlink_testing::{DeviceQueue, ParamComms, ThreadRef, TraceBuilder};
 
 /// Main runs a forward op, waits, and runs the optimizer; the worker runs two backward ops from 30
@@ -115,7 +115,7 @@ fn a_launch_right_after_the_wait_hangs_on_what_followed_it() {
         .iter()
         .find(|edge| edge.kind == EdgeKind::Launch)
         .expect("launched");
-    assert_eq!(trace.nodes.get(launch.from as usize).start.0, 70_000);
+    assert_eq!(trace.nodes.get(launch.from).start.0, 70_000);
     assert_eq!(
         edges(&trace, EdgeKind::Handoff),
         ["host gap -> boundary", "AccumulateGrad -> host gap"]
@@ -167,7 +167,10 @@ fn each_process_counts_its_sequence_numbers_by_itself() {
     step(&mut draw, main, worker, 7, 0);
     step(&mut draw, other_main, other_worker, 7, 0);
     let trace = alone(&draw);
-    let pid = |node: u32| trace.device.threads[trace.nodes.resource[node as usize] as usize].pid;
+    let pid = |node: NodeIdx| {
+        let thread = trace.nodes.resource[node.index()];
+        trace.device.threads[thread as usize].pid
+    };
     let handoffs: Vec<_> = trace
         .edges
         .iter()

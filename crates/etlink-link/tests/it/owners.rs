@@ -114,7 +114,9 @@ fn a_collective_s_kernel_is_of_its_record_param_comms() {
                 1,
                 "the kernel, not also the op"
             );
-            let node = (0..trace.nodes.len())
+            let node = trace
+                .nodes
+                .indices()
                 .map(|at| trace.nodes.get(at))
                 .find(|node| node.kind == NodeKind::Collective)
                 .expect("one");

@@ -1,7 +1,7 @@
 //! Drawn traces, read and linked, and what must hold of every linked trace.
 
 use etlink_link::{EdgeKind, Error, LinkOptions, LinkedTrace, NodeKind};
-use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, HostTrace, RowIdx, TimeNs};
+use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, HostTrace, NodeIdx, RowIdx, TimeNs};
 use etlink_testing::{HostSchema, TraceBuilder};
 
 pub(crate) fn device(draw: &TraceBuilder) -> DeviceTrace {
@@ -67,9 +67,9 @@ pub(crate) fn launches(trace: &LinkedTrace) -> Vec<String> {
 
 /// Edges of a kind as `from -> to`, by `to`; none from boundaries.
 pub(crate) fn edges(trace: &LinkedTrace, kind: EdgeKind) -> Vec<String> {
-    let name = |node: u32| trace.name(&trace.nodes.get(node as usize)).to_owned();
+    let name = |node: NodeIdx| trace.name(&trace.nodes.get(node)).to_owned();
     let of_boundary =
-        |edge: &etlink_link::Edge| trace.nodes.kind[edge.from as usize] == NodeKind::Boundary;
+        |edge: &etlink_link::Edge| trace.nodes.kind[edge.from.index()] == NodeKind::Boundary;
     let of_kind = trace
         .edges
         .iter()
@@ -81,7 +81,9 @@ pub(crate) fn edges(trace: &LinkedTrace, kind: EdgeKind) -> Vec<String> {
 
 /// All delays as `kind start-end`, in us, in order of time.
 pub(crate) fn delays(trace: &LinkedTrace) -> Vec<String> {
-    let nodes = (0..trace.nodes.len())
+    let nodes = trace
+        .nodes
+        .indices()
         .map(|at| trace.nodes.get(at))
         .filter(|node| node.kind.is_delay() && node.duration > DurationNs(0));
     nodes
@@ -98,7 +100,9 @@ pub(crate) fn delays(trace: &LinkedTrace) -> Vec<String> {
 
 /// The nodes of host thread 0 after its boundary as `name start-end`, in us.
 pub(crate) fn thread(trace: &LinkedTrace) -> Vec<String> {
-    let nodes = (0..trace.nodes.len())
+    let nodes = trace
+        .nodes
+        .indices()
         .map(|at| trace.nodes.get(at))
         .filter(|node| !node.on_device && node.resource == 0);
     nodes
@@ -125,27 +129,29 @@ pub(crate) fn checked(trace: LinkedTrace) -> LinkedTrace {
 }
 
 /// The device rows among the nodes.
-fn rows(trace: &LinkedTrace) -> Vec<usize> {
-    (0..trace.nodes.len())
+fn rows(trace: &LinkedTrace) -> Vec<NodeIdx> {
+    trace
+        .nodes
+        .indices()
         .filter(|&at| trace.row_of(&trace.nodes.get(at)).is_some())
         .collect()
 }
 
 /// A node and the delays that it waits for.
-fn with_delays(trace: &LinkedTrace, node: usize) -> Vec<usize> {
-    let from = trace.edges.deps(node).iter().map(|edge| edge.from as usize);
-    [node]
-        .into_iter()
-        .chain(
-            from.filter(|from| trace.nodes.on_device[*from] && trace.nodes.kind[*from].is_delay()),
-        )
-        .collect()
+fn with_delays(trace: &LinkedTrace, node: NodeIdx) -> Vec<NodeIdx> {
+    let is_delay = |from: &NodeIdx| {
+        let from = from.index();
+        trace.nodes.on_device[from] && trace.nodes.kind[from].is_delay()
+    };
+    let deps = trace.edges.deps(node).iter();
+    let delays = deps.map(|edge| edge.from).filter(is_delay);
+    [node].into_iter().chain(delays).collect()
 }
 
 fn every_row_is_one_node(trace: &LinkedTrace) {
     let mut sources: Vec<u32> = rows(trace)
         .iter()
-        .map(|&at| trace.nodes.source[at])
+        .map(|at| trace.nodes.source[at.index()])
         .collect();
     sources.sort_unstable();
     assert!(
@@ -184,34 +190,35 @@ fn streams_are_in_order(trace: &LinkedTrace) {
     if rows.len() > 300 {
         return;
     }
-    let mut before: Vec<Vec<usize>> = vec![vec![]; trace.nodes.len()];
+    let mut before: Vec<Vec<NodeIdx>> = vec![vec![]; trace.nodes.len()];
     for &at in &rows {
         let edges = with_delays(trace, at)
             .into_iter()
             .flat_map(|node| trace.edges.deps(node).iter());
         let follows = edges
             .filter(|edge| edge.kind == EdgeKind::StreamOrder)
-            .map(|edge| edge.from as usize);
-        let mut all: Vec<usize> = follows
-            .flat_map(|from| before[from].iter().copied().chain([from]))
+            .map(|edge| edge.from);
+        let mut all: Vec<NodeIdx> = follows
+            .flat_map(|from| before[from.index()].iter().copied().chain([from]))
             .collect();
         all.sort_unstable();
         all.dedup();
-        before[at] = all;
+        before[at.index()] = all;
     }
     for &at in &rows {
         let node = trace.nodes.get(at);
         let earlier = rows
             .iter()
-            .filter(|&&other| other != at && trace.nodes.resource[other] == node.resource);
+            .filter(|&&other| other != at && trace.nodes.resource[other.index()] == node.resource);
         for &other in earlier {
-            let ended = trace.nodes.start[other] + trace.nodes.duration[other];
+            let (begun, ended) = (trace.nodes.start[other.index()], trace.nodes.end(other));
             // rows of no length at one instant have no order
-            let orders =
-                ended < node.start || ended == node.start && trace.nodes.start[other] < node.start;
+            let orders = ended < node.start || ended == node.start && begun < node.start;
             assert!(
-                !orders || before[at].contains(&other),
-                "node {at} does not follow {other}"
+                !orders || before[at.index()].contains(&other),
+                "node {} does not follow {}",
+                at.0,
+                other.0
             );
         }
     }
@@ -220,10 +227,7 @@ fn streams_are_in_order(trace: &LinkedTrace) {
 fn edges_go_forward_in_number_and_time(trace: &LinkedTrace) {
     for edge in trace.edges.iter() {
         assert!(edge.from < edge.to, "{edge:?}");
-        let (from, to) = (
-            trace.nodes.get(edge.from as usize),
-            trace.nodes.get(edge.to as usize),
-        );
+        let (from, to) = (trace.nodes.get(edge.from), trace.nodes.get(edge.to));
         let tolerance = match edge.kind {
             EdgeKind::ProgramOrder
             | EdgeKind::Handoff
@@ -254,9 +258,11 @@ fn threads_add_up(trace: &LinkedTrace) {
         .any(|(kind, _)| *kind == AnomalyKind::WaitContradicted);
     let rounding = DurationNs(if overlaps { i64::MAX } else { 1_000 });
     for thread in 0..trace.device.threads.len() as u32 {
-        let nodes: Vec<_> = (0..trace.nodes.len())
-            .filter(|&at| !trace.nodes.on_device[at] && trace.nodes.resource[at] == thread)
-            .collect();
+        let is_own = |at: &NodeIdx| {
+            let at = at.index();
+            !trace.nodes.on_device[at] && trace.nodes.resource[at] == thread
+        };
+        let nodes: Vec<NodeIdx> = trace.nodes.indices().filter(is_own).collect();
         for pair in nodes.windows(2) {
             let (before, after) = (trace.nodes.get(pair[0]), trace.nodes.get(pair[1]));
             let ended = before.start + before.duration;
@@ -273,10 +279,11 @@ fn threads_add_up(trace: &LinkedTrace) {
                 ended == after.start || of_call || of_worker || dropped,
                 "no hole but a wait"
             );
-            let ordered =
-                trace.edges.deps(pair[1]).iter().any(|edge| {
-                    edge.kind == EdgeKind::ProgramOrder && edge.from as usize == pair[0]
-                });
+            let ordered = trace
+                .edges
+                .deps(pair[1])
+                .iter()
+                .any(|edge| edge.kind == EdgeKind::ProgramOrder && edge.from == pair[0]);
             assert!(ordered, "program order");
         }
         for node in nodes
@@ -300,17 +307,13 @@ fn threads_add_up(trace: &LinkedTrace) {
 }
 
 /// When the last of what a host node waited for in this way had ended.
-fn waited_until(trace: &LinkedTrace, node: usize, kind: EdgeKind) -> Option<TimeNs> {
+fn waited_until(trace: &LinkedTrace, node: NodeIdx, kind: EdgeKind) -> Option<TimeNs> {
     let waits = trace
         .edges
         .deps(node)
         .iter()
         .filter(|edge| edge.kind == kind);
-    waits
-        .map(|edge| {
-            trace.nodes.start[edge.from as usize] + trace.nodes.duration[edge.from as usize]
-        })
-        .max()
+    waits.map(|edge| trace.nodes.end(edge.from)).max()
 }
 
 fn counts_agree(trace: &LinkedTrace) {
@@ -321,7 +324,9 @@ fn counts_agree(trace: &LinkedTrace) {
         report.device_rows,
         report.launched + report.no_launch.values().sum::<u64>()
     );
-    let by_row: usize = (0..trace.nodes.len())
+    let by_row: usize = trace
+        .nodes
+        .indices()
         .map(|node| trace.edges.deps(node).len())
         .sum();
     assert_eq!(by_row, trace.edges.len());

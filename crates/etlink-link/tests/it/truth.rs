@@ -4,6 +4,7 @@
 
 use crate::support::{checked, device};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
+use etlink_model::NodeIdx;
 use etlink_testing::{DeviceQueue, ThreadRef, TraceBuilder};
 use proptest::prelude::*;
 
@@ -222,14 +223,14 @@ fn linked(trace: &LinkedTrace) -> Vec<Vec<bool>> {
     let kernels = trace.device.rows.len();
     let mut all: Vec<Vec<bool>> = vec![];
     let mut found = vec![vec![]; kernels];
-    for at in 0..trace.nodes.len() {
+    for at in trace.nodes.indices() {
         let mut before = vec![false; kernels];
         for edge in trace.edges.deps(at).iter() {
             before
                 .iter_mut()
-                .zip(&all[edge.from as usize])
+                .zip(&all[edge.from.index()])
                 .for_each(|(to, from)| *to |= from);
-            if let Some(kernel) = kernel(trace, edge.from as usize) {
+            if let Some(kernel) = kernel(trace, edge.from) {
                 before[kernel] = true;
             }
         }
@@ -242,7 +243,7 @@ fn linked(trace: &LinkedTrace) -> Vec<Vec<bool>> {
 }
 
 /// The kernel of a node; kernels are named by their numbers.
-fn kernel(trace: &LinkedTrace, node: usize) -> Option<usize> {
+fn kernel(trace: &LinkedTrace, node: NodeIdx) -> Option<usize> {
     let node = trace.nodes.get(node);
     (node.kind == NodeKind::DeviceOp)
         .then(|| trace.name(&node).parse().ok())

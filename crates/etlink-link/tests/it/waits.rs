@@ -42,7 +42,7 @@ fn a_stream_that_was_busy_before_the_recording_has_a_boundary() {
         .iter()
         .find(|edge| edge.kind == EdgeKind::Launch)
         .expect("launched");
-    assert_eq!(trace.name(&trace.nodes.get(launch.to as usize)), "k");
+    assert_eq!(trace.name(&trace.nodes.get(launch.to)), "k");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::RankGraph;
 use super::plan::Plan;
 use crate::graph::{EdgeKind, GraphBuilder, ReplayDep, ReplayKind, ReplayNode, Resource};
-use etlink_model::{DurationNs, TimeNs};
+use etlink_model::{DurationNs, NodeIdx, TimeNs};
 
 /// Where meetings are.
 const BETWEEN: &str = "between ranks";
@@ -16,7 +16,7 @@ pub(super) fn build(ranks: &[RankGraph], plan: &Plan) -> GraphBuilder {
     let mut arrivals = vec![];
     let mut first_resource = 0;
     for (rank, (_, first)) in ranks.iter().zip(&plan.ranks) {
-        for node in 0..rank.graph.len() {
+        for node in rank.graph.indices() {
             let from = Source {
                 rank,
                 first: *first,
@@ -42,7 +42,7 @@ pub(super) fn build(ranks: &[RankGraph], plan: &Plan) -> GraphBuilder {
             latency: Some(DurationNs(0)),
         };
         let dep = |arrival: &u32| ReplayDep {
-            from: plan.nodes + arrival,
+            from: plan.arrival_node(*arrival),
             kind: EdgeKind::Collective,
             inferred: false,
         };
@@ -76,7 +76,7 @@ struct Source<'r> {
     rank: &'r RankGraph,
     first: u32,
     first_resource: u32,
-    node: usize,
+    node: NodeIdx,
     measured: bool,
 }
 
@@ -87,9 +87,9 @@ impl Source<'_> {
         builder: &mut GraphBuilder,
         arrivals: &mut Vec<(ReplayNode, Vec<ReplayDep>)>,
     ) {
-        let (graph, number) = (&self.rank.graph, self.first + self.node as u32);
+        let (graph, number) = (&self.rank.graph, NodeIdx(self.first + self.node.0));
         let own = graph.deps(self.node).map(|dep| ReplayDep {
-            from: self.first + dep.from,
+            from: NodeIdx(self.first + dep.from.0),
             ..dep
         });
         let mut node = self.as_measured();
@@ -114,7 +114,7 @@ impl Source<'_> {
                 EdgeKind::ProgramOrder
             };
             let dep = ReplayDep {
-                from: plan.nodes + at as u32,
+                from: plan.arrival_node(at as u32),
                 kind,
                 inferred: false,
             };
@@ -152,7 +152,7 @@ impl Source<'_> {
         }
         let first = plan.meeting_nodes().start;
         let meetings = meetings.into_iter().map(|meeting| ReplayDep {
-            from: first + meeting,
+            from: NodeIdx(first + meeting),
             kind: EdgeKind::Collective,
             inferred: false,
         });
@@ -160,7 +160,7 @@ impl Source<'_> {
     }
 
     fn as_measured(&self) -> ReplayNode {
-        let (graph, node) = (&self.rank.graph, self.node);
+        let (graph, node) = (&self.rank.graph, self.node.index());
         ReplayNode {
             kind: graph.kind[node],
             resource: self.first_resource + graph.resource[node],

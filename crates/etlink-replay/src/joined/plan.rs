@@ -5,7 +5,7 @@ use crate::graph::Error;
 use crate::labels::NoLabels;
 use crate::run::{ReplayRun, ReplaySettings, run_graph};
 use etlink_link::limits::CLOCK_TOLERANCE;
-use etlink_model::TimeNs;
+use etlink_model::{NodeIdx, TimeNs};
 use std::ops::Range;
 
 /// Where collectives go. Nodes have the numbers of the common graph.
@@ -16,13 +16,13 @@ pub(super) struct Plan {
     /// How many nodes all ranks have.
     pub(super) nodes: u32,
     /// Nodes with which ranks arrive, ascending: their arrivals are the nodes after the ranks' own.
-    pub(super) arrivals: Vec<u32>,
+    pub(super) arrivals: Vec<NodeIdx>,
     /// Meetings, by time: the nodes after the arrivals.
     pub(super) meetings: Vec<Meeting>,
     /// What waits for which meeting, ascending.
-    pub(super) waits: Vec<(u32, u32)>,
+    pub(super) waits: Vec<(NodeIdx, u32)>,
     /// Nodes that end with a transfer, ascending.
-    pub(super) transfers: Vec<u32>,
+    pub(super) transfers: Vec<NodeIdx>,
 }
 
 /// All ranks of a collective have come.
@@ -59,15 +59,15 @@ impl<'r> Times<'r> {
         }
     }
 
-    fn start(&self, rank: u32, node: u32) -> TimeNs {
-        let (own, at) = (&self.ranks[rank as usize], node as usize);
+    fn start(&self, rank: u32, node: NodeIdx) -> TimeNs {
+        let (own, at) = (&self.ranks[rank as usize], node.index());
         self.runs[rank as usize]
             .as_ref()
             .map_or_else(|| own.graph.start[at], |run| run.start[at])
     }
 
-    fn end(&self, rank: u32, node: u32) -> TimeNs {
-        self.start(rank, node) + self.ranks[rank as usize].graph.duration[node as usize]
+    fn end(&self, rank: u32, node: NodeIdx) -> TimeNs {
+        self.start(rank, node) + self.ranks[rank as usize].graph.duration[node.index()]
     }
 
     /// When the last part of a collective came, and the uncertainty of its clock.
@@ -124,10 +124,10 @@ impl Plan {
                 .map_or(0, |rank| rank.graph.len());
             if let Some(from) = [member.arrives, member.transfer]
                 .into_iter()
-                .find(|node| *node as usize >= nodes)
+                .find(|node| node.index() >= nodes)
             {
                 return Err(Error::NoSuchNode {
-                    node: member.rank,
+                    node: NodeIdx(member.rank),
                     from,
                 });
             }
@@ -176,7 +176,9 @@ impl Plan {
                 .filter(|(_, outcome)| **outcome == JoinOutcome::Joined)
                 .map(|(collective, _)| collective)
         };
-        let number = |rank: u32, node: u32, ranks: &[(i64, u32)]| ranks[rank as usize].1 + node;
+        let number = |rank: u32, node: NodeIdx, ranks: &[(i64, u32)]| {
+            NodeIdx(ranks[rank as usize].1 + node.0)
+        };
         self.arrivals = joined()
             .flat_map(|(_, collective)| &collective.members)
             .map(|member| number(member.rank, member.arrives, &self.ranks))
@@ -217,6 +219,11 @@ impl Plan {
         sort(&mut self.waits);
     }
 
+    /// The node of an arrival.
+    pub(super) fn arrival_node(&self, arrival: u32) -> NodeIdx {
+        NodeIdx(self.nodes + arrival)
+    }
+
     /// The meetings as nodes.
     pub(super) fn meeting_nodes(&self) -> Range<u32> {
         let first = self.nodes + self.arrivals.len() as u32;
@@ -224,7 +231,7 @@ impl Plan {
     }
 
     /// The meetings that a node waits for.
-    pub(super) fn meetings_of(&self, node: u32) -> impl Iterator<Item = u32> {
+    pub(super) fn meetings_of(&self, node: NodeIdx) -> impl Iterator<Item = u32> {
         let first = self.waits.partition_point(|(waits, _)| *waits < node);
         self.waits[first..]
             .iter()

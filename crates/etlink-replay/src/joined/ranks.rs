@@ -4,7 +4,9 @@ use super::JoinedGraph;
 use crate::graph::EdgeKind;
 use crate::run::ReplayRun;
 use crate::stats::share;
+use etlink_model::{NodeIdx, TimeNs};
 use serde::Serialize;
+use std::ops::Range;
 
 /// Time in collectives and messages that are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -51,84 +53,72 @@ impl JoinedGraph {
             .chain([self.plan.nodes]);
         let ranks = self.plan.ranks.iter().zip(ends);
         ranks
-            .map(|((rank, first), end)| {
-                self.of_rank(run, *rank, *first as usize..end as usize, origin.0)
-            })
+            .map(|((rank, first), end)| self.rank_figures(run, *rank, *first..end, origin))
             .collect()
     }
 
-    fn of_rank(
+    fn rank_figures(
         &self,
         run: &ReplayRun,
         rank: i64,
-        nodes: std::ops::Range<usize>,
-        origin: i64,
+        nodes: Range<u32>,
+        origin: TimeNs,
     ) -> RankFigures {
         let graph = &self.graph;
-        let makespan = |start: &dyn Fn(usize) -> i64, end: &dyn Fn(usize) -> i64| {
-            let last = nodes.clone().map(end).max();
-            last.zip(nodes.clone().map(start).min())
-                .map_or(0, |(last, first)| last.saturating_sub(first))
-        };
-        let replayed_ns = makespan(
-            &|node| self.begins(node, run.start[node].0, |at| run.start[at].0),
-            &|node| run.end(node).0,
-        );
+        let own = || nodes.clone().map(NodeIdx);
+        let first_start = |starts: &[TimeNs]| own().map(|node| self.arrival(node, starts)).min();
+        let replayed_end = own().map(|node| run.end(node)).max();
+        let replayed_ns = length_ns(first_start(&run.start), replayed_end);
         let measured_ns = graph.measured.then(|| {
-            makespan(
-                &|node| self.begins(node, graph.start[node].0, |at| graph.start[at].0),
-                &|node| graph.end(node).0,
-            )
+            let measured_end = own().map(|node| graph.end(node)).max();
+            length_ns(first_start(&graph.start), measured_end)
         });
-        let late = |node: usize| i128::from(run.end(node).since(graph.end(node))).abs();
-        let late = graph
-            .measured
-            .then(|| nodes.clone().map(late).sum::<i128>() / nodes.len().max(1) as i128);
+        let end_error_ns = graph.measured.then(|| {
+            // Errors of millions of nodes can sum to more than 64 bits in a trace of hours.
+            let errors = own().map(|node| i128::from(run.end(node).since(graph.end(node))).abs());
+            let mean = errors.sum::<i128>() / nodes.len().max(1) as i128;
+            i64::try_from(mean).unwrap_or(i64::MAX)
+        });
         RankFigures {
             rank,
             nodes: nodes.len() as u64,
             measured_ns,
             replayed_ns,
-            end_ns: nodes
-                .clone()
-                .map(|node| run.end(node).0)
-                .max()
-                .unwrap_or(origin)
-                .saturating_sub(origin),
+            end_ns: replayed_end.map_or(0, |end| end.since(origin)),
             replay_error: measured_ns
                 .map(|measured| share((replayed_ns - measured).abs(), measured)),
-            end_error_ns: late.map(|late| i64::try_from(late).unwrap_or(i64::MAX)),
-            collectives: self.collectives(run, nodes),
+            end_error_ns,
+            collectives: self.collective_times(run, nodes),
         }
     }
 
-    /// When a node or its arrival starts.
-    fn begins(&self, node: usize, start: i64, of: impl Fn(usize) -> i64) -> i64 {
-        let arrival = self.plan.arrivals.binary_search(&(node as u32));
-        arrival.map_or(start, |at| of(self.plan.nodes as usize + at))
+    /// When a node starts by `starts`, or its arrival where it has one.
+    fn arrival(&self, node: NodeIdx, starts: &[TimeNs]) -> TimeNs {
+        let arrival = self.plan.arrivals.binary_search(&node);
+        let node = arrival.map_or(node, |at| self.plan.arrival_node(at as u32));
+        starts[node.index()]
     }
 
-    fn collectives(&self, run: &ReplayRun, nodes: std::ops::Range<usize>) -> CollectiveTimes {
+    fn collective_times(&self, run: &ReplayRun, nodes: Range<u32>) -> CollectiveTimes {
         let all = &self.plan.transfers;
-        let own = all.partition_point(|node| (*node as usize) < nodes.start)
-            ..all.partition_point(|node| (*node as usize) < nodes.end);
+        let start = all.partition_point(|node| node.0 < nodes.start);
+        let end = all.partition_point(|node| node.0 < nodes.end);
+        let own = &all[start..end];
         let mut sum = CollectiveTimes {
             count: own.len() as u64,
             ..CollectiveTimes::default()
         };
-        for &node in &all[own] {
-            sum.waiting_ns = sum
-                .waiting_ns
-                .saturating_add(self.waits(run, node as usize));
-            sum.transfer_ns = sum
-                .transfer_ns
-                .saturating_add(run.duration[node as usize].0);
+        for &node in own {
+            let waiting = self.waiting_ns(run, node);
+            sum.waiting_ns = sum.waiting_ns.saturating_add(waiting);
+            let transfer = run.duration[node.index()].0;
+            sum.transfer_ns = sum.transfer_ns.saturating_add(transfer);
         }
         sum
     }
 
     /// How much later a transfer begins because of the others.
-    fn waits(&self, run: &ReplayRun, node: usize) -> i64 {
+    fn waiting_ns(&self, run: &ReplayRun, node: NodeIdx) -> i64 {
         let (mut own, mut met) = (None, None);
         for dep in self.graph.deps(node) {
             let latest = if dep.kind == EdgeKind::Collective {
@@ -136,8 +126,13 @@ impl JoinedGraph {
             } else {
                 &mut own
             };
-            *latest = (*latest).max(Some(run.end(dep.from as usize)));
+            *latest = (*latest).max(Some(run.end(dep.from)));
         }
-        met.zip(own).map_or(0, |(met, own)| (met - own).0.max(0))
+        met.zip(own).map_or(0, |(met, own)| (met - own).0)
     }
+}
+
+/// From a first start to a last end; 0 of a rank without nodes.
+fn length_ns(first: Option<TimeNs>, last: Option<TimeNs>) -> i64 {
+    last.zip(first).map_or(0, |(last, first)| last.since(first))
 }

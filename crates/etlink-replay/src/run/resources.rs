@@ -2,7 +2,7 @@
 
 use super::{NONE, ReplayRun, Rules};
 use crate::graph::followers::Followers;
-use etlink_model::{DurationNs, TimeNs};
+use etlink_model::{DurationNs, NodeIdx, TimeNs};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -17,16 +17,16 @@ enum ResourceEvent {
 #[derive(Clone, Default)]
 struct ResourceState {
     /// Could run, by measured start.
-    waiting: BinaryHeap<Reverse<(TimeNs, u32)>>,
-    running: Option<u32>,
-    last: Option<u32>,
+    waiting: BinaryHeap<Reverse<(TimeNs, NodeIdx)>>,
+    running: Option<NodeIdx>,
+    last: Option<NodeIdx>,
 }
 
 struct Machine<'r> {
     rules: &'r Rules<'r>,
     run: ReplayRun,
     ready: Vec<TimeNs>,
-    events: BinaryHeap<Reverse<(TimeNs, ResourceEvent, u32)>>,
+    events: BinaryHeap<Reverse<(TimeNs, ResourceEvent, NodeIdx)>>,
     resources: Vec<ResourceState>,
     /// Resources at which something may start now.
     touched: Vec<u32>,
@@ -39,7 +39,7 @@ pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayR
         start: vec![TimeNs(0); nodes],
         duration,
         decided: vec![NONE; nodes],
-        held: vec![NONE; nodes],
+        held: vec![NodeIdx::NONE; nodes],
     };
     let count = graph
         .resource
@@ -59,26 +59,23 @@ pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayR
         touched: vec![],
     };
     let followers = Followers::new(graph, |dep| rules.counts(dep.kind));
-    let mut waits: Vec<u32> = (0..nodes)
-        .map(|node| {
-            graph
-                .deps(node)
-                .filter(|dep| rules.counts(dep.kind))
-                .count() as u32
-        })
-        .collect();
-    (0..nodes)
-        .filter(|node| waits[*node] == 0)
-        .for_each(|node| machine.becomes_ready(node));
+    let mut waits = vec![0u32; nodes];
+    for node in graph.indices() {
+        let deps = graph.deps(node).filter(|dep| rules.counts(dep.kind));
+        waits[node.index()] = deps.count() as u32;
+        if waits[node.index()] == 0 {
+            machine.becomes_ready(node);
+        }
+    }
     while let Some(Reverse((now, what, node))) = machine.events.pop() {
         match what {
             ResourceEvent::Ready => machine.queue(node, now),
             ResourceEvent::Ended => {
                 machine.free_resource(node);
-                for &follower in followers.of(node) {
-                    waits[follower as usize] -= 1;
-                    if waits[follower as usize] == 0 {
-                        machine.becomes_ready(follower as usize);
+                for &follower in followers.of_node(node) {
+                    waits[follower.index()] -= 1;
+                    if waits[follower.index()] == 0 {
+                        machine.becomes_ready(follower);
                     }
                 }
             }
@@ -92,31 +89,31 @@ pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayR
 }
 
 impl Machine<'_> {
-    fn becomes_ready(&mut self, node: usize) {
+    fn becomes_ready(&mut self, node: NodeIdx) {
         let (ready, decided) = self.rules.ready(node, |from| self.run.end(from));
-        (self.ready[node], self.run.decided[node]) = (ready, decided);
+        (self.ready[node.index()], self.run.decided[node.index()]) = (ready, decided);
         self.events
-            .push(Reverse((ready, ResourceEvent::Ready, node as u32)));
+            .push(Reverse((ready, ResourceEvent::Ready, node)));
     }
 
-    fn queue(&mut self, node: u32, now: TimeNs) {
+    fn queue(&mut self, node: NodeIdx, now: TimeNs) {
         let graph = self.rules.graph;
         // A delay is time that passes for one node: it must not keep others from the thread or
         // stream.
-        if graph.kind[node as usize].is_delay() {
+        if graph.kind[node.index()].is_delay() {
             return self.start(node, now);
         }
-        let resource = graph.resource[node as usize];
+        let resource = graph.resource[node.index()];
         self.resources[resource as usize]
             .waiting
             // The measured start is the order in which the program had them; the number breaks
             // ties.
-            .push(Reverse((graph.start[node as usize], node)));
+            .push(Reverse((graph.start[node.index()], node)));
         self.touched.push(resource);
     }
 
-    fn free_resource(&mut self, node: u32) {
-        let number = self.rules.graph.resource[node as usize];
+    fn free_resource(&mut self, node: NodeIdx) {
+        let number = self.rules.graph.resource[node.index()];
         let resource = &mut self.resources[number as usize];
         // a delay ends too, and never held the resource
         if resource.running == Some(node) {
@@ -125,13 +122,10 @@ impl Machine<'_> {
         }
     }
 
-    fn start(&mut self, node: u32, now: TimeNs) {
-        self.run.start[node as usize] = now;
-        self.events.push(Reverse((
-            self.run.end(node as usize),
-            ResourceEvent::Ended,
-            node,
-        )));
+    fn start(&mut self, node: NodeIdx, now: TimeNs) {
+        self.run.start[node.index()] = now;
+        self.events
+            .push(Reverse((self.run.end(node), ResourceEvent::Ended, node)));
     }
 
     /// Starts what may start, once all that happens at this instant has.
@@ -146,8 +140,8 @@ impl Machine<'_> {
             };
             // It could have started before: what ran last has held it up. A delay never holds up
             // others, since it does not run on the resource.
-            if now > self.ready[node as usize] {
-                self.run.held[node as usize] = resource.last.unwrap_or(NONE);
+            if now > self.ready[node.index()] {
+                self.run.held[node.index()] = resource.last.unwrap_or(NodeIdx::NONE);
             }
             resource.running = Some(node);
             self.start(node, now);

@@ -162,14 +162,18 @@ fn a_stream_runs_one_kernel_at_a_time_only_with_resources() {
         ..ReplaySettings::default()
     });
     assert_eq!(
-        (starts(&run), run.held_by(1), run.held_by(2)),
-        (vec![0, 30, 10], Some(2), None)
+        (
+            starts(&run),
+            run.held_by(NodeIdx(1)),
+            run.held_by(NodeIdx(2))
+        ),
+        (vec![0, 30, 10], Some(NodeIdx(2)), None)
     );
     let graph = draw.graph();
     let path = critical_path(&graph, &run);
     assert_eq!(
         path.iter()
-            .map(|step| (step.node, step.via))
+            .map(|step| (step.node.0, step.via))
             .collect::<Vec<_>>(),
         [
             (0, StartReason::Start),
@@ -178,7 +182,7 @@ fn a_stream_runs_one_kernel_at_a_time_only_with_resources() {
         ]
     );
     assert_eq!(
-        explain_start(&graph, &draw, &run, &[], 1)
+        explain_start(&graph, &draw, &run, &[], NodeIdx(1))
             .held_by
             .map(|held| held.name),
         Some("quick".to_owned())
@@ -226,22 +230,20 @@ fn a_cycle_is_an_error_that_names_its_nodes() {
     let mut draw = diamond();
     // behind the cycle, not on it
     let behind = draw.node("behind", ReplayKind::HostOp, 0, Some(0), 1);
-    draw.edge(4, EdgeKind::HostWait, 2);
-    draw.edge(2, EdgeKind::ProgramOrder, behind);
+    draw.edge(NodeIdx(4), EdgeKind::HostWait, NodeIdx(2));
+    draw.edge(NodeIdx(2), EdgeKind::ProgramOrder, behind);
     let Err(Error::Cycle(mut nodes)) = draw.try_graph() else {
         panic!("no cycle")
     };
     nodes.sort_unstable();
-    assert_eq!(nodes, [2, 4]);
+    assert_eq!(nodes, [NodeIdx(2), NodeIdx(4)]);
     let mut draw = Drawing::default();
     let own = draw.node("own", ReplayKind::HostOp, 0, None, 1);
     draw.edge(own, EdgeKind::Tensor, own);
     assert_eq!(draw.try_graph(), Err(Error::Cycle(vec![own])));
-    draw.nodes[0].1[0].from = 9;
-    assert_eq!(
-        draw.try_graph(),
-        Err(Error::NoSuchNode { node: 0, from: 9 })
-    );
+    let (node, from) = (NodeIdx(0), NodeIdx(9));
+    draw.nodes[0].1[0].from = from;
+    assert_eq!(draw.try_graph(), Err(Error::NoSuchNode { node, from }));
 }
 
 #[test]
@@ -250,7 +252,7 @@ fn a_long_chain_in_the_wrong_order_is_no_problem() {
     let nodes = 300_000u32;
     for node in 0..nodes {
         let dep = ReplayDep {
-            from: node + 1,
+            from: NodeIdx(node + 1),
             ..ReplayDep::default()
         };
         builder.push(
@@ -258,7 +260,7 @@ fn a_long_chain_in_the_wrong_order_is_no_problem() {
                 duration: DurationNs(2),
                 ..ReplayNode::default()
             },
-            Some(dep).filter(|dep| dep.from < nodes),
+            Some(dep).filter(|dep| dep.from.0 < nodes),
         );
     }
     let graph = builder.finish().expect("no cycle");
@@ -339,7 +341,7 @@ fn waits_without_a_cause_boundaries_and_contradictions_are_counted() {
     );
     let late = draw.node("late", ReplayKind::Kernel, 1, Some(1_468), 32);
     draw.node("boundary", ReplayKind::Boundary, 2, Some(1_000), 40);
-    draw.edge(4, EdgeKind::StreamOrder, wait);
+    draw.edge(NodeIdx(4), EdgeKind::StreamOrder, wait);
     draw.edge(wait, EdgeKind::StreamOrder, late);
     let (graph, run) = (draw.graph(), draw.run(&ReplaySettings::default()));
     let told = replay_figures(&graph, &draw, &run);
@@ -387,7 +389,11 @@ fn a_node_is_explained_by_number_or_name() {
             find_node(&graph, &draw, "re*"),
             find_node(&graph, &draw, "gemm<float*>")
         ),
-        (find_node(&graph, &draw, "4"), Some(3), Some(1))
+        (
+            find_node(&graph, &draw, "4"),
+            Some(NodeIdx(3)),
+            Some(NodeIdx(1))
+        )
     );
     let told = explain_start(&graph, &draw, &run, &[], node);
     let deps: Vec<_> = told

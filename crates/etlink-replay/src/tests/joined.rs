@@ -2,7 +2,7 @@
 
 use super::random::{NoNames, scales};
 use crate::*;
-use etlink_model::{DurationNs, TimeNs};
+use etlink_model::{DurationNs, NodeIdx, TimeNs};
 use proptest::prelude::*;
 
 /// What a rank does: it computes so long, then takes part in a collective, which takes it so long
@@ -19,12 +19,12 @@ struct Program {
 struct Drawn {
     nodes: Vec<(ReplayNode, Vec<ReplayDep>)>,
     /// Node of each collective.
-    collectives: Vec<(u32, u32)>,
+    collectives: Vec<(u32, NodeIdx)>,
     thread: i64,
     stream: i64,
-    last: Option<u32>,
-    kernel: Option<u32>,
-    waits: Option<u32>,
+    last: Option<NodeIdx>,
+    kernel: Option<NodeIdx>,
+    waits: Option<NodeIdx>,
 }
 
 impl Drawn {
@@ -33,8 +33,8 @@ impl Drawn {
         kind: ReplayKind,
         resource: u32,
         (start, end): (i64, i64),
-        deps: &[(Option<u32>, EdgeKind)],
-    ) -> u32 {
+        deps: &[(Option<NodeIdx>, EdgeKind)],
+    ) -> NodeIdx {
         let deps = deps
             .iter()
             .filter_map(|(from, kind)| {
@@ -53,7 +53,7 @@ impl Drawn {
             latency: None,
         };
         self.nodes.push((node, deps));
-        self.nodes.len() as u32 - 1
+        NodeIdx(self.nodes.len() as u32 - 1)
     }
 
     fn compute(&mut self, duration: i64) {
@@ -211,7 +211,8 @@ fn replayed(joined: &JoinedGraph, nodes: usize, rules: &[String]) -> Vec<i64> {
             ..ReplaySettings::default()
         },
     );
-    (0..nodes).map(|node| run.end(node).0).collect()
+    let nodes = joined.graph.indices().take(nodes);
+    nodes.map(|node| run.end(node).0).collect()
 }
 
 /// Some ranks take part in each collective.
@@ -272,7 +273,8 @@ proptest! {
         });
         let truth: Vec<i64> = alone.collect();
         let ran = run_graph(&joined.graph, &NoNames, &ReplaySettings { drop_edges: vec![EdgeKind::Collective], ..ReplaySettings::default() });
-        prop_assert_eq!((0..truth.len()).map(|node| ran.end(node).0).collect::<Vec<_>>(), truth);
+        let ends = joined.graph.indices().take(truth.len()).map(|node| ran.end(node).0);
+        prop_assert_eq!(ends.collect::<Vec<_>>(), truth);
     }
 }
 
@@ -394,8 +396,8 @@ fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> JoinedGraph {
     let ranks: Vec<RankGraph> = (0..).zip(times).map(rank).collect();
     let members = (0..).zip(times).map(|(rank, (.., needs_all))| MemberNodes {
         rank,
-        arrives: 1,
-        transfer: 1,
+        arrives: NodeIdx(1),
+        transfer: NodeIdx(1),
         needs_all: *needs_all,
     });
     join_graphs(
@@ -463,7 +465,7 @@ fn without_times_ranks_wait_for_each_other_and_opposite_orders_are_taken_out() {
         let mut builder = GraphBuilder::new(vec![thread_resource("1"), stream_resource(7, None)]);
         for (at, duration) in (0u32..).zip(durations) {
             let dep = at.checked_sub(1).map(|from| ReplayDep {
-                from,
+                from: NodeIdx(from),
                 kind: EdgeKind::StreamOrder,
                 inferred: false,
             });
@@ -477,8 +479,8 @@ fn without_times_ranks_wait_for_each_other_and_opposite_orders_are_taken_out() {
     };
     let member = |rank, node| MemberNodes {
         rank,
-        arrives: node,
-        transfer: node,
+        arrives: NodeIdx(node),
+        transfer: NodeIdx(node),
         needs_all: true,
     };
     let collective = |nodes: [u32; 2]| CollectiveNodes {
@@ -507,5 +509,6 @@ fn without_times_ranks_wait_for_each_other_and_opposite_orders_are_taken_out() {
     .expect("in order");
     assert_eq!(replayed(&all, 6, &[]), [10, 120, 330, 100, 300, 600]);
     let wrong = join_graphs(&ranks, &[collective([0, 3])]);
-    assert_eq!(wrong.err(), Some(Error::NoSuchNode { node: 1, from: 3 }));
+    let (node, from) = (NodeIdx(1), NodeIdx(3));
+    assert_eq!(wrong.err(), Some(Error::NoSuchNode { node, from }));
 }

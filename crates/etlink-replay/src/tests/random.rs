@@ -31,12 +31,12 @@ fn graph_from_trace(shape: &Shape) -> ReplayGraph {
             .filter_map(|(back, kind)| Some((node.checked_sub(*back)?, EdgeKind::ALL[*kind])));
         let deps: Vec<ReplayDep> = deps
             .map(|(from, kind)| ReplayDep {
-                from: from as u32,
+                from: NodeIdx::new(from),
                 kind,
                 inferred: false,
             })
             .collect();
-        let latest = deps.iter().map(|dep| ends[dep.from as usize]).max();
+        let latest = deps.iter().map(|dep| ends[dep.from.index()]).max();
         let start = latest.unwrap_or(5_000 * i64::from(*resource)) + latency;
         ends.push(start + duration);
         let kind = if *resource == 0 {
@@ -62,11 +62,11 @@ fn graph_from_trace(shape: &Shape) -> ReplayGraph {
 pub(super) struct NoNames;
 
 impl LabelSource for NoNames {
-    fn name(&self, _: u32) -> &str {
+    fn name(&self, _: NodeIdx) -> &str {
         "op"
     }
 
-    fn correlation(&self, _: u32) -> Option<i64> {
+    fn correlation(&self, _: NodeIdx) -> Option<i64> {
         None
     }
 }
@@ -88,7 +88,7 @@ proptest! {
         prop_assert_eq!(figures.replay_error, Some(0.0));
         prop_assert_eq!(figures.contradictions.map(|found| found.edges), Some(0));
         let decided: u64 = figures.by_edge.values().map(|edge| edge.decided).sum();
-        prop_assert_eq!(decided as usize, (0..graph.len()).filter(|node| !graph.edges_to(*node).is_empty()).count());
+        prop_assert_eq!(decided as usize, graph.indices().filter(|node| !graph.edges_to(*node).is_empty()).count());
     }
 
     #[test]
@@ -105,7 +105,7 @@ proptest! {
         let rule = if device { format!("kind=device {factor}") } else { format!("*={factor}") };
         let slow = run_graph(&graph, &NoNames, &ReplaySettings { scales: scales(&[rule]), ..ReplaySettings::default() });
         let plain = run_graph(&graph, &NoNames, &ReplaySettings::default());
-        prop_assert!((0..graph.len()).all(|node| slow.end(node) >= plain.end(node)));
+        prop_assert!(graph.indices().all(|node| slow.end(node) >= plain.end(node)));
         prop_assert!(slow.makespan() >= plain.makespan());
     }
 
@@ -113,7 +113,7 @@ proptest! {
     fn fewer_reasons_to_wait_are_never_done_later(shape in shapes(), kind in 0usize..8) {
         let graph = graph_from_trace(&shape);
         let free = run_graph(&graph, &NoNames, &ReplaySettings { drop_edges: vec![EdgeKind::ALL[kind]], ..ReplaySettings::default() });
-        prop_assert!((0..graph.len()).all(|node| free.end(node) <= graph.end(node)));
+        prop_assert!(graph.indices().all(|node| free.end(node) <= graph.end(node)));
     }
 
     #[test]
@@ -122,12 +122,14 @@ proptest! {
         let settings = ReplaySettings { scales: scales(&[format!("kind=device {factor}")]), drop_edges: vec![EdgeKind::ALL[kind]], resources };
         let ran = run_graph(&graph, &NoNames, &settings);
         let path = critical_path(&graph, &ran);
-        let total: i64 = path.iter().map(|step| step.latency_ns + ran.duration[step.node as usize].0).sum();
-        let end = path.last().map(|step| ran.end(step.node as usize));
+        let total: i64 = path.iter().map(|step| step.latency_ns + ran.duration[step.node.index()].0).sum();
+        let end = path.last().map(|step| ran.end(step.node));
         prop_assert_eq!(Some(ran.window().0 + DurationNs(total)), end.or(Some(ran.window().0)));
-        let at_work = |node: usize| graph.is_device_op(node) || (0..graph.len()).any(|to| graph.deps(to).any(|dep| dep.from as usize == node && graph.resource[to] != graph.resource[node]));
-        prop_assert!((0..graph.len()).all(|node| !at_work(node) || end.is_some_and(|end| ran.end(node) <= end)), "no work is left out");
-        prop_assert!(path.windows(2).all(|pair| ran.end(pair[0].node as usize) <= ran.start[pair[1].node as usize]));
+        let resource = |node: NodeIdx| graph.resource[node.index()];
+        let waits_elsewhere = |to, from| graph.deps(to).any(|dep| dep.from == from && resource(to) != resource(from));
+        let at_work = |node| graph.is_device_op(node) || graph.indices().any(|to| waits_elsewhere(to, node));
+        prop_assert!(graph.indices().all(|node| !at_work(node) || end.is_some_and(|end| ran.end(node) <= end)), "no work is left out");
+        prop_assert!(path.windows(2).all(|pair| ran.end(pair[0].node) <= ran.start[pair[1].node.index()]));
     }
 
     #[test]
@@ -135,13 +137,14 @@ proptest! {
         let graph = graph_from_trace(&shape);
         let ran = run_graph(&graph, &NoNames, &ReplaySettings { resources: true, ..ReplaySettings::default() });
         for resource in 0..3 {
-            let mut nodes: Vec<usize> = (0..graph.len()).filter(|node| graph.resource[*node] == resource).collect();
-            nodes.sort_by_key(|node| (ran.start[*node], ran.end(*node)));
-            prop_assert!(nodes.windows(2).all(|pair| ran.end(pair[0]) <= ran.start[pair[1]]));
+            let mut nodes: Vec<NodeIdx> = graph.indices().filter(|node| graph.resource[node.index()] == resource).collect();
+            nodes.sort_by_key(|node| (ran.start[node.index()], ran.end(*node)));
+            prop_assert!(nodes.windows(2).all(|pair| ran.end(pair[0]) <= ran.start[pair[1].index()]));
         }
-        for node in 0..graph.len() {
-            let ready = graph.deps(node).map(|dep| ran.end(dep.from as usize) + graph.latency[node]).max();
-            prop_assert!(ready.is_none_or(|ready| ran.start[node] >= ready));
+        for node in graph.indices() {
+            let latency = graph.latency[node.index()];
+            let ready = graph.deps(node).map(|dep| ran.end(dep.from) + latency).max();
+            prop_assert!(ready.is_none_or(|ready| ran.start[node.index()] >= ready));
         }
     }
 }

@@ -7,7 +7,7 @@ use etlink_link::ranks::{
     join_ranks, step_stragglers, wait_causes,
 };
 use etlink_link::{LinkOptions, link};
-use etlink_model::{CollectiveKind, GlobalRank, UnixNs};
+use etlink_model::{CollectiveKind, GlobalRank, NodeIdx, UnixNs};
 use etlink_replay::{ReplaySettings, critical_path, graph_from_trace, replay_figures, run_graph};
 use etlink_testing::{OddTraces, Oddity};
 use std::hint::black_box;
@@ -101,7 +101,7 @@ fn rank_summaries(events: usize) -> Vec<RankSummary> {
             // few are of all ranks: each of these is as large as the world
             let group = u32::from(at % 20 != 0);
             summary.communications.push(Communication {
-                node: at as u32,
+                node: NodeIdx::new(at),
                 peers: Peers::Group(group),
                 kind: CollectiveKind::AllReduce,
                 dtype,
@@ -111,7 +111,7 @@ fn rank_summaries(events: usize) -> Vec<RankSummary> {
                 start_ns,
                 end_ns,
                 on_device: true,
-                extent: CommExtent::from_node(at as u32, (start_ns, end_ns)),
+                extent: CommExtent::from_node(NodeIdx::new(at), (start_ns, end_ns)),
             });
         }
         summaries.push(summary);

@@ -2,7 +2,7 @@
 
 use super::strings::StringTable;
 use super::window::TimelineWindow;
-use etlink_model::TimeNs;
+use etlink_model::{NodeIdx, TimeNs};
 use etlink_replay::{LabelSource, PathCause, PathStep, ReplayGraph, ReplayRun, critical_path};
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ pub(super) struct ReplayedRank<'t> {
 struct PathPiece {
     step: PathStep,
     /// The longest.
-    longest: u32,
+    longest: NodeIdx,
     start: TimeNs,
     end: TimeNs,
     count: u32,
@@ -50,8 +50,7 @@ struct PathPiece {
 /// The steps of the critical path that reach into a window. O(nodes + edges).
 pub(super) fn path_in_window(ran: ReplayedRank<'_>, window: &TimelineWindow) -> Vec<PathStep> {
     let inside = |step: &PathStep| {
-        ran.run.start[step.node as usize] < window.end
-            && ran.run.end(step.node as usize) > window.start
+        ran.run.start[step.node.index()] < window.end && ran.run.end(step.node) > window.start
     };
     critical_path(ran.graph, ran.run)
         .into_iter()
@@ -102,15 +101,12 @@ impl PathColumns {
 /// Joins short neighbours until there are few enough: the limit is the least power of two that
 /// does.
 fn path_pieces(run: &ReplayRun, steps: &[PathStep], most: usize) -> Vec<PathPiece> {
-    let piece = |step: &PathStep| {
-        let node = step.node as usize;
-        PathPiece {
-            step: *step,
-            longest: step.node,
-            start: run.start[node],
-            end: run.end(node),
-            count: 1,
-        }
+    let piece = |step: &PathStep| PathPiece {
+        step: *step,
+        longest: step.node,
+        start: run.start[step.node.index()],
+        end: run.end(step.node),
+        count: 1,
     };
     let all: Vec<PathPiece> = steps.iter().map(piece).collect();
     // Few steps are shorter than 256 ns: smaller limits would only cost passes.
@@ -145,7 +141,7 @@ fn join_short_pieces(run: &ReplayRun, all: &[PathPiece], limit: i64) -> Vec<Path
         match joined.last_mut().filter(|before| fits(before)) {
             Some(before) => {
                 let longer =
-                    run.duration[piece.longest as usize] > run.duration[before.longest as usize];
+                    run.duration[piece.longest.index()] > run.duration[before.longest.index()];
                 before.longest = if longer {
                     piece.longest
                 } else {
@@ -177,7 +173,7 @@ mod tests {
         run.duration.push(DurationNs(1_000_000));
         let steps: Vec<PathStep> = (0..101)
             .map(|node| PathStep {
-                node,
+                node: NodeIdx(node),
                 via: StartReason::Start,
                 latency_ns: 0,
             })

@@ -18,7 +18,7 @@ use etlink_link::ranks::{
     CollectiveArrival, CommExtent, Communication, RankClock, RankSummary, RunJoin,
     collective_arrivals, collective_skews,
 };
-use etlink_model::{CommonNs, DurationNs, GlobalRank, TimeNs, UnixNs};
+use etlink_model::{CommonNs, DurationNs, GlobalRank, NodeIdx, TimeNs, UnixNs};
 use std::collections::BTreeMap;
 
 /// What a rank is among the others.
@@ -29,7 +29,7 @@ pub struct RankPlace<'t> {
     /// Zero of the common clock.
     origin_ns: CommonNs,
     /// Nodes and what they are a side of, ascending.
-    joints: &'t [(u32, u32)],
+    joints: &'t [(NodeIdx, u32)],
 }
 
 /// The ranks of a run, and the step that is drawn of them.
@@ -43,7 +43,7 @@ pub struct RunTimeline<'t> {
     /// The largest skew first.
     joints: Vec<DrawnCollective>,
     /// Per rank: node, joint.
-    sides: Vec<Vec<(u32, u32)>>,
+    sides: Vec<Vec<(NodeIdx, u32)>>,
 }
 
 impl<'t> RunTimeline<'t> {
@@ -292,7 +292,7 @@ impl Timeline {
         &mut self,
         member: &RankPlace<'_>,
         start_ns: UnixNs,
-        place: impl Fn(u32) -> Option<u32>,
+        place: impl Fn(NodeIdx) -> Option<u32>,
     ) {
         self.rank = Some(member.rank.0);
         let start = member.clock.aligned(start_ns);

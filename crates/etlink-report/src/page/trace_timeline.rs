@@ -12,7 +12,7 @@ use super::window::TimelineWindow;
 use crate::track_names::TrackNames;
 use etlink_analyze::ClassifiedRows;
 use etlink_link::NodeKind;
-use etlink_model::{OpIdx, TimeNs};
+use etlink_model::{NodeIdx, OpIdx, TimeNs};
 use etlink_replay::{PathStep, ReplayGraph, ReplayRun};
 
 /// Draws a window with `most` ranges at most. Names take 40 times `most` characters, then they are
@@ -36,7 +36,7 @@ pub fn trace_timeline(
     let steps = path_columns::path_in_window(ran, &window);
     // a gap is time of the program itself, not of the annotation around it
     let of_path = |step: &PathStep| {
-        let node = trace.nodes.get(step.node as usize);
+        let node = trace.nodes.get(step.node);
         ids.of_node(&node)
             .filter(|_| node.kind != NodeKind::HostGap)
     };
@@ -69,11 +69,7 @@ pub fn trace_timeline(
     // Steps cost as much room as ranges and lie on one track, so half as many are enough.
     timeline.path = PathColumns::new(ran, &steps, (origin, most / 2), range, &mut strings);
     if let Some(member) = member {
-        let place_of = |node: u32| {
-            place
-                .get(ids.of_node(&trace.nodes.get(node as usize))?)
-                .copied()
-        };
+        let place_of = |node: NodeIdx| place.get(ids.of_node(&trace.nodes.get(node))?).copied();
         timeline.set_member(member, trace.device.header.unix_time(start), place_of);
     }
     timeline.strings = strings.into_all();

@@ -43,7 +43,7 @@ pub(super) fn wait_columns(
 ) -> WaitColumns {
     let nodes = &of.trace.nodes;
     let mut found: Vec<(u32, Edge, bool)> = vec![];
-    for index in 0..nodes.len() {
+    for index in nodes.indices() {
         let node = nodes.get(index);
         let to = of
             .ids
@@ -59,7 +59,7 @@ pub(super) fn wait_columns(
                     edge,
                     of.run
                         .decided
-                        .get(index)
+                        .get(index.index())
                         .is_some_and(|decided| *decided as usize == number),
                 ));
             }
@@ -71,7 +71,7 @@ pub(super) fn wait_columns(
     let mut deps = WaitColumns::default();
     let mut last = None;
     for (to, edge, decided) in found {
-        let before = nodes.get(edge.from as usize);
+        let before = nodes.get(edge.from);
         let (from, ended) = edge_cause(of, &edge, &before);
         let drawn = from
             .and_then(|id| place.get(id).copied())
@@ -87,7 +87,7 @@ pub(super) fn wait_columns(
             continue;
         }
         last = Some((to, from, edge.kind));
-        let at = nodes.start[edge.to as usize];
+        let at = nodes.start[edge.to.index()];
         deps.to.push(to);
         deps.from.push(from);
         deps.kind.push(edge.kind as u8);
@@ -104,7 +104,7 @@ pub(super) fn wait_columns(
 fn edge_cause(of: ReplayedTrace<'_>, edge: &Edge, before: &Node) -> (Option<usize>, TimeNs) {
     let trace = of.trace;
     let row = trace
-        .row_of(&trace.nodes.get(edge.to as usize))
+        .row_of(&trace.nodes.get(edge.to))
         .filter(|_| edge.kind == EdgeKind::Launch);
     match row.and_then(|row| trace.row_call.get(row.index())?.get()) {
         // A row could have started when its call began: the call's own time is part of the delay.

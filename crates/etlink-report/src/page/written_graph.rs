@@ -9,7 +9,7 @@ use super::tracks::TimelineTrack;
 use super::wait_columns::WaitColumns;
 use super::window::TimelineWindow;
 use etlink_analyze::KernelRules;
-use etlink_model::{TimeNs, UnixNs};
+use etlink_model::{NodeIdx, TimeNs, UnixNs};
 use etlink_replay::{EdgeKind, LabelSource, ReplayGraph, ReplayKind, ReplayRun};
 
 /// A written graph and its run.
@@ -48,7 +48,7 @@ pub fn graph_timeline(
     } else {
         vec![]
     };
-    let mut on_path: Vec<usize> = steps.iter().map(|step| step.node as usize).collect();
+    let mut on_path: Vec<usize> = steps.iter().map(|step| step.node.index()).collect();
     on_path.sort_unstable();
     let few = on_path.len() <= most / 2;
     let kept = |id: usize| few && on_path.binary_search(&id).is_ok();
@@ -59,14 +59,14 @@ pub fn graph_timeline(
     timeline.deps = node_waits(of, &place, start, &mut strings);
     let range = |step: &etlink_replay::PathStep| {
         place
-            .get(step.node as usize)
+            .get(step.node.index())
             .copied()
             .filter(|at| *at != NONE)
     };
     timeline.path = PathColumns::new(ran, &steps, (start, most / 2), range, &mut strings);
     if let Some(member) = member {
         timeline.set_member(member, UnixNs(of.base_ns.saturating_add(start.0)), |node| {
-            place.get(node as usize).copied()
+            place.get(node.index()).copied()
         });
     }
     timeline.strings = strings.into_all();
@@ -75,18 +75,19 @@ pub fn graph_timeline(
 
 impl WrittenGraph<'_> {
     /// When a node began and ended.
-    fn node_span(&self, node: usize) -> (TimeNs, TimeNs) {
+    fn node_span(&self, node: NodeIdx) -> (TimeNs, TimeNs) {
         if self.graph.measured {
-            (self.graph.start[node], self.graph.end(node))
+            (self.graph.start[node.index()], self.graph.end(node))
         } else {
-            (self.run.start[node], self.run.end(node))
+            (self.run.start[node.index()], self.run.end(node))
         }
     }
 
     /// Starts and ends of all that can be drawn.
     pub fn spans(&self) -> impl Iterator<Item = (TimeNs, TimeNs)> {
-        (0..self.graph.len())
-            .filter(|node| is_work(self.graph.kind[*node]))
+        self.graph
+            .indices()
+            .filter(|node| is_work(self.graph.kind[node.index()]))
             .map(|node| self.node_span(node))
     }
 }
@@ -98,14 +99,14 @@ fn is_work(kind: ReplayKind) -> bool {
 
 fn nodes_in_window(of: WrittenGraph<'_>, window: &TimelineWindow) -> Vec<DrawnRange> {
     let graph = of.graph;
-    let drawn = |id: usize| {
-        let (start, end) = of.node_span(id);
+    let drawn = |node: NodeIdx| {
+        let (id, (start, end)) = (node.index(), of.node_span(node));
         let inside = is_work(graph.kind[id])
             && start < window.end
             && (end > window.start || start >= window.start);
         // streams after threads
         let track = graph.resource[id]
-            + if graph.on_device(id) {
+            + if graph.on_device(node) {
                 graph.resources.len() as u32
             } else {
                 0
@@ -119,7 +120,7 @@ fn nodes_in_window(of: WrittenGraph<'_>, window: &TimelineWindow) -> Vec<DrawnRa
             count: 1,
         })
     };
-    nest_ranges((0..graph.len()).filter_map(drawn).collect())
+    nest_ranges(graph.indices().filter_map(drawn).collect())
 }
 
 fn node_waits(
@@ -128,15 +129,18 @@ fn node_waits(
     origin: TimeNs,
     strings: &mut StringTable,
 ) -> WaitColumns {
-    let mut found: Vec<(u32, bool, EdgeKind, u32, bool, usize)> = vec![];
-    for node in (0..of.graph.len()).filter(|node| place[*node] != NONE) {
+    let mut found: Vec<(u32, bool, EdgeKind, NodeIdx, bool, NodeIdx)> = vec![];
+    for node in of.graph.indices() {
+        if place[node.index()] == NONE {
+            continue;
+        }
         for edge in of.graph.edges_to(node) {
             let dep = of.graph.dep(edge);
             if dep.kind != EdgeKind::ProgramOrder {
                 found.push((
-                    place[node],
+                    place[node.index()],
                     // `false` sorts first, so that the reason that decided leads those of its node.
-                    of.run.decided[node] as usize != edge,
+                    of.run.decided[node.index()] as usize != edge,
                     dep.kind,
                     dep.from,
                     dep.inferred,
@@ -149,7 +153,7 @@ fn node_waits(
     let mut deps = WaitColumns::default();
     for (to, not_decided, kind, from, inferred, node) in found {
         let drawn = place
-            .get(from as usize)
+            .get(from.index())
             .copied()
             .filter(|from| *from != NONE);
         deps.to.push(to);
@@ -158,7 +162,7 @@ fn node_waits(
             i64::from,
         ));
         deps.kind.push(kind as u8);
-        let (start, ended) = (of.node_span(node).0, of.node_span(from as usize).1);
+        let (start, ended) = (of.node_span(node).0, of.node_span(from).1);
         deps.at.push(start.since(origin));
         deps.gap.push(start.since(ended));
         deps.flags
@@ -188,18 +192,21 @@ impl TimelineSource for WrittenGraph<'_> {
         match self.graph.kind[id] {
             ReplayKind::Collective => 1,
             ReplayKind::MemoryCopy => 2,
-            ReplayKind::Kernel => self.rules.class(self.labels.name(id as u32)) as u8,
+            ReplayKind::Kernel => self.rules.class(self.labels.name(NodeIdx::new(id))) as u8,
             ReplayKind::Runtime => 6,
             _ => 4,
         }
     }
 
     fn range_tooltip(&self, id: usize, strings: &mut StringTable) -> Tooltip {
-        let name = strings.number_of(self.labels.name(id as u32));
+        let name = strings.number_of(self.labels.name(NodeIdx::new(id)));
         Tooltip {
             name,
             about: strings.number_of(&(self.about)(id)),
-            correlation: self.labels.correlation(id as u32).filter(|of| *of > 0),
+            correlation: self
+                .labels
+                .correlation(NodeIdx::new(id))
+                .filter(|of| *of > 0),
             ..Tooltip::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use super::slices::{TraceSlice, TraceSlices};
 use etlink_link::{Edge, EdgeKind};
-use etlink_model::TimeNs;
+use etlink_model::{NodeIdx, TimeNs};
 
 /// One end of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -157,8 +157,8 @@ fn rank_arrow_end(slices: &TraceSlices<'_>, at: u32) -> ArrowEnd {
 }
 
 /// The range of a node, and when that is the innermost of its track.
-fn node_anchor(slices: &TraceSlices<'_>, node: u32) -> (TraceSlice, TimeNs) {
-    let piece = slices.trace.nodes.get(node as usize);
+fn node_anchor(slices: &TraceSlices<'_>, node: NodeIdx) -> (TraceSlice, TimeNs) {
+    let piece = slices.trace.nodes.get(node);
     let slice = TraceSlice::of_node(node, &piece);
     (
         slice,

@@ -24,7 +24,7 @@ pub(super) fn slice_name(trace: &LinkedTrace, slice: TraceSlice) -> (&str, &str)
             device.names.get(device.rows.category[at as usize]),
         ),
         TraceSlice::Node(index) => {
-            let node = trace.nodes.get(index as usize);
+            let node = trace.nodes.get(index);
             // A node that is a range of its own has a name; a piece of an op goes on with it.
             if TraceSlice::of_node(index, &node) == slice {
                 (trace.name(&node), "node")
@@ -43,18 +43,16 @@ pub(super) fn write_facts(
     args: &mut FactWriter<'_>,
 ) -> io::Result<()> {
     let (trace, node) = (slices.trace, slices.first_node(slice));
-    args.add_word("kind", node.map(|node| trace.nodes.kind[node as usize]))?;
-    args.add_number("node", node)?;
+    args.add_word("kind", node.map(|node| trace.nodes.kind[node.index()]))?;
+    args.add_number("node", node.map(|node| node.0))?;
     match slice {
         TraceSlice::Op(at) => op_facts(trace, OpIdx(at), args),
         TraceSlice::Call(at) => call_facts(trace, CallIdx(at), args),
         TraceSlice::Row(at) => row_facts(trace, RowIdx(at), args),
-        TraceSlice::Node(node) => {
-            args.add_text("name", trace.name(&trace.nodes.get(node as usize)))
-        }
+        TraceSlice::Node(node) => args.add_text("name", trace.name(&trace.nodes.get(node))),
         TraceSlice::Transfer(_) => {
             // The node of a transfer is the whole communication, which began when this rank came.
-            let since = node.map(|node| trace.nodes.start[node as usize]);
+            let since = node.map(|node| trace.nodes.start[node.index()]);
             args.add_number(
                 "waited_ns",
                 since.map(|since| (slices.slice_span(slice).0 - since).0),

@@ -45,7 +45,7 @@ use arrows::Arrows;
 pub use arrows::is_drawn;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RankClock, WaitCause};
-use etlink_model::{CommonNs, DurationNs, TimeNs};
+use etlink_model::{CommonNs, DurationNs, NodeIdx, TimeNs};
 use sink::{FactWriter, FileTimes, TimelineSink, TrackId, TrackRange};
 use slices::{TraceSlice, TraceSlices};
 use std::collections::BTreeMap;
@@ -113,7 +113,7 @@ pub struct TimelineRank<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CriticalStep {
     /// The node.
-    pub node: u32,
+    pub node: NodeIdx,
     /// When it starts in the run.
     pub start: TimeNs,
     /// How long it takes in the run.
@@ -307,7 +307,7 @@ fn slice_place(slices: &TraceSlices<'_>, slice: TraceSlice) -> usize {
         TraceSlice::Call(at) => device.calls.thread[at as usize].index(),
         TraceSlice::Row(at) => queues + device.rows.queue[at as usize].index(),
         TraceSlice::Node(node) => {
-            let node = trace.nodes.get(node as usize);
+            let node = trace.nodes.get(node);
             // Nodes count threads and queues each from 0; places have the queues after all threads.
             node.resource as usize + if node.on_device { queues } else { 0 }
         }
@@ -325,7 +325,7 @@ fn write_path(
     out: &mut FactWriter<'_>,
 ) -> io::Result<()> {
     for step in path {
-        let node = trace.nodes.get(step.node as usize);
+        let node = trace.nodes.get(step.node);
         let name = trace.name(&node);
         if step.delay.0 > 0 {
             // A step begins when its delay is over, so the delay ends at the start.
@@ -341,7 +341,7 @@ fn write_path(
             out.add_text("cause", step.delay_cause)?;
             out.add_text("via", step.via)?;
             out.add_text("before", name)?;
-            out.add_number("node", Some(step.node))?;
+            out.add_number("node", Some(step.node.0))?;
             out.sink.end_range(&[])?;
         }
         out.sink.begin_range(TrackRange {
@@ -353,7 +353,7 @@ fn write_path(
         })?;
         out.add_text("cause", step.cause)?;
         out.add_text("via", step.via)?;
-        out.add_number("node", Some(step.node))?;
+        out.add_number("node", Some(step.node.0))?;
         out.add_word("kind", Some(node.kind))?;
         out.add_text("name", name)?;
         out.add_text("resource", &resource_name(trace, &node))?;

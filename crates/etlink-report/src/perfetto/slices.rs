@@ -2,11 +2,8 @@
 
 use etlink_link::ranks::WaitCause;
 use etlink_link::{LinkedTrace, Node, NodeKind};
-use etlink_model::{DurationNs, OpIdx, TimeNs};
+use etlink_model::{DurationNs, NodeIdx, OpIdx, TimeNs};
 use std::cmp::Reverse;
-
-/// No node.
-const NONE: u32 = u32::MAX;
 
 /// A range of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,14 +15,14 @@ pub(super) enum TraceSlice {
     /// Row of the device rows.
     Row(u32),
     /// A node that is none of these, or a piece of one that an arrow needs for itself.
-    Node(u32),
+    Node(NodeIdx),
     /// What is left of a communication once the last rank has come, by the place of its release.
     Transfer(u32),
 }
 
 impl TraceSlice {
     /// The range that a node is a piece of.
-    pub(super) fn of_node(index: u32, node: &Node) -> TraceSlice {
+    pub(super) fn of_node(index: NodeIdx, node: &Node) -> TraceSlice {
         match node.kind {
             NodeKind::Runtime => TraceSlice::Call(node.source),
             NodeKind::DeviceOp => TraceSlice::Row(node.source),
@@ -62,9 +59,9 @@ pub(super) struct TraceSlices<'t> {
     pub(super) trace: &'t LinkedTrace,
     /// What other ranks made this one wait for, and it others.
     pub(super) releases: &'t [WaitCause],
-    op_node: Vec<u32>,
-    call_node: Vec<u32>,
-    row_node: Vec<u32>,
+    op_node: Vec<NodeIdx>,
+    call_node: Vec<NodeIdx>,
+    row_node: Vec<NodeIdx>,
 }
 
 impl<'t> TraceSlices<'t> {
@@ -72,7 +69,8 @@ impl<'t> TraceSlices<'t> {
     pub(super) fn new(trace: &'t LinkedTrace, releases: &'t [WaitCause]) -> TraceSlices<'t> {
         let device = &trace.device;
         let [op_node, call_node, row_node] =
-            [device.ops.len(), device.calls.len(), device.rows.len()].map(|rows| vec![NONE; rows]);
+            [device.ops.len(), device.calls.len(), device.rows.len()]
+                .map(|rows| vec![NodeIdx::NONE; rows]);
         let mut slices = TraceSlices {
             trace,
             releases,
@@ -80,26 +78,28 @@ impl<'t> TraceSlices<'t> {
             call_node,
             row_node,
         };
-        let nodes = (0..trace.nodes.len() as u32)
+        for index in trace.nodes.indices() {
+            let node = trace.nodes.get(index);
             // A delay belongs to a range but does not bear its identity.
-            .filter(|node| !trace.nodes.kind[*node as usize].is_delay());
-        for node in nodes {
-            let slot = match TraceSlice::of_node(node, &trace.nodes.get(node as usize)) {
+            if node.kind.is_delay() {
+                continue;
+            }
+            let slot = match TraceSlice::of_node(index, &node) {
                 TraceSlice::Op(op) => slices.op_node.get_mut(op as usize),
                 TraceSlice::Call(call) => slices.call_node.get_mut(call as usize),
                 TraceSlice::Row(row) => slices.row_node.get_mut(row as usize),
                 TraceSlice::Node(_) | TraceSlice::Transfer(_) => None,
             };
             // A range that others interrupt has several nodes; the first stands for it.
-            if let Some(first) = slot.filter(|first| **first == NONE) {
-                *first = node;
+            if let Some(first) = slot.filter(|first| **first == NodeIdx::NONE) {
+                *first = index;
             }
         }
         slices
     }
 
     /// The node that bears the range's identity in the graph.
-    pub(super) fn first_node(&self, slice: TraceSlice) -> Option<u32> {
+    pub(super) fn first_node(&self, slice: TraceSlice) -> Option<NodeIdx> {
         let node = match slice {
             TraceSlice::Op(op) => self.op_node.get(op as usize).copied(),
             TraceSlice::Call(call) => self.call_node.get(call as usize).copied(),
@@ -107,7 +107,7 @@ impl<'t> TraceSlices<'t> {
             TraceSlice::Node(node) => Some(node),
             TraceSlice::Transfer(at) => Some(self.releases[at as usize].node),
         };
-        node.filter(|node| *node != NONE)
+        node.and_then(NodeIdx::get)
     }
 
     /// The range that a transfer is inside of.
@@ -116,19 +116,17 @@ impl<'t> TraceSlices<'t> {
             return None;
         };
         let node = self.releases.get(at as usize)?.node;
-        Some(TraceSlice::of_node(
-            node,
-            &self.trace.nodes.get(node as usize),
-        ))
+        Some(TraceSlice::of_node(node, &self.trace.nodes.get(node)))
     }
 
     fn is_on_device(&self, slice: TraceSlice) -> bool {
         match slice {
             TraceSlice::Op(_) | TraceSlice::Call(_) => false,
             TraceSlice::Row(_) => true,
-            TraceSlice::Node(node) => self.trace.nodes.on_device[node as usize],
+            TraceSlice::Node(node) => self.trace.nodes.on_device[node.index()],
             TraceSlice::Transfer(at) => {
-                self.trace.nodes.on_device[self.releases[at as usize].node as usize]
+                let node = self.releases[at as usize].node;
+                self.trace.nodes.on_device[node.index()]
             }
         }
     }
@@ -149,7 +147,7 @@ impl<'t> TraceSlices<'t> {
                 device.rows.start[at as usize],
                 device.rows.duration[at as usize],
             ),
-            TraceSlice::Node(at) => (nodes.start[at as usize], nodes.duration[at as usize]),
+            TraceSlice::Node(at) => (nodes.start[at.index()], nodes.duration[at.index()]),
             TraceSlice::Transfer(at) => {
                 // By clocks that are off, the last rank may seem to come after the end. Then
                 // nothing is left.

@@ -3,7 +3,7 @@ mod ranks;
 
 use super::{CriticalStep, TimelineFormat, TimelineSummary, write_trace};
 use etlink_link::{LinkOptions, LinkedTrace};
-use etlink_model::{DurationNs, TimeNs};
+use etlink_model::{DurationNs, NodeIdx, TimeNs};
 use etlink_testing::{DeviceQueue, HostSchema, TraceBuilder};
 use serde_json::Value;
 
@@ -162,9 +162,8 @@ fn a_launch_is_an_arrow_from_the_call_to_the_kernel() {
     );
     assert_eq!(kernel["args"]["correlation"], call["args"]["correlation"]);
     assert_eq!(op["args"]["rf_id"], 1);
-    let node = trace
-        .nodes
-        .get(op["args"]["node"].as_u64().expect("a node") as usize);
+    let number = op["args"]["node"].as_u64().expect("a node");
+    let node = trace.nodes.get(NodeIdx::new(number as usize));
     assert_eq!((trace.name(&node), node.first), ("aten::mm", true));
 }
 
@@ -270,8 +269,10 @@ fn the_critical_path_has_its_steps_and_delays() {
     );
     let trace = linked(&draw);
     let find = |name: &str| {
-        (0..trace.nodes.len() as u32)
-            .find(|node| trace.name(&trace.nodes.get(*node as usize)) == name)
+        trace
+            .nodes
+            .indices()
+            .find(|node| trace.name(&trace.nodes.get(*node)) == name)
             .expect("a node")
     };
     let start = trace.nodes.start[0];

@@ -17,7 +17,7 @@
 
 use super::{PartGraph, stand_in};
 use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, Node, Nodes};
-use etlink_model::TimeNs;
+use etlink_model::{NodeIdx, TimeNs};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ type Span = (TimeNs, TimeNs);
 struct ExposedComm {
     node: Node,
     /// Its number in the trace.
-    origin: u32,
+    origin: NodeIdx,
     /// From when on nothing went on but for it.
     exposed: Option<TimeNs>,
 }
@@ -60,12 +60,15 @@ pub(super) fn of<'t>(
     );
     all.sort_unstable();
     let (mut nodes, mut origin, mut communications) = (Nodes::default(), vec![], vec![]);
-    let (mut comm_number, mut piece_number) = (vec![0; comms.len()], vec![0; pieces.len()]);
+    let (mut comm_number, mut piece_number) = (
+        vec![NodeIdx(0); comms.len()],
+        vec![NodeIdx(0); pieces.len()],
+    );
     for (start, is_piece, at) in all {
-        let number = nodes.len() as u32;
+        let number = NodeIdx::new(nodes.len());
         if is_piece {
             piece_number[at] = number;
-            origin.push(u32::MAX);
+            origin.push(NodeIdx::NONE);
             let place = Node {
                 start,
                 resource: u32::MAX,
@@ -98,22 +101,20 @@ pub(super) fn of<'t>(
 }
 
 /// The communications in order of time, and what they expose.
-fn exposed_communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<ExposedComm> {
+fn exposed_communications(trace: &LinkedTrace, numbers: &[NodeIdx]) -> Vec<ExposedComm> {
     let nodes = &trace.nodes;
     let mut holds_up = vec![false; nodes.len()];
-    for node in 0..nodes.len() {
-        let deps = trace.edges.deps(node).iter().map(|edge| edge.from as usize);
+    for node in nodes.indices() {
+        let deps = trace.edges.deps(node).iter().map(|edge| edge.from);
         // Only the last that a node waits for holds it up; of equal ends the later node.
-        if let Some(last) =
-            deps.max_by_key(|from| (nodes.start[*from] + nodes.duration[*from], *from))
-        {
-            holds_up[last] = true;
+        if let Some(last) = deps.max_by_key(|from| (nodes.end(*from), *from)) {
+            holds_up[last.index()] = true;
         }
     }
     let busy = busy_intervals(trace, numbers);
     let mut comms: Vec<ExposedComm> = vec![];
     for &origin in numbers {
-        let node = nodes.get(origin as usize);
+        let node = nodes.get(origin);
         let mut comm = ExposedComm {
             node,
             origin,
@@ -122,7 +123,7 @@ fn exposed_communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<ExposedCo
         // What ran last before its end: the communication is exposed from when that stopped.
         let before = &busy[..busy.partition_point(|(start, _)| *start < comm.end())];
         let idle = before.last().map_or(node.start, |(_, end)| *end);
-        if holds_up[origin as usize] && idle < comm.end() {
+        if holds_up[origin.index()] && idle < comm.end() {
             comm.exposed = Some(idle.max(node.start));
         }
         comms.push(comm);
@@ -133,7 +134,7 @@ fn exposed_communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<ExposedCo
 
 /// When anything but communications ran: on devices where the trace has any, else on threads.
 /// Apart, in order.
-fn busy_intervals(trace: &LinkedTrace, communications: &[u32]) -> Vec<Span> {
+fn busy_intervals(trace: &LinkedTrace, communications: &[NodeIdx]) -> Vec<Span> {
     let nodes = &trace.nodes;
     let (on_device, looks_on) = (nodes.on_device.contains(&true), trace.passive_threads());
     let mut busy: Vec<Span> = vec![];
@@ -141,7 +142,7 @@ fn busy_intervals(trace: &LinkedTrace, communications: &[u32]) -> Vec<Span> {
         .filter(|node| nodes.on_device[*node] == on_device && !nodes.kind[*node].is_delay())
     {
         if !on_device && looks_on[nodes.resource[node] as usize]
-            || communications.binary_search(&(node as u32)).is_ok()
+            || communications.binary_search(&NodeIdx::new(node)).is_ok()
         {
             continue;
         }
@@ -188,7 +189,7 @@ fn compute_pieces(trace: &LinkedTrace, comms: &[ExposedComm]) -> Vec<Span> {
 }
 
 /// An edge that follows from times, not from what was recorded.
-fn inferred_edge(kind: EdgeKind, from: u32, to: u32) -> Edge {
+fn inferred_edge(kind: EdgeKind, from: NodeIdx, to: NodeIdx) -> Edge {
     Edge {
         to,
         kind,
@@ -200,15 +201,15 @@ fn inferred_edge(kind: EdgeKind, from: u32, to: u32) -> Edge {
 fn piece_edges(
     comms: &[ExposedComm],
     pieces: &[Span],
-    comm_number: &[u32],
-    piece_number: &[u32],
+    comm_number: &[NodeIdx],
+    piece_number: &[NodeIdx],
     serialize_comms: bool,
 ) -> Vec<Edge> {
     let mut edges: Vec<Edge> = piece_number
         .windows(2)
         .map(|pair| inferred_edge(EdgeKind::ProgramOrder, pair[0], pair[1]))
         .collect();
-    let mut last: BTreeMap<(bool, u32), u32> = BTreeMap::new();
+    let mut last: BTreeMap<(bool, u32), NodeIdx> = BTreeMap::new();
     for (comm, &number) in comms.iter().zip(comm_number) {
         let before = pieces.partition_point(|(_, end)| *end <= comm.node.start);
         edges.extend(

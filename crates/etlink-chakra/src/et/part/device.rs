@@ -11,6 +11,7 @@
 
 use super::{PartGraph, stand_in};
 use etlink_link::{Edge, EdgeKind, Edges, Nodes};
+use etlink_model::NodeIdx;
 use std::borrow::Cow;
 
 /// The part of `whole`.
@@ -20,7 +21,7 @@ pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
     whole
         .communications
         .iter()
-        .for_each(|node| stays[*node as usize] = true);
+        .for_each(|node| stays[node.index()] = true);
     let with = written_with(&whole.edges, &stays);
     let edges = whole.edges.clone();
     let mut part = PartGraph {
@@ -29,32 +30,34 @@ pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
         standing_for: "host",
         ..whole
     };
-    let (mut kept, mut takes, mut number) = (Nodes::default(), vec![], vec![0; nodes.len()]);
-    for node in 0..nodes.len() {
-        let (at, duration) = (with[node] as usize, nodes.duration[node]);
-        let take = part.takes.get(node).copied();
-        if at == node {
-            number[node] = kept.len() as u32;
-            part.origin
-                .push(if stays[node] { node as u32 } else { u32::MAX });
-            kept.push(if stays[node] {
-                nodes.get(node)
+    let (mut kept, mut takes, mut number) =
+        (Nodes::default(), vec![], vec![NodeIdx(0); nodes.len()]);
+    for node in nodes.indices() {
+        let (own, first) = (node.index(), with[node.index()]);
+        let duration = nodes.duration[own];
+        let take = part.takes.get(own).copied();
+        if first == node {
+            number[own] = NodeIdx::new(kept.len());
+            if stays[own] {
+                part.origin.push(node);
+                kept.push(nodes.get(node));
             } else {
-                stand_in(nodes.get(node), duration)
-            });
+                part.origin.push(NodeIdx::NONE);
+                kept.push(stand_in(nodes.get(node), duration));
+            }
             takes.extend(take);
             continue;
         }
-        let at = number[at] as usize;
-        number[node] = at as u32;
+        number[own] = number[first.index()];
+        let at = number[own].index();
         kept.duration[at] += duration;
         // The time between the two is part of the chain's length.
         kept.duration[at] += nodes.latency(&edges, node);
         take.into_iter().for_each(|take| takes[at] += take);
     }
     let renumbered = edges.iter().map(|edge| Edge {
-        to: number[edge.to as usize],
-        from: number[edge.from as usize],
+        to: number[edge.to.index()],
+        from: number[edge.from.index()],
         ..edge
     });
     // Edges within a chain have become loops.
@@ -62,7 +65,7 @@ pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
     part.communications = part
         .communications
         .iter()
-        .map(|node| number[*node as usize])
+        .map(|node| number[node.index()])
         .collect();
     part.edges = Cow::Owned(Edges::new(made, kept.len()));
     (part.nodes, part.takes) = (Cow::Owned(kept), takes);
@@ -70,34 +73,33 @@ pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
 }
 
 /// Per node, the one that it is written with: itself or the first of its chain.
-fn written_with(edges: &Edges, stays: &[bool]) -> Vec<u32> {
-    let before: Vec<Option<u32>> = (0..stays.len()).map(|node| before(edges, node)).collect();
+fn written_with(edges: &Edges, stays: &[bool]) -> Vec<NodeIdx> {
+    let all = || (0..stays.len()).map(NodeIdx::new);
+    let before: Vec<Option<NodeIdx>> = all().map(|node| before(edges, node)).collect();
     let mut branches = vec![false; stays.len()];
     // A node that something off its chain waits for must end by itself.
     for edge in edges
         .iter()
-        .filter(|edge| stays[edge.to as usize] || before[edge.to as usize] != Some(edge.from))
+        .filter(|edge| stays[edge.to.index()] || before[edge.to.index()] != Some(edge.from))
     {
-        branches[edge.from as usize] = true;
+        branches[edge.from.index()] = true;
     }
-    let mut with: Vec<u32> = (0..stays.len() as u32).collect();
-    for node in (0..stays.len()).filter(|node| !stays[*node]) {
-        if let Some(before) = before[node]
-            .map(|before| before as usize)
-            .filter(|before| !stays[*before] && !branches[*before])
-            && edges
-                .deps(node)
-                .iter()
-                .all(|edge| edge.from as usize == before)
+    let mut with: Vec<NodeIdx> = all().collect();
+    for node in all().filter(|node| !stays[node.index()]) {
+        let ends_alone = |node: &NodeIdx| stays[node.index()] || branches[node.index()];
+        let mut deps = edges.deps(node).iter();
+        if let Some(before) = before[node.index()]
+            && !ends_alone(&before)
+            && deps.all(|edge| edge.from == before)
         {
-            with[node] = with[before];
+            with[node.index()] = with[before.index()];
         }
     }
     with
 }
 
 /// The node before this one on its thread.
-fn before(edges: &Edges, node: usize) -> Option<u32> {
+fn before(edges: &Edges, node: NodeIdx) -> Option<NodeIdx> {
     edges
         .deps(node)
         .iter()

@@ -9,7 +9,7 @@ use super::communication::comm_of;
 use crate::{Demotion, LatencyMode, TracePart, WriteOptions};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{Edges, LinkedTrace, Node, NodeKind, Nodes};
-use etlink_model::DurationNs;
+use etlink_model::{DurationNs, NodeIdx};
 use indexmap::IndexMap;
 use std::borrow::Cow;
 
@@ -17,13 +17,13 @@ use std::borrow::Cow;
 pub(crate) struct PartGraph<'t> {
     pub(crate) nodes: Cow<'t, Nodes>,
     pub(crate) edges: Cow<'t, Edges>,
-    /// Per node, its number in the trace; `u32::MAX` = the trace has none. Empty: the same.
-    origin: Vec<u32>,
+    /// Per node, its number in the trace; [`NodeIdx::NONE`] = the trace has none. Empty: the same.
+    origin: Vec<NodeIdx>,
     /// Per node, how long a simulator that runs one at a time is to take, with the latency before
     /// it. Empty: duration and latency.
     pub(crate) takes: Vec<DurationNs>,
     /// Nodes that communicate.
-    pub(crate) communications: Vec<u32>,
+    pub(crate) communications: Vec<NodeIdx>,
     /// Communications that are computation, by reason.
     pub(crate) demoted: IndexMap<Demotion, u64>,
     /// What a node is called that stands for several.
@@ -46,12 +46,9 @@ impl<'t> PartGraph<'t> {
             demoted: IndexMap::new(),
             standing_for: "host gap",
         };
-        for node in (0u32..)
-            .zip(&trace.nodes.kind)
-            .filter(|(_, kind)| **kind == NodeKind::Collective)
-            .map(|(node, _)| node)
-        {
-            match comm_of(trace, groups, options, node as usize) {
+        let is_collective = |node: &NodeIdx| trace.nodes.kind[node.index()] == NodeKind::Collective;
+        for node in trace.nodes.indices().filter(is_collective) {
+            match comm_of(trace, groups, options, node) {
                 Some(Ok(_)) => whole.communications.push(node),
                 Some(Err(reason)) => *whole.demoted.entry(reason).or_default() += 1,
                 None => {}
@@ -78,32 +75,25 @@ impl<'t> PartGraph<'t> {
     }
 
     /// The number that a node has in the trace.
-    pub(crate) fn origin(&self, node: usize) -> Option<usize> {
-        match self.origin.get(node) {
-            // The whole graph has no list: its nodes are the trace's.
-            _ if self.origin.is_empty() => Some(node),
-            Some(&origin) if origin != u32::MAX => Some(origin as usize),
-            _ => None,
+    pub(crate) fn origin(&self, node: NodeIdx) -> Option<NodeIdx> {
+        // The whole graph has no list: its nodes are the trace's.
+        if self.origin.is_empty() {
+            return Some(node);
         }
+        self.origin.get(node.index())?.get()
     }
 
     /// What a node is called, `None` for one that the trace has.
-    pub(crate) fn standing_for(&self, node: usize) -> Option<&'static str> {
+    pub(crate) fn standing_for(&self, node: NodeIdx) -> Option<&'static str> {
         self.origin(node).is_none().then_some(self.standing_for)
     }
 
     /// Those of these nodes of the trace that are communications here.
-    pub(crate) fn find(&self, origins: &[u32]) -> Vec<u32> {
-        let mut known: Vec<(u32, u32)> = self
+    pub(crate) fn find(&self, origins: &[NodeIdx]) -> Vec<NodeIdx> {
+        let mut known: Vec<(NodeIdx, NodeIdx)> = self
             .communications
             .iter()
-            .map(|&node| {
-                (
-                    self.origin(node as usize)
-                        .map_or(u32::MAX, |origin| origin as u32),
-                    node,
-                )
-            })
+            .map(|&node| (self.origin(node).unwrap_or(NodeIdx::NONE), node))
             .collect();
         known.sort_unstable();
         let mut nodes = vec![];

@@ -15,7 +15,7 @@
 
 use super::PartGraph;
 use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, NodeKind};
-use etlink_model::{DurationNs, TimeNs};
+use etlink_model::{DurationNs, NodeIdx, TimeNs};
 use std::borrow::Cow;
 use std::collections::BinaryHeap;
 
@@ -38,7 +38,7 @@ enum TimePriority {
 struct RunningNode {
     priority: TimePriority,
     start: TimeNs,
-    node: u32,
+    node: NodeIdx,
     end: TimeNs,
 }
 
@@ -47,8 +47,8 @@ struct RunningNode {
 pub(super) fn serialize(trace: &LinkedTrace, whole: &mut PartGraph<'_>, gaps_wait: bool) {
     let mut takes = vec![DurationNs(0); trace.nodes.len()];
     for &node in &whole.communications {
-        takes[node as usize] = trace.nodes.duration[node as usize];
-        takes[node as usize] += trace.latency(node as usize);
+        takes[node.index()] = trace.nodes.duration[node.index()];
+        takes[node.index()] += trace.latency(node);
     }
     let mut waits = vec![];
     // Host and devices run side by side in the simulator too: each has its own time to give.
@@ -61,8 +61,7 @@ pub(super) fn serialize(trace: &LinkedTrace, whole: &mut PartGraph<'_>, gaps_wai
             vec![]
         };
         for &(at, anchor) in &found {
-            let since = trace.nodes.start[anchor as usize] + trace.nodes.duration[anchor as usize];
-            all[at].start = since;
+            all[at].start = trace.nodes.end(anchor);
             waits.push(Edge {
                 to: all[at].node,
                 kind: EdgeKind::Handoff,
@@ -73,7 +72,7 @@ pub(super) fn serialize(trace: &LinkedTrace, whole: &mut PartGraph<'_>, gaps_wai
         // Gaps that now begin later leave their time to others, so that all is given out again.
         if !found.is_empty() {
             all.iter()
-                .for_each(|running| takes[running.node as usize] = DurationNs(0));
+                .for_each(|running| takes[running.node.index()] = DurationNs(0));
             all.sort_unstable_by_key(|running| (running.start, running.node));
             attribute_time(&all, &mut takes);
         }
@@ -81,11 +80,8 @@ pub(super) fn serialize(trace: &LinkedTrace, whole: &mut PartGraph<'_>, gaps_wai
     if !waits.is_empty() {
         let nodes = whole.nodes.to_mut();
         for wait in &waits {
-            let (gap, anchor) = (wait.to as usize, wait.from as usize);
-            let (end, since) = (
-                nodes.start[gap] + nodes.duration[gap],
-                nodes.start[anchor] + nodes.duration[anchor],
-            );
+            let (end, since) = (nodes.end(wait.to), nodes.end(wait.from));
+            let gap = wait.to.index();
             nodes.start[gap] = nodes.start[gap].max(since);
             nodes.duration[gap] = end - nodes.start[gap];
         }
@@ -96,19 +92,21 @@ pub(super) fn serialize(trace: &LinkedTrace, whole: &mut PartGraph<'_>, gaps_wai
 }
 
 /// What runs on the host or on devices, by start, with latency.
-fn running_nodes(trace: &LinkedTrace, on_device: bool, communications: &[u32]) -> Vec<RunningNode> {
+fn running_nodes(
+    trace: &LinkedTrace,
+    on_device: bool,
+    communications: &[NodeIdx],
+) -> Vec<RunningNode> {
     let nodes = &trace.nodes;
-    let end = |node: usize| nodes.start[node] + nodes.duration[node];
     let mut all: Vec<RunningNode> = vec![];
-    for node in (0..nodes.len()).filter(|node| {
-        nodes.on_device[*node] == on_device
-            && communications.binary_search(&(*node as u32)).is_err()
+    for node in nodes.indices().filter(|node| {
+        nodes.on_device[node.index()] == on_device && communications.binary_search(node).is_err()
     }) {
         let gap = matches!(
-            nodes.kind[node],
+            nodes.kind[node.index()],
             NodeKind::HostGap | NodeKind::Boundary | NodeKind::UnexplainedWait
         );
-        let start = TimeNs(nodes.start[node].0.saturating_sub(trace.latency(node).0));
+        let start = nodes.start[node.index()].shifted(-trace.latency(node).0);
         all.push(RunningNode {
             priority: if gap {
                 TimePriority::Gap
@@ -116,25 +114,25 @@ fn running_nodes(trace: &LinkedTrace, on_device: bool, communications: &[u32]) -
                 TimePriority::Work
             },
             start,
-            node: node as u32,
-            end: end(node),
+            node,
+            end: nodes.end(node),
         });
         let deps = trace.edges.deps(node);
         let last = deps
             .iter()
-            .map(|edge| edge.from as usize)
-            .max_by_key(|from| (end(*from), *from));
+            .map(|edge| edge.from)
+            .max_by_key(|from| (nodes.end(*from), *from));
         let before = deps
             .iter()
             .find(|edge| edge.kind == EdgeKind::ProgramOrder)
-            .map(|edge| end(edge.from as usize));
-        if let Some(since) =
-            before.filter(|since| *since < start && last.is_some_and(|last| nodes.on_device[last]))
-        {
+            .map(|edge| nodes.end(edge.from));
+        if let Some(since) = before.filter(|since| {
+            *since < start && last.is_some_and(|last| nodes.on_device[last.index()])
+        }) {
             all.push(RunningNode {
                 priority: TimePriority::Wait,
                 start: since,
-                node: node as u32,
+                node,
                 end: start,
             });
         }
@@ -166,7 +164,7 @@ fn attribute_until(
         let end = top.end.min(next).max(*now);
         // a thread that stands still for a device takes no time of the simulator's host
         if top.priority != TimePriority::Wait {
-            takes[top.node as usize] += end - *now;
+            takes[top.node.index()] += end - *now;
         }
         *now = end;
         if top.end <= *now {
@@ -182,11 +180,11 @@ fn wait_anchors(
     trace: &LinkedTrace,
     all: &[RunningNode],
     takes: &[DurationNs],
-) -> Vec<(usize, u32)> {
+) -> Vec<(usize, NodeIdx)> {
     let nodes = &trace.nodes;
-    let mut followed = vec![u32::MAX; nodes.len()];
+    let mut followed = vec![NodeIdx::NONE; nodes.len()];
     for edge in trace.edges.iter() {
-        let first = &mut followed[edge.from as usize];
+        let first = &mut followed[edge.from.index()];
         // Nodes are numbered by time: what waits for the gap first has the lowest number.
         *first = edge.to.min(*first);
     }
@@ -197,18 +195,18 @@ fn wait_anchors(
     works.sort_unstable_by_key(|running| (running.end, running.node));
     let mut found = vec![];
     for (at, gap) in all.iter().enumerate().filter(|(_, gap)| {
-        gap.priority == TimePriority::Gap && takes[gap.node as usize] < gap.end - gap.start
+        gap.priority == TimePriority::Gap && takes[gap.node.index()] < gap.end - gap.start
     }) {
-        let own_resource = nodes.resource[gap.node as usize];
+        let own_resource = nodes.resource[gap.node.index()];
         let ended = &works[..works.partition_point(|work| work.end <= gap.end)];
         // the last to end first; none is looked for that ended before the gap began
         for work in ended.iter().rev().take(LOOK_BACK) {
             if work.end <= gap.start {
                 break;
             }
-            let is_elsewhere = nodes.resource[work.node as usize] != own_resource;
+            let is_elsewhere = nodes.resource[work.node.index()] != own_resource;
             // an edge from a node after one that waits for the gap could close a cycle
-            if is_elsewhere && work.node < followed[gap.node as usize] {
+            if is_elsewhere && work.node < followed[gap.node.index()] {
                 found.push((at, work.node));
                 break;
             }
@@ -239,7 +237,7 @@ mod tests {
         fn each_instant_is_given_once(spans in spans()) {
             let priorities = [TimePriority::Gap, TimePriority::Wait, TimePriority::Work];
             let mut all: Vec<RunningNode> = vec![];
-            for (node, &(start, length, priority)) in (0..).zip(&spans) {
+            for (node, &(start, length, priority)) in (0..).map(NodeIdx).zip(&spans) {
                 all.push(RunningNode {
                     priority: priorities[usize::from(priority)],
                     start: TimeNs(start),

@@ -22,17 +22,22 @@ fn told<'g>(
     trace: &'g LinkedTrace,
     graph: &'g PartGraph<'_>,
 ) -> Vec<(&'g str, i64, i64, Vec<u32>)> {
-    let node = |at: usize| {
+    let node = |at: NodeIdx| {
         let node = graph.nodes.get(at);
         let name = graph.standing_for(at).unwrap_or_else(|| trace.name(&node));
         (
             name,
             node.start.0,
             node.duration.0,
-            graph.edges.deps(at).iter().map(|edge| edge.from).collect(),
+            graph
+                .edges
+                .deps(at)
+                .iter()
+                .map(|edge| edge.from.0)
+                .collect(),
         )
     };
-    (0..graph.len()).map(node).collect()
+    graph.nodes.indices().map(node).collect()
 }
 
 #[test]
@@ -56,7 +61,7 @@ fn host_nodes_become_chains_between_what_launches() {
             ),
         ]
     );
-    assert_eq!(graph.communications, [4]);
+    assert_eq!(graph.communications, [4].map(NodeIdx));
 }
 
 /// ```text
@@ -127,7 +132,7 @@ fn computation_goes_on_beside_communications_that_nothing_waits_for() {
             ("compute", 50, 40, vec![3]),
         ]
     );
-    assert_eq!(graph.communications, [1, 4]);
+    assert_eq!(graph.communications, [1, 4].map(NodeIdx));
     let serialize_comms = part_of(&trace, TracePart::Communication, true);
     assert_eq!(
         told(&trace, &serialize_comms)[4].3,
@@ -174,8 +179,8 @@ fn a_gap_waits_instead_of_taking_the_time_of_others() {
     let mut trace = b.done();
     trace.device.threads.push(trace.device.threads[0]);
     (
-        trace.nodes.resource[gap as usize],
-        trace.nodes.resource[last as usize],
+        trace.nodes.resource[gap.index()],
+        trace.nodes.resource[last.index()],
     ) = (1, 1);
     let graph = part_of(&trace, TracePart::Whole, true);
     assert_eq!(
@@ -183,8 +188,8 @@ fn a_gap_waits_instead_of_taking_the_time_of_others() {
         [30, 5, 60, 10]
     );
     assert_eq!(
-        told(&trace, &graph)[gap as usize],
-        ("host gap", 90, 5, vec![second]),
+        told(&trace, &graph)[gap.index()],
+        ("host gap", 90, 5, vec![second.0]),
         "what ended last before the gap does, and the rest"
     );
     assert!(

@@ -2,7 +2,7 @@
 
 use super::{CollectiveMatch, CommChannel, Mismatch, side};
 use crate::ranks::{Communication, RankSummary};
-use etlink_model::{CollectiveKind, GlobalRank};
+use etlink_model::{CollectiveKind, GlobalRank, NodeIdx};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ pub struct ProblemExample {
     /// The rank of the node.
     pub rank: GlobalRank,
     /// A node of that rank's linked trace.
-    pub node: u32,
+    pub node: NodeIdx,
 }
 
 /// A kind of problem, how often it occurs, and where first.

@@ -2,6 +2,7 @@ use super::*;
 use crate::ranks::testing::{collective, message, rank};
 use crate::ranks::{CommExtent, align_clocks, join_ranks};
 use CollectiveKind::{AllGather, AllReduce, Recv, Send};
+use etlink_model::NodeIdx;
 
 /// Rank 2 of four comes 300 ns after the others, whose arrivals are 0, 10 and 20; the transfer
 /// takes 100 ns.
@@ -60,7 +61,7 @@ fn aligned_clocks_decide_who_was_late() {
         communication.end_ns.shifted(-5_000),
     );
     communication.extent =
-        CommExtent::from_node(10, (communication.start_ns, communication.end_ns));
+        CommExtent::from_node(NodeIdx(10), (communication.start_ns, communication.end_ns));
     assert_eq!(
         collective_skews(&ranks, &join, &[])[0].last,
         GlobalRank(3),

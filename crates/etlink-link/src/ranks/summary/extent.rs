@@ -14,10 +14,10 @@
 //! message is under way from its call on: where that is slow to return, its receive can end
 //! milliseconds before the range `gloo:send` begins.
 
-use super::{CommExtent, small};
+use super::CommExtent;
 use crate::host::pending::{ThreadKey, collective_key, pending_collectives, recorded_waits};
 use crate::{LinkedTrace, Node, NodeKind};
-use etlink_model::{DurationNs, OpIdx, UnixNs};
+use etlink_model::{DurationNs, NodeIdx, OpIdx, UnixNs};
 use rustc_hash::FxHashMap;
 
 /// What carries out the communications that host ops give away.
@@ -27,7 +27,7 @@ pub(super) struct Carriers {
     /// The record of the wait.
     waits: FxHashMap<ThreadKey, OpIdx>,
     /// Per range and wait, its longest slice and how long that is.
-    slices: FxHashMap<OpIdx, (DurationNs, u32)>,
+    slices: FxHashMap<OpIdx, (DurationNs, NodeIdx)>,
     gloo: bool,
 }
 
@@ -42,14 +42,15 @@ impl Carriers {
         let waits: FxHashMap<ThreadKey, OpIdx> = recorded_waits(device)
             .map(|(key, op)| (key, OpIdx::new(op)))
             .collect();
-        let mut slices: FxHashMap<OpIdx, (DurationNs, u32)> = ranges
+        let mut slices: FxHashMap<OpIdx, (DurationNs, NodeIdx)> = ranges
             .values()
             .chain(waits.values())
-            .map(|op| (*op, (DurationNs(-1), 0)))
+            .map(|op| (*op, (DurationNs(-1), NodeIdx(0))))
             .collect();
-        for (at, kind) in (0u32..).zip(&trace.nodes.kind) {
-            let node = trace.nodes.get(at as usize);
-            if let (NodeKind::HostOp, Some(longest)) = (kind, slices.get_mut(&OpIdx(node.source)))
+        for at in trace.nodes.indices() {
+            let node = trace.nodes.get(at);
+            if node.kind == NodeKind::HostOp
+                && let Some(longest) = slices.get_mut(&OpIdx(node.source))
                 && node.duration > longest.0
             {
                 *longest = (node.duration, at);
@@ -65,8 +66,8 @@ impl Carriers {
     }
 
     /// Where the communication of this node, which is of a host op, runs.
-    pub(super) fn extent(&self, trace: &LinkedTrace, node: u32) -> CommExtent {
-        let op = OpIdx(trace.nodes.source[node as usize]);
+    pub(super) fn extent(&self, trace: &LinkedTrace, node: NodeIdx) -> CommExtent {
+        let op = OpIdx(trace.nodes.source[node.index()]);
         if let Some((_, slice)) = self
             .ranges
             .get(&op)
@@ -100,23 +101,24 @@ impl Carriers {
     }
 
     /// A range of Gloo on the thread of this node.
-    fn range(&self, trace: &LinkedTrace, node: u32) -> Option<u32> {
+    fn range(&self, trace: &LinkedTrace, node: NodeIdx) -> Option<NodeIdx> {
         if !self.gloo {
             return None;
         }
-        let (op, index) = (trace.nodes.get(node as usize), node as usize);
-        let nodes = (index + 1..trace.nodes.len()).map(|at| (at, trace.nodes.get(at)));
+        let op = trace.nodes.get(node);
+        let later = (node.0 + 1..trace.nodes.len() as u32).map(NodeIdx);
+        let nodes = later.map(|at| (at, trace.nodes.get(at)));
         // What begins after the op has returned is not its own.
         let mut nodes = nodes.take_while(|(_, node)| node.start <= op.start + op.duration);
         nodes
             .find(|(_, node)| node.resource == op.resource && runs_it(trace, node))
-            .map(|(at, _)| small(at))
+            .map(|(at, _)| at)
     }
 }
 
 /// A node that is all of it.
-pub(super) fn of_node(trace: &LinkedTrace, index: u32) -> CommExtent {
-    let node = trace.nodes.get(index as usize);
+pub(super) fn of_node(trace: &LinkedTrace, index: NodeIdx) -> CommExtent {
+    let node = trace.nodes.get(index);
     let start_ns = trace.device.header.unix_time(node.start);
     CommExtent::from_node(index, (start_ns, start_ns + node.duration))
 }
@@ -126,8 +128,8 @@ fn runs_it(trace: &LinkedTrace, node: &Node) -> bool {
 }
 
 /// The op that a node is a piece of.
-fn whole(trace: &LinkedTrace, index: u32) -> (UnixNs, UnixNs) {
-    let (op, device) = (trace.nodes.source[index as usize] as usize, &trace.device);
+fn whole(trace: &LinkedTrace, index: NodeIdx) -> (UnixNs, UnixNs) {
+    let (op, device) = (trace.nodes.source[index.index()] as usize, &trace.device);
     let start_ns = device.header.unix_time(device.ops.start[op]);
     (start_ns, start_ns + device.ops.duration[op])
 }

@@ -46,7 +46,7 @@ fn the_last_releases_all_who_came_before() {
         ]
     );
     assert_eq!((found.count, found.gone_on), (2, 0));
-    assert_eq!(found.of_rank[0][0].node, 10);
+    assert_eq!(found.of_rank[0][0].node, NodeIdx(10));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn each_side_has_its_own_clock() {
         communication.end_ns.shifted(5_000),
     );
     communication.extent =
-        CommExtent::from_node(10, (communication.start_ns, communication.end_ns));
+        CommExtent::from_node(NodeIdx(10), (communication.start_ns, communication.end_ns));
     let clocks = align_clocks(&ranks, &join_ranks(&ranks));
     assert_eq!(clocks[1].offset_ns, -5_000);
     assert_eq!(
@@ -140,10 +140,13 @@ fn calls_that_have_returned_meet_where_their_workers_run_them() {
     for summary in &mut ranks {
         let communication = &mut summary.communications[0];
         communication.end_ns = communication.start_ns.shifted(10);
-        communication.extent =
-            CommExtent::from_node(20, (communication.start_ns.shifted(5), UnixNs(400)));
+        communication.extent = CommExtent::from_node(
+            NodeIdx(20),
+            (communication.start_ns.shifted(5), UnixNs(400)),
+        );
     }
-    ranks[2].communications[0].extent = CommExtent::from_node(20, (UnixNs(350), UnixNs(400)));
+    ranks[2].communications[0].extent =
+        CommExtent::from_node(NodeIdx(20), (UnixNs(350), UnixNs(400)));
     let found = of(&ranks, &[]);
     assert_eq!(
         brief(&found),
@@ -155,7 +158,7 @@ fn calls_that_have_returned_meet_where_their_workers_run_them() {
     );
     assert_eq!(
         [found.of_rank[0][0].node, found.of_rank[2][0].node],
-        [20, 20]
+        [NodeIdx(20); 2]
     );
     ranks[0].communications[0].extent.end_ns.0 = 301;
     assert_eq!(of(&ranks, &[]).gone_on, 1);

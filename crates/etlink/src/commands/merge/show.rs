@@ -256,7 +256,7 @@ fn describe_problem(problem: &JoinProblem) -> String {
     let first = problem.examples.first().map_or(String::new(), |first| {
         format!(
             " (first: {}, node {} of rank {})",
-            first.what, first.node, first.rank
+            first.what, first.node.0, first.rank
         )
     });
     format!("{}{first}", problem.kind.describe())

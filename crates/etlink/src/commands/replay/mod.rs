@@ -310,7 +310,8 @@ fn what_if(
     let before = plain.makespan().0;
     let change_ns = makespan_ns - before;
     let device_end = |run: &ReplayRun| {
-        (0..graph.len())
+        graph
+            .indices()
             .filter(|node| graph.is_device_op(*node))
             .map(|node| run.end(node))
             .max()
