@@ -80,6 +80,38 @@ fn old_names_of_formats_are_refused_with_the_new_ones() {
 }
 
 #[test]
+fn ranks_without_a_trace_are_refused_by_every_command() {
+    let tool = Tool::new();
+    let run = "{pairs}/ddp2-2.15.0";
+    tool.file("page.html", "a good page");
+    for line in [
+        format!("ranks {run} --ranks 5,9"),
+        format!("ranks {run} --ranks 5,9 --json"),
+        format!("report {run} --ranks 5,9 -o page.html --overwrite"),
+        format!("merge {run} --ranks 5,9 -o out"),
+        format!("analyze {run} --ranks 5,9"),
+        format!("replay {run} --ranks 5,9"),
+    ] {
+        tool.run(&line)
+            .exits(2)
+            .complains(&["there is no trace of the ranks that --ranks names"]);
+    }
+    assert_eq!(tool.read("page.html"), b"a good page");
+    assert!(!tool.path("out").exists());
+}
+
+#[test]
+fn a_rank_that_was_not_asked_for_is_not_missing() {
+    let tool = Tool::new();
+    let run = "{pairs}/ddp2-2.15.0";
+    let ran = tool.run(&format!("merge {run} -o out --ranks 0")).exits(0);
+    assert!(!ran.stderr.contains("no trace of rank"), "{}", ran.shown());
+    let json = tool.run(&format!("merge {run} -o json --ranks 0 --json"));
+    let absent = &json.exits(0).json()["runs"][0]["absent"];
+    assert_eq!(*absent, serde_json::json!([]));
+}
+
+#[test]
 fn ranks_are_chosen_in_every_command_of_runs() {
     let tool = Tool::new();
     let run = "{pairs}/tpdp4-2.15.0";

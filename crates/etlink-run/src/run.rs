@@ -290,11 +290,18 @@ impl RunSet {
 
     /// Sorts what was made of the ranks, in their order, into their runs, and selects the members
     /// of each. `None`: the rank was not asked for.
+    ///
+    /// # Errors
+    /// Ranks were asked for, and there is none of them.
     pub fn collect_runs<T>(
         &self,
         results: Vec<Option<Result<RankResult<T>, RunError>>>,
         needs_rank: bool,
-    ) -> Vec<RunResults<T>> {
+    ) -> Result<Vec<RunResults<T>>, RunError> {
+        // without a wish an empty result is one: files of ranks without a trace do nothing
+        if self.options.ranks.is_some() && results.iter().all(Option::is_none) {
+            return Err(RunError::NoRankAsked);
+        }
         let rule = MembershipRule {
             allow_mismatch: self.options.allow_mismatch,
             needs_rank,
@@ -329,7 +336,7 @@ impl RunSet {
             absent.retain(|rank| is_asked(wanted, Some(rank.0)));
             all.push(results);
         }
-        all
+        Ok(all)
     }
 
     /// Links all ranks and joins those of each run, a result for each of [`RunSet::runs`].
@@ -338,8 +345,16 @@ impl RunSet {
     /// No rank of the run could be linked: the first error.
     pub fn join(&self) -> Vec<Result<JoinedRun, RunError>> {
         let ranks = self.map_ranks(|rank| Some(summarize_rank(rank)));
+        let Ok(runs) = self.collect_runs(ranks, true) else {
+            // the only error there is, and it is the same for all
+            return self
+                .runs
+                .iter()
+                .map(|_| Err(RunError::NoRankAsked))
+                .collect();
+        };
         let mut joined = vec![];
-        for run in self.collect_runs(ranks, true) {
+        for run in runs {
             let failed = run.failed.len();
             // of what was read in vain the error says more than an empty join
             if run.members.ranks.is_empty() && failed > 0 {
@@ -739,7 +754,7 @@ pub fn thread_count(threads: usize) -> usize {
 }
 
 /// Whether a rank is among those that were asked for, if any were.
-fn is_asked(ranks: Option<&RankSelection>, rank: Option<i64>) -> bool {
+pub(crate) fn is_asked(ranks: Option<&RankSelection>, rank: Option<i64>) -> bool {
     // nobody asked, so all are wanted
     let Some(ranks) = ranks else { return true };
     let rank = rank.and_then(|rank| u32::try_from(rank).ok());

@@ -5,7 +5,7 @@ use super::{MergeOptions, MergedRank};
 use crate::job::RankContext;
 use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Members, MembershipRule};
-use crate::run::RunOptions;
+use crate::run::{RunOptions, is_asked};
 use etlink_chakra::{RunAgreement, agree};
 use etlink_link::ranks::{CommChannel, JoinProblem, RankClock, RunJoin, serialize_comms};
 use etlink_model::GlobalRank;
@@ -99,7 +99,9 @@ impl MergedRun {
             .map(|at| facts[at.index()].rank)
             .collect();
         let ranks = facts.iter().map(|facts| facts.rank).collect();
-        let (world_size, absent) = (members.world_size, members.absent);
+        let (world_size, mut absent) = (members.world_size, members.absent);
+        // a rank that was not asked for is not missing
+        absent.retain(|rank| is_asked(how.ranks.as_ref(), Some(rank.0)));
         MergedRun {
             run: run.to_owned(),
             ranks,

@@ -146,6 +146,10 @@ pub fn merge(
     if options.simulator.is_some() && !options.is_et() {
         return Err(RunError::SimulatorFormat);
     }
+    // before a folder is made for nothing
+    if runs.is_empty() {
+        return Err(RunError::NoRankAsked);
+    }
     let (sets, earlier) = file_sets(runs, output, options)?;
     runs.options.progress.phase("linking");
     let merger = Merger {

@@ -52,7 +52,7 @@ pub(super) fn load<T: Send>(
     });
     progress.finish();
     // a trace of an unknown rank has figures all the same
-    let results = runs.collect_runs(results, false);
+    let results = runs.collect_runs(results, false)?;
     if results.iter().all(|run| run.members.ranks.is_empty()) {
         let failed = results.into_iter().flat_map(|run| run.failed);
         let errors = failed.map(|(_, error)| error).collect();

@@ -62,7 +62,7 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
         notes::print_details(&table::rank(&rank.label), &rank.value);
     }
     let mut compared = vec![];
-    for results in runs.collect_runs(ranks, true) {
+    for results in runs.collect_runs(ranks, true)? {
         compared.push(compare(&args, &runs.runs[results.run], results));
     }
     if args.print.json {

@@ -60,7 +60,7 @@ pub(super) fn content(
     let (mut ranks, mut places, mut members) = (vec![], vec![], vec![]);
     let mut incomplete = false;
     let mut errors = vec![];
-    for results in runs.collect_runs(results, false) {
+    for results in runs.collect_runs(results, false)? {
         notes.extend_from_slice(&results.rank_notes);
         let joined_run = results.join(true);
         let excluded = results.excluded();

@@ -73,11 +73,13 @@ pub(super) fn read(args: &ReplayArgs, runs: &RunSet) -> Result<Option<ReadRuns>>
     }
     // only --strict makes a rank refused
     debug_assert!(!damaged || args.reading.strict.strict);
-    let read = ReadRuns {
-        runs: runs.collect_runs(results, true),
+    if damaged {
+        return Ok(None);
+    }
+    Ok(Some(ReadRuns {
+        runs: runs.collect_runs(results, true)?,
         idle_notes,
-    };
-    Ok((!damaged).then_some(read))
+    }))
 }
 
 fn read_rank(rank: RankEntry<'_>) -> Result<ReplayOutcome> {
