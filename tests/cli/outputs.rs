@@ -319,10 +319,80 @@ fn a_file_of_another_tool_is_not_removed() {
     tool.run("merge run -o out --overwrite")
         .exits(2)
         .complains(&[
-            "out/run.9.et is named like a file of a rank, but etlink did not write it",
+            "out/run.9.et has the name of an output, but etlink did not write it",
             "move it away",
         ]);
     assert_eq!(tool.read("out/run.9.et"), b"precious");
+}
+
+#[test]
+fn files_beside_the_ranks_are_refused_where_somebody_else_wrote_them() {
+    let tool = Tool::new();
+    tool.file("groups/comm_group.json", "{\"my\":\"own\"}");
+    tool.file("notes/README.md", "notes");
+    tool.file("notes/system.json", "mine");
+    tool.file("network/network.yml", "mine");
+    for (line, folder, named) in [
+        ("mlp-2.15.0 -o groups", "groups", "comm_group.json"),
+        ("ddp2-2.15.0 -o notes --for astra-sim", "notes", "README.md"),
+        (
+            "ddp2-2.15.0 -o network --for astra-sim",
+            "network",
+            "network.yml",
+        ),
+    ] {
+        let before = tool.files(folder);
+        tool.run(&format!("merge {{pairs}}/{line} --overwrite"))
+            .exits(2)
+            .complains(&[&format!("{folder}/{named} has the name"), "move it away"]);
+        assert!(tool.files(folder) == before, "{folder}");
+    }
+    // who does not simulate has no use for those names
+    let line = "merge {pairs}/ddp2-2.15.0 -o notes --overwrite";
+    tool.run(line).exits(0);
+    assert_eq!(tool.read("notes/README.md"), b"notes");
+    assert_eq!(tool.read("notes/system.json"), b"mine");
+    // what etlink wrote is replaced
+    tool.run("merge {pairs}/tpdp4-2.15.0 -o own --for astra-sim")
+        .exits(0);
+    let before = tool.files("own");
+    tool.run("merge {pairs}/tpdp4-2.15.0 -o own --for astra-sim --overwrite")
+        .exits(0);
+    assert!(tool.files("own") == before);
+}
+
+#[test]
+fn a_merge_of_some_ranks_keeps_the_files_of_the_others() {
+    let tool = Tool::new();
+    for (run, pair, ranks) in [("a", "ddp2-2.15.0", 2), ("b", "pipeline4-2.15.0", 4)] {
+        for rank in 0..ranks {
+            for kind in ["torch_et", "kineto_trace"] {
+                let name = format!("{kind}_{rank}.json");
+                let trace = unpacked(&format!("{pair}/{name}.gz"));
+                tool.file(&format!("two/{run}/{name}"), trace);
+            }
+        }
+    }
+    tool.run("merge two -o out").exits(0);
+    let before = tool.files("out");
+    tool.run("merge two -o out --overwrite --ranks 3").exits(0);
+    let after = tool.files("out");
+    assert!(before.keys().eq(after.keys()), "{:?}", after.keys());
+    let changed = before.iter().filter(|(name, file)| after[*name] != **file);
+    let changed: Vec<&str> = changed.map(|(name, _)| name.as_str()).collect();
+    assert!(
+        changed.iter().all(|name| *name == "b/b.3.et"),
+        "{changed:?}"
+    );
+    tool.run("check out").exits(0);
+    // with fewer ranks process groups have other numbers, which the other files do not mean
+    let line = "merge {pairs}/tpdp4-2.15.0 -o groups --overwrite";
+    tool.run(line).exits(0);
+    let before = tool.files("groups");
+    tool.run(&format!("{line} --ranks 1"))
+        .exits(2)
+        .complains(&["groups/comm_group.json would no longer fit", "all ranks"]);
+    assert!(tool.files("groups") == before);
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use super::{MergeOptions, simulator};
 use crate::file_error::{FileAction, FileContext};
 use crate::graphs::prefix_and_rank;
-use crate::output::{OutputError, OutputFormat};
+use crate::output::{FileSet, OutputError, OutputFormat};
 use crate::{Progress, input};
 use etlink_chakra::astra::file;
 use memchr::memmem;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -28,7 +29,7 @@ impl EarlierFiles {
     /// Looks for them; `name` is what files of ranks begin with, `timeline` the file of all ranks.
     ///
     /// # Errors
-    /// If a file is named like one of a rank, but is not ours.
+    /// If a file is named like one that may be written, but is not ours.
     pub(super) fn find(
         options: &MergeOptions,
         folder: &Path,
@@ -36,6 +37,7 @@ impl EarlierFiles {
         timeline: Option<&str>,
     ) -> Result<EarlierFiles, OutputError> {
         let mut earlier = EarlierFiles::default();
+        let mut other_graphs = vec![];
         for entry in std::fs::read_dir(folder).with_path(FileAction::ReadFolder, folder)? {
             let path = entry.with_path(FileAction::ReadFolder, folder)?.path();
             let file_name = path.file_name().and_then(|name| name.to_str());
@@ -56,14 +58,48 @@ impl EarlierFiles {
                     return Err(OutputError::NotOurs { path });
                 }
                 earlier.ranks.push(file_name.to_owned());
+            } else if path.extension().is_some_and(|ending| ending == "et") {
+                other_graphs.push(path);
             }
+        }
+        // JSON has no mark of its writer: the list is ours where our graphs are. They may have the
+        // name of another folder, from which they were merged before it was renamed
+        let has_graphs = !earlier.ranks.is_empty() || other_graphs.iter().any(|path| is_ours(path));
+        if let Some(groups) = earlier.groups.as_ref().filter(|_| !has_graphs) {
+            let path = folder.join(groups);
+            return Err(OutputError::NotOurs { path });
         }
         // folders are listed in any order, and a message names the first
         earlier.ranks.sort();
         if options.is_et() {
-            earlier.simulator = simulator::earlier_files(folder)?;
+            earlier.simulator = simulator::earlier_files(options, folder)?;
         }
         Ok(earlier)
+    }
+
+    /// Whether files that stay would have another list of groups.
+    ///
+    /// # Errors
+    /// They would.
+    pub(super) fn check_groups(
+        &self,
+        set: &FileSet,
+        groups: &BTreeMap<u32, Vec<u64>>,
+    ) -> Result<(), OutputError> {
+        let is_alone = self.ranks.iter().all(|name| set.has(name));
+        let Some(name) = self.groups.as_ref().filter(|_| !is_alone) else {
+            return Ok(());
+        };
+        let path = set.folder().join(name);
+        let before = std::fs::read(&path).with_path(FileAction::Read, &path)?;
+        let mut after = vec![];
+        etlink_chakra::write_groups(groups, &mut after).with_path(FileAction::Read, &path)?;
+        // groups are numbered among those of the ranks at hand: a number may mean another group
+        if before == after {
+            Ok(())
+        } else {
+            Err(OutputError::GroupsOfOthers { path })
+        }
     }
 }
 

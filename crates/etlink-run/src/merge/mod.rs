@@ -22,6 +22,7 @@ use crate::output::{FileSet, OutputError, OutputFormat, Piece, Target};
 use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
 use crate::text;
 use earlier::EarlierFiles;
+use etlink_chakra::astra::file;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
 use serde::Serialize;
@@ -177,6 +178,7 @@ pub fn merge(
     // after the ranks: a folder of which none could be written gets no configuration
     merger.write_beside(&ranks, &joined)?;
     merger.write_timelines(&mut ranks, &mut joined)?;
+    merger.check_groups(&joined)?;
     let incomplete = merger.replace(&mut ranks, &mut joined)?;
     // the places of ranks count up to here
     ranks.retain(|rank| !rank.is_unwanted);
@@ -444,6 +446,19 @@ impl Merger<'_> {
         Ok(())
     }
 
+    /// Refuses a list of groups that the files of other ranks were not written with.
+    fn check_groups(&self, runs: &[MergedRun]) -> Result<(), OutputError> {
+        if self.runs.options.ranks.is_none() {
+            return Ok(());
+        }
+        for ((set, earlier), joined) in self.sets.iter().zip(&self.earlier).zip(runs) {
+            if set.has(file::GROUPS) {
+                earlier.check_groups(set, &joined.agreed.groups)?;
+            }
+        }
+        Ok(())
+    }
+
     fn ranks_of<'r>(
         &self,
         run: usize,
@@ -469,13 +484,10 @@ impl Merger<'_> {
                 .count();
             let lost = self.first_lost(run, ranks).filter(|_| failed > 0);
             let Some(file) = lost else {
-                let all = earlier
-                    .ranks
-                    .iter()
-                    .chain(&earlier.groups)
-                    .chain(&earlier.simulator);
-                let stale = all.filter(|name| !set.has(name)).cloned();
-                set.replace(stale.collect())?;
+                // a run of which nothing was written keeps what it has
+                if !set.is_empty() {
+                    set.replace(self.stale_files(set, earlier))?;
+                }
                 continue;
             };
             for (rank, (of, _)) in ranks.iter_mut().zip(&self.runs.ranks) {
@@ -495,6 +507,20 @@ impl Merger<'_> {
             });
         }
         Ok(unfit)
+    }
+
+    /// What goes when a run replaces an earlier one as a whole.
+    fn stale_files(&self, set: &FileSet, earlier: &EarlierFiles) -> Vec<String> {
+        // a part of the ranks is no whole run: the files of the others are still theirs
+        if self.runs.options.ranks.is_some() {
+            return vec![];
+        }
+        let all = earlier
+            .ranks
+            .iter()
+            .chain(&earlier.groups)
+            .chain(&earlier.simulator);
+        all.filter(|name| !set.has(name)).cloned().collect()
     }
 
     /// A file of an earlier run for which this one has no other. Of the file of all ranks it is not

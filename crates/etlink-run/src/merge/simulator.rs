@@ -34,24 +34,40 @@ pub(super) fn names(options: &MergeOptions) -> Vec<&'static str> {
 
 /// The configurations that an earlier run wrote. They are its own where the README beside them is:
 /// people change them, but not their names.
-pub(super) fn earlier_files(folder: &Path) -> Result<Vec<String>, OutputError> {
-    let readme = folder.join(file::README);
-    if !readme.is_file() {
-        return Ok(vec![]);
-    }
-    let text = std::fs::read(&readme).with_path(FileAction::Read, &readme)?;
-    // `system.json` is a common name: without the mark it is somebody else's
-    if memmem::find(&text, README_MARK.as_bytes()).is_none() {
-        return Ok(vec![]);
-    }
-    let names = [file::SYSTEM, file::NETWORK, file::MEMORY, file::README];
+///
+/// # Errors
+/// Files of somebody else have the names of those that will be written.
+pub(super) fn earlier_files(
+    options: &MergeOptions,
+    folder: &Path,
+) -> Result<Vec<String>, OutputError> {
+    let names = [file::README, file::SYSTEM, file::NETWORK, file::MEMORY];
     let mut files = vec![];
     for name in names {
         if folder.join(name).is_file() {
             files.push(name.to_owned());
         }
     }
+    // `system.json` is a common name: without the mark it is somebody else's
+    if !has_our_readme(folder)? {
+        let foreign = files.first().filter(|_| options.simulator.is_some());
+        return match foreign {
+            Some(name) => Err(OutputError::NotOurs {
+                path: folder.join(name),
+            }),
+            None => Ok(vec![]),
+        };
+    }
     Ok(files)
+}
+
+fn has_our_readme(folder: &Path) -> Result<bool, OutputError> {
+    let readme = folder.join(file::README);
+    if !readme.is_file() {
+        return Ok(false);
+    }
+    let text = std::fs::read(&readme).with_path(FileAction::Read, &readme)?;
+    Ok(memmem::find(&text, README_MARK.as_bytes()).is_some())
 }
 
 /// Refuses what no simulator could be given, before anything is written.

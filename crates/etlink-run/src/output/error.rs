@@ -95,9 +95,9 @@ pub enum OutputError {
         /// The target.
         path: PathBuf,
     },
-    /// A file of an earlier run would have to go that etlink did not write.
+    /// A file would have to go that etlink did not write.
     #[error(
-        "{} is named like a file of a rank, but etlink did not write it, and --overwrite does not \
+        "{} has the name of an output, but etlink did not write it, and --overwrite does not \
          remove it: move it away",
         path.display()
     )]
@@ -106,6 +106,17 @@ pub enum OutputError {
         path: PathBuf,
     },
 
+    /// The files of some ranks were to replace those of an earlier run of more ranks, and their
+    /// process groups are numbered in another way.
+    #[error(
+        "{} would no longer fit the files of the ranks that --ranks does not name: merge all \
+         ranks, or write to another folder",
+        path.display()
+    )]
+    GroupsOfOthers {
+        /// The list of groups.
+        path: PathBuf,
+    },
     /// Another process writes the target.
     #[error(
         "{} is being written by another etlink{}: wait for it, or write elsewhere",

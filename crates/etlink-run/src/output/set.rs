@@ -99,6 +99,11 @@ impl FileSet {
         self.written().contains(name)
     }
 
+    /// Whether no file was written.
+    pub fn is_empty(&self) -> bool {
+        self.written().is_empty()
+    }
+
     /// Gives all files that were written their places, and removes `earlier` ones: all or nothing.
     ///
     /// # Errors
