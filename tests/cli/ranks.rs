@@ -1,6 +1,6 @@
 //! Ranks of one run: joined, compared, checked, ready for a simulator.
 
-use crate::tool::{Tool, unpacked};
+use crate::tool::{Tool, pairs, unpacked};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::Value;
 
@@ -695,9 +695,17 @@ fn an_unreadable_group_file_is_named() {
     let tool = Tool::new();
     tool.run("merge {pairs}/tpdp4-2.15.0 -o out").exits(0);
     tool.file("out/comm_group.json", "{\"1\": [0");
-    tool.run("check out")
-        .exits(2)
-        .complains(&["comm_group.json", "list of ranks"]);
+    let text = tool.run("check out").exits(1);
+    for part in [
+        "tpdp4-2.15.0.3.et: ok",
+        "1 files that cannot be read",
+        "comm_group.json",
+        "list of ranks",
+    ] {
+        assert!(text.stdout.contains(part), "{}", text.stdout);
+    }
+    // what an unreadable list has in it is not known
+    assert!(!text.stdout.contains("does not list"), "{}", text.stdout);
     tool.file("out/comm_group.json", "{\"1\": [0, 1]}");
     tool.run("check out")
         .exits(1)
@@ -717,4 +725,59 @@ fn a_rank_that_is_linked_by_itself_names_only_groups_of_a_part() {
         attrs(&tool, "x.et").iter().all(|comm| comm.group.is_none()),
         "simulators take all ranks"
     );
+}
+
+#[test]
+fn only_a_rank_that_several_device_traces_claim_has_one_that_is_not_sure() {
+    let tool = Tool::new();
+    let pair = pairs().join("ddp2-2.15.0");
+    for (name, source) in [
+        ("kineto_trace_0.json.gz", "kineto_trace_0.json.gz"),
+        ("torch_et_1.json.gz", "torch_et_1.json.gz"),
+        ("torch_et_2.json.gz", "torch_et_0.json.gz"),
+        ("kineto_trace_2.json.gz", "kineto_trace_0.json.gz"),
+        ("device_2.json.gz", "kineto_trace_1.json.gz"),
+    ] {
+        let trace = std::fs::read(pair.join(source)).expect("a trace");
+        tool.file(&format!("run/{name}"), trace);
+    }
+    let json = tool.run("ranks run --json").exits(1).json();
+    let message = |label: &str| {
+        let excluded = json[0]["excluded"].as_array().expect("a list");
+        let of_rank = excluded.iter().find(|one| one["label"] == label);
+        of_rank.expect("is excluded")["message"].to_string()
+    };
+    // the note on rank 2 says nothing of rank 1
+    let missing = message("1");
+    assert!(missing.contains("without a device trace"), "{missing}");
+    let unsure = message("2");
+    assert!(unsure.contains("device trace is not sure"), "{unsure}");
+}
+
+#[test]
+fn check_reports_the_other_files_where_one_cannot_be_read() {
+    let tool = Tool::new();
+    tool.run("merge {pairs}/ddp2-2.15.0 -o out").exits(0);
+    tool.file("garbage.et", "no trace at all");
+    let good = "out/ddp2-2.15.0.0.et";
+    let text = tool
+        .run(&format!("check {good} garbage.et missing.et"))
+        .exits(1);
+    for part in [
+        "ddp2-2.15.0.0.et: ok",
+        "garbage.et: faults, not read",
+        "missing.et: faults, not read",
+    ] {
+        assert!(text.stdout.contains(part), "{}", text.stdout);
+    }
+    let json = tool
+        .run(&format!("check {good} garbage.et --json"))
+        .exits(1)
+        .json();
+    assert_eq!(json[0]["ok"], true);
+    assert_eq!(json[1]["ok"], false);
+    assert_eq!(json[1]["findings"][0]["kind"], "unreadable");
+    tool.run("check garbage.et missing.et")
+        .exits(2)
+        .complains(&["none of 2 files could be read", "garbage.et"]);
 }

@@ -1,8 +1,66 @@
 //! `etlink replay DIR`: all ranks of recorded and drawn runs together.
 
-use crate::tool::Tool;
+use crate::tool::{Tool, pairs};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::{Value, json};
+
+/// The device traces of a recorded pair, in `folder`.
+fn put_devices(tool: &Tool, folder: &str, pair: &str, ranks: usize) {
+    for rank in 0..ranks {
+        let name = format!("kineto_trace_{rank}.json.gz");
+        let trace = std::fs::read(pairs().join(pair).join(&name)).expect("a trace");
+        tool.file(&format!("{folder}/{name}"), trace);
+    }
+}
+
+#[test]
+fn a_run_without_ranks_does_not_keep_the_others_from_being_replayed() {
+    let tool = Tool::new();
+    put_devices(&tool, "two/a", "ddp2-2.15.0", 2);
+    put_devices(&tool, "two/b", "pipeline4-2.15.0", 4);
+    // only the second run has that rank
+    let json = tool.run("replay two --ranks 3 --json").exits(0).json();
+    assert_eq!(only(&json)["input"], "two/b");
+    tool.run("replay two --ranks 9")
+        .exits(2)
+        .complains(&["no trace of the ranks that --ranks names"]);
+
+    put_devices(&tool, "odd/a", "ddp2-2.15.0", 2);
+    tool.file("odd/b/kineto_trace_0.json", "{\"traceEvents\": 3, garbage");
+    let json = tool.run("replay odd --json").exits(1).json();
+    assert_eq!(json[0]["input"], "odd/a");
+    assert!(json[0]["figures"]["nodes"].as_u64() > Some(0));
+    assert_eq!(json[1]["input"], "odd/b");
+    assert_eq!(json[1]["figures"], Value::Null);
+    assert_eq!(json[1]["together"]["excluded"][0]["reason"], "unreadable");
+    let text = tool.run("replay odd").exits(1);
+    assert!(
+        text.stdout.contains("not replayed") && text.stdout.contains("left out"),
+        "{}",
+        text.stdout
+    );
+    tool.run("replay odd/b")
+        .exits(2)
+        .complains(&["kineto_trace_0.json"]);
+}
+
+#[test]
+fn a_damaged_rank_is_left_out_under_strict_and_the_others_are_replayed() {
+    let tool = Tool::new();
+    put_devices(&tool, "run", "ddp2-2.15.0", 2);
+    let whole = tool.read("run/kineto_trace_1.json.gz");
+    tool.file("run/kineto_trace_1.json.gz", &whole[..3000]);
+    let json = tool.run("replay run --strict --json").exits(1).json();
+    let together = &only(&json)["together"];
+    assert_eq!(together["ranks"].as_array().map(Vec::len), Some(1));
+    let excluded = &together["excluded"];
+    assert_eq!(excluded[0]["label"], "1");
+    assert_eq!(excluded[0]["reason"], "damaged");
+    // nothing is left: refused, and by name
+    tool.run("replay run --strict --ranks 1")
+        .exits(1)
+        .complains(&["kineto_trace_1.json.gz", "refused under --strict"]);
+}
 
 const MS: i64 = 1_000_000;
 

@@ -39,6 +39,8 @@ macro_rules! findings {
 }
 
 findings! {
+    /// It, or the list of groups beside it, cannot be opened or is of another format.
+    Unreadable = Error, "files that cannot be read";
     /// No bytes.
     EmptyFile = Error, "the file is empty";
     /// No node message.
@@ -153,6 +155,21 @@ pub struct Finding {
     pub count: u64,
     /// The first places.
     pub examples: Vec<FindingExample>,
+}
+
+impl Finding {
+    /// A file that cannot be read, with its name and the reason.
+    pub fn unreadable(why: String) -> Finding {
+        Finding {
+            kind: FindingKind::Unreadable,
+            severity: FindingKind::Unreadable.severity(),
+            count: 1,
+            examples: vec![FindingExample {
+                detail: why,
+                ..FindingExample::default()
+            }],
+        }
+    }
 }
 
 /// Findings by kind.

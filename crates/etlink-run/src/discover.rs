@@ -229,6 +229,7 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
     }
     for (rank, [hosts, devices]) in by_rank {
         let host = pick(rank, "host", hosts, &mut loose, &mut run.notes);
+        let has_devices = !devices.is_empty();
         let device = pick(rank, "device", devices, &mut loose, &mut run.notes);
         // both can be loose by now, where several files claim the rank
         if host.is_some() || device.is_some() {
@@ -236,6 +237,7 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
                 rank: Some(rank),
                 label: rank.to_string(),
                 host,
+                is_device_unsure: has_devices && device.is_none(),
                 device,
                 ..RankFiles::default()
             });

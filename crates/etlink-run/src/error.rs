@@ -129,7 +129,7 @@ pub enum RunError {
     NoDeviceTrace {
         /// The host trace that it has.
         host: PathBuf,
-        /// There are notes on the run that say which device trace may be the rank's.
+        /// Several device traces claim the rank, which a note of the run names.
         is_unsure: bool,
     },
     /// No trace of the source is of a rank that was asked for.

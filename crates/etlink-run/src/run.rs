@@ -459,10 +459,7 @@ impl<'s> RankEntry<'s> {
     pub fn job(self) -> Result<LinkJob, RunError> {
         let files = self.files();
         let options = &self.set.options;
-        let device = files
-            .device
-            .clone()
-            .ok_or_else(|| no_device(self.run(), files))?;
+        let device = files.device.clone().ok_or_else(|| no_device(files))?;
         Ok(LinkJob {
             capture: files.capture.clone(),
             rank: options.rank,
@@ -493,7 +490,7 @@ impl<'s> RankEntry<'s> {
     pub fn open_file(self) -> Result<InputFile, RunError> {
         let files = self.files();
         let path = files.graph.as_ref().or(files.device.as_ref());
-        let path = path.ok_or_else(|| no_device(self.run(), files))?;
+        let path = path.ok_or_else(|| no_device(files))?;
         let progress = &self.set.options.progress;
         Ok(input::open(path, self.set.threads_each, progress)?)
     }
@@ -846,11 +843,11 @@ fn rank_memory(files: &RankFiles, ranks: usize) -> RankMemory {
 }
 
 /// What a rank without a device trace ends with.
-pub fn no_device(run: &RunFiles, files: &RankFiles) -> RunError {
+pub fn no_device(files: &RankFiles) -> RunError {
     let host = files.host.as_deref().unwrap_or(Path::new("?"));
     RunError::NoDeviceTrace {
         host: host.to_owned(),
-        is_unsure: !run.notes.is_empty(),
+        is_unsure: files.is_device_unsure,
     }
 }
 

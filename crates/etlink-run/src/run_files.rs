@@ -16,6 +16,8 @@ pub struct RankFiles {
     pub device: Option<PathBuf>,
     /// Device trace of the time when its graphs were captured, where one was named.
     pub capture: Option<PathBuf>,
+    /// Several device traces claim the rank, so that it has none: a note of the run names them.
+    pub is_device_unsure: bool,
     /// Its written graph, which stands for traces that are not there.
     pub graph: Option<PathBuf>,
     /// What the manifest of the recording says of it.

@@ -86,7 +86,7 @@ fn table_of_rank(wanted: Wanted<'_>, entry: RankEntry<'_>) -> Result<Option<OpTa
     let files = entry.files();
     let Some(device) = &files.device else {
         if entry.is_wanted(None) {
-            return Err(run::no_device(entry.run(), files).into());
+            return Err(run::no_device(files).into());
         }
         return Ok(None);
     };

@@ -8,7 +8,7 @@ use crate::notes;
 use crate::table::cut;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check::{self, RankNodes, check_ranks};
-use etlink_chakra::finding::{Finding, FindingExample, Severity};
+use etlink_chakra::finding::{Finding, FindingExample, FindingKind, Severity};
 use etlink_chakra::read;
 use etlink_chakra::read::{FileKind, GraphSummary};
 use etlink_run::discover::unreadable_folders;
@@ -78,9 +78,8 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     let results = in_budget(&bytes, budget.for_ranks(), threads, |at| {
         check_file(&files[at])
     });
-    // a file that cannot be read ends it: "ok" of the others would be half an answer
-    let mut checked: Vec<Checked> = results.into_iter().collect::<Result<_>>()?;
-    let sets = together(&mut checked)?;
+    let mut checked = checked_files(&files, results)?;
+    let sets = together(&mut checked);
     checked.extend(sets);
     if args.print.json {
         print_json(&checked)?;
@@ -103,6 +102,42 @@ fn is_chosen(choice: &RankArgs, file: &Path) -> bool {
     // a name without a rank is of none that was asked for
     let rank = prefix_and_rank(file).and_then(|(_, rank)| u32::try_from(rank).ok());
     rank.is_some_and(|rank| ranks.has(rank))
+}
+
+/// What was found in each file. One that cannot be read is a fault beside the others' results.
+///
+/// # Errors
+/// No file can be read: the first error.
+fn checked_files(files: &[PathBuf], results: Vec<Result<Checked>>) -> Result<Vec<Checked>> {
+    let count = results.len();
+    let mut checked = vec![];
+    let mut first_error = None;
+    let mut errors = 0;
+    for (path, result) in files.iter().zip(results) {
+        checked.push(match result {
+            Ok(one) => one,
+            Err(error) => {
+                errors += 1;
+                let why = format!("{error:#}");
+                first_error.get_or_insert(error);
+                Checked {
+                    file: path.display().to_string(),
+                    ok: false,
+                    summary: None,
+                    ranks: vec![],
+                    findings: vec![Finding::unreadable(why)],
+                    nodes: None,
+                }
+            }
+        });
+    }
+    match first_error {
+        Some(error) if count == 1 => Err(error),
+        Some(error) if errors == count => {
+            Err(error.context(format!("none of {count} files could be read")))
+        }
+        _ => Ok(checked),
+    }
 }
 
 fn check_file(path: &Path) -> Result<Checked> {
@@ -128,7 +163,7 @@ fn check_file(path: &Path) -> Result<Checked> {
 }
 
 /// Compares the ranks of each prefix that has several, with the `comm_group.json` beside them.
-fn together(checked: &mut [Checked]) -> Result<Vec<Checked>> {
+fn together(checked: &mut [Checked]) -> Vec<Checked> {
     let mut sets: BTreeMap<PathBuf, Vec<RankNodes>> = BTreeMap::new();
     for one in checked {
         if let (Some((prefix, _)), Some(nodes)) =
@@ -143,20 +178,29 @@ fn together(checked: &mut [Checked]) -> Result<Vec<Checked>> {
         set.sort_by_key(RankNodes::rank);
         // a rank that is there plain and packed is one
         set.dedup_by_key(|nodes| nodes.rank());
-        let groups = groups_beside(&prefix)?;
-        let findings = check_ranks(&set, groups.as_ref());
+        let (groups, unreadable) = match groups_beside(&prefix) {
+            Ok(groups) => (groups, None),
+            Err(error) => (None, Some(Finding::unreadable(error_chain(&error)))),
+        };
+        let mut findings: Vec<Finding> = unreadable.into_iter().collect();
+        let is_unreadable = !findings.is_empty();
+        findings.extend(check_ranks(&set, groups.as_ref()));
+        if is_unreadable {
+            // nobody knows which groups the list has
+            findings.retain(|finding| finding.kind != FindingKind::GroupNotListed);
+        }
         let ok = findings
             .iter()
             .all(|finding| finding.severity != Severity::Error);
         let ranks = set.iter().map(RankNodes::rank).collect();
-        Ok(Checked {
+        Checked {
             file: format!("{}.*.et", prefix.display()),
             ok,
             summary: None,
             ranks,
             findings,
             nodes: None,
-        })
+        }
     })
     .collect()
 }
@@ -177,6 +221,7 @@ fn describe(checked: &Checked) -> String {
             summary.nodes,
             summary.ctrl_deps + summary.data_deps
         ),
+        None if checked.ranks.is_empty() => "not read".to_owned(),
         None => format!("{} ranks together", checked.ranks.len()),
     };
     let mut out = format!("{}: {verdict}, {size}\n", checked.file);
@@ -193,7 +238,12 @@ fn describe(checked: &Checked) -> String {
             finding.kind.describe()
         );
         for example in &finding.examples {
-            let _ = writeln!(out, "    {}", place(example));
+            let place = match finding.kind {
+                // whole: the reason stands behind a path that may be long
+                FindingKind::Unreadable => example.detail.clone(),
+                _ => place(example),
+            };
+            let _ = writeln!(out, "    {place}");
         }
     }
     out

@@ -35,8 +35,8 @@ struct Replayed {
     /// Of all ranks, if it is a run of several: how they fared.
     #[serde(skip_serializing_if = "Option::is_none")]
     together: Option<all_ranks::AllRanks>,
-    /// Of the run without changes.
-    figures: ReplayFigures,
+    /// Of the run without changes; `None` where no rank of it could be taken.
+    figures: Option<ReplayFigures>,
     /// Of the run with changes, if any were asked for.
     what_if: Option<WhatIfReport>,
     /// Of the run with changes, else without.
@@ -286,7 +286,7 @@ fn replay(
         notes,
         resources: asked.resources,
         together: None,
-        figures,
+        figures: Some(figures),
         what_if: runs
             .plain
             .as_ref()

@@ -7,15 +7,15 @@ use super::{Replayed, replay, table};
 use crate::Outcome;
 use crate::args::ReplayArgs;
 use crate::commands::{print, print_json, print_unused_files};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use etlink_link::ranks::{RankClock, RankSummary};
 use etlink_model::{TimeNs, UnixNs};
 use etlink_replay::{
     JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures, RankGraph, RankLabels, RankNames,
     ReplayGraph, ReplayRun,
 };
-use etlink_run::JoinedRun;
 use etlink_run::run::{RankResult, RunOptions, RunResults, RunSet, RunSource};
+use etlink_run::{JoinedRun, RunError};
 use std::path::Path;
 
 /// What a node takes until all is told: in its rank's graph and again in that of all ranks, with
@@ -60,14 +60,19 @@ pub(super) fn run(args: &ReplayArgs, dir: &Path) -> Result<Outcome> {
     let runs = RunSet::open(RunSource::Folder(dir.to_owned()), options)?;
     // the graphs of all ranks are run as one: unlike in `merge`, none can be given up before
     progress.phase("linking");
-    let read = read::read(args, &runs);
+    let read = read::read(&runs);
     progress.finish();
     print_unused_files(&runs);
-    let Some(read) = read? else {
-        return Ok(Outcome::Found);
-    };
+    let read = read?;
+    if read.runs.iter().all(has_no_ranks) {
+        return Err(nothing_to_replay(&runs, read));
+    }
     let mut replayed = vec![];
     for (results, idle) in read.runs.into_iter().zip(read.idle_notes) {
+        // `--ranks` names none of its ranks
+        if has_no_ranks(&results) && results.excluded().is_empty() && idle.is_empty() {
+            continue;
+        }
         let mut notes = runs.runs[results.run].notes.clone();
         notes.extend(idle);
         if args.choice.ranks.is_some() {
@@ -76,12 +81,12 @@ pub(super) fn run(args: &ReplayArgs, dir: &Path) -> Result<Outcome> {
                     .to_owned(),
             );
         }
-        replayed.push(replay_run(
-            args,
-            runs.run_title(results.run),
-            notes,
-            results,
-        )?);
+        let name = runs.run_title(results.run);
+        replayed.push(if has_no_ranks(&results) {
+            run_without_ranks(args, name, notes, results)
+        } else {
+            replay_run(args, name, notes, results)?
+        });
     }
     if args.print.json {
         print_json(&replayed)?;
@@ -96,6 +101,56 @@ pub(super) fn run(args: &ReplayArgs, dir: &Path) -> Result<Outcome> {
     Ok(if bad { Outcome::Found } else { Outcome::Done })
 }
 
+fn has_no_ranks(results: &RunResults<ReplayRank>) -> bool {
+    results.members.ranks.is_empty()
+}
+
+/// Why there is nothing to replay: what the traces failed with counts before what else is odd.
+fn nothing_to_replay(runs: &RunSet, read: read::ReadRuns) -> anyhow::Error {
+    let mut errors = vec![];
+    let mut reasons = vec![];
+    for (results, idle) in read.runs.into_iter().zip(read.idle_notes) {
+        let excluded = results.members.excluded.into_iter();
+        let run_reasons = excluded.map(|excluded| excluded.message).chain(idle);
+        let name = runs.run_title(results.run);
+        reasons.extend(run_reasons.map(|why| anyhow!("{name}: no rank could be read: {why}")));
+        errors.extend(results.failed.into_iter().map(|(_, error)| error));
+    }
+    match reasons.into_iter().next() {
+        Some(reason) if errors.is_empty() => reason,
+        _ => RunError::no_trace_taken(errors).into(),
+    }
+}
+
+/// A run of which no rank could be taken, beside others of which some could.
+fn run_without_ranks(
+    args: &ReplayArgs,
+    name: String,
+    mut notes: Vec<String>,
+    results: RunResults<ReplayRank>,
+) -> Replayed {
+    let excluded = results.excluded();
+    notes.extend(results.rank_notes);
+    Replayed {
+        input: name,
+        notes,
+        resources: args.what_if.resources,
+        together: Some(AllRanks {
+            world_size: results.members.world_size,
+            absent: results.members.absent,
+            excluded,
+            collectives: Collectives::default(),
+            ranks: vec![],
+            problems: vec![],
+        }),
+        figures: None,
+        what_if: None,
+        critical_path: None,
+        explanation: None,
+        written: None,
+    }
+}
+
 fn replay_run(
     args: &ReplayArgs,
     name: String,
@@ -106,13 +161,6 @@ fn replay_run(
     notes.extend_from_slice(&results.rank_notes);
     notes.extend(results.members.mismatch_notes());
     let (world_size, absent) = (results.members.world_size, results.members.absent.clone());
-    if results.members.ranks.is_empty() {
-        let why = match excluded.first() {
-            Some(first) => format!(": {}", first.message),
-            None => String::new(),
-        };
-        bail!("{name}: no rank could be read{why}");
-    }
     let absent_note = results.members.absent_note();
     let mut kept = RunColumns::from_ranks(results.members.ranks);
     // clocks are compared by the times of collectives, which unmeasured graphs do not have

@@ -21,8 +21,13 @@ pub fn replayed(replayed: &Replayed) -> String {
     let mut out = String::new();
     notes::print_all(&replayed.notes);
     let mut rows = FactRows::default();
-    rows.add("replayed", "", &replayed.input);
-    figures(&replayed.figures, replayed.resources, &mut rows);
+    match &replayed.figures {
+        Some(told) => {
+            rows.add("replayed", "", &replayed.input);
+            figures(told, replayed.resources, &mut rows);
+        }
+        None => rows.add("not replayed", "", &replayed.input),
+    }
     if let Some(all) = &replayed.together {
         ranks(all, &mut rows);
     }
@@ -159,6 +164,10 @@ fn figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
 fn ranks(all: &AllRanks, rows: &mut FactRows) {
     for excluded in &all.excluded {
         rows.add("left out", &excluded.label, &excluded.message);
+    }
+    // nothing was run: zeros would look like collectives that were not joined
+    if all.ranks.is_empty() {
+        return;
     }
     if !all.absent.is_empty() {
         let list: Vec<String> = all

@@ -1,6 +1,6 @@
 //! What the replay keeps of each rank, from its traces or from its written graph.
 
-use super::{ReplayArgs, ReplayRank};
+use super::ReplayRank;
 use crate::rank_error::rank_error;
 use crate::{notes, table};
 use anyhow::{Context, Result, bail};
@@ -21,8 +21,6 @@ enum ReplayOutcome {
     Unwanted,
     /// Its file does nothing, as that of a rank without a trace.
     Idle,
-    /// It is damaged, and damaged traces were to be refused.
-    Damaged,
 }
 
 /// The runs as read; the notes of each are about ranks whose files do nothing.
@@ -31,8 +29,8 @@ pub(super) struct ReadRuns {
     pub(super) idle_notes: Vec<Vec<String>>,
 }
 
-/// Reads every rank; `None` where one is damaged and that was not to be taken.
-pub(super) fn read(args: &ReplayArgs, runs: &RunSet) -> Result<Option<ReadRuns>> {
+/// Reads every rank.
+pub(super) fn read(runs: &RunSet) -> Result<ReadRuns> {
     let ranks = runs.map_ranks_retaining(|rank| {
         let read = read_rank(rank);
         let bytes = match &read {
@@ -42,7 +40,6 @@ pub(super) fn read(args: &ReplayArgs, runs: &RunSet) -> Result<Option<ReadRuns>>
         (read, bytes)
     })?;
     let mut idle_notes: Vec<Vec<String>> = vec![vec![]; runs.runs.len()];
-    let mut damaged = false;
     let mut results = vec![];
     for (index, read) in ranks.into_iter().enumerate() {
         let label = runs.entry(index).label();
@@ -59,27 +56,13 @@ pub(super) fn read(args: &ReplayArgs, runs: &RunSet) -> Result<Option<ReadRuns>>
                 ));
                 None
             }
-            Ok(ReplayOutcome::Damaged) => {
-                eprintln!(
-                    "etlink: {} rank {label}: damage was found and --strict given: nothing was \
-                    replayed",
-                    runs.run_title(run)
-                );
-                damaged = true;
-                None
-            }
             Err(error) => Some(Err(rank_error(error))),
         });
     }
-    // only --strict makes a rank refused
-    debug_assert!(!damaged || args.reading.strict.strict);
-    if damaged {
-        return Ok(None);
-    }
-    Ok(Some(ReadRuns {
+    Ok(ReadRuns {
         runs: runs.collect_runs(results, true)?,
         idle_notes,
-    }))
+    })
 }
 
 fn read_rank(rank: RankEntry<'_>) -> Result<ReplayOutcome> {
@@ -93,9 +76,7 @@ fn from_traces(rank: RankEntry<'_>, linked: LinkedRank) -> Result<ReplayOutcome>
     if !rank.is_wanted(linked.report.report.rank) {
         return Ok(ReplayOutcome::Unwanted);
     }
-    if linked.report.refused {
-        return Ok(ReplayOutcome::Damaged);
-    }
+    let linked = linked.refuse_damage()?;
     // the trace itself goes with this function: of all ranks at once only graphs fit
     let graph = etlink_replay::graph_from_trace(&linked.trace)?;
     if graph.is_empty() {
