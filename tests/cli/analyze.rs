@@ -335,6 +335,15 @@ fn damage_of_ranks_is_told_by_rank() {
         .exits(1)
         .says("rank 0")
         .complains(&["kineto_trace_1.json: refused under --strict"]);
+    let json = tool.run("diff . . --strict --json").exits(1).json();
+    assert_eq!(json["excluded"][0]["reason"], "damaged");
+    // of each of the two runs
+    assert_eq!(json["excluded"].as_array().map(Vec::len), Some(2));
+    let json = tool
+        .run("report . -o page.html --strict --json")
+        .exits(1)
+        .json();
+    assert_eq!(json["excluded"][0]["label"], "1");
 }
 
 /// What the linker says of a pair is told, also of one in a folder.

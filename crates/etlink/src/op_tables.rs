@@ -10,6 +10,7 @@ use etlink_model::{Anomalies, DeviceTrace, HostIdx};
 use etlink_run::discover::ManifestEntry;
 use etlink_run::input;
 use etlink_run::job::{self, LinkJob};
+use etlink_run::membership::Excluded;
 use etlink_run::run::{self, RankEntry, RunOptions, RunSet, RunSource};
 use etlink_run::{Progress, RunError};
 use serde::Serialize;
@@ -31,6 +32,13 @@ pub struct OpTable {
     pub top: KeyAverages,
 }
 
+/// The tables of a run's ranks.
+pub struct RunTables {
+    pub tables: Vec<OpTable>,
+    /// Traces of which no table could be made.
+    pub excluded: Vec<Excluded>,
+}
+
 /// What tables are made of.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
@@ -42,8 +50,8 @@ pub struct Wanted<'a> {
     pub tables: &'a args::TableArgs,
 }
 
-/// The tables that could be made, and whether one could not.
-pub fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<OpTable>, bool)> {
+/// The tables that could be made; the errors of the other traces are printed.
+pub fn tables(wanted: Wanted<'_>, threads: usize) -> Result<RunTables> {
     let progress = crate::progress::bar();
     let options = RunOptions {
         threads,
@@ -65,20 +73,24 @@ pub fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<OpTable>, bool)
     let all = runs.map_ranks(|rank| table_of_rank(wanted, rank).transpose());
     progress.finish();
     let (mut tables, mut errors) = (vec![], vec![]);
-    for table in all.into_iter().flatten() {
+    for (index, table) in all.into_iter().enumerate() {
         match table {
-            Err(error) => errors.push(error),
-            Ok(table) => tables.push(table),
+            None => {}
+            Some(Err(error)) => errors.push((index, error)),
+            Some(Ok(table)) => tables.push(table),
         }
     }
     if tables.is_empty() {
-        let errors = errors.into_iter().map(rank_error);
+        let errors = errors.into_iter().map(|(_, error)| rank_error(error));
         return Err(RunError::no_trace_taken(errors.collect()).into());
     }
-    errors
-        .iter()
-        .for_each(|error| eprintln!("etlink: {error:#}"));
-    Ok((tables, !errors.is_empty()))
+    let mut excluded = vec![];
+    for (index, error) in errors {
+        eprintln!("etlink: {error:#}");
+        let label = runs.entry(index).label();
+        excluded.push(Excluded::from_error(label, &rank_error(error)));
+    }
+    Ok(RunTables { tables, excluded })
 }
 
 /// None of a rank that was not asked for.

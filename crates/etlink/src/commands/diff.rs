@@ -4,10 +4,11 @@ use super::{json_document, print, threads};
 use crate::Outcome;
 use crate::args::DiffArgs;
 use crate::notes;
-use crate::op_tables::{self, OpTable, Wanted};
+use crate::op_tables::{self, RunTables, Wanted};
 use crate::table::{Grid, Limit, count, csv_text, same_notes, signed_time, time, word};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::diff::{self, ChangeKind, RowChange, RunSide};
+use etlink_run::membership::Excluded;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -17,6 +18,8 @@ struct DiffReport<'a> {
     before: &'a Path,
     after: &'a Path,
     notes: Vec<String>,
+    /// Traces of either run that are not compared.
+    excluded: Vec<Excluded>,
     #[serde(flatten)]
     diff: diff::RunDiff,
 }
@@ -29,8 +32,13 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
         bail!("only one of the two runs can be standard input");
     }
     let threads = threads(args.tables.reading.resources.threads)?;
-    let (before, first_bad) = tables(&args, &args.before, threads)?;
-    let (after, second_bad) = tables(&args, &args.after, threads)?;
+    let RunTables {
+        tables: before,
+        mut excluded,
+    } = tables(&args, &args.before, threads)?;
+    let after = tables(&args, &args.after, threads)?;
+    excluded.extend(after.excluded);
+    let after = after.tables;
     let [first, second] =
         [&before, &after].map(|tables| tables.iter().map(|table| &table.top).collect::<Vec<_>>());
     let notes = before.iter().chain(&after).flat_map(|table| {
@@ -45,6 +53,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
         before: &args.before,
         after: &args.after,
         notes,
+        excluded,
         diff,
     };
     if args.tables.print.json {
@@ -56,15 +65,15 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
         notes::print_all(&compared.notes);
         print(&table(&compared, args.tables.rows.rows.unwrap_or(20)))?;
     }
-    Ok(if first_bad || second_bad {
-        Outcome::Found
-    } else {
+    Ok(if compared.excluded.is_empty() {
         Outcome::Done
+    } else {
+        Outcome::Found
     })
 }
 
-/// The profiler's tables of a run's ranks, and whether one could not be made.
-fn tables(args: &DiffArgs, path: &Path, threads: usize) -> Result<(Vec<OpTable>, bool)> {
+/// The profiler's tables of a run's ranks.
+fn tables(args: &DiffArgs, path: &Path, threads: usize) -> Result<RunTables> {
     let wanted = Wanted {
         trace: path,
         host: None,

@@ -58,14 +58,14 @@ pub(super) fn content(
     }
     let mut joined = None;
     let (mut ranks, mut places, mut members) = (vec![], vec![], vec![]);
-    let mut incomplete = false;
+    let mut all_excluded = vec![];
     let mut errors = vec![];
     for results in runs.collect_runs(results, false)? {
         notes.extend_from_slice(&results.rank_notes);
         let joined_run = results.join(true);
         let excluded = results.excluded();
-        incomplete |= !excluded.is_empty();
         notes.extend(excluded.iter().map(Excluded::note));
+        all_excluded.extend(excluded);
         errors.extend(results.failed.into_iter().map(|(_, error)| error));
         notes.extend(results.members.mismatch_notes());
         notes.extend(results.members.absent_note());
@@ -177,7 +177,7 @@ pub(super) fn content(
         drawn: shown.len(),
         step: name,
         notes,
-        incomplete,
+        excluded: all_excluded,
     })
 }
 

@@ -18,6 +18,7 @@ use etlink_kineto::KeepEvents;
 use etlink_report::page::{
     self, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank, TIMELINE_BYTES,
 };
+use etlink_run::membership::Excluded;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::run::{RunOptions, RunSource};
 use etlink_run::{Progress, Run};
@@ -38,6 +39,8 @@ struct WrittenPage {
     ranges: usize,
     /// Traces that are not in the page, and other things to know.
     notes: Vec<String>,
+    /// Traces that are not in the page.
+    excluded: Vec<Excluded>,
 }
 
 /// What the page is made of.
@@ -50,8 +53,8 @@ struct Content {
     drawn: usize,
     step: Option<String>,
     notes: Vec<String>,
-    /// Traces are missing.
-    incomplete: bool,
+    /// Traces that are not in the page.
+    excluded: Vec<Excluded>,
 }
 
 pub fn run(args: ReportArgs) -> Result<Outcome> {
@@ -101,6 +104,7 @@ fn tell(args: &ReportArgs, content: Content, bytes: u64, to_stdout: bool) -> Res
             .map(|timeline| timeline.ranges)
             .sum(),
         notes: content.notes,
+        excluded: content.excluded,
     };
     if to_stdout {
         // the page has standard output for itself
@@ -125,10 +129,10 @@ fn tell(args: &ReportArgs, content: Content, bytes: u64, to_stdout: bool) -> Res
             "{output}: {size}, {ranks}; drawn: {step}{drawn}{without}, {ranges} ranges\n"
         ))?;
     }
-    Ok(if content.incomplete {
-        Outcome::Found
-    } else {
+    Ok(if written.excluded.is_empty() {
         Outcome::Done
+    } else {
+        Outcome::Found
     })
 }
 
@@ -161,7 +165,7 @@ fn file(args: &ReportArgs, rules: &KernelRules, progress: &Progress) -> Result<C
         drawn: 1,
         step: steps.name(),
         notes,
-        incomplete: false,
+        excluded: vec![],
     })
 }
 

@@ -3,7 +3,7 @@
 mod show;
 
 use super::{print, print_json, threads};
-use crate::op_tables::{self, OpTable, Wanted};
+use crate::op_tables::{self, OpTable, RunTables, Wanted};
 use crate::{Outcome, args, notes, table};
 use anyhow::Result;
 
@@ -22,7 +22,11 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
         python: *python,
         tables,
     };
-    let (made, is_short) = op_tables::tables(wanted, threads(tables.reading.resources.threads)?)?;
+    let threads = threads(tables.reading.resources.threads)?;
+    let RunTables {
+        tables: made,
+        excluded,
+    } = op_tables::tables(wanted, threads)?;
     if !tables.print.json {
         for one in &made {
             print_notes(one);
@@ -41,10 +45,10 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
                 .join("\n"),
         )?;
     }
-    Ok(if is_short {
-        Outcome::Found
-    } else {
+    Ok(if excluded.is_empty() {
         Outcome::Done
+    } else {
+        Outcome::Found
     })
 }
 
