@@ -136,6 +136,23 @@ fn ranks_are_chosen_in_every_command_of_runs() {
         written,
         ["comm_group.json", "tpdp4-2.15.0.1.et", "tpdp4-2.15.0.2.et"]
     );
+    // ranks that nobody asked for are not missing
+    let merged = tool
+        .run(&format!("merge {run} --ranks 0,2 -o two --json"))
+        .exits(0);
+    assert_eq!(merged.json()["runs"][0]["absent"], serde_json::json!([]));
+    assert!(
+        !merged.stderr.contains("no trace of rank"),
+        "{}",
+        merged.shown()
+    );
+    for rank in [0, 2] {
+        let name = format!("kineto_trace_{rank}.json");
+        let trace = crate::tool::unpacked(&format!("tpdp4-2.15.0/{name}.gz"));
+        tool.file(&format!("part/{name}"), trace);
+    }
+    let merged = tool.run("merge part --ranks 0,3 -o three --json").exits(0);
+    assert_eq!(merged.json()["runs"][0]["absent"], serde_json::json!([3]));
     tool.run("check out --ranks 2")
         .exits(0)
         .says("tpdp4-2.15.0.2.et: ok");

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// `root` cannot be read, or files in it are being replaced.
 pub fn discover(root: &Path) -> Result<Vec<RunFiles>, RunError> {
-    let (mut runs, unreadable) = search(root)?;
+    let (mut runs, unreadable) = search_folders(root)?;
     note_unreadable(&mut runs, &unreadable);
     Ok(runs)
 }
@@ -38,7 +38,7 @@ pub fn discover(root: &Path) -> Result<Vec<RunFiles>, RunError> {
 /// # Errors
 /// As those of [`discover`].
 pub fn unreadable_folders(root: &Path) -> Result<Vec<FileError>, RunError> {
-    let (_, unreadable) = search(root)?;
+    let (_, unreadable) = search_folders(root)?;
     Ok(unreadable)
 }
 
@@ -56,7 +56,7 @@ pub fn note_unreadable(runs: &mut [RunFiles], unreadable: &[FileError]) {
 }
 
 /// The runs, and why subfolders cannot be read.
-fn search(root: &Path) -> Result<(Vec<RunFiles>, Vec<FileError>), RunError> {
+fn search_folders(root: &Path) -> Result<(Vec<RunFiles>, Vec<FileError>), RunError> {
     let mut folders = vec![PathBuf::new()];
     let mut runs = vec![];
     let mut unreadable = vec![];
@@ -200,7 +200,7 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
     if let Some(listed) = &listed {
         candidates
             .iter_mut()
-            .for_each(|candidate| candidate.ask(listed, &mut run.notes));
+            .for_each(|candidate| candidate.ask_manifest(listed, &mut run.notes));
     }
     // for a note alone: which traces are of one run is settled when they are joined
     let world_size = candidates
@@ -228,9 +228,9 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
         }
     }
     for (rank, [hosts, devices]) in by_rank {
-        let host = pick(rank, "host", hosts, &mut loose, &mut run.notes);
+        let host = pick_file(rank, "host", hosts, &mut loose, &mut run.notes);
         let has_devices = !devices.is_empty();
-        let device = pick(rank, "device", devices, &mut loose, &mut run.notes);
+        let device = pick_file(rank, "device", devices, &mut loose, &mut run.notes);
         // both can be loose by now, where several files claim the rank
         if host.is_some() || device.is_some() {
             run.ranks.push(RankFiles {
@@ -243,17 +243,18 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
             });
         }
     }
-    let conflict = settle(&mut run.ranks, &inside);
+    let conflict = settle_ranks(&mut run.ranks, &inside);
     run.notes.extend(conflict);
-    adopt(&mut run, loose);
+    adopt_loose(&mut run, loose);
     if let Some(listed) = listed.filter(|_| !run.ranks.is_empty()) {
-        run.notes.extend(listed.tell(&mut run.ranks, world_size));
+        run.notes
+            .extend(listed.describe_ranks(&mut run.ranks, world_size));
     }
     run
 }
 
 /// The one file of a rank and kind; the others become files of their own name.
-fn pick(
+fn pick_file(
     rank: i64,
     kind: &str,
     mut all: Vec<TraceCandidate>,
@@ -285,7 +286,7 @@ fn pick(
 
 /// Where names and traces say different ranks: takes those of the traces if these are of one run
 /// and each of another rank, else those of the names. Gives what to say of it.
-fn settle(ranks: &mut [RankFiles], inside: &BTreeMap<PathBuf, Inside>) -> Option<String> {
+fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<PathBuf, Inside>) -> Option<String> {
     let said = |found: &RankFiles| {
         found
             .device
@@ -341,7 +342,7 @@ fn settle(ranks: &mut [RankFiles], inside: &BTreeMap<PathBuf, Inside>) -> Option
 }
 
 /// Files that no rank has: a single host and device trace belong together, others stand alone.
-fn adopt(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
+fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
     let (hosts, devices): (Vec<_>, Vec<_>) = loose
         .into_iter()
         .partition(|candidate| candidate.kind == FileKind::HostTrace);

@@ -110,7 +110,7 @@ impl RunManifest {
     }
 
     /// The ranks that it lists.
-    fn ranks(&self) -> BTreeMap<i64, &Rank> {
+    fn listed_ranks(&self) -> BTreeMap<i64, &Rank> {
         let mut ranks: BTreeMap<i64, &Rank> = BTreeMap::new();
         for rank in &self.recorded.ranks {
             // helper processes of the program are listed without a rank
@@ -134,8 +134,8 @@ impl RunManifest {
     }
 
     /// Hands each rank what is told of it; gives what the user should know.
-    pub fn tell(&self, found: &mut [RankFiles], world_size: Option<i64>) -> Vec<String> {
-        let ranks = self.ranks();
+    pub fn describe_ranks(&self, found: &mut [RankFiles], world_size: Option<i64>) -> Vec<String> {
+        let ranks = self.listed_ranks();
         let mut machines: Vec<(&str, i64)> = vec![];
         for found in found.iter_mut() {
             let Some(rank) = found.rank.and_then(|rank| ranks.get(&rank)) else {
@@ -143,7 +143,7 @@ impl RunManifest {
             };
             found.manifest = ManifestEntry {
                 world_size: rank.process.world.map(i64::from),
-                machine: machine(rank, &mut machines),
+                machine: machine_name(rank, &mut machines),
                 is_interleaved: found
                     .rank
                     .is_some_and(|rank| self.interleaved.contains(&rank)),
@@ -160,7 +160,10 @@ impl RunManifest {
         // by reason: a job that died takes hundreds of ranks along, and one line says it
         let mut missing: BTreeMap<String, Vec<i64>> = BTreeMap::new();
         for (rank, listed) in ranks.iter().filter(|(rank, _)| !here.contains(rank)) {
-            missing.entry(self.why(listed)).or_default().push(*rank);
+            missing
+                .entry(self.missing_reason(listed))
+                .or_default()
+                .push(*rank);
         }
         let missing = missing.iter().map(|(why, gone)| {
             format!(
@@ -224,7 +227,7 @@ impl RunManifest {
     }
 
     /// Why a rank has no traces in the folder.
-    fn why(&self, rank: &Rank) -> String {
+    fn missing_reason(&self, rank: &Rank) -> String {
         let process = &rank.process;
         let listed = process
             .rank
@@ -263,7 +266,7 @@ fn cycles(recorded: &ManifestContents) -> impl Iterator<Item = (i64, &Cycle)> {
 }
 
 /// A name for the machine of a rank, by its name and by how long ago it started.
-fn machine<'r>(rank: &'r Rank, known: &mut Vec<(&'r str, i64)>) -> Option<String> {
+fn machine_name<'r>(rank: &'r Rank, known: &mut Vec<(&'r str, i64)>) -> Option<String> {
     // any cycle would do: machines were started further apart than a recording takes
     let clock = rank.process.cycles.last()?.clock;
     // monotonic clocks count from the start of the machine: their zero tells machines apart

@@ -48,11 +48,12 @@ impl RankMemory {
     /// tell.
     pub fn of(host: Option<&Path>, device: Option<&Path>) -> RankMemory {
         // a file that is not there is refused by name when it is opened
-        let size = |path: Option<&Path>| path.map_or(0, |path| unpacked::size(path).unwrap_or(0));
+        let size =
+            |path: Option<&Path>| path.map_or(0, |path| unpacked::unpacked_size(path).unwrap_or(0));
         let (host_bytes, device_bytes) = (size(host), size(device));
         let files = host.into_iter().chain(device).map(Path::to_owned).collect();
-        let bytes =
-            percent(host_bytes, HOST_PERCENT).saturating_add(percent(device_bytes, DEVICE_PERCENT));
+        let bytes = percent_of(host_bytes, HOST_PERCENT)
+            .saturating_add(percent_of(device_bytes, DEVICE_PERCENT));
         RankMemory {
             files,
             unpacked: host_bytes.saturating_add(device_bytes),
@@ -74,7 +75,7 @@ impl RankMemory {
     /// For a rank that comes after others in the same process.
     pub fn in_turn(self) -> RankMemory {
         RankMemory {
-            bytes: percent(self.bytes, IN_TURN_PERCENT),
+            bytes: percent_of(self.bytes, IN_TURN_PERCENT),
             ..self
         }
     }
@@ -92,7 +93,9 @@ pub struct MemoryBudget {
 impl MemoryBudget {
     /// `--memory`, else what the system can give; no limit where it does not say.
     pub fn new(asked: Option<ByteSize>, threads: usize) -> MemoryBudget {
-        let total = asked.map(|size| size.as_u64()).or_else(system::available);
+        let total = asked
+            .map(|size| size.as_u64())
+            .or_else(system::available_memory);
         MemoryBudget {
             // no limit, rather than none that can be met: macOS and Windows do not say as Linux
             // does
@@ -118,10 +121,10 @@ impl MemoryBudget {
         Err(RunError::OversizedRank(Box::new(OversizedRank {
             files: worst.files.clone(),
             unpacked: worst.unpacked,
-            needed: worst.bytes.saturating_add(fixed(self.threads)),
+            needed: worst.bytes.saturating_add(fixed_bytes(self.threads)),
             others: count - 1,
             limit: self.limit(),
-            fits_one_thread: worst.bytes.saturating_add(fixed(1)) <= self.total,
+            fits_one_thread: worst.bytes.saturating_add(fixed_bytes(1)) <= self.total,
         })))
     }
 
@@ -135,7 +138,7 @@ impl MemoryBudget {
 
     /// What is left for ranks beside what the process takes.
     pub fn for_ranks(&self) -> u64 {
-        self.total.saturating_sub(fixed(self.threads))
+        self.total.saturating_sub(fixed_bytes(self.threads))
     }
 
     /// Threads for each rank, of which so many can be in work at once.
@@ -151,12 +154,12 @@ impl MemoryBudget {
     }
 }
 
-fn percent(bytes: u64, percent: u64) -> u64 {
+fn percent_of(bytes: u64, percent: u64) -> u64 {
     // divided first: estimates of damaged sizes come near the end of u64
     (bytes / 100).saturating_mul(percent)
 }
 
-fn fixed(threads: usize) -> u64 {
+fn fixed_bytes(threads: usize) -> u64 {
     BASE + PER_THREAD * threads as u64
 }
 

@@ -24,7 +24,7 @@ pub struct PerfettoCounts {
 /// # Errors
 /// The graph has no order to run in, or the target cannot be written.
 pub fn of_linked(trace: &LinkedTrace, target: &Target) -> Result<(PerfettoCounts, u64), RunError> {
-    let (graph, run) = run(trace, target)?;
+    let (graph, run) = run_measured(trace, target)?;
     of_run(trace, &graph, &run, target)
 }
 
@@ -35,10 +35,10 @@ pub fn of_run(
     run: &ReplayRun,
     target: &Target,
 ) -> Result<(PerfettoCounts, u64), RunError> {
-    let path = path(graph, run);
-    let (summary, stored) =
-        target.write(|mut out| perfetto::write_trace(trace, &path, format(target), &mut out))?;
-    Ok((shown(summary), stored))
+    let path = critical_steps(graph, run);
+    let (summary, stored) = target
+        .write(|mut out| perfetto::write_trace(trace, &path, timeline_format(target), &mut out))?;
+    Ok((perfetto_counts(summary), stored))
 }
 
 /// Writes a rank's part of the file of all ranks.
@@ -47,19 +47,23 @@ pub fn of_member(
     member: &TimelineRank<'_>,
     target: &Target,
 ) -> Result<(PerfettoCounts, Piece), RunError> {
-    let (graph, run) = run(trace, target)?;
-    let path = path(&graph, &run);
-    let (summary, piece) = target
-        .piece(|mut out| perfetto::write_rank(trace, &path, member, format(target), &mut out))?;
-    Ok((shown(summary), piece))
+    let (graph, run) = run_measured(trace, target)?;
+    let path = critical_steps(&graph, &run);
+    let (summary, piece) = target.piece(|mut out| {
+        perfetto::write_rank(trace, &path, member, timeline_format(target), &mut out)
+    })?;
+    Ok((perfetto_counts(summary), piece))
 }
 
 /// What the target is; other formats do not come here.
-fn format(target: &Target) -> TimelineFormat {
+fn timeline_format(target: &Target) -> TimelineFormat {
     target.format.for_perfetto().unwrap_or(TimelineFormat::Json)
 }
 
-fn run(trace: &LinkedTrace, target: &Target) -> Result<(ReplayGraph, ReplayRun), RunError> {
+fn run_measured(
+    trace: &LinkedTrace,
+    target: &Target,
+) -> Result<(ReplayGraph, ReplayRun), RunError> {
     let graph = etlink_replay::graph_from_trace(trace).map_err(|source| RunError::Replay {
         path: target.path().to_owned(),
         source,
@@ -69,14 +73,14 @@ fn run(trace: &LinkedTrace, target: &Target) -> Result<(ReplayGraph, ReplayRun),
     Ok((graph, run))
 }
 
-fn path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<CriticalStep> {
+fn critical_steps(graph: &ReplayGraph, run: &ReplayRun) -> Vec<CriticalStep> {
     etlink_replay::critical_path(graph, run)
         .iter()
         .map(|step| of_step(graph, run, step))
         .collect()
 }
 
-fn shown(summary: TimelineSummary) -> PerfettoCounts {
+fn perfetto_counts(summary: TimelineSummary) -> PerfettoCounts {
     PerfettoCounts {
         slices: summary.slices,
         arrows: summary.arrows,

@@ -174,6 +174,18 @@ impl Default for RunOptions {
     }
 }
 
+impl RunOptions {
+    /// Whether a rank is among those that were asked for, if any were.
+    pub(crate) fn is_asked(&self, rank: Option<i64>) -> bool {
+        // nobody asked, so all are wanted
+        let Some(ranks) = &self.ranks else {
+            return true;
+        };
+        let rank = rank.and_then(|rank| u32::try_from(rank).ok());
+        rank.is_some_and(|rank| ranks.has(rank))
+    }
+}
+
 /// The runs of a source, and how much memory their ranks take.
 pub struct RunSet {
     /// Where they were found.
@@ -204,7 +216,7 @@ impl RunSet {
         for (at, run) in runs.iter().enumerate() {
             for (place, files) in run.ranks.iter().enumerate() {
                 // one that does not name its rank is asked when it is read
-                if files.rank.is_none() || is_asked(options.ranks.as_ref(), files.rank) {
+                if files.rank.is_none() || options.is_asked(files.rank) {
                     ranks.push((at, place));
                 }
             }
@@ -331,9 +343,8 @@ impl RunSet {
                 failed,
             };
             // a rank that was not asked for is not missing
-            let wanted = self.options.ranks.as_ref();
             let absent = &mut results.members.absent;
-            absent.retain(|rank| is_asked(wanted, Some(rank.0)));
+            absent.retain(|rank| self.options.is_asked(Some(rank.0)));
             all.push(results);
         }
         Ok(all)
@@ -444,7 +455,7 @@ impl<'s> RankEntry<'s> {
 
     /// Whether it was asked for; `rank` is what its trace states.
     pub fn is_wanted(self, rank: Option<i64>) -> bool {
-        is_asked(self.set.options.ranks.as_ref(), self.files().rank.or(rank))
+        self.set.options.is_asked(self.files().rank.or(rank))
     }
 
     /// Whether it has neither a device trace nor a written graph.
@@ -748,14 +759,6 @@ pub fn thread_count(threads: usize) -> usize {
     }
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     cores.min(MAX_THREADS)
-}
-
-/// Whether a rank is among those that were asked for, if any were.
-pub(crate) fn is_asked(ranks: Option<&RankSelection>, rank: Option<i64>) -> bool {
-    // nobody asked, so all are wanted
-    let Some(ranks) = ranks else { return true };
-    let rank = rank.and_then(|rank| u32::try_from(rank).ok());
-    rank.is_some_and(|rank| ranks.has(rank))
 }
 
 fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>, RunError> {

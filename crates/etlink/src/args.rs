@@ -339,7 +339,7 @@ impl OutputArgs {
     }
 
     /// What a `.et` is like. Refuses what does not apply to the format.
-    pub fn form(
+    pub fn chakra_options(
         &self,
         format: Option<etlink_run::output::OutputFormat>,
     ) -> anyhow::Result<ChakraOptions> {

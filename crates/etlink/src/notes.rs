@@ -40,7 +40,7 @@ pub fn are_wanted() -> bool {
 }
 
 /// Prints a note.
-pub fn print(text: &str) {
+pub fn print_note(text: &str) {
     if are_wanted() {
         // notes quote names of traces, and a terminal obeys control characters in them
         eprintln!("note: {}", plain(text));
@@ -51,7 +51,7 @@ pub fn print(text: &str) {
 pub fn print_details(name: &str, details: &[String]) {
     if is_verbose() {
         for text in details {
-            print(&format!("{name}: {text}"));
+            print_note(&format!("{name}: {text}"));
         }
     }
 }
@@ -59,6 +59,6 @@ pub fn print_details(name: &str, details: &[String]) {
 /// Prints notes.
 pub fn print_all(notes: &[String]) {
     for text in notes {
-        print(text);
+        print_note(text);
     }
 }

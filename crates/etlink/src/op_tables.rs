@@ -51,8 +51,8 @@ pub struct Wanted<'a> {
 }
 
 /// The tables that could be made; the errors of the other traces are printed.
-pub fn tables(wanted: Wanted<'_>, threads: usize) -> Result<RunTables> {
-    let progress = crate::progress::bar();
+pub fn read_tables(wanted: Wanted<'_>, threads: usize) -> Result<RunTables> {
+    let progress = crate::progress::progress_bar();
     let options = RunOptions {
         threads,
         memory: wanted
@@ -102,7 +102,7 @@ fn table_of_rank(wanted: Wanted<'_>, entry: RankEntry<'_>) -> Result<Option<OpTa
         }
         return Ok(None);
     };
-    let made = of_trace(
+    let made = trace_table(
         wanted,
         files.host.as_deref(),
         device,
@@ -113,7 +113,7 @@ fn table_of_rank(wanted: Wanted<'_>, entry: RankEntry<'_>) -> Result<Option<OpTa
     Ok(entry.is_wanted(rank).then_some(OpTable { rank, ..made }))
 }
 
-fn of_trace(
+fn trace_table(
     wanted: Wanted<'_>,
     host: Option<&Path>,
     device: &Path,
@@ -135,7 +135,7 @@ fn of_trace(
     let (file, rank, mut notes) = (
         device.display().to_string(),
         trace.header.rank,
-        notes(&trace, group, host.is_some()),
+        missing_notes(&trace, group, host.is_some()),
     );
     let options = Options {
         group,
@@ -157,7 +157,7 @@ fn of_trace(
                 manifest: ManifestEntry::of_trace(device),
                 ..LinkJob::reading(Some(host.to_owned()), device.to_owned(), threads)
             };
-            of_pair(&job, trace, options, progress)?
+            pair_table(&job, trace, options, progress)?
         }
     };
     if wanted.tables.reading.strict.strict && job::is_damaged(&report) {
@@ -169,7 +169,7 @@ fn of_trace(
             .into_iter()
             .chain(table::damage(&report.anomalies)),
     );
-    notes.extend(negative(&top));
+    notes.extend(negative_note(&top));
     // of a trace without a device all device times are 0: no order at all
     top.sort(wanted.by.map_or(
         if top.has_device() {
@@ -177,7 +177,7 @@ fn of_trace(
         } else {
             TopOrder::SelfHost
         },
-        by,
+        top_order,
     ));
     Ok(OpTable {
         file,
@@ -189,7 +189,7 @@ fn of_trace(
 }
 
 /// Input shapes are those of the host trace's nodes.
-fn of_pair(
+fn pair_table(
     job: &LinkJob,
     device: DeviceTrace,
     options: Options<'_>,
@@ -223,7 +223,7 @@ fn has_shapes(trace: &DeviceTrace) -> bool {
 }
 
 /// Why own times are below nothing.
-fn negative(top: &KeyAverages) -> Option<String> {
+fn negative_note(top: &KeyAverages) -> Option<String> {
     let rows = top.rows.iter().filter(|row| row.self_host_ns < 0).count();
     let why =
         "what it takes for their children overlaps (calls that no op made count as of one thread)";
@@ -232,7 +232,7 @@ fn negative(top: &KeyAverages) -> Option<String> {
 }
 
 /// Why a group has less than was asked for.
-fn notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<String> {
+fn missing_notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<String> {
     // the profiler writes Python frames only where with_stack is set
     let stacks = trace
         .auxiliary
@@ -253,7 +253,7 @@ fn notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<String> {
     }
 }
 
-fn by(by: args::TopBy) -> TopOrder {
+fn top_order(by: args::TopBy) -> TopOrder {
     match by {
         args::TopBy::SelfDevice => TopOrder::SelfDevice,
         args::TopBy::Device => TopOrder::Device,

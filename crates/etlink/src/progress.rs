@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 /// A bar over the bytes of the input files, if standard error is a terminal.
-pub fn bar() -> Progress {
+pub fn progress_bar() -> Progress {
     if !std::io::stderr().is_terminal() {
         return Progress::hidden();
     }

@@ -9,7 +9,7 @@ use std::io;
 /// # Errors
 /// If the system takes no handler.
 #[cfg(unix)]
-pub fn install() -> io::Result<()> {
+pub fn install_handlers() -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
     use std::sync::{Arc, atomic::AtomicBool};
 
@@ -26,7 +26,7 @@ pub fn install() -> io::Result<()> {
     let wait = move || {
         // the handler may only set a flag: locks and files are for a thread of their own
         if let Some(signal) = signals.forever().next() {
-            end(128 + signal);
+            end_program(128 + signal);
         }
     };
     std::thread::Builder::new()
@@ -40,8 +40,8 @@ pub fn install() -> io::Result<()> {
 /// # Errors
 /// If the system takes no handler.
 #[cfg(not(unix))]
-pub fn install() -> io::Result<()> {
-    ctrlc::set_handler(|| end(130)).map_err(io::Error::other)
+pub fn install_handlers() -> io::Result<()> {
+    ctrlc::set_handler(|| end_program(130)).map_err(io::Error::other)
 }
 
 /// Signals that the parent has us ignore, as a mask: SIGHUP under `nohup`, SIGINT of a shell's
@@ -57,7 +57,7 @@ fn ignored_signals() -> u64 {
     mask.unwrap_or(0)
 }
 
-fn end(code: i32) -> ! {
+fn end_program(code: i32) -> ! {
     // held until the process is gone
     let changes = Changes::begin();
     changes.remove_all_unfinished();

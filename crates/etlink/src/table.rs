@@ -16,7 +16,7 @@ use etlink_run::job::{JobReport, PerfettoCounts};
 use serde::Serialize;
 
 /// The report of one rank.
-pub fn linked(linked: &JobReport) -> String {
+pub fn link_report(linked: &JobReport) -> String {
     let mut out = String::new();
     let report = &linked.report;
     notes::print_all(&report.notes);
@@ -52,7 +52,7 @@ pub fn linked(linked: &JobReport) -> String {
     );
     // without a host trace nothing was to be matched, and 0 % would look like a fault
     if linked.host.is_some() {
-        matches(linked, &mut rows);
+        add_matches(linked, &mut rows);
     }
     rows.add(
         "device rows",
@@ -63,18 +63,18 @@ pub fn linked(linked: &JobReport) -> String {
         ),
     );
     for (reason, count) in &report.no_launch {
-        rows.add("  no launch", *count, word(reason));
+        rows.add("  no launch", *count, enum_name(reason));
     }
-    graphs(linked, &mut rows);
+    add_graphs(linked, &mut rows);
     report
         .nodes
         .iter()
-        .for_each(|(kind, count)| rows.add("nodes", *count, word(kind)));
+        .for_each(|(kind, count)| rows.add("nodes", *count, enum_name(kind)));
     report
         .edges
         .iter()
-        .for_each(|(kind, count)| rows.add("edges", *count, word(kind)));
-    written(linked, &mut rows);
+        .for_each(|(kind, count)| rows.add("edges", *count, enum_name(kind)));
+    add_written(linked, &mut rows);
     let seconds = &linked.seconds;
     let all = seconds.read + seconds.link + seconds.write;
     rows.add(
@@ -86,12 +86,12 @@ pub fn linked(linked: &JobReport) -> String {
         ),
     );
     out += &rows.to_string();
-    out += &anomalies(linked);
+    out += &anomaly_rows(linked);
     out
 }
 
 /// Kernels of graph launches, and what was carried to them.
-fn graphs(linked: &JobReport, rows: &mut FactRows) {
+fn add_graphs(linked: &JobReport, rows: &mut FactRows) {
     let report = &linked.report;
     if report.graph_rows > 0 {
         rows.add(
@@ -147,13 +147,13 @@ fn graphs(linked: &JobReport, rows: &mut FactRows) {
     );
 }
 
-fn written(linked: &JobReport, rows: &mut FactRows) {
+fn add_written(linked: &JobReport, rows: &mut FactRows) {
     if let Some(written) = &linked.written {
         for (reason, count) in &written.demoted {
             rows.add(
                 "  as compute",
                 *count,
-                format!("communication, {}", word(reason)),
+                format!("communication, {}", enum_name(reason)),
             );
         }
         rows.add(
@@ -171,7 +171,7 @@ fn written(linked: &JobReport, rows: &mut FactRows) {
         rows.add(
             "written",
             mb(linked.bytes.output),
-            self::shown(shown, linked.output.as_deref().unwrap_or("")),
+            perfetto_text(shown, linked.output.as_deref().unwrap_or("")),
         );
     }
     if linked.output.is_none() && !linked.refused {
@@ -180,14 +180,14 @@ fn written(linked: &JobReport, rows: &mut FactRows) {
 }
 
 /// What a trace for Perfetto has.
-pub fn shown(shown: &PerfettoCounts, path: &str) -> String {
+pub fn perfetto_text(shown: &PerfettoCounts, path: &str) -> String {
     format!(
         "{} slices, {} arrows, {} steps of the critical path, {path}",
         shown.slices, shown.arrows, shown.critical_path
     )
 }
 
-fn matches(linked: &JobReport, rows: &mut FactRows) {
+fn add_matches(linked: &JobReport, rows: &mut FactRows) {
     let report = &linked.report;
     let matched: u64 = report.matched.values().sum();
     // a trace may have no ops at all, only calls and kernels
@@ -203,7 +203,7 @@ fn matches(linked: &JobReport, rows: &mut FactRows) {
     report
         .matched
         .iter()
-        .for_each(|(rule, count)| rows.add("  by rule", *count, word(rule)));
+        .for_each(|(rule, count)| rows.add("  by rule", *count, enum_name(rule)));
     let unmatched = &report.unmatched;
     for (count, reason) in [
         (
@@ -229,7 +229,7 @@ fn matches(linked: &JobReport, rows: &mut FactRows) {
     }
 }
 
-fn anomalies(linked: &JobReport) -> String {
+fn anomaly_rows(linked: &JobReport) -> String {
     let mut rows = FactRows::default();
     for (kind, anomaly) in linked.report.anomalies.iter() {
         let grade = if kind.severity() == Severity::Damage {
@@ -288,7 +288,7 @@ impl std::fmt::Display for FactRows {
 }
 
 /// The name of an enum's value as its JSON has it, with spaces.
-pub fn word(value: impl Serialize) -> String {
+pub fn enum_name(value: impl Serialize) -> String {
     match serde_json::to_value(value) {
         // by way of serde: the names of enums are written down once
         Ok(serde_json::Value::String(name)) => name.replace('_', " "),

@@ -33,7 +33,7 @@ pub(super) struct Inside {
 
 impl TraceCandidate {
     /// Takes the rank that the manifest says where nothing else does; tells where they differ.
-    pub(super) fn ask(&mut self, listed: &RunManifest, notes: &mut Vec<String>) {
+    pub(super) fn ask_manifest(&mut self, listed: &RunManifest, notes: &mut Vec<String>) {
         let name = file_name(&self.path);
         let Some(told) = listed.rank_of(&name) else {
             return;
@@ -138,12 +138,12 @@ fn look_inside(path: &Path) -> Result<(FileKind, Inside, bool), InputError> {
             .read_to_end(&mut head)
             .with_path(FileAction::Read, path)?;
     }
-    Ok((kind, distributed(&head), is_view))
+    Ok((kind, distributed_info(&head), is_view))
 }
 
 /// `"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2, "pg_config": [...` of a
 /// file's beginning, which can end in it.
-fn distributed(head: &[u8]) -> Inside {
+fn distributed_info(head: &[u8]) -> Inside {
     const KEY: &[u8] = b"\"distributedInfo\"";
     let mut inside = Inside::default();
     let Some(at) = memchr::memmem::find(head, KEY) else {
@@ -177,14 +177,14 @@ mod tests {
         ]
         .concat();
         assert_eq!(
-            distributed(head.as_bytes()),
+            distributed_info(head.as_bytes()),
             Inside {
                 rank: Some(17),
                 world_size: Some(512)
             }
         );
         assert_eq!(
-            distributed(br#"{"schemaVersion": 1, "traceEvents": ["#),
+            distributed_info(br#"{"schemaVersion": 1, "traceEvents": ["#),
             Inside::default()
         );
     }

@@ -89,21 +89,21 @@ impl Batches {
                 }
                 self.next = (self.next.0 + 1, 0);
             }
-            if !self.guessing || !self.inflate() {
+            if !self.guessing || !self.inflate_batch() {
                 return 0;
             }
         }
     }
 
     /// The stored bytes that have not been inflated.
-    pub(super) fn rest(mut self) -> Stored {
+    pub(super) fn into_rest(mut self) -> Stored {
         Box::new(Cursor::new(self.window.split_off(self.inflated)).chain(self.stored))
     }
 
     /// Inflates the next batch; whether there was any.
-    fn inflate(&mut self) -> bool {
+    fn inflate_batch(&mut self) -> bool {
         self.window.drain(..self.inflated);
-        let size = self.cut();
+        let size = self.guess_members();
         // no more groups than shares
         // by unpacked size, which is what inflating takes its time for
         let share_bytes = size / self.shares.len() + 1;
@@ -133,16 +133,16 @@ impl Batches {
     }
 
     /// Guesses the next batch's members; their size in all.
-    fn cut(&mut self) -> usize {
+    fn guess_members(&mut self) -> usize {
         self.members.clear();
         let (mut start, mut before) = (0, 0);
-        while let Some(end) = self.end(start) {
+        while let Some(end) = self.guess_end(start) {
             let Some(size) = self.window[start..end].last_chunk() else {
                 break;
             };
             let size = u32::from_le_bytes(*size) as usize;
             // a large member is inflated as it is read: nobody has to hold it in memory for a guess
-            if size > SHARE_BYTES || before + size > self.most() {
+            if size > SHARE_BYTES || before + size > self.batch_bytes() {
                 break;
             }
             self.members.push(Guess {
@@ -156,7 +156,7 @@ impl Batches {
     }
 
     /// Where the member at `start` seems to end, if that is not too far.
-    fn end(&mut self, start: usize) -> Option<usize> {
+    fn guess_end(&mut self, start: usize) -> Option<usize> {
         let mut from = start + HEADER_BYTES;
         loop {
             let rest = self.window.get(from..).unwrap_or_default();
@@ -174,7 +174,7 @@ impl Batches {
     }
 
     fn read_more(&mut self) -> bool {
-        if self.ended || self.window.len() >= self.most() {
+        if self.ended || self.window.len() >= self.batch_bytes() {
             return false;
         }
         match self
@@ -194,7 +194,7 @@ impl Batches {
     }
 
     /// The most that a batch holds, stored or inflated.
-    fn most(&self) -> usize {
+    fn batch_bytes(&self) -> usize {
         SHARE_BYTES * self.shares.len()
     }
 }

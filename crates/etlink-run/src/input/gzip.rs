@@ -1,7 +1,7 @@
 //! Inflates gzip: one member after the other, or several at a time where a file has many.
 
 use super::batches::Batches;
-use super::member::{Member, Stored, damage};
+use super::member::{Member, Stored, damage_error};
 use std::io::{BufRead, ErrorKind, Read, Result};
 
 /// The content of a gzip file, the same at any number of threads.
@@ -29,7 +29,7 @@ impl Gzip {
     /// Goes on behind a member that has ended, or one by one behind the last batch.
     fn go_on(&mut self) -> Result<()> {
         if let Some(batches) = self.batches.take() {
-            self.stored = batches.rest();
+            self.stored = batches.into_rest();
         }
         // an error of the next line is told once: whoever reads on gets the end, not the error
         // again
@@ -78,7 +78,7 @@ fn is_end(stored: &mut Stored) -> Result<bool> {
         match (next.is_empty(), zeros) {
             (true, _) => return Ok(true),
             // zeros and then something else is no padding
-            (false, 0) if padded => return Err(damage("invalid gzip header")),
+            (false, 0) if padded => return Err(damage_error("invalid gzip header")),
             (false, 0) => return Ok(false),
             (false, _) => padded = true,
         }

@@ -48,21 +48,21 @@ impl Member {
         loop {
             match self.next {
                 Part::Header => {
-                    header(stored)?;
+                    skip_header(stored)?;
                     self.next = Part::Text;
                 }
                 Part::Text => {
-                    if let Some(read) = self.text(stored, text)? {
+                    if let Some(read) = self.inflate_text(stored, text)? {
                         return Ok(read);
                     }
                 }
                 Part::Trailer => {
-                    let stated: [u8; 8] = bytes(stored)?;
+                    let stated: [u8; 8] = read_bytes(stored)?;
                     // CRC32 and the size modulo 2^32, both with the low byte first (RFC 1952,
                     // 2.3.1)
                     let found = u64::from(self.sum.amount()) << 32 | u64::from(self.sum.sum());
                     if u64::from_le_bytes(stated) != found {
-                        return Err(damage(
+                        return Err(damage_error(
                             "corrupt gzip stream does not have a matching checksum",
                         ));
                     }
@@ -73,7 +73,11 @@ impl Member {
         }
     }
 
-    fn text(&mut self, stored: &mut impl BufRead, text: &mut [u8]) -> Result<Option<usize>> {
+    fn inflate_text(
+        &mut self,
+        stored: &mut impl BufRead,
+        text: &mut [u8],
+    ) -> Result<Option<usize>> {
         let packed = stored.fill_buf()?;
         let ended = packed.is_empty();
         let flush = if ended {
@@ -90,7 +94,7 @@ impl Member {
             Ok(Status::StreamEnd) => self.next = Part::Trailer,
             // it is met again by the next read
             Err(_) if read > 0 => {}
-            Err(_) => return Err(damage("corrupt deflate stream")),
+            Err(_) => return Err(damage_error("corrupt deflate stream")),
             Ok(_) if ended && read == 0 => {
                 return Err(Error::new(
                     ErrorKind::UnexpectedEof,
@@ -104,18 +108,18 @@ impl Member {
 }
 
 /// Damage of the kind that flate2 reports; readers keep what came before.
-pub(super) fn damage(what: &str) -> Error {
+pub(super) fn damage_error(what: &str) -> Error {
     Error::new(ErrorKind::InvalidInput, what)
 }
 
 /// Steps over a header. Its own checksum, which hardly any writer makes, is not looked at.
-fn header(stored: &mut impl BufRead) -> Result<()> {
+fn skip_header(stored: &mut impl BufRead) -> Result<()> {
     // reserved flags must be zero (RFC 1952, 2.3.1.2): with them set, what follows has another form
-    let [0x1f, 0x8b, 8, flags @ 0..32, ..] = bytes::<10>(stored)? else {
-        return Err(damage("invalid gzip header"));
+    let [0x1f, 0x8b, 8, flags @ 0..32, ..] = read_bytes::<10>(stored)? else {
+        return Err(damage_error("invalid gzip header"));
     };
     if flags & EXTRA != 0 {
-        let size = u16::from_le_bytes(bytes(stored)?);
+        let size = u16::from_le_bytes(read_bytes(stored)?);
         std::io::copy(&mut stored.by_ref().take(size.into()), &mut std::io::sink())?;
     }
     for text in [NAME, COMMENT] {
@@ -124,12 +128,12 @@ fn header(stored: &mut impl BufRead) -> Result<()> {
         }
     }
     if flags & HEADER_CHECK != 0 {
-        bytes::<2>(stored)?;
+        read_bytes::<2>(stored)?;
     }
     Ok(())
 }
 
-fn bytes<const N: usize>(stored: &mut impl BufRead) -> Result<[u8; N]> {
+fn read_bytes<const N: usize>(stored: &mut impl BufRead) -> Result<[u8; N]> {
     let mut bytes = [0; N];
     match stored.read_exact(&mut bytes) {
         // without std's "failed to fill whole buffer", which helps nobody

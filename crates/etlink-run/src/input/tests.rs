@@ -112,7 +112,7 @@ fn small_members_are_inflated_side_by_side() {
     }
     assert!(all == text);
     assert!(
-        batches.rest().fill_buf().expect("reads").is_empty(),
+        batches.into_rest().fill_buf().expect("reads").is_empty(),
         "nothing is left for one thread"
     );
 }

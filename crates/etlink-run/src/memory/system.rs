@@ -29,19 +29,19 @@ const KINDS: [Kind; 2] = [
 ];
 
 /// Bytes; `None` where the system does not say as Linux does.
-pub(super) fn available() -> Option<u64> {
+pub(super) fn available_memory() -> Option<u64> {
     // MemAvailable, not MemFree: the cache of files is given back when it is wanted
-    let free = kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
+    let free = free_memory(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let left = KINDS
         .iter()
-        .flat_map(|kind| group_of(&groups, kind.controller).map(|group| left(kind, group)));
+        .flat_map(|kind| group_of(&groups, kind.controller).map(|group| group_left(kind, group)));
     Some(left.flatten().fold(free, u64::min))
 }
 
 /// `MemAvailable` of `/proc/meminfo`.
-fn kilobytes(meminfo: &str) -> Option<u64> {
-    value(meminfo, "MemAvailable:")?.checked_mul(1024)
+fn free_memory(meminfo: &str) -> Option<u64> {
+    word_value(meminfo, "MemAvailable:")?.checked_mul(1024)
 }
 
 /// The path of this process in the groups of a controller: `4:memory:/job/step`, `0::/job/step`.
@@ -57,7 +57,7 @@ fn group_of<'t>(groups: &'t str, controller: &str) -> Option<&'t str> {
 }
 
 /// The least that a group and those around it leave.
-fn left(kind: &Kind, group: &str) -> Option<u64> {
+fn group_left(kind: &Kind, group: &str) -> Option<u64> {
     let place = Path::new(kind.root).join(group.trim_start_matches('/'));
     let groups = place
         // batch systems set the limit on the job, which is a group around that of the step
@@ -73,14 +73,14 @@ fn left(kind: &Kind, group: &str) -> Option<u64> {
         // memory.current counts cached files too, and traces that were copied here fill it
         let used = std::fs::read_to_string(place.join("memory.stat"))
             .ok()
-            .and_then(|stat| value(&stat, kind.used));
+            .and_then(|stat| word_value(&stat, kind.used));
         Some(limit.saturating_sub(used.unwrap_or(0)))
     });
     left.min()
 }
 
 /// The number behind a word that begins a line.
-fn value(text: &str, word: &str) -> Option<u64> {
+fn word_value(text: &str, word: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_ascii_whitespace);
     lines.find_map(|mut line| (line.next() == Some(word)).then(|| line.next()?.parse().ok())?)
 }
@@ -92,11 +92,11 @@ mod tests {
     #[test]
     fn numbers_and_groups_as_linux_writes_them() {
         assert_eq!(
-            kilobytes("MemTotal:       24683584 kB\nMemAvailable:   23988044 kB\n"),
+            free_memory("MemTotal:       24683584 kB\nMemAvailable:   23988044 kB\n"),
             Some(24_563_757_056)
         );
         assert_eq!(
-            value("anon_thp 5\nanon 12288\nfile 7\n", "anon"),
+            word_value("anon_thp 5\nanon 12288\nfile 7\n", "anon"),
             Some(12_288)
         );
         let groups = "9:name=systemd:/\n5:cpu,memory:/slurm/job_1\n0::/system.slice/a:b\n";
@@ -107,6 +107,6 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn this_system_has_some() {
-        assert!(available().is_some_and(|bytes| bytes > 1 << 20));
+        assert!(available_memory().is_some_and(|bytes| bytes > 1 << 20));
     }
 }

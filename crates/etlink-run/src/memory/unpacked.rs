@@ -15,7 +15,7 @@ const DEFLATE_MOST: u64 = 1032;
 const WRAP: u64 = 1 << 32;
 
 /// Unpacked size of a file as its ends tell it, bytes; `None` for what is no file.
-pub(super) fn size(path: &Path) -> Option<u64> {
+pub(super) fn unpacked_size(path: &Path) -> Option<u64> {
     // pipes are not to be opened twice
     if !std::fs::metadata(path).ok()?.is_file() {
         return None;
@@ -34,7 +34,7 @@ pub(super) fn size(path: &Path) -> Option<u64> {
         }
         [0x28, 0xb5, 0x2f, 0xfd, ..] => of_zstd(stored, &head),
         // a skippable frame, which tells nothing of the next
-        [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => usual(stored),
+        [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => usual_size(stored),
         _ => stored,
     })
 }
@@ -43,7 +43,7 @@ pub(super) fn size(path: &Path) -> Option<u64> {
 /// an empty one). Of the sizes that fit it and that gzip can make of a trace, this is the one that
 /// it usually makes.
 fn of_gzip(stored: u64, trailer: u32) -> u64 {
-    let (told, usual) = (u64::from(trailer), usual(stored));
+    let (told, usual) = (u64::from(trailer), usual_size(stored));
     // the size modulo 4 GiB leaves one unknown, the number of wraps: the usual ratio settles it
     let wraps = usual.saturating_sub(told) / WRAP;
     let sizes = [0, wraps, wraps + 1]
@@ -70,11 +70,11 @@ fn of_zstd(stored: u64, head: &[u8]) -> u64 {
     match zstd::zstd_safe::get_frame_content_size(head) {
         // a first frame that is smaller than the file is not all of it
         Ok(Some(size)) if size >= stored => size,
-        _ => usual(stored),
+        _ => usual_size(stored),
     }
 }
 
-fn usual(stored: u64) -> u64 {
+fn usual_size(stored: u64) -> u64 {
     stored.saturating_mul(PACKED_USUAL)
 }
 

@@ -5,7 +5,7 @@ use super::{MergeOptions, MergedRank};
 use crate::job::RankContext;
 use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Members, MembershipRule};
-use crate::run::{RunOptions, is_asked};
+use crate::run::RunOptions;
 use etlink_chakra::{RunAgreement, agree};
 use etlink_link::ranks::{CommChannel, JoinProblem, RankClock, RunJoin, serialize_comms};
 use etlink_model::GlobalRank;
@@ -89,7 +89,7 @@ impl MergedRun {
         // a simulator stops for ever where two ranks state different sizes for one collective
         let agreed = agree(&facts, &sizes, &join, options.simulator.is_some());
         let common = TimelineContext::from_join(options, &facts, &join, &clocks);
-        let mut joined = MergedRun::counted(&join);
+        let mut joined = MergedRun::from_counts(&join);
         joined
             .problems
             .extend(serialize_comms(&facts, &join, &agreed.deadlocked));
@@ -101,7 +101,7 @@ impl MergedRun {
         let ranks = facts.iter().map(|facts| facts.rank).collect();
         let (world_size, mut absent) = (members.world_size, members.absent);
         // a rank that was not asked for is not missing
-        absent.retain(|rank| is_asked(how.ranks.as_ref(), Some(rank.0)));
+        absent.retain(|rank| how.is_asked(Some(rank.0)));
         MergedRun {
             run: run.to_owned(),
             ranks,
@@ -117,7 +117,7 @@ impl MergedRun {
         }
     }
 
-    fn counted(join: &RunJoin) -> MergedRun {
+    fn from_counts(join: &RunJoin) -> MergedRun {
         let count = |message: bool| {
             let whole = join
                 .matches
@@ -158,18 +158,18 @@ impl MergedRun {
         }
     }
 
-    pub(super) fn place(&self, label: &str) -> Option<usize> {
+    pub(super) fn rank_place(&self, label: &str) -> Option<usize> {
         self.labels.iter().position(|known| known == label)
     }
 
     /// Whether a rank was joined.
     pub(super) fn has(&self, label: &str) -> bool {
-        self.place(label).is_some()
+        self.rank_place(label).is_some()
     }
 
     /// What a rank is among the others; one that was not joined is by itself.
-    pub(super) fn among(&self, options: &MergeOptions, label: &str) -> RankContext<'_> {
-        let Some(place) = self.place(label) else {
+    pub(super) fn rank_context(&self, options: &MergeOptions, label: &str) -> RankContext<'_> {
+        let Some(place) = self.rank_place(label) else {
             return RankContext::default();
         };
         RankContext {

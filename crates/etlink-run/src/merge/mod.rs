@@ -169,11 +169,11 @@ pub fn merge(
     let mut joined = merger.join(&mut ranks);
     for (set, run) in merger.sets.iter().zip(&joined) {
         // needs the join, which knows the number of ranks; still before a file is written
-        simulator::check(options, set.folder(), run)?;
+        simulator::check_absent(options, set.folder(), run)?;
     }
     let written = runs.map_ranks(|rank| merger.write_joined(&joined, rank, &ranks[rank.index]));
     for (rank, written) in ranks.iter_mut().zip(written) {
-        rank.take(written);
+        rank.take_written(written);
     }
     // after the ranks: a folder of which none could be written gets no configuration
     merger.write_beside(&ranks, &joined)?;
@@ -200,13 +200,13 @@ fn file_sets(
     for run in &runs.runs {
         let set = FileSet::new(&output.join(&run.folder), options.overwrite)?;
         // all that will be written is looked for now: nobody waits an hour to be refused
-        for name in simulator::names(options) {
+        for name in simulator::file_names(options) {
             set.target(name, OutputFormat::EtPlus)?;
         }
         timeline::target(options, &set).transpose()?;
         let earlier = if options.overwrite {
             let timeline = timeline::file_name(options);
-            EarlierFiles::find(options, set.folder(), &name(runs, run), timeline)?
+            EarlierFiles::find(options, set.folder(), &output_name(runs, run), timeline)?
         } else {
             EarlierFiles::default()
         };
@@ -335,7 +335,7 @@ impl Merger<'_> {
         job::write_out(
             trace,
             job,
-            joined.among(self.options, label),
+            joined.rank_context(self.options, label),
             self.progress(),
             linked,
         )?;
@@ -439,8 +439,8 @@ impl Merger<'_> {
         }
         for (at, (run, joined)) in self.runs.runs.iter().zip(runs).enumerate() {
             if self.ranks_of(at, ranks).any(|rank| rank.output().is_some()) {
-                let name = name(self.runs, run);
-                simulator::write(self.options, &self.sets[at], &name, joined)?;
+                let name = output_name(self.runs, run);
+                simulator::write_files(self.options, &self.sets[at], &name, joined)?;
             }
         }
         Ok(())
@@ -543,12 +543,12 @@ impl Merger<'_> {
         } else {
             "json.gz"
         };
-        format!("{}.{}.{ending}", name(self.runs, run), found.label)
+        format!("{}.{}.{ending}", output_name(self.runs, run), found.label)
     }
 }
 
 /// What outputs of a run begin with: the name of its folder.
-fn name(runs: &RunSet, run: &RunFiles) -> String {
+fn output_name(runs: &RunSet, run: &RunFiles) -> String {
     let whole = match &runs.source {
         RunSource::Folder(folder) => folder.join(&run.folder),
         _ => run.folder.clone(),
@@ -577,7 +577,7 @@ impl MergedRank {
         Path::new(&self.run).join(&self.label).display().to_string()
     }
 
-    fn take(&mut self, written: Option<WrittenParts>) {
+    fn take_written(&mut self, written: Option<WrittenParts>) {
         match written {
             Some(Ok((linked, piece))) => (self.linked, self.piece) = (Some(linked), piece),
             Some(Err(error)) => (self.linked, self.error) = (None, Some(text::error_chain(&error))),

@@ -17,7 +17,7 @@ const MAX_IDLE: usize = 4096;
 const README_MARK: &str = "ranks for ASTRA-sim\n\nWritten by etlink ";
 
 /// Names of the files that a run can have beside its ranks'.
-pub(super) fn names(options: &MergeOptions) -> Vec<&'static str> {
+pub(super) fn file_names(options: &MergeOptions) -> Vec<&'static str> {
     match (options.is_et(), options.simulator) {
         (false, _) => vec![],
         // every reader of `.et` needs the groups; the rest is for ASTRA-sim alone
@@ -71,18 +71,22 @@ fn has_our_readme(folder: &Path) -> Result<bool, OutputError> {
 }
 
 /// Refuses what no simulator could be given, before anything is written.
-pub(super) fn check(
+pub(super) fn check_absent(
     options: &MergeOptions,
     folder: &Path,
     joined: &MergedRun,
 ) -> Result<(), RunError> {
-    idle(options, folder, joined).map(|_| ())
+    idle_ranks(options, folder, joined).map(|_| ())
 }
 
 /// Ranks of the run without a trace, of which a simulator wants a file.
-fn idle(options: &MergeOptions, folder: &Path, joined: &MergedRun) -> Result<Vec<i64>, RunError> {
+fn idle_ranks(
+    options: &MergeOptions,
+    folder: &Path,
+    joined: &MergedRun,
+) -> Result<Vec<i64>, RunError> {
     let all = if options.simulator.is_some() {
-        count(joined)
+        rank_count(joined)
     } else {
         0
     };
@@ -105,7 +109,7 @@ fn idle(options: &MergeOptions, folder: &Path, joined: &MergedRun) -> Result<Vec
 
 /// How many ranks the simulator has: those of the run, as its traces say it, and no fewer than the
 /// last needs. None where nothing was joined.
-fn count(joined: &MergedRun) -> u64 {
+fn rank_count(joined: &MergedRun) -> u64 {
     let Some(last) = joined.ranks.iter().max() else {
         return 0;
     };
@@ -115,7 +119,7 @@ fn count(joined: &MergedRun) -> u64 {
 }
 
 /// Writes them.
-pub(super) fn write(
+pub(super) fn write_files(
     options: &MergeOptions,
     set: &FileSet,
     name: &str,
@@ -126,13 +130,16 @@ pub(super) fn write(
         let target = set.target(file::GROUPS, OutputFormat::EtPlus)?;
         target.write(|out| etlink_chakra::write_groups(groups, out))?;
     }
-    let (ranks, idle) = (count(joined), idle(options, set.folder(), joined)?);
+    let (ranks, idle) = (
+        rank_count(joined),
+        idle_ranks(options, set.folder(), joined)?,
+    );
     // a folder in which no rank could be linked has none
     let Some(simulator) = options.simulator.filter(|_| ranks > 0) else {
         return Ok(());
     };
     for rank in &idle {
-        put(set, &format!("{name}.{rank}.et"), &astra::idle_rank())?;
+        put_file(set, &format!("{name}.{rank}.et"), &astra::idle_rank())?;
     }
     let workload = Workload {
         name,
@@ -141,14 +148,14 @@ pub(super) fn write(
         idle: &idle,
     };
     let system = astra::system(simulator.roofline);
-    put(set, file::SYSTEM, system.as_bytes())?;
-    put(set, file::NETWORK, astra::network(ranks).as_bytes())?;
-    put(set, file::MEMORY, astra::memory().as_bytes())?;
-    put(set, file::README, astra::readme(&workload).as_bytes())?;
+    put_file(set, file::SYSTEM, system.as_bytes())?;
+    put_file(set, file::NETWORK, astra::network(ranks).as_bytes())?;
+    put_file(set, file::MEMORY, astra::memory().as_bytes())?;
+    put_file(set, file::README, astra::readme(&workload).as_bytes())?;
     Ok(())
 }
 
-fn put(set: &FileSet, name: &str, content: &[u8]) -> Result<(), OutputError> {
+fn put_file(set: &FileSet, name: &str, content: &[u8]) -> Result<(), OutputError> {
     let target = set.target(name, OutputFormat::EtPlus)?;
     target.write(|out| out.write_all(content))?;
     Ok(())

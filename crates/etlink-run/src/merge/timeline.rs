@@ -13,8 +13,8 @@ use etlink_link::LinkedTrace;
 use etlink_report::perfetto::TimelineRank;
 
 impl MergedRun {
-    fn member<'a>(&'a self, label: &str) -> Option<TimelineRank<'a>> {
-        let (place, common) = (self.place(label)?, self.common.as_ref()?);
+    fn timeline_rank<'a>(&'a self, label: &str) -> Option<TimelineRank<'a>> {
+        let (place, common) = (self.rank_place(label)?, self.common.as_ref()?);
         Some(TimelineRank {
             place: u32::try_from(place).ok()?,
             of: u32::try_from(common.names.len()).ok()?,
@@ -25,7 +25,7 @@ impl MergedRun {
         })
     }
 
-    fn about(&self, common: &TimelineContext) -> Vec<(&'static str, String)> {
+    fn header_entries(&self, common: &TimelineContext) -> Vec<(&'static str, String)> {
         let list = |numbers: &mut dyn Iterator<Item = i64>| {
             numbers
                 .map(|number| number.to_string())
@@ -75,7 +75,7 @@ impl Merger<'_> {
         linked: &mut JobReport,
     ) -> Result<Option<Piece>, RunError> {
         joined
-            .member(label)
+            .timeline_rank(label)
             .map(|member| job::write_member(trace, job, &member, self.progress(), linked))
             .transpose()
     }
@@ -98,7 +98,7 @@ impl Merger<'_> {
             let mut parts: Vec<_> = of_run
                 .filter_map(|(_, rank)| {
                     Some((
-                        joined.place(&rank.label)?,
+                        joined.rank_place(&rank.label)?,
                         rank.piece.take()?,
                         rank.linked.as_mut()?,
                     ))
@@ -116,7 +116,7 @@ impl Merger<'_> {
                 pieces.push(piece);
             }
             let begin = format
-                .begin(&joined.about(common), common.origin_ns.0)
+                .begin(&joined.header_entries(common), common.origin_ns.0)
                 .with_path(FileAction::Write, target.path())?;
             let bytes = target.join(&begin, pieces, format.between(), format.end())?;
             joined.timeline = Some(TimelineReport {

@@ -121,7 +121,7 @@ pub enum OutputError {
     #[error(
         "{} is being written by another etlink{}: wait for it, or write elsewhere",
         path.display(),
-        numbered(*process)
+        process_note(*process)
     )]
     Busy {
         /// The target.
@@ -155,7 +155,7 @@ pub enum OutputError {
         "{}: its files are being replaced by another etlink{}, or that was cut: try again, and if \
          this stays, repeat the command that wrote them, which finishes it first",
         folder.display(),
-        numbered(*process)
+        process_note(*process)
     )]
     BeingReplaced {
         /// The folder.
@@ -218,7 +218,7 @@ impl OutputError {
     }
 }
 
-fn numbered(process: Option<u32>) -> String {
+fn process_note(process: Option<u32>) -> String {
     match process {
         Some(process) => format!(" (process {process})"),
         None => String::new(),

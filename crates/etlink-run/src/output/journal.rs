@@ -102,7 +102,7 @@ pub(super) fn replace(
         .with_path(FileAction::Write, &work.join(JOURNAL));
     let mut changed = false;
     let done = match started {
-        Ok(()) => apply(journal, work, folder, &mut changed, changes),
+        Ok(()) => apply_journal(journal, work, folder, &mut changed, changes),
         Err(error) => Err(error.into()),
     };
     let Err(error) = done else {
@@ -118,14 +118,14 @@ pub(super) fn replace(
 /// Finishes the replacement that a journal in a work folder began, if there is one.
 pub(super) fn finish(work: &Path, folder: &Path, changes: &Changes) -> Result<(), OutputError> {
     match Journal::read(work)? {
-        Some(journal) => apply(&journal, work, folder, &mut false, changes),
+        Some(journal) => apply_journal(&journal, work, folder, &mut false, changes),
         None => Ok(()),
     }
 }
 
 /// Does what is not done yet; `changed` is set at the first change that a reader of the folder can
 /// see.
-fn apply(
+fn apply_journal(
     journal: &Journal,
     work: &Path,
     folder: &Path,

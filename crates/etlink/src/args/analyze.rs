@@ -39,11 +39,11 @@ pub struct AnalyzeArgs {
     pub table: Option<String>,
     /// What a device can compute at most, 10¹² operations per second (an A100 312 in bf16): adds
     /// how much of it was used to the metrics
-    #[arg(long, value_name = "TFLOPS", value_parser = peak)]
+    #[arg(long, value_name = "TFLOPS", value_parser = parse_peak)]
     pub peak_tflops: Option<f64>,
     /// What a device's links carry at most one way, GB/s (NVLink of an A100: 300): adds how much of
     /// it each kind of collective used to the metrics
-    #[arg(long, value_name = "GB/S", value_parser = peak)]
+    #[arg(long, value_name = "GB/S", value_parser = parse_peak)]
     pub peak_link: Option<f64>,
     #[command(flatten)]
     pub rows: RowArgs,
@@ -74,7 +74,7 @@ pub struct AnalyzeArgs {
     pub print: JsonOrCsvArgs,
 }
 
-fn peak(text: &str) -> Result<f64, &'static str> {
+fn parse_peak(text: &str) -> Result<f64, &'static str> {
     text.parse()
         .ok()
         // a share of nothing or of infinity would be printed like any other

@@ -15,7 +15,7 @@ pub struct ResourceArgs {
     /// Memory to stay within, such as `16G` or `500M` (`Gi`, `Mi`: powers of two); what takes more
     /// is refused before work starts, of a folder as many ranks are read at once as fit [default:
     /// what the system can give]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<ByteSize>,
 }
 
@@ -99,7 +99,7 @@ impl ReadingArgs {
     pub fn run_options(&self, ranks: Option<&RankArgs>) -> anyhow::Result<RunOptions> {
         let ResourceArgs { threads, memory } = self.resources;
         Ok(RunOptions {
-            threads: crate::commands::threads(threads)?,
+            threads: crate::commands::start_threads(threads)?,
             memory: memory.map(|memory| memory.as_u64()),
             ranks: ranks.and_then(|choice| choice.ranks.clone()),
             strict: self.strict.strict,
@@ -109,7 +109,7 @@ impl ReadingArgs {
     }
 }
 
-fn size(text: &str) -> Result<ByteSize, &'static str> {
+fn parse_size(text: &str) -> Result<ByteSize, &'static str> {
     text.parse()
         // bytesize's own error does not say what a size looks like
         .map_err(|_| "a size is a number and a unit, such as 16G, 500M or 2GiB")

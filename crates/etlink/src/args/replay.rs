@@ -87,7 +87,7 @@ pub struct WhatIfArgs {
 fn edge_kind(word: &str) -> Result<EdgeKind, String> {
     // reports print `stream order`, JSON has `stream_order`: people copy either
     let word = word.replace(['-', ' '], "_");
-    let names = EdgeKind::ALL.map(|kind| crate::table::word(kind).replace(' ', "_"));
+    let names = EdgeKind::ALL.map(|kind| crate::table::enum_name(kind).replace(' ', "_"));
     let at = names.iter().position(|name| *name == word);
     at.map(|at| EdgeKind::ALL[at]).ok_or_else(|| {
         format!(

@@ -1,7 +1,7 @@
 //! `etlink check`: what a simulator or another reader would choke on, in each file and between
 //! those of several ranks.
 
-use super::{print, print_json, threads};
+use super::{print_json, print_text, start_threads};
 use crate::Outcome;
 use crate::args::{CheckArgs, RankArgs};
 use crate::notes;
@@ -45,7 +45,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
         if path.is_dir() {
             for error in unreadable_folders(path)? {
                 let why = error_chain(&error);
-                notes::print(&format!("{why}: what is in it is left out"));
+                notes::print_note(&format!("{why}: what is in it is left out"));
             }
             let found = written_files(path)?;
             // a folder without files would pass, and a script would go on with nothing
@@ -66,7 +66,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
             bail!("there is no file of the ranks that --ranks names");
         }
     }
-    let threads = threads(args.resources.threads)?;
+    let threads = start_threads(args.resources.threads)?;
     let budget = MemoryBudget::new(args.resources.memory, threads);
     let needs: Vec<RankMemory> = files
         .iter()
@@ -79,12 +79,12 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
         check_file(&files[at])
     });
     let mut checked = checked_files(&files, results)?;
-    let sets = together(&mut checked);
+    let sets = compare_ranks(&mut checked);
     checked.extend(sets);
     if args.print.json {
         print_json(&checked)?;
     } else {
-        print(&checked.iter().map(describe).collect::<String>())?;
+        print_text(&checked.iter().map(describe_file).collect::<String>())?;
     }
     let is_fine = |file: &Checked| file.ok && (!args.strict || file.findings.is_empty());
     Ok(if checked.iter().all(is_fine) {
@@ -163,7 +163,7 @@ fn check_file(path: &Path) -> Result<Checked> {
 }
 
 /// Compares the ranks of each prefix that has several, with the `comm_group.json` beside them.
-fn together(checked: &mut [Checked]) -> Vec<Checked> {
+fn compare_ranks(checked: &mut [Checked]) -> Vec<Checked> {
     let mut sets: BTreeMap<PathBuf, Vec<RankNodes>> = BTreeMap::new();
     for one in checked {
         if let (Some((prefix, _)), Some(nodes)) =
@@ -205,7 +205,7 @@ fn together(checked: &mut [Checked]) -> Vec<Checked> {
     .collect()
 }
 
-fn describe(checked: &Checked) -> String {
+fn describe_file(checked: &Checked) -> String {
     let verdict = match (
         checked.ok,
         checked.summary.as_ref().map(|summary| summary.format),
@@ -241,7 +241,7 @@ fn describe(checked: &Checked) -> String {
             let place = match finding.kind {
                 // whole: the reason stands behind a path that may be long
                 FindingKind::Unreadable => example.detail.clone(),
-                _ => place(example),
+                _ => describe_example(example),
             };
             let _ = writeln!(out, "    {place}");
         }
@@ -249,7 +249,7 @@ fn describe(checked: &Checked) -> String {
     out
 }
 
-fn place(example: &FindingExample) -> String {
+fn describe_example(example: &FindingExample) -> String {
     let id = example.id.map(|id| format!("node {id}"));
     let name = Some(format!("{:?}", cut(&example.name, NAME_LETTERS, 0)))
         .filter(|_| !example.name.is_empty());

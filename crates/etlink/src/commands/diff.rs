@@ -1,11 +1,11 @@
 //! `etlink diff`: what changed between two runs.
 
-use super::{json_document, print, threads};
+use super::{json_document, print_text, start_threads};
 use crate::Outcome;
 use crate::args::DiffArgs;
 use crate::notes;
 use crate::op_tables::{self, RunTables, Wanted};
-use crate::table::{Grid, Limit, count, csv_text, same_notes, signed_time, time, word};
+use crate::table::{Grid, Limit, count, csv_text, enum_name, same_notes, signed_time, time};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::diff::{self, ChangeKind, RowChange, RunSide};
 use etlink_run::membership::Excluded;
@@ -31,12 +31,12 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     {
         bail!("only one of the two runs can be standard input");
     }
-    let threads = threads(args.tables.reading.resources.threads)?;
+    let threads = start_threads(args.tables.reading.resources.threads)?;
     let RunTables {
         tables: before,
         mut excluded,
-    } = tables(&args, &args.before, threads)?;
-    let after = tables(&args, &args.after, threads)?;
+    } = run_tables(&args, &args.before, threads)?;
+    let after = run_tables(&args, &args.after, threads)?;
     excluded.extend(after.excluded);
     let after = after.tables;
     let [first, second] =
@@ -57,13 +57,16 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
         diff,
     };
     if args.tables.print.json {
-        print(&json_document("etlink.diff", &compared)?)?;
+        print_text(&json_document("etlink.diff", &compared)?)?;
     } else if args.tables.print.csv {
         notes::print_all(&compared.notes);
-        print(&csv(&compared.diff.changes)?)?;
+        print_text(&changes_csv(&compared.diff.changes)?)?;
     } else {
         notes::print_all(&compared.notes);
-        print(&table(&compared, args.tables.rows.rows.unwrap_or(20)))?;
+        print_text(&change_table(
+            &compared,
+            args.tables.rows.rows.unwrap_or(20),
+        ))?;
     }
     Ok(if compared.excluded.is_empty() {
         Outcome::Done
@@ -73,7 +76,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
 }
 
 /// The profiler's tables of a run's ranks.
-fn tables(args: &DiffArgs, path: &Path, threads: usize) -> Result<RunTables> {
+fn run_tables(args: &DiffArgs, path: &Path, threads: usize) -> Result<RunTables> {
     let wanted = Wanted {
         trace: path,
         host: None,
@@ -81,10 +84,10 @@ fn tables(args: &DiffArgs, path: &Path, threads: usize) -> Result<RunTables> {
         python: false,
         tables: &args.tables,
     };
-    op_tables::tables(wanted, threads)
+    op_tables::read_tables(wanted, threads)
 }
 
-fn csv(changes: &[RowChange]) -> Result<String> {
+fn changes_csv(changes: &[RowChange]) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
     out.write_record([
         "name",
@@ -101,7 +104,7 @@ fn csv(changes: &[RowChange]) -> Result<String> {
     for change in changes {
         let [count_before, count_after] = change.counts.map(|count| count.to_string());
         let [before, after] = change.times_ns.map(|ns| ns.to_string());
-        let kind = word(change.kind);
+        let kind = enum_name(change.kind);
         let (shapes, stack) = (
             change.shapes.clone().unwrap_or_default(),
             change.stack.join("; "),
@@ -123,8 +126,8 @@ fn csv(changes: &[RowChange]) -> Result<String> {
     String::from_utf8(out.into_inner()?).context("names are text")
 }
 
-fn table(compared: &DiffReport<'_>, limit: usize) -> String {
-    let mut out = head(compared);
+fn change_table(compared: &DiffReport<'_>, limit: usize) -> String {
+    let mut out = runs_head(compared);
     let changed: Vec<&RowChange> = compared
         .diff
         .changes
@@ -162,9 +165,9 @@ fn table(compared: &DiffReport<'_>, limit: usize) -> String {
         let [before, after] = change.times_ns.map(time);
         let side = if change.on_device { "device" } else { "host" };
         lines.add([
-            name(change),
+            row_name(change),
             side.to_owned(),
-            word(change.kind),
+            enum_name(change.kind),
             old,
             new,
             before,
@@ -181,7 +184,7 @@ fn table(compared: &DiffReport<'_>, limit: usize) -> String {
 }
 
 /// The runs and their sums.
-fn head(compared: &DiffReport<'_>) -> String {
+fn runs_head(compared: &DiffReport<'_>) -> String {
     let mut out = String::new();
     let [before, after] = &compared.diff.runs;
     for (name, path, side) in [
@@ -202,7 +205,7 @@ fn head(compared: &DiffReport<'_>) -> String {
             "{what} {} -> {} ({})",
             time(old),
             time(new),
-            change(old, new)
+            percent_change(old, new)
         )
     };
     let (host, device) = (
@@ -214,7 +217,7 @@ fn head(compared: &DiffReport<'_>) -> String {
 }
 
 /// A name, with what makes it a row of its own.
-fn name(change: &RowChange) -> String {
+fn row_name(change: &RowChange) -> String {
     let own = change
         .shapes
         .as_deref()
@@ -228,7 +231,7 @@ fn name(change: &RowChange) -> String {
     }
 }
 
-fn change(old: i64, new: i64) -> String {
+fn percent_change(old: i64, new: i64) -> String {
     match (old, new) {
         (0, 0) => "as before".to_owned(),
         // there is no percentage of nothing

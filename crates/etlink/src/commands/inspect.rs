@@ -1,6 +1,6 @@
 //! `etlink inspect`: what kind of file is this, what is in it.
 
-use super::{json_document, print, print_json, threads};
+use super::{json_document, print_json, print_text, start_threads};
 use crate::Outcome;
 use crate::args::InspectArgs;
 use crate::rank_error::rank_error;
@@ -20,8 +20,8 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 
 pub fn run(args: InspectArgs) -> Result<Outcome> {
-    let threads = threads(args.resources.threads)?;
-    let progress = crate::progress::bar();
+    let threads = start_threads(args.resources.threads)?;
+    let progress = crate::progress::progress_bar();
     let options = RunOptions {
         threads,
         memory: args.resources.memory.map(|memory| memory.as_u64()),
@@ -38,7 +38,7 @@ pub fn run(args: InspectArgs) -> Result<Outcome> {
     let (mut all, mut errors) = (vec![], vec![]);
     let mut is_damaged = false;
     for file in &args.files {
-        match inspect(file, &options) {
+        match inspect_file(file, &options) {
             Ok((facts, damaged)) => {
                 all.push(facts);
                 is_damaged |= damaged;
@@ -55,10 +55,10 @@ pub fn run(args: InspectArgs) -> Result<Outcome> {
     match (&all[..], args.print.json) {
         // by what was named, not by what could be read: else a script would get a list one day
         ([facts], true) if args.files.len() == 1 => {
-            print(&json_document("etlink.inspect", facts)?)?
+            print_text(&json_document("etlink.inspect", facts)?)?
         }
         (_, true) => print_json(&all)?,
-        (_, false) => print(&all.iter().map(lines).collect::<Vec<_>>().join("\n"))?,
+        (_, false) => print_text(&all.iter().map(fact_lines).collect::<Vec<_>>().join("\n"))?,
     }
     for error in &errors {
         eprintln!("etlink: {error:#}");
@@ -71,7 +71,7 @@ pub fn run(args: InspectArgs) -> Result<Outcome> {
 }
 
 /// What is in a file, and whether that is damaged.
-fn inspect(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>, bool)> {
+fn inspect_file(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>, bool)> {
     let run = Run::open(RunSource::File(file.to_owned()), options.clone())?;
     options.progress.phase("reading");
     let input = run.only_rank()?.open_file()?;
@@ -81,7 +81,7 @@ fn inspect(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>, boo
     } else {
         describe_kind(kind)
     };
-    let found = look(input, file, run.set().threads_each);
+    let found = read_contents(input, file, run.set().threads_each);
     let mut facts = Map::new();
     facts.insert("file".into(), json!(file.display().to_string()));
     facts.insert("kind".into(), json!(kind));
@@ -92,21 +92,25 @@ fn inspect(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>, boo
     Ok((facts, damaged))
 }
 
-fn look(input: InputFile, path: &Path, threads: usize) -> Result<(Map<String, Value>, bool)> {
+fn read_contents(
+    input: InputFile,
+    path: &Path,
+    threads: usize,
+) -> Result<(Map<String, Value>, bool)> {
     match input.kind {
         // its events are ranges that etlink drew: counts of them would pass for those of a program
         FileKind::KinetoTrace if input.is_view => Ok((Map::new(), false)),
         FileKind::HostTrace => {
             let trace = read_host(input, threads, etlink_link::TensorEdges::None)?;
-            Ok((host(&trace), trace.anomalies.any(Severity::Damage)))
+            Ok((host_facts(&trace), trace.anomalies.any(Severity::Damage)))
         }
         FileKind::KinetoTrace => {
             let trace = read_device(input, threads, true)?;
-            Ok((device(&trace), trace.anomalies.any(Severity::Damage)))
+            Ok((device_facts(&trace), trace.anomalies.any(Severity::Damage)))
         }
         FileKind::ChakraEt | FileKind::ChakraJson | FileKind::EtPlus => {
             let graph = read::read(input.content).with_context(|| path.display().to_string())?;
-            let mut facts = object(json!(graph.summary()));
+            let mut facts = into_object(json!(graph.summary()));
             // `kind` says it already
             facts.shift_remove("format");
             let findings = check::check(&graph)
@@ -131,13 +135,13 @@ fn look(input: InputFile, path: &Path, threads: usize) -> Result<(Map<String, Va
     }
 }
 
-fn host(trace: &HostTrace) -> Map<String, Value> {
+fn host_facts(trace: &HostTrace) -> Map<String, Value> {
     let header = &trace.header;
     let mut threads = trace.nodes.tid.clone();
     // nodes of threads alternate, so only sorted ones are found to be the same
     threads.sort_unstable();
     threads.dedup();
-    object(json!({
+    into_object(json!({
         "bytes": trace.bytes,
         "schema": header.schema,
         "pid": header.pid,
@@ -146,14 +150,14 @@ fn host(trace: &HostTrace) -> Map<String, Value> {
         "nodes_with_id": trace.nodes.rf_id.iter().filter(|id| id.get().is_some()).count(),
         "threads": threads,
         "tensor_uses": etlink_host::tensor_uses(trace).refs.len(),
-        "collectives": collectives(&trace.collectives, &trace.names),
+        "collectives": count_collectives(&trace.collectives, &trace.names),
         "process_groups": trace.groups,
-        "steps": steps(&trace.nodes.name, &trace.names),
-        "anomalies": anomalies(&trace.anomalies),
+        "steps": step_names(&trace.nodes.name, &trace.names),
+        "anomalies": count_anomalies(&trace.anomalies),
     }))
 }
 
-fn device(trace: &DeviceTrace) -> Map<String, Value> {
+fn device_facts(trace: &DeviceTrace) -> Map<String, Value> {
     let header = &trace.header;
     let queues = trace.queues.iter().map(|queue| {
         format!(
@@ -174,7 +178,7 @@ fn device(trace: &DeviceTrace) -> Map<String, Value> {
     for (kind, count) in &trace.events {
         events.insert(kind.trim().to_owned(), json!(count));
     }
-    object(json!({
+    into_object(json!({
         "bytes": trace.bytes,
         "rank": header.rank,
         "world_size": header.world_size,
@@ -185,22 +189,22 @@ fn device(trace: &DeviceTrace) -> Map<String, Value> {
         "cpu_ops": trace.ops.len(),
         "ops_with_id": trace.ops.rf_id.iter().filter(|id| id.get().is_some()).count(),
         "runtime_calls": trace.calls.len(),
-        "graph_captures": calls(trace, etlink_link::begins_capture),
-        "graph_launches": calls(trace, etlink_link::launches_graph),
+        "graph_captures": count_calls(trace, etlink_link::begins_capture),
+        "graph_launches": count_calls(trace, etlink_link::launches_graph),
         "device_rows": trace.rows.len(),
         "sync_rows": trace.syncs.len(),
         "threads": threads.collect::<Vec<_>>(),
         "queues": queues.collect::<Vec<_>>(),
-        "collectives": collectives(&trace.collectives, &trace.names),
+        "collectives": count_collectives(&trace.collectives, &trace.names),
         "process_groups": header.groups,
-        "steps": steps(&trace.ops.name, &trace.names),
+        "steps": step_names(&trace.ops.name, &trace.names),
         "events": events,
-        "anomalies": anomalies(&trace.anomalies),
+        "anomalies": count_anomalies(&trace.anomalies),
     }))
 }
 
 /// Runtime calls by their names; nothing where there are none.
-fn calls(trace: &DeviceTrace, of: fn(&str) -> bool) -> Option<usize> {
+fn count_calls(trace: &DeviceTrace, of: fn(&str) -> bool) -> Option<usize> {
     let count = trace
         .calls
         .name
@@ -210,14 +214,14 @@ fn calls(trace: &DeviceTrace, of: fn(&str) -> bool) -> Option<usize> {
     (count > 0).then_some(count)
 }
 
-fn collectives(table: &CollectiveRecords, names: &Names) -> Value {
+fn count_collectives(table: &CollectiveRecords, names: &Names) -> Value {
     let mut counts: IndexMap<CollectiveKind, u64> = IndexMap::new();
     (0..table.len()).for_each(|row| *counts.entry(table.row(row).kind(names)).or_default() += 1);
     counts.sort_unstable_keys();
     json!(counts)
 }
 
-fn steps(used: &[etlink_model::NameId], names: &Names) -> Value {
+fn step_names(used: &[etlink_model::NameId], names: &Names) -> Value {
     let mut found: Vec<&str> = used
         .iter()
         .map(|name| names.get(*name))
@@ -227,7 +231,7 @@ fn steps(used: &[etlink_model::NameId], names: &Names) -> Value {
     json!(found)
 }
 
-fn anomalies(all: &Anomalies) -> Value {
+fn count_anomalies(all: &Anomalies) -> Value {
     Value::Object(
         all.iter()
             .map(|(kind, anomaly)| (kind.describe().to_owned(), json!(anomaly.count)))
@@ -235,7 +239,7 @@ fn anomalies(all: &Anomalies) -> Value {
     )
 }
 
-fn object(value: Value) -> Map<String, Value> {
+fn into_object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
         _ => Map::new(),
@@ -243,7 +247,7 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 /// One line per fact; lists and tables one line per entry.
-fn lines(facts: &Map<String, Value>) -> String {
+fn fact_lines(facts: &Map<String, Value>) -> String {
     let mut rows = FactRows::default();
     for (key, value) in facts {
         let name = key.replace('_', " ");
@@ -255,28 +259,28 @@ fn lines(facts: &Map<String, Value>) -> String {
             }
             Value::Object(table) => table
                 .iter()
-                .for_each(|(entry, count)| rows.add(&name, plain(count), entry)),
+                .for_each(|(entry, count)| rows.add(&name, value_text(count), entry)),
             Value::Array(list) if list.len() > 3 || list.iter().any(Value::is_object) => {
                 rows.add(&name, list.len(), "");
                 list.iter()
                     // threads and streams can be thousands; JSON has them all
                     .take(20)
-                    .for_each(|entry| rows.add("", "", plain(entry)));
+                    .for_each(|entry| rows.add("", "", value_text(entry)));
             }
-            other => rows.add(&name, "", plain(other)),
+            other => rows.add(&name, "", value_text(other)),
         }
     }
     rows.to_string()
 }
 
-fn plain(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Value::Array(list) => list.iter().map(value_text).collect::<Vec<_>>().join(", "),
         Value::Object(map) => map
             .iter()
             .filter(|(_, value)| !value.is_null())
-            .map(|(key, value)| format!("{key} {}", plain(value)))
+            .map(|(key, value)| format!("{key} {}", value_text(value)))
             .collect::<Vec<_>>()
             .join("; "),
         other => other.to_string(),

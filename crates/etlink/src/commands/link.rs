@@ -1,6 +1,6 @@
 //! `etlink link`.
 
-use super::{json_document, print};
+use super::{json_document, print_text};
 use crate::args::LinkArgs;
 use crate::{Outcome, table};
 use anyhow::Result;
@@ -10,7 +10,7 @@ use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource};
 
 pub fn run(args: LinkArgs) -> Result<Outcome> {
     let json = args.how.print.json;
-    let progress = crate::progress::bar();
+    let progress = crate::progress::progress_bar();
     let job = link_job(args, &progress)?;
     let to_stdout = job.target.as_ref().is_some_and(Target::is_stdout);
     let linked = job::run(&job, &progress);
@@ -20,13 +20,13 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     let report = if json {
         json_document("etlink.link", &linked)?
     } else {
-        table::linked(&linked)
+        table::link_report(&linked)
     };
     if to_stdout {
         // the graph has standard output for itself
         eprint!("{report}");
     } else {
-        print(&report)?;
+        print_text(&report)?;
     }
     // after the report, which says what is damaged
     if linked.refused {
@@ -45,7 +45,7 @@ fn link_job(args: LinkArgs, progress: &Progress) -> Result<LinkJob> {
         Some(path) => Some(Target::new(path, format, how.overwrite.overwrite)?),
         None => None,
     };
-    let form = how.form(target.as_ref().map(|target| target.format))?;
+    let form = how.chakra_options(target.as_ref().map(|target| target.format))?;
     let traces = RankTraces {
         host: args.host,
         device: args.device,

@@ -30,7 +30,7 @@ pub fn run(args: EtlinkArgs) -> Result<Outcome> {
     notes::set_verbosity(args.verbosity());
     // a program that is recorded gets the signals itself
     if !matches!(args.command, EtlinkCommand::Record(_)) {
-        signals::install().context("cannot listen for signals")?;
+        signals::install_handlers().context("cannot listen for signals")?;
     }
     match args.command {
         EtlinkCommand::Link(args) => link::run(args),
@@ -52,7 +52,7 @@ pub fn run(args: EtlinkArgs) -> Result<Outcome> {
 const MAX_THREADS: usize = 64;
 
 /// `-j`, or all cores.
-pub fn threads(asked: Option<u32>) -> Result<usize> {
+pub fn start_threads(asked: Option<u32>) -> Result<usize> {
     let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = asked
         .map_or_else(cores, |asked| asked as usize)
@@ -64,7 +64,7 @@ pub fn threads(asked: Option<u32>) -> Result<usize> {
     Ok(threads)
 }
 
-fn print(text: &str) -> Result<()> {
+fn print_text(text: &str) -> Result<()> {
     // not by print!, which panics when the reader is gone
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes())
@@ -104,5 +104,5 @@ fn json_document(schema: &str, content: &impl Serialize) -> Result<String> {
 }
 
 fn print_json(value: &impl Serialize) -> Result<()> {
-    print(&(serde_json::to_string_pretty(value)? + "\n"))
+    print_text(&(serde_json::to_string_pretty(value)? + "\n"))
 }

@@ -12,7 +12,7 @@ use std::io::{BufWriter, StdoutLock, Write};
 
 impl TorchScheduleArgs {
     /// As PyTorch takes them.
-    pub fn arguments(self, default_repeat: i64) -> Arguments {
+    pub fn torch_arguments(self, default_repeat: i64) -> Arguments {
         let TorchScheduleArgs {
             wait,
             warmup,
@@ -33,15 +33,15 @@ impl TorchScheduleArgs {
 }
 
 pub fn run(args: &ScheduleArgs) -> Result<Outcome> {
-    let schedule = Schedule::new(args.schedule.arguments(0))?;
-    for note in notes(&schedule, args.steps) {
-        notes::print(&note);
+    let schedule = Schedule::new(args.schedule.torch_arguments(0))?;
+    for note in schedule_notes(&schedule, args.steps) {
+        notes::print_note(&note);
     }
-    write(args, schedule).map_err(StdoutError)?;
+    write_report(args, schedule).map_err(StdoutError)?;
     Ok(Outcome::Done)
 }
 
-fn write(args: &ScheduleArgs, schedule: Schedule) -> std::io::Result<()> {
+fn write_report(args: &ScheduleArgs, schedule: Schedule) -> std::io::Result<()> {
     // a million steps are a million lines, which are not kept
     let mut out = BufWriter::new(std::io::stdout().lock());
     if args.print.json {
@@ -59,13 +59,13 @@ fn write(args: &ScheduleArgs, schedule: Schedule) -> std::io::Result<()> {
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
-        table(&schedule, args.steps, &mut out)?;
+        write_table(&schedule, args.steps, &mut out)?;
     }
     out.flush()
 }
 
 /// What a user would want to change before the program runs.
-fn notes(schedule: &Schedule, steps: u64) -> Vec<String> {
+fn schedule_notes(schedule: &Schedule, steps: u64) -> Vec<String> {
     let mut notes: Vec<String> = schedule.warning().iter().map(ToString::to_string).collect();
     // at least one: clap refuses 0
     let last = steps - 1;
@@ -96,7 +96,7 @@ fn notes(schedule: &Schedule, steps: u64) -> Vec<String> {
 }
 
 /// A line per stretch of equal actions.
-fn table(
+fn write_table(
     schedule: &Schedule,
     steps: u64,
     out: &mut BufWriter<StdoutLock<'_>>,

@@ -59,7 +59,7 @@ impl Grid {
     }
 
     /// A line for each record.
-    pub fn of<T>(
+    pub fn from_records<T>(
         texts: usize,
         limit: Limit,
         columns: &[Column<T>],
@@ -114,7 +114,7 @@ impl Grid {
                     .unwrap_or(0)
             })
             .collect();
-        let most = most(&widths, width);
+        let most = column_limit(&widths, width);
         let columns = (0..self.head.len())
             .map(|column| cut_all(&self.cells(column).collect::<Vec<_>>(), most))
             .collect::<Vec<_>>();
@@ -148,7 +148,7 @@ impl Grid {
 }
 
 /// How many letters of a column are shown, so that all fit: each has a blank on either side.
-fn most(widths: &[usize], width: Option<usize>) -> usize {
+fn column_limit(widths: &[usize], width: Option<usize>) -> usize {
     let Some(width) = width else { return WIDEST };
     let widest = widths.iter().copied().max().unwrap_or(0);
     let fits = |most: &usize| {
@@ -194,7 +194,7 @@ mod tests {
                 "x".repeat(40)
             )
         };
-        Grid::of(
+        Grid::from_records(
             1,
             limit,
             &[

@@ -11,7 +11,7 @@ grids, allocations, barriers and when Gloo began; \
 what a thread did for less than 1 us counts to the call before it";
 
 /// The graph of the rows of `file`.
-pub(super) fn linked(
+pub(super) fn linked_graph(
     file: &read::ChakraGraph,
     name: &str,
     rank: Option<i64>,

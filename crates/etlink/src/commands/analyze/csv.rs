@@ -22,7 +22,7 @@ pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
     let stragglers =
         |ranks: &[StragglerStats]| serde_json::to_value(BTreeMap::from([(table, ranks)]));
     match table {
-        "metrics" => csv(
+        "metrics" => write_csv(
             all.iter().map(|run| {
                 (
                     run.told.run.as_str(),
@@ -39,14 +39,14 @@ pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
                     .iter()
                     .map(|rank| (run.told.run.as_str(), rank))
             });
-            csv(
+            write_csv(
                 ranks.map(|(run, rank)| (run, rank.rank.to_string(), stragglers(&[*rank]))),
                 table,
                 &stragglers(&[StragglerStats::default()])?,
             )
         }
-        _ => csv(
-            all.iter().flat_map(|run| of_ranks(&run.told)),
+        _ => write_csv(
+            all.iter().flat_map(|run| rank_tables(&run.told)),
             table,
             &RankAnalysis::blank(),
         ),
@@ -60,7 +60,7 @@ pub(super) fn of_hta(all: &[AsHta], table: &str) -> Result<String> {
             potential_stragglers: vec![PotentialStraggler::default()],
             ..HtaRunTables::default()
         };
-        return csv(
+        return write_csv(
             all.iter().map(|run| {
                 (
                     run.told.run.as_str(),
@@ -72,14 +72,14 @@ pub(super) fn of_hta(all: &[AsHta], table: &str) -> Result<String> {
             &blank,
         );
     }
-    csv(
-        all.iter().flat_map(|run| of_ranks(&run.told)),
+    write_csv(
+        all.iter().flat_map(|run| rank_tables(&run.told)),
         table,
         &HtaTables::blank(),
     )
 }
 
-fn of_ranks<T: Serialize>(run: &AnalyzedRun<T>) -> impl Iterator<Item = Said<'_>> {
+fn rank_tables<T: Serialize>(run: &AnalyzedRun<T>) -> impl Iterator<Item = Said<'_>> {
     run.ranks.iter().map(|rank| {
         (
             run.run.as_str(),
@@ -92,7 +92,7 @@ fn of_ranks<T: Serialize>(run: &AnalyzedRun<T>) -> impl Iterator<Item = Said<'_>
 /// A run, a rank, and its tables.
 type Said<'a> = (&'a str, String, serde_json::Result<Value>);
 
-fn csv<'a>(
+fn write_csv<'a>(
     all: impl Iterator<Item = Said<'a>>,
     table: &str,
     blank: &impl Serialize,
@@ -100,7 +100,7 @@ fn csv<'a>(
     let mut out = csv::Writer::from_writer(vec![]);
     let blank = serde_json::to_value(blank)?;
     // a table that tells the rank itself is named by that
-    let head: Vec<&String> = records(&blank, table)
+    let head: Vec<&String> = table_records(&blank, table)
         .flat_map(Map::keys)
         .filter(|name| *name != "rank")
         .collect();
@@ -110,7 +110,7 @@ fn csv<'a>(
             .chain(head.iter().map(|name| name.as_str())),
     )?;
     for (run, rank, said) in all {
-        for record in records(&said?, table) {
+        for record in table_records(&said?, table) {
             // by name: fields that serde skips where they are empty would shift the others
             let cells = head.iter().map(|name| csv_cell(record.get(*name)));
             let first = [csv_text(run), csv_text(&rank)].map(Cow::into_owned);
@@ -121,7 +121,7 @@ fn csv<'a>(
 }
 
 /// The lines of a table.
-pub(super) fn records<'v>(
+pub(super) fn table_records<'v>(
     said: &'v Value,
     table: &str,
 ) -> impl Iterator<Item = &'v Map<String, Value>> {
@@ -136,12 +136,12 @@ pub(super) fn records<'v>(
 fn csv_cell(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => csv_text(text).into_owned(),
-        other => cell(other),
+        other => value_text(other),
     }
 }
 
 /// A value as text; nothing for none.
-pub(super) fn cell(value: Option<&Value>) -> String {
+pub(super) fn value_text(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),

@@ -6,7 +6,11 @@ use serde_json::{Map, Value};
 
 /// What is said of all runs; of the `tables` of each run, of its ranks and of all of them only the
 /// one that is called `only`.
-pub(super) fn of(runs: &impl Serialize, tables: &[&str], only: Option<&str>) -> Result<Value> {
+pub(super) fn select_tables(
+    runs: &impl Serialize,
+    tables: &[&str],
+    only: Option<&str>,
+) -> Result<Value> {
     let mut all = serde_json::to_value(runs)?;
     let Some(only) = only else { return Ok(all) };
     let keep = |map: &mut Map<String, Value>| {

@@ -19,13 +19,13 @@ use etlink_run::run::{
 };
 
 /// Links what was named; `say` gets each trace. Refuses what `files` could not write.
-pub(super) fn load<T: Send>(
+pub(super) fn load_runs<T: Send>(
     args: &AnalyzeArgs,
     threads: usize,
     files: Option<&TableFiles>,
     say: impl Fn(&LinkedTrace, AnalyzedTrace<'_>) -> Result<T> + Sync,
 ) -> Result<Vec<AnalyzedRun<T>>> {
-    let progress = crate::progress::bar();
+    let progress = crate::progress::progress_bar();
     let options = RunOptions {
         threads,
         memory: args.reading.resources.memory.map(|memory| memory.as_u64()),
@@ -33,7 +33,7 @@ pub(super) fn load<T: Send>(
         ranks: args.choice.ranks.clone(),
         // no analysis looks at edges through tensors, and to find them takes time
         tensor_deps: TensorEdges::None,
-        keep: keep(args),
+        keep: kept_events(args),
         strict: args.reading.strict.strict,
         allow_mismatch: args.reading.mismatch.allow_mismatch,
         progress: progress.clone(),
@@ -60,7 +60,7 @@ pub(super) fn load<T: Send>(
     }
     let told = results
         .into_iter()
-        .map(|results| told(args, &runs, results));
+        .map(|results| analyzed_run(args, &runs, results));
     Ok(told.collect())
 }
 
@@ -74,13 +74,13 @@ fn check_files(runs: &RunSet, files: &TableFiles) -> Result<()> {
             );
         }
         let labels = run.ranks.iter().map(|files| files.label.as_str());
-        files.check(&run.folder, labels)?;
+        files.refuse_existing(&run.folder, labels)?;
     }
     Ok(())
 }
 
 /// HTA also counts what no graph needs.
-fn keep(args: &AnalyzeArgs) -> KeepEvents {
+fn kept_events(args: &AnalyzeArgs) -> KeepEvents {
     if args.compat.contains(&Compat::Hta) {
         KeepEvents::Auxiliary
     } else {
@@ -150,14 +150,18 @@ fn analyze_rank<T>(
 
 fn trace_of_graph(entry: RankEntry<'_>, written: &WrittenRank) -> Result<LinkedTrace> {
     let groups = groups_of(&written.path)?;
-    let trace = chakra::linked(&written.graph, &written.name, written.rank, &groups)?;
+    let trace = chakra::linked_graph(&written.graph, &written.name, written.rank, &groups)?;
     if entry.set.options.strict && job::is_damaged(&trace.report) {
         return Err(RunError::refused_trace(&written.path, &trace.report.anomalies).into());
     }
     Ok(trace)
 }
 
-fn told<T>(args: &AnalyzeArgs, runs: &RunSet, results: RunResults<Ranked<T>>) -> AnalyzedRun<T> {
+fn analyzed_run<T>(
+    args: &AnalyzeArgs,
+    runs: &RunSet,
+    results: RunResults<Ranked<T>>,
+) -> AnalyzedRun<T> {
     let run = &runs.runs[results.run];
     let members = &results.members;
     let mut notes = run.notes.clone();

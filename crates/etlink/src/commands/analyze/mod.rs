@@ -8,7 +8,7 @@ mod parquet;
 mod results;
 mod show;
 
-use super::{print, print_json, threads};
+use super::{print_json, print_text, start_threads};
 use crate::Outcome;
 use crate::args::{AnalyzeArgs, Compat};
 use crate::kernel_rules::read_rules;
@@ -19,7 +19,7 @@ use etlink_analyze::{
 use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
 use etlink_link::ranks::{RankClock, RankSummary, StragglerStats};
 use etlink_run::joined::{JoinedRun, clock_notes};
-use load::load;
+use load::load_runs;
 use parquet::TableFiles;
 use results::AnalyzedRun;
 use results::AnalyzedTrace;
@@ -40,7 +40,7 @@ struct Analyzed {
 const OF_ALL_RANKS: [&str; 2] = ["metrics", "stragglers"];
 
 pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
-    let tables = check(&args)?;
+    let tables = check_args(&args)?;
     if !args.compat.is_empty() {
         return as_hta(&args, &tables);
     }
@@ -50,47 +50,51 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
         memory_timeline: args.table.as_deref() == Some("memory_timeline"),
     };
     let files = TableFiles::new(&args);
-    let told = load(
+    let told = load_runs(
         &args,
-        threads(args.reading.resources.threads)?,
+        start_threads(args.reading.resources.threads)?,
         files.as_ref(),
         |trace, of| {
             let analysis = analyze(trace, &rules, &options);
             // discovery has settled whether the name or the trace is believed
             let rank = of.rank.or(analysis.rank);
             if let Some(files) = &files {
-                files.write(trace, &AnalyzedTrace { rank, ..of })?;
+                files.write_tables(trace, &AnalyzedTrace { rank, ..of })?;
             }
             Ok(RankAnalysis { rank, ..analysis })
         },
     )?;
     // who reads what is printed may go away before its end
-    let replaced = files.map_or(Ok(()), |files| files.replace(&told));
+    let replaced = files.map_or(Ok(()), |files| files.replace_tables(&told));
     let analyzed: Vec<Analyzed> = told
         .into_iter()
         .map(|told| Analyzed::new(told, &args))
         .collect();
     if args.print.json {
-        print_json(&json::of(&analyzed, &tables, args.table.as_deref())?)?;
+        print_json(&json::select_tables(
+            &analyzed,
+            &tables,
+            args.table.as_deref(),
+        )?)?;
     } else if args.print.csv {
-        print(&csv::of_analyzed(
+        print_text(&csv::of_analyzed(
             &analyzed,
             args.table.as_deref().unwrap_or("breakdown"),
         )?)?;
     } else {
-        print(
+        print_text(
             &analyzed
                 .iter()
-                .map(|one| show::run(one, &args))
+                .map(|one| show::run_text(one, &args))
                 .collect::<String>(),
         )?;
     }
-    let outcome = outcome(&args, analyzed.iter().map(|one| &one.told));
+    let outcome = exit_outcome(&args, analyzed.iter().map(|one| &one.told));
     replaced.map(|()| outcome)
 }
 
 /// The tables that there are; refuses what does not go together.
-fn check(args: &AnalyzeArgs) -> Result<Vec<&'static str>> {
+fn check_args(args: &AnalyzeArgs) -> Result<Vec<&'static str>> {
     let as_hta = !args.compat.is_empty();
     if as_hta && !args.compat.contains(&Compat::Hta) {
         bail!(
@@ -137,9 +141,9 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
         nanoseconds: has(Compat::Nanoseconds),
         rank: None,
     };
-    let told = load(
+    let told = load_runs(
         args,
-        threads(args.reading.resources.threads)?,
+        start_threads(args.reading.resources.threads)?,
         None,
         |trace, of| {
             Ok(etlink_hta::hta_tables(
@@ -162,19 +166,19 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
         })
         .collect();
     if args.print.json {
-        print_json(&json::of(&told, tables, args.table.as_deref())?)?;
+        print_json(&json::select_tables(&told, tables, args.table.as_deref())?)?;
     } else if args.print.csv {
-        print(&csv::of_hta(
+        print_text(&csv::of_hta(
             &told,
             args.table.as_deref().unwrap_or("temporal_breakdown"),
         )?)?;
     } else {
-        print(&show::compat::tables(&told, args)?)?;
+        print_text(&show::compat::compat_tables(&told, args)?)?;
     }
-    Ok(outcome(args, told.iter().map(|one| &one.told)))
+    Ok(exit_outcome(args, told.iter().map(|one| &one.told)))
 }
 
-fn outcome<'a, T: 'a>(
+fn exit_outcome<'a, T: 'a>(
     args: &AnalyzeArgs,
     told: impl Iterator<Item = &'a AnalyzedRun<T>> + Clone,
 ) -> Outcome {
@@ -202,7 +206,7 @@ impl Analyzed {
                 link_gb_per_s: args.peak_link,
             },
         ));
-        let (stragglers, clocks) = stragglers(summaries);
+        let (stragglers, clocks) = run_stragglers(summaries);
         // a doubtful clock matters only where somebody came late by it
         if stragglers.iter().any(|rank| rank.last > 0) {
             told.notes.extend(clock_notes(&clocks));
@@ -216,7 +220,7 @@ impl Analyzed {
 }
 
 /// By collectives that were matched over the ranks, by one clock; see `etlink ranks`.
-fn stragglers(summaries: Vec<RankSummary>) -> (Vec<StragglerStats>, Vec<RankClock>) {
+fn run_stragglers(summaries: Vec<RankSummary>) -> (Vec<StragglerStats>, Vec<RankClock>) {
     if summaries.len() < 2 {
         return (vec![], vec![]);
     }

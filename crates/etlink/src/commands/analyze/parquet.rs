@@ -47,12 +47,12 @@ impl TableFiles {
     }
 
     /// Refuses files that are there already, before any work is done.
-    pub(super) fn check<'a>(
+    pub(super) fn refuse_existing<'a>(
         &self,
         run: &Path,
         labels: impl IntoIterator<Item = &'a str>,
     ) -> Result<()> {
-        let files = self.run(run)?;
+        let files = self.run_files(run)?;
         for label in labels {
             for table in TraceTable::ALL {
                 files
@@ -65,12 +65,12 @@ impl TableFiles {
     }
 
     /// Writes the tables of a trace. They have their places when all are [put in
-    /// place](TableFiles::replace).
-    pub(super) fn write(&self, trace: &LinkedTrace, of: &AnalyzedTrace<'_>) -> Result<()> {
+    /// place](TableFiles::replace_tables).
+    pub(super) fn write_tables(&self, trace: &LinkedTrace, of: &AnalyzedTrace<'_>) -> Result<()> {
         if of.written {
             bail!("--parquet is for recorded traces: a written graph has no events");
         }
-        let files = self.run(of.run)?;
+        let files = self.run_files(of.run)?;
         for table in TraceTable::ALL {
             let target = files
                 .set
@@ -83,9 +83,9 @@ impl TableFiles {
     /// Puts the tables of the runs in place, without those of traces that turned out not to be of
     /// their run; what an earlier run left goes. Where traces are left out whose tables would be
     /// lost by that, all stay as they are.
-    pub(super) fn replace<T>(&self, runs: &[AnalyzedRun<T>]) -> Result<()> {
+    pub(super) fn replace_tables<T>(&self, runs: &[AnalyzedRun<T>]) -> Result<()> {
         for run in runs {
-            let files = self.run(Path::new(&run.run))?;
+            let files = self.run_files(Path::new(&run.run))?;
             for excluded in &run.excluded {
                 for table in TraceTable::ALL {
                     files.set.discard(&file_name(table, &excluded.label));
@@ -107,7 +107,7 @@ impl TableFiles {
         Ok(())
     }
 
-    fn run(&self, run: &Path) -> Result<Arc<ParquetRun>> {
+    fn run_files(&self, run: &Path) -> Result<Arc<ParquetRun>> {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(files) = runs.get(run) {
             // a set holds the lock of its folder: a second one of this process would be refused
@@ -115,7 +115,7 @@ impl TableFiles {
         }
         let set = FileSet::new(&self.dir.join(run), self.overwrite)?;
         let earlier = if self.whole {
-            earlier(set.folder())?
+            earlier_tables(set.folder())?
         } else {
             vec![]
         };
@@ -133,7 +133,7 @@ fn file_name(table: TraceTable, label: &str) -> String {
 ///
 /// # Errors
 /// If there are others: readers would take them as part of the table.
-fn earlier(folder: &Path) -> Result<Vec<String>> {
+fn earlier_tables(folder: &Path) -> Result<Vec<String>> {
     let mut names = vec![];
     for table in TraceTable::ALL {
         let folder = folder.join(table.name());
@@ -167,10 +167,10 @@ fn earlier(folder: &Path) -> Result<Vec<String>> {
 
 /// Whether the footer of a Parquet file has our mark.
 fn is_ours(path: &Path) -> bool {
-    footer(path).is_ok_and(|footer| memmem::find(&footer, MARK.as_bytes()).is_some())
+    read_footer(path).is_ok_and(|footer| memmem::find(&footer, MARK.as_bytes()).is_some())
 }
 
-fn footer(path: &Path) -> io::Result<Vec<u8>> {
+fn read_footer(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     // the mark is in the footer: a file of gigabytes is known by its last kilobytes
     file.seek(SeekFrom::End(-END_BYTES))?;

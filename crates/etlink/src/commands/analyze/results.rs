@@ -87,14 +87,14 @@ impl<T> AnalyzedRun<T> {
             format!("{}: ", self.run)
         };
         for note in all {
-            notes::print(&format!("{run}{note}"));
+            notes::print_note(&format!("{run}{note}"));
         }
         if !notes::is_verbose() {
             return;
         }
         for rank in &self.ranks {
             for note in table::infos(&rank.anomalies) {
-                notes::print(&format!("{run}{}: {note}", name(rank)));
+                notes::print_note(&format!("{run}{}: {note}", name(rank)));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 mod show;
 
-use super::{json_document, print, print_unused_files};
+use super::{json_document, print_text, print_unused_files};
 use crate::Outcome;
 use crate::args::{Compute, FormatName, MergeArgs};
 use anyhow::{Result, bail};
@@ -14,12 +14,12 @@ use etlink_run::run::{RunOptions, RunSet, RunSource};
 pub fn run(args: MergeArgs) -> Result<Outcome> {
     let how = &args.how;
     let format = how.output_format().unwrap_or(output::OutputFormat::Chakra);
-    let chakra = how.form(Some(format))?.with(part(&args));
+    let chakra = how.chakra_options(Some(format))?.with(trace_part(&args));
     if args.simulator.is_some() && !matches!(how.format, None | Some(FormatName::Chakra)) {
         // the library refuses it too, but not by the names of the options
         bail!("--for astra-sim writes .et files: leave --format out");
     }
-    let progress = crate::progress::bar();
+    let progress = crate::progress::progress_bar();
     let run_options = RunOptions {
         tensor_deps: how.tensor_deps.into(),
         align: !args.no_align,
@@ -44,9 +44,13 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     print_unused_files(&runs);
     // what failed is printed before why nothing was replaced
     let printed = if how.print.json {
-        json_document("etlink.merge", &report).and_then(|text| print(&text))
+        json_document("etlink.merge", &report).and_then(|text| print_text(&text))
     } else {
-        print(&show::summary(&runs.runs, &report.ranks, &report.runs))
+        print_text(&show::merge_summary(
+            &runs.runs,
+            &report.ranks,
+            &report.runs,
+        ))
     };
     let is_complete = report.is_complete(&options);
     let is_empty = report.ranks.iter().all(|rank| rank.linked.is_none());
@@ -63,7 +67,7 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
 }
 
 /// Which part of each rank is written.
-fn part(args: &MergeArgs) -> TracePart {
+fn trace_part(args: &MergeArgs) -> TracePart {
     match (args.device_only, args.comm_only) {
         (true, _) => TracePart::Device,
         (_, true) => TracePart::Communication,

@@ -1,7 +1,7 @@
 //! The report of a merge for people.
 
 use crate::notes;
-use crate::table::{FactRows, count, infos, mb, same_notes, word};
+use crate::table::{FactRows, count, enum_name, infos, mb, same_notes};
 use etlink_chakra::Demotion;
 use etlink_link::ranks::{JoinProblem, RankClock};
 use etlink_model::Severity;
@@ -15,9 +15,13 @@ use indexmap::IndexMap;
 const CLOCKS: usize = 16;
 
 /// Notes, a line per rank, what the ranks have in common, what failed.
-pub(super) fn summary(runs: &[RunFiles], ranks: &[MergedRank], joined: &[MergedRun]) -> String {
+pub(super) fn merge_summary(
+    runs: &[RunFiles],
+    ranks: &[MergedRank],
+    joined: &[MergedRun],
+) -> String {
     for text in runs.iter().flat_map(RunFiles::named_notes) {
-        notes::print(&text);
+        notes::print_note(&text);
     }
     let mut rows = FactRows::default();
     let mut errors = String::new();
@@ -29,7 +33,7 @@ pub(super) fn summary(runs: &[RunFiles], ranks: &[MergedRank], joined: &[MergedR
                 rows.add(
                     &name,
                     format!("{} in", mb(linked.bytes.host + linked.bytes.device)),
-                    describe(linked),
+                    describe_rank(linked),
                 );
                 rank_notes.extend(
                     linked
@@ -59,7 +63,10 @@ pub(super) fn summary(runs: &[RunFiles], ranks: &[MergedRank], joined: &[MergedR
     } else {
         String::new()
     };
-    let common: String = joined.iter().map(|joined| common(joined, ranks)).collect();
+    let common: String = joined
+        .iter()
+        .map(|joined| common_rows(joined, ranks))
+        .collect();
     rows.to_string()
         + &common
         + &errors
@@ -74,12 +81,12 @@ fn print_infos(ranks: &[MergedRank]) {
     for rank in ranks {
         let Some(linked) = &rank.linked else { continue };
         for text in infos(&linked.report.anomalies) {
-            notes::print(&format!("{}: {text}", rank.name()));
+            notes::print_note(&format!("{}: {text}", rank.name()));
         }
     }
 }
 
-fn describe(linked: &JobReport) -> String {
+fn describe_rank(linked: &JobReport) -> String {
     let report = &linked.report;
     let matched: u64 = report.matched.values().sum();
     let seconds = linked.seconds.read + linked.seconds.link + linked.seconds.write;
@@ -111,20 +118,20 @@ fn describe(linked: &JobReport) -> String {
 
 /// What the ranks of a run have in common; nothing of a rank that stands alone and knows of no
 /// other.
-fn common(joined: &MergedRun, ranks: &[MergedRank]) -> String {
+fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
     let run = if joined.run.is_empty() {
         String::new()
     } else {
         format!("{}: ", joined.run)
     };
     for excluded in &joined.excluded {
-        notes::print(&format!(
+        notes::print_note(&format!(
             "{run}{} is not joined with the others: {}",
             excluded.label, excluded.message
         ));
     }
     for text in &joined.taken_in {
-        notes::print(&format!("{run}{text}"));
+        notes::print_note(&format!("{run}{text}"));
     }
     if joined.groups.is_empty()
         && joined.messages + joined.unmatched == 0
@@ -138,10 +145,10 @@ fn common(joined: &MergedRun, ranks: &[MergedRank]) -> String {
         // not all traces state it: then the ranks that their groups name are all that is known
         let all = joined.world_size.unwrap_or(known);
         let here = joined.ranks.len();
-        notes::print(&format!("{run}{absent}: {here} of {all} ranks are here"));
+        notes::print_note(&format!("{run}{absent}: {here} of {all} ranks are here"));
     }
     for rank in &joined.strangers {
-        notes::print(&format!(
+        notes::print_note(&format!(
             "{run}nothing that rank {rank} communicates fits the others: its trace is probably of \
             another run"
         ));
@@ -171,14 +178,14 @@ fn common(joined: &MergedRun, ranks: &[MergedRank]) -> String {
         count(joined.ranks.len() as u64, "rank"),
         said,
     );
-    for (reason, count) in demoted(joined, ranks) {
+    for (reason, count) in count_demoted(joined, ranks) {
         rows.add(
             "  as compute",
             count,
-            format!("communication, {}", word(reason)),
+            format!("communication, {}", enum_name(reason)),
         );
     }
-    clocks(&joined.clocks, &mut rows);
+    add_clocks(&joined.clocks, &mut rows);
     if let Some(timeline) = &joined.timeline {
         let gone_on = if timeline.gone_on > 0 {
             format!(", {} not drawn: the rank had gone on", timeline.gone_on)
@@ -198,7 +205,7 @@ fn common(joined: &MergedRun, ranks: &[MergedRank]) -> String {
     rows.to_string()
 }
 
-fn demoted(joined: &MergedRun, ranks: &[MergedRank]) -> IndexMap<Demotion, u64> {
+fn count_demoted(joined: &MergedRun, ranks: &[MergedRank]) -> IndexMap<Demotion, u64> {
     let mut all: IndexMap<Demotion, u64> = IndexMap::new();
     let written = ranks
         .iter()
@@ -212,7 +219,7 @@ fn demoted(joined: &MergedRun, ranks: &[MergedRank]) -> IndexMap<Demotion, u64> 
     all
 }
 
-fn clocks(clocks: &[RankClock], rows: &mut FactRows) {
+fn add_clocks(clocks: &[RankClock], rows: &mut FactRows) {
     let told: Vec<&RankClock> = clocks
         .iter()
         // the first rank's clock is the one they all are compared with

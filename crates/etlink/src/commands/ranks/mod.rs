@@ -2,7 +2,7 @@
 
 mod show;
 
-use super::{print, print_json, print_unused_files};
+use super::{print_json, print_text, print_unused_files};
 use crate::Outcome;
 use crate::args::RanksArgs;
 use crate::{notes, table};
@@ -45,7 +45,7 @@ struct RanksReport {
 }
 
 pub fn run(args: RanksArgs) -> Result<Outcome> {
-    let progress = crate::progress::bar();
+    let progress = crate::progress::progress_bar();
     let options = RunOptions {
         // who came late does not depend on edges between threads of the host
         tensor_deps: TensorEdges::None,
@@ -55,7 +55,7 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
     };
     let runs = RunSet::open(RunSource::Folder(args.dir.clone()), options)?;
     progress.phase("linking");
-    let ranks = runs.map_ranks(|rank| summarize(rank).transpose());
+    let ranks = runs.map_ranks(|rank| summarize_rank(rank).transpose());
     progress.finish();
     print_unused_files(&runs);
     for rank in ranks.iter().flatten().flatten() {
@@ -63,7 +63,7 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
     }
     let mut compared = vec![];
     for results in runs.collect_runs(ranks, true)? {
-        compared.push(compare(&args, &runs.runs[results.run], results));
+        compared.push(compare_ranks(&args, &runs.runs[results.run], results));
     }
     if args.print.json {
         print_json(&compared)?;
@@ -72,18 +72,18 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
         for one in &compared {
             show::print_notes(one);
         }
-        print(&show::csv(&compared)?)?;
+        print_text(&show::skews_csv(&compared)?)?;
     } else {
         let tables = compared
             .iter()
-            .map(|one| show::table(one, args.rows.rows.unwrap_or(10)));
-        print(&tables.collect::<String>())?;
+            .map(|one| show::report_table(one, args.rows.rows.unwrap_or(10)));
+        print_text(&tables.collect::<String>())?;
     }
-    Ok(outcome(&compared))
+    Ok(exit_outcome(&compared))
 }
 
 /// What was refused under `--strict` was found; what could not be read leaves nothing.
-fn outcome(compared: &[RanksReport]) -> Outcome {
+fn exit_outcome(compared: &[RanksReport]) -> Outcome {
     let mut excluded = compared.iter().flat_map(|one| &one.excluded).peekable();
     if excluded.peek().is_none() {
         return Outcome::Done;
@@ -99,7 +99,7 @@ fn outcome(compared: &[RanksReport]) -> Outcome {
 
 /// Links a rank, keeps its communications and says how that went; `None` of a rank that was not
 /// asked for.
-fn summarize(rank: RankEntry<'_>) -> Result<Option<RankResult<Vec<String>>>, RunError> {
+fn summarize_rank(rank: RankEntry<'_>) -> Result<Option<RankResult<Vec<String>>>, RunError> {
     let linked = rank.link()?.refuse_damage()?;
     if !rank.is_wanted(linked.report.report.rank) {
         return Ok(None);
@@ -112,7 +112,11 @@ fn summarize(rank: RankEntry<'_>) -> Result<Option<RankResult<Vec<String>>>, Run
     }))
 }
 
-fn compare(args: &RanksArgs, run: &RunFiles, results: RunResults<Vec<String>>) -> RanksReport {
+fn compare_ranks(
+    args: &RanksArgs,
+    run: &RunFiles,
+    results: RunResults<Vec<String>>,
+) -> RanksReport {
     let mut joined = results.join(!args.no_align);
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);
     // an order that would deadlock is told here too, though nothing is simulated
@@ -120,7 +124,7 @@ fn compare(args: &RanksArgs, run: &RunFiles, results: RunResults<Vec<String>>) -
     let mut notes = run.notes.clone();
     notes.extend_from_slice(&results.rank_notes);
     notes.extend(results.members.mismatch_notes());
-    notes.extend(unrecorded(&joined.summaries));
+    notes.extend(unrecorded_note(&joined.summaries));
     RanksReport {
         run: run.folder.display().to_string(),
         notes,
@@ -136,7 +140,7 @@ fn compare(args: &RanksArgs, run: &RunFiles, results: RunResults<Vec<String>>) -
 }
 
 /// What traces without records of their communication keep to themselves.
-fn unrecorded(ranks: &[RankSummary]) -> Option<String> {
+fn unrecorded_note(ranks: &[RankSummary]) -> Option<String> {
     // kernels of NCCL without `record_param_comms`: nobody knows with whom they communicate
     let all: u64 = ranks.iter().map(|summary| summary.unrecorded).sum();
     let kernels = table::count(all, "communication kernel");

@@ -29,7 +29,7 @@ const COLUMNS: [&str; 15] = [
 ];
 
 /// Each collective and message, a line each.
-pub(super) fn csv(all: &[RanksReport]) -> Result<String> {
+pub(super) fn skews_csv(all: &[RanksReport]) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
     out.write_record(COLUMNS)?;
     for one in all {
@@ -63,7 +63,7 @@ pub(super) fn csv(all: &[RanksReport]) -> Result<String> {
 }
 
 /// Who was late, what the transfers of each kind and group were like, and the worst ones.
-pub(super) fn table(one: &RanksReport, top: usize) -> String {
+pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
     let run = if one.run.is_empty() {
         String::new()
     } else {
@@ -81,7 +81,7 @@ pub(super) fn table(one: &RanksReport, top: usize) -> String {
     out += &by_step(one);
     out += &by_rank(one);
     out += &by_kind(one);
-    out += &worst(one, top);
+    out += &largest_skews(one, top);
     out
 }
 
@@ -89,10 +89,10 @@ pub(super) fn table(one: &RanksReport, top: usize) -> String {
 pub(super) fn print_notes(one: &RanksReport) {
     notes::print_all(&one.notes);
     for excluded in &one.excluded {
-        notes::print(&excluded.note());
+        notes::print_note(&excluded.note());
     }
     if let Some(text) = absent_note(&one.absent) {
-        notes::print(&text);
+        notes::print_note(&text);
     }
     for problem in &one.problems {
         let first = problem
@@ -100,7 +100,7 @@ pub(super) fn print_notes(one: &RanksReport) {
             .first()
             .map_or(String::new(), |first| format!(" (first: {})", first.what));
         let (count, what) = (problem.count, problem.kind.describe());
-        notes::print(&format!("{count} {what}{first}"));
+        notes::print_note(&format!("{count} {what}{first}"));
     }
     if !one.collectives.is_empty() {
         notes::print_all(&clock_notes(&one.clocks));
@@ -133,7 +133,7 @@ fn by_step(one: &RanksReport) -> String {
         } else {
             "-".into()
         };
-        table.add(straggler(
+        table.add(straggler_cells(
             name,
             step.collectives,
             longest,
@@ -152,7 +152,7 @@ fn by_step(one: &RanksReport) -> String {
             .filter(|rank| rank.caused_ns > 0)
             // of equals the lowest number, so that every run names the same
             .max_by_key(|rank| (rank.caused_ns, std::cmp::Reverse(rank.rank)));
-        table.add(straggler(
+        table.add(straggler_cells(
             "(all)",
             one.collectives.len() as u64,
             "-".into(),
@@ -163,7 +163,7 @@ fn by_step(one: &RanksReport) -> String {
     format!("stragglers (a rank that comes last causes what the others wait)\n{table}")
 }
 
-fn straggler(
+fn straggler_cells(
     name: &str,
     joints: u64,
     longest: String,
@@ -212,7 +212,7 @@ fn by_rank(one: &RanksReport) -> String {
             .clocks
             .get(at)
             .filter(|clock| clock.support > 0 || clock.by_machine);
-        let [drift, drift_within] = drift(clock);
+        let [drift, drift_within] = drift_cells(clock);
         table.add([
             rank.rank.to_string(),
             rank.collectives.to_string(),
@@ -238,7 +238,7 @@ fn by_rank(one: &RanksReport) -> String {
 }
 
 /// A drift and its uncertainty; in brackets what is not applied.
-fn drift(clock: Option<&RankClock>) -> [String; 2] {
+fn drift_cells(clock: Option<&RankClock>) -> [String; 2] {
     let Some(drift) = clock.and_then(|clock| clock.drift) else {
         return ["-".into(), "-".into()];
     };
@@ -321,7 +321,7 @@ fn by_kind(one: &RanksReport) -> String {
     format!("means per kind (bytes: sum)\n{table}")
 }
 
-fn worst(one: &RanksReport, top: usize) -> String {
+fn largest_skews(one: &RanksReport, top: usize) -> String {
     let mut order: Vec<&CollectiveSkew> = one.collectives.iter().collect();
     // a stable sort: of equals the earlier collective comes first
     order.sort_by_key(|skew| std::cmp::Reverse(skew.skew_ns));

@@ -45,7 +45,7 @@ pub fn settle(folder: &Path, work: &Path) -> Result<Earlier> {
         return Ok(Earlier::Absent);
     };
     // a journal that was cut is older than the first move
-    let files: Vec<String> = serde_json::from_slice(&text).unwrap_or_default();
+    let files: Vec<String> = etlink_json::from_slice(&text).unwrap_or_default();
     let aside = |index: usize| work.join(format!("{index}.old"));
     let unmoved: Vec<&String> = files
         .iter()

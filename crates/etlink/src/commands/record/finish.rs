@@ -97,7 +97,7 @@ impl EndedRecording<'_> {
             output.write(&manifest)?;
         }
         output.close(is_alone, &alive_pids)?;
-        summary::print(&manifest, &self.args.output);
+        summary::print_summary(&manifest, &self.args.output);
         keep_hook(hook, has_alive);
         earlier.context("cannot put the earlier recording in order")?;
         Ok(Finished {

@@ -38,7 +38,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
             args.output.join(MANIFEST).display()
         );
     }
-    let arguments = args.schedule.arguments(REPEAT);
+    let arguments = args.schedule.torch_arguments(REPEAT);
     let schedule = Schedule::new(arguments)?;
     if args.what.interleave && arguments.active % 2 != 0 {
         bail!(

@@ -10,7 +10,7 @@ use std::path::Path;
 const WORTH_SAYING: f64 = 1.2;
 
 /// Prints the notes, and what was recorded.
-pub fn print(manifest: &Manifest, output: &Path) {
+pub fn print_summary(manifest: &Manifest, output: &Path) {
     for note in manifest.notes.iter().filter(|_| notes::are_wanted()) {
         eprintln!("etlink: note: {note}");
     }

@@ -4,7 +4,7 @@ mod all_ranks;
 mod ranks;
 mod table;
 
-use super::{json_document, print};
+use super::{json_document, print_text};
 use crate::args::{ReplayArgs, TracePairArgs};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
@@ -92,10 +92,10 @@ pub fn run(args: ReplayArgs) -> Result<Outcome> {
         return ranks::run(&args, dir);
     }
     // first: what cannot be written is refused before gigabytes are read
-    let target = target(&args)?;
+    let target = perfetto_target(&args)?;
     let to_stdout = target.as_ref().is_some_and(Target::is_stdout);
-    let progress = crate::progress::bar();
-    let loaded = load(&args, &progress);
+    let progress = crate::progress::progress_bar();
+    let loaded = load_content(&args, &progress);
     progress.finish();
     let (input, content) = loaded?;
     let replayed = match content {
@@ -112,7 +112,7 @@ pub fn run(args: ReplayArgs) -> Result<Outcome> {
             let trace = &linked.trace;
             let graph = etlink_replay::graph_from_trace(trace).with_context(|| input.clone())?;
             let (mut replayed, runs) =
-                replay(&args, input, trace_notes(&trace.report), &graph, trace)?;
+                replay_graph(&args, input, trace_notes(&trace.report), &graph, trace)?;
             if let Some(target) = &target {
                 replayed.written = Some(Written::new(trace, &graph, &runs.last, target)?);
             }
@@ -121,25 +121,25 @@ pub fn run(args: ReplayArgs) -> Result<Outcome> {
         RankContent::Written(written) => {
             let file = &written.graph;
             let (graph, notes) = convert::replay_graph(file).with_context(|| input.clone())?;
-            replay(&args, input, notes, &graph, &NodeNames(file))?.0
+            replay_graph(&args, input, notes, &graph, &NodeNames(file))?.0
         }
     };
     let report = if args.print.json {
         json_document("etlink.replay", &replayed)?
     } else {
-        table::replayed(&replayed)
+        table::replay_text(&replayed)
     };
     if to_stdout {
         // the trace has standard output for itself
         eprint!("{report}");
     } else {
-        print(&report)?;
+        print_text(&report)?;
     }
     Ok(Outcome::Done)
 }
 
 /// Where the trace for Perfetto goes.
-fn target(args: &ReplayArgs) -> Result<Option<Target>> {
+fn perfetto_target(args: &ReplayArgs) -> Result<Option<Target>> {
     let Some(output) = &args.output else {
         return Ok(None);
     };
@@ -164,7 +164,7 @@ fn trace_notes(report: &LinkReport) -> Vec<String> {
 }
 
 /// Reads what was named, and links traces. Also its name.
-fn load(args: &ReplayArgs, progress: &Progress) -> Result<(String, RankContent)> {
+fn load_content(args: &ReplayArgs, progress: &Progress) -> Result<(String, RankContent)> {
     let TracePairArgs {
         host,
         device,
@@ -228,7 +228,7 @@ struct Runs {
     last: ReplayRun,
 }
 
-fn replay(
+fn replay_graph(
     args: &ReplayArgs,
     input: String,
     mut notes: Vec<String>,

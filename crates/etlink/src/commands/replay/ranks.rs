@@ -3,10 +3,10 @@
 mod read;
 
 use super::all_ranks::{AllRanks, Collectives, Local, RankChange, RankReport};
-use super::{Replayed, replay, table};
+use super::{Replayed, replay_graph, table};
 use crate::Outcome;
 use crate::args::ReplayArgs;
-use crate::commands::{print, print_json, print_unused_files};
+use crate::commands::{print_json, print_text, print_unused_files};
 use anyhow::{Context, Result, anyhow, bail};
 use etlink_link::ranks::{RankClock, RankSummary};
 use etlink_model::{TimeNs, UnixNs};
@@ -35,7 +35,7 @@ struct ReplayRank {
 
 impl ReplayRank {
     /// What it comes to before all is told.
-    fn bytes(&self) -> u64 {
+    fn memory_bytes(&self) -> u64 {
         NODE_BYTES.saturating_mul(self.graph.len() as u64)
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn run(args: &ReplayArgs, dir: &Path) -> Result<Outcome> {
             --scale rule or an --explain name takes one of them"
         );
     }
-    let progress = crate::progress::bar();
+    let progress = crate::progress::progress_bar();
     let options = RunOptions {
         tensor_deps: args.link.tensor_deps.into(),
         align: !args.no_align,
@@ -60,7 +60,7 @@ pub(super) fn run(args: &ReplayArgs, dir: &Path) -> Result<Outcome> {
     let runs = RunSet::open(RunSource::Folder(dir.to_owned()), options)?;
     // the graphs of all ranks are run as one: unlike in `merge`, none can be given up before
     progress.phase("linking");
-    let read = read::read(&runs);
+    let read = read::read_ranks(&runs);
     progress.finish();
     print_unused_files(&runs);
     let read = read?;
@@ -91,7 +91,7 @@ pub(super) fn run(args: &ReplayArgs, dir: &Path) -> Result<Outcome> {
     if args.print.json {
         print_json(&replayed)?;
     } else {
-        print(&replayed.iter().map(table::replayed).collect::<String>())?;
+        print_text(&replayed.iter().map(table::replay_text).collect::<String>())?;
     }
     // what was left out is in the report; the exit code says that there is something to read
     let bad = replayed
@@ -169,7 +169,7 @@ fn replay_run(
         std::mem::take(&mut kept.summaries),
         !args.no_align && measured,
     );
-    kept.align(&join.clocks);
+    kept.align_clocks(&join.clocks);
     let mut joined = etlink_replay::collective_nodes(&join.summaries, &join.matches);
     let joints = std::mem::take(&mut joined.collectives);
     let together =
@@ -190,12 +190,12 @@ fn replay_run(
                 .to_owned(),
         );
     }
-    let (mut replayed, runs) = replay(args, name, notes, &together.graph, &labels)?;
+    let (mut replayed, runs) = replay_graph(args, name, notes, &together.graph, &labels)?;
     let ranks = together.by_rank(runs.plain.as_ref().unwrap_or(&runs.last));
     if let Some(what_if) = &mut replayed.what_if {
-        what_if.ranks = changes(&ranks, &together, &runs.last);
+        what_if.ranks = rank_changes(&ranks, &together, &runs.last);
     }
-    let collectives = collectives(&together, &ranks, joined);
+    let collectives = count_collectives(&together, &ranks, joined);
     replayed.together = Some(AllRanks {
         world_size,
         absent,
@@ -238,7 +238,7 @@ impl RunColumns {
     }
 
     /// Takes all times by the first rank's clock, from what its own count from.
-    fn align(&mut self, clocks: &[RankClock]) {
+    fn align_clocks(&mut self, clocks: &[RankClock]) {
         // times count from the first rank's base, as they do in its own trace
         let origin = self.bases_ns.first().copied().unwrap_or_default();
         for (at, (rank, base)) in self.ranks.iter_mut().zip(&self.bases_ns).enumerate() {
@@ -265,7 +265,7 @@ fn with_clocks(ranks: Vec<RankFigures>, clocks: &[RankClock]) -> Vec<RankReport>
     ranks.into_iter().enumerate().map(report).collect()
 }
 
-fn collectives(
+fn count_collectives(
     together: &JoinedGraph,
     ranks: &[RankFigures],
     joined: JoinedCollectives,
@@ -290,7 +290,11 @@ fn collectives(
     }
 }
 
-fn changes(before: &[RankFigures], together: &JoinedGraph, run: &ReplayRun) -> Vec<RankChange> {
+fn rank_changes(
+    before: &[RankFigures],
+    together: &JoinedGraph,
+    run: &ReplayRun,
+) -> Vec<RankChange> {
     let change = |(now, before): (RankFigures, &RankFigures)| RankChange {
         rank: now.rank,
         end_change_ns: now.end_ns.saturating_sub(before.end_ns),

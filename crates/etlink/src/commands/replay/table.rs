@@ -3,7 +3,7 @@
 use super::all_ranks::AllRanks;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
-use crate::table::{FactRows, cut, mb, shown, signed_time, time, word};
+use crate::table::{FactRows, cut, enum_name, mb, perfetto_text, signed_time, time};
 use etlink_model::GlobalRank;
 use etlink_replay::{
     NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, ReplayFigures, StartExplanation,
@@ -17,28 +17,28 @@ const SHOWN: usize = 3;
 /// So many nodes of the critical path are shown.
 const SHOWN_STEPS: usize = 10;
 
-pub fn replayed(replayed: &Replayed) -> String {
+pub fn replay_text(replayed: &Replayed) -> String {
     let mut out = String::new();
     notes::print_all(&replayed.notes);
     let mut rows = FactRows::default();
     match &replayed.figures {
         Some(told) => {
             rows.add("replayed", "", &replayed.input);
-            figures(told, replayed.resources, &mut rows);
+            add_figures(told, replayed.resources, &mut rows);
         }
         None => rows.add("not replayed", "", &replayed.input),
     }
     if let Some(all) = &replayed.together {
-        ranks(all, &mut rows);
+        add_ranks(all, &mut rows);
     }
     if let Some(changes) = &replayed.what_if {
-        what_if(changes, &mut rows);
+        add_what_if(changes, &mut rows);
     }
     if let Some(written) = &replayed.written {
         rows.add(
             "written",
             mb(written.bytes),
-            shown(&written.shown, &written.output),
+            perfetto_text(&written.shown, &written.output),
         );
     }
     out += &rows.to_string();
@@ -50,13 +50,13 @@ pub fn replayed(replayed: &Replayed) -> String {
             out,
             "node {}: why it started when it did\n{}",
             told.label.node,
-            explanation(told)
+            explanation_text(told)
         );
     }
     out
 }
 
-fn figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
+fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
     rows.add(
         "nodes",
         figures.nodes,
@@ -78,7 +78,7 @@ fn figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
         ""
     };
     let error = figures.replay_error.map_or(String::new(), |error| {
-        format!("; replay error {}", percent(error))
+        format!("; replay error {}", percent_text(error))
     });
     rows.add(
         "replayed",
@@ -88,29 +88,29 @@ fn figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
     if let Some(error) = &figures.end_error {
         let spread = &error.spread;
         let [p50, p99, max] = [spread.p50_ns, spread.p99_ns, spread.max_ns].map(time);
-        let share = percent(error.mean_share);
+        let share = percent_text(error.mean_share);
         rows.add(
             "end error",
             time(error.mean_ns),
             format!("mean, {share} of the measured time; p50 {p50}, p99 {p99}, max {max}"),
         );
-        worst(&error.worst, true, rows);
+        add_worst(&error.worst, true, rows);
     }
     let unexplained = &figures.unexplained;
     let waiting = format!(
         "waiting {}, {} of all streams' time",
         time(unexplained.waiting_ns),
-        percent(unexplained.share_of_time)
+        percent_text(unexplained.share_of_time)
     );
     rows.add(
         "unexplained",
         unexplained.device_ops,
         format!(
             "device ops, {}; {waiting}",
-            percent(unexplained.share_of_ops)
+            percent_text(unexplained.share_of_ops)
         ),
     );
-    worst(&unexplained.worst, false, rows);
+    add_worst(&unexplained.worst, false, rows);
     if let Some(found) = &figures.contradictions {
         rows.add(
             "contradictions",
@@ -120,7 +120,7 @@ fn figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
                 time(etlink_link::limits::CLOCK_TOLERANCE.0)
             ),
         );
-        worst(&found.worst, false, rows);
+        add_worst(&found.worst, false, rows);
     }
     for (kind, edges) in &figures.by_edge {
         let inferred = if edges.inferred > 0 {
@@ -143,7 +143,7 @@ fn figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
         rows.add(
             "edges",
             edges.count,
-            format!("{}{inferred}; {decided}", word(kind)),
+            format!("{}{inferred}; {decided}", enum_name(kind)),
         );
     }
     let boundary = &figures.boundary;
@@ -161,7 +161,7 @@ fn figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
 }
 
 /// What the ranks did together, and each of them.
-fn ranks(all: &AllRanks, rows: &mut FactRows) {
+fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
     for excluded in &all.excluded {
         rows.add("left out", &excluded.label, &excluded.message);
     }
@@ -227,7 +227,11 @@ fn ranks(all: &AllRanks, rows: &mut FactRows) {
         let (own, spent) = (&rank.figures, &rank.figures.collectives);
         let error = own.replay_error.zip(own.end_error_ns);
         let error = error.map_or(String::new(), |(error, end)| {
-            format!(", replay error {}, end error {}", percent(error), time(end))
+            format!(
+                ", replay error {}, end error {}",
+                percent_text(error),
+                time(end)
+            )
         });
         let how = if rank.clock_contradicted {
             "but no offset fits, they miss one by"
@@ -256,7 +260,7 @@ fn ranks(all: &AllRanks, rows: &mut FactRows) {
     }
 }
 
-fn worst(worst: &[NodeTime], signed: bool, rows: &mut FactRows) {
+fn add_worst(worst: &[NodeTime], signed: bool, rows: &mut FactRows) {
     for named in worst.iter().take(SHOWN) {
         rows.add(
             "  worst",
@@ -265,22 +269,22 @@ fn worst(worst: &[NodeTime], signed: bool, rows: &mut FactRows) {
             } else {
                 time(named.ns)
             },
-            label(&named.label),
+            node_text(&named.label),
         );
     }
 }
 
-fn what_if(changes: &WhatIfReport, rows: &mut FactRows) {
+fn add_what_if(changes: &WhatIfReport, rows: &mut FactRows) {
     let without = changes
         .drop_edges
         .iter()
-        .map(|kind| format!("without {}", word(kind)));
+        .map(|kind| format!("without {}", enum_name(kind)));
     let asked: Vec<String> = changes.scale.iter().cloned().chain(without).collect();
     let sign = if changes.change_ns > 0 { "+" } else { "" };
     let change = format!(
         "{}, {sign}{}",
         signed_time(changes.change_ns),
-        percent(changes.change)
+        percent_text(changes.change)
     );
     rows.add(
         "what if",
@@ -309,7 +313,7 @@ fn critical_path(path: &PathReport) -> String {
     let edges: Vec<String> = path
         .edges
         .iter()
-        .map(|(kind, count)| format!("{count} {}", word(kind)))
+        .map(|(kind, count)| format!("{count} {}", enum_name(kind)))
         .collect();
     let busy = if path.busy > 0 {
         format!("; {} waits for a busy thread or stream", path.busy)
@@ -330,16 +334,16 @@ fn critical_path(path: &PathReport) -> String {
     );
     for (cause, spent) in &path.causes {
         rows.add(
-            &word(cause),
+            &enum_name(cause),
             time(spent.ns),
-            format!("{}{}", percent(spent.share), remark(*cause)),
+            format!("{}{}", percent_text(spent.share), cause_remark(*cause)),
         );
     }
     for (rank, spent) in &path.ranks {
         rows.add(
             &format!("  rank {rank}"),
             time(spent.ns),
-            percent(spent.share),
+            percent_text(spent.share),
         );
     }
     for crossing in path.crossings.iter().take(SHOWN_STEPS) {
@@ -360,7 +364,7 @@ fn critical_path(path: &PathReport) -> String {
     for step in longest {
         let via = match step.via {
             StartReason::Start => "waits for nothing".to_owned(),
-            StartReason::Edge(kind) => word(kind),
+            StartReason::Edge(kind) => enum_name(kind),
             StartReason::Busy => "its place was busy".to_owned(),
         };
         rows.add(
@@ -368,7 +372,7 @@ fn critical_path(path: &PathReport) -> String {
             time(step.duration_ns),
             format!(
                 "{}; {via}, latency {}",
-                label(&step.label),
+                node_text(&step.label),
                 time(step.latency_ns)
             ),
         );
@@ -376,7 +380,7 @@ fn critical_path(path: &PathReport) -> String {
     rows.to_string()
 }
 
-fn remark(cause: PathCause) -> &'static str {
+fn cause_remark(cause: PathCause) -> &'static str {
     match cause {
         PathCause::Launch => ", from the call to the start of its work",
         PathCause::Wait => ", latency of other edges",
@@ -385,9 +389,9 @@ fn remark(cause: PathCause) -> &'static str {
     }
 }
 
-fn explanation(told: &StartExplanation) -> String {
+fn explanation_text(told: &StartExplanation) -> String {
     let mut rows = FactRows::default();
-    rows.add("node", told.label.node, label(&told.label));
+    rows.add("node", told.label.node, node_text(&told.label));
     let measured = told.measured_start_ns.map_or(String::new(), |start| {
         format!("; measured start {start} ns")
     });
@@ -406,7 +410,11 @@ fn explanation(told: &StartExplanation) -> String {
         rows.add(
             name,
             dep.from.node,
-            format!("{}{inferred}: {}", word(dep.edge), label(&dep.from)),
+            format!(
+                "{}{inferred}: {}",
+                enum_name(dep.edge),
+                node_text(&dep.from)
+            ),
         );
         let slack = if dep.decided {
             "the last to end".into()
@@ -430,14 +438,14 @@ fn explanation(told: &StartExplanation) -> String {
         rows.add(
             "held by",
             held.node,
-            format!("its place was busy: {}", label(held)),
+            format!("its place was busy: {}", node_text(held)),
         );
     }
     rows.to_string()
 }
 
 /// Kernel names run to hundreds of characters; JSON has them whole.
-fn label(label: &NodeLabel) -> String {
+fn node_text(label: &NodeLabel) -> String {
     // a line has place, kind and number too
     let name = cut(&label.name, 60, 0);
     let rank = label
@@ -446,11 +454,11 @@ fn label(label: &NodeLabel) -> String {
     format!(
         "{rank}node {} {name:?}, {}, {}",
         label.node,
-        word(label.kind),
+        enum_name(label.kind),
         label.place
     )
 }
 
-fn percent(share: f64) -> String {
+fn percent_text(share: f64) -> String {
     crate::table::percent(share, 3)
 }

@@ -1,7 +1,7 @@
 //! A page about all ranks of a folder.
 
 use super::ran::Ran;
-use super::{Content, ReportArgs, file_name, options, steps, steps::DrawnSteps};
+use super::{Content, ReportArgs, file_name, report_options, steps, steps::DrawnSteps};
 use crate::rank_error::rank_error;
 use anyhow::{Context, Result};
 use etlink_analyze::KernelRules;
@@ -24,13 +24,13 @@ struct ReportedRank {
 }
 
 /// Reads all ranks, compares them and draws some.
-pub(super) fn content(
+pub(super) fn folder_content(
     args: &ReportArgs,
     rules: &KernelRules,
     progress: &Progress,
 ) -> Result<Content> {
     let source = RunSource::from_path_and_host(&args.path, args.host.as_deref())?;
-    let run = Run::open(source, options(args, progress)?)?;
+    let run = Run::open(source, report_options(args, progress)?)?;
     let runs = run.set();
     progress.phase("analyzing");
     let mut notes: Vec<String> = run.files().notes.clone();
@@ -94,8 +94,8 @@ pub(super) fn content(
             })
             .map_or(0, |of| of.caused_ns)
     };
-    let shown = steps::shown(&args.timelines, &ranks, TIMELINES, late)?;
-    let steps = DrawnSteps::choose(
+    let shown = steps::drawn_places(&args.timelines, &ranks, TIMELINES, late)?;
+    let steps = DrawnSteps::choose_step(
         args.step.as_deref(),
         &shown.iter().map(|at| &ranks[*at]).collect::<Vec<_>>(),
     )?;
@@ -154,7 +154,7 @@ pub(super) fn content(
         let member = member(at);
         let packed =
             PackedTimeline::new(share(RANGES, each), share(TIMELINE_BYTES, each), |most| {
-                ran.draw(rank, &steps, most, rules, member.as_ref())
+                ran.draw_timeline(rank, &steps, most, rules, member.as_ref())
             });
         Ok(Some(packed?))
     };
@@ -210,9 +210,9 @@ fn read_rank(
     Ok(Some(RankResult {
         label: entry.label().to_owned(),
         summary,
-        notes: ran.damage().into_iter().collect(),
+        notes: ran.damage_note().into_iter().collect(),
         value: ReportedRank {
-            rank: ran.rank(entry.label(), number, rules, entry.set.len()),
+            rank: ran.report_rank(entry.label(), number, rules, entry.set.len()),
             index: entry.index,
             missing: ran.leaves_out(),
         },

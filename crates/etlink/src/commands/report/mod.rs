@@ -7,7 +7,7 @@ mod folder;
 mod ran;
 mod steps;
 
-use super::{json_document, print};
+use super::{json_document, print_text};
 use crate::Outcome;
 use crate::args::ReportArgs;
 use crate::notes;
@@ -62,11 +62,11 @@ pub fn run(args: ReportArgs) -> Result<Outcome> {
     let target = Target::page(&args.output, args.overwrite.overwrite)?;
     refuse_input(&args.output, args.host.iter().chain([&args.path]))?;
     let rules = crate::kernel_rules::read_rules(args.rules.as_deref())?;
-    let progress = crate::progress::bar();
+    let progress = crate::progress::progress_bar();
     let content = if args.path.is_dir() {
-        folder::content(&args, &rules, &progress)
+        folder::folder_content(&args, &rules, &progress)
     } else {
-        file(&args, &rules, &progress)
+        file_content(&args, &rules, &progress)
     };
     progress.finish();
     let content = content?;
@@ -88,10 +88,15 @@ pub fn run(args: ReportArgs) -> Result<Outcome> {
         notes,
     })?;
     let ((), bytes) = target.write(|out| out.write_all(&bytes))?;
-    tell(&args, content, bytes, target.is_stdout())
+    print_result(&args, content, bytes, target.is_stdout())
 }
 
-fn tell(args: &ReportArgs, content: Content, bytes: u64, to_stdout: bool) -> Result<Outcome> {
+fn print_result(
+    args: &ReportArgs,
+    content: Content,
+    bytes: u64,
+    to_stdout: bool,
+) -> Result<Outcome> {
     let written = WrittenPage {
         output: args.output.display().to_string(),
         bytes,
@@ -110,7 +115,7 @@ fn tell(args: &ReportArgs, content: Content, bytes: u64, to_stdout: bool) -> Res
         // the page has standard output for itself
         notes::print_all(&written.notes);
     } else if args.print.json {
-        print(&json_document("etlink.report", &written)?)?;
+        print_text(&json_document("etlink.report", &written)?)?;
     } else {
         notes::print_all(&written.notes);
         let count = |count: usize| format!("{count} rank{}", if count == 1 { "" } else { "s" });
@@ -125,7 +130,7 @@ fn tell(args: &ReportArgs, content: Content, bytes: u64, to_stdout: bool) -> Res
             written.ranges,
         );
         let (ranks, drawn) = (count(written.ranks), count(written.timelines));
-        print(&format!(
+        print_text(&format!(
             "{output}: {size}, {ranks}; drawn: {step}{drawn}{without}, {ranges} ranges\n"
         ))?;
     }
@@ -137,25 +142,28 @@ fn tell(args: &ReportArgs, content: Content, bytes: u64, to_stdout: bool) -> Res
 }
 
 /// One trace, a pair, or a written graph.
-fn file(args: &ReportArgs, rules: &KernelRules, progress: &Progress) -> Result<Content> {
+fn file_content(args: &ReportArgs, rules: &KernelRules, progress: &Progress) -> Result<Content> {
     if !args.timelines.is_empty() {
         bail!("--timelines is for a folder; of one trace the timeline is always drawn");
     }
     let source = RunSource::from_path_and_host(&args.path, args.host.as_deref())?;
-    let run = Run::open(source, options(args, progress)?)?;
+    let run = Run::open(source, report_options(args, progress)?)?;
     let content = run.only_rank()?.load()?;
     let ran = Ran::from_content(content.refuse_damage(&run.set().options)?)?;
     let label = ran
-        .number()
+        .rank_number()
         .map_or_else(|| file_name(&args.path), |rank| rank.to_string());
-    let rank = ran.rank(&label, None, rules, 1);
-    let steps = DrawnSteps::choose(args.step.as_deref(), &[&rank])?;
+    let rank = ran.report_rank(&label, None, rules, 1);
+    let steps = DrawnSteps::choose_step(args.step.as_deref(), &[&rank])?;
     let timelines = vec![PackedTimeline::new(RANGES, TIMELINE_BYTES, |most| {
-        ran.draw(&rank, &steps, most, rules, None)
+        ran.draw_timeline(&rank, &steps, most, rules, None)
     })?];
     let (title, notes) = (
         file_name(&args.path),
-        ran.leaves_out().into_iter().chain(ran.damage()).collect(),
+        ran.leaves_out()
+            .into_iter()
+            .chain(ran.damage_note())
+            .collect(),
     );
     Ok(Content {
         title,
@@ -169,7 +177,7 @@ fn file(args: &ReportArgs, rules: &KernelRules, progress: &Progress) -> Result<C
     })
 }
 
-fn options(args: &ReportArgs, progress: &Progress) -> Result<RunOptions> {
+fn report_options(args: &ReportArgs, progress: &Progress) -> Result<RunOptions> {
     Ok(RunOptions {
         rank: args.rank,
         // the page draws memory over time, for which allocations are needed

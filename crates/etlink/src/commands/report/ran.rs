@@ -46,13 +46,13 @@ impl Ran {
         match content {
             RankContent::Linked(linked) => {
                 let file = display_name(Path::new(&linked.report.device));
-                Ran::linked(linked.trace, file, linked.report.host)
+                Ran::from_linked(linked.trace, file, linked.report.host)
             }
-            RankContent::Written(written) => Ran::written(*written),
+            RankContent::Written(written) => Ran::from_written(*written),
         }
     }
 
-    fn written(written: WrittenRank) -> Result<Ran> {
+    fn from_written(written: WrittenRank) -> Result<Ran> {
         let WrittenRank {
             name,
             path,
@@ -84,7 +84,7 @@ impl Ran {
         })
     }
 
-    fn linked(trace: LinkedTrace, file: String, host: Option<String>) -> Result<Ran> {
+    fn from_linked(trace: LinkedTrace, file: String, host: Option<String>) -> Result<Ran> {
         let graph = etlink_replay::graph_from_trace(&trace).with_context(|| file.clone())?;
         let run = etlink_replay::run_graph(&graph, &trace, &ReplaySettings::default());
         Ok(Ran {
@@ -97,7 +97,7 @@ impl Ran {
     }
 
     /// The rank that the trace says.
-    pub(super) fn number(&self) -> Option<i64> {
+    pub(super) fn rank_number(&self) -> Option<i64> {
         match &self.of {
             RanSource::Traces(trace) => trace.report.rank,
             RanSource::Written { file, trace } => {
@@ -108,7 +108,7 @@ impl Ran {
     }
 
     /// What is damaged in the traces, or in the written graph, in a line.
-    pub(super) fn damage(&self) -> Option<String> {
+    pub(super) fn damage_note(&self) -> Option<String> {
         match &self.of {
             RanSource::Traces(trace) => table::damage(&trace.report.anomalies),
             RanSource::Written { file, .. } => file.damage(),
@@ -149,7 +149,7 @@ impl Ran {
     }
 
     /// The figures; `named`: the rank that its file's name says; `ranks`: how many share the page.
-    pub(super) fn rank(
+    pub(super) fn report_rank(
         &self,
         label: &str,
         named: Option<i64>,
@@ -167,7 +167,7 @@ impl Ran {
         let mut analysis = trace.map_or_else(RankAnalysis::default, |trace| {
             analyze(trace, rules, &options)
         });
-        analysis.rank = named.or(self.number());
+        analysis.rank = named.or(self.rank_number());
         if trace.is_some_and(|trace| {
             matches!(self.of, RanSource::Written { .. }) && trace.device.calls.is_empty()
         }) {
@@ -217,7 +217,7 @@ impl Ran {
     }
 
     /// The step, or what there is without steps, in `most` ranges.
-    pub(super) fn draw(
+    pub(super) fn draw_timeline(
         &self,
         rank: &ReportRank,
         steps: &DrawnSteps,
@@ -239,7 +239,7 @@ impl Ran {
                         .copied()
                         .collect()
                 };
-                let window = steps.window(
+                let window = steps.drawn_window(
                     &rank.analysis,
                     most,
                     device.window().unwrap_or_default(),
@@ -255,7 +255,7 @@ impl Ran {
                 )
             }
             RanSource::Written { file, .. } => {
-                let about = |node: usize| about(file, node);
+                let about = |node: usize| describe_node(file, node);
                 let of = WrittenGraph {
                     graph,
                     run,
@@ -269,7 +269,7 @@ impl Ran {
                     of.spans().map(|span| span.1).max(),
                 );
                 let starts = || of.spans().map(|span| span.0).collect();
-                let window = steps.window(
+                let window = steps.drawn_window(
                     &rank.analysis,
                     most,
                     first.zip(last).unwrap_or_default(),
@@ -291,7 +291,7 @@ impl Ran {
 }
 
 /// What a node says of itself.
-fn about(file: &read::ChakraGraph, node: usize) -> String {
+fn describe_node(file: &read::ChakraGraph, node: usize) -> String {
     let comm = file.comm_of(node);
     let mut lines = vec![format!("node: {}", file.id[node])];
     lines.extend(comm.size.map(|size| format!("bytes: {size}")));

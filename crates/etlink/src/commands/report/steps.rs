@@ -15,7 +15,7 @@ pub(super) struct DrawnSteps {
 
 /// Places of the ranks that are drawn: those that were asked for, else the first; of more than that
 /// half, and of the others those for which the rest waited longest.
-pub(super) fn shown(
+pub(super) fn drawn_places(
     asked: &[String],
     ranks: &[ReportRank],
     most: usize,
@@ -36,7 +36,7 @@ pub(super) fn shown(
     }
     let places = asked
         .iter()
-        .map(|asked| named(asked, ranks))
+        .map(|asked| places_named(asked, ranks))
         .collect::<Result<Vec<_>>>()?;
     let places: Vec<usize> = places
         .concat()
@@ -55,7 +55,7 @@ pub(super) fn shown(
 }
 
 /// Places of what a rank's label or a range of ranks names.
-fn named(asked: &str, ranks: &[ReportRank]) -> Result<Vec<usize>> {
+fn places_named(asked: &str, ranks: &[ReportRank]) -> Result<Vec<usize>> {
     let range: Option<RankSelection> = asked.parse().ok();
     let is_in = |label: &str| {
         range
@@ -79,7 +79,7 @@ fn named(asked: &str, ranks: &[ReportRank]) -> Result<Vec<usize>> {
     if found.is_empty() {
         bail!(
             "there is no trace of rank {asked}; there are {}",
-            list(ranks.iter().map(|rank| rank.label.as_str()))
+            list_names(ranks.iter().map(|rank| rank.label.as_str()))
         );
     }
     Ok(found)
@@ -88,12 +88,14 @@ fn named(asked: &str, ranks: &[ReportRank]) -> Result<Vec<usize>> {
 impl DrawnSteps {
     /// The step of this number or name, else the one whose length, summed over these ranks, is the
     /// median (of an even number the shorter).
-    pub(super) fn choose(asked: Option<&str>, ranks: &[&ReportRank]) -> Result<DrawnSteps> {
+    pub(super) fn choose_step(asked: Option<&str>, ranks: &[&ReportRank]) -> Result<DrawnSteps> {
         let Some(first) = ranks.first() else {
             return Ok(DrawnSteps { name: None });
         };
-        let lengths: Vec<IndexMap<&str, i64>> =
-            ranks.iter().map(|rank| lengths(&rank.analysis)).collect();
+        let lengths: Vec<IndexMap<&str, i64>> = ranks
+            .iter()
+            .map(|rank| step_lengths(&rank.analysis))
+            .collect();
         let length = |name: &str| {
             lengths
                 .iter()
@@ -122,7 +124,7 @@ impl DrawnSteps {
                 }
                 None => bail!(
                     "there is no step {asked}; there are {}",
-                    list(common.iter().map(|(_, name)| *name))
+                    list_names(common.iter().map(|(_, name)| *name))
                 ),
             };
         }
@@ -141,14 +143,18 @@ impl DrawnSteps {
 
     /// What is drawn of a rank, with `most` ranges. `whole`: from the first start to the last end;
     /// `starts`: of all ranges.
-    pub(super) fn window(
+    pub(super) fn drawn_window(
         &self,
         analysis: &RankAnalysis,
         most: usize,
         whole: (TimeNs, TimeNs),
         starts: impl FnOnce() -> Vec<TimeNs>,
     ) -> TimelineWindow {
-        match self.name.as_deref().and_then(|name| find(analysis, name)) {
+        match self
+            .name
+            .as_deref()
+            .and_then(|name| find_step(analysis, name))
+        {
             Some(step) => of_step(step),
             None => without_step(whole, starts(), most),
         }
@@ -156,7 +162,7 @@ impl DrawnSteps {
 }
 
 /// How long each step is, by its name; of several of a name the first.
-fn lengths(analysis: &RankAnalysis) -> IndexMap<&str, i64> {
+fn step_lengths(analysis: &RankAnalysis) -> IndexMap<&str, i64> {
     let mut lengths = IndexMap::with_capacity(analysis.steps.len());
     for step in &analysis.steps {
         lengths
@@ -166,7 +172,7 @@ fn lengths(analysis: &RankAnalysis) -> IndexMap<&str, i64> {
     lengths
 }
 
-fn find<'a>(analysis: &'a RankAnalysis, name: &str) -> Option<&'a StepTime> {
+fn find_step<'a>(analysis: &'a RankAnalysis, name: &str) -> Option<&'a StepTime> {
     analysis.steps.iter().find(|step| step.name == name)
 }
 
@@ -224,7 +230,7 @@ fn without_step(
     }
 }
 
-fn list<'a>(all: impl Iterator<Item = &'a str>) -> String {
+fn list_names<'a>(all: impl Iterator<Item = &'a str>) -> String {
     let all: Vec<&str> = all.collect();
     let more = if all.len() > 20 {
         format!(", … ({} in all)", all.len())

@@ -2,7 +2,7 @@
 
 mod show;
 
-use super::{print, print_json, threads};
+use super::{print_json, print_text, start_threads};
 use crate::op_tables::{self, OpTable, RunTables, Wanted};
 use crate::{Outcome, args, notes, table};
 use anyhow::Result;
@@ -22,11 +22,11 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
         python: *python,
         tables,
     };
-    let threads = threads(tables.reading.resources.threads)?;
+    let threads = start_threads(tables.reading.resources.threads)?;
     let RunTables {
         tables: made,
         excluded,
-    } = op_tables::tables(wanted, threads)?;
+    } = op_tables::read_tables(wanted, threads)?;
     if !tables.print.json {
         for one in &made {
             print_notes(one);
@@ -35,12 +35,12 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
     if tables.print.json {
         print_json(&made)?;
     } else if tables.print.csv {
-        print(&show::csv(&made)?)?;
+        print_text(&show::rows_csv(&made)?)?;
     } else {
-        print(
+        print_text(
             &made
                 .iter()
-                .map(|table| show::table(table, tables.rows.rows.unwrap_or(20)))
+                .map(|table| show::top_table(table, tables.rows.rows.unwrap_or(20)))
                 .collect::<Vec<_>>()
                 .join("\n"),
         )?;
@@ -55,11 +55,11 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
 /// What people should know of the table of a trace.
 fn print_notes(table: &OpTable) {
     for note in &table.notes {
-        notes::print(&format!("{}: {note}", table.file));
+        notes::print_note(&format!("{}: {note}", table.file));
     }
     if notes::is_verbose() {
         for note in table::infos(&table.anomalies) {
-            notes::print(&format!("{}: {note}", table.file));
+            notes::print_note(&format!("{}: {note}", table.file));
         }
     }
 }

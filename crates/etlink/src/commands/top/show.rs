@@ -30,7 +30,7 @@ struct TopLine<'a> {
 }
 
 /// Each row of each rank as a line.
-pub(super) fn csv(tables: &[OpTable]) -> Result<String> {
+pub(super) fn rows_csv(tables: &[OpTable]) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
     for table in tables {
         for row in &table.top.rows {
@@ -58,14 +58,14 @@ pub(super) fn csv(tables: &[OpTable]) -> Result<String> {
 }
 
 /// The table of one rank; `limit` 0: all rows.
-pub(super) fn table(table: &OpTable, limit: usize) -> String {
+pub(super) fn top_table(table: &OpTable, limit: usize) -> String {
     let top = &table.top;
     let mut out = String::new();
     let rank = table
         .rank
         .map_or(String::new(), |rank| format!(", rank {rank}"));
     let _ = writeln!(out, "{}{rank}", table.file);
-    let columns = Columns::of(top);
+    let columns = Columns::from_table(top);
     let texts = usize::from(columns.shapes) + usize::from(columns.stack);
     let mut lines = Grid::new(
         1,
@@ -73,30 +73,30 @@ pub(super) fn table(table: &OpTable, limit: usize) -> String {
             lines: limit,
             option: "--rows",
         },
-        columns.head(top.device),
+        columns.head_cells(top.device),
     )
     .last_texts(texts);
     for row in &top.rows {
-        if lines.add(columns.row(row, top)) {
+        if lines.add(columns.row_cells(row, top)) {
             // further frames stand below the first, a line each, as PyTorch prints them
             row.stack
                 .iter()
                 .skip(1)
-                .for_each(|frame| lines.continue_with(columns.below(frame)));
+                .for_each(|frame| lines.continue_with(columns.frame_cells(frame)));
         }
     }
     out += &lines.to_string();
     let _ = writeln!(
         out,
         "Self CPU time total: {}",
-        time(top.self_host_ns as f64)
+        format_time(top.self_host_ns as f64)
     );
     if columns.device {
         let _ = writeln!(
             out,
             "Self {} time total: {}",
             top.device,
-            time(top.self_device_ns as f64)
+            format_time(top.self_device_ns as f64)
         );
     }
     out
@@ -111,7 +111,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(top: &KeyAverages) -> Columns {
+    fn from_table(top: &KeyAverages) -> Columns {
         Columns {
             device: top.has_device(),
             memory: top.has_memory(),
@@ -120,7 +120,7 @@ impl Columns {
         }
     }
 
-    fn head(&self, device: &str) -> Vec<String> {
+    fn head_cells(&self, device: &str) -> Vec<String> {
         let mut head: Vec<String> = [
             "Name",
             "Self CPU %",
@@ -159,27 +159,33 @@ impl Columns {
         head
     }
 
-    fn row(&self, row: &KeyAverage, top: &KeyAverages) -> Vec<String> {
+    fn row_cells(&self, row: &KeyAverage, top: &KeyAverages) -> Vec<String> {
         let average = |ns: i64| ns as f64 / row.count.max(1) as f64;
         // `_build_table`: "CPU total %, 0 for async events"
         let total = if row.asynchronous {
             "0".into()
         } else {
-            share(row.host_ns, top.self_host_ns)
+            format_time_share(row.host_ns, top.self_host_ns)
         };
         let mut cells = vec![
             row.name.clone(),
-            share(row.self_host_ns, top.self_host_ns),
-            time(row.self_host_ns as f64),
+            format_time_share(row.self_host_ns, top.self_host_ns),
+            format_time(row.self_host_ns as f64),
             total,
         ];
-        cells.extend([time(row.host_ns as f64), time(average(row.host_ns))]);
+        cells.extend([
+            format_time(row.host_ns as f64),
+            format_time(average(row.host_ns)),
+        ]);
         if self.device {
             cells.extend([
-                time(row.self_device_ns as f64),
-                share(row.self_device_ns, top.self_device_ns),
+                format_time(row.self_device_ns as f64),
+                format_time_share(row.self_device_ns, top.self_device_ns),
             ]);
-            cells.extend([time(row.device_ns as f64), time(average(row.device_ns))]);
+            cells.extend([
+                format_time(row.device_ns as f64),
+                format_time(average(row.device_ns)),
+            ]);
         }
         let sides = [
             [row.host_bytes, row.self_host_bytes],
@@ -190,7 +196,7 @@ impl Columns {
                 .into_iter()
                 .zip(sides)
                 .filter(|(memory, _)| *memory)
-                .flat_map(|(_, bytes)| bytes.map(size)),
+                .flat_map(|(_, bytes)| bytes.map(format_memory)),
         );
         cells.push(row.count.to_string());
         if self.shapes {
@@ -203,8 +209,8 @@ impl Columns {
     }
 
     /// A further frame of a stack.
-    fn below(&self, frame: &str) -> Vec<String> {
-        let mut cells = vec![String::new(); self.head("").len()];
+    fn frame_cells(&self, frame: &str) -> Vec<String> {
+        let mut cells = vec![String::new(); self.head_cells("").len()];
         if let Some(last) = cells.last_mut() {
             frame.clone_into(last);
         }
@@ -213,7 +219,7 @@ impl Columns {
 }
 
 /// `_format_time`.
-fn time(ns: f64) -> String {
+fn format_time(ns: f64) -> String {
     match ns {
         ns if ns >= 1e9 => format!("{:.3}s", ns / 1e9),
         ns if ns >= 1e6 => format!("{:.3}ms", ns / 1e6),
@@ -222,7 +228,7 @@ fn time(ns: f64) -> String {
 }
 
 /// `_format_time_share`.
-fn share(ns: i64, all: i64) -> String {
+fn format_time_share(ns: i64, all: i64) -> String {
     if all == 0 {
         // as PyTorch prints a share of nothing
         "NaN".into()
@@ -232,7 +238,7 @@ fn share(ns: i64, all: i64) -> String {
 }
 
 /// `_format_memory`.
-fn size(bytes: i64) -> String {
+fn format_memory(bytes: i64) -> String {
     let units = [(30, "GB"), (20, "MB"), (10, "KB")];
     let unit = units
         .into_iter()

@@ -2,14 +2,17 @@
 
 use crate::args::AnalyzeArgs;
 use crate::commands::analyze::AsHta;
-use crate::commands::analyze::csv::{cell, records};
+use crate::commands::analyze::csv::{table_records, value_text};
 use crate::table::{Grid, Limit};
 use anyhow::Result;
 use serde_json::Value;
 use std::fmt::Write;
 
 /// All of them, or that which was asked for.
-pub(in crate::commands::analyze) fn tables(told: &[AsHta], args: &AnalyzeArgs) -> Result<String> {
+pub(in crate::commands::analyze) fn compat_tables(
+    told: &[AsHta],
+    args: &AnalyzeArgs,
+) -> Result<String> {
     let mut out = String::new();
     let wanted = |name: &&&str| args.table.as_deref().is_none_or(|only| only == **name);
     for AsHta { told: run, total } in told {
@@ -18,7 +21,7 @@ pub(in crate::commands::analyze) fn tables(told: &[AsHta], args: &AnalyzeArgs) -
             let said = serde_json::to_value(&rank.said)?;
             for name in etlink_hta::RANK_TABLES.iter().filter(wanted) {
                 writeln!(out, "{name} of rank {}", rank.label)?;
-                out += &table(&said, name, args.rows.rows.unwrap_or(10));
+                out += &table_text(&said, name, args.rows.rows.unwrap_or(10));
             }
         }
         let said = serde_json::to_value(total)?;
@@ -29,14 +32,14 @@ pub(in crate::commands::analyze) fn tables(told: &[AsHta], args: &AnalyzeArgs) -
             .filter(wanted)
         {
             writeln!(out, "{name} of all ranks")?;
-            out += &table(&said, name, args.rows.rows.unwrap_or(10));
+            out += &table_text(&said, name, args.rows.rows.unwrap_or(10));
         }
     }
     Ok(out)
 }
 
-fn table(said: &Value, name: &str, top: usize) -> String {
-    let Some(first) = records(said, name).next() else {
+fn table_text(said: &Value, name: &str, top: usize) -> String {
+    let Some(first) = table_records(said, name).next() else {
         return "  nothing\n".to_owned();
     };
     let mut grid = Grid::new(
@@ -47,8 +50,8 @@ fn table(said: &Value, name: &str, top: usize) -> String {
         },
         first.keys().map(String::as_str),
     );
-    for record in records(said, name) {
-        grid.add(record.values().map(|value| cell(Some(value))));
+    for record in table_records(said, name) {
+        grid.add(record.values().map(|value| value_text(Some(value))));
     }
     grid.to_string()
 }

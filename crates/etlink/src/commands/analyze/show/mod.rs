@@ -13,7 +13,7 @@ use std::fmt::Write;
 /// What a table is called above its lines, and the lines.
 type Shown = (String, Grid);
 
-pub(super) fn run(one: &Analyzed, args: &AnalyzeArgs) -> String {
+pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
     one.told.print_notes();
     let mut out = String::new();
     if !one.told.run.is_empty() {
@@ -27,7 +27,7 @@ pub(super) fn run(one: &Analyzed, args: &AnalyzeArgs) -> String {
     if one.told.ranks.is_empty() {
         return out + "nothing to analyze: all traces are left out\n";
     }
-    out += &sentence(one);
+    out += &busy_sentence(one);
     if let Some(last) = one
         .stragglers
         .iter()
@@ -74,26 +74,26 @@ const ONLY_ASKED: [&str; 4] = ["stream_idle", "memory_timeline", "metrics", "str
 
 type Show = fn(&Analyzed, Limit) -> Shown;
 const TABLES: &[(&str, Show)] = &[
-    ("breakdown", times::breakdown),
-    ("steps", times::steps),
-    ("kernels", rows::kernels),
-    ("idle", times::idle),
-    ("stream_idle", times::stream_idle),
-    ("collectives", rows::collectives),
-    ("copies", rows::copies),
-    ("launches", rows::launches),
-    ("queues", rows::queues),
-    ("coverage", rows::coverage),
-    ("work", rows::work),
-    ("sequences", rows::sequences),
-    ("memory", rows::memory),
-    ("memory_timeline", rows::memory_timeline),
-    ("metrics", rows::metrics),
-    ("stragglers", rows::stragglers),
+    ("breakdown", times::breakdown_table),
+    ("steps", times::step_table),
+    ("kernels", rows::kernel_table),
+    ("idle", times::idle_table),
+    ("stream_idle", times::stream_idle_table),
+    ("collectives", rows::collective_table),
+    ("copies", rows::copy_table),
+    ("launches", rows::launch_table),
+    ("queues", rows::queue_table),
+    ("coverage", rows::coverage_table),
+    ("work", rows::work_table),
+    ("sequences", rows::sequence_table),
+    ("memory", rows::memory_table),
+    ("memory_timeline", rows::memory_timeline_table),
+    ("metrics", rows::metric_table),
+    ("stragglers", rows::straggler_table),
 ];
 
 /// Where the time went, in words.
-fn sentence(one: &Analyzed) -> String {
+fn busy_sentence(one: &Analyzed) -> String {
     let sum = one.total.breakdown.iter().find(|sum| sum.window_ns > 0);
     let Some(sum) = sum else {
         return "no device work in the trace\n".to_owned();
@@ -145,6 +145,6 @@ fn of_ranks<'a, T: 'a>(
     })
 }
 
-fn rate(gb_per_s: Option<f64>) -> String {
+fn bandwidth_text(gb_per_s: Option<f64>) -> String {
     gb_per_s.map_or("-".into(), |rate| scaled(rate * 1e9, "B/s"))
 }

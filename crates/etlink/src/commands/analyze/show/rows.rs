@@ -1,6 +1,6 @@
 //! Tables of what ran.
 
-use super::{Analyzed, Shown, of_ranks, rate};
+use super::{Analyzed, Shown, bandwidth_text, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mb, mean_time, percent, scaled, time};
 use etlink_analyze::{
     CollectiveTotals, ComputeRate, CopyTotals, KernelSequence, KernelTotals, LaunchTotals,
@@ -8,7 +8,7 @@ use etlink_analyze::{
 };
 use etlink_link::ranks::StragglerStats;
 
-pub(super) fn kernels(one: &Analyzed, limit: Limit) -> Shown {
+pub(super) fn kernel_table(one: &Analyzed, limit: Limit) -> Shown {
     let all = &one.total.kernels;
     let columns: &[Column<&KernelTotals>] = &[
         ("class", |kernel| kernel.class.name().to_owned()),
@@ -27,11 +27,11 @@ pub(super) fn kernels(one: &Analyzed, limit: Limit) -> Shown {
     ];
     (
         format!("kernels and copies, {}", count(all.len() as u64, "name")),
-        Grid::of(3, limit, columns, all.iter()),
+        Grid::from_records(3, limit, columns, all.iter()),
     )
 }
 
-pub(super) fn collectives(one: &Analyzed, limit: Limit) -> Shown {
+pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<&CollectiveTotals>] = &[
         ("kind", |one| one.kind.clone()),
         ("group", |one| {
@@ -47,18 +47,18 @@ pub(super) fn collectives(one: &Analyzed, limit: Limit) -> Shown {
         ("times", |one| one.count.to_string()),
         ("bytes", |one| one.bytes.to_string()),
         ("sum", |one| time(one.sum_ns)),
-        ("algorithm", |one| rate(one.algorithm_gb_per_s)),
-        ("bus", |one| rate(one.bus_gb_per_s)),
+        ("algorithm", |one| bandwidth_text(one.algorithm_gb_per_s)),
+        ("bus", |one| bandwidth_text(one.bus_gb_per_s)),
     ];
     let title =
         "communication (bytes: sum; bandwidths hold the wait for other ranks, see `etlink ranks`)";
     (
         title.into(),
-        Grid::of(3, limit, columns, one.total.collectives.iter()),
+        Grid::from_records(3, limit, columns, one.total.collectives.iter()),
     )
 }
 
-pub(super) fn copies(one: &Analyzed, limit: Limit) -> Shown {
+pub(super) fn copy_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<&CopyTotals>] = &[
         ("copies", |copies| copies.kind.clone()),
         ("rows", |copies| copies.rows.to_string()),
@@ -67,17 +67,17 @@ pub(super) fn copies(one: &Analyzed, limit: Limit) -> Shown {
         }),
         ("bytes", |copies| copies.bytes.to_string()),
         ("time", |copies| time(copies.busy_ns)),
-        ("bandwidth", |copies| rate(copies.gb_per_s)),
-        ("largest", |copies| rate(copies.max_gb_per_s)),
+        ("bandwidth", |copies| bandwidth_text(copies.gb_per_s)),
+        ("largest", |copies| bandwidth_text(copies.max_gb_per_s)),
     ];
     let title = "copies by kind (bandwidth: bytes over the time in which one with a size runs)";
     (
         title.into(),
-        Grid::of(1, limit, columns, one.total.copies.iter()),
+        Grid::from_records(1, limit, columns, one.total.copies.iter()),
     )
 }
 
-pub(super) fn launches(one: &Analyzed, limit: Limit) -> Shown {
+pub(super) fn launch_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<&LaunchTotals>] = &[
         ("call", |launch| launch.name.clone()),
         ("calls", |launch| launch.calls.to_string()),
@@ -92,11 +92,11 @@ pub(super) fn launches(one: &Analyzed, limit: Limit) -> Shown {
         call's end to its first row)";
     (
         title.into(),
-        Grid::of(1, limit, columns, one.total.launches.iter()),
+        Grid::from_records(1, limit, columns, one.total.launches.iter()),
     )
 }
 
-pub(super) fn queues(one: &Analyzed, limit: Limit) -> Shown {
+pub(super) fn queue_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<(&str, &QueueDepth)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, queue)| queue.device.to_string()),
@@ -112,11 +112,11 @@ pub(super) fn queues(one: &Analyzed, limit: Limit) -> Shown {
     (
         "queue depth per stream: rows launched and not yet started (queue full: 1024 or more)"
             .into(),
-        Grid::of(3, limit, columns, queues),
+        Grid::from_records(3, limit, columns, queues),
     )
 }
 
-pub(super) fn coverage(one: &Analyzed, limit: Limit) -> Shown {
+pub(super) fn coverage_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<(&str, &SmCoverage)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, of)| of.device.to_string()),
@@ -132,11 +132,11 @@ pub(super) fn coverage(one: &Analyzed, limit: Limit) -> Shown {
     (
         "SM coverage: share of SMs that a kernel's blocks can fill (kernels: those with a grid)"
             .into(),
-        Grid::of(2, limit, columns, devices),
+        Grid::from_records(2, limit, columns, devices),
     )
 }
 
-pub(super) fn work(one: &Analyzed, limit: Limit) -> Shown {
+pub(super) fn work_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<(&str, &ComputeRate)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, of)| of.device.to_string()),
@@ -151,11 +151,11 @@ pub(super) fn work(one: &Analyzed, limit: Limit) -> Shown {
     let devices = of_ranks(one, |rank| &rank.work);
     (
         "operations of multiplications, convolutions and attention, by shapes".into(),
-        Grid::of(2, limit, columns, devices),
+        Grid::from_records(2, limit, columns, devices),
     )
 }
 
-pub(super) fn sequences(one: &Analyzed, limit: Limit) -> Shown {
+pub(super) fn sequence_table(one: &Analyzed, limit: Limit) -> Shown {
     let all = &one.total.sequences;
     let columns: &[Column<&KernelSequence>] = &[
         ("op", |sequence| sequence.op.clone()),
@@ -167,11 +167,11 @@ pub(super) fn sequences(one: &Analyzed, limit: Limit) -> Shown {
     ];
     (
         format!("kernel sequences, {} different", all.len()),
-        Grid::of(1, limit, columns, all.iter()).last_texts(1),
+        Grid::from_records(1, limit, columns, all.iter()).last_texts(1),
     )
 }
 
-pub(super) fn memory(one: &Analyzed, limit: Limit) -> Shown {
+pub(super) fn memory_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<(&str, &MemoryUse)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, of)| {
@@ -191,11 +191,11 @@ pub(super) fn memory(one: &Analyzed, limit: Limit) -> Shown {
     ];
     (
         "memory (before and after the recording)".into(),
-        Grid::of(2, limit, columns, of_ranks(one, |rank| &rank.memory)),
+        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.memory)),
     )
 }
 
-pub(super) fn memory_timeline(one: &Analyzed, limit: Limit) -> Shown {
+pub(super) fn memory_timeline_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<(&str, (i64, &MemoryPoint))>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, (_, point))| {
@@ -222,11 +222,11 @@ pub(super) fn memory_timeline(one: &Analyzed, limit: Limit) -> Shown {
     });
     (
         "allocations and frees (after the first of the rank; JSON and CSV have its time)".into(),
-        Grid::of(2, limit, columns, all),
+        Grid::from_records(2, limit, columns, all),
     )
 }
 
-pub(super) fn metrics(one: &Analyzed, _: Limit) -> Shown {
+pub(super) fn metric_table(one: &Analyzed, _: Limit) -> Shown {
     let columns: &[Column<&RunMetric>] = &[
         ("metric", |metric| metric.name.clone()),
         ("value", |metric| format!("{:.6}", metric.value)),
@@ -235,11 +235,11 @@ pub(super) fn metrics(one: &Analyzed, _: Limit) -> Shown {
     (
         "metrics over all ranks, by ccl-bench's names".into(),
         // a handful, which are looked up by name: none may be missing
-        Grid::of(1, Limit::NONE, columns, one.total.metrics.iter()),
+        Grid::from_records(1, Limit::NONE, columns, one.total.metrics.iter()),
     )
 }
 
-pub(super) fn stragglers(one: &Analyzed, limit: Limit) -> Shown {
+pub(super) fn straggler_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<&StragglerStats>] = &[
         ("rank", |late| late.rank.to_string()),
         ("takes part", |late| late.collectives.to_string()),
@@ -250,6 +250,6 @@ pub(super) fn stragglers(one: &Analyzed, limit: Limit) -> Shown {
     (
         "stragglers: ranks that come last to collectives (others wait: summed; see `etlink ranks`)"
             .into(),
-        Grid::of(1, limit, columns, one.stragglers.iter()),
+        Grid::from_records(1, limit, columns, one.stragglers.iter()),
     )
 }

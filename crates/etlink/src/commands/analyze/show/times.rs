@@ -4,7 +4,7 @@ use super::{Analyzed, Shown, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mean_time, percent, time};
 use etlink_analyze::{DeviceTime, IdleCauses, StepTime};
 
-pub(super) fn breakdown(one: &Analyzed, _: Limit) -> Shown {
+pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
     fn of(part: i64, time: &DeviceTime) -> String {
         // a device with one row of no length has an empty window
         percent(part as f64 / time.window_ns.max(1) as f64, 1)
@@ -28,10 +28,13 @@ pub(super) fn breakdown(one: &Analyzed, _: Limit) -> Shown {
     let devices = of_ranks(one, |rank| &rank.breakdown).chain(of_all(one, &one.total.breakdown));
     let title = "device time (communication, memory, other: where nothing to the left of them \
         runs; other: waits, no work; overlap: of communication)";
-    (title.into(), Grid::of(2, Limit::NONE, columns, devices))
+    (
+        title.into(),
+        Grid::from_records(2, Limit::NONE, columns, devices),
+    )
 }
 
-pub(super) fn steps(one: &Analyzed, limit: Limit) -> Shown {
+pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
     fn of_device(part: i64, step: &StepTime) -> String {
         if step.rows > 0 {
             percent(part as f64 / step.device_window_ns.max(1) as f64, 1)
@@ -80,7 +83,7 @@ pub(super) fn steps(one: &Analyzed, limit: Limit) -> Shown {
     } else {
         host
     };
-    (title, Grid::of(2, limit, columns, all()))
+    (title, Grid::from_records(2, limit, columns, all()))
 }
 
 /// Steps, and of how many ranks.
@@ -103,23 +106,23 @@ fn how_many(one: &Analyzed) -> String {
     }
 }
 
-pub(super) fn idle(one: &Analyzed, _: Limit) -> Shown {
+pub(super) fn idle_table(one: &Analyzed, _: Limit) -> Shown {
     let devices = of_ranks(one, |rank| &rank.idle).chain(of_all(one, &one.total.idle));
     (
         "idle devices (no stream works), by what the next row waited for".into(),
-        gaps(Limit::NONE, devices),
+        gap_grid(Limit::NONE, devices),
     )
 }
 
-pub(super) fn stream_idle(one: &Analyzed, limit: Limit) -> Shown {
+pub(super) fn stream_idle_table(one: &Analyzed, limit: Limit) -> Shown {
     let streams = of_ranks(one, |rank| &rank.stream_idle);
     (
         "gaps of streams, by what the next row waited for".into(),
-        gaps(limit, streams),
+        gap_grid(limit, streams),
     )
 }
 
-fn gaps<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a IdleCauses)>) -> Grid {
+fn gap_grid<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a IdleCauses)>) -> Grid {
     fn of(part: i64, idle: &IdleCauses) -> String {
         percent(part as f64 / idle.idle_ns.max(1) as f64, 1)
     }
@@ -137,7 +140,7 @@ fn gaps<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a IdleCauses)>) 
         ("unexplained", |(_, idle)| of(idle.unexplained_ns, idle)),
         ("longest", |(_, idle)| time(idle.longest_ns)),
     ];
-    Grid::of(3, limit, columns, all)
+    Grid::from_records(3, limit, columns, all)
 }
 
 /// The line of all ranks, if there are several.

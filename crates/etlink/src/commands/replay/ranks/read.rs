@@ -30,11 +30,11 @@ pub(super) struct ReadRuns {
 }
 
 /// Reads every rank.
-pub(super) fn read(runs: &RunSet) -> Result<ReadRuns> {
+pub(super) fn read_ranks(runs: &RunSet) -> Result<ReadRuns> {
     let ranks = runs.map_ranks_retaining(|rank| {
         let read = read_rank(rank);
         let bytes = match &read {
-            Ok(ReplayOutcome::Graph(rank)) => rank.value.bytes(),
+            Ok(ReplayOutcome::Graph(rank)) => rank.value.memory_bytes(),
             _ => 0,
         };
         (read, bytes)
