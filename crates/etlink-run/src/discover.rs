@@ -348,13 +348,13 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
         .partition(|candidate| candidate.kind == FileKind::HostTrace);
     let lonely = |found: &&mut RankFiles| found.host.is_none() || found.device.is_none();
     // with one of each kind there is only one way to pair them; with more every way is a guess
-    let single = |all: &[TraceCandidate]| all.len() == 1;
+    let (one_host, one_device) = (hosts.len() == 1, devices.len() == 1);
     let alone = run.ranks.is_empty();
     let waiting: Vec<&mut RankFiles> = run.ranks.iter_mut().filter(lonely).collect();
     match (
         <[&mut RankFiles; 1]>::try_from(waiting),
-        single(&hosts),
-        single(&devices),
+        one_host,
+        one_device,
     ) {
         // the one rank that lacks a part gets the only file that is left
         (Ok([found]), true, false) if found.host.is_none() && devices.is_empty() => {

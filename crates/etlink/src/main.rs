@@ -42,6 +42,7 @@ enum Outcome {
 fn main() -> ExitCode {
     let args = args::EtlinkArgs::parse();
     let outcome = commands::run(args);
+    // at a signal files go that threads still write: their errors would hide the cause
     signals::wait_for_end();
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,

@@ -73,6 +73,7 @@ pub fn read_tables(wanted: Wanted<'_>, threads: usize) -> Result<RunTables> {
     let all = runs.map_ranks(|rank| table_of_rank(wanted, rank).transpose());
     progress.finish();
     let (mut tables, mut errors) = (vec![], vec![]);
+    // a trace that cannot be read does not hide the tables of the others
     for (index, table) in all.into_iter().enumerate() {
         match table {
             None => {}

@@ -15,10 +15,9 @@ pub fn install_handlers() -> io::Result<()> {
 
     let ignored = ignored_signals();
     // a shell under `nohup` has said that we outlive the terminal: a handler would undo that
-    let is_heeded = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
     let heeded: Vec<i32> = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
-        .filter(is_heeded)
+        .filter(|signal| ignored & (1 << (signal - 1)) == 0)
         .collect();
     let mut signals = signal_hook::iterator::Signals::new(heeded)?;
     // a file that grows beyond `ulimit -f` is an error of its write, not the end of the program

@@ -21,10 +21,11 @@ pub fn link_report(linked: &JobReport) -> String {
     let report = &linked.report;
     notes::print_all(&report.notes);
     let mut rows = FactRows::default();
-    let of = |n: Option<i64>| n.map_or("not said".into(), |n| n.to_string());
     rows.add(
         "rank",
-        of(report.rank),
+        report
+            .rank
+            .map_or("not said".into(), |rank| rank.to_string()),
         report
             .world_size
             .map_or(String::new(), |size| format!("of {size}")),
@@ -174,6 +175,7 @@ fn add_written(linked: &JobReport, rows: &mut FactRows) {
             perfetto_text(shown, linked.output.as_deref().unwrap_or("")),
         );
     }
+    // said, since somebody may look for a file that was never asked for
     if linked.output.is_none() && !linked.refused {
         rows.add("written", "nothing", "give -o FILE");
     }

@@ -126,6 +126,9 @@ fn is_ours(path: &Path) -> bool {
     // what is cut says it too
     drop(input.content.take(HEAD_BYTES).read_to_end(&mut head));
     // two marks: `etlink ` alone may be a name in anybody's trace
-    let has = |mark: &str| memmem::find(&head, mark.as_bytes()).is_some();
-    has("etlink ") && (has("writer") || has("linked_by"))
+    has_mark(&head, "etlink ") && (has_mark(&head, "writer") || has_mark(&head, "linked_by"))
+}
+
+fn has_mark(head: &[u8], mark: &str) -> bool {
+    memmem::find(head, mark.as_bytes()).is_some()
 }

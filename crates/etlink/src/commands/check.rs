@@ -39,6 +39,13 @@ struct Checked {
     nodes: Option<RankNodes>,
 }
 
+impl Checked {
+    /// Whether the exit code calls it good.
+    fn is_fine(&self, strict: bool) -> bool {
+        self.ok && (!strict || self.findings.is_empty())
+    }
+}
+
 pub fn run(args: CheckArgs) -> Result<Outcome> {
     let mut files = vec![];
     for path in &args.paths {
@@ -86,8 +93,8 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     } else {
         print_text(&checked.iter().map(describe_file).collect::<String>())?;
     }
-    let is_fine = |file: &Checked| file.ok && (!args.strict || file.findings.is_empty());
-    Ok(if checked.iter().all(is_fine) {
+    let is_fine = checked.iter().all(|file| file.is_fine(args.strict));
+    Ok(if is_fine {
         Outcome::Done
     } else {
         Outcome::Found
@@ -144,6 +151,7 @@ fn check_file(path: &Path) -> Result<Checked> {
     let source = input::open_any(path)?;
     let graph = read::read(source).with_context(|| path.display().to_string())?;
     let findings = check::check(&graph);
+    // a warning is what some readers stumble over: only --strict makes it a fault
     let ok = findings
         .iter()
         .all(|finding| finding.severity != Severity::Error);
@@ -175,6 +183,7 @@ fn compare_ranks(checked: &mut [Checked]) -> Vec<Checked> {
     // a rank alone has nobody to disagree with
     let sets = sets.into_iter().filter(|(_, set)| set.len() > 1);
     sets.map(|(prefix, mut set)| {
+        // files are sorted by name, which has rank 10 before rank 2
         set.sort_by_key(RankNodes::rank);
         // a rank that is there plain and packed is one
         set.dedup_by_key(|nodes| nodes.rank());

@@ -7,7 +7,7 @@ use crate::notes;
 use crate::op_tables::{self, RunTables, Wanted};
 use crate::table::{Grid, Limit, count, csv_text, enum_name, same_notes, signed_time, time};
 use anyhow::{Context, Result, bail};
-use etlink_analyze::diff::{self, ChangeKind, RowChange, RunSide};
+use etlink_analyze::diff::{self, ChangeKind, RowChange};
 use etlink_run::membership::Excluded;
 use serde::Serialize;
 use std::fmt::Write;
@@ -101,6 +101,7 @@ fn changes_csv(changes: &[RowChange]) -> Result<String> {
         "shapes",
         "stack",
     ])?;
+    // also rows that stayed the same: programs choose for themselves
     for change in changes {
         let [count_before, count_after] = change.counts.map(|count| count.to_string());
         let [before, after] = change.times_ns.map(|ns| ns.to_string());
@@ -199,21 +200,20 @@ fn runs_head(compared: &DiffReport<'_>) -> String {
             count(side.steps, "step")
         );
     }
-    let of = |what: &str, part: fn(&RunSide) -> i64| {
-        let [old, new] = [part(before), part(after)];
-        format!(
-            "{what} {} -> {} ({})",
-            time(old),
-            time(new),
-            percent_change(old, new)
-        )
-    };
-    let (host, device) = (
-        of("own time of the host's ops", |side| side.self_host_ns),
-        of("device time", |side| side.device_ns),
+    let host = time_change(before.self_host_ns, after.self_host_ns);
+    let device = time_change(before.device_ns, after.device_ns);
+    let _ = writeln!(
+        out,
+        "per {}: own time of the host's ops {host}; device time {device}",
+        compared.diff.per
     );
-    let _ = writeln!(out, "per {}: {host}; {device}", compared.diff.per);
     out
+}
+
+/// A time before and after.
+fn time_change(old: i64, new: i64) -> String {
+    let change = percent_change(old, new);
+    format!("{} -> {} ({change})", time(old), time(new))
 }
 
 /// A name, with what makes it a row of its own.

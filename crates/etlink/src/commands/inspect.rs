@@ -75,6 +75,7 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>
     let run = Run::open(RunSource::File(file.to_owned()), options.clone())?;
     options.progress.phase("reading");
     let input = run.only_rank()?.open_file()?;
+    // before the content is read, which takes the input
     let (kind, stored) = (input.kind, input.stored_bytes);
     let what = if input.is_view {
         "a view for Perfetto that etlink wrote, not a recording"
@@ -254,6 +255,7 @@ fn fact_lines(facts: &Map<String, Value>) -> String {
         match value {
             // what a trace does not say is left out here, and null in JSON
             Value::Null => {}
+            // keys name their unit, in JSON as here
             Value::Number(bytes) if key.ends_with("bytes") => {
                 rows.add(&name, mb(bytes.as_u64().unwrap_or(0)), "")
             }

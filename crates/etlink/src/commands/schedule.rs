@@ -103,6 +103,7 @@ fn write_table(
 ) -> std::io::Result<()> {
     for (range, action) in schedule.stretches(steps) {
         let last = range.end - 1;
+        // a stretch of one step is no range
         match range.start {
             start if start == last => writeln!(out, "  {action:<15}  step {last}")?,
             start => writeln!(out, "  {action:<15}  steps {start}-{last}")?,

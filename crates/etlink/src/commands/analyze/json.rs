@@ -13,27 +13,31 @@ pub(super) fn select_tables(
 ) -> Result<Value> {
     let mut all = serde_json::to_value(runs)?;
     let Some(only) = only else { return Ok(all) };
-    let keep = |map: &mut Map<String, Value>| {
-        map.retain(|name, _| name == only || !tables.contains(&name.as_str()))
-    };
     for run in all
         .as_array_mut()
         .into_iter()
         .flatten()
         .filter_map(Value::as_object_mut)
     {
-        keep(run);
+        retain_table(run, tables, only);
         // sums over ranks have tables too, of the same names
         run.get_mut("total")
             .and_then(Value::as_object_mut)
             .into_iter()
-            .for_each(keep);
+            .for_each(|total| retain_table(total, tables, only));
         let ranks = run
             .get_mut("ranks")
             .and_then(Value::as_array_mut)
             .into_iter()
             .flatten();
-        ranks.filter_map(Value::as_object_mut).for_each(keep);
+        for rank in ranks.filter_map(Value::as_object_mut) {
+            retain_table(rank, tables, only);
+        }
     }
     Ok(all)
+}
+
+/// Removes all tables but one.
+fn retain_table(map: &mut Map<String, Value>, tables: &[&str], only: &str) {
+    map.retain(|name, _| name == only || !tables.contains(&name.as_str()));
 }

@@ -18,29 +18,36 @@ use etlink_run::run::{
     RunSource, WrittenRank,
 };
 
+/// Which traces are analyzed, and how they are read.
+pub(super) struct AnalyzeConfig {
+    source: RunSource,
+    options: RunOptions,
+}
+
+impl AnalyzeConfig {
+    pub(super) fn from_args(args: &AnalyzeArgs) -> Result<AnalyzeConfig> {
+        Ok(AnalyzeConfig {
+            options: RunOptions {
+                rank: args.rank,
+                // no analysis looks at edges through tensors, and to find them takes time
+                tensor_deps: TensorEdges::None,
+                keep: kept_events(args),
+                progress: crate::progress::progress_bar(),
+                ..args.reading.run_options(Some(&args.choice))?
+            },
+            source: RunSource::from_path_and_host(&args.path, args.host.as_deref())?,
+        })
+    }
+}
+
 /// Links what was named; `say` gets each trace. Refuses what `files` could not write.
 pub(super) fn load_runs<T: Send>(
-    args: &AnalyzeArgs,
-    threads: usize,
+    config: AnalyzeConfig,
     files: Option<&TableFiles>,
     say: impl Fn(&LinkedTrace, AnalyzedTrace<'_>) -> Result<T> + Sync,
 ) -> Result<Vec<AnalyzedRun<T>>> {
-    let progress = crate::progress::progress_bar();
-    let options = RunOptions {
-        threads,
-        memory: args.reading.resources.memory.map(|memory| memory.as_u64()),
-        rank: args.rank,
-        ranks: args.choice.ranks.clone(),
-        // no analysis looks at edges through tensors, and to find them takes time
-        tensor_deps: TensorEdges::None,
-        keep: kept_events(args),
-        strict: args.reading.strict.strict,
-        allow_mismatch: args.reading.mismatch.allow_mismatch,
-        progress: progress.clone(),
-        ..RunOptions::default()
-    };
-    let source = RunSource::from_path_and_host(&args.path, args.host.as_deref())?;
-    let runs = RunSet::open(source, options)?;
+    let progress = config.options.progress.clone();
+    let runs = RunSet::open(config.source, config.options)?;
     // a single file names its tables by the rank in it, which is not known before it is read
     if let Some(files) = files.filter(|_| !runs.source.is_one_rank()) {
         check_files(&runs, files)?;
@@ -53,6 +60,7 @@ pub(super) fn load_runs<T: Send>(
     progress.finish();
     // a trace of an unknown rank has figures all the same
     let results = runs.collect_runs(results, false)?;
+    // a report on nothing would pass for one of a run that does nothing
     if results.iter().all(|run| run.members.ranks.is_empty()) {
         let failed = results.into_iter().flat_map(|run| run.failed);
         let errors = failed.map(|(_, error)| error).collect();
@@ -60,7 +68,7 @@ pub(super) fn load_runs<T: Send>(
     }
     let told = results
         .into_iter()
-        .map(|results| analyzed_run(args, &runs, results));
+        .map(|results| analyzed_run(&runs, results));
     Ok(told.collect())
 }
 
@@ -127,6 +135,7 @@ fn analyze_rank<T>(
     };
     let said = say(&trace, of)?;
     let files = entry.files();
+    // a written graph stands for the traces that it was made of
     let device = files.graph.as_ref().or(files.device.as_ref());
     let ranked = Ranked {
         label: label.clone(),
@@ -157,11 +166,7 @@ fn trace_of_graph(entry: RankEntry<'_>, written: &WrittenRank) -> Result<LinkedT
     Ok(trace)
 }
 
-fn analyzed_run<T>(
-    args: &AnalyzeArgs,
-    runs: &RunSet,
-    results: RunResults<Ranked<T>>,
-) -> AnalyzedRun<T> {
+fn analyzed_run<T>(runs: &RunSet, results: RunResults<Ranked<T>>) -> AnalyzedRun<T> {
     let run = &runs.runs[results.run];
     let members = &results.members;
     let mut notes = run.notes.clone();
@@ -170,7 +175,7 @@ fn analyzed_run<T>(
     }
     notes.extend(members.mismatch_notes());
     // whoever asked for some ranks knows that the others are not here
-    if args.choice.ranks.is_none() {
+    if runs.options.ranks.is_none() {
         notes.extend(members.absent_note());
     }
     let excluded = results.excluded();

@@ -8,7 +8,7 @@ mod parquet;
 mod results;
 mod show;
 
-use super::{print_json, print_text, start_threads};
+use super::{print_json, print_text};
 use crate::Outcome;
 use crate::args::{AnalyzeArgs, Compat};
 use crate::kernel_rules::read_rules;
@@ -19,7 +19,7 @@ use etlink_analyze::{
 use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
 use etlink_link::ranks::{RankClock, RankSummary, StragglerStats};
 use etlink_run::joined::{JoinedRun, clock_notes};
-use load::load_runs;
+use load::{AnalyzeConfig, load_runs};
 use parquet::TableFiles;
 use results::AnalyzedRun;
 use results::AnalyzedTrace;
@@ -49,10 +49,10 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
         sequences_of: args.sequences_of.clone(),
         memory_timeline: args.table.as_deref() == Some("memory_timeline"),
     };
+    // made before the traces are read: what lies there already is refused first
     let files = TableFiles::new(&args);
     let told = load_runs(
-        &args,
-        start_threads(args.reading.resources.threads)?,
+        AnalyzeConfig::from_args(&args)?,
         files.as_ref(),
         |trace, of| {
             let analysis = analyze(trace, &rules, &options);
@@ -135,26 +135,20 @@ struct AsHta {
 
 /// HTA's numbers.
 fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
-    let has = |what| args.compat.contains(&what);
     let settings = HtaOptions {
-        include_last: has(Compat::IncludeLastStep),
-        nanoseconds: has(Compat::Nanoseconds),
+        include_last: args.compat.contains(&Compat::IncludeLastStep),
+        nanoseconds: args.compat.contains(&Compat::Nanoseconds),
         rank: None,
     };
-    let told = load_runs(
-        args,
-        start_threads(args.reading.resources.threads)?,
-        None,
-        |trace, of| {
-            Ok(etlink_hta::hta_tables(
-                trace,
-                HtaOptions {
-                    rank: of.rank,
-                    ..settings
-                },
-            )?)
-        },
-    )?;
+    let told = load_runs(AnalyzeConfig::from_args(args)?, None, |trace, of| {
+        Ok(etlink_hta::hta_tables(
+            trace,
+            HtaOptions {
+                rank: of.rank,
+                ..settings
+            },
+        )?)
+    })?;
     let total = |told: &AnalyzedRun<HtaTables>| {
         etlink_hta::run_tables(told.ranks.iter().map(|rank| &rank.said))
     };

@@ -108,6 +108,7 @@ impl TableFiles {
     }
 
     fn run_files(&self, run: &Path) -> Result<Arc<ParquetRun>> {
+        // a map is whole at any time: a panic on another rank's thread does it no harm
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(files) = runs.get(run) {
             // a set holds the lock of its folder: a second one of this process would be refused
@@ -144,6 +145,7 @@ fn earlier_tables(folder: &Path) -> Result<Vec<String>> {
         };
         for entry in entries {
             let path = entry.with_context(failed)?.path();
+            // readers take `*.parquet` of a folder: other files do no harm
             if path.extension().is_none_or(|ending| ending != "parquet") {
                 continue;
             }

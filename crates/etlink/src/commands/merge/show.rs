@@ -4,7 +4,7 @@ use crate::notes;
 use crate::table::{FactRows, count, enum_name, infos, mb, same_notes};
 use etlink_chakra::Demotion;
 use etlink_link::ranks::{JoinProblem, RankClock};
-use etlink_model::Severity;
+use etlink_model::{Anomalies, Severity};
 use etlink_run::discover::RunFiles;
 use etlink_run::job::JobReport;
 use etlink_run::membership::absent_note;
@@ -49,6 +49,7 @@ pub(super) fn merge_summary(
             }
         }
     }
+    // a thousand ranks have mostly the same to note: each note comes once
     notes::print_all(&same_notes(rank_notes.into_iter()));
     if notes::is_verbose() {
         print_infos(ranks);
@@ -67,6 +68,7 @@ pub(super) fn merge_summary(
         .iter()
         .map(|joined| common_rows(joined, ranks))
         .collect();
+    // what failed comes last: the end of a long list is what stays on the screen
     rows.to_string()
         + &common
         + &errors
@@ -86,6 +88,14 @@ fn print_infos(ranks: &[MergedRank]) {
     }
 }
 
+/// How often there was anything of a severity.
+fn count_anomalies(anomalies: &Anomalies, severity: Severity) -> u64 {
+    let of_severity = anomalies
+        .iter()
+        .filter(|(kind, _)| kind.severity() == severity);
+    of_severity.map(|(_, anomaly)| anomaly.count).sum()
+}
+
 fn describe_rank(linked: &JobReport) -> String {
     let report = &linked.report;
     let matched: u64 = report.matched.values().sum();
@@ -95,15 +105,8 @@ fn describe_rank(linked: &JobReport) -> String {
     } else {
         "device trace only".into()
     };
-    let of = |severity| {
-        report
-            .anomalies
-            .iter()
-            .filter(|(kind, _)| kind.severity() == severity)
-            .map(|(_, anomaly)| anomaly.count)
-            .sum::<u64>()
-    };
-    let (damage, infos) = (of(Severity::Damage), of(Severity::Info));
+    let damage = count_anomalies(&report.anomalies, Severity::Damage);
+    let infos = count_anomalies(&report.anomalies, Severity::Info);
     let refused = if linked.refused {
         ", refused under --strict"
     } else {

@@ -63,7 +63,11 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
     }
     let mut compared = vec![];
     for results in runs.collect_runs(ranks, true)? {
-        compared.push(compare_ranks(&args, &runs.runs[results.run], results));
+        compared.push(compare_ranks(
+            &runs.runs[results.run],
+            results,
+            !args.no_align,
+        ));
     }
     if args.print.json {
         print_json(&compared)?;
@@ -112,12 +116,8 @@ fn summarize_rank(rank: RankEntry<'_>) -> Result<Option<RankResult<Vec<String>>>
     }))
 }
 
-fn compare_ranks(
-    args: &RanksArgs,
-    run: &RunFiles,
-    results: RunResults<Vec<String>>,
-) -> RanksReport {
-    let mut joined = results.join(!args.no_align);
+fn compare_ranks(run: &RunFiles, results: RunResults<Vec<String>>, align: bool) -> RanksReport {
+    let mut joined = results.join(align);
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);
     // an order that would deadlock is told here too, though nothing is simulated
     joined.matches.problems.extend(conflicts);

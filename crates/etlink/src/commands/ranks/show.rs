@@ -123,6 +123,7 @@ fn by_step(one: &RanksReport) -> String {
         ],
     );
     for step in &one.steps {
+        // what is communicated before the first step, as when a model is spread over the ranks
         let name = step.step.as_deref().unwrap_or(if one.steps.len() > 1 {
             "(no step)"
         } else {
@@ -211,6 +212,7 @@ fn by_rank(one: &RanksReport) -> String {
         let clock = one
             .clocks
             .get(at)
+            // an offset of 0 that nothing supports would look as if it had been measured
             .filter(|clock| clock.support > 0 || clock.by_machine);
         let [drift, drift_within] = drift_cells(clock);
         table.add([
@@ -237,12 +239,16 @@ fn by_rank(one: &RanksReport) -> String {
     table.to_string()
 }
 
+/// Parts per billion as parts per million.
+fn ppm(ppb: i64) -> f64 {
+    ppb as f64 / 1e3
+}
+
 /// A drift and its uncertainty; in brackets what is not applied.
 fn drift_cells(clock: Option<&RankClock>) -> [String; 2] {
     let Some(drift) = clock.and_then(|clock| clock.drift) else {
         return ["-".into(), "-".into()];
     };
-    let ppm = |ppb: i64| ppb as f64 / 1e3;
     let said = format!("{:+.3} ppm", ppm(drift.ppb));
     [
         if drift.applied {
@@ -283,6 +289,7 @@ fn by_kind(one: &RanksReport) -> String {
                 .map(|skew| of(skew))
                 .fold(0, i64::saturating_add)
         };
+        // a mean over those alone whose traces say when the transfer ended
         let timed = skews
             .iter()
             .filter(|skew| skew.transfer_ns.is_some())

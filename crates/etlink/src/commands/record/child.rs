@@ -7,12 +7,12 @@ use std::process::{Child, Command, ExitStatus};
 /// Runs to the end.
 pub fn run(command: &mut Command) -> Result<Ended> {
     // before the program is there: a signal between the two would end us and leave it running
-    let forwarding = Forwarding::new().context("cannot listen for signals")?;
+    let forwarding = SignalForwarding::new().context("cannot listen for signals")?;
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command.spawn().with_context(|| {
         format!("cannot start `{name}`: is it spelled right, and can it be found?")
     })?;
-    let forwarding = forwarding.to(&child);
+    let forwarding = forwarding.pass_to(&child);
     let status = child
         .wait()
         .with_context(|| format!("cannot wait for `{name}`"))?;
@@ -37,7 +37,7 @@ fn ended(status: ExitStatus) -> Ended {
 }
 
 #[cfg(unix)]
-use passing::Forwarding;
+use passing::Forwarding as SignalForwarding;
 
 #[cfg(unix)]
 mod passing {
@@ -61,7 +61,7 @@ mod passing {
             SignalsInfo::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]).map(Forwarding)
         }
 
-        pub fn to(self, child: &Child) -> Started {
+        pub fn pass_to(self, child: &Child) -> Started {
             let (mut signals, child) = (self.0, child.id());
             let handle = signals.handle();
             let thread = std::thread::spawn(move || {
@@ -88,15 +88,15 @@ mod passing {
 
 /// Elsewhere the console tells all programs itself.
 #[cfg(not(unix))]
-struct Forwarding;
+struct SignalForwarding;
 
 #[cfg(not(unix))]
-impl Forwarding {
-    fn new() -> std::io::Result<Forwarding> {
-        Ok(Forwarding)
+impl SignalForwarding {
+    fn new() -> std::io::Result<SignalForwarding> {
+        Ok(SignalForwarding)
     }
 
-    fn to(self, _: &Child) -> Forwarding {
+    fn pass_to(self, _: &Child) -> SignalForwarding {
         self
     }
 

@@ -37,6 +37,7 @@ impl EndedRecording<'_> {
     /// # Errors
     /// The manifest cannot be written.
     pub fn finish(&self, output: &mut Output, hook: TempDir) -> Result<Finished> {
+        // before the lock: from now on processes that end take it, to write the manifest themselves
         let has_alive = has_processes(hook.path());
         // until the manifest is written: launchers of one job read it, add their ranks, and write
         // it

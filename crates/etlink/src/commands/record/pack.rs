@@ -65,6 +65,7 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
 /// span (the time), ending.
 pub fn show(folder: &Path, tensorboard: &Path, processes: &[Process]) -> Result<()> {
     for process in processes {
+        // a helper process has no rank, and the plugin takes each file for a worker
         let Some(rank) = process.rank else { continue };
         for cycle in &process.cycles {
             let ending = if cycle.device_trace.ends_with(".gz") {

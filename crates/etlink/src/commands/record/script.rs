@@ -9,6 +9,7 @@ const LONGEST: u64 = 1 << 20;
 /// Names the line of a script among the words of the command that sets PYTHONPATH.
 pub fn note(command: &[OsString]) -> Option<String> {
     command.iter().find_map(|word| {
+        // the words after `sh -c` are no file but a script themselves
         let path = Path::new(word);
         let (number, line) = if path.is_file() {
             line_of(path)?

@@ -37,6 +37,7 @@ fn recorded(manifest: &Manifest, output: &Path) -> String {
     let cycles = || processes.iter().flat_map(|process| &process.cycles);
     let first = cycles().map(Cycle::first_recorded).min().unwrap_or(0);
     let last = cycles().map(|cycle| cycle.last_step).max().unwrap_or(0);
+    // the most: a rank that died early has fewer
     let each = processes.iter().map(|process| process.cycles.len()).max();
     let times = match each {
         Some(each) if each > 1 => format!(" in {each} cycles"),
@@ -69,6 +70,7 @@ fn counted(step_on: &str, processes: &[&Process]) -> String {
 /// How much slower recorded steps were: times in the traces are theirs.
 fn cost(manifest: &Manifest) -> Option<String> {
     let times = manifest.slowdown()?;
+    // below that it is within what steps differ by anyway
     let slowdown = times.slowdown().filter(|times| *times >= WORTH_SAYING)?;
     Some(format!(
         "recorded steps took {slowdown:.1} x as long as the others ({} instead of {}): times in \

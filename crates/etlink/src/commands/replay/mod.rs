@@ -10,7 +10,7 @@ use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_link::{LinkReport, LinkedTrace};
-use etlink_model::Severity;
+use etlink_model::{Severity, TimeNs};
 use etlink_replay::{
     EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph, ReplayRun, ReplaySettings,
     StartExplanation,
@@ -243,6 +243,7 @@ fn replay_graph(
         ),
         None => None,
     };
+    // a misspelled name would be taken for a change that has no effect
     let idle = asked
         .scale
         .iter()
@@ -300,6 +301,15 @@ fn replay_graph(
     Ok((replayed, runs))
 }
 
+/// When the last device op ends.
+fn device_end(graph: &ReplayGraph, run: &ReplayRun) -> Option<TimeNs> {
+    graph
+        .indices()
+        .filter(|node| graph.is_device_op(*node))
+        .map(|node| run.end(node))
+        .max()
+}
+
 fn what_if(
     graph: &ReplayGraph,
     settings: &ReplaySettings,
@@ -309,21 +319,15 @@ fn what_if(
     let makespan_ns = run.makespan().0;
     let before = plain.makespan().0;
     let change_ns = makespan_ns - before;
-    let device_end = |run: &ReplayRun| {
-        graph
-            .indices()
-            .filter(|node| graph.is_device_op(*node))
-            .map(|node| run.end(node))
-            .max()
-    };
     WhatIfReport {
         scale: settings.scales.iter().map(ToString::to_string).collect(),
         drop_edges: settings.drop_edges.clone(),
         makespan_ns,
         change_ns,
+        // a graph whose nodes have no durations takes no time at all
         change: change_ns as f64 / before.max(1) as f64,
-        device_end_change_ns: device_end(run)
-            .zip(device_end(plain))
+        device_end_change_ns: device_end(graph, run)
+            .zip(device_end(graph, plain))
             .map(|(now, before)| now.since(before)),
         ranks: vec![],
     }

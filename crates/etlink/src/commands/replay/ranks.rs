@@ -42,6 +42,7 @@ impl ReplayRank {
 
 pub(super) fn run(args: &ReplayArgs, dir: &Path) -> Result<Outcome> {
     if args.output.is_some() {
+        // `merge --format perfetto` draws all ranks, as they were measured
         bail!("-o writes a trace for Perfetto of one rank; give its traces as --host and --device");
     }
     if args.link.rank.is_some() {

@@ -261,6 +261,7 @@ fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
 }
 
 fn add_worst(worst: &[NodeTime], signed: bool, rows: &mut FactRows) {
+    // the first few say where to look; JSON has the rest
     for named in worst.iter().take(SHOWN) {
         rows.add(
             "  worst",
@@ -315,6 +316,7 @@ fn critical_path(path: &PathReport) -> String {
         .iter()
         .map(|(kind, count)| format!("{count} {}", enum_name(kind)))
         .collect();
+    // without --resources nothing waits for a busy place, and the words would raise questions
     let busy = if path.busy > 0 {
         format!("; {} waits for a busy thread or stream", path.busy)
     } else {

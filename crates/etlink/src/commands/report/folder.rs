@@ -1,7 +1,7 @@
 //! A page about all ranks of a folder.
 
 use super::ran::Ran;
-use super::{Content, ReportArgs, file_name, report_options, steps, steps::DrawnSteps};
+use super::{Content, ReportConfig, steps, steps::DrawnSteps};
 use crate::rank_error::rank_error;
 use anyhow::{Context, Result};
 use etlink_analyze::KernelRules;
@@ -11,8 +11,8 @@ use etlink_report::page::{
     PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
 };
 use etlink_run::membership::Excluded;
-use etlink_run::run::{RankContent, RankEntry, RankResult, RunSource};
-use etlink_run::{Progress, Run, RunError};
+use etlink_run::run::{RankContent, RankEntry, RankResult};
+use etlink_run::{Run, RunError};
 
 /// What is kept of a rank until all are read.
 struct ReportedRank {
@@ -24,13 +24,9 @@ struct ReportedRank {
 }
 
 /// Reads all ranks, compares them and draws some.
-pub(super) fn folder_content(
-    args: &ReportArgs,
-    rules: &KernelRules,
-    progress: &Progress,
-) -> Result<Content> {
-    let source = RunSource::from_path_and_host(&args.path, args.host.as_deref())?;
-    let run = Run::open(source, report_options(args, progress)?)?;
+pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
+    let progress = config.options.progress.clone();
+    let run = Run::open(config.source, config.options)?;
     let runs = run.set();
     progress.phase("analyzing");
     let mut notes: Vec<String> = run.files().notes.clone();
@@ -40,12 +36,14 @@ pub(super) fn folder_content(
     });
     for (index, result) in results.iter().enumerate() {
         match result {
-            None if args.choice.ranks.is_some() => {}
+            // who asked for some ranks waits for no word on the others
+            None if runs.options.ranks.is_some() => {}
             None => notes.push(format!(
                 "rank {}: its file does nothing, as that of a rank without a trace",
                 runs.entry(index).label()
             )),
             Some(Ok(rank)) => {
+                // the written graphs of a run all lack the same, which is said once
                 let missing = rank.value.missing.iter();
                 let new: Vec<String> = missing
                     .filter(|note| !notes.contains(note))
@@ -94,14 +92,14 @@ pub(super) fn folder_content(
             })
             .map_or(0, |of| of.caused_ns)
     };
-    let shown = steps::drawn_places(&args.timelines, &ranks, TIMELINES, late)?;
+    let shown = steps::drawn_places(&config.timelines, &ranks, TIMELINES, late)?;
     let steps = DrawnSteps::choose_step(
-        args.step.as_deref(),
+        config.step.as_deref(),
         &shown.iter().map(|at| &ranks[*at]).collect::<Vec<_>>(),
     )?;
     if shown.len() < ranks.len() {
         let labels: Vec<&str> = shown.iter().map(|at| ranks[*at].label.as_str()).collect();
-        let why = if args.timelines.is_empty() && met.is_some() {
+        let why = if config.timelines.is_empty() && met.is_some() {
             ", of which the others waited for some longest"
         } else {
             ""
@@ -129,7 +127,6 @@ pub(super) fn folder_content(
     } else {
         0.0
     };
-    let share = |all: usize, part: f64| (all as f64 * part) as usize;
     let each = (1.0 - of_all) / shown.len().max(1) as f64;
     let all = together.as_ref().map(|together| {
         PackedTimeline::new(
@@ -170,7 +167,7 @@ pub(super) fn folder_content(
         .chain(drawn.into_iter().flatten())
         .collect();
     Ok(Content {
-        title: file_name(&args.path),
+        title: config.title,
         ranks,
         met,
         timelines,
@@ -179,6 +176,11 @@ pub(super) fn folder_content(
         notes,
         excluded: all_excluded,
     })
+}
+
+/// A part of what all timelines of a page may have.
+fn share(all: usize, part: f64) -> usize {
+    (all as f64 * part) as usize
 }
 
 /// The figures of a rank; `None` where it was not asked for, or its file does nothing, as that of a

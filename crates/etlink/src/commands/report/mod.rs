@@ -11,6 +11,7 @@ use super::{json_document, print_text};
 use crate::Outcome;
 use crate::args::ReportArgs;
 use crate::notes;
+use crate::table::count;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_analyze::{KernelRules, run_totals};
@@ -57,16 +58,48 @@ struct Content {
     excluded: Vec<Excluded>,
 }
 
+/// What a page is to be made of.
+struct ReportConfig {
+    source: RunSource,
+    options: RunOptions,
+    /// The name of the trace or the folder.
+    title: String,
+    /// The step to draw, by its number or name.
+    step: Option<String>,
+    /// Ranks to draw, by labels or ranges.
+    timelines: Vec<String>,
+}
+
+impl ReportConfig {
+    fn from_args(args: &ReportArgs, progress: &Progress) -> Result<ReportConfig> {
+        Ok(ReportConfig {
+            source: RunSource::from_path_and_host(&args.path, args.host.as_deref())?,
+            options: RunOptions {
+                rank: args.rank,
+                // the page draws memory over time, for which allocations are needed
+                keep: KeepEvents::Memory,
+                progress: progress.clone(),
+                ..args.reading.run_options(Some(&args.choice))?
+            },
+            title: file_name(&args.path),
+            step: args.step.clone(),
+            timelines: args.timelines.clone(),
+        })
+    }
+}
+
 pub fn run(args: ReportArgs) -> Result<Outcome> {
     // before anything is read: an hour of work must not end at a file that is there already
     let target = Target::page(&args.output, args.overwrite.overwrite)?;
     refuse_input(&args.output, args.host.iter().chain([&args.path]))?;
+    // a mistake in the rules is found before the traces are read
     let rules = crate::kernel_rules::read_rules(args.rules.as_deref())?;
     let progress = crate::progress::progress_bar();
+    let config = ReportConfig::from_args(&args, &progress)?;
     let content = if args.path.is_dir() {
-        folder::folder_content(&args, &rules, &progress)
+        folder::folder_content(config, &rules)
     } else {
-        file_content(&args, &rules, &progress)
+        file_content(config, &rules)
     };
     progress.finish();
     let content = content?;
@@ -88,17 +121,12 @@ pub fn run(args: ReportArgs) -> Result<Outcome> {
         notes,
     })?;
     let ((), bytes) = target.write(|out| out.write_all(&bytes))?;
-    print_result(&args, content, bytes, target.is_stdout())
+    print_result(&target, args.print.json, content, bytes)
 }
 
-fn print_result(
-    args: &ReportArgs,
-    content: Content,
-    bytes: u64,
-    to_stdout: bool,
-) -> Result<Outcome> {
+fn print_result(target: &Target, json: bool, content: Content, bytes: u64) -> Result<Outcome> {
     let written = WrittenPage {
-        output: args.output.display().to_string(),
+        output: target.path().display().to_string(),
         bytes,
         ranks: content.ranks.len(),
         step: content.step,
@@ -111,14 +139,13 @@ fn print_result(
         notes: content.notes,
         excluded: content.excluded,
     };
-    if to_stdout {
+    if target.is_stdout() {
         // the page has standard output for itself
         notes::print_all(&written.notes);
-    } else if args.print.json {
+    } else if json {
         print_text(&json_document("etlink.report", &written)?)?;
     } else {
         notes::print_all(&written.notes);
-        let count = |count: usize| format!("{count} rank{}", if count == 1 { "" } else { "s" });
         let (step, without) = written
             .step
             .map_or((String::new(), ", without steps"), |step| {
@@ -129,7 +156,8 @@ fn print_result(
             ByteSize(bytes).display().si(),
             written.ranges,
         );
-        let (ranks, drawn) = (count(written.ranks), count(written.timelines));
+        let ranks = count(written.ranks as u64, "rank");
+        let drawn = count(written.timelines as u64, "rank");
         print_text(&format!(
             "{output}: {size}, {ranks}; drawn: {step}{drawn}{without}, {ranges} ranges\n"
         ))?;
@@ -142,48 +170,31 @@ fn print_result(
 }
 
 /// One trace, a pair, or a written graph.
-fn file_content(args: &ReportArgs, rules: &KernelRules, progress: &Progress) -> Result<Content> {
-    if !args.timelines.is_empty() {
+fn file_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
+    if !config.timelines.is_empty() {
         bail!("--timelines is for a folder; of one trace the timeline is always drawn");
     }
-    let source = RunSource::from_path_and_host(&args.path, args.host.as_deref())?;
-    let run = Run::open(source, report_options(args, progress)?)?;
+    let run = Run::open(config.source, config.options)?;
     let content = run.only_rank()?.load()?;
     let ran = Ran::from_content(content.refuse_damage(&run.set().options)?)?;
     let label = ran
         .rank_number()
-        .map_or_else(|| file_name(&args.path), |rank| rank.to_string());
+        .map_or_else(|| config.title.clone(), |rank| rank.to_string());
     let rank = ran.report_rank(&label, None, rules, 1);
-    let steps = DrawnSteps::choose_step(args.step.as_deref(), &[&rank])?;
+    let steps = DrawnSteps::choose_step(config.step.as_deref(), &[&rank])?;
     let timelines = vec![PackedTimeline::new(RANGES, TIMELINE_BYTES, |most| {
         ran.draw_timeline(&rank, &steps, most, rules, None)
     })?];
-    let (title, notes) = (
-        file_name(&args.path),
-        ran.leaves_out()
-            .into_iter()
-            .chain(ran.damage_note())
-            .collect(),
-    );
+    let notes = ran.leaves_out().into_iter().chain(ran.damage_note());
     Ok(Content {
-        title,
+        title: config.title,
         ranks: vec![rank],
         met: None,
         timelines,
         drawn: 1,
         step: steps.name(),
-        notes,
+        notes: notes.collect(),
         excluded: vec![],
-    })
-}
-
-fn report_options(args: &ReportArgs, progress: &Progress) -> Result<RunOptions> {
-    Ok(RunOptions {
-        rank: args.rank,
-        // the page draws memory over time, for which allocations are needed
-        keep: KeepEvents::Memory,
-        progress: progress.clone(),
-        ..args.reading.run_options(Some(&args.choice))?
     })
 }
 

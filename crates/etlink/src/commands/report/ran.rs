@@ -239,6 +239,8 @@ impl Ran {
                         .copied()
                         .collect()
                 };
+                // starts are collected only where there is no step: of a large trace they are
+                // millions
                 let window = steps.drawn_window(
                     &rank.analysis,
                     most,

@@ -232,6 +232,7 @@ fn without_step(
 
 fn list_names<'a>(all: impl Iterator<Item = &'a str>) -> String {
     let all: Vec<&str> = all.collect();
+    // a run may have thousands of steps, and the message is one line
     let more = if all.len() > 20 {
         format!(", … ({} in all)", all.len())
     } else {

@@ -66,6 +66,7 @@ pub(super) fn top_table(table: &OpTable, limit: usize) -> String {
         .map_or(String::new(), |rank| format!(", rank {rank}"));
     let _ = writeln!(out, "{}{rank}", table.file);
     let columns = Columns::from_table(top);
+    // the last columns are the widest, and texts: figures before them stay in view
     let texts = usize::from(columns.shapes) + usize::from(columns.stack);
     let mut lines = Grid::new(
         1,

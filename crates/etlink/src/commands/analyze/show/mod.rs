@@ -31,6 +31,7 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
     if let Some(last) = one
         .stragglers
         .iter()
+        // nobody is named where nobody came last
         .filter(|rank| rank.last > 0)
         .max_by_key(|rank| rank.caused_ns)
     {
@@ -98,8 +99,8 @@ fn busy_sentence(one: &Analyzed) -> String {
     let Some(sum) = sum else {
         return "no device work in the trace\n".to_owned();
     };
-    let of = |part: i64| percent(part as f64 / sum.window_ns as f64, 1);
-    let (busy, window) = (of(sum.busy_ns()), time(sum.window_ns));
+    let whole = sum.window_ns;
+    let (busy, window) = (share_of(sum.busy_ns(), whole), time(whole));
     let mut out = match one
         .told
         .ranks
@@ -112,7 +113,7 @@ fn busy_sentence(one: &Analyzed) -> String {
             format!("{devices} devices are busy {busy} of {window}, the sum of their windows")
         }
     };
-    let _ = write!(out, ": computation {}", of(sum.computation_ns));
+    let _ = write!(out, ": computation {}", share_of(sum.computation_ns, whole));
     for (name, ns) in [
         ("exposed communication", sum.exposed_communication_ns),
         ("exposed copies", sum.exposed_memory_ns),
@@ -120,7 +121,7 @@ fn busy_sentence(one: &Analyzed) -> String {
         ("idle", sum.idle_ns),
     ] {
         if ns > 0 {
-            let _ = write!(out, ", {name} {}", of(ns));
+            let _ = write!(out, ", {name} {}", share_of(ns, whole));
         }
     }
     if let Some(share) = sum.overlap_share {
@@ -131,6 +132,11 @@ fn busy_sentence(one: &Analyzed) -> String {
         );
     }
     out + "\n"
+}
+
+/// A part of a time in percent.
+fn share_of(part: i64, whole: i64) -> String {
+    percent(part as f64 / whole as f64, 1)
 }
 
 /// The records of each rank, with what it is called.
