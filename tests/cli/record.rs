@@ -190,6 +190,55 @@ fn what_a_killed_launcher_leaves_is_restored_or_cleaned() {
     }
 }
 
+/// What a launcher leaves that is killed when three files are moved aside.
+fn moved_aside() -> Tool {
+    let tool = Tool::new();
+    let list = r#"["cycle_1/kineto_trace_0.json","kineto_trace_0.json","torch_et_0.json"]"#;
+    tool.file("traces/.etlink/old.json", list);
+    tool.file("traces/.etlink/old.moved", "");
+    for index in 0..3 {
+        tool.file(&format!("traces/.etlink/{index}.old"), "old");
+    }
+    tool
+}
+
+#[test]
+fn files_moved_aside_are_put_back_or_kept() {
+    let line = format!("record {SCHEDULE} -o traces -- true");
+    // the user has removed the folder of a cycle
+    let tool = moved_aside();
+    tool.run(&line).exits(2).complains(&["is there already"]);
+    let expected = ["cycle_1", "kineto_trace_0.json", "torch_et_0.json"];
+    assert_eq!(names(&tool, "traces"), expected);
+    assert_eq!(names(&tool, "traces/cycle_1"), ["kineto_trace_0.json"]);
+    // one file cannot be put back: the others are, and it is kept
+    let tool = moved_aside();
+    tool.file("traces/cycle_1", "a file");
+    for _ in 0..2 {
+        tool.run(&line)
+            .exits(2)
+            .complains(&["cannot settle", "which was cycle_1/kineto_trace_0.json"]);
+        assert_eq!(tool.read("traces/.etlink/0.old"), b"old");
+        assert_eq!(tool.read("traces/torch_et_0.json"), b"old");
+    }
+    // nobody can read the list, or what it says
+    for is_damaged in [false, true] {
+        let tool = moved_aside();
+        std::fs::remove_file(tool.path("traces/.etlink/old.json")).expect("removes");
+        let reason = if is_damaged {
+            tool.file("traces/.etlink/old.json", "[\"cycle_1");
+            "old.json is damaged"
+        } else {
+            std::fs::create_dir(tool.path("traces/.etlink/old.json")).expect("makes folder");
+            "old.json"
+        };
+        tool.run(&line).exits(2).complains(&[reason]);
+        for index in 0..3 {
+            assert_eq!(tool.read(&format!("traces/.etlink/{index}.old")), b"old");
+        }
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn one_recording_at_a_time_and_the_lock_dies_with_its_process() {

@@ -1,5 +1,5 @@
-//! `etlink record` when the n-th call of its own file system calls fails, for every n. The program
-//! publishes two traces as the hook does, without PyTorch.
+//! `etlink record` when the n-th call of its own file system calls fails, or is the last before it
+//! is killed, for every n. The program publishes two traces as the hook does, without PyTorch.
 
 use crate::tool::{Ran, Tool};
 use flate2::read::GzDecoder;
@@ -115,4 +115,70 @@ fn a_first_recording() {
 #[test]
 fn a_recording_that_replaces_another() {
     each_call_fails(&earlier());
+}
+
+/// An earlier recording of two ranks, of which a new one of one rank replaces a part.
+fn earlier_of_two_ranks() -> Files {
+    let mut files = earlier();
+    for name in ["torch_et_1.json", "cycle_1/kineto_trace_1.json"] {
+        files.insert(name.to_owned(), br#"{"ranks": []}"#.to_vec());
+    }
+    files
+}
+
+/// Runs the program over an earlier recording, and after it `record` once more without a fault,
+/// which has to put the folder in order. Each is called with what is in the folder then.
+fn each_call_over(program: &str, variable: &str, check: fn(&Files, &str)) {
+    let tool = Tool::new();
+    tool.file("program.py", program);
+    for number in 1.. {
+        drop(std::fs::remove_dir_all(tool.path("traces")));
+        drop(std::fs::remove_dir_all(tool.path("board")));
+        for name in earlier_of_two_ranks().keys() {
+            tool.file(&format!("traces/{name}"), br#"{"ranks": []}"#);
+        }
+        let ran = tool.shell(&format!("{variable}={number} $ETLINK {LINE}"));
+        let line = "record --wait 0 --warmup 0 --active 1 -o traces -- true";
+        tool.run(line).exits(2).complains(&["is there already"]);
+        let what = format!("call {number}: {}", ran.stderr);
+        check(&visible(&tool), &what);
+        assert!(!tool.path("traces/.etlink").exists(), "{what}");
+        if !ran.stderr.contains("injected: ") {
+            assert!(number > 50, "only {number} calls");
+            return;
+        }
+    }
+}
+
+#[test]
+fn an_earlier_recording_that_is_not_replaced_is_never_lost() {
+    // the program ends between the old files' moving and the first new one
+    let program = PROGRAM.split("files.publish").next();
+    let program = format!("{}files.make_room(settings)\n", program.expect("a part"));
+    for variable in ["ETLINK_RECORD_FAULT", "ETLINK_RECORD_KILL"] {
+        each_call_over(&program, variable, |after, what| {
+            assert_eq!(after, &earlier_of_two_ranks(), "{what}");
+        });
+    }
+}
+
+#[test]
+fn a_killed_launcher_mixes_no_recordings() {
+    each_call_over(PROGRAM, "ETLINK_RECORD_KILL", |after, what| {
+        if after == &earlier_of_two_ranks() {
+            return;
+        }
+        for (name, bytes) in after {
+            let is_trace = name.ends_with(".json") && name != "etlink.json";
+            assert!(
+                !is_trace || text(name, bytes).contains("new"),
+                "{name} is old, {what}"
+            );
+            assert!(!name.contains("_1.json"), "{name} is old, {what}");
+        }
+        for kind in ["torch_et_0.json", "kineto_trace_0.json"] {
+            let is_there = after.keys().any(|name| name.starts_with(kind));
+            assert!(is_there, "no {kind}, {what}");
+        }
+    });
 }

@@ -1,5 +1,5 @@
 //! Every call by which `record` itself uses the file system. In tests the n-th fails, as on a full
-//! disk: `ETLINK_RECORD_FAULT=3`.
+//! disk: `ETLINK_RECORD_FAULT=3`. Or `record` is killed there: `ETLINK_RECORD_KILL=3`.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,15 +9,23 @@ use std::path::{Path, PathBuf};
 pub fn attempt(path: &Path) -> io::Result<()> {
     use std::sync::atomic::{AtomicU64, Ordering};
     static CALLS: AtomicU64 = AtomicU64::new(0);
-    let wanted = std::env::var("ETLINK_RECORD_FAULT");
-    let wanted = wanted.ok().and_then(|number| number.parse().ok());
     let number = CALLS.fetch_add(1, Ordering::SeqCst) + 1;
-    if wanted != Some(number) {
+    if number_in("ETLINK_RECORD_KILL") == Some(number) {
+        eprintln!("injected: {}", path.display());
+        // no destructor runs and nothing is put in order, as after SIGKILL
+        std::process::abort();
+    }
+    if number_in("ETLINK_RECORD_FAULT") != Some(number) {
         return Ok(());
     }
     // a test has to know whether there was such a call
     eprintln!("injected: {}", path.display());
     Err(io::Error::from_raw_os_error(nix::libc::ENOSPC))
+}
+
+#[cfg(feature = "faults")]
+fn number_in(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
 }
 
 #[cfg(not(feature = "faults"))]

@@ -78,8 +78,7 @@ impl EndedRecording<'_> {
         let has_hooked = hook.path().join(MARKER).exists();
         ended.extend(running);
         let manifest = self.manifest(ended, has_hooked, &lost, output)?;
-        // its error waits: the manifest of the new recording is written whatever came of the old
-        // one
+        // its error waits: the manifest of new traces is written whatever came of the old ones
         let earlier = output.settle();
         let is_alone = output.leave(has_alive)?;
         let is_last = is_alone && self.are_all_tasks_done(&manifest);
@@ -89,15 +88,21 @@ impl EndedRecording<'_> {
         }
         notes.append(&mut manifest.notes);
         manifest.notes = notes;
-        if matches!(earlier, Ok(Earlier::Stays)) && manifest.recorded() == 0 {
-            let path = output.path.display();
-            manifest
-                .notes
-                .push(format!("the earlier recording in {path} stays as it was"));
-        } else {
-            output.write(&manifest)?;
+        match earlier {
+            Ok(Earlier::Stays) if manifest.recorded() == 0 => {
+                let path = output.path.display();
+                manifest
+                    .notes
+                    .push(format!("the earlier recording in {path} stays as it was"));
+            }
+            // the manifest in the folder may be that of the earlier recording
+            Err(_) if manifest.recorded() == 0 => {}
+            _ => output.write(&manifest)?,
         }
-        output.close(is_alone, &alive_pids)?;
+        // the next launcher settles the earlier recording, and removes the reports as well
+        if earlier.is_ok() {
+            output.close(is_alone, &alive_pids)?;
+        }
         summary::print_summary(&manifest, &self.args.output);
         keep_hook(hook, has_alive);
         earlier.context("cannot put the earlier recording in order")?;

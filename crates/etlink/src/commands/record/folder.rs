@@ -251,7 +251,11 @@ impl Output {
 
     /// Removes the work folder; what cannot be removed is put in order by the next launcher.
     fn remove_work(&self) {
-        drop(disk::remove_folder(&self.work));
+        // an earlier recording that could not be put back: these are the only copies. The list
+        // alone is no reason to stay, nothing of it is moved
+        if matches!(earlier::has_files_aside(&self.work), Ok(false)) {
+            drop(disk::remove_folder(&self.work));
+        }
     }
 
     /// Removes reports and unfinished traces whose names begin with `prefix`.
