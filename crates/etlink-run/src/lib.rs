@@ -7,6 +7,7 @@
 //! What `etlink merge` does, a Chakra file for each rank:
 //!
 //! ```
+//! use etlink_model::GlobalRank;
 //! use etlink_run::merge::{MergeOptions, merge};
 //! use etlink_run::{RunOptions, RunSet, RunSource};
 //!
@@ -18,7 +19,7 @@
 //! let options = MergeOptions::default();
 //! let report = merge(&runs, output, &options)?;
 //! assert!(report.is_complete(&options));
-//! assert_eq!(report.runs[0].ranks, [0, 1]);
+//! assert_eq!(report.runs[0].ranks, [0, 1].map(GlobalRank));
 //! assert!(output.join("ddp2-2.15.0.1.et").is_file());
 //! # Ok(())
 //! # }
