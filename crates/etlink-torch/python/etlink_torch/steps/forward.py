@@ -155,7 +155,7 @@ class ForwardSteps:
         def init_subclass(kind, **named):
             super(base, kind).__init_subclass__(**named)
             if self.patches.active:
-                self.adopt_new(kind)
+                attempt(self.adopt_new, kind)
 
         self.patches.replace(base, "__init_subclass__", classmethod(init_subclass))
 

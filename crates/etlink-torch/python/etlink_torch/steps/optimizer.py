@@ -63,7 +63,7 @@ class OptimizerSteps:
         def patch_step_function(made):
             original(made)
             if self.patches.active:
-                self.adopt_new(type(made))
+                attempt(self.adopt_new, made)
 
         self.patches.replace(optimizer, "_patch_step_function", patch_step_function)
         self.adopt_scalers()
@@ -92,10 +92,10 @@ class OptimizerSteps:
             announce(self.session, type(optimizer).__name__)
         return counts
 
-    def adopt_new(self, kind):
+    def adopt_new(self, optimizer):
         """Nothing is raised into the making of an optimizer."""
         try:
-            self.adopt(kind)
+            self.adopt(type(optimizer))
             self.session.begin()
         except Exception as error:
             attempt(self.session.fail, describe(error))
