@@ -76,12 +76,20 @@ class ForwardCalls(StepCalls):
         """Of a module: a reference, whether it may be the model, and the number of the program's own
         module, which a parallel one may wrap."""
         number, models = id(module), self.models
-        # a module may have methods of its own that raise: then it is none
-        is_model = bool(attempt(self.has_parameters, module))
+        is_model = self.may_be_model(module)
         # the number of a module that is gone becomes another's
         reference = weakref.ref(module, lambda _: models.pop(number, None))
         models[number] = reference, is_model, id(innermost(module))
         return models[number]
+
+    def may_be_model(self, module):
+        try:
+            return self.has_parameters(module)
+        except Exception as error:
+            # methods of the program's own may raise; where that is the model, no step is counted
+            kind = type(module).__name__
+            self.session.report.note("{} counts no steps: {}".format(kind, describe(error)))
+            return False
 
     def has_parameters(self, module):
         # freezing and quantization make something else of parameters

@@ -19,10 +19,11 @@ class WatchedSpec(ModuleSpec):
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
         if name == "_initializing" and not value:
-            then = self.__dict__.pop("etlink_then", None)
+            then = self.etlink_then
+            del self.etlink_then
             self.__class__ = ModuleSpec
-            if then is not None:
-                then()
+            # nothing is raised into an import
+            attempt(then)
 
 
 def is_step(arguments, named):
@@ -63,7 +64,7 @@ class FunctionSteps:
     def wait_until_whole(self, module):
         """The module is what imports torch."""
         spec = module.__spec__
-        spec.etlink_then = lambda: self.wrap_or_report(module)
+        spec.etlink_then = functools.partial(self.wrap_or_report, module)
         spec.__class__ = WatchedSpec
 
     def wrap_or_report(self, module):
