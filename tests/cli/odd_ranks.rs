@@ -496,13 +496,7 @@ fn a_simulator_folder_is_not_begun_for_ranks_that_are_too_far_apart() {
             "more than 4096 ranks are absent",
             "leave --for astra-sim out",
         ]);
-    assert!(
-        std::fs::read_dir(tool.path("out"))
-            .expect("a folder")
-            .next()
-            .is_none(),
-        "nothing half-written"
-    );
+    assert!(!tool.path("out").exists(), "nothing half-written");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Where results go, what is kept when they cannot, and what an end before the end leaves.
 
 use crate::ranks::{Drawn, RUN, put};
-use crate::tool::{Tool, unpacked};
+use crate::tool::{Tool, gzip, unpacked};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::Write;
@@ -359,6 +359,77 @@ fn files_beside_the_ranks_are_refused_where_somebody_else_wrote_them() {
     tool.run("merge {pairs}/tpdp4-2.15.0 -o own --for astra-sim --overwrite")
         .exits(0);
     assert!(tool.files("own") == before);
+}
+
+#[test]
+fn a_foreign_file_of_an_outputs_name_stays() {
+    let tool = Tool::new();
+    for (format, name) in [
+        ("perfetto", "timeline.pftrace.gz"),
+        ("chrome", "timeline.trace.json.gz"),
+        ("etplus", "ddp2-2.15.0.0.json.gz"),
+        ("chakra", "ddp2-2.15.0.0.et"),
+    ] {
+        let line = format!("merge {{pairs}}/ddp2-2.15.0 -o {format} --format {format} --overwrite");
+        let file = format!("{format}/{name}");
+        for content in [b"mine".to_vec(), gzip(b"{\"traceEvents\": []}")] {
+            tool.file(&file, &content);
+            tool.run(&line)
+                .exits(2)
+                .complains(&[&format!("{file} has the name"), "move it away"]);
+            assert_eq!(tool.read(&file), content, "{format}");
+        }
+        // what etlink wrote is replaced
+        std::fs::remove_file(tool.path(&file)).expect("removes");
+        tool.run(&line).exits(0);
+        let before = tool.files(format);
+        tool.run(&line).exits(0);
+        assert!(tool.files(format) == before, "{format}");
+    }
+}
+
+#[test]
+fn some_ranks_for_a_simulator_do_not_replace_the_others_by_idle_ones() {
+    let tool = Tool::new();
+    let line = "merge {pairs}/ddp2-2.15.0 -o out --for astra-sim --overwrite";
+    tool.run(line).exits(0);
+    let before = tool.files("out");
+    tool.run(&format!("{line} --ranks 0")).exits(2).complains(&[
+        "out/ddp2-2.15.0.1.et",
+        "--ranks does not name",
+        "all ranks",
+    ]);
+    assert!(tool.files("out") == before);
+    // the idle ranks of a merge of some are no loss
+    let line = "merge {pairs}/ddp2-2.15.0 -o some --for astra-sim --overwrite --ranks 0";
+    tool.run(line).exits(0);
+    let before = tool.files("some");
+    assert!(before.contains_key("ddp2-2.15.0.1.et"));
+    tool.run(line).exits(0);
+    assert!(tool.files("some") == before);
+}
+
+#[test]
+fn a_run_without_a_rank_that_was_asked_for_gets_no_folder() {
+    let tool = Tool::new();
+    tool.shell("mkdir in && cp -r {pairs}/ddp2-2.15.0 {pairs}/pipeline4-2.15.0 in")
+        .exits(0);
+    tool.run("merge in -o out --ranks 3").exits(0);
+    let folders = std::fs::read_dir(tool.path("out")).expect("lists");
+    let names: Vec<_> = folders
+        .map(|entry| entry.expect("entry").file_name())
+        .collect();
+    assert_eq!(names, ["pipeline4-2.15.0"]);
+    // the rank of this one is known only when it is read
+    tool.shell(
+        "cp -r {pairs}/mlp-2.15.0 in/unsure && cd in/unsure && rm -f RECIPE && \
+        mv kineto_trace_0.json.gz x.json.gz && mv torch_et_0.json.gz y.json.gz",
+    )
+    .exits(0);
+    tool.run("merge in -o again --ranks 3").exits(0);
+    assert!(!tool.path("again/unsure").exists());
+    tool.run("merge in/unsure -o none --ranks 3").exits(2);
+    assert!(!tool.path("none").exists());
 }
 
 #[test]

@@ -152,6 +152,20 @@ fn every_mode_takes_as_long_as_measured() {
     }
 }
 
+#[test]
+fn what_is_left_to_do_is_said_at_the_end() {
+    let tool = Tool::new();
+    tool.run("merge {pairs}/ddp2-2.15.0 -o out --for astra-sim")
+        .exits(0)
+        .notes("out/network.yml has one switch, as a placeholder: put your topology there")
+        .notes("then run the command in out/README.md");
+    let quiet = tool
+        .run("merge {pairs}/ddp2-2.15.0 -o plain")
+        .exits(0)
+        .stderr;
+    assert!(!quiet.contains("network.yml"), "{quiet}");
+}
+
 /// Communications with what a simulator reads of each, and when it began; no ids and deps.
 fn communications(tool: &Tool, name: &str) -> Vec<Node> {
     let read = [

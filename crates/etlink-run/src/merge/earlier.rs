@@ -5,13 +5,13 @@ use crate::file_error::{FileAction, FileContext};
 use crate::graphs::prefix_and_rank;
 use crate::output::{FileSet, OutputError, OutputFormat};
 use crate::{Progress, input};
-use etlink_chakra::astra::file;
+use etlink_chakra::astra::{self, file};
 use memchr::memmem;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
 
-/// Both formats say within this who wrote them.
+/// All formats say within this who wrote them.
 const HEAD_BYTES: u64 = 4096;
 
 /// Names of the files that go when a run replaces an earlier one as a whole.
@@ -26,7 +26,8 @@ pub(super) struct EarlierFiles {
 }
 
 impl EarlierFiles {
-    /// Looks for them; `name` is what files of ranks begin with, `timeline` the file of all ranks.
+    /// Looks for them; `name` is what files of ranks begin with, `outputs` are the names of those
+    /// that will be written, of ranks or of the file of all.
     ///
     /// # Errors
     /// If a file is named like one that may be written, but is not ours.
@@ -34,7 +35,7 @@ impl EarlierFiles {
         options: &MergeOptions,
         folder: &Path,
         name: &str,
-        timeline: Option<&str>,
+        outputs: &BTreeSet<String>,
     ) -> Result<EarlierFiles, OutputError> {
         let mut earlier = EarlierFiles::default();
         let mut other_graphs = vec![];
@@ -44,7 +45,11 @@ impl EarlierFiles {
             let Some(file_name) = file_name.filter(|_| path.is_file()) else {
                 continue;
             };
-            if timeline == Some(file_name) {
+            if outputs.contains(file_name) {
+                // a name alone is no reason to replace a file: somebody may have drawn or packed it
+                if !is_ours(&path) {
+                    return Err(OutputError::NotOurs { path });
+                }
                 earlier.ranks.push(file_name.to_owned());
             // other formats have no list of groups: one that lies there is of somebody else
             } else if options.is_et() && file_name == file::GROUPS {
@@ -75,6 +80,26 @@ impl EarlierFiles {
             earlier.simulator = simulator::earlier_files(options, folder)?;
         }
         Ok(earlier)
+    }
+
+    /// Whether files of ranks that stay are part of another simulation.
+    ///
+    /// # Errors
+    /// They are.
+    pub(super) fn check_simulation(
+        &self,
+        folder: &Path,
+        outputs: &BTreeSet<String>,
+    ) -> Result<(), OutputError> {
+        let idle = astra::idle_rank();
+        for name in &self.ranks {
+            let path = folder.join(name);
+            // what an idle rank of an earlier run was is as good as what would be written
+            if !outputs.contains(name) && !has_content(&path, &idle)? {
+                return Err(OutputError::SimulatedWithOthers { path });
+            }
+        }
+        Ok(())
     }
 
     /// Whether files that stay would have another list of groups.
@@ -117,7 +142,8 @@ fn is_of_rank(options: &MergeOptions, path: &Path, file_name: &str, name: &str) 
     }
 }
 
-/// Whether etlink wrote a graph: `.et` says it in its first message, merged JSON before its nodes.
+/// Whether etlink wrote a file: `.et` says it in its first message, merged JSON before its nodes,
+/// what Perfetto reads before its events.
 fn is_ours(path: &Path) -> bool {
     let Ok(input) = input::open(path, 1, &Progress::hidden()) else {
         return false;
@@ -126,7 +152,18 @@ fn is_ours(path: &Path) -> bool {
     // what is cut says it too
     drop(input.content.take(HEAD_BYTES).read_to_end(&mut head));
     // two marks: `etlink ` alone may be a name in anybody's trace
-    has_mark(&head, "etlink ") && (has_mark(&head, "writer") || has_mark(&head, "linked_by"))
+    let keys = ["writer", "linked_by", "written_by"];
+    has_mark(&head, "etlink ") && keys.into_iter().any(|key| has_mark(&head, key))
+}
+
+fn has_content(path: &Path, content: &[u8]) -> Result<bool, OutputError> {
+    let size = path.metadata().with_path(FileAction::Read, path)?.len();
+    // most are graphs of gigabytes: their size says enough
+    if size != content.len() as u64 {
+        return Ok(false);
+    }
+    let found = std::fs::read(path).with_path(FileAction::Read, path)?;
+    Ok(found == content)
 }
 
 fn has_mark(head: &[u8], mark: &str) -> bool {

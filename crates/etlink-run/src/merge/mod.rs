@@ -151,69 +151,103 @@ pub fn merge(
     if runs.is_empty() {
         return Err(RunError::NoRankAsked);
     }
-    let (sets, earlier) = file_sets(runs, output, options)?;
+    let places = output_places(runs, output, options)?;
     runs.options.progress.phase("linking");
     let merger = Merger {
         hold: runs.all_fit(),
         runs,
         options,
-        sets,
-        earlier,
+        places,
     };
-    let mut ranks = runs.map_ranks(|rank| merger.link(rank));
-    // ranks of unknown number were linked to learn it, and none was asked for
-    if ranks.iter().all(|rank| rank.is_unwanted) {
-        return Err(RunError::NoRankAsked);
+    let report = merger.merge_ranks();
+    let made = merger.made_folders();
+    // its work folders lie in them
+    drop(merger);
+    for folder in made {
+        // fails of a folder that has results: only those that nothing was written into go
+        drop(std::fs::remove_dir(folder));
     }
-    // what a rank's file states of its communications depends on all others
-    let mut joined = merger.join(&mut ranks);
-    for (set, run) in merger.sets.iter().zip(&joined) {
-        // needs the join, which knows the number of ranks; still before a file is written
-        simulator::check_absent(options, set.folder(), run)?;
-    }
-    let written = runs.map_ranks(|rank| merger.write_joined(&joined, rank, &ranks[rank.index]));
-    for (rank, written) in ranks.iter_mut().zip(written) {
-        rank.take_written(written);
-    }
-    // after the ranks: a folder of which none could be written gets no configuration
-    merger.write_beside(&ranks, &joined)?;
-    merger.write_timelines(&mut ranks, &mut joined)?;
-    merger.check_groups(&joined)?;
-    let incomplete = merger.replace(&mut ranks, &mut joined)?;
-    // the places of ranks count up to here
-    ranks.retain(|rank| !rank.is_unwanted);
-    Ok(MergeReport {
-        ranks,
-        runs: joined,
-        incomplete,
-    })
+    report
 }
 
-/// What each run writes. Makes the folders and refuses what is there already, before any work is
-/// done.
-fn file_sets(
+/// Where a run is written.
+struct RunPlace {
+    /// The files that are written.
+    set: FileSet,
+    /// Those of an earlier run; nothing where files are not replaced.
+    earlier: EarlierFiles,
+}
+
+/// Where each run is written; `None` where it has no rank that was asked for. Makes the folders and
+/// refuses what is there already, before any work is done.
+fn output_places(
     runs: &RunSet,
     output: &Path,
     options: &MergeOptions,
-) -> Result<(Vec<FileSet>, Vec<EarlierFiles>), RunError> {
-    let (mut sets, mut all_earlier) = (vec![], vec![]);
-    for run in &runs.runs {
-        let set = FileSet::new(&output.join(&run.folder), options.overwrite)?;
-        // all that will be written is looked for now: nobody waits an hour to be refused
-        for name in simulator::file_names(options) {
-            set.target(name, OutputFormat::EtPlus)?;
-        }
-        timeline::target(options, &set).transpose()?;
-        let earlier = if options.overwrite {
-            let timeline = timeline::file_name(options);
-            EarlierFiles::find(options, set.folder(), &output_name(runs, run), timeline)?
+) -> Result<Vec<Option<RunPlace>>, RunError> {
+    let mut places = vec![];
+    for (index, run) in runs.runs.iter().enumerate() {
+        // a folder that nothing goes into would look like a run of which nothing could be written
+        places.push(if runs.ranks.iter().any(|(of, _)| *of == index) {
+            Some(output_place(runs, run, &output.join(&run.folder), options)?)
         } else {
-            EarlierFiles::default()
-        };
-        sets.push(set);
-        all_earlier.push(earlier);
+            None
+        });
     }
-    Ok((sets, all_earlier))
+    Ok(places)
+}
+
+fn output_place(
+    runs: &RunSet,
+    run: &RunFiles,
+    folder: &Path,
+    options: &MergeOptions,
+) -> Result<RunPlace, RunError> {
+    let set = FileSet::new(folder, options.overwrite)?;
+    // all that will be written is looked for now: nobody waits an hour to be refused
+    for name in simulator::file_names(options) {
+        set.target(name, OutputFormat::EtPlus)?;
+    }
+    timeline::target(options, &set).transpose()?;
+    if !options.overwrite {
+        return Ok(RunPlace {
+            set,
+            earlier: EarlierFiles::default(),
+        });
+    }
+    let outputs = rank_outputs(runs, run, options);
+    let name = output_name(runs, run);
+    let earlier = EarlierFiles::find(options, set.folder(), &name, &outputs)?;
+    if options.simulator.is_some() && runs.options.ranks.is_some() {
+        earlier.check_simulation(set.folder(), &outputs)?;
+    }
+    Ok(RunPlace { set, earlier })
+}
+
+/// Names of the files that a run's ranks are written to.
+fn rank_outputs(runs: &RunSet, run: &RunFiles, options: &MergeOptions) -> BTreeSet<String> {
+    if let Some(timeline) = timeline::file_name(options) {
+        return BTreeSet::from([timeline.to_owned()]);
+    }
+    let asked = run
+        .ranks
+        .iter()
+        // as in `RunSet::open`: who does not name its rank may be of one that was asked for
+        .filter(|files| files.rank.is_none() || runs.options.is_asked(files.rank));
+    asked
+        .map(|files| rank_file_name(runs, run, files, options))
+        .collect()
+}
+
+/// `<name>.<rank>.et`, as simulators want it: a prefix and the rank.
+fn rank_file_name(
+    runs: &RunSet,
+    run: &RunFiles,
+    files: &RankFiles,
+    options: &MergeOptions,
+) -> String {
+    let ending = if options.is_et() { "et" } else { "json.gz" };
+    format!("{}.{}.{ending}", output_name(runs, run), files.label)
 }
 
 /// Not all ranks of a run were written, and an earlier run's files are of more: those stay.
@@ -239,15 +273,58 @@ type WrittenParts = Result<(JobReport, Option<Piece>), RunError>;
 struct Merger<'r> {
     runs: &'r RunSet,
     options: &'r MergeOptions,
-    /// By run.
-    sets: Vec<FileSet>,
-    /// By run; nothing where files are not replaced.
-    earlier: Vec<EarlierFiles>,
+    /// By run; `None` where no rank of it was asked for.
+    places: Vec<Option<RunPlace>>,
     /// Linked traces are kept until all ranks are linked.
     hold: bool,
 }
 
 impl Merger<'_> {
+    /// Links all ranks, joins them and writes what there is to write.
+    fn merge_ranks(&self) -> Result<MergeReport, RunError> {
+        let mut ranks = self.runs.map_ranks(|rank| self.link(rank));
+        // ranks of unknown number were linked to learn it, and none was asked for
+        if ranks.iter().all(|rank| rank.is_unwanted) {
+            return Err(RunError::NoRankAsked);
+        }
+        // what a rank's file states of its communications depends on all others
+        let mut joined = self.join(&mut ranks);
+        for (place, run) in self.places.iter().zip(&joined) {
+            // needs the join, which knows the number of ranks; still before a file is written
+            if let Some(place) = place {
+                simulator::check_absent(self.options, place.set.folder(), run)?;
+            }
+        }
+        let written = self
+            .runs
+            .map_ranks(|rank| self.write_joined(&joined, rank, &ranks[rank.index]));
+        for (rank, written) in ranks.iter_mut().zip(written) {
+            rank.take_written(written);
+        }
+        // after the ranks: a folder of which none could be written gets no configuration
+        self.write_beside(&ranks, &joined)?;
+        self.write_timelines(&mut ranks, &mut joined)?;
+        self.check_groups(&joined)?;
+        let incomplete = self.replace(&mut ranks, &mut joined)?;
+        // the places of ranks count up to here
+        ranks.retain(|rank| !rank.is_unwanted);
+        Ok(MergeReport {
+            ranks,
+            runs: joined,
+            incomplete,
+        })
+    }
+
+    /// Folders that were made, those that lie in others first.
+    fn made_folders(&self) -> Vec<PathBuf> {
+        let mut folders = vec![];
+        for place in self.places.iter().flatten() {
+            folders.extend_from_slice(place.set.made_folders());
+        }
+        folders.sort_by(|a, b| b.cmp(a));
+        folders
+    }
+
     /// Links a rank; writes it where that does not depend on others.
     fn link(&self, entry: RankEntry<'_>) -> MergedRank {
         let mut rank = MergedRank {
@@ -352,11 +429,13 @@ impl Merger<'_> {
 
     /// Where a rank is written, or its part of a timeline.
     fn target(&self, entry: RankEntry<'_>) -> Result<Target, OutputError> {
-        let set = &self.sets[self.runs.ranks[entry.index].0];
+        let place = self.places[self.runs.ranks[entry.index].0].as_ref();
+        // the run of a rank that is worked on has a rank that was asked for
+        let set = &place.ok_or(OutputError::NoTarget)?.set;
         if let Some(timeline) = timeline::target(self.options, set) {
             return timeline;
         }
-        let name = self.file_name(entry.run(), entry.files());
+        let name = rank_file_name(self.runs, entry.run(), entry.files(), self.options);
         set.target(&name, self.options.format)
     }
 
@@ -437,10 +516,11 @@ impl Merger<'_> {
         if !self.options.is_et() {
             return Ok(());
         }
-        for (at, (run, joined)) in self.runs.runs.iter().zip(runs).enumerate() {
+        for (at, (place, joined)) in self.places.iter().zip(runs).enumerate() {
+            let Some(place) = place else { continue };
             if self.ranks_of(at, ranks).any(|rank| rank.output().is_some()) {
-                let name = output_name(self.runs, run);
-                simulator::write_files(self.options, &self.sets[at], &name, joined)?;
+                let name = output_name(self.runs, &self.runs.runs[at]);
+                simulator::write_files(self.options, &place.set, &name, joined)?;
             }
         }
         Ok(())
@@ -451,8 +531,10 @@ impl Merger<'_> {
         if self.runs.options.ranks.is_none() {
             return Ok(());
         }
-        for ((set, earlier), joined) in self.sets.iter().zip(&self.earlier).zip(runs) {
-            if set.has(file::GROUPS) {
+        for (place, joined) in self.places.iter().zip(runs) {
+            if let Some(RunPlace { set, earlier }) = place
+                && set.has(file::GROUPS)
+            {
                 earlier.check_groups(set, &joined.agreed.groups)?;
             }
         }
@@ -477,12 +559,14 @@ impl Merger<'_> {
         runs: &mut [MergedRun],
     ) -> Result<Option<IncompleteReplacement>, RunError> {
         let mut unfit = None;
-        for (run, (set, earlier)) in self.sets.iter().zip(&self.earlier).enumerate() {
+        for (run, place) in self.places.iter().enumerate() {
+            let Some(place) = place else { continue };
+            let RunPlace { set, earlier } = place;
             let failed = self
                 .ranks_of(run, ranks)
                 .filter(|rank| rank.is_bad())
                 .count();
-            let lost = self.first_lost(run, ranks).filter(|_| failed > 0);
+            let lost = self.first_lost(run, place, ranks).filter(|_| failed > 0);
             let Some(file) = lost else {
                 // a run of which nothing was written keeps what it has
                 if !set.is_empty() {
@@ -525,25 +609,20 @@ impl Merger<'_> {
 
     /// A file of an earlier run for which this one has no other. Of the file of all ranks it is not
     /// known whether it has one of those that are not in the new one.
-    fn first_lost(&self, run: usize, ranks: &[MergedRank]) -> Option<&String> {
+    fn first_lost<'p>(
+        &self,
+        run: usize,
+        place: &'p RunPlace,
+        ranks: &[MergedRank],
+    ) -> Option<&'p String> {
         let written: BTreeSet<PathBuf> = self
             .ranks_of(run, ranks)
             .filter_map(|rank| rank.output().map(PathBuf::from))
             .collect();
-        let folder = self.sets[run].folder();
+        let folder = place.set.folder();
         let is_lost =
             |name: &&String| self.options.is_timeline() || !written.contains(&folder.join(name));
-        self.earlier[run].ranks.iter().find(is_lost)
-    }
-
-    /// `<name>.<rank>.et`, as simulators want it: a prefix and the rank.
-    fn file_name(&self, run: &RunFiles, found: &RankFiles) -> String {
-        let ending = if self.options.is_et() {
-            "et"
-        } else {
-            "json.gz"
-        };
-        format!("{}.{}.{ending}", output_name(self.runs, run), found.label)
+        place.earlier.ranks.iter().find(is_lost)
     }
 }
 

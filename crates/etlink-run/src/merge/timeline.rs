@@ -86,8 +86,12 @@ impl Merger<'_> {
         ranks: &mut [MergedRank],
         runs: &mut [MergedRun],
     ) -> Result<(), RunError> {
-        for (at, (set, joined)) in self.sets.iter().zip(runs).enumerate() {
-            let (Some(target), Some(common)) = (target(self.options, set), &joined.common) else {
+        for (at, (place, joined)) in self.places.iter().zip(runs).enumerate() {
+            let set = place.as_ref().map(|place| &place.set);
+            let (Some(target), Some(common)) = (
+                set.and_then(|set| target(self.options, set)),
+                &joined.common,
+            ) else {
                 continue;
             };
             let target = target?;

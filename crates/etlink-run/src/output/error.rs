@@ -117,6 +117,17 @@ pub enum OutputError {
         /// The list of groups.
         path: PathBuf,
     },
+    /// Some ranks were to be written for a simulator, and the files of other ranks that lie there
+    /// would not fit them.
+    #[error(
+        "{} is of a rank that --ranks does not name, and a simulation has all its ranks from one \
+         merge: merge all ranks, or write to another folder",
+        path.display()
+    )]
+    SimulatedWithOthers {
+        /// The file of the other rank.
+        path: PathBuf,
+    },
     /// Another process writes the target.
     #[error(
         "{} is being written by another etlink{}: wait for it, or write elsewhere",

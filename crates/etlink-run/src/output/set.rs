@@ -19,6 +19,8 @@ const NAME: &str = "set";
 #[derive(Debug)]
 pub struct FileSet {
     folder: PathBuf,
+    /// Folders that were made for it, the innermost first.
+    made: Vec<PathBuf>,
     overwrite: bool,
     inner: Arc<SetMembers>,
 }
@@ -51,18 +53,26 @@ impl FileSet {
     /// If another process writes a set there, the folder cannot be written, or the replacement that
     /// an earlier run began cannot be finished.
     pub fn new(folder: &Path, overwrite: bool) -> Result<FileSet, OutputError> {
-        std::fs::create_dir_all(folder).with_path(FileAction::MakeFolder, folder)?;
         // the folder of a run that is the root itself ends with a stroke
         let folder: PathBuf = folder.components().collect();
+        let missing = folder.ancestors().take_while(|folder| !folder.exists());
+        let made = missing.map(Path::to_owned).collect();
+        std::fs::create_dir_all(&folder).with_path(FileAction::MakeFolder, &folder)?;
         let work = WorkFolder::claim(&folder, OsStr::new(NAME), &folder)?;
         Ok(FileSet {
             folder,
+            made,
             overwrite,
             inner: Arc::new(SetMembers {
                 work,
                 written: Mutex::new(BTreeSet::new()),
             }),
         })
+    }
+
+    /// The folders that were made for it, the innermost first.
+    pub(crate) fn made_folders(&self) -> &[PathBuf] {
+        &self.made
     }
 
     /// Where it lies.

@@ -3,47 +3,68 @@
 mod show;
 
 use super::{json_document, print_text, print_unused_files};
-use crate::Outcome;
 use crate::args::{Compute, FormatName, MergeArgs};
+use crate::{Outcome, notes};
 use anyhow::{Result, bail};
 use etlink_chakra::TracePart;
+use etlink_run::Progress;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, merge};
-use etlink_run::output;
+use etlink_run::output::OutputFormat;
 use etlink_run::run::{RunOptions, RunSet, RunSource};
+use std::path::PathBuf;
+
+/// What is to be merged, and where it goes.
+struct MergeConfig {
+    source: RunSource,
+    run_options: RunOptions,
+    /// Folder of the results.
+    output: PathBuf,
+    options: MergeOptions,
+    json: bool,
+}
+
+impl MergeConfig {
+    fn from_args(args: MergeArgs, progress: &Progress) -> Result<MergeConfig> {
+        let how = &args.how;
+        let format = how.output_format().unwrap_or(OutputFormat::Chakra);
+        if args.simulator.is_some() && !matches!(how.format, None | Some(FormatName::Chakra)) {
+            // the library refuses it too, but not by the names of the options
+            bail!("--for astra-sim writes .et files: leave --format out");
+        }
+        Ok(MergeConfig {
+            options: MergeOptions {
+                format,
+                chakra: how.chakra_options(Some(format))?.with(trace_part(&args)),
+                simulator: args.simulator.map(|_| AstraSimOptions {
+                    roofline: args.compute == Compute::Roofline,
+                }),
+                overwrite: how.overwrite.overwrite,
+            },
+            run_options: RunOptions {
+                tensor_deps: how.tensor_deps.into(),
+                align: !args.no_align,
+                // graphs that an earlier merge wrote have no events to be joined by
+                traces_only: true,
+                progress: progress.clone(),
+                ..how.reading.run_options(Some(&args.choice))?
+            },
+            json: how.print.json,
+            source: RunSource::Folder(args.dir),
+            output: args.output,
+        })
+    }
+}
 
 pub fn run(args: MergeArgs) -> Result<Outcome> {
-    let how = &args.how;
-    let format = how.output_format().unwrap_or(output::OutputFormat::Chakra);
-    let chakra = how.chakra_options(Some(format))?.with(trace_part(&args));
-    if args.simulator.is_some() && !matches!(how.format, None | Some(FormatName::Chakra)) {
-        // the library refuses it too, but not by the names of the options
-        bail!("--for astra-sim writes .et files: leave --format out");
-    }
     let progress = crate::progress::progress_bar();
-    let run_options = RunOptions {
-        tensor_deps: how.tensor_deps.into(),
-        align: !args.no_align,
-        // graphs that an earlier merge wrote have no events to be joined by
-        traces_only: true,
-        progress: progress.clone(),
-        ..how.reading.run_options(Some(&args.choice))?
-    };
-    let runs = RunSet::open(RunSource::Folder(args.dir.clone()), run_options)?;
-    let simulator = args.simulator.map(|_| AstraSimOptions {
-        roofline: args.compute == Compute::Roofline,
-    });
-    let options = MergeOptions {
-        format,
-        chakra,
-        simulator,
-        overwrite: how.overwrite.overwrite,
-    };
-    let report = merge(&runs, &args.output, &options);
+    let config = MergeConfig::from_args(args, &progress)?;
+    let runs = RunSet::open(config.source, config.run_options)?;
+    let report = merge(&runs, &config.output, &config.options);
     progress.finish();
     let report = report?;
     print_unused_files(&runs);
     // what failed is printed before why nothing was replaced
-    let printed = if how.print.json {
+    let printed = if config.json {
         json_document("etlink.merge", &report).and_then(|text| print_text(&text))
     } else {
         print_text(&show::merge_summary(
@@ -52,12 +73,17 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
             &report.runs,
         ))
     };
-    let is_complete = report.is_complete(&options);
+    let is_complete = report.is_complete(&config.options);
     let is_empty = report.ranks.iter().all(|rank| rank.linked.is_none());
     if let Some(incomplete) = report.incomplete {
         return Err(incomplete.into());
     }
     printed?;
+    if config.options.simulator.is_some()
+        && let Some(note) = show::simulator_note(&config.output, &report.runs, &report.ranks)
+    {
+        notes::print_note(&note);
+    }
     Ok(match (is_complete, is_empty) {
         // of no rank there is anything: more than a finding
         (_, true) => Outcome::Nothing,

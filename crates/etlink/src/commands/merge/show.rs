@@ -3,6 +3,7 @@
 use crate::notes;
 use crate::table::{FactRows, count, enum_name, infos, mb, same_notes};
 use etlink_chakra::Demotion;
+use etlink_chakra::astra::file;
 use etlink_link::ranks::{JoinProblem, RankClock};
 use etlink_model::{Anomalies, Severity};
 use etlink_run::discover::RunFiles;
@@ -10,6 +11,7 @@ use etlink_run::job::JobReport;
 use etlink_run::membership::absent_note;
 use etlink_run::merge::{MergedRank, MergedRun};
 use indexmap::IndexMap;
+use std::path::Path;
 
 /// More clocks than this only JSON has.
 const CLOCKS: usize = 16;
@@ -76,6 +78,31 @@ pub(super) fn merge_summary(
             "{} linked{refusals}, {failed} failed\n",
             ranks.len() - failed - refused
         )
+}
+
+/// What is left to do before a simulator runs what was written into `output`.
+pub(super) fn simulator_note(
+    output: &Path,
+    joined: &[MergedRun],
+    ranks: &[MergedRank],
+) -> Option<String> {
+    let is_written = |run: &&MergedRun| {
+        let mut of_run = ranks.iter().filter(|rank| rank.run == run.run);
+        of_run.any(|rank| rank.linked.as_ref().is_some_and(|it| it.output.is_some()))
+    };
+    let written: Vec<&MergedRun> = joined.iter().filter(is_written).collect();
+    let folder = match written[..] {
+        [] => return None,
+        // the folder of a run that is the root itself has no name
+        [run] => output.join(&run.run).components().collect(),
+        _ => output.join("*"),
+    };
+    // the bandwidth of one switch says nothing of anybody's cluster
+    Some(format!(
+        "{} has one switch, as a placeholder: put your topology there, then run the command in {}",
+        folder.join(file::NETWORK).display(),
+        folder.join(file::README).display()
+    ))
 }
 
 /// What is odd in the traces but harmless; else only its count is shown.
