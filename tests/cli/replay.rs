@@ -184,7 +184,6 @@ fn what_if_questions_change_the_makespan() {
         change("--scale|g?mm*=2|--scale|gemm=0.5"),
         (Some(0), Some(0))
     );
-    assert_eq!(change("--scale|kind=collective 9"), (Some(0), Some(0)));
     assert_eq!(
         change("--drop-edges|stream-order"),
         (Some(-7_000), Some(-11_000))
@@ -193,6 +192,47 @@ fn what_if_questions_change_the_makespan() {
     tool.shell("$ETLINK replay trace.json --scale 'kind=device 2.0' --drop-edges launch")
         .exits(0)
         .says("kind=device 2.0, without launch");
+}
+
+#[test]
+fn a_rule_that_concerns_nothing_is_refused_with_what_there_is() {
+    let tool = Tool::new();
+    tool.file("trace.json", drawn());
+    for (rule, option, instead) in [
+        (
+            "--scale gem=0.5",
+            "--scale gem=0.5",
+            "no node has that name; similar names are gemm",
+        ),
+        (
+            "--scale 'kind=collective 9'",
+            "--scale kind=collective 9",
+            "no node is of that kind; kinds are host_op, runtime, kernel",
+        ),
+        (
+            "--scale 'rank=1/gemm=2'",
+            "--scale rank=1/gemm=2",
+            "there is no rank 1",
+        ),
+        (
+            "--drop-edges tensor",
+            "--drop-edges tensor",
+            "no edge is of that kind; kinds are program_order, launch, stream_order",
+        ),
+        (
+            "--explain Relu",
+            "--explain Relu",
+            "no node has that name; similar names are relu",
+        ),
+    ] {
+        tool.shell(&format!("$ETLINK replay trace.json {rule}"))
+            .exits(2)
+            .complains(&["trace.json", option, instead]);
+    }
+    // one rule that fits does not excuse another
+    tool.run("replay trace.json --scale gemm=2 --scale gem=2")
+        .exits(2)
+        .complains(&["--scale gem=2: changes nothing"]);
 }
 
 #[test]

@@ -45,6 +45,34 @@ fn a_run_without_ranks_does_not_keep_the_others_from_being_replayed() {
 }
 
 #[test]
+fn a_rule_that_only_some_runs_know_is_a_note_of_the_others() {
+    let tool = Tool::new();
+    put_devices(&tool, "two/a", "ddp2-2.15.0", 2);
+    put_devices(&tool, "two/b", "pipeline4-2.15.0", 4);
+    for (rule, what) in [
+        ("--explain 'rank=3/*'", "--explain rank=3/*"),
+        ("--scale 'rank=3/*=2'", "--scale rank=3/*=2"),
+    ] {
+        let ran = tool
+            .shell(&format!("$ETLINK replay two {rule} --json"))
+            .exits(0);
+        let json = ran.json();
+        let notes = json[0]["notes"].to_string();
+        assert!(notes.contains(what), "{notes}");
+        assert!(notes.contains("there is no rank 3"), "{notes}");
+        assert_eq!(json[0]["explanation"], Value::Null);
+        let notes = json[1]["notes"].to_string();
+        assert!(!notes.contains(what), "{notes}");
+    }
+    // a name that no run knows
+    for rule in ["--explain gloo:all_reduc", "--scale gloo:all_reduc=2"] {
+        tool.run(&format!("replay two {rule}"))
+            .exits(2)
+            .complains(&["gloo:all_reduc", "similar names are gloo:"]);
+    }
+}
+
+#[test]
 fn a_damaged_rank_is_left_out_under_strict_and_the_others_are_replayed() {
     let tool = Tool::new();
     put_devices(&tool, "run", "ddp2-2.15.0", 2);
@@ -243,8 +271,11 @@ fn a_slower_rank_makes_the_others_wait_in_its_collectives() {
         );
         assert!(change(0, "waiting_change_ns") > 5 * MS && change(0, "transfer_change_ns") == 0);
         tool.shell(&format!("$ETLINK replay {folder} --scale 'rank=7/*=3'"))
-            .exits(0)
-            .notes("--scale rank=7/*=3 changes nothing");
+            .exits(2)
+            .complains(&[
+                "--scale rank=7/*=3: changes nothing",
+                "there is no rank 7; ranks are 0, 1",
+            ]);
         let free = tool
             .shell(&format!(
                 "$ETLINK replay {folder} --scale 'rank=1/*=3' --drop-edges collective --json"

@@ -20,6 +20,7 @@ mod path;
 mod run;
 mod scale;
 mod stats;
+mod unused;
 
 #[cfg(test)]
 mod tests;
@@ -45,3 +46,4 @@ pub use path::{
 pub use run::{NONE, ReplayRun, ReplaySettings, run_graph};
 pub use scale::{DurationScale, DurationScaleError};
 pub use stats::Percentiles;
+pub use unused::{UnusedRule, check_edge_kind, explain_missing_name};

@@ -2,6 +2,7 @@
 
 use crate::graph::{ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, of_rank};
+use crate::unused::{self, UnusedRule};
 use etlink_model::{DurationNs, NodeIdx};
 use rustc_hash::FxHashMap;
 use std::str::FromStr;
@@ -56,6 +57,12 @@ pub enum DurationScaleError {
     /// Not a kind.
     #[error("there is no kind {0:?}; kinds are {list}", list = kind_words())]
     UnknownKind(String),
+}
+
+/// The word of a kind alone.
+pub(crate) fn kind_word(kind: ReplayKind) -> Option<&'static str> {
+    let word = KINDS.iter().find(|(_, kinds)| *kinds == [kind]);
+    word.map(|(word, _)| *word)
 }
 
 fn kind_words() -> String {
@@ -172,14 +179,32 @@ impl DurationScale {
         matches!(self.nodes, Selection::Kinds(kinds) if kinds.contains(&kind))
     }
 
-    /// Whether any node has its rank and, where it selects by name, its name. O(nodes).
-    pub fn is_used(&self, graph: &ReplayGraph, labels: &dyn LabelSource) -> bool {
-        let named = |node: NodeIdx| {
-            self.pattern()
-                .is_none_or(|pattern| pattern.matches(labels.name(node)))
+    /// Whether a node of its rank has its name or kind. O(nodes).
+    ///
+    /// # Errors
+    /// None has; the error says what there is instead.
+    pub fn check_used(
+        &self,
+        graph: &ReplayGraph,
+        labels: &dyn LabelSource,
+    ) -> Result<(), UnusedRule> {
+        let mut nodes = graph.indices().filter(|node| self.is_of(graph.rank(*node)));
+        let fits = |node: NodeIdx| match &self.nodes {
+            Selection::Name(pattern) => pattern.matches(labels.name(node)),
+            Selection::Kinds(kinds) => kinds.contains(&graph.kind[node.index()]),
         };
-        let mut nodes = graph.indices();
-        nodes.any(|node| self.is_of(graph.rank(node)) && named(node))
+        if nodes.any(fits) {
+            return Ok(());
+        }
+        unused::check_rank(graph, self.rank)?;
+        Err(match &self.nodes {
+            Selection::Name(pattern) => {
+                unused::missing_name(graph, labels, self.rank, &pattern.to_string())
+            }
+            Selection::Kinds(_) => UnusedRule::NoNodeKind {
+                kinds: unused::node_kinds(graph),
+            },
+        })
     }
 
     /// Whether a node of a rank that is meant is concerned.

@@ -1,13 +1,16 @@
 //! `etlink replay`: run a graph; how true is it, what takes long, what if.
 
 mod all_ranks;
+mod config;
 mod ranks;
+mod rules;
 mod table;
 
 use super::{json_document, print_text};
-use crate::args::{ReplayArgs, TracePairArgs};
+use crate::args::ReplayArgs;
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
+use config::ReplayConfig;
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{Severity, TimeNs};
@@ -16,11 +19,10 @@ use etlink_replay::{
     StartExplanation,
 };
 use etlink_run::job::PerfettoCounts;
-use etlink_run::output::{Target, refuse_input};
+use etlink_run::output::Target;
 use etlink_run::text::describe_kind;
-use etlink_run::{
-    Progress, RankContent, RankTraces, Run, RunOptions, RunSource, WrittenRank, perfetto,
-};
+use etlink_run::{Progress, RankContent, Run, WrittenRank, perfetto};
+use rules::UnusedRules;
 use serde::Serialize;
 
 /// What is printed.
@@ -88,32 +90,37 @@ struct WhatIfReport {
 }
 
 pub fn run(args: ReplayArgs) -> Result<Outcome> {
-    if let Some(dir) = args.file.as_deref().filter(|file| file.is_dir()) {
-        return ranks::run(&args, dir);
-    }
-    // first: what cannot be written is refused before gigabytes are read
-    let target = perfetto_target(&args)?;
-    let to_stdout = target.as_ref().is_some_and(Target::is_stdout);
     let progress = crate::progress::progress_bar();
-    let loaded = load_content(&args, &progress);
+    let config = ReplayConfig::from_args(args, &progress)?;
+    if config.is_folder() {
+        ranks::replay_folder(config, &progress)
+    } else {
+        replay_file(config, &progress)
+    }
+}
+
+/// One trace, a pair, or a written graph.
+fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
+    let run = Run::open(config.source.clone(), config.options.clone());
+    let loaded = run
+        .map_err(Into::into)
+        .and_then(|run| load_content(&config, &run));
     progress.finish();
     let (input, content) = loaded?;
     let replayed = match content {
-        RankContent::Linked(linked) if linked.report.refused => {
-            eprintln!("etlink: {input}: damage was found and --strict given: nothing was replayed");
-            return Ok(Outcome::Found);
-        }
-        RankContent::Written(written) if is_refused(&args, &written) => {
-            eprintln!("etlink: {input}: damage was found and --strict given: nothing was replayed");
-            return Ok(Outcome::Found);
+        RankContent::Linked(linked) if linked.report.refused => return Ok(report_damage(&input)),
+        RankContent::Written(written) if is_refused(&config, &written) => {
+            return Ok(report_damage(&input));
         }
         RankContent::Linked(linked) => {
             notes::print_details(&input, &linked.details());
             let trace = &linked.trace;
             let graph = etlink_replay::graph_from_trace(trace).with_context(|| input.clone())?;
+            let unused = UnusedRules::find(&config, &graph, trace);
+            UnusedRules::refuse_idle(&[unused], &input)?;
             let (mut replayed, runs) =
-                replay_graph(&args, input, trace_notes(&trace.report), &graph, trace)?;
-            if let Some(target) = &target {
+                replay_graph(&config, input, trace_notes(&trace.report), &graph, trace);
+            if let Some(target) = &config.target {
                 replayed.written = Some(Written::new(trace, &graph, &runs.last, target)?);
             }
             replayed
@@ -121,15 +128,17 @@ pub fn run(args: ReplayArgs) -> Result<Outcome> {
         RankContent::Written(written) => {
             let file = &written.graph;
             let (graph, notes) = convert::replay_graph(file).with_context(|| input.clone())?;
-            replay_graph(&args, input, notes, &graph, &NodeNames(file))?.0
+            let unused = UnusedRules::find(&config, &graph, &NodeNames(file));
+            UnusedRules::refuse_idle(&[unused], &input)?;
+            replay_graph(&config, input, notes, &graph, &NodeNames(file)).0
         }
     };
-    let report = if args.print.json {
+    let report = if config.json {
         json_document("etlink.replay", &replayed)?
     } else {
         table::replay_text(&replayed)
     };
-    if to_stdout {
+    if config.target.as_ref().is_some_and(Target::is_stdout) {
         // the trace has standard output for itself
         eprint!("{report}");
     } else {
@@ -138,15 +147,9 @@ pub fn run(args: ReplayArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Where the trace for Perfetto goes.
-fn perfetto_target(args: &ReplayArgs) -> Result<Option<Target>> {
-    let Some(output) = &args.output else {
-        return Ok(None);
-    };
-    let TracePairArgs { host, device, .. } = &args.link;
-    let target = Target::perfetto(output, args.overwrite.overwrite)?;
-    refuse_input(output, args.file.iter().chain(host).chain(device))?;
-    Ok(Some(target))
+fn report_damage(input: &str) -> Outcome {
+    eprintln!("etlink: {input}: damage was found and --strict given: nothing was replayed");
+    Outcome::Found
 }
 
 /// What the linker says first, and all damage.
@@ -164,40 +167,18 @@ fn trace_notes(report: &LinkReport) -> Vec<String> {
 }
 
 /// Reads what was named, and links traces. Also its name.
-fn load_content(args: &ReplayArgs, progress: &Progress) -> Result<(String, RankContent)> {
-    let TracePairArgs {
-        host,
-        device,
-        rank,
-        tensor_deps,
-    } = &args.link;
-    let source = match &args.file {
-        Some(file) => RunSource::File(file.clone()),
-        None => RunSource::Rank(RankTraces {
-            host: host.clone(),
-            // clap wants one of the two, so it is there
-            device: device.clone().unwrap_or_default(),
-            capture: None,
-        }),
-    };
-    let options = RunOptions {
-        rank: *rank,
-        tensor_deps: (*tensor_deps).into(),
-        progress: progress.clone(),
-        ..args.reading.run_options(Some(&args.choice))?
-    };
-    let run = Run::open(source, options)?;
+fn load_content(config: &ReplayConfig, run: &Run) -> Result<(String, RankContent)> {
     let content = run.only_rank()?.load()?;
     if let RankContent::Written(written) = &content {
-        expect_graph(args, written)?;
+        expect_graph(config, written)?;
     }
     Ok((run.set().source_name(), content))
 }
 
 /// Refuses a written graph that has nothing to run.
-fn expect_graph(args: &ReplayArgs, written: &WrittenRank) -> Result<()> {
+fn expect_graph(config: &ReplayConfig, written: &WrittenRank) -> Result<()> {
     let name = &written.name;
-    if args.output.is_some() {
+    if config.target.is_some() {
         bail!(
             "{name} is no Kineto trace, which a trace for Perfetto is made from; replay the \
             traces, or leave -o out"
@@ -216,8 +197,8 @@ fn expect_graph(args: &ReplayArgs, written: &WrittenRank) -> Result<()> {
 }
 
 /// Whether a written graph is damaged, and damaged ones were to be refused.
-fn is_refused(args: &ReplayArgs, written: &WrittenRank) -> bool {
-    args.reading.strict.strict && written.graph.damage().is_some()
+fn is_refused(config: &ReplayConfig, written: &WrittenRank) -> bool {
+    config.options.strict && written.graph.damage().is_some()
 }
 
 /// The runs of a graph.
@@ -229,48 +210,29 @@ struct Runs {
 }
 
 fn replay_graph(
-    args: &ReplayArgs,
+    config: &ReplayConfig,
     input: String,
-    mut notes: Vec<String>,
+    notes: Vec<String>,
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
-) -> Result<(Replayed, Runs)> {
-    let asked = &args.what_if;
-    let explained = match &args.explain {
-        Some(wanted) => Some(
-            etlink_replay::find_node(graph, labels, wanted)
-                .with_context(|| format!("{input}: no node has the number or name {wanted:?}"))?,
-        ),
-        None => None,
-    };
-    // a misspelled name would be taken for a change that has no effect
-    let idle = asked
-        .scale
-        .iter()
-        .filter(|scale| !scale.is_used(graph, labels));
-    notes.extend(
-        idle.map(|scale| format!("--scale {scale} changes nothing: no node has that name or rank")),
-    );
+) -> (Replayed, Runs) {
+    let settings = &config.settings;
+    let wanted = config.explain.as_deref();
+    let explained = wanted.and_then(|wanted| etlink_replay::find_node(graph, labels, wanted));
     // also where only a what-if was asked for: its figures are against this run
     let plain = etlink_replay::run_graph(
         graph,
         labels,
         &ReplaySettings {
-            resources: asked.resources,
+            resources: settings.resources,
             ..ReplaySettings::default()
         },
     );
     let figures = etlink_replay::replay_figures(graph, labels, &plain);
-    let settings = ReplaySettings {
-        scales: asked.scale.clone(),
-        drop_edges: asked.drop_edges.clone(),
-        resources: asked.resources,
-    };
-    let changed = !(settings.scales.is_empty() && settings.drop_edges.is_empty());
     // of millions of nodes a second run that is the same would only take memory
-    let runs = match changed {
+    let runs = match config.has_changes() {
         true => Runs {
-            last: etlink_replay::run_graph(graph, labels, &settings),
+            last: etlink_replay::run_graph(graph, labels, settings),
             plain: Some(plain),
         },
         false => Runs {
@@ -279,26 +241,26 @@ fn replay_graph(
         },
     };
     let run = &runs.last;
-    let path = args
+    let path = config
         .critical_path
         .then(|| etlink_replay::critical_path(graph, run));
     let replayed = Replayed {
         input,
         notes,
-        resources: asked.resources,
+        resources: settings.resources,
         together: None,
         figures: Some(figures),
         what_if: runs
             .plain
             .as_ref()
-            .map(|plain| what_if(graph, &settings, plain, run)),
+            .map(|plain| what_if(graph, settings, plain, run)),
         critical_path: path.map(|path| PathReport::new(graph, labels, run, &path)),
         explanation: explained.map(|node| {
             etlink_replay::explain_start(graph, labels, run, &settings.drop_edges, node)
         }),
         written: None,
     };
-    Ok((replayed, runs))
+    (replayed, runs)
 }
 
 /// When the last device op ends.

@@ -3,20 +3,18 @@
 mod read;
 
 use super::all_ranks::{AllRanks, Collectives, Local, RankChange, RankReport};
-use super::{Replayed, replay_graph, table};
+use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::Outcome;
-use crate::args::ReplayArgs;
 use crate::commands::{print_json, print_text, print_unused_files};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use etlink_link::ranks::{RankClock, RankSummary};
 use etlink_model::{TimeNs, UnixNs};
 use etlink_replay::{
     JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures, RankGraph, RankLabels, RankNames,
     ReplayGraph, ReplayRun,
 };
-use etlink_run::run::{RankResult, RunOptions, RunResults, RunSet, RunSource};
-use etlink_run::{JoinedRun, RunError};
-use std::path::Path;
+use etlink_run::run::{RankResult, RunResults, RunSet};
+use etlink_run::{JoinedRun, Progress, RunError};
 
 /// What a node takes until all is told: in its rank's graph and again in that of all ranks, with
 /// its share of names, edges and figures. Peaks of 64 ranks of 20,000 nodes and 32 of 66,000 grew
@@ -40,25 +38,9 @@ impl ReplayRank {
     }
 }
 
-pub(super) fn run(args: &ReplayArgs, dir: &Path) -> Result<Outcome> {
-    if args.output.is_some() {
-        // `merge --format perfetto` draws all ranks, as they were measured
-        bail!("-o writes a trace for Perfetto of one rank; give its traces as --host and --device");
-    }
-    if args.link.rank.is_some() {
-        bail!(
-            "--rank is for one trace; a folder is replayed with all its ranks, 'rank=1/' before a \
-            --scale rule or an --explain name takes one of them"
-        );
-    }
-    let progress = crate::progress::progress_bar();
-    let options = RunOptions {
-        tensor_deps: args.link.tensor_deps.into(),
-        align: !args.no_align,
-        progress: progress.clone(),
-        ..args.reading.run_options(Some(&args.choice))?
-    };
-    let runs = RunSet::open(RunSource::Folder(dir.to_owned()), options)?;
+/// Replays the runs of a folder.
+pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
+    let runs = RunSet::open(config.source.clone(), config.options.clone())?;
     // the graphs of all ranks are run as one: unlike in `merge`, none can be given up before
     progress.phase("linking");
     let read = read::read_ranks(&runs);
@@ -68,7 +50,7 @@ pub(super) fn run(args: &ReplayArgs, dir: &Path) -> Result<Outcome> {
     if read.runs.iter().all(has_no_ranks) {
         return Err(nothing_to_replay(&runs, read));
     }
-    let mut replayed = vec![];
+    let (mut replayed, mut unused) = (vec![], vec![]);
     for (results, idle) in read.runs.into_iter().zip(read.idle_notes) {
         // `--ranks` names none of its ranks
         if has_no_ranks(&results) && results.excluded().is_empty() && idle.is_empty() {
@@ -76,20 +58,24 @@ pub(super) fn run(args: &ReplayArgs, dir: &Path) -> Result<Outcome> {
         }
         let mut notes = runs.runs[results.run].notes.clone();
         notes.extend(idle);
-        if args.choice.ranks.is_some() {
+        if config.options.ranks.is_some() {
             notes.push(
                 "ranks that --ranks does not name: what waits for them counts as transfer"
                     .to_owned(),
             );
         }
         let name = runs.run_title(results.run);
-        replayed.push(if has_no_ranks(&results) {
-            run_without_ranks(args, name, notes, results)
-        } else {
-            replay_run(args, name, notes, results)?
-        });
+        if has_no_ranks(&results) {
+            replayed.push(run_without_ranks(&config, name, notes, results));
+            continue;
+        }
+        let (report, idle_rules) = replay_run(&config, name, notes, results)?;
+        replayed.push(report);
+        unused.push(idle_rules);
     }
-    if args.print.json {
+    // another run may have the name that one of them lacks
+    UnusedRules::refuse_idle(&unused, &runs.source_name())?;
+    if config.json {
         print_json(&replayed)?;
     } else {
         print_text(&replayed.iter().map(table::replay_text).collect::<String>())?;
@@ -125,7 +111,7 @@ fn nothing_to_replay(runs: &RunSet, read: read::ReadRuns) -> anyhow::Error {
 
 /// A run of which no rank could be taken, beside others of which some could.
 fn run_without_ranks(
-    args: &ReplayArgs,
+    config: &ReplayConfig,
     name: String,
     mut notes: Vec<String>,
     results: RunResults<ReplayRank>,
@@ -135,7 +121,7 @@ fn run_without_ranks(
     Replayed {
         input: name,
         notes,
-        resources: args.what_if.resources,
+        resources: config.settings.resources,
         together: Some(AllRanks {
             world_size: results.members.world_size,
             absent: results.members.absent,
@@ -153,11 +139,11 @@ fn run_without_ranks(
 }
 
 fn replay_run(
-    args: &ReplayArgs,
+    config: &ReplayConfig,
     name: String,
     mut notes: Vec<String>,
     results: RunResults<ReplayRank>,
-) -> Result<Replayed> {
+) -> Result<(Replayed, UnusedRules)> {
     let excluded = results.excluded();
     notes.extend_from_slice(&results.rank_notes);
     notes.extend(results.members.mismatch_notes());
@@ -168,7 +154,7 @@ fn replay_run(
     let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
     let join = JoinedRun::new(
         std::mem::take(&mut kept.summaries),
-        !args.no_align && measured,
+        config.options.align && measured,
     );
     kept.align_clocks(&join.clocks);
     let mut joined = etlink_replay::collective_nodes(&join.summaries, &join.matches);
@@ -191,7 +177,9 @@ fn replay_run(
                 .to_owned(),
         );
     }
-    let (mut replayed, runs) = replay_graph(args, name, notes, &together.graph, &labels)?;
+    let unused = UnusedRules::find(config, &together.graph, &labels);
+    notes.extend(unused.notes());
+    let (mut replayed, runs) = replay_graph(config, name, notes, &together.graph, &labels);
     let ranks = together.by_rank(runs.plain.as_ref().unwrap_or(&runs.last));
     if let Some(what_if) = &mut replayed.what_if {
         what_if.ranks = rank_changes(&ranks, &together, &runs.last);
@@ -205,7 +193,7 @@ fn replay_run(
         ranks: with_clocks(ranks, &join.clocks),
         problems: join.matches.problems,
     });
-    Ok(replayed)
+    Ok((replayed, unused))
 }
 
 /// The ranks that are of one run, as columns.

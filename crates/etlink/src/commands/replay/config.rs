@@ -1,0 +1,95 @@
+//! What is to be replayed, and how.
+
+use crate::args::{ReplayArgs, TracePairArgs};
+use anyhow::{Result, bail};
+use etlink_replay::ReplaySettings;
+use etlink_run::output::{Target, refuse_input};
+use etlink_run::{Progress, RankTraces, RunOptions, RunSource};
+
+/// What is to be replayed, and how.
+pub(super) struct ReplayConfig {
+    pub(super) source: RunSource,
+    pub(super) options: RunOptions,
+    /// The changes, and whether places are busy.
+    pub(super) settings: ReplaySettings,
+    /// The node whose start is explained.
+    pub(super) explain: Option<String>,
+    pub(super) critical_path: bool,
+    /// Where the trace for Perfetto goes.
+    pub(super) target: Option<Target>,
+    pub(super) json: bool,
+}
+
+impl ReplayConfig {
+    /// Refuses what cannot work, before any work is done.
+    pub(super) fn from_args(args: ReplayArgs, progress: &Progress) -> Result<ReplayConfig> {
+        if args.file.as_ref().is_some_and(|file| file.is_dir()) {
+            check_folder_args(&args)?;
+        }
+        // first: what cannot be written is refused before gigabytes are read
+        let target = perfetto_target(&args)?;
+        let options = RunOptions {
+            rank: args.link.rank,
+            tensor_deps: args.link.tensor_deps.into(),
+            align: !args.no_align,
+            progress: progress.clone(),
+            ..args.reading.run_options(Some(&args.choice))?
+        };
+        Ok(ReplayConfig {
+            options,
+            settings: ReplaySettings {
+                scales: args.what_if.scale,
+                drop_edges: args.what_if.drop_edges,
+                resources: args.what_if.resources,
+            },
+            explain: args.explain,
+            critical_path: args.critical_path,
+            target,
+            json: args.print.json,
+            source: match args.file {
+                Some(file) => RunSource::from_path(&file),
+                None => RunSource::Rank(RankTraces {
+                    host: args.link.host,
+                    // clap wants one of the two, so it is there
+                    device: args.link.device.unwrap_or_default(),
+                    capture: None,
+                }),
+            },
+        })
+    }
+
+    /// Whether it is all ranks of a run, or of several.
+    pub(super) fn is_folder(&self) -> bool {
+        !self.source.is_one_rank()
+    }
+
+    /// Whether the run is changed.
+    pub(super) fn has_changes(&self) -> bool {
+        !(self.settings.scales.is_empty() && self.settings.drop_edges.is_empty())
+    }
+}
+
+/// Refuses what does not apply to a folder.
+fn check_folder_args(args: &ReplayArgs) -> Result<()> {
+    if args.output.is_some() {
+        // `merge --format perfetto` draws all ranks, as they were measured
+        bail!("-o writes a trace for Perfetto of one rank; give its traces as --host and --device");
+    }
+    if args.link.rank.is_some() {
+        bail!(
+            "--rank is for one trace; a folder is replayed with all its ranks, 'rank=1/' before a \
+            --scale rule or an --explain name takes one of them"
+        );
+    }
+    Ok(())
+}
+
+fn perfetto_target(args: &ReplayArgs) -> Result<Option<Target>> {
+    let Some(output) = &args.output else {
+        return Ok(None);
+    };
+    let TracePairArgs { host, device, .. } = &args.link;
+    let target = Target::perfetto(output, args.overwrite.overwrite)?;
+    refuse_input(output, args.file.iter().chain(host).chain(device))?;
+    Ok(Some(target))
+}
