@@ -22,18 +22,36 @@ pub(crate) fn event_count(trace: &LinkedTrace) -> usize {
     device.ops.len() + device.calls.len() + device.rows.len() + device.syncs.len()
 }
 
+/// Refuses a trace whose events have more numbers than the columns hold.
+///
+/// # Errors
+/// It has so many events.
+pub(crate) fn check_count(events: usize) -> Result<(), Error> {
+    // each kind of event has 32 bits for itself, all of them together may need more
+    match u32::try_from(events) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::TooManyEvents { events }),
+    }
+}
+
 /// The event of a call.
 pub(crate) fn call_event(trace: &LinkedTrace, call: u32) -> u32 {
-    event_number(trace.device.ops.len()) + call
+    event_number(trace.device.ops.len(), call)
 }
 
 /// The event of a device row.
 pub(crate) fn row_event(trace: &LinkedTrace, row: u32) -> u32 {
-    event_number(trace.device.ops.len() + trace.device.calls.len()) + row
+    event_number(trace.device.ops.len() + trace.device.calls.len(), row)
 }
 
-fn event_number(place: usize) -> u32 {
-    u32::try_from(place).unwrap_or(u32::MAX)
+/// The number of an event with so many before its kind and `row` of its kind.
+fn event_number(before: usize, row: u32) -> u32 {
+    let number = u32::try_from(before)
+        .ok()
+        .and_then(|before| before.checked_add(row));
+    debug_assert!(number.is_some(), "a trace of so many events is refused");
+    // never the number of another event
+    number.unwrap_or(u32::MAX)
 }
 
 fn event_at(trace: &LinkedTrace, place: usize) -> EventRow {
@@ -59,7 +77,7 @@ pub(crate) fn events_batch(
     mut columns: ColumnSet,
 ) -> Result<RecordBatch, Error> {
     let events: Vec<EventRow> = places.clone().map(|place| event_at(trace, place)).collect();
-    columns.add_number("event", places.map(|place| Some(event_number(place))));
+    columns.add_number("event", places.map(|place| Some(event_number(place, 0))));
     add_names_and_times(trace, &events, &mut columns);
     add_references(trace, &events, &mut columns);
     add_op_columns(trace, &events, &mut columns);
@@ -338,5 +356,19 @@ fn no_launch(reason: NoLaunch) -> Option<&'static str> {
         NoLaunch::BeforeWindow => Some("before_window"),
         NoLaunch::CallNotRecorded => Some("call_not_recorded"),
         NoLaunch::StartsBeforeCall => Some("starts_before_call"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_numbered_up_to_the_last_number() {
+        let last = u32::MAX as usize;
+        assert_eq!(event_number(last - 7, 7), u32::MAX);
+        assert!(check_count(last).is_ok());
+        let error = check_count(last + 1).expect_err("one too many");
+        assert!(error.to_string().contains("4294967296 events"), "{error}");
     }
 }

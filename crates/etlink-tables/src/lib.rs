@@ -59,6 +59,12 @@ pub enum Error {
     /// The sink failed, or the table has more than a Parquet file can hold.
     #[error(transparent)]
     Parquet(#[from] parquet::errors::ParquetError),
+    /// The tables number events with 32 bits.
+    #[error("{events} events are more than the tables can number ({})", u32::MAX)]
+    TooManyEvents {
+        /// How many the trace has.
+        events: usize,
+    },
 }
 
 impl From<Error> for std::io::Error {
@@ -119,13 +125,15 @@ impl TraceTable {
     /// O(lines).
     ///
     /// # Errors
-    /// If `out` fails.
+    /// If `out` fails, or the trace has more events than can be numbered.
     pub fn write(
         self,
         trace: &LinkedTrace,
         rank: Option<i64>,
         out: impl Write + Send,
     ) -> Result<u64, Error> {
+        // Nodes refer to events by the same numbers.
+        events::check_count(events::event_count(trace))?;
         // The schema is that of a batch without lines: so a table without any has its columns too,
         // and files of all ranks can be read as one.
         let empty = self.batch(trace, rank, 0..0)?;
