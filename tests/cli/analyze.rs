@@ -306,7 +306,7 @@ fn damage_is_told_everywhere() {
     let json = tool.run("analyze cut.json --json").exits(0).json();
     assert_eq!(json[0]["ranks"][0]["anomalies"][0]["kind"], "truncated");
     assert_eq!(
-        tool.run("top cut.json --json").exits(0).json()[0]["anomalies"][0]["kind"],
+        tool.run("top cut.json --json").exits(0).json()["tables"][0]["anomalies"][0]["kind"],
         "truncated"
     );
 }

@@ -25,6 +25,12 @@ fn files_that_are_not_there_or_empty_or_folders() {
             .exits(2)
             .complains(&words[..1]);
     }
+    tool.run("link folder")
+        .exits(2)
+        .complains(&["folder is a folder", "etlink merge folder"]);
+    tool.run("link empty.json")
+        .exits(2)
+        .complains(&["empty.json", "--device", "--host"]);
     tool.run("check missing.et")
         .exits(2)
         .complains(&["missing.et"]);

@@ -47,6 +47,23 @@ fn merged_traces_are_runs_where_a_tree_is_enough() {
 }
 
 #[test]
+fn commands_that_want_traces_say_what_takes_graphs() {
+    let tool = Tool::new();
+    two_runs(&tool, "chakra");
+    for line in ["ranks demo", "merge demo -o out", "top demo"] {
+        tool.run(line).exits(2).complains(&[
+            "demo: no host or device traces in it",
+            "graphs that etlink wrote",
+            "the folder of those traces",
+        ]);
+    }
+    std::fs::create_dir(tool.path("empty")).expect("makes folder");
+    tool.run("ranks empty")
+        .exits(2)
+        .complains(&["empty: no host or device traces in it", "names such as"]);
+}
+
+#[test]
 fn a_rank_that_contradicts_the_trace_is_taken_where_that_is_allowed() {
     let tool = Tool::new();
     let trace = "{pairs}/ddp2-2.15.0/kineto_trace_0.json.gz";
@@ -81,10 +98,11 @@ fn excluded_traces_have_one_shape_in_every_report() {
     tool.shell("cp -r {pairs}/ddp2-2.15.0 in && rm -f in/RECIPE")
         .exits(0);
     tool.file("in/kineto_trace_2.json", "{\"traceEvents\": [");
-    for command in ["ranks", "analyze", "replay"] {
+    for command in ["ranks", "analyze", "replay", "top"] {
         let report = tool.run(&format!("{command} in --json")).exits(1).json();
         let run = match command {
             "replay" => &report[0]["together"],
+            "top" => &report,
             _ => &report[0],
         };
         let excluded = &run["excluded"][0];

@@ -48,7 +48,7 @@ fn rows_are_sorted_and_grouped_as_asked() {
     let rows = |options: &str| {
         tool.run(&format!("top {TRACE} --json {options}"))
             .exits(0)
-            .json()[0]["rows"]
+            .json()["tables"][0]["rows"]
             .clone()
     };
     let (by_host, by_count, by_shape) =
@@ -80,7 +80,8 @@ fn a_folder_gives_a_table_per_rank_and_ranks_can_be_chosen() {
         .run("top {pairs}/../averages/ddp2_gloo-2.15.0 --json")
         .exits(0)
         .json();
-    let ranks: Vec<_> = ran
+    assert_eq!(ran["schema"], "etlink.top");
+    let ranks: Vec<_> = ran["tables"]
         .as_array()
         .expect("tables")
         .iter()
@@ -111,10 +112,11 @@ fn shapes_come_from_the_host_trace_where_the_device_trace_has_none() {
         "kineto_trace_0.json",
         text.replace("\"Input Dims\"", "\"Other\""),
     );
-    let rows = |line: &str| tool.run(line).exits(0).json()[0]["rows"].clone();
+    let rows = |line: &str| tool.run(line).exits(0).json()["tables"][0]["rows"].clone();
     let own = rows("top {pairs}/mlp-2.15.0/kineto_trace_0.json.gz --group shape --json --by host");
     let from_host = rows(
-        "top kineto_trace_0.json --host {pairs}/mlp-2.15.0/torch_et_0.json.gz --group shape --json --by host",
+        "top kineto_trace_0.json --host {pairs}/mlp-2.15.0/torch_et_0.json.gz --group shape \
+        --json --by host",
     );
     let of = |rows: &serde_json::Value, name: &str| {
         let rows = rows

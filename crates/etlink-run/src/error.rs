@@ -52,7 +52,10 @@ pub enum RunError {
         folder: PathBuf,
     },
     /// A source has written graphs where traces are wanted.
-    #[error("{source_name}: no host or device traces in it")]
+    #[error(
+        "{source_name}: no host or device traces in it, but graphs that etlink wrote of some: give \
+         the folder of those traces; `etlink replay`, `analyze`, `report` and `check` take graphs"
+    )]
     OnlyWrittenGraphs {
         /// The source, as it was named.
         source_name: String,

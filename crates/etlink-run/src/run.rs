@@ -804,19 +804,20 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
         return Ok(runs);
     }
     // recorded traces count before the graphs that were made of them: they say more
-    let sets = if traces_only {
-        vec![]
-    } else {
-        find_graph_sets(folder)?
-    };
+    let sets = find_graph_sets(folder)?;
     // a second walk, in a case that is rare: what is missing may lie where we may not look
     let unreadable = discover::unreadable_folders(folder)?;
-    if sets.is_empty() {
+    if sets.is_empty() || traces_only {
         if let Some(error) = unreadable.into_iter().next() {
             return Err(error.into());
         }
-        return Err(RunError::NoTraces {
-            folder: folder.to_owned(),
+        if sets.is_empty() {
+            return Err(RunError::NoTraces {
+                folder: folder.to_owned(),
+            });
+        }
+        return Err(RunError::OnlyWrittenGraphs {
+            source_name: input::display_name(folder),
         });
     }
     let mut runs = vec![];

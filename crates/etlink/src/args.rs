@@ -94,13 +94,16 @@ pub enum EtlinkCommand {
 /// `etlink link`.
 #[derive(Debug, Args)]
 pub struct LinkArgs {
+    // no input of its own: a folder is answered with the command that takes one
+    #[arg(hide = true, value_name = "PATH")]
+    pub path: Option<PathBuf>,
     /// Host trace: PyTorch execution trace (JSON; gzip and zstd are recognised), `-` for standard
     /// input
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
     /// Device trace: Kineto trace (JSON; gzip and zstd are recognised), `-` for standard input
-    #[arg(long, value_name = "KINETO")]
-    pub device: PathBuf,
+    #[arg(long, value_name = "KINETO", required_unless_present = "path")]
+    pub device: Option<PathBuf>,
     /// Kineto trace of the time when the graphs were captured (ROCm): ops and shapes are carried
     /// from it to the kernels of graph launches; `-` for standard input
     #[arg(long, value_name = "KINETO")]

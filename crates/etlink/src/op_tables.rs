@@ -33,7 +33,9 @@ pub struct OpTable {
 }
 
 /// The tables of a run's ranks.
+#[derive(Serialize)]
 pub struct RunTables {
+    /// One for each rank.
     pub tables: Vec<OpTable>,
     /// Traces of which no table could be made.
     pub excluded: Vec<Excluded>,

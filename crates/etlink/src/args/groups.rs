@@ -1,5 +1,6 @@
 //! Options that several commands have, each defined once.
 
+use crate::commands::ReportForm;
 use bytesize::ByteSize;
 use clap::Args;
 use etlink_run::RunOptions;
@@ -89,6 +90,17 @@ pub struct RowArgs {
     #[arg(short = 'n', long, value_name = "N")]
     // no default here: it differs between the commands that share this
     pub rows: Option<usize>,
+}
+
+impl JsonOrCsvArgs {
+    /// How a report is printed.
+    pub fn report_form(&self) -> ReportForm {
+        match (self.json, self.csv) {
+            (true, _) => ReportForm::Json,
+            (_, true) => ReportForm::Csv,
+            _ => ReportForm::Text,
+        }
+    }
 }
 
 impl ReadingArgs {

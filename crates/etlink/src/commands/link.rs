@@ -3,15 +3,67 @@
 use super::{json_document, print_text};
 use crate::args::LinkArgs;
 use crate::{Outcome, table};
-use anyhow::Result;
-use etlink_run::job::{self, LinkJob};
+use anyhow::{Result, bail};
+use etlink_run::job::{self, ChakraOptions, LinkJob};
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource};
+use std::path::Path;
+
+/// What is to be linked, and where it goes.
+struct LinkConfig {
+    traces: RankTraces,
+    options: RunOptions,
+    /// None: only the report is printed.
+    target: Option<Target>,
+    chakra: ChakraOptions,
+    json: bool,
+}
+
+impl LinkConfig {
+    /// Refuses what cannot work, before any work is done.
+    fn from_args(args: LinkArgs, progress: &Progress) -> Result<LinkConfig> {
+        if let Some(path) = &args.path {
+            refuse_path(path)?;
+        }
+        let how = args.how;
+        // the target first: what cannot be written is refused before anything is read
+        let target = match &args.output {
+            Some(path) => {
+                let overwrite = how.overwrite.overwrite;
+                Some(Target::new(path, how.output_format(), overwrite)?)
+            }
+            None => None,
+        };
+        let chakra = how.chakra_options(target.as_ref().map(|target| target.format))?;
+        let traces = RankTraces {
+            host: args.host,
+            // clap wants it where no path was refused above
+            device: args.device.unwrap_or_default(),
+            capture: args.capture,
+        };
+        if let Some(output) = &args.output {
+            refuse_input(output, traces.paths())?;
+        }
+        Ok(LinkConfig {
+            traces,
+            options: RunOptions {
+                rank: args.rank,
+                tensor_deps: how.tensor_deps.into(),
+                progress: progress.clone(),
+                ..how.reading.run_options(None)?
+            },
+            target,
+            chakra,
+            json: how.print.json,
+        })
+    }
+}
 
 pub fn run(args: LinkArgs) -> Result<Outcome> {
-    let json = args.how.print.json;
     let progress = crate::progress::progress_bar();
-    let job = link_job(args, &progress)?;
+    let config = LinkConfig::from_args(args, &progress)?;
+    let json = config.json;
+    let job = link_job(config)?;
     let to_stdout = job.target.as_ref().is_some_and(Target::is_stdout);
     let linked = job::run(&job, &progress);
     progress.finish();
@@ -36,35 +88,20 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Refuses what cannot work, before any work is done.
-fn link_job(args: LinkArgs, progress: &Progress) -> Result<LinkJob> {
-    let how = args.how;
-    // the target first: what cannot be written is refused before anything is read
-    let format = how.output_format();
-    let target = match &args.output {
-        Some(path) => Some(Target::new(path, format, how.overwrite.overwrite)?),
-        None => None,
-    };
-    let form = how.chakra_options(target.as_ref().map(|target| target.format))?;
-    let traces = RankTraces {
-        host: args.host,
-        device: args.device,
-        capture: args.capture,
-    };
-    if let Some(output) = &args.output {
-        refuse_input(output, traces.paths())?;
-    }
-    let options = RunOptions {
-        rank: args.rank,
-        tensor_deps: how.tensor_deps.into(),
-        progress: progress.clone(),
-        ..how.reading.run_options(None)?
-    };
-    let run = Run::open(RunSource::Rank(traces), options)?;
-    let job = run.only_rank()?.job()?;
+fn link_job(config: LinkConfig) -> Result<LinkJob> {
+    let run = Run::open(RunSource::Rank(config.traces), config.options)?;
     Ok(LinkJob {
-        target,
-        form,
-        ..job
+        target: config.target,
+        form: config.chakra,
+        ..run.only_rank()?.job()?
     })
+}
+
+/// Says how a path is linked that was given without the name of an option.
+fn refuse_path(path: &Path) -> Result<()> {
+    let name = path.display();
+    if path.is_dir() {
+        bail!("{name} is a folder; to link all ranks in it use `etlink merge {name} -o DIR`");
+    }
+    bail!("{name}: say which trace it is: --device for a Kineto trace, --host for a host trace");
 }

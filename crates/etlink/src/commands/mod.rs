@@ -23,6 +23,17 @@ use serde::Serialize;
 use std::io::Write;
 use std::num::NonZeroUsize;
 
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportForm {
+    /// For programs.
+    Json,
+    /// For spreadsheets.
+    Csv,
+    /// For people.
+    Text,
+}
+
 /// Carries out what was typed.
 pub fn run(args: EtlinkArgs) -> Result<Outcome> {
     args.check_renamed()?;

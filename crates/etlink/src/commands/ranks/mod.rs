@@ -2,7 +2,7 @@
 
 mod show;
 
-use super::{print_json, print_text, print_unused_files};
+use super::{ReportForm, print_json, print_text, print_unused_files};
 use crate::Outcome;
 use crate::args::RanksArgs;
 use crate::{notes, table};
@@ -13,10 +13,10 @@ use etlink_link::ranks::{
     order_conflicts,
 };
 use etlink_model::GlobalRank;
-use etlink_run::RunError;
 use etlink_run::discover::RunFiles;
 use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource};
+use etlink_run::{Progress, RunError};
 use serde::Serialize;
 
 /// What is known of the ranks of one run.
@@ -44,16 +44,38 @@ struct RanksReport {
     collectives: Vec<CollectiveSkew>,
 }
 
+/// Which runs are compared, and how that is printed.
+struct RanksConfig {
+    source: RunSource,
+    options: RunOptions,
+    form: ReportForm,
+    /// Rows of each table for people; 0: all.
+    rows: usize,
+}
+
+impl RanksConfig {
+    fn from_args(args: RanksArgs, progress: &Progress) -> Result<RanksConfig> {
+        Ok(RanksConfig {
+            options: RunOptions {
+                // who came late does not depend on edges between threads of the host
+                tensor_deps: TensorEdges::None,
+                align: !args.no_align,
+                traces_only: true,
+                progress: progress.clone(),
+                ..args.reading.run_options(Some(&args.choice))?
+            },
+            source: RunSource::Folder(args.dir),
+            form: args.print.report_form(),
+            rows: args.rows.rows.unwrap_or(10),
+        })
+    }
+}
+
 pub fn run(args: RanksArgs) -> Result<Outcome> {
     let progress = crate::progress::progress_bar();
-    let options = RunOptions {
-        // who came late does not depend on edges between threads of the host
-        tensor_deps: TensorEdges::None,
-        traces_only: true,
-        progress: progress.clone(),
-        ..args.reading.run_options(Some(&args.choice))?
-    };
-    let runs = RunSet::open(RunSource::Folder(args.dir.clone()), options)?;
+    let config = RanksConfig::from_args(args, &progress)?;
+    let align = config.options.align;
+    let runs = RunSet::open(config.source, config.options)?;
     progress.phase("linking");
     let ranks = runs.map_ranks(|rank| summarize_rank(rank).transpose());
     progress.finish();
@@ -63,25 +85,23 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
     }
     let mut compared = vec![];
     for results in runs.collect_runs(ranks, true)? {
-        compared.push(compare_ranks(
-            &runs.runs[results.run],
-            results,
-            !args.no_align,
-        ));
+        compared.push(compare_ranks(&runs.runs[results.run], results, align));
     }
-    if args.print.json {
-        print_json(&compared)?;
-    } else if args.print.csv {
-        // CSV has no place for notes
-        for one in &compared {
-            show::print_notes(one);
+    match config.form {
+        ReportForm::Json => print_json(&compared)?,
+        ReportForm::Csv => {
+            // CSV has no place for notes
+            for one in &compared {
+                show::print_notes(one);
+            }
+            print_text(&show::skews_csv(&compared)?)?;
         }
-        print_text(&show::skews_csv(&compared)?)?;
-    } else {
-        let tables = compared
-            .iter()
-            .map(|one| show::report_table(one, args.rows.rows.unwrap_or(10)));
-        print_text(&tables.collect::<String>())?;
+        ReportForm::Text => {
+            let tables = compared
+                .iter()
+                .map(|one| show::report_table(one, config.rows));
+            print_text(&tables.collect::<String>())?;
+        }
     }
     Ok(exit_outcome(&compared))
 }

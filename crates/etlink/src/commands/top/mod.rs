@@ -2,8 +2,8 @@
 
 mod show;
 
-use super::{print_json, print_text, start_threads};
-use crate::op_tables::{self, OpTable, RunTables, Wanted};
+use super::{json_document, print_text, start_threads};
+use crate::op_tables::{self, OpTable, Wanted};
 use crate::{Outcome, args, notes, table};
 use anyhow::Result;
 
@@ -23,29 +23,27 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
         tables,
     };
     let threads = start_threads(tables.reading.resources.threads)?;
-    let RunTables {
-        tables: made,
-        excluded,
-    } = op_tables::read_tables(wanted, threads)?;
+    let made = op_tables::read_tables(wanted, threads)?;
     if !tables.print.json {
-        for one in &made {
+        for one in &made.tables {
             print_notes(one);
         }
     }
     if tables.print.json {
-        print_json(&made)?;
+        print_text(&json_document("etlink.top", &made)?)?;
     } else if tables.print.csv {
-        print_text(&show::rows_csv(&made)?)?;
+        print_text(&show::rows_csv(&made.tables)?)?;
     } else {
         print_text(
             &made
+                .tables
                 .iter()
                 .map(|table| show::top_table(table, tables.rows.rows.unwrap_or(20)))
                 .collect::<Vec<_>>()
                 .join("\n"),
         )?;
     }
-    Ok(if excluded.is_empty() {
+    Ok(if made.excluded.is_empty() {
         Outcome::Done
     } else {
         Outcome::Found
