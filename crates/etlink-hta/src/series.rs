@@ -128,20 +128,22 @@ pub(super) fn queue_series(loaded: &HtaTrace<'_>) -> Vec<QueueSeries> {
             .or_default()
             .extend([(loaded.call(call).0, 1), (row.start, -1)]);
     }
-    let lengths = |mut changes: Vec<(i64, i64)>| {
-        // Launches (+1) come before starts (-1), so that
-        // the length never goes below 0 at one instant.
-        changes.sort_by_key(|(time, change)| (*time, -change));
-        let length = |length: &mut i64, (time, change)| {
-            *length += change;
-            Some((time, *length))
-        };
-        changes.into_iter().scan(0, length).collect()
-    };
     streams
         .into_iter()
-        .map(|(stream, changes)| (stream, lengths(changes)))
+        .map(|(stream, changes)| (stream, queue_lengths(changes)))
         .collect()
+}
+
+fn queue_lengths(mut changes: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    // Launches (+1) come before starts (-1), so that the length never goes below 0 at one instant.
+    changes.sort_by_key(|(time, change)| (*time, -change));
+    let mut length = 0;
+    let mut lengths = vec![];
+    for (time, change) in changes {
+        length += change;
+        lengths.push((time, length));
+    }
+    lengths
 }
 
 pub(super) fn queue_summaries(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Vec<QueueSummary> {

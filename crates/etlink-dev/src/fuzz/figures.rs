@@ -279,19 +279,17 @@ fn check_timelines(
             TimeNs(step.start_ns.saturating_add(step.duration_ns)),
         )
     });
-    let window = |(start, end)| TimelineWindow {
-        start,
-        end,
-        step: None,
-        note: String::new(),
-    };
-    [Some((start, end)), step]
-        .into_iter()
-        .flatten()
-        .map(|span| {
-            Ok(PackedTimeline::new(RANGES, ROOM, |most| {
-                page::trace_timeline(&rows, graph, run, window(span), most, None)
-            })?)
-        })
-        .collect()
+    let mut timelines = vec![];
+    for (start, end) in [Some((start, end)), step].into_iter().flatten() {
+        timelines.push(PackedTimeline::new(RANGES, ROOM, |most| {
+            let window = TimelineWindow {
+                start,
+                end,
+                step: None,
+                note: String::new(),
+            };
+            page::trace_timeline(&rows, graph, run, window, most, None)
+        })?);
+    }
+    Ok(timelines)
 }

@@ -26,24 +26,29 @@ const PACKET: u32 = 1;
 /// Of packets that refer to strings by number.
 const NEEDS_STRINGS: u32 = SequenceFlags::SeqNeedsIncrementalState as u32;
 
+fn clock_reading(clock: BuiltinClock, at: u64) -> Clock {
+    Clock {
+        clock_id: Some(clock as u32),
+        timestamp: Some(at),
+    }
+}
+
 /// What stands before all ranks: which instant is 0, in ns since the Unix epoch, and what the file
 /// says of itself.
 pub(super) fn file_head(about: &[(&str, String)], origin_ns: i64) -> Vec<u8> {
-    let clock = |clock: BuiltinClock, at: u64| Clock {
-        clock_id: Some(clock as u32),
-        timestamp: Some(at),
-    };
     let unix = u64::try_from(origin_ns).unwrap_or(0);
     let clocks = vec![
         // Perfetto's trace time is boot time: 0 here is the origin of all timestamps.
-        clock(BuiltinClock::Boottime, 0),
-        clock(BuiltinClock::Realtime, unix),
+        clock_reading(BuiltinClock::Boottime, 0),
+        clock_reading(BuiltinClock::Realtime, unix),
     ];
-    let text = |(name, value): &(&str, String)| ChromeMetadata {
-        name: Some((*name).to_owned()),
-        string_value: Some(value.clone()),
-    };
-    let metadata = about.iter().map(text).collect();
+    let mut metadata = vec![];
+    for (name, value) in about {
+        metadata.push(ChromeMetadata {
+            name: Some((*name).to_owned()),
+            string_value: Some(value.clone()),
+        });
+    }
     let mut bytes = vec![];
     put_packet(
         &TracePacket {

@@ -86,15 +86,18 @@ pub struct RecordedArgs {
     pub interleave: bool,
 }
 
+/// Whether names with dots between them are no obvious mistake.
+fn is_dotted_path(path: &str) -> bool {
+    let is_odd = |letter: char| letter.is_whitespace() || letter == ':';
+    path.split('.')
+        .all(|name| !name.is_empty() && !name.contains(is_odd))
+}
+
 // looked at before the program starts: it may run for hours before the hook would notice
 fn step_on(text: &str) -> Result<String, String> {
-    let is_path = |path: &str| {
-        path.split('.')
-            .all(|name| !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c == ':'))
-    };
     let is_function = text
         .split_once(':')
-        .is_some_and(|(module, function)| is_path(module) && is_path(function));
+        .is_some_and(|(module, function)| is_dotted_path(module) && is_dotted_path(function));
     if is_function || ["optimizer", "forward"].contains(&text) {
         return Ok(text.to_owned());
     }

@@ -64,10 +64,11 @@ const MAX_THREADS: usize = 64;
 
 /// `-j`, or all cores.
 pub fn start_threads(asked: Option<u32>) -> Result<usize> {
-    let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = asked
-        .map_or_else(cores, |asked| asked as usize)
-        .min(MAX_THREADS);
+    let threads = match asked {
+        Some(asked) => asked as usize,
+        None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+    };
+    let threads = threads.min(MAX_THREADS);
     // one pool for the process, before any work: a later one would be refused
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)

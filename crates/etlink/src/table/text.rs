@@ -40,14 +40,15 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
     }
-    let escaped = |c: char| {
-        if c.is_control() {
-            c.escape_default().collect::<String>()
-        } else {
-            c.to_string()
-        }
-    };
-    Cow::Owned(text.chars().map(escaped).collect())
+    Cow::Owned(text.chars().map(escape_control).collect())
+}
+
+fn escape_control(letter: char) -> String {
+    if letter.is_control() {
+        letter.escape_default().collect()
+    } else {
+        letter.to_string()
+    }
 }
 
 /// No more than `most` letters of a text; template arguments take screens. Of one that others begin
@@ -86,22 +87,30 @@ pub fn cut_all(texts: &[&str], most: usize) -> Vec<String> {
     };
     sorted.sort_unstable();
     sorted.dedup();
-    let common = |a: &str, b: Option<&&str>| {
-        b.map_or(0, |b| {
-            a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count()
-        })
-    };
-    let differs = |text: &str| {
-        let at = sorted.partition_point(|other| *other < text);
-        common(text, sorted.get(at + 1)).max(common(
-            text,
-            at.checked_sub(1).and_then(|before| sorted.get(before)),
-        ))
-    };
-    texts
-        .iter()
-        .map(|text| cut(text, most, if is_long(text) { differs(text) } else { 0 }))
-        .collect()
+    let mut all = vec![];
+    for text in texts {
+        let differs = if is_long(text) {
+            first_difference(text, &sorted)
+        } else {
+            0
+        };
+        all.push(cut(text, most, differs));
+    }
+    all
+}
+
+/// How many letters a text has in common with the one of its neighbours that it differs from last.
+fn first_difference(text: &str, sorted: &[&str]) -> usize {
+    let at = sorted.partition_point(|other| *other < text);
+    let before = at.checked_sub(1).and_then(|before| sorted.get(before));
+    let after = sorted.get(at + 1);
+    let neighbours = before.into_iter().chain(after);
+    let common = neighbours.map(|other| common_letters(text, other));
+    common.max().unwrap_or(0)
+}
+
+fn common_letters(a: &str, b: &str) -> usize {
+    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count()
 }
 
 #[cfg(test)]

@@ -226,7 +226,7 @@ impl<'r> ser::Serializer for &'r TypeRecorder {
     type Error = serde_json::Error;
     type SerializeSeq = PartRecorder<'r>;
     type SerializeTuple = PartRecorder<'r>;
-    type SerializeTupleStruct = PartRecorder<'r>;
+    type SerializeTupleStruct = ser::Impossible<ValueType, serde_json::Error>;
     type SerializeTupleVariant = ser::Impossible<ValueType, serde_json::Error>;
     type SerializeMap = PartRecorder<'r>;
     type SerializeStruct = PartRecorder<'r>;
@@ -308,12 +308,13 @@ impl<'r> ser::Serializer for &'r TypeRecorder {
         self.serialize_seq(Some(length))
     }
 
+    // none of the page's types is one: a list says nothing of what its places are
     fn serialize_tuple_struct(
         self,
-        _: &'static str,
-        length: usize,
+        name: &'static str,
+        _: usize,
     ) -> Result<Self::SerializeTupleStruct, Self::Error> {
-        self.serialize_seq(Some(length))
+        Err(ser::Error::custom(format!("{name} has no names of fields")))
     }
 
     fn serialize_tuple_variant(
@@ -374,19 +375,6 @@ impl ser::SerializeTuple for PartRecorder<'_> {
     type Error = serde_json::Error;
 
     fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Self::Error> {
-        self.add_element(value)
-    }
-
-    fn end(self) -> Recorded {
-        Ok(self.whole)
-    }
-}
-
-impl ser::SerializeTupleStruct for PartRecorder<'_> {
-    type Ok = ValueType;
-    type Error = serde_json::Error;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Self::Error> {
         self.add_element(value)
     }
 

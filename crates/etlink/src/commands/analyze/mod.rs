@@ -149,13 +149,10 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
             },
         )?)
     })?;
-    let total = |told: &AnalyzedRun<HtaTables>| {
-        etlink_hta::run_tables(told.ranks.iter().map(|rank| &rank.said))
-    };
     let told: Vec<AsHta> = told
         .into_iter()
         .map(|told| AsHta {
-            total: total(&told),
+            total: etlink_hta::run_tables(told.ranks.iter().map(|rank| &rank.said)),
             told,
         })
         .collect();

@@ -17,47 +17,67 @@ pub struct JobTask {
 impl JobTask {
     /// From the variables of SLURM, torchrun and Open MPI; none where there is one task.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Option<JobTask> {
-        let number = |name: &str| variable(name).and_then(|text| text.parse::<u32>().ok());
+        let variables = Variables(&variable);
         // torchrun inside of a SLURM step: its workers are the tasks
-        let torchrun = || {
-            let id = variable("TORCHELASTIC_RUN_ID")?;
-            // without --rdzv-id all jobs are called "none"
-            let id = match id.as_str() {
-                "none" => format!(
-                    "none {}:{} {}",
-                    variable("MASTER_ADDR")?,
-                    variable("MASTER_PORT")?,
-                    parent_on_one_machine(number("LOCAL_WORLD_SIZE"), number("WORLD_SIZE"))?
-                ),
-                _ => id,
-            };
-            Some(JobTask {
-                job: format!("torchrun {id}"),
-                task: number("RANK")?,
-                tasks: number("WORLD_SIZE")?,
-                attempt: number("TORCHELASTIC_RESTART_COUNT").unwrap_or(0),
-            })
-        };
-        let slurm = || {
-            let (job, step) = (variable("SLURM_JOB_ID")?, variable("SLURM_STEP_ID")?);
-            Some(JobTask {
-                job: format!("slurm {job}.{step}"),
-                task: number("SLURM_PROCID")?,
-                tasks: number("SLURM_STEP_NUM_TASKS")?,
-                attempt: number("SLURM_RESTART_COUNT").unwrap_or(0),
-            })
-        };
-        let open_mpi = || {
-            Some(JobTask {
-                job: format!("mpi {}", variable("PMIX_NAMESPACE")?),
-                task: number("OMPI_COMM_WORLD_RANK")?,
-                tasks: number("OMPI_COMM_WORLD_SIZE")?,
-                attempt: 0,
-            })
-        };
-        let task = torchrun().or_else(slurm).or_else(open_mpi)?;
+        let task = variables
+            .torchrun_task()
+            .or_else(|| variables.slurm_task())
+            .or_else(|| variables.open_mpi_task())?;
         // `srun -n 1` sets the same variables: one task has the folder for itself
         (task.tasks > 1).then_some(task)
+    }
+}
+
+/// The variables that launchers set for their tasks.
+struct Variables<'v>(&'v dyn Fn(&str) -> Option<String>);
+
+impl Variables<'_> {
+    fn text(&self, name: &str) -> Option<String> {
+        self.0(name)
+    }
+
+    fn number(&self, name: &str) -> Option<u32> {
+        self.text(name)?.parse().ok()
+    }
+
+    fn torchrun_task(&self) -> Option<JobTask> {
+        let id = self.text("TORCHELASTIC_RUN_ID")?;
+        let (local_world, world) = (self.number("LOCAL_WORLD_SIZE"), self.number("WORLD_SIZE"));
+        // without --rdzv-id all jobs are called "none"
+        let id = match id.as_str() {
+            "none" => format!(
+                "none {}:{} {}",
+                self.text("MASTER_ADDR")?,
+                self.text("MASTER_PORT")?,
+                parent_on_one_machine(local_world, world)?
+            ),
+            _ => id,
+        };
+        Some(JobTask {
+            job: format!("torchrun {id}"),
+            task: self.number("RANK")?,
+            tasks: world?,
+            attempt: self.number("TORCHELASTIC_RESTART_COUNT").unwrap_or(0),
+        })
+    }
+
+    fn slurm_task(&self) -> Option<JobTask> {
+        let (job, step) = (self.text("SLURM_JOB_ID")?, self.text("SLURM_STEP_ID")?);
+        Some(JobTask {
+            job: format!("slurm {job}.{step}"),
+            task: self.number("SLURM_PROCID")?,
+            tasks: self.number("SLURM_STEP_NUM_TASKS")?,
+            attempt: self.number("SLURM_RESTART_COUNT").unwrap_or(0),
+        })
+    }
+
+    fn open_mpi_task(&self) -> Option<JobTask> {
+        Some(JobTask {
+            job: format!("mpi {}", self.text("PMIX_NAMESPACE")?),
+            task: self.number("OMPI_COMM_WORLD_RANK")?,
+            tasks: self.number("OMPI_COMM_WORLD_SIZE")?,
+            attempt: 0,
+        })
     }
 }
 

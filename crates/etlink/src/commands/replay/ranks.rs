@@ -242,16 +242,17 @@ impl RunColumns {
 }
 
 fn with_clocks(ranks: Vec<RankFigures>, clocks: &[RankClock]) -> Vec<RankReport> {
-    let report = |(at, figures): (usize, RankFigures)| {
+    let mut reports = vec![];
+    for (at, figures) in ranks.into_iter().enumerate() {
         let clock = clocks.get(at).copied().unwrap_or_default();
-        RankReport {
+        reports.push(RankReport {
             figures,
             clock_offset_ns: clock.offset_ns,
             clock_uncertainty_ns: clock.uncertainty_ns,
             clock_contradicted: clock.contradicted,
-        }
-    };
-    ranks.into_iter().enumerate().map(report).collect()
+        });
+    }
+    reports
 }
 
 fn count_collectives(
@@ -284,22 +285,15 @@ fn rank_changes(
     together: &JoinedGraph,
     run: &ReplayRun,
 ) -> Vec<RankChange> {
-    let change = |(now, before): (RankFigures, &RankFigures)| RankChange {
-        rank: now.rank,
-        end_change_ns: now.end_ns.saturating_sub(before.end_ns),
-        waiting_change_ns: now
-            .collectives
-            .waiting_ns
-            .saturating_sub(before.collectives.waiting_ns),
-        transfer_change_ns: now
-            .collectives
-            .transfer_ns
-            .saturating_sub(before.collectives.transfer_ns),
-    };
-    together
-        .by_rank(run)
-        .into_iter()
-        .zip(before)
-        .map(change)
-        .collect()
+    let mut changes = vec![];
+    for (now, before) in together.by_rank(run).iter().zip(before) {
+        let (spent, spent_before) = (&now.collectives, &before.collectives);
+        changes.push(RankChange {
+            rank: now.rank,
+            end_change_ns: now.end_ns.saturating_sub(before.end_ns),
+            waiting_change_ns: spent.waiting_ns.saturating_sub(spent_before.waiting_ns),
+            transfer_change_ns: spent.transfer_ns.saturating_sub(spent_before.transfer_ns),
+        });
+    }
+    changes
 }

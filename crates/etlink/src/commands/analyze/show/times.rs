@@ -96,14 +96,17 @@ fn how_many(one: &Analyzed) -> String {
         // ranks without annotations of steps say nothing of how many each has
         .filter(|steps| *steps > 0)
         .collect();
-    let steps = |steps: usize| count(steps as u64, "step");
     match each[..] {
-        [only] => steps(only),
+        [only] => steps_text(only),
         [first, ..] if each.iter().all(|steps| *steps == first) => {
-            format!("{} of each of {} ranks", steps(first), each.len())
+            format!("{} of each of {} ranks", steps_text(first), each.len())
         }
-        _ => format!("{} of {} ranks", steps(each.iter().sum()), each.len()),
+        _ => format!("{} of {} ranks", steps_text(each.iter().sum()), each.len()),
     }
+}
+
+fn steps_text(steps: usize) -> String {
+    count(steps as u64, "step")
 }
 
 pub(super) fn idle_table(one: &Analyzed, _: Limit) -> Shown {
