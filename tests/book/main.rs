@@ -1,9 +1,9 @@
 //! The book: every command that a page shows runs, and prints what the page shows.
 //!
-//! A page is a session. Its ```` ```console ```` blocks run from top to bottom in one folder that has
-//! `testdata` in it. Seconds that work took may differ. In the output, `[..]` stands for any text
-//! of a line, and a line `...` for any lines. `INSTA_UPDATE=always` writes what is printed into the
-//! page.
+//! A page is a session. Its ```` ```console ```` blocks run from top to bottom in one folder that
+//! has `testdata` in it. Seconds that work took may differ. In the output, `[..]` stands for any
+//! text of a line, and a line `...` for any lines. `INSTA_UPDATE=always` writes what is printed
+//! into the page.
 #![cfg(unix)]
 #![allow(
     clippy::disallowed_methods,

@@ -108,7 +108,8 @@ fn push_line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// How the two differ, if they do, but for seconds. `[..]` and `...` in what is shown match anything.
+/// How the two differ, if they do, but for seconds. `[..]` and `...` in what is shown match
+/// anything.
 fn compare(shown: &str, printed: &str) -> Option<String> {
     let shown: Data = without_seconds(shown).into_data();
     let printed: Data = without_seconds(printed).into_data();

@@ -75,8 +75,10 @@ fn device_time_by_class() {
     tool.file("trace.json", draw(0).kineto());
     let breakdown = |ran: crate::tool::Ran| table(&ran.exits(0).json(), 0, "breakdown");
     let want = json!([{
-        "device": 0, "start_ns": 100_000, "window_ns": 100_000, "computation_ns": 50_000, "exposed_communication_ns": 0,
-        "exposed_memory_ns": 20_000, "exposed_other_ns": 0, "idle_ns": 30_000, "communication_ns": 20_000, "memory_ns": 20_000,
+        "device": 0, "start_ns": 100_000, "window_ns": 100_000, "computation_ns": 50_000,
+          "exposed_communication_ns": 0,
+        "exposed_memory_ns": 20_000, "exposed_other_ns": 0, "idle_ns": 30_000,
+          "communication_ns": 20_000, "memory_ns": 20_000,
         "overlap_ns": 20_000, "overlap_share": 1.0,
     }]);
     assert_eq!(
@@ -94,7 +96,8 @@ fn device_time_by_class() {
         (&json!(40_000), &json!(10_000))
     );
     tool.run("analyze trace.json").exits(0).says(
-        "the device is busy 70.0 % of 100.000 us: computation 50.0 %, exposed copies 20.0 %, idle 30.0 %; 100.0 % of communication overlaps with computation",
+        "the device is busy 70.0 % of 100.000 us: computation 50.0 %, exposed copies 20.0 %, idle \
+            30.0 %; 100.0 % of communication overlaps with computation",
     );
     tool.file("wrong.txt", "communication ours");
     tool.run("analyze trace.json --rules wrong.txt")
@@ -412,7 +415,8 @@ fn traces_of_another_run_are_left_out() {
         json!(200_000)
     );
     tool.run("analyze . --allow-mismatch").exits(0).notes(
-        "note: rank 1: taken in by --allow-mismatch: it is of a run of 64 ranks, most others of one of 2",
+        "note: rank 1: taken in by --allow-mismatch: it is of a run of 64 ranks, most others of \
+            one of 2",
     );
 }
 
@@ -452,7 +456,10 @@ fn annotations_and_stragglers_of_hta() {
             "ncclKernel_AllReduce_RING_LL",
             (begin, 90 * US),
         );
-        draw.raw(r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "ProfilerStep#4", "pid": 0, "tid": 20, "ts": 20.000, "dur": 70.000}"#);
+        draw.raw(
+            r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "ProfilerStep#4", "pid": 0,
+          "tid": 20, "ts": 20.000, "dur": 70.000}"#,
+        );
         tool.file(&format!("kineto_trace_{rank}.json"), draw.kineto());
     }
     let json = tool.run("analyze . --compat hta --json").exits(0).json();
@@ -524,7 +531,8 @@ fn written_graphs() {
     tool.run("analyze in/kineto_trace_0.json").exits(0);
 }
 
-/// Types, groups and bytes of a CPU run's communications are those of its traces; a barrier is in no `.et`.
+/// Types, groups and bytes of a CPU run's communications are those of its traces; a barrier is in
+/// no `.et`.
 #[test]
 fn written_graphs_of_a_cpu_run() {
     let tool = Tool::new();
@@ -695,7 +703,8 @@ fn without_a_device() {
         .exits(0)
         .says("no device work in the trace")
         .says("ProfilerStep#2");
-    // DDP's reducer records nothing but Gloo's ranges: two of each rank and step, 4810 and 2112 floats
+    // DDP's reducer records nothing but Gloo's ranges: two of each rank and step, 4810 and 2112
+    // floats
     let json = tool
         .run("analyze {pairs}/ddp2_gloo-2.15.0 --json")
         .exits(0)

@@ -1,4 +1,5 @@
-//! Bad input: one sentence with the file, the place and the remedy; exit code 2; nothing half-written.
+//! Bad input: one sentence with the file, the place and the remedy; exit code 2; nothing
+//! half-written.
 
 use crate::tool::{Tool, bgzip, gzip, unpacked};
 
@@ -179,7 +180,11 @@ fn damage_in_one_of_many_gzip_members_is_the_same_at_any_thread_count() {
 fn traces_without_events() {
     let tool = Tool::new();
     tool.file("device.json", r#"{"schemaVersion": 1, "traceEvents": []}"#);
-    tool.file("host.json", r#"{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "time": "", "start_ts": 1, "nodes": [], "finish_ts": 2}"#);
+    tool.file(
+        "host.json",
+        r#"{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "time": "",
+      "start_ts": 1, "nodes": [], "finish_ts": 2}"#,
+    );
     tool.run("link --device device.json -o out.et")
         .exits(2)
         .complains(&["device.json", "no timed events"]);
@@ -267,7 +272,8 @@ fn deep_nesting_and_odd_values_do_no_harm() {
     let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
     let event = |args: &str, dur: &str| {
         format!(
-            r#"{{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1.000, "dur": {dur}, "args": {{{args}}}}}"#
+            r#"{{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1.000,
+              "dur": {dur}, "args": {{{args}}}}}"#
         )
     };
     let events = [

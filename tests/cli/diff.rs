@@ -39,7 +39,8 @@ fn a_slower_kernel_is_named_with_its_cost_per_step() {
         .run("diff before.json after.json --json")
         .exits(0)
         .json();
-    let want = json!({"name": "gemm", "on_device": true, "kind": "slower", "counts": [1.0, 1.0], "times_ns": [20_000, 32_000], "cost_ns": 12_000});
+    let want = json!({"name": "gemm", "on_device": true, "kind": "slower", "counts": [1.0, 1.0],
+        "times_ns": [20_000, 32_000], "cost_ns": 12_000});
     assert_eq!((&said["per"], &said["changes"][0]), (&json!("step"), &want));
     assert!(
         said["changes"]

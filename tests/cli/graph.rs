@@ -3,7 +3,8 @@
 use crate::tool::Tool;
 use etlink_testing::{DeviceQueue, TraceBuilder};
 
-const THREADS: &str = "--host {pairs}/threads-2.15.0/torch_et_0.json.gz --device {pairs}/threads-2.15.0/kineto_trace_0.json.gz";
+const THREADS: &str = "--host {pairs}/threads-2.15.0/torch_et_0.json.gz \
+    --device {pairs}/threads-2.15.0/kineto_trace_0.json.gz";
 
 /// Two streams, a wait between them, and a call that blocks.
 fn drawn(tool: &Tool) {

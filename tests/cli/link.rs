@@ -2,7 +2,8 @@
 
 use crate::tool::{Tool, bgzip, gzip, unpacked};
 
-const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz \
+    --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
 
 #[test]
 fn every_op_of_a_recorded_pair_is_matched_by_id() {

@@ -2,7 +2,8 @@
 
 use crate::tool::{Tool, gzip, unpacked};
 
-const PAIR: &str = "--host {pairs}/tpdp4-2.15.0/torch_et_0.json.gz --device {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz";
+const PAIR: &str = "--host {pairs}/tpdp4-2.15.0/torch_et_0.json.gz \
+    --device {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz";
 
 #[test]
 fn sizes_are_numbers_with_units() {
@@ -153,7 +154,11 @@ fn packed_files_that_say_a_wrong_size() {
 fn graphs_of_all_ranks_have_to_fit() {
     let tool = Tool::new();
     // the same rank again and again: little to link, much to keep
-    tool.shell("mkdir run; for r in $(seq 0 39); do cp {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz run/kineto_trace_$r.json.gz; done").exits(0);
+    tool.shell(
+        "mkdir run; for r in $(seq 0 39); do cp \
+        {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz run/kineto_trace_$r.json.gz; done",
+    )
+    .exits(0);
     tool.run("ranks run --memory 14M -j 1").exits(1);
     tool.run("replay run --memory 14M -j 1 --allow-mismatch")
         .exits(2)

@@ -1,4 +1,5 @@
-//! Folders in which ranks are missing, broken, doubled or not what the manifest says: told, and the rest goes on.
+//! Folders in which ranks are missing, broken, doubled or not what the manifest says: told, and the
+//! rest goes on.
 
 use crate::ranks::{Drawn, RUN, draw, put};
 use crate::tool::{Tool, unpacked};
@@ -8,11 +9,14 @@ use serde_json::{Value, json};
 /// What a manifest says of a rank whose files have these names; none: it has no traces.
 fn listed(rank: i64, files: Option<[&str; 2]>) -> Value {
     let cycle = |[host_trace, device_trace]: [&str; 2]| {
-        json!({"first_step": 3, "last_step": 4, "whole": true, "host_trace": host_trace, "device_trace": device_trace,
-               "clock": {"unix_ns": 1_700_000_009_000_000_000i64 + rank, "monotonic_ns": 5_000_000_000i64}})
+        json!({"first_step": 3, "last_step": 4, "whole": true, "host_trace": host_trace,
+            "device_trace": device_trace,
+               "clock": {"unix_ns": 1_700_000_009_000_000_000i64 + rank,
+                 "monotonic_ns": 5_000_000_000i64}})
     };
     let cycles: Vec<Value> = files.map(cycle).into_iter().collect();
-    json!({"pid": 100 + rank, "host": "node", "rank": rank, "world": 4, "steps": 9, "excluded": false, "cycles": cycles, "notes": [], "lost": false})
+    json!({"pid": 100 + rank, "host": "node", "rank": rank, "world": 4, "steps": 9,
+        "excluded": false, "cycles": cycles, "notes": [], "lost": false})
 }
 
 fn manifest(tool: &Tool, name: &str, ranks: &[Value]) {
@@ -91,7 +95,11 @@ fn stragglers_are_told_per_step_and_in_all() {
         "{line}"
     );
     let csv = tool.run("ranks {pairs}/fsdp2-2.15.0 --csv").exits(0).stdout;
-    assert!(csv.starts_with("run,kind,ranks,group,number,bytes,start_ns,last,skew_ns,alone_ns,waited_ns,step,transfer_ns"), "{csv}");
+    let head = concat!(
+        "run,kind,ranks,group,number,bytes,start_ns,last,",
+        "skew_ns,alone_ns,waited_ns,step,transfer_ns"
+    );
+    assert!(csv.starts_with(head), "{csv}");
     assert_eq!(
         csv.lines()
             .filter(|line| line.contains(",ProfilerStep#3,"))
@@ -239,10 +247,13 @@ fn a_manifest_that_contradicts_the_files_is_told_and_the_files_count() {
     manifest(&tool, "run/etlink.json", &ranks);
     for line in ["ranks run", "merge run -o out"] {
         let ran = tool.run(line).exits(0);
-        ran.notes("kineto_trace_1.json is of rank 1, the manifest of the recording says 3: its own counts")
-            .notes("does not list rank 1, whose trace is here: it may be of another recording")
-            .notes("says 8 ranks, the traces say 4: the traces count")
-            .notes("says different steps: 3 to 4 for rank 0, 3 to 6 for rank 2");
+        ran.notes(
+            "kineto_trace_1.json is of rank 1, the manifest of the recording says 3: its \
+            own counts",
+        )
+        .notes("does not list rank 1, whose trace is here: it may be of another recording")
+        .notes("says 8 ranks, the traces say 4: the traces count")
+        .notes("says different steps: 3 to 4 for rank 0, 3 to 6 for rank 2");
     }
     assert_eq!(
         tool.run("ranks run --json").exits(0).json()[0]["ranks"]
@@ -331,10 +342,10 @@ fn two_files_of_one_rank_are_left_out_by_name() {
     let tool = Tool::new();
     put(&tool, &RUN);
     tool.file("run/device_1.json", draw(RUN[1]));
-    let ran = tool
-        .run("ranks run")
-        .exits(1)
-        .notes("2 device traces are of rank 1 (device_1.json, kineto_trace_1.json): none is joined with the other ranks; leave one of them");
+    let ran = tool.run("ranks run").exits(1).notes(
+        "2 device traces are of rank 1 (device_1.json, kineto_trace_1.json): none is \
+            joined with the other ranks; leave one of them",
+    );
     for name in ["device_1", "kineto_trace_1"] {
         assert!(
             ran.stderr
@@ -509,7 +520,8 @@ fn traces_know_their_ranks_better_than_names_that_count_on_each_host() {
             draw(Drawn { rank, ..RUN[3] }),
         );
     }
-    let said = "2 of 2 traces say another rank than their names (kineto_trace_0.json is of rank 2): the traces count, which fit together";
+    let said = "2 of 2 traces say another rank than their names (kineto_trace_0.json is of rank \
+        2): the traces count, which fit together";
     for line in ["ranks run", "merge run -o out", "replay run", "analyze run"] {
         tool.run(line).exits(0).notes(said);
     }
@@ -542,7 +554,8 @@ fn names_count_where_traces_cannot_all_be_right() {
             }),
         );
     }
-    let said = "1 of 4 traces say another rank than their names (kineto_trace_2.json is of rank 1), and what they say does not fit together: the names count";
+    let said = "1 of 4 traces say another rank than their names (kineto_trace_2.json is of rank \
+        1), and what they say does not fit together: the names count";
     let ran = tool
         .run("merge run -o out")
         .exits(0)

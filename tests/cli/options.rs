@@ -2,7 +2,8 @@
 
 use crate::tool::Tool;
 
-const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz \
+    --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
 
 #[test]
 fn force_is_refused_with_the_names_of_the_two_options() {

@@ -1,9 +1,11 @@
-//! Traces for Perfetto from `link` and `replay`, in JSON. That Perfetto reads them is what `cargo dev perfetto` tests.
+//! Traces for Perfetto from `link` and `replay`, in JSON. That Perfetto reads them is what `cargo
+//! dev perfetto` tests.
 
 use crate::tool::{Tool, unpacked};
 use serde_json::Value;
 
-const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz \
+    --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
 
 /// Time on the critical path's track, ns.
 fn path_ns(trace: &Value) -> i64 {

@@ -22,7 +22,8 @@ pub struct Drawn {
 }
 
 /// ```text
-/// stream 20   all_reduce ====|      one per millisecond, all ranks end at the same time, 50 us after the last came
+/// stream 20   all_reduce ====|      one per millisecond, all ranks end at the same time,
+///                                   50 us after the last came
 /// ```
 pub fn draw(drawn: Drawn) -> Vec<u8> {
     let Drawn {
@@ -461,7 +462,8 @@ fn a_rank_that_is_not_there_is_named() {
 #[test]
 fn who_came_late_by_clocks_that_nothing_tells_is_said() {
     let tool = Tool::new();
-    let said = "note: nothing tells how the clock of rank 1, 2, 3 lies to that of rank 0: who came late is by their own clocks";
+    let said = "note: nothing tells how the clock of rank 1, 2, 3 lies to that of rank 0: who \
+        came late is by their own clocks";
     for command in ["ranks", "analyze"] {
         tool.run(&format!("{command} {{pairs}}/tpdp4-2.15.0"))
             .exits(0)

@@ -1,4 +1,5 @@
-//! `etlink record` without PyTorch: the program passes through, and what is missing is told. With PyTorch: `cargo dev test-torch`.
+//! `etlink record` without PyTorch: the program passes through, and what is missing is told. With
+//! PyTorch: `cargo dev test-torch`.
 
 use crate::tool::Tool;
 use std::io::Read;
@@ -70,7 +71,8 @@ fn the_sitecustomize_of_others_still_runs() {
         "import sys\nprint('mine', sys.modules['sitecustomize'].__name__)\n",
     );
     let line = format!(
-        "PYTHONPATH=mine $ETLINK record {SCHEDULE} -o traces -- python3 -c 'import sitecustomize; print(sitecustomize.__file__)'"
+        "PYTHONPATH=mine $ETLINK record {SCHEDULE} -o traces -- python3 -c 'import sitecustomize; \
+            print(sitecustomize.__file__)'"
     );
     let ran = tool.shell(&line).exits(1);
     let lines: Vec<&str> = ran.stdout.lines().collect();
@@ -148,7 +150,8 @@ fn an_earlier_recording_is_replaced_only_by_force() {
     );
 }
 
-/// What processes of a program do when their first trace is whole: old files go aside, new ones come.
+/// What processes of a program do when their first trace is whole: old files go aside, new ones
+/// come.
 const RECORDS: &str = r#"
 import json, os
 settings = json.loads(os.environ["ETLINK_RECORD"])
@@ -268,7 +271,8 @@ fn tasks_of_one_job_share_a_folder_and_a_manifest() {
     let task = |number: u32, more: &str| {
         let job = "SLURM_JOB_ID=4711 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2";
         tool.shell(&format!(
-            "{job} SLURM_PROCID={number} $ETLINK record {SCHEDULE} {more} -o traces -- sh -c 'exit {number}'"
+            "{job} SLURM_PROCID={number} $ETLINK record {SCHEDULE} {more} -o traces -- sh -c \
+                'exit {number}'"
         ))
     };
     task(0, "").exits(1);

@@ -3,9 +3,11 @@
 use crate::tool::{Tool, pairs};
 use serde_json::{Value, json};
 
-const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz \
+    --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
 
-/// An op that launches a kernel on each of two streams and a second one on the first, in microseconds:
+/// An op that launches a kernel on each of two streams and a second one on the first, in
+/// microseconds:
 /// ```text
 /// thread 21  step======================================50
 ///              launch 10   launch 20   launch 30
@@ -28,14 +30,16 @@ fn drawn() -> String {
             args,
         ));
         let category = if stream == 8 { "gpu_memcpy" } else { "kernel" };
-        let args = json!({"correlation": call, "External id": 1, "device": 0, "context": 1, "stream": stream});
+        let args = json!({"correlation": call, "External id": 1, "device": 0, "context": 1,
+            "stream": stream});
         events.push(event(category, name, (0, stream), (start, duration), args));
     }
     json!({"schemaVersion": 1, "distributedInfo": {"rank": 0}, "traceEvents": events}).to_string()
 }
 
 fn event(category: &str, name: &str, place: (i64, i64), time: (i64, i64), args: Value) -> Value {
-    json!({"ph": "X", "cat": category, "name": name, "pid": place.0, "tid": place.1, "ts": 1_000 + time.0, "dur": time.1, "args": args})
+    json!({"ph": "X", "cat": category, "name": name, "pid": place.0, "tid": place.1,
+        "ts": 1_000 + time.0, "dur": time.1, "args": args})
 }
 
 fn assert_true(figures: &Value, what: &str) {
@@ -321,7 +325,9 @@ fn what_cannot_be_replayed_is_refused_with_a_reason() {
 fn a_file_of_others_runs_without_starts_and_cycles_are_named() {
     let tool = Tool::new();
     let node = |id: u64, name: &str, deps: &[u64]| {
-        json!({"id": id, "name": name, "type": "COMP_NODE", "ctrlDeps": deps, "durationMicros": "5"}).to_string()
+        json!({"id": id, "name": name, "type": "COMP_NODE", "ctrlDeps": deps,
+            "durationMicros": "5"})
+        .to_string()
     };
     tool.file(
         "ok.json",

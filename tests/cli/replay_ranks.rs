@@ -350,7 +350,8 @@ fn time_in_collectives_is_waiting_for_the_last_and_transfer() {
         spent(1),
         &json!({"count": 2, "waiting_ns": 170_000, "transfer_ns": 100_000})
     );
-    // a network of twice the speed: the second transfer starts when the measured gap before it is over
+    // a network of twice the speed: the second transfer starts when the measured gap before it is
+    // over
     let faster = tool
         .shell("$ETLINK replay run --scale 'kind=collective 0.5' --json")
         .exits(0)
@@ -372,11 +373,14 @@ fn files_without_times_wait_for_each_other_too() {
     let tool = Tool::new();
     for rank in 0..2 {
         let (compute, reduce) = (
-            json!({"id": "1", "name": "gemm", "type": "COMP_NODE", "durationMicros": (rank + 1) * 100}),
+            json!({"id": "1", "name": "gemm", "type": "COMP_NODE",
+                "durationMicros": (rank + 1) * 100}),
             "all_reduce",
         );
-        let group = json!({"id": "2", "name": reduce, "type": "COMM_COLL_NODE", "ctrlDeps": ["1"], "durationMicros": 30,
-            "attr": [{"name": "comm_type", "int64Val": "0"}, {"name": "comm_size", "int64Val": "8"}]});
+        let group = json!({"id": "2", "name": reduce, "type": "COMM_COLL_NODE", "ctrlDeps": ["1"],
+            "durationMicros": 30,
+            "attr": [{"name": "comm_type", "int64Val": "0"}, {"name": "comm_size",
+              "int64Val": "8"}]});
         let head = json!({"version": "0.0.4"});
         tool.file(
             &format!("run/sim.{rank}.et"),

@@ -46,11 +46,16 @@ fn one_trace_or_a_folder_becomes_one_page() {
     assert!(page.contains("<title>tpdp4-2.15.0 · etlink report</title>"));
     assert!(
         page.contains(
-            "4 ranks on the CPU: the traces have no device rows; a step takes 24.26 ms (median of 2 steps, of each the longest of 4 ranks)"
+            "4 ranks on the CPU: the traces have no device rows; a step takes 24.26 ms (median of \
+                2 steps, of each the longest of 4 ranks)"
         ),
         "without script, the sentence is there"
     );
-    tool.run("report --host {pairs}/mlp-2.15.0/torch_et_0.json.gz {pairs}/mlp-2.15.0/kineto_trace_0.json.gz -o pair.html").exits(0);
+    tool.run(
+        "report --host {pairs}/mlp-2.15.0/torch_et_0.json.gz \
+        {pairs}/mlp-2.15.0/kineto_trace_0.json.gz -o pair.html",
+    )
+    .exits(0);
 }
 
 #[test]
@@ -153,7 +158,8 @@ fn traces_of_another_run_are_left_out() {
     assert_eq!(json["ranks"], 1);
     assert_eq!(
         json["notes"][0],
-        "rank 1 is left out: it is of a run of 64 ranks, most others of one of 2 (--allow-mismatch takes it in)"
+        "rank 1 is left out: it is of a run of 64 ranks, most others of one of 2 \
+            (--allow-mismatch takes it in)"
     );
     let forced = tool
         .run("report run -o page.html --json --overwrite --allow-mismatch")
@@ -240,7 +246,8 @@ fn written_graphs_say_what_they_tell() {
         (&json["ranks"], &json["timelines"], &json["step"]),
         (&2.into(), &2.into(), &serde_json::Value::Null)
     );
-    let said = "of a written graph host times are those of slices: nothing is reported on steps, linking, sizes of copies, grids, allocations, barriers and when Gloo began";
+    let said = "of a written graph host times are those of slices: nothing is reported on steps, \
+        linking, sizes of copies, grids, allocations, barriers and when Gloo began";
     assert_eq!(json["notes"][0], said);
     tool.run("report sim/traces.1.et -o one.html")
         .exits(0)

@@ -5,7 +5,12 @@ use serde_json::json;
 
 #[test]
 fn stretches_of_steps_are_listed() {
-    let ran = Tool::new().run("schedule --wait 1 --warmup 1 --active 2 --repeat 1 --skip-first 0 --skip-first-wait 0 --steps 20").exits(0);
+    let ran = Tool::new()
+        .run(
+            "schedule --wait 1 --warmup 1 --active 2 --repeat 1 --skip-first 0 \
+        --skip-first-wait 0 --steps 20",
+        )
+        .exits(0);
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert_eq!(
         lines,
@@ -22,7 +27,12 @@ fn stretches_of_steps_are_listed() {
 
 #[test]
 fn json_has_the_action_of_every_step() {
-    let ran = Tool::new().run("schedule --wait 1 --warmup 1 --active 2 --skip-first 2 --skip-first-wait -1 --steps 8 --json").exits(0);
+    let ran = Tool::new()
+        .run(
+            "schedule --wait 1 --warmup 1 --active 2 --skip-first 2 \
+        --skip-first-wait -1 --steps 8 --json",
+        )
+        .exits(0);
     let actions = [
         "NONE",
         "NONE",

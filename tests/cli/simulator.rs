@@ -69,8 +69,8 @@ fn deps(node: &Node) -> impl Iterator<Item = u64> {
     node.ctrl_deps.iter().chain(&node.data_deps).copied()
 }
 
-/// As ASTRA-sim runs a rank: one host node, one device node and one communication at a time, the lowest id first; a communication takes
-/// its measured time. When the last one ends, us.
+/// As ASTRA-sim runs a rank: one host node, one device node and one communication at a time, the
+/// lowest id first; a communication takes its measured time. When the last one ends, us.
 fn simulated_us(nodes: &[Node]) -> u64 {
     let by_id: BTreeMap<u64, &Node> = nodes.iter().map(|node| (node.id, node)).collect();
     let mut open: BTreeMap<u64, usize> = nodes
@@ -247,8 +247,8 @@ fn modes_are_of_a_simulator_and_exclude_each_other() {
 const US: i64 = 1_000;
 
 /// ```text
-/// stream 7    mm mm   mm mm   mm mm        four of 5 us, then two that wait for the last all-reduce, of which 35 us are exposed
-/// stream 20      all_reduce =|  all_reduce =|
+/// stream 7    mm mm   mm mm   mm mm        four of 5 us, then two that wait for the last
+/// stream 20      all_reduce =|  all_reduce =|      all-reduce, of which 35 us are exposed
 /// ```
 fn draw(rank: i64) -> Vec<u8> {
     let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);

@@ -1,4 +1,5 @@
-//! Perfetto's own format, and all ranks of a run in one file. That Perfetto reads them is what `cargo dev perfetto` tests.
+//! Perfetto's own format, and all ranks of a run in one file. That Perfetto reads them is what
+//! `cargo dev perfetto` tests.
 
 use crate::ranks::{RUN, put};
 use crate::tool::{Tool, unpacked};
@@ -156,7 +157,8 @@ fn json_counts(tool: &Tool, folder: &str) -> (usize, usize, Value) {
 
 #[test]
 fn link_and_replay_write_it() {
-    const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+    const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz \
+        --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
     let tool = Tool::new();
     let ran = tool
         .run(&format!("link {MLP} -o x.pftrace --json"))
@@ -245,7 +247,8 @@ fn all_ranks_are_in_one_file_and_share_nothing() {
 
 #[test]
 fn every_collective_and_message_of_the_recordings_has_its_arrows() {
-    // of all-reduces between two, 4; of 18 collectives between two and 4 between four; of 24 messages
+    // of all-reduces between two, 4; of 18 collectives between two and 4 between four; of 24
+    // messages
     for (case, between) in [
         ("ddp2-2.15.0", 4),
         ("tpdp4-2.15.0", 30),

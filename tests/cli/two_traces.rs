@@ -18,7 +18,8 @@ fn pid(name: &str) -> String {
 #[test]
 fn two_programs_are_refused_unless_allowed() {
     let tool = Tool::new();
-    let pair = "link --host {pairs}/transformer-2.3.1/torch_et_0.json.gz --device {pairs}/conv-2.1.2/kineto_trace_0.json.gz -o out.et";
+    let pair = "link --host {pairs}/transformer-2.3.1/torch_et_0.json.gz \
+        --device {pairs}/conv-2.1.2/kineto_trace_0.json.gz -o out.et";
     tool.run(pair).exits(2).complains(&[
         "different programs",
         "ops align",
@@ -40,7 +41,8 @@ fn programs_that_share_many_names_are_refused_too() {
         .filter(|(host, device)| host != device)
     {
         let line = format!(
-            "link --host {{pairs}}/{host}-2.15.0/torch_et_0.json.gz --device {{pairs}}/{device}-2.15.0/kineto_trace_0.json.gz"
+            "link --host {{pairs}}/{host}-2.15.0/torch_et_0.json.gz \
+                --device {{pairs}}/{device}-2.15.0/kineto_trace_0.json.gz"
         );
         tool.run(&line).exits(2).complains(&["different programs"]);
     }
@@ -103,7 +105,8 @@ fn other_steps_are_refused() {
 #[test]
 fn ranks_that_differ_are_refused() {
     let tool = Tool::new();
-    let line = "link --host {pairs}/ddp2-2.15.0/torch_et_0.json.gz --device {pairs}/ddp2-2.15.0/kineto_trace_1.json.gz -o out.et";
+    let line = "link --host {pairs}/ddp2-2.15.0/torch_et_0.json.gz \
+        --device {pairs}/ddp2-2.15.0/kineto_trace_1.json.gz -o out.et";
     tool.run(line)
         .exits(2)
         .complains(&["rank 0", "rank 1", "--allow-mismatch"]);
@@ -123,7 +126,13 @@ fn a_device_trace_without_observer_ids_says_that_matching_is_by_order() {
         zeroed += part.trim_start_matches(|c: char| c.is_ascii_digit());
     }
     tool.file("device.json", zeroed);
-    let ran = tool.run("link --host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device device.json -o out.et --json").exits(0).json();
+    let ran = tool
+        .run(
+            "link --host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device device.json -o \
+        out.et --json",
+        )
+        .exits(0)
+        .json();
     assert_eq!(ran["report"]["matched"]["order"], 396);
     assert!(
         ran["report"]["notes"]

@@ -1,7 +1,8 @@
 //! What the recordings link to, as text that a person can judge. `INSTA_UPDATE=always` blesses it.
 //!
-//! `figures` is a line per recorded rank: what was matched, nodes, edges, anomalies, and check sums of
-//! both outputs, which must not change unless a change means them to. `experts2` is one small graph in full, `joined` what the ranks of a run have in common.
+//! `figures` is a line per recorded rank: what was matched, nodes, edges, anomalies, and check sums
+//! of both outputs, which must not change unless a change means them to. `experts2` is one small
+//! graph in full, `joined` what the ranks of a run have in common.
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "tests")]
 #![allow(unreachable_pub, reason = "a test program has no outside")]
 

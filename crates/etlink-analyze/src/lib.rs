@@ -7,10 +7,10 @@
 //!                                           ├─ launches     calls that launch, delays
 //!                                           ├─ queues       launched work that waits
 //!                                           ├─ copies       bytes and bandwidth
-//!                                           ├─ steps        step times, what the device did for each
+//!                                           ├─ steps        step times, what the device did
 //!                                           ├─ coverage     how much of a device kernels can fill
 //!                                           ├─ work         operations and their rate
-//!                                           ├─ collectives  volume and bandwidth per group and type
+//!                                           ├─ collectives  volume, bandwidth by group and type
 //!                                           ├─ sequences    kernels that an op launches
 //!                                           └─ memory       allocations, peaks
 //! tables of all ranks ─> Total (sums, metrics: single figures by ccl-bench's names)

@@ -235,7 +235,10 @@ mod tests {
         })
         .concat();
         let node = format!(
-            r#"{{"id": 2, "name": "record_param_comms", "ctrl_deps": 1, "inputs": {{"values": [[[8,9,0,7,4,"cuda:0"]],[33,false],["0","default_pg"],5,"allreduce",[],[],0,1,8,false],
+            r#"{{"id": 2, "name": "record_param_comms", "ctrl_deps": 1,
+              "inputs": {{"values":
+              [[[8,9,0,7,4,"cuda:0"]],[33,false],["0","default_pg"],5,
+              "allreduce",[],[],0,1,8,false],
             "types": ["GenericList[Tensor(float)]"]}}, "attrs": [{attrs}]}}"#
         );
         let trace = read(&document(&[node]));

@@ -9,9 +9,12 @@ use etlink_model::{AnomalyKind, HostTrace, RfId};
 use proptest::prelude::*;
 use std::io::Read;
 
-const FLAT: &str = r#"{"name": "aten::add", "id": 5, "rf_id": 3, "parent": 2, "fw_parent": 4, "seq_id": 7, "scope": 1, "tid": 1, "fw_tid": 2, "op_schema": "add(\"x\")",
-  "inputs": [[8,9,0,64,4,"cuda:0"],[1,2]], "input_shapes": [[8,8],[[],[]]], "input_types": ["Tensor(float)","GenericList[Int,Int]"],
-  "outputs": [[10,11,0,64,4,"cuda:0"]], "output_shapes": [[8,8]], "output_types": ["Tensor(float)"]}"#;
+const FLAT: &str = r#"{"name": "aten::add", "id": 5, "rf_id": 3, "parent": 2, "fw_parent": 4,
+  "seq_id": 7, "scope": 1, "tid": 1, "fw_tid": 2, "op_schema": "add(\"x\")",
+  "inputs": [[8,9,0,64,4,"cuda:0"],[1,2]], "input_shapes": [[8,8],[[],[]]],
+    "input_types": ["Tensor(float)","GenericList[Int,Int]"],
+  "outputs": [[10,11,0,64,4,"cuda:0"]], "output_shapes": [[8,8]],
+    "output_types": ["Tensor(float)"]}"#;
 
 fn attr_node(strides: &str, more: &str) -> String {
     let attrs: String = [
@@ -26,8 +29,10 @@ fn attr_node(strides: &str, more: &str) -> String {
     .concat();
     format!(
         r#"{{"id": 5, "name": "aten::add", "ctrl_deps": 2,
-  "inputs": {{"values": [[8,9,0,64,4,"cuda:0"],[1,2]], "shapes": [[8,8],[[],[]]], "types": ["Tensor(float)","GenericList[Int,Int]"]{strides}}},
-  "outputs": {{"values": [[10,11,0,64,4,"cuda:0"]], "shapes": [[8,8]], "types": ["Tensor(float)"]{strides}}},
+  "inputs": {{"values": [[8,9,0,64,4,"cuda:0"],[1,2]], "shapes": [[8,8],[[],[]]],
+    "types": ["Tensor(float)","GenericList[Int,Int]"]{strides}}},
+  "outputs": {{"values": [[10,11,0,64,4,"cuda:0"]], "shapes": [[8,8]],
+    "types": ["Tensor(float)"]{strides}}},
   "attrs": [{attrs}{{"name": "op_schema", "type": "string", "value": "add(\"x\")"}}{more}]}}"#
     )
 }
@@ -375,7 +380,8 @@ fn a_forked_child_ends_the_file_before_its_parent() {
         Node::new(4, 2, "c").text(),
     );
     let trace = read(&format!(
-        "{{\"schema\": \"1.0.1\", \"pid\": 7,\n \"nodes\": [\n{a},\n{b}\n  ],\n  \"finish_ts\": 5\n}},\n{b},\n{c}\n  ],\n  \"finish_ts\": 9\n}}"
+        "{{\"schema\": \"1.0.1\", \"pid\": 7,\n \"nodes\": [\n{a},\n{b}\n  ],\n  \"finish_ts\": \
+            5\n}},\n{b},\n{c}\n  ],\n  \"finish_ts\": 9\n}}"
     ));
     assert_eq!(trace.nodes.id, [2, 3, 4]);
     assert_eq!(
@@ -506,16 +512,37 @@ fn the_result_does_not_depend_on_threads() {
 
 proptest! {
     #[test]
-    fn no_bytes_are_too_odd(bytes in prop::collection::vec(any::<u8>(), 0..300), wrap in any::<bool>()) {
-        let text = if wrap { [&b"{\"nodes\": [{"[..], &bytes].concat() } else { bytes };
+    fn no_bytes_are_too_odd(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        wrap in any::<bool>(),
+    ) {
+        let text = if wrap {
+            [&b"{\"nodes\": [{"[..], &bytes].concat()
+        } else {
+            bytes
+        };
         if let Ok(trace) = crate::read(&text[..], HostReadOptions::default()) {
             builder::check(&trace);
         }
     }
 
     #[test]
-    fn no_mutation_is_too_odd(edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..9, prop::sample::select(&b"\"\\{}[],:0n5 "[..])), 1..12)) {
-        let mut text = document(&[FLAT.to_owned(), attr_node("", r#", {"name": "pg_name", "value": "0"}"#), Node::new(9, 5, "x").text()]).into_bytes();
+    fn no_mutation_is_too_odd(
+        edits in prop::collection::vec(
+            (
+                any::<prop::sample::Index>(),
+                0usize..9,
+                prop::sample::select(&b"\"\\{}[],:0n5 "[..]),
+            ),
+            1..12,
+        ),
+    ) {
+        let mut text = document(&[
+            FLAT.to_owned(),
+            attr_node("", r#", {"name": "pg_name", "value": "0"}"#),
+            Node::new(9, 5, "x").text(),
+        ])
+        .into_bytes();
         for (at, remove, insert) in edits {
             let at = at.index(text.len());
             let end = (at + remove).min(text.len());
@@ -527,9 +554,20 @@ proptest! {
     }
 
     #[test]
-    fn any_parents_become_a_forest(parents in prop::collection::vec((0u64..12, 0u32..3, any::<bool>()), 1..12)) {
-        let name = |root| if root { "[pytorch|profiler|execution_trace|thread]" } else { "op" };
-        let nodes: Vec<_> = (0..).zip(parents).map(|(id, (parent, tid, root))| Node::new(id, parent, name(root)).tid(tid).text()).collect();
+    fn any_parents_become_a_forest(
+        parents in prop::collection::vec((0u64..12, 0u32..3, any::<bool>()), 1..12),
+    ) {
+        let name = |root| {
+            if root {
+                "[pytorch|profiler|execution_trace|thread]"
+            } else {
+                "op"
+            }
+        };
+        let nodes: Vec<_> = (0..)
+            .zip(parents)
+            .map(|(id, (parent, tid, root))| Node::new(id, parent, name(root)).tid(tid).text())
+            .collect();
         builder::check(&read(&document(&nodes)));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! values  [ [7,8,0,64,4,"cuda:0"], [ [9,10,0,1,4,"cpu"], [11,12,0,1,4,"cpu"] ], [-1], 2 ]
-//! types   [ "Tensor(float)", "GenericList[Tensor(float),Tensor(float)]", "GenericList[Int]", "Int" ]
+//! types   [ "Tensor(float)", "GenericList[Tensor(float),Tensor(float)]",
+//!           "GenericList[Int]", "Int" ]
 //! ```
 //! A list of six numbers can be an argument too, so the types decide
 //! (`convertIValue` of `execution_trace_observer.cpp`). Both texts are walked side by side,

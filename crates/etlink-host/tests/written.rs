@@ -235,7 +235,10 @@ fn drawn(nodes: &[(String, String, u32, i64, u32)], layout: HostSchema) -> HostT
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(64)
+    })]
 
     #[test]
     fn any_names_and_numbers_come_back(

@@ -120,10 +120,17 @@ fn document() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(400)
+    })]
 
     #[test]
-    fn all_parsers_agree(document in document(), pretty in any::<bool>(), chunk_bytes in 64usize..2_000) {
+    fn all_parsers_agree(
+        document in document(),
+        pretty in any::<bool>(),
+        chunk_bytes in 64usize..2_000,
+    ) {
         let text = if pretty {
             serde_json::to_vec_pretty(&document)
         } else {
@@ -134,7 +141,10 @@ proptest! {
         let mut copy = text.clone();
         let by_simd: Value = simd_json::serde::from_slice(&mut copy).expect("JSON");
         prop_assert_eq!(&by_simd, &by_serde);
-        prop_assert_eq!(&etlink_json::from_slice::<Value>(&text).expect("JSON"), &by_serde);
+        prop_assert_eq!(
+            &etlink_json::from_slice::<Value>(&text).expect("JSON"),
+            &by_serde
+        );
         for threads in [1, 3] {
             prop_assert_eq!(&scanned(&text, threads, chunk_bytes), &by_serde);
         }
@@ -145,7 +155,10 @@ proptest! {
         // as Kineto writes them: whole microseconds and three decimals
         let mut text = vec![];
         etlink_json::write::micros(&mut text, ns).expect("writes");
-        prop_assert_eq!(etlink_json::micros_to_ns(&text), Some(ns).filter(|ns| *ns > i64::MIN));
+        prop_assert_eq!(
+            etlink_json::micros_to_ns(&text),
+            Some(ns).filter(|ns| *ns > i64::MIN)
+        );
         // as floats: serde_json rounds some numbers of so many digits wrongly
         let by_simd: f64 = simd_json::serde::from_slice(&mut text.clone()).expect("a number");
         let text = String::from_utf8(text).expect("utf8");

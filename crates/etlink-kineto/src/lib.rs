@@ -12,7 +12,8 @@
 //!
 //! ```
 //! let text = br#"{"traceEvents": [
-//!   {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5.250, "dur": 2.000}
+//!   {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1,
+//!    "ts": 5.250, "dur": 2.000}
 //! ]}"#;
 //! let trace = etlink_kineto::read(&text[..], etlink_kineto::KinetoReadOptions::default())?;
 //! assert_eq!(trace.ops.start[0].0, 5_250);

@@ -21,7 +21,8 @@ fn kinds_by_category() {
     for (categories, want) in [
         ("cpu_op user_annotation Operator", EventKind::Op),
         (
-            "cuda_runtime cuda_driver xpu_runtime xpu_driver mtia_runtime glow_runtime privateuse1_runtime privateuse1_driver Runtime",
+            "cuda_runtime cuda_driver xpu_runtime xpu_driver mtia_runtime glow_runtime \
+                privateuse1_runtime privateuse1_driver Runtime",
             EventKind::Call,
         ),
         (

@@ -52,8 +52,8 @@ use matching::{Matching, compare};
 /// Works on the threads of the rayon pool that it is called in, or of the global one.
 ///
 /// # Errors
-/// The two traces are of different programs, ranks or steps, unless `allow_mismatch`; there is nothing to
-/// link.
+/// The two traces are of different programs, ranks or steps, unless `allow_mismatch`; there is
+/// nothing to link.
 pub fn link(
     mut host: Option<HostTrace>,
     device: DeviceTrace,

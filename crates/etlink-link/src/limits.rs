@@ -1,8 +1,8 @@
 //! Every tolerance of the linker, and what is known of it.
 //!
 //! A limit divides what one rule explains from what needs another cause. Where one is measured, the
-//! traces are the public ones of `docs/src/reference/evidence.md`, and the figure is the share of cases on
-//! the near side.
+//! traces are the public ones of `docs/src/reference/evidence.md`, and the figure is the share of
+//! cases on the near side.
 
 use etlink_model::{DurationNs, TimeNs};
 

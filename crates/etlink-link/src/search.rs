@@ -88,9 +88,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn from_any_hint_the_same_place(mut values in prop::collection::vec(0u32..50, 0..80), value in 0u32..52, hint in 0usize..90) {
+        fn from_any_hint_the_same_place(
+            mut values in prop::collection::vec(0u32..50, 0..80),
+            value in 0u32..52,
+            hint in 0usize..90,
+        ) {
             values.sort_unstable();
-            prop_assert_eq!(seek(&values, hint, |other| *other < value), values.partition_point(|other| *other < value));
+            prop_assert_eq!(
+                seek(&values, hint, |other| *other < value),
+                values.partition_point(|other| *other < value)
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Why a what-if rule concerns nothing, and what was perhaps meant: a misspelled name would pass for
-//! a change without effect.
+//! Why a what-if rule concerns nothing, and what was perhaps meant: a misspelled name would pass
+//! for a change without effect.
 
 use crate::graph::{EdgeKind, ReplayGraph};
 use crate::labels::{LabelSource, of_rank};

@@ -52,26 +52,31 @@
 //!
 //! | a span with | is | in the device trace | in the host trace |
 //! |---|---|---|---|
-//! | `stream` | a row of a device that the program drives itself | `kernel`; `gpu_memcpy`, `gpu_memset` where the name begins with `Memcpy`, `Memset` | – |
+//! | `stream` | a row of a device of the program | `kernel`, `gpu_memcpy`, `gpu_memset` | – |
 //! | `correlation` | a call that gives work to a device, or waits for it | `cuda_runtime` | – |
 //! | `annotation = true` | a range of the program | `user_annotation` | a node, scope 7 |
 //! | none of these | an op | `cpu_op` | a node |
 //!
+//! A row is a copy or a memset where its name begins with `Memcpy` or `Memset`.
+//!
 //! | field | says | of |
 //! |---|---|---|
 //! | `name` | the name, if it is not known when the program is compiled | all |
-//! | `shapes`, `dtypes` | its input tensors: `"[[8, 32], [32]]"`, or `?` and anything that prints so; `"f32, float"`, Rust's names or PyTorch's | ops |
-//! | `tensors` | what tells the storages of the inputs apart, such as their addresses; else nobody else uses them | ops |
+//! | `shapes` | its input tensors: `"[[8, 32], [32]]"`, or `?` and anything that prints so | ops |
+//! | `dtypes` | their types: `"f32, float"`, Rust's names or PyTorch's | ops |
+//! | `tensors` | what tells their storages apart, such as addresses; else none is shared | ops |
 //! | `out_shapes`, `out_dtypes`, `out_tensors` | its outputs | ops |
 //! | `tensor_device` | where they are, `cuda:0`; else `cpu` | ops |
-//! | `seq`, `backward = true` | the sequence number that a forward op and its backward op share, one per op of the process; which one is the backward op | ops |
+//! | `seq` | the number that a forward op and its backward op share, one per op | ops |
+//! | `backward = true` | which of the two is the backward op | ops |
 //! | `schema` | `op_schema` | ops |
-//! | `correlation` | which call gave which row its work: any number that does not come again | calls, rows |
+//! | `correlation` | which call gave which row its work: any number, once | calls, rows |
 //! | `sync_stream` | the stream that its thread waits for; -1: all of the device | calls |
-//! | `sync_stream`, `wait_on_stream`, `wait_on_record` | the stream that waits, for which stream, and the `correlation` of the call that marked the place there | calls |
+//! | `sync_stream`, `wait_on_stream` | the stream that waits, and for which stream | calls |
+//! | `wait_on_record` | the `correlation` of the call that marked the place there | calls |
 //! | `device` | the number of the device, else 0 | calls, rows |
-//! | `start_ns`, `end_ns` | when it ran, unix time in nanoseconds: for an event, made when the device has told | rows |
-//! | any other | an argument of its own name in the device trace: `bytes`, `grid`, `block`, … | all |
+//! | `start_ns`, `end_ns` | when it ran, unix time in nanoseconds: of an event | rows |
+//! | any other | an argument of its name in the device trace: `bytes`, `grid`, `block`, … | all |
 //!
 //! A row is a span of the thread that is the device, or an event with its times: `trace!(stream =
 //! 7, correlation, start_ns, end_ns, "gemm")`. Other events are not recorded. The linker reads the

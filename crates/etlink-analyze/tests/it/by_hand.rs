@@ -871,7 +871,9 @@ fn peaks_of_memory() {
     draw.op(main, "aten::empty", 0, 10 * US);
     let mut memory = |ts: &str, kind: i64, bytes: i64, totals: &str| {
         draw.raw(&format!(
-            r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000, "tid": 1000, "ts": {ts}, "args": {{{totals}"Bytes": {bytes}, "Device Id": {}, "Device Type": {kind}}}}}"#,
+            r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000,
+              "tid": 1000, "ts": {ts}, "args": {{{totals}"Bytes": {bytes}, "Device Id": {},
+              "Device Type": {kind}}}}}"#,
             kind - 1
         ));
     };

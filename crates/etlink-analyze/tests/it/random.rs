@@ -155,7 +155,10 @@ fn laws(analysis: &RankAnalysis) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(120) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(120)
+    })]
 
     #[test]
     fn laws_of_one_rank(program in prop::collection::vec(work(), 1..60)) {
@@ -163,24 +166,60 @@ proptest! {
     }
 
     #[test]
-    fn ranks_add_up(first in prop::collection::vec(work(), 1..30), second in prop::collection::vec(work(), 1..30)) {
+    fn ranks_add_up(
+        first in prop::collection::vec(work(), 1..30),
+        second in prop::collection::vec(work(), 1..30),
+    ) {
         let ranks = [analyzed(&draw(&first, 0)), analyzed(&draw(&second, 1))];
         let sum = run_totals(ranks.iter());
         let devices = || ranks.iter().flat_map(|rank| &rank.breakdown);
-        prop_assert_eq!(sum.breakdown[0].window_ns, devices().map(|time| time.window_ns).sum::<i64>());
-        prop_assert_eq!(sum.breakdown[0].idle_ns, devices().map(|time| time.idle_ns).sum::<i64>());
-        prop_assert_eq!(sum.breakdown[0].overlap_ns, devices().map(|time| time.overlap_ns).sum::<i64>());
+        prop_assert_eq!(
+            sum.breakdown[0].window_ns,
+            devices().map(|time| time.window_ns).sum::<i64>()
+        );
+        prop_assert_eq!(
+            sum.breakdown[0].idle_ns,
+            devices().map(|time| time.idle_ns).sum::<i64>()
+        );
+        prop_assert_eq!(
+            sum.breakdown[0].overlap_ns,
+            devices().map(|time| time.overlap_ns).sum::<i64>()
+        );
         let kernels = || ranks.iter().flat_map(|rank| &rank.kernels);
         for kernel in &sum.kernels {
-            let same = || kernels().filter(|one| one.name == kernel.name && one.label == kernel.label);
-            prop_assert_eq!(kernel.durations.sum_ns, same().map(|one| one.durations.sum_ns).sum::<i64>());
-            prop_assert_eq!(kernel.durations.count, same().map(|one| one.durations.count).sum::<u64>());
+            let same =
+                || kernels().filter(|one| one.name == kernel.name && one.label == kernel.label);
+            prop_assert_eq!(
+                kernel.durations.sum_ns,
+                same().map(|one| one.durations.sum_ns).sum::<i64>()
+            );
+            prop_assert_eq!(
+                kernel.durations.count,
+                same().map(|one| one.durations.count).sum::<u64>()
+            );
         }
-        prop_assert_eq!(sum.kernels.iter().map(|one| one.durations.count).sum::<u64>(), (first.len() + second.len()) as u64);
-        let rows = |all: &[etlink_analyze::LaunchTotals]| all.iter().map(|one| one.rows).sum::<u64>();
-        prop_assert_eq!(rows(&sum.launches), ranks.iter().map(|rank| rows(&rank.launches)).sum::<u64>());
-        let bytes = |all: &[etlink_analyze::CollectiveTotals]| all.iter().map(|one| one.bytes).sum::<u64>();
-        prop_assert_eq!(bytes(&sum.collectives), ranks.iter().map(|rank| bytes(&rank.collectives)).sum::<u64>());
+        prop_assert_eq!(
+            sum.kernels
+                .iter()
+                .map(|one| one.durations.count)
+                .sum::<u64>(),
+            (first.len() + second.len()) as u64
+        );
+        let rows =
+            |all: &[etlink_analyze::LaunchTotals]| all.iter().map(|one| one.rows).sum::<u64>();
+        prop_assert_eq!(
+            rows(&sum.launches),
+            ranks.iter().map(|rank| rows(&rank.launches)).sum::<u64>()
+        );
+        let bytes =
+            |all: &[etlink_analyze::CollectiveTotals]| all.iter().map(|one| one.bytes).sum::<u64>();
+        prop_assert_eq!(
+            bytes(&sum.collectives),
+            ranks
+                .iter()
+                .map(|rank| bytes(&rank.collectives))
+                .sum::<u64>()
+        );
     }
 }
 
@@ -199,16 +238,24 @@ fn odd_time() -> impl Strategy<Value = &'static str> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(200)
+    })]
 
     #[test]
-    fn odd_times_do_no_harm(events in prop::collection::vec((0u8..7, odd_time(), odd_time(), 0i64..3), 1..12)) {
+    fn odd_times_do_no_harm(
+        events in prop::collection::vec((0u8..7, odd_time(), odd_time(), 0i64..3), 1..12),
+    ) {
         let event = |(what, ts, dur, id): &(u8, &str, &str, i64)| {
             let place = format!(r#""pid": 0, "tid": 7, "ts": {ts}, "dur": {dur}"#);
-            let args = format!(concat!(
-                r#""stream": 7, "correlation": {id}, "bytes": 18446744073709551615, "#,
-                r#""grid": [4294967295, 4294967295, 4294967295], "blocks per SM": 1.5"#,
-            ), id = id);
+            let args = format!(
+                concat!(
+                    r#""stream": 7, "correlation": {id}, "bytes": 18446744073709551615, "#,
+                    r#""grid": [4294967295, 4294967295, 4294967295], "blocks per SM": 1.5"#,
+                ),
+                id = id
+            );
             let (phase, category, name) = match what {
                 0 => ("X", "kernel", "gemm"),
                 1 => ("X", "kernel", "ncclDevKernel_AllReduce"),
@@ -218,21 +265,50 @@ proptest! {
                 5 => ("X", "cuda_sync", "Stream Sync"),
                 _ => ("i", "cpu_instant_event", "[memory]"),
             };
-            format!(concat!(
-                r#"{{"ph": "{phase}", "cat": "{category}", "name": "{name}", {place}, "#,
-                r#""args": {{{args}, "Bytes": -9223372036854775808, "#,
-                r#""Total Allocated": 18446744073709551615}}}}"#,
-            ), phase = phase, category = category, name = name, place = place, args = args)
+            format!(
+                concat!(
+                    r#"{{"ph": "{phase}", "cat": "{category}", "name": "{name}", {place}, "#,
+                    r#""args": {{{args}, "Bytes": -9223372036854775808, "#,
+                    r#""Total Allocated": 18446744073709551615}}}}"#,
+                ),
+                phase = phase,
+                category = category,
+                name = name,
+                place = place,
+                args = args
+            )
         };
-        let text = format!("{{\"traceEvents\": [{}]}}", events.iter().map(event).collect::<Vec<_>>().join(","));
-        let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::KinetoReadOptions { keep: etlink_kineto::KeepEvents::Auxiliary, ..Default::default() }).expect("reads");
+        let text = format!(
+            "{{\"traceEvents\": [{}]}}",
+            events.iter().map(event).collect::<Vec<_>>().join(",")
+        );
+        let device = etlink_kineto::read(
+            text.as_bytes(),
+            etlink_kineto::KinetoReadOptions {
+                keep: etlink_kineto::KeepEvents::Auxiliary,
+                ..Default::default()
+            },
+        )
+        .expect("reads");
         for group in [TopGroup::Name, TopGroup::Shape, TopGroup::Stack(2)] {
-            let tables = key_averages(&device, etlink_analyze::top::Options { group, python: true, shapes: None });
+            let tables = key_averages(
+                &device,
+                etlink_analyze::top::Options {
+                    group,
+                    python: true,
+                    shapes: None,
+                },
+            );
             drop(diff_runs(&[&tables], &[&tables, &tables]));
         }
-        let Ok(trace) = etlink_link::link(None, device, etlink_link::LinkOptions::default()) else { return Ok(()) };
+        let Ok(trace) = etlink_link::link(None, device, etlink_link::LinkOptions::default()) else {
+            return Ok(());
+        };
         let rules = etlink_analyze::KernelRules::built_in().expect("rules");
-        let options = etlink_analyze::Options { sequences_of: Some("Step".into()), memory_timeline: true };
+        let options = etlink_analyze::Options {
+            sequences_of: Some("Step".into()),
+            memory_timeline: true,
+        };
         let analysis = etlink_analyze::analyze(&trace, &rules, &options);
         drop(run_totals([&analysis, &analysis].into_iter()));
     }

@@ -322,7 +322,8 @@ fn op(id: u64, name: &str, parent: u64, without: &str) -> String {
         .map(|name| format!("{{\"name\": \"{name}\", \"value\": 0}}"))
         .collect();
     format!(
-        "{{\"id\": {id}, \"name\": \"{name}\", \"ctrl_deps\": {parent}, \"inputs\": {{}}, \"outputs\": {{}}, \"attrs\": [{}]}}",
+        "{{\"id\": {id}, \"name\": \"{name}\", \"ctrl_deps\": {parent}, \"inputs\": {{}}, \
+            \"outputs\": {{}}, \"attrs\": [{}]}}",
         attrs.join(",")
     )
 }

@@ -636,7 +636,11 @@ fn the_same_bytes_every_time() {
 
 proptest! {
     #[test]
-    fn any_name_and_time_is_written_and_read_back(name in "\\PC*", start in any::<i64>(), durations in prop::collection::vec(0i64..3_000, 1..40)) {
+    fn any_name_and_time_is_written_and_read_back(
+        name in "\\PC*",
+        start in any::<i64>(),
+        durations in prop::collection::vec(0i64..3_000, 1..40),
+    ) {
         let mut b = TraceSketch::new();
         let op = b.op(&name, start, 1, None);
         for (at, &duration) in durations.iter().enumerate() {

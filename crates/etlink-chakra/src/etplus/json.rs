@@ -140,7 +140,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_is_always_json(raw in prop::collection::vec(prop::sample::select(b"[]{},:\"\\nu0a \n\xff\x01-".to_vec()), 0..40)) {
+        fn a_list_is_always_json(
+            raw in prop::collection::vec(
+                prop::sample::select(b"[]{},:\"\\nu0a \n\xff\x01-".to_vec()),
+                0..40,
+            ),
+        ) {
             let (text, _) = listed(&raw);
             prop_assert!(is_json(&text), "{text}");
             if let Some(inner) = elements(&raw) {

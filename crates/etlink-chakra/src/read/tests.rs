@@ -106,7 +106,8 @@ fn an_etplus_comes_back() {
 #[test]
 fn a_host_trace_without_times_is_told_apart() {
     let text = r#"{"schema": "1.0.1", "pid": 1, "time": "t", "start_ts": 2, "nodes": [
-        {"name": "a", "id": 2, "rf_id": 0, "parent": 1, "fw_parent": 0, "seq_id": -1, "scope": 7, "tid": 1, "fw_tid": 0,
+        {"name": "a", "id": 2, "rf_id": 0, "parent": 1, "fw_parent": 0, "seq_id": -1, "scope": 7,
+          "tid": 1, "fw_tid": 0,
          "op_schema": "", "inputs": [], "outputs": []}]}"#;
     let graph = read(text.as_bytes()).expect("reads");
     assert_eq!(
@@ -128,11 +129,15 @@ fn the_jsonizers_output_is_read() {
   "version": "0.0.4",
   "attr": [{"name": "pid", "uint64Val": "7"}]
 }{
-  "id": "3", "name": "k", "type": "COMP_NODE", "ctrlDeps": ["0"], "dataDeps": ["1", "2"], "durationMicros": "12",
-  "attr": [{"name": "is_cpu_op", "boolVal": true}, {"name": "x", "doubleVal": 1.5}, {"name": "tid", "int64Val": "21"},
-           {"name": "pid", "stringVal": "main"}, {"name": "latency_ns", "int64Val": "6500"}, {"name": "correlation", "int64Val": "5"}]
+  "id": "3", "name": "k", "type": "COMP_NODE", "ctrlDeps": ["0"], "dataDeps": ["1", "2"],
+    "durationMicros": "12",
+  "attr": [{"name": "is_cpu_op", "boolVal": true}, {"name": "x", "doubleVal": 1.5},
+    {"name": "tid", "int64Val": "21"},
+           {"name": "pid", "stringVal": "main"}, {"name": "latency_ns", "int64Val": "6500"},
+             {"name": "correlation", "int64Val": "5"}]
 }{
-  "id": "4", "type": "COMM_COLL_NODE", "attr": [{"name": "comm_type", "int64Val": "2"}, {"name": "comm_size", "int32Val": 8}]
+  "id": "4", "type": "COMM_COLL_NODE", "attr": [{"name": "comm_type", "int64Val": "2"},
+    {"name": "comm_size", "int32Val": 8}]
 }"#;
     let graph = read(text.as_bytes()).expect("reads");
     assert_eq!((graph.format, graph.len()), (FileKind::ChakraJson, 2));

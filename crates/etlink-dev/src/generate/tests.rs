@@ -89,16 +89,20 @@ fn traces_without_ids_match_in_their_order() {
 #[test]
 fn ids_and_times_move_on() {
     let device = br#"{"traceEvents": [
-  {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#4", "pid": 1, "tid": 1, "ts": 5.250, "dur": 2000, "args": {"External id": 7, "Ev Idx": 0}},
-  {"ph": "s", "id": 9, "cat": "ac2g", "ts": "6", "args": {"correlation": 9, "Sequence number": -1, "Record function id": 0}}
+  {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#4", "pid": 1,
+   "tid": 1, "ts": 5.250, "dur": 2000, "args": {"External id": 7, "Ev Idx": 0}},
+  {"ph": "s", "id": 9, "cat": "ac2g", "ts": "6",
+   "args": {"correlation": 9, "Sequence number": -1, "Record function id": 0}}
 ]}"#;
     let recording = TraceRepeater::new(None, Some(device.to_vec())).expect("opens");
     let (host, text) = texts(&recording, 2);
     assert!(host.is_empty());
     let text = String::from_utf8(text).expect("is UTF-8");
     let second = text.rfind(r#"{"ph": "X""#).expect("second time");
-    let want = r#"{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#5", "pid": 1, "tid": 1, "ts": 4005.250, "dur": 2000, "args": {"External id": 15, "Ev Idx": 1}},
-  {"ph": "s", "id": 19, "cat": "ac2g", "ts": "4006.000", "args": {"correlation": 19, "Sequence number": -1, "Record function id": 0}}
+    let want = r#"{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#5", "pid": 1,
+   "tid": 1, "ts": 4005.250, "dur": 2000, "args": {"External id": 15, "Ev Idx": 1}},
+  {"ph": "s", "id": 19, "cat": "ac2g", "ts": "4006.000",
+   "args": {"correlation": 19, "Sequence number": -1, "Record function id": 0}}
 ]}"#;
     assert_eq!(&text[second..], want);
 }

@@ -223,8 +223,8 @@ impl ExpectedContent {
             .for_each(|(kind, ..)| *kinds.entry(kind).or_default() += 1);
         let (slices, tracks) = (self.ranges.len(), tracks.len());
         Ok(format!(
-            "{slices} slices on {tracks} tracks, flows {kinds:?}, critical path of {steps} steps and \
-             {path_ns} ns"
+            "{slices} slices on {tracks} tracks, flows {kinds:?}, critical path of {steps} steps \
+             and {path_ns} ns"
         ))
     }
 }

@@ -81,7 +81,8 @@ impl Node {
 /// A document of these nodes.
 pub(crate) fn document(nodes: &[String]) -> String {
     format!(
-        "{{\n  \"schema\": \"1.0.1\", \"pid\": 7, \"start_ts\": 5,\n  \"nodes\": [\n{}\n  ],\n  \"finish_ts\": 9\n}}",
+        "{{\n  \"schema\": \"1.0.1\", \"pid\": 7, \"start_ts\": 5,\n  \"nodes\": [\n{}\n  ],\n  \
+            \"finish_ts\": 9\n}}",
         nodes.join(",\n")
     )
 }

@@ -59,7 +59,8 @@ fn metadata_that_is_no_json_costs_its_line() {
         "\"n\": -nan,",
     ] {
         let text = format!(
-            "{{\n\"schemaVersion\": 1,\n{metadata}\n\"distributedInfo\": {{\"rank\": 3}},\n\"traceEvents\": [\n{}\n]}}",
+            "{{\n\"schemaVersion\": 1,\n{metadata}\n\"distributedInfo\": {{\"rank\": \
+                3}},\n\"traceEvents\": [\n{}\n]}}",
             op("a", 1)
         );
         let trace = read(&text);
@@ -271,7 +272,8 @@ fn allocations_and_frees_by_time() {
 fn a_list_that_stands_twice_is_said() {
     let (one, two) = (op("first", 1), op("second", 2));
     let text = format!(
-        "{{\"schemaVersion\": 1, \"traceEvents\": [{one}], \"trace_id\": \"a\", \"traceEvents\": [{two}]}}"
+        "{{\"schemaVersion\": 1, \"traceEvents\": [{one}], \"trace_id\": \"a\", \"traceEvents\": \
+            [{two}]}}"
     );
     let trace = read(&text);
     assert_eq!(ops(&trace), ["first"]);
@@ -319,14 +321,17 @@ fn a_trace_of_jax_is_called_one() {
     let text = r#"{"displayTimeUnit": "ns", "metadata": {"highres-ticks": true}, "traceEvents": [
         {"ph": "M", "pid": 3, "name": "process_name", "args": {"name": "/device:TPU:0"}},
         {"ph": "M", "pid": 3, "tid": 2, "name": "thread_name", "args": {"name": "XLA Modules"}},
-        {"ph": "X", "pid": 3, "tid": 2, "ts": 1.5, "dur": 2.25, "name": "jit_step(1)", "args": {"run_id": "4"}},
-        {"ph": "X", "pid": 3, "tid": 3, "ts": 1.5, "dur": 1.0, "name": "fusion.3", "args": {"hlo_op": "fusion.3", "hlo_module": "jit_step"}},
+        {"ph": "X", "pid": 3, "tid": 2, "ts": 1.5, "dur": 2.25, "name": "jit_step(1)",
+          "args": {"run_id": "4"}},
+        {"ph": "X", "pid": 3, "tid": 3, "ts": 1.5, "dur": 1.0, "name": "fusion.3",
+          "args": {"hlo_op": "fusion.3", "hlo_module": "jit_step"}},
         {}]}"#;
     let error = etlink_kineto::read(text.as_bytes(), etlink_kineto::KinetoReadOptions::default())
         .expect_err("no Kineto trace");
     assert_eq!(
         error.to_string(),
-        "a trace of JAX or XLA (it names \"/device:TPU:0\"), not of PyTorch: etlink does not read such traces"
+        "a trace of JAX or XLA (it names \"/device:TPU:0\"), not of PyTorch: etlink does not read \
+            such traces"
     );
     // torch_xla writes both kinds of rows: what PyTorch wrote is read
     let both = text.replace("{}]", &format!("{}]", op("aten::mm", 4)));

@@ -94,10 +94,15 @@ fn at_threads(text: &[u8], threads: usize) -> Option<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(400)
+    })]
 
     #[test]
-    fn a_small_file(changes in prop::collection::vec((any::<prop::sample::Index>(), change()), 1..12)) {
+    fn a_small_file(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), change()), 1..12),
+    ) {
         let text = damaged(program(4), &changes);
         prop_assert_eq!(at_threads(&text, 1), at_threads(&text, 3));
     }
@@ -114,15 +119,23 @@ proptest! {
             Change::Insert(piece) => [&whole[..at], piece.as_bytes(), &whole[at..]].concat(),
         };
         let (before, after) = (events(&read_with(&whole, 1)), events(&read_with(&text, 1)));
-        prop_assert!(after + 3 >= before, "{after} of {before} events, changed at {at}");
+        prop_assert!(
+            after + 3 >= before,
+            "{after} of {before} events, changed at {at}"
+        );
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(24)
+    })]
 
     #[test]
-    fn a_file_of_several_chunks(changes in prop::collection::vec((any::<prop::sample::Index>(), change()), 1..30)) {
+    fn a_file_of_several_chunks(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), change()), 1..30),
+    ) {
         let mut changes = changes;
         changes.retain(|(_, change)| !matches!(change, Change::Cut));
         let text = damaged(program(600), &changes);

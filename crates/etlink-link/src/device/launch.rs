@@ -346,8 +346,8 @@ impl<'t> CallIndex<'t> {
         }
     }
 
-    /// The same of all processes. Others have the id where one of them has it twice, or several have
-    /// a call that began before the row.
+    /// The same of all processes. Others have the id where one of them has it twice, or several
+    /// have a call that began before the row.
     fn latest_of_any(&mut self, row: usize, id: Correlation) -> Option<(bool, CallIdx, bool)> {
         let limit = self.device.rows.start[row] + CLOCK_TOLERANCE;
         let starts = &self.device.calls.start;

@@ -6,8 +6,8 @@
 //! stream 20             . . ==B==     event wait A -> B,  host wait B -> . end of the call
 //! ```
 //! `cuda_sync` rows say which stream waits for which record. Without them the waits are inferred:
-//! see [`crate::device::inferred`] for streams, [`WaitFinder::infer_host_wait`] for calls. A wait that
-//! the measured times contradict is left out and counted. O(n log n).
+//! see [`crate::device::inferred`] for streams, [`WaitFinder::infer_host_wait`] for calls. A wait
+//! that the measured times contradict is left out and counted. O(n log n).
 
 use crate::device::calls::{self, Does};
 use crate::device::lanes::Lanes;

@@ -9,9 +9,9 @@ use etlink_model::{DurationNs, NodeIdx, TimeNs};
 pub struct Node {
     /// What ran, or why nothing did.
     pub kind: NodeKind,
-    /// Row of [`DeviceTrace::ops`](etlink_model::DeviceTrace::ops) (host op; gap: the enclosing annotation or `u32::MAX`), `calls`
-    /// (runtime) or `rows` (device op). A collective is a row when `on_device`, else an op. Of a
-    /// delay on a queue: the row that it delays.
+    /// Row of [`DeviceTrace::ops`](etlink_model::DeviceTrace::ops) (host op; gap: the enclosing
+    /// annotation or `u32::MAX`), `calls` (runtime) or `rows` (device op). A collective is a row
+    /// when `on_device`, else an op. Of a delay on a queue: the row that it delays.
     pub source: u32,
     /// The first, or only, slice of its source: it bears the op's identity.
     pub first: bool,

@@ -350,17 +350,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_last_user_of_each_byte(puts in prop::collection::vec((0u64..2, 0u64..20, 1u64..12), 1..40), read in (0u64..2, 0u64..20, 1u64..12)) {
+        fn the_last_user_of_each_byte(
+            puts in prop::collection::vec((0u64..2, 0u64..20, 1u64..12), 1..40),
+            read in (0u64..2, 0u64..20, 1u64..12),
+        ) {
             let (mut bytes, mut model) = (Bytes::default(), BTreeMap::new());
             for ((storage, offset, elements), node) in puts.iter().copied().zip(0u32..) {
                 bytes.put(&tensor(storage, offset, elements), node);
                 model.extend((offset..offset + elements).map(|element| ((storage, element), node)));
             }
             let mut found = vec![];
-            bytes.last_users(&tensor(read.0, read.1, read.2), &|_| 0, &mut |node| found.push(node));
+            bytes.last_users(&tensor(read.0, read.1, read.2), &|_| 0, &mut |node| {
+                found.push(node)
+            });
             found.sort_unstable();
             found.dedup();
-            let mut want: Vec<u32> = (read.1..read.1 + read.2).filter_map(|element| model.get(&(read.0, element)).copied()).collect();
+            let mut want: Vec<u32> = (read.1..read.1 + read.2)
+                .filter_map(|element| model.get(&(read.0, element)).copied())
+                .collect();
             want.sort_unstable();
             want.dedup();
             prop_assert_eq!(found, want);

@@ -324,8 +324,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_worse_than_half_of_the_common_part(values in prop::collection::vec(0u32..6, 0..300), keep in prop::collection::vec(0u32..20, 300)) {
-            let b: Vec<u32> = values.iter().zip(&keep).filter(|(_, k)| **k != 0).map(|(v, _)| *v).collect();
+        fn never_worse_than_half_of_the_common_part(
+            values in prop::collection::vec(0u32..6, 0..300),
+            keep in prop::collection::vec(0u32..20, 300),
+        ) {
+            let b: Vec<u32> = values
+                .iter()
+                .zip(&keep)
+                .filter(|(_, k)| **k != 0)
+                .map(|(v, _)| *v)
+                .collect();
             let pairs = check(&values, &b);
             prop_assert!(pairs.len() * 2 >= b.len());
         }

@@ -211,11 +211,19 @@ mod tests {
         /// Threads that have lost some of their names are found again without comparing all with
         /// all.
         #[test]
-        fn few_candidates_find_what_all_find(seeds in prop::collection::vec(0u32..1000, 1..40), lost in 0usize..3) {
+        fn few_candidates_find_what_all_find(
+            seeds in prop::collection::vec(0u32..1000, 1..40),
+            lost in 0usize..3,
+        ) {
             let threads: Vec<Vec<u32>> = seeds
                 .iter()
                 .zip(0u32..)
-                .map(|(seed, at)| (0..20).map(|op| (seed + op) % 30).chain([1000 + at]).collect())
+                .map(|(seed, at)| {
+                    (0..20)
+                        .map(|op| (seed + op) % 30)
+                        .chain([1000 + at])
+                        .collect()
+                })
                 .collect();
             let host: Vec<NameCounts> = threads.iter().map(|names| name_counts(names)).collect();
             let cut = threads.iter().map(|names| name_counts(&names[lost..]));

@@ -169,7 +169,10 @@ mod tests {
     fn tensors_of_either_trace() {
         let host = read(
             "[[8, 16], [16,24], [], [[], []], []]",
-            r#"["Tensor(float)", "Tensor(c10::Half)", "Tensor(nullptr (uninitialized))", "GenericList[Int,Int]", "Bool"]"#,
+            concat!(
+                r#"["Tensor(float)", "Tensor(c10::Half)", "Tensor(nullptr (uninitialized))", "#,
+                r#""GenericList[Int,Int]", "Bool"]"#
+            ),
         );
         assert_eq!(host, [(vec![8, 16], 4), (vec![16, 24], 2)]);
         let device = read(

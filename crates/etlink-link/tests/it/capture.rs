@@ -399,7 +399,11 @@ fn traces_without_a_capture_that_could_be_used() {
     captured_op(&mut cut, main, 10_000, "aten::relu", 8, "relu");
     let error = refused(&cut);
     assert!(
-        matches!(&error, Error::CutCapture { captures: 1, first } if first == "hipStreamBeginCapture at 5000 ns"),
+        matches!(
+            &error,
+            Error::CutCapture { captures: 1, first }
+                if first == "hipStreamBeginCapture at 5000 ns"
+        ),
         "{error}"
     );
 
@@ -412,7 +416,11 @@ fn traces_without_a_capture_that_could_be_used() {
     capture(&mut cuda, main, 0, 8, &layers(1, SOFTMAX));
     let error = refused(&cuda);
     assert!(
-        matches!(&error, Error::UnnamedCapture { captures: 1, first } if first == "cudaLaunchKernel at 12000 ns"),
+        matches!(
+            &error,
+            Error::UnnamedCapture { captures: 1, first }
+                if first == "cudaLaunchKernel at 12000 ns"
+        ),
         "{error}"
     );
 }
@@ -462,26 +470,53 @@ fn a_graph_launch_launches_all_its_rows_and_streams_order_them() {
 proptest! {
     /// Few names, so that they repeat; each op has a shape of its own, so that a wrong one shows.
     #[test]
-    fn no_kernel_gets_a_wrong_op(names in proptest::collection::vec(0usize..4, 1..60), lost in proptest::collection::vec(0usize..60, 0..6)) {
+    fn no_kernel_gets_a_wrong_op(
+        names in proptest::collection::vec(0usize..4, 1..60),
+        lost in proptest::collection::vec(0usize..60, 0..6),
+    ) {
         const NAMES: [&str; 4] = ["gemm", "relu", "add", "copy"];
         let (mut of_capture, main) = rocm();
         of_capture.capture(main, 0, 10_000 * (names.len() as i64 + 2));
         for (&name, slot) in names.iter().zip(1..) {
-            captured_op(&mut of_capture, main, 10_000 * slot, "aten::op", slot, NAMES[name]);
+            captured_op(
+                &mut of_capture,
+                main,
+                10_000 * slot,
+                "aten::op",
+                slot,
+                NAMES[name],
+            );
         }
-        let kept: Vec<(i64, &str)> = names.iter().zip(1..).filter(|&(_, slot)| !lost.contains(&(slot as usize))).map(|(&name, slot)| (slot, NAMES[name])).collect();
+        let kept: Vec<(i64, &str)> = names
+            .iter()
+            .zip(1..)
+            .filter(|&(_, slot)| !lost.contains(&(slot as usize)))
+            .map(|(&name, slot)| (slot, NAMES[name]))
+            .collect();
         let (mut of_replay, main) = rocm();
         of_replay.op(main, "replay", 0, 5_000);
-        replay(&mut of_replay, main, 0, &kept.iter().map(|(_, name)| *name).collect::<Vec<_>>());
+        replay(
+            &mut of_replay,
+            main,
+            0,
+            &kept.iter().map(|(_, name)| *name).collect::<Vec<_>>(),
+        );
         let trace = carried(&of_replay, &of_capture).expect("carries");
         let lost_none = kept.len() == names.len();
         for (&(slot, _), row) in kept.iter().zip(0..) {
-            match trace.captured.as_ref().and_then(|captured| captured.of(RowIdx::new(row))) {
+            match trace
+                .captured
+                .as_ref()
+                .and_then(|captured| captured.of(RowIdx::new(row)))
+            {
                 Some(op) => prop_assert_eq!(op.shapes, format!("[[{slot}, 64]]")),
                 None => prop_assert!(!lost_none, "nothing is missing, so nothing is open"),
             }
         }
         let found = report(&trace);
-        prop_assert_eq!(found.carried + found.ambiguous + found.not_found + found.without_op, kept.len() as u64);
+        prop_assert_eq!(
+            found.carried + found.ambiguous + found.not_found + found.without_op,
+            kept.len() as u64
+        );
     }
 }

@@ -267,9 +267,9 @@ fn interleaved_steps_are_matched_by_order_and_their_labels_by_place() {
         trace.report.anomalies.count(AnomalyKind::SequenceDiffers),
         0
     );
-    let note = "interleaved: the host trace is of ProfilerStep#2, ProfilerStep#3, the device trace of \
-                ProfilerStep#4, ProfilerStep#5; ops are matched by their order, and times are those \
-                of steps that the execution trace observer did not slow down";
+    let note = "interleaved: the host trace is of ProfilerStep#2, ProfilerStep#3, the device \
+        trace of ProfilerStep#4, ProfilerStep#5; ops are matched by their order, and times are \
+        those of steps that the execution trace observer did not slow down";
     assert_eq!(trace.report.notes, [note]);
     assert!(pair(&of_host, &of_device).is_err());
 }

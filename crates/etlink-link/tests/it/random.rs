@@ -100,12 +100,26 @@ fn program(flavour: KinetoFlavour, all: &[Drawn]) -> TraceBuilder {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(400)
+    })]
 
     #[test]
     fn from_the_device_trace_alone(all in prop::collection::vec(drawn(), 1..60)) {
-        for flavour in [KinetoFlavour::Cuda, KinetoFlavour::Rocm, KinetoFlavour::Cuda2021] {
-            checked(etlink_link::link(None, device(&program(flavour, &all)), LinkOptions::default()).expect("links"));
+        for flavour in [
+            KinetoFlavour::Cuda,
+            KinetoFlavour::Rocm,
+            KinetoFlavour::Cuda2021,
+        ] {
+            checked(
+                etlink_link::link(
+                    None,
+                    device(&program(flavour, &all)),
+                    LinkOptions::default(),
+                )
+                .expect("links"),
+            );
         }
     }
 
@@ -115,6 +129,9 @@ proptest! {
         let main = draw.thread();
         draw.op(main, "aten::add", 0, 10_000);
         let trace = both(&draw);
-        prop_assert_eq!(trace.report.matched.values().sum::<u64>(), trace.report.cpu_ops);
+        prop_assert_eq!(
+            trace.report.matched.values().sum::<u64>(),
+            trace.report.cpu_ops
+        );
     }
 }

@@ -25,9 +25,12 @@ enum Step {
 fn step() -> impl Strategy<Value = (usize, Step)> {
     let (stream, event) = (0..STREAMS, 0..EVENTS);
     let step = prop_oneof![
-        6 => (stream.clone(), 1i64..90_000).prop_map(|(stream, work)| Step::Launch { stream, work }),
-        2 => (stream.clone(), event.clone()).prop_map(|(stream, event)| Step::Record { stream, event }),
-        2 => (stream.clone(), event.clone()).prop_map(|(stream, event)| Step::StreamWait { stream, event }),
+        6 => (stream.clone(), 1i64..90_000)
+            .prop_map(|(stream, work)| Step::Launch { stream, work }),
+        2 => (stream.clone(), event.clone())
+            .prop_map(|(stream, event)| Step::Record { stream, event }),
+        2 => (stream.clone(), event.clone())
+            .prop_map(|(stream, event)| Step::StreamWait { stream, event }),
         1 => stream.prop_map(|stream| Step::StreamSync { stream }),
         1 => event.prop_map(|event| Step::EventSync { event }),
         1 => Just(Step::DeviceSync),
@@ -251,15 +254,25 @@ fn kernel(trace: &LinkedTrace, node: NodeIdx) -> Option<usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(600)
+    })]
 
     #[test]
-    fn kernels_are_ordered_as_the_program_orders_them(steps in prop::collection::vec(step(), 1..80)) {
+    fn kernels_are_ordered_as_the_program_orders_them(
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
         let model = Model::run(&steps);
         prop_assume!(!model.ends.is_empty());
-        let trace = checked(etlink_link::link(None, device(&model.draw), LinkOptions::default()).expect("links"));
+        let trace = checked(
+            etlink_link::link(None, device(&model.draw), LinkOptions::default()).expect("links"),
+        );
         prop_assert_eq!(linked(&trace), model.truth());
-        prop_assert!(!trace.report.nodes.contains_key(&NodeKind::UnexplainedWait), "everything \
-             has a cause");
+        prop_assert!(
+            !trace.report.nodes.contains_key(&NodeKind::UnexplainedWait),
+            "everything \
+             has a cause"
+        );
     }
 }

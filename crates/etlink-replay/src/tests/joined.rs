@@ -245,35 +245,68 @@ proptest! {
         prop_assert_eq!(replayed(&joined, truth.len(), &[]), truth);
         let ran = run_graph(&joined.graph, &NoNames, &ReplaySettings::default());
         let figures = replay_figures(&joined.graph, &NoNames, &ran);
-        prop_assert_eq!((figures.replay_error, figures.end_error.map(|error| error.mean_ns)), (Some(0.0), Some(0)));
+        prop_assert_eq!(
+            (
+                figures.replay_error,
+                figures.end_error.map(|error| error.mean_ns)
+            ),
+            (Some(0.0), Some(0))
+        );
         prop_assert_eq!(figures.contradictions.map(|found| found.edges), Some(0));
     }
 
     #[test]
-    fn one_slow_rank_makes_the_others_wait_as_they_would(program in programs(), rank in 0usize..5, factor in 1i64..6) {
+    fn one_slow_rank_makes_the_others_wait_as_they_would(
+        program in programs(),
+        rank in 0usize..5,
+        factor in 1i64..6,
+    ) {
         let (joined, _) = program.joined();
         let truth = ends(&program.draw((rank, factor), 1));
-        prop_assert_eq!(replayed(&joined, truth.len(), &[format!("rank={rank}/kind=host_op \
-             {factor}")]), truth);
+        prop_assert_eq!(
+            replayed(
+                &joined,
+                truth.len(),
+                &[format!("rank={rank}/kind=host_op {factor}")]
+            ),
+            truth
+        );
     }
 
     #[test]
     fn a_slower_network_is_slower_on_all_ranks(program in programs(), factor in 1i64..6) {
         let (joined, _) = program.joined();
         let truth = ends(&program.draw((0, 1), factor));
-        prop_assert_eq!(replayed(&joined, truth.len(), &[format!("kind=collective {factor}")]), truth);
+        prop_assert_eq!(
+            replayed(&joined, truth.len(), &[format!("kind=collective {factor}")]),
+            truth
+        );
     }
 
     #[test]
     fn nobody_waits_for_others_when_collectives_hold_nothing_up(program in programs()) {
         let (joined, _) = program.joined();
         let alone = program.ranks.iter().enumerate().flat_map(|(at, steps)| {
-            let steps = steps.iter().map(|step| (step.0, step.1 + 100 * at as u32, step.2, step.3)).collect();
+            let steps = steps
+                .iter()
+                .map(|step| (step.0, step.1 + 100 * at as u32, step.2, step.3))
+                .collect();
             ends(&Program { ranks: vec![steps] }.draw((0, 1), 1))
         });
         let truth: Vec<i64> = alone.collect();
-        let ran = run_graph(&joined.graph, &NoNames, &ReplaySettings { drop_edges: vec![EdgeKind::Collective], ..ReplaySettings::default() });
-        let ends = joined.graph.indices().take(truth.len()).map(|node| ran.end(node).0);
+        let ran = run_graph(
+            &joined.graph,
+            &NoNames,
+            &ReplaySettings {
+                drop_edges: vec![EdgeKind::Collective],
+                ..ReplaySettings::default()
+            },
+        );
+        let ends = joined
+            .graph
+            .indices()
+            .take(truth.len())
+            .map(|node| ran.end(node).0);
         prop_assert_eq!(ends.collect::<Vec<_>>(), truth);
     }
 }

@@ -13,7 +13,8 @@ use etlink_testing::Oddity;
 /// Events of the smaller input, and how much larger the other is.
 const EVENTS: usize = 6_000;
 const TIMES: usize = 4;
-/// What is quadratic takes 16 times as long; what is linear 4 times, plus what the machine does besides.
+/// What is quadratic takes 16 times as long; what is linear 4 times, plus what the machine does
+/// besides.
 const MOST: u32 = 10;
 /// Other work on the machine makes a single comparison unsure, a quadratic step fails all.
 const ATTEMPTS: usize = 6;

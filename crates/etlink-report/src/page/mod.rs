@@ -1,9 +1,9 @@
 //! The report as one page of HTML that needs nothing else.
 //!
 //! ```text
-//! Analysis, LinkReport, Figures of each rank ─┐
-//! Met (skew between ranks) ───────────────────┴─ html ─> <script> JSON, gzip, base64 </script> + script + style
-//! Timeline of all ranks, and of some ─ Packed ────┘
+//! Analysis, LinkReport, Figures of each rank ─────┐
+//! Met (skew between ranks) ───────────────────────┼─ html ─> <script> JSON, gzip, base64 </script>
+//! Timeline of all ranks, and of some ─ Packed ────┘          + script + style
 //! ```
 //! What the page shows is what is in these values: its script formats, sorts and draws, and
 //! computes no figure. `web/` has the script's sources; what is built from them is committed in

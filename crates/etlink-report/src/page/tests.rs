@@ -375,7 +375,8 @@ fn a_page_that_would_be_too_large_has_less() {
 
 #[test]
 fn tables_are_cut_and_say_so() {
-    let mut value = serde_json::json!({"kernels": [{"name": "x".repeat(5_000)}, {"name": "b"}, {"name": "c"}], "rank": 3});
+    let mut value = serde_json::json!({"kernels": [{"name": "x".repeat(5_000)}, {"name": "b"},
+        {"name": "c"}], "rank": 3});
     let mut cuts = vec![];
     shorten_tables(&mut value, "3", 2, &mut cuts);
     assert_eq!(value["kernels"].as_array().map(Vec::len), Some(2));

@@ -103,15 +103,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_lane_has_ranges_that_cross(nests: bool, mut ranges in prop::collection::vec((0i64..50, 0i64..20), 0..60)) {
+        fn no_lane_has_ranges_that_cross(
+            nests: bool,
+            mut ranges in prop::collection::vec((0i64..50, 0i64..20), 0..60),
+        ) {
             ranges.sort_by_key(|(start, length)| (*start, -length));
-            let ranges: Vec<(i64, i64)> = ranges.iter().map(|(start, length)| (*start, start + length)).collect();
+            let ranges: Vec<(i64, i64)> = ranges
+                .iter()
+                .map(|(start, length)| (*start, start + length))
+                .collect();
             let lanes = placed(nests, &ranges);
             for (a, left) in ranges.iter().enumerate() {
-                for (b, right) in ranges.iter().enumerate().skip(a + 1).filter(|(b, _)| lanes[a] == lanes[*b]) {
+                for (b, right) in ranges
+                    .iter()
+                    .enumerate()
+                    .skip(a + 1)
+                    .filter(|(b, _)| lanes[a] == lanes[*b])
+                {
                     let apart = right.0 >= left.1;
                     let inside = nests && right.1 <= left.1;
-                    prop_assert!(apart || inside, "{left:?} and {right:?} are both on lane {}, {a} {b}", lanes[a]);
+                    prop_assert!(
+                        apart || inside,
+                        "{left:?} and {right:?} are both on lane {}, {a} {b}",
+                        lanes[a]
+                    );
                 }
             }
         }

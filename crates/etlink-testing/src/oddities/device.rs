@@ -81,7 +81,11 @@ impl DeviceText {
         );
         let _ = write!(
             self.text,
-            r#""pid": {pid}, "tid": {tid}, "ts": {begin}.000, "args": {{"Bytes": 512, "Addr": {}, "#,
+            r#""pid": {pid}, "tid": {tid}, "ts": {begin}.000, "#
+        );
+        let _ = write!(
+            self.text,
+            r#""args": {{"Bytes": 512, "Addr": {}, "#,
             1_000_000 + total
         );
         let _ = write!(

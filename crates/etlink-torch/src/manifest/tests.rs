@@ -138,7 +138,8 @@ fn what_is_lost_cut_or_lacking_is_told_once() {
         [
             "PyTorch 2.1.2 lacks profile_all_threads: recorded without",
             "rank 0: the program ended in step 13, which is recorded as far as it went",
-            "rank 1: died in or after step 13 while it was recorded: the traces of that cycle are lost",
+            "rank 1: died in or after step 13 while it was recorded: the traces of that cycle are \
+                lost",
         ]
     );
 }

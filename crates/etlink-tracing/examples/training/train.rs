@@ -45,7 +45,11 @@ fn loader<'scope>(scope: &'scope Scope<'scope, '_>, number: usize) -> Receiver<V
     let load = move || {
         for seed in number.. {
             let batch = {
-                let op = trace_span!("loader::load", out_shapes = ?[[BATCH, WIDTHS[0]]], out_dtypes = "f32");
+                let op = trace_span!(
+                    "loader::load",
+                    out_shapes = ?[[BATCH, WIDTHS[0]]],
+                    out_dtypes = "f32"
+                );
                 let _op = op.entered();
                 (0..BATCH * WIDTHS[0])
                     .map(|n| ((n * 31 + seed * 17) % 101) as f32 / 101.0)

@@ -1,9 +1,9 @@
 //! Spans of the `tracing` crate, from the program's threads to the recorders.
 //!
 //! ```text
-//! thread ─ span ─> SpanLayer ─ words ─> EntryBuffer ──┐
-//! thread ─ span ─> SpanLayer ─ words ─> EntryBuffer ──┼─ window ends ─> BufferSnapshot ─> SpanWindow
-//! device ─ row ──> SpanLayer ─ words ─> EntryBuffer ──┘
+//! thread ─ span ─> SpanLayer ─ words ─> EntryBuffer ┐
+//! thread ─ span ─> SpanLayer ─ words ─> EntryBuffer ┼ window ends ─> BufferSnapshot ─> SpanWindow
+//! device ─ row ──> SpanLayer ─ words ─> EntryBuffer ┘
 //! ```
 //! `ExecutionTraceRecorder` and `KinetoRecorder` write the window.
 
