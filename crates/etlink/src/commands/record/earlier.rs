@@ -102,7 +102,7 @@ fn listed_files(work: &Path) -> Result<Option<Vec<String>>> {
     // taken for absent, the files that it lists would never be settled
     let text = text.with_context(|| format!("cannot read {}", journal.display()))?;
     let Some(text) = text else { return Ok(None) };
-    if let Ok(files) = serde_json::from_slice(&text) {
+    if let Ok(files) = etlink_json::from_slice(&text) {
         return Ok(Some(files));
     }
     if has_files_aside(work)? {
