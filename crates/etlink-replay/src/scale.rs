@@ -5,6 +5,7 @@ use crate::labels::{LabelSource, of_rank};
 use crate::unused::{self, UnusedRule};
 use etlink_model::{DurationNs, NodeIdx};
 use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::str::FromStr;
 use wildmatch::WildMatch;
 
@@ -60,9 +61,15 @@ pub enum DurationScaleError {
 }
 
 /// The word of a kind alone.
-pub(crate) fn kind_word(kind: ReplayKind) -> Option<&'static str> {
+fn kind_word(kind: ReplayKind) -> Option<&'static str> {
     let word = KINDS.iter().find(|(_, kinds)| *kinds == [kind]);
     word.map(|(word, _)| *word)
+}
+
+/// The kinds of the nodes, by the words of rules.
+fn node_kinds(graph: &ReplayGraph) -> Vec<&'static str> {
+    let kinds: BTreeSet<ReplayKind> = graph.kind.iter().copied().collect();
+    kinds.into_iter().filter_map(kind_word).collect()
 }
 
 fn kind_words() -> String {
@@ -202,7 +209,7 @@ impl DurationScale {
                 unused::missing_name(graph, labels, self.rank, &pattern.to_string())
             }
             Selection::Kinds(_) => UnusedRule::NoNodeKind {
-                kinds: unused::node_kinds(graph),
+                kinds: node_kinds(graph),
             },
         })
     }

@@ -3,7 +3,6 @@
 
 use crate::graph::{EdgeKind, ReplayGraph};
 use crate::labels::{LabelSource, of_rank};
-use crate::scale::kind_word;
 use etlink_model::NodeIdx;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -70,12 +69,6 @@ pub(crate) fn check_rank(graph: &ReplayGraph, rank: Option<i64>) -> Result<(), U
         rank,
         ranks: ranks.into_iter().collect(),
     })
-}
-
-/// The kinds of the nodes, by the words of rules.
-pub(crate) fn node_kinds(graph: &ReplayGraph) -> Vec<&'static str> {
-    let kinds: BTreeSet<_> = graph.kind.iter().copied().collect();
-    kinds.into_iter().filter_map(kind_word).collect()
 }
 
 /// Whether there are edges of a kind.
