@@ -96,8 +96,8 @@ fn device_time_by_class() {
         (&json!(40_000), &json!(10_000))
     );
     tool.run("analyze trace.json").exits(0).says(
-        "the device is busy 70.0 % of 100.000 us: computation 50.0 %, exposed copies 20.0 %, idle \
-            30.0 %; 100.0 % of communication overlaps with computation",
+        "the device is busy 35.0 % of the recording (70.000 us of 200.000 us): computation 25.0 %, \
+            exposed copies 10.0 %, idle 65.0 %; 100.0 % of communication overlaps with computation",
     );
     tool.file("wrong.txt", "communication ours");
     tool.run("analyze trace.json --rules wrong.txt")
@@ -149,6 +149,7 @@ fn csv_says_what_json_says() {
         (
             "--sequences-of mm",
             &[
+                "utilization",
                 "breakdown",
                 "kernels",
                 "idle",

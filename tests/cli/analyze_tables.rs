@@ -175,7 +175,8 @@ fn sentences_and_units() {
     tool.run("analyze .")
         .exits(0)
         .says(
-            "2 devices are busy 70.0 % of 200.000 us, the sum of their windows: computation 50.0 %",
+            "2 devices are busy 0.0 % of their step, summed (140.000 us of 16.405 s): \
+            computation 0.0 %",
         )
         .says("1 step of each of 2 ranks, mean 8.203 s on the host");
     tool.run("analyze kineto_trace_0.json")
@@ -232,7 +233,7 @@ fn blanks_before_a_trace_and_rules_that_are_no_text() {
     );
     tool.run("analyze spaces.json")
         .exits(0)
-        .says("the device is busy 70.0 %");
+        .says("the device is busy 35.0 %");
     tool.file("latin.txt", b"communication caf\xe9 ^nccl\n");
     tool.run("analyze spaces.json --rules latin.txt")
         .exits(2)

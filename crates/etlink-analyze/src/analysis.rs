@@ -14,6 +14,7 @@ use crate::rules::KernelRules;
 use crate::sequences::{self, KernelSequence};
 use crate::sm_coverage::{self, SmCoverage};
 use crate::steps::{self, StepTime};
+use crate::utilization::{self, Utilization};
 use etlink_link::LinkedTrace;
 use serde::Serialize;
 
@@ -50,6 +51,8 @@ macro_rules! tables {
 }
 
 tables! {
+    /// Of which time a device is busy, per device.
+    utilization: Utilization,
     /// Device time by class, per device.
     breakdown: DeviceTime,
     /// Device rows by class and name.
@@ -87,15 +90,17 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
     let (memory, points) = memory::memory_use(&trace.device, options.memory_timeline);
     // Computed first: the rates below divide by the windows of its devices.
     let breakdown = breakdown::device_times(&rows);
+    let steps = steps::step_times(&rows);
     RankAnalysis {
         rank: trace.report.rank,
+        utilization: utilization::utilizations(&rows, &steps),
         kernels: kernels::kernel_totals(&rows),
         idle,
         stream_idle,
         launches: launches::launch_totals(&rows),
         queues: queue_depth::queue_depths(&rows),
         copies: copies::copy_totals(&rows),
-        steps: steps::step_times(&rows),
+        steps,
         coverage: sm_coverage::sm_coverage(&rows),
         work: compute_rate::compute_rates(&rows, &breakdown),
         breakdown,

@@ -134,6 +134,21 @@ impl DeviceTime {
     }
 }
 
+/// When rows of each class run inside of a window, in the order of [`RowClass::ALL`]. `some`: rows
+/// in order of their starts. O(rows).
+pub(crate) fn work_sets(
+    rows: &ClassifiedRows<'_>,
+    some: impl Iterator<Item = usize>,
+    window: (i64, i64),
+) -> [Intervals; 4] {
+    let mut sets: [Intervals; 4] = Default::default();
+    for row in some {
+        let (start, end) = rows.span(row);
+        sets[rows.class[row] as usize].push(start.max(window.0), end.min(window.1));
+    }
+    sets
+}
+
 /// Time of all combinations of classes that `holds` takes.
 fn sum_masks(times: &[i64; 16], holds: fn(usize) -> bool) -> i64 {
     let masks = (0..16).filter(|mask| holds(*mask));

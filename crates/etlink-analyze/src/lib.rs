@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! LinkedTrace ─ Rows (classified by Rules) ─┬─ breakdown    what the device did, idle, overlap
+//!                                           ├─ utilization  of which time a device is busy
 //!                                           ├─ kernels      times per class and name
 //!                                           ├─ idle         why a device or stream stood still
 //!                                           ├─ launches     calls that launch, delays
@@ -43,6 +44,7 @@ pub mod sequences;
 pub mod sm_coverage;
 pub mod steps;
 pub mod top;
+pub mod utilization;
 
 pub use analysis::{Options, RankAnalysis, TABLES, analyze};
 pub use breakdown::DeviceTime;
@@ -62,3 +64,4 @@ pub use run_totals::{RunTotals, run_totals};
 pub use sequences::KernelSequence;
 pub use sm_coverage::SmCoverage;
 pub use steps::StepTime;
+pub use utilization::{Utilization, UtilizationWindow};

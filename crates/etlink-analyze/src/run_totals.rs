@@ -9,11 +9,15 @@ use crate::kernels::{self, KernelTotals};
 use crate::launches::{self, LaunchTotals};
 use crate::metrics::{self, RunMetric};
 use crate::sequences::{self, KernelSequence};
+use crate::utilization::{self, Utilization};
 use serde::Serialize;
 
 /// What the traces of all ranks say together: sums of what each says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunTotals {
+    /// How busy the devices are, summed over all devices of all ranks: one record, none without
+    /// devices.
+    pub utilization: Vec<Utilization>,
     /// Device time by class, summed over all devices of all ranks: one record, none without
     /// devices.
     pub breakdown: Vec<DeviceTime>,
@@ -37,6 +41,9 @@ pub struct RunTotals {
 pub fn run_totals<'a>(ranks: impl Iterator<Item = &'a RankAnalysis> + Clone) -> RunTotals {
     let devices = ranks.clone().any(|rank| !rank.breakdown.is_empty());
     RunTotals {
+        utilization: utilization::sum_utilizations(
+            ranks.clone().flat_map(|rank| &rank.utilization),
+        ),
         breakdown: if devices {
             vec![breakdown::sum_device_times(
                 ranks.clone().flat_map(|rank| &rank.breakdown),

@@ -96,6 +96,15 @@ impl StepTime {
         self.start_ns.saturating_add(self.duration_ns)
     }
 
+    /// End on the host, or of the device work that it launched, whichever is later.
+    pub(crate) fn last_end_ns(&self) -> i64 {
+        if self.rows == 0 {
+            return self.end_ns();
+        }
+        let device_end = self.device_start_ns.saturating_add(self.device_window_ns);
+        self.end_ns().max(device_end)
+    }
+
     fn set_device_time(&mut self, time: &DeviceTime) {
         (self.device_start_ns, self.device_window_ns) = (time.start_ns, time.window_ns);
         (self.computation_ns, self.exposed_communication_ns) =

@@ -16,6 +16,7 @@ mod perfetto;
 mod recording;
 mod support;
 mod tables;
+mod utilization;
 mod waits;
 mod web;
 
@@ -100,6 +101,12 @@ enum DevCommand {
     /// Test: read the Parquet files of `etlink analyze` with DuckDB, Polars and pandas (python3
     /// with pip, a package index)
     Tables,
+    /// Test: what `etlink analyze` says of busy devices against an independent script that reads the
+    /// raw JSON (python3); without traces drawn and recorded ones
+    Utilization {
+        /// Kineto traces
+        traces: Vec<PathBuf>,
+    },
     /// Build the script of the report's page from its sources (node, npm and a package index)
     Web {
         /// Say whether what is committed is what the sources make
@@ -150,6 +157,7 @@ fn main() -> ExitCode {
         DevCommand::Hta { traces, results } => hta::compare_with_hta(&traces, results.as_deref()),
         DevCommand::Perfetto { device } => perfetto::test_perfetto(&device),
         DevCommand::Tables => tables::test_tables(),
+        DevCommand::Utilization { traces } => utilization::compare_utilization(&traces),
         DevCommand::Web { check } => web::build_page(check),
         DevCommand::Browser => web::test_page(),
         DevCommand::TestRecording => recording::test_recording(),

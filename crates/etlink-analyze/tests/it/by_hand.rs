@@ -1,7 +1,7 @@
 //! Small programs, figures by hand.
 
 use crate::support::{analyzed, analyzed_with};
-use etlink_analyze::{CollectiveTotals, Options};
+use etlink_analyze::{CollectiveTotals, Options, UtilizationWindow};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const US: i64 = 1_000;
@@ -966,4 +966,56 @@ fn a_peak_before_the_first_event() {
         ),
         (1_500, 1_500, 3_000, 500)
     );
+}
+
+/// ```text
+/// us        0         100       200       300       400
+/// host      [ProfilerStep#1 ---------------------]
+/// stream 7     [a====]     [b==]                    c=]
+/// ```
+#[test]
+fn utilization_is_of_the_step() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.annotation(main, "ProfilerStep#1", 0, 400 * US);
+    let stream = DeviceQueue::stream(7);
+    draw.launch(main, us(10, 11), stream, "a", us(30, 100));
+    draw.launch(main, us(12, 13), stream, "b", us(200, 240));
+    draw.launch(main, us(390, 391), stream, "c", us(410, 430));
+    let analysis = analyzed(&draw);
+    let [device] = &analysis.utilization[..] else {
+        panic!("one device")
+    };
+    // the first row to the last is 400 us long, the step and its work 430
+    assert_eq!(analysis.breakdown[0].window_ns, 400_000);
+    assert_eq!((device.of, device.steps), (UtilizationWindow::Steps, 1));
+    assert_eq!((device.start_ns, device.window_ns), (0, 430_000));
+    assert_eq!((device.busy_ns, device.before_ns), (130_000, 0));
+    assert_eq!(device.idle_ns, 300_000);
+    assert_eq!(device.busy_share, Some(130.0 / 430.0));
+}
+
+/// ```text
+/// us        0         100       200       300       400
+/// calls            l l                              l
+/// stream 7  [from before =======][a==]                 [b]
+/// ```
+#[test]
+fn work_from_before_the_recording_is_neither_busy_nor_idle() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let stream = DeviceQueue::stream(7);
+    let earlier = draw.next_correlation();
+    draw.op(main, "aten::add", 0, US);
+    draw.kernel(stream, "from before", us(0, 200), earlier);
+    draw.launch(main, us(50, 51), stream, "a", us(200, 240));
+    draw.launch(main, us(390, 391), stream, "b", us(400, 410));
+    let analysis = analyzed(&draw);
+    let [device] = &analysis.utilization[..] else {
+        panic!("one device")
+    };
+    assert_eq!(device.of, UtilizationWindow::Process);
+    assert_eq!(device.window_ns, 410_000);
+    assert_eq!((device.before_ns, device.busy_ns), (200_000, 50_000));
+    assert_eq!((device.idle_ns, device.whole_ns()), (160_000, 210_000));
 }

@@ -116,6 +116,14 @@ fn laws(analysis: &RankAnalysis) -> Result<(), TestCaseError> {
         // waits before the first and after the last work are no gaps
         prop_assert!(idle.idle_ns <= time.idle_ns + time.exposed_other_ns);
     }
+    for used in &analysis.utilization {
+        prop_assert!(used.before_ns >= 0 && used.busy_ns >= 0 && used.idle_ns >= 0);
+        prop_assert_eq!(used.busy_ns + used.before_ns + used.idle_ns, used.window_ns);
+        prop_assert_eq!(
+            used.computation_ns + used.exposed_communication_ns + used.exposed_memory_ns,
+            used.busy_ns
+        );
+    }
     for idle in analysis.idle.iter().chain(&analysis.stream_idle) {
         let causes = [
             idle.host_late_ns,

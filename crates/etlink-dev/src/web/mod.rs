@@ -5,6 +5,7 @@ mod browser;
 mod drawn;
 
 pub use browser::test_page;
+pub use drawn::draw_traces;
 
 use crate::support::{repository_root, run_command};
 use anyhow::{Context, Result, bail};

@@ -1,6 +1,7 @@
 //! The page in a few words: sums and shares of figures that the tables have.
 
 use super::{RankStats, ReportPage, ReportRank};
+use etlink_analyze::{Utilization, UtilizationWindow};
 use etlink_link::LinkReport;
 use etlink_model::{GlobalRank, Severity};
 use etlink_replay::PathCause;
@@ -25,33 +26,34 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
     if let Some((median, of)) = step_time(page.ranks) {
         parts.push(format!("a step takes {} ({of})", time_text(median)));
     }
-    match page
-        .total
-        .breakdown
-        .first()
-        .filter(|total| total.window_ns > 0)
-    {
+    match device_use(page) {
         Some(total) => {
-            let of = |ns: i64| percent_text(ns, total.window_ns);
+            let of = |ns: i64| percent_text(ns, total.whole_ns());
             let communication = format!(
                 ", communicate without overlap {}",
                 of(total.exposed_communication_ns)
             );
-            let communication = if total.communication_ns > 0 {
+            let communication = if total.exposed_communication_ns > 0 {
                 communication
             } else {
                 String::new()
             };
-            let waits = if total.exposed_other_ns > 0 {
-                format!(", only wait {}", of(total.exposed_other_ns))
-            } else {
-                String::new()
-            };
             parts.push(format!(
-                "devices compute {} of the time{communication}{waits}, stand idle {}",
+                "devices are busy {} of {} ({} of {}): compute {}{communication}, stand idle {}",
+                of(total.busy_ns),
+                whole_phrase(total),
+                time_text(total.busy_ns),
+                time_text(total.whole_ns()),
                 of(total.computation_ns),
                 of(total.idle_ns)
             ));
+            if total.before_ns > 0 {
+                parts.push(format!(
+                    "{} more are left out, in which work from before the recording runs or is \
+                    waited for",
+                    time_text(total.before_ns)
+                ));
+            }
         }
         // Without device time the critical path is what a first look is about.
         None => parts.extend(on_the_path(page.ranks)),
@@ -64,6 +66,21 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
         )
     }));
     parts.join("; ") + "."
+}
+
+/// How busy all devices are; none without device time.
+fn device_use<'p>(page: &ReportPage<'p>) -> Option<&'p Utilization> {
+    let total = page.total.utilization.first();
+    total.filter(|total| total.whole_ns() > 0)
+}
+
+/// What shares of device time are of.
+fn whole_phrase(total: &Utilization) -> &'static str {
+    match (total.of, total.steps) {
+        (UtilizationWindow::Steps, 1) => "the step",
+        (UtilizationWindow::Steps, _) => "the steps",
+        (UtilizationWindow::Process, _) => "the recording",
+    }
 }
 
 fn device_phrase(ranks: &[ReportRank]) -> String {
@@ -118,7 +135,7 @@ fn path_causes(ranks: &[ReportRank]) -> Vec<(PathCause, i64)> {
 }
 
 /// A step takes as long as on the rank on which it is longest. Median of the steps, and what of; of
-/// an even number the lower one.
+/// an even number the mean of the two in the middle.
 fn step_time(ranks: &[ReportRank]) -> Option<(i64, String)> {
     let ranks: Vec<&ReportRank> = ranks
         .iter()
@@ -138,14 +155,21 @@ fn step_time(ranks: &[ReportRank]) -> Option<(i64, String)> {
     }
     let mut steps: Vec<i64> = longest.into_values().collect();
     steps.sort_unstable();
-    let median = steps.get(steps.len().checked_sub(1)? / 2)?;
+    let median = median_ns(&steps)?;
     let of = match (steps.len(), ranks.len()) {
         (1, 1) => "the only one".to_owned(),
         (count, 1) => format!("median of {count} steps"),
         (1, ranks) => format!("1 step on {ranks} ranks, the longest of them"),
         (count, ranks) => format!("median of {count} steps, of each the longest of {ranks} ranks"),
     };
-    Some((*median, of))
+    Some((median, of))
+}
+
+/// Of an even number the mean of the two in the middle, rounded down. `times` ascend.
+fn median_ns(times: &[i64]) -> Option<i64> {
+    let upper = *times.get(times.len() / 2)?;
+    let lower = times[(times.len() - 1) / 2];
+    Some(lower.midpoint(upper))
 }
 
 fn worst_straggler(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
@@ -165,40 +189,48 @@ pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
     if let Some((median, of)) = step_time(page.ranks) {
         card("Step time", time_text(median), of);
     }
-    if let Some(total) = page
-        .total
-        .breakdown
-        .first()
-        .filter(|total| total.window_ns > 0)
-    {
-        let of = |ns: i64| percent_text(ns, total.window_ns);
+    if let Some(total) = device_use(page) {
+        let of = |ns: i64| percent_text(ns, total.whole_ns());
+        let whole = format!("of {}", whole_phrase(total));
         card(
-            "Computation",
-            of(total.computation_ns),
-            "of device time".to_owned(),
+            "Devices busy",
+            of(total.busy_ns),
+            format!(
+                "{whole}: {} of {}",
+                time_text(total.busy_ns),
+                time_text(total.whole_ns())
+            ),
         );
-        if total.communication_ns > 0 {
+        card("Computation", of(total.computation_ns), whole.clone());
+        if total.exposed_communication_ns > 0 {
             card(
                 "Communication",
                 of(total.exposed_communication_ns),
-                "of device time, exposed: no overlap with computation".to_owned(),
+                format!("{whole}, exposed: no overlap with computation"),
             );
         }
-        if total.exposed_other_ns > 0 {
-            card(
-                "Waits",
-                of(total.exposed_other_ns),
-                "of device time: rows that stand for no work".to_owned(),
-            );
-        }
-        card("Idle", of(total.idle_ns), "of device time".to_owned());
-        if total.communication_ns > 0 {
-            card(
-                "Overlap",
-                percent_text(total.overlap_ns, total.communication_ns),
-                "of communication overlaps with computation".to_owned(),
-            );
-        }
+        card("Idle", of(total.idle_ns), whole);
+    }
+    if let Some((cause, ns, idle)) = largest_idle_cause(page) {
+        card(
+            "Idle because",
+            cause.to_owned(),
+            format!(
+                "{} of the idle time between device rows",
+                percent_text(ns, idle)
+            ),
+        );
+    }
+    let times = page.total.breakdown.first();
+    if let Some(times) = times.filter(|times| times.communication_ns > 0) {
+        card(
+            "Overlap",
+            percent_text(times.overlap_ns, times.communication_ns),
+            "of communication overlaps with computation".to_owned(),
+        );
+    }
+    if let Some((device, bytes)) = peak_memory(page) {
+        card("Peak memory", bytes, format!("allocated, {device}"));
     }
     if let Some((rank, ns)) = worst_straggler(page) {
         card(
@@ -237,6 +269,40 @@ pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
     cards
 }
 
+/// The cause that most idle time has, that time, and all idle time, ns.
+fn largest_idle_cause(page: &ReportPage<'_>) -> Option<(&'static str, i64, i64)> {
+    let idle = page.total.idle.first().filter(|idle| idle.idle_ns > 0)?;
+    let causes = [
+        ("host late", idle.host_late_ns),
+        ("event wait", idle.event_wait_ns),
+        ("launch", idle.launch_ns),
+        ("between rows", idle.between_ns),
+        ("unexplained", idle.unexplained_ns),
+    ];
+    let largest = causes.into_iter().max_by_key(|(_, ns)| *ns)?;
+    Some((largest.0, largest.1, idle.idle_ns))
+}
+
+/// The device whose allocator held most, and how much.
+fn peak_memory(page: &ReportPage<'_>) -> Option<(String, String)> {
+    let ranks = page.ranks.iter();
+    let all = ranks.flat_map(|rank| {
+        rank.analysis
+            .memory
+            .iter()
+            .map(move |memory| (rank, memory))
+    });
+    // the CPU's allocator counts from the recording's begin: no peak of the program
+    let devices = all.filter(|(_, memory)| memory.device >= 0 && memory.peak_bytes > 0);
+    let (rank, memory) = devices.max_by_key(|(_, memory)| memory.peak_bytes)?;
+    let of_rank = match page.ranks.len() {
+        1 => String::new(),
+        _ => format!(" of rank {}", rank.label),
+    };
+    let device = format!("{} {}{of_rank}", memory.device_type, memory.device);
+    Some((device, bytes_text(memory.peak_bytes)))
+}
+
 fn link_reports(ranks: &[ReportRank]) -> impl Iterator<Item = &LinkReport> {
     ranks.iter().filter_map(|rank| rank.link.as_ref())
 }
@@ -244,6 +310,19 @@ fn link_reports(ranks: &[ReportRank]) -> impl Iterator<Item = &LinkReport> {
 fn percent_text(part: i64, whole: i64) -> String {
     // Callers leave a figure out where the whole is 0.
     format!("{:.1} %", part as f64 / whole as f64 * 100.0)
+}
+
+/// Three digits or more, in powers of 1,000, as the page's script writes them.
+fn bytes_text(bytes: i64) -> String {
+    let (unit, size) = match bytes.unsigned_abs() {
+        0..1_000 => return format!("{bytes} B"),
+        1_000..1_000_000 => ("kB", 1e3),
+        1_000_000..1_000_000_000 => ("MB", 1e6),
+        _ => ("GB", 1e9),
+    };
+    let value = bytes as f64 / size;
+    let digits = if value.abs() >= 100.0 { 1 } else { 2 };
+    format!("{value:.digits$} {unit}")
 }
 
 /// Three digits or more, with the unit that fits.

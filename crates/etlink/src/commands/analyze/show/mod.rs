@@ -7,7 +7,7 @@ mod times;
 use super::Analyzed;
 use crate::args::AnalyzeArgs;
 use crate::table::{Grid, Limit, count, percent, scaled, time};
-use etlink_analyze::RankAnalysis;
+use etlink_analyze::{RankAnalysis, Utilization, UtilizationWindow};
 use std::fmt::Write;
 
 /// What a table is called above its lines, and the lines.
@@ -75,6 +75,7 @@ const ONLY_ASKED: [&str; 4] = ["stream_idle", "memory_timeline", "metrics", "str
 
 type Show = fn(&Analyzed, Limit) -> Shown;
 const TABLES: &[(&str, Show)] = &[
+    ("utilization", times::utilization_table),
     ("breakdown", times::breakdown_table),
     ("steps", times::step_table),
     ("kernels", rows::kernel_table),
@@ -95,43 +96,73 @@ const TABLES: &[(&str, Show)] = &[
 
 /// Where the time went, in words.
 fn busy_sentence(one: &Analyzed) -> String {
-    let sum = one.total.breakdown.iter().find(|sum| sum.window_ns > 0);
-    let Some(sum) = sum else {
+    let sum = one.total.utilization.first();
+    let Some(sum) = sum.filter(|sum| sum.whole_ns() > 0) else {
         return "no device work in the trace\n".to_owned();
     };
-    let whole = sum.window_ns;
-    let (busy, window) = (share_of(sum.busy_ns(), whole), time(whole));
-    let mut out = match one
-        .told
-        .ranks
-        .iter()
-        .map(|rank| rank.said.breakdown.len())
-        .sum::<usize>()
-    {
-        0 | 1 => format!("the device is busy {busy} of {window}"),
-        devices => {
-            format!("{devices} devices are busy {busy} of {window}, the sum of their windows")
-        }
-    };
-    let _ = write!(out, ": computation {}", share_of(sum.computation_ns, whole));
+    let whole = sum.whole_ns();
+    let mut out = format!(
+        "{} busy {} of {} ({} of {}): computation {}",
+        devices_are(one),
+        share_of(sum.busy_ns, whole),
+        whole_phrase(one, sum),
+        time(sum.busy_ns),
+        time(whole),
+        share_of(sum.computation_ns, whole)
+    );
     for (name, ns) in [
         ("exposed communication", sum.exposed_communication_ns),
         ("exposed copies", sum.exposed_memory_ns),
-        ("waits and other rows without work", sum.exposed_other_ns),
         ("idle", sum.idle_ns),
     ] {
         if ns > 0 {
             let _ = write!(out, ", {name} {}", share_of(ns, whole));
         }
     }
-    if let Some(share) = sum.overlap_share {
+    let overlap = one.total.breakdown.first();
+    if let Some(share) = overlap.and_then(|sum| sum.overlap_share) {
         let _ = write!(
             out,
             "; {} of communication overlaps with computation",
             percent(share, 1)
         );
     }
-    out + "\n"
+    out.push('\n');
+    if sum.before_ns > 0 {
+        let _ = writeln!(
+            out,
+            "{} more are left out: work from before the recording runs or is waited for, neither \
+            busy nor idle",
+            time(sum.before_ns)
+        );
+    }
+    out
+}
+
+/// The subject of the sentence.
+fn devices_are(one: &Analyzed) -> String {
+    match device_count(one) {
+        0 | 1 => "the device is".to_owned(),
+        devices => format!("{devices} devices are"),
+    }
+}
+
+fn device_count(one: &Analyzed) -> usize {
+    let ranks = one.told.ranks.iter();
+    ranks.map(|rank| rank.said.utilization.len()).sum()
+}
+
+/// What the shares are of.
+fn whole_phrase(one: &Analyzed, sum: &Utilization) -> String {
+    let devices = device_count(one).max(1) as u64;
+    match (sum.of, sum.steps / devices) {
+        (UtilizationWindow::Process, _) if devices > 1 => "the sum of their recordings".to_owned(),
+        (UtilizationWindow::Process, _) => "the recording".to_owned(),
+        (UtilizationWindow::Steps, 1) if devices > 1 => "their step, summed".to_owned(),
+        (UtilizationWindow::Steps, _) if devices > 1 => "their steps, summed".to_owned(),
+        (UtilizationWindow::Steps, 1) => "the step".to_owned(),
+        (UtilizationWindow::Steps, steps) => format!("the {steps} steps"),
+    }
 }
 
 /// A part of a time in percent.

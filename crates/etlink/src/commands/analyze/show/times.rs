@@ -2,7 +2,38 @@
 
 use super::{Analyzed, Shown, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mean_time, percent, time};
-use etlink_analyze::{DeviceTime, IdleCauses, StepTime};
+use etlink_analyze::{DeviceTime, IdleCauses, StepTime, Utilization, UtilizationWindow};
+
+pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
+    fn of(part: i64, all: &Utilization) -> String {
+        percent(part as f64 / all.whole_ns().max(1) as f64, 1)
+    }
+    let columns: &[Column<(&str, &Utilization)>] = &[
+        ("rank", |(rank, _)| (*rank).to_owned()),
+        ("device", |(_, one)| number_or_all(one.device)),
+        ("of", |(_, one)| match one.of {
+            UtilizationWindow::Steps => count(one.steps, "step"),
+            UtilizationWindow::Process => "recording".to_owned(),
+        }),
+        ("length", |(_, one)| time(one.whole_ns())),
+        ("busy", |(_, one)| of(one.busy_ns, one)),
+        ("computation", |(_, one)| of(one.computation_ns, one)),
+        ("communication", |(_, one)| {
+            of(one.exposed_communication_ns, one)
+        }),
+        ("memory", |(_, one)| of(one.exposed_memory_ns, one)),
+        ("idle", |(_, one)| of(one.idle_ns, one)),
+        ("before the recording", |(_, one)| time(one.before_ns)),
+    ];
+    let devices =
+        of_ranks(one, |rank| &rank.utilization).chain(of_all(one, &one.total.utilization));
+    (
+        "utilization of devices while the program runs (communication, memory: where nothing to \
+        the left of them runs)"
+            .into(),
+        Grid::from_records(3, Limit::NONE, columns, devices),
+    )
+}
 
 pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
     fn of(part: i64, time: &DeviceTime) -> String {
@@ -26,7 +57,7 @@ pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
         }),
     ];
     let devices = of_ranks(one, |rank| &rank.breakdown).chain(of_all(one, &one.total.breakdown));
-    let title = "device time (communication, memory, other: where nothing to the left of them \
+    let title = "device time from the first row to the last (communication, memory, other: where nothing to the left of them \
         runs; other: waits, no work; overlap: of communication)";
     (
         title.into(),

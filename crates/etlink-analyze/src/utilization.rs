@@ -1,0 +1,256 @@
+//! Of which time a device is busy.
+//!
+//! The *whole* is what the program took, not what its device rows span:
+//!
+//! ```text
+//! steps    where the trace has steps: from the begin of the first to the end of the last, on the
+//!          host or of the device work that it launched, whichever ends later
+//! process  else: from the first to the last host event, or to the end of the device work that
+//!          these launched; the device rows alone where the trace has no host events
+//!
+//! window = busy + before + idle                         exactly, ns
+//! busy   = computation + exposed communication + exposed memory
+//! share  = busy / (window - before)
+//! ```
+//! `before` is time that nothing in the trace explains and in which no other work runs: rows that
+//! were launched before the recording began run, or the first row of a stream has been launched and
+//! waits for such work. It is neither busy nor idle. Rows that stand for no work, such as waits,
+//! are idle time.
+
+use crate::breakdown::work_sets;
+use crate::intervals::{Intervals, by_mask};
+use crate::rows::ClassifiedRows;
+use crate::rules::RowClass;
+use crate::steps::StepTime;
+use etlink_link::{LinkedTrace, NoLaunch, NodeKind};
+use serde::Serialize;
+
+/// What the time of [`Utilization`] is the time of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UtilizationWindow {
+    /// The steps.
+    Steps,
+    /// What the process recorded.
+    #[default]
+    Process,
+}
+
+/// How busy a device is while the program runs, ns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Utilization {
+    /// Device number; none of a sum.
+    pub device: Option<i64>,
+    /// What the window is of.
+    pub of: UtilizationWindow,
+    /// Steps in the window; summed over devices in a sum.
+    pub steps: u64,
+    /// Start of the window, ns since the origin of the trace; 0 of a sum.
+    pub start_ns: i64,
+    /// Length of the window.
+    pub window_ns: i64,
+    /// Nothing but work from before the recording runs or is waited for; part of no share.
+    pub before_ns: i64,
+    /// Work runs.
+    pub busy_ns: i64,
+    /// Computation runs.
+    pub computation_ns: i64,
+    /// Communication runs and no computation.
+    pub exposed_communication_ns: i64,
+    /// A copy or memset runs, and neither of the above.
+    pub exposed_memory_ns: i64,
+    /// No work runs.
+    pub idle_ns: i64,
+    /// `busy_ns / (window_ns - before_ns)`; none of an empty window.
+    pub busy_share: Option<f64>,
+}
+
+impl Utilization {
+    /// The time that shares are of.
+    pub fn whole_ns(&self) -> i64 {
+        self.window_ns.saturating_sub(self.before_ns)
+    }
+
+    fn add(&mut self, other: &Utilization) {
+        if other.of == UtilizationWindow::Process {
+            self.of = UtilizationWindow::Process;
+        }
+        self.steps += other.steps;
+        for (to, from) in [
+            (&mut self.window_ns, other.window_ns),
+            (&mut self.before_ns, other.before_ns),
+            (&mut self.busy_ns, other.busy_ns),
+            (&mut self.computation_ns, other.computation_ns),
+            (
+                &mut self.exposed_communication_ns,
+                other.exposed_communication_ns,
+            ),
+            (&mut self.exposed_memory_ns, other.exposed_memory_ns),
+            (&mut self.idle_ns, other.idle_ns),
+        ] {
+            *to = to.saturating_add(from);
+        }
+        self.busy_share = busy_share(self.busy_ns, self.whole_ns());
+    }
+}
+
+fn busy_share(busy_ns: i64, whole_ns: i64) -> Option<f64> {
+    (whole_ns > 0).then(|| busy_ns as f64 / whole_ns as f64)
+}
+
+/// Per device with rows, by number. O(rows log rows + host events).
+pub(crate) fn utilizations(rows: &ClassifiedRows<'_>, steps: &[StepTime]) -> Vec<Utilization> {
+    let window = steps_window(steps).or_else(|| process_window(rows.trace));
+    let Some((of, window)) = window else {
+        return vec![];
+    };
+    let waits = waits_for_earlier_work(rows.trace);
+    let mut all = vec![];
+    for (device, of_device) in rows.devices.iter().zip(&rows.of_devices) {
+        let before = time_before(rows, of_device, &waits, window);
+        let launched = of_device.iter().copied();
+        let launched = launched.filter(|row| !is_from_before(rows.trace, *row));
+        let [computation, communication, memory, _] = work_sets(rows, launched, window);
+        // bit 0 of a mask is computation, 1 communication, 2 memory, 3 before
+        let times: [i64; 16] = by_mask(&[computation, communication, memory, before]);
+        let with = |wanted: u8, of: u8| {
+            let masks = times.iter().zip(0u8..);
+            let held = masks.filter(|(_, mask)| mask & of == wanted);
+            held.fold(0i64, |sum, (time, _)| sum.saturating_add(*time))
+        };
+        let computation_ns = with(0b001, 0b001);
+        let exposed_communication_ns = with(0b010, 0b011);
+        let exposed_memory_ns = with(0b100, 0b111);
+        let before_ns = with(0b1000, 0b1111);
+        let window_ns = window.1.saturating_sub(window.0);
+        let busy_ns = computation_ns
+            .saturating_add(exposed_communication_ns)
+            .saturating_add(exposed_memory_ns);
+        all.push(Utilization {
+            device: Some(*device),
+            of,
+            steps: steps.len() as u64,
+            start_ns: window.0,
+            window_ns,
+            before_ns,
+            busy_ns,
+            computation_ns,
+            exposed_communication_ns,
+            exposed_memory_ns,
+            idle_ns: window_ns.saturating_sub(busy_ns).saturating_sub(before_ns),
+            busy_share: busy_share(busy_ns, window_ns.saturating_sub(before_ns)),
+        });
+    }
+    all
+}
+
+/// Sum over devices or ranks: device time, not wall time.
+pub(crate) fn sum_utilizations<'a>(all: impl Iterator<Item = &'a Utilization>) -> Vec<Utilization> {
+    let mut sum: Option<Utilization> = None;
+    for one in all {
+        match &mut sum {
+            Some(sum) => sum.add(one),
+            None => {
+                sum = Some(Utilization {
+                    device: None,
+                    start_ns: 0,
+                    ..one.clone()
+                });
+            }
+        }
+    }
+    sum.into_iter().collect()
+}
+
+type Span = (i64, i64);
+
+fn steps_window(steps: &[StepTime]) -> Option<(UtilizationWindow, Span)> {
+    let start = steps.iter().map(|step| step.start_ns).min()?;
+    let end = steps.iter().map(StepTime::last_end_ns).max()?;
+    Some((UtilizationWindow::Steps, (start, end)))
+}
+
+fn process_window(trace: &LinkedTrace) -> Option<(UtilizationWindow, Span)> {
+    let device = &trace.device;
+    let host = [
+        (&device.ops.start, &device.ops.duration),
+        (&device.calls.start, &device.calls.duration),
+    ];
+    let host = host.into_iter().flat_map(|(starts, durations)| {
+        let spans = starts.iter().zip(durations);
+        spans.map(|(start, duration)| (start.0, (*start + *duration).0))
+    });
+    let window = host.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)));
+    let rows = &device.rows;
+    let row_span = |row: usize| (rows.start[row].0, (rows.start[row] + rows.duration[row]).0);
+    let all_rows = (0..rows.len()).map(row_span);
+    let window = match window {
+        Some((start, end)) => {
+            let launched = (0..rows.len()).filter(|row| !is_from_before(trace, *row));
+            let last = launched.map(|row| row_span(row).1).max();
+            Some((start, last.map_or(end, |last| last.max(end))))
+        }
+        None => all_rows.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1))),
+    };
+    window.map(|window| (UtilizationWindow::Process, window))
+}
+
+/// Whether a row was launched before the recording began.
+fn is_from_before(trace: &LinkedTrace, row: usize) -> bool {
+    trace.row_no_launch[row] == NoLaunch::BeforeWindow
+}
+
+/// From when on a row has been launched and waits for what came before the recording, per row that
+/// does: the first of its queue alone has such a wait.
+fn waits_for_earlier_work(trace: &LinkedTrace) -> Vec<(usize, i64)> {
+    let nodes = &trace.nodes;
+    let mut waits = vec![];
+    for node in nodes.indices() {
+        let index = node.index();
+        if !nodes.on_device[index] || nodes.kind[index] != NodeKind::Boundary {
+            continue;
+        }
+        let row = nodes.source[index] as usize;
+        // Before its call the row is late by the host, which the trace shows.
+        let Some(call) = trace.row_call.get(row).and_then(|call| call.get()) else {
+            continue;
+        };
+        if trace.row_no_launch[row] == NoLaunch::Launched {
+            let calls = &trace.device.calls;
+            let launched = calls.start[call.index()] + calls.duration[call.index()];
+            waits.push((row, launched.0));
+        }
+    }
+    waits
+}
+
+/// When rows from before the recording run, or are waited for, inside the window.
+fn time_before(
+    rows: &ClassifiedRows<'_>,
+    of_device: &[usize],
+    waits: &[(usize, i64)],
+    window: Span,
+) -> Intervals {
+    let mut spans: Vec<Span> = vec![];
+    for row in of_device.iter().copied() {
+        let works = rows.class[row] != RowClass::Other;
+        if works && is_from_before(rows.trace, row) {
+            // what ran before it on the device is unknown, too
+            spans.push((window.0, rows.span(row).1));
+        }
+    }
+    for (row, launched) in waits.iter().copied() {
+        if of_device.binary_search(&row).is_ok() {
+            spans.push((launched, rows.span(row).0));
+        }
+    }
+    for span in &mut spans {
+        *span = (span.0.max(window.0), span.1.min(window.1));
+    }
+    spans.sort_unstable();
+    let mut before = Intervals::default();
+    for (start, end) in spans {
+        before.push(start, end);
+    }
+    before
+}

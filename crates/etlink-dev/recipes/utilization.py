@@ -1,0 +1,129 @@
+"""How busy each device of a Kineto trace is while the program runs, by the raw JSON alone.
+
+    python3 utilization.py TRACE...
+
+Prints a JSON object per trace: its path, and per device what `etlink analyze` calls
+`utilization`: `of` ("steps" or "process"), `window_us`, `before_us`, `busy_us`, `busy_share`.
+Shares no code with etlink; `cargo dev utilization` compares the two.
+"""
+
+import gzip
+import json
+import re
+import sys
+
+WORK = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset", "collective_comm", "mtia_ccp_events"}
+CALLS = {"cuda_runtime", "cuda_driver", "hip_runtime", "mtia_runtime", "xpu_runtime", "privateuse1_runtime", "Runtime"}
+HOST = CALLS | {"cpu_op", "user_annotation", "Operator"}
+NO_WORK = ("Event Sync", "Stream Sync", "Context Sync", "Stream Wait Event", "event_wait", "event_record")
+STEP = re.compile(r"ProfilerStep#\d+$")
+OPTIMIZER = re.compile(r"Optimizer\.step")
+LAUNCH_LATENCY_US = 100
+"""A row that starts so much later than its call ends waited for something."""
+
+
+def read(path):
+    opened = gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb")
+    with opened as file:
+        trace = json.loads(file.read().decode("utf-8", "replace"), strict=False)
+    events = trace["traceEvents"] if isinstance(trace, dict) else trace
+    return [event for event in events if event.get("ph") == "X" and "ts" in event]
+
+
+def span(event):
+    start = float(event["ts"])
+    return start, start + max(float(event.get("dur", 0)), 0)
+
+
+def union(spans, window):
+    """Time in which at least one of the spans holds, inside of the window."""
+    total, until = 0.0, window[0]
+    for start, end in sorted(spans):
+        start, end = max(start, until), min(end, window[1])
+        if end > start:
+            total, until = total + end - start, end
+    return total
+
+
+def correlation(event):
+    arguments = event.get("args") or {}
+    return arguments.get("correlation", arguments.get("external id"))
+
+
+def utilization(events):
+    rows = [event for event in events if event.get("cat") in WORK and event.get("name") not in NO_WORK]
+    calls = [event for event in events if event.get("cat") in CALLS]
+    launched = {correlation(call): span(call) for call in calls if correlation(call) is not None}
+    launched_at = {number: called[0] for number, called in launched.items()}
+    host = [span(event) for event in events if event.get("cat") in HOST]
+    steps = [span(event) for event in events if event.get("cat") in HOST and STEP.match(str(event.get("name")))]
+    if not steps:
+        # a step ends where the optimizer does
+        ends = sorted(span(event)[1] for event in events if OPTIMIZER.match(str(event.get("name"))))
+        steps = list(zip(ends, ends[1:]))
+    first_call = min(calls, key=lambda call: span(call)[0], default=None)
+
+    def is_from_before(row):
+        """Of rows whose call is missing: those that start before the first call, or have a lower id."""
+        if first_call is None or correlation(row) in launched_at:
+            return False
+        ids = correlation(row), correlation(first_call)
+        has_lower_id = None not in ids and ids[0] < ids[1]
+        return span(row)[0] < span(first_call)[0] or has_lower_id
+
+    own = [row for row in rows if not is_from_before(row)]
+    if steps:
+        of, start = "steps", min(step[0] for step in steps)
+        end = max(step[1] for step in steps)
+        for row in rows:
+            called = launched_at.get(correlation(row))
+            if called is not None and any(step[0] <= called < step[1] for step in steps):
+                end = max(end, span(row)[1])
+    elif host:
+        of, start = "process", min(first for first, _ in host)
+        end = max([last for _, last in host] + [span(row)[1] for row in own])
+    else:
+        of, start = "process", min(span(row)[0] for row in rows)
+        end = max(span(row)[1] for row in rows)
+    devices = {}
+    for device in sorted({device_of(row) for row in rows}, key=str):
+        work = [span(row) for row in own if device_of(row) == device]
+        earlier = [span(row)[1] for row in rows if device_of(row) == device and is_from_before(row)]
+        busy = union(work, (start, end))
+        # up to the end of the last row from before, and while the first row of a stream waits for such
+        unknown = [(start, until) for until in earlier]
+        unknown += [wait for wait in first_waits(rows, launched) if wait[2] == device]
+        unknown = [wait[:2] for wait in unknown]
+        before = union(work + unknown, (start, end)) - busy
+        whole = end - start - before
+        devices[str(device)] = {
+            "of": of,
+            "window_us": end - start,
+            "before_us": before,
+            "busy_us": busy,
+            "busy_share": busy / whole if whole > 0 else None,
+        }
+    return devices
+
+
+def first_waits(rows, launched):
+    """From the call of each stream's first row to its start, where that is long; with the device."""
+    first = {}
+    for row in sorted(rows, key=lambda row: span(row)[0]):
+        first.setdefault((device_of(row), (row.get("args") or {}).get("stream")), row)
+    for (device, _), row in first.items():
+        called = launched.get(correlation(row))
+        if called is not None and span(row)[0] - called[1] > LAUNCH_LATENCY_US:
+            yield called[1], span(row)[0], device
+
+
+def device_of(row):
+    return (row.get("args") or {}).get("device", row.get("pid"))
+
+
+for path in sys.argv[1:]:
+    try:
+        devices = utilization(read(path))
+    except ValueError as error:
+        devices = {"error": str(error)}
+    print(json.dumps({"trace": path, "devices": devices}))

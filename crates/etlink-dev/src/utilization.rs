@@ -1,0 +1,147 @@
+//! Compares the utilization that `etlink analyze` reports with that of an independent script.
+//!
+//! `recipes/utilization.py` shares no code with etlink: it reads the raw JSON of a Kineto trace with
+//! Python's own reader, and adds up when rows run.
+
+use crate::support::{etlink_path, repository_root};
+use crate::web::draw_traces;
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Points of a percentage by which the two may differ: what the sentence shows.
+const TOLERANCE: f64 = 0.1;
+
+/// What the script says of a trace.
+#[derive(Debug, Deserialize)]
+struct ScriptAnswer {
+    devices: BTreeMap<String, ScriptDevice>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ScriptDevice {
+    of: String,
+    window_us: f64,
+    before_us: f64,
+    busy_us: f64,
+    busy_share: Option<f64>,
+}
+
+/// The traces that are named; else drawn ones with devices, and the recorded ones of the CPU.
+pub fn compare_utilization(traces: &[PathBuf]) -> Result<()> {
+    let root = repository_root()?;
+    let etlink = etlink_path()?;
+    let traces = match traces {
+        [] => own_traces(&root)?,
+        traces => traces.to_vec(),
+    };
+    let (mut devices, mut different) = (0, 0);
+    println!("of       window us  before us    script    etlink  trace");
+    for trace in &traces {
+        let script = ask_script(&root, trace)?;
+        let said = ask_etlink(&etlink, trace)?;
+        ensure!(
+            script.devices.len() == said.len(),
+            "{}: the script has {} devices, etlink {}",
+            trace.display(),
+            script.devices.len(),
+            said.len()
+        );
+        for (script, said) in script.devices.values().zip(&said) {
+            devices += 1;
+            let own = said["busy_share"].as_f64().map_or(f64::NAN, percent);
+            let theirs = script.busy_share.map_or(f64::NAN, percent);
+            let is_equal = (own.is_nan() && theirs.is_nan()) || (own - theirs).abs() <= TOLERANCE;
+            println!(
+                "{:7} {:10.0} {:10.0} {theirs:8.2} % {own:7.2} % {}{}",
+                script.of,
+                script.window_us,
+                script.before_us,
+                trace.display(),
+                if is_equal { "" } else { "  DIFFERENT" }
+            );
+            if !is_equal {
+                different += 1;
+                println!("  script: busy {} us; etlink: {said}", script.busy_us);
+            }
+        }
+    }
+    if different > 0 {
+        bail!("{different} of {devices} devices differ");
+    }
+    ensure!(devices > 0, "no trace with device rows");
+    println!("{devices} devices in {} traces: equal", traces.len());
+    Ok(())
+}
+
+fn percent(share: f64) -> f64 {
+    share * 100.0
+}
+
+fn own_traces(root: &Path) -> Result<Vec<PathBuf>> {
+    let folder = root.join("target/utilization");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let mut traces = vec![];
+    for (_, path) in draw_traces(&folder)? {
+        if path.is_dir() {
+            traces.extend(device_traces(&path)?);
+        } else {
+            traces.push(path);
+        }
+    }
+    for run in sorted_entries(&root.join("testdata/pairs"))? {
+        traces.extend(device_traces(&run)?);
+    }
+    Ok(traces)
+}
+
+fn device_traces(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut all = sorted_entries(folder)?;
+    all.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("kineto_trace")
+    });
+    Ok(all)
+}
+
+fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = folder.read_dir();
+    let entries = entries.with_context(|| folder.display().to_string())?;
+    let mut paths = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn ask_script(root: &Path, trace: &Path) -> Result<ScriptAnswer> {
+    let recipe = root.join("crates/etlink-dev/recipes/utilization.py");
+    let mut python = Command::new("python3");
+    let output = run(python.arg(recipe).arg(trace))?;
+    serde_json::from_slice(&output)
+        .with_context(|| format!("{}: what the script printed", trace.display()))
+}
+
+/// The records of the table, by device number.
+fn ask_etlink(etlink: &Path, trace: &Path) -> Result<Vec<serde_json::Value>> {
+    let mut command = Command::new(etlink);
+    let output = run(command.args(["analyze", "--json"]).arg(trace))?;
+    let answer: serde_json::Value = serde_json::from_slice(&output)?;
+    let answer = answer.get(0).unwrap_or(&answer);
+    let table = answer["ranks"][0]["utilization"].as_array();
+    Ok(table.cloned().unwrap_or_default())
+}
+
+fn run(command: &mut Command) -> Result<Vec<u8>> {
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(output.stdout)
+}
