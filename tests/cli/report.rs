@@ -46,7 +46,7 @@ fn one_trace_or_a_folder_becomes_one_page() {
     assert!(page.contains("<title>tpdp4-2.15.0 · etlink report</title>"));
     assert!(
         page.contains(
-            "4 ranks on the CPU: the traces have no device rows; a step takes 24.26 ms (median of \
+            "4 ranks on the CPU: the traces have no device rows; a step takes 30.20 ms (median of \
                 2 steps, of each the longest of 4 ranks)"
         ),
         "without script, the sentence is there"

@@ -164,7 +164,8 @@ fn the_page_has_all_and_lets_no_name_out() {
     assert_eq!(data["ranks"][0]["figures"]["replay_error"], 0.0);
     assert_eq!(
         data["sentence"],
-        "One rank; devices compute 100.0 % of the time, stand idle 0.0 %."
+        "One rank; devices are busy 77.8 % of the recording (70.00 µs of 90.00 µs): compute \
+            77.8 %, stand idle 22.2 %."
     );
 }
 

@@ -342,6 +342,7 @@ export type ReportRank = {
   host_trace: string | null;
   device: string | null;
   rank: number | null;
+  utilization: Utilization[];
   breakdown: DeviceTime[];
   kernels: {
     class: string;
@@ -380,6 +381,7 @@ export type RunMetric = {
 };
 
 export type RunTotals = {
+  utilization: Utilization[];
   breakdown: DeviceTime[];
   kernels: {
     class: string;
@@ -504,6 +506,21 @@ export type UnmatchedCounts = {
   host_not_in_device: number;
   device_not_in_host: number;
   same_id_other_name: number;
+};
+
+export type Utilization = {
+  device: number | null;
+  of: string;
+  steps: number;
+  start_ns: number;
+  window_ns: number;
+  before_ns: number;
+  busy_ns: number;
+  computation_ns: number;
+  exposed_communication_ns: number;
+  exposed_memory_ns: number;
+  idle_ns: number;
+  busy_share: number | null;
 };
 
 export type WaitColumns = {
