@@ -137,7 +137,7 @@ fn joined() {
             .zip(ranks::collective_skews(&facts, &join, &[]))
         {
             let nodes = joint.members.iter().map(|part| {
-                facts[part.rank.index()].communications[part.communication as usize].node
+                facts[part.rank.index()].communications[part.communication.index()].node
             });
             let nodes: Vec<u32> = nodes.map(|node| node.0).collect();
             let first = &agreed.ranks[joint.members[0].rank.index()];

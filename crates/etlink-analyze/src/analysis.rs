@@ -92,7 +92,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
     let breakdown = breakdown::device_times(&rows);
     let steps = steps::step_times(&rows);
     RankAnalysis {
-        rank: trace.report.rank,
+        rank: trace.report.rank.map(|rank| rank.0),
         utilization: utilization::utilizations(&rows, &steps),
         kernels: kernels::kernel_totals(&rows),
         idle,

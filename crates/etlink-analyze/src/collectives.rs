@@ -26,7 +26,7 @@ use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use etlink_link::CollectiveRef;
 use etlink_link::ranks::{Communication, GroupIdentity, Peers, RankSummary, bus_factor, rank_list};
-use etlink_model::{CollectiveKind, GlobalRank};
+use etlink_model::CollectiveKind;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
@@ -162,8 +162,9 @@ impl CollectiveTotals {
 
 /// Of one rank, by falling time. O(nodes).
 pub(crate) fn collective_totals(rows: &ClassifiedRows<'_>) -> Vec<CollectiveTotals> {
-    let facts =
-        RankSummary::from_trace(rows.trace, GlobalRank(rows.trace.report.rank.unwrap_or(0)));
+    // The number stands in no figure of a rank by itself, so any will do where none is known.
+    let rank = rows.trace.report.rank.unwrap_or_default();
+    let facts = RankSummary::from_trace(rows.trace, rank);
     let mut all = vec![];
     let mut known = vec![false; rows.len()];
     for one in &facts.communications {
@@ -237,7 +238,7 @@ fn group_and_size(facts: &RankSummary, party: Peers, said: u64) -> (String, u64)
     match party {
         Peers::Peer(Some(rank)) => (format!("rank {rank}"), 2),
         Peers::Peer(None) => (String::new(), 2),
-        Peers::Group(at) => match facts.groups.get(at as usize) {
+        Peers::Group(at) => match facts.groups.get(at.index()) {
             Some(GroupIdentity::Ranks(ranks)) => (rank_list("rank", ranks), ranks.len() as u64),
             Some(GroupIdentity::Only) => (
                 "all ranks".to_owned(),

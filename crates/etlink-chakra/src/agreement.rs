@@ -17,7 +17,7 @@ use etlink_link::ranks::{
     CollectiveMatch, CommChannel, Communication, DeadlockCheck, GroupResolver, MatchMember,
     RankSummary, RunJoin,
 };
-use etlink_model::{NodeIdx, UnixNs};
+use etlink_model::{MatchIdx, NodeIdx, UnixNs};
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::io;
@@ -30,7 +30,7 @@ pub struct RunAgreement {
     /// The groups that are used, by number: what `comm_group.json` has to say.
     pub groups: BTreeMap<u32, Vec<u64>>,
     /// Entries of [`RunJoin::matches`] that were taken out because ranks do them in opposite order.
-    pub deadlocked: Vec<u32>,
+    pub deadlocked: Vec<MatchIdx>,
 }
 
 /// The sizes with which a rank's communications would be written as such, in their order; `None`
@@ -78,7 +78,7 @@ pub fn agree(
     };
     deadlocked = by_end.unwrap_or(deadlocked);
     for &joint in &deadlocked {
-        decisions[joint as usize] = CommDecision::Compute(Demotion::OrderDiffers);
+        decisions[joint.index()] = CommDecision::Compute(Demotion::OrderDiffers);
     }
     let mut agreed = RunAgreement {
         ranks: vec![RankAgreement::default(); facts.len()],
@@ -100,7 +100,7 @@ pub fn agree(
         }
         for part in &joint.members {
             // Members are indexes into the summaries that were joined, so that each has its node.
-            let node = facts[part.rank.index()].communications[part.communication as usize].node;
+            let node = facts[part.rank.index()].communications[part.communication.index()].node;
             agreed.ranks[part.rank.index()]
                 .decisions
                 .push((node, *decision));
@@ -166,7 +166,7 @@ fn match_decision(
 
 fn simulated_size(sizes: &[Vec<Option<i64>>], part: &MatchMember) -> Option<i64> {
     let of_rank = sizes.get(part.rank.index())?;
-    *of_rank.get(part.communication as usize)?
+    *of_rank.get(part.communication.index())?
 }
 
 /// What each rank does in turn.
@@ -179,7 +179,7 @@ fn serial_order(
     DeadlockCheck::from_matches(
         facts,
         join,
-        |joint| matches!(decisions[joint], CommDecision::Communication { .. }),
+        |joint| matches!(decisions[joint.index()], CommDecision::Communication { .. }),
         |communication| order.key(communication),
     )
 }

@@ -2,9 +2,9 @@
 
 use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, MatchRule, Node, NodeKind};
 use etlink_model::{
-    CallIdx, Collective, Correlation, CpuOp, DeviceQueue, DeviceRow, DurationNs, HostIdx, HostNode,
-    HostThread, HostTrace, NameId, NodeIdx, OpIdx, QueueIdx, RfId, RowIdx, RowKind, RuntimeCall,
-    TextSpan, ThreadIdx, TimeNs, TrackLabel, ValueList,
+    CallIdx, Collective, Correlation, CpuOp, DeviceQueue, DeviceRow, DurationNs, GlobalRank,
+    HostIdx, HostNode, HostThread, HostTrace, NameId, NodeIdx, OpIdx, QueueIdx, RfId, RowIdx,
+    RowKind, RuntimeCall, TextSpan, ThreadIdx, TimeNs, TrackIdx, TrackLabel, ValueList,
 };
 
 /// A trace under construction: one process, one thread, one stream.
@@ -25,7 +25,7 @@ impl TraceSketch {
             context: 1,
             stream: 7,
         });
-        trace.device.header.rank = Some(0);
+        trace.device.header.rank = Some(GlobalRank(0));
         trace.device.header.base_ns.0 = 1_700_000_000_000_000_000;
         TraceSketch {
             trace,
@@ -163,7 +163,7 @@ impl TraceSketch {
             source,
             first,
             on_device,
-            resource: 0,
+            track: TrackIdx(0),
             start,
             duration,
         });

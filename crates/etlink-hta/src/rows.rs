@@ -124,7 +124,8 @@ impl<'t> HtaTrace<'t> {
         settings: HtaOptions,
     ) -> HtaTrace<'t> {
         let unit_us = if settings.nanoseconds { 1e-3 } else { 1.0 };
-        let rank = settings.rank.or(trace.report.rank).unwrap_or(0);
+        let stated = trace.report.rank.map(|rank| rank.0);
+        let rank = settings.rank.or(stated).unwrap_or(0);
         let mut loaded = HtaTrace {
             trace,
             rank,

@@ -1,7 +1,7 @@
 //! The metadata around `traceEvents`. Kineto puts it before, after, or on both sides.
 
 use etlink_json::{FieldScan, JsonScanner, JsonValue, scan_fields, unescape};
-use etlink_model::{DeviceHeader, DeviceTrace, ProcessGroup, UnixNs};
+use etlink_model::{DeviceHeader, DeviceTrace, GlobalRank, ProcessGroup, UnixNs};
 use rustc_hash::FxHashSet;
 
 /// Keys of the document that were met so far.
@@ -61,7 +61,7 @@ pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace, keys: &mut KnownKeys) -
 
 fn read_distributed(key: &[u8], value: JsonValue<'_>, header: &mut DeviceHeader) {
     match key {
-        b"rank" => header.rank = value.int(),
+        b"rank" => header.rank = value.int().map(GlobalRank),
         b"world_size" => header.world_size = value.int(),
         b"backend" => header.backend = value.text().into_owned(),
         b"pg_config" => list(value, |group| {

@@ -1,6 +1,6 @@
 //! Why two traces were not linked.
 
-use etlink_model::DeviceTrace;
+use etlink_model::{DeviceTrace, GlobalRank};
 
 /// See the variants. Each says what was seen and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -36,9 +36,9 @@ pub enum Error {
     )]
     DifferentRanks {
         /// Rank of the host trace.
-        host: i64,
+        host: GlobalRank,
         /// Rank of the device trace.
-        device: i64,
+        device: GlobalRank,
     },
     /// The host trace has no ops.
     #[error(
@@ -65,9 +65,9 @@ pub enum Error {
     )]
     WrongRank {
         /// What the user said.
-        asked: i64,
+        asked: GlobalRank,
         /// What the trace says.
-        found: i64,
+        found: GlobalRank,
     },
     /// The capture-time trace has no capture.
     #[error(

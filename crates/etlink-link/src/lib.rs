@@ -88,7 +88,7 @@ pub fn link(
     let first_dropped = used
         .first_dropped
         .zip(host.as_ref())
-        .map(|(node, host)| format!("{:?}", host.names.get(host.nodes.name[node as usize])));
+        .map(|(node, host)| format!("{:?}", host.names.get(host.nodes.name[node.index()])));
     let tensors = tensors::between_ops(used.pairs, &matching.op_host);
     // needed no more, and large
     host.iter_mut().for_each(|host| host.tensors = None);

@@ -1,6 +1,7 @@
 //! What the caller of [`crate::link`] decides.
 
 use crate::host::tensors::TensorEdges;
+use etlink_model::GlobalRank;
 
 /// What the caller decides.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,7 +12,7 @@ pub struct LinkOptions {
     /// them: ops are matched by their order, and each step label with the one of the same place.
     pub is_interleaved: bool,
     /// The rank that the user says; compared with what the traces say.
-    pub rank: Option<i64>,
+    pub rank: Option<GlobalRank>,
     /// Which dependencies through tensors become edges, where [`etlink_model::HostTrace::tensors`]
     /// are given.
     pub tensor_deps: TensorEdges,

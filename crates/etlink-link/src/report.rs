@@ -2,7 +2,7 @@
 
 use crate::device::capture::CaptureReport;
 use crate::graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};
-use etlink_model::Anomalies;
+use etlink_model::{Anomalies, GlobalRank};
 use indexmap::IndexMap;
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ pub struct LinkReport {
     /// What the reader should know first, a sentence each.
     pub notes: Vec<String>,
     /// Rank, from the user or the traces.
-    pub rank: Option<i64>,
+    pub rank: Option<GlobalRank>,
     /// World size, from the device trace.
     pub world_size: Option<i64>,
     /// Schema of the host trace.

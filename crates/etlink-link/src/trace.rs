@@ -114,9 +114,9 @@ impl LinkedTrace {
             let (from, to) = (edge.from.index(), edge.to.index());
             if edge.kind != EdgeKind::ProgramOrder
                 && !nodes.on_device[from]
-                && (nodes.on_device[to] || nodes.resource[to] != nodes.resource[from])
+                && (nodes.on_device[to] || nodes.track[to] != nodes.track[from])
             {
-                looks_on[nodes.resource[from] as usize] = false;
+                looks_on[nodes.track[from].index()] = false;
             }
         }
         let all = looks_on.iter().all(|looks_on| *looks_on);

@@ -7,8 +7,8 @@
 use crate::UnixNs;
 use crate::columns::columns;
 use crate::{
-    Anomalies, CollectiveRecords, Correlation, DurationNs, NameId, Names, ProcessGroup, QueueIdx,
-    RfId, ThreadIdx, TimeNs,
+    Anomalies, CollectiveRecords, Correlation, DurationNs, GlobalRank, NameId, Names, ProcessGroup,
+    QueueIdx, RfId, ThreadIdx, TimeNs,
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -259,7 +259,7 @@ pub struct DeviceHeader {
     /// `baseTimeNanoseconds`: the origin of trace time; 0 where times are Unix times.
     pub base_ns: UnixNs,
     /// `distributedInfo.rank`.
-    pub rank: Option<i64>,
+    pub rank: Option<GlobalRank>,
     /// `distributedInfo.world_size`.
     pub world_size: Option<i64>,
     /// `distributedInfo.backend`.

@@ -24,6 +24,7 @@ macro_rules! index {
 
             /// The id of row `index`. Rows past `u32::MAX - 1` do not exist: readers refuse them.
             pub fn new(index: usize) -> Self {
+                // A lost row becomes `NONE`, which all look-ups pass over, and not another row.
                 // 32 bits halve the memory of all tables against `usize`.
                 $name(u32::try_from(index).unwrap_or(u32::MAX))
             }
@@ -88,6 +89,48 @@ index! {
 }
 
 index! {
+    /// An edge of a graph, by its place among the edges.
+    EdgeIdx
+}
+
+index! {
+    /// A thread or stream of a graph, by its place in the list of both.
+    ResourceIdx
+}
+
+index! {
+    /// The thread of a node of the host, or the queue of a node of a device. Both count from 0, so
+    /// that it says nothing without the node.
+    TrackIdx
+}
+
+index! {
+    /// A row of [`CollectiveRecords`](crate::CollectiveRecords).
+    RecordIdx
+}
+
+index! {
+    /// A communication of a rank, by its place in time among the rank's.
+    CommIdx
+}
+
+index! {
+    /// A group of a rank, by its place among those that the rank's trace has. Other ranks number
+    /// theirs otherwise.
+    GroupIdx
+}
+
+index! {
+    /// A step of a rank, by its place in time.
+    StepIdx
+}
+
+index! {
+    /// A collective or message of a run, by its place among those that the join has found.
+    MatchIdx
+}
+
+index! {
     /// A rank by its place in the list of ranks that are looked at together. Where traces are
     /// missing, it is not the rank's number in the job, which is a [`GlobalRank`].
     RankIdx
@@ -142,5 +185,11 @@ impl Correlation {
 impl Default for Correlation {
     fn default() -> Self {
         Correlation::NONE
+    }
+}
+
+impl fmt::Display for Correlation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }

@@ -28,8 +28,9 @@ pub use device::{
 };
 pub use host::{HostHeader, HostNode, HostNodes, HostTrace, TextSpan, ValueList};
 pub use ids::{
-    CallIdx, Correlation, GlobalRank, HostIdx, NameId, NodeIdx, OpIdx, QueueIdx, RankIdx, RfId,
-    RowIdx, TableIdx, ThreadIdx,
+    CallIdx, CommIdx, Correlation, EdgeIdx, GlobalRank, GroupIdx, HostIdx, MatchIdx, NameId,
+    NodeIdx, OpIdx, QueueIdx, RankIdx, RecordIdx, ResourceIdx, RfId, RowIdx, StepIdx, TableIdx,
+    ThreadIdx, TrackIdx,
 };
 pub use names::{Names, RawNameCache};
 pub use tensors::{TensorRef, TensorRefs, TensorUses};

@@ -9,6 +9,7 @@
 //! ```
 
 use serde::Serialize;
+use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
 /// Declares a kind of instant, whose arithmetic stays within the kind.
@@ -31,6 +32,12 @@ macro_rules! instant {
             /// The instant that is `ns` nanoseconds later, or earlier where `ns` is negative.
             pub fn shifted(self, ns: i64) -> $name {
                 $name(self.0.saturating_add(ns))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
             }
         }
 
@@ -70,12 +77,32 @@ instant! {
 }
 
 /// A length of time in nanoseconds, never negative.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
 pub struct DurationNs(pub i64);
+
+impl DurationNs {
+    /// No time.
+    pub const ZERO: DurationNs = DurationNs(0);
+}
+
+impl fmt::Display for DurationNs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Add for DurationNs {
+    type Output = DurationNs;
+    fn add(self, other: DurationNs) -> DurationNs {
+        // As of instants: the sum of damaged durations stops at the largest one.
+        DurationNs(self.0.saturating_add(other.0))
+    }
+}
 
 impl AddAssign for DurationNs {
     fn add_assign(&mut self, other: DurationNs) {
-        self.0 = self.0.saturating_add(other.0);
+        *self = *self + other;
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::graph::{EdgeKind, ReplayDep, ReplayGraph};
 use crate::labels::{LabelSource, NodeLabel};
 use crate::run::ReplayRun;
-use etlink_model::NodeIdx;
+use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
 use serde::Serialize;
 
 /// A node, what it waited for, and which of that decided. Times are those of the run.
@@ -13,13 +13,13 @@ pub struct StartExplanation {
     #[serde(flatten)]
     pub label: NodeLabel,
     /// Measured start, if there is one.
-    pub measured_start_ns: Option<i64>,
-    /// Start, ns.
-    pub start_ns: i64,
-    /// End, ns.
-    pub end_ns: i64,
+    pub measured_start_ns: Option<TimeNs>,
+    /// When it started.
+    pub start_ns: TimeNs,
+    /// When it ended.
+    pub end_ns: TimeNs,
     /// From the end of the last dep to the start.
-    pub latency_ns: i64,
+    pub latency_ns: DurationNs,
     /// The node that kept its thread or stream busy when it could have started.
     pub held_by: Option<NodeLabel>,
     /// What it waited for, the last to end first.
@@ -33,10 +33,10 @@ pub struct ExplainedDep {
     pub edge: EdgeKind,
     /// The node waited for.
     pub from: NodeLabel,
-    /// End of the node waited for, ns.
-    pub end_ns: i64,
+    /// When the node waited for ended.
+    pub end_ns: TimeNs,
     /// How much later it could have ended without the node starting later.
-    pub slack_ns: i64,
+    pub slack_ns: DurationNs,
     /// It decided the start.
     pub decided: bool,
     /// Found by a rule, not recorded.
@@ -54,35 +54,36 @@ pub fn explain_start(
     node: NodeIdx,
 ) -> StartExplanation {
     let at = node.index();
-    let counts = |edge: &usize| !dropped.contains(&graph.dep(*edge).kind);
-    let ends = graph
+    let edges: Vec<(EdgeIdx, ReplayDep)> = graph
         .edges_to(node)
-        .filter(counts)
-        .map(|edge| run.end(graph.dep(edge).from));
+        .map(|edge| (edge, graph.dep(edge)))
+        .filter(|(_, dep)| !dropped.contains(&dep.kind))
+        .collect();
+    let ends = edges.iter().map(|(_, dep)| run.end(dep.from));
     // Slack is against the last dep that counts in this run: with dropped edges another one
     // decides.
     let latest = ends.max().unwrap_or(run.start[at]);
-    let explained = |edge: usize| {
-        let dep = graph.dep(edge);
+    let mut deps = vec![];
+    for (edge, dep) in edges {
         let end = run.end(dep.from);
-        ExplainedDep {
+        deps.push(ExplainedDep {
             edge: dep.kind,
             from: NodeLabel::from_node(graph, labels, dep.from),
-            end_ns: end.0,
-            slack_ns: (latest - end).0,
-            decided: run.decided[at] as usize == edge,
+            end_ns: end,
+            slack_ns: latest - end,
+            decided: run.decided[at] == edge,
             inferred: dep.inferred,
-            evidence: evidence(graph, labels, dep, node),
-        }
-    };
-    let mut deps: Vec<ExplainedDep> = graph.edges_to(node).filter(counts).map(explained).collect();
+            evidence: evidence_text(graph, labels, dep, node),
+        });
+    }
+    // Of several that end last the first has decided, and is what the reader looks for.
     deps.sort_by_key(|dep| (!dep.decided, dep.slack_ns));
     StartExplanation {
         label: NodeLabel::from_node(graph, labels, node),
-        measured_start_ns: graph.measured.then(|| graph.start[at].0),
-        start_ns: run.start[at].0,
-        end_ns: run.end(node).0,
-        latency_ns: graph.latency[at].0,
+        measured_start_ns: graph.measured.then(|| graph.start[at]),
+        start_ns: run.start[at],
+        end_ns: run.end(node),
+        latency_ns: graph.latency[at],
         held_by: run
             .held_by(node)
             .map(|held| NodeLabel::from_node(graph, labels, held)),
@@ -90,27 +91,35 @@ pub fn explain_start(
     }
 }
 
-fn evidence(graph: &ReplayGraph, labels: &dyn LabelSource, dep: ReplayDep, to: NodeIdx) -> String {
+/// `, correlation 7` of a node that has one: the number by which a reader finds both sides in the
+/// traces.
+fn correlation_text(labels: &dyn LabelSource, node: NodeIdx) -> String {
+    let correlation = labels.correlation(node);
+    correlation.map_or(String::new(), |number| format!(", correlation {number}"))
+}
+
+/// What in the traces says that `to` waits for a dep, or which rule.
+fn evidence_text(
+    graph: &ReplayGraph,
+    labels: &dyn LabelSource,
+    dep: ReplayDep,
+    to: NodeIdx,
+) -> String {
     let (source, target) = (graph.place(dep.from), graph.place(to));
-    let number = |node: NodeIdx| {
-        labels
-            .correlation(node)
-            .map_or(String::new(), |number| format!(", correlation {number}"))
-    };
     match dep.kind {
         EdgeKind::ProgramOrder => format!("the one before it on {target}"),
         EdgeKind::Launch => format!(
             "ran on {source} up to the call that launched it{}",
-            number(to)
+            correlation_text(labels, to)
         ),
         EdgeKind::StreamOrder => format!("before it on {target}"),
         EdgeKind::EventWait => format!(
             "{target} waited for an event of {source}{}",
-            number(dep.from)
+            correlation_text(labels, dep.from)
         ),
         EdgeKind::HostWait => format!(
             "{target} was blocked until it ended on {source}{}",
-            number(dep.from)
+            correlation_text(labels, dep.from)
         ),
         EdgeKind::Handoff => format!("{source} gave work to {target}"),
         EdgeKind::Collective => {

@@ -2,8 +2,8 @@
 
 use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, NodeLabel};
-use crate::run::{NONE, ReplayRun};
-use crate::stats::{Percentiles, share, worst};
+use crate::run::ReplayRun;
+use crate::stats::{Percentiles, count_share, time_share, worst_nodes};
 use etlink_link::limits::{CLOCK_TOLERANCE, LAUNCH_LATENCY, WAIT_LATENCY};
 use etlink_model::{DurationNs, NodeIdx};
 use indexmap::IndexMap;
@@ -21,9 +21,9 @@ pub struct ReplayFigures {
     /// Streams that have nodes.
     pub streams: u64,
     /// Last end less first start, as measured.
-    pub measured_ns: Option<i64>,
+    pub measured_ns: Option<DurationNs>,
     /// The same in the run.
-    pub replayed_ns: i64,
+    pub replayed_ns: DurationNs,
     /// By how much of the measured makespan they differ.
     pub replay_error: Option<f64>,
     /// How far the nodes' ends are off.
@@ -42,7 +42,7 @@ pub struct ReplayFigures {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EndError {
     /// Mean, ns.
-    pub mean_ns: i64,
+    pub mean_ns: DurationNs,
     /// Mean, of the measured makespan.
     pub mean_share: f64,
     /// Percentiles over all nodes, ns.
@@ -57,7 +57,7 @@ pub struct EndError {
 /// A node and a length of time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeTime {
-    /// ns.
+    /// Of a difference, negative where the run is earlier than the measured time.
     pub ns: i64,
     /// Which node.
     #[serde(flatten)]
@@ -72,7 +72,7 @@ pub struct UnexplainedWaits {
     /// Of all device ops.
     pub share_of_ops: f64,
     /// The delays' sum, ns.
-    pub waiting_ns: i64,
+    pub waiting_ns: DurationNs,
     /// Of makespan x streams.
     pub share_of_time: f64,
     /// Device ops with the longest delays.
@@ -107,9 +107,9 @@ pub struct DelaySummary {
     /// Number of delay nodes.
     pub count: u64,
     /// Their sum, ns.
-    pub total_ns: i64,
+    pub total_ns: DurationNs,
     /// The longest, ns.
-    pub max_ns: i64,
+    pub max_ns: DurationNs,
 }
 
 /// The figures of a run without changes. O(nodes + edges).
@@ -120,159 +120,193 @@ pub fn replay_figures(
 ) -> ReplayFigures {
     let mut used = vec![false; graph.resources.len()];
     let on_device = graph.indices().filter(|node| graph.on_device(*node));
-    on_device.for_each(|node| used[graph.resource[node.index()] as usize] = true);
+    on_device.for_each(|node| used[graph.resource[node.index()].index()] = true);
     let device_ops = graph.indices().filter(|node| graph.is_device_op(*node));
-    let measured_ns = graph.measured.then(|| measured(graph));
+    let measured_ns = graph.measured.then(|| measured_makespan(graph));
     let mut figures = ReplayFigures {
         nodes: graph.len() as u64,
         edges: graph.edges() as u64,
         device_ops: device_ops.count() as u64,
         streams: used.iter().filter(|used| **used).count() as u64,
         measured_ns,
-        replayed_ns: run.makespan().0,
-        by_edge: by_edge(graph, run),
-        boundary: boundary(graph),
+        replayed_ns: run.makespan(),
+        by_edge: edge_figures(graph, run),
+        boundary: boundary_delays(graph),
         ..ReplayFigures::default()
     };
     if let Some(measured) = measured_ns {
-        figures.replay_error = Some(share((figures.replayed_ns - measured).abs(), measured));
+        figures.replay_error = Some(replay_error(figures.replayed_ns, measured));
         figures.end_error = Some(end_error(graph, labels, run, measured));
         figures.contradictions = Some(contradictions(graph, labels));
     }
     // A file without start times has no measured makespan: shares are then of the run's own.
     let makespan = measured_ns.unwrap_or(figures.replayed_ns);
-    figures.unexplained = unexplained(
-        graph,
-        labels,
-        run,
-        figures.device_ops,
-        makespan.saturating_mul(figures.streams as i64),
-    );
+    let stream_time = DurationNs(makespan.0.saturating_mul(figures.streams as i64));
+    figures.unexplained = unexplained_waits(graph, labels, run, figures.device_ops, stream_time);
     figures
 }
 
-fn measured(graph: &ReplayGraph) -> i64 {
+/// By how much of a measured time a replayed one differs.
+pub(crate) fn replay_error(replayed: DurationNs, measured: DurationNs) -> f64 {
+    time_share(DurationNs((replayed.0 - measured.0).abs()), measured)
+}
+
+/// From the first measured start to the last measured end; zero without nodes.
+fn measured_makespan(graph: &ReplayGraph) -> DurationNs {
     let last = graph.indices().map(|node| graph.end(node)).max();
     let first = graph.start.iter().min();
-    last.zip(first).map_or(0, |(last, first)| (last - *first).0)
+    last.zip(first)
+        .map_or(DurationNs::ZERO, |(last, first)| last - *first)
 }
 
 fn label_nodes(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
-    worst: Vec<(i64, NodeIdx)>,
+    worst: Vec<(DurationNs, NodeIdx)>,
 ) -> Vec<NodeTime> {
-    worst
-        .into_iter()
-        .map(|(ns, node)| NodeTime {
-            ns,
-            label: NodeLabel::from_node(graph, labels, node),
-        })
-        .collect()
+    let mut named = vec![];
+    for (time, node) in worst {
+        let label = NodeLabel::from_node(graph, labels, node);
+        named.push(NodeTime { ns: time.0, label });
+    }
+    named
+}
+
+/// By how much a node ends later in the run than it was measured to, ns.
+fn end_change(graph: &ReplayGraph, run: &ReplayRun, node: NodeIdx) -> i64 {
+    run.end(node).since(graph.end(node))
+}
+
+/// The mean of absolute differences, ns; 0 of none.
+pub(crate) fn mean_error(errors: impl ExactSizeIterator<Item = DurationNs>) -> DurationNs {
+    let count = errors.len().max(1) as i128;
+    // Errors of millions of nodes can sum to more than 64 bits in a trace of hours.
+    let total: i128 = errors.map(|error| i128::from(error.0)).sum();
+    let mean = i64::try_from(total / count);
+    debug_assert!(mean.is_ok(), "a mean is no more than the largest");
+    DurationNs(mean.unwrap_or(i64::MAX))
+}
+
+/// By how much a node's end in the run is off, whichever way.
+pub(crate) fn node_error(graph: &ReplayGraph, run: &ReplayRun, node: NodeIdx) -> DurationNs {
+    DurationNs(end_change(graph, run, node).saturating_abs())
 }
 
 fn end_error(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
     run: &ReplayRun,
-    measured: i64,
+    measured: DurationNs,
 ) -> EndError {
-    let late = |node: NodeIdx| run.end(node).since(graph.end(node));
-    let errors: Vec<i64> = graph
+    let errors: Vec<DurationNs> = graph
         .indices()
-        .map(|node| late(node).saturating_abs())
+        .map(|node| node_error(graph, run, node))
         .collect();
-    // Errors of millions of nodes can sum to more than 64 bits in a trace of hours.
-    let total: i128 = errors.iter().map(|error| i128::from(*error)).sum();
-    let mean_ns = i64::try_from(total / graph.len().max(1) as i128).unwrap_or(i64::MAX);
-    let off = errors
-        .iter()
-        .zip(graph.indices())
-        .filter(|(error, _)| **error > 0)
-        .map(|(error, node)| (*error, node));
-    let mut worst = worst(off);
-    worst.iter_mut().for_each(|(ns, node)| *ns = late(*node));
+    let mean_ns = mean_error(errors.iter().copied());
+    let by_node = errors.iter().copied().zip(graph.indices());
+    let worst = worst_nodes(by_node.filter(|(error, _)| *error > DurationNs::ZERO));
+    let mut furthest = vec![];
+    for (_, node) in worst {
+        // The size has put them in order; the reader wants to know the direction too.
+        let ns = end_change(graph, run, node);
+        let label = NodeLabel::from_node(graph, labels, node);
+        furthest.push(NodeTime { ns, label });
+    }
     let spread = Percentiles::from_values(errors);
     EndError {
         mean_ns,
-        mean_share: share(mean_ns, measured),
-        p99_share: share(spread.p99_ns, measured),
+        mean_share: time_share(mean_ns, measured),
+        p99_share: time_share(spread.p99_ns, measured),
         spread,
-        worst: label_nodes(graph, labels, worst),
+        worst: furthest,
     }
 }
 
 /// What a device op waited for beyond the latency of its mechanism. `by_node`: such waits are
 /// nodes.
-fn unexplained_delay(graph: &ReplayGraph, run: &ReplayRun, node: NodeIdx, by_node: bool) -> i64 {
+fn unexplained_delay(
+    graph: &ReplayGraph,
+    run: &ReplayRun,
+    node: NodeIdx,
+    by_node: bool,
+) -> DurationNs {
     let waits = graph
         .deps(node)
         .map(|dep| dep.from.index())
         .filter(|from| graph.kind[*from] == ReplayKind::UnexplainedWait);
-    let waited = waits.map(|wait| graph.duration[wait]).sum::<DurationNs>().0;
-    let limit = match run.decided[node.index()] {
-        // Latencies of a linked graph are below the limits by construction: what exceeds them is a
-        // node already.
-        _ if by_node => return waited,
-        // Nothing decided the start, so there is no mechanism whose latency could be exceeded.
-        NONE => i64::MAX,
-        // Files of other writers have no delay nodes: the linker's limits then part latency from
-        // waiting.
-        dep if graph.dep(dep as usize).kind == EdgeKind::Launch => LAUNCH_LATENCY.0,
-        _ => WAIT_LATENCY.0,
+    let waited: DurationNs = waits.map(|wait| graph.duration[wait]).sum();
+    // Latencies of a linked graph are below the limits by construction: what exceeds them is a
+    // node already.
+    if by_node {
+        return waited;
+    }
+    // Nothing decided the start, so there is no mechanism whose latency could be exceeded.
+    let Some(edge) = run.deciding_edge(node) else {
+        return waited;
     };
-    Some(graph.latency[node.index()].0)
-        .filter(|latency| *latency > limit)
-        .map_or(waited, |latency| waited.saturating_add(latency))
+    // Files of other writers have no delay nodes: the linker's limits then part latency from
+    // waiting.
+    let limit = match graph.dep(edge).kind {
+        EdgeKind::Launch => LAUNCH_LATENCY,
+        _ => WAIT_LATENCY,
+    };
+    let latency = graph.latency[node.index()];
+    if latency > limit {
+        waited + latency
+    } else {
+        waited
+    }
 }
 
-fn unexplained(
+fn unexplained_waits(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
     run: &ReplayRun,
     device_ops: u64,
-    time: i64,
+    stream_time: DurationNs,
 ) -> UnexplainedWaits {
-    let work = |node: &NodeIdx| graph.on_device(*node) && !graph.kind[node.index()].is_delay();
-    let nodes = graph.indices().filter(work);
     // who writes what came before the recording as nodes does so with unexplained waits too
     let by_node = graph.kind.iter().any(|kind| kind.is_delay());
-    let delayed: Vec<(i64, NodeIdx)> = nodes
-        .map(|node| (unexplained_delay(graph, run, node, by_node), node))
-        .filter(|(delay, _)| *delay > 0)
-        .collect();
-    let waiting_ns = delayed
-        .iter()
-        .fold(0i64, |sum, (delay, _)| sum.saturating_add(*delay));
+    let mut delayed = vec![];
+    for node in graph.indices() {
+        if !graph.on_device(node) || graph.kind[node.index()].is_delay() {
+            continue;
+        }
+        let delay = unexplained_delay(graph, run, node, by_node);
+        if delay > DurationNs::ZERO {
+            delayed.push((delay, node));
+        }
+    }
+    let waiting_ns = delayed.iter().map(|(delay, _)| *delay).sum();
+    let count = delayed.len() as u64;
     UnexplainedWaits {
-        device_ops: delayed.len() as u64,
-        share_of_ops: share(delayed.len() as i64, device_ops as i64),
+        device_ops: count,
+        share_of_ops: count_share(count, device_ops),
         waiting_ns,
-        share_of_time: share(waiting_ns, time),
-        worst: label_nodes(graph, labels, worst(delayed.into_iter())),
+        share_of_time: time_share(waiting_ns, stream_time),
+        worst: label_nodes(graph, labels, worst_nodes(delayed.into_iter())),
     }
 }
 
 fn contradictions(graph: &ReplayGraph, labels: &dyn LabelSource) -> ContradictedEdges {
-    let early = |node: NodeIdx| {
-        let start = graph.start[node.index()];
-        let deps = graph.deps(node);
-        deps.map(move |dep| (graph.end(dep.from).since(start), node))
-    };
     // Walked twice and not collected: a wrong clock makes every edge of a trace contradict.
-    let wrong = || {
-        graph
-            .indices()
-            .flat_map(early)
-            .filter(|(ns, _)| *ns > CLOCK_TOLERANCE.0)
-    };
     ContradictedEdges {
-        edges: wrong().count() as u64,
-        worst: label_nodes(graph, labels, worst(wrong())),
+        edges: contradicted_edges(graph).count() as u64,
+        worst: label_nodes(graph, labels, worst_nodes(contradicted_edges(graph))),
     }
 }
 
-fn by_edge(graph: &ReplayGraph, run: &ReplayRun) -> IndexMap<EdgeKind, EdgeFigures> {
+/// Per contradicted edge, how long before the source's end its target starts, and the target.
+fn contradicted_edges(graph: &ReplayGraph) -> impl Iterator<Item = (DurationNs, NodeIdx)> {
+    let edges = graph.indices().flat_map(move |node| {
+        let start = graph.start[node.index()];
+        let deps = graph.deps(node);
+        deps.map(move |dep| (graph.end(dep.from) - start, node))
+    });
+    edges.filter(|(overlap, _)| *overlap > CLOCK_TOLERANCE)
+}
+
+fn edge_figures(graph: &ReplayGraph, run: &ReplayRun) -> IndexMap<EdgeKind, EdgeFigures> {
     let mut latencies = EdgeKind::ALL.map(|_| vec![]);
     let mut all = EdgeKind::ALL.map(|_| EdgeFigures::default());
     for node in graph.indices() {
@@ -281,34 +315,35 @@ fn by_edge(graph: &ReplayGraph, run: &ReplayRun) -> IndexMap<EdgeKind, EdgeFigur
             figures.count += 1;
             figures.inferred += u64::from(dep.inferred);
         }
-        let decided = run.decided[node.index()];
-        if decided != NONE {
-            let kind = graph.dep(decided as usize).kind;
-            latencies[kind as usize].push(graph.latency[node.index()].0);
+        if let Some(edge) = run.deciding_edge(node) {
+            let kind = graph.dep(edge).kind;
+            latencies[kind as usize].push(graph.latency[node.index()]);
         }
     }
-    let with_latency = all
-        .into_iter()
-        .zip(latencies)
-        .map(|(figures, latencies)| EdgeFigures {
+    let mut by_kind = IndexMap::new();
+    for ((kind, figures), latencies) in EdgeKind::ALL.into_iter().zip(all).zip(latencies) {
+        // A kind without edges would be a line of zeros in every report.
+        if figures.count == 0 {
+            continue;
+        }
+        let figures = EdgeFigures {
             decided: latencies.len() as u64,
             latency: Percentiles::from_values(latencies),
             ..figures
-        });
-    EdgeKind::ALL
-        .into_iter()
-        .zip(with_latency)
-        .filter(|(_, figures)| figures.count > 0)
-        .collect()
+        };
+        by_kind.insert(kind, figures);
+    }
+    by_kind
 }
 
-fn boundary(graph: &ReplayGraph) -> DelaySummary {
+fn boundary_delays(graph: &ReplayGraph) -> DelaySummary {
     let mut delays = DelaySummary::default();
-    for node in (0..graph.len()).filter(|node| graph.kind[*node] == ReplayKind::Boundary) {
-        let duration = graph.duration[node].0;
-        delays.count += 1;
-        delays.total_ns = delays.total_ns.saturating_add(duration);
-        delays.max_ns = delays.max_ns.max(duration);
+    for (kind, duration) in graph.kind.iter().zip(&graph.duration) {
+        if *kind == ReplayKind::Boundary {
+            delays.count += 1;
+            delays.total_ns += *duration;
+            delays.max_ns = delays.max_ns.max(*duration);
+        }
     }
     delays
 }

@@ -4,9 +4,8 @@ pub(crate) mod followers;
 mod order;
 
 pub use etlink_link::EdgeKind;
-use etlink_model::{DurationNs, NodeIdx, TimeNs};
+use etlink_model::{DurationNs, EdgeIdx, GlobalRank, NodeIdx, RankIdx, ResourceIdx, TimeNs};
 use serde::Serialize;
-use std::ops::Range;
 
 /// What a node is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -54,7 +53,7 @@ pub struct Resource {
     pub on_device: bool,
     /// Whose it is, among several ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rank: Option<i64>,
+    pub rank: Option<GlobalRank>,
 }
 
 /// An interval of work or delay that a builder takes.
@@ -63,7 +62,7 @@ pub struct ReplayNode {
     /// What runs, or why nothing does.
     pub kind: ReplayKind,
     /// Entry of [`ReplayGraph::resources`].
-    pub resource: u32,
+    pub resource: ResourceIdx,
     /// When it began, as measured.
     pub start: Option<TimeNs>,
     /// How long it took.
@@ -98,6 +97,20 @@ pub enum Error {
         /// What it waits for.
         from: NodeIdx,
     },
+    /// A collective with a part on a rank that is not among the ranks.
+    #[error("a collective has a part on rank number {}, which is not there", rank.0)]
+    NoSuchRank {
+        /// The rank, by place.
+        rank: RankIdx,
+    },
+    /// A collective with a part in a node that its rank does not have.
+    #[error("a collective has a part in node {} of rank {rank}, which is not there", node.0)]
+    NoSuchPart {
+        /// The rank.
+        rank: GlobalRank,
+        /// The node, as the rank's graph numbers it.
+        node: NodeIdx,
+    },
     /// Numbers of nodes and edges are 32 bits wide.
     #[error("more nodes or edges than can be numbered")]
     TooLarge,
@@ -109,7 +122,7 @@ pub struct ReplayGraph {
     /// What the nodes are.
     pub kind: Vec<ReplayKind>,
     /// Threads and streams that they run on.
-    pub resource: Vec<u32>,
+    pub resource: Vec<ResourceIdx>,
     /// Measured starts; all 0 unless `measured`.
     pub start: Vec<TimeNs>,
     /// Measured durations.
@@ -156,16 +169,27 @@ impl ReplayGraph {
         self.deps.from.len()
     }
 
-    /// The numbers of the edges to a node.
-    pub fn edges_to(&self, node: NodeIdx) -> Range<usize> {
+    /// The edges to a node.
+    pub fn edges_to(
+        &self,
+        node: NodeIdx,
+    ) -> impl DoubleEndedIterator<Item = EdgeIdx> + ExactSizeIterator + use<> {
         let ends = &self.deps.ends;
+        // Edges lie in the order of the nodes that wait: a node's begin where those of the node
+        // before end.
         let before = node.index().checked_sub(1);
         let start = before.map_or(0, |before| ends[before]);
-        start as usize..ends[node.index()] as usize
+        (start..ends[node.index()]).map(EdgeIdx)
     }
 
-    /// Edge `edge`.
-    pub fn dep(&self, edge: usize) -> ReplayDep {
+    /// How many edges lead to a node.
+    pub fn count_deps(&self, node: NodeIdx) -> usize {
+        self.edges_to(node).len()
+    }
+
+    /// What an edge says.
+    pub fn dep(&self, edge: EdgeIdx) -> ReplayDep {
+        let edge = edge.index();
         ReplayDep {
             from: self.deps.from[edge],
             kind: self.deps.kind[edge],
@@ -183,10 +207,14 @@ impl ReplayGraph {
         self.start[node.index()] + self.duration[node.index()]
     }
 
+    /// The thread or stream of a node; none in a graph whose builder was given too few.
+    fn resource_at(&self, node: NodeIdx) -> Option<&Resource> {
+        self.resources.get(self.resource[node.index()].index())
+    }
+
     /// Whether a node runs on a stream.
     pub fn on_device(&self, node: NodeIdx) -> bool {
-        self.resources
-            .get(self.resource[node.index()] as usize)
+        self.resource_at(node)
             .is_some_and(|resource| resource.on_device)
     }
 
@@ -198,17 +226,13 @@ impl ReplayGraph {
     }
 
     /// Whose node it is, among several ranks.
-    pub fn rank(&self, node: NodeIdx) -> Option<i64> {
-        self.resources
-            .get(self.resource[node.index()] as usize)?
-            .rank
+    pub fn rank(&self, node: NodeIdx) -> Option<GlobalRank> {
+        self.resource_at(node)?.rank
     }
 
     /// What a node's thread or stream is called.
     pub fn place(&self, node: NodeIdx) -> &str {
-        self.resources
-            .get(self.resource[node.index()] as usize)
-            .map_or("", |resource| &resource.name)
+        self.resource_at(node).map_or("", |resource| &resource.name)
     }
 
     /// All nodes, each after those that it waits for.
@@ -259,15 +283,14 @@ impl GraphBuilder {
             graph.deps.kind.push(dep.kind);
             graph.deps.inferred.push(dep.inferred);
         }
-        graph
-            .deps
-            .ends
-            .push(u32::try_from(graph.deps.from.len()).unwrap_or(u32::MAX));
+        // What 32 bits do not hold is refused by `finish`, which counts the edges themselves.
+        let end = u32::try_from(graph.deps.from.len()).unwrap_or(u32::MAX);
+        graph.deps.ends.push(end);
     }
 
-    /// Those of the `gates`, as counted from the first, that have to open before all that they wait
-    /// for has run, for all nodes to run: always the first that is stuck. O(nodes + edges).
-    pub(crate) fn jammed(&self, gates: Range<u32>) -> Vec<u32> {
+    /// Those of the `gates` that have to open before all that they wait for has run, for all nodes
+    /// to run: always the first that is stuck. O(nodes + edges).
+    pub(crate) fn jammed_gates(&self, gates: impl Iterator<Item = NodeIdx>) -> Vec<NodeIdx> {
         order::jammed_gates(&self.graph, gates)
     }
 

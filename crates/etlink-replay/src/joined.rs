@@ -29,8 +29,8 @@ pub use labels::{RankLabels, RankNames};
 pub use ranks::{CollectiveTimes, RankFigures};
 
 use crate::graph::{Error, ReplayGraph};
-use build::build;
-use etlink_model::NodeIdx;
+use build::joined_nodes;
+use etlink_model::{DurationNs, GlobalRank, NodeIdx, RankIdx};
 use plan::Plan;
 use serde::Serialize;
 
@@ -38,11 +38,11 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default)]
 pub struct RankGraph {
     /// Global rank.
-    pub rank: i64,
+    pub rank: GlobalRank,
     /// Its graph, with times by the clock that all share.
     pub graph: ReplayGraph,
     /// They are not further off than this, ns.
-    pub uncertainty_ns: i64,
+    pub uncertainty_ns: DurationNs,
 }
 
 /// A collective or message.
@@ -58,7 +58,7 @@ pub struct CollectiveNodes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberNodes {
     /// Which rank, by place.
-    pub rank: u32,
+    pub rank: RankIdx,
     /// The rank has arrived when this begins.
     pub arrives: NodeIdx,
     /// The transfer is done when this ends; can be the same.
@@ -102,14 +102,14 @@ pub fn join_graphs(
     collectives: &[CollectiveNodes],
 ) -> Result<JoinedGraph, Error> {
     let mut plan = Plan::new(ranks)?;
-    let mut outcomes = plan.place(ranks, collectives)?;
-    let graph = match build(ranks, &plan).finish() {
+    let mut outcomes = plan.place_collectives(ranks, collectives)?;
+    let graph = match joined_nodes(ranks, &plan).finish() {
         // Most runs have no circle, so that the search for what to take out is paid for only where
         // there is one.
         Err(Error::Cycle(_)) => {
-            let jammed = build(ranks, &plan).jammed(plan.meeting_nodes());
+            let jammed = joined_nodes(ranks, &plan).jammed_gates(plan.meeting_nodes());
             plan.take_out(ranks, collectives, &jammed, &mut outcomes);
-            build(ranks, &plan).finish()?
+            joined_nodes(ranks, &plan).finish()?
         }
         graph => graph?,
     };

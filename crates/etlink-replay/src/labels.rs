@@ -1,7 +1,7 @@
 //! What nodes are called: names and numbers stay where they are.
 
 use crate::graph::ReplayGraph;
-use etlink_model::NodeIdx;
+use etlink_model::{Correlation, GlobalRank, NodeIdx};
 use serde::Serialize;
 use wildmatch::WildMatch;
 
@@ -16,7 +16,7 @@ pub trait LabelSource {
     }
 
     /// The number that a runtime call and the device work that it caused share.
-    fn correlation(&self, node: NodeIdx) -> Option<i64>;
+    fn correlation(&self, node: NodeIdx) -> Option<Correlation>;
 }
 
 /// For runs that no name matters to.
@@ -27,7 +27,7 @@ impl LabelSource for NoLabels {
         ""
     }
 
-    fn correlation(&self, _: NodeIdx) -> Option<i64> {
+    fn correlation(&self, _: NodeIdx) -> Option<Correlation> {
         None
     }
 }
@@ -37,7 +37,7 @@ impl LabelSource for NoLabels {
 pub struct NodeLabel {
     /// Whose node it is, among several ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rank: Option<i64>,
+    pub rank: Option<GlobalRank>,
     /// The number that [`LabelSource::id`] has for it.
     pub node: u64,
     /// Name, as [`LabelSource::name`] has it.
@@ -65,7 +65,7 @@ impl NodeLabel {
 /// The node of this number, else the first of this name, else the first that this pattern (`*`,
 /// `?`) matches; behind `rank=N/` of that rank alone. O(nodes).
 pub fn find_node(graph: &ReplayGraph, labels: &dyn LabelSource, wanted: &str) -> Option<NodeIdx> {
-    let (rank, wanted) = of_rank(wanted);
+    let (rank, wanted) = split_rank(wanted);
     let mut nodes = graph
         .indices()
         .filter(|node| rank.is_none() || graph.rank(*node) == rank);
@@ -82,10 +82,11 @@ pub fn find_node(graph: &ReplayGraph, labels: &dyn LabelSource, wanted: &str) ->
 }
 
 /// `rank=N/` and what stands behind it.
-pub(crate) fn of_rank(text: &str) -> (Option<i64>, &str) {
+pub(crate) fn split_rank(text: &str) -> (Option<GlobalRank>, &str) {
     let parts = text
         .strip_prefix("rank=")
         .and_then(|text| text.split_once('/'));
-    let found = parts.and_then(|(rank, rest)| Some((rank.parse().ok()?, rest)));
-    found.map_or((None, text), |(rank, rest)| (Some(rank), rest))
+    let numbered = parts.and_then(|(rank, rest)| Some((rank.parse().ok()?, rest)));
+    // A name of the program's own can begin with `rank=`: without a number it is no rank.
+    numbered.map_or((None, text), |(rank, rest)| (Some(GlobalRank(rank)), rest))
 }

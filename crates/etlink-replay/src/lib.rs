@@ -43,7 +43,7 @@ pub use path::{
     CauseTime, PathCause, PathReport, PathStep, PathStepReport, RankCrossing, StartReason,
     critical_path,
 };
-pub use run::{NONE, ReplayRun, ReplaySettings, run_graph};
+pub use run::{ReplayRun, ReplaySettings, run_graph};
 pub use scale::{DurationScale, DurationScaleError};
 pub use stats::Percentiles;
 pub use unused::{UnusedRule, check_edge_kind, explain_missing_name};

@@ -3,21 +3,21 @@
 use crate::graph::{Error, GraphBuilder, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource};
 use crate::labels::LabelSource;
 use etlink_link::{LinkedTrace, NodeKind};
-use etlink_model::{DeviceTrace, NodeIdx, RowKind};
+use etlink_model::{Correlation, DeviceTrace, NodeIdx, ResourceIdx, RowKind};
 
 /// The graph of a linked trace. O(nodes + edges).
 ///
 /// # Errors
 /// None for a trace that the linker made: its edges go forward.
 pub fn graph_from_trace(trace: &LinkedTrace) -> Result<ReplayGraph, Error> {
-    let threads = trace.device.threads.len() as u32;
+    let threads = trace.device.threads.len();
     let mut builder = GraphBuilder::new(resources(&trace.device));
     for index in trace.nodes.indices() {
         let node = trace.nodes.get(index);
-        let resource = if node.on_device {
-            threads + node.resource
-        } else {
-            node.resource
+        // Threads come first in the list of both, see `resources`.
+        let resource = match node.on_device {
+            true => ResourceIdx::new(threads + node.track.index()),
+            false => ResourceIdx(node.track.0),
         };
         let deps = trace.edges.deps(index).iter().map(|edge| ReplayDep {
             from: edge.from,
@@ -91,7 +91,7 @@ impl LabelSource for LinkedTrace {
         self.name(&self.nodes.get(node))
     }
 
-    fn correlation(&self, node: NodeIdx) -> Option<i64> {
+    fn correlation(&self, node: NodeIdx) -> Option<Correlation> {
         let node = self.nodes.get(node);
         let correlation = match node.kind {
             NodeKind::Runtime => self.device.calls.correlation.get(node.source as usize),
@@ -101,6 +101,6 @@ impl LabelSource for LinkedTrace {
                 .correlation
                 .get(self.row_of(&node)?.index()),
         };
-        correlation?.get().map(|correlation| correlation.0)
+        correlation?.get()
     }
 }

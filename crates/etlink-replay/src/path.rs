@@ -2,9 +2,9 @@
 
 use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, NodeLabel};
-use crate::run::{NONE, ReplayRun};
-use crate::stats::share;
-use etlink_model::NodeIdx;
+use crate::run::ReplayRun;
+use crate::stats::time_share;
+use etlink_model::{DurationNs, GlobalRank, NodeIdx, TimeNs};
 use indexmap::IndexMap;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -40,15 +40,15 @@ pub struct PathStep {
     /// Why it started when it did.
     pub via: StartReason,
     /// From the end of the step before, or from the beginning of the run, to its start, ns.
-    pub latency_ns: i64,
+    pub latency_ns: DurationNs,
 }
 
 impl PathStep {
     /// What its duration and its latency are spent on.
     pub fn causes(&self, graph: &ReplayGraph) -> [PathCause; 2] {
         [
-            cause_of(graph.kind[self.node.index()]),
-            cause_of_latency(self.via),
+            duration_cause(graph.kind[self.node.index()]),
+            latency_cause(self.via),
         ]
     }
 }
@@ -102,13 +102,11 @@ pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
     // A walk back from NCCL's watchdog would show a thread that polls and nothing else.
     let has_work = resources_with_work(graph);
     let nodes = graph.indices();
-    let at_work = nodes.filter(|node| has_work[graph.resource[node.index()] as usize]);
+    let at_work = nodes.filter(|node| has_work[graph.resource[node.index()].index()]);
     let mut at = at_work.max_by_key(|node| (run.end(*node), Reverse(*node)));
     let mut path = vec![];
     while let Some(node) = at {
-        let edge = Some(run.decided[node.index()])
-            .filter(|edge| *edge != NONE)
-            .map(|edge| graph.dep(edge as usize));
+        let edge = run.deciding_edge(node).map(|edge| graph.dep(edge));
         let (before, via) = match (run.held_by(node), edge) {
             // A busy resource comes before the edge: without it the node would have started when
             // the edge let it.
@@ -120,7 +118,7 @@ pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
         path.push(PathStep {
             node,
             via,
-            latency_ns: (run.start[node.index()] - since).0,
+            latency_ns: run.start[node.index()] - since,
         });
         at = before;
     }
@@ -134,11 +132,11 @@ fn resources_with_work(graph: &ReplayGraph) -> Vec<bool> {
     let mut has_work = vec![false; graph.resources.len()];
     for node in graph.indices() {
         let own = graph.resource[node.index()];
-        has_work[own as usize] |= graph.is_device_op(node);
+        has_work[own.index()] |= graph.is_device_op(node);
         for dep in graph.deps(node) {
             let from = graph.resource[dep.from.index()];
             if from != own {
-                has_work[from as usize] = true;
+                has_work[from.index()] = true;
             }
         }
     }
@@ -154,7 +152,7 @@ fn resources_with_work(graph: &ReplayGraph) -> Vec<bool> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PathReport {
     /// From the first start of the run to the path's end; what the causes add up to.
-    pub makespan_ns: i64,
+    pub makespan_ns: DurationNs,
     /// Number of nodes on the path.
     pub nodes: u64,
     /// Edges by kind.
@@ -165,7 +163,7 @@ pub struct PathReport {
     pub causes: IndexMap<PathCause, CauseTime>,
     /// Time by rank, of several.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
-    pub ranks: IndexMap<i64, CauseTime>,
+    pub ranks: IndexMap<GlobalRank, CauseTime>,
     /// Where it goes from one rank to another.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub crossings: Vec<RankCrossing>,
@@ -177,28 +175,22 @@ pub struct PathReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RankCrossing {
     /// The rank that the others waited for.
-    pub from: i64,
+    pub from: GlobalRank,
     /// The rank on which the path goes on.
-    pub to: i64,
+    pub to: GlobalRank,
     /// The collective or message.
     pub by: String,
     /// When, in the run.
-    pub at_ns: i64,
+    pub at_ns: TimeNs,
 }
 
 /// Time spent on a cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CauseTime {
-    /// ns.
-    pub ns: i64,
+    /// Sum over the path, ns.
+    pub ns: DurationNs,
     /// Of the makespan.
     pub share: f64,
-}
-
-impl CauseTime {
-    fn add(&mut self, ns: i64) {
-        self.ns = self.ns.saturating_add(ns);
-    }
 }
 
 /// One node of the path.
@@ -208,13 +200,13 @@ pub struct PathStepReport {
     #[serde(flatten)]
     pub label: NodeLabel,
     /// Start in the run.
-    pub start_ns: i64,
+    pub start_ns: TimeNs,
     /// Duration in the run.
-    pub duration_ns: i64,
+    pub duration_ns: DurationNs,
     /// Why it started when it did.
     pub via: StartReason,
     /// From the end of the step before to its start.
-    pub latency_ns: i64,
+    pub latency_ns: DurationNs,
 }
 
 impl PathReport {
@@ -229,24 +221,20 @@ impl PathReport {
             .last()
             .map_or(run.window().0, |step| run.end(step.node));
         let mut report = PathReport {
-            makespan_ns: (end - run.window().0).0,
+            makespan_ns: end - run.window().0,
             nodes: path.len() as u64,
             ..PathReport::default()
         };
         for step in path {
             let node = step.node;
-            let (start, duration) = (run.start[node.index()], run.duration[node.index()]);
-            let (start_ns, duration_ns) = (start.0, duration.0);
+            let (start_ns, duration_ns) = (run.start[node.index()], run.duration[node.index()]);
             let [own, latency] = step.causes(graph);
             report.add_cause(own, duration_ns);
             report.add_cause(latency, step.latency_ns);
             // A meeting belongs to no rank, and takes no time.
             if let Some(rank) = graph.rank(node) {
-                report
-                    .ranks
-                    .entry(rank)
-                    .or_default()
-                    .add(duration_ns.saturating_add(step.latency_ns));
+                let time = report.ranks.entry(rank).or_default();
+                time.ns += duration_ns + step.latency_ns;
             }
             match step.via {
                 StartReason::Edge(kind) => *report.edges.entry(kind).or_default() += 1,
@@ -266,46 +254,50 @@ impl PathReport {
         report.edges.sort_unstable_keys();
         report.causes.sort_unstable_keys();
         report.ranks.sort_unstable_keys();
-        report.crossings = crossings(graph, labels, run, path);
+        report.crossings = rank_crossings(graph, labels, run, path);
         let makespan = report.makespan_ns;
-        report
-            .causes
-            .values_mut()
-            .chain(report.ranks.values_mut())
-            .for_each(|time| time.share = share(time.ns, makespan));
+        let times = report.causes.values_mut().chain(report.ranks.values_mut());
+        times.for_each(|time| time.share = time_share(time.ns, makespan));
         report
     }
 
-    fn add_cause(&mut self, cause: PathCause, ns: i64) {
-        if ns > 0 {
-            self.causes.entry(cause).or_default().add(ns);
+    fn add_cause(&mut self, cause: PathCause, time: DurationNs) {
+        // A cause that took no time is none: most latencies are zero.
+        if time > DurationNs::ZERO {
+            self.causes.entry(cause).or_default().ns += time;
         }
     }
 }
 
-fn crossings(
+fn rank_crossings(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
     run: &ReplayRun,
     path: &[PathStep],
 ) -> Vec<RankCrossing> {
-    let crossing = |steps: &[PathStep]| {
+    let mut crossings = vec![];
+    for steps in path.windows(3) {
+        let [from, meeting, to] = [&steps[0], &steps[1], &steps[2]].map(|step| step.node);
         // A path crosses at a meeting only: the arrival before it and the transfer behind it say
-        // between whom.
-        let [from, meeting, to] = [steps.first()?.node, steps.get(1)?.node, steps.get(2)?.node];
-        let (from, to) = (graph.rank(from)?, graph.rank(to)?);
-        let between = graph.rank(meeting).is_none() && from != to;
-        between.then(|| RankCrossing {
-            from,
-            to,
-            by: labels.name(meeting).to_owned(),
-            at_ns: run.start[meeting.index()].0,
-        })
-    };
-    path.windows(3).filter_map(crossing).collect()
+        // between whom. A meeting is the only node that belongs to no rank.
+        let ranks = [from, meeting, to].map(|node| graph.rank(node));
+        let [Some(from), None, Some(to)] = ranks else {
+            continue;
+        };
+        // The last to come goes on as well: then the path stays on its rank.
+        if from != to {
+            crossings.push(RankCrossing {
+                from,
+                to,
+                by: labels.name(meeting).to_owned(),
+                at_ns: run.start[meeting.index()],
+            });
+        }
+    }
+    crossings
 }
 
-fn cause_of(kind: ReplayKind) -> PathCause {
+fn duration_cause(kind: ReplayKind) -> PathCause {
     match kind {
         ReplayKind::HostOp | ReplayKind::Runtime => PathCause::Host,
         ReplayKind::Kernel => PathCause::Kernel,
@@ -318,7 +310,7 @@ fn cause_of(kind: ReplayKind) -> PathCause {
     }
 }
 
-fn cause_of_latency(via: StartReason) -> PathCause {
+fn latency_cause(via: StartReason) -> PathCause {
     match via {
         StartReason::Start => PathCause::Boundary,
         StartReason::Edge(EdgeKind::Launch) => PathCause::Launch,

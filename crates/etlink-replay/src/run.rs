@@ -9,10 +9,7 @@ mod resources;
 use crate::graph::{EdgeKind, ReplayGraph};
 use crate::labels::LabelSource;
 use crate::scale::{self, DurationScale};
-use etlink_model::{DurationNs, NodeIdx, TimeNs};
-
-/// No edge.
-pub const NONE: u32 = u32::MAX;
+use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -34,14 +31,19 @@ pub struct ReplayRun {
     /// How long it ran.
     pub duration: Vec<DurationNs>,
     /// The edge that decided when each node could start: the first of those whose source ended
-    /// last. [`NONE`] without deps.
-    pub decided: Vec<u32>,
+    /// last. [`EdgeIdx::NONE`] without deps.
+    pub decided: Vec<EdgeIdx>,
     /// With resources: the node that kept this one's thread or stream busy when it could have
     /// started, or [`NodeIdx::NONE`].
     pub held: Vec<NodeIdx>,
 }
 
 impl ReplayRun {
+    /// The edge that decided when a node could start.
+    pub fn deciding_edge(&self, node: NodeIdx) -> Option<EdgeIdx> {
+        self.decided[node.index()].get()
+    }
+
     /// When a node ended.
     pub fn end(&self, node: NodeIdx) -> TimeNs {
         self.start[node.index()] + self.duration[node.index()]
@@ -82,11 +84,11 @@ pub fn run_graph(
     let mut run = ReplayRun {
         start: vec![TimeNs(0); graph.len()],
         duration,
-        decided: vec![NONE; graph.len()],
+        decided: vec![EdgeIdx::NONE; graph.len()],
         held: vec![],
     };
     for node in graph.order() {
-        let (start, decided) = rules.ready(node, |from| run.end(from));
+        let (start, decided) = rules.earliest_start(node, |from| run.end(from));
         (run.start[node.index()], run.decided[node.index()]) = (start, decided);
     }
     run
@@ -116,22 +118,26 @@ impl<'g> Rules<'g> {
     }
 
     /// From when on a node may run, and the edge that decided it.
-    pub(crate) fn ready(&self, node: NodeIdx, end: impl Fn(NodeIdx) -> TimeNs) -> (TimeNs, u32) {
+    pub(crate) fn earliest_start(
+        &self,
+        node: NodeIdx,
+        end: impl Fn(NodeIdx) -> TimeNs,
+    ) -> (TimeNs, EdgeIdx) {
         let edges = self.graph.edges_to(node);
         // A node without deps starts when the program did that outside the trace: its measured
         // start is all that is known.
-        if edges.is_empty() {
-            return (self.graph.start[node.index()], NONE);
+        if edges.len() == 0 {
+            return (self.graph.start[node.index()], EdgeIdx::NONE);
         }
-        let (mut latest, mut decided) = (self.origin, NONE);
+        let (mut latest, mut decided) = (self.origin, EdgeIdx::NONE);
         for edge in edges {
             let dep = self.graph.dep(edge);
             if self.counts(dep.kind) {
                 let end = end(dep.from);
                 // The first of equal ends decides, so that the same input gives the same path at
                 // every run.
-                if decided == NONE || end > latest {
-                    (latest, decided) = (end, edge as u32);
+                if decided == EdgeIdx::NONE || end > latest {
+                    (latest, decided) = (end, edge);
                 }
             }
         }

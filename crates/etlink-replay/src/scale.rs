@@ -1,9 +1,9 @@
 //! Factors on durations: `NAME=0.5`, `kind=device 2.0`.
 
 use crate::graph::{ReplayGraph, ReplayKind};
-use crate::labels::{LabelSource, of_rank};
+use crate::labels::{LabelSource, split_rank};
 use crate::unused::{self, UnusedRule};
-use etlink_model::{DurationNs, NodeIdx};
+use etlink_model::{DurationNs, GlobalRank, NodeIdx};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use wildmatch::WildMatch;
 pub struct DurationScale {
     rule: String,
     /// Only nodes of this rank.
-    rank: Option<i64>,
+    rank: Option<GlobalRank>,
     nodes: Selection,
     factor: f64,
 }
@@ -87,7 +87,7 @@ impl FromStr for DurationScale {
             // The last one, since names of kernels have blanks and equals signs of their own.
             .rsplit_once(['=', ' '])
             .ok_or(DurationScaleError::NoFactor)?;
-        let (rank, nodes) = of_rank(nodes.trim_end_matches(['=', ' ']));
+        let (rank, nodes) = split_rank(nodes.trim_end_matches(['=', ' ']));
         // `kind=2.0` lacks either the kind or the factor; it is not a kernel named `kind`.
         if nodes.is_empty() || nodes == "kind" {
             return Err(DurationScaleError::NoFactor);
@@ -135,7 +135,7 @@ pub(crate) fn durations(
         return durations;
     }
     // few names for many nodes
-    let mut by_name: FxHashMap<(Option<i64>, &str), f64> = FxHashMap::default();
+    let mut by_name: FxHashMap<(Option<GlobalRank>, &str), f64> = FxHashMap::default();
     let named: Vec<&DurationScale> = scales
         .iter()
         .filter(|scale| scale.pattern().is_some())
@@ -178,7 +178,7 @@ impl DurationScale {
     }
 
     /// Whether nodes of a rank are concerned.
-    fn is_of(&self, rank: Option<i64>) -> bool {
+    fn is_of(&self, rank: Option<GlobalRank>) -> bool {
         self.rank.is_none() || self.rank == rank
     }
 

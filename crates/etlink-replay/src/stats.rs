@@ -1,6 +1,6 @@
 //! Percentiles and the worst of many.
 
-use etlink_model::NodeIdx;
+use etlink_model::{DurationNs, NodeIdx};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,38 +12,43 @@ pub(crate) const WORST: usize = 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
     /// Half are not above.
-    pub p50_ns: i64,
+    pub p50_ns: DurationNs,
     /// Nine of ten are not above.
-    pub p90_ns: i64,
+    pub p90_ns: DurationNs,
     /// 99 of 100 are not above.
-    pub p99_ns: i64,
+    pub p99_ns: DurationNs,
     /// Largest.
-    pub max_ns: i64,
+    pub max_ns: DurationNs,
 }
 
 impl Percentiles {
     /// Of these values, in any order. O(n).
-    pub(crate) fn from_values(mut values: Vec<i64>) -> Percentiles {
-        let mut at = |percent: usize| {
-            // Nearest rank, without interpolation: a percentile is a value that occurred.
-            let rank = (values.len() * percent).div_ceil(100).saturating_sub(1);
-            if values.is_empty() {
-                0
-            } else {
-                *values.select_nth_unstable(rank).1
-            }
-        };
+    pub(crate) fn from_values(mut values: Vec<DurationNs>) -> Percentiles {
+        // No values have no percentiles; reports show a figure of nothing as 0.
+        if values.is_empty() {
+            return Percentiles::default();
+        }
         Percentiles {
-            p50_ns: at(50),
-            p90_ns: at(90),
-            p99_ns: at(99),
-            max_ns: at(100),
+            p50_ns: percentile(&mut values, 50),
+            p90_ns: percentile(&mut values, 90),
+            p99_ns: percentile(&mut values, 99),
+            max_ns: percentile(&mut values, 100),
         }
     }
 }
 
+/// The smallest value that so many in a hundred are not above. There is at least one value.
+fn percentile(values: &mut [DurationNs], percent: usize) -> DurationNs {
+    // Nearest rank, without interpolation: a percentile is a value that occurred.
+    let rank = (values.len() * percent).div_ceil(100);
+    let (_, value, _) = values.select_nth_unstable(rank - 1);
+    *value
+}
+
 /// The largest, of equal ones those of the lowest nodes. O(n log WORST).
-pub(crate) fn worst(values: impl Iterator<Item = (i64, NodeIdx)>) -> Vec<(i64, NodeIdx)> {
+pub(crate) fn worst_nodes(
+    values: impl Iterator<Item = (DurationNs, NodeIdx)>,
+) -> Vec<(DurationNs, NodeIdx)> {
     let mut heap = BinaryHeap::with_capacity(WORST + 1);
     for (value, node) in values {
         heap.push((Reverse(value), node));
@@ -58,8 +63,17 @@ pub(crate) fn worst(values: impl Iterator<Item = (i64, NodeIdx)>) -> Vec<(i64, N
         .collect()
 }
 
-/// `part` of `whole`; 0 of nothing.
-pub(crate) fn share(part: i64, whole: i64) -> f64 {
+/// `part` of `whole`; 0 of no time.
+pub(crate) fn time_share(part: DurationNs, whole: DurationNs) -> f64 {
+    if whole == DurationNs::ZERO {
+        0.0
+    } else {
+        part.0 as f64 / whole.0 as f64
+    }
+}
+
+/// `part` of `whole`; 0 of none.
+pub(crate) fn count_share(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         0.0
     } else {
@@ -73,23 +87,23 @@ mod tests {
 
     #[test]
     fn percentiles_are_values_that_occur() {
-        let spread = Percentiles::from_values((1..=200).rev().collect());
+        let spread = Percentiles::from_values((1..=200).rev().map(DurationNs).collect());
         assert_eq!(
             spread,
             Percentiles {
-                p50_ns: 100,
-                p90_ns: 180,
-                p99_ns: 198,
-                max_ns: 200
+                p50_ns: DurationNs(100),
+                p90_ns: DurationNs(180),
+                p99_ns: DurationNs(198),
+                max_ns: DurationNs(200)
             }
         );
         assert_eq!(
-            Percentiles::from_values(vec![7]),
+            Percentiles::from_values(vec![DurationNs(7)]),
             Percentiles {
-                p50_ns: 7,
-                p90_ns: 7,
-                p99_ns: 7,
-                max_ns: 7
+                p50_ns: DurationNs(7),
+                p90_ns: DurationNs(7),
+                p99_ns: DurationNs(7),
+                max_ns: DurationNs(7)
             }
         );
         assert_eq!(Percentiles::from_values(vec![]), Percentiles::default());
@@ -97,8 +111,10 @@ mod tests {
 
     #[test]
     fn the_worst_come_first() {
-        let worst = worst((0..100).map(|node| (i64::from(node % 50), NodeIdx(node))));
-        let want = [(49, 49), (49, 99), (48, 48)].map(|(value, node)| (value, NodeIdx(node)));
+        let values = (0..100).map(|node| (DurationNs(i64::from(node % 50)), NodeIdx(node)));
+        let worst = worst_nodes(values);
+        let want = [(49, 49), (49, 99), (48, 48)];
+        let want = want.map(|(value, node)| (DurationNs(value), NodeIdx(node)));
         assert_eq!(worst[..3], want);
         assert_eq!(worst.len(), WORST);
     }

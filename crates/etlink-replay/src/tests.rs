@@ -8,7 +8,7 @@ use crate::{
     EdgeKind, Error, GraphBuilder, LabelSource, ReplayDep, ReplayGraph, ReplayKind, ReplayNode,
     ReplayRun, ReplaySettings, Resource, run_graph, stream_resource, thread_resource,
 };
-use etlink_model::{DurationNs, NodeIdx, TimeNs};
+use etlink_model::{Correlation, DurationNs, NodeIdx, ResourceIdx, TimeNs};
 
 /// Nodes with names; thread 1 is resource 0, stream 7 resource 1, stream 8 resource 2.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Drawing {
         self.nodes.push((
             ReplayNode {
                 kind,
-                resource,
+                resource: ResourceIdx(resource),
                 start: start.map(TimeNs),
                 duration: DurationNs(duration),
                 latency: None,
@@ -76,8 +76,8 @@ impl LabelSource for Drawing {
         self.names[node.index()]
     }
 
-    fn correlation(&self, node: NodeIdx) -> Option<i64> {
-        Some(i64::from(node.0) + 100)
+    fn correlation(&self, node: NodeIdx) -> Option<Correlation> {
+        Some(Correlation(i64::from(node.0) + 100))
     }
 }
 

@@ -12,7 +12,7 @@ use etlink_chakra::read::FileKind;
 use etlink_chakra::{RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus};
 use etlink_kineto::{KeepEvents, KinetoReadOptions};
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorEdges};
-use etlink_model::{DeviceTrace, HostTrace, Severity};
+use etlink_model::{DeviceTrace, GlobalRank, HostTrace, Severity};
 use etlink_report::perfetto::TimelineRank;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ impl LinkJob {
         LinkOptions {
             allow_mismatch: self.allow_mismatch,
             is_interleaved: self.manifest.is_interleaved,
-            rank: self.rank,
+            rank: self.rank.map(GlobalRank),
             tensor_deps: self.tensor_deps,
         }
     }

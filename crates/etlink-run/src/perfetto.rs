@@ -3,7 +3,6 @@
 use crate::error::RunError;
 use crate::output::{Piece, Target};
 use etlink_link::LinkedTrace;
-use etlink_model::DurationNs;
 use etlink_replay::{ReplayGraph, ReplayRun, ReplaySettings};
 use etlink_report::perfetto::{self, CriticalStep, TimelineFormat, TimelineRank, TimelineSummary};
 use serde::Serialize;
@@ -97,7 +96,7 @@ fn of_step(graph: &ReplayGraph, run: &ReplayRun, step: &etlink_replay::PathStep)
         node: step.node,
         start,
         duration,
-        delay: DurationNs(step.latency_ns),
+        delay: step.latency_ns,
         cause,
         delay_cause,
         via: step.via.name(),

@@ -454,8 +454,9 @@ impl<'s> RankEntry<'s> {
     }
 
     /// Whether it was asked for; `rank` is what its trace states.
-    pub fn is_wanted(self, rank: Option<i64>) -> bool {
-        self.set.options.is_asked(self.files().rank.or(rank))
+    pub fn is_wanted(self, rank: Option<GlobalRank>) -> bool {
+        let stated = rank.map(|rank| rank.0);
+        self.set.options.is_asked(self.files().rank.or(stated))
     }
 
     /// Whether it has neither a device trace nor a written graph.
@@ -569,7 +570,7 @@ impl<'s> RankEntry<'s> {
     fn linked(self, trace: LinkedTrace, mut report: JobReport) -> LinkedRank {
         let files = self.files();
         // the trace's own word counts: names hold local ranks on several hosts
-        report.report.rank = report.report.rank.or(files.rank);
+        report.report.rank = report.report.rank.or(files.rank.map(GlobalRank));
         let summary = rank_summary(&trace, files, self.is_alone());
         LinkedRank {
             trace,
@@ -862,9 +863,9 @@ fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Option<R
         .rank
         .filter(|rank| alone || files.label == rank.to_string());
     // a single rank that nothing names is the first
-    let own = trace.report.rank.or(Some(0)).filter(|_| alone);
+    let own = trace.report.rank.or(Some(GlobalRank(0))).filter(|_| alone);
     // a name counts only where it tells ranks apart: two files of one rank are of neither
-    let mut summary = RankSummary::from_trace(trace, GlobalRank(named.or(own)?));
+    let mut summary = RankSummary::from_trace(trace, named.map(GlobalRank).or(own)?);
     summary.world_size = summary.world_size.or(files.manifest.world_size);
     summary.machine.clone_from(&files.manifest.machine);
     Some(summary)

@@ -42,17 +42,12 @@ pub(crate) fn nodes_batch(
     columns.finish()
 }
 
-/// `resource` counts threads for nodes of the host.
 fn thread_of_node(node: &Node) -> Option<usize> {
-    (!node.on_device).then_some(node.resource as usize)
+    Some(node.thread()?.index())
 }
 
-/// `resource` counts queues for nodes of a device.
 fn queue_of_node<'t>(trace: &'t LinkedTrace, node: &Node) -> Option<&'t DeviceQueue> {
-    if !node.on_device {
-        return None;
-    }
-    trace.device.queues.get(node.resource as usize)
+    trace.device.queues.get(node.queue()?.index())
 }
 
 /// The event that a node is of; of a delay none.

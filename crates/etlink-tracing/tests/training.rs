@@ -17,7 +17,7 @@ mod train;
 
 use etlink_chakra::{WriteOptions, check, et, read};
 use etlink_link::{EdgeKind, LinkOptions, LinkedTrace, MatchRule, link};
-use etlink_model::TensorUses;
+use etlink_model::{GlobalRank, TensorUses};
 use etlink_schedule::{Arguments, Schedule};
 use etlink_tracing::{ProgramInfo, ProgramSpans, RecordingSession, TraceFolder};
 use flate2::read::GzDecoder;
@@ -61,7 +61,10 @@ fn is_whole(trace: &LinkedTrace) {
         (26, 26, 26),
         "{report:?}"
     );
-    assert_eq!((report.rank, report.world_size), (Some(3), Some(4)));
+    assert_eq!(
+        (report.rank, report.world_size),
+        (Some(GlobalRank(3)), Some(4))
+    );
     // a backward thread that comes and goes, a copy that kernels wait for, and a wait for them: all
     // stated
     for kind in [EdgeKind::Handoff, EdgeKind::EventWait, EdgeKind::HostWait] {

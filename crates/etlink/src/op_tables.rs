@@ -6,7 +6,7 @@ use crate::table;
 use anyhow::{Context, Result};
 use etlink_analyze::top::{KeyAverages, Options, TopGroup, TopOrder, key_averages};
 use etlink_link::LinkReport;
-use etlink_model::{Anomalies, DeviceTrace, HostIdx};
+use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx};
 use etlink_run::discover::ManifestEntry;
 use etlink_run::input;
 use etlink_run::job::{self, LinkJob};
@@ -113,7 +113,9 @@ fn table_of_rank(wanted: Wanted<'_>, entry: RankEntry<'_>) -> Result<Option<OpTa
         &entry.set.options.progress,
     )?;
     let rank = files.rank.or(made.rank);
-    Ok(entry.is_wanted(rank).then_some(OpTable { rank, ..made }))
+    Ok(entry
+        .is_wanted(rank.map(GlobalRank))
+        .then_some(OpTable { rank, ..made }))
 }
 
 fn trace_table(
@@ -137,7 +139,7 @@ fn trace_table(
     }
     let (file, rank, mut notes) = (
         device.display().to_string(),
-        trace.header.rank,
+        trace.header.rank.map(|rank| rank.0),
         missing_notes(&trace, group, host.is_some()),
     );
     let options = Options {

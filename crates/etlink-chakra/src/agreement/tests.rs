@@ -1,11 +1,11 @@
 use super::*;
 use etlink_link::ranks::{Communication, GroupIdentity, Peers, join_ranks};
 use etlink_model::CollectiveKind::{AllReduce, AllToAll, Broadcast, Recv, Send};
-use etlink_model::{CollectiveKind, GlobalRank, UnixNs};
+use etlink_model::{CollectiveKind, GlobalRank, GroupIdx, UnixNs};
 
 type Drawn<'a> = &'a [(CollectiveKind, Peers, i64, Option<i64>)];
 
-const PAIR: Peers = Peers::Group(0);
+const PAIR: Peers = Peers::Group(GroupIdx(0));
 
 /// A rank of a world of two with these communications: type, with whom, number, size. Nodes count
 /// from 10.
@@ -177,7 +177,7 @@ fn opposite_orders_are_taken_out() {
 fn kernels_that_overlap_take_turns_in_the_order_of_their_ends() {
     let one: Drawn<'_> = &[
         (AllReduce, PAIR, 1, Some(8)),
-        (AllReduce, Peers::Group(1), 1, Some(4)),
+        (AllReduce, Peers::Group(GroupIdx(1)), 1, Some(4)),
     ];
     let other: Drawn<'_> = &[one[1], one[0]];
     let (mut facts, sizes): (Vec<RankSummary>, Vec<_>) = (0..)

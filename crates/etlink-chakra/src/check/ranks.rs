@@ -16,7 +16,7 @@ use crate::finding::{Finding, FindingExample, FindingKind, Findings};
 use crate::proto::NodeType;
 use crate::read::ChakraGraph;
 use etlink_link::ranks::{CommRole, DeadlockCheck};
-use etlink_model::RankIdx;
+use etlink_model::{MatchIdx, RankIdx};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -427,14 +427,12 @@ fn order(ranks: &[RankNodes], table: &MatchTable, findings: &mut Findings) {
                 RankComm::Recv(_) if !alone => CommRole::Receives,
                 RankComm::Send(_) | RankComm::Recv(_) => CommRole::Sends,
             };
-            turns.push(RankIdx(at), matched, role);
+            turns.push(RankIdx(at), MatchIdx(matched), role);
         }
     }
     for matched in turns.into_removed() {
-        if let Some(side) = matches
-            .get(matched as usize)
-            .and_then(|sides| sides.first())
-        {
+        let sides = matches.get(matched.index());
+        if let Some(side) = sides.and_then(|sides| sides.first()) {
             let (rank, comm) = comm(ranks, *side);
             findings.note(FindingKind::OrderDiffers, || {
                 rank.example(comm, "other ranks come to it in another order")

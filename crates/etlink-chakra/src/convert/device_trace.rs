@@ -14,7 +14,8 @@ use crate::read::{ChakraGraph, CommAttrs};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{
     Anomalies, AnomalyKind, Collective, Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTrace,
-    DurationNs, HostThread, NameId, QueueIdx, RowKind, RuntimeCall, ThreadIdx, TimeNs, TrackLabel,
+    DurationNs, GlobalRank, HostThread, NameId, QueueIdx, RowKind, RuntimeCall, ThreadIdx, TimeNs,
+    TrackLabel,
 };
 use indexmap::{IndexMap, IndexSet};
 
@@ -63,7 +64,7 @@ impl<'f> Converter<'f> {
             anomalies: anomalies(file),
             ..DeviceTrace::default()
         };
-        device.header.rank = rank;
+        device.header.rank = rank.map(GlobalRank);
         device.header.world_size = file.metadata_int("world_size");
         Converter {
             file,

@@ -5,7 +5,7 @@ use super::groups::GroupRanks;
 use crate::proto::NodeType;
 use crate::read::{ChakraGraph, CommAttrs};
 use etlink_link::ranks::{CommExtent, Communication, Peers, RankSummary};
-use etlink_model::{CollectiveKind, GlobalRank, NameId, NodeIdx, UnixNs};
+use etlink_model::{CollectiveKind, GlobalRank, GroupIdx, NameId, NodeIdx, UnixNs};
 use etlink_replay::ReplayGraph;
 use indexmap::{IndexMap, IndexSet};
 
@@ -49,7 +49,8 @@ pub fn summarize_rank(
             CollectiveKind::Recv => Peers::Peer(comm.src.map(GlobalRank)),
             _ => {
                 let name = comm.group.map_or("", |group| file.names.get(group));
-                Peers::Group(group_names.insert_full(name).0 as u32)
+                let (group, _) = group_names.insert_full(name);
+                Peers::Group(GroupIdx::new(group))
             }
         };
         // a size below 0 is damage that `check` reports

@@ -3,7 +3,7 @@
 use super::placement::{NodeNumbers, runs_on_device};
 use crate::proto::NodeType;
 use crate::read::{ChakraGraph, NodePlacement};
-use etlink_model::{DurationNs, NodeIdx, TimeNs, TrackLabel};
+use etlink_model::{Correlation, DurationNs, NodeIdx, ResourceIdx, TimeNs, TrackLabel};
 use etlink_replay::{
     EdgeKind, GraphBuilder, LabelSource, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource,
     stream_resource, thread_resource,
@@ -45,8 +45,8 @@ impl LabelSource for NodeNames<'_> {
         self.0.id[node.index()]
     }
 
-    fn correlation(&self, node: NodeIdx) -> Option<i64> {
-        self.0.correlation[node.index()]
+    fn correlation(&self, node: NodeIdx) -> Option<Correlation> {
+        self.0.correlation[node.index()].map(Correlation)
     }
 }
 
@@ -167,7 +167,7 @@ fn named_error(error: etlink_replay::Error, file: &ChakraGraph) -> ConvertError 
 struct Placement {
     resources: Vec<Resource>,
     /// Per node, its entry of `resources`.
-    nodes: Vec<u32>,
+    nodes: Vec<ResourceIdx>,
 }
 
 impl Placement {
@@ -178,7 +178,7 @@ impl Placement {
             let place = file.place_of(index);
             let on_device = runs_on_device(file, index, place);
             let entry = known.entry((on_device, own_part(place, on_device)));
-            nodes.push(entry.index() as u32);
+            nodes.push(ResourceIdx::new(entry.index()));
             // The key has lost what does not tell places apart, such as the stream that
             // `chakra_converter` gives a host node.
             let (_, place) = *entry.key();
@@ -189,7 +189,7 @@ impl Placement {
     }
 
     fn on_device(&self, index: usize) -> bool {
-        self.resources[self.nodes[index] as usize].on_device
+        self.resources[self.nodes[index].index()].on_device
     }
 
     fn dep(&self, from: u32, to: usize, is_control: bool) -> ReplayDep {

@@ -7,7 +7,7 @@ use crate::etplus::write_etplus;
 use crate::read::{ChakraGraph, read};
 use crate::testing::sample;
 use etlink_link::ranks::{GroupIdentity, Peers};
-use etlink_model::{CollectiveKind, GlobalRank};
+use etlink_model::{CollectiveKind, GlobalRank, GroupIdx};
 use etlink_replay::ReplayKind;
 
 fn written_graph() -> ChakraGraph {
@@ -80,7 +80,7 @@ fn what_communicates_is_summarized() {
     assert_eq!(summary.communications.len(), 1);
     let own = summary.communications[0];
     assert_eq!((own.kind, own.bytes), (CollectiveKind::AllReduce, 4096));
-    assert_eq!(own.peers, Peers::Group(0));
+    assert_eq!(own.peers, Peers::Group(GroupIdx(0)));
     assert_eq!(summary.groups, [GroupIdentity::Ranks(vec![0, 1])]);
     assert!(own.on_device && own.extent.is_transfer);
 }
@@ -91,7 +91,7 @@ fn a_written_graph_has_rows_and_calls() {
     let trace = linked_trace(&written_graph(), Some(3), &groups).expect("links");
     let trace = trace.expect("has rows");
     assert_eq!(trace.device.rows.len(), 3);
-    assert_eq!(trace.report.rank, Some(3));
+    assert_eq!(trace.report.rank, Some(GlobalRank(3)));
     let empty = linked_trace(&ChakraGraph::default(), None, &groups).expect("links");
     assert!(empty.is_none());
 }

@@ -155,6 +155,7 @@ fn point_to_point<'t>(
     let bytes = message_bytes(record)?;
     // What the caller knows of the rank comes first; a device trace need not say it.
     let own = trace.report.rank.or(trace.device.header.rank);
+    let own = own.map(|rank| rank.0);
     let peer = groups.peer(record).ok_or(Demotion::UnknownPeer)?.0;
     // `comm_src` and `comm_dst` are int32 in Chakra's feeder.
     if i32::try_from(peer).is_err() {

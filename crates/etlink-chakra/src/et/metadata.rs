@@ -64,8 +64,9 @@ pub(crate) fn global_metadata(
     }
     let device = &trace.device.header;
     // What the caller knows goes before what the device trace says: that may say nothing.
+    let rank = trace.report.rank.or(device.rank);
     for (name, value) in [
-        ("rank", trace.report.rank.or(device.rank)),
+        ("rank", rank.map(|rank| rank.0)),
         ("world_size", trace.report.world_size.or(device.world_size)),
     ] {
         if let Some(value) = value {

@@ -144,9 +144,9 @@ impl<'t> Encoder<'t> {
         self.message.attr_int("start_ns", start_ns);
         self.message.attr_int("duration_ns", latency.0);
         if node.on_device {
-            self.write_queue(node.resource as usize)
+            self.write_queue(node.track.index())
         } else {
-            self.write_thread(node.resource as usize)
+            self.write_thread(node.track.index())
         }
         self.summary.nodes += 1;
         self.summary.deps += 1;
@@ -229,7 +229,7 @@ impl<'t> Encoder<'t> {
         match self.trace.row_of(node) {
             Some(row) => self.device_row(row),
             // A delay on a queue has no row, but still a stream.
-            None if node.on_device => self.write_queue(node.resource as usize),
+            None if node.on_device => self.write_queue(node.track.index()),
             None => self.host_slice(index, node),
         }
     }
@@ -263,7 +263,7 @@ impl<'t> Encoder<'t> {
 
     fn host_slice(&mut self, index: NodeIdx, node: &Node) {
         let device = &self.trace.device;
-        self.write_thread(node.resource as usize);
+        self.write_thread(node.track.index());
         match node.kind {
             NodeKind::Runtime => {
                 let (call, calls) = (node.source as usize, &device.calls);

@@ -114,11 +114,11 @@ impl EtPlan {
         let mut queues = Rounding::new(trace.device.queues.len());
         self.duration_us.reserve(nodes.len());
         for (node, take) in takes.into_iter().enumerate() {
-            let at = nodes.resource[node];
+            let at = nodes.track[node];
             let on_device = nodes.on_device[node];
             if !on_device
                 && matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary)
-                && passive.get(at as usize).copied().unwrap_or(false)
+                && passive.get(at.index()).copied().unwrap_or(false)
             {
                 self.duration_us.push(0);
                 if mode == LatencyMode::Node {

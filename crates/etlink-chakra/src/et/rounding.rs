@@ -4,7 +4,7 @@
 //! kernels into nothing; here the error of one duration is carried into the next on the same
 //! thread or queue, so that any run of them is right to half a microsecond.
 
-use etlink_model::DurationNs;
+use etlink_model::{DurationNs, TrackIdx};
 
 const NS_PER_US: i64 = 1000;
 
@@ -22,11 +22,11 @@ impl Rounding {
         }
     }
 
-    /// The next duration on `resource`, in microseconds.
-    pub(crate) fn micros(&mut self, resource: u32, duration: DurationNs) -> u64 {
+    /// The next duration on a thread or queue, in microseconds.
+    pub(crate) fn micros(&mut self, track: TrackIdx, duration: DurationNs) -> u64 {
         let last = self.carry_ns.len() - 1;
         // A number beyond the table is that of damage: it shares one remainder with its like.
-        let carry = &mut self.carry_ns[(resource as usize).min(last)];
+        let carry = &mut self.carry_ns[track.index().min(last)];
         let due = duration.0.max(0).saturating_add(*carry);
         let micros = due.saturating_add(NS_PER_US / 2).div_euclid(NS_PER_US);
         // The remainder is between -500 and 499 ns, and goes into the next duration.
@@ -47,10 +47,10 @@ mod tests {
         ) {
             let mut rounding = Rounding::new(3);
             let (mut ns, mut us) = ([0i64; 3], [0i64; 3]);
-            for (resource, duration) in all {
-                let at = resource as usize;
+            for (track, duration) in all {
+                let at = track as usize;
                 ns[at] += duration;
-                let micros = rounding.micros(resource, DurationNs(duration));
+                let micros = rounding.micros(TrackIdx(track), DurationNs(duration));
                 us[at] += i64::try_from(micros).expect("fits");
                 prop_assert!((us[at] * 1000 - ns[at]).abs() <= 500);
             }
@@ -61,12 +61,12 @@ mod tests {
     fn extremes_do_not_overflow() {
         let mut rounding = Rounding::new(0);
         assert_eq!(
-            rounding.micros(7, DurationNs(i64::MAX)),
+            rounding.micros(TrackIdx(7), DurationNs(i64::MAX)),
             9_223_372_036_854_775
         );
-        assert_eq!(rounding.micros(u32::MAX, DurationNs(-5)), 1);
+        assert_eq!(rounding.micros(TrackIdx::NONE, DurationNs(-5)), 1);
         assert_eq!(
-            rounding.micros(0, DurationNs(i64::MAX)),
+            rounding.micros(TrackIdx(0), DurationNs(i64::MAX)),
             9_223_372_036_854_775
         );
     }

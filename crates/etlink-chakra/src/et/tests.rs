@@ -282,7 +282,7 @@ fn a_thread_that_only_looks_on_does_not_hold_up_the_others() {
     trace.nodes.push(etlink_link::Node {
         kind: etlink_link::NodeKind::HostGap,
         source: u32::MAX,
-        resource: 1,
+        track: etlink_model::TrackIdx(1),
         start: etlink_model::TimeNs(100_000),
         duration: etlink_model::DurationNs(90_000_000),
         ..etlink_link::Node::default()

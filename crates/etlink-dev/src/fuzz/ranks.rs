@@ -6,7 +6,7 @@ use etlink_link::ranks::{
     RankClock, RankSummary, RunJoin, align_clocks, collective_skews, join_ranks, select_run,
     step_stragglers, straggler_stats, wait_causes,
 };
-use etlink_model::GlobalRank;
+use etlink_model::{DurationNs, GlobalRank};
 use etlink_replay::{RankGraph, RankLabels, RankNames, ReplaySettings};
 use etlink_report::page::RankStats;
 use std::fmt::Write;
@@ -114,7 +114,8 @@ fn check_joined_replay(
     let ends = together.by_rank(&run);
     ensure!(
         ends.iter()
-            .all(|rank| rank.collectives.waiting_ns >= 0 && rank.end_ns <= run.makespan().0),
+            .all(|rank| rank.collectives.waiting_ns >= DurationNs::ZERO
+                && rank.end_ns <= run.makespan()),
         "{ends:?}"
     );
     Ok(serde_json::to_string(&ends)?)
@@ -130,8 +131,8 @@ fn of_rank(trace: &LinkedTrace, clock: &RankClock) -> Result<RankGraph> {
         *start = clock.aligned_trace_time(base, *start);
     }
     Ok(RankGraph {
-        rank: clock.rank.0,
+        rank: clock.rank,
         graph,
-        uncertainty_ns: clock.uncertainty_ns.unwrap_or(0),
+        uncertainty_ns: DurationNs(clock.uncertainty_ns.unwrap_or(0)),
     })
 }

@@ -141,9 +141,9 @@ impl ExpectedContent {
             return piece_end(shown, release).unwrap_or(whole);
         }
         let (process, thread) = if node.on_device {
-            on_queue(shown, node.resource as usize)
+            on_queue(shown, node.track.index())
         } else {
-            on_thread(shown, node.resource as usize)
+            on_thread(shown, node.track.index())
         };
         let name = "transfer".to_owned();
         self.ranges.push((
@@ -362,7 +362,7 @@ fn add_ranges(shown: &ShownRank<'_>, pieces: &BTreeSet<NodeIdx>, all: &mut Vec<R
     }));
     for node in pieces {
         let node = trace.nodes.get(*node);
-        let (process, thread) = on_thread(shown, node.resource as usize);
+        let (process, thread) = on_thread(shown, node.track.index());
         let (start, duration) = shown.span(node.start, node.duration);
         all.push((process, thread, piece_name(trace, &node), start, duration));
     }
@@ -405,7 +405,7 @@ fn add_arrows(shown: &ShownRank<'_>, all: &mut Vec<Arrow>) -> BTreeSet<NodeIdx> 
             let piece = trace.nodes.get(node);
             let (start, duration) = shown.span(piece.start, piece.duration);
             (
-                on_thread(shown, piece.resource as usize).0,
+                on_thread(shown, piece.track.index()).0,
                 piece_name(trace, &piece),
                 start,
                 duration,
@@ -456,7 +456,7 @@ fn piece_end(shown: &ShownRank<'_>, release: &WaitCause) -> Option<End> {
         && start > range_end(shown, table_place(shown.trace, release.node)).2;
     is_piece.then(|| {
         (
-            on_thread(shown, node.resource as usize).0,
+            on_thread(shown, node.track.index()).0,
             piece_name(shown.trace, &node),
             start,
             duration,

@@ -100,7 +100,7 @@ fn distributed_info(header: &DeviceHeader) -> Option<String> {
         info["backend"] = header.backend.as_str().into();
     }
     if let Some(rank) = header.rank {
-        info["rank"] = rank.into();
+        info["rank"] = rank.0.into();
     }
     if let Some(world_size) = header.world_size {
         info["world_size"] = world_size.into();

@@ -2,7 +2,7 @@
 
 use crate::support::{anomalies, document, op, ops, read};
 use etlink_kineto::{KeepEvents, KinetoReadOptions};
-use etlink_model::AnomalyKind;
+use etlink_model::{AnomalyKind, GlobalRank};
 use etlink_testing::TraceBuilder;
 
 #[test]
@@ -12,7 +12,7 @@ fn metadata_before_the_list() {
     let header = read(draw.kineto()).header;
     assert_eq!(
         (header.rank, header.world_size, header.backend.as_str()),
-        (Some(3), Some(8), "nccl")
+        (Some(GlobalRank(3)), Some(8), "nccl")
     );
     assert_eq!(
         (header.base_ns.0, header.trace_id.as_str()),
@@ -43,7 +43,7 @@ fn distributed_info_after_the_list_with_quoted_ranks() {
     let header = read(draw.kineto()).header;
     assert_eq!(
         (header.rank, header.world_size, header.base_ns.0),
-        (Some(5), Some(8), 7)
+        (Some(GlobalRank(5)), Some(8), 7)
     );
     assert_eq!(header.groups[0].ranks, [4, 5]);
 }
@@ -66,7 +66,7 @@ fn metadata_that_is_no_json_costs_its_line() {
         let trace = read(&text);
         assert_eq!(
             (ops(&trace), trace.header.rank),
-            (vec!["a"], Some(3)),
+            (vec!["a"], Some(GlobalRank(3))),
             "{metadata}"
         );
         let damaged = !metadata.contains("nan") && !metadata.contains("plain");
@@ -93,7 +93,11 @@ fn log_arrays_spliced_into_the_top_level() {
     ));
     assert_eq!(
         (ops(&trace), trace.header.rank, anomalies(&trace)),
-        (vec!["a"], Some(2), vec![(AnomalyKind::HeaderDamaged, 1)])
+        (
+            vec!["a"],
+            Some(GlobalRank(2)),
+            vec![(AnomalyKind::HeaderDamaged, 1)]
+        )
     );
 }
 

@@ -417,7 +417,7 @@ impl Graph<'_> {
             ..
         } = self;
         let (order, slots) = (draft.order(), draft.next_row());
-        let (resource, on_device) = draft.resources(&order);
+        let (track, on_device) = draft.node_tracks(&order);
         // Plain numbers: zeros of slots that no node has take no memory.
         let mut numbers = vec![0u32; slots.index()];
         for (slot, number) in order.iter().zip(0..) {
@@ -457,7 +457,7 @@ impl Graph<'_> {
                     if on_device[at] {
                         NodeIdx::NONE
                     } else {
-                        std::mem::replace(&mut last[resource[at] as usize], node)
+                        std::mem::replace(&mut last[track[at].index()], node)
                     }
                 };
                 let nodes = 0..order.len();
@@ -470,7 +470,7 @@ impl Graph<'_> {
         }
         (
             Nodes {
-                resource,
+                track,
                 on_device,
                 ..nodes
             },

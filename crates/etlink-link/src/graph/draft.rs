@@ -12,7 +12,7 @@
 use crate::graph::kinds::NodeKind;
 use crate::graph::nodes::Nodes;
 use crate::limits::CLOCK_TOLERANCE;
-use etlink_model::{DeviceTrace, DurationNs, QueueIdx, RowIdx, ThreadIdx, TimeNs};
+use etlink_model::{DeviceTrace, DurationNs, QueueIdx, RowIdx, ThreadIdx, TimeNs, TrackIdx};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -72,6 +72,7 @@ pub(crate) struct Draft {
     kind: Vec<NodeKind>,
     source: Vec<u32>,
     first: Vec<bool>,
+    /// Threads and queues, each by its own number. Plain numbers, as the places.
     resource: Vec<u32>,
     /// ns. Plain numbers: zeros take no memory before they are written.
     place: Vec<i64>,
@@ -424,15 +425,14 @@ impl Draft {
 
     /// Per node in `order`, the thread or queue that it runs on, and whether that is a queue. Takes
     /// what only this needs.
-    pub(crate) fn resources(&mut self, order: &[SlotIdx]) -> (Vec<u32>, Vec<bool>) {
+    pub(crate) fn node_tracks(&mut self, order: &[SlotIdx]) -> (Vec<TrackIdx>, Vec<bool>) {
         let host = self.first_row().index();
-        (
-            take(order, &mut self.resource),
-            gather(order, |at| at >= host),
-        )
+        let resource = std::mem::take(&mut self.resource);
+        let tracks = gather(order, |at| TrackIdx(resource[at]));
+        (tracks, gather(order, |at| at >= host))
     }
 
-    /// The nodes in `order`, but for their resources. An op that communicates by itself is a
+    /// The nodes in `order`, but for their tracks. An op that communicates by itself is a
     /// collective in its first slice.
     pub(crate) fn nodes(
         mut self,

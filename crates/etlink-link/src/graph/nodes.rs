@@ -2,7 +2,7 @@
 
 use super::edges::Edges;
 use super::kinds::NodeKind;
-use etlink_model::{DurationNs, NodeIdx, TimeNs};
+use etlink_model::{DurationNs, NodeIdx, QueueIdx, ThreadIdx, TimeNs, TrackIdx};
 
 /// An interval of work, or of waiting, on one thread or queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,12 +17,24 @@ pub struct Node {
     pub first: bool,
     /// Whether it runs on a device queue.
     pub on_device: bool,
-    /// Thread or queue number.
-    pub resource: u32,
+    /// Its thread or queue, see [`Node::thread`] and [`Node::queue`].
+    pub track: TrackIdx,
     /// When it began.
     pub start: TimeNs,
     /// How long this slice took.
     pub duration: DurationNs,
+}
+
+impl Node {
+    /// The thread of a node of the host.
+    pub fn thread(&self) -> Option<ThreadIdx> {
+        (!self.on_device).then_some(ThreadIdx(self.track.0))
+    }
+
+    /// The queue of a node of a device.
+    pub fn queue(&self) -> Option<QueueIdx> {
+        self.on_device.then_some(QueueIdx(self.track.0))
+    }
 }
 
 /// Nodes in order of time, as columns.
@@ -33,7 +45,7 @@ pub struct Nodes {
     pub source: Vec<u32>,
     pub first: Vec<bool>,
     pub on_device: Vec<bool>,
-    pub resource: Vec<u32>,
+    pub track: Vec<TrackIdx>,
     pub start: Vec<TimeNs>,
     pub duration: Vec<DurationNs>,
 }
@@ -62,7 +74,7 @@ impl Nodes {
             source: self.source[index],
             first: self.first[index],
             on_device: self.on_device[index],
-            resource: self.resource[index],
+            track: self.track[index],
             start: self.start[index],
             duration: self.duration[index],
         }
@@ -87,7 +99,7 @@ impl Nodes {
         self.source.push(node.source);
         self.first.push(node.first);
         self.on_device.push(node.on_device);
-        self.resource.push(node.resource);
+        self.track.push(node.track);
         self.start.push(node.start);
         self.duration.push(node.duration);
     }

@@ -6,10 +6,16 @@
 //! the same, so only what crosses threads counts. O(uses log uses): what reads very many pieces
 //! joins them, see [`Bytes`].
 
-use etlink_model::{HostIdx, HostTrace, OpIdx, TensorRef};
+use etlink_model::{HostIdx, HostTrace, OpIdx, TensorRef, TensorUses};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A thread as the host trace numbers them: 1, 2, … in order of first use. The device trace has the
+/// OS's ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct HostTid(pub(crate) u32);
 
 /// Which dependencies through tensors become edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,15 +33,18 @@ pub enum TensorEdges {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TensorDeps {
     /// Pairs of host nodes on two threads, the later first; by that.
-    pub(crate) pairs: Vec<(u32, u32)>,
+    pub(crate) pairs: Vec<(HostIdx, HostIdx)>,
     /// How many users were forgotten where pieces were joined, see [`MOST_THREADS`].
     pub(crate) dropped: u64,
     /// The host node of the first of them.
-    pub(crate) first_dropped: Option<u32>,
+    pub(crate) first_dropped: Option<HostIdx>,
 }
 
 /// The same pairs as ops; those of nodes that no op matches are left out.
-pub(crate) fn between_ops(pairs: Vec<(u32, u32)>, op_host: &[HostIdx]) -> Vec<(OpIdx, OpIdx)> {
+pub(crate) fn between_ops(
+    pairs: Vec<(HostIdx, HostIdx)>,
+    op_host: &[HostIdx],
+) -> Vec<(OpIdx, OpIdx)> {
     if pairs.is_empty() {
         return vec![];
     }
@@ -44,10 +53,9 @@ pub(crate) fn between_ops(pairs: Vec<(u32, u32)>, op_host: &[HostIdx]) -> Vec<(O
         .zip(0..)
         .filter_map(|(node, op)| Some((node.get()?, OpIdx(op))))
         .collect();
-    let op = |node| ops.get(&HostIdx(node)).copied();
     pairs
         .into_iter()
-        .filter_map(|(to, from)| Some((op(to)?, op(from)?)))
+        .filter_map(|(to, from)| Some((*ops.get(&to)?, *ops.get(&from)?)))
         .collect()
 }
 
@@ -56,33 +64,28 @@ pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> TensorDeps {
     let Some(uses) = host.tensors.as_ref().filter(|_| which != TensorEdges::None) else {
         return TensorDeps::default();
     };
-    let tid = |node: u32| host.nodes.tid[node as usize];
+    let tid = |node: HostIdx| HostTid(host.nodes.tid[node.index()]);
     let (mut written, mut read) = (Bytes::default(), Bytes::default());
-    let mut found: Vec<(u32, u32)> = vec![];
-    for node in 0..host.nodes.len() as u32 {
-        let mut after = |from: u32| {
+    let mut found: Vec<(HostIdx, HostIdx)> = vec![];
+    for node in (0..host.nodes.len()).map(HostIdx::new) {
+        let mut after = |from: HostIdx| {
             if tid(from) != tid(node) {
                 found.push((node, from));
             }
         };
-        let of = |rows: std::ops::Range<usize>| {
-            rows.map(|row| uses.refs.row(row))
-                // Storage 0 is no storage (an undefined tensor, a tensor of another backend).
-                .filter(|tensor| tensor.storage != 0 && tensor.elements > 0)
-        };
-        for tensor in of(uses.inputs(node as usize)) {
+        for tensor in stored_tensors(uses, uses.inputs(node.index())) {
             written.last_users(&tensor, &tid, &mut after);
             if which == TensorEdges::All {
-                read.put(&tensor, node);
+                read.put_user(&tensor, node);
             }
         }
-        for tensor in of(uses.outputs(node as usize)) {
+        for tensor in stored_tensors(uses, uses.outputs(node.index())) {
             if which == TensorEdges::All {
                 written.last_users(&tensor, &tid, &mut after);
                 read.last_users(&tensor, &tid, &mut after);
             }
             // After the look-up: a node that writes in place must see the writer before it.
-            written.put(&tensor, node);
+            written.put_user(&tensor, node);
         }
     }
     found.sort_unstable();
@@ -92,6 +95,13 @@ pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> TensorDeps {
         dropped: written.dropped + read.dropped,
         first_dropped: written.first_dropped.or(read.first_dropped),
     }
+}
+
+/// The tensors of these rows that have bytes.
+fn stored_tensors(uses: &TensorUses, rows: Range<usize>) -> impl Iterator<Item = TensorRef> {
+    rows.map(|row| uses.refs.row(row))
+        // Storage 0 is no storage (an undefined tensor, a tensor of another backend).
+        .filter(|tensor| tensor.storage != 0 && tensor.elements > 0)
 }
 
 /// Who used which bytes last: ranges by storage and first byte, without overlaps.
@@ -104,7 +114,7 @@ struct Bytes {
     ranges: BTreeMap<(u64, u64), UsedRange>,
     /// Users that were forgotten.
     dropped: u64,
-    first_dropped: Option<u32>,
+    first_dropped: Option<HostIdx>,
 }
 
 /// So many pieces stay apart however often they are read.
@@ -121,13 +131,13 @@ struct UsedRange {
 
 #[derive(Clone)]
 enum LastUsers {
-    One(u32),
+    One(HostIdx),
     /// Of pieces that were joined, one of each thread.
-    Joined(Box<[u32]>),
+    Joined(Box<[HostIdx]>),
 }
 
 impl LastUsers {
-    fn nodes(&self) -> &[u32] {
+    fn nodes(&self) -> &[HostIdx] {
         match self {
             LastUsers::One(node) => std::slice::from_ref(node),
             LastUsers::Joined(nodes) => nodes,
@@ -148,8 +158,8 @@ impl Bytes {
     fn last_users(
         &mut self,
         tensor: &TensorRef,
-        thread: &impl Fn(u32) -> u32,
-        user: &mut impl FnMut(u32),
+        thread: &impl Fn(HostIdx) -> HostTid,
+        user: &mut impl FnMut(HostIdx),
     ) {
         let (start, end) = span(tensor);
         // Ranges do not overlap, so only the nearest one that begins before can reach into the
@@ -178,7 +188,7 @@ impl Bytes {
         &mut self,
         storage: u64,
         (start, end): (u64, u64),
-        thread: &impl Fn(u32) -> u32,
+        thread: &impl Fn(HostIdx) -> HostTid,
     ) {
         let mut joined: Option<(u64, u64)> = None;
         let mut nodes = vec![];
@@ -213,7 +223,7 @@ impl Bytes {
     }
 
     /// `node` is the last user of a tensor's bytes now.
-    fn put(&mut self, tensor: &TensorRef, node: u32) {
+    fn put_user(&mut self, tensor: &TensorRef, node: HostIdx) {
         let (storage, (start, end)) = (tensor.storage, span(tensor));
         let before = self.ranges.range_mut(..(storage, start)).next_back();
         let reaching = before.filter(|(at, range)| at.0 == storage && range.end > start);
@@ -240,7 +250,7 @@ impl Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use etlink_model::{HostNode, TensorUses};
+    use etlink_model::HostNode;
     use proptest::prelude::*;
 
     fn tensor(storage: u64, offset: u64, elements: u64) -> TensorRef {
@@ -271,7 +281,8 @@ mod tests {
             uses.end_node(inputs);
         }
         host.tensors = Some(uses);
-        tensor_deps(&host, which).pairs
+        let pairs = tensor_deps(&host, which).pairs;
+        pairs.into_iter().map(|(to, from)| (to.0, from.0)).collect()
     }
 
     #[test]
@@ -306,13 +317,13 @@ mod tests {
         let mut bytes = Bytes::default();
         let pieces = MOST_PIECES as u32 + 1;
         for piece in 0..pieces {
-            bytes.put(&tensor(5, 8 * u64::from(piece), 8), piece);
+            bytes.put_user(&tensor(5, 8 * u64::from(piece), 8), HostIdx(piece));
         }
-        let thread = |node: u32| node % 3;
+        let thread = |node: HostIdx| HostTid(node.0 % 3);
         let mut readers = |offset, elements| {
             let mut nodes = vec![];
             let read = tensor(5, offset, elements);
-            bytes.last_users(&read, &thread, &mut |node| nodes.push(node));
+            bytes.last_users(&read, &thread, &mut |node| nodes.push(node.0));
             nodes
         };
         let all: Vec<u32> = (0..pieces).collect();
@@ -324,9 +335,9 @@ mod tests {
             "later ones the last of each thread"
         );
         assert_eq!(readers(8, 8), last, "of any piece");
-        bytes.put(&tensor(5, 8, 8), 100);
+        bytes.put_user(&tensor(5, 8, 8), HostIdx(100));
         let mut nodes = vec![];
-        bytes.last_users(&tensor(5, 0, 24), &thread, &mut |node| nodes.push(node));
+        bytes.last_users(&tensor(5, 0, 24), &thread, &mut |node| nodes.push(node.0));
         nodes.sort_unstable();
         nodes.dedup();
         assert_eq!(nodes, [pieces - 3, pieces - 2, pieces - 1, 100]);
@@ -337,13 +348,14 @@ mod tests {
         let mut bytes = Bytes::default();
         let threads = MOST_THREADS as u32 + 4;
         for thread in 0..threads {
-            bytes.put(&tensor(5, 8 * u64::from(thread), 8), thread);
+            bytes.put_user(&tensor(5, 8 * u64::from(thread), 8), HostIdx(thread));
         }
         let all = tensor(5, 0, 1_000);
-        bytes.last_users(&all, &|node| node, &mut |_| {});
-        assert_eq!((bytes.dropped, bytes.first_dropped), (4, Some(3)));
+        let own_thread = |node: HostIdx| HostTid(node.0);
+        bytes.last_users(&all, &own_thread, &mut |_| {});
+        assert_eq!((bytes.dropped, bytes.first_dropped), (4, Some(HostIdx(3))));
         let mut nodes = vec![];
-        bytes.last_users(&all, &|node| node, &mut |node| nodes.push(node));
+        bytes.last_users(&all, &own_thread, &mut |node| nodes.push(node.0));
         assert_eq!(nodes.len(), MOST_THREADS);
         assert_eq!(bytes.dropped, 4, "each is counted once");
     }
@@ -356,12 +368,12 @@ mod tests {
         ) {
             let (mut bytes, mut model) = (Bytes::default(), BTreeMap::new());
             for ((storage, offset, elements), node) in puts.iter().copied().zip(0u32..) {
-                bytes.put(&tensor(storage, offset, elements), node);
+                bytes.put_user(&tensor(storage, offset, elements), HostIdx(node));
                 model.extend((offset..offset + elements).map(|element| ((storage, element), node)));
             }
             let mut found = vec![];
-            bytes.last_users(&tensor(read.0, read.1, read.2), &|_| 0, &mut |node| {
-                found.push(node)
+            bytes.last_users(&tensor(read.0, read.1, read.2), &|_| HostTid(0), &mut |node| {
+                found.push(node.0)
             });
             found.sort_unstable();
             found.dedup();

@@ -8,8 +8,8 @@ use crate::notes;
 use crate::options::LinkOptions;
 use crate::report::{LinkReport, UnmatchedCounts};
 use etlink_model::{
-    Anomalies, AnomalyKind, Collective, CollectiveKind, DeviceTrace, HostIdx, HostTrace, NameId,
-    Names, OpIdx,
+    Anomalies, AnomalyKind, Collective, CollectiveKind, DeviceTrace, GlobalRank, HostIdx,
+    HostTrace, NameId, Names, OpIdx,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -177,15 +177,13 @@ fn steps<'n>(used: &[NameId], names: &'n Names) -> Vec<&'n str> {
 }
 
 /// This process's global rank, from collectives in which each rank gives its own.
-fn host_rank(host: &HostTrace) -> Option<i64> {
+fn host_rank(host: &HostTrace) -> Option<GlobalRank> {
     let all = &host.collectives;
     let mut records = (0..all.len()).map(|row| all.row(row));
     let record = records.find(|record| states_own_rank(record, record.kind(&host.names)))?;
-    record
-        .rank
-        // `Rank` is the place in the group; start and stride of the group make it a global rank.
-        .checked_mul(record.rank_stride)?
-        .checked_add(record.rank_start)
+    // `Rank` is the place in the group; start and stride of the group make it a global rank.
+    let from_start = record.rank.checked_mul(record.rank_stride)?;
+    from_start.checked_add(record.rank_start).map(GlobalRank)
 }
 
 /// Whether `Rank` of a record is the place of the recording rank in an evenly spaced group.

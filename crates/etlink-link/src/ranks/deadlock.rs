@@ -6,8 +6,9 @@
 //! taken out. O(steps + taken out · ranks).
 
 use super::join::problems::Problems;
+use super::join::side;
 use super::{Communication, JoinProblem, RankSummary, RunJoin};
-use etlink_model::{CollectiveKind, RankIdx};
+use etlink_model::{CollectiveKind, MatchIdx, RankIdx};
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub enum CommRole {
 #[derive(Clone, Debug, Default)]
 pub struct DeadlockCheck {
     /// Per rank, the collectives that it comes to, in order.
-    queues: Vec<Vec<(u32, CommRole)>>,
+    queues: Vec<Vec<(MatchIdx, CommRole)>>,
     /// Per collective, what it needs and who is there.
     matches: Vec<MatchState>,
 }
@@ -51,19 +52,16 @@ impl DeadlockCheck {
     pub fn from_matches<K: Ord>(
         ranks: &[RankSummary],
         join: &RunJoin,
-        takes_part: impl Fn(usize) -> bool,
+        takes_part: impl Fn(MatchIdx) -> bool,
         key: impl Fn(&Communication) -> K,
     ) -> DeadlockCheck {
-        let mut steps: Vec<Vec<(K, u32, CommRole)>> = ranks.iter().map(|_| vec![]).collect();
-        for (matched, at) in join
-            .matches
-            .iter()
-            .zip(0u32..)
-            .filter(|(_, at)| takes_part(*at as usize))
-        {
+        let mut steps: Vec<Vec<(K, MatchIdx, CommRole)>> = ranks.iter().map(|_| vec![]).collect();
+        for (at, matched) in (0u32..).map(MatchIdx).zip(&join.matches) {
+            if !takes_part(at) {
+                continue;
+            }
             for member in &matched.members {
-                let communication =
-                    &ranks[member.rank.index()].communications[member.communication as usize];
+                let (_, communication) = side(ranks, *member);
                 let role = match communication.kind {
                     CollectiveKind::Send => CommRole::Sends,
                     // of a sender whose trace is not here nothing is known
@@ -87,10 +85,10 @@ impl DeadlockCheck {
 
     /// The next step of a rank. Ranks and collectives beyond those of [`DeadlockCheck::new`] are
     /// left out.
-    pub fn push(&mut self, rank: RankIdx, matched: u32, role: CommRole) {
+    pub fn push(&mut self, rank: RankIdx, matched: MatchIdx, role: CommRole) {
         if let (Some(queue), Some(state)) = (
             self.queues.get_mut(rank.index()),
-            self.matches.get_mut(matched as usize),
+            self.matches.get_mut(matched.index()),
         ) {
             queue.push((matched, role));
             state.ranks.push(rank);
@@ -99,9 +97,9 @@ impl DeadlockCheck {
 
     /// Runs all ranks. Gives the collectives that had to be taken out for all to end, in the order
     /// in which that was done.
-    pub fn into_removed(mut self) -> Vec<u32> {
+    pub fn into_removed(mut self) -> Vec<MatchIdx> {
         let mut next = vec![0usize; self.queues.len()];
-        let mut came: Vec<Option<u32>> = vec![None; self.queues.len()];
+        let mut came: Vec<Option<MatchIdx>> = vec![None; self.queues.len()];
         let mut ready: Vec<RankIdx> = (0u32..).map(RankIdx).take(self.queues.len()).collect();
         let mut out = vec![];
         loop {
@@ -119,7 +117,7 @@ impl DeadlockCheck {
                 return out;
             };
             out.push(stuck);
-            let state = &mut self.matches[stuck as usize];
+            let state = &mut self.matches[stuck.index()];
             state.out = true;
             ready.extend(&state.ranks);
         }
@@ -130,12 +128,12 @@ impl DeadlockCheck {
         &mut self,
         rank: RankIdx,
         next: &mut [usize],
-        came: &mut [Option<u32>],
+        came: &mut [Option<MatchIdx>],
         ready: &mut Vec<RankIdx>,
     ) {
         let at = rank.index();
         while let Some(&(matched, role)) = self.queues[at].get(next[at]) {
-            let state = &mut self.matches[matched as usize];
+            let state = &mut self.matches[matched.index()];
             let goes = state.out
                 || match role {
                     // ASTRA-sim issues a send without waiting for its receive.
@@ -166,11 +164,15 @@ impl DeadlockCheck {
 }
 
 /// The collectives of these places as problems: ranks do them in opposite order.
-pub fn serialize_comms(ranks: &[RankSummary], join: &RunJoin, places: &[u32]) -> Vec<JoinProblem> {
+pub fn serialize_comms(
+    ranks: &[RankSummary],
+    join: &RunJoin,
+    places: &[MatchIdx],
+) -> Vec<JoinProblem> {
     let mut problems = Problems::default();
     let matches = places
         .iter()
-        .filter_map(|place| join.matches.get(*place as usize));
+        .filter_map(|place| join.matches.get(place.index()));
     matches.for_each(|matched| problems.in_opposite_order(ranks, &join.groups, matched));
     problems.sorted()
 }
@@ -181,7 +183,7 @@ pub fn order_conflicts(ranks: &[RankSummary], join: &RunJoin) -> Vec<JoinProblem
     let check = DeadlockCheck::from_matches(
         ranks,
         join,
-        |matched| join.matches[matched].is_whole(),
+        |matched| join.matches[matched.index()].is_whole(),
         |communication| communication.node,
     );
     serialize_comms(ranks, join, &check.into_removed())
@@ -197,9 +199,10 @@ mod tests {
         for (rank, queue) in (0..).map(RankIdx).zip(queues) {
             queue
                 .iter()
-                .for_each(|&(matched, role)| deadlock.push(rank, matched, role));
+                .for_each(|&(matched, role)| deadlock.push(rank, MatchIdx(matched), role));
         }
-        deadlock.into_removed()
+        let removed: Vec<MatchIdx> = deadlock.into_removed();
+        removed.into_iter().map(|matched| matched.0).collect()
     }
 
     #[test]

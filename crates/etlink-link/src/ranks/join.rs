@@ -11,7 +11,7 @@ mod resolve;
 pub use problems::{JoinProblem, JoinProblemKind, ProblemExample, rank_list};
 
 use super::{Communication, Peers, RankSummary};
-use etlink_model::{CollectiveKind, GlobalRank, RankIdx, UnixNs};
+use etlink_model::{CollectiveKind, CommIdx, GlobalRank, GroupIdx, RankIdx, UnixNs};
 use problems::Problems;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ pub struct MatchMember {
     /// Which of the joined ranks, by place.
     pub rank: RankIdx,
     /// Which of its communications.
-    pub communication: u32,
+    pub communication: CommIdx,
 }
 
 /// What the ranks of a collective say differently.
@@ -142,7 +142,8 @@ impl RunJoin {
     }
 }
 
-type Lists = BTreeMap<CommChannel, BTreeMap<RankIdx, Vec<u32>>>;
+/// Per rank, by place, its communications in a channel, in order of time.
+type RankLists = BTreeMap<RankIdx, Vec<CommIdx>>;
 
 /// Joins the ranks of one run; no two are of the same rank.
 pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
@@ -152,17 +153,10 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
         ..RunJoin::default()
     };
     let mut problems = Problems::default();
-    let mut channels = Lists::new();
+    let mut channels: BTreeMap<CommChannel, RankLists> = BTreeMap::new();
     for (at, summary) in (0u32..).map(RankIdx).zip(ranks) {
-        for (index, communication) in (0u32..).zip(&summary.communications) {
-            let group = |place: u32| {
-                numbers
-                    .of_rank
-                    .get(at.index())?
-                    .get(place as usize)
-                    .copied()
-                    .flatten()
-            };
+        for (index, communication) in (0u32..).map(CommIdx).zip(&summary.communications) {
+            let group = |group: GroupIdx| *numbers.of_rank.get(at.index())?.get(group.index())?;
             match channel_of(&join, summary, communication, group) {
                 Ok(Some(channel)) => channels
                     .entry(channel)
@@ -212,7 +206,7 @@ fn channel_of(
     join: &RunJoin,
     summary: &RankSummary,
     communication: &Communication,
-    group: impl Fn(u32) -> Option<u32>,
+    group_number: impl Fn(GroupIdx) -> Option<u32>,
 ) -> Result<Option<CommChannel>, JoinProblemKind> {
     let own = summary.rank;
     match (communication.peers, communication.kind) {
@@ -226,8 +220,8 @@ fn channel_of(
             src: peer,
             dst: own,
         })),
-        (Peers::Group(place), _) => {
-            let number = group(place).ok_or(JoinProblemKind::UnknownGroup)?;
+        (Peers::Group(group), _) => {
+            let number = group_number(group).ok_or(JoinProblemKind::UnknownGroup)?;
             match join.groups.get(&number) {
                 // a group of one rank
                 None => Ok(None),
@@ -245,18 +239,18 @@ pub(super) fn side(ranks: &[RankSummary], member: MatchMember) -> (&RankSummary,
     let summary = &ranks[member.rank.index()];
     (
         summary,
-        &summary.communications[member.communication as usize],
+        &summary.communications[member.communication.index()],
     )
 }
 
 /// Whether `Seq` tells which collectives are one: most numbers are common to all ranks.
-fn numbered(ranks: &[RankSummary], lists: &BTreeMap<RankIdx, Vec<u32>>) -> bool {
+fn numbered(ranks: &[RankSummary], lists: &RankLists) -> bool {
     let mut all: Vec<BTreeSet<i64>> = Vec::with_capacity(lists.len());
     for (rank, list) in lists {
         let communications = &ranks[rank.index()].communications;
         let numbers = list
             .iter()
-            .map(|communication| communications[*communication as usize].seq);
+            .map(|communication| communications[communication.index()].seq);
         match numbers.collect() {
             Some(numbers) => all.push(numbers),
             None => return false,
@@ -272,7 +266,7 @@ fn numbered(ranks: &[RankSummary], lists: &BTreeMap<RankIdx, Vec<u32>>) -> bool 
 /// Parts by number, and by order among those that share one (coalesced collectives).
 fn paired(
     ranks: &[RankSummary],
-    lists: &BTreeMap<RankIdx, Vec<u32>>,
+    lists: &RankLists,
     numbered: bool,
 ) -> impl Iterator<Item = (i64, Vec<MatchMember>)> {
     let mut found: BTreeMap<(i64, u32), Vec<MatchMember>> = BTreeMap::new();

@@ -37,7 +37,7 @@ pub use join::{
 };
 pub use selection::{ExcludeReason, RunSelection, select_run};
 pub use skew::{CollectiveSkew, bus_factor, collective_skews};
-pub use steps::{NO_STEP, RankSteps, StepSpan};
+pub use steps::{RankSteps, StepSpan};
 pub use stragglers::{
     CollectiveArrival, StepStragglers, StragglerStats, collective_arrivals, step_stragglers,
     straggler_stats,

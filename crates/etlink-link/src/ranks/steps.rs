@@ -8,12 +8,8 @@
 //! launched it, whenever it runs.
 
 use crate::LinkedTrace;
-use etlink_model::{DeviceTrace, DurationNs, NodeIdx, OpIdx, TimeNs, UnixNs};
+use etlink_model::{CommIdx, DeviceTrace, DurationNs, NodeIdx, OpIdx, StepIdx, TimeNs, UnixNs};
 use std::collections::BTreeMap;
-
-/// What [`RankSteps::of`] has for a communication that was launched before the first step, or in a
-/// trace without steps.
-pub const NO_STEP: u32 = u32::MAX;
 
 /// A step of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +28,9 @@ pub struct StepSpan {
 pub struct RankSteps {
     /// In order of time.
     pub all: Vec<StepSpan>,
-    /// Per communication of the rank, the place of its step in `all`, or [`NO_STEP`].
-    pub of: Vec<u32>,
+    /// Per communication of the rank, its step; [`StepIdx::NONE`] if it was launched before the
+    /// first one, or in a trace without steps.
+    pub by_comm: Vec<StepIdx>,
 }
 
 /// A range that is a step, or ends one.
@@ -66,16 +63,12 @@ impl RankSteps {
             ranges: &ranges,
             by_id,
         };
-        let of = communications
-            .map(|node| {
-                if all.is_empty() {
-                    NO_STEP
-                } else {
-                    cuts.place(node)
-                }
-            })
-            .collect();
-        RankSteps { all, of }
+        let by_comm = if all.is_empty() {
+            communications.map(|_| StepIdx::NONE).collect()
+        } else {
+            communications.map(|node| cuts.step_at(node)).collect()
+        };
+        RankSteps { all, by_comm }
     }
 
     /// The steps of a device trace alone, in order. O(ops).
@@ -85,8 +78,9 @@ impl RankSteps {
     }
 
     /// The step of a communication.
-    pub fn get(&self, communication: u32) -> Option<&StepSpan> {
-        self.all.get(*self.of.get(communication as usize)? as usize)
+    pub fn get(&self, communication: CommIdx) -> Option<&StepSpan> {
+        let step = self.by_comm.get(communication.index())?;
+        self.all.get(step.get()?.index())
     }
 }
 
@@ -219,8 +213,8 @@ struct Cuts<'t> {
 }
 
 impl Cuts<'_> {
-    /// The place of the step in which a node was launched.
-    fn place(&self, node: NodeIdx) -> u32 {
+    /// The step in which a node was launched.
+    fn step_at(&self, node: NodeIdx) -> StepIdx {
         let ops = &self.trace.device.ops;
         let node = self.trace.nodes.get(node);
         let op = self.trace.op_of(&node);
@@ -233,6 +227,6 @@ impl Cuts<'_> {
             (Way::Is, Some(own)) => self.ranges.partition_point(|range| id(range.op) <= own),
             (Way::Is, None) => self.ranges.partition_point(|range| range.start <= start),
         };
-        begun.checked_sub(1).map_or(NO_STEP, |place| place as u32)
+        begun.checked_sub(1).map_or(StepIdx::NONE, StepIdx::new)
     }
 }

@@ -5,7 +5,8 @@ mod extent;
 use super::{GroupResolver, RankSteps};
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{
-    Collective, CollectiveKind, GlobalRank, NameId, Names, NodeIdx, TimeNs, UnixNs, dtype_bytes,
+    Collective, CollectiveKind, GlobalRank, GroupIdx, NameId, Names, NodeIdx, TimeNs, UnixNs,
+    dtype_bytes,
 };
 use extent::{Carriers, of_node};
 use indexmap::IndexSet;
@@ -53,7 +54,7 @@ pub enum GroupIdentity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Peers {
     /// A group, by its place in [`RankSummary::groups`].
-    Group(u32),
+    Group(GroupIdx),
     /// The rank that it sends to or receives from; `None` where the traces do not say.
     Peer(Option<GlobalRank>),
 }
@@ -221,14 +222,11 @@ fn peers(
     match found.kind() {
         CollectiveKind::Other => None,
         CollectiveKind::Send | CollectiveKind::Recv => Some(Peers::Peer(known.peer(found))),
-        _ => Some(Peers::Group(small(
-            groups.insert_full(group_of(known, found)).0,
-        ))),
+        _ => {
+            let (group, _) = groups.insert_full(group_of(known, found));
+            Some(Peers::Group(GroupIdx::new(group)))
+        }
     }
-}
-
-fn small(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 fn sizes(found: &CollectiveRef<'_>) -> (u64, u64) {

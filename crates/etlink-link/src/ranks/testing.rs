@@ -1,7 +1,7 @@
 //! Ranks as tests draw them.
 
 use super::{CommExtent, Communication, GroupIdentity, Peers, RankSummary};
-use etlink_model::{CollectiveKind, GlobalRank, NodeIdx, UnixNs};
+use etlink_model::{CollectiveKind, GlobalRank, GroupIdx, NodeIdx, UnixNs};
 
 /// A rank of a world of `world` whose groups are these.
 pub(super) fn rank(rank: i64, world: i64, groups: &[&[u64]]) -> RankSummary {
@@ -30,7 +30,7 @@ pub(super) fn collective(
     let node = NodeIdx(10 + summary.communications.len() as u32);
     summary.communications.push(Communication {
         node,
-        peers: Peers::Group(group),
+        peers: Peers::Group(GroupIdx(group)),
         kind,
         dtype,
         in_bytes: 1024,

@@ -168,8 +168,8 @@ fn each_process_counts_its_sequence_numbers_by_itself() {
     step(&mut draw, other_main, other_worker, 7, 0);
     let trace = alone(&draw);
     let pid = |node: NodeIdx| {
-        let thread = trace.nodes.resource[node.index()];
-        trace.device.threads[thread as usize].pid
+        let thread = trace.nodes.track[node.index()];
+        trace.device.threads[thread.index()].pid
     };
     let handoffs: Vec<_> = trace
         .edges

@@ -3,6 +3,7 @@
 use crate::matching::{NAMES, training};
 use crate::support::{device, host, pair};
 use etlink_link::{Error, LinkOptions};
+use etlink_model::GlobalRank;
 use etlink_testing::{ParamComms, TraceBuilder};
 
 fn refused(of_host: &TraceBuilder, of_device: &TraceBuilder) -> Error {
@@ -57,7 +58,13 @@ fn different_ranks() {
     assert!(pair(&of_rank(3), &of_rank(3)).is_ok());
     let error = refused(&of_rank(1), &of_rank(3));
     assert!(
-        matches!(error, Error::DifferentRanks { host: 1, device: 3 }),
+        matches!(
+            error,
+            Error::DifferentRanks {
+                host: GlobalRank(1),
+                device: GlobalRank(3)
+            }
+        ),
         "{error}"
     );
 }
@@ -71,7 +78,7 @@ fn another_rank_than_asked_for() {
             None,
             device(&draw),
             LinkOptions {
-                rank: Some(rank),
+                rank: Some(GlobalRank(rank)),
                 allow_mismatch,
                 ..LinkOptions::default()
             },
@@ -79,10 +86,19 @@ fn another_rank_than_asked_for() {
     };
     assert!(matches!(
         asked(1, false),
-        Err(Error::WrongRank { asked: 1, found: 3 })
+        Err(Error::WrongRank {
+            asked: GlobalRank(1),
+            found: GlobalRank(3)
+        })
     ));
-    assert_eq!(asked(3, false).expect("links").report.rank, Some(3));
-    assert_eq!(asked(1, true).expect("links").report.rank, Some(1));
+    assert_eq!(
+        asked(3, false).expect("links").report.rank,
+        Some(GlobalRank(3))
+    );
+    assert_eq!(
+        asked(1, true).expect("links").report.rank,
+        Some(GlobalRank(1))
+    );
 }
 
 #[test]

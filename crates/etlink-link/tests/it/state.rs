@@ -34,7 +34,7 @@ fn the_documented_bytes_per_event_are_those_of_the_columns() {
         entry(&nodes.source),
         entry(&nodes.first),
         entry(&nodes.on_device),
-        entry(&nodes.resource),
+        entry(&nodes.track),
     ];
     let times = entry(&nodes.start) + entry(&nodes.duration);
     // where its edges begin

@@ -2,7 +2,7 @@
 
 use crate::support::alone;
 use etlink_link::ranks::RankSummary;
-use etlink_model::GlobalRank;
+use etlink_model::{CommIdx, GlobalRank, StepIdx};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const MS: i64 = 1_000_000;
@@ -45,7 +45,7 @@ fn steps(draw: &TraceBuilder) -> Vec<String> {
         .map(|at| {
             facts
                 .steps
-                .get(at)
+                .get(CommIdx(at))
                 .map_or("-".into(), |step| step.name.clone())
         })
         .collect()
@@ -79,8 +79,8 @@ fn ids_tell_steps_that_are_displaced_in_time() {
     let trace =
         etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
     assert_eq!(
-        RankSummary::from_trace(&trace, GlobalRank(0)).steps.of,
-        [0, 1]
+        RankSummary::from_trace(&trace, GlobalRank(0)).steps.by_comm,
+        [StepIdx(0), StepIdx(1)]
     );
 }
 

@@ -1,7 +1,9 @@
 //! Drawn traces, read and linked, and what must hold of every linked trace.
 
 use etlink_link::{EdgeKind, Error, LinkOptions, LinkedTrace, NodeKind};
-use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, HostTrace, NodeIdx, RowIdx, TimeNs};
+use etlink_model::{
+    AnomalyKind, DeviceTrace, DurationNs, HostTrace, NodeIdx, RowIdx, TimeNs, TrackIdx,
+};
 use etlink_testing::{HostSchema, TraceBuilder};
 
 pub(crate) fn device(draw: &TraceBuilder) -> DeviceTrace {
@@ -104,7 +106,7 @@ pub(crate) fn thread(trace: &LinkedTrace) -> Vec<String> {
         .nodes
         .indices()
         .map(|at| trace.nodes.get(at))
-        .filter(|node| !node.on_device && node.resource == 0);
+        .filter(|node| !node.on_device && node.track == TrackIdx(0));
     nodes
         .skip(1)
         .map(|node| {
@@ -209,7 +211,7 @@ fn streams_are_in_order(trace: &LinkedTrace) {
         let node = trace.nodes.get(at);
         let earlier = rows
             .iter()
-            .filter(|&&other| other != at && trace.nodes.resource[other.index()] == node.resource);
+            .filter(|&&other| other != at && trace.nodes.track[other.index()] == node.track);
         for &other in earlier {
             let (begun, ended) = (trace.nodes.start[other.index()], trace.nodes.end(other));
             // rows of no length at one instant have no order
@@ -260,7 +262,7 @@ fn threads_add_up(trace: &LinkedTrace) {
     for thread in 0..trace.device.threads.len() as u32 {
         let is_own = |at: &NodeIdx| {
             let at = at.index();
-            !trace.nodes.on_device[at] && trace.nodes.resource[at] == thread
+            !trace.nodes.on_device[at] && trace.nodes.track[at] == TrackIdx(thread)
         };
         let nodes: Vec<NodeIdx> = trace.nodes.indices().filter(is_own).collect();
         for pair in nodes.windows(2) {

@@ -3,13 +3,11 @@
 use super::followers::Followers;
 use super::{Error, ReplayGraph};
 use etlink_model::NodeIdx;
-use std::ops::Range;
 
 /// The order; empty where that of the numbers will do. O(nodes + edges).
 pub(crate) fn topological_order(graph: &ReplayGraph) -> Result<Vec<NodeIdx>, Error> {
     // A linked graph is numbered by time, so that its numbers are an order already.
-    let is_forward = |node: NodeIdx| graph.deps(node).all(|dep| dep.from < node);
-    if graph.indices().all(is_forward) {
+    if graph.indices().all(|node| waits_forward(graph, node)) {
         return Ok(vec![]);
     }
     let followers = Followers::new(graph, |_| true);
@@ -32,13 +30,15 @@ pub(crate) fn topological_order(graph: &ReplayGraph) -> Result<Vec<NodeIdx>, Err
     }
 }
 
-/// Which `gates` have to open early: of those that are stuck always the first. Numbers are counted
-/// from the first gate.
-pub(crate) fn jammed_gates(graph: &ReplayGraph, gates: Range<u32>) -> Vec<u32> {
+/// Which `gates` have to open early: of those that are stuck always the first.
+pub(crate) fn jammed_gates(
+    graph: &ReplayGraph,
+    mut gates: impl Iterator<Item = NodeIdx>,
+) -> Vec<NodeIdx> {
     let followers = Followers::new(graph, |_| true);
     let mut waits = edge_counts(graph);
     let mut ready = nodes_without_deps(graph);
-    let (first, mut gates, mut jammed) = (gates.start, gates, vec![]);
+    let mut jammed = vec![];
     loop {
         // The order of a stack will do: only who gets stuck matters, which no order changes.
         while let Some(node) = ready.pop() {
@@ -49,29 +49,30 @@ pub(crate) fn jammed_gates(graph: &ReplayGraph, gates: Range<u32>) -> Vec<u32> {
                 }
             }
         }
-        let Some(gate) = gates.find(|gate| waits[*gate as usize] > 0) else {
+        let Some(gate) = gates.find(|gate| waits[gate.index()] > 0) else {
             return jammed;
         };
         // It never becomes ready again: no gate has so many deps that they count down to 0.
-        waits[gate as usize] = u32::MAX;
-        jammed.push(gate - first);
-        ready.push(NodeIdx(gate));
+        waits[gate.index()] = u32::MAX;
+        jammed.push(gate);
+        ready.push(gate);
     }
+}
+
+/// Whether a node waits for nodes of lower numbers alone.
+fn waits_forward(graph: &ReplayGraph, node: NodeIdx) -> bool {
+    graph.deps(node).all(|dep| dep.from < node)
 }
 
 /// How many edges lead to each node.
 fn edge_counts(graph: &ReplayGraph) -> Vec<u32> {
     let nodes = graph.indices();
-    nodes
-        .map(|node| graph.edges_to(node).len() as u32)
-        .collect()
+    nodes.map(|node| graph.count_deps(node) as u32).collect()
 }
 
 fn nodes_without_deps(graph: &ReplayGraph) -> Vec<NodeIdx> {
     let nodes = graph.indices();
-    nodes
-        .filter(|node| graph.edges_to(*node).is_empty())
-        .collect()
+    nodes.filter(|node| graph.count_deps(*node) == 0).collect()
 }
 
 /// One cycle: whoever still waits, waits for one that still waits.

@@ -1,100 +1,103 @@
 //! The nodes and edges of the common graph.
 
 use super::RankGraph;
-use super::plan::Plan;
+use super::plan::{MeetingIdx, Plan, RankNodes};
 use crate::graph::{EdgeKind, GraphBuilder, ReplayDep, ReplayKind, ReplayNode, Resource};
-use etlink_model::{DurationNs, NodeIdx, TimeNs};
+use etlink_model::{DurationNs, NodeIdx, ResourceIdx};
 
 /// Where meetings are.
 const BETWEEN: &str = "between ranks";
 
 /// All nodes: the ranks' own, arrivals, meetings.
-pub(super) fn build(ranks: &[RankGraph], plan: &Plan) -> GraphBuilder {
-    let mut builder = GraphBuilder::new(resources(ranks));
+pub(super) fn joined_nodes(ranks: &[RankGraph], plan: &Plan) -> GraphBuilder {
+    let mut builder = GraphBuilder::new(all_resources(ranks));
     // Starts of some ranks alone would place the others at 0: then no rank has measured times.
     let measured = ranks.iter().all(|rank| rank.graph.measured);
     let mut arrivals = vec![];
     let mut first_resource = 0;
-    for (rank, (_, first)) in ranks.iter().zip(&plan.ranks) {
+    for (rank, place) in ranks.iter().zip(&plan.ranks) {
         for node in rank.graph.indices() {
-            let from = Source {
+            let source = SourceNode {
                 rank,
-                first: *first,
+                place: *place,
                 first_resource,
                 node,
                 measured,
             };
-            from.push(plan, &mut builder, &mut arrivals);
+            source.push_to(plan, &mut builder, &mut arrivals);
         }
-        first_resource += rank.graph.resources.len() as u32;
+        first_resource += rank.graph.resources.len();
     }
     // Arrivals come after all nodes of the ranks, which so keep their numbers but for an offset.
     for (node, deps) in arrivals {
         builder.push(node, deps);
     }
     for meeting in &plan.meetings {
-        let start = measured.then_some(meeting.time);
         let node = ReplayNode {
             kind: ReplayKind::Arrival,
-            resource: first_resource,
-            start,
-            duration: DurationNs(0),
-            latency: Some(DurationNs(0)),
+            // The resource behind those of all ranks belongs to none: see `all_resources`.
+            resource: ResourceIdx::new(first_resource),
+            start: measured.then_some(meeting.time),
+            duration: DurationNs::ZERO,
+            latency: Some(DurationNs::ZERO),
         };
-        let dep = |arrival: &u32| ReplayDep {
-            from: plan.arrival_node(*arrival),
-            kind: EdgeKind::Collective,
-            inferred: false,
-        };
-        builder.push(node, meeting.arrivals.iter().map(dep));
+        let arrivals = meeting.arrivals.iter();
+        builder.push(
+            node,
+            arrivals.map(|arrival| ReplayDep {
+                from: plan.arrival_node(*arrival),
+                kind: EdgeKind::Collective,
+                inferred: false,
+            }),
+        );
     }
     builder
 }
 
-fn resources(ranks: &[RankGraph]) -> Vec<Resource> {
-    let own = |rank: &RankGraph| {
-        let number = rank.rank;
-        rank.graph
-            .resources
-            .iter()
-            .map(move |resource| Resource {
-                rank: Some(number),
+/// The threads and streams of all ranks, rank by rank, and where they meet.
+fn all_resources(ranks: &[RankGraph]) -> Vec<Resource> {
+    let mut all = vec![];
+    for rank in ranks {
+        for resource in &rank.graph.resources {
+            all.push(Resource {
+                rank: Some(rank.rank),
                 ..resource.clone()
-            })
-            .collect::<Vec<_>>()
-    };
-    let between = Resource {
+            });
+        }
+    }
+    all.push(Resource {
         name: BETWEEN.to_owned(),
         on_device: false,
         rank: None,
-    };
-    ranks.iter().flat_map(own).chain([between]).collect()
+    });
+    all
 }
 
 /// A node of a rank.
-struct Source<'r> {
+struct SourceNode<'r> {
     rank: &'r RankGraph,
-    first: u32,
-    first_resource: u32,
+    place: RankNodes,
+    first_resource: usize,
     node: NodeIdx,
     measured: bool,
 }
 
-impl Source<'_> {
-    fn push(
+impl SourceNode<'_> {
+    fn push_to(
         &self,
         plan: &Plan,
         builder: &mut GraphBuilder,
         arrivals: &mut Vec<(ReplayNode, Vec<ReplayDep>)>,
     ) {
-        let (graph, number) = (&self.rank.graph, NodeIdx(self.first + self.node.0));
+        let graph = &self.rank.graph;
+        let number = self.place.common_node(self.node);
         let own = graph.deps(self.node).map(|dep| ReplayDep {
-            from: NodeIdx(self.first + dep.from.0),
+            from: self.place.common_node(dep.from),
             ..dep
         });
         let mut node = self.as_measured();
-        let mut meetings = plan.meetings_of(number).peekable();
-        let arrival = plan.arrivals.binary_search(&number).ok();
+        let mut meetings = plan.meetings_before(number).peekable();
+        let arrival = plan.arrival_at(number);
         // Nearly all nodes take no part in a collective.
         if arrival.is_none() && meetings.peek().is_none() {
             return builder.push(node, own);
@@ -103,45 +106,32 @@ impl Source<'_> {
         // then.
         let mut ready = node
             .start
-            .filter(|_| !graph.edges_to(self.node).is_empty())
+            .filter(|_| graph.count_deps(self.node) > 0)
             .zip(node.latency)
-            .map(|(start, latency)| TimeNs(start.0.saturating_sub(latency.0)));
+            .map(|(start, latency)| start.shifted(-latency.0));
         let mut own: Vec<ReplayDep> = own.collect();
-        if let Some(at) = arrival {
-            let kind = if graph.on_device(self.node) {
-                EdgeKind::StreamOrder
-            } else {
-                EdgeKind::ProgramOrder
-            };
+        if let Some(arrival) = arrival {
             let dep = ReplayDep {
-                from: plan.arrival_node(at as u32),
-                kind,
+                from: plan.arrival_node(arrival),
+                kind: self.order_kind(),
                 inferred: false,
             };
-            arrivals.push((
-                ReplayNode {
-                    kind: ReplayKind::Arrival,
-                    duration: DurationNs(0),
-                    ..node
-                },
-                std::mem::replace(&mut own, vec![dep]),
-            ));
+            let arrival_node = ReplayNode {
+                kind: ReplayKind::Arrival,
+                duration: DurationNs::ZERO,
+                ..node
+            };
+            arrivals.push((arrival_node, std::mem::replace(&mut own, vec![dep])));
             // The arrival has taken over the deps and their latency, and ends when the node had
             // started.
-            (ready, node.latency) = (node.start, Some(DurationNs(0)));
+            (ready, node.latency) = (node.start, Some(DurationNs::ZERO));
         }
-        let meetings: Vec<u32> = meetings.collect();
         if plan.transfers.binary_search(&number).is_ok() {
             // a worker's range or a wait is the collective
             node.kind = ReplayKind::Collective;
         }
-        if let (Some(start), Some(met)) = (
-            node.start,
-            meetings
-                .iter()
-                .map(|meeting| plan.meetings[*meeting as usize].time)
-                .max(),
-        ) {
+        let meetings: Vec<MeetingIdx> = meetings.collect();
+        if let (Some(start), Some(met)) = (node.start, plan.last_meeting(&meetings)) {
             // where clocks have the last come after the end, nothing is left of the transfer, and
             // the end is late by as much
             let begins = start.max(met.min(start + node.duration));
@@ -150,20 +140,31 @@ impl Source<'_> {
             // what comes after it.
             node.latency = Some(begins - ready.map_or(met, |ready| ready.max(met)));
         }
-        let first = plan.meeting_nodes().start;
         let meetings = meetings.into_iter().map(|meeting| ReplayDep {
-            from: NodeIdx(first + meeting),
+            from: plan.meeting_node(meeting),
             kind: EdgeKind::Collective,
             inferred: false,
         });
+        // A meeting and the rank's own work can end at one instant. The run takes the first of
+        // equal ends for the cause, so the meeting goes first.
         builder.push(node, meetings.chain(own));
+    }
+
+    /// How an arrival and what follows it are ordered: as all else on the thread or stream is.
+    fn order_kind(&self) -> EdgeKind {
+        if self.rank.graph.on_device(self.node) {
+            EdgeKind::StreamOrder
+        } else {
+            EdgeKind::ProgramOrder
+        }
     }
 
     fn as_measured(&self) -> ReplayNode {
         let (graph, node) = (&self.rank.graph, self.node.index());
+        let resource = self.first_resource + graph.resource[node].index();
         ReplayNode {
             kind: graph.kind[node],
-            resource: self.first_resource + graph.resource[node],
+            resource: ResourceIdx::new(resource),
             start: self.measured.then(|| graph.start[node]),
             duration: graph.duration[node],
             latency: Some(graph.latency[node]),

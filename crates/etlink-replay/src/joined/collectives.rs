@@ -1,7 +1,7 @@
 //! What links ranks in traces, as collectives of their graphs.
 
 use super::{CollectiveNodes, MemberNodes};
-use etlink_link::ranks::{RankSummary, RunJoin};
+use etlink_link::ranks::{MatchMember, RankSummary, RunJoin};
 use serde::Serialize;
 
 /// The collectives of a run, and how many communications are none.
@@ -22,22 +22,9 @@ pub struct JoinedCollectives {
 pub fn collective_nodes(summaries: &[RankSummary], join: &RunJoin) -> JoinedCollectives {
     let mut joined = JoinedCollectives::default();
     for collective in &join.matches {
-        let member = |member: &etlink_link::ranks::MatchMember| {
-            let communication = summaries
-                .get(member.rank.index())?
-                .communications
-                .get(member.communication as usize)?;
-            let runs = communication.extent;
-            let joined = MemberNodes {
-                rank: member.rank.0,
-                arrives: runs.arrives,
-                transfer: runs.waits,
-                needs_all: communication.needs_all(),
-            };
-            runs.is_transfer.then_some(joined)
-        };
-        let members: Option<Vec<MemberNodes>> = collective.members.iter().map(member).collect();
-        match members {
+        let members = collective.members.iter();
+        let nodes = members.map(|member| member_nodes(summaries, *member));
+        match nodes.collect::<Option<Vec<MemberNodes>>>() {
             // The order of the arms is the order of reasons: a collective is counted once, for the
             // first that holds.
             _ if collective.members.len() < 2 && collective.missing.is_empty() => joined.alone += 1,
@@ -50,4 +37,19 @@ pub fn collective_nodes(summaries: &[RankSummary], join: &RunJoin) -> JoinedColl
         }
     }
     joined
+}
+
+/// The nodes of one rank's side; `None` where nothing is recorded that ends with the transfer.
+fn member_nodes(summaries: &[RankSummary], member: MatchMember) -> Option<MemberNodes> {
+    let summary = summaries.get(member.rank.index())?;
+    let communication = summary.communications.get(member.communication.index())?;
+    let extent = communication.extent;
+    // A call that returns at once (Gloo without a recorded wait) ends before its transfer does:
+    // joined, it would hold up the others and itself go on.
+    extent.is_transfer.then_some(MemberNodes {
+        rank: member.rank,
+        arrives: extent.arrives,
+        transfer: extent.waits,
+        needs_all: communication.needs_all(),
+    })
 }

@@ -1,8 +1,8 @@
 //! The run in which a thread or stream does one thing at a time.
 
-use super::{NONE, ReplayRun, Rules};
+use super::{ReplayRun, Rules};
 use crate::graph::followers::Followers;
-use etlink_model::{DurationNs, NodeIdx, TimeNs};
+use etlink_model::{DurationNs, EdgeIdx, NodeIdx, ResourceIdx, TimeNs};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -29,7 +29,7 @@ struct Machine<'r> {
     events: BinaryHeap<Reverse<(TimeNs, ResourceEvent, NodeIdx)>>,
     resources: Vec<ResourceState>,
     /// Resources at which something may start now.
-    touched: Vec<u32>,
+    touched: Vec<ResourceIdx>,
 }
 
 pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayRun {
@@ -38,24 +38,18 @@ pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayR
     let run = ReplayRun {
         start: vec![TimeNs(0); nodes],
         duration,
-        decided: vec![NONE; nodes],
+        decided: vec![EdgeIdx::NONE; nodes],
         held: vec![NodeIdx::NONE; nodes],
     };
-    let count = graph
-        .resource
-        .iter()
-        .max()
-        .map_or(0, |most| *most as usize + 1);
-    let (resources, ready) = (
-        vec![ResourceState::default(); count],
-        vec![TimeNs(0); nodes],
-    );
+    // By the nodes and not by the list of resources: a builder may have been given too short a one.
+    let last = graph.resource.iter().max();
+    let count = last.map_or(0, |last| last.index() + 1);
     let mut machine = Machine {
         rules,
         run,
-        ready,
+        ready: vec![TimeNs(0); nodes],
         events: BinaryHeap::new(),
-        resources,
+        resources: vec![ResourceState::default(); count],
         touched: vec![],
     };
     let followers = Followers::new(graph, |dep| rules.counts(dep.kind));
@@ -69,7 +63,7 @@ pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayR
     }
     while let Some(Reverse((now, what, node))) = machine.events.pop() {
         match what {
-            ResourceEvent::Ready => machine.queue(node, now),
+            ResourceEvent::Ready => machine.enqueue_node(node, now),
             ResourceEvent::Ended => {
                 machine.free_resource(node);
                 for &follower in followers.of_node(node) {
@@ -90,31 +84,30 @@ pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayR
 
 impl Machine<'_> {
     fn becomes_ready(&mut self, node: NodeIdx) {
-        let (ready, decided) = self.rules.ready(node, |from| self.run.end(from));
+        let (ready, decided) = self.rules.earliest_start(node, |from| self.run.end(from));
         (self.ready[node.index()], self.run.decided[node.index()]) = (ready, decided);
         self.events
             .push(Reverse((ready, ResourceEvent::Ready, node)));
     }
 
-    fn queue(&mut self, node: NodeIdx, now: TimeNs) {
+    fn enqueue_node(&mut self, node: NodeIdx, now: TimeNs) {
         let graph = self.rules.graph;
         // A delay is time that passes for one node: it must not keep others from the thread or
         // stream.
         if graph.kind[node.index()].is_delay() {
-            return self.start(node, now);
+            return self.start_node(node, now);
         }
         let resource = graph.resource[node.index()];
-        self.resources[resource as usize]
-            .waiting
-            // The measured start is the order in which the program had them; the number breaks
-            // ties.
-            .push(Reverse((graph.start[node.index()], node)));
+        // The measured start is the order in which the program had them; the number breaks ties.
+        let turn = (graph.start[node.index()], node);
+        let state = &mut self.resources[resource.index()];
+        state.waiting.push(Reverse(turn));
         self.touched.push(resource);
     }
 
     fn free_resource(&mut self, node: NodeIdx) {
         let number = self.rules.graph.resource[node.index()];
-        let resource = &mut self.resources[number as usize];
+        let resource = &mut self.resources[number.index()];
         // a delay ends too, and never held the resource
         if resource.running == Some(node) {
             (resource.running, resource.last) = (None, Some(node));
@@ -122,7 +115,7 @@ impl Machine<'_> {
         }
     }
 
-    fn start(&mut self, node: NodeIdx, now: TimeNs) {
+    fn start_node(&mut self, node: NodeIdx, now: TimeNs) {
         self.run.start[node.index()] = now;
         self.events
             .push(Reverse((self.run.end(node), ResourceEvent::Ended, node)));
@@ -131,7 +124,7 @@ impl Machine<'_> {
     /// Starts what may start, once all that happens at this instant has.
     fn start_touched(&mut self, now: TimeNs) {
         while let Some(number) = self.touched.pop() {
-            let resource = &mut self.resources[number as usize];
+            let resource = &mut self.resources[number.index()];
             if resource.running.is_some() {
                 continue;
             }
@@ -144,7 +137,7 @@ impl Machine<'_> {
                 self.run.held[node.index()] = resource.last.unwrap_or(NodeIdx::NONE);
             }
             resource.running = Some(node);
-            self.start(node, now);
+            self.start_node(node, now);
         }
     }
 }

@@ -57,12 +57,12 @@ fn measured_times_come_back() {
             figures.replayed_ns,
             figures.replay_error
         ),
-        (Some(390), 390, Some(0.0))
+        (Some(DurationNs(390)), DurationNs(390), Some(0.0))
     );
     let end_error = figures.end_error.expect("measured");
     assert_eq!(
         (end_error.mean_ns, end_error.spread, end_error.worst),
-        (0, Percentiles::default(), vec![])
+        (DurationNs(0), Percentiles::default(), vec![])
     );
     assert_eq!(
         (
@@ -75,12 +75,12 @@ fn measured_times_come_back() {
     let launch = &figures.by_edge[&EdgeKind::Launch];
     assert_eq!(
         (launch.count, launch.decided, launch.latency.max_ns),
-        (3, 1, 5)
+        (3, 1, DurationNs(5))
     );
     let event = &figures.by_edge[&EdgeKind::EventWait];
     assert_eq!(
         (event.count, event.decided, event.latency.p50_ns),
-        (1, 1, 3)
+        (1, 1, DurationNs(3))
     );
 }
 
@@ -219,7 +219,7 @@ fn a_file_need_not_be_in_order_nor_have_starts() {
         let figures = replay_figures(&draw.graph(), &draw, &run);
         assert_eq!(
             (figures.measured_ns, figures.replayed_ns, figures.end_error),
-            (None, 38, None)
+            (None, DurationNs(38), None)
         );
     }
     assert_eq!(draw.graph().without_start, 2);
@@ -314,7 +314,7 @@ fn the_critical_path_tells_where_the_time_went() {
     let causes: Vec<(PathCause, i64)> = report
         .causes
         .iter()
-        .map(|(cause, time)| (*cause, time.ns))
+        .map(|(cause, time)| (*cause, time.ns.0))
         .collect();
     assert_eq!(
         causes,
@@ -352,7 +352,7 @@ fn waits_without_a_cause_boundaries_and_contradictions_are_counted() {
             unexplained.waiting_ns,
             unexplained.share_of_ops
         ),
-        (1, 78, 0.25)
+        (1, DurationNs(78), 0.25)
     );
     assert_eq!(
         (
@@ -361,7 +361,10 @@ fn waits_without_a_cause_boundaries_and_contradictions_are_counted() {
         ),
         (78.0 / 1_000.0, "late")
     );
-    assert_eq!((told.boundary.count, told.boundary.total_ns), (1, 40));
+    assert_eq!(
+        (told.boundary.count, told.boundary.total_ns),
+        (1, DurationNs(40))
+    );
     let mut draw = diamond();
     draw.nodes[0].0.duration = DurationNs(5_000);
     let (graph, run) = (draw.graph(), draw.run(&ReplaySettings::default()));
@@ -399,7 +402,10 @@ fn a_node_is_explained_by_number_or_name() {
     let deps: Vec<_> = told
         .deps
         .iter()
-        .map(|dep| (dep.edge, dep.from.name.as_str(), dep.slack_ns, dep.decided))
+        .map(|dep| {
+            let name = dep.from.name.as_str();
+            (dep.edge, name, dep.slack_ns.0, dep.decided)
+        })
         .collect();
     assert_eq!(
         deps,
@@ -410,7 +416,7 @@ fn a_node_is_explained_by_number_or_name() {
     );
     assert_eq!(
         (told.latency_ns, told.start_ns, told.measured_start_ns),
-        (3, 1_190, Some(1_190))
+        (DurationNs(3), TimeNs(1_190), Some(TimeNs(1_190)))
     );
     assert_eq!(
         told.deps[1].evidence,
@@ -431,7 +437,7 @@ fn a_node_is_explained_by_number_or_name() {
     );
     assert_eq!(
         (told.deps.len(), told.deps[0].decided, told.deps[0].slack_ns),
-        (1, true, 0)
+        (1, true, DurationNs(0))
     );
 }
 
@@ -456,7 +462,7 @@ fn a_device_op_far_behind_its_causes_is_unexplained() {
                 figures.unexplained.device_ops,
                 figures.unexplained.waiting_ns
             ),
-            (unexplained, latency * unexplained as i64),
+            (unexplained, DurationNs(latency * unexplained as i64)),
             "{latency}"
         );
     }

@@ -2,7 +2,7 @@
 
 use super::random::{NoNames, scales};
 use crate::*;
-use etlink_model::{DurationNs, NodeIdx, TimeNs};
+use etlink_model::{DurationNs, GlobalRank, NodeIdx, RankIdx, ResourceIdx, TimeNs};
 use proptest::prelude::*;
 
 /// What a rank does: it computes so long, then takes part in a collective, which takes it so long
@@ -47,7 +47,7 @@ impl Drawn {
             .collect();
         let node = ReplayNode {
             kind,
-            resource,
+            resource: ResourceIdx(resource),
             start: Some(TimeNs(start)),
             duration: DurationNs(end - start),
             latency: None,
@@ -156,7 +156,7 @@ impl Program {
                 .find(|(number, _)| *number == collective)?
                 .1;
             Some(MemberNodes {
-                rank,
+                rank: RankIdx(rank),
                 arrives: node,
                 transfer: node,
                 needs_all: true,
@@ -188,9 +188,9 @@ fn recorded(rank: i64, drawn: &Drawn) -> RankGraph {
         .iter()
         .for_each(|(node, deps)| builder.push(*node, deps.iter().copied()));
     RankGraph {
-        rank,
+        rank: GlobalRank(rank),
         graph: builder.finish().expect("forward"),
-        uncertainty_ns: 0,
+        uncertainty_ns: DurationNs(0),
     }
 }
 
@@ -250,7 +250,7 @@ proptest! {
                 figures.replay_error,
                 figures.end_error.map(|error| error.mean_ns)
             ),
-            (Some(0.0), Some(0))
+            (Some(0.0), Some(DurationNs(0)))
         );
         prop_assert_eq!(figures.contradictions.map(|found| found.edges), Some(0));
     }
@@ -341,16 +341,17 @@ fn waiting_and_transfer_are_told_apart() {
             )
         })
         .collect();
-    let spent = |waiting_ns| CollectiveTimes {
+    let spent = |waiting| CollectiveTimes {
         count: 2,
-        waiting_ns,
-        transfer_ns: 60,
+        waiting_ns: DurationNs(waiting),
+        transfer_ns: DurationNs(60),
     };
+    let (all, exact) = (Some(DurationNs(470)), Some(DurationNs(0)));
     assert_eq!(
         told,
         [
-            (0, 5, spent(200), Some(470), Some(0)),
-            (1, 5, spent(30), Some(470), Some(0))
+            (GlobalRank(0), 5, spent(200), all, exact),
+            (GlobalRank(1), 5, spent(30), all, exact)
         ]
     );
 }
@@ -373,7 +374,7 @@ fn the_critical_path_goes_from_rank_to_rank() {
         &ran,
         &critical_path(&joined.graph, &ran),
     );
-    assert_eq!(path.makespan_ns, 470);
+    assert_eq!(path.makespan_ns, DurationNs(470));
     let crossings: Vec<_> = path
         .crossings
         .iter()
@@ -386,11 +387,14 @@ fn the_critical_path_goes_from_rank_to_rank() {
             )
         })
         .collect();
-    assert_eq!(crossings, [(1, 0, "all_reduce 0", 300)]);
+    assert_eq!(
+        crossings,
+        [(GlobalRank(1), GlobalRank(0), "all_reduce 0", TimeNs(300))]
+    );
     assert_eq!(
         path.ranks
             .iter()
-            .map(|(rank, time)| (*rank, time.ns))
+            .map(|(rank, time)| (rank.0, time.ns.0))
             .collect::<Vec<_>>(),
         [(0, 170), (1, 300)]
     );
@@ -403,7 +407,7 @@ fn the_critical_path_goes_from_rank_to_rank() {
             told.deps[0].edge,
             told.deps[0].decided
         ),
-        (Some(1), 3, EdgeKind::Collective, true)
+        (Some(GlobalRank(1)), 3, EdgeKind::Collective, true)
     );
 }
 
@@ -422,13 +426,13 @@ fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> JoinedGraph {
         drawn.compute(0);
         drawn.transfer(0, *start, *duration, false);
         RankGraph {
-            uncertainty_ns,
+            uncertainty_ns: DurationNs(uncertainty_ns),
             ..recorded(rank, &drawn)
         }
     };
     let ranks: Vec<RankGraph> = (0..).zip(times).map(rank).collect();
     let members = (0..).zip(times).map(|(rank, (.., needs_all))| MemberNodes {
-        rank,
+        rank: RankIdx(rank),
         arrives: NodeIdx(1),
         transfer: NodeIdx(1),
         needs_all: *needs_all,
@@ -480,7 +484,7 @@ fn a_send_can_be_done_before_its_receive_but_not_the_other_way() {
     assert_eq!(
         waited
             .iter()
-            .map(|rank| rank.collectives.waiting_ns)
+            .map(|rank| rank.collectives.waiting_ns.0)
             .collect::<Vec<_>>(),
         [0, 4_000]
     );
@@ -490,7 +494,7 @@ fn a_send_can_be_done_before_its_receive_but_not_the_other_way() {
 fn without_times_ranks_wait_for_each_other_and_opposite_orders_are_taken_out() {
     let kernel = |duration| ReplayNode {
         kind: ReplayKind::Collective,
-        resource: 1,
+        resource: ResourceIdx(1),
         duration: DurationNs(duration),
         ..ReplayNode::default()
     };
@@ -505,13 +509,13 @@ fn without_times_ranks_wait_for_each_other_and_opposite_orders_are_taken_out() {
             builder.push(kernel(duration), dep);
         }
         RankGraph {
-            rank,
+            rank: GlobalRank(rank),
             graph: builder.finish().expect("a chain"),
             ..RankGraph::default()
         }
     };
     let member = |rank, node| MemberNodes {
-        rank,
+        rank: RankIdx(rank),
         arrives: NodeIdx(node),
         transfer: NodeIdx(node),
         needs_all: true,
@@ -542,6 +546,9 @@ fn without_times_ranks_wait_for_each_other_and_opposite_orders_are_taken_out() {
     .expect("in order");
     assert_eq!(replayed(&all, 6, &[]), [10, 120, 330, 100, 300, 600]);
     let wrong = join_graphs(&ranks, &[collective([0, 3])]);
-    let (node, from) = (NodeIdx(1), NodeIdx(3));
-    assert_eq!(wrong.err(), Some(Error::NoSuchNode { node, from }));
+    let (rank, node) = (GlobalRank(1), NodeIdx(3));
+    assert_eq!(wrong.err(), Some(Error::NoSuchPart { rank, node }));
+    let missing = join_graphs(&ranks[..1], &[collective([0, 0])]);
+    let rank = RankIdx(1);
+    assert_eq!(missing.err(), Some(Error::NoSuchRank { rank }));
 }

@@ -48,7 +48,7 @@ fn graph_from_trace(shape: &Shape) -> ReplayGraph {
         builder.push(
             ReplayNode {
                 kind,
-                resource: *resource,
+                resource: ResourceIdx(*resource),
                 start,
                 duration,
                 latency: None,
@@ -66,7 +66,7 @@ impl LabelSource for NoNames {
         "op"
     }
 
-    fn correlation(&self, _: NodeIdx) -> Option<i64> {
+    fn correlation(&self, _: NodeIdx) -> Option<Correlation> {
         None
     }
 }
@@ -92,7 +92,7 @@ proptest! {
             decided as usize,
             graph
                 .indices()
-                .filter(|node| !graph.edges_to(*node).is_empty())
+                .filter(|node| graph.count_deps(*node) > 0)
                 .count()
         );
     }
@@ -172,13 +172,13 @@ proptest! {
         };
         let ran = run_graph(&graph, &NoNames, &settings);
         let path = critical_path(&graph, &ran);
-        let total: i64 = path
+        let total: DurationNs = path
             .iter()
-            .map(|step| step.latency_ns + ran.duration[step.node.index()].0)
+            .map(|step| step.latency_ns + ran.duration[step.node.index()])
             .sum();
         let end = path.last().map(|step| ran.end(step.node));
         prop_assert_eq!(
-            Some(ran.window().0 + DurationNs(total)),
+            Some(ran.window().0 + total),
             end.or(Some(ran.window().0))
         );
         let resource = |node: NodeIdx| graph.resource[node.index()];
@@ -212,7 +212,7 @@ proptest! {
                 ..ReplaySettings::default()
             },
         );
-        for resource in 0..3 {
+        for resource in (0..3).map(ResourceIdx) {
             let mut nodes: Vec<NodeIdx> = graph
                 .indices()
                 .filter(|node| graph.resource[node.index()] == resource)

@@ -7,7 +7,7 @@ use etlink_link::ranks::{
     join_ranks, step_stragglers, wait_causes,
 };
 use etlink_link::{LinkOptions, link};
-use etlink_model::{CollectiveKind, GlobalRank, NodeIdx, UnixNs};
+use etlink_model::{CollectiveKind, GlobalRank, GroupIdx, NodeIdx, UnixNs};
 use etlink_replay::{ReplaySettings, critical_path, graph_from_trace, replay_figures, run_graph};
 use etlink_testing::{OddTraces, Oddity};
 use std::hint::black_box;
@@ -99,7 +99,7 @@ fn rank_summaries(events: usize) -> Vec<RankSummary> {
             let start_ns = UnixNs(1_000 * at as i64 + rank as i64 % 7);
             let end_ns = UnixNs(1_000 * at as i64 + 500);
             // few are of all ranks: each of these is as large as the world
-            let group = u32::from(at % 20 != 0);
+            let group = GroupIdx(u32::from(at % 20 != 0));
             summary.communications.push(Communication {
                 node: NodeIdx::new(at),
                 peers: Peers::Group(group),

@@ -87,7 +87,7 @@ impl PathColumns {
             });
             path.start.push(piece.start.since(origin));
             path.duration.push((piece.end - piece.start).0);
-            path.delay.push(piece.step.latency_ns);
+            path.delay.push(piece.step.latency_ns.0);
             path.cause
                 .push(strings.number_of(if one { cause } else { longest }));
             path.delay_cause.push(strings.number_of(delay_cause));
@@ -130,7 +130,7 @@ fn join_short_pieces(run: &ReplayRun, all: &[PathPiece], limit: i64) -> Vec<Path
             piece.count > 1
                 || (piece.end - piece.start)
                     .0
-                    .saturating_add(piece.step.latency_ns.max(0))
+                    .saturating_add(piece.step.latency_ns.0.max(0))
                     < limit
         };
         let fits = |before: &PathPiece| {
@@ -175,7 +175,7 @@ mod tests {
             .map(|node| PathStep {
                 node: NodeIdx(node),
                 via: StartReason::Start,
-                latency_ns: 0,
+                latency_ns: DurationNs(0),
             })
             .collect();
         assert_eq!(path_pieces(&run, &steps, 101).len(), 101);

@@ -18,7 +18,7 @@ use etlink_link::ranks::{
     CollectiveArrival, CommExtent, Communication, RankClock, RankSummary, RunJoin,
     collective_arrivals, collective_skews,
 };
-use etlink_model::{CommonNs, DurationNs, GlobalRank, NodeIdx, TimeNs, UnixNs};
+use etlink_model::{CommIdx, CommonNs, DurationNs, GlobalRank, NodeIdx, TimeNs, UnixNs};
 use std::collections::BTreeMap;
 
 /// What a rank is among the others.
@@ -81,7 +81,7 @@ impl<'t> RunTimeline<'t> {
                 };
                 let node = facts
                     .communications
-                    .get(part.communication as usize)
+                    .get(part.communication.index())
                     .map(|communication| communication.extent.waits);
                 together
                     .sides
@@ -424,7 +424,7 @@ fn step_window(
         all.fold(none, |(first, end), (a, b)| (first.min(a), end.max(b)))
     };
     let of_step = |facts: &RankSummary, at: usize| {
-        facts.steps.get(at as u32).map(|of| of.name.as_str()) == step
+        facts.steps.get(CommIdx::new(at)).map(|of| of.name.as_str()) == step
     };
     let launched = spans(&mut places().flat_map(|(clock, facts)| {
         let of = facts

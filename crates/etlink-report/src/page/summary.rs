@@ -127,8 +127,8 @@ fn path_causes(ranks: &[ReportRank]) -> Vec<(PathCause, i64)> {
         .flat_map(|path| &path.causes)
     {
         match sums.iter_mut().find(|(of, _)| of == cause) {
-            Some((_, ns)) => *ns = ns.saturating_add(time.ns),
-            None => sums.push((*cause, time.ns)),
+            Some((_, ns)) => *ns = ns.saturating_add(time.ns.0),
+            None => sums.push((*cause, time.ns.0)),
         }
     }
     sums

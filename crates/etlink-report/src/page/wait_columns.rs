@@ -60,7 +60,7 @@ pub(super) fn wait_columns(
                     of.run
                         .decided
                         .get(index.index())
-                        .is_some_and(|decided| *decided as usize == number),
+                        .is_some_and(|decided| *decided == number),
                 ));
             }
         }

@@ -105,7 +105,7 @@ fn nodes_in_window(of: WrittenGraph<'_>, window: &TimelineWindow) -> Vec<DrawnRa
             && start < window.end
             && (end > window.start || start >= window.start);
         // streams after threads
-        let track = graph.resource[id]
+        let track = graph.resource[id].0
             + if graph.on_device(node) {
                 graph.resources.len() as u32
             } else {
@@ -140,7 +140,7 @@ fn node_waits(
                 found.push((
                     place[node.index()],
                     // `false` sorts first, so that the reason that decided leads those of its node.
-                    of.run.decided[node.index()] as usize != edge,
+                    of.run.decided[node.index()] != edge,
                     dep.kind,
                     dep.from,
                     dep.inferred,
@@ -206,7 +206,8 @@ impl TimelineSource for WrittenGraph<'_> {
             correlation: self
                 .labels
                 .correlation(NodeIdx::new(id))
-                .filter(|of| *of > 0),
+                .map(|correlation| correlation.0)
+                .filter(|correlation| *correlation > 0),
             ..Tooltip::default()
         }
     }

@@ -309,7 +309,7 @@ fn slice_place(slices: &TraceSlices<'_>, slice: TraceSlice) -> usize {
         TraceSlice::Node(node) => {
             let node = trace.nodes.get(node);
             // Nodes count threads and queues each from 0; places have the queues after all threads.
-            node.resource as usize + if node.on_device { queues } else { 0 }
+            node.track.index() + if node.on_device { queues } else { 0 }
         }
         TraceSlice::Transfer(_) => slices
             .whole_slice(slice)
@@ -364,13 +364,14 @@ fn write_path(
 
 fn resource_name(trace: &LinkedTrace, node: &etlink_link::Node) -> String {
     let device = &trace.device;
-    let (thread, queue) = (
-        device.threads.get(node.resource as usize),
-        device.queues.get(node.resource as usize),
-    );
-    match (node.on_device, thread, queue) {
-        (true, _, Some(queue)) => format!("stream {} of device {}", queue.stream, queue.device),
-        (false, Some(thread), _) => format!("thread {}", device.label(thread.tid)),
-        _ => String::new(),
+    if let Some(queue) = node.queue() {
+        let queue = device.queues.get(queue.index());
+        return queue.map_or(String::new(), |queue| {
+            format!("stream {} of device {}", queue.stream, queue.device)
+        });
     }
+    let thread = node.thread().and_then(|at| device.threads.get(at.index()));
+    thread.map_or(String::new(), |thread| {
+        format!("thread {}", device.label(thread.tid))
+    })
 }

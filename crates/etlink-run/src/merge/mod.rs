@@ -25,6 +25,7 @@ use earlier::EarlierFiles;
 use etlink_chakra::astra::file;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
+use etlink_model::GlobalRank;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -504,7 +505,8 @@ impl Merger<'_> {
         // what was said the first time goes
         job.strict = false;
         let (trace, mut linked) = job::link(&job, self.progress())?;
-        linked.report.rank = linked.report.rank.or(entry.files().rank);
+        let named = entry.files().rank.map(GlobalRank);
+        linked.report.rank = linked.report.rank.or(named);
         let piece = self.write_rank(&trace, &job, joined, &rank.label, &mut linked)?;
         linked.seconds.read += before.read;
         linked.seconds.link += before.link;

@@ -1,6 +1,6 @@
 //! What spans become in the two traces.
 
-use etlink_model::{DeviceTrace, HostTrace};
+use etlink_model::{DeviceTrace, GlobalRank, HostTrace};
 use etlink_schedule::{Arguments, Schedule};
 use etlink_tracing::{
     FinishedTrace, ProfilerActivity, ProgramInfo, ProgramSpans, Recorder, RecorderError,
@@ -562,7 +562,7 @@ fn cycles_are_apart_and_their_ids_go_on() {
     assert!(host.anomalies.iter().next().is_none() && device.anomalies.iter().next().is_none());
     assert_eq!(
         (device.header.rank, device.header.world_size),
-        (Some(2), Some(8))
+        (Some(GlobalRank(2)), Some(8))
     );
 }
 

@@ -17,7 +17,7 @@
 
 use super::{PartGraph, stand_in};
 use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, Node, Nodes};
-use etlink_model::{NodeIdx, TimeNs};
+use etlink_model::{NodeIdx, TimeNs, TrackIdx};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ pub(super) fn of<'t>(
             origin.push(NodeIdx::NONE);
             let place = Node {
                 start,
-                resource: u32::MAX,
+                track: TrackIdx::NONE,
                 ..Node::default()
             };
             nodes.push(stand_in(place, pieces[at].1 - start));
@@ -141,7 +141,7 @@ fn busy_intervals(trace: &LinkedTrace, communications: &[NodeIdx]) -> Vec<Span> 
     for node in (0..nodes.len())
         .filter(|node| nodes.on_device[*node] == on_device && !nodes.kind[*node].is_delay())
     {
-        if !on_device && looks_on[nodes.resource[node] as usize]
+        if !on_device && looks_on[nodes.track[node].index()]
             || communications.binary_search(&NodeIdx::new(node)).is_ok()
         {
             continue;
@@ -209,7 +209,7 @@ fn piece_edges(
         .windows(2)
         .map(|pair| inferred_edge(EdgeKind::ProgramOrder, pair[0], pair[1]))
         .collect();
-    let mut last: BTreeMap<(bool, u32), NodeIdx> = BTreeMap::new();
+    let mut last: BTreeMap<(bool, TrackIdx), NodeIdx> = BTreeMap::new();
     for (comm, &number) in comms.iter().zip(comm_number) {
         let before = pieces.partition_point(|(_, end)| *end <= comm.node.start);
         edges.extend(
@@ -217,7 +217,7 @@ fn piece_edges(
                 .checked_sub(1)
                 .map(|piece| inferred_edge(EdgeKind::Launch, piece_number[piece], number)),
         );
-        let before = last.insert((comm.node.on_device, comm.node.resource), number);
+        let before = last.insert((comm.node.on_device, comm.node.track), number);
         edges.extend(
             before
                 .filter(|_| !serialize_comms)

@@ -197,14 +197,14 @@ fn wait_anchors(
     for (at, gap) in all.iter().enumerate().filter(|(_, gap)| {
         gap.priority == TimePriority::Gap && takes[gap.node.index()] < gap.end - gap.start
     }) {
-        let own_resource = nodes.resource[gap.node.index()];
+        let own_track = nodes.track[gap.node.index()];
         let ended = &works[..works.partition_point(|work| work.end <= gap.end)];
         // the last to end first; none is looked for that ended before the gap began
         for work in ended.iter().rev().take(LOOK_BACK) {
             if work.end <= gap.start {
                 break;
             }
-            let is_elsewhere = nodes.resource[work.node.index()] != own_resource;
+            let is_elsewhere = nodes.track[work.node.index()] != own_track;
             // an edge from a node after one that waits for the gap could close a cycle
             if is_elsewhere && work.node < followed[gap.node.index()] {
                 found.push((at, work.node));

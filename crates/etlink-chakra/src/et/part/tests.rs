@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{TraceSketch, sample};
 use etlink_link::EdgeKind;
-use etlink_model::OpIdx;
+use etlink_model::{OpIdx, TrackIdx};
 
 fn part_of<'t>(trace: &'t LinkedTrace, part: TracePart, serialize_comms: bool) -> PartGraph<'t> {
     PartGraph::of(
@@ -179,9 +179,9 @@ fn a_gap_waits_instead_of_taking_the_time_of_others() {
     let mut trace = b.done();
     trace.device.threads.push(trace.device.threads[0]);
     (
-        trace.nodes.resource[gap.index()],
-        trace.nodes.resource[last.index()],
-    ) = (1, 1);
+        trace.nodes.track[gap.index()],
+        trace.nodes.track[last.index()],
+    ) = (TrackIdx(1), TrackIdx(1));
     let graph = part_of(&trace, TracePart::Whole, true);
     assert_eq!(
         graph.takes.iter().map(|take| take.0).collect::<Vec<_>>(),

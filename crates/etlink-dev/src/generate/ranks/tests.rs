@@ -49,7 +49,7 @@ fn linked(recorded: &RankTemplate, scenario: &RunScenario) -> Vec<RankSummary> {
         let report = &trace.report;
         assert_eq!(
             (report.rank, report.world_size),
-            (Some(rank as i64), Some(scenario.ranks as i64))
+            (Some(GlobalRank(rank as i64)), Some(scenario.ranks as i64))
         );
         assert_eq!(
             (report.launched, report.device_rows),

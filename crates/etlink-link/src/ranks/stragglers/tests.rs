@@ -2,6 +2,7 @@ use super::*;
 use crate::ranks::testing::{collective, rank};
 use crate::ranks::{RankSteps, StepSpan, join_ranks};
 use etlink_model::CollectiveKind::AllReduce;
+use etlink_model::StepIdx;
 
 /// All-reduces of three ranks with these arrivals, each 1000 ns after the other; each rank's are of
 /// these steps.
@@ -28,7 +29,7 @@ fn drawn(rounds: &[[i64; 3]], of: [&[u32]; 3]) -> (Vec<RankSummary>, RunJoin) {
             all: [("ProfilerStep#9", 0, 1950), ("ProfilerStep#10", 1950, 4000)]
                 .map(step)
                 .into(),
-            of: of.into(),
+            by_comm: of.iter().copied().map(StepIdx).collect(),
         };
     }
     let join = join_ranks(&ranks);
@@ -126,10 +127,7 @@ fn a_collective_is_of_the_step_in_which_the_last_launched_it() {
 
 #[test]
 fn what_is_of_no_step_comes_first() {
-    let (ranks, join) = drawn(
-        &[[0, 20, 320], [0, 50, 10]],
-        [&[crate::ranks::NO_STEP, 0]; 3],
-    );
+    let (ranks, join) = drawn(&[[0, 20, 320], [0, 50, 10]], [&[StepIdx::NONE.0, 0]; 3]);
     let steps = step_stragglers(&ranks, &join, &[]);
     assert_eq!(
         steps

@@ -111,7 +111,7 @@ impl Carriers {
         // What begins after the op has returned is not its own.
         let mut nodes = nodes.take_while(|(_, node)| node.start <= op.start + op.duration);
         nodes
-            .find(|(_, node)| node.resource == op.resource && runs_it(trace, node))
+            .find(|(_, node)| node.track == op.track && runs_it(trace, node))
             .map(|(at, _)| at)
     }
 }

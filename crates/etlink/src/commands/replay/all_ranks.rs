@@ -1,7 +1,7 @@
 //! How the ranks of a run fare together in the replay.
 
 use etlink_link::ranks::JoinProblem;
-use etlink_model::GlobalRank;
+use etlink_model::{DurationNs, GlobalRank};
 use etlink_replay::{JoinedCollectives, RankFigures};
 use etlink_run::membership::Excluded;
 use serde::Serialize;
@@ -29,9 +29,9 @@ pub(super) struct Collectives {
     /// Begin when the last rank has come.
     pub(super) joined: u64,
     /// From the ranks' arrivals to the last ones'.
-    pub(super) waiting_ns: i64,
+    pub(super) waiting_ns: DurationNs,
     /// From the last arrivals on.
-    pub(super) transfer_ns: i64,
+    pub(super) transfer_ns: DurationNs,
     /// Not joined: they last as long as they were measured to.
     pub(super) local: Local,
 }
@@ -63,7 +63,7 @@ pub(super) struct RankReport {
 /// How a rank fares when something changes.
 #[derive(Serialize)]
 pub(super) struct RankChange {
-    pub(super) rank: i64,
+    pub(super) rank: GlobalRank,
     /// By how much its last node ends later.
     pub(super) end_change_ns: i64,
     pub(super) waiting_change_ns: i64,

@@ -8,7 +8,7 @@ use crate::Outcome;
 use crate::commands::{print_json, print_text, print_unused_files};
 use anyhow::{Context, Result, anyhow};
 use etlink_link::ranks::{RankClock, RankSummary};
-use etlink_model::{TimeNs, UnixNs};
+use etlink_model::{DurationNs, TimeNs, UnixNs};
 use etlink_replay::{
     JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures, RankGraph, RankLabels, RankNames,
     ReplayGraph, ReplayRun,
@@ -215,9 +215,9 @@ impl RunColumns {
                 continue;
             };
             columns.ranks.push(RankGraph {
-                rank: summary.rank.0,
+                rank: summary.rank,
                 graph: member.value.graph,
-                uncertainty_ns: 0,
+                uncertainty_ns: DurationNs::ZERO,
             });
             columns.bases_ns.push(member.value.base_ns);
             columns.summaries.push(summary);
@@ -236,7 +236,7 @@ impl RunColumns {
                 let common = clock.aligned(base.shifted(start.0));
                 *start = TimeNs(common.0.saturating_sub(origin.0));
             }
-            rank.uncertainty_ns = clock.uncertainty_ns.unwrap_or(0);
+            rank.uncertainty_ns = DurationNs(clock.uncertainty_ns.unwrap_or(0));
         }
     }
 }
@@ -267,7 +267,7 @@ fn count_collectives(
             .filter(|found| **found == fate)
             .count() as u64
     };
-    let sum = |of: fn(&RankFigures) -> i64| ranks.iter().map(of).fold(0, i64::saturating_add);
+    let sum = |of: fn(&RankFigures) -> DurationNs| ranks.iter().map(of).sum();
     Collectives {
         joined: count(JoinOutcome::Joined),
         waiting_ns: sum(|rank| rank.collectives.waiting_ns),
@@ -290,9 +290,9 @@ fn rank_changes(
         let (spent, spent_before) = (&now.collectives, &before.collectives);
         changes.push(RankChange {
             rank: now.rank,
-            end_change_ns: now.end_ns.saturating_sub(before.end_ns),
-            waiting_change_ns: spent.waiting_ns.saturating_sub(spent_before.waiting_ns),
-            transfer_change_ns: spent.transfer_ns.saturating_sub(spent_before.transfer_ns),
+            end_change_ns: now.end_ns.0 - before.end_ns.0,
+            waiting_change_ns: spent.waiting_ns.0 - spent_before.waiting_ns.0,
+            transfer_change_ns: spent.transfer_ns.0 - spent_before.transfer_ns.0,
         });
     }
     changes

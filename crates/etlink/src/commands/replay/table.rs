@@ -4,7 +4,7 @@ use super::all_ranks::AllRanks;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
 use crate::table::{FactRows, cut, enum_name, mb, perfetto_text, signed_time, time};
-use etlink_model::GlobalRank;
+use etlink_model::{DurationNs, GlobalRank};
 use etlink_replay::{
     NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, ReplayFigures, StartExplanation,
     StartReason,
@@ -68,7 +68,7 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
     if let Some(measured) = figures.measured_ns {
         rows.add(
             "measured",
-            time(measured),
+            duration_text(measured),
             "from the first start to the last end",
         );
     }
@@ -82,16 +82,16 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
     });
     rows.add(
         "replayed",
-        time(figures.replayed_ns),
+        duration_text(figures.replayed_ns),
         format!("by edges, durations and latencies{how}{error}"),
     );
     if let Some(error) = &figures.end_error {
         let spread = &error.spread;
-        let [p50, p99, max] = [spread.p50_ns, spread.p99_ns, spread.max_ns].map(time);
+        let [p50, p99, max] = [spread.p50_ns, spread.p99_ns, spread.max_ns].map(duration_text);
         let share = percent_text(error.mean_share);
         rows.add(
             "end error",
-            time(error.mean_ns),
+            duration_text(error.mean_ns),
             format!("mean, {share} of the measured time; p50 {p50}, p99 {p99}, max {max}"),
         );
         add_worst(&error.worst, true, rows);
@@ -99,7 +99,7 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
     let unexplained = &figures.unexplained;
     let waiting = format!(
         "waiting {}, {} of all streams' time",
-        time(unexplained.waiting_ns),
+        duration_text(unexplained.waiting_ns),
         percent_text(unexplained.share_of_time)
     );
     rows.add(
@@ -135,7 +135,7 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
             latency.p99_ns,
             latency.max_ns,
         ]
-        .map(time);
+        .map(duration_text);
         let decided = format!(
             "decided {}, latency p50 {p50}, p90 {p90}, p99 {p99}, max {max}",
             edges.decided
@@ -153,8 +153,8 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
             boundary.count,
             format!(
                 "delays before the recording: {} in all, max {}",
-                time(boundary.total_ns),
-                time(boundary.max_ns)
+                duration_text(boundary.total_ns),
+                duration_text(boundary.max_ns)
             ),
         );
     }
@@ -195,8 +195,8 @@ fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
     };
     let spent = format!(
         "ranks waited {} for the last to come and {transferred} for {}",
-        time(met.waiting_ns),
-        time(met.transfer_ns)
+        duration_text(met.waiting_ns),
+        duration_text(met.transfer_ns)
     );
     rows.add(
         "collectives",
@@ -230,7 +230,7 @@ fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
             format!(
                 ", replay error {}, end error {}",
                 percent_text(error),
-                time(end)
+                duration_text(end)
             )
         });
         let how = if rank.clock_contradicted {
@@ -248,15 +248,19 @@ fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
         let spent = format!(
             "{} collectives: waited {}, transferred {}",
             spent.count,
-            time(spent.waiting_ns),
-            time(spent.transfer_ns)
+            duration_text(spent.waiting_ns),
+            duration_text(spent.transfer_ns)
         );
         let text = format!(
             "{} nodes{error}; {spent}{}",
             own.nodes,
             uncertainty.unwrap_or_default()
         );
-        rows.add(&format!("  rank {}", own.rank), time(own.replayed_ns), text);
+        rows.add(
+            &format!("  rank {}", own.rank),
+            duration_text(own.replayed_ns),
+            text,
+        );
     }
 }
 
@@ -337,14 +341,14 @@ fn critical_path(path: &PathReport) -> String {
     for (cause, spent) in &path.causes {
         rows.add(
             &enum_name(cause),
-            time(spent.ns),
+            duration_text(spent.ns),
             format!("{}{}", percent_text(spent.share), cause_remark(*cause)),
         );
     }
     for (rank, spent) in &path.ranks {
         rows.add(
             &format!("  rank {rank}"),
-            time(spent.ns),
+            duration_text(spent.ns),
             percent_text(spent.share),
         );
     }
@@ -359,7 +363,7 @@ fn critical_path(path: &PathReport) -> String {
         rows.add("", path.crossings.len() - SHOWN_STEPS, "more");
     }
     let mut longest: Vec<&PathStepReport> = path.steps.iter().collect();
-    longest.sort_by_key(|step| Reverse(step.duration_ns.saturating_add(step.latency_ns)));
+    longest.sort_by_key(|step| Reverse(step.duration_ns + step.latency_ns));
     longest.truncate(SHOWN_STEPS);
     // back in the order of time, by which a path is read
     longest.sort_by_key(|step| step.start_ns);
@@ -371,11 +375,11 @@ fn critical_path(path: &PathReport) -> String {
         };
         rows.add(
             "  longest",
-            time(step.duration_ns),
+            duration_text(step.duration_ns),
             format!(
                 "{}; {via}, latency {}",
                 node_text(&step.label),
-                time(step.latency_ns)
+                duration_text(step.latency_ns)
             ),
         );
     }
@@ -421,7 +425,7 @@ fn explanation_text(told: &StartExplanation) -> String {
         let slack = if dep.decided {
             "the last to end".into()
         } else {
-            format!("{} before the last", time(dep.slack_ns))
+            format!("{} before the last", duration_text(dep.slack_ns))
         };
         rows.add(
             "",
@@ -432,7 +436,7 @@ fn explanation_text(told: &StartExplanation) -> String {
     if !told.deps.is_empty() {
         rows.add(
             "latency",
-            time(told.latency_ns),
+            duration_text(told.latency_ns),
             "from the last end to the start",
         );
     }
@@ -463,4 +467,8 @@ fn node_text(label: &NodeLabel) -> String {
 
 fn percent_text(share: f64) -> String {
     crate::table::percent(share, 3)
+}
+
+fn duration_text(duration: DurationNs) -> String {
+    time(duration.0)
 }

@@ -99,10 +99,10 @@ impl Ran {
     /// The rank that the trace says.
     pub(super) fn rank_number(&self) -> Option<i64> {
         match &self.of {
-            RanSource::Traces(trace) => trace.report.rank,
+            RanSource::Traces(trace) => Some(trace.report.rank?.0),
             RanSource::Written { file, trace } => {
                 let of_rows = trace.as_ref().and_then(|trace| trace.report.rank);
-                of_rows.or(file.metadata_int("rank"))
+                of_rows.map(|rank| rank.0).or(file.metadata_int("rank"))
             }
         }
     }
