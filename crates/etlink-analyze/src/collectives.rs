@@ -187,7 +187,7 @@ pub(crate) fn collective_totals(rows: &ClassifiedRows<'_>) -> Vec<CollectiveTota
     for row in
         (0..rows.len()).filter(|row| rows.class[*row] == RowClass::Communication && !known[*row])
     {
-        let kind = CollectiveKind::of(rows.name(row)).name().to_owned();
+        let kind = CollectiveKind::from_name(rows.name(row)).name().to_owned();
         all.push(CollectiveTotals {
             kind,
             on_device: true,

@@ -151,6 +151,8 @@ impl Anomalies {
     /// Counts one more of `kind`; `place` is only asked for the first.
     pub fn note(&mut self, kind: AnomalyKind, place: impl FnOnce() -> String) {
         let entry = self.counts.entry(kind).or_default();
+        // A damaged trace has millions of places, and reports show the first alone: no other is
+        // put into words.
         if entry.count == 0 {
             entry.first = Some(place()).filter(|p| !p.is_empty());
         }

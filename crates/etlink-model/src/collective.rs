@@ -72,6 +72,7 @@ impl Collective {
     /// A record that says nothing.
     pub fn absent() -> Self {
         Collective {
+            // Rank 0 and number 0 exist, so that 0 cannot stand for what is not said.
             rank_start: -1,
             rank_stride: -1,
             rank: -1,
@@ -84,7 +85,7 @@ impl Collective {
 
     /// What kind of communication it is.
     pub fn kind(&self, names: &Names) -> CollectiveKind {
-        CollectiveKind::of(names.get(self.name))
+        CollectiveKind::from_name(names.get(self.name))
     }
 }
 
@@ -130,7 +131,7 @@ impl CollectiveKind {
     /// The kind that a `Collective name` or an op or kernel name says. The name's spelling
     /// (`_allgather_base`, `all_gather_into_tensor_coalesced`, `ncclDevKernel_AllGather_RING`)
     /// does not matter.
-    pub fn of(name: &str) -> CollectiveKind {
+    pub fn from_name(name: &str) -> CollectiveKind {
         // Backends differ in case and underscores alone:
         // `AllReduce`, `all_reduce`, `allreduce_coalesced`.
         let plain: String = name
@@ -138,33 +139,37 @@ impl CollectiveKind {
             .filter(|c| c.is_ascii_alphanumeric())
             .map(|c| c.to_ascii_lowercase())
             .collect();
-        let has = |part| plain.contains(part);
-        match () {
-            // Longer words come before the shorter ones that
-            // they contain: `reducescatter` holds `scatter`.
-            () if has("reducescatter") => CollectiveKind::ReduceScatter,
-            () if has("allreduce") => CollectiveKind::AllReduce,
-            () if has("allgather") => CollectiveKind::AllGather,
-            () if has("alltoall") => CollectiveKind::AllToAll,
-            () if has("broadcast") => CollectiveKind::Broadcast,
-            () if has("barrier") => CollectiveKind::Barrier,
-            // NCCL's kernel `SendRecv` serves sends, receives
-            // and all-to-alls: its name decides nothing.
-            () if has("sendrecv") => CollectiveKind::Other,
-            () if has("gather") => CollectiveKind::Gather,
-            () if has("scatter") => CollectiveKind::Scatter,
-            () if has("reduce") => CollectiveKind::Reduce,
-            () if has("send") => CollectiveKind::Send,
-            () if has("recv") => CollectiveKind::Recv,
-            () => CollectiveKind::Other,
-        }
+        let mut words = KIND_WORDS.iter();
+        let known = words.find(|(word, _)| plain.contains(word));
+        known.map_or(CollectiveKind::Other, |(_, kind)| *kind)
     }
 }
+
+/// The words by which names tell a kind; the first that a name contains decides.
+const KIND_WORDS: [(&str, CollectiveKind); 12] = [
+    // Longer words come before the shorter ones that they contain: `reducescatter` holds `scatter`.
+    ("reducescatter", CollectiveKind::ReduceScatter),
+    ("allreduce", CollectiveKind::AllReduce),
+    ("allgather", CollectiveKind::AllGather),
+    ("alltoall", CollectiveKind::AllToAll),
+    ("broadcast", CollectiveKind::Broadcast),
+    ("barrier", CollectiveKind::Barrier),
+    // NCCL's kernel `SendRecv` serves sends, receives and all-to-alls: its name decides nothing.
+    ("sendrecv", CollectiveKind::Other),
+    ("gather", CollectiveKind::Gather),
+    ("scatter", CollectiveKind::Scatter),
+    ("reduce", CollectiveKind::Reduce),
+    ("send", CollectiveKind::Send),
+    ("recv", CollectiveKind::Recv),
+];
 
 /// Bytes per element of a PyTorch dtype, as `c10::toString(ScalarType)` spells it
 /// (`Float`, `BFloat16`) or as type names in tensors do. `None` when it is not known.
 pub fn dtype_bytes(dtype: &str) -> Option<u64> {
+    // Records spell the `ScalarType`. Tensors of host traces spell the C++ type:
+    // `execution_trace_observer.cpp` writes `dtype().name()`, which is that of `caffe2::TypeMeta`.
     Some(match dtype.strip_prefix("c10::").unwrap_or(dtype) {
+        // `Float4_e2m1fn_x2` is two numbers in one byte, and counts as one element.
         "Byte" | "Char" | "Bool" | "Float8_e5m2" | "Float8_e4m3fn" | "Float8_e5m2fnuz"
         | "Float8_e4m3fnuz" | "Float8_e8m0fnu" | "Float4_e2m1fn_x2" | "QInt8" | "QUInt8"
         | "unsigned char" | "signed char" | "bool" => 1,
@@ -231,7 +236,7 @@ mod tests {
             ("recv", CollectiveKind::Recv),
             ("wait", CollectiveKind::Other),
         ] {
-            assert_eq!(CollectiveKind::of(name), kind, "{name}");
+            assert_eq!(CollectiveKind::from_name(name), kind, "{name}");
         }
     }
 }

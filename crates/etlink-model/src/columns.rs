@@ -14,6 +14,7 @@ macro_rules! columns {
         pub struct $Table { $($(#[$doc])* pub $field: Vec<$kind>,)* }
 
         impl $Table {
+            // Without the padding that a row as one value would have.
             /// What one row takes in memory, bytes.
             pub const ROW_BYTES: usize = 0 $(+ size_of::<$kind>())*;
 
@@ -46,6 +47,7 @@ macro_rules! columns {
             /// Reorders: row `i` becomes the former row `order[i]`; rows that `order` does not name
             /// go. It names none twice.
             pub fn reorder(&mut self, order: &[u32]) {
+                // Found once, and then made on every column.
                 let swaps = $crate::columns::swaps(order, self.len());
                 $($crate::columns::apply(&swaps, order.len(), &mut self.$field);)*
             }

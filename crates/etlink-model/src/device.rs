@@ -333,6 +333,7 @@ pub struct DeviceTrace {
 impl DeviceTrace {
     /// First start and last end over all tables, `None` for a trace without timed rows.
     pub fn window(&self) -> Option<(TimeNs, TimeNs)> {
+        // `stream_ops` need no look: each of them is one of the ops.
         let tables = [
             (&self.ops.start, &self.ops.duration),
             (&self.calls.start, &self.calls.duration),

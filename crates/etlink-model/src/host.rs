@@ -113,14 +113,15 @@ pub struct HostTrace {
 impl HostTrace {
     /// The text of a span. O(1).
     pub fn span(&self, span: TextSpan) -> &[u8] {
+        // A span that some other trace gave out has no text here, and must not end the program.
         let start = usize::try_from(span.start).unwrap_or(usize::MAX);
-        self.text
-            .get(start..start.saturating_add(span.bytes as usize))
-            .unwrap_or_default()
+        let end = start.saturating_add(span.bytes as usize);
+        self.text.get(start..end).unwrap_or_default()
     }
 
     /// Row of the node with this id. O(log n).
     pub fn find(&self, id: u64) -> Option<usize> {
+        // The reader sorts nodes by id, and of two with one id keeps the first.
         self.nodes.id.binary_search(&id).ok()
     }
 

@@ -19,6 +19,7 @@ macro_rules! index {
         pub struct $name(pub u32);
 
         impl $name {
+            // A reserved number and no `Option`: that would double what a column takes.
             /// No row.
             pub const NONE: $name = $name(u32::MAX);
 
@@ -105,11 +106,6 @@ index! {
 }
 
 index! {
-    /// A row of [`CollectiveRecords`](crate::CollectiveRecords).
-    RecordIdx
-}
-
-index! {
     /// A communication of a rank, by its place in time among the rank's.
     CommIdx
 }
@@ -150,6 +146,7 @@ impl fmt::Display for GlobalRank {
 }
 
 impl NameId {
+    // The number of a default row: what nothing was read into has no name.
     /// The empty string.
     pub const EMPTY: NameId = NameId(0);
 }

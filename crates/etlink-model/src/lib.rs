@@ -29,8 +29,8 @@ pub use device::{
 pub use host::{HostHeader, HostNode, HostNodes, HostTrace, TextSpan, ValueList};
 pub use ids::{
     CallIdx, CommIdx, Correlation, EdgeIdx, GlobalRank, GroupIdx, HostIdx, MatchIdx, NameId,
-    NodeIdx, OpIdx, QueueIdx, RankIdx, RecordIdx, ResourceIdx, RfId, RowIdx, StepIdx, TableIdx,
-    ThreadIdx, TrackIdx,
+    NodeIdx, OpIdx, QueueIdx, RankIdx, ResourceIdx, RfId, RowIdx, StepIdx, TableIdx, ThreadIdx,
+    TrackIdx,
 };
 pub use names::{Names, RawNameCache};
 pub use tensors::{TensorRef, TensorRefs, TensorUses};

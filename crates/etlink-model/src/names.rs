@@ -14,6 +14,7 @@ pub struct Names {
 impl Default for Names {
     fn default() -> Self {
         let mut all = IndexSet::default();
+        // `NameId::EMPTY` is the id of all that has no name, so it must be number 0.
         all.insert(Box::from(""));
         Names { all, bytes: 0 }
     }
@@ -22,6 +23,7 @@ impl Default for Names {
 impl Names {
     /// The number of `text`, new or known. O(length).
     pub fn intern(&mut self, text: &str) -> NameId {
+        // Looked up before it is copied: nearly all texts of a trace have come before.
         if let Some(index) = self.all.get_index_of(text) {
             return NameId::new(index);
         }

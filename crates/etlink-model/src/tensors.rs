@@ -39,6 +39,7 @@ pub struct TensorUses {
 impl TensorUses {
     /// Ends the inputs and the outputs of the next node; `inputs` is where its inputs end.
     pub fn end_node(&mut self, inputs: usize) {
+        // Two ends are enough: a node's uses begin where those of the node before end.
         self.ends.push([inputs, self.refs.len()]);
     }
 

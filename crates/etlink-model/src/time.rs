@@ -12,6 +12,8 @@ use serde::Serialize;
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
+// Kineto writes Unix microseconds with a fraction. A float resolves those to a quarter of one, so
+// that two kernels 100 ns apart would begin at once.
 /// Declares a kind of instant, whose arithmetic stays within the kind.
 macro_rules! instant {
     ($(#[$doc:meta])* $name:ident) => {
@@ -54,6 +56,8 @@ macro_rules! instant {
             type Output = DurationNs;
             /// The time from `earlier` to `self`; zero when `earlier` is not earlier.
             fn sub(self, earlier: $name) -> DurationNs {
+                // Devices and hosts have clocks of their own: what these show in the wrong order
+                // took no time.
                 DurationNs(self.0.saturating_sub(earlier.0).max(0))
             }
         }
@@ -108,6 +112,7 @@ impl AddAssign for DurationNs {
 
 impl std::iter::Sum for DurationNs {
     fn sum<I: Iterator<Item = DurationNs>>(all: I) -> DurationNs {
+        // Not the sum of the numbers: one damaged duration would make that overflow.
         let mut total = DurationNs::default();
         all.for_each(|d| total += d);
         total

@@ -237,13 +237,18 @@ impl ReplayGraph {
 
     /// All nodes, each after those that it waits for.
     pub(crate) fn order(&self) -> impl Iterator<Item = NodeIdx> {
-        self.indices()
-            .map(|place| self.order.get(place.index()).copied().unwrap_or(place))
+        // Most graphs keep no list: see `topological_order`.
+        let order = &self.order;
+        self.indices().map(|place| match order.get(place.index()) {
+            Some(node) => *node,
+            None => place,
+        })
     }
 
     /// From the measured times: never negative, 0 without deps.
     fn measured_latency(&self, node: NodeIdx) -> DurationNs {
-        let latest = self.deps(node).map(|dep| self.end(dep.from)).max();
+        let ends = self.deps(node).map(|dep| self.end(dep.from));
+        let latest = ends.max();
         latest.map_or(DurationNs(0), |latest| self.start[node.index()] - latest)
     }
 }

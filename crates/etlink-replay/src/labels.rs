@@ -51,13 +51,12 @@ pub struct NodeLabel {
 impl NodeLabel {
     /// How `node` is named.
     pub fn from_node(graph: &ReplayGraph, labels: &dyn LabelSource, node: NodeIdx) -> NodeLabel {
-        let (name, place) = (labels.name(node).to_owned(), graph.place(node).to_owned());
         NodeLabel {
             rank: graph.rank(node),
             node: labels.id(node),
-            name,
+            name: labels.name(node).to_owned(),
             kind: graph.kind[node.index()],
-            place,
+            place: graph.place(node).to_owned(),
         }
     }
 }

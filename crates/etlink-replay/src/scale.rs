@@ -148,14 +148,8 @@ pub(crate) fn durations(
         let mut factor: f64 = kinds.map(|scale| scale.factor).product();
         if !named.is_empty() {
             let name = labels.name(node);
-            let fits = || {
-                named
-                    .iter()
-                    .filter(|scale| scale.has_name(name) && scale.is_of(rank))
-                    .map(|scale| scale.factor)
-                    .product()
-            };
-            factor *= *by_name.entry((rank, name)).or_insert_with(fits);
+            let known = by_name.entry((rank, name));
+            factor *= *known.or_insert_with(|| name_factor(&named, name, rank));
         }
         // Durations above 2^53 ns would lose digits in a float: what is not scaled is not touched.
         if factor != 1.0 {
@@ -163,6 +157,14 @@ pub(crate) fn durations(
         }
     }
     durations
+}
+
+/// The product of all factors that a name has on a rank.
+fn name_factor(named: &[&DurationScale], name: &str, rank: Option<GlobalRank>) -> f64 {
+    let fitting = named
+        .iter()
+        .filter(|scale| scale.has_name(name) && scale.is_of(rank));
+    fitting.map(|scale| scale.factor).product()
 }
 
 impl DurationScale {

@@ -2,8 +2,8 @@
 //! for a change without effect.
 
 use crate::graph::{EdgeKind, ReplayGraph};
-use crate::labels::{LabelSource, of_rank};
-use etlink_model::NodeIdx;
+use crate::labels::{LabelSource, split_rank};
+use etlink_model::{GlobalRank, NodeIdx};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -21,9 +21,9 @@ pub enum UnusedRule {
     #[error("there is no rank {rank}{}", list_text("; ranks are ", ranks))]
     NoRank {
         /// The rank that it names.
-        rank: i64,
+        rank: GlobalRank,
         /// Those of the graph; none in the graph of a single rank.
-        ranks: Vec<i64>,
+        ranks: Vec<GlobalRank>,
     },
     /// No node has its name.
     #[error("no node has that name{}", list_text("; similar names are ", similar))]
@@ -55,9 +55,9 @@ fn list_text(before: &str, values: &[impl ToString]) -> String {
 }
 
 /// Refuses a rank that no node is of.
-pub(crate) fn check_rank(graph: &ReplayGraph, rank: Option<i64>) -> Result<(), UnusedRule> {
+pub(crate) fn check_rank(graph: &ReplayGraph, rank: Option<GlobalRank>) -> Result<(), UnusedRule> {
     let Some(rank) = rank else { return Ok(()) };
-    let ranks: BTreeSet<i64> = graph
+    let ranks: BTreeSet<GlobalRank> = graph
         .resources
         .iter()
         .filter_map(|place| place.rank)
@@ -99,7 +99,7 @@ pub fn explain_missing_name(
     labels: &dyn LabelSource,
     wanted: &str,
 ) -> UnusedRule {
-    let (rank, wanted) = of_rank(wanted);
+    let (rank, wanted) = split_rank(wanted);
     match check_rank(graph, rank) {
         Ok(()) => missing_name(graph, labels, rank, wanted),
         Err(unused) => unused,
@@ -110,7 +110,7 @@ pub fn explain_missing_name(
 pub(crate) fn missing_name(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
-    rank: Option<i64>,
+    rank: Option<GlobalRank>,
     wanted: &str,
 ) -> UnusedRule {
     UnusedRule::NoName {
@@ -122,7 +122,7 @@ pub(crate) fn missing_name(
 fn similar_names(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
-    rank: Option<i64>,
+    rank: Option<GlobalRank>,
     wanted: &str,
 ) -> Vec<String> {
     let is_of_rank = |node: &NodeIdx| rank.is_none() || graph.rank(*node) == rank;

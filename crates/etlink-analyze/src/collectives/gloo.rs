@@ -13,7 +13,7 @@ pub(super) fn gloo_ranges(trace: &LinkedTrace) -> Vec<CollectiveTotals> {
     let kinds: Vec<_> = device
         .names
         .iter()
-        .map(|name| name.strip_prefix("gloo:").map(CollectiveKind::of))
+        .map(|name| name.strip_prefix("gloo:").map(CollectiveKind::from_name))
         .collect();
     let kind = |op: usize| kinds[device.ops.name[op].index()].filter(|_| device.ops.annotation[op]);
     let range = |(op, kind): (usize, CollectiveKind)| {

@@ -427,7 +427,7 @@ impl<'t> Encoder<'t> {
 
     /// All that the traces say of a communication, under the host trace's names.
     fn write_communication(&mut self, record: Option<&CollectiveRef<'_>>, name: &str) {
-        let kind = record.map_or_else(|| CollectiveKind::of(name), CollectiveRef::kind);
+        let kind = record.map_or_else(|| CollectiveKind::from_name(name), CollectiveRef::kind);
         self.message.attr_text("comm_kind", kind.name());
         let Some(CollectiveRef { record, names }) = record else {
             return;

@@ -82,7 +82,7 @@ fn collectives(device: &DeviceTrace) -> Vec<bool> {
 
 /// `wait`, `init` and the like are records of a group, but no collectives.
 fn is_collective_name(name: &str) -> bool {
-    CollectiveKind::of(name) != CollectiveKind::Other
+    CollectiveKind::from_name(name) != CollectiveKind::Other
 }
 
 /// NCCL and RCCL name their kernels `ncclKernel_…`, `ncclDevKernel_…`; HCCL rows are `hccl::…`.

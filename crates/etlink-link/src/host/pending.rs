@@ -258,7 +258,7 @@ fn elements_of(shapes: &str) -> Option<u64> {
 fn gloo_range(device: &DeviceTrace, op: usize) -> Option<CollectiveKind> {
     let name = device.names.get(device.ops.name[op]);
     let kind = name.strip_prefix("gloo:")?;
-    Some(gloo_kind(CollectiveKind::of(kind)))
+    Some(gloo_kind(CollectiveKind::from_name(kind)))
 }
 
 /// Kinds of which a damaged trace has not as many ranges as were given.
@@ -294,7 +294,7 @@ fn recorded_collective(device: &DeviceTrace, op: usize) -> Option<(CollectiveKin
     let row = device.ops.collective[op] as usize;
     let name = device.names.get(*records.name.get(row)?);
     let key = (records.group_name[row], records.seq[row]);
-    Some((CollectiveKind::of(name), key))
+    Some((CollectiveKind::from_name(name), key))
 }
 
 /// Records of waits, by what they wait for.

@@ -13,12 +13,15 @@ pub(crate) mod compare;
 mod threads;
 
 use crate::graph::kinds::MatchRule;
+use crate::host::tensors::HostTid;
 use crate::search::seek;
 use align::align;
 use etlink_model::{
-    Anomalies, AnomalyKind, DeviceTrace, HostIdx, HostTrace, NameId, Names, OpIdx, TrackLabel,
+    Anomalies, AnomalyKind, DeviceTrace, HostIdx, HostTrace, NameId, Names, OpIdx, TableIdx,
+    TrackLabel,
 };
 use rustc_hash::FxHashMap;
+use std::hash::Hash;
 use threads::pair_threads;
 
 /// Which host node each CPU op is, by op and by node. An op matches one node at most.
@@ -175,11 +178,12 @@ fn by_id(
 ) -> Matching {
     let mut found = Matching::none(host.nodes.len(), device.ops.len());
     let ids = &host.nodes.rf_id;
-    let mut nodes: Vec<u32> = (0..ids.len() as u32)
-        .filter(|&node| ids[node as usize].get().is_some())
+    let mut nodes: Vec<HostIdx> = (0..ids.len())
+        .map(HostIdx::new)
+        .filter(|node| ids[node.index()].get().is_some())
         .collect();
     // in order already but for forks and threads, and so are the ops
-    nodes.sort_by_key(|&node| ids[node as usize]);
+    nodes.sort_by_key(|node| ids[node.index()]);
     // A merged device trace has the ids of several processes, which all count from 1.
     let own = own_process(host, device);
     let mut at = 0;
@@ -190,21 +194,22 @@ fn by_id(
         .enumerate()
         .filter(|(op, id)| id.get().is_some() && own(*op))
     {
-        at = seek(&nodes, at, |&node| ids[node as usize] < *id);
-        let Some(&node) = nodes.get(at).filter(|&&node| ids[node as usize] == *id) else {
+        at = seek(&nodes, at, |node| ids[node.index()] < *id);
+        let found_node = nodes.get(at).filter(|node| ids[node.index()] == *id);
+        let Some(&node) = found_node else {
             continue;
         };
         // Ids of another process or run are numbers in the same range: without the name they would
         // match anything.
-        if symbols[host.nodes.name[node as usize].index()] != device.ops.name[op].0 {
+        if symbols[host.nodes.name[node.index()].index()] != device.ops.name[op].0 {
             found.same_id_other_name += 1;
         // A fork inherits the counter, so that parent and child give the same id to different ops.
-        } else if found.host_op[node as usize] != OpIdx::NONE {
+        } else if found.host_op[node.index()] != OpIdx::NONE {
             anomalies.note(AnomalyKind::DuplicateRfId, || {
                 format!("record function id {}", id.0)
             });
         } else {
-            found.set(HostIdx(node), OpIdx::new(op), MatchRule::Id);
+            found.set(node, OpIdx::new(op), MatchRule::Id);
         }
     }
     found
@@ -303,25 +308,18 @@ fn by_sequence(
 ) -> Matching {
     let mut found = Matching::none(host.nodes.len(), device.ops.len());
     let nodes = (0..host.nodes.len()).filter(|&node| !host.is_root(node));
-    let host_rows = by_thread(nodes.map(|node| (host.nodes.tid[node], node as u32)));
+    let host_rows =
+        by_thread(nodes.map(|node| (HostTid(host.nodes.tid[node]), HostIdx::new(node))));
     let own = own_process(host, device);
-    let ops = device
-        .ops
-        .thread
-        .iter()
-        .zip(0..)
-        .filter(|(_, op)| own(*op as usize));
-    let device_rows = by_thread(ops.map(|(thread, op)| (thread.0, op)));
+    let ops = (0..device.ops.len()).filter(|op| own(*op));
+    let device_rows = by_thread(ops.map(|op| (device.ops.thread[op], OpIdx::new(op))));
     let host_names = symbols_of_rows(&host_rows, host_symbols);
     let device_names = symbols_of_rows(&device_rows, device_symbols);
     for (of_host, of_device) in pair_threads(&host_names, &device_names) {
         for (at_host, at_device) in align(&host_names[of_host], &device_names[of_device]) {
-            let node = HostIdx(host_rows[of_host][at_host as usize]);
-            found.set(
-                node,
-                OpIdx(device_rows[of_device][at_device as usize]),
-                MatchRule::Order,
-            );
+            let node = host_rows[of_host][at_host as usize];
+            let op = device_rows[of_device][at_device as usize];
+            found.set(node, op, MatchRule::Order);
         }
     }
     // Last, since the threads' own matches bound the window in which spare ranges are sought.
@@ -330,10 +328,12 @@ fn by_sequence(
 }
 
 /// Per thread, the symbols of its rows.
-fn symbols_of_rows(threads: &[Vec<u32>], symbols: &[u32]) -> Vec<Vec<u32>> {
+fn symbols_of_rows<R: TableIdx>(threads: &[Vec<R>], symbols: &[u32]) -> Vec<Vec<u32>> {
+    // Plain numbers: a slice of them is hashed at once, one of ids number by number.
     let mut all = Vec::with_capacity(threads.len());
     for rows in threads {
-        all.push(rows.iter().map(|row| symbols[*row as usize]).collect());
+        let rows = rows.iter();
+        all.push(rows.map(|row| symbols[row.index()]).collect());
     }
     all
 }
@@ -385,9 +385,9 @@ fn across_threads(
 
 /// Rows of each thread, threads in order of first use: host nodes are in order of begin, ops in
 /// order of time.
-fn by_thread(rows: impl Iterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
-    let mut slots: FxHashMap<u32, usize> = FxHashMap::default();
-    let mut threads: Vec<Vec<u32>> = vec![];
+fn by_thread<T: Eq + Hash, R: TableIdx>(rows: impl Iterator<Item = (T, R)>) -> Vec<Vec<R>> {
+    let mut slots: FxHashMap<T, usize> = FxHashMap::default();
+    let mut threads: Vec<Vec<R>> = vec![];
     for (thread, row) in rows {
         let slot = *slots.entry(thread).or_insert(threads.len());
         threads.resize(threads.len().max(slot + 1), vec![]);

@@ -77,11 +77,10 @@ fn nodes_without_deps(graph: &ReplayGraph) -> Vec<NodeIdx> {
 
 /// One cycle: whoever still waits, waits for one that still waits.
 fn find_cycle(graph: &ReplayGraph, waits: &[u32]) -> Vec<NodeIdx> {
-    let is_stuck = |node: &NodeIdx| waits[node.index()] > 0;
     let mut way = vec![];
     let mut seen = vec![u32::MAX; graph.len()];
     // What still waits has a dep that still waits, so the walk back must come to a node twice.
-    let mut at = graph.indices().find(is_stuck);
+    let mut at = graph.indices().find(|node| is_stuck(waits, *node));
     while let Some(node) = at {
         if seen[node.index()] != u32::MAX {
             let mut cycle = way.split_off(seen[node.index()] as usize);
@@ -91,7 +90,14 @@ fn find_cycle(graph: &ReplayGraph, waits: &[u32]) -> Vec<NodeIdx> {
         }
         seen[node.index()] = way.len() as u32;
         way.push(node);
-        at = graph.deps(node).map(|dep| dep.from).find(is_stuck);
+        let mut causes = graph.deps(node).map(|dep| dep.from);
+        at = causes.find(|cause| is_stuck(waits, *cause));
     }
+    debug_assert!(false, "a node that waits has a cause that waits");
     way
+}
+
+/// Whether a node still waits when nothing is ready any more.
+fn is_stuck(waits: &[u32], node: NodeIdx) -> bool {
+    waits[node.index()] > 0
 }

@@ -18,19 +18,21 @@ pub struct RankNames {
 impl RankNames {
     /// Takes those of so many nodes. O(nodes).
     pub fn from_labels(labels: &dyn LabelSource, nodes: usize) -> RankNames {
-        let all = || (0..u32::try_from(nodes).unwrap_or(u32::MAX)).map(NodeIdx);
+        let all = (0..nodes).map(NodeIdx::new);
         let mut names = Names::default();
-        let name = all().map(|node| names.intern(labels.name(node))).collect();
+        let name = all.clone().map(|node| names.intern(labels.name(node)));
+        let name = name.collect();
         // 8 bytes per node instead of the 16 of an `Option`.
-        let correlation = all().map(|node| labels.correlation(node).unwrap_or(Correlation::NONE));
-        let correlation = correlation.collect();
+        let correlations = all.clone().map(|node| labels.correlation(node));
+        let correlation = correlations.map(Option::unwrap_or_default).collect();
         // Linked traces number nodes by place: a list of them would be 8 bytes per node for
         // nothing.
-        let places = all().all(|node| labels.id(node) == u64::from(node.0));
+        let mut numbered = all.clone();
+        let places = numbered.all(|node| labels.id(node) == u64::from(node.0));
         let id = if places {
             vec![]
         } else {
-            all().map(|node| labels.id(node)).collect()
+            all.map(|node| labels.id(node)).collect()
         };
         RankNames {
             names,

@@ -60,14 +60,13 @@ impl JoinedGraph {
         origin: TimeNs,
     ) -> RankFigures {
         let graph = &self.graph;
-        let own = || nodes.clone().map(NodeIdx);
-        let replayed_end = own().map(|node| run.end(node)).max();
-        let replayed_ns = length_between(self.first_start(own(), &run.start), replayed_end);
+        let replayed_end = indices(&nodes).map(|node| run.end(node)).max();
+        let replayed_ns = length_between(self.first_start(&nodes, &run.start), replayed_end);
         let measured_ns = graph.measured.then(|| {
-            let measured_end = own().map(|node| graph.end(node)).max();
-            length_between(self.first_start(own(), &graph.start), measured_end)
+            let measured_end = indices(&nodes).map(|node| graph.end(node)).max();
+            length_between(self.first_start(&nodes, &graph.start), measured_end)
         });
-        let errors = own().map(|node| node_error(graph, run, node));
+        let errors = indices(&nodes).map(|node| node_error(graph, run, node));
         RankFigures {
             rank,
             nodes: nodes.len() as u64,
@@ -81,11 +80,8 @@ impl JoinedGraph {
     }
 
     /// When the first of a rank's nodes starts by `starts`.
-    fn first_start(
-        &self,
-        nodes: impl Iterator<Item = NodeIdx>,
-        starts: &[TimeNs],
-    ) -> Option<TimeNs> {
+    fn first_start(&self, nodes: &Range<u32>, starts: &[TimeNs]) -> Option<TimeNs> {
+        let nodes = indices(nodes);
         nodes.map(|node| self.arrival_start(node, starts)).min()
     }
 
@@ -126,6 +122,11 @@ impl JoinedGraph {
         met.zip(own)
             .map_or(DurationNs::ZERO, |(met, own)| met - own)
     }
+}
+
+/// The nodes of a rank, which follow each other in the common graph.
+fn indices(nodes: &Range<u32>) -> impl ExactSizeIterator<Item = NodeIdx> + use<> {
+    nodes.clone().map(NodeIdx)
 }
 
 /// From a first start to a last end; zero of a rank without nodes.
