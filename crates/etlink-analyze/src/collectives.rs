@@ -24,7 +24,6 @@ mod gloo;
 
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
-use etlink_link::CollectiveRef;
 use etlink_link::ranks::{Communication, GroupIdentity, Peers, RankSummary, bus_factor, rank_list};
 use etlink_model::CollectiveKind;
 use indexmap::IndexMap;
@@ -149,6 +148,26 @@ impl CollectiveTotals {
         self
     }
 
+    fn add_communication(&mut self, one: &Communication) {
+        let duration = one.extent.end_ns.since(one.extent.start_ns);
+        // A host op returns before its transfer: its duration says nothing about bandwidth.
+        let sized = if one.extent.is_transfer && duration > 0 {
+            one.bytes
+        } else {
+            0
+        };
+        self.count += 1;
+        self.fit
+            .add(&HockneyFit::one_communication(sized, duration));
+        self.in_bytes = self.in_bytes.saturating_add(one.in_bytes);
+        self.bytes = self.bytes.saturating_add(one.bytes);
+        self.sum_ns = self.sum_ns.saturating_add(duration);
+        if sized > 0 {
+            self.sized_ns = self.sized_ns.saturating_add(duration);
+            self.sized_bytes = self.sized_bytes.saturating_add(sized);
+        }
+    }
+
     fn add(&mut self, other: &CollectiveTotals) {
         self.count += other.count;
         self.fit.add(&other.fit);
@@ -160,12 +179,17 @@ impl CollectiveTotals {
     }
 }
 
+/// What communications have in common that are one record of the table. Records may differ in what
+/// they say of the size of one group.
+type TotalsKey = (CollectiveKind, Peers, u64, bool);
+
 /// Of one rank, by falling time. O(nodes).
 pub(crate) fn collective_totals(rows: &ClassifiedRows<'_>) -> Vec<CollectiveTotals> {
     // The number stands in no figure of a rank by itself, so any will do where none is known.
     let rank = rows.trace.report.rank.unwrap_or_default();
     let facts = RankSummary::from_trace(rows.trace, rank);
-    let mut all = vec![];
+    // Names of groups are made once for each group: there may be a million communications.
+    let mut all: IndexMap<TotalsKey, CollectiveTotals, FxBuildHasher> = IndexMap::default();
     let mut known = vec![false; rows.len()];
     for one in &facts.communications {
         let node = rows.trace.nodes.get(one.node);
@@ -173,62 +197,56 @@ pub(crate) fn collective_totals(rows: &ClassifiedRows<'_>) -> Vec<CollectiveTota
         if let Some(row) = rows.trace.row_of(&node) {
             known[row.index()] = true;
         }
-        all.push(communication_totals(
-            &facts,
-            one,
-            rows.trace.collective(&node),
-        ));
+        let record = rows.trace.collective(&node);
+        let said = record.map_or(0, |record| record.record.group_size);
+        all.entry((one.kind, one.peers, said, one.on_device))
+            .or_insert_with(|| totals_without_figures(&facts, one, said))
+            .add_communication(one);
     }
+    let mut all: Vec<CollectiveTotals> = all.into_values().collect();
     // With host records the ranges of Gloo would count the same communication twice.
     if facts.communications.iter().all(|one| one.on_device) {
         all.extend(gloo::gloo_ranges(rows.trace));
     }
-    let device = &rows.trace.device;
-    for row in
-        (0..rows.len()).filter(|row| rows.class[*row] == RowClass::Communication && !known[*row])
-    {
-        let kind = CollectiveKind::from_name(rows.name(row)).name().to_owned();
-        all.push(CollectiveTotals {
-            kind,
-            on_device: true,
-            count: 1,
-            sum_ns: device.rows.duration[row].0,
-            ..CollectiveTotals::default()
-        });
-    }
+    all.extend(unrecorded_kernels(rows, &known));
     sum_collectives(all.iter())
 }
 
-fn communication_totals(
-    facts: &RankSummary,
-    one: &Communication,
-    record: Option<CollectiveRef<'_>>,
-) -> CollectiveTotals {
-    let (group, group_size) = group_and_size(
-        facts,
-        one.peers,
-        record.map_or(0, |record| record.record.group_size),
-    );
-    let duration = one.extent.end_ns.since(one.extent.start_ns);
-    // A host op returns before its transfer: its duration says nothing about bandwidth.
-    let sized = if one.extent.is_transfer && duration > 0 {
-        one.bytes
-    } else {
-        0
-    };
+/// Kernels of communication that have no record, by what their names say; `known` are the others.
+fn unrecorded_kernels(
+    rows: &ClassifiedRows<'_>,
+    known: &[bool],
+) -> impl Iterator<Item = CollectiveTotals> {
+    let device = &rows.trace.device;
+    let mut kinds: Vec<Option<CollectiveKind>> = vec![None; device.names.count()];
+    let mut all: IndexMap<CollectiveKind, CollectiveTotals, FxBuildHasher> = IndexMap::default();
+    for (row, known) in known.iter().enumerate() {
+        if rows.class[row] != RowClass::Communication || *known {
+            continue;
+        }
+        let name = device.rows.name[row];
+        // few kernels have many rows, and to read a kind from a name takes longer than to add it
+        let kind =
+            *kinds[name.index()].get_or_insert_with(|| CollectiveKind::from_name(rows.name(row)));
+        let totals = all.entry(kind).or_insert_with(|| CollectiveTotals {
+            kind: kind.name().to_owned(),
+            on_device: true,
+            ..CollectiveTotals::default()
+        });
+        totals.count += 1;
+        totals.sum_ns = totals.sum_ns.saturating_add(device.rows.duration[row].0);
+    }
+    all.into_values()
+}
+
+fn totals_without_figures(facts: &RankSummary, one: &Communication, said: u64) -> CollectiveTotals {
+    let (group, group_size) = group_and_size(facts, one.peers, said);
     CollectiveTotals {
         kind: one.kind.name().to_owned(),
         group,
         group_size,
         on_device: one.on_device,
-        count: 1,
-        in_bytes: one.in_bytes,
-        bytes: one.bytes,
-        sum_ns: duration,
-        sized_ns: if sized > 0 { duration } else { 0 },
-        sized_bytes: sized,
         factor: bus_factor(one.kind, group_size as f64),
-        fit: HockneyFit::one_communication(sized, duration),
         ..CollectiveTotals::default()
     }
 }

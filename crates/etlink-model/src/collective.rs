@@ -132,17 +132,47 @@ impl CollectiveKind {
     /// (`_allgather_base`, `all_gather_into_tensor_coalesced`, `ncclDevKernel_AllGather_RING`)
     /// does not matter.
     pub fn from_name(name: &str) -> CollectiveKind {
-        // Backends differ in case and underscores alone:
-        // `AllReduce`, `all_reduce`, `allreduce_coalesced`.
-        let plain: String = name
-            .chars()
-            .filter(|c| c.is_ascii_alphanumeric())
-            .map(|c| c.to_ascii_lowercase())
-            .collect();
-        let mut words = KIND_WORDS.iter();
-        let known = words.find(|(word, _)| plain.contains(word));
-        known.map_or(CollectiveKind::Other, |(_, kind)| *kind)
+        // Every communication is asked for its kind several times, and few have another spelling.
+        usual_kind(name).unwrap_or_else(|| kind_of_parts(name))
     }
+}
+
+/// The kind of a name as PyTorch's backends write it to `record_param_comms`
+/// (`RECORD_PARAM_COMMS_DATA` in `ProcessGroupNCCL.cpp`), and as Gloo names its ranges.
+fn usual_kind(name: &str) -> Option<CollectiveKind> {
+    Some(match name {
+        "allreduce" | "allreduce_coalesced" | "all_reduce" => CollectiveKind::AllReduce,
+        "reduce" | "_reduce_oop" => CollectiveKind::Reduce,
+        "_allgather_base" | "allgather" | "all_gather" | "allgather_into_tensor_coalesced" => {
+            CollectiveKind::AllGather
+        }
+        "gather" => CollectiveKind::Gather,
+        "scatter" => CollectiveKind::Scatter,
+        "broadcast" | "_broadcast_oop" => CollectiveKind::Broadcast,
+        "all_to_all" | "all_to_allv" => CollectiveKind::AllToAll,
+        "_reduce_scatter_base" | "reduce_scatter" | "reduce_scatter_tensor_coalesced" => {
+            CollectiveKind::ReduceScatter
+        }
+        "barrier" => CollectiveKind::Barrier,
+        "send" => CollectiveKind::Send,
+        "recv" => CollectiveKind::Recv,
+        "wait" | "init" => CollectiveKind::Other,
+        _ => return None,
+    })
+}
+
+/// The kind that the parts of a name tell, whatever case and underscores are between them.
+fn kind_of_parts(name: &str) -> CollectiveKind {
+    // Backends differ in case and underscores alone:
+    // `AllReduce`, `all_reduce`, `allreduce_coalesced`.
+    let plain: String = name
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric())
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    let mut words = KIND_WORDS.iter();
+    let known = words.find(|(word, _)| plain.contains(word));
+    known.map_or(CollectiveKind::Other, |(_, kind)| *kind)
 }
 
 /// The words by which names tell a kind; the first that a name contains decides.
@@ -237,6 +267,37 @@ mod tests {
             ("wait", CollectiveKind::Other),
         ] {
             assert_eq!(CollectiveKind::from_name(name), kind, "{name}");
+        }
+    }
+
+    #[test]
+    fn usual_names_have_the_kind_that_their_parts_tell() {
+        for name in [
+            "allreduce",
+            "allreduce_coalesced",
+            "all_reduce",
+            "reduce",
+            "_reduce_oop",
+            "_allgather_base",
+            "allgather",
+            "all_gather",
+            "allgather_into_tensor_coalesced",
+            "gather",
+            "scatter",
+            "broadcast",
+            "_broadcast_oop",
+            "all_to_all",
+            "all_to_allv",
+            "_reduce_scatter_base",
+            "reduce_scatter",
+            "reduce_scatter_tensor_coalesced",
+            "barrier",
+            "send",
+            "recv",
+            "wait",
+            "init",
+        ] {
+            assert_eq!(usual_kind(name), Some(kind_of_parts(name)), "{name}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is printed for people: tables, notes, and the link report.
 
+mod aligned;
 mod csv_text;
 mod grid;
 mod text;
@@ -10,7 +11,7 @@ pub use grid::{Column, Grid, Limit};
 pub use text::{cut, mb, mean_time, percent, plain, scaled, signed_time};
 
 use crate::notes;
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use aligned::{AlignedColumn, CellSide, push_line};
 use etlink_model::Severity;
 use etlink_run::job::{JobReport, PerfettoCounts};
 use serde::Serialize;
@@ -275,17 +276,19 @@ impl FactRows {
 
 impl std::fmt::Display for FactRows {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut table = Table::new();
-        table.load_style(NOTHING);
-        table.add_rows(&self.rows);
-        if let Some(column) = table.column_mut(1) {
-            column.set_cell_alignment(CellAlignment::Right);
+        let sides = [CellSide::Left, CellSide::Right, CellSide::Left];
+        let mut columns = sides.map(AlignedColumn::new);
+        for row in &self.rows {
+            for (column, cell) in columns.iter_mut().zip(row) {
+                column.fit(cell);
+            }
         }
-        table
-            .trim_fmt()
-            .lines()
-            // the last column is padded to its widest cell: blanks that people would copy
-            .try_for_each(|line| writeln!(f, " {}", line.trim_end()))
+        for row in &self.rows {
+            let mut line = String::from(" ");
+            push_line(&mut line, &columns, row.iter().map(String::as_str));
+            writeln!(f, "{line}")?;
+        }
+        Ok(())
     }
 }
 

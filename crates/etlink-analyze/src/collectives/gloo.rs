@@ -6,9 +6,11 @@ use super::CollectiveTotals;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::rank_list;
 use etlink_model::{CollectiveKind, dtype_bytes};
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
 
-/// All that the trace has. O(ops).
-pub(super) fn gloo_ranges(trace: &LinkedTrace) -> Vec<CollectiveTotals> {
+/// All that the trace has, by kind. O(ops).
+pub(super) fn gloo_ranges(trace: &LinkedTrace) -> impl Iterator<Item = CollectiveTotals> {
     let (device, group) = (&trace.device, only_group(trace));
     let kinds: Vec<_> = device
         .names
@@ -16,7 +18,9 @@ pub(super) fn gloo_ranges(trace: &LinkedTrace) -> Vec<CollectiveTotals> {
         .map(|name| name.strip_prefix("gloo:").map(CollectiveKind::from_name))
         .collect();
     let kind = |op: usize| kinds[device.ops.name[op].index()].filter(|_| device.ops.annotation[op]);
-    let range = |(op, kind): (usize, CollectiveKind)| {
+    let mut all: IndexMap<CollectiveKind, CollectiveTotals, FxBuildHasher> = IndexMap::default();
+    for op in 0..device.ops.len() {
+        let Some(kind) = kind(op) else { continue };
         // Plain Gloo never writes `record_param_comms`:
         // shapes are all that the trace has of the size.
         let in_bytes = input_bytes(trace, op).unwrap_or(0);
@@ -25,21 +29,19 @@ pub(super) fn gloo_ranges(trace: &LinkedTrace) -> Vec<CollectiveTotals> {
             kind,
             CollectiveKind::AllReduce | CollectiveKind::Reduce | CollectiveKind::Broadcast
         );
-        CollectiveTotals {
+        let totals = all.entry(kind).or_insert_with(|| CollectiveTotals {
             kind: kind.name().to_owned(),
             group: group.map_or(String::new(), |ranks| rank_list("rank", ranks)),
             group_size: group.map_or(0, |ranks| ranks.len() as u64),
-            count: 1,
-            in_bytes,
-            bytes: if as_large { in_bytes } else { 0 },
-            sum_ns: device.ops.duration[op].0,
             ..CollectiveTotals::default()
-        }
-    };
-    (0..device.ops.len())
-        .filter_map(|op| Some((op, kind(op)?)))
-        .map(range)
-        .collect()
+        });
+        totals.count += 1;
+        totals.in_bytes = totals.in_bytes.saturating_add(in_bytes);
+        let bytes = if as_large { in_bytes } else { 0 };
+        totals.bytes = totals.bytes.saturating_add(bytes);
+        totals.sum_ns = totals.sum_ns.saturating_add(device.ops.duration[op].0);
+    }
+    all.into_values()
 }
 
 /// The ranks that all groups of the trace have, if they are the same.

@@ -65,15 +65,16 @@ pub(crate) fn pending_collectives(device: &DeviceTrace) -> Vec<CarriedOut> {
         waits.insert(key, (ops.start[op], ops.start[op] + ops.duration[op]));
     }
     // A lost range shifts all pairs after it by one, and nothing in the trace would show that.
-    let unsure = unsure_kinds(device);
-    let mut groups = GroupChoice::new(device);
+    let kinds = OpKinds::new(device);
+    let unsure = unsure_kinds(&kinds);
+    let mut groups = GroupChoice::new(&kinds);
     // when each thread is done with what it did so far
     let mut busy: FxHashMap<ThreadIdx, TimeNs> = FxHashMap::default();
     let mut found = vec![];
     for op in 0..ops.len() {
         let (thread, start) = (ops.thread[op], ops.start[op]);
         let end = start + ops.duration[op];
-        if let Some(kind) = gloo_range(device, op) {
+        if let Some(kind) = kinds.gloo_range(op) {
             let idle = busy.insert(thread, end);
             let Some(given) = groups.take(device, op, kind, &waits) else {
                 continue;
@@ -104,7 +105,7 @@ pub(crate) fn pending_collectives(device: &DeviceTrace) -> Vec<CarriedOut> {
                     inferred: true,
                 },
             });
-        } else if let Some((kind, key)) = recorded_collective(device, op)
+        } else if let Some((kind, key)) = kinds.recorded_collective(op)
             && kind != CollectiveKind::Other
         {
             groups.give(
@@ -143,7 +144,8 @@ struct GroupChoice {
 }
 
 impl GroupChoice {
-    fn new(device: &DeviceTrace) -> GroupChoice {
+    fn new(kinds: &OpKinds<'_>) -> GroupChoice {
+        let ops = &kinds.device.ops;
         let mut choice = GroupChoice {
             queues: FxHashMap::default(),
             waiting: FxHashMap::default(),
@@ -151,11 +153,11 @@ impl GroupChoice {
             ranges: FxHashMap::default(),
             given: FxHashMap::default(),
         };
-        for op in 0..device.ops.len() {
-            if let Some(kind) = gloo_range(device, op) {
-                let key = (device.ops.thread[op], kind);
+        for op in 0..ops.len() {
+            if let Some(kind) = kinds.gloo_range(op) {
+                let key = (ops.thread[op], kind);
                 *choice.ranges.entry(key).or_default() += 1;
-            } else if let Some((kind, (group, _))) = recorded_collective(device, op) {
+            } else if let Some((kind, (group, _))) = kinds.recorded_collective(op) {
                 *choice.given.entry((group, gloo_kind(kind))).or_default() += 1;
             }
         }
@@ -254,24 +256,60 @@ fn elements_of(shapes: &str) -> Option<u64> {
     Some(elements)
 }
 
-/// The kind of collective that a range of Gloo carries out; `None` for other ops.
-fn gloo_range(device: &DeviceTrace, op: usize) -> Option<CollectiveKind> {
-    let name = device.names.get(device.ops.name[op]);
-    let kind = name.strip_prefix("gloo:")?;
-    Some(gloo_kind(CollectiveKind::from_name(kind)))
+/// What ops communicate, by their names and records.
+struct OpKinds<'d> {
+    device: &'d DeviceTrace,
+    // few names, many ops
+    /// Per name, what a range of Gloo with it carries out.
+    ranges: Vec<Option<CollectiveKind>>,
+    /// Per name, the kind that a record with it has; `None` of those that no record has.
+    records: Vec<Option<CollectiveKind>>,
+}
+
+impl OpKinds<'_> {
+    fn new(device: &DeviceTrace) -> OpKinds<'_> {
+        let gloo = |name: &str| {
+            let kind = name.strip_prefix("gloo:")?;
+            Some(gloo_kind(CollectiveKind::from_name(kind)))
+        };
+        let mut records = vec![None; device.names.count()];
+        for &name in &device.collectives.name {
+            let kind = &mut records[name.index()];
+            kind.get_or_insert_with(|| CollectiveKind::from_name(device.names.get(name)));
+        }
+        OpKinds {
+            device,
+            ranges: device.names.iter().map(gloo).collect(),
+            records,
+        }
+    }
+
+    /// The kind of collective that a range of Gloo carries out; `None` for other ops.
+    fn gloo_range(&self, op: usize) -> Option<CollectiveKind> {
+        self.ranges[self.device.ops.name[op].index()]
+    }
+
+    /// What an op's record says: kind, group and number.
+    fn recorded_collective(&self, op: usize) -> Option<(CollectiveKind, CollectiveKey)> {
+        let records = &self.device.collectives;
+        let row = self.device.ops.collective[op] as usize;
+        let kind = self.records[records.name.get(row)?.index()]?;
+        Some((kind, (records.group_name[row], records.seq[row])))
+    }
 }
 
 /// Kinds of which a damaged trace has not as many ranges as were given.
-fn unsure_kinds(device: &DeviceTrace) -> Vec<CollectiveKind> {
-    let mut kinds = device.anomalies.iter().map(|(kind, _)| kind);
-    if kinds.all(|kind| kind.severity() != Severity::Damage) {
+fn unsure_kinds(kinds: &OpKinds<'_>) -> Vec<CollectiveKind> {
+    let device = kinds.device;
+    let mut anomalies = device.anomalies.iter().map(|(kind, _)| kind);
+    if anomalies.all(|kind| kind.severity() != Severity::Damage) {
         return vec![];
     }
     let mut missing: BTreeMap<CollectiveKind, i64> = BTreeMap::new();
     for op in 0..device.ops.len() {
-        if let Some(kind) = gloo_range(device, op) {
+        if let Some(kind) = kinds.gloo_range(op) {
             *missing.entry(kind).or_default() -= 1;
-        } else if let Some((kind, _)) = recorded_collective(device, op) {
+        } else if let Some((kind, _)) = kinds.recorded_collective(op) {
             *missing.entry(gloo_kind(kind)).or_default() += 1;
         }
     }
@@ -288,30 +326,23 @@ fn gloo_kind(kind: CollectiveKind) -> CollectiveKind {
     }
 }
 
-/// What an op's record says: kind, group and number.
-fn recorded_collective(device: &DeviceTrace, op: usize) -> Option<(CollectiveKind, CollectiveKey)> {
-    let records = &device.collectives;
-    let row = device.ops.collective[op] as usize;
-    let name = device.names.get(*records.name.get(row)?);
-    let key = (records.group_name[row], records.seq[row]);
-    Some((CollectiveKind::from_name(name), key))
-}
-
 /// Records of waits, by what they wait for.
 pub(crate) fn recorded_waits(device: &DeviceTrace) -> impl Iterator<Item = (ThreadKey, usize)> {
-    let waits = (0..device.ops.len()).filter(|op| records_wait(device, *op));
+    let wait = device.names.find("wait");
+    let records = &device.collectives;
+    let is_wait = move |op: &usize| {
+        let name = records.name.get(device.ops.collective[*op] as usize);
+        name.is_some() && name.copied() == wait
+    };
+    let waits = (0..device.ops.len()).filter(is_wait);
     waits.filter_map(|op| Some((collective_key(device, op)?, op)))
-}
-
-fn records_wait(device: &DeviceTrace, op: usize) -> bool {
-    let record = device.ops.collective[op] as usize;
-    let name = device.collectives.name.get(record);
-    name.is_some_and(|name| device.names.get(*name) == "wait")
 }
 
 /// What an op's record says that it is about.
 pub(crate) fn collective_key(device: &DeviceTrace, op: usize) -> Option<ThreadKey> {
-    let (_, key) = recorded_collective(device, op)?;
+    let records = &device.collectives;
+    let row = device.ops.collective[op] as usize;
+    let key = (*records.group_name.get(row)?, records.seq[row]);
     Some((device.ops.thread[op], key))
 }
 

@@ -6,13 +6,15 @@
 use crate::limits::MAX_RANKS;
 use crate::{CollectiveRef, LinkedTrace};
 use etlink_model::{Collective, CollectiveKind, GlobalRank, NameId, ProcessGroup};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
 /// The process groups of a trace.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct GroupResolver<'t> {
-    trace: &'t LinkedTrace,
+    /// The groups that the traces list, the first of each name.
+    // A search through the list would take groups times communications.
+    listed: FxHashMap<&'t str, &'t ProcessGroup>,
     /// The trace names no more than one group, and none of another size.
     one_group: bool,
     /// Number of ranks, if the trace says it.
@@ -47,8 +49,13 @@ impl<'t> GroupResolver<'t> {
         let one_size = sizes
             .next()
             .is_none_or(|first| sizes.all(|size| size == first));
+        let mut listed = FxHashMap::default();
+        let host_groups = trace.host.iter().flat_map(|host| &host.groups);
+        for group in trace.device.header.groups.iter().chain(host_groups) {
+            listed.entry(group.name.as_str()).or_insert(group);
+        }
         GroupResolver {
-            trace,
+            listed,
             one_group: used.len() <= 1 && one_size,
             world,
         }
@@ -69,12 +76,23 @@ impl<'t> GroupResolver<'t> {
         parse_ranks(record.names.get(group_ranks))
             .or_else(|| strided(&record.record))
             .or_else(|| expanded(record.names.get(group_ranks), group_size))
-            .or_else(|| named(self.trace, record.names.get(group_name)))
+            .or_else(|| self.named(record.names.get(group_name)))
             .or_else(|| {
                 self.world
                     .filter(|_| self.is_only(record))
                     .map(|world| (0..world).collect())
             })
+    }
+
+    fn named(&self, name: &str) -> Option<Vec<u64>> {
+        let group = self.listed.get(name).filter(|_| !name.is_empty())?;
+        match group.size {
+            _ if !group.ranks.is_empty() => Some(group.ranks.clone()),
+            0 => None,
+            // An empty list stands for the default group, which has all ranks (`pg_config` and
+            // `process_group:init`).
+            size => Some((0..size.min(MAX_RANKS)).collect()),
+        }
     }
 
     /// Whether the trace has no other group than that of this record, so that it can be no other
@@ -161,19 +179,6 @@ fn rank_numbers(text: &str) -> Option<Vec<u64>> {
     let ranks = text.split(',').map(str::trim);
     let stated = ranks.filter(|rank| !rank.is_empty());
     stated.map(|rank| rank.parse().ok()).collect()
-}
-
-fn named(trace: &LinkedTrace, name: &str) -> Option<Vec<u64>> {
-    let host = trace.host.iter().flat_map(|host| &host.groups);
-    let mut groups = trace.device.header.groups.iter().chain(host);
-    let group: &ProcessGroup = groups.find(|group| !name.is_empty() && group.name == name)?;
-    match group.size {
-        _ if !group.ranks.is_empty() => Some(group.ranks.clone()),
-        0 => None,
-        // An empty list stands for the default group, which has all ranks (`pg_config` and
-        // `process_group:init`).
-        size => Some((0..size.min(MAX_RANKS)).collect()),
-    }
 }
 
 #[cfg(test)]

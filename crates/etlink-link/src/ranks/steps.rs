@@ -135,14 +135,10 @@ fn found(device: &DeviceTrace) -> (String, Way, Vec<Range>) {
     let several = numbered
         .into_iter()
         .filter(|(_, ranges)| ranges.iter().any(|range| range.number != ranges[0].number));
-    let most = several.reduce(|most, next| {
-        if covered_time(&next.1) > covered_time(&most.1) {
-            next
-        } else {
-            most
-        }
-    });
-    most.map_or((String::new(), Way::Is, vec![]), |(name, ranges)| {
+    // summed once for each name: the one with most may have a million ranges
+    let covered = several.map(|(name, ranges)| (covered_time(&ranges), name, ranges));
+    let most = covered.reduce(|most, next| if next.0 > most.0 { next } else { most });
+    most.map_or((String::new(), Way::Is, vec![]), |(_, name, ranges)| {
         (name.to_owned(), Way::Is, ranges)
     })
 }

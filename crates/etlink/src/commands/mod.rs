@@ -20,7 +20,7 @@ use anyhow::{Context, Result};
 use etlink_run::RunSet;
 use etlink_run::output::StdoutError;
 use serde::Serialize;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::num::NonZeroUsize;
 
 /// How a report is printed.
@@ -115,6 +115,29 @@ fn json_document(schema: &str, content: &impl Serialize) -> Result<String> {
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
-fn print_json(value: &impl Serialize) -> Result<()> {
-    print_text(&(serde_json::to_string_pretty(value)? + "\n"))
+/// Prints what [`json_document`] makes.
+fn print_document(schema: &str, content: &impl Serialize) -> Result<()> {
+    print_json(&SchemaDocument {
+        schema,
+        version: DOCUMENT_VERSION,
+        content,
+    })
 }
+
+/// Prints a document as it is made: one with a record for each of a million names is half a GB.
+fn print_json(value: &impl Serialize) -> Result<()> {
+    let mut out = BufWriter::with_capacity(JSON_BUFFER, std::io::stdout().lock());
+    match serde_json::to_writer_pretty(&mut out, value) {
+        Ok(()) => {}
+        // as in `print_text`: `main` knows a closed pipe by this type
+        Err(error) if error.is_io() => return Err(StdoutError(error.into()).into()),
+        Err(error) => return Err(error.into()),
+    }
+    out.write_all(b"\n")
+        .and_then(|()| out.flush())
+        .map_err(StdoutError)?;
+    Ok(())
+}
+
+/// Standard output hands on each line by itself, and JSON has a line for each value.
+const JSON_BUFFER: usize = 1 << 16;

@@ -1,7 +1,8 @@
 //! Tables with a head.
 
+use super::aligned::{AlignedColumn, CellSide, push_line};
 use super::text::{cut_all, plain};
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use std::fmt::Write;
 
 /// A column of a table: its head, and what it says of a record.
 pub type Column<T> = (&'static str, fn(&T) -> String);
@@ -33,7 +34,10 @@ impl Limit {
 /// figures, which stand to the right.
 pub struct Grid {
     head: Vec<String>,
-    rows: Vec<Vec<String>>,
+    // A table of all of a million names has ten million cells: they lie in one text.
+    /// The cells of all lines, as many to a line as the head has, and where in it each ends.
+    cells: String,
+    ends: Vec<usize>,
     texts: usize,
     last_texts: usize,
     limit: Limit,
@@ -50,7 +54,8 @@ impl Grid {
     ) -> Grid {
         Grid {
             head: head.into_iter().map(Into::into).collect(),
-            rows: vec![],
+            cells: String::new(),
+            ends: vec![],
             texts,
             last_texts: 0,
             limit,
@@ -82,7 +87,7 @@ impl Grid {
 
     /// One more line, if it is to be shown. Gives whether it is.
     pub fn add(&mut self, row: impl IntoIterator<Item = String>) -> bool {
-        let shown = self.limit.lines == 0 || self.records[0] < self.limit.lines;
+        let shown = self.has_room();
         self.records[usize::from(!shown)] += 1;
         if shown {
             self.continue_with(row);
@@ -90,60 +95,99 @@ impl Grid {
         shown
     }
 
+    /// Whether the next record is to be shown.
+    pub fn has_room(&self) -> bool {
+        self.limit.lines == 0 || self.records[0] < self.limit.lines
+    }
+
+    /// Counts records that are not shown.
+    pub fn add_hidden(&mut self, records: usize) {
+        self.records[1] += records;
+    }
+
     /// A further line of the record before.
     pub fn continue_with(&mut self, row: impl IntoIterator<Item = String>) {
-        self.rows.push(
-            row.into_iter()
-                .map(|cell| plain(&cell).into_owned())
-                .collect(),
-        );
+        let mut row = row.into_iter();
+        for _ in 0..self.head.len() {
+            self.cells += &plain(&row.next().unwrap_or_default());
+            self.ends.push(self.cells.len());
+        }
     }
 
     /// Whether there are no lines.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.ends.is_empty()
     }
 
-    /// The lines, for so wide a terminal.
-    fn lines(&self, width: Option<usize>) -> Vec<String> {
-        let widths: Vec<usize> = (0..self.head.len())
+    /// Writes the lines, for so wide a terminal, each after a blank.
+    fn write_lines(&self, width: Option<usize>, out: &mut impl Write) -> std::fmt::Result {
+        let columns = 0..self.head.len();
+        let letters: Vec<usize> = columns
+            .clone()
             .map(|column| {
-                self.cells(column)
-                    .map(|cell| cell.chars().count())
-                    .max()
-                    .unwrap_or(0)
+                let cells = self.cells(column).map(|cell| cell.chars().count());
+                cells.max().unwrap_or(0)
             })
             .collect();
-        let most = column_limit(&widths, width);
-        let columns = (0..self.head.len())
-            .map(|column| cut_all(&self.cells(column).collect::<Vec<_>>(), most))
-            .collect::<Vec<_>>();
-        let mut table = Table::new();
-        table.load_style(NOTHING);
-        table.add_rows((0..=self.rows.len()).map(|row| {
-            columns
-                .iter()
-                .map(move |cells| cells.get(row).cloned().unwrap_or_default())
-        }));
-        // figures stand to the right, so that their digits can be compared
-        let figures = self.head.len().saturating_sub(self.texts + self.last_texts);
-        table
-            .column_iter_mut()
-            .skip(self.texts)
-            .take(figures)
-            .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        table
-            .trim_fmt()
-            .lines()
-            .map(|line| line.trim_end().to_owned())
-            .collect()
+        let most = column_limit(&letters, width);
+        let mut shortened = vec![];
+        let mut aligned = vec![];
+        for column in columns.clone() {
+            // most columns fit, and their cells are shown as they are
+            shortened.push((letters[column] > most).then(|| {
+                let cells: Vec<&str> = self.cells(column).collect();
+                cut_all(&cells, most)
+            }));
+            aligned.push(AlignedColumn::new(self.side(column)));
+        }
+        let cell = |line: usize, column: usize| match &shortened[column] {
+            Some(cells) => cells[line].as_str(),
+            None => self.cell(line, column),
+        };
+        for line in 0..=self.line_count() {
+            for (column, aligned) in aligned.iter_mut().enumerate() {
+                aligned.fit(cell(line, column));
+            }
+        }
+        let mut text = String::new();
+        for line in 0..=self.line_count() {
+            text.clear();
+            text.push(' ');
+            let cells = columns.clone().map(|column| cell(line, column));
+            push_line(&mut text, &aligned, cells);
+            writeln!(out, "{text}")?;
+        }
+        Ok(())
+    }
+
+    /// Figures stand to the right, so that their digits can be compared.
+    fn side(&self, column: usize) -> CellSide {
+        let figures = self.texts..self.head.len().saturating_sub(self.last_texts);
+        if figures.contains(&column) {
+            CellSide::Right
+        } else {
+            CellSide::Left
+        }
+    }
+
+    /// Lines below the head.
+    fn line_count(&self) -> usize {
+        self.ends.len() / self.head.len().max(1)
+    }
+
+    /// A cell of a line; line 0 is the head.
+    fn cell(&self, line: usize, column: usize) -> &str {
+        let Some(above) = line.checked_sub(1) else {
+            return &self.head[column];
+        };
+        let at = above * self.head.len() + column;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.cells[start..self.ends[at]]
     }
 
     /// The head of a column and what is below it.
     fn cells(&self, column: usize) -> impl Iterator<Item = &str> {
-        std::iter::once(&self.head)
-            .chain(&self.rows)
-            .map(move |row| row.get(column).map_or("", String::as_str))
+        (0..=self.line_count()).map(move |line| self.cell(line, column))
     }
 }
 
@@ -167,9 +211,7 @@ impl std::fmt::Display for Grid {
         // of standard output alone: into a pipe the same text goes whatever the terminal is
         let width = terminal_size::terminal_size_of(std::io::stdout())
             .map(|(width, _)| usize::from(width.0));
-        self.lines(width)
-            .iter()
-            .try_for_each(|line| writeln!(f, " {line}"))?;
+        self.write_lines(width, f)?;
         let [shown, hidden] = self.records;
         if hidden > 0 {
             writeln!(
@@ -222,7 +264,10 @@ mod tests {
     #[test]
     fn names_fit_the_terminal_and_stay_different() {
         for width in [20, 40, 60, 200] {
-            let lines = grid(Limit::NONE).lines(Some(width));
+            let mut text = String::new();
+            let written = grid(Limit::NONE).write_lines(Some(width), &mut text);
+            written.expect("a string takes all");
+            let lines: Vec<&str> = text.lines().map(|line| &line[1..]).collect();
             assert!(
                 lines
                     .iter()

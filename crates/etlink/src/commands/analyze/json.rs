@@ -1,18 +1,26 @@
 //! All tables as JSON, or the one that was asked for.
 
+use crate::commands::print_json;
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// What is said of all runs; of the `tables` of each run, of its ranks and of all of them only the
-/// one that is called `only`.
-pub(super) fn select_tables(
+/// Prints what is said of all runs; of the `tables` of each run, of its ranks and of all of them
+/// only the one that is called `only`.
+pub(super) fn print_tables(
     runs: &impl Serialize,
     tables: &[&str],
     only: Option<&str>,
-) -> Result<Value> {
+) -> Result<()> {
+    match only {
+        // as values, each record would be a map of its own: several times the text's size
+        None => print_json(runs),
+        Some(only) => print_json(&select_table(runs, tables, only)?),
+    }
+}
+
+fn select_table(runs: &impl Serialize, tables: &[&str], only: &str) -> Result<Value> {
     let mut all = serde_json::to_value(runs)?;
-    let Some(only) = only else { return Ok(all) };
     for run in all
         .as_array_mut()
         .into_iter()

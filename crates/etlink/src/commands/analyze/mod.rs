@@ -8,7 +8,7 @@ mod parquet;
 mod results;
 mod show;
 
-use super::{print_json, print_text};
+use super::print_text;
 use crate::Outcome;
 use crate::args::{AnalyzeArgs, Compat};
 use crate::kernel_rules::read_rules;
@@ -71,11 +71,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
         .map(|told| Analyzed::new(told, &args))
         .collect();
     if args.print.json {
-        print_json(&json::select_tables(
-            &analyzed,
-            &tables,
-            args.table.as_deref(),
-        )?)?;
+        json::print_tables(&analyzed, &tables, args.table.as_deref())?;
     } else if args.print.csv {
         print_text(&csv::of_analyzed(
             &analyzed,
@@ -157,7 +153,7 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
         })
         .collect();
     if args.print.json {
-        print_json(&json::select_tables(&told, tables, args.table.as_deref())?)?;
+        json::print_tables(&told, tables, args.table.as_deref())?;
     } else if args.print.csv {
         print_text(&csv::of_hta(
             &told,

@@ -2,7 +2,7 @@
 
 mod show;
 
-use super::{json_document, print_text, start_threads};
+use super::{print_document, print_text, start_threads};
 use crate::op_tables::{self, OpTable, Wanted};
 use crate::{Outcome, args, notes, table};
 use anyhow::Result;
@@ -30,18 +30,18 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
         }
     }
     if tables.print.json {
-        print_text(&json_document("etlink.top", &made)?)?;
+        print_document("etlink.top", &made)?;
     } else if tables.print.csv {
         print_text(&show::rows_csv(&made.tables)?)?;
     } else {
-        print_text(
-            &made
-                .tables
-                .iter()
-                .map(|table| show::top_table(table, tables.rows.rows.unwrap_or(20)))
-                .collect::<Vec<_>>()
-                .join("\n"),
-        )?;
+        let mut text = String::new();
+        for (at, table) in made.tables.iter().enumerate() {
+            if at > 0 {
+                text.push('\n');
+            }
+            show::push_table(&mut text, table, tables.rows.rows.unwrap_or(20));
+        }
+        print_text(&text)?;
     }
     Ok(if made.excluded.is_empty() {
         Outcome::Done

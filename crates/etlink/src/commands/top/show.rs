@@ -57,10 +57,9 @@ pub(super) fn rows_csv(tables: &[OpTable]) -> Result<String> {
     Ok(String::from_utf8(out.into_inner()?)?)
 }
 
-/// The table of one rank; `limit` 0: all rows.
-pub(super) fn top_table(table: &OpTable, limit: usize) -> String {
+/// Appends the table of one rank; `limit` 0: all rows.
+pub(super) fn push_table(out: &mut String, table: &OpTable, limit: usize) {
     let top = &table.top;
-    let mut out = String::new();
     let rank = table
         .rank
         .map_or(String::new(), |rank| format!(", rank {rank}"));
@@ -77,16 +76,19 @@ pub(super) fn top_table(table: &OpTable, limit: usize) -> String {
         columns.head_cells(top.device),
     )
     .last_texts(texts);
-    for row in &top.rows {
-        if lines.add(columns.row_cells(row, top)) {
-            // further frames stand below the first, a line each, as PyTorch prints them
-            row.stack
-                .iter()
-                .skip(1)
-                .for_each(|frame| lines.continue_with(columns.frame_cells(frame)));
+    for (at, row) in top.rows.iter().enumerate() {
+        // figures are made into text for rows that are shown alone
+        if !lines.has_room() {
+            lines.add_hidden(top.rows.len() - at);
+            break;
+        }
+        lines.add(columns.row_cells(row, top));
+        // further frames stand below the first, a line each, as PyTorch prints them
+        for frame in row.stack.iter().skip(1) {
+            lines.continue_with(columns.frame_cells(frame));
         }
     }
-    out += &lines.to_string();
+    let _ = write!(out, "{lines}");
     let _ = writeln!(
         out,
         "Self CPU time total: {}",
@@ -100,7 +102,6 @@ pub(super) fn top_table(table: &OpTable, limit: usize) -> String {
             format_time(top.self_device_ns as f64)
         );
     }
-    out
 }
 
 /// Which columns have anything.
