@@ -17,7 +17,7 @@ const EVENTS: usize = 30_000;
 /// The bar of `cargo dev growth`.
 const MOST_TIMES_ORDINARY: i64 = 4;
 /// A record of each name takes memory; a map of its fields, or a text of each, takes far more.
-const MOST_MEMORY_TIMES_ORDINARY: i64 = 3;
+const MOST_MEMORY_TIMES_ORDINARY: i64 = 2;
 /// A process that was interrupted often takes longer; what is too slow fails each time.
 const ATTEMPTS: usize = 4;
 
