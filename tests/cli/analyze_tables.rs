@@ -64,7 +64,7 @@ fn one_table() {
     );
     tool.run("analyze . --table stragglers")
         .exits(0)
-        .says("stragglers: ranks that come last to collectives");
+        .says("stragglers: what ranks wait for others");
     let memory = tool.run("analyze . --table memory --csv").exits(0).stdout;
     assert!(
         memory.starts_with("run,rank,device_type,device,") && memory.lines().count() == 1,

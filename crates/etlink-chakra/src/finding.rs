@@ -123,6 +123,10 @@ findings! {
     /// Ids against time.
     IdsNotInTimeOrder = Warning,
         "ids do not ascend with time: ASTRA-sim starts the lowest ready id first";
+    /// Ranges of Gloo as computation.
+    GlooAsCompute = Warning,
+        "collectives of Gloo as computation: PyTorch records no group and size of them; record \
+        with NCCL";
     /// JSON that was mended.
     Repaired = Warning, "entries with unescaped quotes, mended";
 }

@@ -33,6 +33,7 @@ pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace, keys: &mut KnownKeys) -
         match key {
             b"baseTimeNanoseconds" => header.base_ns = value.int().map_or(header.base_ns, UnixNs),
             b"trace_id" => header.trace_id = value.text().into_owned(),
+            b"host_name" => header.host_name = value.text().into_owned(),
             b"distributedInfo" => object(value, |key, value| read_distributed(key, value, header)),
             b"deviceProperties" => list(value, |device| {
                 let (mut id, mut count) = (None, None);

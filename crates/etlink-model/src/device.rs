@@ -268,6 +268,8 @@ pub struct DeviceHeader {
     pub groups: Vec<ProcessGroup>,
     /// `trace_id`.
     pub trace_id: String,
+    /// `host_name`: the machine on which it was recorded; empty where that is not written.
+    pub host_name: String,
     /// Names of the devices (`deviceProperties`).
     pub devices: Vec<String>,
 }

@@ -867,6 +867,9 @@ fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Option<R
     // a name counts only where it tells ranks apart: two files of one rank are of neither
     let mut summary = RankSummary::from_trace(trace, named.map(GlobalRank).or(own)?);
     summary.world_size = summary.world_size.or(files.manifest.world_size);
-    summary.machine.clone_from(&files.manifest.machine);
+    // The manifest knows when machines were started, and so tells two of one name apart.
+    if let Some(machine) = &files.manifest.machine {
+        summary.machine = Some(machine.clone());
+    }
     Some(summary)
 }

@@ -31,6 +31,7 @@ pub fn check(graph: &ChakraGraph) -> Vec<Finding> {
     if !graph.format.is_tree() {
         types(graph, &mut findings);
         comm::check(graph, &mut findings);
+        gloo_as_compute(graph, &mut findings);
         // Only these have ids that a feeder orders by.
         if graph.format == FileKind::ChakraEt || graph.format == FileKind::ChakraJson {
             order::check(graph, &deps, &mut findings);
@@ -45,6 +46,19 @@ fn example(graph: &ChakraGraph, index: usize, detail: impl Into<String>) -> Find
         name: graph.name_of(index).to_owned(),
         offset: None,
         detail: detail.into(),
+    }
+}
+
+/// Gloo's own ranges in a file without a communication: its ranks run without each other.
+fn gloo_as_compute(graph: &ChakraGraph, findings: &mut Findings) {
+    let is_compute = |kind: &NodeType| *kind == NodeType::CompNode;
+    if !graph.node_type.iter().all(is_compute) {
+        return;
+    }
+    for index in 0..graph.len() {
+        if graph.name_of(index).starts_with("gloo:") {
+            findings.note(FindingKind::GlooAsCompute, || example(graph, index, ""));
+        }
     }
 }
 

@@ -54,7 +54,11 @@ fn check_join(facts: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> Re
     let waited = saturating_sum(skews.iter().map(|skew| skew.waited_ns));
     let ranks = straggler_stats(facts, join, clocks);
     let (caused, suffered) = (
-        saturating_sum(ranks.iter().map(|rank| rank.caused_ns)),
+        saturating_sum(
+            ranks
+                .iter()
+                .flat_map(|rank| [rank.caused_ns, rank.began_late_ns]),
+        ),
         saturating_sum(ranks.iter().map(|rank| rank.waited_ns)),
     );
     let of_steps = saturating_sum(

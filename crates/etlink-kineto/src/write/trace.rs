@@ -83,6 +83,9 @@ fn header_metadata(header: &DeviceHeader) -> Vec<(String, String)> {
     if let Some(info) = distributed_info(header) {
         metadata.push(("distributedInfo".to_owned(), info));
     }
+    if !header.host_name.is_empty() {
+        metadata.push(("host_name".to_owned(), json!(header.host_name).to_string()));
+    }
     metadata
 }
 

@@ -10,8 +10,10 @@
 //! Between the bounds the estimate is the median of the differences of the ends, which are the same
 //! instant but for the last hop. Clocks that run at different speeds have an offset that moves;
 //! `drift` finds how fast. Only device rows are used: a host call returns before its transfer ends.
-//! Ranks that share no group with the first are reached over others; uncertainties add up. Ranks
-//! that no collective reaches, but whose machine's clock another rank has, have that rank's.
+//! Ranks that share no group with the first are reached over others; uncertainties add up.
+//!
+//! Ranks of one machine have one clock: Kineto has device times by the host's clock. But where
+//! collectives show that they differ, they do: containers of several machines can have one name.
 
 mod drift;
 mod pair;
@@ -37,7 +39,7 @@ pub struct RankClock {
     /// to those at `at_ns`. 0 where nothing tells.
     pub offset_ns: i64,
     /// The offset is not further off than this, ns; where `contradicted`, the collectives leave no
-    /// offset and this is by how much they miss one. `None` where nothing tells, and where only the
+    /// offset and this is by how much they miss one. `None` where nothing tells, and where the
     /// machine does.
     pub uncertainty_ns: Option<i64>,
     /// How many collectives support it, of the least supported step on the way from the first rank.
@@ -49,7 +51,7 @@ pub struct RankClock {
     pub drift: Option<ClockDrift>,
     /// The middle of the rank's window, by its own clock.
     pub at_ns: UnixNs,
-    /// No collective tells: the offset is that of another rank whose machine has the same clock.
+    /// It is the first rank's clock: they are of one machine.
     pub by_machine: bool,
 }
 
@@ -88,7 +90,8 @@ impl RankClock {
             contradicted: self.contradicted || step.contradicted,
             drift: ClockDrift::sum(self.drift, step.drift),
             at_ns: step.at_ns,
-            by_machine: self.by_machine || step.by_machine,
+            // of another machine's ranks, each is as far off as the one that collectives reach
+            by_machine: self.by_machine && step.by_machine,
         }
     }
 
@@ -119,11 +122,12 @@ pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
         support: u64::MAX,
         drift: Some(ClockDrift::NONE),
         at_ns: middle(ranks, RankIdx(0)),
+        by_machine: true,
         ..RankClock::default()
     };
     // Dijkstra's algorithm over ranks: uncertainties only grow along a way, so the first clock that
     // leaves the queue is the best.
-    let mut open = BTreeSet::from([((false, 0i64), RankIdx(0))]);
+    let mut open = BTreeSet::from([((0i64, false), RankIdx(0))]);
     let mut best: BTreeMap<RankIdx, RankClock> = BTreeMap::from([(RankIdx(0), first)]);
     while let Some((_, at)) = open.pop_first() {
         let (Some(slot), Some(&clock)) = (found.get_mut(at.index()), best.get(&at)) else {
@@ -161,9 +165,9 @@ pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
 }
 
 impl RankClock {
-    /// By what ways to a rank are compared: collectives before machines, then the least uncertain.
-    fn rank_of_way(&self) -> (bool, i64) {
-        (self.by_machine, self.uncertainty_ns.unwrap_or(0))
+    /// By what ways to a rank are compared: the least uncertain; of equals that over machines.
+    fn rank_of_way(&self) -> (i64, bool) {
+        (self.uncertainty_ns.unwrap_or(0), !self.by_machine)
     }
 
     /// What is said of a clock that was found.
@@ -191,17 +195,24 @@ fn steps(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<RankIdx, Vec<(RankId
             .or_default()
             .push((reference, clock.inverse(middle(ranks, reference))));
     };
+    // Ranks whose machines' names are one and whose clocks are not.
+    let mut apart: BTreeSet<RankIdx> = BTreeSet::new();
     for ((reference, other), members) in pairs(ranks, join) {
         let sides = members
             .iter()
             .map(|(reference, other)| (side(ranks, *reference).1, side(ranks, *other).1));
         if let Some(clock) = fit(sides, middle(ranks, other)) {
+            let own = [reference, other].map(|rank| &ranks[rank.index()].machine);
+            let is_off = clock.offset_ns.saturating_abs() > clock.uncertainty_ns.unwrap_or(0);
+            if own[0].is_some() && own[0] == own[1] && is_off && !clock.contradicted {
+                apart.insert(other);
+            }
             put(reference, other, clock);
         }
     }
     let mut known: BTreeMap<&str, RankIdx> = BTreeMap::new();
     for (at, summary) in (0u32..).map(RankIdx).zip(ranks) {
-        let Some(machine) = &summary.machine else {
+        let Some(machine) = summary.machine.as_ref().filter(|_| !apart.contains(&at)) else {
             continue;
         };
         // Ranks of one machine form a star around the first of them: all pairs would be quadratic

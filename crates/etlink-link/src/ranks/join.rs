@@ -92,6 +92,13 @@ pub struct RunJoin {
 }
 
 impl RunJoin {
+    /// Whether there are communications of which nothing is known but that they are: no sentence on
+    /// the run is complete.
+    pub fn has_unrecorded(&self) -> bool {
+        let mut problems = self.problems.iter();
+        problems.any(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)
+    }
+
     /// Ranks, by place, that have collectives or messages with others but none that fits, while
     /// those of others do: their traces are probably of another run.
     pub fn ranks_without_match(&self, ranks: usize) -> Vec<RankIdx> {
@@ -155,6 +162,7 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
     let mut problems = Problems::default();
     let mut channels: BTreeMap<CommChannel, RankLists> = BTreeMap::new();
     for (at, summary) in (0u32..).map(RankIdx).zip(ranks) {
+        problems.gloo_unrecorded(summary);
         for (index, communication) in (0u32..).map(CommIdx).zip(&summary.communications) {
             let group = |group: GroupIdx| *numbers.of_rank.get(at.index())?.get(group.index())?;
             match channel_of(&join, summary, communication, group) {

@@ -7,15 +7,18 @@
 //!                             └─> join_ranks ─> RunJoin { groups, matches }   which are one
 //!                                   ├─> align_clocks       how far each rank's clock is off
 //!                                   ├─> collective_skews   who came late, how long it transferred
-//!                                   ├─> step_stragglers    for whom the others waited, per step
+//!                                   ├─> step_stragglers    for whom the others waited, per step,
+//!                                   │                      and whose doing that was (`delays`)
 //!                                   ├─> wait_causes        who made whom wait, node by node
 //!                                   └─> DeadlockCheck      do all ranks get to the end
 //! ```
 //! The summary is all that is kept of a rank, so a run of any size is joined in little memory.
 //! Everything is O(n log n) in the communications.
 
+mod arrivals;
 mod clocks;
 mod deadlock;
+mod delays;
 mod groups;
 mod join;
 mod selection;
@@ -28,6 +31,7 @@ mod wait_causes;
 #[cfg(test)]
 mod testing;
 
+pub use arrivals::{CollectiveArrival, collective_arrivals};
 pub use clocks::{ClockDrift, RankClock, align_clocks};
 pub use deadlock::{CommRole, DeadlockCheck, order_conflicts, serialize_comms};
 pub use groups::GroupResolver;
@@ -38,9 +42,6 @@ pub use join::{
 pub use selection::{ExcludeReason, RunSelection, select_run};
 pub use skew::{CollectiveSkew, bus_factor, collective_skews};
 pub use steps::{RankSteps, StepSpan};
-pub use stragglers::{
-    CollectiveArrival, StepStragglers, StragglerStats, collective_arrivals, step_stragglers,
-    straggler_stats,
-};
+pub use stragglers::{StepStragglers, StragglerStats, step_stragglers, straggler_stats};
 pub use summary::{CommExtent, Communication, GroupIdentity, Peers, RankSummary, needs_all_ranks};
 pub use wait_causes::{WaitCause, WaitCauses, wait_causes};

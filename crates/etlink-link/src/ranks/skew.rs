@@ -5,9 +5,10 @@
 //! all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all, gather and scatter (n-1)/n; others
 //! 1.
 
+use super::arrivals::aligned;
+use super::delays::{DelayedCollective, RunDelays};
 use super::join::{rank_list, side};
-use super::stragglers::{aligned, collective_arrivals, last_of};
-use super::{CollectiveMatch, CommChannel, RankClock, RankSummary, RunJoin};
+use super::{CommChannel, RankClock, RankSummary, RunJoin};
 use etlink_model::{CollectiveKind, CommonNs, GlobalRank};
 use serde::Serialize;
 
@@ -36,8 +37,18 @@ pub struct CollectiveSkew {
     /// From the second to last arrival to the last, ns, if anyone waited so long: what the last
     /// alone made the others wait.
     pub alone_ns: i64,
-    /// What all ranks waited, summed, ns: as in [`super::StragglerStats`].
+    /// What all ranks waited, summed, ns: as in [`super::StragglerStats`]. It is the sum of the next
+    /// three.
     pub waited_ns: i64,
+    /// What they waited for what the last did since the ranks were together, ns.
+    pub caused_ns: i64,
+    /// What they waited because its step or recording began later, ns.
+    pub began_late_ns: i64,
+    /// What they waited because the last had itself waited for others, ns.
+    pub handed_on_ns: i64,
+    /// The rank for which it had waited longest, where it hands on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited_for: Option<GlobalRank>,
     /// From the last arrival to the last end, ns. `None` where ends are not recorded (calls of host
     /// ops), and where a member has no trace: then the others may have waited for it.
     pub transfer_ns: Option<i64>,
@@ -53,9 +64,10 @@ pub fn collective_skews(
     join: &RunJoin,
     clocks: &[RankClock],
 ) -> Vec<CollectiveSkew> {
-    join.matches
-        .iter()
-        .filter_map(|matched| skew(ranks, join, clocks, matched))
+    let delays = RunDelays::new(ranks, join, clocks);
+    let collectives = delays.collectives.iter();
+    collectives
+        .filter_map(|collective| skew(ranks, join, clocks, collective))
         .collect()
 }
 
@@ -63,11 +75,10 @@ fn skew(
     ranks: &[RankSummary],
     join: &RunJoin,
     clocks: &[RankClock],
-    matched: &CollectiveMatch,
+    collective: &DelayedCollective<'_>,
 ) -> Option<CollectiveSkew> {
-    let arrivals = collective_arrivals(ranks, clocks, matched)?;
-    let (last, waited_ns, alone_ns) = last_of(&arrivals)?;
-    let first = arrivals.first()?.at_ns;
+    let (matched, last) = (collective.matched, collective.last);
+    let first = collective.arrivals.first()?.at_ns;
     let (mut end, mut bytes) = (None, 0);
     // an absent rank may have come later still
     let mut is_known = matched.absent == 0;
@@ -81,10 +92,6 @@ fn skew(
         // Clocks that are off can have the last come after the end: a transfer of no time has no
         // bandwidth.
         Some(end?.since(last.at_ns)).filter(|transfer| *transfer > 0 && is_known);
-    let last_part = matched
-        .members
-        .iter()
-        .find(|member| member.rank == last.rank)?;
     let late = ranks.get(last.rank.index())?;
     let (kind, ranks_text, group, n) = match matched.channel {
         CommChannel::Message { src, dst } => (
@@ -114,13 +121,14 @@ fn skew(
         bytes,
         start_ns: first,
         last: late.rank,
-        step: late
-            .steps
-            .get(last_part.communication)
-            .map(|step| step.name.clone()),
+        step: collective.step.map(str::to_owned),
         skew_ns: last.at_ns.since(first),
-        alone_ns,
-        waited_ns,
+        alone_ns: collective.alone_ns,
+        waited_ns: collective.waited_ns,
+        caused_ns: collective.own.caused_ns,
+        began_late_ns: collective.own.began_late_ns,
+        handed_on_ns: collective.handed_on_ns,
+        waited_for: collective.waited_for,
         transfer_ns,
         algorithm_bandwidth: algorithm,
         bus_bandwidth: algorithm.map(|bandwidth| bandwidth * bus_factor(matched.kind, n as f64)),

@@ -1,28 +1,30 @@
 //! Who made the others wait, per step and in all.
 //!
 //! With `a(r)` for the arrival of rank `r` at a collective or message by the first rank's clock,
-//! and `l` for the rank that arrives last, rank `r` waits `a(l) - a(r)`, and `l` caused the sum of
-//! that over all `r`. It is charged to the step in which `l` launched its side. An arrival is the
-//! start of the device row; where no device takes part, of the range in which Gloo carries it out,
-//! else of the call ([`CommExtent`](super::Runs)). A rank that has come but does something else
-//! before it stands still (a message, for which a wait is recorded) waits from then on, and one
-//! that needs nothing of the last and was done before it came (a sender) does not wait. Of equal
-//! arrivals the last by rank is the last.
+//! and `l` for the rank that arrives last, rank `r` waits `a(l) - a(r)`. An arrival is the start of
+//! the device row; where no device takes part, of the range in which Gloo carries it out, else of
+//! the call ([`CommExtent`](super::CommExtent)). A rank that has come but does something else before it
+//! stands still (a message, for which a wait is recorded) waits from then on, and one that needs
+//! nothing of the last and was done before it came (a sender) does not wait. Of equal arrivals the
+//! last by rank is the last. Who is charged with a wait, `delays` says; it counts for the step in
+//! which `l` launched its side.
 //!
 //! `etlink replay` counts the same instants in a run of its own: what a rank waits there is what
 //! the others alone hold it up, so that a rank which would have stood still for another reason (a
 //! kernel that waits for an event) waits less there than here.
 
-use super::join::side;
-use super::{CollectiveMatch, MatchMember, RankClock, RankSummary, RunJoin};
-use etlink_model::{CommonNs, GlobalRank, RankIdx, UnixNs};
+use super::arrivals::aligned;
+use super::delays::{DelayCharge, DelayedCollective, RunDelays};
+use super::{MatchMember, RankClock, RankSummary, RunJoin};
+use etlink_model::{CommonNs, GlobalRank, RankIdx};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Of a step's ranks that made others wait, this many are kept, the worst.
 const WORST: usize = 8;
 
-/// How one rank's lateness adds up.
+/// How one rank's lateness adds up. Over all ranks, `caused_ns` and `began_late_ns` together are as
+/// much as `waited_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StragglerStats {
     /// Global rank.
@@ -31,10 +33,13 @@ pub struct StragglerStats {
     pub collectives: u64,
     /// Those in which it came last.
     pub last: u64,
-    /// What the others waited for it in those, summed over the others, ns.
+    /// What others waited, in any collective, for what it did since they were together, ns.
     pub caused_ns: i64,
-    /// What it alone made others wait in those, from the second to last arrival to its own, ns.
-    pub alone_ns: i64,
+    /// What others waited, in any collective, because its step or recording began later, ns.
+    pub began_late_ns: i64,
+    /// What others waited in those in which it came last, but for what it had itself waited for
+    /// others, ns. It is charged to these.
+    pub handed_on_ns: i64,
     /// What it waited for others, ns.
     pub waited_ns: i64,
 }
@@ -46,6 +51,10 @@ pub struct StepStragglers {
     pub step: Option<String>,
     /// The first start of it; of the first arrival, if it is no step.
     pub start_ns: CommonNs,
+    /// From its latest begin on a rank to its latest end, ns; 0 if it is no step.
+    pub job_ns: i64,
+    /// From its first begin on a rank to its latest, ns; 0 if it is no step.
+    pub begin_spread_ns: i64,
     /// How long it was on the rank on which it was longest, ns; 0 if it is no step.
     pub longest_ns: i64,
     /// Collectives and messages whose last rank launched its side in this step.
@@ -54,6 +63,8 @@ pub struct StepStragglers {
     pub spans_steps: u64,
     /// What all ranks waited in them, ns.
     pub waited_ns: i64,
+    /// Of that, what they waited because ranks began their steps or recordings later, ns.
+    pub began_late_ns: i64,
     /// The ranks that the others waited for, that which caused most first; no more than 8.
     pub stragglers: Vec<StragglerStats>,
 }
@@ -64,11 +75,14 @@ pub fn straggler_stats(
     join: &RunJoin,
     clocks: &[RankClock],
 ) -> Vec<StragglerStats> {
-    let mut sums = Sums::new(ranks);
-    join.matches
-        .iter()
-        .filter_map(|matched| collective_arrivals(ranks, clocks, matched))
-        .for_each(|arrivals| sums.add(&arrivals));
+    let delays = RunDelays::new(ranks, join, clocks);
+    let mut sums = RankSums::new(ranks);
+    for collective in &delays.collectives {
+        sums.add_collective(collective);
+    }
+    for ((_, rank), charge) in &delays.charges {
+        sums.add_charge(*rank, *charge);
+    }
     sums.ranks
 }
 
@@ -79,83 +93,53 @@ pub fn step_stragglers(
     join: &RunJoin,
     clocks: &[RankClock],
 ) -> Vec<StepStragglers> {
-    let mut of_step: BTreeMap<Option<&str>, Vec<&CollectiveMatch>> = BTreeMap::new();
-    for matched in &join.matches {
-        let Some(arrivals) = collective_arrivals(ranks, clocks, matched) else {
-            continue;
-        };
-        let Some((CollectiveArrival { rank: last, .. }, ..)) = last_of(&arrivals) else {
-            continue;
-        };
-        let step = matched
-            .members
-            .iter()
-            .find(|member| member.rank == last)
-            .and_then(|member| step(ranks, *member));
-        of_step.entry(step).or_default().push(matched);
+    let delays = RunDelays::new(ranks, join, clocks);
+    let mut of_step: BTreeMap<Option<&str>, Vec<&DelayedCollective<'_>>> = BTreeMap::new();
+    for collective in &delays.collectives {
+        of_step.entry(collective.step).or_default().push(collective);
     }
-    let lengths = lengths(ranks, clocks);
-    let mut steps: Vec<StepStragglers> = of_step
-        .into_iter()
-        .map(|(name, matches)| one(ranks, clocks, name, &matches, &lengths))
-        .collect();
+    let times = step_times(ranks, clocks);
+    let mut steps = Vec::with_capacity(of_step.len());
+    for (name, collectives) in of_step {
+        let first_arrivals = collectives.iter().filter_map(|one| one.arrivals.first());
+        let first = first_arrivals.map(|arrival| arrival.at_ns).min();
+        let time = name.and_then(|name| times.get(name));
+        let mut step = StepStragglers {
+            step: name.map(str::to_owned),
+            start_ns: first.unwrap_or_default(),
+            collectives: collectives.len() as u64,
+            ..StepStragglers::default()
+        };
+        if let Some(time) = time {
+            step.start_ns = time.first_begin;
+            step.job_ns = time.last_end.since(time.last_begin).max(0);
+            step.begin_spread_ns = time.last_begin.since(time.first_begin);
+            step.longest_ns = time.longest_ns;
+        }
+        let mut sums = RankSums::new(ranks);
+        for collective in collectives {
+            sums.add_collective(collective);
+            step.spans_steps += u64::from(spans_steps(ranks, collective));
+            step.waited_ns = step.waited_ns.saturating_add(collective.waited_ns);
+        }
+        let of_ranks = (name, RankIdx(0))..=(name, RankIdx(u32::MAX));
+        for ((_, rank), charge) in delays.charges.range(of_ranks) {
+            sums.add_charge(*rank, *charge);
+            step.began_late_ns = step.began_late_ns.saturating_add(charge.began_late_ns);
+        }
+        step.stragglers = sums.worst();
+        steps.push(step);
+    }
     steps.sort_by(|a, b| {
         (a.step.is_some(), a.start_ns, &a.step).cmp(&(b.step.is_some(), b.start_ns, &b.step))
     });
     steps
 }
 
-fn one(
-    ranks: &[RankSummary],
-    clocks: &[RankClock],
-    name: Option<&str>,
-    matches: &[&CollectiveMatch],
-    lengths: &BTreeMap<&str, (CommonNs, i64)>,
-) -> StepStragglers {
-    let mut sums = Sums::new(ranks);
-    let mut first = CommonNs(i64::MAX);
-    for arrivals in matches
-        .iter()
-        .filter_map(|matched| collective_arrivals(ranks, clocks, matched))
-    {
-        sums.add(&arrivals);
-        first = arrivals
-            .first()
-            .map_or(first, |arrival| arrival.at_ns.min(first));
-    }
-    let waited_ns = sums
-        .ranks
-        .iter()
-        .fold(0i64, |sum, rank| sum.saturating_add(rank.waited_ns));
-    let mut late: Vec<StragglerStats> = sums
-        .ranks
-        .into_iter()
-        .filter(|rank| rank.caused_ns > 0)
-        .collect();
-    late.sort_by_key(|rank| (std::cmp::Reverse(rank.caused_ns), rank.rank));
-    // A run of thousands of ranks and steps would otherwise make a report of millions of lines.
-    late.truncate(WORST);
-    let (start_ns, longest_ns) = name
-        .and_then(|name| lengths.get(name).copied())
-        .unwrap_or((first, 0));
-    let spans_steps = matches
-        .iter()
-        .filter(|matched| {
-            matched
-                .members
-                .iter()
-                .any(|member| step(ranks, *member) != name)
-        })
-        .count() as u64;
-    StepStragglers {
-        step: name.map(str::to_owned),
-        start_ns,
-        longest_ns,
-        collectives: matches.len() as u64,
-        spans_steps,
-        waited_ns,
-        stragglers: late,
-    }
+/// Whether ranks launched their sides in different steps.
+fn spans_steps(ranks: &[RankSummary], collective: &DelayedCollective<'_>) -> bool {
+    let mut members = collective.matched.members.iter();
+    members.any(|member| step(ranks, *member) != collective.step)
 }
 
 fn step(ranks: &[RankSummary], member: MatchMember) -> Option<&str> {
@@ -163,30 +147,42 @@ fn step(ranks: &[RankSummary], member: MatchMember) -> Option<&str> {
     Some(summary.steps.get(member.communication)?.name.as_str())
 }
 
-/// Per step, its first start and the longest that it took on a rank.
-fn lengths<'f>(
-    ranks: &'f [RankSummary],
-    clocks: &[RankClock],
-) -> BTreeMap<&'f str, (CommonNs, i64)> {
-    let mut lengths: BTreeMap<&str, (CommonNs, i64)> = BTreeMap::new();
-    for (at, summary) in ranks.iter().enumerate() {
-        for step in &summary.steps.all {
-            let start = aligned(clocks, RankIdx::new(at), step.start_ns);
-            let length = step.end_ns.since(step.start_ns);
-            let (first, longest) = lengths.entry(&step.name).or_insert((start, length));
-            (*first, *longest) = (start.min(*first), length.max(*longest));
-        }
-    }
-    lengths
+/// When the ranks did a step.
+struct StepTimes {
+    first_begin: CommonNs,
+    last_begin: CommonNs,
+    last_end: CommonNs,
+    longest_ns: i64,
 }
 
-struct Sums {
+fn step_times<'f>(ranks: &'f [RankSummary], clocks: &[RankClock]) -> BTreeMap<&'f str, StepTimes> {
+    let mut times: BTreeMap<&str, StepTimes> = BTreeMap::new();
+    for (at, summary) in ranks.iter().enumerate() {
+        for step in &summary.steps.all {
+            let begin = aligned(clocks, RankIdx::new(at), step.start_ns);
+            let end = aligned(clocks, RankIdx::new(at), step.end_ns);
+            let time = times.entry(&step.name).or_insert(StepTimes {
+                first_begin: begin,
+                last_begin: begin,
+                last_end: end,
+                longest_ns: 0,
+            });
+            time.first_begin = begin.min(time.first_begin);
+            time.last_begin = begin.max(time.last_begin);
+            time.last_end = end.max(time.last_end);
+            time.longest_ns = step.end_ns.since(step.start_ns).max(time.longest_ns);
+        }
+    }
+    times
+}
+
+struct RankSums {
     ranks: Vec<StragglerStats>,
 }
 
-impl Sums {
-    fn new(ranks: &[RankSummary]) -> Sums {
-        Sums {
+impl RankSums {
+    fn new(ranks: &[RankSummary]) -> RankSums {
+        RankSums {
             ranks: ranks
                 .iter()
                 .map(|summary| StragglerStats {
@@ -197,87 +193,40 @@ impl Sums {
         }
     }
 
-    fn add(&mut self, arrivals: &[CollectiveArrival]) {
-        for arrival in arrivals {
+    fn add_collective(&mut self, collective: &DelayedCollective<'_>) {
+        for arrival in &collective.arrivals {
             let Some(rank) = self.ranks.get_mut(arrival.rank.index()) else {
                 continue;
             };
             rank.collectives += 1;
             rank.waited_ns = rank.waited_ns.saturating_add(arrival.waits_ns);
         }
-        let Some((last, caused, alone)) = last_of(arrivals) else {
-            return;
-        };
-        let Some(rank) = self.ranks.get_mut(last.rank.index()) else {
-            return;
-        };
-        rank.last += 1;
-        rank.alone_ns = rank.alone_ns.saturating_add(alone);
-        rank.caused_ns = rank.caused_ns.saturating_add(caused);
-    }
-}
-
-/// A time of a rank by the first rank's clock, as far as it is known.
-pub(super) fn aligned(clocks: &[RankClock], rank: RankIdx, own: UnixNs) -> CommonNs {
-    let clock = clocks.get(rank.index());
-    // Without a clock the machines' clocks are taken to agree.
-    clock.map_or(CommonNs(own.0), |clock| clock.aligned(own))
-}
-
-/// One rank's side of a collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CollectiveArrival {
-    /// When it came.
-    pub at_ns: CommonNs,
-    /// Which rank, by place.
-    pub rank: RankIdx,
-    /// How long it then waited for the last to come, ns.
-    pub waits_ns: i64,
-}
-
-/// How the ranks came, ascending in time; `None` for collectives that not all have.
-pub fn collective_arrivals(
-    ranks: &[RankSummary],
-    clocks: &[RankClock],
-    matched: &CollectiveMatch,
-) -> Option<Vec<CollectiveArrival>> {
-    let mut arrivals: Vec<CollectiveArrival> = Vec::with_capacity(matched.members.len());
-    for member in &matched.members {
-        let extent = side(ranks, *member).1.extent;
-        arrivals.push(CollectiveArrival {
-            at_ns: aligned(clocks, member.rank, extent.arrival_ns),
-            rank: member.rank,
-            waits_ns: 0,
-        });
-    }
-    let last = arrivals.iter().map(|arrival| arrival.at_ns).max()?;
-    for (arrival, member) in arrivals.iter_mut().zip(&matched.members) {
-        let communication = side(ranks, *member).1;
-        let extent = communication.extent;
-        // A sender, or the root of a broadcast, needs nothing of the others and can be done before
-        // they come.
-        let gone_on = extent.is_transfer
-            && !communication.needs_all()
-            && aligned(clocks, member.rank, extent.end_ns) < last;
-        // A rank waits from when it stands still: between its call and that it can do other work.
-        let since = aligned(clocks, member.rank, extent.start_ns.max(extent.arrival_ns));
-        if !gone_on {
-            arrival.waits_ns = last.since(since).max(0);
+        if let Some(rank) = self.ranks.get_mut(collective.last.rank.index()) {
+            rank.last += 1;
+            let handed_on_ns = collective.handed_on_ns;
+            rank.handed_on_ns = rank.handed_on_ns.saturating_add(handed_on_ns);
         }
     }
-    arrivals.sort_unstable();
-    (matched.is_whole() && arrivals.len() > 1).then_some(arrivals)
-}
 
-/// The last arrival, what all others waited for it, and what they would not have but for it.
-pub(super) fn last_of(arrivals: &[CollectiveArrival]) -> Option<(CollectiveArrival, i64, i64)> {
-    let [.., before, last] = arrivals else {
-        return None;
-    };
-    let waits = arrivals.iter().map(|arrival| arrival.waits_ns);
-    // Nobody can have waited longer for the last alone than for all.
-    let alone = last.at_ns.since(before.at_ns).min(waits.clone().max()?);
-    Some((*last, waits.fold(0, i64::saturating_add), alone))
+    fn add_charge(&mut self, rank: RankIdx, charge: DelayCharge) {
+        if let Some(rank) = self.ranks.get_mut(rank.index()) {
+            rank.caused_ns = rank.caused_ns.saturating_add(charge.caused_ns);
+            rank.began_late_ns = rank.began_late_ns.saturating_add(charge.began_late_ns);
+        }
+    }
+
+    /// Those for whom others waited, the worst first.
+    fn worst(self) -> Vec<StragglerStats> {
+        let mut late = self.ranks;
+        late.retain(|rank| rank.caused_ns > 0 || rank.began_late_ns > 0);
+        late.sort_by_key(|rank| {
+            let worst = std::cmp::Reverse((rank.caused_ns, rank.began_late_ns));
+            (worst, rank.rank)
+        });
+        // A run of thousands of ranks and steps would otherwise make a report of millions of lines.
+        late.truncate(WORST);
+        late
+    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ mod extent;
 use super::{GroupResolver, RankSteps};
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{
-    Collective, CollectiveKind, GlobalRank, GroupIdx, NameId, Names, NodeIdx, TimeNs, UnixNs,
-    dtype_bytes,
+    Collective, CollectiveKind, DeviceTrace, GlobalRank, GroupIdx, NameId, Names, NodeIdx, TimeNs,
+    UnixNs, dtype_bytes,
 };
 use extent::{Carriers, of_node};
 use indexmap::IndexSet;
@@ -21,8 +21,8 @@ pub struct RankSummary {
     pub world_size: Option<i64>,
     /// First start and last end, by this rank's clock.
     pub window_ns: (UnixNs, UnixNs),
-    /// The machine whose clock its times are by, if anything but the traces tells it: ranks with
-    /// one machine have one clock.
+    /// The machine whose clock its times are by (`host_name` of the device trace, or what the
+    /// manifest says): ranks with one machine have one clock.
     pub machine: Option<String>,
     /// The groups that [`Peers::Group`] numbers.
     pub groups: Vec<GroupIdentity>,
@@ -31,6 +31,9 @@ pub struct RankSummary {
     /// Communications that only a kernel's name tells: nothing says what they communicate, and with
     /// whom.
     pub unrecorded: u64,
+    /// Ranges in which Gloo communicates, beyond the communications that are recorded: nothing says
+    /// their group and size. `ProcessGroupGloo` calls no `record_param_comms`, also in PyTorch 2.15.
+    pub unrecorded_gloo: u64,
     /// Steps, and those of the communications.
     pub steps: RankSteps,
     /// The strings that [`Communication::dtype`] numbers.
@@ -141,10 +144,12 @@ impl RankSummary {
             rank,
             world_size: trace.report.world_size.or(trace.device.header.world_size),
             window_ns: window(trace),
+            machine: Some(trace.device.header.host_name.clone()).filter(|name| !name.is_empty()),
             ..RankSummary::default()
         };
         // Only runs on Gloo need them, and they cost a walk over all ops.
         let mut carriers = None;
+        let mut records = 0;
         for index in trace.nodes.indices() {
             // Most nodes are none: their other columns are not read.
             if trace.nodes.kind[index.index()] != NodeKind::Collective {
@@ -158,6 +163,7 @@ impl RankSummary {
                 summary.unrecorded += 1;
                 continue;
             };
+            records += 1;
             let kind = found.kind();
             let Some(peers) = peers(&known, &found, &mut groups) else {
                 continue;
@@ -186,6 +192,8 @@ impl RankSummary {
                 extent,
             });
         }
+        let gloo = count_gloo_ranges(&trace.device);
+        summary.unrecorded_gloo = gloo.saturating_sub(records);
         summary.groups = groups.into_iter().collect();
         summary.steps = RankSteps::new(
             trace,
@@ -196,6 +204,20 @@ impl RankSummary {
         );
         summary
     }
+}
+
+/// The ranges that Gloo's workers write: `gloo:all_reduce`, … O(ops) where there are any.
+fn count_gloo_ranges(device: &DeviceTrace) -> u64 {
+    let names = (0u32..).map(NameId).zip(device.names.iter());
+    let gloo: Vec<NameId> = names
+        .filter(|(_, name)| name.starts_with("gloo:"))
+        .map(|(id, _)| id)
+        .collect();
+    if gloo.is_empty() {
+        return 0;
+    }
+    let names = device.ops.name.iter();
+    names.filter(|name| gloo.contains(name)).count() as u64
 }
 
 /// Whether every rank needs something of every other.

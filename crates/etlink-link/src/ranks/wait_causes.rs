@@ -1,8 +1,8 @@
 //! Who made whom wait: in a collective the rank that came last all others, in a message the sender
 //! the receiver.
 
+use super::arrivals::{aligned, collective_arrivals};
 use super::join::side;
-use super::stragglers::{aligned, collective_arrivals};
 use super::{CommChannel, MatchMember, RankClock, RankSummary, RunJoin};
 use etlink_model::{CollectiveKind, CommonNs, NodeIdx, RankIdx, UnixNs};
 

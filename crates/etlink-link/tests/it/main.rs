@@ -4,6 +4,8 @@
 mod capture;
 #[cfg(test)]
 mod handoffs;
+#[cfg(test)]
+mod late_ranks;
 mod launches;
 #[cfg(test)]
 mod matching;

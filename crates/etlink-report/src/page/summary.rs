@@ -61,7 +61,13 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
     let caveat = page.met.map(RankStats::clock_caveat).unwrap_or_default();
     parts.extend(worst_straggler(page).map(|(rank, ns)| {
         format!(
-            "the others waited longest for rank {rank}, {} in all{caveat}",
+            "the others waited longest for what rank {rank} did, {} in all{caveat}",
+            time_text(ns)
+        )
+    }));
+    parts.extend(late_beginner(page).map(|(rank, ns)| {
+        format!(
+            "they waited {} because rank {rank} began later",
             time_text(ns)
         )
     }));
@@ -182,6 +188,19 @@ fn worst_straggler(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
     (late.caused_ns > 0).then_some((late.rank, late.caused_ns))
 }
 
+/// The rank whose late begin made the others wait longest, where that is more than a twentieth of
+/// all waiting.
+fn late_beginner(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
+    let ranks = &page.met?.ranks;
+    let late = ranks
+        .iter()
+        .max_by_key(|rank| (rank.began_late_ns, std::cmp::Reverse(rank.rank)))?;
+    let waited = ranks
+        .iter()
+        .fold(0i64, |sum, rank| sum.saturating_add(rank.waited_ns));
+    (late.began_late_ns > waited / 20).then_some((late.rank, late.began_late_ns))
+}
+
 /// The figures to begin with; those that the traces have.
 pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
     let mut cards = vec![];
@@ -237,7 +256,7 @@ pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
             "Straggler",
             format!("rank {rank}"),
             format!(
-                "the others waited {} for it, summed{}",
+                "the others waited {} for what it did, summed{}",
                 time_text(ns),
                 page.met.map(RankStats::clock_caveat).unwrap_or_default()
             ),

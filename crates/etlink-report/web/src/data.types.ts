@@ -37,6 +37,10 @@ export type CollectiveSkew = {
   skew_ns: number;
   alone_ns: number;
   waited_ns: number;
+  caused_ns: number;
+  began_late_ns: number;
+  handed_on_ns: number;
+  waited_for?: unknown;
   transfer_ns: number | null;
   algorithm_bandwidth: number | null;
   bus_bandwidth: number | null;
@@ -442,7 +446,8 @@ export type StragglerStats = {
   collectives: number;
   last: number;
   caused_ns: number;
-  alone_ns: number;
+  began_late_ns: number;
+  handed_on_ns: number;
   waited_ns: number;
 };
 

@@ -335,9 +335,10 @@ export function CollectivesSection({
   return (
     <>
       <Say>
-        How much later than the first each rank came to a collective or message. A rank that is
-        always late makes the others wait. Bandwidths are those of nccl-tests, from the last arrival
-        on.
+        How much later than the first each rank came to a collective or message. A rank is late by
+        what it did since the ranks were last together. What it brought with it, since its step or
+        recording began later, and what it handed on from others is told apart. Bandwidths are those
+        of nccl-tests, from the last arrival on.
       </Say>
       {met.late.first.length > 0 && <Heat met={met} data={data} theme={theme} />}
       <h3>Stragglers</h3>
@@ -371,7 +372,8 @@ export function CollectivesSection({
 const HEADS: { [field: string]: string } = {
   collectives: "takes part",
   last: "comes last",
-  caused_ns: "others waited for it, sum",
-  alone_ns: "alone made others wait",
+  caused_ns: "others waited for what it did, sum",
+  began_late_ns: "others waited for its late begin, sum",
+  handed_on_ns: "handed on from others, sum",
   waited_ns: "waited for others",
 };

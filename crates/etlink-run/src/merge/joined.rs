@@ -7,7 +7,9 @@ use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Members, MembershipRule};
 use crate::run::RunOptions;
 use etlink_chakra::{RunAgreement, agree};
-use etlink_link::ranks::{CommChannel, JoinProblem, RankClock, RunJoin, serialize_comms};
+use etlink_link::ranks::{
+    CommChannel, JoinProblem, JoinProblemKind, RankClock, RunJoin, serialize_comms,
+};
 use etlink_model::GlobalRank;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -115,6 +117,12 @@ impl MergedRun {
             labels,
             ..joined
         }
+    }
+
+    /// Whether there are communications of which nothing is known but that they are.
+    pub fn has_unrecorded(&self) -> bool {
+        let mut problems = self.problems.iter();
+        problems.any(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)
     }
 
     fn from_counts(join: &RunJoin) -> MergedRun {

@@ -61,7 +61,11 @@ fn linked(recorded: &RankTemplate, scenario: &RunScenario) -> Vec<RankSummary> {
             report.notes,
             report.anomalies
         );
-        RankSummary::from_trace(&trace, GlobalRank(rank as i64))
+        RankSummary {
+            // The recorded ranks ran on one machine; those of a scenario have clocks of their own.
+            machine: None,
+            ..RankSummary::from_trace(&trace, GlobalRank(rank as i64))
+        }
     };
     (0..scenario.ranks).map(one).collect()
 }

@@ -236,22 +236,34 @@ fn drift_of_ranks_that_are_reached_over_others_adds_up() {
 
 #[test]
 fn ranks_of_one_machine_have_one_clock() {
-    let mut ranks = drawn(&[0, 500, 0], &[&[0, 1]], 8);
+    let mut ranks = drawn(&[0, 500_000, 0], &[&[0, 1]], 8);
     ranks[1].machine = Some("b".into());
     ranks[2].machine = Some("b".into());
     let found = offsets(&ranks);
+    let reached = found[1];
     assert_eq!(
         (
-            found[1].by_machine,
-            found[2].by_machine,
+            found[2].offset_ns,
             found[2].uncertainty_ns,
             found[2].support
         ),
-        (false, true, None, 0)
+        (reached.offset_ns, reached.uncertainty_ns, reached.support)
     );
-    assert_eq!(found[2].offset_ns, found[1].offset_ns);
+    assert!(!reached.by_machine && reached.offset_ns != 0);
     ranks[0].machine = Some("b".into());
     assert!(!offsets(&ranks)[1].by_machine, "collectives know better");
+}
+
+#[test]
+fn of_ranks_of_one_machine_no_clock_is_estimated() {
+    let mut ranks = drawn(&[0, 0, 0], &[&[0, 1]], 8);
+    for summary in &mut ranks {
+        summary.machine = Some("a".into());
+    }
+    for clock in &offsets(&ranks)[1..] {
+        let told = (clock.by_machine, clock.offset_ns, clock.uncertainty_ns);
+        assert_eq!(told, (true, 0, None));
+    }
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub enum JoinProblemKind {
     /// Two ranks do it and another in opposite order, each waiting for the other: a simulator that
     /// runs one at a time never ends.
     OrderDiffers,
+    /// Gloo's own ranges, without a record of what they communicate.
+    GlooUnrecorded,
 }
 
 impl JoinProblemKind {
@@ -56,6 +58,10 @@ impl JoinProblemKind {
             JoinProblemKind::UnknownPeer => "sends or receives that do not say with whom",
             JoinProblemKind::OwnPeer => "sends or receives of a rank to or from itself",
             JoinProblemKind::OrderDiffers => "communications that ranks do in opposite order",
+            JoinProblemKind::GlooUnrecorded => {
+                "collectives of Gloo without group and size, which are not joined: PyTorch records \
+                these for NCCL, not for Gloo; record with NCCL, or call record_param_comms"
+            }
         }
     }
 }
@@ -112,6 +118,21 @@ impl Problems {
             rank: summary.rank,
             node: communication.node,
         });
+    }
+
+    /// Communications of a rank that nothing describes.
+    pub(in crate::ranks) fn gloo_unrecorded(&mut self, summary: &RankSummary) {
+        if summary.unrecorded_gloo == 0 {
+            return;
+        }
+        let kind = JoinProblemKind::GlooUnrecorded;
+        let problem = self.all.entry(kind).or_insert_with(|| JoinProblem {
+            kind,
+            count: 0,
+            // There is no node of a collective to point at.
+            examples: vec![],
+        });
+        problem.count += summary.unrecorded_gloo;
     }
 
     /// What is wrong with a collective, if anything is.

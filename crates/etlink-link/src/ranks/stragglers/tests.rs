@@ -2,7 +2,7 @@ use super::*;
 use crate::ranks::testing::{collective, rank};
 use crate::ranks::{RankSteps, StepSpan, join_ranks};
 use etlink_model::CollectiveKind::AllReduce;
-use etlink_model::StepIdx;
+use etlink_model::{StepIdx, UnixNs};
 
 /// All-reduces of three ranks with these arrivals, each 1000 ns after the other; each rank's are of
 /// these steps.
@@ -46,8 +46,10 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
             rank: GlobalRank(2),
             collectives: 2,
             last: 1,
-            caused_ns: 320 + 300,
-            alone_ns: 300,
+            // the ranks began their first step a nanosecond after each other
+            caused_ns: 318 + 299,
+            began_late_ns: 2 + 1,
+            handed_on_ns: 0,
             waited_ns: 40
         }
     );
@@ -58,7 +60,8 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
             collectives: 2,
             last: 1,
             caused_ns: 50 + 40,
-            alone_ns: 40,
+            began_late_ns: 0,
+            handed_on_ns: 0,
             waited_ns: 300
         }
     );
@@ -69,7 +72,8 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
             collectives: 2,
             last: 0,
             caused_ns: 0,
-            alone_ns: 0,
+            began_late_ns: 0,
+            handed_on_ns: 0,
             waited_ns: 320 + 50
         }
     );
@@ -98,6 +102,7 @@ fn each_step_has_its_stragglers() {
             (Some("ProfilerStep#10"), 1, 0, 200, 2050)
         ]
     );
+    assert_eq!((steps[0].job_ns, steps[0].begin_spread_ns), (1948, 2));
     let late = |step: &StepStragglers| {
         step.stragglers
             .iter()
@@ -106,11 +111,11 @@ fn each_step_has_its_stragglers() {
     };
     assert_eq!(
         (late(&steps[0]), late(&steps[1])),
-        (vec![(2, 620), (1, 90)], vec![(0, 200)])
+        (vec![(2, 617), (1, 90)], vec![(0, 200)])
     );
     let caused: i64 = straggler_stats(&ranks, &join, &[])
         .iter()
-        .map(|rank| rank.caused_ns)
+        .map(|rank| rank.caused_ns + rank.began_late_ns)
         .sum();
     assert_eq!(steps.iter().map(|step| step.waited_ns).sum::<i64>(), caused);
 }
@@ -137,4 +142,39 @@ fn what_is_of_no_step_comes_first() {
         [None, Some("ProfilerStep#9")]
     );
     assert_eq!(steps[0].start_ns.0, 0, "the first arrival");
+}
+
+#[test]
+fn delay_that_is_handed_on_is_charged_where_it_arose() {
+    // rank 0 works for 500 ns more; rank 1 waits for it, and rank 2 for rank 1
+    let mut ranks: Vec<RankSummary> = (0..3).map(|at| rank(at, 3, &[&[0, 1], &[1, 2]])).collect();
+    collective(&mut ranks[0], AllReduce, 0, 1, (600, 610));
+    collective(&mut ranks[1], AllReduce, 0, 1, (100, 610));
+    collective(&mut ranks[1], AllReduce, 1, 1, (710, 720));
+    collective(&mut ranks[2], AllReduce, 1, 1, (210, 720));
+    let sums = straggler_stats(&ranks, &join_ranks(&ranks), &[]);
+    let charged: Vec<_> = sums
+        .iter()
+        .map(|rank| (rank.caused_ns, rank.handed_on_ns, rank.waited_ns))
+        .collect();
+    assert_eq!(charged, [(1000, 0, 0), (0, 500, 500), (0, 0, 500)]);
+}
+
+#[test]
+fn what_a_rank_brought_with_it_is_told_apart() {
+    let mut ranks: Vec<RankSummary> = (0..2).map(|at| rank(at, 2, &[&[0, 1]])).collect();
+    for (summary, begin) in ranks.iter_mut().zip([0, 300]) {
+        summary.window_ns = (UnixNs(begin), UnixNs(2_000));
+        // of what rank 1 is late, it did 20 itself
+        let late = begin / 15;
+        collective(summary, AllReduce, 0, 1, (begin + late + 100, 500));
+        collective(summary, AllReduce, 0, 2, (1_000 + begin, 1_400));
+    }
+    let sums = straggler_stats(&ranks, &join_ranks(&ranks), &[]);
+    let first = (sums[1].began_late_ns, sums[1].caused_ns);
+    assert_eq!(
+        first,
+        (300, 20 + 300),
+        "later meetings compare with the first"
+    );
 }

@@ -8,7 +8,7 @@ use crate::{Outcome, notes};
 use anyhow::{Result, bail};
 use etlink_chakra::TracePart;
 use etlink_run::Progress;
-use etlink_run::merge::{AstraSimOptions, MergeOptions, merge};
+use etlink_run::merge::{AstraSimOptions, MergeOptions, MergedRun, merge};
 use etlink_run::output::OutputFormat;
 use etlink_run::run::{RunOptions, RunSet, RunSource};
 use std::path::PathBuf;
@@ -73,7 +73,9 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
             &report.runs,
         ))
     };
-    let is_complete = report.is_complete(&config.options);
+    // the files are written: what they lack is in no trace
+    let is_refused = runs.options.strict && report.runs.iter().any(MergedRun::has_unrecorded);
+    let is_complete = report.is_complete(&config.options) && !is_refused;
     let is_empty = report.ranks.iter().all(|rank| rank.linked.is_none());
     if let Some(incomplete) = report.incomplete {
         return Err(incomplete.into());

@@ -9,8 +9,8 @@ use crate::{notes, table};
 use anyhow::Result;
 use etlink_link::TensorEdges;
 use etlink_link::ranks::{
-    CollectiveSkew, JoinProblem, RankClock, RankSummary, StepStragglers, StragglerStats,
-    order_conflicts,
+    CollectiveMatch, CollectiveSkew, JoinProblem, JoinProblemKind, Mismatch, RankClock,
+    RankSummary, RunJoin, StepStragglers, StragglerStats, order_conflicts, rank_list,
 };
 use etlink_model::GlobalRank;
 use etlink_run::discover::RunFiles;
@@ -18,6 +18,7 @@ use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource};
 use etlink_run::{Progress, RunError};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// What is known of the ranks of one run.
 #[derive(Serialize)]
@@ -40,6 +41,8 @@ struct RanksReport {
     steps: Vec<StepStragglers>,
     /// What is missing or unequal.
     problems: Vec<JoinProblem>,
+    /// Collectives and messages that cannot be compared, by whose they are.
+    not_compared: Vec<NotCompared>,
     /// Each collective and message, by time.
     collectives: Vec<CollectiveSkew>,
 }
@@ -69,6 +72,19 @@ impl RanksConfig {
             rows: args.rows.rows.unwrap_or(10),
         })
     }
+}
+
+/// Collectives and messages of one kind between the same ranks, of which sides are missing.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct NotCompared {
+    /// `all_reduce`, …
+    kind: &'static str,
+    /// `ranks 0, 1`, or `ranks 0, 1` of a message.
+    ranks: String,
+    /// How many.
+    count: u64,
+    /// Why, for people.
+    message: String,
 }
 
 pub fn run(args: RanksArgs) -> Result<Outcome> {
@@ -103,7 +119,19 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
             print_text(&tables.collect::<String>())?;
         }
     }
-    Ok(exit_outcome(&compared))
+    let is_refused = runs.options.strict && compared.iter().any(RanksReport::has_unrecorded);
+    Ok(match exit_outcome(&compared) {
+        Outcome::Done if is_refused => Outcome::Found,
+        outcome => outcome,
+    })
+}
+
+impl RanksReport {
+    /// Whether there are communications of which nothing is known but that they are.
+    fn has_unrecorded(&self) -> bool {
+        let mut problems = self.problems.iter();
+        problems.any(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)
+    }
 }
 
 /// What was refused under `--strict` was found; what could not be read leaves nothing.
@@ -138,6 +166,7 @@ fn summarize_rank(rank: RankEntry<'_>) -> Result<Option<RankResult<Vec<String>>>
 
 fn compare_ranks(run: &RunFiles, results: RunResults<Vec<String>>, align: bool) -> RanksReport {
     let mut joined = results.join(align);
+    let not_compared = not_compared(&joined.matches);
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);
     // an order that would deadlock is told here too, though nothing is simulated
     joined.matches.problems.extend(conflicts);
@@ -156,7 +185,40 @@ fn compare_ranks(run: &RunFiles, results: RunResults<Vec<String>>, align: bool) 
         collectives: joined.collective_skews(),
         clocks: joined.clocks,
         problems: joined.matches.problems,
+        not_compared,
     }
+}
+
+/// What no two ranks here have, or say differently, by kind and ranks.
+fn not_compared(join: &RunJoin) -> Vec<NotCompared> {
+    let mut all: BTreeMap<(String, &'static str, String), u64> = BTreeMap::new();
+    for matched in &join.matches {
+        if let Some(message) = why_not_compared(matched) {
+            let ranks = rank_list("rank", &join.group_ranks(matched.channel));
+            *all.entry((ranks, matched.kind.name(), message))
+                .or_default() += 1;
+        }
+    }
+    let rows = all.into_iter();
+    rows.map(|((ranks, kind, message), count)| NotCompared {
+        kind,
+        ranks,
+        count,
+        message,
+    })
+    .collect()
+}
+
+fn why_not_compared(matched: &CollectiveMatch) -> Option<String> {
+    if !matched.is_shared() {
+        return Some("the other ranks have no trace here".to_owned());
+    }
+    if !matched.missing.is_empty() {
+        let missing = rank_list("rank", &matched.missing);
+        return Some(format!("not in the trace of {missing}"));
+    }
+    let is_other_kind = matched.differs == Some(Mismatch::Kind);
+    is_other_kind.then(|| "ranks say different kinds".to_owned())
 }
 
 /// What traces without records of their communication keep to themselves.

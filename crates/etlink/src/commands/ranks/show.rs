@@ -2,15 +2,15 @@
 
 use super::RanksReport;
 use crate::notes;
-use crate::table::{Grid, Limit, count, csv_text, signed_time, time};
+use crate::table::{Grid, Limit, count, csv_text, percent, signed_time, time};
 use anyhow::Result;
 use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats};
 use etlink_run::joined::clock_notes;
-use etlink_run::membership::absent_note;
+use etlink_run::membership::{Excluded, absent_note};
 use std::collections::BTreeMap;
 
 /// Those of a line of CSV; the first is the run's folder.
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 19] = [
     "run",
     "kind",
     "ranks",
@@ -22,6 +22,10 @@ const COLUMNS: [&str; 15] = [
     "skew_ns",
     "alone_ns",
     "waited_ns",
+    "caused_ns",
+    "began_late_ns",
+    "handed_on_ns",
+    "waited_for",
     "step",
     "transfer_ns",
     "algorithm_bandwidth",
@@ -49,6 +53,12 @@ pub(super) fn skews_csv(all: &[RanksReport]) -> Result<String> {
                     skew.skew_ns,
                     skew.alone_ns,
                     skew.waited_ns,
+                ),
+                (
+                    skew.caused_ns,
+                    skew.began_late_ns,
+                    skew.handed_on_ns,
+                    skew.waited_for,
                     skew.step.as_deref().map(csv_text),
                 ),
                 (
@@ -75,36 +85,108 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
     };
     let mut out = format!("{run}{}, {met}\n", count(one.ranks.len() as u64, "rank"));
     print_notes(one);
+    out += &not_compared(one);
     if one.collectives.is_empty() {
         return out;
     }
+    out += &who_held_up(one);
     out += &by_step(one);
     out += &by_rank(one);
+    out += &clocks_table(one);
     out += &by_kind(one);
     out += &largest_skews(one, top);
     out
 }
 
-/// What people should know first.
+/// What people should know first; of a folder of several runs each note names its run.
 pub(super) fn print_notes(one: &RanksReport) {
-    notes::print_all(&one.notes);
-    for excluded in &one.excluded {
-        notes::print_note(&excluded.note());
-    }
-    if let Some(text) = absent_note(&one.absent) {
-        notes::print_note(&text);
-    }
+    let mut all = one.notes.clone();
+    all.extend(one.excluded.iter().map(Excluded::note));
+    all.extend(absent_note(&one.absent));
     for problem in &one.problems {
         let first = problem
             .examples
             .first()
             .map_or(String::new(), |first| format!(" (first: {})", first.what));
         let (count, what) = (problem.count, problem.kind.describe());
-        notes::print_note(&format!("{count} {what}{first}"));
+        all.push(format!("{count} {what}{first}"));
     }
     if !one.collectives.is_empty() {
-        notes::print_all(&clock_notes(&one.clocks));
+        all.extend(clock_notes(&one.clocks));
     }
+    for text in all {
+        if one.run.is_empty() {
+            notes::print_note(&text);
+        } else {
+            notes::print_note(&format!("{}: {text}", one.run));
+        }
+    }
+}
+
+/// What could not be compared, and why.
+fn not_compared(one: &RanksReport) -> String {
+    if one.not_compared.is_empty() {
+        return String::new();
+    }
+    let mut table = Grid::new(3, Limit::NONE, ["kind", "between", "why", "times"]);
+    for row in &one.not_compared {
+        table.add([
+            row.kind.to_owned(),
+            row.ranks.clone(),
+            row.message.clone(),
+            row.count.to_string(),
+        ]);
+    }
+    format!("not compared\n{table}")
+}
+
+/// What all ranks waited, and for whom, in sentences.
+fn who_held_up(one: &RanksReport) -> String {
+    let sum = |of: fn(&StragglerStats) -> i64| {
+        let each = one.ranks.iter().map(of);
+        each.fold(0, i64::saturating_add)
+    };
+    let waited = sum(|rank| rank.waited_ns);
+    if waited == 0 {
+        return "no rank waited for another\n".to_owned();
+    }
+    let share = |ns: i64| format!("{} ({})", time(ns), percent_of(ns, waited));
+    let mut said = vec![];
+    let began = sum(|rank| rank.began_late_ns);
+    if let Some(late) = most_of(&one.ranks, |rank| rank.began_late_ns) {
+        let rank = late.rank;
+        said.push(if late.began_late_ns == began {
+            format!("{} because rank {rank} began later", share(began))
+        } else {
+            format!(
+                "{} because ranks began later, rank {rank} most",
+                share(began)
+            )
+        });
+    }
+    if let Some(late) = most_of(&one.ranks, |rank| rank.caused_ns) {
+        let rank = late.rank;
+        said.push(format!(
+            "{} for what rank {rank} did",
+            share(late.caused_ns)
+        ));
+    }
+    format!(
+        "the ranks waited {} in all: {}\n",
+        time(waited),
+        said.join(", ")
+    )
+}
+
+fn percent_of(part: i64, whole: i64) -> String {
+    percent(part as f64 / whole as f64, 1)
+}
+
+/// The rank with most of something, if any has some; of equals the first, so that every run names
+/// the same.
+fn most_of(ranks: &[StragglerStats], of: fn(&StragglerStats) -> i64) -> Option<&StragglerStats> {
+    let late = ranks.iter().filter(|rank| of(rank) > 0);
+    late.max_by_key(|rank| (of(rank), std::cmp::Reverse(rank.rank)))
 }
 
 /// For whom the others waited, per step and in all.
@@ -114,12 +196,13 @@ fn by_step(one: &RanksReport) -> String {
         Limit::NONE,
         [
             "step",
+            "step time",
+            "begins apart",
             "collectives",
-            "longest",
             "all wait",
+            "late begins",
             "most for",
-            "which is",
-            "comes last",
+            "its share",
         ],
     );
     for step in &one.steps {
@@ -129,65 +212,62 @@ fn by_step(one: &RanksReport) -> String {
         } else {
             "(all)"
         });
-        let longest = if step.longest_ns > 0 {
-            time(step.longest_ns)
-        } else {
-            "-".into()
-        };
+        let is_step = step.step.is_some();
+        let [job, apart] = [step.job_ns, step.begin_spread_ns]
+            .map(|ns| if is_step { time(ns) } else { "-".into() });
+        let all = (step.waited_ns, step.began_late_ns);
+        let late = most_of(&step.stragglers, |rank| rank.caused_ns);
         table.add(straggler_cells(
             name,
+            [job, apart],
             step.collectives,
-            longest,
-            step.waited_ns,
-            step.stragglers.first(),
-        ));
-    }
-    if one.steps.len() > 1 {
-        let waited = one
-            .ranks
-            .iter()
-            .fold(0i64, |sum, rank| sum.saturating_add(rank.waited_ns));
-        let late = one
-            .ranks
-            .iter()
-            .filter(|rank| rank.caused_ns > 0)
-            // of equals the lowest number, so that every run names the same
-            .max_by_key(|rank| (rank.caused_ns, std::cmp::Reverse(rank.rank)));
-        table.add(straggler_cells(
-            "(all)",
-            one.collectives.len() as u64,
-            "-".into(),
-            waited,
+            all,
             late,
         ));
     }
-    format!("stragglers (a rank that comes last causes what the others wait)\n{table}")
+    if one.steps.len() > 1 {
+        let all = one
+            .steps
+            .iter()
+            .fold((0i64, 0i64), |(waited, began), step| {
+                (
+                    waited.saturating_add(step.waited_ns),
+                    began.saturating_add(step.began_late_ns),
+                )
+            });
+        let late = most_of(&one.ranks, |rank| rank.caused_ns);
+        let times = ["-".into(), "-".into()];
+        let collectives = one.collectives.len() as u64;
+        table.add(straggler_cells("(all)", times, collectives, all, late));
+    }
+    format!(
+        "stragglers per step (most for: the rank that made the others wait most by what it did)\n\
+        {table}"
+    )
 }
 
 fn straggler_cells(
     name: &str,
-    joints: u64,
-    longest: String,
-    waited_ns: i64,
+    [job, apart]: [String; 2],
+    collectives: u64,
+    (waited_ns, began_late_ns): (i64, i64),
     late: Option<&StragglerStats>,
-) -> [String; 7] {
-    let late = late.map_or(["-".into(), "-".into(), "-".into()], |late| {
-        let share = 100.0 * late.caused_ns as f64 / waited_ns as f64;
+) -> [String; 8] {
+    let [rank, share] = late.map_or(["-".into(), "-".into()], |late| {
         [
             format!("rank {}", late.rank),
-            format!("{share:.1} %"),
-            late.last.to_string(),
+            percent_of(late.caused_ns, waited_ns),
         ]
     });
-    let [rank, share, last] = late;
     [
         name.to_owned(),
-        joints.to_string(),
-        longest,
+        job,
+        apart,
+        collectives.to_string(),
         time(waited_ns),
+        time(began_late_ns),
         rank,
         share,
-        last,
     ]
 }
 
@@ -197,46 +277,74 @@ fn by_rank(one: &RanksReport) -> String {
         Limit::NONE,
         [
             "rank",
-            "takes part",
+            "collectives",
             "comes last",
-            "others wait",
             "waits",
-            "clock",
-            "within",
-            "drift",
-            "within",
-            "by",
+            "others wait",
+            "began later",
+            "hands on",
         ],
     );
-    for (at, rank) in one.ranks.iter().enumerate() {
-        let clock = one
-            .clocks
-            .get(at)
-            // an offset of 0 that nothing supports would look as if it had been measured
-            .filter(|clock| clock.support > 0 || clock.by_machine);
-        let [drift, drift_within] = drift_cells(clock);
+    for rank in &one.ranks {
         table.add([
             rank.rank.to_string(),
             rank.collectives.to_string(),
             rank.last.to_string(),
-            time(rank.caused_ns),
             time(rank.waited_ns),
-            clock.map_or("-".into(), |clock| signed_time(clock.offset_ns)),
-            clock
-                .and_then(|clock| clock.uncertainty_ns.filter(|_| !clock.contradicted))
-                .map_or("-".into(), time),
-            drift,
-            drift_within,
-            clock.map_or("-".into(), |clock| {
-                if clock.by_machine {
-                    "machine".into()
-                } else {
-                    clock.support.to_string()
-                }
-            }),
+            time(rank.caused_ns),
+            time(rank.began_late_ns),
+            time(rank.handed_on_ns),
         ]);
     }
-    table.to_string()
+    format!(
+        "per rank (others wait: for what it did; began later: for its late begin; hands on: for \
+        those it waited for)\n{table}"
+    )
+}
+
+/// The ranks' clocks, where anything is known of them.
+fn clocks_table(one: &RanksReport) -> String {
+    // an offset of 0 that nothing supports would look as if it had been measured
+    let is_known = |clock: &&RankClock| clock.support > 0 || clock.by_machine;
+    let known: Vec<&RankClock> = one.clocks.iter().skip(1).filter(is_known).collect();
+    let (Some(first), false) = (one.clocks.first(), known.is_empty()) else {
+        return String::new();
+    };
+    if known.len() + 1 == one.clocks.len() && known.iter().all(|clock| clock.by_machine) {
+        return "all ranks are of one machine and have one clock\n".to_owned();
+    }
+    let mut table = Grid::new(
+        2,
+        Limit::NONE,
+        [
+            "rank",
+            "offset",
+            "within",
+            "drift",
+            "drift within",
+            "known by",
+        ],
+    );
+    for clock in known {
+        let [drift, drift_within] = drift_cells(clock);
+        let within = clock.uncertainty_ns.filter(|_| !clock.contradicted);
+        table.add([
+            clock.rank.to_string(),
+            signed_time(clock.offset_ns),
+            within.map_or("-".into(), time),
+            drift,
+            drift_within,
+            if clock.by_machine {
+                "its machine".into()
+            } else {
+                count(clock.support, "collective")
+            },
+        ]);
+    }
+    format!(
+        "clocks (offset: added to a rank's times, to have them by the clock of rank {})\n{table}",
+        first.rank
+    )
 }
 
 /// Parts per billion as parts per million.
@@ -245,8 +353,8 @@ fn ppm(ppb: i64) -> f64 {
 }
 
 /// A drift and its uncertainty; in brackets what is not applied.
-fn drift_cells(clock: Option<&RankClock>) -> [String; 2] {
-    let Some(drift) = clock.and_then(|clock| clock.drift) else {
+fn drift_cells(clock: &RankClock) -> [String; 2] {
+    let Some(drift) = clock.drift else {
         return ["-".into(), "-".into()];
     };
     let said = format!("{:+.3} ppm", ppm(drift.ppb));
@@ -276,56 +384,66 @@ fn by_kind(one: &RanksReport) -> String {
             "between",
             "times",
             "bytes",
-            "skew",
-            "transfer",
-            "algorithm",
-            "bus",
+            "mean skew",
+            "mean transfer",
+            "algbw GB/s",
+            "busbw GB/s",
         ],
     );
     for ((_, kind, ranks), skews) in kinds {
-        let sum = |of: fn(&CollectiveSkew) -> i64| {
-            skews
-                .iter()
-                .map(|skew| of(skew))
-                .fold(0, i64::saturating_add)
-        };
-        // a mean over those alone whose traces say when the transfer ended
-        let timed = skews
-            .iter()
-            .filter(|skew| skew.transfer_ns.is_some())
-            .count() as f64;
-        let mean = |of: fn(&CollectiveSkew) -> Option<f64>| {
-            let all: Vec<f64> = skews.iter().filter_map(|skew| of(skew)).collect();
-            if all.is_empty() {
-                "-".to_owned()
-            } else {
-                format!(
-                    "{:.2} GB/s",
-                    all.iter().sum::<f64>() / all.len() as f64 / 1e9
-                )
-            }
-        };
-        let transfer = sum(|skew| skew.transfer_ns.unwrap_or(0)) as f64 / timed;
+        let skew_ns = skews.iter().map(|skew| skew.skew_ns);
+        let mean_skew = skew_ns.fold(0, i64::saturating_add) / skews.len().max(1) as i64;
+        let bytes = skews.iter().map(|skew| skew.bytes);
+        let [transfer, algorithm, bus] = transfer_cells(&skews);
         table.add([
             kind.to_owned(),
             ranks.to_owned(),
             skews.len().to_string(),
-            skews
-                .iter()
-                .map(|skew| skew.bytes)
-                .fold(0, u64::saturating_add)
-                .to_string(),
-            time(sum(|skew| skew.skew_ns) / skews.len().max(1) as i64),
-            if timed > 0.0 {
-                time(transfer as i64)
-            } else {
-                "-".into()
-            },
-            mean(|skew| skew.algorithm_bandwidth),
-            mean(|skew| skew.bus_bandwidth),
+            bytes.fold(0, u64::saturating_add).to_string(),
+            time(mean_skew),
+            transfer,
+            algorithm,
+            bus,
         ]);
     }
-    format!("means per kind (bytes: sum)\n{table}")
+    format!(
+        "per kind and group (bytes: sum; algbw, busbw: all bytes over all transfer time, as in \
+        nccl-tests)\n{table}"
+    )
+}
+
+/// Mean transfer and bandwidths of collectives of one kind and group: of those alone whose traces
+/// say when the transfer ended.
+fn transfer_cells(skews: &[&CollectiveSkew]) -> [String; 3] {
+    let none = || "-".to_owned();
+    let timed: Vec<(i64, &CollectiveSkew)> = skews
+        .iter()
+        .filter_map(|skew| Some((skew.transfer_ns?, *skew)))
+        .collect();
+    if timed.is_empty() {
+        return [none(), none(), none()];
+    }
+    let transfer = timed.iter().map(|(ns, _)| *ns).fold(0, i64::saturating_add);
+    let mean = time(transfer / timed.len() as i64);
+    // Of sizes that are not known there is no bandwidth, and their time would make it too low.
+    let sized = timed.iter().filter(|(_, skew)| skew.bytes > 0);
+    let (mut bytes, mut ns) = (0.0, 0.0);
+    for (transfer_ns, skew) in sized.clone() {
+        bytes += skew.bytes as f64;
+        ns += *transfer_ns as f64;
+    }
+    let factor = sized
+        .clone()
+        .find_map(|(_, skew)| Some(skew.bus_bandwidth? / skew.algorithm_bandwidth?));
+    let Some(factor) = factor else {
+        return [mean, none(), none()];
+    };
+    // bytes per nanosecond are GB/s
+    [
+        mean,
+        format!("{:.2}", bytes / ns),
+        format!("{:.2}", bytes / ns * factor),
+    ]
 }
 
 fn largest_skews(one: &RanksReport, top: usize) -> String {
@@ -339,7 +457,7 @@ fn largest_skews(one: &RanksReport, top: usize) -> String {
             option: "--rows",
         },
         [
-            "kind", "between", "number", "bytes", "skew", "last", "alone", "transfer",
+            "kind", "between", "number", "bytes", "skew", "last", "late by", "transfer",
         ],
     );
     for skew in order {
@@ -350,9 +468,20 @@ fn largest_skews(one: &RanksReport, top: usize) -> String {
             skew.bytes.to_string(),
             time(skew.skew_ns),
             format!("rank {}", skew.last),
-            time(skew.alone_ns),
+            late_by(skew),
             skew.transfer_ns.map_or("-".into(), time),
         ]);
     }
-    format!("largest skew\n{table}")
+    format!("largest skew (late by: what made the last rank late, most of it)\n{table}")
+}
+
+/// What made most of the others' waiting.
+fn late_by(skew: &CollectiveSkew) -> String {
+    let most = skew.caused_ns.max(skew.began_late_ns);
+    match skew.waited_for {
+        _ if skew.waited_ns == 0 => "-".to_owned(),
+        Some(rank) if skew.handed_on_ns > most => format!("rank {rank}"),
+        _ if skew.began_late_ns > skew.caused_ns => "its begin".to_owned(),
+        _ => "itself".to_owned(),
+    }
 }

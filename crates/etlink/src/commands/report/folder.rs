@@ -6,6 +6,7 @@ use crate::rank_error::rank_error;
 use anyhow::{Context, Result};
 use etlink_analyze::KernelRules;
 use etlink_chakra::convert::{is_idle_rank, summarize_rank};
+use etlink_link::ranks::{JoinProblemKind, RunJoin};
 use etlink_model::GlobalRank;
 use etlink_report::page::{
     PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
@@ -67,6 +68,7 @@ pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Resul
         errors.extend(results.failed.into_iter().map(|(_, error)| error));
         notes.extend(results.members.mismatch_notes());
         notes.extend(results.members.absent_note());
+        notes.extend(unrecorded_note(&joined_run.matches));
         // the loop runs once: `Run::open` refuses a folder of several runs
         joined = Some(joined_run);
         for rank in results.members.ranks {
@@ -81,6 +83,7 @@ pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Resul
         return Err(RunError::no_trace_taken(errors).into());
     }
     let joined = joined.context("a set has a run")?;
+    let is_refused = runs.options.strict && joined.matches.has_unrecorded();
     let met = (joined.summaries.len() > 1)
         .then(|| RankStats::new(&joined.summaries, &joined.matches, joined.clocks.clone()));
     let late = |rank: &ReportRank| {
@@ -175,7 +178,15 @@ pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Resul
         step: name,
         notes,
         excluded: all_excluded,
+        is_refused,
     })
+}
+
+/// What the run communicates and nobody can compare.
+fn unrecorded_note(join: &RunJoin) -> Option<String> {
+    let mut problems = join.problems.iter();
+    let problem = problems.find(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)?;
+    Some(format!("{} {}", problem.count, problem.kind.describe()))
 }
 
 /// A part of what all timelines of a page may have.

@@ -56,6 +56,8 @@ struct Content {
     notes: Vec<String>,
     /// Traces that are not in the page.
     excluded: Vec<Excluded>,
+    /// `--strict` was given, and what ranks communicate is not recorded.
+    is_refused: bool,
 }
 
 /// What a page is to be made of.
@@ -125,6 +127,7 @@ pub fn run(args: ReportArgs) -> Result<Outcome> {
 }
 
 fn print_result(target: &Target, json: bool, content: Content, bytes: u64) -> Result<Outcome> {
+    let is_refused = content.is_refused;
     let written = WrittenPage {
         output: target.path().display().to_string(),
         bytes,
@@ -162,7 +165,7 @@ fn print_result(target: &Target, json: bool, content: Content, bytes: u64) -> Re
             "{output}: {size}, {ranks}; drawn: {step}{drawn}{without}, {ranges} ranges\n"
         ))?;
     }
-    Ok(if written.excluded.is_empty() {
+    Ok(if written.excluded.is_empty() && !is_refused {
         Outcome::Done
     } else {
         Outcome::Found
@@ -195,6 +198,7 @@ fn file_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
         step: steps.name(),
         notes: notes.collect(),
         excluded: vec![],
+        is_refused: false,
     })
 }
 

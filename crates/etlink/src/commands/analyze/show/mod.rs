@@ -31,23 +31,23 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
     if let Some(last) = one
         .stragglers
         .iter()
-        // nobody is named where nobody came last
-        .filter(|rank| rank.last > 0)
+        // nobody is named where nobody waited
+        .filter(|rank| rank.caused_ns > 0)
         .max_by_key(|rank| rank.caused_ns)
     {
         let _ = writeln!(
             out,
-            "{}rank {} holds the others up most: it comes last to {} of {}, and they wait {} for \
-            it, summed over ranks",
+            "{}rank {} holds the others up most: they wait {} for what it did since they were \
+            together, summed over ranks; it comes last to {} of {}",
             if one.told.absent.is_empty() && args.choice.ranks.is_none() {
                 ""
             } else {
                 "among the ranks here, "
             },
             last.rank,
+            time(last.caused_ns),
             last.last,
             count(last.collectives, "collective"),
-            time(last.caused_ns)
         );
     }
     let limit = Limit {

@@ -244,11 +244,12 @@ pub(super) fn straggler_table(one: &Analyzed, limit: Limit) -> Shown {
         ("rank", |late| late.rank.to_string()),
         ("takes part", |late| late.collectives.to_string()),
         ("comes last", |late| late.last.to_string()),
-        ("others wait", |late| time(late.caused_ns)),
         ("waits", |late| time(late.waited_ns)),
+        ("others wait", |late| time(late.caused_ns)),
+        ("began later", |late| time(late.began_late_ns)),
     ];
     (
-        "stragglers: ranks that come last to collectives (others wait: summed; see `etlink ranks`)"
+        "stragglers: what ranks wait for others, and others for what it did and for its late begin"
             .into(),
         Grid::from_records(1, limit, columns, one.stragglers.iter()),
     )

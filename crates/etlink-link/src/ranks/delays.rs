@@ -1,0 +1,493 @@
+//! Whose doing it was that a rank came last.
+//!
+//! A rank is late to a collective by what it did since the ranks of that group were last together:
+//! the previous collective in which all of them took part. Where the recording has none, since each
+//! began the first step that all of them have; where there are no steps, since its recording began.
+//! Then the rank that began later brought that with it, which is told apart.
+//!
+//! Of what one rank waits for the last, `w`, with `waited` for what a rank waited for others since
+//! that point:
+//! ```text
+//! began later   begin(last) - begin(rank)         no more than w
+//! handed on     waited(last) - waited(rank)       no more than the rest
+//! own doing     the rest
+//! ```
+//! The difference counts, not `waited(last)` alone: what both had to wait made neither later than
+//! the other. Böhme et al., "Identifying the root causes of wait states in large-scale parallel
+//! applications" (ICPP 2010), call these the direct and the propagated costs of a delay.
+//!
+//! Who gets what is handed on, the way back says: from the last wait of the late rank to the rank
+//! for which it waited, from its last wait before that to the next, and so on to where the ranks
+//! were together.
+//! ```text
+//! rank 0   |= work ==|=== late ====|
+//! rank 1   |= work ==|  . waits .  |== work ==|        at | ranks 2 and 3 meet; rank 3 waits for
+//! rank 2   |======== work =========|. waits . |== work ==|  rank 2. Way back from there: rank 2,
+//! rank 3   |======== work ==================| . . waits .|  rank 1, rank 0
+//! ```
+//! A pipeline waits for its stages without one being late. So the ranks on the way share what is
+//! handed on by what is longest: those above a level, by as much as they are above it.
+
+use super::arrivals::{CollectiveArrival, aligned, arrivals_of, last_of};
+use super::{CollectiveMatch, CommChannel, RankClock, RankSummary, RunJoin};
+use etlink_model::{CommonNs, GlobalRank, RankIdx};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The way back from a late rank is followed over so many waits. Between two meetings of a group
+/// there are hundreds at most; without an end, ranks that all send to each other would be quadratic.
+const MAX_HOPS: usize = 1_000;
+
+/// What others waited for a rank, by its share in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct DelayCharge {
+    /// For what it did, ns.
+    pub(super) caused_ns: i64,
+    /// Because it began later, ns.
+    pub(super) began_late_ns: i64,
+}
+
+impl DelayCharge {
+    fn add(&mut self, share: DelayShare, ns: i64) {
+        let sum = match share {
+            DelayShare::Doing => &mut self.caused_ns,
+            DelayShare::Begin => &mut self.began_late_ns,
+        };
+        *sum = sum.saturating_add(ns);
+    }
+}
+
+/// What made a rank late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum DelayShare {
+    Doing,
+    Begin,
+}
+
+/// One collective that all ranks here have, and why its last rank was late.
+#[derive(Debug)]
+pub(super) struct DelayedCollective<'r> {
+    pub(super) matched: &'r CollectiveMatch,
+    /// Ascending in time.
+    pub(super) arrivals: Vec<CollectiveArrival>,
+    pub(super) last: CollectiveArrival,
+    /// What the others waited.
+    pub(super) waited_ns: i64,
+    /// What they would not have waited but for the last.
+    pub(super) alone_ns: i64,
+    /// The step in which the last rank launched it.
+    pub(super) step: Option<&'r str>,
+    /// Of the waiting, what the last rank did itself, and what its late begin made.
+    pub(super) own: DelayCharge,
+    /// Of the waiting, what the last rank handed on.
+    pub(super) handed_on_ns: i64,
+    /// To whom most of it goes.
+    pub(super) waited_for: Option<GlobalRank>,
+}
+
+/// The waits of one rank, by their ends.
+#[derive(Debug, Default)]
+struct RankWaits {
+    ends: Vec<CommonNs>,
+    /// Of the first `n` waits, how long they are; time in which several run counts once.
+    sums: Vec<i64>,
+    /// For whom.
+    last: Vec<RankIdx>,
+    /// In which collective, by place in the order of last arrivals.
+    place: Vec<usize>,
+}
+
+impl RankWaits {
+    fn push(&mut self, waits_ns: i64, (last, end): (RankIdx, CommonNs), place: usize) {
+        // Two communications of a rank can wait at once, on two streams or threads.
+        let since_end = self.ends.last().map(|earlier| end.since(*earlier));
+        let length = since_end.map_or(waits_ns, |since| waits_ns.min(since));
+        let before = self.sum_before(self.ends.len());
+        self.ends.push(end);
+        self.sums.push(before.saturating_add(length));
+        self.last.push(last);
+        self.place.push(place);
+    }
+
+    fn sum_before(&self, wait: usize) -> i64 {
+        wait.checked_sub(1).map_or(0, |before| self.sums[before])
+    }
+
+    /// How long the waits are that ended after `from` and not after `until`.
+    fn sum_between(&self, from: CommonNs, until: CommonNs) -> i64 {
+        let start = self.ends.partition_point(|end| *end <= from);
+        let end = self.ends.partition_point(|end| *end <= until).max(start);
+        self.sum_before(end).saturating_sub(self.sum_before(start))
+    }
+
+    /// The last wait in a collective before this one: when it ended, for whom, and in which.
+    fn last_before(&self, place: usize) -> Option<(CommonNs, RankIdx, usize)> {
+        let next = self.place.partition_point(|other| *other < place);
+        let wait = next.checked_sub(1)?;
+        Some((self.ends[wait], self.last[wait], self.place[wait]))
+    }
+}
+
+/// Who made whom wait in the collectives of a run.
+#[derive(Debug, Default)]
+pub(super) struct RunDelays<'r> {
+    /// In the order of [`RunJoin::matches`].
+    pub(super) collectives: Vec<DelayedCollective<'r>>,
+    /// By the step in which was waited, and by rank. They add up to what was waited.
+    pub(super) charges: BTreeMap<(Option<&'r str>, RankIdx), DelayCharge>,
+}
+
+impl<'r> RunDelays<'r> {
+    /// O(c log c) in the sides of collectives, times the groups that a rank is in.
+    pub(super) fn new(
+        ranks: &'r [RankSummary],
+        join: &'r RunJoin,
+        clocks: &'r [RankClock],
+    ) -> RunDelays<'r> {
+        let mut delays = RunDelays::default();
+        let mut meets: Vec<bool> = vec![];
+        for matched in &join.matches {
+            let Some((arrivals, is_meeting)) = arrivals_of(ranks, clocks, matched) else {
+                continue;
+            };
+            let Some((last, waited_ns, alone_ns)) = last_of(&arrivals) else {
+                continue;
+            };
+            meets.push(is_meeting);
+            delays.collectives.push(DelayedCollective {
+                matched,
+                step: step_of(ranks, matched, last.rank),
+                arrivals,
+                last,
+                waited_ns,
+                alone_ns,
+                own: DelayCharge::default(),
+                handed_on_ns: 0,
+                waited_for: None,
+            });
+        }
+        let mut order: Vec<usize> = (0..delays.collectives.len()).collect();
+        order.sort_by_key(|at| (delays.collectives[*at].last.at_ns, *at));
+        let mut history = RunHistory::new(ranks, join, clocks, &delays.collectives);
+        for (place, at) in order.into_iter().enumerate() {
+            let collective = &mut delays.collectives[at];
+            let charges = collective.charge_waits(&history, place);
+            for ((rank, share), ns) in charges {
+                let charge = delays.charges.entry((collective.step, rank)).or_default();
+                charge.add(share, ns);
+            }
+            history.add(collective, place, meets[at]);
+        }
+        delays
+    }
+}
+
+/// The step of a rank's side of a collective.
+fn step_of<'r>(
+    ranks: &'r [RankSummary],
+    matched: &CollectiveMatch,
+    rank: RankIdx,
+) -> Option<&'r str> {
+    let member = matched.members.iter().find(|member| member.rank == rank)?;
+    let steps = &ranks.get(rank.index())?.steps;
+    Some(steps.get(member.communication)?.name.as_str())
+}
+
+type Charges = BTreeMap<(RankIdx, DelayShare), i64>;
+
+impl DelayedCollective<'_> {
+    /// Charges what each rank waits: to the last, for what it did and brought with it, and to those
+    /// who held that up.
+    fn charge_waits(&mut self, history: &RunHistory<'_>, place: usize) -> Charges {
+        let (since, last) = (history.compared_since(self), self.last);
+        let begin = history.time_since(&since, last.rank);
+        let last_waited = history.waits[last.rank.index()].sum_between(begin, last.at_ns);
+        // Most collectives hand nothing on, and need no way back.
+        let mut way: Option<WayBack> = None;
+        let (mut charges, mut givers) = (Charges::new(), Charges::new());
+        for arrival in &self.arrivals {
+            let waits_ns = arrival.waits_ns;
+            if arrival.rank == last.rank || waits_ns <= 0 {
+                continue;
+            }
+            let own_begin = history.time_since(&since, arrival.rank);
+            let began_late_ns = begin.since(own_begin).clamp(0, waits_ns);
+            let own_waits = &history.waits[arrival.rank.index()];
+            let waited = own_waits.sum_between(own_begin, arrival.at_ns);
+            let more_ns = last_waited.saturating_sub(waited);
+            let mut handed_on_ns = more_ns.clamp(0, waits_ns - began_late_ns);
+            if handed_on_ns > 0 {
+                let way = way.get_or_insert_with(|| history.way_back(&since, last, place));
+                handed_on_ns = way.share(handed_on_ns, &mut givers);
+            }
+            let own_ns = waits_ns - began_late_ns - handed_on_ns;
+            self.own.add(DelayShare::Doing, own_ns);
+            self.own.add(DelayShare::Begin, began_late_ns);
+            self.handed_on_ns = self.handed_on_ns.saturating_add(handed_on_ns);
+        }
+        // Those for whom it waited may have waited for it before: that is its own doing.
+        if let Some(ns) = givers.remove(&(last.rank, DelayShare::Doing)) {
+            self.own.add(DelayShare::Doing, ns);
+            self.handed_on_ns = self.handed_on_ns.saturating_sub(ns);
+        }
+        let most = givers
+            .iter()
+            .max_by_key(|((rank, _), ns)| (**ns, std::cmp::Reverse(*rank)));
+        self.waited_for = most.map(|((rank, _), _)| history.ranks[rank.index()].rank);
+        charges.insert((last.rank, DelayShare::Doing), self.own.caused_ns);
+        charges.insert((last.rank, DelayShare::Begin), self.own.began_late_ns);
+        for (giver, ns) in givers {
+            let sum = charges.entry(giver).or_default();
+            *sum = sum.saturating_add(ns);
+        }
+        charges
+    }
+}
+
+/// What held up a late rank.
+struct WayBack {
+    /// The rank at which it ends, and how much later than the late rank it began.
+    began_later: (RankIdx, i64),
+    /// What each rank did on it, ns, the longest first.
+    doings: Vec<(RankIdx, i64)>,
+}
+
+impl WayBack {
+    /// Shares `ns`: first to the rank that began later, as among two ranks; the rest to those that
+    /// did more than a level, each by as much as it is above it. Gives how much could be shared.
+    fn share(&self, ns: i64, givers: &mut Charges) -> i64 {
+        let mut left = ns;
+        let mut give = |rank: RankIdx, share: DelayShare, most: i64| {
+            let given = most.clamp(0, left);
+            left -= given;
+            if given > 0 {
+                let sum = givers.entry((rank, share)).or_default();
+                *sum = sum.saturating_add(given);
+            }
+            left
+        };
+        let (first, later) = self.began_later;
+        let rest = give(first, DelayShare::Begin, later);
+        let (mut level, mut count, mut sum) = (0, 0, 0i64);
+        for (place, (_, doing)) in self.doings.iter().enumerate() {
+            (count, sum) = (count + 1, sum.saturating_add(*doing));
+            let next = self.doings.get(place + 1).map_or(0, |(_, doing)| *doing);
+            // At the level of the next these would give as much, or more: theirs is not below it.
+            if sum.saturating_sub(next.saturating_mul(count)) >= rest {
+                level = (sum - rest).max(0) / count;
+                break;
+            }
+        }
+        for (rank, doing) in self.doings.iter().take(count as usize) {
+            give(*rank, DelayShare::Doing, doing - level);
+        }
+        ns - left
+    }
+}
+
+/// Since when the doings of ranks are compared.
+enum ComparedSince<'r> {
+    /// They were together.
+    Meeting(CommonNs),
+    /// Each began this step.
+    Step(&'r str),
+    /// Each began its recording.
+    Recording,
+}
+
+/// What the collectives so far say.
+struct RunHistory<'r> {
+    ranks: &'r [RankSummary],
+    clocks: &'r [RankClock],
+    /// By rank.
+    waits: Vec<RankWaits>,
+    /// The last rank's arrival at the last collective of a channel in which all waited.
+    meetings: BTreeMap<CommChannel, CommonNs>,
+    /// Channels between the same ranks and more: where these are together, so are those.
+    wider: BTreeMap<CommChannel, Vec<CommChannel>>,
+    /// The first step that all ranks of a channel have.
+    steps: BTreeMap<CommChannel, &'r str>,
+}
+
+impl<'r> RunHistory<'r> {
+    fn new(
+        ranks: &'r [RankSummary],
+        join: &RunJoin,
+        clocks: &'r [RankClock],
+        collectives: &[DelayedCollective<'r>],
+    ) -> RunHistory<'r> {
+        let mut members: BTreeMap<CommChannel, BTreeSet<RankIdx>> = BTreeMap::new();
+        for collective in collectives {
+            let channel = members.entry(collective.matched.channel).or_default();
+            channel.extend(collective.matched.members.iter().map(|member| member.rank));
+        }
+        let mut steps = BTreeMap::new();
+        for (channel, members) in &members {
+            if let Some(step) = first_common_step(ranks, members) {
+                steps.insert(*channel, step);
+            }
+        }
+        let mut waits = Vec::new();
+        waits.resize_with(ranks.len(), RankWaits::default);
+        RunHistory {
+            ranks,
+            clocks,
+            waits,
+            meetings: BTreeMap::new(),
+            wider: wider_channels(join, members.keys().copied()),
+            steps,
+        }
+    }
+
+    fn add(&mut self, collective: &DelayedCollective<'_>, place: usize, is_meeting: bool) {
+        let last = (collective.last.rank, collective.last.at_ns);
+        for arrival in &collective.arrivals {
+            if arrival.rank != last.0 && arrival.waits_ns > 0 {
+                self.waits[arrival.rank.index()].push(arrival.waits_ns, last, place);
+            }
+        }
+        if is_meeting {
+            self.meetings.insert(collective.matched.channel, last.1);
+        }
+    }
+
+    /// Since when the ranks of a collective are compared.
+    fn compared_since(&self, collective: &DelayedCollective<'_>) -> ComparedSince<'r> {
+        let channel = collective.matched.channel;
+        let wider = self.wider.get(&channel).into_iter().flatten();
+        let meetings = wider
+            .chain([&channel])
+            .filter_map(|one| self.meetings.get(one));
+        if let Some(last) = meetings.max() {
+            return ComparedSince::Meeting(*last);
+        }
+        let Some(step) = self.steps.get(&channel) else {
+            return ComparedSince::Recording;
+        };
+        let since = ComparedSince::Step(step);
+        // What was launched before the first step says nothing about when the rank began that.
+        let mut arrivals = collective.arrivals.iter();
+        if arrivals.any(|one| self.time_since(&since, one.rank) > one.at_ns) {
+            return ComparedSince::Recording;
+        }
+        since
+    }
+
+    fn time_since(&self, since: &ComparedSince<'_>, rank: RankIdx) -> CommonNs {
+        let summary = &self.ranks[rank.index()];
+        let own = match since {
+            ComparedSince::Meeting(at) => return *at,
+            ComparedSince::Step(name) => {
+                let mut steps = summary.steps.all.iter();
+                steps
+                    .find(|step| step.name == *name)
+                    .map(|step| step.start_ns)
+            }
+            ComparedSince::Recording => None,
+        };
+        aligned(self.clocks, rank, own.unwrap_or(summary.window_ns.0))
+    }
+
+    /// When a rank began its first step, or where there are no steps its recording.
+    fn first_begin(&self, rank: RankIdx) -> CommonNs {
+        let summary = &self.ranks[rank.index()];
+        let step = summary.steps.all.first();
+        let own = step.map_or(summary.window_ns.0, |step| step.start_ns);
+        aligned(self.clocks, rank, own)
+    }
+
+    /// What held up the last rank of a collective since then: what ranks did while it waited for
+    /// them, and while these waited for others.
+    fn way_back(
+        &self,
+        since: &ComparedSince<'_>,
+        late: CollectiveArrival,
+        place: usize,
+    ) -> WayBack {
+        let mut doings: BTreeMap<RankIdx, i64> = BTreeMap::new();
+        let mut began_later = (late.rank, 0);
+        let (mut rank, mut until, mut place) = (late.rank, late.at_ns, place);
+        let mut is_late_itself = true;
+        for hop in 0..=MAX_HOPS {
+            let mut begin = self.time_since(since, rank);
+            if let ComparedSince::Meeting(_) = since {
+                // A rank of another group can have begun after these met.
+                begin = begin.max(self.first_begin(rank));
+            }
+            let wait = self.waits[rank.index()].last_before(place);
+            let wait = wait.filter(|(end, ..)| *end > begin && hop < MAX_HOPS);
+            let from = wait.map_or(begin, |(end, ..)| end);
+            // What the late rank did after its last wait is its own doing, not handed on.
+            if !is_late_itself {
+                *doings.entry(rank).or_default() += until.since(from).max(0);
+            }
+            let Some((end, giver, collective)) = wait else {
+                began_later = (rank, begin.since(self.time_since(since, late.rank)));
+                break;
+            };
+            (rank, until, place, is_late_itself) = (giver, end, collective, false);
+        }
+        let mut doings: Vec<(RankIdx, i64)> = doings.into_iter().collect();
+        doings.sort_by_key(|(rank, ns)| (std::cmp::Reverse(*ns), *rank));
+        WayBack {
+            began_later,
+            doings,
+        }
+    }
+}
+
+/// The first step that all of these ranks have.
+fn first_common_step<'r>(ranks: &'r [RankSummary], members: &BTreeSet<RankIdx>) -> Option<&'r str> {
+    let steps_of = |rank: &RankIdx| &ranks[rank.index()].steps.all;
+    let first = steps_of(members.first()?);
+    first.iter().map(|step| step.name.as_str()).find(|name| {
+        // Nearly all recordings begin with the same step on all ranks.
+        let mut others = members.iter().map(steps_of);
+        others.all(|steps| steps.iter().any(|step| step.name == *name))
+    })
+}
+
+/// Per channel, the other channels that all of its ranks are in.
+fn wider_channels(
+    join: &RunJoin,
+    channels: impl Iterator<Item = CommChannel>,
+) -> BTreeMap<CommChannel, Vec<CommChannel>> {
+    let mut groups_of: BTreeMap<u64, Vec<(u32, &[u64])>> = BTreeMap::new();
+    for (number, ranks) in &join.groups {
+        for rank in ranks {
+            groups_of.entry(*rank).or_default().push((*number, ranks));
+        }
+    }
+    let mut wider = BTreeMap::new();
+    for channel in channels {
+        let (ranks, mut others) = match channel {
+            // The answer is as good a meeting as the message.
+            CommChannel::Message { src, dst } => (
+                vec![src.0, dst.0],
+                vec![CommChannel::Message { src: dst, dst: src }],
+            ),
+            CommChannel::Group(number) => {
+                let ranks = join.groups.get(&number).into_iter().flatten();
+                (
+                    ranks.filter_map(|rank| i64::try_from(*rank).ok()).collect(),
+                    vec![],
+                )
+            }
+        };
+        let ranks: Vec<u64> = ranks
+            .into_iter()
+            .filter_map(|rank| rank.try_into().ok())
+            .collect();
+        let groups = ranks.first().and_then(|first| groups_of.get(first));
+        for (number, group) in groups.into_iter().flatten() {
+            let other = CommChannel::Group(*number);
+            // Groups are ascending, and no two have the same ranks.
+            let holds_all = group.len() >= ranks.len()
+                && ranks.iter().all(|rank| group.binary_search(rank).is_ok());
+            if other != channel && holds_all {
+                others.push(other);
+            }
+        }
+        wider.insert(channel, others);
+    }
+    wider
+}
