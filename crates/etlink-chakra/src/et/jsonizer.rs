@@ -1,6 +1,7 @@
 //! Reads what `chakra_jsonizer` prints: the messages of a file as protobuf JSON, one object
 //! after the other. Integers of 64 bits are strings there, enums are their names.
 
+use super::json_objects::{JsonObjects, StreamPlace};
 use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
 use crate::read::error::ChakraReadError;
@@ -89,40 +90,95 @@ struct JsonAttr {
     string_val: Option<String>,
 }
 
+/// Reads each object by `simd-json`. What that refuses is read once more by `serde_json`, with all
+/// behind it: its errors say line and column.
 pub(crate) fn read_jsonizer(source: impl Read) -> Result<ChakraGraph, ChakraReadError> {
-    let mut graph = ChakraGraph {
-        format: FileKind::ChakraJson,
-        ..ChakraGraph::default()
-    };
-    let mut messages =
-        serde_json::Deserializer::from_reader(BufReader::new(source)).into_iter::<JsonMessage>();
-    let mut first = true;
-    while let Some(message) = messages.next() {
-        let offset = messages.byte_offset() as u64;
-        match message {
-            // Protobuf JSON has no type names: the first message without `type` is the metadata.
-            Ok(message) if std::mem::take(&mut first) && message.r#type.is_none() => {
-                read_metadata(&mut graph, message)
-            }
-            Ok(message) => push_node(&mut graph, &message),
-            Err(error) => {
-                let kind = if error.is_eof() {
-                    FindingKind::Truncated
-                } else {
-                    FindingKind::Undecodable
-                };
-                graph.findings.note(kind, || FindingExample {
-                    offset: Some(offset),
-                    detail: error.to_string(),
-                    ..FindingExample::default()
-                });
-                // Behind broken JSON nothing says where the next object begins.
-                break;
-            }
+    let mut messages = MessageSink::default();
+    let mut objects = JsonObjects::new(source);
+    while let Some(object) = objects.next_object() {
+        let Ok(message) = etlink_json::from_slice(object) else {
+            break;
+        };
+        let length = object.len();
+        messages.add(message);
+        objects.advance(length);
+    }
+    let place = objects.place();
+    messages.add_strictly(objects.into_rest(), place);
+    Ok(messages.graph)
+}
+
+/// The graph, as far as its messages were read.
+struct MessageSink {
+    graph: ChakraGraph,
+    /// No message was read yet.
+    is_empty: bool,
+}
+
+impl Default for MessageSink {
+    fn default() -> Self {
+        MessageSink {
+            graph: ChakraGraph {
+                format: FileKind::ChakraJson,
+                ..ChakraGraph::default()
+            },
+            is_empty: true,
         }
     }
-    graph.bytes = messages.byte_offset() as u64;
-    Ok(graph)
+}
+
+impl MessageSink {
+    fn add(&mut self, message: JsonMessage) {
+        // Protobuf JSON has no type names: the first message without `type` is the metadata.
+        if std::mem::take(&mut self.is_empty) && message.r#type.is_none() {
+            read_metadata(&mut self.graph, message);
+        } else {
+            push_node(&mut self.graph, &message);
+        }
+    }
+
+    /// Reads the rest of a file, which begins at `place`, up to its end or what is no message.
+    fn add_strictly(&mut self, rest: impl Read, place: StreamPlace) {
+        let mut messages =
+            serde_json::Deserializer::from_reader(BufReader::new(rest)).into_iter::<JsonMessage>();
+        while let Some(message) = messages.next() {
+            match message {
+                Ok(message) => self.add(message),
+                Err(error) => {
+                    let kind = if error.is_eof() {
+                        FindingKind::Truncated
+                    } else {
+                        FindingKind::Undecodable
+                    };
+                    let offset = place.offset + messages.byte_offset() as u64;
+                    self.graph.findings.note(kind, || FindingExample {
+                        offset: Some(offset),
+                        detail: error_in_file(&error, place),
+                        ..FindingExample::default()
+                    });
+                    // Behind broken JSON nothing says where the next object begins.
+                    break;
+                }
+            }
+        }
+        self.graph.bytes = place.offset + messages.byte_offset() as u64;
+    }
+}
+
+/// An error in what begins at `place`, with its line and column in the file.
+fn error_in_file(error: &serde_json::Error, place: StreamPlace) -> String {
+    let text = error.to_string();
+    let (line, column) = (error.line(), error.column());
+    // Errors of the file system have no line.
+    let Some(what) = text.strip_suffix(&format!(" at line {line} column {column}")) else {
+        return text;
+    };
+    let before = if line == 1 { place.column } else { 0 };
+    format!(
+        "{what} at line {} column {}",
+        place.lines + line,
+        before + column
+    )
 }
 
 fn read_metadata(graph: &mut ChakraGraph, message: JsonMessage) {
@@ -188,4 +244,94 @@ fn push_node(graph: &mut ChakraGraph, message: &JsonMessage) {
     let [ctrl_deps, data_deps] = [&message.ctrl_deps, &message.data_deps]
         .map(|list| list.iter().map(JsonNumber::id).collect::<Vec<u64>>());
     graph.push(&node, &ctrl_deps, &data_deps);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGES: &str = r#"{
+  "version": "0.0.4", "attr": [{"name": "pid", "uint64Val": "7"}]
+}
+{"id": "3", "name": "a \"}{\\", "type": "COMP_NODE", "ctrlDeps": ["0", 1.5, 18446744073709551615],
+ "durationMicros": 12, "attr": [{"name": "x", "doubleVal": 1.5}, {"name": "pid", "stringVal": "é"}]
+}{"id": 4, "type": "COMM_COLL_NODE",
+  "attr": [{"name": "comm_size", "int32Val": -8}]}
+"#;
+
+    /// As it was read before there was a second parser.
+    fn read_by_serde(text: &[u8]) -> String {
+        let mut messages = MessageSink::default();
+        messages.add_strictly(text, StreamPlace::default());
+        format!("{:?}", messages.graph)
+    }
+
+    fn read_by_both(text: &[u8]) -> String {
+        format!("{:?}", read_jsonizer(text).expect("reads"))
+    }
+
+    #[test]
+    fn the_parsers_agree_on_whole_cut_and_changed_files() {
+        let whole = MESSAGES.as_bytes();
+        assert_eq!(read_jsonizer(whole).expect("reads").len(), 2);
+        for cut in 0..=whole.len() {
+            let text = &whole[..cut];
+            assert_eq!(read_by_both(text), read_by_serde(text), "cut at {cut}");
+        }
+        for at in 0..whole.len() {
+            for byte in *b"{}[]\"\\,: 0\n\xff" {
+                let mut text = whole.to_vec();
+                text[at] = byte;
+                let shown = String::from_utf8_lossy(&text);
+                // `-0` is an integer for simd-json, a float for serde_json
+                if !shown.contains("-0") {
+                    assert_eq!(read_by_both(&text), read_by_serde(&text), "{shown}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_of_several_chunks_is_read_as_one() {
+        let name = "n\\\"".repeat(30_000);
+        let node = format!(r#"{{"id": "1", "name": "{name}", "type": "COMP_NODE"}}"#);
+        let broken = r#"{"id": "2", "name": oops}"#;
+        let text = [r#"{"version": "1"}"#, &node, &node, "", broken].join("\n");
+        let graph = read_jsonizer(text.as_bytes()).expect("reads");
+        assert_eq!(graph.len(), 2);
+        assert_eq!(
+            read_by_both(text.as_bytes()),
+            read_by_serde(text.as_bytes())
+        );
+        let finding = format!("{:?}", graph.findings);
+        assert!(finding.contains("at line 5 column 21"), "{finding}");
+    }
+
+    /// Fails where the file is cut.
+    struct CutSource<'t>(&'t [u8]);
+
+    impl Read for CutSource<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            match self.0.read(buffer) {
+                Ok(0) => Err(std::io::ErrorKind::InvalidData.into()),
+                read => read,
+            }
+        }
+    }
+
+    #[test]
+    fn a_source_that_fails_is_reported_once() {
+        // blanks at the end would count as read, or not: no place is wrong
+        for text in [MESSAGES.trim_end(), &MESSAGES[..MESSAGES.len() - 9], "{"] {
+            let source = || CutSource(text.as_bytes());
+            let mut strict = MessageSink::default();
+            strict.add_strictly(source(), StreamPlace::default());
+            let graph = read_jsonizer(source()).expect("reads");
+            assert_eq!(
+                format!("{graph:?}"),
+                format!("{:?}", strict.graph),
+                "{text}"
+            );
+        }
+    }
 }

@@ -10,6 +10,7 @@
 //! aborts on metadata nodes. O(nodes + edges).
 
 pub(crate) mod communication;
+mod json_objects;
 mod jsonizer;
 pub(crate) mod metadata;
 mod node;
