@@ -4,7 +4,7 @@ use crate::breakdown::{self, DeviceTime};
 use crate::collectives::{self, CollectiveTotals};
 use crate::compute_rate::{self, ComputeRate};
 use crate::copies::{self, CopyTotals};
-use crate::idle::{self, IdleCauses};
+use crate::idle::{self, HostIdle, IdleCauses, IdleGap};
 use crate::kernels::{self, KernelTotals};
 use crate::launches::{self, LaunchTotals};
 use crate::memory::{self, MemoryPoint, MemoryUse};
@@ -61,6 +61,10 @@ tables! {
     idle: IdleCauses,
     /// The same per stream.
     stream_idle: IdleCauses,
+    /// Idle time in which the host was late, by what it did, per device.
+    host_idle: HostIdle,
+    /// The longest gaps of each device.
+    gaps: IdleGap,
     /// Calls that launch, by name.
     launches: LaunchTotals,
     /// Launched work that waits, per stream.
@@ -86,7 +90,7 @@ tables! {
 /// Analyses one rank. O(n log n) in the events.
 pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> RankAnalysis {
     let rows = ClassifiedRows::new(trace, rules);
-    let (idle, stream_idle) = idle::idle_causes(&rows);
+    let idle = idle::idle_causes(&rows);
     let (memory, points) = memory::memory_use(&trace.device, options.memory_timeline);
     // Computed first: the rates below divide by the windows of its devices.
     let breakdown = breakdown::device_times(&rows);
@@ -95,8 +99,10 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
         rank: trace.report.rank.map(|rank| rank.0),
         utilization: utilization::utilizations(&rows, &steps),
         kernels: kernels::kernel_totals(&rows),
-        idle,
-        stream_idle,
+        idle: idle.devices,
+        stream_idle: idle.streams,
+        host_idle: idle.hosts,
+        gaps: idle.gaps,
         launches: launches::launch_totals(&rows),
         queues: queue_depth::queue_depths(&rows),
         copies: copies::copy_totals(&rows),

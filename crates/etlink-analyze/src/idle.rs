@@ -20,10 +20,16 @@
 //! last work. `busy` is the time in which at least one of its rows runs. The time before a stream's
 //! first row and after its last is no gap.
 
+mod gaps;
+mod host;
+
+pub use gaps::{HostIdle, IdleGap};
+
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
 use etlink_model::NodeIdx;
+use gaps::GapCollector;
 use serde::Serialize;
 
 /// The gaps of a device or of one of its streams, ns.
@@ -53,42 +59,81 @@ pub struct IdleCauses {
     pub longest_ns: i64,
 }
 
-impl IdleCauses {
-    /// Cuts the gap before `row` by its causes. `waited`: until when its stream showed a wait.
-    fn add_gap(
-        &mut self,
-        causes: &GapCauses<'_>,
-        row: usize,
-        waited: Option<i64>,
-        (from, to): (i64, i64),
-    ) {
-        // The causes are laid end to end and each is kept
-        // inside the gap, so that the sums are exact.
-        let called = causes
-            .launch_call_start(row)
-            .unwrap_or(from)
-            .clamp(from, to);
-        // An event that came before the call did not delay the row: `clamp` makes its part empty.
-        let event = causes.event_wait_end(row).max(waited).unwrap_or(called);
-        let event = event.clamp(called, to);
-        let explained = to.saturating_sub(causes.unexplained_ns(row)).max(event);
-        // Only after a late call is the rest the price of
-        // launching. Else the device had the row already.
-        let last = if called > from && event == called {
-            &mut self.launch_ns
+/// What a gap is cut into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GapCause {
+    /// See [`IdleCauses::host_late_ns`].
+    #[default]
+    HostLate,
+    /// See [`IdleCauses::event_wait_ns`].
+    EventWait,
+    /// See [`IdleCauses::launch_ns`].
+    Launch,
+    /// See [`IdleCauses::between_ns`].
+    Between,
+    /// See [`IdleCauses::unexplained_ns`].
+    Unexplained,
+}
+
+/// A gap and where it is cut, ns: ascending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct GapParts {
+    from: i64,
+    /// The host is late until here.
+    called: i64,
+    /// Another stream is waited for until here.
+    event: i64,
+    /// Nothing explains what is behind.
+    explained: i64,
+    to: i64,
+}
+
+impl GapParts {
+    /// The part between the event and what nothing explains: after a late call it is what
+    /// launching took. Else the device had the row already.
+    fn rest(&self) -> GapCause {
+        if self.called > self.from && self.event == self.called {
+            GapCause::Launch
         } else {
-            &mut self.between_ns
-        };
-        *last = last.saturating_add(explained.saturating_sub(event));
+            GapCause::Between
+        }
+    }
+
+    fn lengths(&self) -> [(GapCause, i64); 4] {
+        [
+            (GapCause::HostLate, self.called.saturating_sub(self.from)),
+            (GapCause::EventWait, self.event.saturating_sub(self.called)),
+            (self.rest(), self.explained.saturating_sub(self.event)),
+            (
+                GapCause::Unexplained,
+                self.to.saturating_sub(self.explained),
+            ),
+        ]
+    }
+
+    /// The longest part; of equal ones the first.
+    fn largest(&self) -> (GapCause, i64) {
+        let lengths = self.lengths().into_iter().rev();
+        lengths.max_by_key(|(_, ns)| *ns).unwrap_or_default()
+    }
+}
+
+impl IdleCauses {
+    fn add_gap(&mut self, parts: &GapParts) {
         self.gaps += 1;
-        self.longest_ns = self.longest_ns.max(to.saturating_sub(from));
-        for (sum, start, end) in [
-            (&mut self.idle_ns, from, to),
-            (&mut self.host_late_ns, from, called),
-            (&mut self.event_wait_ns, called, event),
-            (&mut self.unexplained_ns, explained, to),
-        ] {
-            *sum = sum.saturating_add(end.saturating_sub(start));
+        let length = parts.to.saturating_sub(parts.from);
+        self.longest_ns = self.longest_ns.max(length);
+        self.idle_ns = self.idle_ns.saturating_add(length);
+        for (cause, ns) in parts.lengths() {
+            let sum = match cause {
+                GapCause::HostLate => &mut self.host_late_ns,
+                GapCause::EventWait => &mut self.event_wait_ns,
+                GapCause::Launch => &mut self.launch_ns,
+                GapCause::Between => &mut self.between_ns,
+                GapCause::Unexplained => &mut self.unexplained_ns,
+            };
+            *sum = sum.saturating_add(ns);
         }
     }
 
@@ -139,6 +184,25 @@ impl GapCauses<'_> {
         }
     }
 
+    /// Cuts the gap before `row` by its causes. `waited`: until when its stream showed a wait.
+    fn cut(&self, row: usize, waited: Option<i64>, (from, to): (i64, i64)) -> GapParts {
+        // The causes are laid end to end and each is kept inside the gap, so that the sums are
+        // exact.
+        let called = self.launch_call_start(row).unwrap_or(from);
+        let called = called.clamp(from, to);
+        // An event that came before the call did not delay the row: `clamp` makes its part empty.
+        let event = self.event_wait_end(row).max(waited).unwrap_or(called);
+        let event = event.clamp(called, to);
+        let explained = to.saturating_sub(self.unexplained_ns(row)).max(event);
+        GapParts {
+            from,
+            called,
+            event,
+            explained,
+            to,
+        }
+    }
+
     /// When the call that launched the row began, ns.
     fn launch_call_start(&self, row: usize) -> Option<i64> {
         // A row that starts before its call shows clocks
@@ -173,30 +237,49 @@ impl GapCauses<'_> {
 struct BusyUntil {
     idle: IdleCauses,
     until: Option<i64>,
+    /// The row that ended then.
+    last_row: Option<usize>,
 }
 
 impl BusyUntil {
-    /// A row that works. Rows come in the order of their starts.
+    /// A row that works. Rows come in the order of their starts. The gap before it, if there is
+    /// one.
     fn add_row(
         &mut self,
         causes: &GapCauses<'_>,
         row: usize,
         waited: Option<i64>,
         (start, end): (i64, i64),
-    ) {
+    ) -> Option<GapParts> {
         let busy_until = self.until.unwrap_or(start);
+        let mut gap = None;
         if busy_until < start {
-            self.idle.add_gap(causes, row, waited, (busy_until, start));
+            let parts = causes.cut(row, waited, (busy_until, start));
+            self.idle.add_gap(&parts);
+            gap = Some(parts);
         }
         // what runs beside other rows counts once
         let new = end.saturating_sub(busy_until.max(start));
         self.idle.busy_ns = self.idle.busy_ns.saturating_add(new.max(0));
-        self.until = Some(self.until.map_or(end, |until| until.max(end)));
+        if self.until.is_none_or(|until| end > until) {
+            (self.until, self.last_row) = (Some(end), Some(row));
+        }
+        gap
     }
 }
 
-/// Per device with rows, then per stream. O(nodes + rows · log devices).
-pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>) -> (Vec<IdleCauses>, Vec<IdleCauses>) {
+/// Idle time of a trace's devices and streams.
+#[derive(Debug, Default)]
+pub(crate) struct IdleTables {
+    pub(crate) devices: Vec<IdleCauses>,
+    pub(crate) streams: Vec<IdleCauses>,
+    pub(crate) gaps: Vec<IdleGap>,
+    pub(crate) hosts: Vec<HostIdle>,
+}
+
+/// Per device with rows, then per stream. O(nodes + ops + rows · log
+/// rows).
+pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>) -> IdleTables {
     let causes = GapCauses::from_graph(rows.trace);
     let queues = &rows.trace.device.queues;
     let mut devices = vec![BusyUntil::default(); rows.devices.len()];
@@ -208,6 +291,7 @@ pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>) -> (Vec<IdleCauses>, Vec<Id
         busy.idle.device = Some(queue.device);
         busy.idle.stream = Some(queue.stream);
     }
+    let mut gaps = GapCollector::new(rows);
     // Rows such as `Stream Wait Event` do no work, but their end is when the stream could go on.
     let mut waited: Vec<Option<i64>> = vec![None; queues.len()];
     for row in 0..rows.len() {
@@ -223,14 +307,22 @@ pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>) -> (Vec<IdleCauses>, Vec<Id
         }
         // A wait that ends after the row began was of something else.
         let waited = waited[queue].filter(|until| *until <= span.0);
-        devices[device].add_row(&causes, row, waited, span);
+        let before = devices[device].last_row;
+        if let Some(parts) = devices[device].add_row(&causes, row, waited, span) {
+            gaps.add(device, parts, before, row);
+        }
         streams[queue].add_row(&causes, row, waited, span);
     }
     let with_rows = streams.into_iter().filter(|busy| busy.until.is_some());
     let mut streams: Vec<IdleCauses> = with_rows.map(|busy| busy.idle).collect();
     streams.sort_by_key(|idle| (idle.device, idle.stream));
-    let devices = devices.into_iter().map(|busy| busy.idle).collect();
-    (devices, streams)
+    let (gaps, hosts) = gaps.finish();
+    IdleTables {
+        devices: devices.into_iter().map(|busy| busy.idle).collect(),
+        streams,
+        gaps,
+        hosts,
+    }
 }
 
 /// Sum over all of them.

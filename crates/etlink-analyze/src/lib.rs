@@ -5,6 +5,7 @@
 //!                                           ├─ utilization  of which time a device is busy
 //!                                           ├─ kernels      times per class and name
 //!                                           ├─ idle         why a device or stream stood still
+//!                                           ├─ gaps         what the host did meanwhile
 //!                                           ├─ launches     calls that launch, delays
 //!                                           ├─ queues       launched work that waits
 //!                                           ├─ copies       bytes and bandwidth
@@ -52,7 +53,7 @@ pub use collectives::CollectiveTotals;
 pub use compute_rate::ComputeRate;
 pub use copies::CopyTotals;
 pub use duration_stats::DurationStats;
-pub use idle::IdleCauses;
+pub use idle::{GapCause, HostIdle, IdleCauses, IdleGap};
 pub use kernels::KernelTotals;
 pub use launches::LaunchTotals;
 pub use memory::{MemoryPoint, MemoryUse};

@@ -1,7 +1,7 @@
 //! Small programs, figures by hand.
 
 use crate::support::{analyzed, analyzed_with};
-use etlink_analyze::{CollectiveTotals, Options, UtilizationWindow};
+use etlink_analyze::{CollectiveTotals, GapCause, Options, UtilizationWindow};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const US: i64 = 1_000;
@@ -965,6 +965,47 @@ fn a_peak_before_the_first_event() {
             cuda.end_bytes
         ),
         (1_500, 1_500, 3_000, 500)
+    );
+}
+
+/// ```text
+/// us        0         10        20        30        40        50
+/// host      l [aten::item ==========================]l
+///                 [cudaStreamSynchronize ====]
+/// stream 7  [a =]                                       [b]
+/// ```
+#[test]
+fn a_gap_names_what_the_host_did() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let stream = DeviceQueue::stream(7);
+    draw.launch(main, us(0, 1), stream, "a", us(2, 6));
+    draw.op(main, "aten::item", 4 * US, 50 * US);
+    let sync = draw.next_correlation();
+    draw.call(main, "cudaStreamSynchronize", us(8, 40), sync);
+    draw.launch(main, us(52, 53), stream, "b", us(55, 60));
+    let analysis = analyzed(&draw);
+    let [gap] = &analysis.gaps[..] else {
+        panic!("one gap")
+    };
+    assert_eq!((gap.start_ns, gap.length_ns), (6_000, 49_000));
+    assert_eq!((gap.cause, gap.cause_ns), (GapCause::HostLate, 46_000));
+    assert_eq!(gap.host.as_deref(), Some("cudaStreamSynchronize"));
+    assert_eq!(gap.host_ns, 32_000);
+    assert_eq!((&gap.before[..], &gap.after[..]), ("a", "b"));
+    // 6-8 and 40-50 the op itself, 50-52 nothing
+    let found: Vec<_> = analysis
+        .host_idle
+        .iter()
+        .map(|host| (host.host.as_deref(), host.idle_ns, host.gaps))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (Some("cudaStreamSynchronize"), 32_000, 1),
+            (Some("aten::item"), 12_000, 1),
+            (None, 2_000, 1),
+        ]
     );
 }
 

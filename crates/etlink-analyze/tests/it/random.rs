@@ -139,6 +139,20 @@ fn laws(analysis: &RankAnalysis) -> Result<(), TestCaseError> {
             "each gap has its causes"
         );
     }
+    for idle in &analysis.idle {
+        let of_device = analysis
+            .host_idle
+            .iter()
+            .filter(|host| Some(host.device) == idle.device);
+        let host: i64 = of_device.map(|host| host.idle_ns).sum();
+        prop_assert_eq!(host, idle.host_late_ns, "all of the host's part has a name");
+        let mut gaps = analysis
+            .gaps
+            .iter()
+            .filter(|gap| Some(gap.device) == idle.device);
+        let longest = gaps.next().map_or(0, |gap| gap.length_ns);
+        prop_assert_eq!(longest, idle.longest_ns);
+    }
     for step in &analysis.steps {
         let exposed =
             step.exposed_communication_ns + step.exposed_memory_ns + step.exposed_other_ns;

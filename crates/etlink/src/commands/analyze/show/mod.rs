@@ -1,6 +1,7 @@
 //! The analyses for people: a sentence, then tables.
 
 pub(super) mod compat;
+mod gaps;
 mod rows;
 mod times;
 
@@ -28,6 +29,7 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
         return out + "nothing to analyze: all traces are left out\n";
     }
     out += &busy_sentence(one);
+    out += &gaps::idle_sentence(one);
     if let Some(last) = one
         .stragglers
         .iter()
@@ -71,7 +73,13 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
 }
 
 /// Long ones, for `--table`.
-const ONLY_ASKED: [&str; 4] = ["stream_idle", "memory_timeline", "metrics", "stragglers"];
+const ONLY_ASKED: [&str; 5] = [
+    "gaps",
+    "stream_idle",
+    "memory_timeline",
+    "metrics",
+    "stragglers",
+];
 
 type Show = fn(&Analyzed, Limit) -> Shown;
 const TABLES: &[(&str, Show)] = &[
@@ -80,6 +88,8 @@ const TABLES: &[(&str, Show)] = &[
     ("steps", times::step_table),
     ("kernels", rows::kernel_table),
     ("idle", times::idle_table),
+    ("host_idle", gaps::host_idle_table),
+    ("gaps", gaps::gap_table),
     ("stream_idle", times::stream_idle_table),
     ("collectives", rows::collective_table),
     ("copies", rows::copy_table),

@@ -1,0 +1,118 @@
+//! Why devices stand idle: the sentence, what the host did, and the longest gaps.
+
+use super::{Analyzed, Shown, of_ranks, share_of};
+use crate::table::{Column, Grid, Limit, percent, time};
+use etlink_analyze::{GapCause, HostIdle, IdleGap};
+use std::collections::BTreeMap;
+
+/// What the host is called that the trace shows nothing of.
+const NOTHING: &str = "nothing that the trace shows";
+
+/// The largest cause of idle time, and what the host did where it is the host.
+pub(super) fn idle_sentence(one: &Analyzed) -> String {
+    let idle = one.total.idle.first();
+    let Some(idle) = idle.filter(|idle| idle.idle_ns > 0) else {
+        return String::new();
+    };
+    let causes = [
+        (GapCause::HostLate, idle.host_late_ns),
+        (GapCause::EventWait, idle.event_wait_ns),
+        (GapCause::Launch, idle.launch_ns),
+        (GapCause::Between, idle.between_ns),
+        (GapCause::Unexplained, idle.unexplained_ns),
+    ];
+    let largest = causes.into_iter().rev().max_by_key(|(_, ns)| *ns);
+    let (cause, ns) = largest.unwrap_or_default();
+    let mut out = format!(
+        "of the {} between device rows in which nothing runs, {} ({}) {}",
+        time(idle.idle_ns),
+        share_of(ns, idle.idle_ns),
+        time(ns),
+        cause_phrase(cause)
+    );
+    if cause == GapCause::HostLate
+        && let Some((host, host_ns)) = longest_host(one)
+    {
+        let part = format!(
+            "; longest it is in {host} ({} of {})",
+            time(host_ns),
+            time(ns)
+        );
+        out += &part;
+    }
+    out + "\n"
+}
+
+fn cause_phrase(cause: GapCause) -> &'static str {
+    match cause {
+        GapCause::HostLate => "pass before the host launches the next row",
+        GapCause::EventWait => "the next row waits for another stream",
+        GapCause::Launch => "pass from a late launch to the row's start",
+        GapCause::Between => "pass from row to row, though the next one is launched",
+        GapCause::Unexplained => "have no cause that the trace shows",
+    }
+}
+
+/// What hosts do longest while devices wait for them, over all ranks.
+fn longest_host(one: &Analyzed) -> Option<(&str, i64)> {
+    let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+    for (_, host) in of_ranks(one, |rank| &rank.host_idle) {
+        let sum = sums.entry(host_name(host.host.as_deref())).or_default();
+        *sum = sum.saturating_add(host.idle_ns);
+    }
+    sums.into_iter().max_by_key(|(_, ns)| *ns)
+}
+
+fn host_name(host: Option<&str>) -> &str {
+    host.unwrap_or(NOTHING)
+}
+
+fn cause_name(cause: GapCause) -> &'static str {
+    match cause {
+        GapCause::HostLate => "host late",
+        GapCause::EventWait => "event wait",
+        GapCause::Launch => "launch",
+        GapCause::Between => "between rows",
+        GapCause::Unexplained => "unexplained",
+    }
+}
+
+pub(super) fn host_idle_table(one: &Analyzed, limit: Limit) -> Shown {
+    let columns: &[Column<(&str, &HostIdle)>] = &[
+        ("rank", |(rank, _)| (*rank).to_owned()),
+        ("device", |(_, host)| host.device.to_string()),
+        ("gaps", |(_, host)| host.gaps.to_string()),
+        ("idle", |(_, host)| time(host.idle_ns)),
+        ("share", |(_, host)| percent(host.share, 1)),
+        ("host", |(_, host)| {
+            host_name(host.host.as_deref()).to_owned()
+        }),
+    ];
+    (
+        "idle time before a late launch, by what the launching thread did (innermost op, \
+        annotation or runtime call)"
+            .into(),
+        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.host_idle)),
+    )
+}
+
+pub(super) fn gap_table(one: &Analyzed, limit: Limit) -> Shown {
+    let columns: &[Column<(&str, &IdleGap)>] = &[
+        ("rank", |(rank, _)| (*rank).to_owned()),
+        ("device", |(_, gap)| gap.device.to_string()),
+        ("start", |(_, gap)| gap.start_ns.to_string()),
+        ("length", |(_, gap)| time(gap.length_ns)),
+        ("cause", |(_, gap)| cause_name(gap.cause).to_owned()),
+        ("of it", |(_, gap)| time(gap.cause_ns)),
+        ("host", |(_, gap)| match &gap.host {
+            Some(host) => format!("{host} {}", time(gap.host_ns)),
+            None => "-".to_owned(),
+        }),
+        ("row before", |(_, gap)| gap.before.clone()),
+        ("row after", |(_, gap)| gap.after.clone()),
+    ];
+    (
+        "longest gaps of devices (start: ns since the origin of the trace)".into(),
+        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.gaps)),
+    )
+}
