@@ -153,7 +153,6 @@ fn csv_says_what_json_says() {
                 "breakdown",
                 "kernels",
                 "idle",
-                "host_idle",
                 "gaps",
                 "stream_idle",
                 "launches",

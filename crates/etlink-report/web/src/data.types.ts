@@ -130,6 +130,14 @@ export type EdgeFigures = {
   latency: Percentiles;
 };
 
+export type HostIdle = {
+  device: number;
+  host: null;
+  gaps: number;
+  idle_ns: number;
+  share: number;
+};
+
 export type IdleCauses = {
   device: number | null;
   stream: number | null;
@@ -142,6 +150,18 @@ export type IdleCauses = {
   between_ns: number;
   unexplained_ns: number;
   longest_ns: number;
+};
+
+export type IdleGap = {
+  device: number;
+  start_ns: number;
+  length_ns: number;
+  cause: string;
+  cause_ns: number;
+  host: null;
+  host_ns: number;
+  before: string;
+  after: string;
 };
 
 export type KernelSequence = {
@@ -362,6 +382,8 @@ export type ReportRank = {
   }[];
   idle: IdleCauses[];
   stream_idle: IdleCauses[];
+  host_idle: HostIdle[];
+  gaps: IdleGap[];
   launches: LaunchTotals[];
   queues: QueueDepth[];
   copies: CopyTotals[];
