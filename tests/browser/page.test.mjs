@@ -254,7 +254,14 @@ describe("the numbers", () => {
     const { page } = await open("recorded");
     const { ranks, collectives } = said("recorded", "ranks");
     ranks.sort((a, b) => b.caused_ns - a.caused_ns);
-    for (const field of ["rank", "collectives", "last", "caused_ns", "began_late_ns", "waited_ns"]) {
+    for (const field of [
+      "rank",
+      "collectives",
+      "last",
+      "caused_ns",
+      "began_late_ns",
+      "waited_ns",
+    ]) {
       assert.deepEqual(
         await column(page, "late-table", field),
         ranks.map((rank) => String(rank[field])),
