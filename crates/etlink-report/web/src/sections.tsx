@@ -355,7 +355,8 @@ export function CollectivesSection({
       <Table
         id="skew-table"
         caption="Matched collectives and messages"
-        records={met.skews}
+        // `waited_for` is a list, which has no column here
+        records={met.skews as Omit<(typeof met.skews)[number], "waited_for">[]}
         columns={skewColumns}
         sort="skew_ns"
         rows={10}
