@@ -150,7 +150,7 @@ pub(crate) fn work_sets(
 }
 
 /// Time of all combinations of classes that `holds` takes.
-fn sum_masks(times: &[i64; 16], holds: fn(usize) -> bool) -> i64 {
+pub(crate) fn sum_masks(times: &[i64; 16], holds: fn(usize) -> bool) -> i64 {
     let masks = (0..16).filter(|mask| holds(*mask));
     masks.fold(0, |sum, mask| sum.saturating_add(times[mask]))
 }

@@ -17,7 +17,7 @@
 //! waits for such work. It is neither busy nor idle. Rows that stand for no work, such as waits,
 //! are idle time.
 
-use crate::breakdown::work_sets;
+use crate::breakdown::{sum_masks, work_sets};
 use crate::intervals::{Intervals, by_mask};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
@@ -42,7 +42,7 @@ pub struct Utilization {
     /// Device number; none of a sum.
     pub device: Option<i64>,
     /// What the window is of.
-    pub of: UtilizationWindow,
+    pub window: UtilizationWindow,
     /// Steps in the window; summed over devices in a sum.
     pub steps: u64,
     /// Start of the window, ns since the origin of the trace; 0 of a sum.
@@ -72,8 +72,8 @@ impl Utilization {
     }
 
     fn add(&mut self, other: &Utilization) {
-        if other.of == UtilizationWindow::Process {
-            self.of = UtilizationWindow::Process;
+        if other.window == UtilizationWindow::Process {
+            self.window = UtilizationWindow::Process;
         }
         self.steps += other.steps;
         for (to, from) in [
@@ -101,7 +101,7 @@ fn busy_share(busy_ns: i64, whole_ns: i64) -> Option<f64> {
 /// Per device with rows, by number. O(rows log rows + host events).
 pub(crate) fn utilizations(rows: &ClassifiedRows<'_>, steps: &[StepTime]) -> Vec<Utilization> {
     let window = steps_window(steps).or_else(|| process_window(rows.trace));
-    let Some((of, window)) = window else {
+    let Some((kind, window)) = window else {
         return vec![];
     };
     let waits = waits_for_earlier_work(rows.trace);
@@ -113,22 +113,17 @@ pub(crate) fn utilizations(rows: &ClassifiedRows<'_>, steps: &[StepTime]) -> Vec
         let [computation, communication, memory, _] = work_sets(rows, launched, window);
         // bit 0 of a mask is computation, 1 communication, 2 memory, 3 before
         let times: [i64; 16] = by_mask(&[computation, communication, memory, before]);
-        let with = |wanted: u8, of: u8| {
-            let masks = times.iter().zip(0u8..);
-            let held = masks.filter(|(_, mask)| mask & of == wanted);
-            held.fold(0i64, |sum, (time, _)| sum.saturating_add(*time))
-        };
-        let computation_ns = with(0b001, 0b001);
-        let exposed_communication_ns = with(0b010, 0b011);
-        let exposed_memory_ns = with(0b100, 0b111);
-        let before_ns = with(0b1000, 0b1111);
+        let computation_ns = sum_masks(&times, |mask| mask & 0b1 == 0b1);
+        let exposed_communication_ns = sum_masks(&times, |mask| mask & 0b11 == 0b10);
+        let exposed_memory_ns = sum_masks(&times, |mask| mask & 0b111 == 0b100);
+        let before_ns = times[0b1000];
         let window_ns = window.1.saturating_sub(window.0);
         let busy_ns = computation_ns
             .saturating_add(exposed_communication_ns)
             .saturating_add(exposed_memory_ns);
         all.push(Utilization {
             device: Some(*device),
-            of,
+            window: kind,
             steps: steps.len() as u64,
             start_ns: window.0,
             window_ns,

@@ -3,7 +3,7 @@
     python3 utilization.py TRACE...
 
 Prints a JSON object per trace: its path, and per device what `etlink analyze` calls
-`utilization`: `of` ("steps" or "process"), `window_us`, `before_us`, `busy_us`, `busy_share`.
+`utilization`: `window` ("steps" or "process"), `window_us`, `before_us`, `busy_us`, `busy_share`.
 Shares no code with etlink; `cargo dev utilization` compares the two.
 """
 
@@ -73,17 +73,17 @@ def utilization(events):
 
     own = [row for row in rows if not is_from_before(row)]
     if steps:
-        of, start = "steps", min(step[0] for step in steps)
+        kind, start = "steps", min(step[0] for step in steps)
         end = max(step[1] for step in steps)
         for row in rows:
             called = launched_at.get(correlation(row))
             if called is not None and any(step[0] <= called < step[1] for step in steps):
                 end = max(end, span(row)[1])
     elif host:
-        of, start = "process", min(first for first, _ in host)
+        kind, start = "process", min(first for first, _ in host)
         end = max([last for _, last in host] + [span(row)[1] for row in own])
     else:
-        of, start = "process", min(span(row)[0] for row in rows)
+        kind, start = "process", min(span(row)[0] for row in rows)
         end = max(span(row)[1] for row in rows)
     devices = {}
     for device in sorted({device_of(row) for row in rows}, key=str):
@@ -97,7 +97,7 @@ def utilization(events):
         before = union(work + unknown, (start, end)) - busy
         whole = end - start - before
         devices[str(device)] = {
-            "of": of,
+            "window": kind,
             "window_us": end - start,
             "before_us": before,
             "busy_us": busy,

@@ -22,7 +22,7 @@ struct ScriptAnswer {
 
 #[derive(Debug, Deserialize)]
 struct ScriptDevice {
-    of: String,
+    window: String,
     window_us: f64,
     before_us: f64,
     busy_us: f64,
@@ -38,7 +38,7 @@ pub fn compare_utilization(traces: &[PathBuf]) -> Result<()> {
         traces => traces.to_vec(),
     };
     let (mut devices, mut different) = (0, 0);
-    println!("of       window us  before us    script    etlink  trace");
+    println!("window   length us  before us    script    etlink  trace");
     for trace in &traces {
         let script = ask_script(&root, trace)?;
         let said = ask_etlink(&etlink, trace)?;
@@ -56,7 +56,7 @@ pub fn compare_utilization(traces: &[PathBuf]) -> Result<()> {
             let is_equal = (own.is_nan() && theirs.is_nan()) || (own - theirs).abs() <= TOLERANCE;
             println!(
                 "{:7} {:10.0} {:10.0} {theirs:8.2} % {own:7.2} % {}{}",
-                script.of,
+                script.window,
                 script.window_us,
                 script.before_us,
                 trace.display(),

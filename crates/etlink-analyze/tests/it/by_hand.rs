@@ -1029,7 +1029,7 @@ fn utilization_is_of_the_step() {
     };
     // the first row to the last is 400 us long, the step and its work 430
     assert_eq!(analysis.breakdown[0].window_ns, 400_000);
-    assert_eq!((device.of, device.steps), (UtilizationWindow::Steps, 1));
+    assert_eq!((device.window, device.steps), (UtilizationWindow::Steps, 1));
     assert_eq!((device.start_ns, device.window_ns), (0, 430_000));
     assert_eq!((device.busy_ns, device.before_ns), (130_000, 0));
     assert_eq!(device.idle_ns, 300_000);
@@ -1055,7 +1055,7 @@ fn work_from_before_the_recording_is_neither_busy_nor_idle() {
     let [device] = &analysis.utilization[..] else {
         panic!("one device")
     };
-    assert_eq!(device.of, UtilizationWindow::Process);
+    assert_eq!(device.window, UtilizationWindow::Process);
     assert_eq!(device.window_ns, 410_000);
     assert_eq!((device.before_ns, device.busy_ns), (200_000, 50_000));
     assert_eq!((device.idle_ns, device.whole_ns()), (160_000, 210_000));

@@ -82,7 +82,7 @@ fn device_use<'p>(page: &ReportPage<'p>) -> Option<&'p Utilization> {
 
 /// What shares of device time are of.
 fn whole_phrase(total: &Utilization) -> &'static str {
-    match (total.of, total.steps) {
+    match (total.window, total.steps) {
         (UtilizationWindow::Steps, 1) => "the step",
         (UtilizationWindow::Steps, _) => "the steps",
         (UtilizationWindow::Process, _) => "the recording",

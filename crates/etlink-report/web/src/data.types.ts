@@ -537,7 +537,7 @@ export type UnmatchedCounts = {
 
 export type Utilization = {
   device: number | null;
-  of: string;
+  window: string;
   steps: number;
   start_ns: number;
   window_ns: number;

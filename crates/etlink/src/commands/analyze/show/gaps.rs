@@ -24,7 +24,7 @@ pub(super) fn idle_sentence(one: &Analyzed) -> String {
     let largest = causes.into_iter().rev().max_by_key(|(_, ns)| *ns);
     let (cause, ns) = largest.unwrap_or_default();
     let mut out = format!(
-        "of the {} between device rows in which nothing runs, {} ({}) {}",
+        "between device rows {} are idle, {} of them ({}) {}",
         time(idle.idle_ns),
         share_of(ns, idle.idle_ns),
         time(ns),
@@ -33,23 +33,18 @@ pub(super) fn idle_sentence(one: &Analyzed) -> String {
     if cause == GapCause::HostLate
         && let Some((host, host_ns)) = longest_host(one)
     {
-        let part = format!(
-            "; longest it is in {host} ({} of {})",
-            time(host_ns),
-            time(ns)
-        );
-        out += &part;
+        out += &format!(", most in {host} ({})", time(host_ns));
     }
     out + "\n"
 }
 
 fn cause_phrase(cause: GapCause) -> &'static str {
     match cause {
-        GapCause::HostLate => "pass before the host launches the next row",
-        GapCause::EventWait => "the next row waits for another stream",
-        GapCause::Launch => "pass from a late launch to the row's start",
-        GapCause::Between => "pass from row to row, though the next one is launched",
-        GapCause::Unexplained => "have no cause that the trace shows",
+        GapCause::HostLate => "because the host had not launched the next row",
+        GapCause::EventWait => "because the next row waits for another stream",
+        GapCause::Launch => "from a late launch to the row's start",
+        GapCause::Between => "though the next row was launched",
+        GapCause::Unexplained => "for no cause that the trace shows",
     }
 }
 
@@ -81,18 +76,18 @@ pub(super) fn host_idle_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<(&str, &HostIdle)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, host)| host.device.to_string()),
-        ("gaps", |(_, host)| host.gaps.to_string()),
-        ("idle", |(_, host)| time(host.idle_ns)),
-        ("share", |(_, host)| percent(host.share, 1)),
         ("host", |(_, host)| {
             host_name(host.host.as_deref()).to_owned()
         }),
+        ("gaps", |(_, host)| host.gaps.to_string()),
+        ("idle", |(_, host)| time(host.idle_ns)),
+        ("share", |(_, host)| percent(host.share, 1)),
     ];
     (
         "idle time before a late launch, by what the launching thread did (innermost op, \
         annotation or runtime call)"
             .into(),
-        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.host_idle)),
+        Grid::from_records(3, limit, columns, of_ranks(one, |rank| &rank.host_idle)),
     )
 }
 

@@ -165,7 +165,7 @@ fn device_count(one: &Analyzed) -> usize {
 /// What the shares are of.
 fn whole_phrase(one: &Analyzed, sum: &Utilization) -> String {
     let devices = device_count(one).max(1) as u64;
-    match (sum.of, sum.steps / devices) {
+    match (sum.window, sum.steps / devices) {
         (UtilizationWindow::Process, _) if devices > 1 => "the sum of their recordings".to_owned(),
         (UtilizationWindow::Process, _) => "the recording".to_owned(),
         (UtilizationWindow::Steps, 1) if devices > 1 => "their step, summed".to_owned(),

@@ -11,7 +11,7 @@ pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
     let columns: &[Column<(&str, &Utilization)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, one)| number_or_all(one.device)),
-        ("of", |(_, one)| match one.of {
+        ("of", |(_, one)| match one.window {
             UtilizationWindow::Steps => count(one.steps, "step"),
             UtilizationWindow::Process => "recording".to_owned(),
         }),
