@@ -36,6 +36,8 @@ pub enum Oddity {
     Devices,
     /// Each fiftieth event is of a new process group.
     Groups,
+    /// Each communication is of a new process group, whose ranks only the header lists.
+    ListedGroups,
     /// Workers of Gloo, of a new group with each fiftieth event.
     GlooGroups,
     /// Many ranks with a thousand events each.
@@ -48,6 +50,8 @@ pub enum Oddity {
     Shapes,
     /// Each op lies in an annotation with a name of its own.
     Annotations,
+    /// Half of the ops lie in numbered annotations of one name, the others in such of many names.
+    NumberedAnnotations,
     /// Each op comes with an event whose category no other has.
     Categories,
     /// Host and device trace name their ops differently, and have no ids.
@@ -100,7 +104,7 @@ const EVENTS_OF_RANK: usize = 1_000;
 
 impl Oddity {
     /// All of them, those first that others are compared with.
-    pub const ALL: [Oddity; 33] = [
+    pub const ALL: [Oddity; 35] = [
         Oddity::Ordinary,
         Oddity::OrdinaryPair,
         Oddity::OrdinaryRanks,
@@ -113,12 +117,14 @@ impl Oddity {
         Oddity::Contexts,
         Oddity::Devices,
         Oddity::Groups,
+        Oddity::ListedGroups,
         Oddity::GlooGroups,
         Oddity::Ranks,
         Oddity::Names,
         Oddity::KernelNames,
         Oddity::Shapes,
         Oddity::Annotations,
+        Oddity::NumberedAnnotations,
         Oddity::Categories,
         Oddity::StrangeNames,
         Oddity::Depth,
@@ -151,12 +157,14 @@ impl Oddity {
             Oddity::Contexts => "contexts",
             Oddity::Devices => "devices",
             Oddity::Groups => "groups",
+            Oddity::ListedGroups => "listed-groups",
             Oddity::GlooGroups => "gloo-groups",
             Oddity::Ranks => "ranks",
             Oddity::Names => "names",
             Oddity::KernelNames => "kernel-names",
             Oddity::Shapes => "shapes",
             Oddity::Annotations => "annotations",
+            Oddity::NumberedAnnotations => "numbered-annotations",
             Oddity::Categories => "categories",
             Oddity::StrangeNames => "strange-names",
             Oddity::Depth => "depth",
@@ -227,7 +235,7 @@ impl Oddity {
         // An op, its launch and its kernel, and what the kind has besides.
         let events_of_step = match self {
             Oddity::GlooGroups => 2,
-            Oddity::Annotations | Oddity::Categories => 4,
+            Oddity::Annotations | Oddity::NumberedAnnotations | Oddity::Categories => 4,
             Oddity::FrameDepth | Oddity::FrameNames | Oddity::Syncs | Oddity::Allocations => 4,
             Oddity::EventWaits => 5,
             _ => 3,

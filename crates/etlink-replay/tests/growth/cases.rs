@@ -6,7 +6,7 @@ use etlink_link::ranks::{
     CommExtent, Communication, GroupIdentity, Peers, RankSummary, align_clocks, collective_skews,
     join_ranks, step_stragglers, wait_causes,
 };
-use etlink_link::{LinkOptions, link};
+use etlink_link::{LinkOptions, LinkedTrace, link};
 use etlink_model::{CollectiveKind, GlobalRank, GroupIdx, NodeIdx, UnixNs};
 use etlink_replay::{ReplaySettings, critical_path, graph_from_trace, replay_figures, run_graph};
 use etlink_testing::{OddTraces, Oddity};
@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 pub(crate) enum Case {
     /// One rank's traces.
     Trace(OddTraces),
+    /// One rank's graph, of which only the summary is made: beside reading and linking it is too
+    /// short to show that it grows.
+    Graph(Box<LinkedTrace>),
     /// What the join needs of many ranks.
     Ranks(Vec<RankSummary>),
 }
@@ -31,18 +34,26 @@ impl Case {
         }
     }
 
-    /// Reads, links and replays it, or joins the ranks. How long that took.
+    /// An input of about so many events, linked.
+    pub(crate) fn linked(oddity: Oddity, events: usize) -> Case {
+        Case::Graph(Box::new(link_traces(&oddity.draw_rank(events, 0))))
+    }
+
+    /// Reads, links and replays it, summarizes it, or joins the ranks. How long that took.
     pub(crate) fn measure(&self) -> Duration {
         let begun = Instant::now();
         match self {
             Case::Trace(traces) => link_and_replay(traces),
+            Case::Graph(trace) => {
+                black_box(RankSummary::from_trace(trace, GlobalRank(0)));
+            }
             Case::Ranks(ranks) => join_and_compare(ranks),
         }
         begun.elapsed()
     }
 }
 
-fn link_and_replay(traces: &OddTraces) {
+fn link_traces(traces: &OddTraces) -> LinkedTrace {
     let device = etlink_kineto::read(&traces.device[..], KinetoReadOptions::default());
     let device = device.expect("a device trace");
     let mut host = None;
@@ -57,7 +68,11 @@ fn link_and_replay(traces: &OddTraces) {
         allow_mismatch: true,
         ..LinkOptions::default()
     };
-    let trace = link(host, device, options).expect("links");
+    link(host, device, options).expect("links")
+}
+
+fn link_and_replay(traces: &OddTraces) {
+    let trace = link_traces(traces);
     let graph = graph_from_trace(&trace).expect("a graph");
     let run = run_graph(&graph, &trace, &ReplaySettings::default());
     black_box(replay_figures(&graph, &trace, &run));

@@ -108,7 +108,11 @@ impl DeviceText {
 
 /// A Kineto trace.
 pub(super) fn draw_device(oddity: Oddity, steps: usize) -> Vec<u8> {
-    let mut text = DeviceText::new("", 4 * steps);
+    let header = match oddity {
+        Oddity::ListedGroups => listed_groups(steps),
+        _ => String::new(),
+    };
+    let mut text = DeviceText::new(&header, 4 * steps);
     for number in 0..steps {
         let step = OddStep::new(oddity, number, steps);
         push_frame(&mut text, &step);
@@ -119,6 +123,25 @@ pub(super) fn draw_device(oddity: Oddity, steps: usize) -> Vec<u8> {
         }
     }
     text.finish()
+}
+
+/// The header that lists one group of two ranks for each step.
+fn listed_groups(steps: usize) -> String {
+    let mut info = format!(
+        r#""distributedInfo": {{"backend": "nccl", "rank": 0, "world_size": {}, "#,
+        steps + 1
+    );
+    let _ = write!(info, r#""pg_count": {steps}, "pg_config": ["#);
+    for group in 0..steps {
+        let comma = if group == 0 { "" } else { ", " };
+        let _ = write!(
+            info,
+            r#"{comma}{{"pg_name": "{group}", "pg_size": 2, "ranks": [0, {}]}}"#,
+            group + 1
+        );
+    }
+    info.push_str("]},");
+    info
 }
 
 /// What one op, its launch and its kernel have in common.
@@ -189,7 +212,9 @@ impl OddStep {
     fn op_name(&self) -> String {
         match self.oddity {
             Oddity::EngineThreads => "autograd::engine::evaluate_function: MmBackward0".to_owned(),
-            Oddity::Groups | Oddity::GlooGroups => "record_param_comms".to_owned(),
+            Oddity::Groups | Oddity::ListedGroups | Oddity::GlooGroups => {
+                "record_param_comms".to_owned()
+            }
             Oddity::Names => format!("aten::op{}", self.number),
             Oddity::StrangeNames => format!("aten::device{}", self.number % 23),
             _ => format!("aten::op{}", self.number % 20),
@@ -214,8 +239,11 @@ impl OddStep {
                 let thread = self.number % 2;
                 let _ = write!(args, r#", "Sequence number": 5, "Fwd thread id": {thread}"#);
             }
-            Oddity::Groups | Oddity::GlooGroups => {
-                let (group, number) = (self.each, self.turn());
+            Oddity::Groups | Oddity::ListedGroups | Oddity::GlooGroups => {
+                let (group, number) = match self.oddity {
+                    Oddity::ListedGroups => (self.number, 0),
+                    _ => (self.each, self.turn()),
+                };
                 let _ = write!(
                     args,
                     r#", "Process Group Name": "{group}", "Seq": {number}, "Group size": 2, "#
@@ -270,6 +298,7 @@ fn push_frame(text: &mut DeviceText, step: &OddStep) {
             8,
         ),
         Oddity::Annotations => ("user_annotation", format!("part {number}"), 8),
+        Oddity::NumberedAnnotations => ("user_annotation", numbered_name(number), 8),
         Oddity::Categories => (&own_category[..], String::from("odd"), 8),
         Oddity::Steps if number.is_multiple_of(STEPS_OF_EACH) => {
             let name = format!("ProfilerStep#{}", number / STEPS_OF_EACH);
@@ -293,6 +322,15 @@ fn push_frame(text: &mut DeviceText, step: &OddStep) {
         length,
         args: &args,
     });
+}
+
+/// The annotation of a step: half of them are numbers of one name, of the other names each has two.
+// The one name is the first in order, so that each other one is compared with it.
+fn numbered_name(step: usize) -> String {
+    match step % 2 {
+        0 => format!("all {step}"),
+        _ => format!("loop{}: {step}", step / 4),
+    }
 }
 
 /// The worker of Gloo that does what the op asks for.
