@@ -33,6 +33,7 @@ mod report;
 mod runs;
 mod schedule;
 mod simulator;
+mod steps;
 mod timeline;
 mod tool;
 mod top;

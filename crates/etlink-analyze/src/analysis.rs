@@ -8,6 +8,7 @@ use crate::idle::{self, HostIdle, IdleCauses, IdleGap};
 use crate::kernels::{self, KernelTotals};
 use crate::launches::{self, LaunchTotals};
 use crate::memory::{self, MemoryPoint, MemoryUse};
+use crate::phases::{self, PhaseTotals};
 use crate::queue_depth::{self, QueueDepth};
 use crate::rows::ClassifiedRows;
 use crate::rules::KernelRules;
@@ -73,6 +74,8 @@ tables! {
     copies: CopyTotals,
     /// Steps.
     steps: StepTime,
+    /// Steps of inference by phase.
+    phases: PhaseTotals,
     /// How much of a device its kernels can fill, per device.
     coverage: SmCoverage,
     /// Operations of kernels, per device.
@@ -106,6 +109,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
         launches: launches::launch_totals(&rows),
         queues: queue_depth::queue_depths(&rows),
         copies: copies::copy_totals(&rows),
+        phases: phases::phase_totals(std::iter::once(&steps[..])),
         steps,
         coverage: sm_coverage::sm_coverage(&rows),
         work: compute_rate::compute_rates(&rows, &breakdown),

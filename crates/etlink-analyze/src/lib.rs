@@ -10,6 +10,7 @@
 //!                                           ├─ queues       launched work that waits
 //!                                           ├─ copies       bytes and bandwidth
 //!                                           ├─ steps        step times, what the device did
+//!                                           ├─ phases       steps of inference: prefill, decode
 //!                                           ├─ coverage     how much of a device kernels can fill
 //!                                           ├─ work         operations and their rate
 //!                                           ├─ collectives  volume, bandwidth by group and type
@@ -37,6 +38,7 @@ pub mod kernels;
 pub mod launches;
 pub mod memory;
 pub mod metrics;
+pub mod phases;
 pub mod queue_depth;
 mod rows;
 pub mod rules;
@@ -58,6 +60,7 @@ pub use kernels::KernelTotals;
 pub use launches::LaunchTotals;
 pub use memory::{MemoryPoint, MemoryUse};
 pub use metrics::{HardwarePeaks, RunMetric, peak_metrics};
+pub use phases::PhaseTotals;
 pub use queue_depth::QueueDepth;
 pub use rows::ClassifiedRows;
 pub use rules::{KernelRules, RowClass, RulesError};

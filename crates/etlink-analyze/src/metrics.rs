@@ -3,8 +3,8 @@
 //!
 //! - `avg_step_time` (s): mean host time of the inner steps (all but the first and last where there
 //!   are more than two) of all ranks.
-//! - `ttft`, `tpot` (s): first, and mean of the others, of `execute_context_*` steps; mean over
-//!   ranks. SGLang's `run_batch` is a Python frame, which is no step here.
+//! - `ttft`, `tpot` (s): host time of the first, and mean of the others, of the steps of inference;
+//!   mean over ranks. Steps that name no phase are none.
 //! - `total_trace_time` (s): longest device window of a rank: windows of different clocks are not
 //!   mixed.
 //! - `total_kernel_time` (s): sum of all kernels' durations (no copies).
@@ -154,13 +154,10 @@ fn inner_steps(steps: &[StepTime]) -> &[StepTime] {
     }
 }
 
-/// The first step and the others of a rank whose steps are vLLM's.
+/// The first step and the others of a rank whose steps are those of inference.
 fn token_steps<'a>(rank: &&'a RankAnalysis) -> Option<(&'a StepTime, &'a [StepTime])> {
     let (first, others) = rank.steps.split_first()?;
-    first
-        .name
-        .starts_with("execute_context_")
-        .then_some((first, others))
+    (!rank.phases.is_empty()).then_some((first, others))
 }
 
 /// Copies and memsets are no kernels here, nor are rows that stand for no work.

@@ -8,6 +8,7 @@ use crate::idle::{self, IdleCauses};
 use crate::kernels::{self, KernelTotals};
 use crate::launches::{self, LaunchTotals};
 use crate::metrics::{self, RunMetric};
+use crate::phases::{self, PhaseTotals};
 use crate::sequences::{self, KernelSequence};
 use crate::utilization::{self, Utilization};
 use serde::Serialize;
@@ -29,6 +30,8 @@ pub struct RunTotals {
     pub launches: Vec<LaunchTotals>,
     /// Copies and memsets by kind.
     pub copies: Vec<CopyTotals>,
+    /// Steps of inference of all ranks by phase.
+    pub phases: Vec<PhaseTotals>,
     /// Communication by type and group.
     pub collectives: Vec<CollectiveTotals>,
     /// Kernel sequences.
@@ -59,6 +62,7 @@ pub fn run_totals<'a>(ranks: impl Iterator<Item = &'a RankAnalysis> + Clone) -> 
         },
         launches: launches::sum_launches(ranks.clone().flat_map(|rank| &rank.launches)),
         copies: copies::sum_copies(ranks.clone().flat_map(|rank| &rank.copies)),
+        phases: phases::phase_totals(ranks.clone().map(|rank| &rank.steps[..])),
         collectives: collectives::sum_collectives(ranks.clone().flat_map(|rank| &rank.collectives)),
         sequences: sequences::sum_sequences(ranks.clone().flat_map(|rank| &rank.sequences)),
         metrics: metrics::run_metrics(ranks),

@@ -1,9 +1,10 @@
 //! Steps: what counts as one, how long it took, what the device did for it.
 //!
-//! A step is what [`etlink_link::ranks::RankSteps`] takes for one: a `ProfilerStep#N`; else vLLM's
-//! `execute_context_*`; else the time from the end of one `Optimizer.step…` to the end of the next
-//! (forward, backward, optimizer; what the window cuts is none); else annotations that differ by a
-//! number at their end alone. A trace with none of these has no steps.
+//! A step is what [`etlink_link::ranks::RankSteps`] takes for one: a range that the user marked;
+//! else a `ProfilerStep#N`; else an iteration of an inference engine (vLLM, SGLang, ATOM); else the
+//! time from the end of one `Optimizer.step…` to the end of the next (forward, backward, optimizer;
+//! what the window cuts is none); else annotations that differ by a number at their end alone. A
+//! trace with none of these has no steps.
 //!
 //! Device rows belong to the step in which their launch call began, on whatever thread, of nested
 //! ones the innermost; they may run after the step's end on the host. `device` times are over these
@@ -12,15 +13,21 @@
 use crate::breakdown::DeviceTime;
 use crate::rows::ClassifiedRows;
 use etlink_link::NoLaunch;
-use etlink_link::ranks::RankSteps;
+use etlink_link::ranks::{RankSteps, StepSpan};
 use etlink_model::DeviceTrace;
 use serde::Serialize;
 
 /// One step, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StepTime {
-    /// Name of the annotation.
+    /// Name of the annotation; of several with one name all but the first have a number: `a (2)`.
     pub name: String,
+    /// `prefill`, `decode`, `mixed`, or the word of the user's pattern.
+    pub phase: Option<String>,
+    /// Requests, where the name says it.
+    pub batch: Option<u64>,
+    /// Tokens that went through the model, where the name says it.
+    pub tokens: Option<u64>,
     /// Start, ns since the origin of the trace.
     pub start_ns: i64,
     /// Time on the host.
@@ -118,27 +125,20 @@ impl StepTime {
 /// The steps of a trace, without what devices did for them, in order of time.
 pub(crate) fn trace_steps(device: &DeviceTrace) -> Vec<StepTime> {
     let all = RankSteps::all_of(device);
-    let are = |prefix: &str| {
-        all.first()
-            .is_some_and(|step| step.name.starts_with(prefix))
-    };
-    // vLLM's steps come before what `RankSteps` infers, but not before steps that a user marked.
-    let contexts = if are("ProfilerStep#") {
-        vec![]
-    } else {
-        annotations_named(device, "execute_context_")
-    };
-    if !contexts.is_empty() {
-        return contexts;
-    }
+    let ends_with_optimizer = all
+        .first()
+        .is_some_and(|step| step.name.starts_with("optimizer step "));
     // the first and the last of those that optimizers end are parts of steps
-    let whole = if are("optimizer step ") {
+    let whole = if ends_with_optimizer {
         all.get(1..all.len().saturating_sub(1))
     } else {
         Some(&all[..])
     };
-    let step = |step: &etlink_link::ranks::StepSpan| StepTime {
+    let step = |step: &StepSpan| StepTime {
         name: step.name.clone(),
+        phase: step.work.phase.clone(),
+        batch: step.work.batch,
+        tokens: step.work.tokens,
         // `RankSteps` uses Unix time to compare ranks; a trace's own tables use its origin.
         start_ns: device.header.trace_time(step.start_ns).0,
         duration_ns: step.end_ns.since(step.start_ns),
@@ -146,29 +146,5 @@ pub(crate) fn trace_steps(device: &DeviceTrace) -> Vec<StepTime> {
     };
     let mut steps: Vec<StepTime> = whole.unwrap_or_default().iter().map(step).collect();
     steps.sort_by_key(|step| (step.start_ns, std::cmp::Reverse(step.duration_ns)));
-    steps
-}
-
-/// Annotations whose names begin so, by start; of nested ones the outermost.
-fn annotations_named(device: &DeviceTrace, prefix: &str) -> Vec<StepTime> {
-    let names: Vec<bool> = device
-        .names
-        .iter()
-        .map(|name| name.starts_with(prefix))
-        .collect();
-    let ops = &device.ops;
-    let mut steps: Vec<StepTime> = vec![];
-    for op in (0..ops.len()).filter(|op| names[ops.name[*op].index()]) {
-        let start_ns = ops.start[op].0;
-        if steps.last().is_none_or(|last| last.end_ns() <= start_ns) {
-            let name = device.names.get(ops.name[op]).to_owned();
-            steps.push(StepTime {
-                name,
-                start_ns,
-                duration_ns: ops.duration[op].0,
-                ..StepTime::default()
-            });
-        }
-    }
     steps
 }

@@ -7,8 +7,8 @@
 use crate::UnixNs;
 use crate::columns::columns;
 use crate::{
-    Anomalies, CollectiveRecords, Correlation, DurationNs, GlobalRank, NameId, Names, ProcessGroup,
-    QueueIdx, RfId, ThreadIdx, TimeNs,
+    Anomalies, CollectiveRecords, Correlation, DurationNs, GlobalRank, MarkedStep, NameId, Names,
+    ProcessGroup, QueueIdx, RfId, ThreadIdx, TimeNs,
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -320,6 +320,9 @@ pub struct DeviceTrace {
     pub multiprocessors: IndexMap<i64, u32, FxBuildHasher>,
     /// Communication arguments of ops and rows.
     pub collectives: CollectiveRecords,
+    /// The ranges that the user takes for steps, in order, none inside another; `None`: nobody said
+    /// what a step is, and names tell.
+    pub marked_steps: Option<Vec<MarkedStep>>,
     /// Whether any op has the key `Record function id` (PyTorch 2.4 on), be it 0.
     pub has_rf_ids: bool,
     /// Events by `ph cat`, all of them, also those that no table keeps.

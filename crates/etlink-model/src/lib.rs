@@ -16,6 +16,7 @@ mod device;
 mod host;
 mod ids;
 mod names;
+mod step;
 mod tensors;
 mod time;
 
@@ -33,5 +34,6 @@ pub use ids::{
     TrackIdx,
 };
 pub use names::{Names, RawNameCache};
+pub use step::{MarkedStep, StepWork};
 pub use tensors::{TensorRef, TensorRefs, TensorUses};
 pub use time::{CommonNs, DurationNs, TimeNs, UnixNs};

@@ -8,6 +8,7 @@ use crate::input::{self, InputError, InputFile, WantedTrace};
 use crate::output::{OutputError, OutputFormat, Piece, Target};
 use crate::perfetto;
 use crate::run_files::ManifestEntry;
+use crate::step_pattern::StepPattern;
 use etlink_chakra::read::FileKind;
 use etlink_chakra::{RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus};
 use etlink_kineto::{KeepEvents, KinetoReadOptions};
@@ -37,6 +38,8 @@ pub struct LinkJob {
     pub tensor_deps: TensorEdges,
     /// What to read that no graph needs.
     pub keep: KeepEvents,
+    /// What steps are called; `None`: names that are known tell them.
+    pub steps_by: Option<StepPattern>,
     /// Threads for reading.
     pub threads: usize,
     /// Refuse damaged traces.
@@ -59,6 +62,7 @@ impl LinkJob {
             form: ChakraOptions::default(),
             tensor_deps: TensorEdges::None,
             keep: KeepEvents::Graph,
+            steps_by: None,
             threads,
             strict: false,
             allow_mismatch: false,
@@ -217,7 +221,9 @@ pub fn link_opened(
         .as_ref()
         .map(|path| open_capture(path, job.threads, progress))
         .transpose()?;
-    let (host, device) = read_opened(job, device, progress)?;
+    let (host, mut device) = read_opened(job, device, progress)?;
+    let pattern = job.steps_by.as_ref();
+    let step_note = pattern.and_then(|pattern| pattern.mark_steps(&mut device));
     let mut read = stopwatch.lap();
     let bytes = JobBytes {
         host: host.as_ref().map_or(0, |host| host.bytes),
@@ -228,6 +234,7 @@ pub fn link_opened(
     let linked = etlink_link::link(host, device, job.options());
     let mut trace = linked.map_err(|source| link_error(job, source))?;
     trace.report.notes.extend(job.manifest.cost.clone());
+    trace.report.notes.extend(step_note);
     // captured ops are carried after linking: they need to know which launch is which graph's
     let mut link = stopwatch.lap();
     if let Some(capture) = capture {

@@ -65,6 +65,7 @@ pub mod perfetto;
 mod progress;
 pub mod run;
 mod run_files;
+mod step_pattern;
 pub mod text;
 
 pub use cancel::{Cancellation, Cancelled};
@@ -75,3 +76,4 @@ pub use membership::{Excluded, Exclusion, Members};
 pub use one_run::Run;
 pub use progress::{Progress, ProgressListener};
 pub use run::{LinkedRank, RankContent, RankTraces, RunOptions, RunSet, RunSource, WrittenRank};
+pub use step_pattern::StepPattern;

@@ -14,6 +14,7 @@ use crate::job::{self, JobReport, JobSeconds, LinkJob};
 use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::{MemoryBudget, RankMemory, at_once, in_budget, keeping};
+use crate::step_pattern::StepPattern;
 use crate::text;
 use bytesize::ByteSize;
 use etlink_chakra::convert::GroupRanks;
@@ -141,6 +142,8 @@ pub struct RunOptions {
     pub tensor_deps: TensorEdges,
     /// What to read that no graph needs.
     pub keep: KeepEvents,
+    /// What steps are called; `None`: names that are known tell them.
+    pub steps_by: Option<StepPattern>,
     /// Refuse damaged traces, and pairs of two runs.
     pub strict: bool,
     /// Link traces that do not seem to belong together, and take them into the run.
@@ -164,6 +167,7 @@ impl Default for RunOptions {
             ranks: None,
             tensor_deps: TensorEdges::default(),
             keep: KeepEvents::Graph,
+            steps_by: None,
             strict: false,
             allow_mismatch: false,
             align: true,
@@ -477,6 +481,7 @@ impl<'s> RankEntry<'s> {
             rank: options.rank,
             tensor_deps: options.tensor_deps,
             keep: options.keep,
+            steps_by: options.steps_by.clone(),
             strict: options.strict,
             allow_mismatch: options.allow_mismatch,
             manifest: files.manifest.clone(),

@@ -15,7 +15,7 @@ pub use diff::DiffArgs;
 pub use format::FormatName;
 use format::FormatParser;
 pub use groups::{
-    JsonArgs, JsonOrCsvArgs, OverwriteArgs, RankArgs, ReadingArgs, ResourceArgs, RowArgs,
+    JsonArgs, JsonOrCsvArgs, OverwriteArgs, RankArgs, ReadingArgs, ResourceArgs, RowArgs, StepArgs,
 };
 pub use record::RecordArgs;
 pub use replay::{ReplayArgs, TracePairArgs};
@@ -170,6 +170,8 @@ pub struct RanksArgs {
     pub dir: PathBuf,
     #[command(flatten)]
     pub rows: RowArgs,
+    #[command(flatten)]
+    pub steps: StepArgs,
     /// Take each rank's times by its own clock, not by that of the first rank
     #[arg(long)]
     pub no_align: bool,

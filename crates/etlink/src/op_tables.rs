@@ -131,17 +131,20 @@ fn trace_table(
         args::TopGrouping::Stack => TopGroup::Stack(usize::from(wanted.tables.frames)),
     };
     // not linked: PyTorch makes this table of the profiler's events alone
-    let trace = job::read_for_figures(input::open(device, threads, progress)?, threads)?;
+    let mut trace = job::read_for_figures(input::open(device, threads, progress)?, threads)?;
     // a trace of nothing but Python frames still has rows under --python
     if trace.window().is_none() && trace.auxiliary.kind.is_empty() {
         return Err(etlink_link::Error::empty_device(&trace))
             .with_context(|| device.display().to_string());
     }
+    let pattern = wanted.tables.steps.steps_by.as_ref();
+    let step_note = pattern.and_then(|pattern| pattern.mark_steps(&mut trace));
     let (file, rank, mut notes) = (
         device.display().to_string(),
         trace.header.rank.map(|rank| rank.0),
         missing_notes(&trace, group, host.is_some()),
     );
+    notes.extend(step_note);
     let options = Options {
         group,
         python: wanted.python,

@@ -1,14 +1,20 @@
 //! The steps of one rank, and in which of them each communication was launched.
 //!
-//! Steps are the `ProfilerStep#N` ranges; else what `Optimizer.step#…` ranges end, of several
+//! Steps are the ranges that the user marked; else the `ProfilerStep#N` ranges; else the iterations
+//! of an inference engine ([`inference`]); else what `Optimizer.step#…` ranges end, of several
 //! optimizers the one with most; else the user annotations that differ by a number at their end
 //! alone (`step 7`), of several such the ones that cover most. An op belongs to the last step that
 //! began before it did, by record function ids where the trace has them: PyTorch 2.5 with stacks
 //! writes `ProfilerStep`s displaced in time. What a device runs belongs to the step of the op that
 //! launched it, whenever it runs.
 
+mod inference;
+
 use crate::LinkedTrace;
-use etlink_model::{CommIdx, DeviceTrace, DurationNs, NodeIdx, OpIdx, StepIdx, TimeNs, UnixNs};
+use etlink_model::{
+    CommIdx, DeviceTrace, DurationNs, MarkedStep, NodeIdx, OpIdx, StepIdx, StepWork, TimeNs, UnixNs,
+};
+use inference::{InferenceEngine, step_work};
 use std::collections::BTreeMap;
 
 /// A step of a rank.
@@ -21,6 +27,8 @@ pub struct StepSpan {
     pub start_ns: UnixNs,
     /// When it ended.
     pub end_ns: UnixNs,
+    /// What its name says of its work.
+    pub work: StepWork,
 }
 
 /// The steps of a rank.
@@ -39,7 +47,21 @@ struct Range {
     op: OpIdx,
     start: TimeNs,
     end: TimeNs,
-    number: i64,
+    /// What tells it from the others; none where its whole name does.
+    number: Option<i64>,
+}
+
+/// The ranges that tell the steps of a trace.
+#[derive(Debug)]
+struct StepRanges {
+    /// What their names have before the number.
+    name: String,
+    way: Way,
+    ranges: Vec<Range>,
+    /// Per range, what its name says of its work.
+    works: Vec<StepWork>,
+    /// In order by record function ids, not by times.
+    by_id: bool,
 }
 
 /// How the ranges of a trace tell steps.
@@ -55,13 +77,11 @@ impl RankSteps {
     /// The steps of `trace`, and those of its communications, which are at these nodes. O(ops + n
     /// log steps).
     pub fn new(trace: &LinkedTrace, communications: impl Iterator<Item = NodeIdx>) -> RankSteps {
-        let (name, way, ranges, by_id) = ordered(&trace.device);
-        let all = named(&trace.device, &name, way, &ranges);
+        let found = StepRanges::of_trace(&trace.device);
+        let all = found.step_spans(&trace.device);
         let cuts = Cuts {
             trace,
-            way,
-            ranges: &ranges,
-            by_id,
+            found: &found,
         };
         let by_comm = if all.is_empty() {
             communications.map(|_| StepIdx::NONE).collect()
@@ -73,8 +93,7 @@ impl RankSteps {
 
     /// The steps of a device trace alone, in order. O(ops).
     pub fn all_of(device: &DeviceTrace) -> Vec<StepSpan> {
-        let (name, way, ranges, _) = ordered(device);
-        named(device, &name, way, &ranges)
+        StepRanges::of_trace(device).step_spans(device)
     }
 
     /// The step of a communication.
@@ -84,63 +103,228 @@ impl RankSteps {
     }
 }
 
-/// As [`found`], in order, and whether that is by record function ids.
-fn ordered(device: &DeviceTrace) -> (String, Way, Vec<Range>, bool) {
-    let (name, way, mut ranges) = found(device);
-    let id = |range: &Range| device.ops.rf_id[range.op.index()];
-    // Ids grow with the program, and displaced ranges keep theirs.
-    let by_id = way == Way::Is && ranges.iter().all(|range| id(range).get().is_some());
-    ranges.sort_by_key(|range| (by_id.then(|| id(range)), range.start, range.op));
-    (name, way, ranges, by_id)
+impl StepRanges {
+    fn of_trace(device: &DeviceTrace) -> StepRanges {
+        if let Some(marked) = &device.marked_steps {
+            let ranges = marked.iter().map(|step| op_range(device, step.op, None));
+            let works = marked.iter().map(|step| marked_work(device, step));
+            return StepRanges::ordered(device, "", Way::Is, ranges.collect(), works.collect());
+        }
+        let named = NamedRanges::of_trace(device);
+        let inference = named.inference_steps(device);
+        // The profiler's own steps are what the user has asked for, whatever else is there.
+        if let Some(ranges) = named.numbered.get(PROFILER) {
+            let works = works_inside(device, ranges, &inference);
+            return StepRanges::ordered(device, PROFILER, Way::Is, ranges.clone(), works);
+        }
+        if !inference.is_empty() {
+            let works = inference
+                .iter()
+                .map(|range| range_work(device, range))
+                .collect();
+            return StepRanges::ordered(device, "", Way::Is, inference, works);
+        }
+        let (name, way, ranges) = named.inferred_steps();
+        let works = vec![StepWork::default(); ranges.len()];
+        StepRanges::ordered(device, name, way, ranges, works)
+    }
+
+    fn ordered(
+        device: &DeviceTrace,
+        name: &str,
+        way: Way,
+        ranges: Vec<Range>,
+        works: Vec<StepWork>,
+    ) -> StepRanges {
+        debug_assert_eq!(ranges.len(), works.len(), "each range has its work");
+        let id = |range: &Range| device.ops.rf_id[range.op.index()];
+        // Ids grow with the program, and displaced ranges keep theirs.
+        let by_id = way == Way::Is && ranges.iter().all(|range| id(range).get().is_some());
+        let mut both: Vec<(Range, StepWork)> = ranges.into_iter().zip(works).collect();
+        both.sort_by_key(|(range, _)| (by_id.then(|| id(range)), range.start, range.op));
+        let (ranges, works) = both.into_iter().unzip();
+        StepRanges {
+            name: name.to_owned(),
+            way,
+            ranges,
+            works,
+            by_id,
+        }
+    }
+
+    fn step_spans(&self, device: &DeviceTrace) -> Vec<StepSpan> {
+        let ends = self.way == Way::Ends;
+        let (begin, end) = if ends {
+            device.window().unwrap_or_default()
+        } else {
+            Default::default()
+        };
+        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+        let mut from = device.header.unix_time(begin);
+        let mut steps = vec![];
+        for (range, work) in self.ranges.iter().zip(&self.works) {
+            let name = match range.number {
+                Some(number) => format!("{}{number}", self.name),
+                None => op_name(device, range.op).to_owned(),
+            };
+            let start_ns = if ends {
+                from
+            } else {
+                device.header.unix_time(range.start)
+            };
+            from = device.header.unix_time(range.end);
+            steps.push(StepSpan {
+                name: unique_name(name, &mut seen),
+                start_ns,
+                end_ns: from,
+                work: work.clone(),
+            });
+        }
+        if ends {
+            let number = self.ranges.len();
+            steps.push(StepSpan {
+                name: format!("{}{number}", self.name),
+                start_ns: from,
+                end_ns: device.header.unix_time(end).max(from),
+                work: StepWork::default(),
+            });
+        }
+        steps
+    }
 }
 
-/// What steps are called, how ranges tell them, and these.
-fn found(device: &DeviceTrace) -> (String, Way, Vec<Range>) {
-    let mut numbered: BTreeMap<&str, Vec<Range>> = BTreeMap::new();
-    let mut optimizers: BTreeMap<&str, Vec<Range>> = BTreeMap::new();
-    let ops = &device.ops;
-    for op in (0..ops.name.len()).filter(|op| ops.annotation[*op]) {
-        let (start, end) = (ops.start[op], ops.start[op] + ops.duration[op]);
-        let range = |number| Range {
-            op: OpIdx(op as u32),
-            start,
-            end,
-            number,
+/// A name that came before gets a number: PyTorch 2.1 and 2.2 write a number twice at the start,
+/// and inference engines name a step by its batch.
+fn unique_name(name: String, seen: &mut BTreeMap<String, u32>) -> String {
+    match seen.get_mut(&name) {
+        Some(times) => {
+            *times += 1;
+            format!("{name} ({times})")
+        }
+        None => {
+            seen.insert(name.clone(), 1);
+            name
+        }
+    }
+}
+
+fn op_name(device: &DeviceTrace, op: OpIdx) -> &str {
+    device.names.get(device.ops.name[op.index()])
+}
+
+fn op_range(device: &DeviceTrace, op: OpIdx, number: Option<i64>) -> Range {
+    let start = device.ops.start[op.index()];
+    Range {
+        op,
+        start,
+        end: start + device.ops.duration[op.index()],
+        number,
+    }
+}
+
+/// What the user's pattern caught; of a pattern that catches nothing what engines mean by the name.
+fn marked_work(device: &DeviceTrace, step: &MarkedStep) -> StepWork {
+    if step.work != StepWork::default() {
+        return step.work.clone();
+    }
+    let work = step_work(op_name(device, step.op));
+    work.map(|(_, work)| work).unwrap_or_default()
+}
+
+fn range_work(device: &DeviceTrace, range: &Range) -> StepWork {
+    let work = step_work(op_name(device, range.op));
+    work.map(|(_, work)| work).unwrap_or_default()
+}
+
+/// vLLM calls `step` of its profiler before each iteration: a `ProfilerStep` of a schedule then has
+/// one annotation of the engine inside, which says what it did.
+fn works_inside(device: &DeviceTrace, steps: &[Range], inference: &[Range]) -> Vec<StepWork> {
+    let work = |step: &Range| {
+        let first = inference.partition_point(|range| range.start < step.start);
+        let inside = inference.get(first)?;
+        (inside.start < step.end).then(|| range_work(device, inside))
+    };
+    let works = steps.iter().map(|step| work(step).unwrap_or_default());
+    works.collect()
+}
+
+const PROFILER: &str = "ProfilerStep#";
+
+/// Annotations whose names can tell steps.
+struct NamedRanges<'d> {
+    /// By what their names have before a number at the end.
+    numbered: BTreeMap<&'d str, Vec<Range>>,
+    /// Steps of optimizers, by name.
+    optimizers: BTreeMap<&'d str, Vec<Range>>,
+    /// What inference engines write around their iterations, by start.
+    engines: Vec<(InferenceEngine, Range)>,
+}
+
+impl<'d> NamedRanges<'d> {
+    fn of_trace(device: &'d DeviceTrace) -> NamedRanges<'d> {
+        let mut named = NamedRanges {
+            numbered: BTreeMap::new(),
+            optimizers: BTreeMap::new(),
+            engines: vec![],
         };
-        let name = device.names.get(ops.name[op]);
-        // PyTorch wraps `step` of each optimizer in such a range (`Optimizer.profile_hook_step`),
-        // also without a schedule.
-        if name.starts_with("Optimizer.step#") {
-            let steps = optimizers.entry(name).or_default();
-            steps.push(range(steps.len() as i64));
-        } else if let Some((name, number)) = split(name) {
-            numbered.entry(name).or_default().push(range(number));
+        let ops = &device.ops;
+        for op in (0..ops.name.len()).filter(|op| ops.annotation[*op]) {
+            let name = device.names.get(ops.name[op]);
+            let range = |number| op_range(device, OpIdx(op as u32), number);
+            // PyTorch wraps `step` of each optimizer in such a range
+            // (`Optimizer.profile_hook_step`), also without a schedule.
+            if name.starts_with("Optimizer.step#") {
+                let steps = named.optimizers.entry(name).or_default();
+                steps.push(range(Some(steps.len() as i64)));
+            } else if let Some((engine, _)) = step_work(name) {
+                named.engines.push((engine, range(None)));
+            } else if let Some((name, number)) = split(name) {
+                let ranges = named.numbered.entry(name).or_default();
+                ranges.push(range(Some(number)));
+            }
         }
+        named
     }
-    const PROFILER: &str = "ProfilerStep#";
-    // The profiler's own steps are what the user has asked for, whatever else is numbered.
-    if let Some(ranges) = numbered.remove(PROFILER) {
-        return (PROFILER.to_owned(), Way::Is, ranges);
-    }
-    // of equals the first by name, here and below, so that all ranks choose the same
-    if let Some((_, ends)) = optimizers.into_iter().reduce(|most, next| {
-        if next.1.len() > most.1.len() {
-            next
-        } else {
-            most
+
+    /// The iterations of the engine whose annotations say most, by start; of nested ones the
+    /// outermost.
+    fn inference_steps(&self, device: &DeviceTrace) -> Vec<Range> {
+        let Some(engine) = self.engines.iter().map(|(engine, _)| *engine).min() else {
+            return vec![];
+        };
+        let mut steps: Vec<Range> = vec![];
+        debug_assert!(device.ops.start.is_sorted(), "ops are in order of time");
+        for (_, range) in self.engines.iter().filter(|(own, _)| *own == engine) {
+            if steps.last().is_none_or(|last| last.end <= range.start) {
+                steps.push(*range);
+            }
         }
-    }) {
-        return ("optimizer step ".to_owned(), Way::Ends, ends);
+        steps
     }
-    let several = numbered
-        .into_iter()
-        .filter(|(_, ranges)| ranges.iter().any(|range| range.number != ranges[0].number));
-    // summed once for each name: the one with most may have a million ranges
-    let covered = several.map(|(name, ranges)| (covered_time(&ranges), name, ranges));
-    let most = covered.reduce(|most, next| if next.0 > most.0 { next } else { most });
-    most.map_or((String::new(), Way::Is, vec![]), |(_, name, ranges)| {
-        (name.to_owned(), Way::Is, ranges)
-    })
+
+    /// What steps are called, how ranges tell them, and these, where nothing states them.
+    fn inferred_steps(self) -> (&'d str, Way, Vec<Range>) {
+        // of equals the first by name, here and below, so that all ranks choose the same
+        let most =
+            self.optimizers.into_values().reduce(
+                |most, next| {
+                    if next.len() > most.len() { next } else { most }
+                },
+            );
+        if let Some(ends) = most {
+            return ("optimizer step ", Way::Ends, ends);
+        }
+        let several = self
+            .numbered
+            .into_iter()
+            .filter(|(_, ranges)| ranges.iter().any(|range| range.number != ranges[0].number));
+        // summed once for each name: the one with most may have a million ranges
+        let covered = several.map(|(name, ranges)| (covered_time(&ranges), name, ranges));
+        let most = covered.reduce(|most, next| if next.0 > most.0 { next } else { most });
+        most.map_or(("", Way::Is, vec![]), |(_, name, ranges)| {
+            (name, Way::Is, ranges)
+        })
+    }
 }
 
 fn covered_time(ranges: &[Range]) -> DurationNs {
@@ -158,54 +342,10 @@ fn split(name: &str) -> Option<(&str, i64)> {
     }
 }
 
-fn named(device: &DeviceTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<StepSpan> {
-    let (begin, end) = if way == Way::Ends {
-        device.window().unwrap_or_default()
-    } else {
-        Default::default()
-    };
-    let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
-    let mut from = device.header.unix_time(begin);
-    let mut steps = vec![];
-    for range in ranges {
-        let again = seen.entry(range.number).or_default();
-        *again += 1;
-        // PyTorch 2.1 and 2.2 write a number twice at the start
-        let twice = if *again > 1 {
-            format!(" ({again})")
-        } else {
-            String::new()
-        };
-        let start_ns = if way == Way::Ends {
-            from
-        } else {
-            device.header.unix_time(range.start)
-        };
-        from = device.header.unix_time(range.end);
-        steps.push(StepSpan {
-            name: format!("{name}{}{twice}", range.number),
-            start_ns,
-            end_ns: from,
-        });
-    }
-    if way == Way::Ends {
-        let number = ranges.len();
-        steps.push(StepSpan {
-            name: format!("{name}{number}"),
-            start_ns: from,
-            end_ns: device.header.unix_time(end).max(from),
-        });
-    }
-    steps
-}
-
 /// Where steps begin.
 struct Cuts<'t> {
     trace: &'t LinkedTrace,
-    way: Way,
-    ranges: &'t [Range],
-    /// By record function ids, not by times.
-    by_id: bool,
+    found: &'t StepRanges,
 }
 
 impl Cuts<'_> {
@@ -216,12 +356,13 @@ impl Cuts<'_> {
         let op = self.trace.op_of(&node);
         let start = op.map_or(node.start, |op| ops.start[op.index()]);
         let id = |op: OpIdx| ops.rf_id[op.index()];
-        let own = op.and_then(|op| id(op).get()).filter(|_| self.by_id);
-        let begun = match (self.way, own) {
+        let own = op.and_then(|op| id(op).get());
+        let StepRanges { way, ranges, .. } = self.found;
+        let begun = match (way, own.filter(|_| self.found.by_id)) {
             // What follows the last optimizer step begins another step, which the window cuts.
-            (Way::Ends, _) => self.ranges.partition_point(|range| range.end <= start) + 1,
-            (Way::Is, Some(own)) => self.ranges.partition_point(|range| id(range.op) <= own),
-            (Way::Is, None) => self.ranges.partition_point(|range| range.start <= start),
+            (Way::Ends, _) => ranges.partition_point(|range| range.end <= start) + 1,
+            (Way::Is, Some(own)) => ranges.partition_point(|range| id(range.op) <= own),
+            (Way::Is, None) => ranges.partition_point(|range| range.start <= start),
         };
         begun.checked_sub(1).map_or(StepIdx::NONE, StepIdx::new)
     }

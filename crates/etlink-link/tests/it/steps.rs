@@ -118,3 +118,37 @@ fn numbered_annotations_are_steps_where_nothing_else_is() {
     );
     assert_eq!(steps(&drawn(&[("forward", 10, 20)], &[12])), ["-"]);
 }
+
+#[test]
+fn iterations_of_inference_are_steps() {
+    let ranges = [
+        // around the annotation of the model runner, which says more
+        ("run_batch", 9, 22),
+        ("step[EXTEND bs=1 toks=90]", 10, 20),
+        ("run_batch", 29, 42),
+        ("step[DECODE bs=2]", 30, 40),
+        // the draft model of speculative decoding
+        ("step[DECODE bs=2]", 31, 33),
+        ("run_batch", 49, 62),
+        ("step[DECODE bs=2]", 50, 60),
+    ];
+    assert_eq!(
+        steps(&drawn(&ranges, &[1, 12, 34, 51])),
+        [
+            "-",
+            "step[EXTEND bs=1 toks=90]",
+            "step[DECODE bs=2]",
+            "step[DECODE bs=2] (2)"
+        ]
+    );
+    let batches = [("run_batch", 10, 20), ("run_batch", 20, 30)];
+    assert_eq!(
+        steps(&drawn(&batches, &[12, 21])),
+        ["run_batch", "run_batch (2)"]
+    );
+    let profiled = [
+        ("ProfilerStep#1", 10, 20),
+        ("execute_new_1_cached_0", 11, 19),
+    ];
+    assert_eq!(steps(&drawn(&profiled, &[12])), ["ProfilerStep#1"]);
+}

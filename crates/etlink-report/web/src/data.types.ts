@@ -388,6 +388,24 @@ export type ReportRank = {
   queues: QueueDepth[];
   copies: CopyTotals[];
   steps: StepTime[];
+  phases: {
+    phase: string;
+    count: number;
+    sum_ns: number;
+    mean_ns: number;
+    min_ns: number;
+    max_ns: number;
+    stddev_ns: null;
+    median_ns: number;
+    period_ns: number;
+    batch: number | null;
+    tokens: number | null;
+    tokens_per_s: number | null;
+    device_window_ns: number;
+    computation_ns: number;
+    exposed_communication_ns: number;
+    idle_ns: number;
+  }[];
   coverage: SmCoverage[];
   work: ComputeRate[];
   collectives: CollectiveTotals[];
@@ -424,6 +442,24 @@ export type RunTotals = {
   idle: IdleCauses[];
   launches: LaunchTotals[];
   copies: CopyTotals[];
+  phases: {
+    phase: string;
+    count: number;
+    sum_ns: number;
+    mean_ns: number;
+    min_ns: number;
+    max_ns: number;
+    stddev_ns: number | null;
+    median_ns: number;
+    period_ns: number;
+    batch: number | null;
+    tokens: number | null;
+    tokens_per_s: number | null;
+    device_window_ns: number;
+    computation_ns: number;
+    exposed_communication_ns: number;
+    idle_ns: number;
+  }[];
   collectives: CollectiveTotals[];
   sequences: KernelSequence[];
   metrics: RunMetric[];
@@ -449,6 +485,9 @@ export type SmCoverage = {
 
 export type StepTime = {
   name: string;
+  phase: string | null;
+  batch: number | null;
+  tokens: number | null;
   start_ns: number;
   duration_ns: number;
   rows: number;

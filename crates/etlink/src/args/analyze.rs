@@ -1,6 +1,6 @@
 //! `etlink analyze`.
 
-use super::{JsonOrCsvArgs, OverwriteArgs, RankArgs, ReadingArgs, RowArgs};
+use super::{JsonOrCsvArgs, OverwriteArgs, RankArgs, ReadingArgs, RowArgs, StepArgs};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub struct AnalyzeArgs {
     #[arg(long, value_name = "OP")]
     pub sequences_of: Option<String>,
     /// Show only this table: utilization, breakdown, kernels, idle, host_idle, gaps, stream_idle,
-    /// launches, queues, copies, steps, coverage, work, collectives, sequences (with --sequences-of), memory,
+    /// launches, queues, copies, steps, phases, coverage, work, collectives, sequences (with --sequences-of), memory,
     /// memory_timeline, metrics or stragglers; those of `--compat hta` are named where another is
     /// asked for [default: all at the terminal but gaps, stream_idle, memory_timeline, metrics and
     /// stragglers; as JSON all but memory_timeline; as CSV breakdown]
@@ -47,6 +47,8 @@ pub struct AnalyzeArgs {
     pub peak_link: Option<f64>,
     #[command(flatten)]
     pub rows: RowArgs,
+    #[command(flatten)]
+    pub steps: StepArgs,
     /// Give the numbers of another tool, where its definitions differ: `hta` is
     /// HolisticTraceAnalysis; add `include-last-step` or `nanoseconds` (its options), as in
     /// `hta,nanoseconds`
@@ -57,7 +59,9 @@ pub struct AnalyzeArgs {
         value_delimiter = ',',
         hide_possible_values = true,
         // HTA has its own rules, and nothing to compare these figures with
-        conflicts_with_all = ["rules", "sequences_of", "peak_tflops", "peak_link", "parquet"]
+        conflicts_with_all = [
+            "rules", "sequences_of", "peak_tflops", "peak_link", "parquet", "steps_by"
+        ]
     )]
     pub compat: Vec<Compat>,
     #[command(flatten)]

@@ -3,7 +3,7 @@
 use crate::commands::ReportForm;
 use bytesize::ByteSize;
 use clap::Args;
-use etlink_run::RunOptions;
+use etlink_run::{RunOptions, StepPattern};
 use etlink_torch::RankSelection;
 
 /// What work may take.
@@ -63,6 +63,16 @@ pub struct RankArgs {
     pub ranks: Option<RankSelection>,
 }
 
+/// What counts as a step.
+#[derive(Clone, Debug, Args)]
+pub struct StepArgs {
+    /// Take the annotations and ops whose names this matches for steps; what its groups named
+    /// `phase`, `batch` and `tokens` catch is shown per phase [default: `ProfilerStep#N`,
+    /// iterations of vLLM, SGLang and ATOM, optimizer steps, numbered annotations]
+    #[arg(long, value_name = "REGEX", value_parser = parse_pattern)]
+    pub steps_by: Option<StepPattern>,
+}
+
 /// JSON or text.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct JsonArgs {
@@ -119,6 +129,12 @@ impl ReadingArgs {
             ..RunOptions::default()
         })
     }
+}
+
+fn parse_pattern(text: &str) -> Result<StepPattern, String> {
+    // the error of the library is several lines, with a mark below the place
+    text.parse()
+        .map_err(|error| format!("no regular expression: {error}"))
 }
 
 fn parse_size(text: &str) -> Result<ByteSize, &'static str> {

@@ -1,6 +1,6 @@
 //! `etlink report`.
 
-use super::{JsonArgs, OverwriteArgs, RankArgs, ReadingArgs};
+use super::{JsonArgs, OverwriteArgs, RankArgs, ReadingArgs, StepArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -31,6 +31,8 @@ pub struct ReportArgs {
     /// Rules for kernels that come before the built-in ones, as for `analyze`
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
+    #[command(flatten)]
+    pub steps: StepArgs,
     #[command(flatten)]
     pub choice: RankArgs,
     #[command(flatten)]

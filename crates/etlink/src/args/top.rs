@@ -1,6 +1,6 @@
 //! What can be typed about the profiler's table.
 
-use super::{JsonOrCsvArgs, RankArgs, ReadingArgs, RowArgs};
+use super::{JsonOrCsvArgs, RankArgs, ReadingArgs, RowArgs, StepArgs};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -58,6 +58,8 @@ pub struct TableArgs {
     pub frames: u16,
     #[command(flatten)]
     pub rows: RowArgs,
+    #[command(flatten)]
+    pub steps: StepArgs,
     #[command(flatten)]
     pub choice: RankArgs,
     #[command(flatten)]

@@ -2,7 +2,7 @@ use super::*;
 use crate::ranks::testing::{collective, rank};
 use crate::ranks::{RankSteps, StepSpan, join_ranks};
 use etlink_model::CollectiveKind::AllReduce;
-use etlink_model::{StepIdx, UnixNs};
+use etlink_model::{StepIdx, StepWork, UnixNs};
 
 /// All-reduces of three ranks with these arrivals, each 1000 ns after the other; each rank's are of
 /// these steps.
@@ -24,6 +24,7 @@ fn drawn(rounds: &[[i64; 3]], of: [&[u32]; 3]) -> (Vec<RankSummary>, RunJoin) {
             name: name.into(),
             start_ns: UnixNs(start_ns + summary.rank.0),
             end_ns: UnixNs(end_ns),
+            work: StepWork::default(),
         };
         summary.steps = RankSteps {
             all: [("ProfilerStep#9", 0, 1950), ("ProfilerStep#10", 1950, 4000)]

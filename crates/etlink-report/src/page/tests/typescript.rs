@@ -19,6 +19,8 @@ fn one_step(rank: i64) -> TraceBuilder {
     draw.distributed(rank, 2);
     let main = draw.thread();
     draw.annotation(main, "ProfilerStep#1", 0, 500_000);
+    let iteration = "execute_context_1(8)_generation_0(0)";
+    draw.annotation(main, iteration, 1_000, 490_000);
     draw.op(main, "aten::mm", 10_000, 60_000);
     let stream = DeviceQueue::stream(7);
     draw.launch(

@@ -32,6 +32,7 @@ impl AnalyzeConfig {
                 // no analysis looks at edges through tensors, and to find them takes time
                 tensor_deps: TensorEdges::None,
                 keep: kept_events(args),
+                steps_by: args.steps.steps_by.clone(),
                 progress: crate::progress::progress_bar(),
                 ..args.reading.run_options(Some(&args.choice))?
             },

@@ -63,6 +63,7 @@ impl RanksConfig {
                 // who came late does not depend on edges between threads of the host
                 tensor_deps: TensorEdges::None,
                 align: !args.no_align,
+                steps_by: args.steps.steps_by,
                 traces_only: true,
                 progress: progress.clone(),
                 ..args.reading.run_options(Some(&args.choice))?

@@ -80,6 +80,7 @@ impl ReportConfig {
                 rank: args.rank,
                 // the page draws memory over time, for which allocations are needed
                 keep: KeepEvents::Memory,
+                steps_by: args.steps.steps_by.clone(),
                 progress: progress.clone(),
                 ..args.reading.run_options(Some(&args.choice))?
             },

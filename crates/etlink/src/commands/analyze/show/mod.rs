@@ -86,6 +86,7 @@ const TABLES: &[(&str, Show)] = &[
     ("utilization", times::utilization_table),
     ("breakdown", times::breakdown_table),
     ("steps", times::step_table),
+    ("phases", times::phase_table),
     ("kernels", rows::kernel_table),
     ("idle", times::idle_table),
     ("host_idle", gaps::host_idle_table),

@@ -2,7 +2,9 @@
 
 use super::{Analyzed, Shown, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mean_time, percent, time};
-use etlink_analyze::{DeviceTime, IdleCauses, StepTime, Utilization, UtilizationWindow};
+use etlink_analyze::{
+    DeviceTime, IdleCauses, PhaseTotals, StepTime, Utilization, UtilizationWindow,
+};
 
 pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
     fn of(part: i64, all: &Utilization) -> String {
@@ -115,6 +117,45 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
         host
     };
     (title, Grid::from_records(2, limit, columns, all()))
+}
+
+pub(super) fn phase_table(one: &Analyzed, limit: Limit) -> Shown {
+    fn of_device(part: i64, phase: &PhaseTotals) -> String {
+        if phase.device_window_ns > 0 {
+            percent(part as f64 / phase.device_window_ns as f64, 1)
+        } else {
+            "-".into()
+        }
+    }
+    fn mean_or_none(value: Option<f64>) -> String {
+        value.map_or("-".into(), |value| format!("{value:.1}"))
+    }
+    let columns: &[Column<(&str, &PhaseTotals)>] = &[
+        ("rank", |(rank, _)| (*rank).to_owned()),
+        ("phase", |(_, phase)| phase.phase.clone()),
+        ("steps", |(_, phase)| phase.durations.count.to_string()),
+        ("batch", |(_, phase)| mean_or_none(phase.batch)),
+        ("tokens", |(_, phase)| {
+            phase.tokens.map_or("-".into(), |tokens| tokens.to_string())
+        }),
+        ("median", |(_, phase)| time(phase.median_ns)),
+        ("max", |(_, phase)| time(phase.durations.max_ns)),
+        ("sum", |(_, phase)| time(phase.durations.sum_ns)),
+        ("tokens/s", |(_, phase)| mean_or_none(phase.tokens_per_s)),
+        ("computation", |(_, phase)| {
+            of_device(phase.computation_ns, phase)
+        }),
+        ("communication", |(_, phase)| {
+            of_device(phase.exposed_communication_ns, phase)
+        }),
+        ("idle", |(_, phase)| of_device(phase.idle_ns, phase)),
+    ];
+    (
+        "steps by phase (batch: mean; median, max, sum: on the host; tokens/s: from a step's begin \
+        to the next one's)"
+            .into(),
+        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.phases)),
+    )
 }
 
 /// Steps, and of how many ranks.

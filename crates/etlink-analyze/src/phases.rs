@@ -1,0 +1,117 @@
+//! Steps of inference by phase: what prefill, decode and mixed batches take.
+//!
+//! ```text
+//! period        from a step's begin to the next one's, whatever its phase; of the last to its end
+//!               on the host or of the device work that it launched, whichever is later
+//! tokens_per_s  tokens / sum of the periods of the steps whose tokens are known
+//! device times  sums of those of the steps; what two steps overlap counts in both
+//! ```
+//! A trace whose steps name no phase has no records. Steps without one are `other`.
+
+use crate::duration_stats::DurationStats;
+use crate::steps::StepTime;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The steps of one phase.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PhaseTotals {
+    /// `prefill`, `decode`, `mixed`, the word of the user's pattern, or `other`.
+    pub phase: String,
+    /// Of their times on the host.
+    #[serde(flatten)]
+    pub durations: DurationStats,
+    /// Median of these, ns; of an even number the mean of the two in the middle.
+    pub median_ns: i64,
+    /// Sum of their periods, ns.
+    pub period_ns: i64,
+    /// Requests, mean over the steps that say it.
+    pub batch: Option<f64>,
+    /// Tokens, sum over the steps that say it.
+    pub tokens: Option<u64>,
+    /// Tokens per second of these steps' periods.
+    pub tokens_per_s: Option<f64>,
+    /// Sum of the device windows of the steps, ns.
+    pub device_window_ns: i64,
+    /// Sum of their computation, ns.
+    pub computation_ns: i64,
+    /// Sum of their communication without computation beside it, ns.
+    pub exposed_communication_ns: i64,
+    /// Sum of the times in which none of their rows runs, ns.
+    pub idle_ns: i64,
+}
+
+/// The steps of one phase with their periods, ns.
+type PhaseSteps<'s> = Vec<(&'s StepTime, i64)>;
+
+/// By falling time; each list has the steps of a rank, by time. O(steps · log steps).
+pub(crate) fn phase_totals<'s>(ranks: impl Iterator<Item = &'s [StepTime]>) -> Vec<PhaseTotals> {
+    let mut phases: BTreeMap<&str, PhaseSteps<'_>> = BTreeMap::new();
+    for steps in ranks {
+        // those of a training have no phases: one line "other" would say nothing
+        if steps.iter().all(|step| step.phase.is_none()) {
+            continue;
+        }
+        for (at, step) in steps.iter().enumerate() {
+            let end = steps
+                .get(at + 1)
+                .map_or_else(|| step.last_end_ns(), |next| next.start_ns);
+            let period = end.saturating_sub(step.start_ns);
+            let phase = step.phase.as_deref().unwrap_or("other");
+            phases.entry(phase).or_default().push((step, period));
+        }
+    }
+    let mut totals: Vec<PhaseTotals> = phases
+        .into_iter()
+        .map(|(phase, steps)| phase_total(phase, &steps))
+        .collect();
+    totals.sort_by_key(|total| std::cmp::Reverse(total.durations.sum_ns));
+    totals
+}
+
+fn phase_total(phase: &str, steps: &PhaseSteps<'_>) -> PhaseTotals {
+    let mut durations = DurationStats::default();
+    let mut lengths = vec![];
+    for (step, _) in steps {
+        durations.add(step.duration_ns);
+        lengths.push(step.duration_ns);
+    }
+    let sum = |of: fn(&StepTime) -> i64| {
+        let times = steps.iter().map(|(step, _)| of(step));
+        times.fold(0, i64::saturating_add)
+    };
+    let batches: Vec<u64> = steps.iter().filter_map(|(step, _)| step.batch).collect();
+    let counted: Vec<(u64, i64)> = steps
+        .iter()
+        .filter_map(|(step, period)| Some((step.tokens?, *period)))
+        .collect();
+    let tokens = counted
+        .iter()
+        .fold(0u64, |sum, (tokens, _)| sum.saturating_add(*tokens));
+    let counted_ns: i64 = counted.iter().map(|(_, period)| *period).sum();
+    PhaseTotals {
+        phase: phase.to_owned(),
+        durations,
+        median_ns: median(lengths),
+        period_ns: steps.iter().map(|(_, period)| *period).sum(),
+        batch: (!batches.is_empty())
+            .then(|| batches.iter().sum::<u64>() as f64 / batches.len() as f64),
+        tokens: (!counted.is_empty()).then_some(tokens),
+        tokens_per_s: (tokens > 0 && counted_ns > 0)
+            .then(|| tokens as f64 / counted_ns as f64 * 1e9),
+        device_window_ns: sum(|step| step.device_window_ns),
+        computation_ns: sum(|step| step.computation_ns),
+        exposed_communication_ns: sum(|step| step.exposed_communication_ns),
+        idle_ns: sum(|step| step.idle_ns),
+    }
+}
+
+/// Of an even number the mean of the two in the middle; 0 of none.
+fn median(mut values: Vec<i64>) -> i64 {
+    values.sort_unstable();
+    let upper = values.get(values.len() / 2).copied().unwrap_or(0);
+    if values.len() % 2 == 1 || values.is_empty() {
+        return upper;
+    }
+    i64::midpoint(values[values.len() / 2 - 1], upper)
+}

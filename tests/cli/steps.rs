@@ -1,0 +1,205 @@
+//! Steps of inference, and steps by a pattern.
+
+use crate::tool::Tool;
+use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
+use serde_json::json;
+
+const US: i64 = 1_000;
+
+/// Iterations that begin at each hundred microseconds: 80 us on the host, 40 us on the device, half
+/// of them an exchange with the other rank.
+fn iterations(rank: i64, names: &[&str]) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 2);
+    let main = draw.thread();
+    for (number, name) in (0..).zip(names) {
+        let begin = 100 * US * number;
+        let at = |us: i64| begin + us * US;
+        draw.annotation(main, name, begin, at(80));
+        draw.launch(
+            main,
+            (at(5), at(6)),
+            DeviceQueue::stream(7),
+            "gemm",
+            (at(20), at(40)),
+        );
+        let comms = ParamComms::new("allreduce", 0..2, rank, number);
+        let id = draw.next_correlation();
+        draw.collective(main, &comms, at(8), at(11));
+        draw.call(main, "cudaLaunchKernelExC", (at(9), at(10)), id);
+        draw.collective_kernel(
+            DeviceQueue::stream(7),
+            "ncclDevKernel_AllReduce_Sum_f32",
+            (at(40), at(60)),
+            id,
+            &comms,
+        );
+    }
+    draw
+}
+
+const VLLM: [&str; 4] = [
+    "execute_context_2(500)_generation_0(0)",
+    "execute_context_0(0)_generation_2(2)",
+    "execute_context_0(0)_generation_2(2)",
+    "execute_context_1(300)_generation_2(2)",
+];
+
+#[test]
+fn iterations_of_vllm_are_steps_with_phases() {
+    let tool = Tool::new();
+    tool.file("trace.json", iterations(0, &VLLM).kineto());
+    let report = tool.run("analyze trace.json --json").exits(0).json();
+    let rank = &report[0]["ranks"][0];
+    let steps = rank["steps"].as_array().expect("steps");
+    let said = steps.iter().map(|step| {
+        let name = step["name"].as_str().expect("name");
+        json!([name, step["phase"], step["batch"], step["tokens"]])
+    });
+    assert_eq!(
+        json!(said.collect::<Vec<_>>()),
+        json!([
+            [VLLM[0], "prefill", 2, 500],
+            [VLLM[1], "decode", 2, 2],
+            // of several with one name each can be asked for
+            [format!("{} (2)", VLLM[2]), "decode", 2, 2],
+            [VLLM[3], "mixed", 3, 302],
+        ])
+    );
+    let phases = rank["phases"].as_array().expect("phases");
+    let said = phases.iter().map(|phase| {
+        json!([
+            phase["phase"],
+            phase["count"],
+            phase["median_ns"],
+            phase["period_ns"],
+            phase["tokens"],
+            phase["tokens_per_s"],
+            phase["computation_ns"],
+            phase["exposed_communication_ns"]
+        ])
+    });
+    assert_eq!(
+        json!(said.collect::<Vec<_>>()),
+        json!([
+            // 4 tokens from the begin of the first to that of the mixed batch
+            ["decode", 2, 80_000, 200_000, 4, 20e3, 40_000, 40_000],
+            // the last one's device work ends before it does
+            ["mixed", 1, 80_000, 80_000, 302, 3_775e3, 20_000, 20_000],
+            ["prefill", 1, 80_000, 100_000, 500, 5e6, 20_000, 20_000],
+        ])
+    );
+    tool.run("analyze trace.json --table phases")
+        .exits(0)
+        .says("decode       2    2.0       4  80.000 us");
+    tool.run(&format!(
+        "report trace.json -o page.html --step {}",
+        VLLM[3]
+    ))
+    .exits(0)
+    .says("drawn: step execute_context_1(300)_generation_2(2) of 1 rank");
+}
+
+#[test]
+fn phases_of_sglang_over_ranks() {
+    let names = [
+        "step[EXTEND bs=1 toks=107]",
+        "step[DECODE bs=4]",
+        "step[DECODE bs=4]",
+        "step[IDLE bs=0]",
+    ];
+    let tool = Tool::new();
+    for rank in 0..2 {
+        let trace = iterations(rank, &names).kineto();
+        tool.file(&format!("run/kineto_trace_{rank}.json"), trace);
+    }
+    let report = tool.run("analyze run --json").exits(0).json();
+    let phases = report[0]["total"]["phases"].as_array().expect("phases");
+    let said = phases.iter().map(|phase| {
+        json!([
+            phase["phase"],
+            phase["count"],
+            phase["batch"],
+            phase["tokens"]
+        ])
+    });
+    assert_eq!(
+        json!(said.collect::<Vec<_>>()),
+        json!([
+            ["decode", 4, 4.0, 16],
+            ["other", 2, 0.0, null],
+            ["prefill", 2, 1.0, 214],
+        ])
+    );
+    let report = tool.run("ranks run --json").exits(0).json();
+    let steps = report[0]["steps"].as_array().expect("steps");
+    let names = steps.iter().map(|step| step["step"].clone());
+    assert_eq!(
+        json!(names.collect::<Vec<_>>()),
+        json!([
+            "step[EXTEND bs=1 toks=107]",
+            "step[DECODE bs=4]",
+            "step[DECODE bs=4] (2)",
+            "step[IDLE bs=0]",
+        ])
+    );
+}
+
+/// vLLM calls `step` of its profiler before each iteration, which then is inside a `ProfilerStep`.
+#[test]
+fn a_profiler_step_has_the_phase_of_the_iteration_in_it() {
+    let mut draw = iterations(0, &VLLM);
+    let main = draw.thread();
+    for step in 0..3 {
+        let begin = 100 * US * step;
+        let name = format!("ProfilerStep#{step}");
+        draw.annotation(main, &name, begin - US, begin + 95 * US);
+    }
+    let tool = Tool::new();
+    tool.file("trace.json", draw.kineto());
+    tool.run("analyze trace.json --csv --table steps")
+        .exits(0)
+        .says("ProfilerStep#0,prefill,2,500,")
+        .says("ProfilerStep#2,decode,2,2,");
+}
+
+#[test]
+fn steps_by_a_pattern() {
+    let tool = Tool::new();
+    let names = ["train 32", "eval", "train 64", "train 64"];
+    for rank in 0..2 {
+        let trace = iterations(rank, &names).kineto();
+        tool.file(&format!("run/kineto_trace_{rank}.json"), trace);
+    }
+    let pattern = "--steps-by ^(?<phase>train|eval)(.(?<batch>[0-9]+))?$";
+    tool.run(&format!("analyze run {pattern} --csv --table phases"))
+        .exits(0)
+        .says("0,train,3,240000,80000.0,80000,80000,0.0,80000,280000,53.333333333333336,")
+        .says("0,eval,1,80000,");
+    // without it the numbers at the end tell steps
+    tool.run("analyze run --csv --table steps")
+        .exits(0)
+        .says("0,train 64 (2),");
+    let trains = "--steps-by ^train";
+    for line in ["ranks run --json", "analyze run --csv --table steps"] {
+        let ran = tool.run(&format!("{line} {trains}")).exits(0);
+        assert!(ran.stdout.contains("train 32"), "{line}");
+        assert!(!ran.stdout.contains("eval"), "{line}");
+    }
+    tool.run(&format!("report run -o page.html {trains}"))
+        .exits(0)
+        .says("drawn: step train 64");
+    // figures are per step: three of each rank
+    tool.run(&format!("diff run run {trains}"))
+        .exits(0)
+        .says("2 ranks, 6 steps");
+    tool.run("analyze run --steps-by nothing")
+        .exits(0)
+        .notes("no annotation or op matches --steps-by nothing: there are no steps");
+    tool.run("analyze run --steps-by (")
+        .exits(2)
+        .complains(&["no regular expression"]);
+    tool.run("analyze run --steps-by a --compat hta")
+        .exits(2)
+        .complains(&["cannot be used with"]);
+}
