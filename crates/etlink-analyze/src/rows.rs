@@ -68,9 +68,14 @@ impl<'t> ClassifiedRows<'t> {
         self.class.is_empty()
     }
 
+    /// What a row is within its class: `gemm`, `elementwise`, `copy`, …, by the rules.
+    pub fn label(&self, row: usize) -> &str {
+        self.rules.label_at(self.label[row])
+    }
+
     /// Whether a row shows that its stream waits.
     pub(crate) fn is_wait(&self, row: usize) -> bool {
-        self.class[row] == RowClass::Other && self.rules.label_at(self.label[row]) == "wait"
+        self.class[row] == RowClass::Other && self.label(row) == "wait"
     }
 
     /// The name of a row.

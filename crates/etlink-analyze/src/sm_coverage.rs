@@ -119,7 +119,7 @@ fn share_of(part: u128, whole: u128) -> f64 {
 }
 
 /// Blocks of a kernel; 0 where the trace does not have its grid.
-fn kernel_blocks(rows: &ClassifiedRows<'_>, row: usize) -> u128 {
+pub fn kernel_blocks(rows: &ClassifiedRows<'_>, row: usize) -> u128 {
     let (trace, device) = (rows.trace, &rows.trace.device);
     let call = trace.row_call[row]
         .get()

@@ -93,6 +93,14 @@ pub struct JoinedGraph {
     plan: Plan,
 }
 
+impl JoinedGraph {
+    /// The number of a rank's first node: its others follow in their order.
+    pub fn first_node(&self, rank: RankIdx) -> Option<NodeIdx> {
+        let rank = self.plan.ranks.get(rank.index())?;
+        Some(rank.first)
+    }
+}
+
 /// Makes one graph of many. O(nodes + edges + parts log parts).
 ///
 /// # Errors

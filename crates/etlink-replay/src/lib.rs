@@ -7,9 +7,11 @@
 //!                                                └─ explain        why did this node start then
 //! ```
 //! A graph that is true gives the measured times back. What-if questions are settings of the run:
-//! factors on durations, kinds of edges left out, one thing at a time per thread and stream.
+//! factors on durations, kinds of edges left out, one thing at a time per thread and stream. Those
+//! about single nodes are [`GraphEdits`], with a latency for each edge.
 //! Pure, without recursion; O(nodes + edges), with resources O(nodes log nodes + edges).
 
+mod edits;
 mod explain;
 mod figures;
 mod graph;
@@ -25,6 +27,7 @@ mod unused;
 #[cfg(test)]
 mod tests;
 
+pub use edits::{EditableGraph, GraphEdits};
 pub use explain::{ExplainedDep, StartExplanation, explain_start};
 pub use figures::{
     ContradictedEdges, DelaySummary, EdgeFigures, EndError, NodeTime, ReplayFigures,

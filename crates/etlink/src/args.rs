@@ -2,6 +2,7 @@
 
 mod analyze;
 mod diff;
+mod findings;
 mod format;
 mod groups;
 mod record;
@@ -12,6 +13,7 @@ mod top;
 
 pub use analyze::{AnalyzeArgs, Compat};
 pub use diff::DiffArgs;
+pub use findings::FindingsArgs;
 pub use format::FormatName;
 use format::FormatParser;
 pub use groups::{
@@ -75,6 +77,8 @@ pub enum EtlinkCommand {
     /// What the traces say: where device time goes, what overlaps, which kernels take long, where a
     /// device waits
     Analyze(AnalyzeArgs),
+    /// Say what a run would gain most from, with the evidence and the remedy: at most seven sentences
+    Findings(FindingsArgs),
     /// Write one page about a trace or a run, for a browser: figures, skew, the timeline of a step
     Report(ReportArgs),
     /// Run a graph with nothing but its edges and durations: how true is it, what takes long, what

@@ -17,6 +17,7 @@ mod kernel_rules;
 mod notes;
 mod op_tables;
 mod progress;
+mod rank_columns;
 mod rank_error;
 mod signals;
 mod table;

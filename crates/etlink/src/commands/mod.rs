@@ -3,6 +3,7 @@
 mod analyze;
 mod check;
 mod diff;
+mod findings;
 mod inspect;
 mod link;
 mod merge;
@@ -49,6 +50,7 @@ pub fn run(args: EtlinkArgs) -> Result<Outcome> {
         EtlinkCommand::Ranks(args) => ranks::run(args),
         EtlinkCommand::Analyze(args) => analyze::run(args),
         EtlinkCommand::Diff(args) => diff::run(args),
+        EtlinkCommand::Findings(args) => findings::run(args),
         EtlinkCommand::Record(args) => record::run(&args),
         EtlinkCommand::Report(args) => report::run(args),
         EtlinkCommand::Replay(args) => replay::run(args),

@@ -7,11 +7,12 @@ use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::Outcome;
 use crate::commands::{print_json, print_text, print_unused_files};
 use anyhow::{Context, Result, anyhow};
-use etlink_link::ranks::{RankClock, RankSummary};
-use etlink_model::{DurationNs, TimeNs, UnixNs};
+use crate::rank_columns::RankColumns;
+use etlink_link::ranks::RankClock;
+use etlink_model::{DurationNs, UnixNs};
 use etlink_replay::{
-    JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures, RankGraph, RankLabels, RankNames,
-    ReplayGraph, ReplayRun,
+    JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures, RankLabels, RankNames, ReplayGraph,
+    ReplayRun,
 };
 use etlink_run::run::{RankResult, RunResults, RunSet};
 use etlink_run::{JoinedRun, Progress, RunError};
@@ -149,7 +150,7 @@ fn replay_run(
     notes.extend(results.members.mismatch_notes());
     let (world_size, absent) = (results.members.world_size, results.members.absent.clone());
     let absent_note = results.members.absent_note();
-    let mut kept = RunColumns::from_ranks(results.members.ranks);
+    let (mut kept, names) = kept_ranks(results.members.ranks);
     // clocks are compared by the times of collectives, which unmeasured graphs do not have
     let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
     let join = JoinedRun::new(
@@ -165,7 +166,7 @@ fn replay_run(
     kept.ranks.clear();
     let labels = RankLabels {
         joined: &together,
-        ranks: &kept.names,
+        ranks: &names,
         collectives: &joints,
     };
     if let Some(absent) = absent_note {
@@ -196,49 +197,19 @@ fn replay_run(
     Ok((replayed, unused))
 }
 
-/// The ranks that are of one run, as columns.
-#[derive(Default)]
-struct RunColumns {
-    summaries: Vec<RankSummary>,
-    ranks: Vec<RankGraph>,
-    bases_ns: Vec<UnixNs>,
-    names: Vec<RankNames>,
-}
-
-impl RunColumns {
-    fn from_ranks(members: Vec<RankResult<ReplayRank>>) -> RunColumns {
-        let mut columns = RunColumns::default();
-        for member in members {
-            // the selection excludes ranks of unknown numbers
-            let Some(summary) = member.summary else {
-                debug_assert!(false, "{} has no rank", member.label);
-                continue;
-            };
-            columns.ranks.push(RankGraph {
-                rank: summary.rank,
-                graph: member.value.graph,
-                uncertainty_ns: DurationNs::ZERO,
-            });
-            columns.bases_ns.push(member.value.base_ns);
-            columns.summaries.push(summary);
-            columns.names.push(member.value.names);
-        }
-        columns
+/// The ranks that are of one run, and what their nodes are called.
+fn kept_ranks(members: Vec<RankResult<ReplayRank>>) -> (RankColumns, Vec<RankNames>) {
+    let (mut columns, mut names) = (RankColumns::default(), vec![]);
+    for member in members {
+        // the selection excludes ranks of unknown numbers
+        let Some(summary) = member.summary else {
+            debug_assert!(false, "{} has no rank", member.label);
+            continue;
+        };
+        columns.push(summary, member.value.graph, member.value.base_ns);
+        names.push(member.value.names);
     }
-
-    /// Takes all times by the first rank's clock, from what its own count from.
-    fn align_clocks(&mut self, clocks: &[RankClock]) {
-        // times count from the first rank's base, as they do in its own trace
-        let origin = self.bases_ns.first().copied().unwrap_or_default();
-        for (at, (rank, base)) in self.ranks.iter_mut().zip(&self.bases_ns).enumerate() {
-            let clock = clocks.get(at).copied().unwrap_or_default();
-            for start in &mut rank.graph.start {
-                let common = clock.aligned(base.shifted(start.0));
-                *start = TimeNs(common.0.saturating_sub(origin.0));
-            }
-            rank.uncertainty_ns = DurationNs(clock.uncertainty_ns.unwrap_or(0));
-        }
-    }
+    (columns, names)
 }
 
 fn with_clocks(ranks: Vec<RankFigures>, clocks: &[RankClock]) -> Vec<RankReport> {

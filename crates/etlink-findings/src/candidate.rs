@@ -1,0 +1,105 @@
+//! What detectors find in the trace of a rank.
+
+use crate::kinds::CauseKind;
+use etlink_analyze::UtilizationWindow;
+use etlink_model::{GlobalRank, NodeIdx};
+use etlink_replay::GraphEdits;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A cause that may have cost time, and the nodes that it is made of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CauseCandidate {
+    /// What kind of cause.
+    pub kind: CauseKind,
+    /// Which of its kind: an op, a kernel, a group; empty where the kind says all.
+    pub subject: String,
+    /// How the graph is without it.
+    pub edits: GraphEdits,
+    /// What the trace shows.
+    pub evidence: CauseEvidence,
+}
+
+/// What a trace shows of a cause.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CauseEvidence {
+    /// How often it occurs.
+    pub count: u64,
+    /// How long it lasts in all, ns; not what is gained without it.
+    pub time_ns: i64,
+    /// The median of its occurrences, ns; 0 where they have no length.
+    pub typical_ns: i64,
+    /// What that is compared with, ns or a share; its meaning is the kind's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compared: Option<f64>,
+    /// Start of its longest occurrence, ns since the origin of the trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_ns: Option<i64>,
+    /// The op in which most of it is, where that is another name than the subject.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+    /// The line of Python that most of it comes from, where the trace has stacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub python: Option<String>,
+}
+
+/// The time that gains are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankWindow {
+    /// Steps, or all that the process recorded.
+    pub kind: UtilizationWindow,
+    /// How many steps it has.
+    pub steps: u64,
+    /// Its length without what came before the recording, ns.
+    pub length_ns: i64,
+}
+
+/// The nodes that a window begins and ends with: on each thread and stream the first and the last
+/// that lie inside. Which of them is the very last can differ in a changed run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WindowEnds {
+    /// Of each thread and stream the first.
+    pub firsts: Vec<NodeIdx>,
+    /// Of each thread and stream the last.
+    pub lasts: Vec<NodeIdx>,
+}
+
+/// Work of one name on a rank: what ranks are compared by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RankWork {
+    /// Its nodes, in order of time.
+    pub nodes: Vec<NodeIdx>,
+    /// Their time, ns.
+    pub time_ns: i64,
+}
+
+/// All that is kept of a rank.
+#[derive(Clone, Debug, Default)]
+pub struct RankCauses {
+    /// Global rank, if the trace says it.
+    pub rank: Option<GlobalRank>,
+    /// The time that gains are of.
+    pub window: RankWindow,
+    /// Where that begins and ends in the graph.
+    pub window_ends: WindowEnds,
+    /// What was found.
+    pub candidates: Vec<CauseCandidate>,
+    /// Work by name; a name of the host and one of the device are two. True: on the device.
+    pub work: BTreeMap<(bool, String), RankWork>,
+}
+
+impl CauseEvidence {
+    /// Adds what another rank shows of the same cause.
+    pub(crate) fn merge(&mut self, other: &CauseEvidence) {
+        // The larger of two tells more of where to look.
+        if other.time_ns > self.time_ns {
+            self.start_ns = other.start_ns;
+            self.within.clone_from(&other.within);
+            self.python.clone_from(&other.python);
+            self.typical_ns = other.typical_ns;
+            self.compared = other.compared;
+        }
+        self.count += other.count;
+        self.time_ns = self.time_ns.saturating_add(other.time_ns);
+    }
+}

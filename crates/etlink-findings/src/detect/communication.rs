@@ -1,0 +1,79 @@
+//! Communication that the device does nothing beside.
+
+use crate::candidate::{CauseCandidate, CauseEvidence};
+use crate::kinds::CauseKind;
+use crate::text::median_ns;
+use crate::view::RankView;
+use etlink_analyze::RowClass;
+use etlink_link::NodeKind;
+use etlink_model::{CollectiveKind, NodeIdx};
+use etlink_replay::GraphEdits;
+use std::collections::BTreeMap;
+
+/// Collectives of one kind in one group.
+#[derive(Default)]
+struct CollectiveGroup {
+    edits: GraphEdits,
+    times: Vec<i64>,
+    longest: Option<(i64, i64)>,
+}
+
+/// Communication by kind and group; the replay says how much of it is exposed.
+pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let trace = view.trace;
+    let mut groups: BTreeMap<String, CollectiveGroup> = BTreeMap::new();
+    for index in trace.nodes.indices() {
+        let node = trace.nodes.get(index);
+        let row = trace.row_of(&node);
+        let communicates = node.kind == NodeKind::Collective
+            || row.is_some_and(|row| view.rows.class[row.index()] == RowClass::Communication);
+        let (start, end) = view.node_span(index);
+        if !communicates || start < view.span.0 || start > view.span.1 {
+            continue;
+        }
+        let group = groups.entry(subject_of(view, index)).or_default();
+        group.edits.scaled.push((index, 0.0));
+        group.times.push(end - start);
+        if group.longest.is_none_or(|(longest, _)| end - start > longest) {
+            group.longest = Some((end - start, start));
+        }
+    }
+    let mut candidates = vec![];
+    for (subject, mut group) in groups {
+        let evidence = CauseEvidence {
+            count: group.times.len() as u64,
+            time_ns: group.times.iter().sum(),
+            typical_ns: median_ns(&mut group.times),
+            start_ns: group.longest.map(|(_, start)| start),
+            ..CauseEvidence::default()
+        };
+        let kind = CauseKind::ExposedCommunication;
+        candidates.push(view.candidate(kind, subject, group.edits, evidence));
+    }
+    candidates
+}
+
+/// `all_reduce of mesh_tp, 8 ranks`; of what has no record what the kernel's name tells.
+fn subject_of(view: &RankView<'_>, node: NodeIdx) -> String {
+    let trace = view.trace;
+    let node = trace.nodes.get(node);
+    let Some(found) = trace.collective(&node) else {
+        let kind = CollectiveKind::from_name(trace.name(&node));
+        return match kind {
+            CollectiveKind::Other => "communication".to_owned(),
+            kind => kind.name().to_owned(),
+        };
+    };
+    let (record, names) = (found.record, found.names);
+    let group = match names.get(record.group_desc) {
+        "" | "undefined" => names.get(record.group_name),
+        desc => desc,
+    };
+    let kind = found.kind().name();
+    match (group, record.group_size) {
+        ("", 0) => kind.to_owned(),
+        (group, 0) => format!("{kind} of {group}"),
+        ("", size) => format!("{kind} of {size} ranks"),
+        (group, size) => format!("{kind} of {group}, {size} ranks"),
+    }
+}

@@ -1,0 +1,325 @@
+//! What the device itself takes long for.
+
+use crate::candidate::{CauseCandidate, CauseEvidence};
+use crate::kinds::CauseKind;
+use crate::text::median_ns;
+use crate::view::RankView;
+use etlink_analyze::RowClass;
+use etlink_analyze::sm_coverage::kernel_blocks;
+use etlink_link::EdgeKind;
+use etlink_model::{DeviceQueue, OpIdx, QueueIdx, RowIdx, RowKind};
+use etlink_replay::GraphEdits;
+use std::collections::BTreeMap;
+
+/// A kernel that takes this much of all kernels' time is one that rules.
+const DOMINANT_SHARE: f64 = 0.5;
+
+/// What is asked of it: to be twice as fast.
+const FASTER: f64 = 0.5;
+
+/// Fewer blocks than this, of the device's multiprocessors, leave much of it idle.
+const LOW_SHARE: f64 = 0.5;
+
+/// Shorter kernels are not long enough to be worth more blocks, ns.
+const LONG_KERNEL_NS: i64 = 20_000;
+
+/// Two elementwise kernels in a row are common, and fusing them gains little.
+const LEAST_CHAIN: usize = 3;
+
+/// Fewer waits between two streams are no pattern.
+const LEAST_TURNS: usize = 4;
+
+/// Streams that run at once for more than this of their time do not take turns.
+const MOST_OVERLAP: f64 = 0.1;
+
+/// Ops that copy a tensor to another layout or type, the outermost first.
+const COPY_OPS: [&str; 6] = [
+    "aten::contiguous",
+    "aten::to",
+    "aten::_to_copy",
+    "aten::clone",
+    "aten::copy_",
+    "aten::cat",
+];
+
+/// Rows of one cause.
+#[derive(Default)]
+struct RowGroup {
+    edits: GraphEdits,
+    times: Vec<i64>,
+    compared: Option<f64>,
+    longest: Option<(i64, usize)>,
+}
+
+impl RowGroup {
+    fn note(&mut self, view: &RankView<'_>, row: usize) {
+        let took = view.row_ns(row);
+        self.times.push(took);
+        if self.longest.is_none_or(|(longest, _)| took > longest) {
+            self.longest = Some((took, row));
+        }
+    }
+
+    fn time_ns(&self) -> i64 {
+        self.times.iter().sum()
+    }
+
+    fn into_candidate(
+        mut self,
+        view: &RankView<'_>,
+        kind: CauseKind,
+        subject: &str,
+    ) -> CauseCandidate {
+        let time_ns = self.time_ns();
+        let row = self.longest.map(|(_, row)| row);
+        let op = row.and_then(|row| view.trace.row_op[row].get());
+        let within = op.map(|op| view.op_name(op).to_owned());
+        let evidence = CauseEvidence {
+            count: self.times.len() as u64,
+            time_ns,
+            typical_ns: median_ns(&mut self.times),
+            compared: self.compared,
+            start_ns: row.map(|row| view.rows.span(row).0),
+            within: within.filter(|within| within != subject),
+            python: None,
+        };
+        view.candidate(kind, subject, self.edits, evidence)
+    }
+}
+
+/// Rows that begin inside of the window, by number.
+fn rows_inside<'v>(view: &'v RankView<'_>) -> impl Iterator<Item = usize> + 'v {
+    (0..view.rows.len()).filter(|row| {
+        let start = view.rows.span(*row).0;
+        start >= view.span.0 && start <= view.span.1
+    })
+}
+
+fn is_kernel(view: &RankView<'_>, row: usize) -> bool {
+    view.trace.device.rows.kind[row] == RowKind::Kernel
+        && view.rows.class[row] == RowClass::Computation
+}
+
+/// Kernels of one name that take half of the time of all.
+pub(crate) fn dominant_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let mut by_name: BTreeMap<&str, RowGroup> = BTreeMap::new();
+    let mut whole = 0i64;
+    for row in rows_inside(view).filter(|row| is_kernel(view, *row)) {
+        whole = whole.saturating_add(view.row_ns(row));
+        let group = by_name.entry(view.rows.name(row)).or_default();
+        group.note(view, row);
+        if let Some(node) = view.row_node[row].get() {
+            group.edits.scaled.push((node, FASTER));
+        }
+    }
+    let mut candidates = vec![];
+    for (name, mut group) in by_name {
+        let share = group.time_ns() as f64 / whole.max(1) as f64;
+        if share >= DOMINANT_SHARE {
+            group.compared = Some(share);
+            candidates.push(group.into_candidate(view, CauseKind::DominantKernel, name));
+        }
+    }
+    candidates
+}
+
+/// Long kernels that leave multiprocessors without a block.
+pub(crate) fn low_coverage(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let mut by_name: BTreeMap<&str, (RowGroup, f64)> = BTreeMap::new();
+    for row in rows_inside(view).filter(|row| is_kernel(view, *row)) {
+        let multiprocessors = view.trace.device.multiprocessors(view.rows.device(row));
+        let blocks = kernel_blocks(&view.rows, row);
+        let Some(places) = multiprocessors.filter(|places| *places > 0) else {
+            continue;
+        };
+        let coverage = blocks as f64 / f64::from(places);
+        let took = view.row_ns(row);
+        if blocks == 0 || coverage >= LOW_SHARE || took < LONG_KERNEL_NS {
+            continue;
+        }
+        let (group, by_time) = by_name.entry(view.rows.name(row)).or_default();
+        group.note(view, row);
+        *by_time += coverage * took as f64;
+        if let Some(node) = view.row_node[row].get() {
+            group.edits.scaled.push((node, coverage));
+        }
+    }
+    let mut candidates = vec![];
+    for (name, (mut group, by_time)) in by_name {
+        let time_ns = group.time_ns();
+        group.compared = Some(by_time / time_ns.max(1) as f64);
+        if view.matters(time_ns) {
+            candidates.push(group.into_candidate(view, CauseKind::LowCoverage, name));
+        }
+    }
+    candidates
+}
+
+/// Elementwise kernels that follow each other on a stream.
+pub(crate) fn fusible_chains(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let mut by_queue: BTreeMap<QueueIdx, Vec<usize>> = BTreeMap::new();
+    for row in rows_inside(view) {
+        let queue = view.trace.device.rows.queue[row];
+        by_queue.entry(queue).or_default().push(row);
+    }
+    let mut group = RowGroup::default();
+    let mut chains = 0u32;
+    for rows in by_queue.values() {
+        let is_alike = |a: &usize, b: &usize| is_elementwise(view, *a) && is_elementwise(view, *b);
+        for chain in rows.chunk_by(is_alike) {
+            if chain.len() >= LEAST_CHAIN {
+                chains += 1;
+                fuse_chain(view, chain, &mut group);
+            }
+        }
+    }
+    if !view.matters(group.time_ns()) {
+        return vec![];
+    }
+    group.compared = Some(f64::from(chains));
+    vec![group.into_candidate(view, CauseKind::FusibleChain, "")]
+}
+
+fn is_elementwise(view: &RankView<'_>, row: usize) -> bool {
+    is_kernel(view, row) && view.rows.label(row) == "elementwise"
+}
+
+/// The longest kernel does the work of all: elementwise kernels are bound by memory, and what is
+/// read and written between them falls away.
+fn fuse_chain(view: &RankView<'_>, chain: &[usize], group: &mut RowGroup) {
+    let longest = chain.iter().max_by_key(|row| view.row_ns(**row));
+    for row in chain {
+        group.note(view, *row);
+        if longest == Some(row) {
+            continue;
+        }
+        view.remove_row(*row, &mut group.edits);
+        if let Some(op) = view.trace.row_op[*row].get() {
+            view.remove_span(view.op_span(op), &mut group.edits);
+        }
+    }
+}
+
+/// The outermost op around a row that copies a tensor.
+fn copy_op(view: &RankView<'_>, row: usize) -> Option<OpIdx> {
+    let around = view.op_and_parents(view.trace.row_op[row].get());
+    around
+        .filter(|op| COPY_OPS.contains(&view.op_name(*op)))
+        .last()
+}
+
+/// Copies of tensors inside of the device.
+pub(crate) fn tensor_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let mut by_op: BTreeMap<&str, RowGroup> = BTreeMap::new();
+    for row in rows_inside(view) {
+        let inside = view.rows.name(row).contains("DtoD");
+        let copies = is_kernel(view, row) && view.rows.label(row) == "copy";
+        if !inside && !copies {
+            continue;
+        }
+        let Some(op) = copy_op(view, row) else {
+            continue;
+        };
+        let group = by_op.entry(view.op_name(op)).or_default();
+        group.note(view, row);
+        view.remove_row(row, &mut group.edits);
+        view.remove_span(view.op_span(op), &mut group.edits);
+    }
+    let groups = by_op.into_iter();
+    groups
+        .filter(|(_, group)| view.matters(group.time_ns()))
+        .map(|(name, group)| group.into_candidate(view, CauseKind::TensorCopies, name))
+        .collect()
+}
+
+/// Copies between host and device.
+pub(crate) fn exposed_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let mut by_name: BTreeMap<&str, RowGroup> = BTreeMap::new();
+    for row in rows_inside(view) {
+        let name = view.rows.name(row);
+        let is_copy = view.trace.device.rows.kind[row] == RowKind::Memcpy;
+        let crosses = name.contains("HtoD") || name.contains("DtoH");
+        // What is not pinned has a kind of its own: its remedy comes first.
+        if !is_copy || !crosses || name.contains("Pageable") {
+            continue;
+        }
+        let group = by_name.entry(name).or_default();
+        group.note(view, row);
+        if let Some(node) = view.row_node[row].get() {
+            group.edits.scaled.push((node, 0.0));
+        }
+    }
+    let groups = by_name.into_iter();
+    groups
+        .filter(|(_, group)| view.matters(group.time_ns()))
+        .map(|(name, group)| group.into_candidate(view, CauseKind::ExposedCopies, name))
+        .collect()
+}
+
+/// Waits of two streams of computation for each other.
+#[derive(Default)]
+struct StreamPair {
+    group: RowGroup,
+    /// Waits of the stream with the lower number, and of the other.
+    waits: [usize; 2],
+}
+
+/// Streams of computation that wait for each other and hardly ever run at once.
+pub(crate) fn stream_turns(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let mut pairs: BTreeMap<(QueueIdx, QueueIdx), StreamPair> = BTreeMap::new();
+    let (trace, nodes) = (view.trace, &view.trace.nodes);
+    for edge in trace.edges.iter() {
+        let (from, to) = (nodes.get(edge.from), nodes.get(edge.to));
+        let (Some(first), Some(second)) = (from.queue(), to.queue()) else {
+            continue;
+        };
+        let Some(source) = trace.row_of(&from) else {
+            continue;
+        };
+        // An unexplained wait stands for the row behind it, whose number it bears.
+        let target = RowIdx(to.source);
+        let computes = is_kernel(view, source.index()) && is_kernel(view, target.index());
+        if edge.kind != EdgeKind::EventWait || first == second || !computes {
+            continue;
+        }
+        let pair = pairs
+            .entry((first.min(second), first.max(second)))
+            .or_default();
+        pair.waits[usize::from(second > first)] += 1;
+        pair.group.note(view, target.index());
+        pair.group.edits.freed.push((edge.to, EdgeKind::EventWait));
+    }
+    let mut candidates = vec![];
+    for ((first, second), pair) in pairs {
+        let turns = pair.waits[0].min(pair.waits[1]);
+        if turns >= LEAST_TURNS && !run_at_once(view, first, second) {
+            let subject = format!("{} and {}", stream(view, first), stream(view, second));
+            candidates.push(pair.group.into_candidate(view, CauseKind::StreamTurns, &subject));
+        }
+    }
+    candidates
+}
+
+fn stream(view: &RankView<'_>, queue: QueueIdx) -> i64 {
+    let DeviceQueue { stream, .. } = view.trace.device.queues[queue.index()];
+    stream
+}
+
+/// Whether two streams run at once for more than a little of the time of the less busy one.
+fn run_at_once(view: &RankView<'_>, first: QueueIdx, second: QueueIdx) -> bool {
+    let queues = &view.trace.device.rows.queue;
+    let rows_of = |queue: QueueIdx| rows_inside(view).filter(move |row| queues[*row] == queue);
+    let busy = |queue: QueueIdx| rows_of(queue).map(|row| view.row_ns(row)).sum::<i64>();
+    let mut others = rows_of(second).map(|row| view.rows.span(row)).peekable();
+    let mut both = 0i64;
+    for row in rows_of(first) {
+        let (start, end) = view.rows.span(row);
+        while others.next_if(|(_, other_end)| *other_end <= start).is_some() {}
+        // The one that is cut off here may reach into the next row as well: that is missed, and
+        // such rows are few where streams take turns.
+        if let Some((other_start, other_end)) = others.peek() {
+            both += (end.min(*other_end) - start.max(*other_start)).max(0);
+        }
+    }
+    both as f64 > MOST_OVERLAP * busy(first).min(busy(second)) as f64
+}

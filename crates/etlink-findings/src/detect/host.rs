@@ -1,0 +1,295 @@
+//! What the host does while the device has nothing to do.
+
+use crate::candidate::{CauseCandidate, CauseEvidence};
+use crate::detect::syncs::is_allocator_call;
+use crate::kinds::CauseKind;
+use crate::text::median_ns;
+use crate::view::{HostSpan, RankView};
+use etlink_link::NodeKind;
+use etlink_model::{CallIdx, NodeIdx, OpIdx};
+use etlink_replay::GraphEdits;
+use std::collections::BTreeMap;
+
+/// Parts of the names that loaders of data give their ranges, in lower case. PyTorch's is
+/// `enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__`
+/// (`torch/utils/data/dataloader.py`).
+const INPUT_NAMES: [&str; 9] = [
+    "dataloader",
+    "data_loader",
+    "data loading",
+    "load_batch",
+    "get_batch",
+    "next_batch",
+    "fetch_batch",
+    "load batch",
+    "next batch",
+];
+
+/// Names of ranges under which checkpointed layers are computed again:
+/// `torch/utils/checkpoint.py`.
+const CHECKPOINT_NAME: &str = "CheckpointFunctionBackward";
+
+/// A backward node that the engine runs, by the name of its range in
+/// `torch/csrc/autograd/function.h`.
+const ENGINE_NAME: &str = "autograd::engine::evaluate_function";
+
+/// What the host does between two launches is its own work, and not the launch's, if it takes
+/// longer than this, ns. An op takes 5 to 50 us from Python to its launch.
+pub(crate) const LONGEST_LAUNCH_NS: i64 = 200_000;
+
+/// Whether a range fetches input.
+pub(crate) fn is_input_op(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    INPUT_NAMES.iter().any(|part| lower.contains(part))
+}
+
+/// Whether a range is a step of the profiler or of an optimizer loop.
+pub(crate) fn is_step_name(name: &str) -> bool {
+    name.starts_with("ProfilerStep#")
+}
+
+/// A name without the number of its step.
+pub(crate) fn plain_name(name: &str) -> &str {
+    match is_step_name(name) {
+        true => "ProfilerStep",
+        false => name,
+    }
+}
+
+/// Ranges that fetch input, the outermost alone.
+pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let mut by_name: BTreeMap<&str, SpanGroup> = BTreeMap::new();
+    for op in (0..view.trace.device.ops.len()).map(OpIdx::new) {
+        let name = view.op_name(op);
+        if !is_input_op(name) {
+            continue;
+        }
+        let mut outer = view.op_and_parents(view.trace.op_parent[op.index()].get());
+        if outer.any(|outer| is_input_op(view.op_name(outer))) {
+            continue;
+        }
+        let span = view.op_span(op);
+        if view.launched.get(span.thread.index()).is_some_and(Vec::is_empty) {
+            // A thread that launches nothing can load ahead of those that do.
+            continue;
+        }
+        by_name.entry(name).or_default().add(view, span);
+    }
+    groups_as_candidates(view, CauseKind::InputPipeline, by_name)
+}
+
+/// Stretches of threads that have one cause.
+#[derive(Default)]
+struct SpanGroup {
+    edits: GraphEdits,
+    times: Vec<i64>,
+    longest: Option<HostSpan>,
+}
+
+impl SpanGroup {
+    /// Takes a stretch out.
+    fn add(&mut self, view: &RankView<'_>, span: HostSpan) {
+        view.remove_span(span, &mut self.edits);
+        self.note(span);
+    }
+
+    fn note(&mut self, span: HostSpan) {
+        let length = span.end - span.start;
+        self.times.push(length);
+        let longest = self.longest.map_or(0, |longest| longest.end - longest.start);
+        if length > longest {
+            self.longest = Some(span);
+        }
+    }
+
+    fn evidence(&mut self, view: &RankView<'_>) -> CauseEvidence {
+        let longest = self.longest;
+        CauseEvidence {
+            count: self.times.len() as u64,
+            time_ns: self.times.iter().sum(),
+            typical_ns: median_ns(&mut self.times),
+            compared: None,
+            start_ns: longest.map(|span| span.start),
+            within: None,
+            python: longest.and_then(|span| {
+                // A little after the begin: the range and its caller begin at one instant.
+                view.python_at(span.thread, span.start + (span.end - span.start) / 2)
+            }),
+        }
+    }
+}
+
+fn groups_as_candidates(
+    view: &RankView<'_>,
+    kind: CauseKind,
+    groups: BTreeMap<&str, SpanGroup>,
+) -> Vec<CauseCandidate> {
+    let mut candidates = vec![];
+    for (name, mut group) in groups {
+        let evidence = group.evidence(view);
+        if view.matters(evidence.time_ns) {
+            candidates.push(view.candidate(kind, name, group.edits, evidence));
+        }
+    }
+    candidates
+}
+
+/// A stretch of a launching thread from one launch to the next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaunchInterval {
+    pub(crate) span: HostSpan,
+    /// The row whose launch begins it; none before the first.
+    pub(crate) row: Option<usize>,
+    /// How long the thread worked in it, ns: without what it waited for.
+    pub(crate) worked_ns: i64,
+}
+
+/// The stretches between the launches of each thread, inside of the window.
+pub(crate) fn launch_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
+    let mut intervals = vec![];
+    for launched in &view.launched {
+        let mut begin: Option<(i64, Option<usize>)> = None;
+        for one in launched {
+            if one.called < view.span.0 || one.called > view.span.1 {
+                continue;
+            }
+            let thread = view.trace.device.calls.thread[one.call.index()];
+            // Before the first launch the thread works from the begin of the window on.
+            let (start, row) = begin.unwrap_or((view.span.0, None));
+            if one.called > start {
+                let span = HostSpan {
+                    thread,
+                    start,
+                    end: one.called,
+                };
+                intervals.push(LaunchInterval {
+                    span,
+                    row,
+                    worked_ns: worked_ns(view, span),
+                });
+            }
+            begin = Some((one.called, Some(one.row)));
+        }
+    }
+    intervals
+}
+
+fn worked_ns(view: &RankView<'_>, span: HostSpan) -> i64 {
+    let nodes = view.nodes_in(span).iter();
+    let is_work = |node: &&NodeIdx| view.trace.nodes.kind[node.index()] != NodeKind::Boundary;
+    let lengths = nodes
+        .filter(is_work)
+        .map(|node| view.trace.nodes.duration[node.index()].0);
+    lengths.sum()
+}
+
+/// Work of the host that is no launching and of no kind of its own, by what it is.
+pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let mut groups: BTreeMap<&str, SpanGroup> = BTreeMap::new();
+    let long = launch_intervals(view);
+    let long = long
+        .iter()
+        .filter(|interval| interval.worked_ns > LONGEST_LAUNCH_NS);
+    for interval in long {
+        for node in view.nodes_in(interval.span) {
+            let slice = view.trace.nodes.get(*node);
+            let Some(name) = work_name(view, &slice) else {
+                continue;
+            };
+            let group = groups.entry(name).or_default();
+            group.edits.removed.push(*node);
+            group.note(HostSpan {
+                thread: interval.span.thread,
+                start: slice.start.0,
+                end: view.node_span(*node).1,
+            });
+        }
+    }
+    groups_as_candidates(view, CauseKind::HostWork, groups)
+}
+
+/// What a slice of the host is part of: the nearest annotation that is no step, else the outermost
+/// op, else nothing but a step. None of what has a kind of its own.
+fn work_name<'t>(view: &RankView<'t>, slice: &etlink_link::Node) -> Option<&'t str> {
+    if slice.kind == NodeKind::Boundary || slice.duration.0 == 0 {
+        return None;
+    }
+    if slice.kind == NodeKind::Runtime {
+        let name = view.call_name(CallIdx(slice.source));
+        if is_allocator_call(name) {
+            return None;
+        }
+    }
+    let annotations = &view.trace.device.ops.annotation;
+    let mut outermost = None;
+    for op in view.op_and_parents(view.trace.op_of(slice)) {
+        let name = view.op_name(op);
+        if is_input_op(name) {
+            return None;
+        }
+        if annotations[op.index()] && !is_step_name(name) {
+            return Some(name);
+        }
+        if !is_step_name(name) {
+            outermost = Some(name);
+        }
+    }
+    Some(outermost.unwrap_or(""))
+}
+
+/// Forward work of checkpointed layers inside of the backward pass.
+pub(crate) fn recomputation(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let mut groups: BTreeMap<&str, SpanGroup> = BTreeMap::new();
+    for op in (0..view.trace.device.ops.len()).map(OpIdx::new) {
+        // The engine's own range bears the name too, behind its prefix.
+        if view.op_name(op) != CHECKPOINT_NAME {
+            continue;
+        }
+        let whole = view.op_span(op);
+        let mut device_ns = 0;
+        let group = groups.entry("").or_default();
+        for span in forward_parts(view, op, whole) {
+            view.remove_span(span, &mut group.edits);
+            for launched in view.launched_in(span) {
+                view.remove_row(launched.row, &mut group.edits);
+                device_ns += view.row_ns(launched.row);
+            }
+        }
+        group.note(HostSpan {
+            end: whole.start + device_ns,
+            ..whole
+        });
+    }
+    groups_as_candidates(view, CauseKind::Recomputation, groups)
+}
+
+/// The parts of a checkpoint's backward before and between the nodes of the engine that it runs
+/// inside.
+fn forward_parts(view: &RankView<'_>, checkpoint: OpIdx, whole: HostSpan) -> Vec<HostSpan> {
+    let ops = &view.trace.device.ops;
+    let first = checkpoint.index() + 1;
+    let mut parts = vec![];
+    let mut begin = whole.start;
+    // Ops are in order of their starts: those inside follow the checkpoint.
+    for op in (first..ops.len()).map(OpIdx::new) {
+        let span = view.op_span(op);
+        if span.start >= whole.end {
+            break;
+        }
+        let is_backward = view.op_name(op).starts_with(ENGINE_NAME);
+        if span.thread != whole.thread || !is_backward || span.start < begin {
+            continue;
+        }
+        parts.push(HostSpan {
+            start: begin,
+            end: span.start,
+            ..whole
+        });
+        begin = span.end;
+    }
+    parts.push(HostSpan {
+        start: begin,
+        ..whole
+    });
+    parts
+}

@@ -1,0 +1,169 @@
+//! Launching: kernels that are shorter than their launches, and queues that are full.
+
+use crate::candidate::{CauseCandidate, CauseEvidence};
+use crate::detect::host::{LONGEST_LAUNCH_NS, LaunchInterval, is_input_op, launch_intervals};
+use crate::kinds::CauseKind;
+use crate::text::median_ns;
+use crate::view::{HostSpan, RankView};
+use etlink_link::{NodeKind, launches_graph};
+use etlink_model::{CallIdx, OpIdx};
+use etlink_replay::GraphEdits;
+
+/// PyTorch wraps the step of each optimizer in a range of this name
+/// (`Optimizer.profile_hook_step`).
+const OPTIMIZER_NAME: &str = "Optimizer.step#";
+
+/// Fewer launches than this are no pattern.
+const LEAST_LAUNCHES: usize = 20;
+
+/// Launches of a device stand still when so many are queued: CUDA's queues hold 1,024.
+const QUEUE_DEPTH: usize = 1_000;
+
+/// Kernels that are over before the next is launched.
+pub(crate) fn small_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let intervals = launch_intervals(view);
+    let all: Vec<&LaunchInterval> = intervals.iter().collect();
+    let candidate = launch_candidate(view, CauseKind::SmallKernels, "", &all);
+    candidate.into_iter().collect()
+}
+
+/// The same inside of optimizers.
+pub(crate) fn optimizer_launches(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let ops = (0..view.trace.device.ops.len()).map(OpIdx::new);
+    let steps: Vec<(OpIdx, HostSpan)> = ops
+        .filter(|op| view.op_name(*op).starts_with(OPTIMIZER_NAME))
+        .map(|op| (op, view.op_span(op)))
+        .collect();
+    let Some((first, _)) = steps.first() else {
+        return vec![];
+    };
+    let intervals = launch_intervals(view);
+    let is_inside = |interval: &&LaunchInterval| {
+        let span = interval.span;
+        let mut around = steps.iter();
+        around.any(|(_, step)| {
+            step.thread == span.thread && step.start <= span.start && span.start < step.end
+        })
+    };
+    let inside: Vec<&LaunchInterval> = intervals.iter().filter(is_inside).collect();
+    let name = view.op_name(*first).trim_start_matches(OPTIMIZER_NAME);
+    let subject = name.split('.').next().unwrap_or(name);
+    let candidate = launch_candidate(view, CauseKind::OptimizerLaunches, subject, &inside);
+    candidate.into_iter().collect()
+}
+
+/// Launching without the time of the host, where kernels are shorter than launches.
+fn launch_candidate(
+    view: &RankView<'_>,
+    kind: CauseKind,
+    subject: &str,
+    intervals: &[&LaunchInterval],
+) -> Option<CauseCandidate> {
+    let mut edits = GraphEdits::default();
+    let (mut kernels, mut launches) = (vec![], vec![]);
+    let mut begin = None;
+    for interval in intervals {
+        let Some(row) = interval.row else { continue };
+        let call = view.trace.row_call[row].get()?;
+        // A graph is launched as a whole already.
+        if interval.worked_ns > LONGEST_LAUNCH_NS || launches_graph(view.call_name(call)) {
+            continue;
+        }
+        begin = begin.or(Some(interval.span.start));
+        kernels.push(view.row_ns(row));
+        launches.push(interval.worked_ns);
+        for node in view.nodes_in(interval.span) {
+            if is_launch_work(view, *node) {
+                edits.scaled.push((*node, 0.0));
+            }
+        }
+    }
+    let (device_ns, host_ns): (i64, i64) = (kernels.iter().sum(), launches.iter().sum());
+    if kernels.len() < LEAST_LAUNCHES || device_ns >= host_ns {
+        return None;
+    }
+    let evidence = CauseEvidence {
+        count: kernels.len() as u64,
+        time_ns: host_ns,
+        typical_ns: median_ns(&mut kernels),
+        compared: Some(median_ns(&mut launches) as f64),
+        start_ns: begin,
+        within: None,
+        python: None,
+    };
+    Some(view.candidate(kind, subject, edits, evidence))
+}
+
+fn is_launch_work(view: &RankView<'_>, node: etlink_model::NodeIdx) -> bool {
+    let slice = view.trace.nodes.get(node);
+    let mut around = view.op_and_parents(view.trace.op_of(&slice));
+    slice.kind != NodeKind::Boundary && !around.any(|op| is_input_op(view.op_name(op)))
+}
+
+/// Launches that took long because as much was queued as can be.
+pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let mut edits = GraphEdits::default();
+    let mut times = vec![];
+    let mut begin = None;
+    let usual = usual_launch_ns(view);
+    let ends = row_starts(view);
+    let mut launched: Vec<_> = view.launched.iter().flatten().collect();
+    launched.sort_unstable();
+    for (before, one) in launched.iter().enumerate() {
+        let took = view.trace.device.calls.duration[one.call.index()].0;
+        // Of what was launched before, that much has begun.
+        let begun = ends.partition_point(|start| *start <= one.called);
+        let queued = before.saturating_sub(begun);
+        if queued < QUEUE_DEPTH || took < 5 * usual.max(1) {
+            continue;
+        }
+        begin = begin.or(Some(one.called));
+        times.push(took);
+        scale_call(view, one.call, usual, &mut edits);
+    }
+    let evidence = CauseEvidence {
+        count: times.len() as u64,
+        time_ns: times.iter().sum(),
+        typical_ns: median_ns(&mut times),
+        compared: Some(usual as f64),
+        start_ns: begin,
+        within: None,
+        python: None,
+    };
+    vec![view.candidate(CauseKind::QueueFull, "", edits, evidence)]
+}
+
+/// The median time of the calls that launch.
+fn usual_launch_ns(view: &RankView<'_>) -> i64 {
+    let calls = view.launched.iter().flatten();
+    let mut times: Vec<i64> = calls
+        .map(|one| view.trace.device.calls.duration[one.call.index()].0)
+        .collect();
+    median_ns(&mut times)
+}
+
+/// When rows that have a launch begin, ascending.
+fn row_starts(view: &RankView<'_>) -> Vec<i64> {
+    let rows = view.launched.iter().flatten();
+    let mut starts: Vec<i64> = rows.map(|one| view.rows.span(one.row).0).collect();
+    starts.sort_unstable();
+    starts
+}
+
+/// Makes the slices of a call as long together as calls usually are.
+fn scale_call(view: &RankView<'_>, call: CallIdx, usual: i64, edits: &mut GraphEdits) {
+    let calls = &view.trace.device.calls;
+    let (start, took) = (calls.start[call.index()].0, calls.duration[call.index()].0);
+    let span = HostSpan {
+        thread: calls.thread[call.index()],
+        start,
+        end: start + took,
+    };
+    let factor = usual as f64 / took.max(1) as f64;
+    for node in view.nodes_in(span) {
+        let slice = view.trace.nodes.get(*node);
+        if slice.kind == NodeKind::Runtime && slice.source == call.0 {
+            edits.scaled.push((*node, factor));
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Calls that stand still until the device has got somewhere.
+
+use crate::candidate::{CauseCandidate, CauseEvidence};
+use crate::detect::host::is_input_op;
+use crate::kinds::CauseKind;
+use crate::text::median_ns;
+use crate::view::{HostSpan, RankView};
+use etlink_link::{EdgeKind, NodeKind};
+use etlink_model::{CallIdx, NodeIdx, OpIdx, RowIdx};
+use etlink_replay::GraphEdits;
+use std::collections::BTreeMap;
+
+/// A slice that begins when a device has got somewhere.
+#[derive(Clone, Copy, Debug)]
+struct HostSync {
+    /// The slice.
+    node: NodeIdx,
+    /// The call that it is the rest of.
+    call: Option<CallIdx>,
+    /// The innermost op around it.
+    op: Option<OpIdx>,
+    /// How long the thread stood still, ns.
+    waited_ns: i64,
+}
+
+/// Ops that read one number back.
+const SCALAR_OPS: [&str; 4] = [
+    "aten::item",
+    "aten::_local_scalar_dense",
+    "aten::is_nonzero",
+    "aten::equal",
+];
+
+/// Ops whose result has a size that only the device knows.
+const SHAPE_OPS: [&str; 7] = [
+    "aten::nonzero",
+    "aten::masked_select",
+    "aten::unique_consecutive",
+    "aten::_unique2",
+    "aten::unique_dim",
+    "aten::repeat_interleave",
+    "aten::nonzero_numpy",
+];
+
+/// Calls that allocate or free memory of a device or of the host, in lower case without what the
+/// vendor puts before them.
+const ALLOCATOR_CALLS: [&str; 8] = [
+    "malloc",
+    "free",
+    "hostalloc",
+    "hostmalloc",
+    "mallochost",
+    "memcreate",
+    "memalloc",
+    "memrelease",
+];
+
+/// Whether a runtime call gets or gives back memory of the driver.
+pub(crate) fn is_allocator_call(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let vendors = ["cuda", "hip", "cu"];
+    let bare = vendors.iter().find_map(|vendor| name.strip_prefix(vendor));
+    bare.is_some_and(|bare| ALLOCATOR_CALLS.contains(&bare))
+}
+
+/// All slices of threads that wait for a device inside of the window.
+fn host_syncs(view: &RankView<'_>) -> Vec<HostSync> {
+    let trace = view.trace;
+    let nodes = &trace.nodes;
+    let mut syncs = vec![];
+    for of_thread in &view.of_thread {
+        for pair in of_thread.windows(2) {
+            let [before, node] = *pair else { continue };
+            let mut deps = trace.edges.deps(node).iter();
+            let start = nodes.start[node.index()].0;
+            let is_inside = start >= view.span.0 && start <= view.span.1;
+            if !is_inside || !deps.any(|edge| edge.kind == EdgeKind::HostWait) {
+                continue;
+            }
+            let slice = nodes.get(node);
+            syncs.push(HostSync {
+                node,
+                call: (slice.kind == NodeKind::Runtime).then_some(CallIdx(slice.source)),
+                op: trace.op_of(&slice),
+                waited_ns: start.saturating_sub(nodes.end(before).0).max(0),
+            });
+        }
+    }
+    syncs
+}
+
+/// What made a thread wait, by the ops around and by the call.
+fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, Option<OpIdx>)> {
+    let mut scalar = None;
+    for op in view.op_and_parents(sync.op) {
+        let name = view.op_name(op);
+        if SHAPE_OPS.contains(&name) {
+            return Some((CauseKind::DynamicShape, name.to_owned(), Some(op)));
+        }
+        if SCALAR_OPS.contains(&name) {
+            // `aten::equal` calls `aten::item`, which calls `_local_scalar_dense`: the outermost
+            // is what the program asked for.
+            scalar = Some(op);
+        }
+        // Waits inside of the loader belong to the loader.
+        if is_input_op(name) {
+            return None;
+        }
+    }
+    if let Some(op) = scalar {
+        return Some((CauseKind::ScalarRead, view.op_name(op).to_owned(), scalar));
+    }
+    let call = sync.call?;
+    let name = view.call_name(call);
+    if is_allocator_call(name) {
+        return None;
+    }
+    if is_pageable_copy(view, sync) {
+        let op = view.op_and_parents(sync.op).find(|op| !view.trace.device.ops.annotation[op.index()]);
+        let subject = op.map_or(name, |op| view.op_name(op));
+        return Some((CauseKind::PageableCopy, subject.to_owned(), None));
+    }
+    let lower = name.to_ascii_lowercase();
+    lower
+        .contains("synchronize")
+        .then(|| (CauseKind::ExplicitSync, name.to_owned(), None))
+}
+
+/// Whether what a thread waited for last is a copy of memory that is not pinned.
+fn is_pageable_copy(view: &RankView<'_>, sync: &HostSync) -> bool {
+    let trace = view.trace;
+    let deps = trace.edges.deps(sync.node).iter();
+    let mut waits = deps.filter(|edge| edge.kind == EdgeKind::HostWait);
+    waits.any(|edge| {
+        let row = trace.row_of(&trace.nodes.get(edge.from));
+        row.is_some_and(|row: RowIdx| view.rows.name(row.index()).contains("Pageable"))
+    })
+}
+
+/// The waits of a kind, by subject.
+fn syncs_of_kind(view: &RankView<'_>, kind: CauseKind) -> Vec<CauseCandidate> {
+    let mut by_subject: BTreeMap<String, SyncGroup> = BTreeMap::new();
+    for sync in host_syncs(view) {
+        let Some((found, subject, op)) = cause_of(view, &sync) else {
+            continue;
+        };
+        if found == kind {
+            by_subject.entry(subject).or_default().add(view, &sync, op);
+        }
+    }
+    let groups = by_subject.into_iter();
+    groups
+        .map(|(subject, group)| group.into_candidate(view, kind, subject))
+        .collect()
+}
+
+/// Waits of one subject.
+#[derive(Default)]
+struct SyncGroup {
+    edits: GraphEdits,
+    waits: Vec<i64>,
+    longest: Option<(i64, NodeIdx)>,
+}
+
+impl SyncGroup {
+    fn add(&mut self, view: &RankView<'_>, sync: &HostSync, read: Option<OpIdx>) {
+        view.free_node(sync.node, &mut self.edits);
+        self.waits.push(sync.waited_ns);
+        if self.longest.is_none_or(|(longest, _)| sync.waited_ns > longest) {
+            self.longest = Some((sync.waited_ns, sync.node));
+        }
+        // Where nothing is read back, the op and its copy go with the wait.
+        if let Some(op) = read.filter(|op| SCALAR_OPS.contains(&view.op_name(*op))) {
+            let span = view.op_span(op);
+            view.remove_span(span, &mut self.edits);
+            for launched in view.launched_in(span) {
+                view.remove_row(launched.row, &mut self.edits);
+            }
+        } else if read.is_none() {
+            self.edits.removed.push(sync.node);
+        }
+    }
+
+    fn into_candidate(
+        mut self,
+        view: &RankView<'_>,
+        kind: CauseKind,
+        subject: String,
+    ) -> CauseCandidate {
+        let (mut within, mut python, mut start_ns) = (None, None, None);
+        if let Some((waited, node)) = self.longest {
+            let slice = view.trace.nodes.get(node);
+            let begun = slice.start.0 - waited;
+            start_ns = Some(begun);
+            within = outer_range(view, view.trace.op_of(&slice), &subject);
+            python = slice.thread().and_then(|thread| view.python_at(thread, begun));
+        }
+        let evidence = CauseEvidence {
+            count: self.waits.len() as u64,
+            time_ns: self.waits.iter().sum(),
+            typical_ns: median_ns(&mut self.waits),
+            compared: None,
+            start_ns,
+            within,
+            python,
+        };
+        view.candidate(kind, subject, self.edits, evidence)
+    }
+}
+
+/// The nearest user annotation around an op that is no step.
+fn outer_range(view: &RankView<'_>, op: Option<OpIdx>, subject: &str) -> Option<String> {
+    let annotations = &view.trace.device.ops.annotation;
+    let mut around = view.op_and_parents(op);
+    let found = around.find(|op| {
+        let name = view.op_name(*op);
+        annotations[op.index()] && !crate::detect::host::is_step_name(name) && name != subject
+    })?;
+    Some(view.op_name(found).to_owned())
+}
+
+/// `.item()` and its like.
+pub(crate) fn scalar_reads(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    syncs_of_kind(view, CauseKind::ScalarRead)
+}
+
+/// `nonzero` and its like.
+pub(crate) fn dynamic_shapes(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    syncs_of_kind(view, CauseKind::DynamicShape)
+}
+
+/// Copies of memory that is not pinned.
+pub(crate) fn pageable_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    syncs_of_kind(view, CauseKind::PageableCopy)
+}
+
+/// `torch.cuda.synchronize()` and its like.
+pub(crate) fn explicit_syncs(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    syncs_of_kind(view, CauseKind::ExplicitSync)
+}
+
+/// `cudaMalloc` and `cudaFree` while steps run.
+pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let calls = &view.trace.device.calls;
+    let mut edits = GraphEdits::default();
+    let mut times = vec![];
+    let mut longest: Option<(i64, usize)> = None;
+    for call in 0..calls.len() {
+        let start = calls.start[call].0;
+        let is_inside = start >= view.span.0 && start < view.span.1;
+        if !is_inside || !is_allocator_call(view.call_name(CallIdx::new(call))) {
+            continue;
+        }
+        let took = calls.duration[call].0;
+        let span = HostSpan {
+            thread: calls.thread[call],
+            start,
+            end: start + took,
+        };
+        view.remove_span(span, &mut edits);
+        times.push(took);
+        if longest.is_none_or(|(most, _)| took > most) {
+            longest = Some((took, call));
+        }
+    }
+    let Some((_, call)) = longest else {
+        return vec![];
+    };
+    let call_idx = CallIdx::new(call);
+    let op = view.trace.call_op[call].get();
+    let evidence = CauseEvidence {
+        count: times.len() as u64,
+        time_ns: times.iter().sum(),
+        typical_ns: median_ns(&mut times),
+        compared: None,
+        start_ns: Some(calls.start[call].0),
+        within: op.map(|op| view.op_name(op).to_owned()),
+        python: view.python_at(calls.thread[call], calls.start[call].0),
+    };
+    let subject = view.call_name(call_idx);
+    vec![view.candidate(CauseKind::AllocatorCalls, subject, edits, evidence)]
+}

@@ -1,0 +1,237 @@
+//! The kinds of causes, as one table: how each is found, and what helps.
+
+use crate::candidate::CauseCandidate;
+use crate::detect::{communication, device, host, launches, profiler, steps, syncs};
+use crate::view::RankView;
+use serde::Serialize;
+
+/// A kind of cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CauseKind {
+    /// The host waits for the next batch.
+    #[default]
+    InputPipeline,
+    /// The host does something else while the device idles.
+    HostWork,
+    /// Kernels are shorter than it takes to launch them.
+    SmallKernels,
+    /// The same inside of an optimizer.
+    OptimizerLaunches,
+    /// A number is read back from the device: `.item()`.
+    ScalarRead,
+    /// The size of a result is read back: `nonzero`.
+    DynamicShape,
+    /// A copy from or to memory that is not pinned.
+    PageableCopy,
+    /// The program waits for the device by itself.
+    ExplicitSync,
+    /// Device memory is allocated or freed by the driver.
+    AllocatorCalls,
+    /// Communication that no computation hides.
+    ExposedCommunication,
+    /// Copies that nothing hides.
+    ExposedCopies,
+    /// One kernel takes half of the device's time.
+    DominantKernel,
+    /// Long kernels with fewer blocks than the device has multiprocessors.
+    LowCoverage,
+    /// Elementwise kernels one after the other.
+    FusibleChain,
+    /// Tensors are copied to another layout or type.
+    TensorCopies,
+    /// Forward work that is done again in the backward pass.
+    Recomputation,
+    /// The first step does what the others do not.
+    FirstStep,
+    /// The profiler's own work.
+    ProfilerOverhead,
+    /// Launches stand still because the queue of the device is full.
+    QueueFull,
+    /// Streams of computation wait for each other.
+    StreamTurns,
+    /// One rank needs longer than the others.
+    LateRank,
+    /// Ranks take turns in needing longer.
+    RankImbalance,
+}
+
+/// How causes of a kind are found in the trace of a rank.
+pub(crate) type Detect = fn(&RankView<'_>) -> Vec<CauseCandidate>;
+
+/// A kind of cause: a row of [`KINDS`].
+#[derive(Clone, Copy)]
+pub struct KindRule {
+    /// Which.
+    pub kind: CauseKind,
+    /// Whether the trace shows only signs of it.
+    pub inferred: bool,
+    /// Whether it says less than others about the same time: then these are told instead.
+    pub general: bool,
+    /// What helps.
+    pub remedy: &'static str,
+    /// None where only several ranks together show it.
+    pub(crate) detect: Option<Detect>,
+}
+
+/// A rule with the marks that most kinds have.
+const fn stated(kind: CauseKind, detect: Detect, remedy: &'static str) -> KindRule {
+    KindRule {
+        kind,
+        inferred: false,
+        general: false,
+        remedy,
+        detect: Some(detect),
+    }
+}
+
+/// Of which a trace shows signs alone.
+const fn probable(kind: CauseKind, detect: Detect, remedy: &'static str) -> KindRule {
+    KindRule {
+        inferred: true,
+        ..stated(kind, detect, remedy)
+    }
+}
+
+/// That others explain better.
+const fn general(kind: CauseKind, detect: Detect, remedy: &'static str) -> KindRule {
+    KindRule {
+        general: true,
+        ..stated(kind, detect, remedy)
+    }
+}
+
+/// That several ranks show together.
+const fn of_ranks(kind: CauseKind, remedy: &'static str) -> KindRule {
+    KindRule {
+        kind,
+        inferred: false,
+        general: false,
+        remedy,
+        detect: None,
+    }
+}
+
+/// All kinds.
+pub const KINDS: [KindRule; 22] = [
+    stated(
+        CauseKind::InputPipeline,
+        host::input_pipeline,
+        "load ahead: more `num_workers`, a larger `prefetch_factor`, less work per sample",
+    ),
+    general(
+        CauseKind::HostWork,
+        host::host_work,
+        "move it to another thread, or out of the loop",
+    ),
+    general(
+        CauseKind::SmallKernels,
+        launches::small_kernels,
+        "use CUDA graphs (`torch.compile(mode=\"reduce-overhead\")`) or larger batches",
+    ),
+    stated(
+        CauseKind::OptimizerLaunches,
+        launches::optimizer_launches,
+        "give the optimizer `fused=True` or `foreach=True`",
+    ),
+    stated(
+        CauseKind::ScalarRead,
+        syncs::scalar_reads,
+        "keep the value on the device, or read it less often",
+    ),
+    stated(
+        CauseKind::DynamicShape,
+        syncs::dynamic_shapes,
+        "use a mask of fixed size, such as `torch.where`",
+    ),
+    stated(
+        CauseKind::PageableCopy,
+        syncs::pageable_copies,
+        "pin the memory (`pin_memory=True`) and copy with `non_blocking=True`",
+    ),
+    stated(
+        CauseKind::ExplicitSync,
+        syncs::explicit_syncs,
+        "take the synchronisation out of the loop",
+    ),
+    stated(
+        CauseKind::AllocatorCalls,
+        syncs::allocator_calls,
+        "keep shapes alike, or set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`",
+    ),
+    stated(
+        CauseKind::ExposedCommunication,
+        communication::exposed_communication,
+        "begin it earlier, beside computation, or move fewer bytes",
+    ),
+    stated(
+        CauseKind::ExposedCopies,
+        device::exposed_copies,
+        "copy on a stream of its own, beside computation",
+    ),
+    general(
+        CauseKind::DominantKernel,
+        device::dominant_kernels,
+        "look for a faster one: another data type, layout or library",
+    ),
+    probable(
+        CauseKind::LowCoverage,
+        device::low_coverage,
+        "give it more blocks: split the reduction, or batch more work",
+    ),
+    probable(
+        CauseKind::FusibleChain,
+        device::fusible_chains,
+        "fuse them: `torch.compile`, or one kernel of your own",
+    ),
+    stated(
+        CauseKind::TensorCopies,
+        device::tensor_copies,
+        "keep one layout and data type from op to op",
+    ),
+    stated(
+        CauseKind::Recomputation,
+        host::recomputation,
+        "checkpoint fewer layers where memory allows it",
+    ),
+    probable(
+        CauseKind::FirstStep,
+        steps::first_step,
+        "warm up before you record or measure: `schedule(warmup=…)`",
+    ),
+    probable(
+        CauseKind::ProfilerOverhead,
+        profiler::profiler_overhead,
+        "record without stacks, shapes and memory to measure times",
+    ),
+    stated(
+        CauseKind::QueueFull,
+        launches::queue_full,
+        "launch what others wait for first, or from another thread",
+    ),
+    probable(
+        CauseKind::StreamTurns,
+        device::stream_turns,
+        "leave out waits between streams whose work does not need each other's results",
+    ),
+    of_ranks(
+        CauseKind::LateRank,
+        "look at what that rank does differently, its data first, then its machine",
+    ),
+    of_ranks(
+        CauseKind::RankImbalance,
+        "deal the work out more evenly, such as by length of sequences",
+    ),
+];
+
+impl CauseKind {
+    /// Its row in the table.
+    pub fn rule(self) -> Option<&'static KindRule> {
+        KINDS.iter().find(|rule| rule.kind == self)
+    }
+
+    /// Whether others explain the same time better.
+    pub(crate) fn is_general(self) -> bool {
+        self.rule().is_some_and(|rule| rule.general)
+    }
+}

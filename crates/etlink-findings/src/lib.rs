@@ -1,0 +1,28 @@
+//! What a run would gain from what: causes of lost time, each with its gain.
+//!
+//! ```text
+//! LinkedTrace of a rank ─ rank_causes ─> RankCauses   candidates: which nodes a cause is made of
+//!                                            │
+//! graph of the rank, or of all ranks ────────┴─ run_findings ─> RunFindings
+//!                                                 a replay without each cause, ranked by gain
+//! ```
+//! A detector says what the trace shows and which nodes of the graph that is. It says nothing about
+//! the gain: this is what the window of the run takes less in a replay without these nodes
+//! ([`GraphEdits`](etlink_replay::GraphEdits)). So time that something else would have taken anyway
+//! is no gain, and what holds up all ranks counts for all. Kinds are rows of one table, [`KINDS`].
+//! Pure; O(candidates · (nodes + edges)), with a bounded number of candidates per kind.
+
+mod candidate;
+mod detect;
+mod kinds;
+mod overlap;
+mod ranking;
+mod ranks;
+mod sentence;
+mod text;
+mod view;
+
+pub use candidate::{CauseCandidate, CauseEvidence, RankCauses, RankWindow, RankWork, WindowEnds};
+pub use detect::rank_causes;
+pub use kinds::{CauseKind, KINDS, KindRule};
+pub use ranking::{RankPart, RunFinding, RunFindings, run_findings};

@@ -1,0 +1,56 @@
+//! Causes that are the same time under two names.
+
+use crate::candidate::CauseCandidate;
+use etlink_link::EdgeKind;
+use etlink_model::NodeIdx;
+use etlink_replay::{EditableGraph, ReplayGraph};
+use rustc_hash::FxHashMap;
+
+/// The nodes that a cause is made of, with their time.
+#[derive(Debug, Default)]
+pub(crate) struct CauseNodes {
+    weights: FxHashMap<NodeIdx, i64>,
+    total: i64,
+}
+
+impl CauseNodes {
+    pub(crate) fn new(
+        candidate: &CauseCandidate,
+        graph: &ReplayGraph,
+        editable: &EditableGraph<'_>,
+    ) -> CauseNodes {
+        let edits = &candidate.edits;
+        let mut weights: FxHashMap<NodeIdx, i64> = FxHashMap::default();
+        let scaled = edits.scaled.iter().map(|(node, _)| node);
+        for node in edits.removed.iter().chain(scaled) {
+            if let Some(length) = graph.duration.get(node.index()) {
+                weights.insert(*node, length.0);
+            }
+        }
+        for (node, _) in &edits.freed {
+            if node.index() < graph.len() {
+                *weights.entry(*node).or_default() += waited_ns(graph, editable, *node);
+            }
+        }
+        let total = weights.values().sum();
+        CauseNodes { weights, total }
+    }
+
+    /// How much of this cause's time is also the other's.
+    pub(crate) fn share_in(&self, other: &CauseNodes) -> f64 {
+        let shared = self.weights.iter();
+        let shared = shared.filter(|(node, _)| other.weights.contains_key(node));
+        let common: i64 = shared.map(|(_, weight)| *weight).sum();
+        common as f64 / self.total.max(1) as f64
+    }
+}
+
+/// From when the thread or stream of a node was free to its start, ns.
+fn waited_ns(graph: &ReplayGraph, editable: &EditableGraph<'_>, node: NodeIdx) -> i64 {
+    let run = editable.plain_run();
+    let own = graph.deps(node).filter(|dep| {
+        dep.kind == EdgeKind::ProgramOrder || dep.kind == EdgeKind::StreamOrder
+    });
+    let free = own.map(|dep| run.end(dep.from)).max();
+    free.map_or(0, |free| run.start[node.index()].since(free).max(0))
+}

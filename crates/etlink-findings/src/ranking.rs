@@ -1,0 +1,218 @@
+//! Replays the run without each cause and ranks causes by what that gains.
+
+use crate::candidate::{CauseCandidate, CauseEvidence, RankCauses};
+use crate::kinds::CauseKind;
+use crate::overlap::CauseNodes;
+use crate::ranks::rank_candidates;
+use crate::sentence;
+use etlink_analyze::UtilizationWindow;
+use etlink_model::{GlobalRank, NodeIdx};
+use etlink_replay::{EditableGraph, ReplayGraph, ReplayRun};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// No more findings than this are told: people fix one thing after the other.
+const MOST_FINDINGS: usize = 7;
+
+/// Less than this of the window is not worth a sentence: replays are not truer than that, and runs
+/// of one program differ by as much.
+const LEAST_GAIN: f64 = 0.02;
+
+/// Of two causes with more than this of their time in common, one is told.
+const SAME_TIME: f64 = 0.6;
+
+/// A cause that explains this much of a general one's gain is told in its place.
+const EXPLAINS: f64 = 0.7;
+
+/// A rank's part of a graph.
+#[derive(Clone, Copy, Debug)]
+pub struct RankPart<'c> {
+    /// The number that its first node has in the graph.
+    pub first: NodeIdx,
+    /// What was found in its trace.
+    pub causes: &'c RankCauses,
+}
+
+/// A cause of lost time, with what the run would gain without it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunFinding {
+    /// What kind of cause.
+    pub kind: CauseKind,
+    /// Which of its kind: an op, a kernel, a group; empty where the kind says all.
+    pub subject: String,
+    /// The ranks whose traces show it; empty where the rank is not known.
+    pub ranks: Vec<GlobalRank>,
+    /// The trace shows signs of it, and not the cause itself.
+    pub inferred: bool,
+    /// What the window takes less in a replay without it, ns.
+    pub gain_ns: i64,
+    /// Of the window.
+    pub gain_share: f64,
+    /// What the trace shows.
+    pub evidence: CauseEvidence,
+    /// What helps.
+    pub remedy: &'static str,
+    /// All of that in one sentence.
+    pub sentence: String,
+}
+
+/// What a run would gain most from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunFindings {
+    /// What the window is of.
+    pub window: UtilizationWindow,
+    /// How many steps it has.
+    pub steps: u64,
+    /// The time that gains are of, ns.
+    pub window_ns: i64,
+    /// Ranks that were looked at together.
+    pub ranks: u64,
+    /// The largest gains first; empty where nothing stands out.
+    pub findings: Vec<RunFinding>,
+}
+
+/// A cause and what its replay gives.
+struct Replayed {
+    candidate: CauseCandidate,
+    ranks: Vec<GlobalRank>,
+    nodes: CauseNodes,
+    gain_ns: i64,
+}
+
+/// Ranks the causes that ranks have. `graph` is that of the one rank, or of all together.
+/// O(candidates · (nodes + edges)).
+pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings {
+    let editable = EditableGraph::new(graph);
+    let plain_ns = window_length(editable.plain_run(), parts);
+    let whole_ns = match parts {
+        // What came before the recording is part of the graph, but of no share.
+        [one] => one.causes.window.length_ns,
+        _ => plain_ns,
+    };
+    let least_ns = ((LEAST_GAIN * whole_ns as f64) as i64).max(1);
+    let mut replayed = vec![];
+    let merged = merge_candidates(parts);
+    let compared = rank_candidates(graph, parts, whole_ns);
+    let compared = compared.into_iter().map(|candidate| (candidate, vec![]));
+    for (candidate, ranks) in merged.into_iter().chain(compared) {
+        let run = editable.run_edited(&candidate.edits);
+        let gain_ns = plain_ns - window_length(&run, parts);
+        if gain_ns >= least_ns {
+            replayed.push(Replayed {
+                nodes: CauseNodes::new(&candidate, graph, &editable),
+                candidate,
+                ranks,
+                gain_ns,
+            });
+        }
+    }
+    let kept = distinct_causes(replayed);
+    let first = parts.first().map(|part| part.causes.window);
+    let first = first.unwrap_or_default();
+    let mut found = RunFindings {
+        window: first.kind,
+        steps: first.steps,
+        window_ns: whole_ns,
+        ranks: parts.len() as u64,
+        findings: vec![],
+    };
+    for one in kept.into_iter().take(MOST_FINDINGS) {
+        let finding = finding_of(one, &found);
+        found.findings.push(finding);
+    }
+    found
+}
+
+/// From the first begin to the last end of the ranks' windows, ns.
+fn window_length(run: &ReplayRun, parts: &[RankPart<'_>]) -> i64 {
+    let (mut first, mut last) = (None, None);
+    for part in parts {
+        let number = |node: &NodeIdx| NodeIdx(part.first.0.saturating_add(node.0));
+        let window = &part.causes.window_ends;
+        for node in window.firsts.iter().map(number) {
+            let start = run.start.get(node.index()).copied();
+            first = [first, start].into_iter().flatten().min();
+        }
+        for node in window.lasts.iter().map(number) {
+            let end = (node.index() < run.start.len()).then(|| run.end(node));
+            last = last.max(end);
+        }
+    }
+    let bounds = last.zip(first);
+    bounds.map_or(0, |(last, first)| last.since(first))
+}
+
+/// The same cause on several ranks is one: it is taken out on all of them.
+fn merge_candidates(parts: &[RankPart<'_>]) -> Vec<(CauseCandidate, Vec<GlobalRank>)> {
+    let mut merged: BTreeMap<(CauseKind, &str), (CauseCandidate, Vec<GlobalRank>)> =
+        BTreeMap::new();
+    for part in parts {
+        for own in &part.causes.candidates {
+            let (one, ranks) = merged
+                .entry((own.kind, &own.subject))
+                .or_insert_with(|| {
+                    let empty = CauseCandidate {
+                        kind: own.kind,
+                        subject: own.subject.clone(),
+                        ..CauseCandidate::default()
+                    };
+                    (empty, vec![])
+                });
+            one.edits.extend_shifted(&own.edits, part.first);
+            one.evidence.merge(&own.evidence);
+            ranks.extend(part.causes.rank);
+        }
+    }
+    merged.into_values().collect()
+}
+
+/// The largest gains first, none of them the time of another.
+fn distinct_causes(mut replayed: Vec<Replayed>) -> Vec<Replayed> {
+    replayed.sort_by_key(|one| std::cmp::Reverse(one.gain_ns));
+    let explained: Vec<bool> = replayed
+        .iter()
+        .map(|one| one.candidate.kind.is_general() && is_explained(one, &replayed))
+        .collect();
+    let mut kept: Vec<Replayed> = vec![];
+    for (one, is_explained) in replayed.into_iter().zip(explained) {
+        let is_told = kept
+            .iter()
+            .any(|other| one.nodes.share_in(&other.nodes) > SAME_TIME);
+        if !is_explained && !is_told {
+            kept.push(one);
+        }
+    }
+    kept
+}
+
+/// Whether a cause of a kind that says more gains nearly as much from the same time.
+fn is_explained(general: &Replayed, all: &[Replayed]) -> bool {
+    all.iter().any(|other| {
+        !other.candidate.kind.is_general()
+            && other.gain_ns as f64 >= EXPLAINS * general.gain_ns as f64
+            && other.nodes.share_in(&general.nodes) > SAME_TIME
+    })
+}
+
+fn finding_of(one: Replayed, found: &RunFindings) -> RunFinding {
+    let Replayed {
+        candidate,
+        ranks,
+        gain_ns,
+        ..
+    } = one;
+    let rule = candidate.kind.rule();
+    let mut finding = RunFinding {
+        kind: candidate.kind,
+        subject: candidate.subject,
+        ranks,
+        inferred: rule.is_some_and(|rule| rule.inferred),
+        gain_ns,
+        gain_share: gain_ns as f64 / found.window_ns.max(1) as f64,
+        evidence: candidate.evidence,
+        remedy: rule.map_or("", |rule| rule.remedy),
+        sentence: String::new(),
+    };
+    finding.sentence = sentence::finding_sentence(&finding, found);
+    finding
+}

@@ -1,0 +1,75 @@
+//! Names and figures in sentences.
+
+/// A time with three digits in the unit that fits it.
+pub(crate) fn time_text(ns: i64) -> String {
+    let (value, unit) = match ns.unsigned_abs() {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    let decimals = match value.abs() {
+        value if value >= 100.0 => 0,
+        value if value >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+/// A share in percent.
+pub(crate) fn percent_text(share: f64) -> String {
+    let percent = 100.0 * share;
+    match percent.abs() {
+        small if small < 9.95 => format!("{percent:.1} %"),
+        _ => format!("{percent:.0} %"),
+    }
+}
+
+/// So many of something.
+pub(crate) fn count_text(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Names of kernels take screens: up to here a sentence can be read.
+const MOST_LETTERS: usize = 60;
+
+/// A name in a sentence, no longer than can be read, without what a terminal would obey.
+pub(crate) fn short_name(name: &str) -> String {
+    let plain: String = name
+        .chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect();
+    // The return type and the parameters of a demangled name tell nothing of what it does.
+    let plain = plain.strip_prefix("void ").unwrap_or(&plain);
+    if plain.chars().count() <= MOST_LETTERS {
+        return plain.to_owned();
+    }
+    let head: String = plain.chars().take(MOST_LETTERS - 1).collect();
+    head + "…"
+}
+
+/// Whether a frame of a Python stack is a line of source: `train.py(12): step`.
+pub(crate) fn is_source_line(frame: &str) -> bool {
+    // Profilers write `<built-in function …>` and `nn.Module: Linear_0` beside these.
+    !frame.starts_with('<') && !frame.starts_with("nn.Module") && frame.contains(".py(")
+}
+
+/// A frame with the last parts of its path: `site-packages/torch/x/y.py(3): f` is `x/y.py(3): f`.
+pub(crate) fn short_frame(frame: &str) -> String {
+    let path_end = frame.find(".py(").unwrap_or(0);
+    let slashes: Vec<usize> = frame[..path_end]
+        .match_indices('/')
+        .map(|(at, _)| at)
+        .collect();
+    let cut = slashes.len().checked_sub(2).map(|at| slashes[at] + 1);
+    frame[cut.unwrap_or(0)..].to_owned()
+}
+
+/// The value in the middle of many; 0 of none.
+pub(crate) fn median_ns(values: &mut [i64]) -> i64 {
+    let Some(last) = values.len().checked_sub(1) else {
+        return 0;
+    };
+    let (_, value, _) = values.select_nth_unstable(last / 2);
+    *value
+}

@@ -1,0 +1,295 @@
+//! A rank's trace as detectors look at it.
+
+use crate::candidate::{CauseCandidate, CauseEvidence, RankWindow, WindowEnds};
+use crate::kinds::CauseKind;
+use crate::text;
+use etlink_analyze::{ClassifiedRows, RankAnalysis, UtilizationWindow};
+use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
+use etlink_model::{AuxiliaryKind, CallIdx, NodeIdx, OpIdx, ThreadIdx};
+use etlink_replay::GraphEdits;
+
+/// A stretch of a thread, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HostSpan {
+    pub(crate) thread: ThreadIdx,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+}
+
+/// A row and the call that launched it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LaunchedRow {
+    pub(crate) called: i64,
+    pub(crate) call: CallIdx,
+    pub(crate) row: usize,
+}
+
+/// A trace with what several detectors need.
+pub(crate) struct RankView<'t> {
+    pub(crate) trace: &'t LinkedTrace,
+    pub(crate) rows: ClassifiedRows<'t>,
+    pub(crate) analysis: &'t RankAnalysis,
+    pub(crate) window: RankWindow,
+    /// Start and end of the window, ns.
+    pub(crate) span: (i64, i64),
+    /// Per row, its node.
+    pub(crate) row_node: Vec<NodeIdx>,
+    /// Per thread, its nodes in order of time.
+    pub(crate) of_thread: Vec<Vec<NodeIdx>>,
+    /// Per thread, what it launched in order of time.
+    pub(crate) launched: Vec<Vec<LaunchedRow>>,
+}
+
+impl<'t> RankView<'t> {
+    pub(crate) fn new(
+        trace: &'t LinkedTrace,
+        rows: ClassifiedRows<'t>,
+        analysis: &'t RankAnalysis,
+    ) -> RankView<'t> {
+        let nodes = &trace.nodes;
+        let mut row_node = vec![NodeIdx::NONE; trace.device.rows.len()];
+        let mut of_thread = vec![vec![]; trace.device.threads.len()];
+        for index in nodes.indices() {
+            let node = nodes.get(index);
+            if let Some(thread) = node.thread() {
+                of_thread[thread.index()].push(index);
+            } else if let Some(row) = trace.row_of(&node) {
+                row_node[row.index()] = index;
+            }
+        }
+        let launched = launched_rows(trace);
+        let (window, span) = window_of(trace, analysis);
+        RankView {
+            trace,
+            rows,
+            analysis,
+            window,
+            span,
+            row_node,
+            of_thread,
+            launched,
+        }
+    }
+
+    /// The nodes that the window begins and ends with. O(nodes).
+    pub(crate) fn window_ends(&self) -> WindowEnds {
+        let trace = self.trace;
+        let nodes = &trace.nodes;
+        let passive = trace.passive_threads();
+        let tracks = trace.device.threads.len() + trace.device.queues.len();
+        let mut ends: Vec<Option<(NodeIdx, NodeIdx)>> = vec![None; tracks];
+        for index in nodes.indices() {
+            let node = nodes.get(index);
+            let (start, end) = self.node_span(index);
+            let looks_on = node.thread().is_some_and(|thread| passive[thread.index()]);
+            // What came before the recording begins with the window and is none of its work.
+            let is_outside = start < self.span.0 || end > self.span.1;
+            if looks_on || is_outside || node.kind == NodeKind::Boundary {
+                continue;
+            }
+            let track = match node.on_device {
+                true => trace.device.threads.len() + node.track.index(),
+                false => node.track.index(),
+            };
+            ends[track] = Some(match ends[track] {
+                Some((first, last)) if nodes.end(last).0 > end => (first, last),
+                Some((first, _)) => (first, index),
+                None => (index, index),
+            });
+        }
+        let (firsts, lasts) = ends.into_iter().flatten().unzip();
+        WindowEnds { firsts, lasts }
+    }
+
+    /// Start and end of a node, ns.
+    pub(crate) fn node_span(&self, node: NodeIdx) -> (i64, i64) {
+        let nodes = &self.trace.nodes;
+        (nodes.start[node.index()].0, nodes.end(node).0)
+    }
+
+    /// Nodes of a thread that begin in a span. O(log nodes).
+    pub(crate) fn nodes_in(&self, span: HostSpan) -> &[NodeIdx] {
+        let Some(nodes) = self.of_thread.get(span.thread.index()) else {
+            return &[];
+        };
+        let starts_before = |time: i64| {
+            move |node: &NodeIdx| self.trace.nodes.start[node.index()].0 < time
+        };
+        let first = nodes.partition_point(starts_before(span.start));
+        let last = nodes.partition_point(starts_before(span.end));
+        &nodes[first..last.max(first)]
+    }
+
+    /// What a thread launched in a span. O(log rows).
+    pub(crate) fn launched_in(&self, span: HostSpan) -> &[LaunchedRow] {
+        let Some(launched) = self.launched.get(span.thread.index()) else {
+            return &[];
+        };
+        let first = launched.partition_point(|one| one.called < span.start);
+        let last = launched.partition_point(|one| one.called < span.end);
+        &launched[first..last.max(first)]
+    }
+
+    /// When an op ran, and on which thread.
+    pub(crate) fn op_span(&self, op: OpIdx) -> HostSpan {
+        let ops = &self.trace.device.ops;
+        let start = ops.start[op.index()];
+        HostSpan {
+            thread: ops.thread[op.index()],
+            start: start.0,
+            end: (start + ops.duration[op.index()]).0,
+        }
+    }
+
+    pub(crate) fn op_name(&self, op: OpIdx) -> &'t str {
+        self.trace.device_name(self.trace.device.ops.name[op.index()])
+    }
+
+    pub(crate) fn call_name(&self, call: CallIdx) -> &'t str {
+        let calls = &self.trace.device.calls;
+        self.trace.device_name(calls.name[call.index()])
+    }
+
+    /// An op and those around it, from the inside.
+    pub(crate) fn op_and_parents(&self, op: Option<OpIdx>) -> impl Iterator<Item = OpIdx> {
+        let parents = &self.trace.op_parent;
+        std::iter::successors(op, move |op| parents[op.index()].get())
+    }
+
+    /// How long a row runs, ns.
+    pub(crate) fn row_ns(&self, row: usize) -> i64 {
+        self.trace.device.rows.duration[row].0
+    }
+
+    /// Takes out what a thread does in a span: its nodes take no time and wait for nothing else
+    /// than what the thread did before.
+    pub(crate) fn remove_span(&self, span: HostSpan, edits: &mut GraphEdits) {
+        for node in self.nodes_in(span) {
+            edits.removed.push(*node);
+            self.free_node(*node, edits);
+        }
+    }
+
+    /// A node of a thread waits no more for devices and other threads.
+    pub(crate) fn free_node(&self, node: NodeIdx, edits: &mut GraphEdits) {
+        for kind in [EdgeKind::HostWait, EdgeKind::Handoff, EdgeKind::Tensor] {
+            let mut deps = self.trace.edges.deps(node).iter();
+            if deps.any(|edge| edge.kind == kind) {
+                edits.freed.push((node, kind));
+            }
+        }
+    }
+
+    /// Takes out a row.
+    pub(crate) fn remove_row(&self, row: usize, edits: &mut GraphEdits) {
+        if let Some(node) = self.row_node[row].get() {
+            edits.removed.push(node);
+        }
+    }
+
+    /// The innermost frame of Python at an instant of a thread, if the trace has stacks.
+    pub(crate) fn python_at(&self, thread: ThreadIdx, time: i64) -> Option<String> {
+        let frames = &self.trace.device.auxiliary;
+        let last = frames.start.partition_point(|start| start.0 <= time);
+        let mut before = (0..last).rev().take(MOST_FRAMES);
+        let frame = before.find(|at| {
+            let is_frame = frames.kind[*at] == AuxiliaryKind::Python;
+            let end = frames.start[*at] + frames.duration[*at];
+            is_frame && frames.thread[*at] == thread && end.0 > time && self.is_line(*at)
+        })?;
+        let name = self.trace.device_name(frames.name[frame]);
+        Some(text::short_frame(name))
+    }
+
+    /// Whether a frame is a line of a program, and no built-in function.
+    fn is_line(&self, frame: usize) -> bool {
+        let name = self.trace.device.auxiliary.name[frame];
+        text::is_source_line(self.trace.device_name(name))
+    }
+
+    /// Whether the window is long enough for a time to matter in it.
+    pub(crate) fn matters(&self, ns: i64) -> bool {
+        ns as f64 >= LEAST_SHARE * self.window.length_ns as f64
+    }
+
+    pub(crate) fn candidate(
+        &self,
+        kind: CauseKind,
+        subject: impl Into<String>,
+        edits: GraphEdits,
+        evidence: CauseEvidence,
+    ) -> CauseCandidate {
+        CauseCandidate {
+            kind,
+            subject: subject.into(),
+            edits,
+            evidence,
+        }
+    }
+}
+
+/// Frames that are looked at for one instant: other threads' can lie between.
+const MOST_FRAMES: usize = 10_000;
+
+/// What is less than this of the window is no candidate: its gain cannot be more, but for what
+/// waits on several ranks.
+const LEAST_SHARE: f64 = 0.005;
+
+fn launched_rows(trace: &LinkedTrace) -> Vec<Vec<LaunchedRow>> {
+    let calls = &trace.device.calls;
+    let mut launched = vec![vec![]; trace.device.threads.len()];
+    for (row, call) in trace.row_call.iter().enumerate() {
+        let Some(call) = call.get() else { continue };
+        if trace.row_no_launch[row] != NoLaunch::Launched {
+            continue;
+        }
+        launched[calls.thread[call.index()].index()].push(LaunchedRow {
+            called: calls.start[call.index()].0,
+            call,
+            row,
+        });
+    }
+    launched.iter_mut().for_each(|rows| rows.sort_unstable());
+    launched
+}
+
+/// The window that shares are of, and when it is.
+fn window_of(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64, i64)) {
+    let Some(whole) = analysis.utilization.first() else {
+        return host_window(trace, analysis);
+    };
+    let window = RankWindow {
+        kind: whole.window,
+        steps: match whole.window {
+            UtilizationWindow::Steps => whole.steps,
+            UtilizationWindow::Process => 0,
+        },
+        length_ns: whole.whole_ns(),
+    };
+    let end = whole.start_ns.saturating_add(whole.window_ns);
+    (window, (whole.start_ns, end))
+}
+
+/// The window of a trace without device work: its steps, or all of it.
+fn host_window(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64, i64)) {
+    let steps = &analysis.steps;
+    let begin = steps.iter().map(|step| step.start_ns).min();
+    let ends = steps.iter();
+    let end = ends
+        .map(|step| step.start_ns.saturating_add(step.duration_ns))
+        .max();
+    let recorded = &trace.report.window;
+    let (kind, span) = match begin.zip(end) {
+        Some(span) => (UtilizationWindow::Steps, span),
+        None => {
+            let span = (recorded.start_ns, recorded.end_ns);
+            (UtilizationWindow::Process, span)
+        }
+    };
+    let window = RankWindow {
+        kind,
+        steps: steps.len() as u64,
+        length_ns: span.1.saturating_sub(span.0),
+    };
+    (window, span)
+}

@@ -1,0 +1,36 @@
+//! `etlink findings`.
+
+use super::{JsonArgs, RankArgs, ReadingArgs};
+use clap::Args;
+use std::path::PathBuf;
+
+/// `etlink findings`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 done, also where nothing stands out; 1 done, but a trace was left \
+        out: it could not be read, is not of the run, or is damaged under --strict; 2 no trace \
+        could be read."
+)]
+pub struct FindingsArgs {
+    /// A Kineto trace, or a folder with the traces of all ranks; `-` for standard input
+    #[arg(value_name = "TRACE|DIR")]
+    pub path: PathBuf,
+    /// Host trace of the Kineto trace, as for `link`
+    #[arg(long, value_name = "ET")]
+    pub host: Option<PathBuf>,
+    /// Rank, when the trace does not say
+    #[arg(long)]
+    pub rank: Option<i64>,
+    /// Rules for kernels that come before the built-in ones, as for `analyze`
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+    /// Of a folder: take each rank's times by its own clock, not by that of the first rank
+    #[arg(long)]
+    pub no_align: bool,
+    #[command(flatten)]
+    pub choice: RankArgs,
+    #[command(flatten)]
+    pub reading: ReadingArgs,
+    #[command(flatten)]
+    pub print: JsonArgs,
+}

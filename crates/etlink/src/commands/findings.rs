@@ -1,0 +1,213 @@
+//! `etlink findings`: what a run would gain most from.
+
+use super::{print_document, print_text, print_unused_files};
+use crate::args::FindingsArgs;
+use crate::kernel_rules::read_rules;
+use crate::rank_columns::RankColumns;
+use crate::rank_error::rank_error;
+use crate::table::{count, time};
+use crate::{Outcome, notes};
+use anyhow::{Context, Result};
+use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
+use etlink_findings::{RankCauses, RankPart, RunFindings, rank_causes, run_findings};
+use etlink_kineto::KeepEvents;
+use etlink_link::TensorEdges;
+use etlink_model::{GlobalRank, NodeIdx, RankIdx, UnixNs};
+use etlink_replay::ReplayGraph;
+use etlink_run::membership::Excluded;
+use etlink_run::run::{
+    RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource, report_notes,
+};
+use etlink_run::{JoinedRun, RunError};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// What a node of a graph takes until all is told: in its rank's graph and again in that of all
+/// ranks, with latencies of edges and the lists of causes.
+const NODE_BYTES: u64 = 200;
+
+/// What is printed.
+#[derive(Serialize)]
+struct FindingsDocument {
+    /// Each run.
+    runs: Vec<FindingsReport>,
+}
+
+/// What one run would gain from.
+#[derive(Serialize)]
+struct FindingsReport {
+    /// Folder of the run, empty for a file.
+    run: String,
+    /// What is to be known of the files.
+    notes: Vec<String>,
+    /// Traces that could not be linked, or are not of the run.
+    excluded: Vec<Excluded>,
+    /// Ranks of the run of which nothing is known here.
+    absent: Vec<GlobalRank>,
+    #[serde(flatten)]
+    found: RunFindings,
+}
+
+/// What is kept of a rank.
+struct FoundRank {
+    graph: ReplayGraph,
+    causes: RankCauses,
+    base_ns: UnixNs,
+}
+
+pub fn run(args: FindingsArgs) -> Result<Outcome> {
+    let rules = read_rules(args.rules.as_deref())?;
+    let progress = crate::progress::progress_bar();
+    let options = RunOptions {
+        rank: args.rank,
+        // the order between threads that tensors show seldom decides when something runs
+        tensor_deps: TensorEdges::None,
+        // stacks name the line of Python; the profiler's own rows are a cause
+        keep: KeepEvents::Auxiliary,
+        align: !args.no_align,
+        traces_only: true,
+        progress: progress.clone(),
+        ..args.reading.run_options(Some(&args.choice))?
+    };
+    let source = RunSource::from_path_and_host(&args.path, args.host.as_deref())?;
+    let runs = RunSet::open(source, options)?;
+    progress.phase("linking");
+    let ranks = runs.map_ranks_retaining(|rank| {
+        let found = find_in_rank(rank, &rules).transpose();
+        let graphs = found.iter().flatten().map(|rank| rank.value.graph.len());
+        let bytes = NODE_BYTES.saturating_mul(graphs.sum::<usize>() as u64);
+        (found, bytes)
+    })?;
+    progress.finish();
+    print_unused_files(&runs);
+    let errors = |found: Result<_, _>| found.map_err(rank_error);
+    let ranks = ranks.into_iter().map(|rank| rank.map(errors)).collect();
+    let results = runs.collect_runs(ranks, !runs.source.is_one_rank())?;
+    // nothing found in nothing would pass for a run without a fault
+    if results.iter().all(|run| run.members.ranks.is_empty()) {
+        let failed = results.into_iter().flat_map(|run| run.failed);
+        let errors = failed.map(|(_, error)| error).collect();
+        return Err(RunError::no_trace_taken(errors).into());
+    }
+    let mut reports = vec![];
+    for run in results {
+        reports.push(run_report(&runs, run)?);
+    }
+    let outcome = match reports.iter().all(|report| report.excluded.is_empty()) {
+        true => Outcome::Done,
+        false => Outcome::Found,
+    };
+    if args.print.json {
+        print_document("etlink.findings", &FindingsDocument { runs: reports })?;
+    } else {
+        print_text(&reports.iter().map(findings_text).collect::<String>())?;
+    }
+    Ok(outcome)
+}
+
+/// None of a rank that was not asked for.
+fn find_in_rank(
+    rank: RankEntry<'_>,
+    rules: &KernelRules,
+) -> Result<Option<RankResult<FoundRank>>> {
+    if rank.has_no_times() && !rank.is_wanted(None) {
+        return Ok(None);
+    }
+    let linked = rank.link()?.refuse_damage()?;
+    if !rank.is_wanted(linked.report.report.rank) {
+        return Ok(None);
+    }
+    let trace = &linked.trace;
+    let analysis = analyze(trace, rules, &Options::default());
+    let graph = etlink_replay::graph_from_trace(trace)
+        .with_context(|| linked.report.device.clone())?;
+    Ok(Some(RankResult {
+        label: rank.label().to_owned(),
+        notes: report_notes(&linked.report.report),
+        value: FoundRank {
+            causes: rank_causes(trace, rules, &analysis),
+            graph,
+            base_ns: trace.device.header.base_ns,
+        },
+        summary: linked.summary,
+    }))
+}
+
+fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsReport> {
+    let run = &runs.runs[results.run];
+    let excluded = results.excluded();
+    let mut notes = run.notes.clone();
+    notes.extend_from_slice(&results.rank_notes);
+    notes.extend(results.members.mismatch_notes());
+    if runs.options.ranks.is_none() {
+        notes.extend(results.members.absent_note());
+    }
+    let absent = results.members.absent;
+    let mut ranks = results.members.ranks;
+    let found = match &mut ranks[..] {
+        [] => RunFindings::default(),
+        // one rank waits for nobody here, and its own clock is good enough
+        [one] => run_findings(&one.value.graph, &[RankPart {
+            first: NodeIdx(0),
+            causes: &one.value.causes,
+        }]),
+        _ => joined_findings(ranks, runs.options.align)?,
+    };
+    Ok(FindingsReport {
+        run: run.folder.display().to_string(),
+        notes,
+        excluded,
+        absent,
+        found,
+    })
+}
+
+/// The ranks as one graph.
+fn joined_findings(ranks: Vec<RankResult<FoundRank>>, align: bool) -> Result<RunFindings> {
+    let (mut columns, mut causes) = (RankColumns::default(), vec![]);
+    for rank in ranks {
+        let Some(summary) = rank.summary else {
+            debug_assert!(false, "{} has no rank", rank.label);
+            continue;
+        };
+        columns.push(summary, rank.value.graph, rank.value.base_ns);
+        causes.push(rank.value.causes);
+    }
+    let join = JoinedRun::new(std::mem::take(&mut columns.summaries), align);
+    columns.align_clocks(&join.clocks);
+    let nodes = etlink_replay::collective_nodes(&join.summaries, &join.matches);
+    let joined = etlink_replay::join_graphs(&columns.ranks, &nodes.collectives)?;
+    columns.ranks.clear();
+    let mut parts = vec![];
+    for (place, causes) in causes.iter().enumerate() {
+        if let Some(first) = joined.first_node(RankIdx::new(place)) {
+            parts.push(RankPart { first, causes });
+        }
+    }
+    Ok(run_findings(&joined.graph, &parts))
+}
+
+/// A line about the run, then one per finding.
+fn findings_text(report: &FindingsReport) -> String {
+    notes::print_all(&report.notes);
+    for excluded in &report.excluded {
+        notes::print_note(&excluded.note());
+    }
+    let found = &report.found;
+    let mut out = String::new();
+    if !report.run.is_empty() {
+        let _ = writeln!(out, "{}: {}", report.run, count(found.ranks, "rank"));
+    }
+    let whole = match (found.window, found.steps) {
+        (UtilizationWindow::Steps, steps) => count(steps, "step"),
+        (UtilizationWindow::Process, _) => "the recording".to_owned(),
+    };
+    let length = time(found.window_ns);
+    if found.findings.is_empty() {
+        let _ = writeln!(out, "nothing stands out in {whole} ({length})");
+    }
+    for (number, finding) in (1..).zip(&found.findings) {
+        let _ = writeln!(out, "{number}. {}", finding.sentence);
+    }
+    out
+}
