@@ -1,6 +1,6 @@
 //! What detectors find in the trace of a rank.
 
-use crate::kinds::CauseKind;
+use crate::kind::CauseKind;
 use etlink_analyze::UtilizationWindow;
 use etlink_model::{GlobalRank, NodeIdx};
 use etlink_replay::GraphEdits;
@@ -16,6 +16,8 @@ pub struct CauseCandidate {
     pub subject: String,
     /// How the graph is without it.
     pub edits: GraphEdits,
+    /// Another way to take it out: each misses a part of what stays, so the lesser gain counts.
+    pub other_edits: Option<GraphEdits>,
     /// What the trace shows.
     pub evidence: CauseEvidence,
 }

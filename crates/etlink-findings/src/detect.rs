@@ -4,6 +4,7 @@ pub(crate) mod communication;
 pub(crate) mod device;
 pub(crate) mod host;
 pub(crate) mod launches;
+mod names;
 pub(crate) mod profiler;
 pub(crate) mod steps;
 pub(crate) mod syncs;
@@ -56,7 +57,7 @@ fn work_by_name(view: &RankView<'_>) -> BTreeMap<(bool, String), RankWork> {
         if node.kind.is_delay() || communicates || node.duration.0 == 0 {
             continue;
         }
-        let name = host::plain_name(trace.name(&node)).to_owned();
+        let name = names::plain_name(trace.name(&node)).to_owned();
         let entry = work.entry((node.on_device, name)).or_default();
         entry.nodes.push(index);
         entry.time_ns = entry.time_ns.saturating_add(node.duration.0);

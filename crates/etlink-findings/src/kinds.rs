@@ -2,59 +2,8 @@
 
 use crate::candidate::CauseCandidate;
 use crate::detect::{communication, device, host, launches, profiler, steps, syncs};
+use crate::kind::CauseKind;
 use crate::view::RankView;
-use serde::Serialize;
-
-/// A kind of cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CauseKind {
-    /// The host waits for the next batch.
-    #[default]
-    InputPipeline,
-    /// The host does something else while the device idles.
-    HostWork,
-    /// Kernels are shorter than it takes to launch them.
-    SmallKernels,
-    /// The same inside of an optimizer.
-    OptimizerLaunches,
-    /// A number is read back from the device: `.item()`.
-    ScalarRead,
-    /// The size of a result is read back: `nonzero`.
-    DynamicShape,
-    /// A copy from or to memory that is not pinned.
-    PageableCopy,
-    /// The program waits for the device by itself.
-    ExplicitSync,
-    /// Device memory is allocated or freed by the driver.
-    AllocatorCalls,
-    /// Communication that no computation hides.
-    ExposedCommunication,
-    /// Copies that nothing hides.
-    ExposedCopies,
-    /// One kernel takes half of the device's time.
-    DominantKernel,
-    /// Long kernels with fewer blocks than the device has multiprocessors.
-    LowCoverage,
-    /// Elementwise kernels one after the other.
-    FusibleChain,
-    /// Tensors are copied to another layout or type.
-    TensorCopies,
-    /// Forward work that is done again in the backward pass.
-    Recomputation,
-    /// The first step does what the others do not.
-    FirstStep,
-    /// The profiler's own work.
-    ProfilerOverhead,
-    /// Launches stand still because the queue of the device is full.
-    QueueFull,
-    /// Streams of computation wait for each other.
-    StreamTurns,
-    /// One rank needs longer than the others.
-    LateRank,
-    /// Ranks take turns in needing longer.
-    RankImbalance,
-}
 
 /// How causes of a kind are found in the trace of a rank.
 pub(crate) type Detect = fn(&RankView<'_>) -> Vec<CauseCandidate>;
@@ -218,10 +167,13 @@ pub const KINDS: [KindRule; 22] = [
         CauseKind::LateRank,
         "look at what that rank does differently, its data first, then its machine",
     ),
-    of_ranks(
-        CauseKind::RankImbalance,
-        "deal the work out more evenly, such as by length of sequences",
-    ),
+    KindRule {
+        general: true,
+        ..of_ranks(
+            CauseKind::RankImbalance,
+            "deal the work out more evenly, such as by length of sequences",
+        )
+    },
 ];
 
 impl CauseKind {

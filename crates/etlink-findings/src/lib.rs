@@ -14,6 +14,8 @@
 
 mod candidate;
 mod detect;
+mod finding;
+mod kind;
 mod kinds;
 mod overlap;
 mod ranking;
@@ -24,5 +26,7 @@ mod view;
 
 pub use candidate::{CauseCandidate, CauseEvidence, RankCauses, RankWindow, RankWork, WindowEnds};
 pub use detect::rank_causes;
-pub use kinds::{CauseKind, KINDS, KindRule};
-pub use ranking::{RankPart, RunFinding, RunFindings, run_findings};
+pub use finding::{RankPart, RunFinding, RunFindings};
+pub use kind::CauseKind;
+pub use kinds::{KINDS, KindRule};
+pub use ranking::run_findings;

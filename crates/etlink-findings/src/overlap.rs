@@ -48,9 +48,9 @@ impl CauseNodes {
 /// From when the thread or stream of a node was free to its start, ns.
 fn waited_ns(graph: &ReplayGraph, editable: &EditableGraph<'_>, node: NodeIdx) -> i64 {
     let run = editable.plain_run();
-    let own = graph.deps(node).filter(|dep| {
-        dep.kind == EdgeKind::ProgramOrder || dep.kind == EdgeKind::StreamOrder
-    });
+    let own = graph
+        .deps(node)
+        .filter(|dep| dep.kind == EdgeKind::ProgramOrder || dep.kind == EdgeKind::StreamOrder);
     let free = own.map(|dep| run.end(dep.from)).max();
     free.map_or(0, |free| run.start[node.index()].since(free).max(0))
 }

@@ -1,14 +1,13 @@
 //! Replays the run without each cause and ranks causes by what that gains.
 
-use crate::candidate::{CauseCandidate, CauseEvidence, RankCauses};
-use crate::kinds::CauseKind;
+use crate::candidate::CauseCandidate;
+use crate::finding::{RankPart, RunFinding, RunFindings};
+use crate::kind::CauseKind;
 use crate::overlap::CauseNodes;
 use crate::ranks::rank_candidates;
 use crate::sentence;
-use etlink_analyze::UtilizationWindow;
 use etlink_model::{GlobalRank, NodeIdx};
 use etlink_replay::{EditableGraph, ReplayGraph, ReplayRun};
-use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// No more findings than this are told: people fix one thing after the other.
@@ -23,53 +22,6 @@ const SAME_TIME: f64 = 0.6;
 
 /// A cause that explains this much of a general one's gain is told in its place.
 const EXPLAINS: f64 = 0.7;
-
-/// A rank's part of a graph.
-#[derive(Clone, Copy, Debug)]
-pub struct RankPart<'c> {
-    /// The number that its first node has in the graph.
-    pub first: NodeIdx,
-    /// What was found in its trace.
-    pub causes: &'c RankCauses,
-}
-
-/// A cause of lost time, with what the run would gain without it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RunFinding {
-    /// What kind of cause.
-    pub kind: CauseKind,
-    /// Which of its kind: an op, a kernel, a group; empty where the kind says all.
-    pub subject: String,
-    /// The ranks whose traces show it; empty where the rank is not known.
-    pub ranks: Vec<GlobalRank>,
-    /// The trace shows signs of it, and not the cause itself.
-    pub inferred: bool,
-    /// What the window takes less in a replay without it, ns.
-    pub gain_ns: i64,
-    /// Of the window.
-    pub gain_share: f64,
-    /// What the trace shows.
-    pub evidence: CauseEvidence,
-    /// What helps.
-    pub remedy: &'static str,
-    /// All of that in one sentence.
-    pub sentence: String,
-}
-
-/// What a run would gain most from.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct RunFindings {
-    /// What the window is of.
-    pub window: UtilizationWindow,
-    /// How many steps it has.
-    pub steps: u64,
-    /// The time that gains are of, ns.
-    pub window_ns: i64,
-    /// Ranks that were looked at together.
-    pub ranks: u64,
-    /// The largest gains first; empty where nothing stands out.
-    pub findings: Vec<RunFinding>,
-}
 
 /// A cause and what its replay gives.
 struct Replayed {
@@ -95,8 +47,9 @@ pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings 
     let compared = rank_candidates(graph, parts, whole_ns);
     let compared = compared.into_iter().map(|candidate| (candidate, vec![]));
     for (candidate, ranks) in merged.into_iter().chain(compared) {
-        let run = editable.run_edited(&candidate.edits);
-        let gain_ns = plain_ns - window_length(&run, parts);
+        let ways = std::iter::once(&candidate.edits).chain(&candidate.other_edits);
+        let lengths = ways.map(|edits| window_length(&editable.run_edited(edits), parts));
+        let gain_ns = plain_ns - lengths.max().unwrap_or(plain_ns);
         if gain_ns >= least_ns {
             replayed.push(Replayed {
                 nodes: CauseNodes::new(&candidate, graph, &editable),
@@ -148,17 +101,19 @@ fn merge_candidates(parts: &[RankPart<'_>]) -> Vec<(CauseCandidate, Vec<GlobalRa
         BTreeMap::new();
     for part in parts {
         for own in &part.causes.candidates {
-            let (one, ranks) = merged
-                .entry((own.kind, &own.subject))
-                .or_insert_with(|| {
-                    let empty = CauseCandidate {
-                        kind: own.kind,
-                        subject: own.subject.clone(),
-                        ..CauseCandidate::default()
-                    };
-                    (empty, vec![])
-                });
+            let (one, ranks) = merged.entry((own.kind, &own.subject)).or_insert_with(|| {
+                let empty = CauseCandidate {
+                    kind: own.kind,
+                    subject: own.subject.clone(),
+                    ..CauseCandidate::default()
+                };
+                (empty, vec![])
+            });
             one.edits.extend_shifted(&own.edits, part.first);
+            if let Some(other) = &own.other_edits {
+                let all = one.other_edits.get_or_insert_default();
+                all.extend_shifted(other, part.first);
+            }
             one.evidence.merge(&own.evidence);
             ranks.extend(part.causes.rank);
         }

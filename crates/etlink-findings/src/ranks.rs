@@ -1,8 +1,8 @@
 //! What several ranks together show: one that is late, or each in its turn.
 
 use crate::candidate::{CauseCandidate, CauseEvidence, RankWork};
-use crate::kinds::CauseKind;
-use crate::ranking::RankPart;
+use crate::finding::RankPart;
+use crate::kind::CauseKind;
 use crate::text::{median_ns, short_name};
 use etlink_model::NodeIdx;
 use etlink_replay::{GraphEdits, ReplayGraph};
@@ -80,6 +80,7 @@ fn late_rank(
         kind: CauseKind::LateRank,
         subject: format!("rank {rank}"),
         edits,
+        other_edits: None,
         evidence,
     })
 }
@@ -132,6 +133,7 @@ fn imbalance(
         kind: CauseKind::RankImbalance,
         subject: String::new(),
         edits,
+        other_edits: None,
         evidence,
     })
 }

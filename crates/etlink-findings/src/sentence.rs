@@ -1,7 +1,7 @@
 //! A finding as one sentence: what is gained, what the trace shows, what helps.
 
-use crate::kinds::CauseKind;
-use crate::ranking::{RunFinding, RunFindings};
+use crate::finding::{RunFinding, RunFindings};
+use crate::kind::CauseKind;
 use crate::text::{count_text, percent_text, short_name, time_text};
 use etlink_analyze::UtilizationWindow;
 

@@ -1,7 +1,7 @@
 //! A rank's trace as detectors look at it.
 
 use crate::candidate::{CauseCandidate, CauseEvidence, RankWindow, WindowEnds};
-use crate::kinds::CauseKind;
+use crate::kind::CauseKind;
 use crate::text;
 use etlink_analyze::{ClassifiedRows, RankAnalysis, UtilizationWindow};
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
@@ -112,9 +112,8 @@ impl<'t> RankView<'t> {
         let Some(nodes) = self.of_thread.get(span.thread.index()) else {
             return &[];
         };
-        let starts_before = |time: i64| {
-            move |node: &NodeIdx| self.trace.nodes.start[node.index()].0 < time
-        };
+        let starts_before =
+            |time: i64| move |node: &NodeIdx| self.trace.nodes.start[node.index()].0 < time;
         let first = nodes.partition_point(starts_before(span.start));
         let last = nodes.partition_point(starts_before(span.end));
         &nodes[first..last.max(first)]
@@ -142,7 +141,8 @@ impl<'t> RankView<'t> {
     }
 
     pub(crate) fn op_name(&self, op: OpIdx) -> &'t str {
-        self.trace.device_name(self.trace.device.ops.name[op.index()])
+        self.trace
+            .device_name(self.trace.device.ops.name[op.index()])
     }
 
     pub(crate) fn call_name(&self, call: CallIdx) -> &'t str {
@@ -223,6 +223,7 @@ impl<'t> RankView<'t> {
             kind,
             subject: subject.into(),
             edits,
+            other_edits: None,
             evidence,
         }
     }

@@ -23,6 +23,8 @@ pub struct GraphEdits {
     /// These take no time, and neither does what keeps them from starting once all that they wait
     /// for has ended.
     pub removed: Vec<NodeIdx>,
+    /// These start as soon as all that they wait for has ended, as parts of one kernel do.
+    pub at_once: Vec<NodeIdx>,
     /// Factors on durations; of a node that stands here twice both count.
     pub scaled: Vec<(NodeIdx, f64)>,
     /// These wait no more for what edges of this kind bring.
@@ -32,13 +34,17 @@ pub struct GraphEdits {
 impl GraphEdits {
     /// Whether nothing is changed.
     pub fn is_empty(&self) -> bool {
-        self.removed.is_empty() && self.scaled.is_empty() && self.freed.is_empty()
+        self.removed.is_empty()
+            && self.at_once.is_empty()
+            && self.scaled.is_empty()
+            && self.freed.is_empty()
     }
 
     /// Adds those of a graph whose first node has this number in another graph.
     pub fn extend_shifted(&mut self, other: &GraphEdits, first: NodeIdx) {
         let shift = |node: &NodeIdx| NodeIdx(first.0.saturating_add(node.0));
         self.removed.extend(other.removed.iter().map(shift));
+        self.at_once.extend(other.at_once.iter().map(shift));
         let scaled = other.scaled.iter();
         self.scaled
             .extend(scaled.map(|(node, by)| (shift(node), *by)));
@@ -115,8 +121,8 @@ impl<'g> EditableGraph<'g> {
             held: vec![],
         };
         let mut at_once = vec![false; graph.len()];
-        for node in &edits.removed {
-            mark_node(&mut at_once, *node, true);
+        for node in edits.removed.iter().chain(&edits.at_once) {
+            mark_node(&mut at_once, *node);
         }
         let mut freed = vec![0u16; graph.len()];
         for (node, kind) in &edits.freed {
@@ -152,10 +158,10 @@ impl<'g> EditableGraph<'g> {
     }
 }
 
-fn mark_node(marks: &mut [bool], node: NodeIdx, value: bool) {
+fn mark_node(marks: &mut [bool], node: NodeIdx) {
     // Edits of another graph name nodes that this one does not have, and change nothing.
     if let Some(mark) = marks.get_mut(node.index()) {
-        *mark = value;
+        *mark = true;
     }
 }
 

@@ -76,6 +76,7 @@ impl TraceBuilder {
                     // Above 32 bits: a reader that cuts the id would mix the node up with none at
                     // all, 0.
                     graph_node: 4_294_967_296 + node,
+                    blocks: None,
                 },
                 queue,
                 name,

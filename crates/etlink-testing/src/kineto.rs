@@ -6,6 +6,7 @@ use etlink_kineto::{
     CompleteEvent, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions, KinetoWriter,
     TrackKey,
 };
+use std::collections::BTreeMap;
 use std::io;
 
 /// Keys and raw JSON values.
@@ -78,12 +79,12 @@ impl TraceBuilder {
             verbatim: true,
         };
         let mut writer = Writer::new(out, &header, options)?;
-        let ids = self.rf_ids();
+        let known = DrawnIds::new(self);
         for thread in &self.threads {
             self.write_thread_names(&mut writer, *thread)?;
         }
         for event in &self.events {
-            self.write_event(&mut writer, event, &ids)?;
+            self.write_event(&mut writer, event, &known)?;
         }
         // Kineto closes its list with this marker, at the end of the window.
         writer.window_end(self.trace_time(self.last_end()))?;
@@ -120,17 +121,22 @@ impl TraceBuilder {
         Ok(())
     }
 
-    fn write_event(&self, writer: &mut Writer, event: &DrawnEvent, ids: &[u64]) -> io::Result<()> {
+    fn write_event(
+        &self,
+        writer: &mut Writer,
+        event: &DrawnEvent,
+        known: &DrawnIds<'_>,
+    ) -> io::Result<()> {
         match event {
             DrawnEvent::Op(index) => {
                 let op = &self.ops[*index];
                 if op.in_device {
-                    self.write_op(writer, op, ids[*index], *index)?;
+                    self.write_op(writer, op, known.ids[*index], *index)?;
                 }
                 Ok(())
             }
-            DrawnEvent::Call(call) => self.write_call(writer, call, ids),
-            DrawnEvent::Row(row) => self.write_row(writer, row, ids),
+            DrawnEvent::Call(call) => self.write_call(writer, call, known),
+            DrawnEvent::Row(row) => self.write_row(writer, row, known),
             DrawnEvent::Sync(sync) => self.write_sync(writer, sync),
             DrawnEvent::Python {
                 thread,
@@ -203,26 +209,20 @@ impl TraceBuilder {
     }
 
     /// The id of the innermost op around a call, if there is one.
-    fn op_around(&self, call: &DrawnCall, ids: &[u64]) -> Option<u64> {
+    fn op_around(&self, call: &DrawnCall, known: &DrawnIds<'_>) -> Option<u64> {
         // Files of 2021 have no `External id` at calls.
         if self.flavour == KinetoFlavour::Cuda2021 {
             return None;
         }
-        let is_around = |op: &&DrawnOp| {
-            op.in_device
-                && !op.annotation
-                && op.thread == call.thread
-                && op.start <= call.start
-                && call.start < op.end
-        };
-        let ops = self.ops.iter().zip(ids);
-        let around = ops.filter(|(op, _)| is_around(op));
-        // The op that began last is the innermost, as Kineto's stack of correlation ids has it.
-        let inner = around.max_by_key(|(op, id)| (op.start, **id));
-        inner.map(|(_, id)| *id)
+        known.op_around(call)
     }
 
-    fn write_call(&self, writer: &mut Writer, call: &DrawnCall, ids: &[u64]) -> io::Result<()> {
+    fn write_call(
+        &self,
+        writer: &mut Writer,
+        call: &DrawnCall,
+        known: &DrawnIds<'_>,
+    ) -> io::Result<()> {
         let callback = match self.flavour {
             KinetoFlavour::Rocm => "cid",
             _ => "cbid",
@@ -240,7 +240,7 @@ impl TraceBuilder {
             name: &call.name,
             track: self.track(call.thread),
             span: (call.start, call.end),
-            external_id: self.op_around(call, ids),
+            external_id: self.op_around(call, known),
         };
         self.write_range(writer, &event, &args)?;
         let Some(id) = call.correlation else {
@@ -251,21 +251,21 @@ impl TraceBuilder {
         self.write_flow(writer, (!is_launch, "ac2g"), id, event.track, call.start)
     }
 
-    fn write_row(&self, writer: &mut Writer, row: &DrawnRow, ids: &[u64]) -> io::Result<()> {
-        let calls = self.events.iter().filter_map(|event| match event {
-            DrawnEvent::Call(call) => Some(call),
-            _ => None,
-        });
+    fn write_row(
+        &self,
+        writer: &mut Writer,
+        row: &DrawnRow,
+        known: &DrawnIds<'_>,
+    ) -> io::Result<()> {
         // A row has the op of its launch, not what runs when the row does: `External id` is by
         // correlation in Kineto, too.
-        let mut launches =
-            calls.filter(|call| row.correlation.is_some() && call.correlation == row.correlation);
+        let launch = row.correlation.and_then(|id| known.calls.get(&id).copied());
         let event = DrawnCompleteEvent {
             category: self.flavour.row_category(row.what),
             name: &row.name,
             track: (row.queue.device, row.queue.stream),
             span: (row.start, row.end),
-            external_id: launches.next().and_then(|call| self.op_around(call, ids)),
+            external_id: launch.and_then(|call| self.op_around(call, known)),
         };
         self.write_range(writer, &event, &self.row_arguments(row))?;
         match row.correlation {
@@ -301,22 +301,24 @@ impl TraceBuilder {
         args.extend(row.correlation.map(|id| number("correlation", id)));
         match row.what {
             // roctracer knows no graph nodes, and no grid of theirs
-            RowWork::Kernel { graph_node } if self.flavour == KinetoFlavour::Rocm => {
-                args.extend(match graph_node {
+            RowWork::Kernel { graph_node, .. } if self.flavour == KinetoFlavour::Rocm => args
+                .extend(match graph_node {
                     0 => pairs(&[
                         ("kind", "\"Dispatch Kernel\"".into()),
                         ("grid", "[64, 2, 1]".into()),
                         ("block", "[128, 1, 1]".into()),
                     ]),
                     _ => pairs(&[("kind", "\"Dispatch Task\"".into())]),
-                })
-            }
-            // Grid and block are the same for all kernels, so that figures that use them are easy
-            // to check.
-            RowWork::Kernel { graph_node } => args.extend(pairs(&[
+                }),
+            // Grid and block are the same for all kernels that are given none, so that figures that
+            // use them are easy to check.
+            RowWork::Kernel { graph_node, blocks } => args.extend(pairs(&[
                 ("registers per thread", "32".into()),
-                ("blocks per SM", "0.592593".into()),
-                ("grid", "[64, 2, 1]".into()),
+                ("blocks per SM", blocks_per_multiprocessor(blocks)),
+                (
+                    "grid",
+                    blocks.map_or("[64, 2, 1]".into(), |(all, _)| format!("[{all}, 1, 1]")),
+                ),
                 ("block", "[128, 1, 1]".into()),
                 ("est. achieved occupancy %", "7".into()),
                 ("graph node id", graph_node.to_string()),
@@ -403,6 +405,72 @@ impl TraceBuilder {
     }
 }
 
+/// What rows and calls are looked up by: a drawing of thousands asks for each of them.
+struct DrawnIds<'d> {
+    /// Record function ids, per op.
+    ids: Vec<u64>,
+    /// Per thread, its ops by start and id.
+    ops: Vec<Vec<DrawnAround>>,
+    /// The first call of each correlation.
+    calls: BTreeMap<i64, &'d DrawnCall>,
+}
+
+/// An op that can be around a call.
+struct DrawnAround {
+    start: i64,
+    id: u64,
+    end: i64,
+    /// The latest end of it and those before.
+    last_end: i64,
+}
+
+impl<'d> DrawnIds<'d> {
+    fn new(draw: &'d TraceBuilder) -> DrawnIds<'d> {
+        let ids = draw.rf_ids();
+        let mut ops: Vec<Vec<DrawnAround>> = vec![];
+        ops.resize_with(draw.threads.len(), Vec::new);
+        for (op, id) in draw.ops.iter().zip(&ids) {
+            if op.in_device && !op.annotation {
+                ops[op.thread].push(DrawnAround {
+                    start: op.start,
+                    id: *id,
+                    end: op.end,
+                    last_end: op.end,
+                });
+            }
+        }
+        for of_thread in &mut ops {
+            of_thread.sort_by_key(|op| (op.start, op.id));
+            let mut last_end = i64::MIN;
+            for op in of_thread {
+                last_end = last_end.max(op.end);
+                op.last_end = last_end;
+            }
+        }
+        let mut calls = BTreeMap::new();
+        for event in &draw.events {
+            if let DrawnEvent::Call(call) = event
+                && let Some(id) = call.correlation
+            {
+                calls.entry(id).or_insert(call);
+            }
+        }
+        DrawnIds { ids, ops, calls }
+    }
+
+    fn op_around(&self, call: &DrawnCall) -> Option<u64> {
+        let ops = self.ops.get(call.thread)?;
+        let begun = ops.partition_point(|op| op.start <= call.start);
+        // The op that began last is the innermost, as Kineto's stack of correlation ids has it.
+        let mut around = ops[..begun].iter().rev();
+        let inner = around
+            .by_ref()
+            .take_while(|op| op.last_end > call.start)
+            .find(|op| op.end > call.start)?;
+        Some(inner.id)
+    }
+}
+
 /// What events with a duration have in common.
 struct DrawnCompleteEvent<'d> {
     category: &'d str,
@@ -411,6 +479,12 @@ struct DrawnCompleteEvent<'d> {
     /// Start and end, nanoseconds from the origin.
     span: (i64, i64),
     external_id: Option<u64>,
+}
+
+/// Blocks of the grid over multiprocessors, with six decimals.
+fn blocks_per_multiprocessor(blocks: Option<(u32, u32)>) -> String {
+    let (all, places) = blocks.unwrap_or((128, 216));
+    format!("{:.6}", f64::from(all) / f64::from(places.max(1)))
 }
 
 fn number(key: &str, value: i64) -> (String, String) {

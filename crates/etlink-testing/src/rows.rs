@@ -16,9 +16,16 @@ pub(crate) struct DrawnCall {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowWork {
-    Kernel { graph_node: u64 },
-    Memcpy { bytes: u64 },
-    Memset { bytes: u64 },
+    Kernel {
+        graph_node: u64,
+        blocks: Option<(u32, u32)>,
+    },
+    Memcpy {
+        bytes: u64,
+    },
+    Memset {
+        bytes: u64,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -99,13 +106,32 @@ impl TraceBuilder {
     ) {
         self.row(
             // 0 is what CUPTI writes for a kernel that no graph launched.
-            RowWork::Kernel { graph_node: 0 },
+            RowWork::Kernel {
+                graph_node: 0,
+                blocks: None,
+            },
             queue,
             name,
             span,
             correlation.into(),
             None,
         );
+    }
+
+    /// A kernel with so many blocks, on a device with so many multiprocessors.
+    pub fn kernel_of_blocks(
+        &mut self,
+        queue: DeviceQueue,
+        name: &str,
+        span: SpanNs,
+        correlation: impl Into<Option<i64>>,
+        blocks: (u32, u32),
+    ) {
+        let what = RowWork::Kernel {
+            graph_node: 0,
+            blocks: Some(blocks),
+        };
+        self.row(what, queue, name, span, correlation.into(), None);
     }
 
     /// A kernel of a collective, with the arguments that Kineto copies to it.
@@ -118,7 +144,10 @@ impl TraceBuilder {
         comms: &ParamComms,
     ) {
         self.row(
-            RowWork::Kernel { graph_node: 0 },
+            RowWork::Kernel {
+                graph_node: 0,
+                blocks: None,
+            },
             queue,
             name,
             span,

@@ -1,11 +1,11 @@
 //! Communication that the device does nothing beside.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::kinds::CauseKind;
+use crate::kind::CauseKind;
 use crate::text::median_ns;
 use crate::view::RankView;
 use etlink_analyze::RowClass;
-use etlink_link::NodeKind;
+use etlink_link::{EdgeKind, NodeKind};
 use etlink_model::{CollectiveKind, NodeIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 struct CollectiveGroup {
     edits: GraphEdits,
+    waits: GraphEdits,
     times: Vec<i64>,
     longest: Option<(i64, i64)>,
 }
@@ -22,22 +23,29 @@ struct CollectiveGroup {
 pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let trace = view.trace;
     let mut groups: BTreeMap<String, CollectiveGroup> = BTreeMap::new();
+    let communicates = communication_nodes(view);
+    let shares_stream = streams_that_compute(view);
     for index in trace.nodes.indices() {
         let node = trace.nodes.get(index);
-        let row = trace.row_of(&node);
-        let communicates = node.kind == NodeKind::Collective
-            || row.is_some_and(|row| view.rows.class[row.index()] == RowClass::Communication);
         let (start, end) = view.node_span(index);
-        if !communicates || start < view.span.0 || start > view.span.1 {
+        if !communicates[index.index()] || start < view.span.0 || start > view.span.1 {
             continue;
         }
         let group = groups.entry(subject_of(view, index)).or_default();
         group.edits.scaled.push((index, 0.0));
         group.times.push(end - start);
-        if group.longest.is_none_or(|(longest, _)| end - start > longest) {
+        if shares_stream[node.track.index()] && node.on_device {
+            // What follows on its stream cannot run beside it: only its own time can go.
+            group.waits.scaled.push((index, 0.0));
+        }
+        if group
+            .longest
+            .is_none_or(|(longest, _)| end - start > longest)
+        {
             group.longest = Some((end - start, start));
         }
     }
+    free_followers(view, &communicates, &mut groups);
     let mut candidates = vec![];
     for (subject, mut group) in groups {
         let evidence = CauseEvidence {
@@ -48,9 +56,60 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
             ..CauseEvidence::default()
         };
         let kind = CauseKind::ExposedCommunication;
-        candidates.push(view.candidate(kind, subject, group.edits, evidence));
+        candidates.push(CauseCandidate {
+            other_edits: Some(group.waits),
+            ..view.candidate(kind, subject, group.edits, evidence)
+        });
     }
     candidates
+}
+
+/// Per node, whether it communicates.
+fn communication_nodes(view: &RankView<'_>) -> Vec<bool> {
+    let trace = view.trace;
+    let mut communicates = vec![];
+    for index in trace.nodes.indices() {
+        let node = trace.nodes.get(index);
+        let row = trace.row_of(&node);
+        let by_class =
+            row.is_some_and(|row| view.rows.class[row.index()] == RowClass::Communication);
+        communicates.push(node.kind == NodeKind::Collective || by_class);
+    }
+    communicates
+}
+
+/// Per stream, whether it computes too.
+fn streams_that_compute(view: &RankView<'_>) -> Vec<bool> {
+    let queues = &view.trace.device.rows.queue;
+    let mut compute = vec![false; view.trace.device.queues.len()];
+    for (queue, class) in queues.iter().zip(&view.rows.class) {
+        compute[queue.index()] |= *class == RowClass::Computation;
+    }
+    compute
+}
+
+/// What waits for communication on another stream or thread goes on without it.
+///
+/// Without their time collectives still hold the ranks together, but no longer take their turns on
+/// the network; without their waits it is the other way round.
+fn free_followers(
+    view: &RankView<'_>,
+    communicates: &[bool],
+    groups: &mut BTreeMap<String, CollectiveGroup>,
+) {
+    for edge in view.trace.edges.iter() {
+        let (from, to) = (edge.from.index(), edge.to.index());
+        let brings = matches!(
+            edge.kind,
+            EdgeKind::EventWait | EdgeKind::HostWait | EdgeKind::Handoff
+        );
+        if !brings || !communicates[from] || communicates[to] {
+            continue;
+        }
+        if let Some(group) = groups.get_mut(&subject_of(view, edge.from)) {
+            group.waits.freed.push((edge.to, edge.kind));
+        }
+    }
 }
 
 /// `all_reduce of mesh_tp, 8 ranks`; of what has no record what the kernel's name tells.

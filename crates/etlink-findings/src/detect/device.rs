@@ -1,7 +1,7 @@
 //! What the device itself takes long for.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::kinds::CauseKind;
+use crate::kind::CauseKind;
 use crate::text::median_ns;
 use crate::view::RankView;
 use etlink_analyze::RowClass;
@@ -294,7 +294,10 @@ pub(crate) fn stream_turns(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let turns = pair.waits[0].min(pair.waits[1]);
         if turns >= LEAST_TURNS && !run_at_once(view, first, second) {
             let subject = format!("{} and {}", stream(view, first), stream(view, second));
-            candidates.push(pair.group.into_candidate(view, CauseKind::StreamTurns, &subject));
+            candidates.push(
+                pair.group
+                    .into_candidate(view, CauseKind::StreamTurns, &subject),
+            );
         }
     }
     candidates
@@ -314,7 +317,10 @@ fn run_at_once(view: &RankView<'_>, first: QueueIdx, second: QueueIdx) -> bool {
     let mut both = 0i64;
     for row in rows_of(first) {
         let (start, end) = view.rows.span(row);
-        while others.next_if(|(_, other_end)| *other_end <= start).is_some() {}
+        while others
+            .next_if(|(_, other_end)| *other_end <= start)
+            .is_some()
+        {}
         // The one that is cut off here may reach into the next row as well: that is missed, and
         // such rows are few where streams take turns.
         if let Some((other_start, other_end)) = others.peek() {

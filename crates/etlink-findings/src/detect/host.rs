@@ -1,29 +1,14 @@
 //! What the host does while the device has nothing to do.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::syncs::is_allocator_call;
-use crate::kinds::CauseKind;
+use crate::detect::names::{is_allocator_call, is_input_op, is_step_name};
+use crate::kind::CauseKind;
 use crate::text::median_ns;
 use crate::view::{HostSpan, RankView};
 use etlink_link::NodeKind;
 use etlink_model::{CallIdx, NodeIdx, OpIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
-
-/// Parts of the names that loaders of data give their ranges, in lower case. PyTorch's is
-/// `enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__`
-/// (`torch/utils/data/dataloader.py`).
-const INPUT_NAMES: [&str; 9] = [
-    "dataloader",
-    "data_loader",
-    "data loading",
-    "load_batch",
-    "get_batch",
-    "next_batch",
-    "fetch_batch",
-    "load batch",
-    "next batch",
-];
 
 /// Names of ranges under which checkpointed layers are computed again:
 /// `torch/utils/checkpoint.py`.
@@ -36,25 +21,6 @@ const ENGINE_NAME: &str = "autograd::engine::evaluate_function";
 /// What the host does between two launches is its own work, and not the launch's, if it takes
 /// longer than this, ns. An op takes 5 to 50 us from Python to its launch.
 pub(crate) const LONGEST_LAUNCH_NS: i64 = 200_000;
-
-/// Whether a range fetches input.
-pub(crate) fn is_input_op(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    INPUT_NAMES.iter().any(|part| lower.contains(part))
-}
-
-/// Whether a range is a step of the profiler or of an optimizer loop.
-pub(crate) fn is_step_name(name: &str) -> bool {
-    name.starts_with("ProfilerStep#")
-}
-
-/// A name without the number of its step.
-pub(crate) fn plain_name(name: &str) -> &str {
-    match is_step_name(name) {
-        true => "ProfilerStep",
-        false => name,
-    }
-}
 
 /// Ranges that fetch input, the outermost alone.
 pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
@@ -69,7 +35,11 @@ pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
             continue;
         }
         let span = view.op_span(op);
-        if view.launched.get(span.thread.index()).is_some_and(Vec::is_empty) {
+        if view
+            .launched
+            .get(span.thread.index())
+            .is_some_and(Vec::is_empty)
+        {
             // A thread that launches nothing can load ahead of those that do.
             continue;
         }
@@ -96,7 +66,9 @@ impl SpanGroup {
     fn note(&mut self, span: HostSpan) {
         let length = span.end - span.start;
         self.times.push(length);
-        let longest = self.longest.map_or(0, |longest| longest.end - longest.start);
+        let longest = self
+            .longest
+            .map_or(0, |longest| longest.end - longest.start);
         if length > longest {
             self.longest = Some(span);
         }

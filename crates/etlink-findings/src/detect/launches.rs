@@ -1,10 +1,11 @@
 //! Launching: kernels that are shorter than their launches, and queues that are full.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::host::{LONGEST_LAUNCH_NS, LaunchInterval, is_input_op, launch_intervals};
-use crate::kinds::CauseKind;
+use crate::detect::host::{LONGEST_LAUNCH_NS, LaunchInterval, launch_intervals};
+use crate::detect::names::is_input_op;
+use crate::kind::CauseKind;
 use crate::text::median_ns;
-use crate::view::{HostSpan, RankView};
+use crate::view::{HostSpan, LaunchedRow, RankView};
 use etlink_link::{NodeKind, launches_graph};
 use etlink_model::{CallIdx, OpIdx};
 use etlink_replay::GraphEdits;
@@ -18,6 +19,9 @@ const LEAST_LAUNCHES: usize = 20;
 
 /// Launches of a device stand still when so many are queued: CUDA's queues hold 1,024.
 const QUEUE_DEPTH: usize = 1_000;
+
+/// A launch into a full queue takes at least this many times as long as others.
+const BLOCKED_FACTOR: i64 = 2;
 
 /// Kernels that are over before the next is launched.
 pub(crate) fn small_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
@@ -70,6 +74,10 @@ fn launch_candidate(
             continue;
         }
         begin = begin.or(Some(interval.span.start));
+        // A fused optimizer is one kernel: what is between its parts goes with their launches.
+        if kind == CauseKind::OptimizerLaunches {
+            edits.at_once.extend(view.row_node[row].get());
+        }
         kernels.push(view.row_ns(row));
         launches.push(interval.worked_ns);
         for node in view.nodes_in(interval.span) {
@@ -102,44 +110,37 @@ fn is_launch_work(view: &RankView<'_>, node: etlink_model::NodeIdx) -> bool {
 
 /// Launches that took long because as much was queued as can be.
 pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    let mut edits = GraphEdits::default();
-    let mut times = vec![];
-    let mut begin = None;
-    let usual = usual_launch_ns(view);
-    let ends = row_starts(view);
-    let mut launched: Vec<_> = view.launched.iter().flatten().collect();
+    let starts = row_starts(view);
+    let mut launched: Vec<&LaunchedRow> = view.launched.iter().flatten().collect();
     launched.sort_unstable();
-    for (before, one) in launched.iter().enumerate() {
-        let took = view.trace.device.calls.duration[one.call.index()].0;
+    let took = |one: &LaunchedRow| view.trace.device.calls.duration[one.call.index()].0;
+    let (mut free, mut full) = (vec![], vec![]);
+    for (before, one) in launched.into_iter().enumerate() {
         // Of what was launched before, that much has begun.
-        let begun = ends.partition_point(|start| *start <= one.called);
-        let queued = before.saturating_sub(begun);
-        if queued < QUEUE_DEPTH || took < 5 * usual.max(1) {
-            continue;
+        let begun = starts.partition_point(|start| *start <= one.called);
+        if before.saturating_sub(begun) < QUEUE_DEPTH {
+            free.push(took(one));
+        } else {
+            full.push(one);
         }
-        begin = begin.or(Some(one.called));
-        times.push(took);
+    }
+    let usual = median_ns(&mut free);
+    full.retain(|one| took(one) >= BLOCKED_FACTOR * usual.max(1));
+    let mut edits = GraphEdits::default();
+    for one in &full {
         scale_call(view, one.call, usual, &mut edits);
     }
+    let mut times: Vec<i64> = full.iter().map(|one| took(one)).collect();
     let evidence = CauseEvidence {
         count: times.len() as u64,
         time_ns: times.iter().sum(),
         typical_ns: median_ns(&mut times),
         compared: Some(usual as f64),
-        start_ns: begin,
+        start_ns: full.first().map(|one| one.called),
         within: None,
         python: None,
     };
     vec![view.candidate(CauseKind::QueueFull, "", edits, evidence)]
-}
-
-/// The median time of the calls that launch.
-fn usual_launch_ns(view: &RankView<'_>) -> i64 {
-    let calls = view.launched.iter().flatten();
-    let mut times: Vec<i64> = calls
-        .map(|one| view.trace.device.calls.duration[one.call.index()].0)
-        .collect();
-    median_ns(&mut times)
 }
 
 /// When rows that have a launch begin, ascending.

@@ -1,7 +1,7 @@
 //! What recording itself took.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::kinds::CauseKind;
+use crate::kind::CauseKind;
 use crate::text::median_ns;
 use crate::view::{HostSpan, RankView};
 use etlink_link::NodeKind;

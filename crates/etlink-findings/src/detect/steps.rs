@@ -1,8 +1,8 @@
 //! Steps that are unlike the others.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::host::plain_name;
-use crate::kinds::CauseKind;
+use crate::detect::names::plain_name;
+use crate::kind::CauseKind;
 use crate::text::median_ns;
 use crate::view::RankView;
 use etlink_analyze::RowClass;
@@ -76,7 +76,12 @@ pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
 /// The time of each name in each step: of the host by when it ran, of devices by their launches.
 fn work_by_step<'t>(view: &RankView<'t>, count: usize) -> BTreeMap<(bool, &'t str), StepWork> {
     let trace = view.trace;
-    let begins: Vec<i64> = view.analysis.steps.iter().map(|step| step.start_ns).collect();
+    let begins: Vec<i64> = view
+        .analysis
+        .steps
+        .iter()
+        .map(|step| step.start_ns)
+        .collect();
     let mut all: BTreeMap<(bool, &str), StepWork> = BTreeMap::new();
     for index in trace.nodes.indices() {
         let node = trace.nodes.get(index);
@@ -92,14 +97,19 @@ fn work_by_step<'t>(view: &RankView<'t>, count: usize) -> BTreeMap<(bool, &'t st
         let Some(time) = time.filter(|_| !waits) else {
             continue;
         };
-        let Some(step) = begins.partition_point(|begin| *begin <= time).checked_sub(1) else {
+        let Some(step) = begins
+            .partition_point(|begin| *begin <= time)
+            .checked_sub(1)
+        else {
             continue;
         };
         let name = plain_name(trace.name(&node));
-        let work = all.entry((node.on_device, name)).or_insert_with(|| StepWork {
-            times: vec![0; count],
-            first: vec![],
-        });
+        let work = all
+            .entry((node.on_device, name))
+            .or_insert_with(|| StepWork {
+                times: vec![0; count],
+                first: vec![],
+            });
         work.times[step] += node.duration.0;
         if step == 0 {
             work.first.push(index);

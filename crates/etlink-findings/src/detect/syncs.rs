@@ -1,8 +1,8 @@
 //! Calls that stand still until the device has got somewhere.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::host::is_input_op;
-use crate::kinds::CauseKind;
+use crate::detect::names::{is_allocator_call, is_input_op, is_step_name};
+use crate::kind::CauseKind;
 use crate::text::median_ns;
 use crate::view::{HostSpan, RankView};
 use etlink_link::{EdgeKind, NodeKind};
@@ -41,27 +41,6 @@ const SHAPE_OPS: [&str; 7] = [
     "aten::repeat_interleave",
     "aten::nonzero_numpy",
 ];
-
-/// Calls that allocate or free memory of a device or of the host, in lower case without what the
-/// vendor puts before them.
-const ALLOCATOR_CALLS: [&str; 8] = [
-    "malloc",
-    "free",
-    "hostalloc",
-    "hostmalloc",
-    "mallochost",
-    "memcreate",
-    "memalloc",
-    "memrelease",
-];
-
-/// Whether a runtime call gets or gives back memory of the driver.
-pub(crate) fn is_allocator_call(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let vendors = ["cuda", "hip", "cu"];
-    let bare = vendors.iter().find_map(|vendor| name.strip_prefix(vendor));
-    bare.is_some_and(|bare| ALLOCATOR_CALLS.contains(&bare))
-}
 
 /// All slices of threads that wait for a device inside of the window.
 fn host_syncs(view: &RankView<'_>) -> Vec<HostSync> {
@@ -116,7 +95,9 @@ fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, 
         return None;
     }
     if is_pageable_copy(view, sync) {
-        let op = view.op_and_parents(sync.op).find(|op| !view.trace.device.ops.annotation[op.index()]);
+        let op = view
+            .op_and_parents(sync.op)
+            .find(|op| !view.trace.device.ops.annotation[op.index()]);
         let subject = op.map_or(name, |op| view.op_name(op));
         return Some((CauseKind::PageableCopy, subject.to_owned(), None));
     }
@@ -166,7 +147,10 @@ impl SyncGroup {
     fn add(&mut self, view: &RankView<'_>, sync: &HostSync, read: Option<OpIdx>) {
         view.free_node(sync.node, &mut self.edits);
         self.waits.push(sync.waited_ns);
-        if self.longest.is_none_or(|(longest, _)| sync.waited_ns > longest) {
+        if self
+            .longest
+            .is_none_or(|(longest, _)| sync.waited_ns > longest)
+        {
             self.longest = Some((sync.waited_ns, sync.node));
         }
         // Where nothing is read back, the op and its copy go with the wait.
@@ -193,7 +177,9 @@ impl SyncGroup {
             let begun = slice.start.0 - waited;
             start_ns = Some(begun);
             within = outer_range(view, view.trace.op_of(&slice), &subject);
-            python = slice.thread().and_then(|thread| view.python_at(thread, begun));
+            python = slice
+                .thread()
+                .and_then(|thread| view.python_at(thread, begun));
         }
         let evidence = CauseEvidence {
             count: self.waits.len() as u64,
@@ -214,7 +200,7 @@ fn outer_range(view: &RankView<'_>, op: Option<OpIdx>, subject: &str) -> Option<
     let mut around = view.op_and_parents(op);
     let found = around.find(|op| {
         let name = view.op_name(*op);
-        annotations[op.index()] && !crate::detect::host::is_step_name(name) && name != subject
+        annotations[op.index()] && !is_step_name(name) && name != subject
     })?;
     Some(view.op_name(found).to_owned())
 }

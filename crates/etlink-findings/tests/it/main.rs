@@ -1,1 +1,19 @@
+//! Faults planted into programs: does the first finding name them, and is the gain the truth.
+//!
+//! The truth is the program built without the fault and run again by the machine of
+//! [`program`]. The prediction comes from the trace of the program with the fault alone.
+//! `cargo test -p etlink-findings -- --nocapture` prints the table.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test"
+)]
 
+mod draw;
+mod faults;
+mod planted;
+mod program;
+mod random;

@@ -106,10 +106,7 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
 }
 
 /// None of a rank that was not asked for.
-fn find_in_rank(
-    rank: RankEntry<'_>,
-    rules: &KernelRules,
-) -> Result<Option<RankResult<FoundRank>>> {
+fn find_in_rank(rank: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankResult<FoundRank>>> {
     if rank.has_no_times() && !rank.is_wanted(None) {
         return Ok(None);
     }
@@ -119,8 +116,8 @@ fn find_in_rank(
     }
     let trace = &linked.trace;
     let analysis = analyze(trace, rules, &Options::default());
-    let graph = etlink_replay::graph_from_trace(trace)
-        .with_context(|| linked.report.device.clone())?;
+    let graph =
+        etlink_replay::graph_from_trace(trace).with_context(|| linked.report.device.clone())?;
     Ok(Some(RankResult {
         label: rank.label().to_owned(),
         notes: report_notes(&linked.report.report),
@@ -147,10 +144,13 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
     let found = match &mut ranks[..] {
         [] => RunFindings::default(),
         // one rank waits for nobody here, and its own clock is good enough
-        [one] => run_findings(&one.value.graph, &[RankPart {
-            first: NodeIdx(0),
-            causes: &one.value.causes,
-        }]),
+        [one] => run_findings(
+            &one.value.graph,
+            &[RankPart {
+                first: NodeIdx(0),
+                causes: &one.value.causes,
+            }],
+        ),
         _ => joined_findings(ranks, runs.options.align)?,
     };
     Ok(FindingsReport {

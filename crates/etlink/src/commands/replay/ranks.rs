@@ -6,8 +6,8 @@ use super::all_ranks::{AllRanks, Collectives, Local, RankChange, RankReport};
 use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::Outcome;
 use crate::commands::{print_json, print_text, print_unused_files};
-use anyhow::{Context, Result, anyhow};
 use crate::rank_columns::RankColumns;
+use anyhow::{Context, Result, anyhow};
 use etlink_link::ranks::RankClock;
 use etlink_model::{DurationNs, UnixNs};
 use etlink_replay::{

@@ -1,0 +1,56 @@
+//! Names that PyTorch, its users and vendors give to ranges and calls.
+
+/// Parts of the names that loaders of data give their ranges, in lower case. PyTorch's is
+/// `enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__`
+/// (`torch/utils/data/dataloader.py`).
+const INPUT_NAMES: [&str; 9] = [
+    "dataloader",
+    "data_loader",
+    "data loading",
+    "load_batch",
+    "get_batch",
+    "next_batch",
+    "fetch_batch",
+    "load batch",
+    "next batch",
+];
+
+/// Calls that allocate or free memory of a device or of the host, in lower case without what the
+/// vendor puts before them.
+const ALLOCATOR_CALLS: [&str; 8] = [
+    "malloc",
+    "free",
+    "hostalloc",
+    "hostmalloc",
+    "mallochost",
+    "memcreate",
+    "memalloc",
+    "memrelease",
+];
+
+/// Whether a runtime call gets or gives back memory of the driver.
+pub(crate) fn is_allocator_call(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let vendors = ["cuda", "hip", "cu"];
+    let bare = vendors.iter().find_map(|vendor| name.strip_prefix(vendor));
+    bare.is_some_and(|bare| ALLOCATOR_CALLS.contains(&bare))
+}
+
+/// Whether a range fetches input.
+pub(crate) fn is_input_op(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    INPUT_NAMES.iter().any(|part| lower.contains(part))
+}
+
+/// Whether a range is a step of the profiler or of an optimizer loop.
+pub(crate) fn is_step_name(name: &str) -> bool {
+    name.starts_with("ProfilerStep#")
+}
+
+/// A name without the number of its step.
+pub(crate) fn plain_name(name: &str) -> &str {
+    match is_step_name(name) {
+        true => "ProfilerStep",
+        false => name,
+    }
+}

@@ -1,0 +1,54 @@
+//! What is told of a run.
+
+use crate::candidate::{CauseEvidence, RankCauses};
+use crate::kind::CauseKind;
+use etlink_analyze::UtilizationWindow;
+use etlink_model::{GlobalRank, NodeIdx};
+use serde::Serialize;
+
+/// A rank's part of a graph.
+#[derive(Clone, Copy, Debug)]
+pub struct RankPart<'c> {
+    /// The number that its first node has in the graph.
+    pub first: NodeIdx,
+    /// What was found in its trace.
+    pub causes: &'c RankCauses,
+}
+
+/// A cause of lost time, with what the run would gain without it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunFinding {
+    /// What kind of cause.
+    pub kind: CauseKind,
+    /// Which of its kind: an op, a kernel, a group; empty where the kind says all.
+    pub subject: String,
+    /// The ranks whose traces show it; empty where the rank is not known.
+    pub ranks: Vec<GlobalRank>,
+    /// The trace shows signs of it, and not the cause itself.
+    pub inferred: bool,
+    /// What the window takes less in a replay without it, ns.
+    pub gain_ns: i64,
+    /// Of the window.
+    pub gain_share: f64,
+    /// What the trace shows.
+    pub evidence: CauseEvidence,
+    /// What helps.
+    pub remedy: &'static str,
+    /// All of that in one sentence.
+    pub sentence: String,
+}
+
+/// What a run would gain most from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunFindings {
+    /// What the window is of.
+    pub window: UtilizationWindow,
+    /// How many steps it has.
+    pub steps: u64,
+    /// The time that gains are of, ns.
+    pub window_ns: i64,
+    /// Ranks that were looked at together.
+    pub ranks: u64,
+    /// The largest gains first; empty where nothing stands out.
+    pub findings: Vec<RunFinding>,
+}

@@ -1,0 +1,479 @@
+//! Programs as lists of what their ranks do, and a small machine that runs them: a host thread and
+//! streams per rank, events, synchronisation, collectives, a queue of bounded depth. It knows
+//! nothing of graphs and replays: when things happen follows from what the calls mean.
+
+use crate::random::Random;
+use std::collections::BTreeMap;
+
+pub(crate) const US: i64 = 1_000;
+pub(crate) const MS: i64 = 1_000_000;
+
+/// How long a launching call keeps the host.
+pub(crate) const CALL: i64 = 5 * US;
+/// From the begin of a call to when its row may start.
+const LAUNCH: i64 = 7 * US;
+/// From a row's end to the start of the next on its stream.
+const NEXT: i64 = US;
+/// From a row's end to the start of what waited for its event on another stream.
+const EVENT: i64 = 2 * US;
+/// From the end of a row to when a host that waited for it goes on.
+const WAKE: i64 = 6 * US;
+/// Calls that record events or make streams wait.
+const SHORT_CALL: i64 = US;
+/// What a context queues, as NVIDIA's driver does.
+pub(crate) const QUEUE_DEPTH: usize = 1_024;
+
+/// The stream of computation, and that of communication.
+pub(crate) const COMPUTE: i64 = 7;
+pub(crate) const NCCL: i64 = 20;
+
+/// A kernel or copy.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Work {
+    pub(crate) name: String,
+    pub(crate) stream: i64,
+    pub(crate) ns: i64,
+    /// Blocks of its grid; 0 of a copy.
+    pub(crate) blocks: u32,
+}
+
+/// A collective of all ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Meeting {
+    pub(crate) name: &'static str,
+    pub(crate) ns: i64,
+}
+
+/// What a host thread does.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Act {
+    /// Python, outside of any range of its own.
+    Host(i64),
+    /// An op.
+    Op(String, Vec<Act>),
+    /// A user annotation.
+    Annotation(String, Vec<Act>),
+    /// A launch.
+    Launch(Work),
+    /// The launch of a CUDA graph.
+    Graph(Vec<Work>),
+    /// A copy; `true`: the host waits for it, as for memory that is not pinned.
+    Copy(Work, bool),
+    /// A call that keeps the host for so long.
+    Call(&'static str, i64),
+    /// A call that waits for a stream, or for all.
+    Sync(&'static str, Option<i64>),
+    /// What follows on the second stream waits for what the first was given.
+    Fence(i64, i64),
+    /// A collective, as PyTorch launches it: beside computation, after what was launched before.
+    Meet(Meeting),
+    /// The profiler works for so long inside of a call.
+    Overhead(i64),
+}
+
+/// When a range, a call or a row was.
+pub(crate) type Span = (i64, i64);
+
+#[derive(Clone, Debug)]
+pub(crate) struct RanRange {
+    pub(crate) name: String,
+    pub(crate) annotation: bool,
+    pub(crate) span: Span,
+    /// The number of its collective.
+    pub(crate) meeting: Option<(Meeting, usize)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RanCall {
+    pub(crate) name: String,
+    pub(crate) span: Span,
+    /// Rows that it launched.
+    pub(crate) rows: Vec<usize>,
+    /// A wait of a stream: which, for which stream, and the call that recorded its event.
+    pub(crate) fence: Option<(i64, i64, usize)>,
+    /// A wait of the host: for a stream or for all.
+    pub(crate) waits: Option<Option<i64>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RanRow {
+    pub(crate) work: Work,
+    pub(crate) meeting: Option<(Meeting, usize)>,
+    /// Part of a CUDA graph.
+    pub(crate) graph: bool,
+    launched: i64,
+    previous: Option<usize>,
+    events: Vec<usize>,
+    pub(crate) span: Option<Span>,
+}
+
+/// A rank, as it ran.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RanRank {
+    pub(crate) ranges: Vec<RanRange>,
+    pub(crate) calls: Vec<RanCall>,
+    pub(crate) rows: Vec<RanRow>,
+    pub(crate) overhead: Vec<Span>,
+}
+
+impl RanRank {
+    /// From the first range to the end of all.
+    pub(crate) fn makespan(&self) -> Span {
+        let first = self.ranges.iter().map(|range| range.span.0).min();
+        let ranges = self.ranges.iter().map(|range| range.span.1);
+        let rows = self.rows.iter().filter_map(|row| Some(row.span?.1));
+        (first.unwrap_or(0), ranges.chain(rows).max().unwrap_or(0))
+    }
+}
+
+/// A step of the machine: ranges become marks, so that a rank can stop anywhere.
+#[derive(Clone, Debug)]
+enum Mark {
+    Begin(String, bool, Option<(Meeting, usize)>),
+    End,
+    Do(Act),
+    Meet(Meeting, usize),
+}
+
+struct Host {
+    marks: Vec<Mark>,
+    next: usize,
+    now: i64,
+    open: Vec<usize>,
+    ran: RanRank,
+    last_on: BTreeMap<i64, usize>,
+    /// Per stream, rows that what is launched next has to wait for.
+    pending: BTreeMap<i64, Vec<usize>>,
+    depth: usize,
+    /// All rows before this one have their times.
+    known: usize,
+}
+
+/// Runs the programs of all ranks, which begin together. `depth`: how much a device queues.
+pub(crate) fn run_program(programs: &[Vec<Act>], depth: usize) -> Vec<RanRank> {
+    let mut hosts: Vec<Host> = programs.iter().map(|acts| Host::new(acts, depth)).collect();
+    loop {
+        let before: usize = hosts.iter().map(Host::progress).sum();
+        for host in &mut hosts {
+            host.run_on();
+        }
+        resolve_rows(&mut hosts);
+        let after: usize = hosts.iter().map(Host::progress).sum();
+        let is_done = hosts.iter().all(Host::is_done);
+        if is_done {
+            return hosts.into_iter().map(|host| host.ran).collect();
+        }
+        assert!(after > before, "the programs stand still");
+    }
+}
+
+/// Rows whose causes are known get their times.
+fn resolve_rows(hosts: &mut [Host]) {
+    loop {
+        let mut changed = false;
+        for host in hosts.iter_mut() {
+            changed |= host.resolve_own();
+        }
+        changed |= resolve_meetings(hosts);
+        if !changed {
+            return;
+        }
+    }
+}
+
+/// Collectives of which all ranks' rows are ready: they end together.
+fn resolve_meetings(hosts: &mut [Host]) -> bool {
+    let mut ready: BTreeMap<usize, Vec<(usize, usize, i64, i64)>> = BTreeMap::new();
+    for (rank, host) in hosts.iter().enumerate() {
+        for (index, row) in host.ran.rows.iter().enumerate() {
+            if let (Some((meeting, number)), None) = (&row.meeting, row.span)
+                && let Some(start) = host.ready_at(index)
+            {
+                let part = (rank, index, start, meeting.ns);
+                ready.entry(*number).or_default().push(part);
+            }
+        }
+    }
+    let mut changed = false;
+    let ranks = hosts.len();
+    for parts in ready.values().filter(|parts| parts.len() == ranks) {
+        let last = parts.iter().map(|part| part.2).max().expect("parts");
+        for (rank, index, start, ns) in parts {
+            hosts[*rank].ran.rows[*index].span = Some((*start, last + ns));
+            changed = true;
+        }
+    }
+    changed
+}
+
+impl Host {
+    fn new(acts: &[Act], depth: usize) -> Host {
+        let (mut marks, mut meetings) = (vec![], 0);
+        flatten(acts, &mut marks, &mut meetings);
+        Host {
+            marks,
+            next: 0,
+            now: 100 * US,
+            open: vec![],
+            ran: RanRank::default(),
+            last_on: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            depth,
+            known: 0,
+        }
+    }
+
+    fn progress(&self) -> usize {
+        let rows = self.ran.rows.iter();
+        self.next + rows.filter(|row| row.span.is_some()).count()
+    }
+
+    fn is_done(&self) -> bool {
+        let mut rows = self.ran.rows.iter();
+        self.next == self.marks.len() && rows.all(|row| row.span.is_some())
+    }
+
+    /// Goes on until a row's time is needed that is not known yet.
+    fn run_on(&mut self) {
+        while let Some(mark) = self.marks.get(self.next).cloned() {
+            self.resolve_own();
+            let gone_on = match mark {
+                Mark::Begin(name, annotation, meeting) => {
+                    self.open.push(self.ran.ranges.len());
+                    self.ran.ranges.push(RanRange {
+                        name,
+                        annotation,
+                        span: (self.now, self.now),
+                        meeting,
+                    });
+                    true
+                }
+                Mark::End => {
+                    let range = self.open.pop().expect("an open range");
+                    self.ran.ranges[range].span.1 = self.now;
+                    true
+                }
+                Mark::Do(act) => self.carry_out(&act),
+                Mark::Meet(meeting, number) => self.meet(meeting, number),
+            };
+            if !gone_on {
+                return;
+            }
+            self.next += 1;
+        }
+    }
+
+    fn carry_out(&mut self, act: &Act) -> bool {
+        match act {
+            Act::Host(ns) => self.now += ns,
+            Act::Op(..) | Act::Annotation(..) => unreachable!("ranges are marks"),
+            Act::Call(name, ns) => {
+                self.call(name, *ns, vec![]);
+            }
+            Act::Overhead(ns) => {
+                let span = (self.now + US, self.now + US + ns);
+                self.ran.overhead.push(span);
+                self.call("cudaFuncGetAttributes", ns + 2 * US, vec![]);
+            }
+            Act::Launch(work) => {
+                return self
+                    .launch("cudaLaunchKernel", std::slice::from_ref(work))
+                    .is_some();
+            }
+            Act::Graph(works) => return self.launch("cudaGraphLaunch", works).is_some(),
+            Act::Copy(work, false) => {
+                return self
+                    .launch("cudaMemcpyAsync", std::slice::from_ref(work))
+                    .is_some();
+            }
+            Act::Copy(work, true) => return self.blocking_copy(work),
+            Act::Sync(name, stream) => return self.synchronize(name, *stream),
+            Act::Fence(from, to) => self.fence(*from, *to),
+            Act::Meet(_) => unreachable!("collectives are marks"),
+        }
+        true
+    }
+
+    fn call(&mut self, name: &str, ns: i64, rows: Vec<usize>) -> usize {
+        self.ran.calls.push(RanCall {
+            name: name.to_owned(),
+            span: (self.now, self.now + ns),
+            rows,
+            fence: None,
+            waits: None,
+        });
+        self.now += ns;
+        self.ran.calls.len() - 1
+    }
+
+    /// When the queue has room for one more row: none where that is not known yet.
+    fn room_at(&self) -> Option<i64> {
+        let rows = &self.ran.rows;
+        let Some(first) = rows.len().checked_sub(self.depth) else {
+            return Some(self.now);
+        };
+        // So many may wait: the one that many back has to have begun.
+        Some(rows[first].span?.0.max(self.now))
+    }
+
+    /// Gives rows to streams; none where the queue is full for longer than is known.
+    fn launch(&mut self, name: &str, works: &[Work]) -> Option<usize> {
+        let room = self.room_at()?;
+        let blocked = room - self.now;
+        let rows = works
+            .iter()
+            .map(|work| self.add_row(work, room + LAUNCH, None, works.len() > 1));
+        let rows = rows.collect();
+        Some(self.call(name, blocked + CALL, rows))
+    }
+
+    fn add_row(
+        &mut self,
+        work: &Work,
+        launched: i64,
+        meeting: Option<(Meeting, usize)>,
+        graph: bool,
+    ) -> usize {
+        let index = self.ran.rows.len();
+        let previous = self.last_on.insert(work.stream, index);
+        let events = self.pending.remove(&work.stream).unwrap_or_default();
+        self.ran.rows.push(RanRow {
+            work: work.clone(),
+            meeting,
+            graph,
+            // Real latencies vary, each time anew.
+            launched: launched + noise(index, 1) % (3 * US),
+            previous,
+            events,
+            span: None,
+        });
+        index
+    }
+
+    /// Waits once the row is launched; the second visit, when its end is known, ends the call.
+    fn blocking_copy(&mut self, work: &Work) -> bool {
+        let last = self.ran.calls.last();
+        let is_begun = last.is_some_and(|call| call.waits == Some(Some(-1)));
+        if !is_begun {
+            let Some(call) = self.launch("cudaMemcpyAsync", std::slice::from_ref(work)) else {
+                return false;
+            };
+            self.ran.calls[call].waits = Some(Some(-1));
+            self.resolve_own();
+        }
+        let call = self.ran.calls.len() - 1;
+        let row = self.ran.calls[call].rows[0];
+        let Some((_, end)) = self.ran.rows[row].span else {
+            return false;
+        };
+        self.now = self.now.max(end + WAKE + noise(row, 4) % (4 * US));
+        self.ran.calls[call].span.1 = self.now;
+        self.ran.calls[call].waits = None;
+        true
+    }
+
+    fn meet(&mut self, meeting: Meeting, number: usize) -> bool {
+        let Some(room) = self.room_at() else {
+            return false;
+        };
+        let work = Work {
+            name: format!("ncclDevKernel_{}_Sum_f32_RING_LL", meeting.name),
+            stream: NCCL,
+            ns: meeting.ns,
+            blocks: 24,
+        };
+        let row = self.add_row(&work, room + LAUNCH, Some((meeting, number)), false);
+        self.call("cudaLaunchKernelExC", room - self.now + CALL, vec![row]);
+        true
+    }
+
+    fn synchronize(&mut self, name: &str, stream: Option<i64>) -> bool {
+        let streams = self.last_on.iter();
+        let waited = streams.filter(|(own, _)| stream.is_none_or(|stream| stream == **own));
+        let mut end = self.now;
+        for (_, row) in waited {
+            let Some((_, row_end)) = self.ran.rows[*row].span else {
+                return false;
+            };
+            end = end.max(row_end + WAKE + noise(*row, 4) % (4 * US));
+        }
+        let call = self.call(name, (end - self.now).max(2 * US), vec![]);
+        self.ran.calls[call].waits = Some(stream);
+        true
+    }
+
+    fn fence(&mut self, from: i64, to: i64) {
+        let record = self.call("cudaEventRecord", SHORT_CALL, vec![]);
+        let wait = self.call("cudaStreamWaitEvent", SHORT_CALL, vec![]);
+        self.ran.calls[wait].fence = Some((to, from, record));
+        if let Some(row) = self.last_on.get(&from) {
+            self.pending.entry(to).or_default().push(*row);
+        }
+    }
+
+    /// When all causes of a row let it start.
+    fn ready_at(&self, index: usize) -> Option<i64> {
+        let rows = &self.ran.rows;
+        let row = &rows[index];
+        let mut ready = row.launched;
+        if let Some(previous) = row.previous {
+            ready = ready.max(rows[previous].span?.1 + NEXT + noise(index, 2) % (US / 2));
+        }
+        for event in &row.events {
+            ready = ready.max(rows[*event].span?.1 + EVENT + noise(index, 3) % US);
+        }
+        Some(ready)
+    }
+
+    /// Rows that wait for no other rank.
+    fn resolve_own(&mut self) -> bool {
+        let mut changed = false;
+        for index in self.known..self.ran.rows.len() {
+            let row = &self.ran.rows[index];
+            if row.span.is_some() || row.meeting.is_some() {
+                continue;
+            }
+            let ns = row.work.ns;
+            if let Some(start) = self.ready_at(index) {
+                self.ran.rows[index].span = Some((start, start + ns));
+                changed = true;
+            }
+        }
+        let rest = &self.ran.rows[self.known..];
+        self.known += rest.iter().take_while(|row| row.span.is_some()).count();
+        changed
+    }
+}
+
+/// A number that a row has for each use, ns.
+fn noise(row: usize, which: u64) -> i64 {
+    (Random(row as u64 * 8 + which).next() >> 33) as i64
+}
+
+fn flatten(acts: &[Act], marks: &mut Vec<Mark>, meetings: &mut usize) {
+    for act in acts {
+        match act {
+            Act::Op(name, inner) => {
+                marks.push(Mark::Begin(name.clone(), false, None));
+                flatten(inner, marks, meetings);
+                marks.push(Mark::End);
+            }
+            Act::Annotation(name, inner) => {
+                marks.push(Mark::Begin(name.clone(), true, None));
+                flatten(inner, marks, meetings);
+                marks.push(Mark::End);
+            }
+            Act::Meet(meeting) => {
+                let of = Some((meeting.clone(), *meetings));
+                marks.push(Mark::Begin("c10d::allreduce_".to_owned(), false, None));
+                marks.push(Mark::Begin("record_param_comms".to_owned(), false, of));
+                marks.push(Mark::Do(Act::Host(3 * US)));
+                marks.push(Mark::Do(Act::Fence(COMPUTE, NCCL)));
+                marks.push(Mark::Meet(meeting.clone(), *meetings));
+                marks.extend([Mark::End, Mark::End]);
+                *meetings += 1;
+            }
+            other => marks.push(Mark::Do(other.clone())),
+        }
+    }
+}
