@@ -18,6 +18,7 @@ mod finding;
 mod kind;
 mod kinds;
 mod overlap;
+mod rank_causes;
 mod ranking;
 mod ranks;
 mod sentence;
@@ -25,8 +26,8 @@ mod text;
 mod view;
 
 pub use candidate::{CauseCandidate, CauseEvidence, RankCauses, RankWindow, RankWork, WindowEnds};
-pub use detect::rank_causes;
 pub use finding::{RankPart, RunFinding, RunFindings};
 pub use kind::CauseKind;
 pub use kinds::{KINDS, KindRule};
+pub use rank_causes::rank_causes;
 pub use ranking::run_findings;
