@@ -50,10 +50,17 @@ pub struct EtlinkArgs {
     #[arg(long, global = true, hide = true)]
     pub force: bool,
     /// Print no notes, only results and errors
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    // these two come last in the help of each command
+    #[arg(
+        short,
+        long,
+        global = true,
+        conflicts_with = "verbose",
+        display_order = 990
+    )]
     pub quiet: bool,
     /// Also note which files were read, how long that took, and what is odd in them but harmless
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 991)]
     pub verbose: bool,
     /// What to do.
     #[command(subcommand)]
@@ -126,6 +133,8 @@ pub struct LinkArgs {
 
 /// `etlink merge`.
 #[derive(Debug, Args)]
+// of a folder no name says the format
+#[command(mut_arg("format", |format| format.help("Format of the output [default: chakra]")))]
 pub struct MergeArgs {
     /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
     pub dir: PathBuf,
@@ -173,7 +182,7 @@ pub struct RanksArgs {
     /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
     pub dir: PathBuf,
     #[command(flatten)]
-    pub rows: RowArgs,
+    pub rows: RowArgs<10>,
     #[command(flatten)]
     pub steps: StepArgs,
     /// Take each rank's times by its own clock, not by that of the first rank
@@ -190,7 +199,7 @@ pub struct RanksArgs {
 /// How to link and write.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
-    /// Format of the output [default: what its name ends in; for `merge` chakra]
+    /// Format of the output [default: what its name ends in]
     // not clap's own parser: an old name is answered with the new one
     #[arg(long, value_parser = FormatParser)]
     pub format: Option<FormatName>,

@@ -1,6 +1,7 @@
 //! Notes for people. They go to standard error: standard output has results alone.
 
 use crate::table::plain;
+use indexmap::IndexMap;
 use std::sync::OnceLock;
 
 /// How much is said beside the results.
@@ -56,9 +57,63 @@ pub fn print_details(name: &str, details: &[String]) {
     }
 }
 
+/// Prints the notes of runs, each with the name of its run, which is empty where there is one; what
+/// is said of several runs appears once.
+pub fn print_of_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<String>)>) {
+    print_all(&name_runs(runs));
+}
+
+/// Notes after the names of their runs.
+fn name_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<String>)>) -> Vec<String> {
+    // by first appearance: the order of runs, and the same at each call
+    let mut by_note: IndexMap<String, Vec<&str>> = IndexMap::new();
+    for (run, notes) in runs {
+        for note in notes {
+            by_note.entry(note).or_default().push(run);
+        }
+    }
+    let mut named = vec![];
+    for (note, runs) in by_note {
+        named.push(match &runs[..] {
+            [] | [""] => note,
+            [run] => format!("{run}: {note}"),
+            several => format!("{} runs ({}): {note}", several.len(), first_names(several)),
+        });
+    }
+    named
+}
+
+/// The first few of a list.
+fn first_names(names: &[&str]) -> String {
+    match names {
+        [a, b, c, _, ..] => format!("{a}, {b}, {c}, …"),
+        few => few.join(", "),
+    }
+}
+
 /// Prints notes.
 pub fn print_all(notes: &[String]) {
     for text in notes {
         print_note(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_of_several_runs_appear_once() {
+        let notes = |texts: &[&str]| texts.iter().map(|text| text.to_string()).collect();
+        let runs = [
+            ("a", notes(&["CPU run", "one clock"])),
+            ("b", notes(&["CPU run"])),
+            ("c", notes(&["no clock"])),
+        ];
+        assert_eq!(
+            name_runs(runs.into_iter()),
+            ["2 runs (a, b): CPU run", "a: one clock", "c: no clock"]
+        );
+        assert_eq!(name_runs([("", notes(&["alone"]))].into_iter()), ["alone"]);
     }
 }

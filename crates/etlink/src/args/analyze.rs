@@ -46,7 +46,7 @@ pub struct AnalyzeArgs {
     #[arg(long, value_name = "GB/S", value_parser = parse_peak)]
     pub peak_link: Option<f64>,
     #[command(flatten)]
-    pub rows: RowArgs,
+    pub rows: RowArgs<10>,
     #[command(flatten)]
     pub steps: StepArgs,
     /// Give the numbers of another tool, where its definitions differ: `hta` is

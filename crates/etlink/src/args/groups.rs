@@ -94,12 +94,10 @@ pub struct JsonOrCsvArgs {
 
 /// How much of a table.
 #[derive(Clone, Copy, Debug, Args)]
-pub struct RowArgs {
-    /// Rows of each table to show; 0: all. JSON and CSV have all [default: 20 of `top` and `diff`,
-    /// else 10]
-    #[arg(short = 'n', long, value_name = "N")]
-    // no default here: it differs between the commands that share this
-    pub rows: Option<usize>,
+pub struct RowArgs<const DEFAULT: usize> {
+    /// Rows of each table to show; 0: all. JSON and CSV have all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = DEFAULT)]
+    pub rows: usize,
 }
 
 impl JsonOrCsvArgs {

@@ -57,7 +57,7 @@ pub struct TableArgs {
     )]
     pub frames: u16,
     #[command(flatten)]
-    pub rows: RowArgs,
+    pub rows: RowArgs<20>,
     #[command(flatten)]
     pub steps: StepArgs,
     #[command(flatten)]

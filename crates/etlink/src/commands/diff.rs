@@ -63,10 +63,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
         print_text(&changes_csv(&compared.diff.changes)?)?;
     } else {
         notes::print_all(&compared.notes);
-        print_text(&change_table(
-            &compared,
-            args.tables.rows.rows.unwrap_or(20),
-        ))?;
+        print_text(&change_table(&compared, args.tables.rows.rows))?;
     }
     Ok(if compared.excluded.is_empty() {
         Outcome::Done

@@ -255,6 +255,7 @@ fn fact_lines(facts: &Map<String, Value>) -> String {
         match value {
             // what a trace does not say is left out here, and null in JSON
             Value::Null => {}
+            Value::Array(list) if list.is_empty() => {}
             // keys name their unit, in JSON as here
             Value::Number(bytes) if key.ends_with("bytes") => {
                 rows.add(&name, mb(bytes.as_u64().unwrap_or(0)), "")

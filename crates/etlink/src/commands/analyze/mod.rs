@@ -78,6 +78,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
             args.table.as_deref().unwrap_or("breakdown"),
         )?)?;
     } else {
+        AnalyzedRun::print_notes(analyzed.iter().map(|one| &one.told));
         print_text(
             &analyzed
                 .iter()
@@ -171,7 +172,7 @@ fn exit_outcome<'a, T: 'a>(
 ) -> Outcome {
     if args.print.csv {
         // CSV has no place for them; JSON has them in it, and text prints them above its tables
-        told.clone().for_each(AnalyzedRun::print_notes);
+        AnalyzedRun::print_notes(told.clone());
     }
     if told.into_iter().any(|run| !run.excluded.is_empty()) {
         Outcome::Found

@@ -58,44 +58,43 @@ pub(super) struct Ranked<T> {
 }
 
 impl<T> AnalyzedRun<T> {
-    /// What people should know first.
-    pub(super) fn print_notes(&self) {
-        // of a single trace everybody knows which one is meant
-        let several = self.ranks.len() + self.excluded.len() > 1;
-        let name = |rank: &Ranked<T>| {
-            if several {
-                table::rank(&rank.label)
-            } else {
-                String::new()
-            }
-        };
+    /// What people should know first, of all runs.
+    pub(super) fn print_notes<'r>(runs: impl Iterator<Item = &'r AnalyzedRun<T>>)
+    where
+        T: 'r,
+    {
+        notes::print_of_runs(runs.map(|run| (run.run.as_str(), run.notes_of())));
+    }
+
+    fn notes_of(&self) -> Vec<String> {
         let of_ranks = self.ranks.iter().flat_map(|rank| {
+            let name = self.name_of(rank);
             rank.notes
                 .iter()
-                .map(move |note| (name(rank), note.as_str()))
+                .map(move |note| (name.clone(), note.as_str()))
         });
-        let excluded = self.excluded.iter().map(Excluded::note);
-        let all = self
-            .notes
-            .iter()
-            .cloned()
-            .chain(table::same_notes(of_ranks))
-            .chain(excluded);
-        let run = if self.run.is_empty() {
-            String::new()
-        } else {
-            format!("{}: ", self.run)
-        };
-        for note in all {
-            notes::print_note(&format!("{run}{note}"));
-        }
-        if !notes::is_verbose() {
-            return;
-        }
-        for rank in &self.ranks {
-            for note in table::infos(&rank.anomalies) {
-                notes::print_note(&format!("{run}{}: {note}", name(rank)));
+        let mut all = self.notes.clone();
+        all.extend(table::same_notes(of_ranks));
+        all.extend(self.excluded.iter().map(Excluded::note));
+        if notes::is_verbose() {
+            for rank in &self.ranks {
+                let name = self.name_of(rank);
+                let infos = table::infos(&rank.anomalies).into_iter();
+                all.extend(infos.map(|note| match &name[..] {
+                    "" => note,
+                    name => format!("{name}: {note}"),
+                }));
             }
+        }
+        all
+    }
+
+    /// What a rank is called in notes. Of a single trace you know which one is meant.
+    fn name_of(&self, rank: &Ranked<T>) -> String {
+        if self.ranks.len() + self.excluded.len() > 1 {
+            table::rank(&rank.label)
+        } else {
+            String::new()
         }
     }
 }

@@ -70,7 +70,7 @@ impl RanksConfig {
             },
             source: RunSource::Folder(args.dir),
             form: args.print.report_form(),
-            rows: args.rows.rows.unwrap_or(10),
+            rows: args.rows.rows,
         })
     }
 }
@@ -108,12 +108,11 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
         ReportForm::Json => print_json(&compared)?,
         ReportForm::Csv => {
             // CSV has no place for notes
-            for one in &compared {
-                show::print_notes(one);
-            }
+            show::print_notes(&compared);
             print_text(&show::skews_csv(&compared)?)?;
         }
         ReportForm::Text => {
+            show::print_notes(&compared);
             let tables = compared
                 .iter()
                 .map(|one| show::report_table(one, config.rows));

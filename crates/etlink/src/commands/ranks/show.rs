@@ -84,7 +84,6 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
         several => format!("{several} matched collectives and messages"),
     };
     let mut out = format!("{run}{}, {met}\n", count(one.ranks.len() as u64, "rank"));
-    print_notes(one);
     out += &not_compared(one);
     if one.collectives.is_empty() {
         return out;
@@ -98,8 +97,8 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
     out
 }
 
-/// What people should know first; of a folder of several runs each note names its run.
-pub(super) fn print_notes(one: &RanksReport) {
+/// What people should know first.
+fn notes_of(one: &RanksReport) -> Vec<String> {
     let mut all = one.notes.clone();
     all.extend(one.excluded.iter().map(Excluded::note));
     all.extend(absent_note(&one.absent));
@@ -114,13 +113,13 @@ pub(super) fn print_notes(one: &RanksReport) {
     if !one.collectives.is_empty() {
         all.extend(clock_notes(&one.clocks));
     }
-    for text in all {
-        if one.run.is_empty() {
-            notes::print_note(&text);
-        } else {
-            notes::print_note(&format!("{}: {text}", one.run));
-        }
-    }
+    all
+}
+
+/// What people should know first, of all runs.
+pub(super) fn print_notes(compared: &[RanksReport]) {
+    let runs = compared.iter().map(|one| (one.run.as_str(), notes_of(one)));
+    notes::print_of_runs(runs);
 }
 
 /// What could not be compared, and why.

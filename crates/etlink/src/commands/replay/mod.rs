@@ -136,6 +136,7 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
     let report = if config.json {
         json_document("etlink.replay", &replayed)?
     } else {
+        table::print_notes(std::slice::from_ref(&replayed));
         table::replay_text(&replayed)
     };
     if config.target.as_ref().is_some_and(Target::is_stdout) {

@@ -79,6 +79,7 @@ pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result
     if config.json {
         print_json(&replayed)?;
     } else {
+        table::print_notes(&replayed);
         print_text(&replayed.iter().map(table::replay_text).collect::<String>())?;
     }
     // what was left out is in the report; the exit code says that there is something to read

@@ -17,9 +17,18 @@ const SHOWN: usize = 3;
 /// So many nodes of the critical path are shown.
 const SHOWN_STEPS: usize = 10;
 
+/// Prints what people should know first, of all runs.
+pub(super) fn print_notes(runs: &[Replayed]) {
+    // of a single input you know which one is meant
+    let is_named = runs.len() > 1;
+    notes::print_of_runs(runs.iter().map(|run| {
+        let name = if is_named { &run.input[..] } else { "" };
+        (name, run.notes.clone())
+    }));
+}
+
 pub fn replay_text(replayed: &Replayed) -> String {
     let mut out = String::new();
-    notes::print_all(&replayed.notes);
     let mut rows = FactRows::default();
     match &replayed.figures {
         Some(told) => {
@@ -43,7 +52,8 @@ pub fn replay_text(replayed: &Replayed) -> String {
     }
     out += &rows.to_string();
     if let Some(path) = &replayed.critical_path {
-        let _ = write!(out, "critical path\n{}", critical_path(path));
+        let length = duration_text(path.makespan_ns);
+        let _ = write!(out, "critical path of {length}\n{}", critical_path(path));
     }
     if let Some(told) = &replayed.explanation {
         let _ = write!(
@@ -83,7 +93,7 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
     rows.add(
         "replayed",
         duration_text(figures.replayed_ns),
-        format!("by edges, durations and latencies{how}{error}"),
+        format!("this run again, by edges, durations and latencies{how}{error}"),
     );
     if let Some(error) = &figures.end_error {
         let spread = &error.spread;
@@ -295,6 +305,11 @@ fn add_what_if(changes: &WhatIfReport, rows: &mut FactRows) {
         "what if",
         time(changes.makespan_ns),
         format!("{change}: {}", asked.join(", ")),
+    );
+    rows.add(
+        "",
+        "",
+        "a prediction: the replay error above is of the run as it was",
     );
     if let Some(change) = changes.device_end_change_ns {
         rows.add("", signed_time(change), "end of the last device op");

@@ -39,7 +39,7 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
             if at > 0 {
                 text.push('\n');
             }
-            show::push_table(&mut text, table, tables.rows.rows.unwrap_or(20));
+            show::push_table(&mut text, table, tables.rows.rows);
         }
         print_text(&text)?;
     }

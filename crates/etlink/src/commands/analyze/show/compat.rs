@@ -3,6 +3,7 @@
 use crate::args::AnalyzeArgs;
 use crate::commands::analyze::AsHta;
 use crate::commands::analyze::csv::{table_records, value_text};
+use crate::commands::analyze::results::AnalyzedRun;
 use crate::table::{Grid, Limit};
 use anyhow::Result;
 use serde_json::Value;
@@ -13,15 +14,15 @@ pub(in crate::commands::analyze) fn compat_tables(
     told: &[AsHta],
     args: &AnalyzeArgs,
 ) -> Result<String> {
+    AnalyzedRun::print_notes(told.iter().map(|one| &one.told));
     let mut out = String::new();
     let wanted = |name: &&&str| args.table.as_deref().is_none_or(|only| only == **name);
     for AsHta { told: run, total } in told {
-        run.print_notes();
         for rank in &run.ranks {
             let said = serde_json::to_value(&rank.said)?;
             for name in etlink_hta::RANK_TABLES.iter().filter(wanted) {
                 writeln!(out, "{name} of rank {}", rank.label)?;
-                out += &table_text(&said, name, args.rows.rows.unwrap_or(10));
+                out += &table_text(&said, name, args.rows.rows);
             }
         }
         let said = serde_json::to_value(total)?;
@@ -32,7 +33,7 @@ pub(in crate::commands::analyze) fn compat_tables(
             .filter(wanted)
         {
             writeln!(out, "{name} of all ranks")?;
-            out += &table_text(&said, name, args.rows.rows.unwrap_or(10));
+            out += &table_text(&said, name, args.rows.rows);
         }
     }
     Ok(out)

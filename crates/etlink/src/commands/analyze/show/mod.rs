@@ -15,7 +15,6 @@ use std::fmt::Write;
 type Shown = (String, Grid);
 
 pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
-    one.told.print_notes();
     let mut out = String::new();
     if !one.told.run.is_empty() {
         let _ = writeln!(
@@ -53,7 +52,7 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
         );
     }
     let limit = Limit {
-        lines: args.rows.rows.unwrap_or(10),
+        lines: args.rows.rows,
         option: "--rows",
     };
     for (_, table) in TABLES.iter().filter(|(name, _)| {
