@@ -38,4 +38,5 @@ mod timeline;
 mod tool;
 mod top;
 mod two_traces;
+mod width;
 mod written;

@@ -125,22 +125,42 @@ impl Tool {
         command
             .args(["-c", &line])
             .current_dir(self.folder.path())
-            .env("ETLINK", env!("CARGO_BIN_EXE_etlink"));
+            .env("ETLINK", env!("CARGO_BIN_EXE_etlink"))
+            .env_remove("COLUMNS");
         Ran::new(&line, command.output().expect("runs"))
     }
 
-    pub fn run_with(&self, line: &str, stdin: &[u8]) -> Ran {
+    /// The same with variables of the environment.
+    pub fn run_in(&self, line: &str, variables: &[(&str, &str)]) -> Ran {
+        let output = self
+            .command(line)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .output();
+        Ran::new(&format!("{variables:?} {line}"), output.expect("runs"))
+    }
+
+    fn command(&self, line: &str) -> Command {
         let words = line
             .split_whitespace()
             .map(|word| word.replace("{pairs}", &pairs().display().to_string()));
         let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
+        // the width of a developer's terminal is no part of a test
         command
             .args(words)
             .current_dir(self.folder.path())
+            .env_remove("COLUMNS");
+        command
+    }
+
+    pub fn run_with(&self, line: &str, stdin: &[u8]) -> Ran {
+        let mut child = self
+            .command(line)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().expect("starts");
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
         let mut pipe = child.stdin.take().expect("piped");
         let stdin = stdin.to_vec();
         let feeding =

@@ -50,7 +50,7 @@ pub struct Utilization {
     /// Length of the window.
     pub window_ns: i64,
     /// Nothing but work from before the recording runs or is waited for; part of no share.
-    pub before_ns: i64,
+    pub before_recording_ns: i64,
     /// Work runs.
     pub busy_ns: i64,
     /// Computation runs.
@@ -61,14 +61,14 @@ pub struct Utilization {
     pub exposed_memory_ns: i64,
     /// No work runs.
     pub idle_ns: i64,
-    /// `busy_ns / (window_ns - before_ns)`; none of an empty window.
+    /// `busy_ns / (window_ns - before_recording_ns)`; none of an empty window.
     pub busy_share: Option<f64>,
 }
 
 impl Utilization {
     /// The time that shares are of.
     pub fn whole_ns(&self) -> i64 {
-        self.window_ns.saturating_sub(self.before_ns)
+        self.window_ns.saturating_sub(self.before_recording_ns)
     }
 
     fn add(&mut self, other: &Utilization) {
@@ -78,7 +78,7 @@ impl Utilization {
         self.steps += other.steps;
         for (to, from) in [
             (&mut self.window_ns, other.window_ns),
-            (&mut self.before_ns, other.before_ns),
+            (&mut self.before_recording_ns, other.before_recording_ns),
             (&mut self.busy_ns, other.busy_ns),
             (&mut self.computation_ns, other.computation_ns),
             (
@@ -116,7 +116,7 @@ pub(crate) fn utilizations(rows: &ClassifiedRows<'_>, steps: &[StepTime]) -> Vec
         let computation_ns = sum_masks(&times, |mask| mask & 0b1 == 0b1);
         let exposed_communication_ns = sum_masks(&times, |mask| mask & 0b11 == 0b10);
         let exposed_memory_ns = sum_masks(&times, |mask| mask & 0b111 == 0b100);
-        let before_ns = times[0b1000];
+        let before_recording_ns = times[0b1000];
         let window_ns = window.1.saturating_sub(window.0);
         let busy_ns = computation_ns
             .saturating_add(exposed_communication_ns)
@@ -127,13 +127,15 @@ pub(crate) fn utilizations(rows: &ClassifiedRows<'_>, steps: &[StepTime]) -> Vec
             steps: steps.len() as u64,
             start_ns: window.0,
             window_ns,
-            before_ns,
+            before_recording_ns,
             busy_ns,
             computation_ns,
             exposed_communication_ns,
             exposed_memory_ns,
-            idle_ns: window_ns.saturating_sub(busy_ns).saturating_sub(before_ns),
-            busy_share: busy_share(busy_ns, window_ns.saturating_sub(before_ns)),
+            idle_ns: window_ns
+                .saturating_sub(busy_ns)
+                .saturating_sub(before_recording_ns),
+            busy_share: busy_share(busy_ns, window_ns.saturating_sub(before_recording_ns)),
         });
     }
     all

@@ -4,17 +4,21 @@ mod aligned;
 mod csv_text;
 mod grid;
 mod text;
+mod width;
 
 pub use csv_text::csv_text;
 pub use etlink_run::text::{count, damage, infos, rank, same_notes, time};
 pub use grid::{Column, Grid, Limit};
 pub use text::{cut, mb, mean_time, percent, plain, scaled, signed_time};
+pub use width::fold_lines;
 
 use crate::notes;
-use aligned::{AlignedColumn, CellSide, push_line};
+use aligned::{AlignedColumn, CellSide, cell_width, push_line};
 use etlink_model::Severity;
 use etlink_run::job::{JobReport, PerfettoCounts};
 use serde::Serialize;
+use std::fmt::Write;
+use width::{fold_words, output_width};
 
 /// The report of one rank.
 pub fn link_report(linked: &JobReport) -> String {
@@ -272,10 +276,9 @@ impl FactRows {
     fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
-}
 
-impl std::fmt::Display for FactRows {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    /// Writes the lines; a remark that does not fit goes on below its beginning.
+    fn write_lines(&self, width: Option<usize>, out: &mut impl Write) -> std::fmt::Result {
         let sides = [CellSide::Left, CellSide::Right, CellSide::Left];
         let mut columns = sides.map(AlignedColumn::new);
         for row in &self.rows {
@@ -283,12 +286,55 @@ impl std::fmt::Display for FactRows {
                 column.fit(cell);
             }
         }
+        // what stands before a remark: a blank, and one on either side of each cell
+        let widest = |cell: usize| {
+            self.rows
+                .iter()
+                .map(move |row| cell_width(&row[cell]))
+                .max()
+        };
+        let names = widest(0).unwrap_or(0).max(1) + widest(1).unwrap_or(0).max(1);
+        let before = match width {
+            // beside very wide figures a remark has no room, and stands below them
+            Some(width) if names + 6 + NARROW_REMARK > width => BELOW_FIGURES,
+            _ => names + 6,
+        };
         for row in &self.rows {
             let mut line = String::from(" ");
-            push_line(&mut line, &columns, row.iter().map(String::as_str));
-            writeln!(f, "{line}")?;
+            let pieces = match width {
+                Some(width) if names + 6 + cell_width(&row[2]) > width => {
+                    let mut pieces = fold_words(&row[2], width.saturating_sub(before));
+                    if before == BELOW_FIGURES {
+                        pieces.insert(0, String::new());
+                    }
+                    pieces
+                }
+                _ => vec![row[2].clone()],
+            };
+            let mut pieces = pieces.iter().map(String::as_str);
+            let first = [
+                row[0].as_str(),
+                row[1].as_str(),
+                pieces.next().unwrap_or(""),
+            ];
+            push_line(&mut line, &columns, first.into_iter());
+            writeln!(out, "{line}")?;
+            for piece in pieces {
+                writeln!(out, "{:before$}{piece}", "")?;
+            }
         }
         Ok(())
+    }
+}
+
+/// Places that a remark beside figures gets at least.
+const NARROW_REMARK: usize = 24;
+/// Where remarks begin that stand below figures.
+const BELOW_FIGURES: usize = 6;
+
+impl std::fmt::Display for FactRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.write_lines(output_width(), f)
     }
 }
 

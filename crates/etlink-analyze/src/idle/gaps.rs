@@ -32,9 +32,9 @@ pub struct IdleGap {
     /// For how long in this gap, ns.
     pub host_ns: i64,
     /// The row whose end begins the gap.
-    pub before: String,
+    pub row_before: String,
     /// The row that ends it.
-    pub after: String,
+    pub row_after: String,
 }
 
 /// Idle time of a device in which the host had not launched the next row, by what it did.
@@ -161,11 +161,11 @@ impl<'r, 't> GapCollector<'r, 't> {
                     cause_ns,
                     host: gap.host.map(|name| names.get(name).to_owned()),
                     host_ns: gap.host_ns,
-                    before: gap
+                    row_before: gap
                         .before
                         .map(|row| self.rows.name(row).to_owned())
                         .unwrap_or_default(),
-                    after: self.rows.name(gap.after).to_owned(),
+                    row_after: self.rows.name(gap.after).to_owned(),
                 }
             }));
             let mut by_host: Vec<_> = found.by_host.into_iter().collect();

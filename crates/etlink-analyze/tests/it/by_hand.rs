@@ -992,7 +992,7 @@ fn a_gap_names_what_the_host_did() {
     assert_eq!((gap.cause, gap.cause_ns), (GapCause::HostLate, 46_000));
     assert_eq!(gap.host.as_deref(), Some("cudaStreamSynchronize"));
     assert_eq!(gap.host_ns, 32_000);
-    assert_eq!((&gap.before[..], &gap.after[..]), ("a", "b"));
+    assert_eq!((&gap.row_before[..], &gap.row_after[..]), ("a", "b"));
     // 6-8 and 40-50 the op itself, 50-52 nothing
     let found: Vec<_> = analysis
         .host_idle
@@ -1031,7 +1031,7 @@ fn utilization_is_of_the_step() {
     assert_eq!(analysis.breakdown[0].window_ns, 400_000);
     assert_eq!((device.window, device.steps), (UtilizationWindow::Steps, 1));
     assert_eq!((device.start_ns, device.window_ns), (0, 430_000));
-    assert_eq!((device.busy_ns, device.before_ns), (130_000, 0));
+    assert_eq!((device.busy_ns, device.before_recording_ns), (130_000, 0));
     assert_eq!(device.idle_ns, 300_000);
     assert_eq!(device.busy_share, Some(130.0 / 430.0));
 }
@@ -1057,6 +1057,9 @@ fn work_from_before_the_recording_is_neither_busy_nor_idle() {
     };
     assert_eq!(device.window, UtilizationWindow::Process);
     assert_eq!(device.window_ns, 410_000);
-    assert_eq!((device.before_ns, device.busy_ns), (200_000, 50_000));
+    assert_eq!(
+        (device.before_recording_ns, device.busy_ns),
+        (200_000, 50_000)
+    );
     assert_eq!((device.idle_ns, device.whole_ns()), (160_000, 210_000));
 }

@@ -117,8 +117,11 @@ fn laws(analysis: &RankAnalysis) -> Result<(), TestCaseError> {
         prop_assert!(idle.idle_ns <= time.idle_ns + time.exposed_other_ns);
     }
     for used in &analysis.utilization {
-        prop_assert!(used.before_ns >= 0 && used.busy_ns >= 0 && used.idle_ns >= 0);
-        prop_assert_eq!(used.busy_ns + used.before_ns + used.idle_ns, used.window_ns);
+        prop_assert!(used.before_recording_ns >= 0 && used.busy_ns >= 0 && used.idle_ns >= 0);
+        prop_assert_eq!(
+            used.busy_ns + used.before_recording_ns + used.idle_ns,
+            used.window_ns
+        );
         prop_assert_eq!(
             used.computation_ns + used.exposed_communication_ns + used.exposed_memory_ns,
             used.busy_ns

@@ -47,11 +47,11 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
                 of(total.computation_ns),
                 of(total.idle_ns)
             ));
-            if total.before_ns > 0 {
+            if total.before_recording_ns > 0 {
                 parts.push(format!(
                     "{} more are left out, in which work from before the recording runs or is \
                     waited for",
-                    time_text(total.before_ns)
+                    time_text(total.before_recording_ns)
                 ));
             }
         }

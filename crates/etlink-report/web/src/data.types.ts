@@ -160,8 +160,8 @@ export type IdleGap = {
   cause_ns: number;
   host: null;
   host_ns: number;
-  before: string;
-  after: string;
+  row_before: string;
+  row_after: string;
 };
 
 export type KernelSequence = {
@@ -580,7 +580,7 @@ export type Utilization = {
   steps: number;
   start_ns: number;
   window_ns: number;
-  before_ns: number;
+  before_recording_ns: number;
   busy_ns: number;
   computation_ns: number;
   exposed_communication_ns: number;

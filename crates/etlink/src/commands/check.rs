@@ -1,7 +1,7 @@
 //! `etlink check`: what a simulator or another reader would choke on, in each file and between
 //! those of several ranks.
 
-use super::{print_json, print_text, start_threads};
+use super::{print_json, print_report, start_threads};
 use crate::Outcome;
 use crate::args::{CheckArgs, RankArgs};
 use crate::notes;
@@ -91,7 +91,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     if args.print.json {
         print_json(&checked)?;
     } else {
-        print_text(&checked.iter().map(describe_file).collect::<String>())?;
+        print_report(&checked.iter().map(describe_file).collect::<String>())?;
     }
     let is_fine = checked.iter().all(|file| file.is_fine(args.strict));
     Ok(if is_fine {

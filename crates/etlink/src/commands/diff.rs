@@ -1,6 +1,6 @@
 //! `etlink diff`: what changed between two runs.
 
-use super::{json_document, print_text, start_threads};
+use super::{json_document, print_report, print_text, start_threads};
 use crate::Outcome;
 use crate::args::DiffArgs;
 use crate::notes;
@@ -63,7 +63,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
         print_text(&changes_csv(&compared.diff.changes)?)?;
     } else {
         notes::print_all(&compared.notes);
-        print_text(&change_table(&compared, args.tables.rows.rows))?;
+        print_report(&change_table(&compared, args.tables.rows.rows))?;
     }
     Ok(if compared.excluded.is_empty() {
         Outcome::Done
@@ -138,10 +138,9 @@ fn change_table(compared: &DiffReport<'_>, limit: usize) -> String {
         option: "--rows",
     };
     let mut lines = Grid::new(
-        3,
+        2,
         limit,
         [
-            "name",
             "on",
             "change",
             "count before",
@@ -149,8 +148,11 @@ fn change_table(compared: &DiffReport<'_>, limit: usize) -> String {
             "time before",
             "time after",
             "cost",
+            "name",
         ],
-    );
+    )
+    .last_texts(1)
+    .expendable(["count before", "count after", "change"]);
     for change in &changed {
         let [old, new] = change.counts.map(|count| {
             // counts are per step and rank: few of them are whole
@@ -163,7 +165,6 @@ fn change_table(compared: &DiffReport<'_>, limit: usize) -> String {
         let [before, after] = change.times_ns.map(time);
         let side = if change.on_device { "device" } else { "host" };
         lines.add([
-            row_name(change),
             side.to_owned(),
             enum_name(change.kind),
             old,
@@ -171,6 +172,7 @@ fn change_table(compared: &DiffReport<'_>, limit: usize) -> String {
             before,
             after,
             signed_time(change.cost_ns),
+            row_name(change),
         ]);
     }
     out += &if changed.is_empty() {

@@ -1,6 +1,6 @@
 //! `etlink findings`: what a run would gain most from.
 
-use super::{print_document, print_text, print_unused_files};
+use super::{print_document, print_report, print_unused_files};
 use crate::args::FindingsArgs;
 use crate::kernel_rules::read_rules;
 use crate::rank_columns::RankColumns;
@@ -100,7 +100,7 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
     if args.print.json {
         print_document("etlink.findings", &FindingsDocument { runs: reports })?;
     } else {
-        print_text(&reports.iter().map(findings_text).collect::<String>())?;
+        print_report(&reports.iter().map(findings_text).collect::<String>())?;
     }
     Ok(outcome)
 }

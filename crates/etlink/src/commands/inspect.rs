@@ -1,6 +1,6 @@
 //! `etlink inspect`: what kind of file is this, what is in it.
 
-use super::{json_document, print_json, print_text, start_threads};
+use super::{json_document, print_json, print_report, print_text, start_threads};
 use crate::Outcome;
 use crate::args::InspectArgs;
 use crate::rank_error::rank_error;
@@ -58,7 +58,7 @@ pub fn run(args: InspectArgs) -> Result<Outcome> {
             print_text(&json_document("etlink.inspect", facts)?)?
         }
         (_, true) => print_json(&all)?,
-        (_, false) => print_text(&all.iter().map(fact_lines).collect::<Vec<_>>().join("\n"))?,
+        (_, false) => print_report(&all.iter().map(fact_lines).collect::<Vec<_>>().join("\n"))?,
     }
     for error in &errors {
         eprintln!("etlink: {error:#}");

@@ -2,6 +2,7 @@
 
 use super::{json_document, print_text};
 use crate::args::LinkArgs;
+use crate::table::fold_lines;
 use crate::{Outcome, table};
 use anyhow::{Result, bail};
 use etlink_run::job::{self, ChakraOptions, LinkJob};
@@ -72,7 +73,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     let report = if json {
         json_document("etlink.link", &linked)?
     } else {
-        table::link_report(&linked)
+        fold_lines(&table::link_report(&linked)).into_owned()
     };
     if to_stdout {
         // the graph has standard output for itself

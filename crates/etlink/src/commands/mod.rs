@@ -16,6 +16,7 @@ mod top;
 
 use crate::Outcome;
 use crate::args::{EtlinkArgs, EtlinkCommand};
+use crate::table::fold_lines;
 use crate::{notes, signals};
 use anyhow::{Context, Result};
 use etlink_run::RunSet;
@@ -76,6 +77,11 @@ pub fn start_threads(asked: Option<u32>) -> Result<usize> {
         .num_threads(threads)
         .build_global()?;
     Ok(threads)
+}
+
+/// Prints a report for people: no line is wider than the output.
+fn print_report(text: &str) -> Result<()> {
+    print_text(&fold_lines(text))
 }
 
 fn print_text(text: &str) -> Result<()> {

@@ -26,6 +26,14 @@ impl AlignedColumn {
         AlignedColumn { side, width: 1 }
     }
 
+    /// One of that width.
+    pub(super) fn with_width(side: CellSide, width: usize) -> AlignedColumn {
+        AlignedColumn {
+            side,
+            width: width.max(1),
+        }
+    }
+
     /// Makes room for a cell.
     pub(super) fn fit(&mut self, cell: &str) {
         self.width = self.width.max(cell_width(cell));
@@ -55,7 +63,7 @@ pub(super) fn push_line<'c>(
 }
 
 /// Places that a text takes on a terminal.
-fn cell_width(cell: &str) -> usize {
+pub(super) fn cell_width(cell: &str) -> usize {
     // most names are plain, and to look up each letter takes longer than all else here
     if cell.is_ascii() {
         cell.len()

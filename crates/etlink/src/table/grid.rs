@@ -1,17 +1,20 @@
 //! Tables with a head.
 
-use super::aligned::{AlignedColumn, CellSide, push_line};
+use super::aligned::{AlignedColumn, CellSide, cell_width, push_line};
 use super::text::{cut_all, plain};
+use super::width::{fold_lines, fold_words, output_width};
 use std::fmt::Write;
 
 /// A column of a table: its head, and what it says of a record.
 pub type Column<T> = (&'static str, fn(&T) -> String);
 
-/// How wide a column may be where the width of the terminal is not known, letters.
+/// How wide a column may be where the width of the output is not known, places.
 const WIDEST: usize = 80;
-/// No column is cut below this.
+/// Texts are not cut below this while there are figures to leave out instead.
 // a kernel's name cut shorter than its functor tells nothing
-const NARROWEST: usize = 24;
+const NARROWEST: usize = 16;
+/// Texts are never cut below this.
+const SHORTEST: usize = 4;
 
 /// How many lines of a table are shown.
 #[derive(Clone, Copy, Debug)]
@@ -32,17 +35,54 @@ impl Limit {
 
 /// A table with a head. The first columns are texts, and on request the last; the others are
 /// figures, which stand to the right.
+///
+/// It is never wider than the output: see [`GridLayout`].
 pub struct Grid {
     head: Vec<String>,
     // A table of all of a million names has ten million cells: they lie in one text.
     /// The cells of all lines, as many to a line as the head has, and where in it each ends.
     cells: String,
     ends: Vec<usize>,
-    texts: usize,
-    last_texts: usize,
+    sides: Vec<CellSide>,
+    /// Heads of columns that a narrow output leaves out, the first first.
+    expendable: Vec<String>,
     limit: Limit,
     /// Records that were added, and those that are not shown.
     records: [usize; 2],
+}
+
+/// What of a table fits an output. What does not is given up in this order: heads on one line,
+/// expendable columns until texts have most of the output, letters of texts, the last figures.
+#[derive(Debug)]
+struct GridLayout {
+    /// Columns that are shown.
+    columns: Vec<usize>,
+    /// Heads of several words may take several lines.
+    stacked: bool,
+    /// Places that a text may take.
+    most: usize,
+}
+
+/// How wide a column is.
+#[derive(Clone, Copy, Debug)]
+struct ColumnWidth {
+    /// Of the widest cell.
+    cells: usize,
+    /// Of the head on one line.
+    head: usize,
+    /// Of the longest word of the head.
+    word: usize,
+    is_text: bool,
+}
+
+impl ColumnWidth {
+    /// What it takes beside others: a blank stands on either side.
+    fn places(&self, stacked: bool, most: usize) -> usize {
+        let head = if stacked { self.word } else { self.head };
+        let whole = self.cells.max(head);
+        let shown = if self.is_text { whole.min(most) } else { whole };
+        shown + 2
+    }
 }
 
 impl Grid {
@@ -52,12 +92,15 @@ impl Grid {
         limit: Limit,
         head: impl IntoIterator<Item = impl Into<String>>,
     ) -> Grid {
+        let head: Vec<String> = head.into_iter().map(Into::into).collect();
+        let mut sides = vec![CellSide::Right; head.len()];
+        sides.iter_mut().take(texts).for_each(set_text);
         Grid {
-            head: head.into_iter().map(Into::into).collect(),
+            head,
             cells: String::new(),
             ends: vec![],
-            texts,
-            last_texts: 0,
+            sides,
+            expendable: vec![],
             limit,
             records: [0; 2],
         }
@@ -78,11 +121,30 @@ impl Grid {
     }
 
     /// So many of the last columns are texts too.
-    pub fn last_texts(self, columns: usize) -> Grid {
-        Grid {
-            last_texts: columns,
-            ..self
+    pub fn last_texts(mut self, columns: usize) -> Grid {
+        self.sides.iter_mut().rev().take(columns).for_each(set_text);
+        self
+    }
+
+    /// The columns with these heads are texts too.
+    pub fn text_columns(mut self, is_text: impl Fn(&str) -> bool) -> Grid {
+        for (head, side) in self.head.iter().zip(&mut self.sides) {
+            if is_text(head) {
+                *side = CellSide::Left;
+            }
         }
+        self
+    }
+
+    /// Columns that a narrow output leaves out, by their heads, the first first.
+    pub fn expendable(mut self, heads: impl IntoIterator<Item = impl Into<String>>) -> Grid {
+        self.expendable = heads.into_iter().map(Into::into).collect();
+        debug_assert!(
+            self.expendable.iter().all(|head| self.head.contains(head)),
+            "a column of {:?} is missing",
+            self.expendable
+        );
+        self
     }
 
     /// One more line, if it is to be shown. Gives whether it is.
@@ -119,54 +181,122 @@ impl Grid {
         self.ends.is_empty()
     }
 
-    /// Writes the lines, for so wide a terminal, each after a blank.
-    fn write_lines(&self, width: Option<usize>, out: &mut impl Write) -> std::fmt::Result {
-        let columns = 0..self.head.len();
-        let letters: Vec<usize> = columns
-            .clone()
-            .map(|column| {
-                let cells = self.cells(column).map(|cell| cell.chars().count());
-                cells.max().unwrap_or(0)
-            })
-            .collect();
-        let most = column_limit(&letters, width);
+    /// Writes the lines, for so wide an output, each after a blank.
+    fn write_lines(&self, layout: &GridLayout, out: &mut impl Write) -> std::fmt::Result {
         let mut shortened = vec![];
         let mut aligned = vec![];
-        for column in columns.clone() {
+        let mut heads = vec![];
+        for column in layout.columns.iter().copied() {
+            let width = self.column_width(column);
+            let places = width.places(layout.stacked, layout.most) - 2;
             // most columns fit, and their cells are shown as they are
-            shortened.push((letters[column] > most).then(|| {
+            shortened.push((width.cells > places).then(|| {
                 let cells: Vec<&str> = self.cells(column).collect();
-                cut_all(&cells, most)
+                cut_all(&cells, places)
             }));
-            aligned.push(AlignedColumn::new(self.side(column)));
+            aligned.push(AlignedColumn::with_width(self.sides[column], places));
+            let head = self.head[column].as_str();
+            heads.push(match layout.stacked {
+                true => fold_words(head, places),
+                false => cut_all(&[head], places),
+            });
         }
-        let cell = |line: usize, column: usize| match &shortened[column] {
-            Some(cells) => cells[line].as_str(),
-            None => self.cell(line, column),
-        };
-        for line in 0..=self.line_count() {
-            for (column, aligned) in aligned.iter_mut().enumerate() {
-                aligned.fit(cell(line, column));
-            }
-        }
+        let head_lines = heads.iter().map(Vec::len).max().unwrap_or(0);
         let mut text = String::new();
-        for line in 0..=self.line_count() {
+        for line in 0..head_lines {
             text.clear();
             text.push(' ');
-            let cells = columns.clone().map(|column| cell(line, column));
+            // the last word of a head stands next to what it is of
+            let cells = heads.iter().map(|head| {
+                let at = (line + head.len()).checked_sub(head_lines);
+                at.map_or("", |at| head[at].as_str())
+            });
+            push_line(&mut text, &aligned, cells);
+            writeln!(out, "{text}")?;
+        }
+        for line in 0..self.line_count() {
+            text.clear();
+            text.push(' ');
+            let cells = layout.columns.iter().zip(&shortened);
+            let cells = cells.map(|(column, short)| match short {
+                Some(cells) => cells[line].as_str(),
+                None => self.cell(line, *column),
+            });
             push_line(&mut text, &aligned, cells);
             writeln!(out, "{text}")?;
         }
         Ok(())
     }
 
-    /// Figures stand to the right, so that their digits can be compared.
-    fn side(&self, column: usize) -> CellSide {
-        let figures = self.texts..self.head.len().saturating_sub(self.last_texts);
-        if figures.contains(&column) {
-            CellSide::Right
-        } else {
-            CellSide::Left
+    /// What fits an output of that width; of an unknown one all columns, each up to a limit.
+    fn fit_layout(&self, width: Option<usize>) -> GridLayout {
+        let mut layout = GridLayout {
+            columns: (0..self.head.len()).collect(),
+            stacked: false,
+            most: WIDEST,
+        };
+        let Some(width) = width else { return layout };
+        // each line begins with a blank, and its last one is not written
+        let widths: Vec<ColumnWidth> = layout
+            .columns
+            .iter()
+            .map(|column| self.column_width(*column))
+            .collect();
+        let places = |layout: &GridLayout, most: usize| -> usize {
+            let columns = layout.columns.iter();
+            columns
+                .map(|column| widths[*column].places(layout.stacked, most))
+                .sum()
+        };
+        layout.most = usize::MAX;
+        if places(&layout, usize::MAX) <= width {
+            return layout;
+        }
+        layout.stacked = true;
+        for head in &self.expendable {
+            let texts = layout.columns.iter().map(|column| widths[*column]);
+            let texts: Vec<ColumnWidth> = texts.filter(|column| column.is_text).collect();
+            let sum = |most: usize| -> usize {
+                let each = texts.iter().map(|text| text.places(true, most));
+                each.sum()
+            };
+            let figures = places(&layout, usize::MAX) - sum(usize::MAX);
+            // more than this is rarely worth the figures
+            let wanted = sum(width / 2).min(width * 2 / 3);
+            if figures + wanted <= width {
+                break;
+            }
+            layout.columns.retain(|column| self.head[*column] != *head);
+        }
+        loop {
+            let widest = widths.iter().map(|column| column.cells.max(column.head));
+            let widest = widest.max().unwrap_or(0).max(SHORTEST);
+            // one bound for all texts: short ones stay whole, and long names share what is left
+            let most = (SHORTEST..=widest)
+                .rev()
+                .find(|most| places(&layout, *most) <= width);
+            let is_figure = |column: &usize| !widths[*column].is_text;
+            let figures = layout.columns.iter().copied().filter(is_figure);
+            let last = figures.skip(1).last();
+            match (most, last) {
+                (Some(most), _) if most >= NARROWEST.min(widest) => layout.most = most,
+                (_, Some(last)) => {
+                    layout.columns.retain(|column| *column != last);
+                    continue;
+                }
+                (most, None) => layout.most = most.unwrap_or(SHORTEST),
+            }
+            return layout;
+        }
+    }
+
+    fn column_width(&self, column: usize) -> ColumnWidth {
+        let head = &self.head[column];
+        ColumnWidth {
+            cells: self.cells(column).map(cell_width).max().unwrap_or(0),
+            head: cell_width(head),
+            word: head.split_whitespace().map(cell_width).max().unwrap_or(0),
+            is_text: self.sides[column] == CellSide::Left,
         }
     }
 
@@ -175,43 +305,27 @@ impl Grid {
         self.ends.len() / self.head.len().max(1)
     }
 
-    /// A cell of a line; line 0 is the head.
+    /// A cell of a line.
     fn cell(&self, line: usize, column: usize) -> &str {
-        let Some(above) = line.checked_sub(1) else {
-            return &self.head[column];
-        };
-        let at = above * self.head.len() + column;
+        let at = line * self.head.len() + column;
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.cells[start..self.ends[at]]
     }
 
-    /// The head of a column and what is below it.
+    /// What is below the head of a column.
     fn cells(&self, column: usize) -> impl Iterator<Item = &str> {
-        (0..=self.line_count()).map(move |line| self.cell(line, column))
+        (0..self.line_count()).map(move |line| self.cell(line, column))
     }
 }
 
-/// How many letters of a column are shown, so that all fit: each has a blank on either side.
-fn column_limit(widths: &[usize], width: Option<usize>) -> usize {
-    let Some(width) = width else { return WIDEST };
-    let widest = widths.iter().copied().max().unwrap_or(0);
-    let fits = |most: &usize| {
-        widths
-            .iter()
-            .map(|width| width.min(most) + 2)
-            .sum::<usize>()
-            <= width
-    };
-    // one bound for all columns: short columns stay whole, and long names share what is left
-    (NARROWEST..=widest).rev().find(fits).unwrap_or(NARROWEST)
+fn set_text(side: &mut CellSide) {
+    *side = CellSide::Left;
 }
 
 impl std::fmt::Display for Grid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // of standard output alone: into a pipe the same text goes whatever the terminal is
-        let width = terminal_size::terminal_size_of(std::io::stdout())
-            .map(|(width, _)| usize::from(width.0));
-        self.write_lines(width, f)?;
+        let layout = self.fit_layout(output_width());
+        self.write_lines(&layout, f)?;
         let [shown, hidden] = self.records;
         if hidden > 0 {
             writeln!(
@@ -220,6 +334,12 @@ impl std::fmt::Display for Grid {
                 shown + hidden,
                 self.limit.option
             )?;
+        }
+        let hidden = (0..self.head.len()).filter(|column| !layout.columns.contains(column));
+        let hidden: Vec<&str> = hidden.map(|column| self.head[column].as_str()).collect();
+        if !hidden.is_empty() {
+            let line = format!("  columns left out to fit: {}\n", hidden.join(", "));
+            f.write_str(&fold_lines(&line))?;
         }
         Ok(())
     }
@@ -263,21 +383,53 @@ mod tests {
 
     #[test]
     fn names_fit_the_terminal_and_stay_different() {
-        for width in [20, 40, 60, 200] {
-            let mut text = String::new();
-            let written = grid(Limit::NONE).write_lines(Some(width), &mut text);
-            written.expect("a string takes all");
-            let lines: Vec<&str> = text.lines().map(|line| &line[1..]).collect();
+        for width in [24, 40, 60, 200] {
+            let text = lines_of(&grid(Limit::NONE), width);
+            let lines: Vec<&str> = text.lines().collect();
             assert!(
-                lines
-                    .iter()
-                    .all(|line| line.chars().count() < width.max(NARROWEST + 8)),
+                lines.iter().all(|line| line.chars().count() <= width),
                 "{lines:#?}"
             );
             assert!(
-                lines[1] != lines[2] && lines[1].ends_with("0") && lines[1].starts_with(" void at"),
+                lines[1] != lines[2] && lines[1].ends_with("0") && lines[1].starts_with("  void"),
                 "{lines:#?}"
             );
+        }
+    }
+
+    fn lines_of(grid: &Grid, width: usize) -> String {
+        let mut text = String::new();
+        let layout = grid.fit_layout(Some(width));
+        let written = grid.write_lines(&layout, &mut text);
+        written.expect("a string takes all");
+        text
+    }
+
+    #[test]
+    fn a_narrow_output_has_fewer_columns_and_then_shorter_names() {
+        let head = ["rows", "time of all", "mean", "share of all", "name"];
+        let mut grid = Grid::new(0, Limit::NONE, head)
+            .last_texts(1)
+            .expendable(["mean", "share of all"]);
+        grid.add(["12", "1.234 ms", "999.123 us", "12.3 %", &"n".repeat(40)].map(String::from));
+        let columns = |width| {
+            let layout = grid.fit_layout(Some(width));
+            (layout.columns.len(), layout.stacked, layout.most)
+        };
+        // blanks beside each: 6 + 13 + 12 + 14 + 42
+        assert_eq!(columns(87), (5, false, usize::MAX));
+        assert_eq!(columns(80), (5, true, 40));
+        assert_eq!(columns(70), (4, true, 40));
+        assert_eq!(columns(60), (4, true, 34));
+        assert_eq!(columns(40), (3, true, 22));
+        assert_eq!(
+            lines_of(&grid, 40),
+            "         time of\n  rows       all  name\n    12  1.234 ms  nnnnnnnnnnnnnnnnnnnnn…\n"
+        );
+        for width in 20..100 {
+            let text = lines_of(&grid, width);
+            let widest = text.lines().map(cell_width).max();
+            assert!(widest <= Some(width), "{width}: {text}");
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Figures and names as text for people.
 
+use super::aligned::cell_width;
 use etlink_run::text::time;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// A mean of times.
 pub fn mean_time(ns: f64) -> String {
@@ -76,7 +78,7 @@ pub fn cut(text: &str, most: usize, differs: usize) -> String {
     format!("{}…{}…", piece(0, head), piece(from, from + room - 1))
 }
 
-/// Cuts what is longer than `most` letters so that different texts stay different. O(n log n).
+/// Cuts what is wider than `most` places so that different texts stay different. O(n log n).
 pub fn cut_all(texts: &[&str], most: usize) -> Vec<String> {
     let is_long = |text: &str| text.len() > most;
     // a text differs most late from its neighbours in order: comparing these two is enough
@@ -94,9 +96,48 @@ pub fn cut_all(texts: &[&str], most: usize) -> Vec<String> {
         } else {
             0
         };
-        all.push(cut(text, most, differs));
+        all.push(cut_to_width(text, most, differs));
     }
+    number_equal_cuts(texts, &mut all, most);
     all
+}
+
+/// No more than `most` places of a text.
+fn cut_to_width(text: &str, most: usize, differs: usize) -> String {
+    let mut letters = most;
+    loop {
+        let short = cut(text, letters, differs);
+        // letters of East Asia take two places each
+        if letters <= 1 || cell_width(&short) <= most {
+            return short;
+        }
+        letters -= 1;
+    }
+}
+
+/// Two texts may differ in two places, of which a cut shows one: those that look like an earlier
+/// one get a number.
+fn number_equal_cuts(texts: &[&str], cuts: &mut [String], most: usize) {
+    let mut whole: BTreeMap<String, &str> = BTreeMap::new();
+    let mut numbered: BTreeMap<&str, String> = BTreeMap::new();
+    for (text, short) in texts.iter().copied().zip(cuts) {
+        if let Some(known) = numbered.get(text) {
+            short.clone_from(known);
+            continue;
+        }
+        for number in 2.. {
+            match whole.get(short.as_str()) {
+                Some(other) if *other != text => {}
+                _ => break,
+            }
+            let end = format!("…{number}");
+            let room = most.saturating_sub(cell_width(&end));
+            let head = cut_to_width(text, room, 0);
+            *short = head.trim_end_matches('…').to_owned() + &end;
+        }
+        whole.insert(short.clone(), text);
+        numbered.insert(text, short.clone());
+    }
 }
 
 /// How many letters a text has in common with the one of its neighbours that it differs from last.
@@ -170,5 +211,33 @@ mod tests {
             assert_ne!(all[0], all[1], "{most}");
         }
         assert_eq!(cut_all(&[&texts[0]], 24), ["void at::native::vector…"]);
+    }
+
+    #[test]
+    fn names_that_differ_in_two_places_stay_different() {
+        let text = |a: char, b: char| {
+            let filler = "x".repeat(30);
+            format!("{filler}{a}{filler}{filler}{b}")
+        };
+        let texts = [
+            text('1', '1'),
+            text('1', '2'),
+            text('2', '1'),
+            text('2', '2'),
+        ];
+        for most in [12, 24, 40] {
+            let all = cut_all(&texts.each_ref().map(String::as_str), most);
+            let mut different = all.clone();
+            different.sort();
+            different.dedup();
+            assert_eq!(different.len(), 4, "{all:?}");
+            assert!(all.iter().all(|text| cell_width(text) <= most), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn wide_letters_take_two_places() {
+        let all = cut_all(&["矩阵乘法矩阵乘法矩阵乘法矩阵乘法"], 12);
+        assert!(cell_width(&all[0]) <= 12, "{all:?}");
     }
 }

@@ -8,7 +8,7 @@ mod parquet;
 mod results;
 mod show;
 
-use super::print_text;
+use super::{print_report, print_text};
 use crate::Outcome;
 use crate::args::{AnalyzeArgs, Compat};
 use crate::kernel_rules::read_rules;
@@ -79,7 +79,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
         )?)?;
     } else {
         AnalyzedRun::print_notes(analyzed.iter().map(|one| &one.told));
-        print_text(
+        print_report(
             &analyzed
                 .iter()
                 .map(|one| show::run_text(one, &args))
@@ -161,7 +161,7 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
             args.table.as_deref().unwrap_or("temporal_breakdown"),
         )?)?;
     } else {
-        print_text(&show::compat::compat_tables(&told, args)?)?;
+        print_report(&show::compat::compat_tables(&told, args)?)?;
     }
     Ok(exit_outcome(args, told.iter().map(|one| &one.told)))
 }

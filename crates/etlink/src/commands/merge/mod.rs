@@ -2,7 +2,7 @@
 
 mod show;
 
-use super::{json_document, print_text, print_unused_files};
+use super::{json_document, print_report, print_text, print_unused_files};
 use crate::args::{Compute, FormatName, MergeArgs};
 use crate::{Outcome, notes};
 use anyhow::{Result, bail};
@@ -67,7 +67,7 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     let printed = if config.json {
         json_document("etlink.merge", &report).and_then(|text| print_text(&text))
     } else {
-        print_text(&show::merge_summary(
+        print_report(&show::merge_summary(
             &runs.runs,
             &report.ranks,
             &report.runs,

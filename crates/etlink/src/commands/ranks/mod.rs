@@ -2,7 +2,7 @@
 
 mod show;
 
-use super::{ReportForm, print_json, print_text, print_unused_files};
+use super::{ReportForm, print_json, print_report, print_text, print_unused_files};
 use crate::Outcome;
 use crate::args::RanksArgs;
 use crate::{notes, table};
@@ -116,7 +116,7 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
             let tables = compared
                 .iter()
                 .map(|one| show::report_table(one, config.rows));
-            print_text(&tables.collect::<String>())?;
+            print_report(&tables.collect::<String>())?;
         }
     }
     let is_refused = runs.options.strict && compared.iter().any(RanksReport::has_unrecorded);

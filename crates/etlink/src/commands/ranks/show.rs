@@ -127,13 +127,14 @@ fn not_compared(one: &RanksReport) -> String {
     if one.not_compared.is_empty() {
         return String::new();
     }
-    let mut table = Grid::new(3, Limit::NONE, ["kind", "between", "why", "times"]);
+    let head = ["times", "kind", "between", "why"];
+    let mut table = Grid::new(0, Limit::NONE, head).last_texts(3);
     for row in &one.not_compared {
         table.add([
+            row.count.to_string(),
             row.kind.to_owned(),
             row.ranks.clone(),
             row.message.clone(),
-            row.count.to_string(),
         ]);
     }
     format!("not compared\n{table}")
@@ -203,7 +204,8 @@ fn by_step(one: &RanksReport) -> String {
             "most for",
             "its share",
         ],
-    );
+    )
+    .expendable(["collectives", "begins apart"]);
     for step in &one.steps {
         // what is communicated before the first step, as when a model is spread over the ranks
         let name = step.step.as_deref().unwrap_or(if one.steps.len() > 1 {
@@ -283,7 +285,8 @@ fn by_rank(one: &RanksReport) -> String {
             "began later",
             "hands on",
         ],
-    );
+    )
+    .expendable(["collectives"]);
     for rank in &one.ranks {
         table.add([
             rank.rank.to_string(),
@@ -323,7 +326,9 @@ fn clocks_table(one: &RanksReport) -> String {
             "drift within",
             "known by",
         ],
-    );
+    )
+    .last_texts(1)
+    .expendable(["drift within"]);
     for clock in known {
         let [drift, drift_within] = drift_cells(clock);
         let within = clock.uncertainty_ns.filter(|_| !clock.contradicted);
@@ -388,7 +393,8 @@ fn by_kind(one: &RanksReport) -> String {
             "algbw GB/s",
             "busbw GB/s",
         ],
-    );
+    )
+    .expendable(["mean transfer"]);
     for ((_, kind, ranks), skews) in kinds {
         let skew_ns = skews.iter().map(|skew| skew.skew_ns);
         let mean_skew = skew_ns.fold(0, i64::saturating_add) / skews.len().max(1) as i64;
@@ -458,7 +464,8 @@ fn largest_skews(one: &RanksReport, top: usize) -> String {
         [
             "kind", "between", "number", "bytes", "skew", "last", "late by", "transfer",
         ],
-    );
+    )
+    .expendable(["number", "bytes"]);
     for skew in order {
         table.add([
             skew.kind.clone(),

@@ -8,6 +8,7 @@ mod table;
 
 use super::{json_document, print_text};
 use crate::args::ReplayArgs;
+use crate::table::fold_lines;
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use config::ReplayConfig;
@@ -137,7 +138,7 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
         json_document("etlink.replay", &replayed)?
     } else {
         table::print_notes(std::slice::from_ref(&replayed));
-        table::replay_text(&replayed)
+        fold_lines(&table::replay_text(&replayed)).into_owned()
     };
     if config.target.as_ref().is_some_and(Target::is_stdout) {
         // the trace has standard output for itself

@@ -5,7 +5,7 @@ mod read;
 use super::all_ranks::{AllRanks, Collectives, Local, RankChange, RankReport};
 use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::Outcome;
-use crate::commands::{print_json, print_text, print_unused_files};
+use crate::commands::{print_json, print_report, print_unused_files};
 use crate::rank_columns::RankColumns;
 use anyhow::{Context, Result, anyhow};
 use etlink_link::ranks::RankClock;
@@ -80,7 +80,7 @@ pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result
         print_json(&replayed)?;
     } else {
         table::print_notes(&replayed);
-        print_text(&replayed.iter().map(table::replay_text).collect::<String>())?;
+        print_report(&replayed.iter().map(table::replay_text).collect::<String>())?;
     }
     // what was left out is in the report; the exit code says that there is something to read
     let bad = replayed

@@ -7,7 +7,7 @@ mod folder;
 mod ran;
 mod steps;
 
-use super::{json_document, print_text};
+use super::{json_document, print_report, print_text};
 use crate::Outcome;
 use crate::args::ReportArgs;
 use crate::notes;
@@ -162,7 +162,7 @@ fn print_result(target: &Target, json: bool, content: Content, bytes: u64) -> Re
         );
         let ranks = count(written.ranks as u64, "rank");
         let drawn = count(written.timelines as u64, "rank");
-        print_text(&format!(
+        print_report(&format!(
             "{output}: {size}, {ranks}; drawn: {step}{drawn}{without}, {ranges} ranges\n"
         ))?;
     }

@@ -2,7 +2,7 @@
 
 mod show;
 
-use super::{print_document, print_text, start_threads};
+use super::{print_document, print_report, print_text, start_threads};
 use crate::op_tables::{self, OpTable, Wanted};
 use crate::{Outcome, args, notes, table};
 use anyhow::Result;
@@ -41,7 +41,7 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
             }
             show::push_table(&mut text, table, tables.rows.rows);
         }
-        print_text(&text)?;
+        print_report(&text)?;
     }
     Ok(if made.excluded.is_empty() {
         Outcome::Done

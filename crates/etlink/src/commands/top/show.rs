@@ -75,7 +75,8 @@ pub(super) fn push_table(out: &mut String, table: &OpTable, limit: usize) {
         },
         columns.head_cells(top.device),
     )
-    .last_texts(texts);
+    .last_texts(texts)
+    .expendable(columns.expendable_heads(top.device));
     for (at, row) in top.rows.iter().enumerate() {
         // figures are made into text for rows that are shown alone
         if !lines.has_room() {
@@ -159,6 +160,24 @@ impl Columns {
             .map(|column| column.0.into()),
         );
         head
+    }
+
+    /// Heads of what a narrow output leaves out: means, and shares of what stands beside them.
+    fn expendable_heads(&self, device: &str) -> Vec<String> {
+        let mut all = vec!["CPU total %".to_owned(), "CPU time avg".to_owned()];
+        if self.device {
+            all.push(format!("{device} time avg"));
+        }
+        all.push("Self CPU %".to_owned());
+        for (memory, side) in self.memory.into_iter().zip(["CPU", device]) {
+            if memory {
+                all.push(format!("Self {side} Mem"));
+            }
+        }
+        if self.device {
+            all.push(format!("Self {device} %"));
+        }
+        all
     }
 
     fn row_cells(&self, row: &KeyAverage, top: &KeyAverages) -> Vec<String> {

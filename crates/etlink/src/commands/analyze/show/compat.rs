@@ -50,7 +50,8 @@ fn table_text(said: &Value, name: &str, top: usize) -> String {
             option: "--rows",
         },
         first.keys().map(String::as_str),
-    );
+    )
+    .text_columns(|head| first.get(head).is_some_and(Value::is_string));
     for record in table_records(said, name) {
         grid.add(record.values().map(|value| value_text(Some(value))));
     }

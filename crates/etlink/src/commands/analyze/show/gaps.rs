@@ -76,18 +76,20 @@ pub(super) fn host_idle_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<(&str, &HostIdle)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, host)| host.device.to_string()),
-        ("host", |(_, host)| {
-            host_name(host.host.as_deref()).to_owned()
-        }),
         ("gaps", |(_, host)| host.gaps.to_string()),
         ("idle", |(_, host)| time(host.idle_ns)),
         ("share", |(_, host)| percent(host.share, 1)),
+        ("host", |(_, host)| {
+            host_name(host.host.as_deref()).to_owned()
+        }),
     ];
     (
         "idle time before a late launch, by what the launching thread did (innermost op, \
         annotation or runtime call)"
             .into(),
-        Grid::from_records(3, limit, columns, of_ranks(one, |rank| &rank.host_idle)),
+        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.host_idle))
+            .last_texts(1)
+            .expendable(["gaps"]),
     )
 }
 
@@ -97,17 +99,20 @@ pub(super) fn gap_table(one: &Analyzed, limit: Limit) -> Shown {
         ("device", |(_, gap)| gap.device.to_string()),
         ("start", |(_, gap)| gap.start_ns.to_string()),
         ("length", |(_, gap)| time(gap.length_ns)),
-        ("cause", |(_, gap)| cause_name(gap.cause).to_owned()),
         ("of it", |(_, gap)| time(gap.cause_ns)),
+        ("cause", |(_, gap)| cause_name(gap.cause).to_owned()),
         ("host", |(_, gap)| match &gap.host {
             Some(host) => format!("{host} {}", time(gap.host_ns)),
             None => "-".to_owned(),
         }),
-        ("row before", |(_, gap)| gap.before.clone()),
-        ("row after", |(_, gap)| gap.after.clone()),
+        ("row before", |(_, gap)| gap.row_before.clone()),
+        ("row after", |(_, gap)| gap.row_after.clone()),
     ];
     (
-        "longest gaps of devices (start: ns since the origin of the trace)".into(),
-        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.gaps)),
+        "longest gaps of devices (of it: by the cause; start: ns since the origin of the trace)"
+            .into(),
+        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.gaps))
+            .last_texts(4)
+            .expendable(["of it", "start", "row before"]),
     )
 }

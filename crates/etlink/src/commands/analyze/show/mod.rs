@@ -138,12 +138,12 @@ fn busy_sentence(one: &Analyzed) -> String {
         );
     }
     out.push('\n');
-    if sum.before_ns > 0 {
+    if sum.before_recording_ns > 0 {
         let _ = writeln!(
             out,
             "{} more are left out: work from before the recording runs or is waited for, neither \
             busy nor idle",
-            time(sum.before_ns)
+            time(sum.before_recording_ns)
         );
     }
     out

@@ -13,7 +13,6 @@ pub(super) fn kernel_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<&KernelTotals>] = &[
         ("class", |kernel| kernel.class.name().to_owned()),
         ("label", |kernel| kernel.label.clone()),
-        ("name", |kernel| kernel.name.clone()),
         ("rows", |kernel| kernel.durations.count.to_string()),
         ("sum", |kernel| time(kernel.durations.sum_ns)),
         ("share", |kernel| percent(kernel.share, 1)),
@@ -24,10 +23,13 @@ pub(super) fn kernel_table(one: &Analyzed, limit: Limit) -> Shown {
             // a kernel that ran once has no deviation
             kernel.durations.stddev_ns().map_or("-".into(), mean_time)
         }),
+        ("name", |kernel| kernel.name.clone()),
     ];
     (
         format!("kernels and copies, {}", count(all.len() as u64, "name")),
-        Grid::from_records(3, limit, columns, all.iter()),
+        Grid::from_records(2, limit, columns, all.iter())
+            .last_texts(1)
+            .expendable(["stddev", "min", "max", "class", "mean", "rows"]),
     )
 }
 
@@ -54,7 +56,11 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         "communication (bytes: sum; bandwidths hold the wait for other ranks, see `etlink ranks`)";
     (
         title.into(),
-        Grid::from_records(3, limit, columns, one.total.collectives.iter()),
+        Grid::from_records(3, limit, columns, one.total.collectives.iter()).expendable([
+            "on",
+            "algorithm",
+            "times",
+        ]),
     )
 }
 
@@ -73,13 +79,13 @@ pub(super) fn copy_table(one: &Analyzed, limit: Limit) -> Shown {
     let title = "copies by kind (bandwidth: bytes over the time in which one with a size runs)";
     (
         title.into(),
-        Grid::from_records(1, limit, columns, one.total.copies.iter()),
+        Grid::from_records(1, limit, columns, one.total.copies.iter())
+            .expendable(["without size", "largest"]),
     )
 }
 
 pub(super) fn launch_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<&LaunchTotals>] = &[
-        ("call", |launch| launch.name.clone()),
         ("calls", |launch| launch.calls.to_string()),
         ("rows", |launch| launch.rows.to_string()),
         ("short rows", |launch| launch.short_rows.to_string()),
@@ -87,12 +93,15 @@ pub(super) fn launch_table(one: &Analyzed, limit: Limit) -> Shown {
         ("call max", |launch| time(launch.call_max_ns)),
         ("delay mean", |launch| mean_time(launch.delay_mean_ns)),
         ("delay max", |launch| time(launch.delay_max_ns)),
+        ("call", |launch| launch.name.clone()),
     ];
     let title = "launching calls (short rows: together shorter than their call; delay: from the \
         call's end to its first row)";
     (
         title.into(),
-        Grid::from_records(1, limit, columns, one.total.launches.iter()),
+        Grid::from_records(0, limit, columns, one.total.launches.iter())
+            .last_texts(1)
+            .expendable(["call max", "delay max", "short rows"]),
     )
 }
 
@@ -112,7 +121,7 @@ pub(super) fn queue_table(one: &Analyzed, limit: Limit) -> Shown {
     (
         "queue depth per stream: rows launched and not yet started (queue full: 1024 or more)"
             .into(),
-        Grid::from_records(3, limit, columns, queues),
+        Grid::from_records(3, limit, columns, queues).expendable(["mean depth"]),
     )
 }
 
@@ -132,7 +141,7 @@ pub(super) fn coverage_table(one: &Analyzed, limit: Limit) -> Shown {
     (
         "SM coverage: share of SMs that a kernel's blocks can fill (kernels: those with a grid)"
             .into(),
-        Grid::from_records(2, limit, columns, devices),
+        Grid::from_records(2, limit, columns, devices).expendable(["by kernel", "SMs"]),
     )
 }
 
@@ -151,23 +160,25 @@ pub(super) fn work_table(one: &Analyzed, limit: Limit) -> Shown {
     let devices = of_ranks(one, |rank| &rank.work);
     (
         "operations of multiplications, convolutions and attention, by shapes".into(),
-        Grid::from_records(2, limit, columns, devices),
+        Grid::from_records(2, limit, columns, devices).expendable(["kernels", "they run"]),
     )
 }
 
 pub(super) fn sequence_table(one: &Analyzed, limit: Limit) -> Shown {
     let all = &one.total.sequences;
     let columns: &[Column<&KernelSequence>] = &[
-        ("op", |sequence| sequence.op.clone()),
         ("times", |sequence| sequence.count.to_string()),
         ("rows each", |sequence| sequence.rows.to_string()),
         ("device", |sequence| time(sequence.device_ns)),
         ("op time", |sequence| time(sequence.op_ns)),
+        ("op", |sequence| sequence.op.clone()),
         ("kernels", |sequence| sequence.names.clone()),
     ];
     (
         format!("kernel sequences, {} different", all.len()),
-        Grid::from_records(1, limit, columns, all.iter()).last_texts(1),
+        Grid::from_records(0, limit, columns, all.iter())
+            .last_texts(2)
+            .expendable(["op time", "rows each"]),
     )
 }
 
@@ -191,7 +202,8 @@ pub(super) fn memory_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     (
         "memory (before and after the recording)".into(),
-        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.memory)),
+        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.memory))
+            .expendable(["frees", "allocations"]),
     )
 }
 

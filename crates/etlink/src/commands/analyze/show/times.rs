@@ -25,7 +25,9 @@ pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
         }),
         ("memory", |(_, one)| of(one.exposed_memory_ns, one)),
         ("idle", |(_, one)| of(one.idle_ns, one)),
-        ("before the recording", |(_, one)| time(one.before_ns)),
+        ("before the recording", |(_, one)| {
+            time(one.before_recording_ns)
+        }),
     ];
     let devices =
         of_ranks(one, |rank| &rank.utilization).chain(of_all(one, &one.total.utilization));
@@ -33,7 +35,11 @@ pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
         "utilization of devices while the program runs (communication, memory: where nothing to \
         the left of them runs)"
             .into(),
-        Grid::from_records(3, Limit::NONE, columns, devices),
+        Grid::from_records(3, Limit::NONE, columns, devices).expendable([
+            "before the recording",
+            "memory",
+            "length",
+        ]),
     )
 }
 
@@ -63,7 +69,7 @@ pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
         runs; other: waits, no work; overlap: of communication)";
     (
         title.into(),
-        Grid::from_records(2, Limit::NONE, columns, devices),
+        Grid::from_records(2, Limit::NONE, columns, devices).expendable(["other", "memory"]),
     )
 }
 
@@ -116,7 +122,8 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
     } else {
         host
     };
-    (title, Grid::from_records(2, limit, columns, all()))
+    let grid = Grid::from_records(2, limit, columns, all());
+    (title, grid.expendable(["rows", "memory"]))
 }
 
 pub(super) fn phase_table(one: &Analyzed, limit: Limit) -> Shown {
@@ -215,7 +222,13 @@ fn gap_grid<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a IdleCauses
         ("unexplained", |(_, idle)| of(idle.unexplained_ns, idle)),
         ("longest", |(_, idle)| time(idle.longest_ns)),
     ];
-    Grid::from_records(3, limit, columns, all)
+    Grid::from_records(3, limit, columns, all).expendable([
+        "unexplained",
+        "between rows",
+        "busy",
+        "launch",
+        "event wait",
+    ])
 }
 
 /// The line of all ranks, if there are several.
