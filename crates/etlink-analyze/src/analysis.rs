@@ -8,6 +8,7 @@ use crate::idle::{self, HostIdle, IdleCauses, IdleGap};
 use crate::kernels::{self, KernelTotals};
 use crate::launches::{self, LaunchTotals};
 use crate::memory::{self, MemoryPoint, MemoryUse};
+use crate::peak_use::{self, PeakUse};
 use crate::phases::{self, PhaseTotals};
 use crate::queue_depth::{self, QueueDepth};
 use crate::rows::ClassifiedRows;
@@ -80,6 +81,8 @@ tables! {
     coverage: SmCoverage,
     /// Operations of kernels, per device.
     work: ComputeRate,
+    /// How much of the peaks of a known device is used, per device.
+    peaks: PeakUse,
     /// Communication by type and group.
     collectives: CollectiveTotals,
     /// Kernel sequences, where [`Options::sequences_of`] asks for them.
@@ -98,9 +101,11 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
     // Computed first: the rates below divide by the windows of its devices.
     let breakdown = breakdown::device_times(&rows);
     let steps = steps::step_times(&rows);
+    let utilization = utilization::utilizations(&rows, &steps);
     RankAnalysis {
         rank: trace.report.rank.map(|rank| rank.0),
-        utilization: utilization::utilizations(&rows, &steps),
+        peaks: peak_use::peak_uses(&rows, &utilization),
+        utilization,
         kernels: kernels::kernel_totals(&rows),
         idle: idle.devices,
         stream_idle: idle.streams,

@@ -13,6 +13,7 @@
 //!                                           ├─ phases       steps of inference: prefill, decode
 //!                                           ├─ coverage     how much of a device kernels can fill
 //!                                           ├─ work         operations and their rate
+//!                                           ├─ peaks        how much of the device's peaks is used
 //!                                           ├─ collectives  volume, bandwidth by group and type
 //!                                           ├─ sequences    kernels that an op launches
 //!                                           └─ memory       allocations, peaks
@@ -30,6 +31,7 @@ pub mod breakdown;
 pub mod collectives;
 pub mod compute_rate;
 pub mod copies;
+pub mod device_peaks;
 pub mod diff;
 mod duration_stats;
 pub mod idle;
@@ -38,6 +40,7 @@ pub mod kernels;
 pub mod launches;
 pub mod memory;
 pub mod metrics;
+pub mod peak_use;
 pub mod phases;
 pub mod queue_depth;
 mod rows;
@@ -54,12 +57,14 @@ pub use breakdown::DeviceTime;
 pub use collectives::CollectiveTotals;
 pub use compute_rate::ComputeRate;
 pub use copies::CopyTotals;
+pub use device_peaks::{DevicePeaks, Precision};
 pub use duration_stats::DurationStats;
 pub use idle::{GapCause, HostIdle, IdleCauses, IdleGap};
 pub use kernels::KernelTotals;
 pub use launches::LaunchTotals;
 pub use memory::{MemoryPoint, MemoryUse};
 pub use metrics::{HardwarePeaks, RunMetric, peak_metrics};
+pub use peak_use::PeakUse;
 pub use phases::PhaseTotals;
 pub use queue_depth::QueueDepth;
 pub use rows::ClassifiedRows;

@@ -32,6 +32,8 @@
 //!   those with a size.
 //! - `tflops` (TFLOP/s): operations of [`ComputeRate`](crate::ComputeRate) / window, mean over
 //!   devices.
+//! - `mfu` (%): [`PeakUse`](crate::PeakUse), mean over the devices that have it: by the peaks of
+//!   the device's data sheet; what is recomputed counts.
 //! - `hfu` (%): `tflops` / peak ([`HardwarePeaks`]): `mfu`, but it counts what ran, recomputed
 //!   activations too, and only the ops of [`ComputeRate`](crate::ComputeRate).
 //! - `bus_bandwidth_<kind>` (GB/s): bytes · ring factor / duration, of the collectives with sizes
@@ -44,9 +46,9 @@
 //!
 //! Latency and bandwidth of collectives (Hockney) are in the table of
 //! [`CollectiveTotals`](crate::CollectiveTotals), whose lines per group are what `traffic_window`
-//! guesses at. Not here is what a trace does not have: `mfu` needs the model's parameters and
-//! tokens, `gpu_step_score` another run, `scale_up_bw_utility` a simulation, latencies of requests
-//! the client's clock, `nvlink_*` the device's counters.
+//! guesses at. Not here is what a trace does not have: `gpu_step_score` needs another run,
+//! `scale_up_bw_utility` a simulation, latencies of requests the client's clock, `nvlink_*` the
+//! device's counters.
 
 use crate::analysis::RankAnalysis;
 use crate::kernels::KernelTotals;
@@ -115,6 +117,9 @@ pub(crate) fn run_metrics<'a>(ranks: impl Iterator<Item = &'a RankAnalysis>) -> 
     list.add_copies(&ranks);
     list.add_coverage(&ranks);
     let rates = ranks.iter().flat_map(|rank| &rank.work);
+    let peaks = ranks.iter().flat_map(|rank| &rank.peaks);
+    let mfu = mean_of(peaks.filter_map(|device| device.mfu));
+    list.add("mfu", mfu.map(|share| 100.0 * share), "%");
     list.add("tflops", mean_of(rates.map(|rate| rate.tflops)), "TFLOP/s");
     list.add_bus_bandwidths(&ranks);
     list.add_volumes(&ranks);

@@ -35,22 +35,26 @@ pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace, keys: &mut KnownKeys) -
             b"trace_id" => header.trace_id = value.text().into_owned(),
             b"host_name" => header.host_name = value.text().into_owned(),
             b"distributedInfo" => object(value, |key, value| read_distributed(key, value, header)),
-            b"deviceProperties" => list(value, |device| {
-                let (mut id, mut count) = (None, None);
-                object(device, |key, value| match key {
-                    b"name" => header.devices.push(value.text().into_owned()),
-                    b"id" => id = value.int(),
-                    b"numSms" => {
-                        count = value
-                            .uint()
-                            .and_then(|n| u32::try_from(n).ok())
-                            // A count of 0 says nothing, and coverage would divide by it.
-                            .filter(|n| *n > 0)
-                    }
-                    _ => {}
+            b"deviceProperties" => {
+                // of a key that comes twice the last value counts, as in Python
+                header.devices.clear();
+                list(value, |device| {
+                    let (mut id, mut count) = (None, None);
+                    object(device, |key, value| match key {
+                        b"name" => header.devices.push(value.text().into_owned()),
+                        b"id" => id = value.int(),
+                        b"numSms" => {
+                            count = value
+                                .uint()
+                                .and_then(|n| u32::try_from(n).ok())
+                                // A count of 0 says nothing, and coverage would divide by it.
+                                .filter(|n| *n > 0)
+                        }
+                        _ => {}
+                    });
+                    counts.extend(id.zip(count));
                 });
-                counts.extend(id.zip(count));
-            }),
+            }
             _ => {}
         }
     });

@@ -275,6 +275,19 @@ pub struct DeviceHeader {
 }
 
 impl DeviceHeader {
+    /// What a device is called. ROCm numbers its devices otherwise in rows than in properties:
+    /// where all have one name, so has this one.
+    pub fn device_name(&self, device: i64) -> Option<&str> {
+        let (first, others) = self.devices.split_first()?;
+        let name = if others.iter().all(|other| other == first) {
+            Some(first)
+        } else {
+            let place = usize::try_from(device).ok()?;
+            self.devices.get(place)
+        };
+        name.map(String::as_str).filter(|name| !name.is_empty())
+    }
+
     /// An instant of this trace by its machine's clock.
     pub fn unix_time(&self, time: TimeNs) -> UnixNs {
         self.base_ns.shifted(time.0)

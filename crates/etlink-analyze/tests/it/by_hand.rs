@@ -754,6 +754,83 @@ fn operations_and_how_much_of_the_peaks_is_used() {
     );
 }
 
+/// A step of 20 us on a device: a product of 4 us, a sum of 6 us, and an op of `unknown` us whose
+/// work no shape says.
+fn draw_peaks(name: &str, multiprocessors: u32, unknown: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::new(KinetoFlavour::Rocm);
+    let properties = format!(r#"[{{"id": 0, "name": "{name}", "numSms": {multiprocessors}}}]"#);
+    draw.metadata("deviceProperties", &properties);
+    let main = draw.thread();
+    draw.annotation(main, "ProfilerStep#1", 0, 20 * US);
+    let ops = [
+        (
+            "aten::mm",
+            "[[1024, 1024], [1024, 1024]]",
+            r#"["c10::BFloat16", "c10::BFloat16"]"#,
+            2,
+            us(2, 6),
+        ),
+        (
+            "aten::add",
+            "[[1000000], [1000000]]",
+            r#"["float", "float"]"#,
+            4,
+            us(6, 12),
+        ),
+        (
+            "vllm::moe",
+            "[[1000, 1000]]",
+            r#"["c10::BFloat16"]"#,
+            6,
+            us(12, 12 + unknown),
+        ),
+    ];
+    for (op, dims, types, at, row) in ops {
+        let range = draw.op(main, op, (at - 1) * US, (at + 1) * US - 100);
+        draw.arg(range, "Input Dims", dims);
+        draw.arg(range, "Input type", types);
+        let call = (at * US, at * US + 500);
+        draw.launch(main, call, DeviceQueue::stream(7), op, row);
+    }
+    draw
+}
+
+#[test]
+fn peaks_of_a_known_device() {
+    let analysis = analyzed(&draw_peaks("AMD Instinct MI300X VF", 304, 1));
+    let [one] = &analysis.peaks[..] else {
+        panic!("one device: {:?}", analysis.peaks)
+    };
+    // 2 · 1024³ operations at 1307.4 · 10¹² a second, three matrices and three vectors at 5300 GB/s
+    let compute = 2.0 * 1024f64.powi(3) / 1307.4e3;
+    let memory = [3.0 * 2.0 * 1024f64.powi(2) / 5300.0, 12e6 / 5300.0];
+    for (share, want) in [
+        (Some(one.covered), 10.0 / 11.0),
+        (one.mfu, compute / 20e3),
+        (one.roof_share, (compute + memory[1]) / 10e3),
+        (one.bandwidth_share, (memory[0] + memory[1]) / 10e3),
+        (one.memory_bound, 0.6),
+    ] {
+        let share = share.expect("enough is known");
+        assert!((share - want).abs() < 1e-12, "{share}, not {want}");
+    }
+    let total = etlink_analyze::run_totals(std::iter::once(&analysis));
+    let mfu = total.metrics.iter().find(|metric| metric.name == "mfu");
+    let mfu = mfu.expect("a metric").value;
+    assert!((mfu - 100.0 * compute / 20e3).abs() < 1e-9);
+}
+
+#[test]
+fn no_shares_where_too_little_is_known() {
+    let little = analyzed(&draw_peaks("AMD Instinct MI300X", 304, 2)).peaks;
+    assert_eq!(little.len(), 1);
+    assert_eq!((little[0].covered, little[0].mfu), (10.0 / 12.0, None));
+    assert_eq!(analyzed(&draw_peaks("ARTEMIS", 304, 1)).peaks, []);
+    // a partition of a device
+    let part = draw_peaks("AMD Instinct MI300X", 38, 1);
+    assert_eq!(analyzed(&part).peaks, []);
+}
+
 #[test]
 fn coverage_by_time_and_by_kernel() {
     // the builder's kernels have 128 blocks, 0.592593 on each multiprocessor

@@ -52,6 +52,12 @@ pub fn op_work(trace: &LinkedTrace) -> Vec<RooflineWork> {
     (0..ops.len()).map(&mut of).collect()
 }
 
+/// The types of an op's inputs, list text as the traces write it.
+pub fn op_types(trace: &LinkedTrace, op: OpIdx) -> &str {
+    let (names, _, [_, _, types, _, _]) = signature(trace, op.index());
+    names.get(types)
+}
+
 /// The host trace knows outputs as well.
 fn signature(trace: &LinkedTrace, op: usize) -> (&Names, bool, Signature) {
     let ops = &trace.device.ops;

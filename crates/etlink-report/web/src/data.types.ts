@@ -299,6 +299,19 @@ export type PathReport = {
   }[];
 };
 
+export type PeakUse = {
+  device: number;
+  name: string;
+  sheet: string;
+  covered: number;
+  mfu: number | null;
+  roof_share: number | null;
+  bandwidth_share: number | null;
+  memory_bound: number | null;
+  gb_per_s: number | null;
+  link_gb_per_s: number | null;
+};
+
 export type Percentiles = {
   p50_ns: number;
   p90_ns: number;
@@ -408,6 +421,7 @@ export type ReportRank = {
   }[];
   coverage: SmCoverage[];
   work: ComputeRate[];
+  peaks: PeakUse[];
   collectives: CollectiveTotals[];
   sequences: KernelSequence[];
   memory: MemoryUse[];

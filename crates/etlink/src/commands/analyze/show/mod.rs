@@ -2,6 +2,7 @@
 
 pub(super) mod compat;
 mod gaps;
+mod peaks;
 mod rows;
 mod times;
 
@@ -97,6 +98,7 @@ const TABLES: &[(&str, Show)] = &[
     ("queues", rows::queue_table),
     ("coverage", rows::coverage_table),
     ("work", rows::work_table),
+    ("peaks", peaks::peak_table),
     ("sequences", rows::sequence_table),
     ("memory", rows::memory_table),
     ("memory_timeline", rows::memory_timeline_table),

@@ -1,0 +1,170 @@
+//! What devices can do at most, by their names: `device_peaks.txt` beside this file, which names
+//! the vendor's data sheet of each.
+
+/// How numbers are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// 64 bits.
+    Fp64,
+    /// 32 bits.
+    Fp32,
+    /// 32 bits, of which products take 19.
+    Tf32,
+    /// 16 bits.
+    Fp16,
+    /// 16 bits with the exponent of 32.
+    Bf16,
+    /// 8 bits.
+    Fp8,
+}
+
+/// The figures of a data sheet; those that it does not have are none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DevicePeaks {
+    /// Words of the name.
+    words: Vec<&'static str>,
+    /// Multiprocessors.
+    pub multiprocessors: Option<u32>,
+    /// 10¹² operations per second, by [`Precision`].
+    tflops: [Option<f64>; 6],
+    /// Of the device's memory, 10⁹ bytes per second.
+    pub gb_per_s: Option<f64>,
+    /// Of its links to other devices, one way, 10⁹ bytes per second.
+    pub link_gb_per_s: Option<f64>,
+    /// What the data sheet is called.
+    pub sheet: &'static str,
+}
+
+const TABLE: &str = include_str!("device_peaks.txt");
+
+impl DevicePeaks {
+    /// Those of a device that a trace calls so; `multiprocessors` as the trace says it. `None` of a
+    /// device that is not known, or of a part of one.
+    pub fn find(name: &str, multiprocessors: Option<u32>) -> Option<DevicePeaks> {
+        let name = name.to_lowercase();
+        let words: Vec<&str> = name
+            .split(|char: char| !char.is_ascii_alphanumeric())
+            .collect();
+        // a slice of a device has a part of its peaks, which no sheet says
+        if words.contains(&"mig") {
+            return None;
+        }
+        let peaks = all_peaks().find(|peaks| peaks.has_name(&words))?;
+        let both = peaks.multiprocessors.zip(multiprocessors);
+        both.is_none_or(|(whole, own)| whole == own)
+            .then_some(peaks)
+    }
+
+    /// 10¹² operations per second.
+    pub fn tflops(&self, precision: Precision) -> Option<f64> {
+        self.tflops[precision as usize]
+    }
+
+    fn has_name(&self, words: &[&str]) -> bool {
+        let Some((first, others)) = self.words.split_first() else {
+            return false;
+        };
+        let fits = |word: &&str| match word.strip_prefix('!') {
+            Some(other) => !words.contains(&other),
+            None => words.iter().any(|own| own.starts_with(word)),
+        };
+        words.contains(first) && others.iter().all(fits)
+    }
+
+    /// `None` of a line that is none of the table's, which a test refuses.
+    fn from_line(line: &'static str) -> Option<DevicePeaks> {
+        let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [words, multiprocessors, tflops, memory, link, sheet] = columns[..] else {
+            return None;
+        };
+        let rates: Vec<Option<f64>> = tflops.split_whitespace().map(number).collect();
+        Some(DevicePeaks {
+            words: words.split_whitespace().collect(),
+            multiprocessors: multiprocessors.parse().ok(),
+            tflops: rates.try_into().ok()?,
+            gb_per_s: number(memory),
+            link_gb_per_s: number(link),
+            sheet,
+        })
+    }
+}
+
+/// `-` is none.
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok()
+}
+
+fn table_lines() -> impl Iterator<Item = &'static str> {
+    let lines = TABLE.lines();
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn all_peaks() -> impl Iterator<Item = DevicePeaks> {
+    table_lines().filter_map(DevicePeaks::from_line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_is_read() {
+        for line in table_lines() {
+            let peaks = DevicePeaks::from_line(line);
+            let peaks = peaks.unwrap_or_else(|| panic!("{line}"));
+            assert!(peaks.tflops(Precision::Fp16).is_some(), "{line}");
+            assert!(!peaks.sheet.is_empty(), "{line}");
+            let numbers = line.split('|').skip(1).take(4);
+            for word in numbers.flat_map(str::split_whitespace) {
+                let known = word == "-" || word.parse::<f64>().is_ok();
+                assert!(known, "{word} of {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_as_traces_have_them() {
+        let bf16 = |name: &str| {
+            let peaks = DevicePeaks::find(name, None)?;
+            Some((peaks.tflops(Precision::Bf16)?, peaks.gb_per_s))
+        };
+        for (name, want) in [
+            ("NVIDIA H100 80GB HBM3", Some((989.5, Some(3350.0)))),
+            ("NVIDIA H100 PCIe", Some((756.5, Some(2000.0)))),
+            ("NVIDIA H100 NVL", Some((835.5, Some(3900.0)))),
+            ("NVIDIA H200", Some((989.5, Some(4800.0)))),
+            ("NVIDIA A100-SXM4-80GB", Some((312.0, Some(2039.0)))),
+            ("NVIDIA A100-SXM4-40GB", Some((312.0, Some(1555.0)))),
+            ("NVIDIA A100 80GB PCIe", Some((312.0, Some(1935.0)))),
+            ("NVIDIA A100-PCIE-40GB", Some((312.0, Some(1555.0)))),
+            // of its memory nothing is published
+            ("NVIDIA A100-PG509-200", Some((312.0, None))),
+            ("NVIDIA B200", Some((2250.0, Some(8000.0)))),
+            ("NVIDIA L4", Some((121.0, Some(300.0)))),
+            ("NVIDIA L40S", Some((362.05, Some(864.0)))),
+            ("NVIDIA L40", Some((181.05, Some(864.0)))),
+            ("NVIDIA GeForce RTX 4090", Some((165.2, Some(1008.0)))),
+            ("AMD Instinct MI300X VF", Some((1307.4, Some(5300.0)))),
+            ("AMD Instinct MI250X", Some((191.5, Some(1638.4)))),
+            // no bf16
+            ("Tesla V100-SXM2-32GB", None),
+            ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+            ("NVIDIA A100-SXM4-80GB MIG 3g.40gb", None),
+            ("AMD Radeon Graphics", None),
+            ("ARTEMIS", None),
+            ("", None),
+        ] {
+            assert_eq!(bf16(name), want, "{name}");
+        }
+        let v100 = DevicePeaks::find("Tesla V100-SXM2-32GB", Some(80)).expect("known");
+        assert_eq!(v100.tflops(Precision::Fp16), Some(125.0));
+    }
+
+    #[test]
+    fn a_part_of_a_device_has_no_peaks() {
+        let name = "AMD Instinct MI300X";
+        assert!(DevicePeaks::find(name, Some(304)).is_some());
+        // one of eight partitions
+        assert_eq!(DevicePeaks::find(name, Some(38)), None);
+    }
+}

@@ -1,0 +1,249 @@
+//! How much of what a device can do its kernels use, where the device's name is known
+//! ([`DevicePeaks`](crate::DevicePeaks)).
+//!
+//! Of kernels of computation that start in the window of
+//! [`Utilization`](crate::Utilization):
+//!
+//! ```text
+//! compute time     operations / peak of the precision; of products, convolutions and attention
+//! memory time      bytes / bandwidth of the memory; each tensor once
+//! covered          duration of kernels whose work is known / duration of all
+//! mfu              sum(compute time) / (window - before)
+//! roof share       sum(the longer of compute time and memory time) / duration of these kernels
+//! bandwidth share  sum(memory time) / duration of these kernels
+//! memory bound     duration of kernels whose memory time is the longer / duration of these kernels
+//! ```
+//! Work is known of ops with shapes, by [`etlink_link::roofline`]; of ops that are not PyTorch's own
+//! (`aten::`) only where PyTorch counts them: what `vllm::fused_moe` computes no shape says. Kernels
+//! of graph launches have no op. Where less than [`ENOUGH`] is covered, there are no shares. What is
+//! recomputed counts each time, as in what others call HFU. Tensors that stay in caches need no
+//! memory: shares above 1 are of such.
+//!
+//! fp32 products count as TF32 where the kernel's name says so (`tf32`, or CUTLASS's `s1688`).
+
+use crate::device_peaks::{DevicePeaks, Precision};
+use crate::rows::ClassifiedRows;
+use crate::rules::RowClass;
+use crate::utilization::Utilization;
+use etlink_link::LinkedTrace;
+use etlink_link::roofline::{RooflineFormula, RooflineWork, op_types, op_work, row_work};
+use etlink_model::RowKind;
+use serde::Serialize;
+
+/// Shares are given where so much of the kernels' time is covered.
+pub const ENOUGH: f64 = 0.9;
+
+/// One device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PeakUse {
+    /// Device number.
+    pub device: i64,
+    /// Its name.
+    pub name: String,
+    /// The data sheet that the peaks are from.
+    pub sheet: String,
+    /// Part of the kernels' duration of which the work is known; 0 to 1.
+    pub covered: f64,
+    /// Compute time by the window.
+    pub mfu: Option<f64>,
+    /// Time by the roof, by the duration of the kernels.
+    pub roof_share: Option<f64>,
+    /// Memory time by the duration of the kernels.
+    pub bandwidth_share: Option<f64>,
+    /// Part of the kernels' duration that memory bounds; 0 to 1.
+    pub memory_bound: Option<f64>,
+    /// Peak of the memory, GB/s.
+    pub gb_per_s: Option<f64>,
+    /// Peak of the links one way, GB/s.
+    pub link_gb_per_s: Option<f64>,
+}
+
+/// Sums over the kernels of a device.
+#[derive(Default)]
+struct WorkSums {
+    all_ns: i64,
+    covered_ns: i64,
+    memory_bound_ns: i64,
+    compute_ns: f64,
+    memory_ns: f64,
+    roof_ns: f64,
+}
+
+/// Per device whose name is known. O(ops + rows).
+pub(crate) fn peak_uses(rows: &ClassifiedRows<'_>, devices: &[Utilization]) -> Vec<PeakUse> {
+    let known: Vec<Option<(&str, DevicePeaks)>> = rows
+        .devices
+        .iter()
+        .map(|device| device_peaks(rows.trace, *device))
+        .collect();
+    if known.iter().all(Option::is_none) {
+        return vec![];
+    }
+    let work = row_work(rows.trace, &op_work(rows.trace));
+    let mut uses = vec![];
+    for (at, known) in known.into_iter().enumerate() {
+        let number = rows.devices[at];
+        let window = devices.iter().find(|one| one.device == Some(number));
+        if let (Some((name, peaks)), Some(window)) = (known, window) {
+            let sums = sum_work(rows, &rows.of_devices[at], &work, &peaks, window);
+            uses.extend(sums.peak_use(number, name, &peaks, window));
+        }
+    }
+    uses
+}
+
+fn device_peaks(trace: &LinkedTrace, device: i64) -> Option<(&str, DevicePeaks)> {
+    let name = trace.device.header.device_name(device)?;
+    let peaks = DevicePeaks::find(name, trace.device.multiprocessors(device))?;
+    Some((name, peaks))
+}
+
+fn sum_work(
+    rows: &ClassifiedRows<'_>,
+    of_device: &[usize],
+    work: &[RooflineWork],
+    peaks: &DevicePeaks,
+    window: &Utilization,
+) -> WorkSums {
+    let table = &rows.trace.device.rows;
+    let until = window.start_ns.saturating_add(window.window_ns);
+    let mut sums = WorkSums::default();
+    for row in of_device.iter().copied() {
+        let is_kernel = table.kind[row] == RowKind::Kernel;
+        let start = table.start[row].0;
+        if !is_kernel
+            || rows.class[row] != RowClass::Computation
+            || !(window.start_ns..until).contains(&start)
+        {
+            continue;
+        }
+        let ns = table.duration[row].0;
+        sums.all_ns = sums.all_ns.saturating_add(ns);
+        let Some(compute_ns) = compute_time(rows.trace, row, &work[row], peaks) else {
+            continue;
+        };
+        // without the memory's peak there is compute time alone
+        let memory_ns = peaks
+            .gb_per_s
+            .map_or(0.0, |rate| work[row].bytes as f64 / rate);
+        sums.covered_ns = sums.covered_ns.saturating_add(ns);
+        sums.compute_ns += compute_ns;
+        sums.memory_ns += memory_ns;
+        sums.roof_ns += compute_ns.max(memory_ns);
+        if memory_ns > compute_ns {
+            sums.memory_bound_ns = sums.memory_bound_ns.saturating_add(ns);
+        }
+    }
+    sums
+}
+
+/// Operations by their peak, ns; `None` where the work is not known.
+fn compute_time(
+    trace: &LinkedTrace,
+    row: usize,
+    work: &RooflineWork,
+    peaks: &DevicePeaks,
+) -> Option<f64> {
+    let op = trace.row_op[row].get()?;
+    if work.formula.is_counted() {
+        let kernel = trace.device_name(trace.device.rows.name[row]);
+        let precision = precision(op_types(trace, op), kernel)?;
+        // 10¹² operations per second are 10³ per ns
+        return Some(work.operations as f64 / (peaks.tflops(precision)? * 1e3));
+    }
+    let name = trace.device_name(trace.device.ops.name[op.index()]);
+    let is_known = work.formula != RooflineFormula::None && name.starts_with("aten::");
+    is_known.then_some(0.0)
+}
+
+/// Of the first tensor: an op that multiplies is given the factors first.
+fn precision(types: &str, kernel: &str) -> Option<Precision> {
+    for text in types.split('"').skip(1).step_by(2) {
+        let dtype = match text.split_once("Tensor(") {
+            Some((_, inner)) => inner.split(')').next().unwrap_or(inner),
+            None => text,
+        };
+        return Some(match dtype.trim_start_matches("c10::") {
+            "double" => Precision::Fp64,
+            "float" if kernel.contains("tf32") || kernel.contains("s1688") => Precision::Tf32,
+            "float" => Precision::Fp32,
+            "Half" => Precision::Fp16,
+            "BFloat16" => Precision::Bf16,
+            dtype if dtype.starts_with("Float8") => Precision::Fp8,
+            // a scalar, or a list of which the types are not written
+            _ => continue,
+        });
+    }
+    None
+}
+
+impl WorkSums {
+    /// `None` without kernels.
+    fn peak_use(
+        &self,
+        device: i64,
+        name: &str,
+        peaks: &DevicePeaks,
+        window: &Utilization,
+    ) -> Option<PeakUse> {
+        let covered = share(self.covered_ns as f64, self.all_ns)?;
+        let is_enough = covered >= ENOUGH;
+        let kernels_share = |part: f64| {
+            let has_memory = is_enough && peaks.gb_per_s.is_some();
+            share(part, self.covered_ns).filter(|_| has_memory)
+        };
+        Some(PeakUse {
+            device,
+            name: name.to_owned(),
+            sheet: peaks.sheet.to_owned(),
+            covered,
+            mfu: share(self.compute_ns, window.whole_ns()).filter(|_| is_enough),
+            roof_share: kernels_share(self.roof_ns),
+            bandwidth_share: kernels_share(self.memory_ns),
+            memory_bound: kernels_share(self.memory_bound_ns as f64),
+            gb_per_s: peaks.gb_per_s,
+            link_gb_per_s: peaks.link_gb_per_s,
+        })
+    }
+}
+
+/// None of nothing.
+fn share(part: f64, whole_ns: i64) -> Option<f64> {
+    (whole_ns > 0).then(|| part / whole_ns as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn precision_of_ops() {
+        for (types, kernel, want) in [
+            (r#"["float", "float"]"#, "sgemm", Some(Precision::Fp32)),
+            (
+                r#"["float", "float"]"#,
+                "cutlass_80_tensorop_s1688gemm_128x128",
+                Some(Precision::Tf32),
+            ),
+            (
+                r#"["Scalar", "c10::BFloat16"]"#,
+                "gemm",
+                Some(Precision::Bf16),
+            ),
+            (
+                r#"["Tensor(c10::Half)", "Tensor(c10::Half)"]"#,
+                "gemm",
+                Some(Precision::Fp16),
+            ),
+            (
+                r#"["c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "float"]"#,
+                "gemm",
+                Some(Precision::Fp8),
+            ),
+            (r#"["signed char"]"#, "gemm", None),
+            ("", "gemm", None),
+        ] {
+            assert_eq!(precision(types, kernel), want, "{types} {kernel}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! How much of a device's peaks is used.
+
+use super::{Analyzed, Shown, of_ranks};
+use crate::table::{Column, Grid, Limit, percent};
+use etlink_analyze::PeakUse;
+use etlink_analyze::peak_use::ENOUGH;
+
+pub(super) fn peak_table(one: &Analyzed, limit: Limit) -> Shown {
+    fn share_text(share: Option<f64>) -> String {
+        share.map_or("-".into(), |share| percent(share, 1))
+    }
+    let columns: &[Column<(&str, &PeakUse)>] = &[
+        ("rank", |(rank, _)| (*rank).to_owned()),
+        ("device", |(_, device)| device.device.to_string()),
+        ("MFU", |(_, device)| share_text(device.mfu)),
+        ("of the roof", |(_, device)| share_text(device.roof_share)),
+        ("of the memory's peak", |(_, device)| {
+            share_text(device.bandwidth_share)
+        }),
+        ("memory-bound", |(_, device)| {
+            share_text(device.memory_bound)
+        }),
+        ("known", |(_, device)| percent(device.covered, 1)),
+        ("name", |(_, device)| device.name.clone()),
+    ];
+    let devices = || of_ranks(one, |rank| &rank.peaks);
+    let mut sheets: Vec<&str> = devices().map(|(_, device)| &device.sheet[..]).collect();
+    sheets.sort_unstable();
+    sheets.dedup();
+    let mut title = "use of the device's peaks (known: the part of its kernels' time whose work \
+        shapes say"
+        .to_owned();
+    if devices().any(|(_, device)| device.covered < ENOUGH) {
+        title += &format!("; under {} there are no shares", percent(ENOUGH, 0));
+    }
+    if !sheets.is_empty() {
+        title += &format!("; peaks: {}", sheets.join(", "));
+    }
+    (
+        title + ")",
+        Grid::from_records(2, limit, columns, devices()),
+    )
+}
