@@ -196,10 +196,11 @@ fn steps_by_a_pattern() {
     tool.run("analyze run --steps-by nothing")
         .exits(0)
         .notes("no annotation or op matches --steps-by nothing: there are no steps");
-    tool.run("analyze run --steps-by (")
-        .exits(2)
-        .complains(&["no regular expression"]);
-    tool.run("analyze run --steps-by a --compat hta")
-        .exits(2)
-        .complains(&["cannot be used with"]);
+    for (line, reason) in [
+        ("--steps-by (", "no regular expression: unclosed group"),
+        ("--steps-by a --compat hta", "cannot be used with"),
+    ] {
+        let refused = tool.run(&format!("analyze run {line}")).exits(2);
+        assert!(refused.stderr.contains(reason), "{}", refused.stderr);
+    }
 }

@@ -1,6 +1,7 @@
 //! `etlink top`: the profiler's table. Its figures are compared with PyTorch's in `etlink-analyze`.
 
 use crate::tool::{Tool, unpacked};
+use etlink_testing::{DeviceQueue, TraceBuilder};
 
 const TRACE: &str = "{pairs}/../averages/transformer-2.15.0/kineto_trace_0.json.gz";
 
@@ -172,4 +173,51 @@ fn what_has_no_times_is_refused() {
     tool.run("top empty")
         .exits(2)
         .complains(&["no host or device traces in it"]);
+}
+
+#[test]
+fn a_tree_of_modules_and_ops() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.annotation(main, "ProfilerStep#1", 0, 100_000);
+    for layer in 0..2 {
+        let at = 1_000 + 40_000 * layer;
+        draw.python(main, &format!("nn.Module: Linear_{layer}"), at, at + 30_000);
+        draw.op(main, "aten::mm", at + 1_000, at + 29_000);
+        let (call, row) = ((at + 2_000, at + 4_000), (at + 10_000, at + 20_000));
+        draw.launch(main, call, DeviceQueue::stream(7), "gemm", row);
+    }
+    draw.op(main, "aten::zeros", 90_000, 90_500);
+    let tool = Tool::new();
+    tool.file("trace.json", draw.kineto());
+    let tree = tool.run("top trace.json --tree").exits(0).stdout;
+    let names: Vec<&str> = tree
+        .lines()
+        .filter(|line| line.starts_with(' '))
+        .filter_map(|line| line.split(" %").nth(1))
+        .map(|line| line.trim_end())
+        .collect();
+    assert_eq!(names.len(), 4, "{tree}");
+    assert!(names[1].ends_with("1    step"), "{tree}");
+    assert!(names[2].ends_with("2      nn.Module: Linear"), "{tree}");
+    assert!(names[3].ends_with("2        aten::mm"), "{tree}");
+    assert!(
+        tree.contains("1 node deeper, or with less than 1 %"),
+        "{tree}"
+    );
+    let shallow = tool.run("top trace.json --tree --depth 1").exits(0).stdout;
+    assert!(!shallow.contains("Linear"), "{shallow}");
+    let all = tool.run("top trace.json --tree --min-share 0").exits(0);
+    all.says("aten::zeros");
+    let each = tool.run("top trace.json --tree --each-module").exits(0);
+    each.says("nn.Module: Linear_1");
+    let report = tool.run("top trace.json --tree --json").exits(0).json();
+    let nodes = report["tables"][0]["tree"]["nodes"].as_array();
+    let nodes = nodes.expect("nodes");
+    assert_eq!(nodes.len(), 5);
+    assert_eq!(nodes[2]["kind"], "module");
+    assert_eq!(nodes[2]["parent"], 1);
+    assert_eq!(nodes[3]["self_device_ns"], 20_000);
+    let refused = tool.run("top trace.json --depth 2").exits(2);
+    assert!(refused.stderr.contains("--tree"), "{}", refused.stderr);
 }

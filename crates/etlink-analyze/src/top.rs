@@ -19,6 +19,7 @@
 //! self times can be negative, as they are there. The trace has to be read with [auxiliary
 //! events](etlink_model::DeviceTrace::auxiliary). O(n log n) for n events.
 
+mod call_tree;
 mod device;
 mod launching_ops;
 mod memory;
@@ -27,6 +28,8 @@ mod rows;
 mod shapes;
 mod stacks;
 mod tree;
+
+pub use call_tree::{CallKind, CallNode, CallTree, TreeOptions, call_tree};
 
 use etlink_model::DeviceTrace;
 use serde::Serialize;

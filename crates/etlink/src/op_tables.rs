@@ -4,7 +4,9 @@ use crate::args;
 use crate::rank_error::rank_error;
 use crate::table;
 use anyhow::{Context, Result};
-use etlink_analyze::top::{KeyAverages, Options, TopGroup, TopOrder, key_averages};
+use etlink_analyze::top::{
+    CallTree, KeyAverages, Options, TopGroup, TopOrder, TreeOptions, call_tree, key_averages,
+};
 use etlink_link::LinkReport;
 use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx};
 use etlink_run::discover::ManifestEntry;
@@ -30,6 +32,9 @@ pub struct OpTable {
     #[serde(flatten)]
     /// The table itself.
     pub top: KeyAverages,
+    /// What called what, where that is wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<CallTree>,
 }
 
 /// The tables of a run's ranks.
@@ -49,6 +54,9 @@ pub struct Wanted<'a> {
     pub host: Option<&'a Path>,
     pub by: Option<args::TopBy>,
     pub python: bool,
+    /// Also what called what.
+    pub tree: bool,
+    pub each_module: bool,
     pub tables: &'a args::TableArgs,
 }
 
@@ -145,6 +153,19 @@ fn trace_table(
         missing_notes(&trace, group, host.is_some()),
     );
     notes.extend(step_note);
+    let tree = wanted.tree.then(|| {
+        let order = if trace.rows.is_empty() {
+            TopOrder::Host
+        } else {
+            TopOrder::Device
+        };
+        let options = TreeOptions {
+            python: wanted.python,
+            each_module: wanted.each_module,
+            order: wanted.by.map_or(order, top_order),
+        };
+        call_tree(&trace, options)
+    });
     let options = Options {
         group,
         python: wanted.python,
@@ -193,6 +214,7 @@ fn trace_table(
         notes,
         anomalies: report.anomalies,
         top,
+        tree,
     })
 }
 

@@ -5,6 +5,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use etlink_run::{RunOptions, StepPattern};
 use etlink_torch::RankSelection;
+use std::str::FromStr;
 
 /// What work may take.
 #[derive(Clone, Copy, Debug, Args)]
@@ -130,9 +131,13 @@ impl ReadingArgs {
 }
 
 fn parse_pattern(text: &str) -> Result<StepPattern, String> {
-    // the error of the library is several lines, with a mark below the place
-    text.parse()
-        .map_err(|error| format!("no regular expression: {error}"))
+    StepPattern::from_str(text).map_err(|error| {
+        let shown = error.to_string();
+        // the error is several lines, with a mark below the place; the last one says what is wrong
+        let last = shown.lines().next_back().unwrap_or_default();
+        let reason = last.strip_prefix("error: ").unwrap_or(last);
+        format!("no regular expression: {reason}")
+    })
 }
 
 fn parse_size(text: &str) -> Result<ByteSize, &'static str> {

@@ -31,8 +31,34 @@ pub struct TopArgs {
     /// Frames of the Python stack as rows too
     #[arg(long)]
     pub python: bool,
+    /// Show what called what instead: ops, annotations and modules (with --python frames too) with
+    /// the time of what they launched on the device. Sorted by device, else host
+    #[arg(long, conflicts_with_all = ["host", "csv", "rows"])]
+    pub tree: bool,
+    /// A node of the tree for each module, not one for those of a class
+    #[arg(long, requires = "tree")]
+    pub each_module: bool,
+    /// How deep the tree is shown; 0: all of it
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "tree")]
+    pub depth: u32,
+    /// Leave out of the tree what has less of the host's time and of the device's, percent
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 1.0,
+        requires = "tree",
+        value_parser = parse_percent
+    )]
+    pub min_share: f64,
     #[command(flatten)]
     pub tables: TableArgs,
+}
+
+fn parse_percent(text: &str) -> Result<f64, &'static str> {
+    text.parse()
+        .ok()
+        .filter(|share| (0.0..=100.0).contains(share))
+        .ok_or("a share is a number from 0 to 100")
 }
 
 /// What `top` and `diff` say of the profiler's tables.

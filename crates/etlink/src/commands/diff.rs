@@ -79,6 +79,8 @@ fn run_tables(args: &DiffArgs, path: &Path, threads: usize) -> Result<RunTables>
         host: None,
         by: None,
         python: false,
+        tree: false,
+        each_module: false,
         tables: &args.tables,
     };
     op_tables::read_tables(wanted, threads)

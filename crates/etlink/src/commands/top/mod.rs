@@ -1,6 +1,7 @@
 //! `etlink top`: the table of PyTorch's profiler from a recorded trace.
 
 mod show;
+mod tree;
 
 use super::{print_document, print_report, print_text, start_threads};
 use crate::op_tables::{self, OpTable, Wanted};
@@ -13,13 +14,18 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
         host,
         by,
         python,
+        tree,
+        each_module,
         tables,
+        ..
     } = &args;
     let wanted = Wanted {
         trace,
         host: host.as_deref(),
         by: *by,
         python: *python,
+        tree: *tree,
+        each_module: *each_module,
         tables,
     };
     let threads = start_threads(tables.reading.resources.threads)?;
@@ -38,6 +44,10 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
         for (at, table) in made.tables.iter().enumerate() {
             if at > 0 {
                 text.push('\n');
+            }
+            if let Some(tree) = &table.tree {
+                tree::push_tree(&mut text, table, tree, &args);
+                continue;
             }
             show::push_table(&mut text, table, tables.rows.rows);
         }

@@ -1,0 +1,66 @@
+//! The tree of what called what, for people.
+
+use crate::args::TopArgs;
+use crate::op_tables::OpTable;
+use crate::table::{Grid, Limit, count, time};
+use etlink_analyze::top::{CallKind, CallNode, CallTree};
+use std::fmt::Write;
+
+/// Appends the tree of one rank.
+pub(super) fn push_tree(out: &mut String, table: &OpTable, tree: &CallTree, args: &TopArgs) {
+    let rank = table
+        .rank
+        .map_or(String::new(), |rank| format!(", rank {rank}"));
+    let _ = writeln!(out, "{}{rank}", table.file);
+    let totals = tree.totals();
+    let shown: Vec<&CallNode> = visible_nodes(tree, args.depth, args.min_share / 100.0).collect();
+    let has_device = totals.1 > 0;
+    let mut head = vec!["host", "self"];
+    if has_device {
+        head.extend(["device", "self", "share"]);
+    }
+    head.extend(["times", "what"]);
+    // a tree that ends after so many lines would hide all but its first branch
+    let mut grid = Grid::new(0, Limit::NONE, head)
+        .last_texts(1)
+        .expendable(["times"]);
+    for node in &shown {
+        let mut cells = vec![time(node.host_ns), time(node.self_host_ns)];
+        if has_device {
+            cells.extend([
+                time(node.device_ns),
+                time(node.self_device_ns),
+                format!("{:.1} %", 100.0 * node.device_ns as f64 / totals.1 as f64),
+            ]);
+        }
+        cells.push(match node.kind {
+            CallKind::Thread | CallKind::Device => String::new(),
+            _ => node.count.to_string(),
+        });
+        cells.push(format!("{}{}", "  ".repeat(node.depth as usize), node.name));
+        grid.add(cells);
+    }
+    let _ = write!(out, "{grid}");
+    let hidden = tree.nodes.len() - shown.len();
+    if hidden > 0 {
+        let _ = writeln!(
+            out,
+            "{} deeper, or with less than {} % of the host's time and of the device's: --depth, \
+            --min-share",
+            count(hidden as u64, "node"),
+            args.min_share
+        );
+    }
+}
+
+/// Nodes up to a depth that have enough of either time. A child never has more than its parent, so
+/// that what is shown is a tree.
+fn visible_nodes(tree: &CallTree, depth: u32, min_share: f64) -> impl Iterator<Item = &CallNode> {
+    let (host, device) = tree.totals();
+    let is_enough =
+        move |part: i64, whole: i64| part > 0 && part as f64 >= min_share * whole as f64;
+    tree.nodes.iter().filter(move |node| {
+        (depth == 0 || node.depth <= depth)
+            && (is_enough(node.host_ns, host) || is_enough(node.device_ns, device))
+    })
+}
