@@ -130,11 +130,11 @@ fn kernels_and_csv() {
     let lines: Vec<&str> = csv.stdout.lines().collect();
     assert_eq!(
         lines[0],
-        "run,rank,class,label,name,count,sum_ns,mean_ns,min_ns,max_ns,stddev_ns,share"
+        "run,rank,class,label,name,short_name,count,sum_ns,mean_ns,min_ns,max_ns,stddev_ns,share"
     );
     assert_eq!(
         lines[1],
-        ",0,computation,gemm,sm80_gemm,2,40000,20000.0,20000,20000,0.0,0.4444444444444444"
+        ",0,computation,gemm,sm80_gemm,sm80_gemm,2,40000,20000.0,20000,20000,0.0,0.4444444444444444"
     );
     assert_eq!(lines.len(), 1 + 2 * 4);
 }

@@ -226,6 +226,44 @@ fn columns_that_are_left_out_are_named() {
 }
 
 #[test]
+fn kernels_have_short_names_and_full_ones_on_request() {
+    let tool = drawn_runs();
+    let full = long_kernel("Mul");
+    let short = "vectorized_elementwise_kernel<MulFunctor>";
+    for command in ["analyze one --table kernels", "top one", "diff one two"] {
+        let said = tool.run(&format!("{command} --rows 0")).exits(0).stdout;
+        assert!(
+            said.contains(short) && !said.contains("void at::"),
+            "{command}: {said}"
+        );
+        // ops of the host keep the namespace that says whose they are
+        if command == "top one" {
+            assert!(said.contains("a_library_with_a_long_name::"), "{said}");
+        }
+        let said = tool
+            .run(&format!("{command} --rows 0 --full-names"))
+            .exits(0);
+        said.says("void at::native::vec");
+    }
+    let gaps = tool.run("analyze one --table gaps").exits(0).stdout;
+    assert!(!gaps.contains("void at::"), "{gaps}");
+    let json = tool
+        .run("analyze one --table kernels --json")
+        .exits(0)
+        .json();
+    let kernels = json[0]["total"]["kernels"].as_array().expect("a table");
+    let kernel = kernels.iter().find(|kernel| kernel["name"] == *full);
+    assert_eq!(kernel.expect("that kernel")["short_name"], short);
+    for (command, list) in [("top one", "/tables/0/rows"), ("diff one two", "/changes")] {
+        let json = tool.run(&format!("{command} --json")).exits(0).json();
+        let rows = json.pointer(list).and_then(|rows| rows.as_array());
+        let mut rows = rows.expect("rows").iter();
+        let row = rows.find(|row| row["name"] == *full).expect("that kernel");
+        assert_eq!(row["short_name"], short, "{command}");
+    }
+}
+
+#[test]
 fn json_and_csv_are_as_wide_as_they_are() {
     let tool = drawn_runs();
     for line in [

@@ -7,6 +7,7 @@
 //! its own: on the host without that of children, of a device row its duration; so that each change
 //! is counted once, where it is. `cost_ns` is the time in the second run less that in the first.
 
+use crate::short_names::short_names;
 use crate::top::{KeyAverage, KeyAverages};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -47,6 +48,10 @@ pub enum ChangeKind {
 pub struct RowChange {
     /// Name.
     pub name: String,
+    /// The name of a kernel as people read it, where it is another: see
+    /// [`short_names`](crate::short_names()).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub short_name: Option<Box<str>>,
     /// A device row, not a range of the host.
     pub on_device: bool,
     /// What became of it.
@@ -125,6 +130,12 @@ pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
         .collect();
     // equal ones stay in the order of their first events
     changes.sort_by_key(|change| std::cmp::Reverse(change.cost_ns.unsigned_abs()));
+    let mut kernels: Vec<&mut RowChange> = changes.iter_mut().collect();
+    kernels.retain(|change| change.on_device);
+    let shorts = short_names(kernels.iter().map(|change| change.name.as_str()));
+    for (change, short) in kernels.into_iter().zip(shorts) {
+        change.short_name = short;
+    }
     let runs = [0, 1].map(|side| {
         let sum = |part: fn(&KeyAverages) -> i64| {
             time_per_unit(
@@ -206,6 +217,7 @@ fn row_change(key: &ChangeKey<'_>, both: Both, units: [u64; 2]) -> RowChange {
     };
     RowChange {
         name: key.name.clone().into_owned(),
+        short_name: None,
         on_device: key.on_device,
         kind,
         counts: [0, 1].map(|side| both[side].0 as f64 / units[side] as f64),

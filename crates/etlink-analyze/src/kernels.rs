@@ -7,14 +7,15 @@
 use crate::duration_stats::DurationStats;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
+use crate::short_names::short_names;
 use etlink_model::NameId;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 use std::cmp::Reverse;
 
 /// All rows of one name.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelTotals {
     /// What it does.
     pub class: RowClass,
@@ -22,11 +23,40 @@ pub struct KernelTotals {
     pub label: String,
     /// Its name, as the trace has it.
     pub name: String,
+    /// The name as people read it, different from that of the other rows of the table: see
+    /// [`short_names`]. None where it is the name itself.
+    pub short: Option<Box<str>>,
     /// Of the rows' durations.
-    #[serde(flatten)]
     pub durations: DurationStats,
     /// Part of all rows' durations.
     pub share: f64,
+}
+
+impl KernelTotals {
+    /// The name as people read it.
+    pub fn short_name(&self) -> &str {
+        self.short.as_deref().unwrap_or(&self.name)
+    }
+}
+
+// by hand, since the short name is kept only where there is one
+impl Serialize for KernelTotals {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let durations = &self.durations;
+        let mut fields = to.serialize_struct("KernelTotals", 11)?;
+        fields.serialize_field("class", &self.class)?;
+        fields.serialize_field("label", &self.label)?;
+        fields.serialize_field("name", &self.name)?;
+        fields.serialize_field("short_name", self.short_name())?;
+        fields.serialize_field("count", &durations.count)?;
+        fields.serialize_field("sum_ns", &durations.sum_ns)?;
+        fields.serialize_field("mean_ns", &durations.mean_ns())?;
+        fields.serialize_field("min_ns", &durations.min_ns)?;
+        fields.serialize_field("max_ns", &durations.max_ns)?;
+        fields.serialize_field("stddev_ns", &durations.stddev_ns())?;
+        fields.serialize_field("share", &self.share)?;
+        fields.end()
+    }
 }
 
 /// Of one rank, by falling sum. O(rows).
@@ -47,6 +77,7 @@ pub(crate) fn kernel_totals(rows: &ClassifiedRows<'_>) -> Vec<KernelTotals> {
             class,
             label: rows.rules.label_at(label).to_owned(),
             name: rows.trace.device_name(name).to_owned(),
+            short: None,
             durations,
             share: 0.0,
         });
@@ -68,6 +99,7 @@ pub(crate) fn sum_kernels<'a>(all: impl Iterator<Item = &'a KernelTotals>) -> Ve
             class,
             label: label.to_owned(),
             name: name.to_owned(),
+            short: None,
             durations,
             share: 0.0,
         };
@@ -89,5 +121,9 @@ fn with_shares(mut all: Vec<KernelTotals>) -> Vec<KernelTotals> {
             &b.label,
         ))
     });
+    let shorts = short_names(all.iter().map(|kernel| kernel.name.as_str()));
+    for (kernel, short) in all.iter_mut().zip(shorts) {
+        kernel.short = short;
+    }
     all
 }

@@ -20,6 +20,7 @@
 //! tables of all ranks ─> Total (sums, metrics: single figures by ccl-bench's names)
 //! DeviceTrace, read with its auxiliary events ─> top: `key_averages()` of PyTorch's profiler
 //! two of these ─> diff
+//! names of a table ─> short_names: the same, as people read them
 //! ```
 //! Pure: values in, values out; times are integer nanoseconds. Every figure is defined in the docs
 //! of its module, with its formula and unit. Tables are lists of flat records, so that JSON, CSV
@@ -47,6 +48,7 @@ mod rows;
 pub mod rules;
 mod run_totals;
 pub mod sequences;
+pub mod short_names;
 pub mod sm_coverage;
 pub mod steps;
 pub mod top;
@@ -71,6 +73,7 @@ pub use rows::ClassifiedRows;
 pub use rules::{KernelRules, RowClass, RulesError};
 pub use run_totals::{RunTotals, run_totals};
 pub use sequences::KernelSequence;
+pub use short_names::short_names;
 pub use sm_coverage::SmCoverage;
 pub use steps::StepTime;
 pub use utilization::{Utilization, UtilizationWindow};

@@ -31,6 +31,7 @@ mod tree;
 
 pub use call_tree::{CallKind, CallNode, CallTree, TreeOptions, call_tree};
 
+use crate::short_names::short_names;
 use etlink_model::DeviceTrace;
 use serde::Serialize;
 
@@ -81,6 +82,10 @@ pub struct KeyAverages {
 pub struct KeyAverage {
     /// Name; `ProfilerStep*` for all steps.
     pub name: String,
+    /// The name of a kernel as people read it, where it is another: see
+    /// [`short_names`](crate::short_names()).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub short_name: Option<Box<str>>,
     /// Rows of a device, not ranges of the host.
     pub on_device: bool,
     /// User annotations.
@@ -187,11 +192,19 @@ pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
             .next()
             .unwrap_or_default()
     });
-    KeyAverages {
+    let mut all = KeyAverages {
         steps: steps.len() as u64,
         step_name: step_name.to_owned(),
         ..rows.finish()
+    };
+    let mut kernels: Vec<&mut KeyAverage> = all.rows.iter_mut().collect();
+    // ops of the host bear the namespace of their library
+    kernels.retain(|row| row.on_device && !row.annotation);
+    let shorts = short_names(kernels.iter().map(|row| row.name.as_str()));
+    for (row, short) in kernels.into_iter().zip(shorts) {
+        row.short_name = short;
     }
+    all
 }
 
 #[cfg(test)]

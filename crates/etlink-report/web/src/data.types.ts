@@ -173,6 +173,20 @@ export type KernelSequence = {
   names: string;
 };
 
+export type KernelTotals = {
+  class: string;
+  label: string;
+  name: string;
+  short_name: string;
+  count: number;
+  sum_ns: number;
+  mean_ns: number;
+  min_ns: number;
+  max_ns: number;
+  stddev_ns: number | null;
+  share: number;
+};
+
 export type LaunchTotals = {
   name: string;
   graph: boolean;
@@ -381,18 +395,7 @@ export type ReportRank = {
   rank: number | null;
   utilization: Utilization[];
   breakdown: DeviceTime[];
-  kernels: {
-    class: string;
-    label: string;
-    name: string;
-    count: number;
-    sum_ns: number;
-    mean_ns: number;
-    min_ns: number;
-    max_ns: number;
-    stddev_ns: null;
-    share: number;
-  }[];
+  kernels: KernelTotals[];
   idle: IdleCauses[];
   stream_idle: IdleCauses[];
   host_idle: HostIdle[];
@@ -441,18 +444,7 @@ export type RunMetric = {
 export type RunTotals = {
   utilization: Utilization[];
   breakdown: DeviceTime[];
-  kernels: {
-    class: string;
-    label: string;
-    name: string;
-    count: number;
-    sum_ns: number;
-    mean_ns: number;
-    min_ns: number;
-    max_ns: number;
-    stddev_ns: number | null;
-    share: number;
-  }[];
+  kernels: KernelTotals[];
   idle: IdleCauses[];
   launches: LaunchTotals[];
   copies: CopyTotals[];

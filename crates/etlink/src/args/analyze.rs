@@ -1,6 +1,6 @@
 //! `etlink analyze`.
 
-use super::{JsonOrCsvArgs, OverwriteArgs, RankArgs, ReadingArgs, RowArgs, StepArgs};
+use super::{JsonOrCsvArgs, NameArgs, OverwriteArgs, RankArgs, ReadingArgs, RowArgs, StepArgs};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -49,6 +49,8 @@ pub struct AnalyzeArgs {
     pub rows: RowArgs<10>,
     #[command(flatten)]
     pub steps: StepArgs,
+    #[command(flatten)]
+    pub names: NameArgs,
     /// Give the numbers of another tool, where its definitions differ: `hta` is
     /// HolisticTraceAnalysis; add `include-last-step` or `nanoseconds` (its options), as in
     /// `hta,nanoseconds`

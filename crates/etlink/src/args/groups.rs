@@ -93,6 +93,15 @@ pub struct JsonOrCsvArgs {
     pub csv: bool,
 }
 
+/// How kernels are called.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct NameArgs {
+    /// Show kernels by their full names, not without namespaces, parameters and template arguments;
+    /// JSON and CSV have both
+    #[arg(long)]
+    pub full_names: bool,
+}
+
 /// How much of a table.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct RowArgs<const DEFAULT: usize> {

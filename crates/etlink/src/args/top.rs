@@ -1,6 +1,6 @@
 //! What can be typed about the profiler's table.
 
-use super::{JsonOrCsvArgs, RankArgs, ReadingArgs, RowArgs, StepArgs};
+use super::{JsonOrCsvArgs, NameArgs, RankArgs, ReadingArgs, RowArgs, StepArgs};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -84,6 +84,8 @@ pub struct TableArgs {
     pub frames: u16,
     #[command(flatten)]
     pub rows: RowArgs<20>,
+    #[command(flatten)]
+    pub names: NameArgs,
     #[command(flatten)]
     pub steps: StepArgs,
     #[command(flatten)]

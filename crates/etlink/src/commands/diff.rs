@@ -63,7 +63,11 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
         print_text(&changes_csv(&compared.diff.changes)?)?;
     } else {
         notes::print_all(&compared.notes);
-        print_report(&change_table(&compared, args.tables.rows.rows))?;
+        print_report(&change_table(
+            &compared,
+            args.tables.rows.rows,
+            args.tables.names.full_names,
+        ))?;
     }
     Ok(if compared.excluded.is_empty() {
         Outcome::Done
@@ -126,7 +130,7 @@ fn changes_csv(changes: &[RowChange]) -> Result<String> {
     String::from_utf8(out.into_inner()?).context("names are text")
 }
 
-fn change_table(compared: &DiffReport<'_>, limit: usize) -> String {
+fn change_table(compared: &DiffReport<'_>, limit: usize, full_names: bool) -> String {
     let mut out = runs_head(compared);
     let changed: Vec<&RowChange> = compared
         .diff
@@ -174,7 +178,7 @@ fn change_table(compared: &DiffReport<'_>, limit: usize) -> String {
             before,
             after,
             signed_time(change.cost_ns),
-            row_name(change),
+            row_name(change, full_names),
         ]);
     }
     out += &if changed.is_empty() {
@@ -218,7 +222,9 @@ fn time_change(old: i64, new: i64) -> String {
 }
 
 /// A name, with what makes it a row of its own.
-fn row_name(change: &RowChange) -> String {
+fn row_name(change: &RowChange, full_names: bool) -> String {
+    let short = change.short_name.as_deref().filter(|_| !full_names);
+    let name = short.unwrap_or(&change.name);
     let own = change
         .shapes
         .as_deref()
@@ -226,9 +232,9 @@ fn row_name(change: &RowChange) -> String {
         .or(change.stack.first().map(String::as_str))
         .unwrap_or("");
     if own.is_empty() {
-        change.name.clone()
+        name.to_owned()
     } else {
-        format!("{} {own}", change.name)
+        format!("{name} {own}")
     }
 }
 

@@ -34,6 +34,9 @@ struct Analyzed {
     total: RunTotals,
     /// Who came late to collectives that all ranks have; empty for one rank.
     stragglers: Vec<StragglerStats>,
+    /// Kernels are shown by their full names.
+    #[serde(skip)]
+    full_names: bool,
 }
 
 /// Tables of a run, not of each rank.
@@ -203,6 +206,7 @@ impl Analyzed {
             total,
             stragglers,
             told,
+            full_names: args.names.full_names,
         }
     }
 }

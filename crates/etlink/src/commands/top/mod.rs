@@ -49,7 +49,7 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
                 tree::push_tree(&mut text, table, tree, &args);
                 continue;
             }
-            show::push_table(&mut text, table, tables.rows.rows);
+            show::push_table(&mut text, table, tables.rows.rows, tables.names.full_names);
         }
         print_report(&text)?;
     }

@@ -58,13 +58,13 @@ pub(super) fn rows_csv(tables: &[OpTable]) -> Result<String> {
 }
 
 /// Appends the table of one rank; `limit` 0: all rows.
-pub(super) fn push_table(out: &mut String, table: &OpTable, limit: usize) {
+pub(super) fn push_table(out: &mut String, table: &OpTable, limit: usize, full_names: bool) {
     let top = &table.top;
     let rank = table
         .rank
         .map_or(String::new(), |rank| format!(", rank {rank}"));
     let _ = writeln!(out, "{}{rank}", table.file);
-    let columns = Columns::from_table(top);
+    let columns = Columns::from_table(top, full_names);
     // the last columns are the widest, and texts: figures before them stay in view
     let texts = usize::from(columns.shapes) + usize::from(columns.stack);
     let mut lines = Grid::new(
@@ -111,11 +111,14 @@ struct Columns {
     memory: [bool; 2],
     shapes: bool,
     stack: bool,
+    /// Kernels are shown by their full names.
+    full_names: bool,
 }
 
 impl Columns {
-    fn from_table(top: &KeyAverages) -> Columns {
+    fn from_table(top: &KeyAverages, full_names: bool) -> Columns {
         Columns {
+            full_names,
             device: top.has_device(),
             memory: top.has_memory(),
             shapes: top.rows.iter().any(|row| row.shapes.is_some()),
@@ -180,6 +183,11 @@ impl Columns {
         all
     }
 
+    fn shown_name<'r>(&self, row: &'r KeyAverage) -> &'r str {
+        let short = row.short_name.as_deref().filter(|_| !self.full_names);
+        short.unwrap_or(&row.name)
+    }
+
     fn row_cells(&self, row: &KeyAverage, top: &KeyAverages) -> Vec<String> {
         let average = |ns: i64| ns as f64 / row.count.max(1) as f64;
         // `_build_table`: "CPU total %, 0 for async events"
@@ -189,7 +197,7 @@ impl Columns {
             format_time_share(row.host_ns, top.self_host_ns)
         };
         let mut cells = vec![
-            row.name.clone(),
+            self.shown_name(row).to_owned(),
             format_time_share(row.self_host_ns, top.self_host_ns),
             format_time(row.self_host_ns as f64),
             total,

@@ -1,6 +1,6 @@
 //! Why devices stand idle: the sentence, what the host did, and the longest gaps.
 
-use super::{Analyzed, Shown, of_ranks, share_of};
+use super::{Analyzed, Shown, ShownNames, of_ranks, share_of};
 use crate::table::{Column, Grid, Limit, percent, time};
 use etlink_analyze::{GapCause, HostIdle, IdleGap};
 use std::collections::BTreeMap;
@@ -94,24 +94,29 @@ pub(super) fn host_idle_table(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn gap_table(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<(&str, &IdleGap)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, gap)| gap.device.to_string()),
-        ("start", |(_, gap)| gap.start_ns.to_string()),
-        ("length", |(_, gap)| time(gap.length_ns)),
-        ("of it", |(_, gap)| time(gap.cause_ns)),
-        ("cause", |(_, gap)| cause_name(gap.cause).to_owned()),
-        ("host", |(_, gap)| match &gap.host {
+    let names = ShownNames::new(one);
+    let gaps = of_ranks(one, |rank| &rank.gaps).map(|(rank, gap)| {
+        let around = [&gap.row_before, &gap.row_after];
+        (rank, gap, around.map(|name| names.shown(name)))
+    });
+    let columns: &[Column<(&str, &IdleGap, [&str; 2])>] = &[
+        ("rank", |(rank, ..)| (*rank).to_owned()),
+        ("device", |(_, gap, _)| gap.device.to_string()),
+        ("start", |(_, gap, _)| gap.start_ns.to_string()),
+        ("length", |(_, gap, _)| time(gap.length_ns)),
+        ("of it", |(_, gap, _)| time(gap.cause_ns)),
+        ("cause", |(_, gap, _)| cause_name(gap.cause).to_owned()),
+        ("host", |(_, gap, _)| match &gap.host {
             Some(host) => format!("{host} {}", time(gap.host_ns)),
             None => "-".to_owned(),
         }),
-        ("row before", |(_, gap)| gap.row_before.clone()),
-        ("row after", |(_, gap)| gap.row_after.clone()),
+        ("row before", |(.., around)| around[0].to_owned()),
+        ("row after", |(.., around)| around[1].to_owned()),
     ];
     (
         "longest gaps of devices (of it: by the cause; start: ns since the origin of the trace)"
             .into(),
-        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.gaps))
+        Grid::from_records(2, limit, columns, gaps)
             .last_texts(4)
             .expendable(["of it", "start", "row before"]),
     )

@@ -10,6 +10,7 @@ use super::Analyzed;
 use crate::args::AnalyzeArgs;
 use crate::table::{Grid, Limit, count, percent, scaled, time};
 use etlink_analyze::{RankAnalysis, Utilization, UtilizationWindow};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// What a table is called above its lines, and the lines.
@@ -192,6 +193,26 @@ fn of_ranks<'a, T: 'a>(
             .iter()
             .map(|record| (rank.label.as_str(), record))
     })
+}
+
+/// Names of kernels as tables show them.
+struct ShownNames<'a> {
+    /// Those that are shortened.
+    short: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> ShownNames<'a> {
+    fn new(one: &'a Analyzed) -> ShownNames<'a> {
+        let kernels = one.total.kernels.iter().filter(|_| !one.full_names);
+        let short = kernels.filter_map(|kernel| Some((&*kernel.name, kernel.short.as_deref()?)));
+        ShownNames {
+            short: short.collect(),
+        }
+    }
+
+    fn shown(&self, name: &'a str) -> &'a str {
+        self.short.get(name).copied().unwrap_or(name)
+    }
 }
 
 fn bandwidth_text(gb_per_s: Option<f64>) -> String {

@@ -1,6 +1,6 @@
 //! Tables of what ran.
 
-use super::{Analyzed, Shown, bandwidth_text, of_ranks};
+use super::{Analyzed, Shown, ShownNames, bandwidth_text, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mb, mean_time, percent, scaled, time};
 use etlink_analyze::{
     CollectiveTotals, ComputeRate, CopyTotals, KernelSequence, KernelTotals, LaunchTotals,
@@ -10,24 +10,29 @@ use etlink_link::ranks::StragglerStats;
 
 pub(super) fn kernel_table(one: &Analyzed, limit: Limit) -> Shown {
     let all = &one.total.kernels;
-    let columns: &[Column<&KernelTotals>] = &[
-        ("class", |kernel| kernel.class.name().to_owned()),
-        ("label", |kernel| kernel.label.clone()),
-        ("rows", |kernel| kernel.durations.count.to_string()),
-        ("sum", |kernel| time(kernel.durations.sum_ns)),
-        ("share", |kernel| percent(kernel.share, 1)),
-        ("mean", |kernel| mean_time(kernel.durations.mean_ns())),
-        ("min", |kernel| time(kernel.durations.min_ns)),
-        ("max", |kernel| time(kernel.durations.max_ns)),
-        ("stddev", |kernel| {
+    let full = one.full_names;
+    let all_named = all.iter().map(|kernel| match full {
+        true => (kernel, &*kernel.name),
+        false => (kernel, kernel.short_name()),
+    });
+    let columns: &[Column<(&KernelTotals, &str)>] = &[
+        ("class", |(kernel, _)| kernel.class.name().to_owned()),
+        ("label", |(kernel, _)| kernel.label.clone()),
+        ("rows", |(kernel, _)| kernel.durations.count.to_string()),
+        ("sum", |(kernel, _)| time(kernel.durations.sum_ns)),
+        ("share", |(kernel, _)| percent(kernel.share, 1)),
+        ("mean", |(kernel, _)| mean_time(kernel.durations.mean_ns())),
+        ("min", |(kernel, _)| time(kernel.durations.min_ns)),
+        ("max", |(kernel, _)| time(kernel.durations.max_ns)),
+        ("stddev", |(kernel, _)| {
             // a kernel that ran once has no deviation
             kernel.durations.stddev_ns().map_or("-".into(), mean_time)
         }),
-        ("name", |kernel| kernel.name.clone()),
+        ("name", |(_, name)| (*name).to_owned()),
     ];
     (
         format!("kernels and copies, {}", count(all.len() as u64, "name")),
-        Grid::from_records(2, limit, columns, all.iter())
+        Grid::from_records(2, limit, columns, all_named)
             .last_texts(1)
             .expendable(["stddev", "min", "max", "class", "mean", "rows"]),
     )
@@ -166,17 +171,22 @@ pub(super) fn work_table(one: &Analyzed, limit: Limit) -> Shown {
 
 pub(super) fn sequence_table(one: &Analyzed, limit: Limit) -> Shown {
     let all = &one.total.sequences;
-    let columns: &[Column<&KernelSequence>] = &[
-        ("times", |sequence| sequence.count.to_string()),
-        ("rows each", |sequence| sequence.rows.to_string()),
-        ("device", |sequence| time(sequence.device_ns)),
-        ("op time", |sequence| time(sequence.op_ns)),
-        ("op", |sequence| sequence.op.clone()),
-        ("kernels", |sequence| sequence.names.clone()),
+    let names = ShownNames::new(one);
+    let columns: &[Column<(&KernelSequence, String)>] = &[
+        ("times", |(sequence, _)| sequence.count.to_string()),
+        ("rows each", |(sequence, _)| sequence.rows.to_string()),
+        ("device", |(sequence, _)| time(sequence.device_ns)),
+        ("op time", |(sequence, _)| time(sequence.op_ns)),
+        ("op", |(sequence, _)| sequence.op.clone()),
+        ("kernels", |(_, kernels)| kernels.clone()),
     ];
+    let records = all.iter().map(|sequence| {
+        let kernels = sequence.names.split(" | ").map(|name| names.shown(name));
+        (sequence, kernels.collect::<Vec<_>>().join(" | "))
+    });
     (
         format!("kernel sequences, {} different", all.len()),
-        Grid::from_records(0, limit, columns, all.iter())
+        Grid::from_records(0, limit, columns, records)
             .last_texts(2)
             .expendable(["op time", "rows each"]),
     )
