@@ -19,6 +19,7 @@
 
 mod comms;
 mod graphs;
+mod growth;
 mod host;
 mod kineto;
 mod oddities;
@@ -28,6 +29,7 @@ pub use comms::ParamComms;
 pub use etlink_host::HostSchema;
 pub use etlink_model::DeviceQueue;
 pub use graphs::GraphKernel;
+pub use growth::grows_evenly;
 pub use oddities::{OddTraces, Oddity};
 use rows::{DrawnCall, DrawnRow, DrawnSync};
 

@@ -2,10 +2,17 @@
 
 use etlink_link::LinkedTrace;
 use etlink_model::{CallIdx, NameId, OpIdx, ThreadIdx};
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+use std::cell::OnceCell;
 use std::cmp::Reverse;
+use std::ops::Range;
 
 /// Parents that are looked at for one stretch: nesting deeper than this is not followed.
 const MOST_PARENTS: usize = 1_000;
+/// A stretch with more ranges than so many for each name of its thread is looked up by name.
+// A look-up of a name costs two searches, a range one step.
+const RANGES_PER_NAME: usize = 8;
 
 /// An op or a runtime call of a thread.
 #[derive(Clone, Copy, Debug)]
@@ -14,67 +21,178 @@ enum HostRange {
     Call(CallIdx),
 }
 
-/// The ranges of host threads, each thread's made when it is first asked for.
+/// The ranges of host threads, made when they are first asked for.
 pub(super) struct HostThreads<'t> {
     trace: &'t LinkedTrace,
-    /// Per thread, by start; an outer range before those inside.
-    ranges: Vec<Option<Vec<HostRange>>>,
+    threads: OnceCell<Vec<HostThread>>,
+}
+
+/// What a thread did.
+#[derive(Clone, Debug, Default)]
+struct HostThread {
+    /// By start; an outer range before those inside.
+    ranges: Vec<HostRange>,
+    /// Made when a stretch has very many ranges.
+    by_name: OnceCell<NameTimes>,
+}
+
+/// Stretches of each name in which that was the innermost range of a thread.
+#[derive(Clone, Debug, Default)]
+struct NameTimes {
+    /// Per name, in order of first appearance.
+    stretches: IndexMap<Option<NameId>, NameStretches, FxBuildHasher>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct NameStretches {
+    /// Starts, and how long those before lasted together, ns.
+    starts: Vec<(i64, i64)>,
+    total: i64,
 }
 
 impl HostThreads<'_> {
     pub(super) fn new(trace: &LinkedTrace) -> HostThreads<'_> {
         HostThreads {
             trace,
-            ranges: vec![None; trace.device.threads.len()],
+            threads: OnceCell::new(),
         }
     }
 
     /// Calls `add` with each name and how long that was the innermost range of `thread` from
     /// `from` to `to`, ns; with no name for time in which the trace shows none. O(log ranges +
-    /// ranges inside).
+    /// ranges inside), or O(names · log ranges) where there are many.
     pub(super) fn add_activity(
-        &mut self,
+        &self,
         thread: ThreadIdx,
         (from, to): (i64, i64),
         mut add: impl FnMut(Option<NameId>, i64),
     ) {
         let trace = self.trace;
-        let Some(slot) = self.ranges.get_mut(thread.index()) else {
+        let threads = self.threads.get_or_init(|| host_threads(trace));
+        let Some(thread) = threads.get(thread.index()) else {
             return;
         };
-        let ranges = slot.get_or_insert_with(|| ranges_of(trace, thread));
-        let first = ranges.partition_point(|range| range.span(trace).0 < from);
-        let mut walk = Walk {
-            trace,
-            now: from,
-            current: first.checked_sub(1).map(|last| ranges[last]),
-        };
-        for range in &ranges[first..] {
-            let start = range.span(trace).0;
-            if start >= to {
-                break;
+        let inside = thread.ranges_inside(trace, (from, to));
+        // Gaps of many devices lie over the same ranges: to walk along them for each device would
+        // take devices times ranges.
+        if inside.len() > RANGES_PER_NAME {
+            let make = || NameTimes::from_ranges(trace, &thread.ranges);
+            let by_name = thread.by_name.get_or_init(make);
+            if inside.len() > RANGES_PER_NAME * by_name.stretches.len() {
+                by_name.add_activity((from, to), add);
+                return;
             }
-            walk.advance(start, &mut add);
-            walk.current = Some(*range);
         }
-        walk.advance(to, &mut add);
+        thread.walk(trace, (from, to), inside, &mut add);
     }
 }
 
-fn ranges_of(trace: &LinkedTrace, thread: ThreadIdx) -> Vec<HostRange> {
+impl HostThread {
+    /// The ranges that begin in a stretch.
+    fn ranges_inside(&self, trace: &LinkedTrace, (from, to): (i64, i64)) -> Range<usize> {
+        let starts_before = |time| {
+            self.ranges
+                .partition_point(|range| range.span(trace).0 < time)
+        };
+        starts_before(from)..starts_before(to)
+    }
+
+    /// As [`HostThreads::add_activity`], along the ranges `inside`.
+    fn walk(
+        &self,
+        trace: &LinkedTrace,
+        (from, to): (i64, i64),
+        inside: Range<usize>,
+        add: &mut impl FnMut(Option<NameId>, i64),
+    ) {
+        let before = inside.start.checked_sub(1);
+        let mut walk = Walk {
+            trace,
+            now: from,
+            current: before.map(|last| self.ranges[last]),
+        };
+        walk.pass(&self.ranges[inside], add);
+        walk.advance(to, add);
+    }
+}
+
+impl NameTimes {
+    /// O(ranges).
+    fn from_ranges(trace: &LinkedTrace, ranges: &[HostRange]) -> NameTimes {
+        let mut times = NameTimes::default();
+        let Some(first) = ranges.first() else {
+            return times;
+        };
+        let mut now = first.span(trace).0;
+        let mut walk = Walk {
+            trace,
+            now,
+            current: None,
+        };
+        let mut push = |name, length| {
+            let stretches = times
+                .stretches
+                .entry(name)
+                .or_insert_with(NameStretches::default);
+            stretches.starts.push((now, stretches.total));
+            stretches.total += length;
+            now += length;
+        };
+        walk.pass(ranges, &mut push);
+        let last = ranges.iter().map(|range| range.span(trace).1).max();
+        walk.advance(last.unwrap_or(0), &mut push);
+        times
+    }
+
+    fn add_activity(&self, (from, to): (i64, i64), mut add: impl FnMut(Option<NameId>, i64)) {
+        let mut rest = to - from;
+        for (name, stretches) in &self.stretches {
+            let length = stretches.time_until(to) - stretches.time_until(from);
+            if length > 0 && name.is_some() {
+                add(*name, length);
+                rest -= length;
+            }
+        }
+        // also what lies before the first and behind the last range of the thread
+        if rest > 0 {
+            add(None, rest);
+        }
+    }
+}
+
+impl NameStretches {
+    /// How long the stretches lasted until `time`, ns.
+    fn time_until(&self, time: i64) -> i64 {
+        let begun = self.starts.partition_point(|(start, _)| *start < time);
+        let Some((start, before)) = begun.checked_sub(1).map(|last| self.starts[last]) else {
+            return 0;
+        };
+        let all = self.starts.get(begun).map_or(self.total, |next| next.1);
+        before + (time - start).min(all - before)
+    }
+}
+
+/// The ranges of all threads, in one walk over ops and calls: there may be thousands of threads.
+fn host_threads(trace: &LinkedTrace) -> Vec<HostThread> {
     let (ops, calls) = (&trace.device.ops, &trace.device.calls);
-    let of_thread = |(_, other): &(usize, &ThreadIdx)| **other == thread;
-    let own_ops = ops.thread.iter().enumerate().filter(of_thread);
-    let own_calls = calls.thread.iter().enumerate().filter(of_thread);
-    let mut ranges: Vec<HostRange> = own_ops
-        .map(|(op, _)| HostRange::Op(OpIdx::new(op)))
-        .chain(own_calls.map(|(call, _)| HostRange::Call(CallIdx::new(call))))
-        .collect();
-    ranges.sort_by_key(|range| {
-        let (start, end) = range.span(trace);
-        (start, Reverse(end))
-    });
-    ranges
+    let mut threads = vec![HostThread::default(); trace.device.threads.len()];
+    for (op, thread) in ops.thread.iter().enumerate() {
+        if let Some(thread) = threads.get_mut(thread.index()) {
+            thread.ranges.push(HostRange::Op(OpIdx::new(op)));
+        }
+    }
+    for (call, thread) in calls.thread.iter().enumerate() {
+        if let Some(thread) = threads.get_mut(thread.index()) {
+            thread.ranges.push(HostRange::Call(CallIdx::new(call)));
+        }
+    }
+    for thread in &mut threads {
+        thread.ranges.sort_by_key(|range| {
+            let (start, end) = range.span(trace);
+            (start, Reverse(end))
+        });
+    }
+    threads
 }
 
 impl HostRange {
@@ -118,6 +236,14 @@ struct Walk<'t> {
 }
 
 impl Walk<'_> {
+    /// Goes on to the start of the last of `ranges`.
+    fn pass(&mut self, ranges: &[HostRange], add: &mut impl FnMut(Option<NameId>, i64)) {
+        for range in ranges {
+            self.advance(range.span(self.trace).0, add);
+            self.current = Some(*range);
+        }
+    }
+
     fn advance(&mut self, until: i64, add: &mut impl FnMut(Option<NameId>, i64)) {
         let mut parents = 0;
         while self.now < until {
@@ -136,5 +262,43 @@ impl Walk<'_> {
                 self.current = range.parent(self.trace).filter(|_| parents <= MOST_PARENTS);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etlink_link::LinkOptions;
+    use etlink_testing::Oddity;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn times_by_name_are_those_of_a_walk() {
+        let mut names = 0;
+        for oddity in [Oddity::Ordinary, Oddity::Annotations, Oddity::Depth] {
+            let text = oddity.draw_rank(300, 0).device;
+            let device = etlink_kineto::read(&text[..], Default::default()).expect("a trace");
+            let trace = etlink_link::link(None, device, LinkOptions::default()).expect("links");
+            for thread in host_threads(&trace) {
+                let by_name = NameTimes::from_ranges(&trace, &thread.ranges);
+                for from in (0..1_000_000).step_by(45_500) {
+                    for length in [1, 700, 33_333, 450_000] {
+                        let span = (from, from + length);
+                        let inside = thread.ranges_inside(&trace, span);
+                        let mut walked: BTreeMap<Option<NameId>, i64> = BTreeMap::new();
+                        thread.walk(&trace, span, inside, &mut |name, ns| {
+                            *walked.entry(name).or_default() += ns;
+                        });
+                        let mut summed = BTreeMap::new();
+                        by_name.add_activity(span, |name, ns| {
+                            assert!(summed.insert(name, ns).is_none(), "a name once");
+                        });
+                        assert_eq!(summed, walked, "{} {span:?}", oddity.name());
+                        names += summed.keys().flatten().count();
+                    }
+                }
+            }
+        }
+        assert!(names > 1_000, "{names} names in all stretches");
     }
 }

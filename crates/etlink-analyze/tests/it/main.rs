@@ -8,5 +8,6 @@
 
 mod averages;
 mod by_hand;
+mod growth;
 mod random;
 mod support;

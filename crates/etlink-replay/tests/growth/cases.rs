@@ -1,4 +1,4 @@
-//! Odd traces, and ranks that communicate, with the time that they take.
+//! Odd traces, and ranks that communicate.
 
 use etlink_host::HostReadOptions;
 use etlink_kineto::KinetoReadOptions;
@@ -11,7 +11,6 @@ use etlink_model::{CollectiveKind, GlobalRank, GroupIdx, NodeIdx, UnixNs};
 use etlink_replay::{ReplaySettings, critical_path, graph_from_trace, replay_figures, run_graph};
 use etlink_testing::{OddTraces, Oddity};
 use std::hint::black_box;
-use std::time::{Duration, Instant};
 
 /// An input of one kind, made before time is taken.
 #[derive(Debug)]
@@ -39,9 +38,8 @@ impl Case {
         Case::Graph(Box::new(link_traces(&oddity.draw_rank(events, 0))))
     }
 
-    /// Reads, links and replays it, summarizes it, or joins the ranks. How long that took.
-    pub(crate) fn measure(&self) -> Duration {
-        let begun = Instant::now();
+    /// Reads, links and replays it, summarizes it, or joins the ranks.
+    pub(crate) fn run(&self) {
         match self {
             Case::Trace(traces) => link_and_replay(traces),
             Case::Graph(trace) => {
@@ -49,7 +47,6 @@ impl Case {
             }
             Case::Ranks(ranks) => join_and_compare(ranks),
         }
-        begun.elapsed()
     }
 }
 
@@ -86,12 +83,6 @@ fn join_and_compare(ranks: &[RankSummary]) {
     black_box(collective_skews(ranks, &join, &clocks));
     black_box(step_stragglers(ranks, &join, &clocks));
     black_box(wait_causes(ranks, &join, &clocks));
-}
-
-/// The shortest of several measurements: what else the machine does only ever adds.
-pub(crate) fn shortest(case: &Case, times: usize) -> Duration {
-    let measurements = (0..times).map(|_| case.measure());
-    measurements.min().unwrap_or(Duration::MAX)
 }
 
 /// Ranks with a hundred communications each, in groups of all and of eight.
