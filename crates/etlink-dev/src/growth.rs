@@ -169,6 +169,7 @@ fn input_commands(input: &GrowthInput) -> Vec<(&'static str, Vec<OsString>)> {
         for (name, words, written) in [
             ("merge", &["merge", "--allow-mismatch"][..], Some("merged")),
             ("ranks", &["ranks", "--allow-mismatch"], None),
+            ("findings", &["findings", "--allow-mismatch"], None),
             ("analyze", &["analyze", "--allow-mismatch", "--json"], None),
             ("report", &["report", "--allow-mismatch"], Some("page.html")),
             (
@@ -193,6 +194,7 @@ fn input_commands(input: &GrowthInput) -> Vec<(&'static str, Vec<OsString>)> {
             Some("out.pftrace"),
         ),
         ("analyze", &["analyze", "--allow-mismatch", "--json"], None),
+        ("findings", &["findings", "--allow-mismatch"], None),
         ("top", &["top", "--allow-mismatch", "--rows", "0"], None),
         (
             "top-stack",
