@@ -4,9 +4,9 @@ use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::names::{is_allocator_call, is_input_op, is_step_name};
 use crate::kind::CauseKind;
 use crate::text::median_ns;
-use crate::view::{HostSpan, RankView};
+use crate::view::{HostSpan, LaunchedRow, RankView};
 use etlink_link::NodeKind;
-use etlink_model::{CallIdx, NodeIdx, OpIdx};
+use etlink_model::{CallIdx, NodeIdx, OpIdx, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
 
@@ -116,31 +116,32 @@ pub(crate) struct LaunchInterval {
     pub(crate) worked_ns: i64,
 }
 
-/// The stretches between the launches of each thread, inside of the window.
+/// The stretches between the launches of each thread, inside of the window. What is before the
+/// first launch and behind the last is one too.
 pub(crate) fn launch_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
     let mut intervals = vec![];
-    for launched in &view.launched {
-        let mut begin: Option<(i64, Option<usize>)> = None;
-        for one in launched {
-            if one.called < view.span.0 || one.called > view.span.1 {
-                continue;
-            }
-            let thread = view.trace.device.calls.thread[one.call.index()];
-            // Before the first launch the thread works from the begin of the window on.
-            let (start, row) = begin.unwrap_or((view.span.0, None));
-            if one.called > start {
+    for (thread, launched) in (0..).map(ThreadIdx).zip(&view.launched) {
+        let is_inside = |one: &&LaunchedRow| one.called >= view.span.0 && one.called <= view.span.1;
+        let mut begin: (i64, Option<usize>) = (view.span.0, None);
+        let mut inside = launched.iter().filter(is_inside).peekable();
+        if inside.peek().is_none() {
+            continue;
+        }
+        let calls = inside.map(|one| (one.called, Some(one.row)));
+        for (called, row) in calls.chain([(view.span.1, None)]) {
+            if called > begin.0 {
                 let span = HostSpan {
                     thread,
-                    start,
-                    end: one.called,
+                    start: begin.0,
+                    end: called,
                 };
                 intervals.push(LaunchInterval {
                     span,
-                    row,
+                    row: begin.1,
                     worked_ns: worked_ns(view, span),
                 });
             }
-            begin = Some((one.called, Some(one.row)));
+            begin = (called, row);
         }
     }
     intervals

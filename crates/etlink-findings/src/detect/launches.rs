@@ -17,6 +17,15 @@ const OPTIMIZER_NAME: &str = "Optimizer.step#";
 /// Fewer launches than this are no pattern.
 const LEAST_LAUNCHES: usize = 20;
 
+/// Fewer launches in a row are not worth a graph.
+const LEAST_RUN: usize = 8;
+
+/// So many longer kernels one after the other are not the end of a stretch of short ones.
+const MOST_LONG: usize = 2;
+
+/// A device that begins a kernel so long after its launch has others to do, ns.
+const MOST_AHEAD_NS: i64 = 100_000;
+
 /// Launches of a device stand still when so many are queued: CUDA's queues hold 1,024.
 const QUEUE_DEPTH: usize = 1_000;
 
@@ -66,18 +75,13 @@ fn launch_candidate(
     let mut edits = GraphEdits::default();
     let (mut kernels, mut launches) = (vec![], vec![]);
     let mut begin = None;
-    for interval in intervals {
-        let Some(row) = interval.row else { continue };
-        let call = view.trace.row_call[row].get()?;
-        // A graph is launched as a whole already.
-        if interval.worked_ns > LONGEST_LAUNCH_NS || launches_graph(view.call_name(call)) {
-            continue;
-        }
-        begin = begin.or(Some(interval.span.start));
+    let starved = starved_runs(view, intervals);
+    for (interval, row) in starved.into_iter().flatten() {
         // A fused optimizer is one kernel: what is between its parts goes with their launches.
         if kind == CauseKind::OptimizerLaunches {
             edits.at_once.extend(view.row_node[row].get());
         }
+        begin = begin.or(Some(interval.span.start));
         kernels.push(view.row_ns(row));
         launches.push(interval.worked_ns);
         for node in view.nodes_in(interval.span) {
@@ -86,13 +90,12 @@ fn launch_candidate(
             }
         }
     }
-    let (device_ns, host_ns): (i64, i64) = (kernels.iter().sum(), launches.iter().sum());
-    if kernels.len() < LEAST_LAUNCHES || device_ns >= host_ns {
+    if kernels.len() < LEAST_LAUNCHES {
         return None;
     }
     let evidence = CauseEvidence {
         count: kernels.len() as u64,
-        time_ns: host_ns,
+        time_ns: launches.iter().sum(),
         typical_ns: median_ns(&mut kernels),
         compared: Some(median_ns(&mut launches) as f64),
         start_ns: begin,
@@ -100,6 +103,49 @@ fn launch_candidate(
         python: None,
     };
     Some(view.candidate(kind, subject, edits, evidence))
+}
+
+/// A launch and its row.
+type Launch<'i> = (&'i LaunchInterval, usize);
+
+/// Stretches of launches whose kernels are shorter than it takes to launch the next, in which the
+/// device comes to wait for the host. At their begin it can still have other work.
+fn starved_runs<'i>(view: &RankView<'_>, intervals: &[&'i LaunchInterval]) -> Vec<Vec<Launch<'i>>> {
+    let (mut runs, mut run): (Vec<Vec<Launch<'_>>>, Vec<Launch<'_>>) = (vec![], vec![]);
+    // Long kernels one after the other at the end of the run.
+    let mut long = 0;
+    for interval in intervals {
+        let call = interval.row.and_then(|row| view.trace.row_call[row].get());
+        // A graph is launched as a whole already.
+        let launches = call.filter(|call| !launches_graph(view.call_name(*call)));
+        let is_launching = launches.is_some() && interval.worked_ns <= LONGEST_LAUNCH_NS;
+        let row = interval.row.filter(|_| is_launching);
+        if let Some(row) = row {
+            run.push((*interval, row));
+            let is_long = view.row_ns(row) > interval.worked_ns;
+            long = if is_long { long + 1 } else { 0 };
+        }
+        if row.is_none() || long > MOST_LONG {
+            run.truncate(run.len() - long.min(run.len()));
+            runs.push(std::mem::take(&mut run));
+            long = 0;
+        }
+    }
+    run.truncate(run.len() - long.min(run.len()));
+    runs.push(run);
+    runs.retain(|run| {
+        let device_ns: i64 = run.iter().map(|(_, row)| view.row_ns(*row)).sum();
+        let host_ns: i64 = run.iter().map(|(interval, _)| interval.worked_ns).sum();
+        // Without a device that waits, the launches take nobody's time.
+        let is_felt = run.iter().any(|launch| is_starved(view, launch));
+        run.len() >= LEAST_RUN && is_felt && device_ns < host_ns
+    });
+    runs
+}
+
+/// Whether a kernel began soon after its launch: what begins later was behind other work.
+fn is_starved(view: &RankView<'_>, (interval, row): &Launch<'_>) -> bool {
+    view.rows.span(*row).0 - interval.span.start <= MOST_AHEAD_NS
 }
 
 fn is_launch_work(view: &RankView<'_>, node: etlink_model::NodeIdx) -> bool {

@@ -139,21 +139,21 @@ impl Writer<'_> {
     /// How much longer this rank takes for a kernel of a layer.
     fn rank_factor(&self, layer: usize) -> f64 {
         let planted = &self.recipe.planted;
-        if self.rank == 1 && planted.has(CauseKind::LateRank) {
-            return 1.6;
+        let is_late = self.rank == 1 && planted.has(CauseKind::LateRank);
+        let late = if is_late { 1.6 } else { 1.0 };
+        if !planted.concerns(CauseKind::RankImbalance) {
+            return late;
         }
-        if planted.concerns(CauseKind::RankImbalance) {
-            // Another rank in each layer and step, the same without the fault.
-            let mut dice = Random(self.recipe.seed + (97 * self.step + layer) as u64);
-            let turn = dice.below(self.recipe.ranks as u64) as usize;
-            let ranks = self.recipe.ranks as f64;
-            return match planted.has(CauseKind::RankImbalance) {
-                true if turn == self.rank => 2.2,
-                true => 1.0,
-                false => (ranks + 1.2) / ranks,
-            };
-        }
-        1.0
+        // Another rank in each layer and step, the same without the fault.
+        let mut dice = Random(self.recipe.seed + (97 * self.step + layer) as u64);
+        let turn = dice.below(self.recipe.ranks as u64) as usize;
+        let ranks = self.recipe.ranks as f64;
+        let uneven = match planted.has(CauseKind::RankImbalance) {
+            true if turn == self.rank => 2.2,
+            true => 1.0,
+            false => (ranks + 1.2) / ranks,
+        };
+        late * uneven
     }
 
     fn step_acts(&mut self) -> Vec<Act> {
