@@ -54,6 +54,8 @@ pub struct RankWindow {
     pub steps: u64,
     /// Its length without what came before the recording, ns.
     pub length_ns: i64,
+    /// In how much of it the device computes or copies, ns; communication can be waiting.
+    pub busy_ns: i64,
 }
 
 /// The nodes that a window begins and ends with: on each thread and stream the first and the last

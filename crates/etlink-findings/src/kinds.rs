@@ -71,7 +71,7 @@ pub const KINDS: [KindRule; 22] = [
     general(
         CauseKind::HostWork,
         host::host_work,
-        "move it to another thread, or out of the loop",
+        "record with stacks to see what it does there, and take that off this thread",
     ),
     general(
         CauseKind::SmallKernels,

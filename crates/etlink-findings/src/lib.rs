@@ -30,4 +30,4 @@ pub use finding::{RankPart, RunFinding, RunFindings};
 pub use kind::CauseKind;
 pub use kinds::{KINDS, KindRule};
 pub use rank_causes::rank_causes;
-pub use ranking::run_findings;
+pub use ranking::{run_findings, trace_findings};

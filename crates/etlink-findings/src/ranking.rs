@@ -4,8 +4,11 @@ use crate::candidate::CauseCandidate;
 use crate::finding::{RankPart, RunFinding, RunFindings};
 use crate::kind::CauseKind;
 use crate::overlap::CauseNodes;
+use crate::rank_causes::rank_causes;
 use crate::ranks::rank_candidates;
 use crate::sentence;
+use etlink_analyze::{KernelRules, RankAnalysis};
+use etlink_link::LinkedTrace;
 use etlink_model::{GlobalRank, NodeIdx};
 use etlink_replay::{EditableGraph, ReplayGraph, ReplayRun};
 use std::collections::BTreeMap;
@@ -42,6 +45,8 @@ pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings 
         _ => plain_ns,
     };
     let least_ns = ((LEAST_GAIN * whole_ns as f64) as i64).max(1);
+    let busiest = parts.iter().map(|part| part.causes.window.busy_ns).max();
+    let idle_ns = whole_ns.saturating_sub(busiest.unwrap_or(0));
     let mut replayed = vec![];
     let merged = merge_candidates(parts);
     let compared = rank_candidates(graph, parts, whole_ns);
@@ -50,6 +55,12 @@ pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings 
         let ways = std::iter::once(&candidate.edits).chain(&candidate.other_edits);
         let lengths = ways.map(|edits| window_length(&editable.run_edited(edits), parts));
         let gain_ns = plain_ns - lengths.max().unwrap_or(plain_ns);
+        let gain_ns = match changes_device(graph, &candidate) {
+            true => gain_ns,
+            // Streams share the device: what runs one after the other cannot be taken for work that
+            // would run at once, because nobody has seen that.
+            false => gain_ns.min(idle_ns),
+        };
         if gain_ns >= least_ns {
             replayed.push(Replayed {
                 nodes: CauseNodes::new(&candidate, graph, &editable),
@@ -74,6 +85,32 @@ pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings 
         found.findings.push(finding);
     }
     found
+}
+
+/// What one rank's trace tells by itself. `graph` and `analysis` are of the same trace.
+pub fn trace_findings(
+    trace: &LinkedTrace,
+    graph: &ReplayGraph,
+    rules: &KernelRules,
+    analysis: &RankAnalysis,
+) -> RunFindings {
+    let causes = rank_causes(trace, rules, analysis);
+    let part = RankPart {
+        first: NodeIdx(0),
+        causes: &causes,
+    };
+    run_findings(graph, &[part])
+}
+
+/// Whether the cause is work of a device, or what a device waits for.
+fn changes_device(graph: &ReplayGraph, candidate: &CauseCandidate) -> bool {
+    let edits = &candidate.edits;
+    let scaled = edits.scaled.iter().map(|(node, _)| node);
+    let freed = edits.freed.iter().map(|(node, _)| node);
+    let mut nodes = edits.removed.iter().chain(scaled).chain(freed);
+    // What a full queue keeps from its stream is work that would run at once.
+    let is_about_streams = candidate.kind == CauseKind::QueueFull;
+    is_about_streams || nodes.any(|node| node.index() < graph.len() && graph.on_device(*node))
 }
 
 /// From the first begin to the last end of the ranks' windows, ns.

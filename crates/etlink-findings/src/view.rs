@@ -266,6 +266,7 @@ fn window_of(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64,
             UtilizationWindow::Process => 0,
         },
         length_ns: whole.whole_ns(),
+        busy_ns: whole.computation_ns.saturating_add(whole.exposed_memory_ns),
     };
     let end = whole.start_ns.saturating_add(whole.window_ns);
     (window, (whole.start_ns, end))
@@ -291,6 +292,7 @@ fn host_window(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i6
         kind,
         steps: steps.len() as u64,
         length_ns: span.1.saturating_sub(span.0),
+        busy_ns: 0,
     };
     (window, span)
 }

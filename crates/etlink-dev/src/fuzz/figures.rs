@@ -254,6 +254,7 @@ fn check_page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) 
         met: None,
         timelines: &timelines,
         notes: &[],
+        findings: &[],
     })?;
     let text = std::str::from_utf8(&html).context("the page is no text")?;
     ensure!(

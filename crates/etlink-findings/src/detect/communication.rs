@@ -34,7 +34,8 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
         let group = groups.entry(subject_of(view, index)).or_default();
         group.edits.scaled.push((index, 0.0));
         group.times.push(end - start);
-        if shares_stream[node.track.index()] && node.on_device {
+        let queue = node.queue();
+        if queue.is_some_and(|queue| shares_stream[queue.index()]) {
             // What follows on its stream cannot run beside it: only its own time can go.
             group.waits.scaled.push((index, 0.0));
         }

@@ -75,7 +75,7 @@ fn launch_candidate(
     let mut edits = GraphEdits::default();
     let (mut kernels, mut launches) = (vec![], vec![]);
     let mut begin = None;
-    let starved = starved_runs(view, intervals);
+    let starved = starved_runs(view, kind, intervals);
     for (interval, row) in starved.into_iter().flatten() {
         // A fused optimizer is one kernel: what is between its parts goes with their launches.
         if kind == CauseKind::OptimizerLaunches {
@@ -110,7 +110,11 @@ type Launch<'i> = (&'i LaunchInterval, usize);
 
 /// Stretches of launches whose kernels are shorter than it takes to launch the next, in which the
 /// device comes to wait for the host. At their begin it can still have other work.
-fn starved_runs<'i>(view: &RankView<'_>, intervals: &[&'i LaunchInterval]) -> Vec<Vec<Launch<'i>>> {
+fn starved_runs<'i>(
+    view: &RankView<'_>,
+    kind: CauseKind,
+    intervals: &[&'i LaunchInterval],
+) -> Vec<Vec<Launch<'i>>> {
     let (mut runs, mut run): (Vec<Vec<Launch<'_>>>, Vec<Launch<'_>>) = (vec![], vec![]);
     // Long kernels one after the other at the end of the run.
     let mut long = 0;
@@ -136,8 +140,10 @@ fn starved_runs<'i>(view: &RankView<'_>, intervals: &[&'i LaunchInterval]) -> Ve
     runs.retain(|run| {
         let device_ns: i64 = run.iter().map(|(_, row)| view.row_ns(*row)).sum();
         let host_ns: i64 = run.iter().map(|(interval, _)| interval.worked_ns).sum();
-        // Without a device that waits, the launches take nobody's time.
-        let is_felt = run.iter().any(|launch| is_starved(view, launch));
+        // Without a device that waits, launches take nobody's time; the gaps between the kernels of
+        // an optimizer do all the same.
+        let is_felt = kind == CauseKind::OptimizerLaunches
+            || run.iter().any(|launch| is_starved(view, launch));
         run.len() >= LEAST_RUN && is_felt && device_ns < host_ns
     });
     runs

@@ -113,6 +113,8 @@ pub struct ReportPage<'p> {
     pub timelines: &'p [PackedTimeline],
     /// What to know first.
     pub notes: &'p [String],
+    /// What the run would gain most from, a sentence each.
+    pub findings: &'p [String],
 }
 
 #[derive(Serialize)]
@@ -122,6 +124,7 @@ struct PageData<'p> {
     sentence: String,
     cards: Vec<SummaryCard>,
     notes: &'p [String],
+    findings: &'p [String],
     ranks: Vec<Value>,
     total: Value,
     /// Per table, how many records are not in the page.
@@ -260,6 +263,7 @@ fn page_data<'p>(page: &ReportPage<'p>, most: usize, all: usize) -> io::Result<P
         sentence: summary::summary_sentence(page),
         cards: summary::summary_cards(page),
         notes: page.notes,
+        findings: page.findings,
         ranks,
         total,
         cut,

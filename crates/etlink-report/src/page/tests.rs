@@ -95,6 +95,7 @@ fn page_of(trace: &LinkedTrace, title: &str, timeline: &PackedTimeline) -> Strin
         met: None,
         timelines: &timelines,
         notes: &[],
+        findings: &[],
     };
     let bytes = render_page(&page).expect("a page");
     assert_eq!(

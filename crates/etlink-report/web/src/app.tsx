@@ -94,6 +94,13 @@ function parts(data: Data, theme: string): Part[] {
   return all.filter((part): part is Part => part !== false);
 }
 
+/** A sentence with names between backticks. */
+function Coded({ text }: { text: string }) {
+  return (
+    <>{text.split("`").map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part))}</>
+  );
+}
+
 export function App({ data }: { data: Data }) {
   const [theme, turn] = useTheme();
   const [help, setHelp] = useState(false);
@@ -154,6 +161,18 @@ export function App({ data }: { data: Data }) {
               </div>
             ))}
           </div>
+          {data.findings.length > 0 && (
+            <div class="findings" id="findings">
+              <h2>What the run would gain most from</h2>
+              <ol>
+                {data.findings.map((finding) => (
+                  <li key={finding}>
+                    <Coded text={finding} />
+                  </li>
+                ))}
+              </ol>
+            </div>
+          )}
           {data.notes.length > 0 && (
             <ul class="notes">
               {data.notes.map((note) => (

@@ -273,6 +273,7 @@ export type PageData = {
   sentence: string;
   cards: SummaryCard[];
   notes: string[];
+  findings: string[];
   ranks: ReportRank[];
   total: RunTotals;
   cut: ShortenedTable[];

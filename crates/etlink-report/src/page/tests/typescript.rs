@@ -80,6 +80,7 @@ fn page_types() -> String {
         met: Some(&stats),
         timelines: &[],
         notes: &["a note".to_owned()],
+        findings: &["2 % of the step".to_owned()],
     };
     let types = TypeRecorder::default();
     types.record(&page_data(&page, 1, 1).expect("values"));

@@ -16,6 +16,7 @@ use anyhow::{Result, bail};
 use etlink_analyze::{
     HardwarePeaks, Options, RankAnalysis, RunTotals, analyze, peak_metrics, run_totals,
 };
+use etlink_findings::{RunFindings, trace_findings};
 use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
 use etlink_link::ranks::{RankClock, RankSummary, StragglerStats};
 use etlink_run::joined::{JoinedRun, clock_notes};
@@ -24,6 +25,7 @@ use parquet::TableFiles;
 use results::AnalyzedRun;
 use results::AnalyzedTrace;
 use serde::Serialize;
+use std::sync::OnceLock;
 
 /// What the traces of one run say.
 #[derive(Serialize)]
@@ -37,6 +39,9 @@ struct Analyzed {
     /// Kernels are shown by their full names.
     #[serde(skip)]
     full_names: bool,
+    /// What the run would gain most from; of one trace alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    findings: Option<RunFindings>,
 }
 
 /// Tables of a run, not of each rank.
@@ -54,11 +59,20 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     };
     // made before the traces are read: what lies there already is refused first
     let files = TableFiles::new(&args);
+    // what was asked for by name is all that is wanted
+    let wants_findings = args.table.is_none() && !args.print.csv;
+    let found = OnceLock::new();
     let told = load_runs(
         AnalyzeConfig::from_args(&args)?,
         files.as_ref(),
         |trace, of| {
             let analysis = analyze(trace, &rules, &options);
+            // of a folder the ranks wait for each other, which takes all graphs at once:
+            // `etlink findings`
+            if wants_findings && of.is_alone() {
+                let graph = etlink_replay::graph_from_trace(trace)?;
+                found.get_or_init(|| trace_findings(trace, &graph, &rules, &analysis));
+            }
             // discovery has settled whether the name or the trace is believed
             let rank = of.rank.or(analysis.rank);
             if let Some(files) = &files {
@@ -69,10 +83,13 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     )?;
     // who reads what is printed may go away before its end
     let replaced = files.map_or(Ok(()), |files| files.replace_tables(&told));
-    let analyzed: Vec<Analyzed> = told
+    let mut analyzed: Vec<Analyzed> = told
         .into_iter()
         .map(|told| Analyzed::new(told, &args))
         .collect();
+    if let [only] = &mut analyzed[..] {
+        only.findings = found.into_inner();
+    }
     if args.print.json {
         json::print_tables(&analyzed, &tables, args.table.as_deref())?;
     } else if args.print.csv {
@@ -205,6 +222,7 @@ impl Analyzed {
         Analyzed {
             total,
             stragglers,
+            findings: None,
             told,
             full_names: args.names.full_names,
         }

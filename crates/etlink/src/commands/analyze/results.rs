@@ -20,6 +20,13 @@ pub(super) struct AnalyzedTrace<'a> {
     pub(super) written: bool,
 }
 
+impl AnalyzedTrace<'_> {
+    /// Whether it is a trace that was named by itself.
+    pub(super) fn is_alone(&self) -> bool {
+        self.run.as_os_str().is_empty() && !self.written
+    }
+}
+
 /// One run: what was said of each of its ranks.
 #[derive(Serialize)]
 pub(super) struct AnalyzedRun<T> {

@@ -177,6 +177,7 @@ pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Resul
         drawn: shown.len(),
         step: name,
         notes,
+        findings: vec![],
         excluded: all_excluded,
         is_refused,
     })

@@ -54,6 +54,8 @@ struct Content {
     drawn: usize,
     step: Option<String>,
     notes: Vec<String>,
+    /// What the run would gain most from; of one trace alone.
+    findings: Vec<String>,
     /// Traces that are not in the page.
     excluded: Vec<Excluded>,
     /// `--strict` was given, and what ranks communicate is not recorded.
@@ -113,6 +115,7 @@ pub fn run(args: ReportArgs) -> Result<Outcome> {
         met,
         timelines,
         notes,
+        findings,
         ..
     } = &content;
     let bytes = page::render_page(&ReportPage {
@@ -122,6 +125,7 @@ pub fn run(args: ReportArgs) -> Result<Outcome> {
         met: met.as_ref(),
         timelines,
         notes,
+        findings,
     })?;
     let ((), bytes) = target.write(|out| out.write_all(&bytes))?;
     print_result(&target, args.print.json, content, bytes)
@@ -192,12 +196,13 @@ fn file_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
     let notes = ran.leaves_out().into_iter().chain(ran.damage_note());
     Ok(Content {
         title: config.title,
-        ranks: vec![rank],
         met: None,
         timelines,
         drawn: 1,
         step: steps.name(),
         notes: notes.collect(),
+        findings: ran.finding_sentences(&rank.analysis, rules),
+        ranks: vec![rank],
         excluded: vec![],
         is_refused: false,
     })

@@ -216,6 +216,20 @@ impl Ran {
         }
     }
 
+    /// What the run would gain most from; nothing of a written graph, which has no events.
+    pub(super) fn finding_sentences(
+        &self,
+        analysis: &RankAnalysis,
+        rules: &KernelRules,
+    ) -> Vec<String> {
+        let RanSource::Traces(trace) = &self.of else {
+            return vec![];
+        };
+        let found = etlink_findings::trace_findings(trace, &self.graph, rules, analysis);
+        let findings = found.findings.into_iter();
+        findings.map(|finding| finding.sentence).collect()
+    }
+
     /// The step, or what there is without steps, in `most` ranges.
     pub(super) fn draw_timeline(
         &self,

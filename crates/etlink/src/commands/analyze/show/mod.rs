@@ -31,6 +31,7 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
     }
     out += &busy_sentence(one);
     out += &gaps::idle_sentence(one);
+    out += &finding_lines(one);
     if let Some(last) = one
         .stragglers
         .iter()
@@ -69,6 +70,22 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
         } else if args.table.is_some() {
             let _ = writeln!(out, "{title}\n  nothing");
         }
+    }
+    out
+}
+
+/// So many findings stand above the tables; `etlink findings` has all.
+const FINDINGS: usize = 3;
+
+/// What the run would gain most from; nothing where nothing stands out.
+fn finding_lines(one: &Analyzed) -> String {
+    let findings = one.findings.iter().flat_map(|found| &found.findings);
+    let mut out = String::new();
+    for (number, finding) in (1..=FINDINGS).zip(findings) {
+        if number == 1 {
+            out += "the run would gain most from:\n";
+        }
+        let _ = writeln!(out, "  {number}. {}", finding.sentence);
     }
     out
 }
