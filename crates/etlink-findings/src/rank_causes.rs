@@ -6,6 +6,7 @@ use crate::kinds::KINDS;
 use crate::view::RankView;
 use etlink_analyze::{ClassifiedRows, KernelRules, RankAnalysis, RowClass};
 use etlink_link::{LinkedTrace, NodeKind};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
 /// Of a kind no more candidates are replayed than this: those that last longest.
@@ -18,9 +19,26 @@ pub fn rank_causes(
     analysis: &RankAnalysis,
 ) -> RankCauses {
     let view = RankView::new(trace, ClassifiedRows::new(trace, rules), analysis);
+    RankCauses {
+        work: work_by_name(&view),
+        ..causes_alone(&view)
+    }
+}
+
+/// The same of a rank that is compared with no other.
+pub(crate) fn single_rank_causes(
+    trace: &LinkedTrace,
+    rules: &KernelRules,
+    analysis: &RankAnalysis,
+) -> RankCauses {
+    let view = RankView::new(trace, ClassifiedRows::new(trace, rules), analysis);
+    causes_alone(&view)
+}
+
+fn causes_alone(view: &RankView<'_>) -> RankCauses {
     let mut candidates = vec![];
     for detect in KINDS.iter().filter_map(|rule| rule.detect) {
-        let mut of_kind = detect(&view);
+        let mut of_kind = detect(view);
         of_kind.retain(|candidate| !candidate.edits.is_empty());
         // The sort is stable: of equal ones the first stays first.
         of_kind.sort_by_key(|candidate| std::cmp::Reverse(candidate.evidence.time_ns));
@@ -28,31 +46,38 @@ pub fn rank_causes(
         candidates.append(&mut of_kind);
     }
     RankCauses {
-        rank: trace.report.rank,
+        rank: view.trace.report.rank,
         window: view.window,
         window_ends: view.window_ends(),
         candidates,
-        work: work_by_name(&view),
+        work: BTreeMap::new(),
     }
 }
 
 /// What ranks are compared by: all but communication, which waits for other ranks.
 fn work_by_name(view: &RankView<'_>) -> BTreeMap<(bool, String), RankWork> {
     let trace = view.trace;
-    let mut work: BTreeMap<(bool, String), RankWork> = BTreeMap::new();
+    let mut work: FxHashMap<(bool, &str), RankWork> = FxHashMap::default();
     for index in trace.nodes.indices() {
         let node = trace.nodes.get(index);
         let communicates = node.kind == NodeKind::Collective
             || trace
                 .row_of(&node)
                 .is_some_and(|row| view.rows.class[row.index()] == RowClass::Communication);
+        let mut around = view.op_and_parents(trace.op_of(&node));
+        // What a host spends in a collective is waiting for other ranks, in part.
+        let communicates =
+            communicates || around.any(|op| names::is_communication_op(view.op_name(op)));
         if node.kind.is_delay() || communicates || node.duration.0 == 0 {
             continue;
         }
-        let name = names::plain_name(trace.name(&node)).to_owned();
+        let name = names::plain_name(trace.name(&node));
         let entry = work.entry((node.on_device, name)).or_default();
         entry.nodes.push(index);
         entry.time_ns = entry.time_ns.saturating_add(node.duration.0);
     }
-    work
+    // Each name becomes a text of its own once, not for each of its nodes.
+    let work = work.into_iter();
+    work.map(|((on_device, name), work)| ((on_device, name.to_owned()), work))
+        .collect()
 }

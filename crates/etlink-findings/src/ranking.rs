@@ -4,7 +4,7 @@ use crate::candidate::CauseCandidate;
 use crate::finding::{RankPart, RunFinding, RunFindings};
 use crate::kind::CauseKind;
 use crate::overlap::CauseNodes;
-use crate::rank_causes::rank_causes;
+use crate::rank_causes::single_rank_causes;
 use crate::ranks::rank_candidates;
 use crate::sentence;
 use etlink_analyze::{KernelRules, RankAnalysis};
@@ -52,6 +52,9 @@ pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings 
     let compared = rank_candidates(graph, parts, whole_ns);
     let compared = compared.into_iter().map(|candidate| (candidate, vec![]));
     for (candidate, ranks) in merged.into_iter().chain(compared) {
+        if cannot_matter(&candidate, least_ns) {
+            continue;
+        }
         let ways = std::iter::once(&candidate.edits).chain(&candidate.other_edits);
         let lengths = ways.map(|edits| window_length(&editable.run_edited(edits), parts));
         let gain_ns = plain_ns - lengths.max().unwrap_or(plain_ns);
@@ -94,12 +97,25 @@ pub fn trace_findings(
     rules: &KernelRules,
     analysis: &RankAnalysis,
 ) -> RunFindings {
-    let causes = rank_causes(trace, rules, analysis);
+    let causes = single_rank_causes(trace, rules, analysis);
     let part = RankPart {
         first: NodeIdx(0),
         causes: &causes,
     };
     run_findings(graph, &[part])
+}
+
+/// Whether a cause lasts too short to gain what is worth a sentence: then no replay is needed.
+fn cannot_matter(candidate: &CauseCandidate, least_ns: i64) -> bool {
+    // After a wait the device starts anew, and waits in turn: that lasts longer than the wait.
+    let is_wait = matches!(
+        candidate.kind,
+        CauseKind::ScalarRead
+            | CauseKind::DynamicShape
+            | CauseKind::PageableCopy
+            | CauseKind::ExplicitSync
+    );
+    !is_wait && candidate.evidence.time_ns < least_ns
 }
 
 /// Whether the cause is work of a device, or what a device waits for.

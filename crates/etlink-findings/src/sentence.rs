@@ -45,7 +45,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             format!("between ops the host does for {total} what the trace does not show")
         }
         CauseKind::HostWork => {
-            format!("the host works in `{subject}` for {total} before it launches again")
+            format!("the host works in `{subject}` for {total} without a launch")
         }
         CauseKind::SmallKernels => format!(
             "launching takes longer than running: {count} kernels of {typical} (median) come every \

@@ -7,6 +7,7 @@ use etlink_analyze::{ClassifiedRows, RankAnalysis, UtilizationWindow};
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
 use etlink_model::{AuxiliaryKind, CallIdx, NodeIdx, OpIdx, ThreadIdx};
 use etlink_replay::GraphEdits;
+use std::cell::OnceCell;
 
 /// A stretch of a thread, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +25,29 @@ pub(crate) struct LaunchedRow {
     pub(crate) row: usize,
 }
 
+/// A slice that begins when a device has got somewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostSync {
+    /// The slice.
+    pub(crate) node: NodeIdx,
+    /// The call that it is the rest of.
+    pub(crate) call: Option<CallIdx>,
+    /// The innermost op around it.
+    pub(crate) op: Option<OpIdx>,
+    /// How long the thread stood still, ns.
+    pub(crate) waited_ns: i64,
+}
+
+/// A stretch of a launching thread from one launch to the next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaunchInterval {
+    pub(crate) span: HostSpan,
+    /// The row whose launch begins it; none before the first.
+    pub(crate) row: Option<usize>,
+    /// How long the thread worked in it, ns: without what it waited for.
+    pub(crate) worked_ns: i64,
+}
+
 /// A trace with what several detectors need.
 pub(crate) struct RankView<'t> {
     pub(crate) trace: &'t LinkedTrace,
@@ -38,6 +62,10 @@ pub(crate) struct RankView<'t> {
     pub(crate) of_thread: Vec<Vec<NodeIdx>>,
     /// Per thread, what it launched in order of time.
     pub(crate) launched: Vec<Vec<LaunchedRow>>,
+    /// Waits of threads for devices, once they were asked for.
+    pub(crate) syncs: OnceCell<Vec<HostSync>>,
+    /// From launch to launch of each thread, once that was asked for.
+    pub(crate) intervals: OnceCell<Vec<LaunchInterval>>,
 }
 
 impl<'t> RankView<'t> {
@@ -68,6 +96,8 @@ impl<'t> RankView<'t> {
             row_node,
             of_thread,
             launched,
+            syncs: OnceCell::new(),
+            intervals: OnceCell::new(),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::names::{is_allocator_call, is_input_op, is_step_name};
 use crate::kind::CauseKind;
 use crate::text::median_ns;
-use crate::view::{HostSpan, LaunchedRow, RankView};
+use crate::view::{HostSpan, LaunchInterval, LaunchedRow, RankView};
 use etlink_link::NodeKind;
 use etlink_model::{CallIdx, NodeIdx, OpIdx, ThreadIdx};
 use etlink_replay::GraphEdits;
@@ -25,6 +25,8 @@ pub(crate) const LONGEST_LAUNCH_NS: i64 = 200_000;
 /// Ranges that fetch input, the outermost alone.
 pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut by_name: BTreeMap<&str, SpanGroup> = BTreeMap::new();
+    // Without a device every thread does work of its own.
+    let launches = view.launched.iter().any(|launched| !launched.is_empty());
     for op in (0..view.trace.device.ops.len()).map(OpIdx::new) {
         let name = view.op_name(op);
         if !is_input_op(name) {
@@ -35,10 +37,11 @@ pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
             continue;
         }
         let span = view.op_span(op);
-        if view
-            .launched
-            .get(span.thread.index())
-            .is_some_and(Vec::is_empty)
+        if launches
+            && view
+                .launched
+                .get(span.thread.index())
+                .is_some_and(Vec::is_empty)
         {
             // A thread that launches nothing can load ahead of those that do.
             continue;
@@ -106,19 +109,13 @@ fn groups_as_candidates(
     candidates
 }
 
-/// A stretch of a launching thread from one launch to the next.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LaunchInterval {
-    pub(crate) span: HostSpan,
-    /// The row whose launch begins it; none before the first.
-    pub(crate) row: Option<usize>,
-    /// How long the thread worked in it, ns: without what it waited for.
-    pub(crate) worked_ns: i64,
-}
-
 /// The stretches between the launches of each thread, inside of the window. What is before the
 /// first launch and behind the last is one too.
-pub(crate) fn launch_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
+pub(crate) fn launch_intervals<'v>(view: &'v RankView<'_>) -> &'v [LaunchInterval] {
+    view.intervals.get_or_init(|| find_intervals(view))
+}
+
+fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
     let mut intervals = vec![];
     for (thread, launched) in (0..).map(ThreadIdx).zip(&view.launched) {
         let is_inside = |one: &&LaunchedRow| one.called >= view.span.0 && one.called <= view.span.1;

@@ -1,11 +1,11 @@
 //! Launching: kernels that are shorter than their launches, and queues that are full.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::host::{LONGEST_LAUNCH_NS, LaunchInterval, launch_intervals};
+use crate::detect::host::{LONGEST_LAUNCH_NS, launch_intervals};
 use crate::detect::names::is_input_op;
 use crate::kind::CauseKind;
 use crate::text::median_ns;
-use crate::view::{HostSpan, LaunchedRow, RankView};
+use crate::view::{HostSpan, LaunchInterval, LaunchedRow, RankView};
 use etlink_link::{NodeKind, launches_graph};
 use etlink_model::{CallIdx, OpIdx};
 use etlink_replay::GraphEdits;

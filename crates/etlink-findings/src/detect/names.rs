@@ -42,15 +42,36 @@ pub(crate) fn is_input_op(name: &str) -> bool {
     INPUT_NAMES.iter().any(|part| lower.contains(part))
 }
 
+/// Beginnings of the names of ranges of collectives: of the call, of its record, and of what a
+/// backend carries out.
+const COMMUNICATION_NAMES: [&str; 6] = [
+    "c10d::",
+    "record_param_comms",
+    "gloo:",
+    "nccl:",
+    "mpi:",
+    "ucc:",
+];
+
+/// Whether a range is that of a collective.
+pub(crate) fn is_communication_op(name: &str) -> bool {
+    COMMUNICATION_NAMES
+        .iter()
+        .any(|begin| name.starts_with(begin))
+}
+
 /// Whether a range is a step of the profiler or of an optimizer loop.
 pub(crate) fn is_step_name(name: &str) -> bool {
     name.starts_with("ProfilerStep#")
 }
 
-/// A name without the number of its step.
+/// What a step does outside of its ops and annotations: the gaps of a step bear its name.
+pub(crate) const BETWEEN_OPS: &str = "between ops";
+
+/// The name of work, the same in all steps.
 pub(crate) fn plain_name(name: &str) -> &str {
     match is_step_name(name) {
-        true => "ProfilerStep",
+        true => BETWEEN_OPS,
         false => name,
     }
 }

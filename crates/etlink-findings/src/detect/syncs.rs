@@ -4,24 +4,11 @@ use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::names::{is_allocator_call, is_input_op, is_step_name};
 use crate::kind::CauseKind;
 use crate::text::median_ns;
-use crate::view::{HostSpan, RankView};
+use crate::view::{HostSpan, HostSync, RankView};
 use etlink_link::{EdgeKind, NodeKind};
 use etlink_model::{CallIdx, NodeIdx, OpIdx, RowIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
-
-/// A slice that begins when a device has got somewhere.
-#[derive(Clone, Copy, Debug)]
-struct HostSync {
-    /// The slice.
-    node: NodeIdx,
-    /// The call that it is the rest of.
-    call: Option<CallIdx>,
-    /// The innermost op around it.
-    op: Option<OpIdx>,
-    /// How long the thread stood still, ns.
-    waited_ns: i64,
-}
 
 /// Ops that read one number back.
 const SCALAR_OPS: [&str; 4] = [
@@ -121,12 +108,12 @@ fn is_pageable_copy(view: &RankView<'_>, sync: &HostSync) -> bool {
 /// The waits of a kind, by subject.
 fn syncs_of_kind(view: &RankView<'_>, kind: CauseKind) -> Vec<CauseCandidate> {
     let mut by_subject: BTreeMap<String, SyncGroup> = BTreeMap::new();
-    for sync in host_syncs(view) {
-        let Some((found, subject, op)) = cause_of(view, &sync) else {
+    for sync in view.syncs.get_or_init(|| host_syncs(view)) {
+        let Some((found, subject, op)) = cause_of(view, sync) else {
             continue;
         };
         if found == kind {
-            by_subject.entry(subject).or_default().add(view, &sync, op);
+            by_subject.entry(subject).or_default().add(view, sync, op);
         }
     }
     let groups = by_subject.into_iter();
