@@ -146,11 +146,20 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
 
 fn worked_ns(view: &RankView<'_>, span: HostSpan) -> i64 {
     let nodes = view.nodes_in(span).iter();
-    let is_work = |node: &&NodeIdx| view.trace.nodes.kind[node.index()] != NodeKind::Boundary;
     let lengths = nodes
-        .filter(is_work)
+        .filter(|node| is_own_work(view, **node))
         .map(|node| view.trace.nodes.duration[node.index()].0);
     lengths.sum()
+}
+
+/// Whether a slice is work of the host that no other kind of cause is about.
+pub(crate) fn is_own_work(view: &RankView<'_>, node: NodeIdx) -> bool {
+    let slice = view.trace.nodes.get(node);
+    match slice.kind {
+        NodeKind::Boundary => false,
+        NodeKind::Runtime => !is_allocator_call(view.call_name(CallIdx(slice.source))),
+        _ => true,
+    }
 }
 
 /// Work of the host that is no launching and of no kind of its own, by what it is.
@@ -163,7 +172,7 @@ pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
     for interval in long {
         for node in view.nodes_in(interval.span) {
             let slice = view.trace.nodes.get(*node);
-            let Some(name) = work_name(view, &slice) else {
+            let Some(name) = work_name(view, *node) else {
                 continue;
             };
             let group = groups.entry(name).or_default();
@@ -180,19 +189,14 @@ pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
 
 /// What a slice of the host is part of: the nearest annotation that is no step, else the outermost
 /// op, else nothing but a step. None of what has a kind of its own.
-fn work_name<'t>(view: &RankView<'t>, slice: &etlink_link::Node) -> Option<&'t str> {
-    if slice.kind == NodeKind::Boundary || slice.duration.0 == 0 {
+fn work_name<'t>(view: &RankView<'t>, node: NodeIdx) -> Option<&'t str> {
+    let slice = view.trace.nodes.get(node);
+    if !is_own_work(view, node) || slice.duration.0 == 0 {
         return None;
-    }
-    if slice.kind == NodeKind::Runtime {
-        let name = view.call_name(CallIdx(slice.source));
-        if is_allocator_call(name) {
-            return None;
-        }
     }
     let annotations = &view.trace.device.ops.annotation;
     let mut outermost = None;
-    for op in view.op_and_parents(view.trace.op_of(slice)) {
+    for op in view.op_and_parents(view.trace.op_of(&slice)) {
         let name = view.op_name(op);
         if is_input_op(name) {
             return None;

@@ -1,13 +1,13 @@
 //! Launching: kernels that are shorter than their launches, and queues that are full.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::host::{LONGEST_LAUNCH_NS, launch_intervals};
+use crate::detect::host::{LONGEST_LAUNCH_NS, is_own_work, launch_intervals};
 use crate::detect::names::is_input_op;
 use crate::kind::CauseKind;
 use crate::text::median_ns;
 use crate::view::{HostSpan, LaunchInterval, LaunchedRow, RankView};
 use etlink_link::{NodeKind, launches_graph};
-use etlink_model::{CallIdx, OpIdx};
+use etlink_model::{CallIdx, NodeIdx, OpIdx};
 use etlink_replay::GraphEdits;
 
 /// PyTorch wraps the step of each optimizer in a range of this name
@@ -154,10 +154,10 @@ fn is_starved(view: &RankView<'_>, (interval, row): &Launch<'_>) -> bool {
     view.rows.span(*row).0 - interval.span.start <= MOST_AHEAD_NS
 }
 
-fn is_launch_work(view: &RankView<'_>, node: etlink_model::NodeIdx) -> bool {
+fn is_launch_work(view: &RankView<'_>, node: NodeIdx) -> bool {
     let slice = view.trace.nodes.get(node);
     let mut around = view.op_and_parents(view.trace.op_of(&slice));
-    slice.kind != NodeKind::Boundary && !around.any(|op| is_input_op(view.op_name(op)))
+    is_own_work(view, node) && !around.any(|op| is_input_op(view.op_name(op)))
 }
 
 /// Launches that took long because as much was queued as can be.
