@@ -126,3 +126,124 @@ fn recorded_runs_by_shape_and_by_stack() {
         .exits(2)
         .complains(&["nowhere"]);
 }
+
+/// Steps of these lengths, us, each with a wait of 5 us for a kernel that takes half of it.
+fn draw_steps(lengths: &[i64]) -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let mut begin = 0;
+    for (step, micros) in lengths.iter().enumerate() {
+        let at = |us: i64| begin + us * US;
+        draw.annotation(main, &format!("ProfilerStep#{step}"), at(0), at(*micros));
+        draw.op(main, "aten::mm", at(10), at(30));
+        draw.launch(
+            main,
+            (at(12), at(15)),
+            DeviceQueue::stream(7),
+            "sm80_gemm",
+            (at(20), at(20 + micros / 2)),
+        );
+        let id = draw.next_correlation();
+        draw.call(main, "cudaStreamSynchronize", (at(40), at(45)), id);
+        begin += (micros + 10) * US;
+    }
+    draw.kineto()
+}
+
+#[test]
+fn a_step_that_is_slower_by_more_than_steps_vary_is_real() {
+    let tool = Tool::new();
+    tool.file("before.json", draw_steps(&[200, 204, 196, 200]));
+    tool.file("after.json", draw_steps(&[300, 306, 294, 300]));
+    tool.file("again.json", draw_steps(&[201, 199, 203, 199]));
+    tool.file("one.json", draw_steps(&[300]));
+    let said = tool.run("diff before.json after.json").exits(0);
+    assert!(
+        said.stdout
+            .starts_with("step 200.000 us -> 300.000 us (+50.0 %); steps vary by 1.6 %: real\n"),
+        "{}",
+        said.shown()
+    );
+    said.says("devices are busy ")
+        .says("device time by class, per step\n")
+        .says("+50.0 %  computation gemm\n")
+        .says("device time by the op that launched it, per step\n")
+        .says("+50.0 %  aten::mm\n");
+    tool.run("diff before.json again.json")
+        .exits(0)
+        .says("steps vary by 1.6 %: within the spread\n")
+        .says("1 row changed by no more than steps vary\n");
+    tool.run("diff before.json one.json")
+        .exits(0)
+        .says("of one step there is no spread to compare with\n");
+    let json = tool
+        .run("diff before.json after.json --json")
+        .exits(0)
+        .json();
+    assert_eq!(
+        (
+            &json["step"]["times_ns"],
+            &json["step"]["verdict"],
+            &json["step"]["steps"]
+        ),
+        (&json!([200_000, 300_000]), &json!("real"), &json!([4, 4]))
+    );
+    let gemm = json!({"class": "computation", "name": "gemm", "counts": [1.0, 1.0],
+        "times_ns": [100_000, 150_000], "cost_ns": 50_000});
+    assert_eq!(json["classes"], json!([gemm]));
+    assert_eq!(json["ops"][0]["name"], "aten::mm");
+    assert_eq!(json["waiting"][0]["name"], "cudaStreamSynchronize");
+}
+
+#[test]
+fn a_rule_that_holds_fails_the_command() {
+    let tool = Tool::new();
+    tool.file("before.json", draw_steps(&[200, 204, 196, 200]));
+    tool.file("after.json", draw_steps(&[300, 306, 294, 300]));
+    tool.file("again.json", draw_steps(&[201, 199, 203, 199]));
+    let args = |after: &str, rule: &str| {
+        let words = ["diff", "before.json", after, "--fail-if", rule, "-q"];
+        words.map(String::from).to_vec()
+    };
+    for (after, rule, code) in [
+        ("after.json", "step > 5%", 1),
+        ("after.json", "step>60%", 0),
+        ("after.json", "step > 90us", 1),
+        ("after.json", "class gemm > 40 %", 1),
+        ("after.json", "class computation > 40 %", 1),
+        ("after.json", "op aten::mm > 1 ms", 0),
+        ("after.json", "kernel sm80_gemm > 49us", 1),
+        ("after.json", "utilization < -90%", 0),
+        ("after.json", "waiting > 0ns", 0),
+        ("after.json", "step < -5%", 0),
+        // what steps vary by is no regression
+        ("again.json", "step > 0.01%", 0),
+        ("after.json", "step", 2),
+        ("after.json", "step > much", 2),
+        ("after.json", "steps > 5%", 2),
+        ("after.json", "utilization > 5ms", 2),
+        ("after.json", "class softmax > 5%", 2),
+    ] {
+        tool.run_words(&args(after, rule)).exits(code);
+    }
+    let two = tool.run_words(
+        &[
+            "diff",
+            "before.json",
+            "after.json",
+            "--json",
+            "--fail-if",
+            "step > 90%",
+            "--fail-if",
+            "device > 5%",
+        ]
+        .map(String::from),
+    );
+    let two = two.exits(1).complains(&["--fail-if device > 5%: it holds"]);
+    assert_eq!(two.json()["failed"], json!(["device > 5%"]));
+    tool.run_words(&args("after.json", "class softmax > 5%"))
+        .exits(2)
+        .complains(&["neither run has a class softmax"]);
+    let wrong = tool.run_words(&args("after.json", "step > much")).exits(2);
+    assert!(wrong.shown().contains("an amount is a number with %"));
+}

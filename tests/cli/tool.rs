@@ -140,6 +140,13 @@ impl Tool {
         Ran::new(&format!("{variables:?} {line}"), output.expect("runs"))
     }
 
+    /// The same with words that have blanks in them.
+    pub fn run_words(&self, words: &[String]) -> Ran {
+        let mut command = self.command("");
+        let output = command.args(words).stdin(Stdio::null()).output();
+        Ran::new(&words.join(" "), output.expect("runs"))
+    }
+
     fn command(&self, line: &str) -> Command {
         let words = line
             .split_whitespace()

@@ -130,7 +130,7 @@ const TABLES: [&str; 19] = [
     "stragglers",
 ];
 
-const LINES: [&str; 23] = [
+const LINES: [&str; 24] = [
     "link --host one/pytorch_et_0.json --device one/kineto_trace_0.json",
     "link --device one/kineto_trace_0.json -o linked.pftrace --overwrite",
     "merge one -o merged --for astra-sim --overwrite",
@@ -140,6 +140,7 @@ const LINES: [&str; 23] = [
     "top one --group shape",
     "top one --group stack --python",
     "diff one two",
+    "diff one two --full-names",
     "diff one two --group shape",
     "analyze one",
     "analyze graphs",

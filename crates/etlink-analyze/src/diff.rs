@@ -6,9 +6,23 @@
 //! shapes or stack; annotations that are steps are one row, their numbers `*`. The time of a row is
 //! its own: on the host without that of children, of a device row its duration; so that each change
 //! is counted once, where it is. `cost_ns` is the time in the second run less that in the first.
+//!
+//! The same time is rolled up by the class of device rows and by the op that launched them, and
+//! what the host waits for devices stands apart. Of the linked traces of both runs come the step
+//! times with their spread, classes, and utilization.
 
+mod fail_rule;
+mod parts;
+mod step_change;
+
+pub use fail_rule::{FailRule, FailRuleError};
+pub use parts::PartChange;
+pub use step_change::{ChangeVerdict, StepChange};
+
+use crate::analysis::RankAnalysis;
 use crate::short_names::short_names;
 use crate::top::{KeyAverage, KeyAverages};
+use crate::utilization::sum_utilizations;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
@@ -77,6 +91,16 @@ pub struct RunDiff {
     pub per: &'static str,
     /// The first and the second run.
     pub runs: [RunSide; 2],
+    /// Step times, where both runs have steps.
+    pub step: Option<StepChange>,
+    /// Share of its steps, or recording, in which a device is busy.
+    pub utilization: Option<[f64; 2]>,
+    /// Device time by class.
+    pub classes: Vec<PartChange>,
+    /// Device time by the op that launched it.
+    pub ops: Vec<PartChange>,
+    /// What the host waits for devices, by call.
+    pub waiting: Vec<PartChange>,
     /// What costs or saves most first.
     pub changes: Vec<RowChange>,
 }
@@ -94,23 +118,44 @@ struct ChangeKey<'t> {
     stack: &'t [String],
 }
 
-/// Compares the tables of two runs, one of each rank. O(rows log rows).
-pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
-    let sides = [first, second];
-    let steps = sides.map(|tops| tops.iter().map(|top| top.steps).sum::<u64>());
+/// Compares two runs by the tables and the analyses of their ranks. O(rows log rows).
+pub fn compare_runs(tops: [&[&KeyAverages]; 2], ranks: [&[&RankAnalysis]; 2]) -> RunDiff {
+    let (_, units) = run_units(tops);
+    let shares = ranks.map(|ranks| {
+        let all = ranks.iter().flat_map(|rank| &rank.utilization);
+        let sum = sum_utilizations(all);
+        sum.first().and_then(|sum| sum.busy_share)
+    });
+    RunDiff {
+        step: StepChange::from_ranks(ranks),
+        utilization: match shares {
+            [Some(first), Some(second)] => Some([first, second]),
+            _ => None,
+        },
+        classes: parts::class_changes(ranks, units),
+        ..diff_runs(tops[0], tops[1])
+    }
+}
+
+/// Whether figures are per step, and by what those of each run are divided.
+fn run_units(sides: [&[&KeyAverages]; 2]) -> (bool, [u64; 2]) {
     // Steps count only where all ranks have some: else
     // the two runs would be divided by different units.
     let per_step = sides
         .iter()
         .all(|tops| tops.iter().all(|top| top.steps > 0));
-    let units = [0, 1].map(|side| {
-        if per_step {
-            steps[side]
-        } else {
-            sides[side].len() as u64
-        }
-        .max(1)
+    let units = sides.map(|tops| {
+        let steps = tops.iter().map(|top| top.steps).sum::<u64>();
+        if per_step { steps } else { tops.len() as u64 }.max(1)
     });
+    (per_step, units)
+}
+
+/// Compares the tables of two runs, one of each rank. O(rows log rows).
+pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
+    let sides = [first, second];
+    let steps = sides.map(|tops| tops.iter().map(|top| top.steps).sum::<u64>());
+    let (per_step, units) = run_units(sides);
     let mut rows: IndexMap<ChangeKey<'_>, Both, FxBuildHasher> = IndexMap::default();
     for (side, tops) in sides.into_iter().enumerate() {
         for (top, row) in tops
@@ -158,7 +203,34 @@ pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
     RunDiff {
         per: if per_step { "step" } else { "rank" },
         runs,
+        step: None,
+        utilization: None,
+        classes: vec![],
+        ops: parts::op_changes(sides, units),
+        waiting: parts::waiting_changes(sides, units),
         changes,
+    }
+}
+
+impl RunDiff {
+    /// Whether a part changed by no more of its time than steps vary.
+    pub fn is_within_spread(&self, times_ns: [i64; 2]) -> bool {
+        let share = self.step.as_ref().and_then(StepChange::spread_share);
+        let longer = times_ns[0].max(times_ns[1]) as f64;
+        let cost = times_ns[0].abs_diff(times_ns[1]) as f64;
+        share.is_some_and(|share| cost <= share * longer)
+    }
+}
+
+impl RowChange {
+    /// The name as people read it.
+    pub fn short_name(&self) -> &str {
+        self.short_name.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Whether the host stands still in it until a device is done.
+    pub fn is_wait(&self) -> bool {
+        !self.on_device && parts::is_wait(&self.name)
     }
 }
 

@@ -80,7 +80,8 @@ pub enum EtlinkCommand {
     Ranks(RanksArgs),
     /// Show the profiler's own table, key_averages(), of a recorded trace: what takes long
     Top(TopArgs),
-    /// Compare two runs: ops and kernels added, removed, slower, faster, by what it costs
+    /// Compare two runs: step time and its spread, classes, ops, kernels, by what it costs; fail by
+    /// rules
     Diff(DiffArgs),
     /// What the traces say: where device time goes, what overlaps, which kernels take long, where a
     /// device waits

@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use etlink_analyze::top::{
     CallTree, KeyAverages, Options, TopGroup, TopOrder, TreeOptions, call_tree, key_averages,
 };
-use etlink_link::LinkReport;
+use etlink_analyze::{KernelRules, Options as AnalysisOptions, RankAnalysis, analyze};
+use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx};
 use etlink_run::discover::ManifestEntry;
 use etlink_run::input;
@@ -32,6 +33,9 @@ pub struct OpTable {
     #[serde(flatten)]
     /// The table itself.
     pub top: KeyAverages,
+    /// Where [`Wanted::rules`] ask for it.
+    #[serde(skip)]
+    pub analysis: Option<RankAnalysis>,
     /// What called what, where that is wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<CallTree>,
@@ -58,6 +62,8 @@ pub struct Wanted<'a> {
     pub tree: bool,
     pub each_module: bool,
     pub tables: &'a args::TableArgs,
+    /// Rules for kernels, where the trace is to be analysed too.
+    pub rules: Option<&'a KernelRules>,
 }
 
 /// The tables that could be made; the errors of the other traces are printed.
@@ -172,21 +178,31 @@ fn trace_table(
         shapes: None,
     };
     // the host trace is read for shapes alone: only where they are wanted and missing
+    let mut analysis = None;
     let (mut top, report) = match host.filter(|_| group == TopGroup::Shape && !has_shapes(&trace)) {
-        None => (
-            key_averages(&trace, options),
-            LinkReport {
-                anomalies: trace.anomalies,
+        None => {
+            let report = LinkReport {
+                anomalies: trace.anomalies.clone(),
                 ..LinkReport::default()
-            },
-        ),
+            };
+            let top = key_averages(&trace, options);
+            if let Some(rules) = wanted.rules {
+                let job = LinkJob::reading(None, device.to_owned(), threads);
+                let linked = job::link_read(&job, trace, progress)?;
+                analysis = Some(analyze(&linked, rules, &AnalysisOptions::default()));
+            }
+            (top, report)
+        }
         Some(host) => {
             let job = LinkJob {
                 allow_mismatch: wanted.tables.reading.mismatch.allow_mismatch,
                 manifest: ManifestEntry::of_trace(device),
                 ..LinkJob::reading(Some(host.to_owned()), device.to_owned(), threads)
             };
-            pair_table(&job, trace, options, progress)?
+            let (top, linked) = pair_table(&job, trace, options, progress)?;
+            let analyzed = |rules| analyze(&linked, rules, &AnalysisOptions::default());
+            analysis = wanted.rules.map(analyzed);
+            (top, linked.report)
         }
     };
     if wanted.tables.reading.strict.strict && job::is_damaged(&report) {
@@ -214,6 +230,7 @@ fn trace_table(
         notes,
         anomalies: report.anomalies,
         top,
+        analysis,
         tree,
     })
 }
@@ -224,7 +241,7 @@ fn pair_table(
     device: DeviceTrace,
     options: Options<'_>,
     progress: &Progress,
-) -> Result<(KeyAverages, LinkReport)> {
+) -> Result<(KeyAverages, LinkedTrace)> {
     let trace = job::link_read(job, device, progress)?;
     let shapes = |op: usize| match (&trace.host, trace.op_host[op]) {
         (Some(host), node) if node != HostIdx::NONE => {
@@ -232,16 +249,12 @@ fn pair_table(
         }
         _ => "",
     };
-    Ok((
-        key_averages(
-            &trace.device,
-            Options {
-                shapes: Some(&shapes),
-                ..options
-            },
-        ),
-        trace.report,
-    ))
+    let options = Options {
+        shapes: Some(&shapes),
+        ..options
+    };
+    let top = key_averages(&trace.device, options);
+    Ok((top, trace))
 }
 
 fn has_shapes(trace: &DeviceTrace) -> bool {

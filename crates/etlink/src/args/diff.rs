@@ -2,13 +2,15 @@
 
 use super::TableArgs;
 use clap::Args;
+use etlink_analyze::diff::FailRule;
 use std::path::PathBuf;
 
 /// `etlink diff`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, or \
-        is damaged under --strict; 2 no trace of one of the runs could be read."
+    after_help = "Exit codes: 0 done; 1 done, but a rule of --fail-if holds, or a trace was left \
+        out: it could not be read, or is damaged under --strict; 2 no trace of one of the runs \
+        could be read, or a rule is none or names what neither run has."
 )]
 pub struct DiffArgs {
     /// Kineto trace of the run before, or a folder with those of its ranks
@@ -17,6 +19,14 @@ pub struct DiffArgs {
     /// The same of the run after
     #[arg(value_name = "AFTER")]
     pub after: PathBuf,
+    /// End with 1 where this holds, such as `step > 5%`: what changed (step, device, host, waiting,
+    /// utilization, class LABEL, op NAME, kernel NAME), > or <, and by how much (%, ns, us, ms, s);
+    /// may be given several times
+    #[arg(long, value_name = "RULE")]
+    pub fail_if: Vec<FailRule>,
+    /// Rules for kernels that come before the built-in ones, as for `analyze`
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
     #[command(flatten)]
     pub tables: TableArgs,
 }

@@ -3,11 +3,15 @@
 use super::{json_document, print_report, print_text, start_threads};
 use crate::Outcome;
 use crate::args::DiffArgs;
+use crate::kernel_rules::read_rules;
 use crate::notes;
 use crate::op_tables::{self, RunTables, Wanted};
-use crate::table::{Grid, Limit, count, csv_text, enum_name, same_notes, signed_time, time};
+use crate::table::{
+    Grid, Limit, count, csv_text, enum_name, percent, same_notes, signed_time, time,
+};
 use anyhow::{Context, Result, bail};
-use etlink_analyze::diff::{self, ChangeKind, RowChange};
+use etlink_analyze::KernelRules;
+use etlink_analyze::diff::{self, ChangeKind, ChangeVerdict, PartChange, RowChange, StepChange};
 use etlink_run::membership::Excluded;
 use serde::Serialize;
 use std::fmt::Write;
@@ -20,6 +24,8 @@ struct DiffReport<'a> {
     notes: Vec<String>,
     /// Traces of either run that are not compared.
     excluded: Vec<Excluded>,
+    /// Rules of `--fail-if` that hold.
+    failed: Vec<String>,
     #[serde(flatten)]
     diff: diff::RunDiff,
 }
@@ -32,11 +38,12 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
         bail!("only one of the two runs can be standard input");
     }
     let threads = start_threads(args.tables.reading.resources.threads)?;
+    let rules = read_rules(args.rules.as_deref())?;
     let RunTables {
         tables: before,
         mut excluded,
-    } = run_tables(&args, &args.before, threads)?;
-    let after = run_tables(&args, &args.after, threads)?;
+    } = run_tables(&args, &args.before, &rules, threads)?;
+    let after = run_tables(&args, &args.after, &rules, threads)?;
     excluded.extend(after.excluded);
     let after = after.tables;
     let [first, second] =
@@ -48,14 +55,27 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
             .map(|note| (table.file.clone(), note.as_str()))
     });
     let notes = same_notes(notes);
-    let diff = diff::diff_runs(&first, &second);
+    let [before_said, after_said] = [&before, &after].map(|tables| {
+        let said = tables.iter().filter_map(|table| table.analysis.as_ref());
+        said.collect::<Vec<_>>()
+    });
+    let diff = diff::compare_runs([&first, &second], [&before_said, &after_said]);
     let compared = DiffReport {
         before: &args.before,
         after: &args.after,
         notes,
         excluded,
+        failed: vec![],
         diff,
     };
+    // after the reports would be too late: a wrong name shall not look like a passed check
+    let mut failed = vec![];
+    for rule in &args.fail_if {
+        if rule.holds(&compared.diff)? {
+            failed.push(rule.to_string());
+        }
+    }
+    let compared = DiffReport { failed, ..compared };
     if args.tables.print.json {
         print_text(&json_document("etlink.diff", &compared)?)?;
     } else if args.tables.print.csv {
@@ -69,15 +89,26 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
             args.tables.names.full_names,
         ))?;
     }
-    Ok(if compared.excluded.is_empty() {
-        Outcome::Done
-    } else {
-        Outcome::Found
-    })
+    for rule in &compared.failed {
+        // a result, no note: -q must not hide why the command fails
+        eprintln!("etlink: --fail-if {rule}: it holds");
+    }
+    Ok(
+        if compared.excluded.is_empty() && compared.failed.is_empty() {
+            Outcome::Done
+        } else {
+            Outcome::Found
+        },
+    )
 }
 
 /// The profiler's tables of a run's ranks.
-fn run_tables(args: &DiffArgs, path: &Path, threads: usize) -> Result<RunTables> {
+fn run_tables(
+    args: &DiffArgs,
+    path: &Path,
+    rules: &KernelRules,
+    threads: usize,
+) -> Result<RunTables> {
     let wanted = Wanted {
         trace: path,
         host: None,
@@ -86,6 +117,7 @@ fn run_tables(args: &DiffArgs, path: &Path, threads: usize) -> Result<RunTables>
         tree: false,
         each_module: false,
         tables: &args.tables,
+        rules: Some(rules),
     };
     op_tables::read_tables(wanted, threads)
 }
@@ -131,35 +163,103 @@ fn changes_csv(changes: &[RowChange]) -> Result<String> {
 }
 
 fn change_table(compared: &DiffReport<'_>, limit: usize, full_names: bool) -> String {
-    let mut out = runs_head(compared);
-    let changed: Vec<&RowChange> = compared
-        .diff
-        .changes
-        .iter()
-        // of thousands of rows most stay as they were; JSON and CSV have them
-        .filter(|change| change.kind != ChangeKind::Same)
-        .collect();
+    let diff = &compared.diff;
     let limit = Limit {
         lines: limit,
         option: "--rows",
     };
-    let mut lines = Grid::new(
-        2,
+    let per = diff.per;
+    let mut out = runs_head(compared);
+    out += &part_table(
+        diff,
+        &diff.classes,
+        &format!("device time by class, per {per}"),
+        limit,
+    );
+    out += &part_table(
+        diff,
+        &diff.ops,
+        &format!("device time by the op that launched it, per {per}"),
+        limit,
+    );
+    out += &part_table(
+        diff,
+        &diff.waiting,
+        &format!("the host waits for devices, per {per}"),
+        limit,
+    );
+    for (title, on_device) in [("device rows", true), ("own time of the host", false)] {
+        // what the host waits stands above, apart from what it does
+        let rows = diff.changes.iter();
+        let rows = rows.filter(|row| row.on_device == on_device && !row.is_wait());
+        let rows: Vec<&RowChange> = rows.filter(|row| row.kind != ChangeKind::Same).collect();
+        out += &row_table(
+            diff,
+            &rows,
+            &format!("{title}, per {per}"),
+            limit,
+            full_names,
+        );
+    }
+    if diff.changes.iter().all(|row| row.kind == ChangeKind::Same) {
+        out += "nothing changed\n";
+    }
+    out
+}
+
+/// Parts that changed by more than steps vary.
+fn part_table(diff: &diff::RunDiff, parts: &[PartChange], title: &str, limit: Limit) -> String {
+    let mut grid = Grid::new(
+        0,
+        limit,
+        ["time before", "time after", "cost", "change", "name"],
+    )
+    .last_texts(1);
+    let changed = parts.iter().filter(|part| part.cost_ns != 0);
+    let (listed, varied): (Vec<&PartChange>, Vec<&PartChange>) =
+        changed.partition(|part| !diff.is_within_spread(part.times_ns));
+    for part in listed {
+        let [before, after] = part.times_ns;
+        let class = part.class.map_or("", |class| class.name());
+        grid.add([
+            time(before),
+            time(after),
+            signed_time(part.cost_ns),
+            percent_change(before, after),
+            format!("{class} {}", part.name).trim_start().to_owned(),
+        ]);
+    }
+    titled_table(title, &grid, varied.len())
+}
+
+fn row_table(
+    diff: &diff::RunDiff,
+    rows: &[&RowChange],
+    title: &str,
+    limit: Limit,
+    full_names: bool,
+) -> String {
+    let mut grid = Grid::new(
+        0,
         limit,
         [
-            "on",
-            "change",
             "count before",
             "count after",
             "time before",
             "time after",
             "cost",
+            "change",
             "name",
         ],
     )
-    .last_texts(1)
+    .last_texts(2)
     .expendable(["count before", "count after", "change"]);
-    for change in &changed {
+    let (listed, varied): (Vec<&RowChange>, Vec<&RowChange>) =
+        rows.iter().copied().partition(|row| {
+            let is_in_both = matches!(row.kind, ChangeKind::Slower | ChangeKind::Faster);
+            !(is_in_both && diff.is_within_spread(row.times_ns))
+        });
+    for change in listed {
         let [old, new] = change.counts.map(|count| {
             // counts are per step and rank: few of them are whole
             if count.fract() == 0.0 {
@@ -169,29 +269,64 @@ fn change_table(compared: &DiffReport<'_>, limit: usize, full_names: bool) -> St
             }
         });
         let [before, after] = change.times_ns.map(time);
-        let side = if change.on_device { "device" } else { "host" };
-        lines.add([
-            side.to_owned(),
-            enum_name(change.kind),
+        grid.add([
             old,
             new,
             before,
             after,
             signed_time(change.cost_ns),
+            enum_name(change.kind),
             row_name(change, full_names),
         ]);
     }
-    out += &if changed.is_empty() {
-        "nothing changed\n".to_owned()
-    } else {
-        lines.to_string()
+    titled_table(title, &grid, varied.len())
+}
+
+/// Nothing where nothing changed.
+fn titled_table(title: &str, grid: &Grid, varied: usize) -> String {
+    let varied = match varied {
+        0 => String::new(),
+        varied => {
+            let rows = count(varied as u64, "row");
+            format!("  {rows} changed by no more than steps vary\n")
+        }
     };
-    out
+    match (grid.is_empty(), varied.is_empty()) {
+        (true, true) => String::new(),
+        (true, false) => format!("{title}\n{varied}"),
+        _ => format!("{title}\n{grid}{varied}"),
+    }
+}
+
+/// The step times, and whether they differ by more than steps do.
+fn step_sentence(step: &StepChange) -> String {
+    let [before, after] = step.times_ns;
+    let verdict = match step.verdict {
+        ChangeVerdict::Real => "real",
+        ChangeVerdict::WithinSpread => "within the spread",
+        ChangeVerdict::SpreadUnknown => "of one step there is no spread to compare with",
+    };
+    let vary = step.spread_share().map_or(String::new(), |share| {
+        format!("steps vary by {}: ", percent(share, 1))
+    });
+    format!("step {}; {vary}{verdict}\n", time_change(before, after))
 }
 
 /// The runs and their sums.
 fn runs_head(compared: &DiffReport<'_>) -> String {
     let mut out = String::new();
+    let diff = &compared.diff;
+    if let Some(step) = &diff.step {
+        out += &step_sentence(step);
+    }
+    if let Some(shares) = diff.utilization {
+        let [first, second] = shares.map(|share| percent(share, 1));
+        let points = 100.0 * (shares[1] - shares[0]);
+        let _ = writeln!(
+            out,
+            "devices are busy {first} -> {second} ({points:+.1} points)"
+        );
+    }
     let [before, after] = &compared.diff.runs;
     for (name, path, side) in [
         ("before", compared.before, before),

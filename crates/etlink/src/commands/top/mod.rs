@@ -27,6 +27,7 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
         tree: *tree,
         each_module: *each_module,
         tables,
+        rules: None,
     };
     let threads = start_threads(tables.reading.resources.threads)?;
     let made = op_tables::read_tables(wanted, threads)?;
