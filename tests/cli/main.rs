@@ -14,6 +14,7 @@ mod capture;
 mod diff;
 #[cfg(all(feature = "faults", target_os = "linux"))]
 mod faults;
+mod findings;
 mod graph;
 mod link;
 mod memory;

@@ -29,7 +29,8 @@ pub struct CauseEvidence {
     pub count: u64,
     /// How long it lasts in all, ns; not what is gained without it.
     pub time_ns: i64,
-    /// The median of its occurrences, ns; 0 where they have no length.
+    /// The median of its occurrences, of kernels that are launched the mean, ns; 0 where they have
+    /// no length.
     pub typical_ns: i64,
     /// What that is compared with, ns or a share; its meaning is the kind's own.
     #[serde(skip_serializing_if = "Option::is_none")]

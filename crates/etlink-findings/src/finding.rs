@@ -47,6 +47,10 @@ pub struct RunFindings {
     pub steps: u64,
     /// The time that gains are of, ns.
     pub window_ns: i64,
+    /// In how much of it the device of the busiest rank neither computes nor copies, ns.
+    pub idle_ns: i64,
+    /// Whether there is device work at all.
+    pub has_device: bool,
     /// Ranks that were looked at together.
     pub ranks: u64,
     /// The largest gains first; empty where nothing stands out.

@@ -80,6 +80,8 @@ pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings 
         window: first.kind,
         steps: first.steps,
         window_ns: whole_ns,
+        idle_ns,
+        has_device: parts.iter().any(|part| part.causes.window.busy_ns > 0),
         ranks: parts.len() as u64,
         findings: vec![],
     };

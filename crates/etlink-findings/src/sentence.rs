@@ -1,5 +1,6 @@
 //! A finding as one sentence: what is gained, what the trace shows, what helps.
 
+use crate::detect::names::BETWEEN_OPS;
 use crate::finding::{RunFinding, RunFindings};
 use crate::kind::CauseKind;
 use crate::text::{count_text, percent_text, short_name, time_text};
@@ -48,11 +49,11 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             format!("the host works in `{subject}` for {total} without a launch")
         }
         CauseKind::SmallKernels => format!(
-            "launching takes longer than running: {count} kernels of {typical} (median) come every \
+            "launching takes longer than running: {count} kernels of {typical} (mean) come every \
             {compared_time}"
         ),
         CauseKind::OptimizerLaunches => format!(
-            "the optimizer `{subject}` launches {count} kernels of {typical} (median), one every \
+            "the optimizer `{subject}` launches {count} kernels of {typical} (mean), one every \
             {compared_time}"
         ),
         CauseKind::ScalarRead => {
@@ -119,13 +120,21 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             and hardly ever run at once"
         ),
         CauseKind::LateRank => format!(
-            "{subject} holds the others up: `{}` takes {typical} on it, {compared_time} on others",
-            evidence.within.as_deref().unwrap_or_default()
+            "{subject} holds the others up: {} takes {typical} on it, {compared_time} on others",
+            work_text(finding)
         ),
         CauseKind::RankImbalance => format!(
-            "ranks take turns in being late, most of all in `{}`",
-            evidence.within.as_deref().unwrap_or_default()
+            "ranks take turns in being late, most of all in {}",
+            work_text(finding)
         ),
+    }
+}
+
+/// The work that ranks differ in most.
+fn work_text(finding: &RunFinding) -> String {
+    match finding.evidence.within.as_deref().unwrap_or_default() {
+        BETWEEN_OPS => "what the host does between ops".to_owned(),
+        name => format!("`{}`", short_name(name)),
     }
 }
 
@@ -139,5 +148,11 @@ fn place_text(finding: &RunFinding) -> String {
     let within = evidence.within.as_deref().filter(|_| names_place);
     let within = within.map_or(String::new(), |op| format!(", in `{}`", short_name(op)));
     let python = evidence.python.as_deref();
-    python.map_or(within.clone(), |line| format!("{within}, at `{line}`"))
+    let python = python.map_or(String::new(), |line| format!(", at `{line}`"));
+    // Times of a cause are summed over the ranks that have it.
+    let ranks = match finding.ranks.len() {
+        0 | 1 => String::new(),
+        ranks => format!(", over {ranks} ranks"),
+    };
+    format!("{ranks}{within}{python}")
 }

@@ -65,6 +65,13 @@ pub(crate) fn short_frame(frame: &str) -> String {
     frame[cut.unwrap_or(0)..].to_owned()
 }
 
+/// The mean of many; 0 of none.
+pub(crate) fn mean_ns(values: &[i64]) -> i64 {
+    let sum: i128 = values.iter().map(|value| i128::from(*value)).sum();
+    let mean = sum / values.len().max(1) as i128;
+    i64::try_from(mean).unwrap_or(i64::MAX)
+}
+
 /// The value in the middle of many; 0 of none.
 pub(crate) fn median_ns(values: &mut [i64]) -> i64 {
     let Some(last) = values.len().checked_sub(1) else {

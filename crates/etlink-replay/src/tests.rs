@@ -1,6 +1,7 @@
 //! Small graphs drawn by hand, and random ones.
 
 mod by_hand;
+mod edits;
 mod joined;
 mod random;
 

@@ -4,7 +4,7 @@ use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::host::{LONGEST_LAUNCH_NS, is_own_work, launch_intervals};
 use crate::detect::names::is_input_op;
 use crate::kind::CauseKind;
-use crate::text::median_ns;
+use crate::text::{mean_ns, median_ns};
 use crate::view::{HostSpan, LaunchInterval, LaunchedRow, RankView};
 use etlink_link::{NodeKind, launches_graph};
 use etlink_model::{CallIdx, NodeIdx, OpIdx};
@@ -96,8 +96,9 @@ fn launch_candidate(
     let evidence = CauseEvidence {
         count: kernels.len() as u64,
         time_ns: launches.iter().sum(),
-        typical_ns: median_ns(&mut kernels),
-        compared: Some(median_ns(&mut launches) as f64),
+        // Means: it is their sums that make one side wait for the other.
+        typical_ns: mean_ns(&kernels),
+        compared: Some(mean_ns(&launches) as f64),
         start_ns: begin,
         within: None,
         python: None,

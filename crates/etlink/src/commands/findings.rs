@@ -5,7 +5,7 @@ use crate::args::FindingsArgs;
 use crate::kernel_rules::read_rules;
 use crate::rank_columns::RankColumns;
 use crate::rank_error::rank_error;
-use crate::table::{count, time};
+use crate::table::{count, percent, time};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result};
 use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
@@ -198,16 +198,33 @@ fn findings_text(report: &FindingsReport) -> String {
     if !report.run.is_empty() {
         let _ = writeln!(out, "{}: {}", report.run, count(found.ranks, "rank"));
     }
-    let whole = match (found.window, found.steps) {
-        (UtilizationWindow::Steps, steps) => count(steps, "step"),
-        (UtilizationWindow::Process, _) => "the recording".to_owned(),
-    };
-    let length = time(found.window_ns);
     if found.findings.is_empty() {
-        let _ = writeln!(out, "nothing stands out in {whole} ({length})");
+        out += &nothing_text(found);
     }
     for (number, finding) in (1..).zip(&found.findings) {
         let _ = writeln!(out, "{number}. {}", finding.sentence);
     }
     out
+}
+
+/// A device that idles for more than this of the time is worth a word, be its cause unknown.
+const MUCH_IDLE: f64 = 0.2;
+
+/// What is said where there is no finding.
+fn nothing_text(found: &RunFindings) -> String {
+    let whole = match (found.window, found.steps) {
+        (UtilizationWindow::Steps, steps) => count(steps, "step"),
+        (UtilizationWindow::Process, _) => "the recording".to_owned(),
+    };
+    let length = time(found.window_ns);
+    let idle = found.idle_ns as f64 / found.window_ns.max(1) as f64;
+    let idle = match found.has_device && idle > MUCH_IDLE {
+        true => format!(
+            ", though the device neither computes nor copies in {} of it: no cause that is known \
+            gains 2 %",
+            percent(idle, 0)
+        ),
+        false => String::new(),
+    };
+    format!("nothing stands out in {whole} ({length}){idle}\n")
 }

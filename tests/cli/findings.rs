@@ -1,0 +1,113 @@
+//! `etlink findings`: what a run would gain most from.
+
+use crate::tool::Tool;
+use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
+use serde_json::Value;
+
+const US: i64 = 1_000;
+const MS: i64 = 1_000_000;
+const LOADER: &str = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+
+/// Four steps of 4 ms in which the host loads for 3 ms and a kernel runs for one.
+fn starved() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for step in 0..4 {
+        let begin = step * 4 * MS;
+        draw.annotation(main, &format!("ProfilerStep#{step}"), begin, begin + 4 * MS);
+        draw.annotation(main, LOADER, begin, begin + 3 * MS);
+        let op = begin + 3 * MS;
+        draw.op(main, "aten::mm", op, op + 50 * US);
+        let kernel = (op + 20 * US, begin + 4 * MS);
+        let call = (op + 10 * US, op + 15 * US);
+        draw.launch(main, call, DeviceQueue::stream(7), "gemm", kernel);
+    }
+    draw
+}
+
+/// A step of one of two ranks: a kernel of so many ms, then an all-reduce that ends at 5 ms.
+fn rank_of_two(rank: i64, kernel_ms: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 2);
+    let main = draw.thread();
+    draw.annotation(main, "ProfilerStep#3", 0, 200 * US);
+    draw.op(main, "aten::mm", 10 * US, 50 * US);
+    let compute = (30 * US, 30 * US + kernel_ms * MS);
+    let call = (20 * US, 25 * US);
+    draw.launch(main, call, DeviceQueue::stream(7), "gemm", compute);
+    let comms = ParamComms::new("allreduce", 0..2, rank, 1);
+    draw.collective(main, &comms, 60 * US, 90 * US);
+    let correlation = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernelExC", (70 * US, 80 * US), correlation);
+    let reduce = (compute.1 + US, 5 * MS);
+    let name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
+    draw.collective_kernel(DeviceQueue::stream(7), name, reduce, correlation, &comms);
+    draw
+}
+
+#[test]
+fn late_input_is_named_with_what_it_costs() {
+    let tool = Tool::new();
+    tool.file("trace.json", starved().kineto());
+    let text = tool.run("findings trace.json").exits(0);
+    text.says("1. 75 % of the 4 steps")
+        .says("the host waits for input in `enumerate(DataLoader)")
+        .says("num_workers");
+    let said = tool.run("findings trace.json --json").exits(0).json();
+    assert_eq!(
+        (&said["schema"], &said["version"]),
+        (&"etlink.findings".into(), &1.into())
+    );
+    let run = &said["runs"][0];
+    let first = &run["findings"][0];
+    assert_eq!(
+        (&first["kind"], &first["subject"]),
+        (&"input_pipeline".into(), &LOADER.into())
+    );
+    // 12 ms of loading, but for what the host needs from the end of a kernel to the next launch
+    let gain = first["gain_ns"].as_i64().expect("a gain");
+    assert!((11_800_000..=12_100_000).contains(&gain), "{first:#}");
+    assert_eq!(first["evidence"]["count"], 4);
+    tool.run("analyze trace.json")
+        .exits(0)
+        .says("the run would gain most from:");
+    tool.run("report trace.json -o page.html").exits(0);
+}
+
+#[test]
+fn the_late_rank_of_a_folder_is_named() {
+    let tool = Tool::new();
+    tool.file("run/kineto_trace_0.json", rank_of_two(0, 1).kineto());
+    tool.file("run/kineto_trace_1.json", rank_of_two(1, 4).kineto());
+    let said = tool.run("findings run --json").exits(0).json();
+    let first = &said["runs"][0]["findings"][0];
+    assert_eq!(
+        (&first["kind"], &first["subject"]),
+        (&"late_rank".into(), &"rank 1".into())
+    );
+    let gain = first["gain_ns"].as_i64().expect("a gain");
+    assert!((2_950_000..=3_050_000).contains(&gain), "{first:#}");
+    tool.run("findings run")
+        .exits(0)
+        .says("`gemm` takes 4.00 ms on it, 1.00 ms on others");
+}
+
+#[test]
+fn where_nothing_stands_out_that_is_said() {
+    let tool = Tool::new();
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for (turn, name) in (0..).zip(["gemm", "attention", "norm"]) {
+        let begin = turn * 60 * US;
+        draw.op(main, "aten::mm", begin, begin + 50 * US);
+        let call = (begin + 10 * US, begin + 15 * US);
+        let kernel = ((20 + turn * 3_000) * US, (3_019 + turn * 3_000) * US);
+        draw.launch(main, call, DeviceQueue::stream(7), name, kernel);
+    }
+    tool.file("trace.json", draw.kineto());
+    tool.run("findings trace.json")
+        .exits(0)
+        .says("nothing stands out in the recording (9.019 ms)");
+    let said = tool.run("findings trace.json --json").exits(0).json();
+    assert_eq!(said["runs"][0]["findings"], Value::Array(vec![]));
+}
