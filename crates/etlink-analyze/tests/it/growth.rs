@@ -6,7 +6,7 @@ use etlink_testing::{Oddity, grows_evenly};
 use std::hint::black_box;
 
 /// Events of the smaller input.
-const EVENTS: usize = 8_000;
+const EVENTS: usize = 5_000;
 
 #[test]
 fn time_grows_with_the_events_alone() {

@@ -14,6 +14,7 @@
 
 mod draw;
 mod faults;
+mod growth;
 mod planted;
 mod program;
 mod random;

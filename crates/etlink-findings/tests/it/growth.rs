@@ -1,0 +1,48 @@
+//! Four times the events take about four times as long, whatever there is many of.
+
+use etlink_analyze::{KernelRules, Options, analyze};
+use etlink_findings::{RankPart, rank_causes, run_findings};
+use etlink_link::{LinkOptions, LinkedTrace, link};
+use etlink_model::NodeIdx;
+use etlink_testing::{Oddity, grows_evenly};
+use std::hint::black_box;
+
+/// Events of the smaller input.
+const EVENTS: usize = 5_000;
+
+#[test]
+fn time_grows_with_the_events_alone() {
+    let mut uneven = vec![];
+    let rules = KernelRules::built_in().expect("valid");
+    for oddity in Oddity::ALL {
+        let input = |events| linked_trace(oddity, events);
+        let is_even = grows_evenly(oddity.name(), EVENTS, input, |trace| {
+            find_causes(trace, &rules);
+        });
+        if !is_even {
+            uneven.push(oddity);
+        }
+    }
+    assert!(
+        uneven.is_empty(),
+        "grow faster than their events: {uneven:?}"
+    );
+}
+
+fn find_causes(trace: &LinkedTrace, rules: &KernelRules) {
+    let analysis = analyze(trace, rules, &Options::default());
+    let graph = etlink_replay::graph_from_trace(trace).expect("a graph");
+    let causes = rank_causes(trace, rules, &analysis);
+    let part = RankPart {
+        first: NodeIdx(0),
+        causes: &causes,
+    };
+    black_box(run_findings(&graph, &[part]));
+}
+
+fn linked_trace(oddity: Oddity, events: usize) -> LinkedTrace {
+    let traces = oddity.draw_rank(events, 0);
+    let device = etlink_kineto::read(&traces.device[..], Default::default());
+    let device = device.expect("a device trace");
+    link(None, device, LinkOptions::default()).expect("links")
+}
