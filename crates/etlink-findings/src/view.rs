@@ -9,6 +9,10 @@ use etlink_model::{AuxiliaryKind, CallIdx, NodeIdx, OpIdx, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::cell::OnceCell;
 
+/// Ops around an op that are looked at.
+// PyTorch's ops nest some tens deep; without a bound, each of a million nested ones has a million.
+const MOST_PARENTS: usize = 100;
+
 /// A stretch of a thread, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HostSpan {
@@ -180,10 +184,10 @@ impl<'t> RankView<'t> {
         self.trace.device_name(calls.name[call.index()])
     }
 
-    /// An op and those around it, from the inside.
+    /// An op and those around it, from the inside; no more than [`MOST_PARENTS`].
     pub(crate) fn op_and_parents(&self, op: Option<OpIdx>) -> impl Iterator<Item = OpIdx> {
         let parents = &self.trace.op_parent;
-        std::iter::successors(op, move |op| parents[op.index()].get())
+        std::iter::successors(op, move |op| parents[op.index()].get()).take(MOST_PARENTS)
     }
 
     /// How long a row runs, ns.
