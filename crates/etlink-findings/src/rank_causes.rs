@@ -6,6 +6,7 @@ use crate::kinds::KINDS;
 use crate::view::RankView;
 use etlink_analyze::{ClassifiedRows, KernelRules, RankAnalysis, RowClass};
 use etlink_link::{LinkedTrace, NodeKind};
+use etlink_model::OpIdx;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -54,20 +55,31 @@ fn causes_alone(view: &RankView<'_>) -> RankCauses {
     }
 }
 
+/// Per op, whether it is part of a collective of the host. O(ops).
+fn ops_in_collectives(view: &RankView<'_>) -> Vec<bool> {
+    let mut inside: Vec<bool> = Vec::with_capacity(view.trace.op_parent.len());
+    for (op, parent) in (0..).map(OpIdx).zip(&view.trace.op_parent) {
+        // Ops are in order of their starts, so that parents come before their children.
+        let by_parent = inside.get(parent.index()).copied().unwrap_or(false);
+        inside.push(by_parent || names::is_communication_op(view.op_name(op)));
+    }
+    inside
+}
+
 /// What ranks are compared by: all but communication, which waits for other ranks.
 fn work_by_name(view: &RankView<'_>) -> BTreeMap<(bool, String), RankWork> {
     let trace = view.trace;
     let mut work: FxHashMap<(bool, &str), RankWork> = FxHashMap::default();
+    let collectives = ops_in_collectives(view);
     for index in trace.nodes.indices() {
         let node = trace.nodes.get(index);
         let communicates = node.kind == NodeKind::Collective
             || trace
                 .row_of(&node)
                 .is_some_and(|row| view.rows.class[row.index()] == RowClass::Communication);
-        let mut around = view.op_and_parents(trace.op_of(&node));
         // What a host spends in a collective is waiting for other ranks, in part.
-        let communicates =
-            communicates || around.any(|op| names::is_communication_op(view.op_name(op)));
+        let op = trace.op_of(&node);
+        let communicates = communicates || op.is_some_and(|op| collectives[op.index()]);
         if node.kind.is_delay() || communicates || node.duration.0 == 0 {
             continue;
         }

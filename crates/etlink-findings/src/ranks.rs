@@ -3,9 +3,10 @@
 use crate::candidate::{CauseCandidate, CauseEvidence, RankWork};
 use crate::finding::RankPart;
 use crate::kind::CauseKind;
-use crate::text::{median_ns, short_name};
+use crate::text::short_name;
 use etlink_model::NodeIdx;
 use etlink_replay::{GraphEdits, ReplayGraph};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// Work that differs by less than this of the window does not make a rank late.
@@ -13,6 +14,10 @@ const LEAST_EXCESS: f64 = 0.003;
 
 /// Work that takes this much longer than on other ranks is not just noise.
 const LONGER: f64 = 1.05;
+
+/// Of thousands of ranks no more are replayed without what makes them late: each replay is one of
+/// the graph of all.
+const MOST_LATE: usize = 4;
 
 /// Causes that are seen by comparing the ranks. `whole_ns`: the time that gains are of.
 pub(crate) fn rank_candidates(
@@ -26,8 +31,10 @@ pub(crate) fn rank_candidates(
     let least_ns = (LEAST_EXCESS * whole_ns as f64) as i64;
     let all = parts.iter().flat_map(|part| part.causes.work.keys());
     let names: BTreeSet<&(bool, String)> = all.collect();
-    let late = (0..parts.len()).filter_map(|late| late_rank(parts, &names, late, least_ns));
-    let mut candidates: Vec<CauseCandidate> = late.collect();
+    let mut candidates: Vec<CauseCandidate> = late_ranks(parts, &names, least_ns)
+        .into_iter()
+        .filter_map(|late| late.into_candidate(parts))
+        .collect();
     candidates.extend(imbalance(graph, parts, &names, least_ns));
     candidates
 }
@@ -36,53 +43,100 @@ fn work_of<'p>(part: &RankPart<'p>, name: &(bool, String)) -> Option<&'p RankWor
     part.causes.work.get(name)
 }
 
-/// What a rank does longer than the others usually do.
-fn late_rank(
-    parts: &[RankPart<'_>],
-    names: &BTreeSet<&(bool, String)>,
-    late: usize,
+/// Work that takes longer on one rank than it usually does on the others.
+struct LongerWork<'p> {
+    name: &'p (bool, String),
+    own_ns: i64,
+    usual_ns: i64,
+}
+
+/// A rank that does some work longer than the others.
+struct LateRank<'p> {
+    /// Its place among the ranks.
+    place: usize,
+    excess_ns: i64,
+    work: Vec<LongerWork<'p>>,
+}
+
+/// The ranks that do most more than others usually do, the worst first. O(names · ranks).
+fn late_ranks<'p>(
+    parts: &[RankPart<'p>],
+    names: &BTreeSet<&'p (bool, String)>,
     least_ns: i64,
-) -> Option<CauseCandidate> {
-    let mut edits = GraphEdits::default();
-    let mut evidence = CauseEvidence::default();
-    let mut worst = 0;
+) -> Vec<LateRank<'p>> {
+    let places = 0..parts.len();
+    let mut late: Vec<LateRank<'p>> = places
+        .map(|place| LateRank {
+            place,
+            excess_ns: 0,
+            work: vec![],
+        })
+        .collect();
     for name in names {
-        let Some(own) = work_of(&parts[late], name) else {
-            continue;
-        };
-        let others = parts.iter().enumerate().filter(|(place, _)| *place != late);
-        let mut times: Vec<i64> = others
-            .map(|(_, part)| work_of(part, name).map_or(0, |work| work.time_ns))
+        let times = parts.iter();
+        let times: Vec<i64> = times
+            .map(|part| work_of(part, name).map_or(0, |work| work.time_ns))
             .collect();
-        let usual = median_ns(&mut times);
-        let excess = own.time_ns - usual;
-        if excess < least_ns || (own.time_ns as f64) < LONGER * usual as f64 {
-            continue;
+        let mut sorted = times.clone();
+        sorted.sort_unstable();
+        for (rank, own_ns) in late.iter_mut().zip(times) {
+            let usual_ns = median_without(&sorted, own_ns);
+            let excess_ns = own_ns - usual_ns;
+            if excess_ns >= least_ns && own_ns as f64 >= LONGER * usual_ns as f64 {
+                rank.excess_ns += excess_ns;
+                rank.work.push(LongerWork {
+                    name,
+                    own_ns,
+                    usual_ns,
+                });
+            }
         }
-        evidence.count += 1;
-        evidence.time_ns += excess;
-        if excess > worst {
-            worst = excess;
-            evidence.within = Some(short_name(&name.1));
-            evidence.typical_ns = own.time_ns;
-            evidence.compared = Some(usual as f64);
-        }
-        let factor = usual as f64 / own.time_ns.max(1) as f64;
-        let scaled = own.nodes.iter().map(|node| (*node, factor));
-        let own_edits = GraphEdits {
-            scaled: scaled.collect(),
-            ..GraphEdits::default()
-        };
-        edits.extend_shifted(&own_edits, parts[late].first);
     }
-    let rank = parts[late].causes.rank?;
-    (!edits.is_empty()).then(|| CauseCandidate {
-        kind: CauseKind::LateRank,
-        subject: format!("rank {rank}"),
-        edits,
-        other_edits: None,
-        evidence,
-    })
+    late.retain(|rank| !rank.work.is_empty());
+    late.sort_by_key(|rank| Reverse(rank.excess_ns));
+    late.truncate(MOST_LATE);
+    late
+}
+
+/// The median of ascending values without one that is among them.
+fn median_without(sorted: &[i64], own: i64) -> i64 {
+    let place = sorted.partition_point(|value| *value < own);
+    let middle = sorted.len().saturating_sub(2) / 2;
+    // Behind the one that is left out all others have moved up.
+    let middle = middle + usize::from(place <= middle);
+    sorted.get(middle).copied().unwrap_or(0)
+}
+
+impl LateRank<'_> {
+    fn into_candidate(self, parts: &[RankPart<'_>]) -> Option<CauseCandidate> {
+        let part = &parts[self.place];
+        let rank = part.causes.rank?;
+        let mut own_edits = GraphEdits::default();
+        for work in &self.work {
+            let factor = work.usual_ns as f64 / work.own_ns.max(1) as f64;
+            let nodes = work_of(part, work.name).map_or(&[][..], |work| &work.nodes);
+            let scaled = nodes.iter().map(|node| (*node, factor));
+            own_edits.scaled.extend(scaled);
+        }
+        let mut edits = GraphEdits::default();
+        edits.extend_shifted(&own_edits, part.first);
+        let excess = |work: &&LongerWork<'_>| work.own_ns - work.usual_ns;
+        let worst = self.work.iter().max_by_key(excess)?;
+        Some(CauseCandidate {
+            kind: CauseKind::LateRank,
+            subject: format!("rank {rank}"),
+            edits,
+            other_edits: None,
+            evidence: CauseEvidence {
+                count: self.work.len() as u64,
+                time_ns: self.excess_ns,
+                typical_ns: worst.own_ns,
+                compared: Some(worst.usual_ns as f64),
+                within: Some(short_name(&worst.name.1)),
+                ..CauseEvidence::default()
+            },
+        })
+    }
 }
 
 /// Work that all ranks do equally often, each time as long as the mean over ranks.
@@ -136,4 +190,33 @@ fn imbalance(
         other_edits: None,
         evidence,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_without_one_are_those_of_the_others() {
+        for values in [
+            vec![3, 1],
+            vec![5, 1, 9],
+            vec![4, 4, 8, 1],
+            vec![7, 2, 2, 5, 9],
+        ] {
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            for (place, own) in values.iter().enumerate() {
+                let mut others = values.clone();
+                others.remove(place);
+                others.sort_unstable();
+                let want = others[(others.len() - 1) / 2];
+                assert_eq!(
+                    median_without(&sorted, *own),
+                    want,
+                    "{values:?} without {own}"
+                );
+            }
+        }
+    }
 }

@@ -29,6 +29,9 @@ const LEAST_CHAIN: usize = 3;
 /// Fewer waits between two streams are no pattern.
 const LEAST_TURNS: usize = 4;
 
+/// Of the pairs of streams those are looked at that wait most often.
+const MOST_PAIRS: usize = 6;
+
 /// Streams that run at once for more than this of their time do not take turns.
 const MOST_OVERLAP: f64 = 0.1;
 
@@ -289,10 +292,15 @@ pub(crate) fn stream_turns(view: &RankView<'_>) -> Vec<CauseCandidate> {
         pair.group.note(view, target.index());
         pair.group.edits.freed.push((edge.to, EdgeKind::EventWait));
     }
+    let turns = |pair: &StreamPair| pair.waits[0].min(pair.waits[1]);
+    let mut pairs: Vec<_> = pairs.into_iter().collect();
+    pairs.retain(|(_, pair)| turns(pair) >= LEAST_TURNS);
+    // Of thousands of streams each pair would go through all rows.
+    pairs.sort_by_key(|(_, pair)| std::cmp::Reverse(turns(pair)));
+    pairs.truncate(MOST_PAIRS);
     let mut candidates = vec![];
     for ((first, second), pair) in pairs {
-        let turns = pair.waits[0].min(pair.waits[1]);
-        if turns >= LEAST_TURNS && !run_at_once(view, first, second) {
+        if !run_at_once(view, first, second) {
             let subject = format!("{} and {}", stream(view, first), stream(view, second));
             candidates.push(
                 pair.group

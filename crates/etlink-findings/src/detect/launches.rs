@@ -53,10 +53,10 @@ pub(crate) fn optimizer_launches(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let intervals = launch_intervals(view);
     let is_inside = |interval: &&LaunchInterval| {
         let span = interval.span;
-        let mut around = steps.iter();
-        around.any(|(_, step)| {
-            step.thread == span.thread && step.start <= span.start && span.start < step.end
-        })
+        // Steps of optimizers do not nest: the last that has begun is the only one.
+        let begun = steps.partition_point(|(_, step)| step.start <= span.start);
+        let last = begun.checked_sub(1).map(|last| steps[last].1);
+        last.is_some_and(|step| step.thread == span.thread && span.start < step.end)
     };
     let inside: Vec<&LaunchInterval> = intervals.iter().filter(is_inside).collect();
     let name = view.op_name(*first).trim_start_matches(OPTIMIZER_NAME);

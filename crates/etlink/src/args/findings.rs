@@ -1,6 +1,6 @@
 //! `etlink findings`.
 
-use super::{JsonArgs, RankArgs, ReadingArgs};
+use super::{JsonArgs, RankArgs, ReadingArgs, StepArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -27,6 +27,8 @@ pub struct FindingsArgs {
     /// Of a folder: take each rank's times by its own clock, not by that of the first rank
     #[arg(long)]
     pub no_align: bool,
+    #[command(flatten)]
+    pub steps: StepArgs,
     #[command(flatten)]
     pub choice: RankArgs,
     #[command(flatten)]

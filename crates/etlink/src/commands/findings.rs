@@ -66,6 +66,7 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
         keep: KeepEvents::Auxiliary,
         align: !args.no_align,
         traces_only: true,
+        steps_by: args.steps.steps_by.clone(),
         progress: progress.clone(),
         ..args.reading.run_options(Some(&args.choice))?
     };
