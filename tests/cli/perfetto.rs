@@ -2,6 +2,7 @@
 //! dev perfetto` tests.
 
 use crate::tool::{Tool, unpacked};
+use etlink_testing::TraceBuilder;
 use serde_json::Value;
 
 const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz \
@@ -126,4 +127,20 @@ fn what_cannot_be_written_is_refused_before_work() {
         std::fs::read(kineto).expect("kept"),
         unpacked("mlp-2.15.0/kineto_trace_0.json.gz")
     );
+}
+
+#[test]
+fn a_note_names_what_is_not_in_the_timeline() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "aten::mm", 0, 10_000);
+    draw.python(main, "train.py(1): step", 0, 20_000);
+    draw.python(main, "nn.Module: Linear_0", 1_000, 9_000);
+    let tool = Tool::new();
+    tool.file("trace.json", draw.kineto());
+    for output in ["x.pftrace", "x.trace.json"] {
+        tool.run(&format!("link --device trace.json -o {output}"))
+            .exits(0)
+            .notes("events that are not in the timeline: 2 python_function");
+    }
 }

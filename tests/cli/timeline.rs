@@ -72,7 +72,8 @@ fn inflated(bytes: &[u8]) -> Vec<u8> {
 
 fn read(bytes: &[u8]) -> Found {
     let mut found = Found::default();
-    let (mut processes, mut tracks) = (BTreeMap::new(), BTreeMap::new());
+    let [mut ranks, mut processes] = [BTreeMap::new(), BTreeMap::new()];
+    let mut tracks = BTreeMap::new();
     let mut names: BTreeMap<(u32, u64), String> = BTreeMap::new();
     for packet in Trace::decode(bytes).expect("packets").packet {
         let sequence = packet.trusted_packet_sequence_id();
@@ -94,22 +95,27 @@ fn read(bytes: &[u8]) -> Found {
             names.insert((sequence, iid.expect("a number")), name.expect("a name"));
         }
         if let Some(track) = packet.track_descriptor {
-            if let Some(process) = &track.process {
-                assert!(
-                    processes
-                        .insert(process.pid(), process.process_name().to_owned())
-                        .is_none(),
-                    "two processes are {}",
-                    process.pid()
-                );
-                found.processes.push(process.process_name().to_owned());
-            }
-            if let Some(thread) = &track.thread {
-                assert!(
-                    tracks.insert(track.uuid(), thread.pid()).is_none(),
-                    "two tracks are {}",
-                    track.uuid()
-                );
+            let (uuid, parent) = (track.uuid(), track.parent_uuid());
+            // ranks are above processes, and these above threads, streams and counters
+            match processes.get(&parent) {
+                Some(_) => {
+                    let before = tracks.insert(uuid, parent);
+                    assert!(before.is_none(), "two tracks are {uuid}");
+                }
+                None if track.parent_uuid.is_none() => {
+                    let words: Vec<&str> = track.name().split_whitespace().collect();
+                    let before = ranks.insert(uuid, words.join(" "));
+                    assert!(before.is_none(), "two ranks are {uuid}");
+                }
+                None => {
+                    let name = match &ranks[&parent][..] {
+                        "trace" => track.name().to_owned(),
+                        rank => format!("{rank} · {}", track.name()),
+                    };
+                    found.processes.push(name.clone());
+                    let before = processes.insert(uuid, name);
+                    assert!(before.is_none(), "two processes are {uuid}");
+                }
             }
         }
         let Some(event) = packet.track_event else {
@@ -126,7 +132,9 @@ fn read(bytes: &[u8]) -> Found {
                 duration: 0,
                 flows: event.flow_ids,
             });
-        } else if let Some(range) = found.ranges.last_mut() {
+        } else if event.r#type() == Type::SliceEnd
+            && let Some(range) = found.ranges.last_mut()
+        {
             range.duration = at - range.start;
         }
     }

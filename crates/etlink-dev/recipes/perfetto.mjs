@@ -139,10 +139,18 @@ function* batch(bytes) {
   }
 }
 
-const SLICES = `select process.name, thread.name, thread.tid, process.pid, slice.name, slice.ts, slice.dur, slice.category
-  from slice join thread_track on slice.track_id = thread_track.id join thread using (utid) join process using (upid)`;
-const ENDS = `with ends as (select slice.id, process.name as process, slice.name, slice.ts, slice.dur from slice
-  join thread_track on slice.track_id = thread_track.id join thread using (utid) join process using (upid))`;
+// Chrome's JSON has processes and threads; in Perfetto's own format a thread is a track below its process's, and that
+// below its rank's, or `trace`. A rank's number has blanks before it.
+const PLACES = `places as (
+  select thread_track.id as track_id, process.name as process, thread.name as thread, thread.tid, process.pid
+    from thread_track join thread using (utid) join process using (upid)
+  union all
+  select t.id, iif(r.name = 'trace', p.name, 'rank ' || trim(substr(r.name, 5)) || ' · ' || p.name), t.name, t.id, p.id
+    from track t join track p on t.parent_id = p.id join track r on p.parent_id = r.id where r.parent_id is null)`;
+const SLICES = `with ${PLACES} select process, thread, tid, pid, slice.name, slice.ts, slice.dur, slice.category
+  from slice join places using (track_id)`;
+const ENDS = `with ${PLACES}, ends as (select slice.id, process, slice.name, slice.ts, slice.dur from slice
+  join places using (track_id))`;
 const FLOWS = `${ENDS} select extract_arg(flow.arg_set_id, 'name'), extract_arg(flow.arg_set_id, 'cat'),
   a.process, a.name, a.ts, a.dur, b.process, b.name, b.ts, b.dur from flow join ends a on flow.slice_out = a.id join ends b on flow.slice_in = b.id`;
 const STATS = `select name, value from stats where value > 0 and severity in ('error', 'data_loss')`;

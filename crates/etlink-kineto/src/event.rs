@@ -58,6 +58,28 @@ impl EventKind {
     }
 }
 
+/// Whether events of such a phase and category, as in
+/// [`DeviceTrace::events`](etlink_model::DeviceTrace::events), are ops, calls or device rows, or say
+/// how these are shown or hang together.
+pub fn is_graph_event(phase_and_category: &str) -> bool {
+    let (phase, category) = phase_and_category
+        .split_once(' ')
+        .unwrap_or((phase_and_category, ""));
+    // arrows; the graph has its own
+    if matches!(phase, "s" | "t" | "f") {
+        return true;
+    }
+    match EventKind::of(phase.as_bytes(), category.as_bytes()) {
+        EventKind::Sync | EventKind::Auxiliary(_) | EventKind::Instant | EventKind::Other => false,
+        EventKind::Op
+        | EventKind::Call
+        | EventKind::Kernel
+        | EventKind::Memcpy
+        | EventKind::Memset
+        | EventKind::Metadata => true,
+    }
+}
+
 macro_rules! arguments {
     ($($field:ident = $($key:literal)|+;)*) => {
         /// The arguments that the tables keep, as they stand in the text.

@@ -27,6 +27,7 @@ mod sizes;
 mod tables;
 mod write;
 
+pub use event::is_graph_event;
 pub use write::{
     CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
     KinetoWriter, TrackKey, write,

@@ -198,6 +198,7 @@ pub fn write_member(
     progress.phase("writing");
     let (shown, piece) = perfetto::of_member(trace, member, target)?;
     (linked.shown, linked.bytes.output) = (Some(shown), piece.bytes);
+    linked.report.notes.extend(perfetto::left_out_note(trace));
     linked.seconds.write += stopwatch.lap();
     Ok(piece)
 }
@@ -343,6 +344,7 @@ fn write(
         OutputFormat::Chrome | OutputFormat::Perfetto => {
             let (shown, stored) = perfetto::of_linked(trace, target)?;
             linked.shown = Some(shown);
+            linked.report.notes.extend(perfetto::left_out_note(trace));
             return Ok(stored);
         }
     };

@@ -54,6 +54,33 @@ pub fn of_member(
     Ok((perfetto_counts(summary), piece))
 }
 
+/// What the device trace has and no export for Perfetto, as a note; none if that is nothing.
+pub fn left_out_note(trace: &LinkedTrace) -> Option<String> {
+    let events = trace.device.events.iter();
+    let mut left_out = vec![];
+    for (event, count) in events.filter(|(event, _)| !etlink_kineto::is_graph_event(event)) {
+        // the phase before it says nothing to people
+        let category = event
+            .split_once(' ')
+            .map_or(&event[..], |(_, category)| category);
+        // one range of category `Trace` is the recording itself
+        if !category.is_empty() && category != "Trace" {
+            left_out.push(format!("{count} {category}"));
+        }
+    }
+    // in a trace that puts a number into each category they would be thousands
+    let more = left_out.len().saturating_sub(MOST_CATEGORIES);
+    left_out.truncate(MOST_CATEGORIES);
+    if more > 0 {
+        left_out.push(format!("those of {more} more categories"));
+    }
+    let list = left_out.join(", ");
+    (!list.is_empty()).then(|| format!("events that are not in the timeline: {list}"))
+}
+
+/// Categories that a note names.
+const MOST_CATEGORIES: usize = 8;
+
 /// What the target is; other formats do not come here.
 fn timeline_format(target: &Target) -> TimelineFormat {
     target.format.for_perfetto().unwrap_or(TimelineFormat::Json)

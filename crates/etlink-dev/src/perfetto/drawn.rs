@@ -34,6 +34,26 @@ pub fn draw_pairs(folder: &Path) -> Result<Vec<ExportedPair>> {
     Ok(pairs)
 }
 
+/// Twelve ranks, as of ten on a number sorts otherwise than a text. The higher a rank's number, the
+/// more it runs: the user interface puts processes with most ranges first.
+pub fn draw_many_ranks(folder: &Path) -> Result<PathBuf> {
+    let run = folder.join("drawn_ranks");
+    std::fs::create_dir_all(&run).with_context(|| run.display().to_string())?;
+    for rank in 0..12 {
+        let mut draw = TraceBuilder::default();
+        draw.distributed(rank, 12);
+        let main = draw.thread();
+        for round in 0..=rank {
+            let at = (round + 1) * 1_000_000;
+            let (call, row) = ((at, at + 5_000), (at + 10_000, at + 900_000));
+            draw.launch(main, call, DeviceQueue::stream(7), "gemm", row);
+        }
+        let file = run.join(format!("kineto_trace_{rank}.json"));
+        std::fs::write(&file, draw.kineto()).with_context(|| file.display().to_string())?;
+    }
+    Ok(run)
+}
+
 /// Writes a run of three ranks on clocks that are apart, whose processes have the same numbers;
 /// each comes last once.
 /// ```text

@@ -7,6 +7,7 @@
 
 mod drawn;
 mod expected;
+mod interface;
 mod reader;
 mod timeline;
 
@@ -87,6 +88,13 @@ pub fn test_perfetto(further: &[PathBuf]) -> Result<()> {
                 timeline::check_timeline(run, &tools, ending, option, kinds),
             )
         });
+    }
+    match interface::test_interface(&tools) {
+        Ok(()) => passed += 1,
+        Err(error) => {
+            failed += 1;
+            println!("user interface: FAILED: {error:#}");
+        }
     }
     println!("{passed} passed, {failed} failed");
     if failed > 0 {

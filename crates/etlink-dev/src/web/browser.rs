@@ -78,7 +78,7 @@ fn write_page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result
 }
 
 /// The installed browser.
-fn chromium_path() -> Result<PathBuf> {
+pub fn chromium_path() -> Result<PathBuf> {
     if let Some(found) = installed_browser() {
         return Ok(found);
     }

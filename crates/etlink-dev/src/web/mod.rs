@@ -4,7 +4,7 @@
 mod browser;
 mod drawn;
 
-pub use browser::test_page;
+pub use browser::{chromium_path, test_page};
 pub use drawn::draw_traces;
 
 use crate::support::{repository_root, run_command};
@@ -69,7 +69,7 @@ fn read_built(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Installs what a folder's package-lock.json names.
-fn install_packages(folder: &Path) -> Result<()> {
+pub fn install_packages(folder: &Path) -> Result<()> {
     let mut npm = Command::new("npm");
     // `ci` installs what the lock file names, or fails; `install` would rewrite the file.
     npm.args(["ci", "--no-audit", "--no-fund", "--loglevel", "error"])

@@ -5,7 +5,9 @@
 //! from the trace's origin.
 
 use super::arrows::ArrowEnd;
-use super::sink::{FactValue, FileTimes, TimelineSink, TrackId, TrackProcess, TrackRange};
+use super::sink::{
+    CounterKind, FactValue, FileTimes, TimelineSink, TrackId, TrackProcess, TrackRange,
+};
 use etlink_json::write::{micros, number, text};
 use etlink_model::TimeNs;
 use std::io::{self, Write};
@@ -134,12 +136,21 @@ impl<'w, W: Write> JsonWriter<'w, W> {
 }
 
 impl<W: Write> TimelineSink for JsonWriter<'_, W> {
+    fn name_rank(&mut self, _: &str, _: u32) -> io::Result<()> {
+        // the format has no tracks above processes, whose names say the rank
+        Ok(())
+    }
+
     fn name_process(&mut self, process: TrackProcess<'_>) -> io::Result<()> {
         let track = TrackId {
             pid: process.pid,
             tid: process.pid,
         };
-        self.put_metadata(track, "process_name", "name", FactValue::Text(process.name))?;
+        let name = match process.rank {
+            Some(rank) => format!("{rank} · {}", process.name),
+            None => process.name.to_owned(),
+        };
+        self.put_metadata(track, "process_name", "name", FactValue::Text(&name))?;
         self.put_metadata(
             track,
             "process_sort_index",
@@ -153,6 +164,28 @@ impl<W: Write> TimelineSink for JsonWriter<'_, W> {
 
     fn name_thread(&mut self, track: TrackId, name: &str) -> io::Result<()> {
         self.put_metadata(track, "thread_name", "name", FactValue::Text(name))
+    }
+
+    fn name_counter(&mut self, _: u32, _: CounterKind) -> io::Result<()> {
+        // a counter is known by the name in its events
+        Ok(())
+    }
+
+    fn put_counter(
+        &mut self,
+        pid: u32,
+        kind: CounterKind,
+        at: TimeNs,
+        value: i64,
+    ) -> io::Result<()> {
+        self.put_head("C", TrackId { pid, tid: pid })?;
+        self.put_time(at)?;
+        self.put_text(", \"name\": \"");
+        self.put_text(kind.name());
+        self.put_text("\", \"args\": {\"value\": ");
+        number(&mut self.line, value)?;
+        self.put_text("}}");
+        Ok(())
     }
 
     fn begin_range(&mut self, range: TrackRange<'_>) -> io::Result<()> {

@@ -6,7 +6,8 @@
 //! python          thread 1   |aten::mm --------|              whole ops, calls in them
 //!                             |launch|
 //!                                  `---.                      an arrow per edge that is no order
-//! device 0        stream 7             v|kernel ======|
+//! device 0        queue depth  __|~~~~~~~|_____________        and rows that run, bytes of copies
+//!                 stream 7             v|kernel ======|
 //! ```
 //! One walk over the ranges feeds the writer of either format (`sink`).
 //! Ranges are written by start, the longer first, with their arrows. Perfetto drops a range that
@@ -30,6 +31,7 @@
 //! the one that was written first to be where the arrow begins.
 
 mod arrows;
+mod counters;
 mod describe;
 mod json;
 mod lanes;
@@ -229,6 +231,7 @@ fn write_slices(
         member.map_or(0, |member| u64::from(member.place + 1) << 32),
     );
     let mut tracks = TrackTable::new(&trace.device, member, sink)?;
+    counters::write_counters(trace, &tracks.device_pids, sink)?;
     let mut out = FactWriter::new(sink);
     write_path(trace, path, tracks.path, &mut out)?;
     let mut summary = TimelineSummary {

@@ -3,20 +3,30 @@
 //! ```text
 //! clock, metadata │ sequence 1: tracks, ranges (begin, end), strings by number │ sequence 2: …
 //! ```
+//! Tracks are a tree, which the user interface shows in the order that is stated here: ranks, in
+//! each the critical path, host processes and devices, in these threads and streams. Perfetto's own
+//! tracks of processes and threads it would order by how many ranges they have
+//! (`dev.perfetto.ProcessThreadGroups`), whatever the ranks are.
+//!
 //! A rank is a sequence: its strings have numbers of its own. The end of a range stands right after
 //! its begin; readers sort by time, and keep the order of what is at one instant. An arrow is a
 //! number at two ranges, the earlier of which is its begin.
 
 use super::arrows::ArrowEnd;
-use super::sink::{FactValue, FileTimes, TimelineSink, TrackId, TrackProcess, TrackRange};
+use super::sink::{
+    CounterKind, FactValue, FileTimes, TimelineSink, TrackId, TrackProcess, TrackRange,
+};
+use crate::schema::counter_descriptor::Unit;
 use crate::schema::trace_packet::SequenceFlags;
+use crate::schema::track_descriptor::{ChildTracksOrdering, SiblingMergeBehavior};
 use crate::schema::track_event::Type;
 use crate::schema::{
-    BuiltinClock, ChromeEventBundle, ChromeMetadata, ClockSnapshot, DebugAnnotation, InternedData,
-    InternedString, ProcessDescriptor, ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent,
+    BuiltinClock, ChromeEventBundle, ChromeMetadata, ClockSnapshot, CounterDescriptor,
+    DebugAnnotation, InternedData, InternedString, TracePacket, TrackDescriptor, TrackEvent,
     clock_snapshot::Clock,
 };
 use etlink_model::{Names, TimeNs};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// Bytes that are handed on at once.
@@ -108,6 +118,10 @@ pub(super) struct PacketWriter<'w, W> {
     opens: TracePacket,
     /// Ends it.
     closes: TracePacket,
+    /// The track that those of processes are below.
+    rank_uuid: u64,
+    /// Per process, how many tracks are below its own.
+    below: BTreeMap<u32, i32>,
     names: InternedTexts,
     categories: InternedTexts,
     keys: InternedTexts,
@@ -152,6 +166,8 @@ impl<'w, W: Write> PacketWriter<'w, W> {
             times,
             opens,
             closes,
+            rank_uuid: RANK_UUIDS,
+            below: BTreeMap::new(),
             names,
             categories,
             keys,
@@ -195,46 +211,136 @@ fn thread_uuid(tid: u32) -> u64 {
     u64::from(tid) << 1
 }
 
+fn process_uuid(pid: u32) -> u64 {
+    thread_uuid(pid) | 1
+}
+
+/// The first of the ranks' tracks; those of threads and processes are below 2^32.
+const RANK_UUIDS: u64 = 1 << 40;
+
+/// The first of the counters' tracks.
+const COUNTER_UUIDS: u64 = 1 << 41;
+
+fn counter_uuid(pid: u32, kind: CounterKind) -> u64 {
+    COUNTER_UUIDS + (u64::from(pid) << 3) + kind as u64
+}
+
+/// Digits of a rank's number that names are made as long as.
+const RANK_DIGITS: usize = 6;
+
+/// Perfetto orders tracks without a parent by name: a blank more before a number with a digit less
+/// puts rank 2 before rank 10. Pages show several blanks as one.
+fn sortable_name(name: &str) -> String {
+    match name.rsplit_once(' ') {
+        Some((word, number)) if number.parse::<u32>().is_ok() => {
+            format!("{word} {number:>RANK_DIGITS$}")
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// A track below another, at a place of its own.
+fn track_below(parent: Option<u64>, uuid: u64, name: &str, place: i32) -> TrackDescriptor {
+    TrackDescriptor {
+        uuid: Some(uuid),
+        name: Some(name.to_owned()),
+        parent_uuid: parent,
+        child_ordering: Some(ChildTracksOrdering::Explicit as i32),
+        sibling_order_rank: Some(place),
+        description: None,
+        counter: None,
+        // two threads may have one name, and are two
+        sibling_merge_behavior: Some(SiblingMergeBehavior::None as i32),
+    }
+}
+
 /// All numbers are below 2^31.
-fn signed_number(number: u32) -> Option<i32> {
-    Some(number.cast_signed())
+fn signed_number(number: u32) -> i32 {
+    number.cast_signed()
 }
 
 impl<W: Write> TimelineSink for PacketWriter<'_, W> {
+    fn name_rank(&mut self, name: &str, place: u32) -> io::Result<()> {
+        self.rank_uuid = RANK_UUIDS + u64::from(place);
+        let track = track_below(
+            None,
+            self.rank_uuid,
+            &sortable_name(name),
+            signed_number(place),
+        );
+        self.put_descriptor(track);
+        Ok(())
+    }
+
     fn name_process(&mut self, process: TrackProcess<'_>) -> io::Result<()> {
         let TrackProcess {
             pid,
+            rank: _,
             name,
             place,
             label,
         } = process;
-        let process_labels = label.into_iter().map(str::to_owned).collect();
-        let of = ProcessDescriptor {
-            pid: signed_number(pid),
-            legacy_sort_index: signed_number(place),
-            process_name: Some(name.to_owned()),
-            process_labels,
-        };
+        let place = signed_number(place);
+        let track = track_below(Some(self.rank_uuid), process_uuid(pid), name, place);
         self.put_descriptor(TrackDescriptor {
-            uuid: Some(thread_uuid(pid) | 1),
-            process: Some(of),
-            thread: None,
+            description: label.map(str::to_owned),
+            ..track
         });
         Ok(())
     }
 
     fn name_thread(&mut self, track: TrackId, name: &str) -> io::Result<()> {
-        let of = ThreadDescriptor {
-            pid: signed_number(track.pid),
-            tid: signed_number(track.tid),
-            thread_name: Some(name.to_owned()),
+        let place = self.below.entry(track.pid).or_default();
+        *place += 1;
+        let process = Some(process_uuid(track.pid));
+        let track = track_below(process, thread_uuid(track.tid), name, *place);
+        self.put_descriptor(track);
+        Ok(())
+    }
+
+    fn name_counter(&mut self, pid: u32, kind: CounterKind) -> io::Result<()> {
+        let unit = match kind {
+            CounterKind::BytesInFlight => Unit::SizeBytes,
+            CounterKind::QueueDepth | CounterKind::Running => Unit::Count,
         };
+        let uuid = counter_uuid(pid, kind);
+        // before the first thread or stream, whose place is 1
+        let place = kind as i32 - CounterKind::ALL.len() as i32;
+        let track = track_below(Some(process_uuid(pid)), uuid, kind.name(), place);
         self.put_descriptor(TrackDescriptor {
-            uuid: Some(thread_uuid(track.tid)),
-            process: None,
-            thread: Some(of),
+            counter: Some(CounterDescriptor {
+                unit: Some(unit as i32),
+            }),
+            ..track
         });
         Ok(())
+    }
+
+    fn put_counter(
+        &mut self,
+        pid: u32,
+        kind: CounterKind,
+        at: TimeNs,
+        value: i64,
+    ) -> io::Result<()> {
+        let event = TrackEvent {
+            r#type: Some(Type::Counter as i32),
+            track_uuid: Some(counter_uuid(pid, kind)),
+            counter_value: Some(value),
+            ..TrackEvent::default()
+        };
+        let packet = TracePacket {
+            timestamp: self.file_time(at),
+            trusted_packet_sequence_id: self.opens.trusted_packet_sequence_id,
+            track_event: Some(event),
+            ..TracePacket::default()
+        };
+        put_packet(&packet, &mut self.block);
+        if self.block.len() > BLOCK {
+            self.hand_on()
+        } else {
+            Ok(())
+        }
     }
 
     fn begin_range(&mut self, range: TrackRange<'_>) -> io::Result<()> {

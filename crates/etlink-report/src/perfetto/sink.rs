@@ -19,6 +19,8 @@ pub(super) struct TrackId {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrackProcess<'n> {
     pub(super) pid: u32,
+    /// The rank, in a file of several.
+    pub(super) rank: Option<&'n str>,
     pub(super) name: &'n str,
     /// Where it stands among the others.
     pub(super) place: u32,
@@ -34,6 +36,34 @@ pub(super) struct TrackRange<'n> {
     pub(super) category: &'n str,
     pub(super) start: TimeNs,
     pub(super) duration: DurationNs,
+}
+
+/// A counter of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CounterKind {
+    /// Rows that are launched and not started.
+    QueueDepth,
+    /// Rows that run.
+    Running,
+    /// Bytes of the copies that run.
+    BytesInFlight,
+}
+
+impl CounterKind {
+    pub(super) const ALL: [CounterKind; 3] = [
+        CounterKind::QueueDepth,
+        CounterKind::Running,
+        CounterKind::BytesInFlight,
+    ];
+
+    /// Its name in the file.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            CounterKind::QueueDepth => "queue depth",
+            CounterKind::Running => "running",
+            CounterKind::BytesInFlight => "bytes in flight",
+        }
+    }
 }
 
 /// What makes times of a trace those of the file.
@@ -89,10 +119,22 @@ value!(i64 => Int, i32 => Int, u64 => Uint, u32 => Uint, bool => Bool);
 /// Writes a format. Processes and threads are made known before ranges are on them. The ranges of a
 /// track come by start, the longer first, but for what is inside another: that may come later.
 pub(super) trait TimelineSink {
+    /// Names what all processes that follow are of: a rank, or the trace.
+    fn name_rank(&mut self, name: &str, place: u32) -> io::Result<()>;
     /// Names a process.
     fn name_process(&mut self, process: TrackProcess<'_>) -> io::Result<()>;
     /// Names a thread.
     fn name_thread(&mut self, track: TrackId, name: &str) -> io::Result<()>;
+    /// Makes a counter of a process known.
+    fn name_counter(&mut self, pid: u32, kind: CounterKind) -> io::Result<()>;
+    /// The value of a counter from an instant on.
+    fn put_counter(
+        &mut self,
+        pid: u32,
+        kind: CounterKind,
+        at: TimeNs,
+        value: i64,
+    ) -> io::Result<()>;
     /// Begins a range; its arguments follow, then [`TimelineSink::end_range`].
     fn begin_range(&mut self, range: TrackRange<'_>) -> io::Result<()>;
     /// An argument of the range.

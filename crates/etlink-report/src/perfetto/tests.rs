@@ -327,3 +327,41 @@ fn a_trace_of_nothing_is_still_a_trace() {
     assert_eq!(summary, TimelineSummary::default());
     assert!(of(&events, "X").next().is_none());
 }
+
+#[test]
+fn counters_of_a_device() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let us = |from: i64, to: i64| (from * 1000, to * 1000);
+    draw.op(main, "aten::mm", 0, 9_500);
+    let stream = DeviceQueue::stream(7);
+    draw.launch(main, us(0, 2), stream, "a", us(10, 20));
+    draw.launch(main, us(4, 6), stream, "b", us(20, 30));
+    let id = draw.next_correlation();
+    draw.call(main, "cudaMemcpyAsync", us(8, 9), id);
+    let copies = DeviceQueue::stream(8);
+    draw.memcpy(
+        copies,
+        "Memcpy DtoD (Device -> Device)",
+        us(15, 25),
+        id,
+        4_000,
+    );
+    let (events, _) = shown(&linked(&draw), &[]);
+    let values = |name: &str| {
+        let named = of(&events, "C").filter(|event| event["name"] == name);
+        let pair = |event: &Value| {
+            (
+                ns(&event["ts"]) / 1000,
+                event["args"]["value"].as_i64().expect("a value"),
+            )
+        };
+        named.map(pair).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        values("queue depth"),
+        [(0, 1), (4, 2), (8, 3), (10, 2), (15, 1), (20, 0)]
+    );
+    assert_eq!(values("running"), [(10, 1), (15, 2), (25, 1), (30, 0)]);
+    assert_eq!(values("bytes in flight"), [(15, 4_000), (25, 0)]);
+}

@@ -13,6 +13,8 @@ use etlink_model::{DeviceTrace, HostThread, TimeNs, TrackLabel};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+/// What all tracks of a single trace are below.
+const WHOLE_TRACE: &str = "trace";
 /// So many numbers at most are a rank's.
 const ROOM: u32 = 1_000_000;
 
@@ -86,8 +88,10 @@ pub(super) struct TrackTable {
     tids: BTreeSet<u32>,
     /// The critical path's.
     pub(super) path: TrackId,
-    /// What names of processes begin with.
-    rank: String,
+    /// Processes of the devices.
+    pub(super) device_pids: BTreeMap<i64, u32>,
+    /// The rank, in a file of several.
+    rank: Option<String>,
 }
 
 impl TrackTable {
@@ -112,12 +116,17 @@ impl TrackTable {
             pid: numbers.free_number()?,
             tid: numbers.free_number()?,
         };
-        let rank = member.map_or(String::new(), |member| format!("{} · ", member.name));
+        let rank = member.map(|member| member.name.to_owned());
+        out.name_rank(
+            rank.as_deref().unwrap_or(WHOLE_TRACE),
+            member.map_or(0, |member| member.place),
+        )?;
         let mut tracks = TrackTable {
             numbers,
             places: vec![],
             tids: BTreeSet::new(),
             path,
+            device_pids: BTreeMap::new(),
             rank,
         };
         tracks.add_process(path.pid, "critical path", 0, None, out)?;
@@ -143,7 +152,8 @@ impl TrackTable {
             + self.numbers.base;
         out.name_process(TrackProcess {
             pid,
-            name: &format!("{}{name}", self.rank),
+            rank: self.rank.as_deref(),
+            name,
             place,
             label,
         })
@@ -182,20 +192,19 @@ impl TrackTable {
 
     fn add_queues(&mut self, names: &TrackNames<'_>, out: &mut dyn TimelineSink) -> io::Result<()> {
         let device = names.device;
-        let mut processes: BTreeMap<i64, u32> = BTreeMap::new();
         for queue in &device.queues {
-            let pid = match processes.get(&queue.device) {
+            let pid = match self.device_pids.get(&queue.device) {
                 Some(pid) => *pid,
                 None => {
                     // Devices never keep their numbers: 0 is taken by Perfetto, and others may be
                     // those of processes.
                     let pid = self.numbers.free_number()?;
-                    processes.insert(queue.device, pid);
+                    self.device_pids.insert(queue.device, pid);
                     let label = names.device_model(queue.device);
                     self.add_process(
                         pid,
                         &format!("device {}", queue.device),
-                        device.threads.len() + processes.len(),
+                        device.threads.len() + self.device_pids.len(),
                         label,
                         out,
                     )?;

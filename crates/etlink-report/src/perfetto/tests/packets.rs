@@ -29,6 +29,8 @@ pub(super) struct Found {
     pub(super) processes: Vec<(u64, String, u64)>,
     pub(super) threads: Vec<((u64, u64), String)>,
     pub(super) ranges: Vec<Range>,
+    /// Process, counter, instant, value.
+    pub(super) counters: Vec<(u64, String, i64, i64)>,
 }
 
 /// The strings of a sequence by kind and number.
@@ -93,6 +95,8 @@ pub(super) fn read(bytes: &[u8]) -> Found {
     let mut found = Found::default();
     let (mut tracks, mut strings) = (BTreeMap::new(), BTreeMap::<u32, Strings>::new());
     let mut open: Option<(Range, u64)> = None;
+    let mut rank = (0, String::new());
+    let mut counters = BTreeMap::new();
     for packet in Trace::decode(bytes).expect("packets").packet {
         let Some(sequence) = packet.trusted_packet_sequence_id else {
             continue;
@@ -112,28 +116,41 @@ pub(super) fn read(bytes: &[u8]) -> Found {
             .into_iter()
             .for_each(|data| strings.learn(data));
         if let Some(track) = &packet.track_descriptor {
-            let number = |number: Option<i32>| number.expect("a number") as u64;
-            if let Some(process) = &track.process {
-                let place = number(process.legacy_sort_index);
-                found.processes.push((
-                    number(process.pid),
-                    process.process_name.clone().expect("a name"),
-                    place,
-                ));
+            let uuid = track.uuid.expect("a track");
+            let name = track.name.clone().expect("a name");
+            let place = track.sibling_order_rank.expect("a place");
+            // ranks stand above processes, which have odd numbers, and these above threads
+            match track.parent_uuid {
+                None => rank = (uuid, name),
+                Some(parent) if track.counter.is_some() => {
+                    counters.insert(uuid, (parent >> 1, name));
+                }
+                Some(parent) if uuid % 2 == 1 => {
+                    assert_eq!(parent, rank.0, "a process of another rank");
+                    let name = match &rank.1[..] {
+                        "trace" => name,
+                        rank => {
+                            let words: Vec<&str> = rank.split_whitespace().collect();
+                            format!("{} · {name}", words.join(" "))
+                        }
+                    };
+                    found.processes.push((uuid >> 1, name, place as u64));
+                }
+                Some(parent) => {
+                    let numbers = (parent >> 1, uuid >> 1);
+                    let before = tracks.insert(uuid, numbers);
+                    assert!(before.is_none(), "two threads have track {uuid}");
+                    found.threads.push((numbers, name));
+                }
             }
-            if let Some(thread) = &track.thread {
-                let numbers = (number(thread.pid), number(thread.tid));
-                assert!(
-                    tracks
-                        .insert(track.uuid.expect("a track"), numbers)
-                        .is_none(),
-                    "two threads have track {:?}",
-                    track.uuid
-                );
-                found
-                    .threads
-                    .push((numbers, thread.thread_name.clone().expect("a name")));
-            }
+        }
+        let value = packet.track_event.as_ref();
+        if let Some(value) = value.filter(|event| event.r#type() == Type::Counter) {
+            let (pid, name) = &counters[&value.track_uuid.expect("a track")];
+            let at = packet.timestamp.expect("a time") as i64;
+            let value = value.counter_value.expect("a value");
+            found.counters.push((*pid, name.clone(), at, value));
+            continue;
         }
         if let Some(range) = event(&packet, strings, &tracks, &mut open) {
             found.ranges.push(range);
@@ -215,6 +232,11 @@ pub(super) fn of_json(events: &[Value]) -> Found {
                 args,
                 flows: vec![],
             });
+        } else if event["ph"] == "C" {
+            let value = event["args"]["value"].as_i64().expect("a value");
+            let pid = track(event).0;
+            let at = super::ns(&event["ts"]);
+            found.counters.push((pid, text("name"), at, value));
         } else if event["ph"] != "M" {
             found
                 .ranges
