@@ -69,6 +69,8 @@ tables! {
     gaps: IdleGap,
     /// Calls that launch, by name.
     launches: LaunchTotals,
+    /// The same by the op around the call.
+    op_launches: LaunchTotals,
     /// Launched work that waits, per stream.
     queues: QueueDepth,
     /// Copies and memsets by kind.
@@ -112,6 +114,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
         host_idle: idle.hosts,
         gaps: idle.gaps,
         launches: launches::launch_totals(&rows),
+        op_launches: launches::op_launch_totals(&rows),
         queues: queue_depth::queue_depths(&rows),
         copies: copies::copy_totals(&rows),
         phases: phases::phase_totals(std::iter::once(&steps[..])),

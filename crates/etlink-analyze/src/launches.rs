@@ -1,5 +1,6 @@
-//! Calls that launch work, by name: any call that a device row bears the correlation of, of any
-//! vendor. A graph launch is one call with many rows.
+//! Calls that launch work, by name, or by the innermost op or annotation around them: any call that
+//! a device row bears the correlation of, of any vendor. A graph launch is one call with many rows.
+//! Calls outside of all ops are of no op.
 //!
 //! `call` is how long the call took. `delay` is from its end to the start of the first of its rows,
 //! 0 where that starts before; it holds the time that the row queued behind others. Rows are
@@ -15,12 +16,12 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// All launching calls of one name, ns.
+/// All launching calls of one name, or of one op, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LaunchTotals {
-    /// Name of the call.
+    /// Name of the call or the op.
     pub name: String,
-    /// Whether it launches graphs.
+    /// Whether any of the calls launches graphs.
     pub graph: bool,
     /// How many calls.
     pub calls: u64,
@@ -76,8 +77,23 @@ impl LaunchTotals {
     }
 }
 
-/// Of one rank, by falling number of calls. O(rows).
+/// Of one rank by name of the call, by falling number of calls. O(rows).
 pub(crate) fn launch_totals(rows: &ClassifiedRows<'_>) -> Vec<LaunchTotals> {
+    launches_by(rows, |call| Some(rows.trace.device.calls.name[call]))
+}
+
+/// Of one rank by name of the op, by falling number of calls. O(rows).
+pub(crate) fn op_launch_totals(rows: &ClassifiedRows<'_>) -> Vec<LaunchTotals> {
+    launches_by(rows, |call| {
+        let op = rows.trace.call_op.get(call)?.get()?;
+        Some(rows.trace.device.ops.name[op.index()])
+    })
+}
+
+fn launches_by(
+    rows: &ClassifiedRows<'_>,
+    key: impl Fn(usize) -> Option<NameId>,
+) -> Vec<LaunchTotals> {
     let device = &rows.trace.device;
     let mut all: IndexMap<NameId, LaunchTotals, FxBuildHasher> = IndexMap::default();
     let lasted = row_time_of_calls(rows);
@@ -87,15 +103,13 @@ pub(crate) fn launch_totals(rows: &ClassifiedRows<'_>) -> Vec<LaunchTotals> {
         let Some(call) = rows.trace.row_call[row].get() else {
             continue;
         };
-        let (at, name) = (call.index(), device.calls.name[call.index()]);
-        let entry = all.entry(name).or_insert_with(|| {
-            let name = device.names.get(name);
-            LaunchTotals {
-                name: name.to_owned(),
-                graph: launches_graph(name),
-                ..LaunchTotals::default()
-            }
+        let at = call.index();
+        let Some(name) = key(at) else { continue };
+        let entry = all.entry(name).or_insert_with(|| LaunchTotals {
+            name: device.names.get(name).to_owned(),
+            ..LaunchTotals::default()
         });
+        entry.graph |= launches_graph(device.names.get(device.calls.name[at]));
         let took = device.calls.duration[at];
         entry.rows += 1;
         entry.rows_ns = entry.rows_ns.saturating_add(device.rows.duration[row].0);

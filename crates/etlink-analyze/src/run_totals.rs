@@ -28,6 +28,8 @@ pub struct RunTotals {
     pub idle: Vec<IdleCauses>,
     /// Calls that launch, by name.
     pub launches: Vec<LaunchTotals>,
+    /// The same by the op around the call.
+    pub op_launches: Vec<LaunchTotals>,
     /// Copies and memsets by kind.
     pub copies: Vec<CopyTotals>,
     /// Steps of inference of all ranks by phase.
@@ -61,6 +63,7 @@ pub fn run_totals<'a>(ranks: impl Iterator<Item = &'a RankAnalysis> + Clone) -> 
             vec![]
         },
         launches: launches::sum_launches(ranks.clone().flat_map(|rank| &rank.launches)),
+        op_launches: launches::sum_launches(ranks.clone().flat_map(|rank| &rank.op_launches)),
         copies: copies::sum_copies(ranks.clone().flat_map(|rank| &rank.copies)),
         phases: phases::phase_totals(ranks.clone().map(|rank| &rank.steps[..])),
         collectives: collectives::sum_collectives(ranks.clone().flat_map(|rank| &rank.collectives)),

@@ -229,6 +229,33 @@ fn a_graph_launch_is_one_call_with_many_rows() {
 }
 
 #[test]
+fn launch_delay_per_op() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "aten::linear", 0, 40 * US);
+    draw.op(main, "aten::mm", 5 * US, 35 * US);
+    let stream = DeviceQueue::stream(7);
+    draw.launch(main, us(10, 12), stream, "gemm", us(20, 30));
+    draw.launch(main, us(20, 22), stream, "gemm", us(36, 40));
+    draw.launch(main, us(36, 38), stream, "bias", us(40, 41));
+    // outside of all ops
+    draw.launch(main, us(50, 51), stream, "triton", us(60, 70));
+    let ops = analyzed(&draw).op_launches;
+    let figures: Vec<_> = ops
+        .iter()
+        .map(|op| (op.name.as_str(), op.calls, op.delay_min_ns, op.delay_max_ns))
+        .collect();
+    assert_eq!(
+        figures,
+        [
+            ("aten::mm", 2, 8_000, 14_000),
+            ("aten::linear", 1, 2_000, 2_000)
+        ]
+    );
+    assert_eq!(ops[1].short_rows, 1);
+}
+
+#[test]
 fn bandwidth_is_over_the_time_in_which_copies_run() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();

@@ -402,6 +402,7 @@ export type ReportRank = {
   host_idle: HostIdle[];
   gaps: IdleGap[];
   launches: LaunchTotals[];
+  op_launches: LaunchTotals[];
   queues: QueueDepth[];
   copies: CopyTotals[];
   steps: StepTime[];
@@ -448,6 +449,7 @@ export type RunTotals = {
   kernels: KernelTotals[];
   idle: IdleCauses[];
   launches: LaunchTotals[];
+  op_launches: LaunchTotals[];
   copies: CopyTotals[];
   phases: {
     phase: string;

@@ -91,8 +91,9 @@ fn finding_lines(one: &Analyzed) -> String {
 }
 
 /// Long ones, for `--table`.
-const ONLY_ASKED: [&str; 5] = [
+const ONLY_ASKED: [&str; 6] = [
     "gaps",
+    "op_launches",
     "stream_idle",
     "memory_timeline",
     "metrics",
@@ -113,6 +114,7 @@ const TABLES: &[(&str, Show)] = &[
     ("collectives", rows::collective_table),
     ("copies", rows::copy_table),
     ("launches", rows::launch_table),
+    ("op_launches", rows::op_launch_table),
     ("queues", rows::queue_table),
     ("coverage", rows::coverage_table),
     ("work", rows::work_table),

@@ -90,6 +90,22 @@ pub(super) fn copy_table(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn launch_table(one: &Analyzed, limit: Limit) -> Shown {
+    let title = "launching calls (short rows: together shorter than their call; delay: from the \
+        call's end to its first row)";
+    (
+        title.into(),
+        launch_grid(&one.total.launches, "call", limit),
+    )
+}
+
+pub(super) fn op_launch_table(one: &Analyzed, limit: Limit) -> Shown {
+    let title = "launching calls by the op or annotation around them (short rows: together shorter \
+        than their call; delay: from the call's end to its first row)";
+    let grid = launch_grid(&one.total.op_launches, "op", limit);
+    (title.into(), grid)
+}
+
+fn launch_grid(launches: &[LaunchTotals], name: &'static str, limit: Limit) -> Grid {
     let columns: &[Column<&LaunchTotals>] = &[
         ("calls", |launch| launch.calls.to_string()),
         ("rows", |launch| launch.rows.to_string()),
@@ -98,16 +114,11 @@ pub(super) fn launch_table(one: &Analyzed, limit: Limit) -> Shown {
         ("call max", |launch| time(launch.call_max_ns)),
         ("delay mean", |launch| mean_time(launch.delay_mean_ns)),
         ("delay max", |launch| time(launch.delay_max_ns)),
-        ("call", |launch| launch.name.clone()),
+        (name, |launch| launch.name.clone()),
     ];
-    let title = "launching calls (short rows: together shorter than their call; delay: from the \
-        call's end to its first row)";
-    (
-        title.into(),
-        Grid::from_records(0, limit, columns, one.total.launches.iter())
-            .last_texts(1)
-            .expendable(["call max", "delay max", "short rows"]),
-    )
+    Grid::from_records(0, limit, columns, launches.iter())
+        .last_texts(1)
+        .expendable(["call max", "delay max", "short rows"])
 }
 
 pub(super) fn queue_table(one: &Analyzed, limit: Limit) -> Shown {
