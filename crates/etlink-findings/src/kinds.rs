@@ -71,7 +71,7 @@ pub const KINDS: [KindRule; 22] = [
     general(
         CauseKind::HostWork,
         host::host_work,
-        "record with stacks to see what it does there, and take that off this thread",
+        "see what it does there, with stacks, and take that out of the loop or off this thread",
     ),
     general(
         CauseKind::SmallKernels,
@@ -136,7 +136,7 @@ pub const KINDS: [KindRule; 22] = [
     stated(
         CauseKind::TensorCopies,
         device::tensor_copies,
-        "keep one layout and data type from op to op",
+        "keep one layout and data type from op to op, and write results where they are needed",
     ),
     stated(
         CauseKind::Recomputation,

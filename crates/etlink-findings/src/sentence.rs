@@ -46,7 +46,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             format!("between ops the host does for {total} what the trace does not show")
         }
         CauseKind::HostWork => {
-            format!("the host works in `{subject}` for {total} without a launch")
+            format!("the host is in `{subject}` for {total} between launches")
         }
         CauseKind::SmallKernels => format!(
             "launching takes longer than running: {count} kernels of {typical} (mean) come every \
@@ -144,9 +144,16 @@ fn place_text(finding: &RunFinding) -> String {
         finding.kind,
         CauseKind::LateRank | CauseKind::RankImbalance | CauseKind::FusibleChain
     );
+    // Outside of all ops there is no more than the gap itself.
+    let names_place =
+        names_place && !(finding.kind == CauseKind::HostWork && finding.subject.is_empty());
     let evidence = &finding.evidence;
     let within = evidence.within.as_deref().filter(|_| names_place);
-    let within = within.map_or(String::new(), |op| format!(", in `{}`", short_name(op)));
+    let how = match finding.kind {
+        CauseKind::HostWork => "mostly in",
+        _ => "in",
+    };
+    let within = within.map_or(String::new(), |op| format!(", {how} `{}`", short_name(op)));
     let python = evidence.python.as_deref();
     let python = python.map_or(String::new(), |line| format!(", at `{line}`"));
     // Times of a cause are summed over the ranks that have it.

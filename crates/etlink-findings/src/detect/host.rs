@@ -24,7 +24,7 @@ pub(crate) const LONGEST_LAUNCH_NS: i64 = 200_000;
 
 /// Ranges that fetch input, the outermost alone.
 pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    let mut by_name: BTreeMap<&str, SpanGroup> = BTreeMap::new();
+    let mut by_name: BTreeMap<&str, SpanGroup<'_>> = BTreeMap::new();
     // Without a device every thread does work of its own.
     let launches = view.launched.iter().any(|launched| !launched.is_empty());
     for op in (0..view.trace.device.ops.len()).map(OpIdx::new) {
@@ -53,13 +53,15 @@ pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
 
 /// Stretches of threads that have one cause.
 #[derive(Default)]
-struct SpanGroup {
+struct SpanGroup<'t> {
     edits: GraphEdits,
     times: Vec<i64>,
     longest: Option<HostSpan>,
+    /// What its slices are called, with their time, ns.
+    by_name: BTreeMap<&'t str, i64>,
 }
 
-impl SpanGroup {
+impl SpanGroup<'_> {
     /// Takes a stretch out.
     fn add(&mut self, view: &RankView<'_>, span: HostSpan) {
         view.remove_span(span, &mut self.edits);
@@ -85,23 +87,33 @@ impl SpanGroup {
             typical_ns: median_ns(&mut self.times),
             compared: None,
             start_ns: longest.map(|span| span.start),
-            within: None,
+            within: self.main_slice(),
             python: longest.and_then(|span| {
                 // A little after the begin: the range and its caller begin at one instant.
                 view.python_at(span.thread, span.start + (span.end - span.start) / 2)
             }),
         }
     }
+
+    /// The op or call in which half of the time is.
+    fn main_slice(&self) -> Option<String> {
+        let whole: i64 = self.by_name.values().sum();
+        let (name, ns) = self.by_name.iter().max_by_key(|(_, ns)| **ns)?;
+        (2 * ns >= whole).then(|| (*name).to_owned())
+    }
 }
 
 fn groups_as_candidates(
     view: &RankView<'_>,
     kind: CauseKind,
-    groups: BTreeMap<&str, SpanGroup>,
+    groups: BTreeMap<&str, SpanGroup<'_>>,
 ) -> Vec<CauseCandidate> {
     let mut candidates = vec![];
     for (name, mut group) in groups {
-        let evidence = group.evidence(view);
+        let mut evidence = group.evidence(view);
+        evidence
+            .within
+            .take_if(|within| within == name || is_step_name(within));
         if view.matters(evidence.time_ns) {
             candidates.push(view.candidate(kind, name, group.edits, evidence));
         }
@@ -164,7 +176,7 @@ pub(crate) fn is_own_work(view: &RankView<'_>, node: NodeIdx) -> bool {
 
 /// Work of the host that is no launching and of no kind of its own, by what it is.
 pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    let mut groups: BTreeMap<&str, SpanGroup> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, SpanGroup<'_>> = BTreeMap::new();
     let long = launch_intervals(view);
     let long = long
         .iter()
@@ -177,6 +189,8 @@ pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
             };
             let group = groups.entry(name).or_default();
             group.edits.removed.push(*node);
+            let slice_ns = group.by_name.entry(view.trace.name(&slice)).or_default();
+            *slice_ns += slice.duration.0;
             group.note(HostSpan {
                 thread: interval.span.thread,
                 start: slice.start.0,
@@ -213,7 +227,7 @@ fn work_name<'t>(view: &RankView<'t>, node: NodeIdx) -> Option<&'t str> {
 
 /// Forward work of checkpointed layers inside of the backward pass.
 pub(crate) fn recomputation(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    let mut groups: BTreeMap<&str, SpanGroup> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, SpanGroup<'_>> = BTreeMap::new();
     for op in (0..view.trace.device.ops.len()).map(OpIdx::new) {
         // The engine's own range bears the name too, behind its prefix.
         if view.op_name(op) != CHECKPOINT_NAME {
