@@ -165,6 +165,49 @@ describe("colours", () => {
   }
 });
 
+describe("two runs", () => {
+  test("what changed stands first, with the figures of diff --json", async () => {
+    const { page, trouble } = await open("compared");
+    const diff = JSON.parse(readFileSync(join(PAGES, "compared.diff.json"), "utf8"));
+    assert.equal(await page.locator("main h2").first().innerText(), "What changed");
+    assert.match(await page.locator("#compared").innerText(), /step 31.428 ms -> 27.589 ms/);
+    const costs = await column(page, "compared-table", "cost_ns");
+    assert.ok(costs.length > 3);
+    assert.equal(Number(costs[0]), diff.changes[0].cost_ns);
+    assert.equal((await column(page, "compared-table", "name"))[0], diff.changes[0].name);
+    assert.deepEqual(trouble, []);
+    for (const width of [1280, 400]) {
+      const { page } = await open("compared", { width });
+      await page.screenshot({ path: join(SHOTS, `compared-${width}.png`) });
+    }
+  });
+
+  test("a page of one run has nothing to compare with", async () => {
+    const { page } = await open("devices");
+    assert.equal(await page.locator("#compared").count(), 0);
+  });
+
+  test("a kernel has its short name, and the full one as a tooltip", async () => {
+    const { page } = await open("devices");
+    const { total } = said("devices", "analyze");
+    const kernels = new Map(total.kernels.map((kernel) => [kernel.name, kernel]));
+    const cells = await page
+      .locator('#kernels-table td[data-field="name"]')
+      .evaluateAll((cells) =>
+        cells.map((cell) => [
+          cell.dataset.value,
+          cell.innerText.trim(),
+          cell.querySelector("span")?.title ?? "",
+        ]),
+      );
+    for (const [name, shown, title] of cells) {
+      const { short_name } = kernels.get(name);
+      assert.equal(shown, short_name);
+      assert.ok(short_name === name || title === name, `${name}: ${title}`);
+    }
+  });
+});
+
 describe("the numbers", () => {
   test("device time, kernels and steps are those of analyze --json", async () => {
     const { page } = await open("devices");

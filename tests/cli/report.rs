@@ -281,3 +281,28 @@ fn what_is_no_graph_is_refused_in_words() {
         .notes("note: rank 1 is left out")
         .says(", 1 rank; ");
 }
+
+#[test]
+fn a_page_of_two_runs_says_what_changed() {
+    let two = "{pairs}/transformer-2.3.1 {pairs}/transformer-2.15.0";
+    let tool = Tool::new();
+    let said = tool
+        .run(&format!("report {two} -o page.html --json"))
+        .exits(0);
+    let json = said.json();
+    let diff = tool.run(&format!("diff {two}")).exits(0).stdout;
+    let sentence = json["compared"][0].as_str().expect("a sentence");
+    assert!(sentence.starts_with("step 31.428 ms -> 27.589 ms"));
+    assert!(diff.starts_with(sentence), "{diff}");
+    tool.run(&format!("report {two} -o page.html --overwrite"))
+        .exits(0)
+        .says(sentence);
+    // alone it has nothing to compare with
+    let alone = tool
+        .run("report {pairs}/transformer-2.15.0 -o page.html --overwrite --json")
+        .exits(0);
+    assert!(alone.json().get("compared").is_none());
+    tool.run("report nowhere {pairs}/transformer-2.15.0 -o page.html --overwrite")
+        .exits(2)
+        .complains(&["nowhere"]);
+}

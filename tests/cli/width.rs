@@ -130,7 +130,7 @@ const TABLES: [&str; 19] = [
     "stragglers",
 ];
 
-const LINES: [&str; 24] = [
+const LINES: [&str; 25] = [
     "link --host one/pytorch_et_0.json --device one/kineto_trace_0.json",
     "link --device one/kineto_trace_0.json -o linked.pftrace --overwrite",
     "merge one -o merged --for astra-sim --overwrite",
@@ -146,6 +146,7 @@ const LINES: [&str; 24] = [
     "analyze graphs",
     "analyze one --compat hta",
     "report one -o page.html --overwrite",
+    "report one two -o page.html --overwrite",
     "findings one",
     "replay one --critical-path",
     "replay graphs --critical-path",

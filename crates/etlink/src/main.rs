@@ -19,6 +19,7 @@ mod op_tables;
 mod progress;
 mod rank_columns;
 mod rank_error;
+mod run_diff;
 mod signals;
 mod table;
 

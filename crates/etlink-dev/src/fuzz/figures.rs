@@ -255,6 +255,7 @@ fn check_page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) 
         timelines: &timelines,
         notes: &[],
         findings: &[],
+        compared: None,
     })?;
     let text = std::str::from_utf8(&html).context("the page is no text")?;
     ensure!(

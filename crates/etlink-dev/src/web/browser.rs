@@ -36,6 +36,7 @@ pub fn test_page() -> Result<()> {
     for (name, traces) in &pages {
         write_page(&etlink, &folder, name, traces)?;
     }
+    write_compared_page(&etlink, &folder, &root.join("testdata/pairs"))?;
     let mut node = Command::new("node");
     // Older versions of Node print TAP where there is no terminal.
     node.args(["--test", "--test-reporter", "spec"])
@@ -75,6 +76,24 @@ fn write_page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result
         std::fs::write(&path, output.stdout).with_context(|| path.display().to_string())?;
     }
     Ok(())
+}
+
+/// `compared.html` of two runs, and `compared.diff.json`.
+fn write_compared_page(etlink: &Path, folder: &Path, pairs: &Path) -> Result<()> {
+    let runs = ["transformer-2.3.1", "transformer-2.15.0"].map(|run| pairs.join(run));
+    let page = folder.join("compared.html");
+    run_command(
+        Command::new(etlink)
+            .args(["report", "--overwrite", "-o"])
+            .arg(page)
+            .args(&runs),
+    )?;
+    let diff = Command::new(etlink)
+        .args(["diff", "--json"])
+        .args(&runs)
+        .output()?;
+    let path = folder.join("compared.diff.json");
+    std::fs::write(&path, diff.stdout).with_context(|| path.display().to_string())
 }
 
 /// The installed browser.

@@ -14,6 +14,7 @@
 //! measured as it stands in the page, and made again with less until it fits. What is left out, the
 //! page says.
 
+mod compared;
 mod drawn_collective;
 mod memory;
 mod packed_timeline;
@@ -34,6 +35,7 @@ mod written_graph;
 #[cfg(test)]
 mod tests;
 
+pub use compared::{ComparedRow, ComparedRuns, ComparedTable};
 pub use memory::{MemoryChart, memory_charts};
 pub use packed_timeline::PackedTimeline;
 pub use rank_stats::RankStats;
@@ -111,6 +113,8 @@ pub struct ReportPage<'p> {
     pub met: Option<&'p RankStats>,
     /// Those whose step is shown; that of all ranks first, if there is one.
     pub timelines: &'p [PackedTimeline],
+    /// What changed since an earlier run, if there is one to compare with.
+    pub compared: Option<&'p ComparedRuns>,
     /// What to know first.
     pub notes: &'p [String],
     /// What the run would gain most from, a sentence each.
@@ -125,6 +129,7 @@ struct PageData<'p> {
     cards: Vec<SummaryCard>,
     notes: &'p [String],
     findings: &'p [String],
+    compared: Option<&'p ComparedRuns>,
     ranks: Vec<Value>,
     total: Value,
     /// Per table, how many records are not in the page.
@@ -264,6 +269,7 @@ fn page_data<'p>(page: &ReportPage<'p>, most: usize, all: usize) -> io::Result<P
         cards: summary::summary_cards(page),
         notes: page.notes,
         findings: page.findings,
+        compared: page.compared,
         ranks,
         total,
         cut,

@@ -96,6 +96,7 @@ fn page_of(trace: &LinkedTrace, title: &str, timeline: &PackedTimeline) -> Strin
         timelines: &timelines,
         notes: &[],
         findings: &[],
+        compared: None,
     };
     let bytes = render_page(&page).expect("a page");
     assert_eq!(

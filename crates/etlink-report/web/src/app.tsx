@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { ComparedSection } from "./compared";
 import type { Data } from "./data";
 import { Help } from "./help";
 import { MemorySection } from "./memory";
@@ -29,6 +30,12 @@ function parts(data: Data, theme: string): Part[] {
   const steps = data.ranks.some((rank) => rank.steps?.length > 0);
   const rows = data.ranks.some((rank) => rank.breakdown.length > 0);
   const all: (Part | false)[] = [
+    data.compared !== null && {
+      id: "compared",
+      short: "Compared",
+      title: "What changed",
+      content: <ComparedSection compared={data.compared} />,
+    },
     steps && {
       id: "steps",
       short: "Steps",

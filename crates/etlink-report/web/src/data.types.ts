@@ -62,6 +62,27 @@ export type CollectiveTotals = {
   ns_per_byte: null;
 };
 
+export type ComparedRow = {
+  name: string;
+  short_name: string;
+  before_ns: number;
+  after_ns: number;
+  cost_ns: number;
+};
+
+export type ComparedRuns = {
+  before: string;
+  sentences: string[];
+  tables: ComparedTable[];
+};
+
+export type ComparedTable = {
+  title: string;
+  rows: ComparedRow[];
+  within_spread: number;
+  cut: number;
+};
+
 export type ComputeRate = {
   device: number;
   rows: number;
@@ -274,6 +295,7 @@ export type PageData = {
   cards: SummaryCard[];
   notes: string[];
   findings: string[];
+  compared: ComparedRuns | null;
   ranks: ReportRank[];
   total: RunTotals;
   cut: ShortenedTable[];

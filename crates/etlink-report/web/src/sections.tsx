@@ -219,7 +219,10 @@ export function KernelsSection({ data }: { data: Data }) {
   const columns: Column[] = [
     { field: "class", cell: (value) => <span class={`chip chip-${value}`}>{String(value)}</span> },
     { field: "label" },
-    { field: "name", cell: (value) => <Name text={String(value)} /> },
+    {
+      field: "name",
+      cell: (value, record) => <Name text={String(record.short_name)} full={String(value)} />,
+    },
     { field: "count" },
     { field: "sum_ns" },
     { field: "share", cell: share },

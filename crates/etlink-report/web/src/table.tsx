@@ -179,9 +179,9 @@ function plain(value: Value, unit: Unit | null): ComponentChildren {
 }
 
 /** A long name on two lines; all of it as a tooltip. */
-export function Name({ text }: { text: string }) {
+export function Name({ text, full = text }: { text: string; full?: string }) {
   return (
-    <span class="name" title={text.length > 40 ? text : undefined}>
+    <span class="name" title={full.length > 40 || full !== text ? full : undefined}>
       {text}
     </span>
   );

@@ -11,6 +11,10 @@ pub struct ReportArgs {
     /// ranks of a run or with the `.et` files that `merge` made of them; `-` for standard input
     #[arg(value_name = "TRACE|DIR")]
     pub path: PathBuf,
+    /// A later run, trace or folder of traces: the page is about this one, and says first what
+    /// changed since the other
+    #[arg(value_name = "AFTER")]
+    pub after: Option<PathBuf>,
     /// Host trace of the Kineto trace, as for `link`
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,

@@ -6,12 +6,11 @@ use crate::args::DiffArgs;
 use crate::kernel_rules::read_rules;
 use crate::notes;
 use crate::op_tables::{self, RunTables, Wanted};
-use crate::table::{
-    Grid, Limit, count, csv_text, enum_name, percent, same_notes, signed_time, time,
-};
+use crate::run_diff::{self, percent_change};
+use crate::table::{Grid, Limit, count, csv_text, enum_name, same_notes, signed_time, time};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::KernelRules;
-use etlink_analyze::diff::{self, ChangeKind, ChangeVerdict, PartChange, RowChange, StepChange};
+use etlink_analyze::diff::{self, ChangeKind, PartChange, RowChange};
 use etlink_run::membership::Excluded;
 use serde::Serialize;
 use std::fmt::Write;
@@ -39,15 +38,12 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     }
     let threads = start_threads(args.tables.reading.resources.threads)?;
     let rules = read_rules(args.rules.as_deref())?;
-    let RunTables {
-        tables: before,
-        mut excluded,
-    } = run_tables(&args, &args.before, &rules, threads)?;
+    let before = run_tables(&args, &args.before, &rules, threads)?;
     let after = run_tables(&args, &args.after, &rules, threads)?;
+    let diff = run_diff::diff_tables(&before, &after);
+    let mut excluded = before.excluded;
     excluded.extend(after.excluded);
-    let after = after.tables;
-    let [first, second] =
-        [&before, &after].map(|tables| tables.iter().map(|table| &table.top).collect::<Vec<_>>());
+    let (before, after) = (before.tables, after.tables);
     let notes = before.iter().chain(&after).flat_map(|table| {
         table
             .notes
@@ -55,11 +51,6 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
             .map(|note| (table.file.clone(), note.as_str()))
     });
     let notes = same_notes(notes);
-    let [before_said, after_said] = [&before, &after].map(|tables| {
-        let said = tables.iter().filter_map(|table| table.analysis.as_ref());
-        said.collect::<Vec<_>>()
-    });
-    let diff = diff::compare_runs([&first, &second], [&before_said, &after_said]);
     let compared = DiffReport {
         before: &args.before,
         after: &args.after,
@@ -298,34 +289,12 @@ fn titled_table(title: &str, grid: &Grid, varied: usize) -> String {
     }
 }
 
-/// The step times, and whether they differ by more than steps do.
-fn step_sentence(step: &StepChange) -> String {
-    let [before, after] = step.times_ns;
-    let verdict = match step.verdict {
-        ChangeVerdict::Real => "real",
-        ChangeVerdict::WithinSpread => "within the spread",
-        ChangeVerdict::SpreadUnknown => "of one step there is no spread to compare with",
-    };
-    let vary = step.spread_share().map_or(String::new(), |share| {
-        format!("steps vary by {}: ", percent(share, 1))
-    });
-    format!("step {}; {vary}{verdict}\n", time_change(before, after))
-}
-
 /// The runs and their sums.
 fn runs_head(compared: &DiffReport<'_>) -> String {
     let mut out = String::new();
     let diff = &compared.diff;
-    if let Some(step) = &diff.step {
-        out += &step_sentence(step);
-    }
-    if let Some(shares) = diff.utilization {
-        let [first, second] = shares.map(|share| percent(share, 1));
-        let points = 100.0 * (shares[1] - shares[0]);
-        let _ = writeln!(
-            out,
-            "devices are busy {first} -> {second} ({points:+.1} points)"
-        );
+    for sentence in run_diff::diff_sentences(diff) {
+        let _ = writeln!(out, "{sentence}");
     }
     let [before, after] = &compared.diff.runs;
     for (name, path, side) in [
@@ -340,20 +309,8 @@ fn runs_head(compared: &DiffReport<'_>) -> String {
             count(side.steps, "step")
         );
     }
-    let host = time_change(before.self_host_ns, after.self_host_ns);
-    let device = time_change(before.device_ns, after.device_ns);
-    let _ = writeln!(
-        out,
-        "per {}: own time of the host's ops {host}; device time {device}",
-        compared.diff.per
-    );
+    let _ = writeln!(out, "{}", run_diff::sums_sentence(diff));
     out
-}
-
-/// A time before and after.
-fn time_change(old: i64, new: i64) -> String {
-    let change = percent_change(old, new);
-    format!("{} -> {} ({change})", time(old), time(new))
 }
 
 /// A name, with what makes it a row of its own.
@@ -370,14 +327,5 @@ fn row_name(change: &RowChange, full_names: bool) -> String {
         name.to_owned()
     } else {
         format!("{name} {own}")
-    }
-}
-
-fn percent_change(old: i64, new: i64) -> String {
-    match (old, new) {
-        (0, 0) => "as before".to_owned(),
-        // there is no percentage of nothing
-        (0, _) => "from nothing".to_owned(),
-        _ => format!("{:+.1} %", (new as f64 - old as f64) * 100.0 / old as f64),
     }
 }

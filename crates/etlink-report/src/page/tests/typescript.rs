@@ -73,6 +73,23 @@ fn page_types() -> String {
         .collect();
     let stats = RankStats::new(&summaries, &join, clocks.clone());
     let total = run_totals(ranks.iter().map(|rank| &rank.analysis));
+    let row = ComparedRow {
+        name: "void sum<4>(int)".to_owned(),
+        short_name: "sum".to_owned(),
+        before_ns: 1,
+        after_ns: 3,
+        cost_ns: 2,
+    };
+    let compared = ComparedRuns {
+        before: "before".to_owned(),
+        sentences: vec!["a sentence".to_owned()],
+        tables: vec![ComparedTable {
+            title: "kernels".to_owned(),
+            rows: vec![row],
+            within_spread: 1,
+            cut: 0,
+        }],
+    };
     let page = ReportPage {
         title: "a sample",
         ranks: &ranks,
@@ -81,6 +98,7 @@ fn page_types() -> String {
         timelines: &[],
         notes: &["a note".to_owned()],
         findings: &["2 % of the step".to_owned()],
+        compared: Some(&compared),
     };
     let types = TypeRecorder::default();
     types.record(&page_data(&page, 1, 1).expect("values"));

@@ -3,6 +3,7 @@
 //! Every rank is read once for its figures. Which step is drawn is known only when all are: the
 //! ranks that are drawn are read once more, unless there is but one.
 
+mod compared;
 mod folder;
 mod ran;
 mod steps;
@@ -38,6 +39,9 @@ struct WrittenPage {
     step: Option<String>,
     timelines: usize,
     ranges: usize,
+    /// What changed since the earlier run, where one was given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    compared: Vec<String>,
     /// Traces that are not in the page, and other things to know.
     notes: Vec<String>,
     /// Traces that are not in the page.
@@ -93,21 +97,31 @@ impl ReportConfig {
     }
 }
 
-pub fn run(args: ReportArgs) -> Result<Outcome> {
+pub fn run(mut args: ReportArgs) -> Result<Outcome> {
+    let after = args.after.take();
+    // the page is of the later run
+    let before = after.map(|after| std::mem::replace(&mut args.path, after));
     // before anything is read: an hour of work must not end at a file that is there already
     let target = Target::page(&args.output, args.overwrite.overwrite)?;
-    refuse_input(&args.output, args.host.iter().chain([&args.path]))?;
+    let inputs = args.host.iter().chain([&args.path]).chain(&before);
+    refuse_input(&args.output, inputs)?;
     // a mistake in the rules is found before the traces are read
     let rules = crate::kernel_rules::read_rules(args.rules.as_deref())?;
     let progress = crate::progress::progress_bar();
     let config = ReportConfig::from_args(&args, &progress)?;
+    let compared = match &before {
+        Some(before) => Some(compared::compare_with(&args, before, &rules, &config)?),
+        None => None,
+    };
     let content = if args.path.is_dir() {
         folder::folder_content(config, &rules)
     } else {
         file_content(config, &rules)
     };
     progress.finish();
-    let content = content?;
+    let mut content = content?;
+    let (compared, excluded) = compared.unzip();
+    content.excluded.extend(excluded.into_iter().flatten());
     let total = run_totals(content.ranks.iter().map(|rank| &rank.analysis));
     let Content {
         title,
@@ -124,14 +138,21 @@ pub fn run(args: ReportArgs) -> Result<Outcome> {
         total: &total,
         met: met.as_ref(),
         timelines,
+        compared: compared.as_ref(),
         notes,
         findings,
     })?;
     let ((), bytes) = target.write(|out| out.write_all(&bytes))?;
-    print_result(&target, args.print.json, content, bytes)
+    let sentences = compared.map_or_else(Vec::new, |compared| compared.sentences);
+    print_result(&target, args.print.json, content, (sentences, bytes))
 }
 
-fn print_result(target: &Target, json: bool, content: Content, bytes: u64) -> Result<Outcome> {
+fn print_result(
+    target: &Target,
+    json: bool,
+    content: Content,
+    (compared, bytes): (Vec<String>, u64),
+) -> Result<Outcome> {
     let is_refused = content.is_refused;
     let written = WrittenPage {
         output: target.path().display().to_string(),
@@ -144,6 +165,7 @@ fn print_result(target: &Target, json: bool, content: Content, bytes: u64) -> Re
             .iter()
             .map(|timeline| timeline.ranges)
             .sum(),
+        compared,
         notes: content.notes,
         excluded: content.excluded,
     };
@@ -166,9 +188,12 @@ fn print_result(target: &Target, json: bool, content: Content, bytes: u64) -> Re
         );
         let ranks = count(written.ranks as u64, "rank");
         let drawn = count(written.timelines as u64, "rank");
-        print_report(&format!(
-            "{output}: {size}, {ranks}; drawn: {step}{drawn}{without}, {ranges} ranges\n"
-        ))?;
+        let mut text =
+            format!("{output}: {size}, {ranks}; drawn: {step}{drawn}{without}, {ranges} ranges\n");
+        for sentence in &written.compared {
+            text += &format!("{sentence}\n");
+        }
+        print_report(&text)?;
     }
     Ok(if written.excluded.is_empty() && !is_refused {
         Outcome::Done

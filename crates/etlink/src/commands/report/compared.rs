@@ -1,0 +1,53 @@
+//! What changed since an earlier run.
+
+use super::ReportConfig;
+use crate::args::{JsonOrCsvArgs, NameArgs, ReportArgs, RowArgs, TableArgs, TopGrouping};
+use crate::op_tables::{self, RunTables, Wanted};
+use crate::run_diff;
+use anyhow::Result;
+use etlink_analyze::KernelRules;
+use etlink_report::page::ComparedRuns;
+use etlink_run::membership::Excluded;
+use std::path::Path;
+
+/// The comparison, and traces of the earlier run that are not in it.
+pub(super) fn compare_with(
+    args: &ReportArgs,
+    before: &Path,
+    rules: &KernelRules,
+    config: &ReportConfig,
+) -> Result<(ComparedRuns, Vec<Excluded>)> {
+    let tables = TableArgs {
+        group: TopGrouping::Name,
+        frames: 1,
+        rows: RowArgs { rows: 0 },
+        names: NameArgs { full_names: false },
+        steps: args.steps.clone(),
+        choice: args.choice.clone(),
+        reading: args.reading,
+        print: JsonOrCsvArgs {
+            json: false,
+            csv: false,
+        },
+    };
+    let read = |path: &Path| -> Result<RunTables> {
+        let wanted = Wanted {
+            trace: path,
+            host: None,
+            by: None,
+            python: false,
+            tree: false,
+            each_module: false,
+            tables: &tables,
+            rules: Some(rules),
+        };
+        op_tables::read_tables(wanted, config.options.threads)
+    };
+    let (first, second) = (read(before)?, read(&args.path)?);
+    let diff = run_diff::diff_tables(&first, &second);
+    let mut sentences = run_diff::diff_sentences(&diff);
+    sentences.push(run_diff::sums_sentence(&diff));
+    let compared = ComparedRuns::new(before.display().to_string(), sentences, &diff);
+    // of the later run the page itself says what is left out
+    Ok((compared, first.excluded))
+}

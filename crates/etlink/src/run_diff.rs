@@ -1,0 +1,76 @@
+//! Two runs compared, for `diff` and for the page of `report`.
+
+use crate::op_tables::RunTables;
+use crate::table::{percent, time};
+use etlink_analyze::RankAnalysis;
+use etlink_analyze::diff::{ChangeVerdict, RunDiff, StepChange, compare_runs};
+use etlink_analyze::top::KeyAverages;
+
+/// Compares runs whose tables were made with rules.
+pub fn diff_tables(before: &RunTables, after: &RunTables) -> RunDiff {
+    let runs = [before, after];
+    let [first, second]: [Vec<&KeyAverages>; 2] =
+        runs.map(|run| run.tables.iter().map(|table| &table.top).collect());
+    let [first_said, second_said]: [Vec<&RankAnalysis>; 2] = runs.map(|run| {
+        let said = run.tables.iter();
+        said.filter_map(|table| table.analysis.as_ref()).collect()
+    });
+    compare_runs([&first, &second], [&first_said, &second_said])
+}
+
+/// Step time, utilization, and the sums of the host and of devices, a sentence each.
+pub fn diff_sentences(diff: &RunDiff) -> Vec<String> {
+    let mut out = vec![];
+    if let Some(step) = &diff.step {
+        out.push(step_sentence(step));
+    }
+    if let Some(shares) = diff.utilization {
+        let [first, second] = shares.map(|share| percent(share, 1));
+        let points = 100.0 * (shares[1] - shares[0]);
+        out.push(format!(
+            "devices are busy {first} -> {second} ({points:+.1} points)"
+        ));
+    }
+    out
+}
+
+/// The sums of the host and of devices.
+pub fn sums_sentence(diff: &RunDiff) -> String {
+    let [before, after] = &diff.runs;
+    let host = time_change(before.self_host_ns, after.self_host_ns);
+    let device = time_change(before.device_ns, after.device_ns);
+    format!(
+        "per {}: own time of the host's ops {host}; device time {device}",
+        diff.per
+    )
+}
+
+/// The step times, and whether they differ by more than steps do.
+fn step_sentence(step: &StepChange) -> String {
+    let [before, after] = step.times_ns;
+    let verdict = match step.verdict {
+        ChangeVerdict::Real => "real",
+        ChangeVerdict::WithinSpread => "within the spread",
+        ChangeVerdict::SpreadUnknown => "of one step there is no spread to compare with",
+    };
+    let vary = step.spread_share().map_or(String::new(), |share| {
+        format!("steps vary by {}: ", percent(share, 1))
+    });
+    format!("step {}; {vary}{verdict}", time_change(before, after))
+}
+
+/// A time before and after.
+fn time_change(old: i64, new: i64) -> String {
+    let change = percent_change(old, new);
+    format!("{} -> {} ({change})", time(old), time(new))
+}
+
+/// A change in percent of what was before.
+pub fn percent_change(old: i64, new: i64) -> String {
+    match (old, new) {
+        (0, 0) => "as before".to_owned(),
+        // there is no percentage of nothing
+        (0, _) => "from nothing".to_owned(),
+        _ => format!("{:+.1} %", (new as f64 - old as f64) * 100.0 / old as f64),
+    }
+}
