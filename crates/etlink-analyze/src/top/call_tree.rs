@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! node      all ranges of one name and kind below one node; a root is a host thread
-//! host      sum of the ranges' times, each cut at the end of the range that it began in
+//! host      sum of the ranges' times; of two that overlap without nesting one is cut
 //! device    sum of the durations of the device rows whose launch call began in the range
 //! self      that without the children's
 //! ```
@@ -14,7 +14,7 @@
 //! [auxiliary events](DeviceTrace::auxiliary). O(n log n).
 
 use super::TopOrder;
-use super::ranges::{HostRange, RangeSource, begun_in, end_unfinished, host_ranges};
+use super::ranges::{HostRange, RangeSource, end_unfinished, host_ranges};
 use crate::steps::trace_steps;
 use etlink_model::{Correlation, DeviceTrace, NameId};
 use rustc_hash::FxHashMap;
@@ -123,7 +123,6 @@ pub fn call_tree(trace: &DeviceTrace, options: TreeOptions) -> CallTree {
             range.thread = trace.calls.thread[call as usize];
         }
     }
-    let around = begun_in(&ranges);
     let mut titles = SharedNames::new(trace);
     let mut builder = TreeBuilder {
         trace,
@@ -131,19 +130,20 @@ pub fn call_tree(trace: &DeviceTrace, options: TreeOptions) -> CallTree {
         nodes: vec![],
     };
     let launched = launched_by_call(trace);
-    // where the time of a range ends, and the node that it is of or that is around it
-    let mut places: Vec<(i64, u32)> = Vec::with_capacity(ranges.len());
-    for (at, range) in ranges.iter().enumerate() {
-        let outer = places.get(around[at] as usize).copied();
-        let (outer_end, parent) =
-            outer.unwrap_or_else(|| (i64::MAX, builder.thread_node(range.thread.index())));
-        let end = range.end.min(outer_end);
+    let mut open: Vec<Vec<OpenRange>> = vec![vec![]; trace.threads.len()];
+    for range in &ranges {
+        let open = &mut open[range.thread.index()];
+        let end = builder.make_room(open, range);
+        let parent = match open.last() {
+            Some(around) => around.node,
+            None => builder.thread_node(range.thread.index()),
+        };
         let node = match range.what {
             RangeSource::Call(call) => {
                 builder.add_device_time(parent, launched.of_call[call as usize]);
-                parent
+                continue;
             }
-            RangeSource::Overhead(_) => parent,
+            RangeSource::Overhead(_) => continue,
             RangeSource::Python(_) => match titles.frame(trace, range.name, options) {
                 Some((kind, name)) => builder.add_range(parent, kind, name, range, end),
                 None => parent,
@@ -153,10 +153,25 @@ pub fn call_tree(trace: &DeviceTrace, options: TreeOptions) -> CallTree {
                 builder.add_range(parent, kind, name, range, end)
             }
         };
-        places.push((end, node));
+        let is_counted = node != parent;
+        open.push(OpenRange {
+            end,
+            node,
+            is_counted,
+        });
     }
     builder.add_unlaunched(launched.without_call);
     builder.finish(&titles, options.order)
+}
+
+/// A range that has begun, on the stack of its thread.
+#[derive(Clone, Copy, Debug)]
+struct OpenRange {
+    end: i64,
+    /// Its node, or that around it.
+    node: u32,
+    /// Whether the node has its time.
+    is_counted: bool,
 }
 
 /// Time of device rows, ns.
@@ -290,6 +305,33 @@ impl TreeBuilder<'_> {
             });
         }
         number
+    }
+
+    /// Takes from the stack what ends before a range, and returns where the range's time ends.
+    ///
+    /// Of two that overlap one is cut: a range that has most of its time inside of another ends with
+    /// it, as does one that ends on another thread. Else the other ends where it begins: a step, or
+    /// what else a context manager opens, begins in the frame of `__enter__` and outlasts that.
+    fn make_room(&mut self, open: &mut Vec<OpenRange>, range: &HostRange) -> i64 {
+        while open.pop_if(|around| around.end <= range.start).is_some() {}
+        let is_frame = matches!(range.what, RangeSource::Python(_));
+        let is_call = matches!(range.what, RangeSource::Call(_) | RangeSource::Overhead(_));
+        let ends_elsewhere = is_call || range.asynchronous && !is_frame;
+        let mut end = range.end;
+        while let Some(around) = open.last().copied() {
+            let inside = around.end.saturating_sub(range.start);
+            let outside = end.saturating_sub(around.end);
+            if outside <= inside || ends_elsewhere {
+                end = end.min(around.end);
+                break;
+            }
+            if around.is_counted {
+                let node = &mut self.nodes[around.node as usize];
+                node.host_ns = node.host_ns.saturating_sub(inside);
+            }
+            open.pop();
+        }
+        end
     }
 
     fn add_range(

@@ -124,3 +124,31 @@ fn what_outlasts_its_parent_is_cut_and_what_nobody_launched_is_a_root() {
     assert_eq!(tree.nodes[0].kind, CallKind::Device);
     assert_eq!(tree.totals(), (10_000, 8_000));
 }
+
+#[test]
+fn what_a_context_manager_opens_is_not_of_its_frame() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.python(main, "profiler.py(9): __enter__", 0, 5_000);
+    draw.annotation(main, "ProfilerStep#1", 4_000, 90_000);
+    draw.python(main, "nn.Module: Linear_0", 10_000, 50_000);
+    // rounded to microseconds it ends after its module
+    draw.op(main, "aten::mm", 12_000, 51_000);
+    draw.op(main, "aten::add", 60_000, 70_000);
+    let python = TreeOptions {
+        python: true,
+        ..PLAIN
+    };
+    assert_eq!(
+        lines(&tree_of(&draw, python))[1..],
+        [
+            "  step 1 86/36 0/0",
+            "    nn.Module: Linear 1 40/2 0/0",
+            "      aten::mm 1 38/38 0/0",
+            "    aten::add 1 10/10 0/0",
+            "  profiler.py(9): __enter__ 1 4/4 0/0"
+        ]
+    );
+    let tree = tree_of(&draw, PLAIN);
+    assert_eq!(tree.totals().0, 86_000);
+}
