@@ -108,7 +108,7 @@ fn drawn_runs() -> Tool {
     tool
 }
 
-const TABLES: [&str; 19] = [
+const TABLES: [&str; 22] = [
     "utilization",
     "breakdown",
     "steps",
@@ -128,6 +128,9 @@ const TABLES: [&str; 19] = [
     "memory_timeline",
     "metrics",
     "stragglers",
+    "phases",
+    "op_launches",
+    "peaks",
 ];
 
 const LINES: [&str; 25] = [
