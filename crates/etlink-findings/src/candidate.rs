@@ -104,6 +104,7 @@ impl CauseEvidence {
             self.typical_ns = other.typical_ns;
             self.compared = other.compared;
         }
+        // Sums over ranks: the sentence says over how many.
         self.count += other.count;
         self.time_ns = self.time_ns.saturating_add(other.time_ns);
     }

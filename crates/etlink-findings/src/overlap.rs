@@ -24,6 +24,7 @@ impl CauseNodes {
         let scaled = edits.scaled.iter().map(|(node, _)| node);
         for node in edits.removed.iter().chain(scaled) {
             if let Some(length) = graph.duration.get(node.index()) {
+                // A node counts once, however often a cause names it.
                 weights.insert(*node, length.0);
             }
         }

@@ -40,6 +40,7 @@ fn causes_alone(view: &RankView<'_>) -> RankCauses {
     let mut candidates = vec![];
     for detect in KINDS.iter().filter_map(|rule| rule.detect) {
         let mut of_kind = detect(view);
+        // A cause without nodes cannot gain anything.
         of_kind.retain(|candidate| !candidate.edits.is_empty());
         // The sort is stable: of equal ones the first stays first.
         of_kind.sort_by_key(|candidate| std::cmp::Reverse(candidate.evidence.time_ns));

@@ -74,6 +74,7 @@ pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings 
         }
     }
     let kept = distinct_causes(replayed);
+    // Ranks of one run have the same steps: the first speaks for all.
     let first = parts.first().map(|part| part.causes.window);
     let first = first.unwrap_or_default();
     let mut found = RunFindings {
@@ -169,6 +170,7 @@ fn merge_candidates(parts: &[RankPart<'_>]) -> Vec<(CauseCandidate, Vec<GlobalRa
                 let all = one.other_edits.get_or_insert_default();
                 all.extend_shifted(other, part.first);
             }
+            // The same op on each rank is one thing to mend in the program.
             one.evidence.merge(&own.evidence);
             ranks.extend(part.causes.rank);
         }
@@ -178,6 +180,7 @@ fn merge_candidates(parts: &[RankPart<'_>]) -> Vec<(CauseCandidate, Vec<GlobalRa
 
 /// The largest gains first, none of them the time of another.
 fn distinct_causes(mut replayed: Vec<Replayed>) -> Vec<Replayed> {
+    // Stable, so that equal gains keep the order of kinds and names.
     replayed.sort_by_key(|one| std::cmp::Reverse(one.gain_ns));
     let explained: Vec<bool> = replayed
         .iter()

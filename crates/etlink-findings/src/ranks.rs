@@ -154,6 +154,7 @@ fn imbalance(
             parts.iter().map(|part| work_of(part, name)).collect();
         let Some(works) = of_ranks else { continue };
         let count = works[0].nodes.len();
+        // Only where all do the same in the same order, the n-th of one is the n-th of the others.
         if works.iter().any(|work| work.nodes.len() != count) {
             continue;
         }

@@ -8,6 +8,7 @@ use etlink_analyze::UtilizationWindow;
 
 /// `23 % of the 3 steps (90.1 of 386 ms): the host waits …; load ahead: …`
 pub(crate) fn finding_sentence(finding: &RunFinding, found: &RunFindings) -> String {
+    // Where the trace shows signs alone the sentence must say so.
     let probably = if finding.inferred { "probably " } else { "" };
     format!(
         "{} of {} ({} of {}): {probably}{}{}; {}",

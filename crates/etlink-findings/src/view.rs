@@ -148,6 +148,7 @@ impl<'t> RankView<'t> {
         };
         let starts_before =
             |time: i64| move |node: &NodeIdx| self.trace.nodes.start[node.index()].0 < time;
+        // Nodes of a thread do not overlap and are in order of time: two searches find the stretch.
         let first = nodes.partition_point(starts_before(span.start));
         let last = nodes.partition_point(starts_before(span.end));
         &nodes[first..last.max(first)]
@@ -227,6 +228,7 @@ impl<'t> RankView<'t> {
         let last = frames.start.partition_point(|start| start.0 <= time);
         let mut before = (0..last).rev().take(MOST_FRAMES);
         let frame = before.find(|at| {
+            // Frames of all threads and the profiler lie in one table.
             let is_frame = frames.kind[*at] == AuxiliaryKind::Python;
             let end = frames.start[*at] + frames.duration[*at];
             is_frame && frames.thread[*at] == thread && end.0 > time && self.is_line(*at)
@@ -275,6 +277,7 @@ fn launched_rows(trace: &LinkedTrace) -> Vec<Vec<LaunchedRow>> {
     let mut launched = vec![vec![]; trace.device.threads.len()];
     for (row, call) in trace.row_call.iter().enumerate() {
         let Some(call) = call.get() else { continue };
+        // A row that starts before its call says that clocks disagree: it shows nothing of launching.
         if trace.row_no_launch[row] != NoLaunch::Launched {
             continue;
         }
@@ -302,6 +305,7 @@ fn window_of(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64,
         length_ns: whole.whole_ns(),
         busy_ns: whole.computation_ns.saturating_add(whole.exposed_memory_ns),
     };
+    // All devices of a process share its window.
     let end = whole.start_ns.saturating_add(whole.window_ns);
     (window, (whole.start_ns, end))
 }

@@ -32,6 +32,7 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
             continue;
         }
         let group = groups.entry(subject_of(view, index)).or_default();
+        // Not removed: the ranks still meet there.
         group.edits.scaled.push((index, 0.0));
         group.times.push(end - start);
         let queue = node.queue();
@@ -125,6 +126,7 @@ fn subject_of(view: &RankView<'_>, node: NodeIdx) -> String {
         };
     };
     let (record, names) = (found.record, found.names);
+    // Names of groups are numbers that differ between ranks; descriptions are the same on all.
     let group = match names.get(record.group_desc) {
         "" | "undefined" => names.get(record.group_name),
         desc => desc,

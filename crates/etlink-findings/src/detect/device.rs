@@ -75,6 +75,7 @@ impl RowGroup {
     ) -> CauseCandidate {
         let time_ns = self.time_ns();
         let row = self.longest.map(|(_, row)| row);
+        // The longest speaks for all of the name: most kernels of a name come from one op.
         let op = row.and_then(|row| view.trace.row_op[row].get());
         let within = op.map(|op| view.op_name(op).to_owned());
         let evidence = CauseEvidence {
@@ -118,6 +119,7 @@ pub(crate) fn dominant_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut candidates = vec![];
     for (name, mut group) in by_name {
         let share = group.time_ns() as f64 / whole.max(1) as f64;
+        // A kernel with less cannot gain a quarter even if it takes half the time.
         if share >= DOMINANT_SHARE {
             group.compared = Some(share);
             candidates.push(group.into_candidate(view, CauseKind::DominantKernel, name));
@@ -144,6 +146,8 @@ pub(crate) fn low_coverage(view: &RankView<'_>) -> Vec<CauseCandidate> {
         group.note(view, row);
         *by_time += coverage * took as f64;
         if let Some(node) = view.row_node[row].get() {
+            // With a block for each multiprocessor it would take that much of its time: that
+            // blocks are alike, and can be made more, is why this kind is probable.
             group.edits.scaled.push((node, coverage));
         }
     }
@@ -168,6 +172,7 @@ pub(crate) fn fusible_chains(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut group = RowGroup::default();
     let mut chains = 0u32;
     for rows in by_queue.values() {
+        // A copy or any other kernel between two ends a chain: a fusion cannot reach over it.
         let is_alike = |a: &usize, b: &usize| is_elementwise(view, *a) && is_elementwise(view, *b);
         for chain in rows.chunk_by(is_alike) {
             if chain.len() >= LEAST_CHAIN {
@@ -193,6 +198,7 @@ fn fuse_chain(view: &RankView<'_>, chain: &[usize], group: &mut RowGroup) {
     let longest = chain.iter().max_by_key(|row| view.row_ns(**row));
     for row in chain {
         group.note(view, *row);
+        // The fused kernel still reads the first input and writes the last output.
         if longest == Some(row) {
             continue;
         }
@@ -215,6 +221,7 @@ fn copy_op(view: &RankView<'_>, row: usize) -> Option<OpIdx> {
 pub(crate) fn tensor_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut by_op: BTreeMap<&str, RowGroup> = BTreeMap::new();
     for row in rows_inside(view) {
+        // Contiguous tensors are copied by the driver, others by kernels.
         let inside = view.rows.name(row).contains("DtoD");
         let copies = is_kernel(view, row) && view.rows.label(row) == "copy";
         if !inside && !copies {
@@ -249,6 +256,7 @@ pub(crate) fn exposed_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let group = by_name.entry(name).or_default();
         group.note(view, row);
         if let Some(node) = view.row_node[row].get() {
+            // Its launch stays: on another stream the copy is launched all the same.
             group.edits.scaled.push((node, 0.0));
         }
     }
@@ -321,6 +329,7 @@ fn run_at_once(view: &RankView<'_>, first: QueueIdx, second: QueueIdx) -> bool {
     let queues = &view.trace.device.rows.queue;
     let rows_of = |queue: QueueIdx| rows_inside(view).filter(move |row| queues[*row] == queue);
     let busy = |queue: QueueIdx| rows_of(queue).map(|row| view.row_ns(row)).sum::<i64>();
+    // Both in order of time: one walk along the two.
     let mut others = rows_of(second).map(|row| view.rows.span(row)).peekable();
     let mut both = 0i64;
     for row in rows_of(first) {

@@ -114,6 +114,7 @@ fn groups_as_candidates(
         evidence
             .within
             .take_if(|within| within == name || is_step_name(within));
+        // A gain cannot be much more than the time: what is short needs no replay.
         if view.matters(evidence.time_ns) {
             candidates.push(view.candidate(kind, name, group.edits, evidence));
         }
@@ -184,6 +185,7 @@ pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
     for interval in long {
         for node in view.nodes_in(interval.span) {
             let slice = view.trace.nodes.get(*node);
+            // What has a kind of its own must not count twice.
             let Some(name) = work_name(view, *node) else {
                 continue;
             };
@@ -237,6 +239,7 @@ pub(crate) fn recomputation(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let mut device_ns = 0;
         let group = groups.entry("").or_default();
         for span in forward_parts(view, op, whole) {
+            // The device does the work again as well: both go.
             view.remove_span(span, &mut group.edits);
             for launched in view.launched_in(span) {
                 view.remove_row(launched.row, &mut group.edits);
@@ -264,6 +267,7 @@ fn forward_parts(view: &RankView<'_>, checkpoint: OpIdx, whole: HostSpan) -> Vec
         if span.start >= whole.end {
             break;
         }
+        // The reentrant checkpoint runs the engine inside of its own backward: that part is needed.
         let is_backward = view.op_name(op).starts_with(ENGINE_NAME);
         if span.thread != whole.thread || !is_backward || span.start < begin {
             continue;

@@ -84,6 +84,7 @@ fn launch_candidate(
         begin = begin.or(Some(interval.span.start));
         kernels.push(view.row_ns(row));
         launches.push(interval.worked_ns);
+        // Scaled and not removed: what the host waits for in between stays.
         for node in view.nodes_in(interval.span) {
             if is_launch_work(view, *node) {
                 edits.scaled.push((*node, 0.0));
@@ -177,6 +178,7 @@ pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
             full.push(one);
         }
     }
+    // Of launches into room alone: where the queue is full for long, most launches are slow.
     let usual = median_ns(&mut free);
     full.retain(|one| took(one) >= BLOCKED_FACTOR * usual.max(1));
     let mut edits = GraphEdits::default();
@@ -213,6 +215,7 @@ fn scale_call(view: &RankView<'_>, call: CallIdx, usual: i64, edits: &mut GraphE
         start,
         end: start + took,
     };
+    // The call stays: it is launched into room then.
     let factor = usual as f64 / took.max(1) as f64;
     for node in view.nodes_in(span) {
         let slice = view.trace.nodes.get(*node);

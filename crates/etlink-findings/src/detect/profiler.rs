@@ -34,6 +34,7 @@ pub(crate) fn profiler_overhead(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut edits = GraphEdits::default();
     for (node, ns) in taken {
         let length = view.trace.nodes.duration[node.index()].0.max(1);
+        // Rows of the profiler can overlap each other.
         let rest = (length - ns).max(0);
         edits.scaled.push((node, rest as f64 / length as f64));
     }

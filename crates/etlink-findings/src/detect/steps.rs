@@ -34,6 +34,7 @@ pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
         return vec![];
     };
     let mut lengths: Vec<i64> = others.iter().map(|step| step.duration_ns).collect();
+    // A median: one more odd step does not hide the first.
     let usual = median_ns(&mut lengths);
     let is_odd = first.duration_ns as f64 > ODD_FACTOR * usual as f64;
     if steps.len() < LEAST_STEPS || !is_odd {
@@ -46,6 +47,7 @@ pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let first_ns = work.times[0];
         let usual = median_ns(&mut work.times[1..]);
         let excess = first_ns - usual;
+        // What all steps do alike is no warm-up, however long it is.
         if (first_ns as f64) <= LONGER * usual as f64 || excess <= 0 {
             continue;
         }

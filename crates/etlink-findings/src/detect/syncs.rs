@@ -60,6 +60,7 @@ fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, 
     let mut scalar = None;
     for op in view.op_and_parents(sync.op) {
         let name = view.op_name(op);
+        // `nonzero` reads its size by a copy and a synchronisation of its own: the op says why.
         if SHAPE_OPS.contains(&name) {
             return Some((CauseKind::DynamicShape, name.to_owned(), Some(op)));
         }
@@ -76,8 +77,10 @@ fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, 
     if let Some(op) = scalar {
         return Some((CauseKind::ScalarRead, view.op_name(op).to_owned(), scalar));
     }
+    // A slice that is no call waits for another thread that waits: the call there is told.
     let call = sync.call?;
     let name = view.call_name(call);
+    // `cudaFree` waits for the device, too, and counts with the calls of the allocator.
     if is_allocator_call(name) {
         return None;
     }
@@ -99,6 +102,7 @@ fn is_pageable_copy(view: &RankView<'_>, sync: &HostSync) -> bool {
     let trace = view.trace;
     let deps = trace.edges.deps(sync.node).iter();
     let mut waits = deps.filter(|edge| edge.kind == EdgeKind::HostWait);
+    // CUPTI names the kinds of memory in the row alone; the call is the same for both.
     waits.any(|edge| {
         let row = trace.row_of(&trace.nodes.get(edge.from));
         row.is_some_and(|row: RowIdx| view.rows.name(row.index()).contains("Pageable"))
@@ -147,6 +151,7 @@ impl SyncGroup {
             for launched in view.launched_in(span) {
                 view.remove_row(launched.row, &mut self.edits);
             }
+        // The rest of a synchronising call is nothing but the return from it.
         } else if read.is_none() {
             self.edits.removed.push(sync.node);
         }
@@ -220,6 +225,7 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut longest: Option<(i64, usize)> = None;
     for call in 0..calls.len() {
         let start = calls.start[call].0;
+        // Before the first step and behind the last, allocating is part of beginning and ending.
         let is_inside = start >= view.span.0 && start < view.span.1;
         if !is_inside || !is_allocator_call(view.call_name(CallIdx::new(call))) {
             continue;

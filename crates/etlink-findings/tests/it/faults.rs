@@ -66,6 +66,7 @@ pub(crate) fn build_programs(recipe: &Recipe) -> Vec<Vec<Act>> {
     ranks
         .map(|rank| {
             // Ranks run the same program, each with its own noise.
+            // Noise depends on nothing but seed and rank, so that mending a fault changes little else.
             let mut random = Random(recipe.seed ^ ((rank as u64 + 1) << 32));
             let mut writer = Writer {
                 recipe,
@@ -139,6 +140,7 @@ impl Writer<'_> {
     /// How much longer this rank takes for a kernel of a layer.
     fn rank_factor(&self, layer: usize) -> f64 {
         let planted = &self.recipe.planted;
+        // Rank 1 and not 0: nothing must depend on who is first.
         let is_late = self.rank == 1 && planted.has(CauseKind::LateRank);
         let late = if is_late { 1.6 } else { 1.0 };
         if !planted.concerns(CauseKind::RankImbalance) {

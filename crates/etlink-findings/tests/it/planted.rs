@@ -101,6 +101,7 @@ fn plant(kinds: &[CauseKind], seed: u64) -> Outcome {
         ranks,
         planted: Planted { faults, mended },
     };
+    // The truth is run by the machine too, never replayed.
     let ran = execute(&recipe([None; 2]));
     let mut truth = vec![];
     for kind in kinds {
@@ -148,6 +149,7 @@ impl Score {
         for (kind, truth) in outcome.kinds.iter().zip(&outcome.truth) {
             let error = gain_error(&outcome.found, *kind, *truth);
             let share = *truth as f64 / outcome.found.window_ns as f64;
+            // What is too small to be told is neither a miss nor a success.
             if error.is_none() && share < MATTERS {
                 continue;
             }

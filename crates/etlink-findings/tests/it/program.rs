@@ -153,6 +153,7 @@ struct Host {
 pub(crate) fn run_program(programs: &[Vec<Act>], depth: usize) -> Vec<RanRank> {
     let mut hosts: Vec<Host> = programs.iter().map(|acts| Host::new(acts, depth)).collect();
     loop {
+        // Ranks go on in turns: each stops where it needs a time that another decides.
         let before: usize = hosts.iter().map(Host::progress).sum();
         for host in &mut hosts {
             host.run_on();
@@ -163,6 +164,7 @@ pub(crate) fn run_program(programs: &[Vec<Act>], depth: usize) -> Vec<RanRank> {
         if is_done {
             return hosts.into_iter().map(|host| host.ran).collect();
         }
+        // A program of this test that waits for itself is a mistake in the test.
         assert!(after > before, "the programs stand still");
     }
 }
@@ -189,6 +191,7 @@ fn resolve_meetings(hosts: &mut [Host]) -> bool {
             if let (Some((meeting, number)), None) = (&row.meeting, row.span)
                 && let Some(start) = host.ready_at(index)
             {
+                // A rank is there when its kernel starts, not when it is launched.
                 let part = (rank, index, start, meeting.ns);
                 ready.entry(*number).or_default().push(part);
             }
@@ -309,6 +312,7 @@ impl Host {
     /// When the queue has room for one more row: none where that is not known yet.
     fn room_at(&self) -> Option<i64> {
         let rows = &self.ran.rows;
+        // The queue has had room for all so far.
         let Some(first) = rows.len().checked_sub(self.depth) else {
             return Some(self.now);
         };
