@@ -1,6 +1,7 @@
 //! Causes that are the same time under two names.
 
 use crate::candidate::CauseCandidate;
+use crate::text::sum_ns;
 use etlink_link::EdgeKind;
 use etlink_model::NodeIdx;
 use etlink_replay::{EditableGraph, ReplayGraph};
@@ -33,7 +34,7 @@ impl CauseNodes {
                 *weights.entry(*node).or_default() += waited_ns(graph, editable, *node);
             }
         }
-        let total = weights.values().sum();
+        let total = sum_ns(weights.values().copied());
         CauseNodes { weights, total }
     }
 
@@ -41,7 +42,7 @@ impl CauseNodes {
     pub(crate) fn share_in(&self, other: &CauseNodes) -> f64 {
         let shared = self.weights.iter();
         let shared = shared.filter(|(node, _)| other.weights.contains_key(node));
-        let common: i64 = shared.map(|(_, weight)| *weight).sum();
+        let common = sum_ns(shared.map(|(_, weight)| *weight));
         common as f64 / self.total.max(1) as f64
     }
 }

@@ -57,7 +57,7 @@ pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings 
         }
         let ways = std::iter::once(&candidate.edits).chain(&candidate.other_edits);
         let lengths = ways.map(|edits| window_length(&editable.run_edited(edits), parts));
-        let gain_ns = plain_ns - lengths.max().unwrap_or(plain_ns);
+        let gain_ns = plain_ns.saturating_sub(lengths.max().unwrap_or(plain_ns));
         let gain_ns = match changes_device(graph, &candidate) {
             true => gain_ns,
             // Streams share the device: what runs one after the other cannot be taken for work that

@@ -3,7 +3,7 @@
 use crate::candidate::{CauseCandidate, CauseEvidence, RankWork};
 use crate::finding::RankPart;
 use crate::kind::CauseKind;
-use crate::text::short_name;
+use crate::text::{mean_ns, short_name};
 use etlink_model::NodeIdx;
 use etlink_replay::{GraphEdits, ReplayGraph};
 use std::cmp::Reverse;
@@ -81,9 +81,9 @@ fn late_ranks<'p>(
         sorted.sort_unstable();
         for (rank, own_ns) in late.iter_mut().zip(times) {
             let usual_ns = median_without(&sorted, own_ns);
-            let excess_ns = own_ns - usual_ns;
+            let excess_ns = own_ns.saturating_sub(usual_ns);
             if excess_ns >= least_ns && own_ns as f64 >= LONGER * usual_ns as f64 {
-                rank.excess_ns += excess_ns;
+                rank.excess_ns = excess_ns.saturating_add(rank.excess_ns);
                 rank.work.push(LongerWork {
                     name,
                     own_ns,
@@ -120,7 +120,7 @@ impl LateRank<'_> {
         }
         let mut edits = GraphEdits::default();
         edits.extend_shifted(&own_edits, part.first);
-        let excess = |work: &&LongerWork<'_>| work.own_ns - work.usual_ns;
+        let excess = |work: &&LongerWork<'_>| work.own_ns.saturating_sub(work.usual_ns);
         let worst = self.work.iter().max_by_key(excess)?;
         Some(CauseCandidate {
             kind: CauseKind::LateRank,
@@ -159,7 +159,7 @@ fn imbalance(
             continue;
         }
         let mut scaled = vec![];
-        let mut excess = 0;
+        let mut excess = 0i64;
         for turn in 0..count {
             let nodes = parts.iter().zip(&works);
             let nodes: Vec<NodeIdx> = nodes
@@ -167,8 +167,9 @@ fn imbalance(
                 .collect();
             let times = nodes.iter().map(|node| graph.duration[node.index()].0);
             let times: Vec<i64> = times.collect();
-            let mean = times.iter().sum::<i64>() / times.len() as i64;
-            excess += times.iter().max().map_or(0, |most| most - mean);
+            let mean = mean_ns(&times);
+            let most = times.iter().max().copied().unwrap_or(mean);
+            excess = most.saturating_sub(mean).saturating_add(excess);
             for (node, time) in nodes.iter().zip(&times) {
                 scaled.push((*node, mean as f64 / (*time).max(1) as f64));
             }
@@ -177,7 +178,7 @@ fn imbalance(
             continue;
         }
         evidence.count += count as u64;
-        evidence.time_ns += excess;
+        evidence.time_ns = excess.saturating_add(evidence.time_ns);
         if excess > worst {
             worst = excess;
             evidence.within = Some(short_name(&name.1));

@@ -65,6 +65,11 @@ pub(crate) fn short_frame(frame: &str) -> String {
     frame[cut.unwrap_or(0)..].to_owned()
 }
 
+/// The sum of times; of damaged traces the largest that there is.
+pub(crate) fn sum_ns(values: impl IntoIterator<Item = i64>) -> i64 {
+    values.into_iter().fold(0, i64::saturating_add)
+}
+
 /// The mean of many; 0 of none.
 pub(crate) fn mean_ns(values: &[i64]) -> i64 {
     let sum: i128 = values.iter().map(|value| i128::from(*value)).sum();

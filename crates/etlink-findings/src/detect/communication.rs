@@ -2,7 +2,7 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::kind::CauseKind;
-use crate::text::median_ns;
+use crate::text::{median_ns, sum_ns};
 use crate::view::RankView;
 use etlink_analyze::RowClass;
 use etlink_link::{EdgeKind, NodeKind};
@@ -34,7 +34,7 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
         let group = groups.entry(subject_of(view, index)).or_default();
         // Not removed: the ranks still meet there.
         group.edits.scaled.push((index, 0.0));
-        group.times.push(end - start);
+        group.times.push(end.saturating_sub(start));
         let queue = node.queue();
         if queue.is_some_and(|queue| shares_stream[queue.index()]) {
             // What follows on its stream cannot run beside it: only its own time can go.
@@ -42,9 +42,9 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
         }
         if group
             .longest
-            .is_none_or(|(longest, _)| end - start > longest)
+            .is_none_or(|(longest, _)| end.saturating_sub(start) > longest)
         {
-            group.longest = Some((end - start, start));
+            group.longest = Some((end.saturating_sub(start), start));
         }
     }
     free_followers(view, &communicates, &mut groups);
@@ -52,7 +52,7 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
     for (subject, mut group) in groups {
         let evidence = CauseEvidence {
             count: group.times.len() as u64,
-            time_ns: group.times.iter().sum(),
+            time_ns: sum_ns(group.times.iter().copied()),
             typical_ns: median_ns(&mut group.times),
             start_ns: group.longest.map(|(_, start)| start),
             ..CauseEvidence::default()

@@ -2,7 +2,7 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::kind::CauseKind;
-use crate::text::median_ns;
+use crate::text::{median_ns, sum_ns};
 use crate::view::RankView;
 use etlink_analyze::RowClass;
 use etlink_analyze::sm_coverage::kernel_blocks;
@@ -64,7 +64,7 @@ impl RowGroup {
     }
 
     fn time_ns(&self) -> i64 {
-        self.times.iter().sum()
+        sum_ns(self.times.iter().copied())
     }
 
     fn into_candidate(
@@ -328,7 +328,11 @@ fn stream(view: &RankView<'_>, queue: QueueIdx) -> i64 {
 fn run_at_once(view: &RankView<'_>, first: QueueIdx, second: QueueIdx) -> bool {
     let queues = &view.trace.device.rows.queue;
     let rows_of = |queue: QueueIdx| rows_inside(view).filter(move |row| queues[*row] == queue);
-    let busy = |queue: QueueIdx| rows_of(queue).map(|row| view.row_ns(row)).sum::<i64>();
+    let busy = |queue: QueueIdx| {
+        rows_of(queue)
+            .map(|row| view.row_ns(row))
+            .fold(0, i64::saturating_add)
+    };
     // Both in order of time: one walk along the two.
     let mut others = rows_of(second).map(|row| view.rows.span(row)).peekable();
     let mut both = 0i64;
@@ -341,7 +345,8 @@ fn run_at_once(view: &RankView<'_>, first: QueueIdx, second: QueueIdx) -> bool {
         // The one that is cut off here may reach into the next row as well: that is missed, and
         // such rows are few where streams take turns.
         if let Some((other_start, other_end)) = others.peek() {
-            both += (end.min(*other_end) - start.max(*other_start)).max(0);
+            let common = end.min(*other_end).saturating_sub(start.max(*other_start));
+            both = both.saturating_add(common.max(0));
         }
     }
     both as f64 > MOST_OVERLAP * busy(first).min(busy(second)) as f64

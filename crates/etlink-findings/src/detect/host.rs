@@ -3,7 +3,7 @@
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::names::{is_allocator_call, is_input_op, is_step_name};
 use crate::kind::CauseKind;
-use crate::text::median_ns;
+use crate::text::{median_ns, sum_ns};
 use crate::view::{HostSpan, LaunchInterval, LaunchedRow, RankView};
 use etlink_link::NodeKind;
 use etlink_model::{CallIdx, NodeIdx, OpIdx, ThreadIdx};
@@ -69,11 +69,11 @@ impl SpanGroup<'_> {
     }
 
     fn note(&mut self, span: HostSpan) {
-        let length = span.end - span.start;
+        let length = span.end.saturating_sub(span.start);
         self.times.push(length);
         let longest = self
             .longest
-            .map_or(0, |longest| longest.end - longest.start);
+            .map_or(0, |longest| longest.end.saturating_sub(longest.start));
         if length > longest {
             self.longest = Some(span);
         }
@@ -83,23 +83,26 @@ impl SpanGroup<'_> {
         let longest = self.longest;
         CauseEvidence {
             count: self.times.len() as u64,
-            time_ns: self.times.iter().sum(),
+            time_ns: sum_ns(self.times.iter().copied()),
             typical_ns: median_ns(&mut self.times),
             compared: None,
             start_ns: longest.map(|span| span.start),
             within: self.main_slice(),
             python: longest.and_then(|span| {
                 // A little after the begin: the range and its caller begin at one instant.
-                view.python_at(span.thread, span.start + (span.end - span.start) / 2)
+                view.python_at(
+                    span.thread,
+                    span.start + (span.end.saturating_sub(span.start)) / 2,
+                )
             }),
         }
     }
 
     /// The op or call in which half of the time is.
     fn main_slice(&self) -> Option<String> {
-        let whole: i64 = self.by_name.values().sum();
+        let whole = sum_ns(self.by_name.values().copied());
         let (name, ns) = self.by_name.iter().max_by_key(|(_, ns)| **ns)?;
-        (2 * ns >= whole).then(|| (*name).to_owned())
+        (ns.saturating_mul(2) >= whole).then(|| (*name).to_owned())
     }
 }
 
@@ -162,7 +165,7 @@ fn worked_ns(view: &RankView<'_>, span: HostSpan) -> i64 {
     let lengths = nodes
         .filter(|node| is_own_work(view, **node))
         .map(|node| view.trace.nodes.duration[node.index()].0);
-    lengths.sum()
+    sum_ns(lengths)
 }
 
 /// Whether a slice is work of the host that no other kind of cause is about.
@@ -192,7 +195,7 @@ pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
             let group = groups.entry(name).or_default();
             group.edits.removed.push(*node);
             let slice_ns = group.by_name.entry(view.trace.name(&slice)).or_default();
-            *slice_ns += slice.duration.0;
+            *slice_ns = slice_ns.saturating_add(slice.duration.0);
             group.note(HostSpan {
                 thread: interval.span.thread,
                 start: slice.start.0,
@@ -243,11 +246,11 @@ pub(crate) fn recomputation(view: &RankView<'_>) -> Vec<CauseCandidate> {
             view.remove_span(span, &mut group.edits);
             for launched in view.launched_in(span) {
                 view.remove_row(launched.row, &mut group.edits);
-                device_ns += view.row_ns(launched.row);
+                device_ns = view.row_ns(launched.row).saturating_add(device_ns);
             }
         }
         group.note(HostSpan {
-            end: whole.start + device_ns,
+            end: whole.start.saturating_add(device_ns),
             ..whole
         });
     }

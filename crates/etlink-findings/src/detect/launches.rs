@@ -4,7 +4,7 @@ use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::host::{LONGEST_LAUNCH_NS, is_own_work, launch_intervals};
 use crate::detect::names::is_input_op;
 use crate::kind::CauseKind;
-use crate::text::{mean_ns, median_ns};
+use crate::text::{mean_ns, median_ns, sum_ns};
 use crate::view::{HostSpan, LaunchInterval, LaunchedRow, RankView};
 use etlink_link::{NodeKind, launches_graph};
 use etlink_model::{CallIdx, NodeIdx, OpIdx};
@@ -96,7 +96,7 @@ fn launch_candidate(
     }
     let evidence = CauseEvidence {
         count: kernels.len() as u64,
-        time_ns: launches.iter().sum(),
+        time_ns: sum_ns(launches.iter().copied()),
         // Means: it is their sums that make one side wait for the other.
         typical_ns: mean_ns(&kernels),
         compared: Some(mean_ns(&launches) as f64),
@@ -140,8 +140,8 @@ fn starved_runs<'i>(
     run.truncate(run.len() - long.min(run.len()));
     runs.push(run);
     runs.retain(|run| {
-        let device_ns: i64 = run.iter().map(|(_, row)| view.row_ns(*row)).sum();
-        let host_ns: i64 = run.iter().map(|(interval, _)| interval.worked_ns).sum();
+        let device_ns = sum_ns(run.iter().map(|(_, row)| view.row_ns(*row)));
+        let host_ns = sum_ns(run.iter().map(|(interval, _)| interval.worked_ns));
         // Without a device that waits, launches take nobody's time; the gaps between the kernels of
         // an optimizer do all the same.
         let is_felt = kind == CauseKind::OptimizerLaunches
@@ -153,7 +153,7 @@ fn starved_runs<'i>(
 
 /// Whether a kernel began soon after its launch: what begins later was behind other work.
 fn is_starved(view: &RankView<'_>, (interval, row): &Launch<'_>) -> bool {
-    view.rows.span(*row).0 - interval.span.start <= MOST_AHEAD_NS
+    view.rows.span(*row).0.saturating_sub(interval.span.start) <= MOST_AHEAD_NS
 }
 
 fn is_launch_work(view: &RankView<'_>, node: NodeIdx) -> bool {
@@ -180,7 +180,7 @@ pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
     }
     // Of launches into room alone: where the queue is full for long, most launches are slow.
     let usual = median_ns(&mut free);
-    full.retain(|one| took(one) >= BLOCKED_FACTOR * usual.max(1));
+    full.retain(|one| took(one) >= usual.max(1).saturating_mul(BLOCKED_FACTOR));
     let mut edits = GraphEdits::default();
     for one in &full {
         scale_call(view, one.call, usual, &mut edits);
@@ -188,7 +188,7 @@ pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut times: Vec<i64> = full.iter().map(|one| took(one)).collect();
     let evidence = CauseEvidence {
         count: times.len() as u64,
-        time_ns: times.iter().sum(),
+        time_ns: sum_ns(times.iter().copied()),
         typical_ns: median_ns(&mut times),
         compared: Some(usual as f64),
         start_ns: full.first().map(|one| one.called),
@@ -213,7 +213,7 @@ fn scale_call(view: &RankView<'_>, call: CallIdx, usual: i64, edits: &mut GraphE
     let span = HostSpan {
         thread: calls.thread[call.index()],
         start,
-        end: start + took,
+        end: start.saturating_add(took),
     };
     // The call stays: it is launched into room then.
     let factor = usual as f64 / took.max(1) as f64;

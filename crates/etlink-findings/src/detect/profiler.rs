@@ -2,7 +2,7 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::kind::CauseKind;
-use crate::text::median_ns;
+use crate::text::{median_ns, sum_ns};
 use crate::view::{HostSpan, RankView};
 use etlink_link::NodeKind;
 use etlink_model::{AuxiliaryKind, NodeIdx, ThreadIdx};
@@ -27,22 +27,23 @@ pub(crate) fn profiler_overhead(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let took = events.duration[event].0;
         times.push(took);
         let name = view.trace.device_name(events.name[event]);
-        *by_name.entry(name).or_default() += took;
+        let sum = by_name.entry(name).or_default();
+        *sum = sum.saturating_add(took);
         begin = begin.or(Some(start));
-        take_from_calls(view, (start, start + took), &mut taken);
+        take_from_calls(view, (start, start.saturating_add(took)), &mut taken);
     }
     let mut edits = GraphEdits::default();
     for (node, ns) in taken {
         let length = view.trace.nodes.duration[node.index()].0.max(1);
         // Rows of the profiler can overlap each other.
-        let rest = (length - ns).max(0);
+        let rest = length.saturating_sub(ns).max(0);
         edits.scaled.push((node, rest as f64 / length as f64));
     }
     let longest = by_name.iter().max_by_key(|(_, ns)| **ns);
     let subject = longest.map_or("", |(name, _)| name);
     let evidence = CauseEvidence {
         count: times.len() as u64,
-        time_ns: times.iter().sum(),
+        time_ns: sum_ns(times.iter().copied()),
         typical_ns: median_ns(&mut times),
         start_ns: begin,
         ..CauseEvidence::default()
@@ -70,9 +71,10 @@ fn take_from_calls(view: &RankView<'_>, span: (i64, i64), taken: &mut BTreeMap<N
         for node in around.into_iter().chain(later.iter().copied()) {
             let is_call = view.trace.nodes.kind[node.index()] == NodeKind::Runtime;
             let (start, end) = view.node_span(node);
-            let common = end.min(span.1) - start.max(span.0);
+            let common = end.min(span.1).saturating_sub(start.max(span.0));
             if is_call && common > 0 {
-                *taken.entry(node).or_default() += common;
+                let sum = taken.entry(node).or_default();
+                *sum = common.saturating_add(*sum);
             }
         }
     }

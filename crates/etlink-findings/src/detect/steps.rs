@@ -46,12 +46,12 @@ pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
     for ((_, name), mut work) in work_by_step(view, steps.len()) {
         let first_ns = work.times[0];
         let usual = median_ns(&mut work.times[1..]);
-        let excess = first_ns - usual;
+        let excess = first_ns.saturating_sub(usual);
         // What all steps do alike is no warm-up, however long it is.
         if (first_ns as f64) <= LONGER * usual as f64 || excess <= 0 {
             continue;
         }
-        excess_ns += excess;
+        excess_ns = excess.saturating_add(excess_ns);
         if worst.is_none_or(|(most, _)| excess > most) {
             worst = Some((excess, name));
         }
@@ -112,7 +112,7 @@ fn work_by_step<'t>(view: &RankView<'t>, count: usize) -> BTreeMap<(bool, &'t st
                 times: vec![0; count],
                 first: vec![],
             });
-        work.times[step] += node.duration.0;
+        work.times[step] = work.times[step].saturating_add(node.duration.0);
         if step == 0 {
             work.first.push(index);
         }

@@ -3,7 +3,7 @@
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::names::{is_allocator_call, is_input_op, is_step_name};
 use crate::kind::CauseKind;
-use crate::text::median_ns;
+use crate::text::{median_ns, sum_ns};
 use crate::view::{HostSpan, HostSync, RankView};
 use etlink_link::{EdgeKind, NodeKind};
 use etlink_model::{CallIdx, NodeIdx, OpIdx, RowIdx};
@@ -166,7 +166,7 @@ impl SyncGroup {
         let (mut within, mut python, mut start_ns) = (None, None, None);
         if let Some((waited, node)) = self.longest {
             let slice = view.trace.nodes.get(node);
-            let begun = slice.start.0 - waited;
+            let begun = slice.start.0.saturating_sub(waited);
             start_ns = Some(begun);
             within = outer_range(view, view.trace.op_of(&slice), &subject);
             python = slice
@@ -175,7 +175,7 @@ impl SyncGroup {
         }
         let evidence = CauseEvidence {
             count: self.waits.len() as u64,
-            time_ns: self.waits.iter().sum(),
+            time_ns: sum_ns(self.waits.iter().copied()),
             typical_ns: median_ns(&mut self.waits),
             compared: None,
             start_ns,
@@ -234,7 +234,7 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let span = HostSpan {
             thread: calls.thread[call],
             start,
-            end: start + took,
+            end: start.saturating_add(took),
         };
         view.remove_span(span, &mut edits);
         times.push(took);
@@ -249,7 +249,7 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let op = view.trace.call_op[call].get();
     let evidence = CauseEvidence {
         count: times.len() as u64,
-        time_ns: times.iter().sum(),
+        time_ns: sum_ns(times.iter().copied()),
         typical_ns: median_ns(&mut times),
         compared: None,
         start_ns: Some(calls.start[call].0),
