@@ -159,8 +159,9 @@ fn a_step_that_is_slower_by_more_than_steps_vary_is_real() {
     tool.file("one.json", draw_steps(&[300]));
     let said = tool.run("diff before.json after.json").exits(0);
     assert!(
-        said.stdout
-            .starts_with("step 200.000 us -> 300.000 us (+50.0 %); steps vary by 1.6 %: real\n"),
+        said.stdout.starts_with(
+            "step 200.000 us -> 300.000 us (+50.0 %); steps vary by 1.6 % before, 1.6 % after: real\n"
+        ),
         "{}",
         said.shown()
     );
@@ -171,7 +172,7 @@ fn a_step_that_is_slower_by_more_than_steps_vary_is_real() {
         .says("+50.0 %  aten::mm\n");
     tool.run("diff before.json again.json")
         .exits(0)
-        .says("steps vary by 1.6 %: within the spread\n")
+        .says("steps vary by 1.6 % before, 1.0 % after: may be chance\n")
         .says("1 row changed by no more than steps vary\n");
     tool.run("diff before.json one.json")
         .exits(0)
@@ -193,6 +194,25 @@ fn a_step_that_is_slower_by_more_than_steps_vary_is_real() {
     assert_eq!(json["classes"], json!([gemm]));
     assert_eq!(json["ops"][0]["name"], "aten::mm");
     assert_eq!(json["waiting"][0]["name"], "cudaStreamSynchronize");
+}
+
+#[test]
+fn ops_are_not_compared_where_a_trace_does_not_tell_them() {
+    let tool = Tool::new();
+    tool.file("before.json", draw_steps(&[200, 204]));
+    // no launch, no op: the kernels stand alone
+    let text = String::from_utf8(draw_steps(&[300, 306])).expect("text");
+    let text = text.replace(r#""correlation": "#, r#""number": "#);
+    tool.file(
+        "after.json",
+        text.replace(r#""External id": "#, r#""id": "#),
+    );
+    let said = tool.run("diff before.json after.json").exits(0);
+    let said = said.says("device time by op is not compared: ");
+    assert!(!said.stdout.contains("by the op"), "{}", said.shown());
+    let rule = "op aten::mm > 1%";
+    let words = ["diff", "before.json", "after.json", "--fail-if", rule];
+    tool.run_words(&words.map(String::from)).exits(2);
 }
 
 #[test]

@@ -68,6 +68,9 @@ pub struct RowChange {
     pub short_name: Option<Box<str>>,
     /// A device row, not a range of the host.
     pub on_device: bool,
+    /// A range of a device's stream, which takes no time of its own.
+    #[serde(skip)]
+    pub is_annotation: bool,
     /// What became of it.
     pub kind: ChangeKind,
     /// Events per unit in the first and the second run.
@@ -97,13 +100,19 @@ pub struct RunDiff {
     pub utilization: Option<[f64; 2]>,
     /// Device time by class.
     pub classes: Vec<PartChange>,
-    /// Device time by the op that launched it.
+    /// Share of each run's device time of which its traces tell the op that launched it.
+    pub op_shares: [f64; 2],
+    /// Device time by the op that launched it; empty where one of the runs tells it of less than
+    /// half.
     pub ops: Vec<PartChange>,
     /// What the host waits for devices, by call.
     pub waiting: Vec<PartChange>,
     /// What costs or saves most first.
     pub changes: Vec<RowChange>,
 }
+
+/// Below this share of a run's device time its ops are not compared.
+const LEAST_OP_SHARE: f64 = 0.5;
 
 /// Counts and times of a row in both runs.
 type Both = [(u64, i64); 2];
@@ -176,7 +185,7 @@ pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
     // equal ones stay in the order of their first events
     changes.sort_by_key(|change| std::cmp::Reverse(change.cost_ns.unsigned_abs()));
     let mut kernels: Vec<&mut RowChange> = changes.iter_mut().collect();
-    kernels.retain(|change| change.on_device);
+    kernels.retain(|change| change.on_device && !change.is_annotation);
     let shorts = short_names(kernels.iter().map(|change| change.name.as_str()));
     for (change, short) in kernels.into_iter().zip(shorts) {
         change.short_name = short;
@@ -200,13 +209,20 @@ pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
             device_ns,
         }
     });
+    let op_shares = sides.map(op_share);
+    let is_told = op_shares.iter().all(|share| *share >= LEAST_OP_SHARE);
     RunDiff {
+        op_shares,
         per: if per_step { "step" } else { "rank" },
         runs,
         step: None,
         utilization: None,
         classes: vec![],
-        ops: parts::op_changes(sides, units),
+        // an op whose rows a trace does not tell would look like one that is gone
+        ops: match is_told {
+            true => parts::op_changes(sides, units),
+            false => vec![],
+        },
         waiting: parts::waiting_changes(sides, units),
         changes,
     }
@@ -232,6 +248,15 @@ impl RowChange {
     pub fn is_wait(&self) -> bool {
         !self.on_device && parts::is_wait(&self.name)
     }
+}
+
+/// The share of device time of which the launching op is known; all of none.
+fn op_share(tops: &[&KeyAverages]) -> f64 {
+    let rows = tops.iter().flat_map(|top| &top.rows);
+    let of_ops = rows.filter(|row| !row.on_device);
+    let known: f64 = of_ops.map(|row| row.self_device_ns as f64).sum();
+    let whole: f64 = tops.iter().map(|top| top.self_device_ns as f64).sum();
+    if whole > 0.0 { known / whole } else { 1.0 }
 }
 
 /// The name of a row, the same for all steps.
@@ -291,6 +316,7 @@ fn row_change(key: &ChangeKey<'_>, both: Both, units: [u64; 2]) -> RowChange {
         name: key.name.clone().into_owned(),
         short_name: None,
         on_device: key.on_device,
+        is_annotation: key.annotation,
         kind,
         counts: [0, 1].map(|side| both[side].0 as f64 / units[side] as f64),
         times_ns,

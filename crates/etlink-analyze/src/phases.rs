@@ -88,14 +88,17 @@ fn phase_total(phase: &str, steps: &PhaseSteps<'_>) -> PhaseTotals {
     let tokens = counted
         .iter()
         .fold(0u64, |sum, (tokens, _)| sum.saturating_add(*tokens));
-    let counted_ns: i64 = counted.iter().map(|(_, period)| *period).sum();
+    let counted_periods = counted.iter().map(|(_, period)| *period);
+    let counted_ns = counted_periods.fold(0, i64::saturating_add);
+    let periods = steps.iter().map(|(_, period)| *period);
     PhaseTotals {
         phase: phase.to_owned(),
         durations,
         median_ns: median(lengths),
-        period_ns: steps.iter().map(|(_, period)| *period).sum(),
+        period_ns: periods.fold(0, i64::saturating_add),
+        // names of annotations may claim any number: whole ones could overflow
         batch: (!batches.is_empty())
-            .then(|| batches.iter().sum::<u64>() as f64 / batches.len() as f64),
+            .then(|| batches.iter().map(|batch| *batch as f64).sum::<f64>() / batches.len() as f64),
         tokens: (!counted.is_empty()).then_some(tokens),
         tokens_per_s: (tokens > 0 && counted_ns > 0)
             .then(|| tokens as f64 / counted_ns as f64 * 1e9),

@@ -10,10 +10,12 @@
 //! table would look the same, the words in which they differ are added; where that does not tell
 //! them apart, both keep their full names. So two names of a table never look the same.
 
+use cpp_demangle::DemangleOptions;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// Longer names are not taken apart: it takes several passes, and nobody reads them.
 const LONGEST: usize = 1 << 14;
@@ -78,8 +80,28 @@ fn demangled(name: &str) -> Cow<'_, str> {
         return Cow::Borrowed(name);
     }
     let parsed = cpp_demangle::Symbol::new(symbol).ok();
-    let text = parsed.and_then(|symbol| symbol.demangle().ok());
-    text.map_or(Cow::Borrowed(name), Cow::Owned)
+    let mut text = BoundedText::default();
+    let options = DemangleOptions::default();
+    let written = parsed.map(|symbol| symbol.structured_demangle(&mut text, &options));
+    match written {
+        Some(Ok(())) => Cow::Owned(text.0),
+        _ => Cow::Borrowed(name),
+    }
+}
+
+/// A text of no more than [`LONGEST`] bytes.
+// Substitutions of a mangled name can double it each: thirty of them are more than any memory.
+#[derive(Default)]
+struct BoundedText(String);
+
+impl fmt::Write for BoundedText {
+    fn write_str(&mut self, piece: &str) -> fmt::Result {
+        if self.0.len() + piece.len() > LONGEST {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(piece);
+        Ok(())
+    }
 }
 
 /// The short form of a name that stands alone; none where it is the name itself.
@@ -500,6 +522,22 @@ mod tests {
         ] {
             assert_eq!(shown(&[name]), [want], "{name}");
         }
+    }
+
+    /// Each substitution doubles the text.
+    #[test]
+    fn a_name_that_would_fill_the_memory_stays_mangled() {
+        let mut name = String::from("_Z1f1A1BIS_S_E");
+        for level in 1..30 {
+            let before = base_36(level);
+            name.push_str(&format!("S0_IS{before}_S{before}_E"));
+        }
+        let names = [name.as_str()];
+        assert_eq!(shown(&names), names);
+    }
+
+    fn base_36(digit: usize) -> char {
+        char::from(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[digit])
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct RankWindow {
     pub steps: u64,
     /// Its length without what came before the recording, ns.
     pub length_ns: i64,
+    /// Whether there is device work at all.
+    pub has_device: bool,
     /// In how much of it the device computes or copies, ns; communication can be waiting.
     pub busy_ns: i64,
 }
@@ -93,19 +95,28 @@ pub struct RankCauses {
     pub work: BTreeMap<(bool, String), RankWork>,
 }
 
-impl CauseEvidence {
-    /// Adds what another rank shows of the same cause.
-    pub(crate) fn merge(&mut self, other: &CauseEvidence) {
-        // The larger of two tells more of where to look.
-        if other.time_ns > self.time_ns {
-            self.start_ns = other.start_ns;
-            self.within.clone_from(&other.within);
-            self.python.clone_from(&other.python);
-            self.typical_ns = other.typical_ns;
-            self.compared = other.compared;
+impl CauseCandidate {
+    /// Adds what another rank shows of the same cause; `is_longest`: it lasts longer there than on
+    /// those before.
+    pub(crate) fn add_evidence(&mut self, other: &CauseEvidence, is_longest: bool) {
+        let sum = &mut self.evidence;
+        // The longest of all ranks tells most of where to look.
+        if is_longest {
+            sum.start_ns = other.start_ns;
+            sum.within.clone_from(&other.within);
+            sum.python.clone_from(&other.python);
+            sum.typical_ns = other.typical_ns;
+            if self.kind != CauseKind::FusibleChain {
+                sum.compared = other.compared;
+            }
         }
         // Sums over ranks: the sentence says over how many.
-        self.count += other.count;
-        self.time_ns = self.time_ns.saturating_add(other.time_ns);
+        sum.count += other.count;
+        sum.time_ns = sum.time_ns.saturating_add(other.time_ns);
+        if self.kind == CauseKind::FusibleChain {
+            // a number of chains
+            let chains = sum.compared.unwrap_or(0.0) + other.compared.unwrap_or(0.0);
+            sum.compared = Some(chains);
+        }
     }
 }

@@ -11,6 +11,7 @@ use etlink_analyze::{KernelRules, RankAnalysis};
 use etlink_link::LinkedTrace;
 use etlink_model::{GlobalRank, NodeIdx};
 use etlink_replay::{EditableGraph, ReplayGraph, ReplayRun};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// No more findings than this are told: people fix one thing after the other.
@@ -25,6 +26,18 @@ const SAME_TIME: f64 = 0.6;
 
 /// A cause that explains this much of a general one's gain is told in its place.
 const EXPLAINS: f64 = 0.7;
+
+/// So many causes of one kind are replayed, the longest.
+const MOST_OF_A_KIND: usize = 8;
+
+/// A cause of all ranks that have it.
+#[derive(Default)]
+struct MergedCause {
+    candidate: CauseCandidate,
+    ranks: Vec<GlobalRank>,
+    /// How long it lasts on the rank on which it lasts longest, ns.
+    longest_ns: i64,
+}
 
 /// A cause and what its replay gives.
 struct Replayed {
@@ -82,7 +95,7 @@ pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings 
         steps: first.steps,
         window_ns: whole_ns,
         idle_ns,
-        has_device: parts.iter().any(|part| part.causes.window.busy_ns > 0),
+        has_device: parts.iter().any(|part| part.causes.window.has_device),
         ranks: parts.len() as u64,
         findings: vec![],
     };
@@ -153,35 +166,52 @@ fn window_length(run: &ReplayRun, parts: &[RankPart<'_>]) -> i64 {
 
 /// The same cause on several ranks is one: it is taken out on all of them.
 fn merge_candidates(parts: &[RankPart<'_>]) -> Vec<(CauseCandidate, Vec<GlobalRank>)> {
-    let mut merged: BTreeMap<(CauseKind, &str), (CauseCandidate, Vec<GlobalRank>)> =
-        BTreeMap::new();
+    let mut merged: BTreeMap<(CauseKind, &str), MergedCause> = BTreeMap::new();
     for part in parts {
         for own in &part.causes.candidates {
-            let (one, ranks) = merged.entry((own.kind, &own.subject)).or_insert_with(|| {
-                let empty = CauseCandidate {
-                    kind: own.kind,
-                    subject: own.subject.clone(),
-                    ..CauseCandidate::default()
-                };
-                (empty, vec![])
-            });
+            let merged = merged.entry((own.kind, &own.subject)).or_default();
+            let (one, ranks) = (&mut merged.candidate, &mut merged.ranks);
+            one.kind = own.kind;
+            one.subject.clone_from(&own.subject);
             one.edits.extend_shifted(&own.edits, part.first);
             if let Some(other) = &own.other_edits {
                 let all = one.other_edits.get_or_insert_default();
                 all.extend_shifted(other, part.first);
             }
             // The same op on each rank is one thing to mend in the program.
-            one.evidence.merge(&own.evidence);
-            ranks.extend(part.causes.rank);
+            let is_longest = own.evidence.time_ns > merged.longest_ns;
+            one.add_evidence(&own.evidence, is_longest);
+            merged.longest_ns = merged.longest_ns.max(own.evidence.time_ns);
+            // one rank may have two causes of one name, as on two devices
+            if ranks.last() != part.causes.rank.as_ref() {
+                ranks.extend(part.causes.rank);
+            }
         }
     }
-    merged.into_values().collect()
+    longest_of_each_kind(merged.into_values().collect())
+}
+
+/// Names of groups differ between ranks: without a bound, ranks times names would be replayed.
+fn longest_of_each_kind(mut all: Vec<MergedCause>) -> Vec<(CauseCandidate, Vec<GlobalRank>)> {
+    // Stable, so that equal ones keep the order of their names.
+    all.sort_by_key(|one| {
+        let candidate = &one.candidate;
+        (candidate.kind, Reverse(candidate.evidence.time_ns))
+    });
+    let mut kept = vec![];
+    for same in all.chunk_by_mut(|one, next| one.candidate.kind == next.candidate.kind) {
+        for one in same.iter_mut().take(MOST_OF_A_KIND) {
+            let one = std::mem::take(one);
+            kept.push((one.candidate, one.ranks));
+        }
+    }
+    kept
 }
 
 /// The largest gains first, none of them the time of another.
 fn distinct_causes(mut replayed: Vec<Replayed>) -> Vec<Replayed> {
     // Stable, so that equal gains keep the order of kinds and names.
-    replayed.sort_by_key(|one| std::cmp::Reverse(one.gain_ns));
+    replayed.sort_by_key(|one| Reverse(one.gain_ns));
     let explained: Vec<bool> = replayed
         .iter()
         .map(|one| one.candidate.kind.is_general() && is_explained(one, &replayed))

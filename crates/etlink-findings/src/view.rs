@@ -293,7 +293,9 @@ fn launched_rows(trace: &LinkedTrace) -> Vec<Vec<LaunchedRow>> {
 
 /// The window that shares are of, and when it is.
 fn window_of(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64, i64)) {
-    let Some(whole) = analysis.utilization.first() else {
+    // Of several devices the busiest: another may have next to nothing to do.
+    let devices = analysis.utilization.iter().rev();
+    let Some(whole) = devices.max_by_key(|device| device.busy_ns) else {
         return host_window(trace, analysis);
     };
     let window = RankWindow {
@@ -303,6 +305,7 @@ fn window_of(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64,
             UtilizationWindow::Process => 0,
         },
         length_ns: whole.whole_ns(),
+        has_device: true,
         busy_ns: whole.computation_ns.saturating_add(whole.exposed_memory_ns),
     };
     // All devices of a process share its window.
@@ -327,6 +330,7 @@ fn host_window(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i6
         }
     };
     let window = RankWindow {
+        has_device: false,
         kind,
         steps: steps.len() as u64,
         length_ns: span.1.saturating_sub(span.0),

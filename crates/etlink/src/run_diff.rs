@@ -50,12 +50,17 @@ fn step_sentence(step: &StepChange) -> String {
     let [before, after] = step.times_ns;
     let verdict = match step.verdict {
         ChangeVerdict::Real => "real",
-        ChangeVerdict::WithinSpread => "within the spread",
+        ChangeVerdict::WithinSpread => "may be chance",
         ChangeVerdict::SpreadUnknown => "of one step there is no spread to compare with",
     };
-    let vary = step.spread_share().map_or(String::new(), |share| {
-        format!("steps vary by {}: ", percent(share, 1))
-    });
+    let vary = match step.spread_shares() {
+        [Some(before), Some(after)] => format!(
+            "steps vary by {} before, {} after: ",
+            percent(before, 1),
+            percent(after, 1)
+        ),
+        _ => String::new(),
+    };
     format!("step {}; {vary}{verdict}", time_change(before, after))
 }
 

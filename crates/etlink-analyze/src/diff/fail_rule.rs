@@ -8,7 +8,7 @@
 //! ```
 //! A rule compares the change from the first run to the second: `step > 5%` holds where a step
 //! takes more than 5 % longer, `utilization < -3%` where devices are busy for 3 points less of the
-//! time. `step` holds only where the change is not within the spread of the steps.
+//! time. `step` holds only where the change is more than chance, by Welch's test.
 
 use super::{ChangeVerdict, PartChange, RunDiff};
 use crate::rules::RowClass;
@@ -175,6 +175,7 @@ impl FailRule {
             FailFigure::Kernel(name) => {
                 let is_named = |row: &&super::RowChange| {
                     row.on_device
+                        && !row.is_annotation
                         && (row.name == *name || row.short_name.as_deref() == Some(name.as_str()))
                 };
                 let rows = diff.changes.iter().filter(is_named);

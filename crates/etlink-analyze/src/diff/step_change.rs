@@ -3,8 +3,8 @@
 //! A step of a run with several ranks takes as long as that of its slowest rank, where all ranks
 //! have as many steps; else the steps of all ranks count one by one. The *spread* of a run is the
 //! standard deviation of its step times. A change is *real* where the means differ by more than
-//! `t · √(s₁²/n₁ + s₂²/n₂)`: Welch's test at 95 %, with Student's `t` for the smaller number of
-//! steps less one, which errs on the side of chance. One step has no spread: nobody can know.
+//! `t · √(s₁²/n₁ + s₂²/n₂)`: Welch's test at 95 %, with Student's `t` for the degrees of freedom of
+//! Welch and Satterthwaite. One step has no spread: nobody can know.
 
 use crate::analysis::RankAnalysis;
 use crate::duration_stats::DurationStats;
@@ -57,14 +57,9 @@ impl StepChange {
         let verdict = match spreads_ns {
             [Some(first), Some(second)] => {
                 let steps = stats.map(|stats| stats.count as f64);
-                let error = (first * first / steps[0] + second * second / steps[1]).sqrt();
-                let least = stats[0].count.min(stats[1].count);
-                // beyond the table the normal distribution is near enough
-                let freedom = usize::try_from(least)
-                    .unwrap_or(usize::MAX)
-                    .saturating_sub(2);
-                let t = STUDENT_T.get(freedom).copied().unwrap_or(2.0);
-                match cost_ns.unsigned_abs() as f64 > t * error {
+                let errors = [first * first / steps[0], second * second / steps[1]];
+                let error = (errors[0] + errors[1]).sqrt();
+                match cost_ns.unsigned_abs() as f64 > student_t(errors, steps) * error {
                     true => ChangeVerdict::Real,
                     false => ChangeVerdict::WithinSpread,
                 }
@@ -83,10 +78,28 @@ impl StepChange {
     /// By how much of their mean steps vary, in the run in which they do more; none where neither
     /// is known.
     pub fn spread_share(&self) -> Option<f64> {
-        let shares = self.spreads_ns.iter().zip(self.times_ns);
-        let shares = shares.filter_map(|(spread, mean)| Some((*spread)? / mean.max(1) as f64));
-        shares.reduce(f64::max)
+        self.spread_shares().into_iter().flatten().reduce(f64::max)
     }
+
+    /// By how much of their mean the steps of each run vary.
+    pub fn spread_shares(&self) -> [Option<f64>; 2] {
+        [0, 1].map(|side| Some(self.spreads_ns[side]? / self.times_ns[side].max(1) as f64))
+    }
+}
+
+/// By how many standard errors means may differ by chance. `errors` are squared, each of a mean of
+/// so many `steps`.
+fn student_t(errors: [f64; 2], steps: [f64; 2]) -> f64 {
+    let sum = errors[0] + errors[1];
+    let parts = [0, 1].map(|side| errors[side] * errors[side] / (steps[side] - 1.0));
+    // no spread at all: any difference is more than that
+    if sum <= 0.0 {
+        return 0.0;
+    }
+    let freedom = (sum * sum / (parts[0] + parts[1])).floor() as usize;
+    // beyond the table the normal distribution is near enough
+    let place = freedom.max(1) - 1;
+    STUDENT_T.get(place).copied().unwrap_or(2.0)
 }
 
 fn step_stats(ranks: &[&RankAnalysis]) -> DurationStats {
@@ -103,4 +116,19 @@ fn step_stats(ranks: &[&RankAnalysis]) -> DurationStats {
         steps.for_each(|step| stats.add(step.duration_ns));
     }
     stats
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn degrees_of_freedom_are_those_of_the_run_that_varies() {
+        // 3 steps of 222 ± 2.6 ms and 29 of 333 ± 230 ms: the many steps decide
+        let errors = [2.6 * 2.6 / 3.0, 230.0 * 230.0 / 29.0];
+        assert_eq!(student_t(errors, [3.0, 29.0]), 2.0);
+        // and the few where these vary
+        assert_eq!(student_t([100.0, 0.1], [3.0, 29.0]), STUDENT_T[1]);
+        assert_eq!(student_t([0.0, 0.0], [2.0, 2.0]), 0.0);
+    }
 }

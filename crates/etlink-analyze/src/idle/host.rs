@@ -135,8 +135,8 @@ impl NameTimes {
                 .entry(name)
                 .or_insert_with(NameStretches::default);
             stretches.starts.push((now, stretches.total));
-            stretches.total += length;
-            now += length;
+            stretches.total = stretches.total.saturating_add(length);
+            now = now.saturating_add(length);
         };
         walk.pass(ranges, &mut push);
         let last = ranges.iter().map(|range| range.span(trace).1).max();
@@ -145,12 +145,12 @@ impl NameTimes {
     }
 
     fn add_activity(&self, (from, to): (i64, i64), mut add: impl FnMut(Option<NameId>, i64)) {
-        let mut rest = to - from;
+        let mut rest = to.saturating_sub(from);
         for (name, stretches) in &self.stretches {
             let length = stretches.time_until(to) - stretches.time_until(from);
             if length > 0 && name.is_some() {
                 add(*name, length);
-                rest -= length;
+                rest = rest.saturating_sub(length);
             }
         }
         // also what lies before the first and behind the last range of the thread
@@ -168,7 +168,7 @@ impl NameStretches {
             return 0;
         };
         let all = self.starts.get(begun).map_or(self.total, |next| next.1);
-        before + (time - start).min(all - before)
+        before.saturating_add(time.saturating_sub(start).min(all.saturating_sub(before)))
     }
 }
 
@@ -248,7 +248,7 @@ impl Walk<'_> {
         let mut parents = 0;
         while self.now < until {
             let Some(range) = self.current else {
-                add(None, until - self.now);
+                add(None, until.saturating_sub(self.now));
                 self.now = until;
                 return;
             };

@@ -77,7 +77,8 @@ fn write_values(
 ) -> io::Result<()> {
     let (mut value, mut last) = (0i64, None);
     for at_once in changes.chunk_by(|one, next| one.0 == next.0) {
-        value += at_once.iter().map(|(_, change)| change).sum::<i64>();
+        let changes = at_once.iter().map(|(_, change)| *change);
+        value = changes.fold(value, i64::saturating_add);
         if last.replace(value) != Some(value)
             && let Some((at, _)) = at_once.first()
         {

@@ -7,7 +7,9 @@ use crate::kernel_rules::read_rules;
 use crate::notes;
 use crate::op_tables::{self, RunTables, Wanted};
 use crate::run_diff::{self, percent_change};
-use crate::table::{Grid, Limit, count, csv_text, enum_name, same_notes, signed_time, time};
+use crate::table::{
+    Grid, Limit, count, csv_text, enum_name, percent, same_notes, signed_time, time,
+};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::KernelRules;
 use etlink_analyze::diff::{self, ChangeKind, PartChange, RowChange};
@@ -167,6 +169,7 @@ fn change_table(compared: &DiffReport<'_>, limit: usize, full_names: bool) -> St
         &format!("device time by class, per {per}"),
         limit,
     );
+    out += &ops_sentence(diff);
     out += &part_table(
         diff,
         &diff.ops,
@@ -196,6 +199,19 @@ fn change_table(compared: &DiffReport<'_>, limit: usize, full_names: bool) -> St
         out += "nothing changed\n";
     }
     out
+}
+
+/// Why ops are not compared, where they are not.
+fn ops_sentence(diff: &diff::RunDiff) -> String {
+    let [before, after] = diff.op_shares;
+    if !diff.ops.is_empty() || before.min(after) >= 1.0 {
+        return String::new();
+    }
+    format!(
+        "device time by op is not compared: the traces tell the op of {} of it before, of {} after\n",
+        percent(before, 1),
+        percent(after, 1)
+    )
 }
 
 /// Parts that changed by more than steps vary.

@@ -199,7 +199,9 @@ fn findings_text(report: &FindingsReport) -> String {
     if !report.run.is_empty() {
         let _ = writeln!(out, "{}: {}", report.run, count(found.ranks, "rank"));
     }
-    if found.findings.is_empty() {
+    if found.ranks == 0 {
+        out += "nothing to look at: all traces are left out\n";
+    } else if found.findings.is_empty() {
         out += &nothing_text(found);
     }
     for (number, finding) in (1..).zip(&found.findings) {

@@ -130,7 +130,8 @@ fn number_equal_cuts(texts: &[&str], cuts: &mut [String], most: usize) {
                 Some(other) if *other != text => {}
                 _ => break,
             }
-            let end = format!("…{number}");
+            // in brackets: a bare number would look like a part of the name
+            let end = format!("…[{number}]");
             let room = most.saturating_sub(cell_width(&end));
             let head = cut_to_width(text, room, 0);
             *short = head.trim_end_matches('…').to_owned() + &end;

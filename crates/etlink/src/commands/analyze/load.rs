@@ -133,6 +133,7 @@ fn analyze_rank<T>(
         label: &label,
         rank: entry.files().rank,
         written: is_written,
+        is_only_rank: entry.is_alone(),
     };
     let said = say(&trace, of)?;
     let files = entry.files();

@@ -67,9 +67,9 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
         files.as_ref(),
         |trace, of| {
             let analysis = analyze(trace, &rules, &options);
-            // of a folder the ranks wait for each other, which takes all graphs at once:
+            // several ranks wait for each other, which takes all graphs at once:
             // `etlink findings`
-            if wants_findings && of.is_alone() {
+            if wants_findings && of.is_only_rank && !of.written {
                 let graph = etlink_replay::graph_from_trace(trace)?;
                 found.get_or_init(|| trace_findings(trace, &graph, &rules, &analysis));
             }

@@ -18,13 +18,8 @@ pub(super) struct AnalyzedTrace<'a> {
     pub(super) rank: Option<i64>,
     /// Whether it is a written graph.
     pub(super) written: bool,
-}
-
-impl AnalyzedTrace<'_> {
-    /// Whether it is a trace that was named by itself.
-    pub(super) fn is_alone(&self) -> bool {
-        self.run.as_os_str().is_empty() && !self.written
-    }
+    /// Whether it is the only rank of its run.
+    pub(super) is_only_rank: bool,
 }
 
 /// One run: what was said of each of its ranks.

@@ -79,11 +79,18 @@ const FINDINGS: usize = 3;
 
 /// What the run would gain most from; nothing where nothing stands out.
 fn finding_lines(one: &Analyzed) -> String {
-    let findings = one.findings.iter().flat_map(|found| &found.findings);
+    let findings = one.findings.as_ref().map(|found| &found.findings[..]);
+    let findings = findings.unwrap_or_default();
     let mut out = String::new();
     for (number, finding) in (1..=FINDINGS).zip(findings) {
         if number == 1 {
-            out += "the run would gain most from:\n";
+            let all = findings.len();
+            out += &match all > FINDINGS {
+                true => format!(
+                    "the run would gain most from ({FINDINGS} of {all}; etlink findings has all):\n"
+                ),
+                false => "the run would gain most from:\n".to_owned(),
+            };
         }
         let _ = writeln!(out, "  {number}. {}", finding.sentence);
     }
