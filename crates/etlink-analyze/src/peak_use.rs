@@ -1,8 +1,8 @@
 //! How much of what a device can do its kernels use, where the device's name is known
-//! ([`DevicePeaks`](crate::DevicePeaks)).
+//! ([`DevicePeaks`]).
 //!
 //! Of kernels of computation that start in the window of
-//! [`Utilization`](crate::Utilization):
+//! [`Utilization`]:
 //!
 //! ```text
 //! compute time     operations / peak of the precision; of products, convolutions and attention
