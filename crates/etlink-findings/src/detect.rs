@@ -6,5 +6,6 @@ pub(crate) mod host;
 pub(crate) mod launches;
 pub(crate) mod names;
 pub(crate) mod profiler;
+pub(crate) mod spans;
 pub(crate) mod steps;
 pub(crate) mod syncs;

@@ -84,7 +84,7 @@ fn work_by_name(view: &RankView<'_>) -> BTreeMap<(bool, String), RankWork> {
         if node.kind.is_delay() || communicates || node.duration.0 == 0 {
             continue;
         }
-        let name = names::plain_name(trace.name(&node));
+        let name = view.plain_name(trace.name(&node));
         let entry = work.entry((node.on_device, name)).or_default();
         entry.nodes.push(index);
         entry.time_ns = entry.time_ns.saturating_add(node.duration.0);

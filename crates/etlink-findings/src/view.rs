@@ -1,6 +1,7 @@
 //! A rank's trace as detectors look at it.
 
 use crate::candidate::{CauseCandidate, CauseEvidence, RankWindow, WindowEnds};
+use crate::detect::names::{BETWEEN_OPS, StepNames};
 use crate::kind::CauseKind;
 use crate::text;
 use etlink_analyze::{ClassifiedRows, RankAnalysis, UtilizationWindow};
@@ -57,6 +58,7 @@ pub(crate) struct RankView<'t> {
     pub(crate) trace: &'t LinkedTrace,
     pub(crate) rows: ClassifiedRows<'t>,
     pub(crate) analysis: &'t RankAnalysis,
+    pub(crate) step_names: StepNames<'t>,
     pub(crate) window: RankWindow,
     /// Start and end of the window, ns.
     pub(crate) span: (i64, i64),
@@ -95,6 +97,7 @@ impl<'t> RankView<'t> {
             trace,
             rows,
             analysis,
+            step_names: StepNames::new(&analysis.steps),
             window,
             span,
             row_node,
@@ -183,6 +186,19 @@ impl<'t> RankView<'t> {
     pub(crate) fn call_name(&self, call: CallIdx) -> &'t str {
         let calls = &self.trace.device.calls;
         self.trace.device_name(calls.name[call.index()])
+    }
+
+    /// Whether a range of this name is a step.
+    pub(crate) fn is_step_name(&self, name: &str) -> bool {
+        self.step_names.contains(name)
+    }
+
+    /// The name of work, the same in all steps.
+    pub(crate) fn plain_name<'n>(&self, name: &'n str) -> &'n str {
+        match self.is_step_name(name) {
+            true => BETWEEN_OPS,
+            false => name,
+        }
     }
 
     /// An op and those around it, from the inside; no more than [`MOST_PARENTS`].

@@ -1,13 +1,15 @@
 //! What the device itself takes long for.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
+use crate::detect::spans::remove_spans;
+use crate::detect::syncs::host_waits;
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
-use crate::view::RankView;
+use crate::view::{HostSpan, RankView};
 use etlink_analyze::RowClass;
 use etlink_analyze::sm_coverage::kernel_blocks;
-use etlink_link::EdgeKind;
-use etlink_model::{DeviceQueue, OpIdx, QueueIdx, RowIdx, RowKind};
+use etlink_link::{EdgeKind, launches_graph};
+use etlink_model::{CallIdx, DeviceQueue, OpIdx, QueueIdx, RowIdx, RowKind, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
 
@@ -25,6 +27,9 @@ const LONG_KERNEL_NS: i64 = 20_000;
 
 /// Two elementwise kernels in a row are common, and fusing them gains little.
 const LEAST_CHAIN: usize = 3;
+
+/// After a longer gap, ns, the program does something else: an op is launched in 5 to 50 us.
+const LONGEST_CHAIN_GAP_NS: i64 = 200_000;
 
 /// Fewer waits between two streams are no pattern.
 const LEAST_TURNS: usize = 4;
@@ -49,6 +54,8 @@ const COPY_OPS: [&str; 6] = [
 #[derive(Default)]
 struct RowGroup {
     edits: GraphEdits,
+    /// Stretches of threads that go as well; they may overlap.
+    spans: Vec<HostSpan>,
     times: Vec<i64>,
     compared: Option<f64>,
     longest: Option<(i64, usize)>,
@@ -74,6 +81,7 @@ impl RowGroup {
         subject: &str,
     ) -> CauseCandidate {
         let time_ns = self.time_ns();
+        remove_spans(view, &mut self.spans, &mut self.edits);
         let row = self.longest.map(|(_, row)| row);
         // The longest speaks for all of the name: most kernels of a name come from one op.
         let op = row.and_then(|row| view.trace.row_op[row].get());
@@ -169,21 +177,26 @@ pub(crate) fn fusible_chains(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let queue = view.trace.device.rows.queue[row];
         by_queue.entry(queue).or_default().push(row);
     }
+    let stretches = LaunchStretches::new(view);
     let mut group = RowGroup::default();
     let mut chains = 0u32;
+    let mut removed = vec![];
     for rows in by_queue.values() {
         // A copy or any other kernel between two ends a chain: a fusion cannot reach over it.
-        let is_alike = |a: &usize, b: &usize| is_elementwise(view, *a) && is_elementwise(view, *b);
+        let is_alike = |a: &usize, b: &usize| {
+            is_elementwise(view, *a) && is_elementwise(view, *b) && stretches.are_one(view, *a, *b)
+        };
         for chain in rows.chunk_by(is_alike) {
             if chain.len() >= LEAST_CHAIN {
                 chains += 1;
-                fuse_chain(view, chain, &mut group);
+                fuse_chain(view, chain, &mut group, &mut removed);
             }
         }
     }
     if !view.matters(group.time_ns()) {
         return vec![];
     }
+    group.spans = launch_spans(view, &removed);
     group.compared = Some(f64::from(chains));
     vec![group.into_candidate(view, CauseKind::FusibleChain, "")]
 }
@@ -194,18 +207,143 @@ fn is_elementwise(view: &RankView<'_>, row: usize) -> bool {
 
 /// The longest kernel does the work of all: elementwise kernels are bound by memory, and what is
 /// read and written between them falls away.
-fn fuse_chain(view: &RankView<'_>, chain: &[usize], group: &mut RowGroup) {
+fn fuse_chain(
+    view: &RankView<'_>,
+    chain: &[usize],
+    group: &mut RowGroup,
+    removed: &mut Vec<usize>,
+) {
     let longest = chain.iter().max_by_key(|row| view.row_ns(**row));
     for row in chain {
         group.note(view, *row);
         // The fused kernel still reads the first input and writes the last output.
-        if longest == Some(row) {
+        if longest != Some(row) {
+            view.remove_row(*row, &mut group.edits);
+            removed.push(*row);
+        }
+    }
+}
+
+/// Between which times a program can be fused at all.
+struct LaunchStretches {
+    /// Starts and ends of steps, ascending.
+    steps: Vec<i64>,
+    /// Per thread, when it went on after a wait for a device, ascending.
+    waits: Vec<Vec<i64>>,
+}
+
+impl LaunchStretches {
+    fn new(view: &RankView<'_>) -> LaunchStretches {
+        let mut steps = vec![];
+        for step in &view.analysis.steps {
+            let end = step.start_ns.saturating_add(step.duration_ns);
+            steps.extend([step.start_ns, end]);
+        }
+        steps.sort_unstable();
+        let mut waits = vec![vec![]; view.of_thread.len()];
+        for wait in host_waits(view) {
+            let node = view.trace.nodes.get(wait.node);
+            if let Some(thread) = node.thread() {
+                waits[thread.index()].push(node.start.0);
+            }
+        }
+        LaunchStretches { steps, waits }
+    }
+
+    /// Whether nothing lies between two rows that follow each other on a stream which a fusion
+    /// cannot reach over.
+    fn are_one(&self, view: &RankView<'_>, first: usize, second: usize) -> bool {
+        let end = view.rows.span(first).1;
+        let gap = view.rows.span(second).0.saturating_sub(end);
+        gap <= LONGEST_CHAIN_GAP_NS && self.position(view, first) == self.position(view, second)
+    }
+
+    /// The thread that launched a row, and how many steps' boundaries and waits are before it.
+    fn position(&self, view: &RankView<'_>, row: usize) -> (Option<ThreadIdx>, usize, usize) {
+        let calls = &view.trace.device.calls;
+        let Some(call) = view.trace.row_call[row].get() else {
+            let start = view.rows.span(row).0;
+            return (None, self.steps.partition_point(|time| *time <= start), 0);
+        };
+        let (thread, start) = (calls.thread[call.index()], calls.start[call.index()].0);
+        let steps = self.steps.partition_point(|time| *time <= start);
+        // The program has seen a result, and may have decided by it what to launch.
+        let waits = self.waits[thread.index()].partition_point(|time| *time <= start);
+        (Some(thread), steps, waits)
+    }
+}
+
+/// What threads need not do where these rows are not launched.
+fn launch_spans(view: &RankView<'_>, removed: &[usize]) -> Vec<HostSpan> {
+    let trace = view.trace;
+    let mut is_removed = vec![false; view.rows.len()];
+    for row in removed {
+        is_removed[*row] = true;
+    }
+    let launched = KeptLaunches::new(view, &is_removed);
+    let mut rows_of_call = vec![0u32; trace.device.calls.len()];
+    for call in trace.row_call.iter().filter_map(|call| call.get()) {
+        rows_of_call[call.index()] += 1;
+    }
+    let mut spans = vec![];
+    for row in removed {
+        let Some(call) = trace.row_call[*row].get() else {
+            continue;
+        };
+        // The launch of a graph stays, with fewer kernels in it.
+        if rows_of_call[call.index()] > 1 || launches_graph(view.call_name(call)) {
             continue;
         }
-        view.remove_row(*row, &mut group.edits);
-        if let Some(op) = view.trace.row_op[*row].get() {
-            view.remove_span(view.op_span(op), &mut group.edits);
+        let whole = trace.row_op[*row].get().filter(|op| {
+            // An annotation is what the user makes of a stretch: the work in it is not one op's.
+            let is_op = !trace.device.ops.annotation[op.index()];
+            is_op && launched.is_none_in(view, view.op_span(*op))
+        });
+        spans.push(match whole {
+            Some(op) => view.op_span(op),
+            None => call_span(view, call),
+        });
+    }
+    spans
+}
+
+fn call_span(view: &RankView<'_>, call: CallIdx) -> HostSpan {
+    let calls = &view.trace.device.calls;
+    let start = calls.start[call.index()];
+    HostSpan {
+        thread: calls.thread[call.index()],
+        start: start.0,
+        end: (start + calls.duration[call.index()]).0,
+    }
+}
+
+/// Per thread and launch, how many launches up to it stay.
+struct KeptLaunches(Vec<Vec<u32>>);
+
+impl KeptLaunches {
+    fn new(view: &RankView<'_>, is_removed: &[bool]) -> KeptLaunches {
+        let mut of_thread = vec![];
+        for launched in &view.launched {
+            let mut stay = 0;
+            let mut sums = vec![0];
+            for one in launched {
+                stay += u32::from(!is_removed[one.row]);
+                sums.push(stay);
+            }
+            of_thread.push(sums);
         }
+        KeptLaunches(of_thread)
+    }
+
+    /// Whether nothing that stays is launched in a span. O(log rows).
+    fn is_none_in(&self, view: &RankView<'_>, span: HostSpan) -> bool {
+        let thread = span.thread.index();
+        let Some((launched, sums)) = view.launched.get(thread).zip(self.0.get(thread)) else {
+            return true;
+        };
+        let first = launched.partition_point(|one| one.called < span.start);
+        let last = launched.partition_point(|one| one.called < span.end);
+        sums[first] == sums[last.max(first)]
     }
 }
 
@@ -233,7 +371,7 @@ pub(crate) fn tensor_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let group = by_op.entry(view.op_name(op)).or_default();
         group.note(view, row);
         view.remove_row(row, &mut group.edits);
-        view.remove_span(view.op_span(op), &mut group.edits);
+        group.spans.push(view.op_span(op));
     }
     let groups = by_op.into_iter();
     groups

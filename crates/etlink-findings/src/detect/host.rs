@@ -1,7 +1,7 @@
 //! What the host does while the device has nothing to do.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::names::{is_allocator_call, is_input_op, is_step_name};
+use crate::detect::names::{is_allocator_call, is_input_op};
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
 use crate::view::{HostSpan, LaunchInterval, LaunchedRow, RankView};
@@ -116,7 +116,7 @@ fn groups_as_candidates(
         let mut evidence = group.evidence(view);
         evidence
             .within
-            .take_if(|within| within == name || is_step_name(within));
+            .take_if(|within| within == name || view.is_step_name(within));
         // A gain cannot be much more than the time: what is short needs no replay.
         if view.matters(evidence.time_ns) {
             candidates.push(view.candidate(kind, name, group.edits, evidence));
@@ -220,10 +220,10 @@ fn work_name<'t>(view: &RankView<'t>, node: NodeIdx) -> Option<&'t str> {
         if is_input_op(name) {
             return None;
         }
-        if annotations[op.index()] && !is_step_name(name) {
+        if annotations[op.index()] && !view.is_step_name(name) {
             return Some(name);
         }
-        if !is_step_name(name) {
+        if !view.is_step_name(name) {
             outermost = Some(name);
         }
     }
@@ -233,15 +233,11 @@ fn work_name<'t>(view: &RankView<'t>, node: NodeIdx) -> Option<&'t str> {
 /// Forward work of checkpointed layers inside of the backward pass.
 pub(crate) fn recomputation(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut groups: BTreeMap<&str, SpanGroup<'_>> = BTreeMap::new();
-    for op in (0..view.trace.device.ops.len()).map(OpIdx::new) {
-        // The engine's own range bears the name too, behind its prefix.
-        if view.op_name(op) != CHECKPOINT_NAME {
-            continue;
-        }
-        let whole = view.op_span(op);
+    for (checkpoint, backward) in checkpoint_parts(view) {
+        let whole = view.op_span(checkpoint);
         let mut device_ns = 0;
         let group = groups.entry("").or_default();
-        for span in forward_parts(view, op, whole) {
+        for span in forward_parts(whole, &backward) {
             // The device does the work again as well: both go.
             view.remove_span(span, &mut group.edits);
             for launched in view.launched_in(span) {
@@ -257,30 +253,48 @@ pub(crate) fn recomputation(view: &RankView<'_>) -> Vec<CauseCandidate> {
     groups_as_candidates(view, CauseKind::Recomputation, groups)
 }
 
+/// The backward of each checkpoint, with what the engine runs inside of it. O(ops).
+///
+/// A checkpoint that lies in another counts alone where the engine of the other runs it: what it
+/// computes again is no part of what the other does. Else it is a part, and counts with the other.
+fn checkpoint_parts(view: &RankView<'_>) -> BTreeMap<OpIdx, Vec<HostSpan>> {
+    let mut parts: BTreeMap<OpIdx, Vec<HostSpan>> = BTreeMap::new();
+    // Per op, the checkpoint whose forward work it and what is in it belong to.
+    let mut inside: Vec<OpIdx> = Vec::with_capacity(view.trace.op_parent.len());
+    for (op, parent) in (0..).map(OpIdx).zip(&view.trace.op_parent) {
+        // Ops are in order of their starts, so that parents come before their children.
+        let around = inside.get(parent.index()).copied().unwrap_or(OpIdx::NONE);
+        let name = view.op_name(op);
+        let own = if name == CHECKPOINT_NAME && around.get().is_none() {
+            // The engine's own range bears the name too, behind its prefix.
+            parts.insert(op, vec![]);
+            op
+        } else if name.starts_with(ENGINE_NAME) {
+            // The reentrant checkpoint runs the engine inside of its own backward: that is needed.
+            if let Some(backward) = parts.get_mut(&around) {
+                backward.push(view.op_span(op));
+            }
+            OpIdx::NONE
+        } else {
+            around
+        };
+        inside.push(own);
+    }
+    parts
+}
+
 /// The parts of a checkpoint's backward before and between the nodes of the engine that it runs
 /// inside.
-fn forward_parts(view: &RankView<'_>, checkpoint: OpIdx, whole: HostSpan) -> Vec<HostSpan> {
-    let ops = &view.trace.device.ops;
-    let first = checkpoint.index() + 1;
+fn forward_parts(whole: HostSpan, backward: &[HostSpan]) -> Vec<HostSpan> {
     let mut parts = vec![];
     let mut begin = whole.start;
-    // Ops are in order of their starts: those inside follow the checkpoint.
-    for op in (first..ops.len()).map(OpIdx::new) {
-        let span = view.op_span(op);
-        if span.start >= whole.end {
-            break;
-        }
-        // The reentrant checkpoint runs the engine inside of its own backward: that part is needed.
-        let is_backward = view.op_name(op).starts_with(ENGINE_NAME);
-        if span.thread != whole.thread || !is_backward || span.start < begin {
-            continue;
-        }
+    for span in backward {
         parts.push(HostSpan {
             start: begin,
             end: span.start,
             ..whole
         });
-        begin = span.end;
+        begin = begin.max(span.end);
     }
     parts.push(HostSpan {
         start: begin,

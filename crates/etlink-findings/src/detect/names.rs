@@ -1,5 +1,8 @@
 //! Names that PyTorch, its users and vendors give to ranges and calls.
 
+use etlink_analyze::StepTime;
+use rustc_hash::FxHashSet;
+
 /// Parts of the names that loaders of data give their ranges, in lower case. PyTorch's is
 /// `enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__`
 /// (`torch/utils/data/dataloader.py`).
@@ -60,18 +63,24 @@ pub(crate) fn is_communication_op(name: &str) -> bool {
         .any(|begin| name.starts_with(begin))
 }
 
-/// Whether a range is a step of the profiler or of an optimizer loop.
-pub(crate) fn is_step_name(name: &str) -> bool {
-    name.starts_with("ProfilerStep#")
+/// What `torch.profiler` puts before the numbers of its steps (`torch/profiler/profiler.py`).
+const PROFILER_STEP: &str = "ProfilerStep#";
+
+/// The names that steps of a trace have.
+pub(crate) struct StepNames<'t>(FxHashSet<&'t str>);
+
+impl<'t> StepNames<'t> {
+    pub(crate) fn new(steps: &'t [StepTime]) -> StepNames<'t> {
+        // Of several with one name the first has the name itself, the others a number behind it.
+        StepNames(steps.iter().map(|step| &step.name[..]).collect())
+    }
+
+    /// Whether a range of this name is a step.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        // Steps of the profiler that are none of the analysis are still no work of their own.
+        name.starts_with(PROFILER_STEP) || self.0.contains(name)
+    }
 }
 
 /// What a step does outside of its ops and annotations: the gaps of a step bear its name.
 pub(crate) const BETWEEN_OPS: &str = "between ops";
-
-/// The name of work, the same in all steps.
-pub(crate) fn plain_name(name: &str) -> &str {
-    match is_step_name(name) {
-        true => BETWEEN_OPS,
-        false => name,
-    }
-}

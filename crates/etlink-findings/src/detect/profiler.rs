@@ -3,16 +3,16 @@
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
-use crate::view::{HostSpan, RankView};
+use crate::view::RankView;
 use etlink_link::NodeKind;
-use etlink_model::{AuxiliaryKind, NodeIdx, ThreadIdx};
+use etlink_model::{AuxiliaryKind, NodeIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
 
 /// `overhead` rows of the profiler, inside of the calls that they ran in.
 pub(crate) fn profiler_overhead(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let events = &view.trace.device.auxiliary;
-    let mut taken: BTreeMap<NodeIdx, i64> = BTreeMap::new();
+    let mut spans = vec![];
     let mut times = vec![];
     let mut by_name: BTreeMap<&str, i64> = BTreeMap::new();
     let mut begin = None;
@@ -30,15 +30,9 @@ pub(crate) fn profiler_overhead(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let sum = by_name.entry(name).or_default();
         *sum = sum.saturating_add(took);
         begin = begin.or(Some(start));
-        take_from_calls(view, (start, start.saturating_add(took)), &mut taken);
+        spans.push((start, start.saturating_add(took)));
     }
-    let mut edits = GraphEdits::default();
-    for (node, ns) in taken {
-        let length = view.trace.nodes.duration[node.index()].0.max(1);
-        // Rows of the profiler can overlap each other.
-        let rest = length.saturating_sub(ns).max(0);
-        edits.scaled.push((node, rest as f64 / length as f64));
-    }
+    let edits = take_from_calls(view, &CoveredTime::new(spans));
     let longest = by_name.iter().max_by_key(|(_, ns)| **ns);
     let subject = longest.map_or("", |(name, _)| name);
     let evidence = CauseEvidence {
@@ -53,29 +47,55 @@ pub(crate) fn profiler_overhead(view: &RankView<'_>) -> Vec<CauseCandidate> {
 
 /// The rows do not say on which thread the profiler worked: CUPTI does so inside of the calls of
 /// the program, so it is the thread that is in one.
-fn take_from_calls(view: &RankView<'_>, span: (i64, i64), taken: &mut BTreeMap<NodeIdx, i64>) {
-    for thread in (0..view.of_thread.len()).map(ThreadIdx::new) {
-        if view.launched[thread.index()].is_empty() {
-            continue;
-        }
-        // The call can have begun before the profiler's work in it.
-        let nodes = &view.of_thread[thread.index()];
-        let starts = |node: &NodeIdx| view.trace.nodes.start[node.index()].0 <= span.0;
-        let first = nodes.partition_point(starts).checked_sub(1);
-        let later = view.nodes_in(HostSpan {
-            thread,
-            start: span.0 + 1,
-            end: span.1,
-        });
-        let around = first.map(|first| nodes[first]);
-        for node in around.into_iter().chain(later.iter().copied()) {
-            let is_call = view.trace.nodes.kind[node.index()] == NodeKind::Runtime;
-            let (start, end) = view.node_span(node);
-            let common = end.min(span.1).saturating_sub(start.max(span.0));
-            if is_call && common > 0 {
-                let sum = taken.entry(node).or_default();
-                *sum = common.saturating_add(*sum);
+fn take_from_calls(view: &RankView<'_>, covered: &CoveredTime) -> GraphEdits {
+    let mut edits = GraphEdits::default();
+    let threads = view.of_thread.iter().zip(&view.launched);
+    for (nodes, _) in threads.filter(|(_, launched)| !launched.is_empty()) {
+        let is_call = |node: &&NodeIdx| view.trace.nodes.kind[node.index()] == NodeKind::Runtime;
+        for node in nodes.iter().filter(is_call) {
+            let (start, end) = view.node_span(*node);
+            let common = covered.until(end).saturating_sub(covered.until(start));
+            if common > 0 {
+                let length = end.saturating_sub(start).max(1);
+                let rest = length.saturating_sub(common).max(0);
+                edits.scaled.push((*node, rest as f64 / length as f64));
             }
         }
+    }
+    edits
+}
+
+/// How much of the time before an instant the profiler worked.
+struct CoveredTime {
+    /// Start and end without overlap, ascending, and the time in those before.
+    spans: Vec<(i64, i64, i64)>,
+}
+
+impl CoveredTime {
+    fn new(mut all: Vec<(i64, i64)>) -> CoveredTime {
+        all.sort_unstable();
+        let mut spans: Vec<(i64, i64, i64)> = vec![];
+        for (start, end) in all {
+            // Rows of the profiler can overlap each other: a time counts once.
+            match spans.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                Some(last) => {
+                    let before = last.2.saturating_add(last.1.saturating_sub(last.0));
+                    spans.push((start, end, before));
+                }
+                None => spans.push((start, end, 0)),
+            }
+        }
+        CoveredTime { spans }
+    }
+
+    /// O(log spans).
+    fn until(&self, time: i64) -> i64 {
+        let begun = self.spans.partition_point(|span| span.0 <= time);
+        let Some(last) = begun.checked_sub(1) else {
+            return 0;
+        };
+        let (start, end, before) = self.spans[last];
+        before.saturating_add(end.min(time).saturating_sub(start))
     }
 }

@@ -1,7 +1,6 @@
 //! Steps that are unlike the others.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::names::plain_name;
 use crate::kind::CauseKind;
 use crate::text::median_ns;
 use crate::view::RankView;
@@ -21,10 +20,47 @@ const ODD_FACTOR: f64 = 1.3;
 const LONGER: f64 = 1.5;
 
 /// Work of one name, per step.
+#[derive(Default)]
 struct StepWork {
-    times: Vec<i64>,
+    /// Steps and times, ns; a step may occur more than once, and one without such work does not.
+    // A place for each step would be names x steps of memory.
+    times: Vec<(usize, i64)>,
     /// Nodes of the first step.
     first: Vec<NodeIdx>,
+}
+
+impl StepWork {
+    fn add(&mut self, step: usize, ns: i64) {
+        match self.times.last_mut() {
+            Some((last, sum)) if *last == step => *sum = sum.saturating_add(ns),
+            _ => self.times.push((step, ns)),
+        }
+    }
+
+    /// The time in the first step, and the median of all others.
+    fn first_and_usual(&mut self, steps: usize) -> (i64, i64) {
+        self.times.sort_unstable_by_key(|(step, _)| *step);
+        self.times.dedup_by(|(step, ns), (before, sum)| {
+            let is_same = step == before;
+            if is_same {
+                *sum = sum.saturating_add(*ns);
+            }
+            is_same
+        });
+        let times = self.times.iter();
+        let mut others: Vec<i64> = times
+            .filter(|(step, _)| *step > 0)
+            .map(|one| one.1)
+            .collect();
+        let first = self.times.first().filter(|(step, _)| *step == 0);
+        let first = first.map_or(0, |(_, ns)| *ns);
+        // The other steps have 0, the least of times: the middle of all lies that much lower.
+        let without = steps.saturating_sub(1).saturating_sub(others.len());
+        others.sort_unstable();
+        let middle = steps.saturating_sub(2) / 2;
+        let usual = middle.checked_sub(without).map(|at| others[at]);
+        (first, usual.unwrap_or(0))
+    }
 }
 
 /// What the first step does longer than the others.
@@ -43,9 +79,12 @@ pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut edits = GraphEdits::default();
     let mut worst: Option<(i64, &str)> = None;
     let mut excess_ns = 0;
-    for ((_, name), mut work) in work_by_step(view, steps.len()) {
-        let first_ns = work.times[0];
-        let usual = median_ns(&mut work.times[1..]);
+    for ((_, name), mut work) in work_by_step(view) {
+        // What the first step does not do cannot be what it does longer.
+        if work.first.is_empty() {
+            continue;
+        }
+        let (first_ns, usual) = work.first_and_usual(steps.len());
         let excess = first_ns.saturating_sub(usual);
         // What all steps do alike is no warm-up, however long it is.
         if (first_ns as f64) <= LONGER * usual as f64 || excess <= 0 {
@@ -76,7 +115,7 @@ pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
 }
 
 /// The time of each name in each step: of the host by when it ran, of devices by their launches.
-fn work_by_step<'t>(view: &RankView<'t>, count: usize) -> BTreeMap<(bool, &'t str), StepWork> {
+fn work_by_step<'t>(view: &RankView<'t>) -> BTreeMap<(bool, &'t str), StepWork> {
     let trace = view.trace;
     let begins: Vec<i64> = view
         .analysis
@@ -105,17 +144,37 @@ fn work_by_step<'t>(view: &RankView<'t>, count: usize) -> BTreeMap<(bool, &'t st
         else {
             continue;
         };
-        let name = plain_name(trace.name(&node));
-        let work = all
-            .entry((node.on_device, name))
-            .or_insert_with(|| StepWork {
-                times: vec![0; count],
-                first: vec![],
-            });
-        work.times[step] = work.times[step].saturating_add(node.duration.0);
+        let name = view.plain_name(trace.name(&node));
+        let work = all.entry((node.on_device, name)).or_default();
+        work.add(step, node.duration.0);
         if step == 0 {
             work.first.push(index);
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_without_a_name_count_as_none_of_its_time() {
+        for (steps, times) in [
+            (3, vec![(0, 9)]),
+            (3, vec![(0, 9), (2, 5)]),
+            (5, vec![(0, 4), (3, 7), (1, 2), (0, 5), (3, 1)]),
+            (4, vec![(0, 4), (1, 6), (2, 5), (3, 7)]),
+            (4, vec![(1, 6), (2, 5), (3, 7)]),
+        ] {
+            let mut dense = vec![0; steps];
+            let mut work = StepWork::default();
+            for (step, ns) in times {
+                dense[step] += ns;
+                work.add(step, ns);
+            }
+            let expected = (dense[0], median_ns(&mut dense[1..]));
+            assert_eq!(work.first_and_usual(steps), expected, "{dense:?}");
+        }
+    }
 }

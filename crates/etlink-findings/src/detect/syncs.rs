@@ -1,7 +1,8 @@
 //! Calls that stand still until the device has got somewhere.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::names::{is_allocator_call, is_input_op, is_step_name};
+use crate::detect::names::{is_allocator_call, is_input_op};
+use crate::detect::spans::remove_spans;
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
 use crate::view::{HostSpan, HostSync, RankView};
@@ -29,7 +30,12 @@ const SHAPE_OPS: [&str; 7] = [
     "aten::nonzero_numpy",
 ];
 
-/// All slices of threads that wait for a device inside of the window.
+/// The slices of threads that wait for a device inside of the window.
+pub(crate) fn host_waits<'v>(view: &'v RankView<'_>) -> &'v [HostSync] {
+    view.syncs.get_or_init(|| host_syncs(view))
+}
+
+/// By thread and time.
 fn host_syncs(view: &RankView<'_>) -> Vec<HostSync> {
     let trace = view.trace;
     let nodes = &trace.nodes;
@@ -112,7 +118,7 @@ fn is_pageable_copy(view: &RankView<'_>, sync: &HostSync) -> bool {
 /// The waits of a kind, by subject.
 fn syncs_of_kind(view: &RankView<'_>, kind: CauseKind) -> Vec<CauseCandidate> {
     let mut by_subject: BTreeMap<String, SyncGroup> = BTreeMap::new();
-    for sync in view.syncs.get_or_init(|| host_syncs(view)) {
+    for sync in host_waits(view) {
         let Some((found, subject, op)) = cause_of(view, sync) else {
             continue;
         };
@@ -130,6 +136,8 @@ fn syncs_of_kind(view: &RankView<'_>, kind: CauseKind) -> Vec<CauseCandidate> {
 #[derive(Default)]
 struct SyncGroup {
     edits: GraphEdits,
+    /// Ops that go with their waits; one op can wait many times.
+    spans: Vec<HostSpan>,
     waits: Vec<i64>,
     longest: Option<(i64, NodeIdx)>,
 }
@@ -146,11 +154,7 @@ impl SyncGroup {
         }
         // Where nothing is read back, the op and its copy go with the wait.
         if let Some(op) = read.filter(|op| SCALAR_OPS.contains(&view.op_name(*op))) {
-            let span = view.op_span(op);
-            view.remove_span(span, &mut self.edits);
-            for launched in view.launched_in(span) {
-                view.remove_row(launched.row, &mut self.edits);
-            }
+            self.spans.push(view.op_span(op));
         // The rest of a synchronising call is nothing but the return from it.
         } else if read.is_none() {
             self.edits.removed.push(sync.node);
@@ -163,6 +167,10 @@ impl SyncGroup {
         kind: CauseKind,
         subject: String,
     ) -> CauseCandidate {
+        remove_spans(view, &mut self.spans, &mut self.edits);
+        for launched in self.spans.iter().flat_map(|span| view.launched_in(*span)) {
+            view.remove_row(launched.row, &mut self.edits);
+        }
         let (mut within, mut python, mut start_ns) = (None, None, None);
         if let Some((waited, node)) = self.longest {
             let slice = view.trace.nodes.get(node);
@@ -192,7 +200,7 @@ fn outer_range(view: &RankView<'_>, op: Option<OpIdx>, subject: &str) -> Option<
     let mut around = view.op_and_parents(op);
     let found = around.find(|op| {
         let name = view.op_name(*op);
-        annotations[op.index()] && !is_step_name(name) && name != subject
+        annotations[op.index()] && !view.is_step_name(name) && name != subject
     })?;
     Some(view.op_name(found).to_owned())
 }

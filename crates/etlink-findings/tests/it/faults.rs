@@ -103,7 +103,7 @@ pub(crate) fn work(name: &str, stream: i64, ns: i64) -> Work {
     }
 }
 
-fn op(name: &str, acts: Vec<Act>) -> Act {
+pub(crate) fn op(name: &str, acts: Vec<Act>) -> Act {
     Act::Op(name.to_owned(), acts)
 }
 
@@ -111,7 +111,7 @@ fn annotation(name: &str, acts: Vec<Act>) -> Act {
     Act::Annotation(name.to_owned(), acts)
 }
 
-const ELEMENTWISE: &str = "void at::native::vectorized_elementwise_kernel<4, add>";
+pub(crate) const ELEMENTWISE: &str = "void at::native::vectorized_elementwise_kernel<4, add>";
 const SMALL: &str = "void at::native::reduce_kernel<512, 1>";
 
 impl Writer<'_> {

@@ -15,6 +15,7 @@
 mod draw;
 mod faults;
 mod growth;
+mod launches;
 mod planted;
 mod program;
 mod random;

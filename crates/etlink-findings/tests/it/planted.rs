@@ -40,7 +40,7 @@ fn makespan(ran: &[RanRank]) -> i64 {
     last - first
 }
 
-fn link_rank(ran: &RanRank, rank: usize, ranks: usize, sync_rows: bool) -> LinkedTrace {
+pub(crate) fn link_rank(ran: &RanRank, rank: usize, ranks: usize, sync_rows: bool) -> LinkedTrace {
     let text = draw_rank(ran, rank, ranks, sync_rows).kineto();
     let options = KinetoReadOptions {
         keep: KeepEvents::Auxiliary,
@@ -55,7 +55,7 @@ fn link_rank(ran: &RanRank, rank: usize, ranks: usize, sync_rows: bool) -> Linke
     etlink_link::link(None, device, options).expect("links")
 }
 
-fn find(ran: &[RanRank], sync_rows: bool) -> RunFindings {
+pub(crate) fn find(ran: &[RanRank], sync_rows: bool) -> RunFindings {
     let rules = KernelRules::built_in().expect("rules");
     let (mut causes, mut graphs, mut summaries): (Vec<RankCauses>, _, _) = (vec![], vec![], vec![]);
     for (rank, one) in ran.iter().enumerate() {

@@ -1,0 +1,25 @@
+//! Stretches of threads that are taken out together.
+
+use crate::view::{HostSpan, RankView};
+use etlink_replay::GraphEdits;
+
+/// Spans without overlap, in order of thread and time.
+pub(crate) fn merge_spans(spans: &mut Vec<HostSpan>) {
+    spans.sort_unstable();
+    spans.dedup_by(|span, before| {
+        let overlaps = span.thread == before.thread && span.start <= before.end;
+        if overlaps {
+            before.end = before.end.max(span.end);
+        }
+        overlaps
+    });
+}
+
+/// Takes out what threads do in any of these spans, each slice once.
+// An op that launches thousands of rows is the span of each of them.
+pub(crate) fn remove_spans(view: &RankView<'_>, spans: &mut Vec<HostSpan>, edits: &mut GraphEdits) {
+    merge_spans(spans);
+    for span in spans {
+        view.remove_span(*span, edits);
+    }
+}
