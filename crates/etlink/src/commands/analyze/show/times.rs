@@ -114,7 +114,7 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
         mean(|step| step.duration_ns)
     );
     let device = format!(
-        ", {} on the device (device: rows launched in the step)",
+        ", {} from the first to the last device row that it launched",
         mean(|step| step.device_window_ns)
     );
     let title = if all().any(|(_, step)| step.rows > 0) {
