@@ -71,7 +71,8 @@ pub const KINDS: [KindRule; 22] = [
     general(
         CauseKind::HostWork,
         host::host_work,
-        "see what it does there, with stacks, and take that out of the loop or off this thread",
+        "see what it does there (`etlink findings` names the line of a trace with stacks), and take \
+        that out of the loop or off this thread",
     ),
     general(
         CauseKind::SmallKernels,

@@ -43,15 +43,18 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
         CauseKind::InputPipeline => {
             format!("the host waits for input in `{subject}`, {times}, {total} in all")
         }
+        CauseKind::HostWork if subject.is_empty() && evidence.python.is_some() => {
+            format!("between ops the host runs Python for {total}")
+        }
         CauseKind::HostWork if subject.is_empty() => {
-            format!("between ops the host does for {total} what the trace does not show")
+            format!("between ops the host does for {total} what no op shows")
         }
         CauseKind::HostWork => {
             format!("the host is in `{subject}` for {total} between launches")
         }
         CauseKind::SmallKernels => format!(
-            "launching takes longer than running: {count} kernels of {typical} (mean) come every \
-            {compared_time}"
+            "kernels are over before the host launches the next: {count} of {typical} (mean), one \
+            every {compared_time}"
         ),
         CauseKind::OptimizerLaunches => format!(
             "the optimizer `{subject}` launches {count} kernels of {typical} (mean), one every \
