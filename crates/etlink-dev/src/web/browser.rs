@@ -7,6 +7,7 @@
 use super::{drawn, install_packages};
 use crate::support::{etlink_path, repository_root, run_command};
 use anyhow::{Context, Result, bail};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -98,6 +99,10 @@ fn write_compared_page(etlink: &Path, folder: &Path, pairs: &Path) -> Result<()>
 
 /// The installed browser.
 pub fn chromium_path() -> Result<PathBuf> {
+    // Two suites run side by side: the second waits until the first has installed all of it.
+    let lock = std::env::temp_dir().join("etlink-chromium.lock");
+    let lock = File::create(&lock).with_context(|| lock.display().to_string())?;
+    lock.lock().context("the lock of the installation")?;
     if let Some(found) = installed_browser() {
         return Ok(found);
     }
