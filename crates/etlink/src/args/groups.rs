@@ -97,7 +97,7 @@ pub struct JsonOrCsvArgs {
 #[derive(Clone, Copy, Debug, Args)]
 pub struct NameArgs {
     /// Show kernels by their full names, not without namespaces, parameters and template arguments;
-    /// JSON and CSV have both
+    /// JSON has both
     #[arg(long)]
     pub full_names: bool,
 }
