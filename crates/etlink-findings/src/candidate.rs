@@ -41,6 +41,9 @@ pub struct CauseEvidence {
     /// The op in which most of it is, where that is another name than the subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
+    /// The communication that the host waits for in most of that time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub communication: Option<String>,
     /// The line of Python that most of it comes from, where the trace has stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
@@ -59,6 +62,8 @@ pub struct RankWindow {
     pub has_device: bool,
     /// In how much of it the device computes or copies, ns; communication can be waiting.
     pub busy_ns: i64,
+    /// In how much of it the device communicates and does not compute, ns.
+    pub exposed_communication_ns: i64,
 }
 
 /// The nodes that a window begins and ends with: on each thread and stream the first and the last
@@ -104,19 +109,19 @@ impl CauseCandidate {
         if is_longest {
             sum.start_ns = other.start_ns;
             sum.within.clone_from(&other.within);
+            sum.communication.clone_from(&other.communication);
             sum.python.clone_from(&other.python);
             sum.typical_ns = other.typical_ns;
-            if self.kind != CauseKind::FusibleChain {
+            if !self.kind.sums_compared() {
                 sum.compared = other.compared;
             }
         }
         // Sums over ranks: the sentence says over how many.
         sum.count += other.count;
         sum.time_ns = sum.time_ns.saturating_add(other.time_ns);
-        if self.kind == CauseKind::FusibleChain {
-            // a number of chains
-            let chains = sum.compared.unwrap_or(0.0) + other.compared.unwrap_or(0.0);
-            sum.compared = Some(chains);
+        if self.kind.sums_compared() {
+            let both = [sum.compared, other.compared];
+            sum.compared = both.into_iter().flatten().reduce(|one, more| one + more);
         }
     }
 }

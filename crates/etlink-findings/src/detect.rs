@@ -7,5 +7,6 @@ pub(crate) mod launches;
 pub(crate) mod names;
 pub(crate) mod profiler;
 pub(crate) mod spans;
+pub(crate) mod start_up;
 pub(crate) mod steps;
 pub(crate) mod syncs;

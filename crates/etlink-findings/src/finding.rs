@@ -16,7 +16,7 @@ pub struct RankPart<'c> {
 }
 
 /// A cause of lost time, with what the run would gain without it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunFinding {
     /// What kind of cause.
     pub kind: CauseKind,
@@ -38,6 +38,23 @@ pub struct RunFinding {
     pub sentence: String,
 }
 
+/// Communication that takes much of a run, and what the run would gain without it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CommunicationShare {
+    /// The kind and group that lasts longest.
+    pub subject: String,
+    /// How long communication is exposed, summed over ranks, ns; without a device how long it lasts.
+    pub time_ns: i64,
+    /// The windows of all ranks, ns.
+    pub windows_ns: i64,
+    /// What the window takes less in a replay in which none of it takes time, ns.
+    pub gain_ns: i64,
+    /// Of the window.
+    pub gain_share: f64,
+    /// All of that in one sentence, with the reason why the gain is no larger.
+    pub sentence: String,
+}
+
 /// What a run would gain most from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunFindings {
@@ -53,6 +70,12 @@ pub struct RunFindings {
     pub has_device: bool,
     /// Ranks that were looked at together.
     pub ranks: u64,
+    /// Communication that takes much of the time, of which no finding is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub communication: Option<CommunicationShare>,
+    /// Of a run without findings, what lasts long and gains little all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_cause: Option<String>,
     /// The largest gains first; empty where nothing stands out.
     pub findings: Vec<RunFinding>,
 }

@@ -39,6 +39,8 @@ pub enum CauseKind {
     TensorCopies,
     /// Forward work that is done again in the backward pass.
     Recomputation,
+    /// What the process does for the first time.
+    FirstCall,
     /// The first step does what the others do not.
     FirstStep,
     /// The profiler's own work.

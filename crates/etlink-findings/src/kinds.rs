@@ -1,7 +1,7 @@
 //! The kinds of causes, as one table: how each is found, and what helps.
 
 use crate::candidate::CauseCandidate;
-use crate::detect::{communication, device, host, launches, profiler, steps, syncs};
+use crate::detect::{communication, device, host, launches, profiler, start_up, steps, syncs};
 use crate::kind::CauseKind;
 use crate::view::RankView;
 
@@ -62,7 +62,7 @@ const fn of_ranks(kind: CauseKind, remedy: &'static str) -> KindRule {
 }
 
 /// All kinds.
-pub const KINDS: [KindRule; 22] = [
+pub const KINDS: [KindRule; 23] = [
     stated(
         CauseKind::InputPipeline,
         host::input_pipeline,
@@ -145,10 +145,18 @@ pub const KINDS: [KindRule; 22] = [
         "checkpoint fewer layers where memory allows it",
     ),
     probable(
-        CauseKind::FirstStep,
-        steps::first_step,
+        CauseKind::FirstCall,
+        start_up::first_calls,
         "warm up before you record or measure: `schedule(warmup=…)`",
     ),
+    KindRule {
+        general: true,
+        ..probable(
+            CauseKind::FirstStep,
+            steps::first_step,
+            "warm up before you record or measure: `schedule(warmup=…)`",
+        )
+    },
     probable(
         CauseKind::ProfilerOverhead,
         profiler::profiler_overhead,
@@ -181,6 +189,14 @@ impl CauseKind {
     /// Its row in the table.
     pub fn rule(self) -> Option<&'static KindRule> {
         KINDS.iter().find(|rule| rule.kind == self)
+    }
+
+    /// Whether what its time is compared with is a part of it, which ranks add up.
+    pub(crate) fn sums_compared(self) -> bool {
+        matches!(
+            self,
+            CauseKind::FusibleChain | CauseKind::PageableCopy | CauseKind::ExposedCommunication
+        )
     }
 
     /// Whether others explain the same time better.

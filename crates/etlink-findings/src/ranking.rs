@@ -1,12 +1,13 @@
 //! Replays the run without each cause and ranks causes by what that gains.
 
 use crate::candidate::CauseCandidate;
-use crate::finding::{RankPart, RunFinding, RunFindings};
+use crate::finding::{CommunicationShare, RankPart, RunFinding, RunFindings};
 use crate::kind::CauseKind;
 use crate::overlap::CauseNodes;
 use crate::rank_causes::single_rank_causes;
 use crate::ranks::rank_candidates;
 use crate::sentence;
+use crate::text::sum_ns;
 use etlink_analyze::{KernelRules, RankAnalysis};
 use etlink_link::LinkedTrace;
 use etlink_model::{GlobalRank, NodeIdx};
@@ -20,6 +21,12 @@ const MOST_FINDINGS: usize = 7;
 /// Less than this of the window is not worth a sentence: replays are not truer than that, and runs
 /// of one program differ by as much.
 const LEAST_GAIN: f64 = 0.02;
+
+/// Communication that takes this much of the ranks' windows needs a word, be its gain small.
+const MUCH_COMMUNICATION: f64 = 0.2;
+
+/// Where nothing stands out, a cause that lasts for this much of the window is named.
+const LONG_CAUSE: f64 = 0.2;
 
 /// Of two causes with more than this of their time in common, one is told.
 const SAME_TIME: f64 = 0.6;
@@ -61,16 +68,19 @@ pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings 
     let busiest = parts.iter().map(|part| part.causes.window.busy_ns).max();
     let idle_ns = whole_ns.saturating_sub(busiest.unwrap_or(0));
     let mut replayed = vec![];
+    let mut longest = RunFinding::default();
     let merged = merge_candidates(parts);
+    let communication = all_communication(&merged);
     let compared = rank_candidates(graph, parts, whole_ns);
     let compared = compared.into_iter().map(|candidate| (candidate, vec![]));
     for (candidate, ranks) in merged.into_iter().chain(compared) {
+        if candidate.evidence.time_ns > longest.evidence.time_ns {
+            longest = plain_finding(&candidate, &ranks);
+        }
         if cannot_matter(&candidate, least_ns) {
             continue;
         }
-        let ways = std::iter::once(&candidate.edits).chain(&candidate.other_edits);
-        let lengths = ways.map(|edits| window_length(&editable.run_edited(edits), parts));
-        let gain_ns = plain_ns.saturating_sub(lengths.max().unwrap_or(plain_ns));
+        let gain_ns = replayed_gain(&editable, &candidate, parts, plain_ns);
         let gain_ns = match changes_device(graph, &candidate) {
             true => gain_ns,
             // Streams share the device: what runs one after the other cannot be taken for work that
@@ -97,13 +107,88 @@ pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings 
         idle_ns,
         has_device: parts.iter().any(|part| part.causes.window.has_device),
         ranks: parts.len() as u64,
+        communication: None,
+        longest_cause: None,
         findings: vec![],
     };
     for one in kept.into_iter().take(MOST_FINDINGS) {
         let finding = finding_of(one, &found);
         found.findings.push(finding);
     }
+    let is_long = longest.evidence.time_ns as f64 >= LONG_CAUSE * whole_ns as f64;
+    if found.findings.is_empty() && is_long {
+        found.longest_cause = Some(sentence::cause_text(&longest, &found));
+    }
+    let is_told = |one: &RunFinding| one.kind == CauseKind::ExposedCommunication;
+    if !found.findings.iter().any(is_told)
+        && let Some(mut share) = communication_share(&communication, parts)
+    {
+        share.gain_ns = replayed_gain(&editable, &communication, parts, plain_ns).max(0);
+        share.gain_share = share.gain_ns as f64 / whole_ns.max(1) as f64;
+        share.sentence = sentence::communication_sentence(&share, &found);
+        found.communication = Some(share);
+    }
     found
+}
+
+/// What the window takes less without a cause, ns.
+fn replayed_gain(
+    editable: &EditableGraph<'_>,
+    candidate: &CauseCandidate,
+    parts: &[RankPart<'_>],
+    plain_ns: i64,
+) -> i64 {
+    let ways = std::iter::once(&candidate.edits).chain(&candidate.other_edits);
+    let lengths = ways.map(|edits| window_length(&editable.run_edited(edits), parts));
+    plain_ns.saturating_sub(lengths.max().unwrap_or(plain_ns))
+}
+
+/// All kinds and groups of communication as one cause, named for the one that lasts longest.
+fn all_communication(merged: &[(CauseCandidate, Vec<GlobalRank>)]) -> CauseCandidate {
+    let mut all = CauseCandidate {
+        kind: CauseKind::ExposedCommunication,
+        ..CauseCandidate::default()
+    };
+    let mut longest_ns = 0;
+    for (one, _) in merged {
+        if one.kind != all.kind {
+            continue;
+        }
+        all.edits.extend_shifted(&one.edits, NodeIdx(0));
+        if let Some(other) = &one.other_edits {
+            let other_edits = all.other_edits.get_or_insert_default();
+            other_edits.extend_shifted(other, NodeIdx(0));
+        }
+        let time_ns = one.evidence.time_ns;
+        all.evidence.time_ns = all.evidence.time_ns.saturating_add(time_ns);
+        if time_ns > longest_ns {
+            longest_ns = time_ns;
+            all.subject.clone_from(&one.subject);
+        }
+    }
+    all
+}
+
+/// How much of the windows communication takes; none where that is little.
+fn communication_share(all: &CauseCandidate, parts: &[RankPart<'_>]) -> Option<CommunicationShare> {
+    let windows = parts.iter().map(|part| part.causes.window);
+    let windows_ns = sum_ns(windows.clone().map(|window| window.length_ns));
+    let exposed_ns = sum_ns(
+        windows
+            .clone()
+            .map(|window| window.exposed_communication_ns),
+    );
+    let time_ns = match windows.clone().any(|window| window.has_device) {
+        true => exposed_ns,
+        false => all.evidence.time_ns,
+    };
+    let is_much = time_ns as f64 >= MUCH_COMMUNICATION * windows_ns as f64;
+    is_much.then(|| CommunicationShare {
+        subject: all.subject.clone(),
+        time_ns,
+        windows_ns,
+        ..CommunicationShare::default()
+    })
 }
 
 /// What one rank's trace tells by itself. `graph` and `analysis` are of the same trace.
@@ -238,24 +323,26 @@ fn is_explained(general: &Replayed, all: &[Replayed]) -> bool {
 }
 
 fn finding_of(one: Replayed, found: &RunFindings) -> RunFinding {
-    let Replayed {
-        candidate,
-        ranks,
-        gain_ns,
-        ..
-    } = one;
-    let rule = candidate.kind.rule();
+    let gain_ns = one.gain_ns;
     let mut finding = RunFinding {
-        kind: candidate.kind,
-        subject: candidate.subject,
-        ranks,
-        inferred: rule.is_some_and(|rule| rule.inferred),
         gain_ns,
         gain_share: gain_ns as f64 / found.window_ns.max(1) as f64,
-        evidence: candidate.evidence,
-        remedy: rule.map_or("", |rule| rule.remedy),
-        sentence: String::new(),
+        ..plain_finding(&one.candidate, &one.ranks)
     };
     finding.sentence = sentence::finding_sentence(&finding, found);
     finding
+}
+
+/// What is told of a cause but for its gain.
+fn plain_finding(candidate: &CauseCandidate, ranks: &[GlobalRank]) -> RunFinding {
+    let rule = candidate.kind.rule();
+    RunFinding {
+        kind: candidate.kind,
+        subject: candidate.subject.clone(),
+        ranks: ranks.to_vec(),
+        inferred: rule.is_some_and(|rule| rule.inferred),
+        evidence: candidate.evidence.clone(),
+        remedy: rule.map_or("", |rule| rule.remedy),
+        ..RunFinding::default()
+    }
 }

@@ -1,7 +1,8 @@
 //! A finding as one sentence: what is gained, what the trace shows, what helps.
 
+use crate::detect::communication::UNNAMED_COMMUNICATION;
 use crate::detect::names::BETWEEN_OPS;
-use crate::finding::{RunFinding, RunFindings};
+use crate::finding::{CommunicationShare, RunFinding, RunFindings};
 use crate::kind::CauseKind;
 use crate::text::{count_text, percent_text, short_name, time_text};
 use etlink_analyze::UtilizationWindow;
@@ -19,6 +20,43 @@ pub(crate) fn finding_sentence(finding: &RunFinding, found: &RunFindings) -> Str
         what_text(finding, found),
         place_text(finding),
         finding.remedy
+    )
+}
+
+/// A cause without its gain.
+pub(crate) fn cause_text(finding: &RunFinding, found: &RunFindings) -> String {
+    let what = what_text(finding, found);
+    format!("{what}{}", place_text(finding))
+}
+
+/// Communication of which there is no finding, and why.
+pub(crate) fn communication_sentence(share: &CommunicationShare, found: &RunFindings) -> String {
+    let what = match found.has_device {
+        true => "computation does not hide communication",
+        false => "the host communicates",
+    };
+    let ranks = match found.ranks {
+        0 | 1 => String::new(),
+        ranks => format!(", summed over {ranks} ranks"),
+    };
+    let most = match &share.subject[..] {
+        "" | UNNAMED_COMMUNICATION => String::new(),
+        subject => format!(", most in {subject}"),
+    };
+    // The replay keeps ranks together at a collective: only its own time goes.
+    let why = match found.ranks {
+        0 | 1 => "what follows waits for something else as long",
+        _ => "most of it is waiting for ranks that come later, which stays",
+    };
+    format!(
+        "{what} in {} of {} ({} of {}{ranks}){most}; a replay in which it takes no time gains {} \
+        ({}): {why}",
+        percent_text(share.time_ns as f64 / share.windows_ns.max(1) as f64),
+        window_text(found),
+        time_text(share.time_ns),
+        time_text(share.windows_ns),
+        percent_text(share.gain_share),
+        time_text(share.gain_ns),
     )
 }
 
@@ -66,10 +104,20 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
         CauseKind::DynamicShape => format!(
             "`{subject}` makes the host wait for the size of its result, {times}, {total} in all"
         ),
-        CauseKind::PageableCopy => format!(
-            "`{subject}` copies memory that is not pinned and the host waits for it, {times}, \
-            {total} in all"
-        ),
+        CauseKind::PageableCopy => {
+            // The host waits for what its stream was given before, too.
+            let is_behind = compared * 2.0 < evidence.time_ns as f64;
+            let own = match is_behind {
+                true => {
+                    format!(", though copying takes {compared_time}: copies wait for earlier work")
+                }
+                false => String::new(),
+            };
+            format!(
+                "`{subject}` copies memory that is not pinned and the host waits for it, {times}, \
+                {total} in all{own}"
+            )
+        }
         CauseKind::ExplicitSync => {
             format!("`{subject}` stops the host, {times}, {total} in all")
         }
@@ -83,7 +131,14 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             } else {
                 ""
             };
-            format!("computation does not hide {subject}: {times}, {total} in all{waits}")
+            let host = match finding.evidence.within.as_deref() {
+                Some(op) => {
+                    let op = short_name(op);
+                    format!("; the host waits for it for {compared_time} in `{op}`")
+                }
+                None => String::new(),
+            };
+            format!("computation does not hide {subject}: {times}, {total} in all{waits}{host}")
         }
         CauseKind::ExposedCopies => {
             format!("nothing hides `{subject}`: {times}, {total} in all")
@@ -108,6 +163,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             "checkpointing computes forward work again in the backward pass, {times}, {total} of \
             the device"
         ),
+        CauseKind::FirstCall => first_call_text(finding),
         CauseKind::FirstStep => format!(
             "the first step warms up, mostly in `{subject}`: it takes {typical}, others \
             {compared_time}"
@@ -134,6 +190,29 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
     }
 }
 
+/// What starts up, and what its longest part is.
+fn first_call_text(finding: &RunFinding) -> String {
+    let evidence = &finding.evidence;
+    let subject = short_name(&finding.subject);
+    let took = time_text(evidence.typical_ns);
+    let mostly = match evidence.within.as_deref() {
+        Some(part) => format!(", mostly in `{}`", short_name(part)),
+        None => String::new(),
+    };
+    let later = match evidence.compared {
+        Some(usual) => format!(", later ones {}", time_text(usual as i64)),
+        None => String::new(),
+    };
+    let more = match evidence.count {
+        0 | 1 => String::new(),
+        count => {
+            let total = time_text(evidence.time_ns);
+            format!("; {count} first calls take {total} longer than usual")
+        }
+    };
+    format!("start-up: the first call of `{subject}` takes {took}{mostly}{later}{more}")
+}
+
 /// The work that ranks differ in most.
 fn work_text(finding: &RunFinding) -> String {
     match finding.evidence.within.as_deref().unwrap_or_default() {
@@ -146,7 +225,11 @@ fn work_text(finding: &RunFinding) -> String {
 fn place_text(finding: &RunFinding) -> String {
     let names_place = !matches!(
         finding.kind,
-        CauseKind::LateRank | CauseKind::RankImbalance | CauseKind::FusibleChain
+        CauseKind::LateRank
+            | CauseKind::RankImbalance
+            | CauseKind::FusibleChain
+            | CauseKind::ExposedCommunication
+            | CauseKind::FirstCall
     );
     // Outside of all ops there is no more than the gap itself.
     let names_place =
@@ -165,5 +248,7 @@ fn place_text(finding: &RunFinding) -> String {
         0 | 1 => String::new(),
         ranks => format!(", over {ranks} ranks"),
     };
-    format!("{ranks}{within}{python}")
+    let communication = evidence.communication.as_deref();
+    let communication = communication.map_or(String::new(), |name| format!(", mostly for {name}"));
+    format!("{ranks}{within}{communication}{python}")
 }

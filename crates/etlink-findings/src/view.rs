@@ -1,7 +1,9 @@
 //! A rank's trace as detectors look at it.
 
 use crate::candidate::{CauseCandidate, CauseEvidence, RankWindow, WindowEnds};
-use crate::detect::names::{BETWEEN_OPS, StepNames};
+use crate::detect::communication::CommunicationTime;
+use crate::detect::names::{BETWEEN_OPS, PROFILER_STEP, StepNames};
+use crate::detect::start_up::StartUp;
 use crate::kind::CauseKind;
 use crate::text;
 use etlink_analyze::{ClassifiedRows, RankAnalysis, UtilizationWindow};
@@ -9,6 +11,7 @@ use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
 use etlink_model::{AuxiliaryKind, CallIdx, NodeIdx, OpIdx, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 
 /// Ops around an op that are looked at.
 // PyTorch's ops nest some tens deep; without a bound, each of a million nested ones has a million.
@@ -72,6 +75,10 @@ pub(crate) struct RankView<'t> {
     pub(crate) syncs: OnceCell<Vec<HostSync>>,
     /// From launch to launch of each thread, once that was asked for.
     pub(crate) intervals: OnceCell<Vec<LaunchInterval>>,
+    /// What the process does for the first time, once that was asked for.
+    first_calls: OnceCell<StartUp<'t>>,
+    /// When the device communicates, once that was asked for.
+    communication: OnceCell<CommunicationTime>,
 }
 
 impl<'t> RankView<'t> {
@@ -105,14 +112,53 @@ impl<'t> RankView<'t> {
             launched,
             syncs: OnceCell::new(),
             intervals: OnceCell::new(),
+            first_calls: OnceCell::new(),
+            communication: OnceCell::new(),
         }
+    }
+
+    /// What the process does for the first time.
+    pub(crate) fn start_up(&self) -> &StartUp<'t> {
+        self.first_calls.get_or_init(|| StartUp::new(self))
+    }
+
+    /// When the device communicates.
+    pub(crate) fn communication(&self) -> &CommunicationTime {
+        self.communication
+            .get_or_init(|| CommunicationTime::new(self))
     }
 
     /// The nodes that the window begins and ends with. O(nodes).
     pub(crate) fn window_ends(&self) -> WindowEnds {
+        let mut passive = self.trace.passive_threads();
+        let ends = self.ends_without(&passive);
+        let nodes = &self.trace.nodes;
+        let first = ends.firsts.iter().map(|node| nodes.start[node.index()].0);
+        let last = ends.lasts.iter().map(|node| nodes.end(*node).0);
+        let length = first.min().zip(last.max());
+        let length = length.map_or(0, |(first, last)| last.saturating_sub(first));
+        if length.saturating_mul(2) >= self.window.length_ns {
+            return ends;
+        }
+        // All that works is over soon, and the window is what the thread that marks it takes.
+        for thread in self.step_threads() {
+            passive[thread.index()] = false;
+        }
+        self.ends_without(&passive)
+    }
+
+    /// Threads that have the ranges of steps.
+    pub(crate) fn step_threads(&self) -> BTreeSet<ThreadIdx> {
+        let ops = &self.trace.device.ops;
+        let marks = (0..ops.len())
+            .map(OpIdx::new)
+            .filter(|op| ops.annotation[op.index()] && self.is_step_name(self.op_name(*op)));
+        marks.map(|op| ops.thread[op.index()]).collect()
+    }
+
+    fn ends_without(&self, passive: &[bool]) -> WindowEnds {
         let trace = self.trace;
         let nodes = &trace.nodes;
-        let passive = trace.passive_threads();
         let tracks = trace.device.threads.len() + trace.device.queues.len();
         let mut ends: Vec<Option<(NodeIdx, NodeIdx)>> = vec![None; tracks];
         for index in nodes.indices() {
@@ -178,6 +224,17 @@ impl<'t> RankView<'t> {
         }
     }
 
+    /// When a call ran, and on which thread.
+    pub(crate) fn call_span(&self, call: CallIdx) -> HostSpan {
+        let calls = &self.trace.device.calls;
+        let start = calls.start[call.index()];
+        HostSpan {
+            thread: calls.thread[call.index()],
+            start: start.0,
+            end: (start + calls.duration[call.index()]).0,
+        }
+    }
+
     pub(crate) fn op_name(&self, op: OpIdx) -> &'t str {
         self.trace
             .device_name(self.trace.device.ops.name[op.index()])
@@ -191,6 +248,11 @@ impl<'t> RankView<'t> {
     /// Whether a range of this name is a step.
     pub(crate) fn is_step_name(&self, name: &str) -> bool {
         self.step_names.contains(name)
+    }
+
+    /// The number that the profiler gave a step, if it is one of its steps.
+    pub(crate) fn profiler_step_number(&self, name: &str) -> Option<u64> {
+        name.strip_prefix(PROFILER_STEP)?.parse().ok()
     }
 
     /// The name of work, the same in all steps.
@@ -323,6 +385,7 @@ fn window_of(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64,
         length_ns: whole.whole_ns(),
         has_device: true,
         busy_ns: whole.computation_ns.saturating_add(whole.exposed_memory_ns),
+        exposed_communication_ns: whole.exposed_communication_ns,
     };
     // All devices of a process share its window.
     let end = whole.start_ns.saturating_add(whole.window_ns);
@@ -351,6 +414,7 @@ fn host_window(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i6
         steps: steps.len() as u64,
         length_ns: span.1.saturating_sub(span.0),
         busy_ns: 0,
+        exposed_communication_ns: 0,
     };
     (window, span)
 }

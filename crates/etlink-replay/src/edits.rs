@@ -12,7 +12,7 @@
 //! where they decide, but no more than the measured times allow. A run without edits gives the
 //! times of the plain run back, to the nanosecond.
 
-use crate::graph::{EdgeKind, ReplayGraph};
+use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use crate::labels::NoLabels;
 use crate::run::{ReplayRun, ReplaySettings, run_graph};
 use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
@@ -21,7 +21,7 @@ use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GraphEdits {
     /// These take no time, and neither does what keeps them from starting once all that they wait
-    /// for has ended.
+    /// for has ended. A stream's wait for what came before the recording is over at the begin.
     pub removed: Vec<NodeIdx>,
     /// These start as soon as all that they wait for has ended, as parts of one kernel do.
     pub at_once: Vec<NodeIdx>,
@@ -134,7 +134,12 @@ impl<'g> EditableGraph<'g> {
         for node in graph.order() {
             let index = node.index();
             if graph.count_deps(node) == 0 {
-                run.start[index] = graph.start[index];
+                // A wait for what came before the recording ends at a time of its own.
+                let is_free = at_once[index] && graph.kind[index] == ReplayKind::Boundary;
+                run.start[index] = match is_free && graph.on_device(node) {
+                    true => origin,
+                    false => graph.start[index],
+                };
                 continue;
             }
             let (mut start, mut decided) = (origin, EdgeIdx::NONE);

@@ -1,14 +1,22 @@
 //! Communication that the device does nothing beside.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
+use crate::detect::spans::CoveredTime;
+use crate::detect::syncs::{host_waits, pageable_copy};
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
-use crate::view::RankView;
+use crate::view::{HostSync, RankView};
 use etlink_analyze::RowClass;
 use etlink_link::{EdgeKind, NodeKind};
 use etlink_model::{CollectiveKind, NodeIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
+
+/// What communication is called of which the trace shows no kind.
+pub(crate) const UNNAMED_COMMUNICATION: &str = "communication";
+
+/// A number with more digits than this is no name that a program gave a group.
+const MOST_DIGITS: usize = 8;
 
 /// Collectives of one kind in one group.
 #[derive(Default)]
@@ -17,27 +25,37 @@ struct CollectiveGroup {
     waits: GraphEdits,
     times: Vec<i64>,
     longest: Option<(i64, i64)>,
+    /// How long the host stands still in copies that are behind it, ns.
+    host_waited_ns: i64,
+    /// Where it does so longest, and for how long.
+    host_op: Option<(i64, String)>,
 }
 
 /// Communication by kind and group; the replay says how much of it is exposed.
 pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let trace = view.trace;
     let mut groups: BTreeMap<String, CollectiveGroup> = BTreeMap::new();
-    let communicates = communication_nodes(view);
+    let communicates = &view.communication().nodes;
     let shares_stream = streams_that_compute(view);
+    let shares_thread = threads_that_work(view, communicates);
     for index in trace.nodes.indices() {
         let node = trace.nodes.get(index);
         let (start, end) = view.node_span(index);
         if !communicates[index.index()] || start < view.span.0 || start > view.span.1 {
             continue;
         }
-        let group = groups.entry(subject_of(view, index)).or_default();
+        let group = groups.entry(communication_name(view, index)).or_default();
         // Not removed: the ranks still meet there.
         group.edits.scaled.push((index, 0.0));
         group.times.push(end.saturating_sub(start));
-        let queue = node.queue();
-        if queue.is_some_and(|queue| shares_stream[queue.index()]) {
-            // What follows on its stream cannot run beside it: only its own time can go.
+        let shares = match node.thread() {
+            Some(thread) => shares_thread[thread.index()],
+            None => node
+                .queue()
+                .is_some_and(|queue| shares_stream[queue.index()]),
+        };
+        if shares {
+            // What follows on its track cannot run beside it: only its own time can go.
             group.waits.scaled.push((index, 0.0));
         }
         if group
@@ -47,7 +65,8 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
             group.longest = Some((end.saturating_sub(start), start));
         }
     }
-    free_followers(view, &communicates, &mut groups);
+    free_followers(view, communicates, &mut groups);
+    add_host_waits(view, &mut groups);
     let mut candidates = vec![];
     for (subject, mut group) in groups {
         let evidence = CauseEvidence {
@@ -55,6 +74,8 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
             time_ns: sum_ns(group.times.iter().copied()),
             typical_ns: median_ns(&mut group.times),
             start_ns: group.longest.map(|(_, start)| start),
+            compared: (group.host_waited_ns > 0).then_some(group.host_waited_ns as f64),
+            within: group.host_op.map(|(_, name)| name),
             ..CauseEvidence::default()
         };
         let kind = CauseKind::ExposedCommunication;
@@ -64,6 +85,86 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
         });
     }
     candidates
+}
+
+/// When the device communicates.
+#[derive(Debug)]
+pub(crate) struct CommunicationTime {
+    /// Per node, whether it communicates.
+    nodes: Vec<bool>,
+    covered: CoveredTime,
+    /// End and node of communication on the device, ascending.
+    ends: Vec<(i64, NodeIdx)>,
+}
+
+impl CommunicationTime {
+    /// O(nodes log nodes).
+    pub(crate) fn new(view: &RankView<'_>) -> CommunicationTime {
+        let nodes = communication_nodes(view);
+        let on_device = view.trace.nodes.indices();
+        let on_device = on_device
+            .filter(|node| nodes[node.index()] && view.trace.nodes.on_device[node.index()]);
+        let mut spans = vec![];
+        let mut ends = vec![];
+        for node in on_device {
+            let span = view.node_span(node);
+            spans.push(span);
+            ends.push((span.1, node));
+        }
+        ends.sort_unstable();
+        CommunicationTime {
+            nodes,
+            covered: CoveredTime::new(spans),
+            ends,
+        }
+    }
+
+    /// The communication that ran for most of a wait of the host; none if none did. O(log nodes).
+    pub(crate) fn waited_for(&self, view: &RankView<'_>, sync: &HostSync) -> Option<NodeIdx> {
+        let end = view.node_span(sync.node).0;
+        let start = end.saturating_sub(sync.waited_ns);
+        if self.covered.between(start, end).saturating_mul(2) <= sync.waited_ns {
+            return None;
+        }
+        // What was waited for has ended: the last that did so kept the thread longest.
+        let ended = self.ends.partition_point(|(other, _)| *other <= end);
+        let (_, node) = self.ends[..ended].last()?;
+        Some(*node)
+    }
+}
+
+/// The host stands still in copies for the communication that they are behind.
+fn add_host_waits(view: &RankView<'_>, groups: &mut BTreeMap<String, CollectiveGroup>) {
+    for sync in host_waits(view) {
+        let Some(node) = view.communication().waited_for(view, sync) else {
+            continue;
+        };
+        // Whoever reads a number or synchronises asked for the wait: that is a kind of its own.
+        if pageable_copy(view, sync).is_none() {
+            continue;
+        }
+        let Some(group) = groups.get_mut(&communication_name(view, node)) else {
+            continue;
+        };
+        group.host_waited_ns = sync.waited_ns.saturating_add(group.host_waited_ns);
+        let longest = group.host_op.as_ref().map_or(0, |(longest, _)| *longest);
+        if let Some(op) = sync.op.filter(|_| sync.waited_ns > longest) {
+            group.host_op = Some((sync.waited_ns, view.op_name(op).to_owned()));
+        }
+    }
+}
+
+/// Per thread, whether it does more than communicate.
+fn threads_that_work(view: &RankView<'_>, communicates: &[bool]) -> Vec<bool> {
+    let mut works = vec![];
+    for nodes in &view.of_thread {
+        let is_work = |node: &NodeIdx| {
+            let is_op = view.trace.nodes.kind[node.index()] != NodeKind::Boundary;
+            is_op && !communicates[node.index()]
+        };
+        works.push(nodes.iter().any(is_work));
+    }
+    works
 }
 
 /// Per node, whether it communicates.
@@ -108,20 +209,20 @@ fn free_followers(
         if !brings || !communicates[from] || communicates[to] {
             continue;
         }
-        if let Some(group) = groups.get_mut(&subject_of(view, edge.from)) {
+        if let Some(group) = groups.get_mut(&communication_name(view, edge.from)) {
             group.waits.freed.push((edge.to, edge.kind));
         }
     }
 }
 
 /// `all_reduce of mesh_tp, 8 ranks`; of what has no record what the kernel's name tells.
-fn subject_of(view: &RankView<'_>, node: NodeIdx) -> String {
+pub(crate) fn communication_name(view: &RankView<'_>, node: NodeIdx) -> String {
     let trace = view.trace;
     let node = trace.nodes.get(node);
     let Some(found) = trace.collective(&node) else {
         let kind = CollectiveKind::from_name(trace.name(&node));
         return match kind {
-            CollectiveKind::Other => "communication".to_owned(),
+            CollectiveKind::Other => UNNAMED_COMMUNICATION.to_owned(),
             kind => kind.name().to_owned(),
         };
     };
@@ -131,6 +232,10 @@ fn subject_of(view: &RankView<'_>, node: NodeIdx) -> String {
         "" | "undefined" => names.get(record.group_name),
         desc => desc,
     };
+    // Old versions of PyTorch name groups by their address in memory: it tells nobody anything, and
+    // is another on each rank.
+    let is_address = group.len() > MOST_DIGITS && group.bytes().all(|digit| digit.is_ascii_digit());
+    let group = if is_address { "" } else { group };
     let kind = found.kind().name();
     match (group, record.group_size) {
         ("", 0) => kind.to_owned(),

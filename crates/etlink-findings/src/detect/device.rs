@@ -9,7 +9,7 @@ use crate::view::{HostSpan, RankView};
 use etlink_analyze::RowClass;
 use etlink_analyze::sm_coverage::kernel_blocks;
 use etlink_link::{EdgeKind, launches_graph};
-use etlink_model::{CallIdx, DeviceQueue, OpIdx, QueueIdx, RowIdx, RowKind, ThreadIdx};
+use etlink_model::{DeviceQueue, OpIdx, QueueIdx, RowIdx, RowKind, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ impl RowGroup {
             compared: self.compared,
             start_ns: row.map(|row| view.rows.span(row).0),
             within: within.filter(|within| within != subject),
-            python: None,
+            ..CauseEvidence::default()
         };
         view.candidate(kind, subject, self.edits, evidence)
     }
@@ -301,20 +301,10 @@ fn launch_spans(view: &RankView<'_>, removed: &[usize]) -> Vec<HostSpan> {
         });
         spans.push(match whole {
             Some(op) => view.op_span(op),
-            None => call_span(view, call),
+            None => view.call_span(call),
         });
     }
     spans
-}
-
-fn call_span(view: &RankView<'_>, call: CallIdx) -> HostSpan {
-    let calls = &view.trace.device.calls;
-    let start = calls.start[call.index()];
-    HostSpan {
-        thread: calls.thread[call.index()],
-        start: start.0,
-        end: (start + calls.duration[call.index()]).0,
-    }
 }
 
 /// Per thread and launch, how many launches up to it stay.

@@ -85,7 +85,6 @@ impl SpanGroup<'_> {
             count: self.times.len() as u64,
             time_ns: sum_ns(self.times.iter().copied()),
             typical_ns: median_ns(&mut self.times),
-            compared: None,
             start_ns: longest.map(|span| span.start),
             within: self.main_slice(),
             python: longest.and_then(|span| {
@@ -95,6 +94,7 @@ impl SpanGroup<'_> {
                     span.start + (span.end.saturating_sub(span.start)) / 2,
                 )
             }),
+            ..CauseEvidence::default()
         }
     }
 
@@ -138,6 +138,20 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
         let mut begin: (i64, Option<usize>) = (view.span.0, None);
         let mut inside = launched.iter().filter(is_inside).peekable();
         if inside.peek().is_none() {
+            // A thread that only marks the steps is what the device waits for, too, where nothing
+            // else shows what the program does.
+            if view.window.has_device && view.step_threads().contains(&thread) {
+                let span = HostSpan {
+                    thread,
+                    start: view.span.0,
+                    end: view.span.1,
+                };
+                intervals.push(LaunchInterval {
+                    span,
+                    row: None,
+                    worked_ns: worked_ns(view, span),
+                });
+            }
             continue;
         }
         let calls = inside.map(|one| (one.called, Some(one.row)));
@@ -217,7 +231,7 @@ fn work_name<'t>(view: &RankView<'t>, node: NodeIdx) -> Option<&'t str> {
     let mut outermost = None;
     for op in view.op_and_parents(view.trace.op_of(&slice)) {
         let name = view.op_name(op);
-        if is_input_op(name) {
+        if is_input_op(name) || view.start_up().has_op(op) {
             return None;
         }
         if annotations[op.index()] && !view.is_step_name(name) {

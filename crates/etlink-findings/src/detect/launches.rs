@@ -101,8 +101,7 @@ fn launch_candidate(
         typical_ns: mean_ns(&kernels),
         compared: Some(mean_ns(&launches) as f64),
         start_ns: begin,
-        within: None,
-        python: None,
+        ..CauseEvidence::default()
     };
     Some(view.candidate(kind, subject, edits, evidence))
 }
@@ -192,8 +191,7 @@ pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
         typical_ns: median_ns(&mut times),
         compared: Some(usual as f64),
         start_ns: full.first().map(|one| one.called),
-        within: None,
-        python: None,
+        ..CauseEvidence::default()
     };
     vec![view.candidate(CauseKind::QueueFull, "", edits, evidence)]
 }
@@ -208,13 +206,8 @@ fn row_starts(view: &RankView<'_>) -> Vec<i64> {
 
 /// Makes the slices of a call as long together as calls usually are.
 fn scale_call(view: &RankView<'_>, call: CallIdx, usual: i64, edits: &mut GraphEdits) {
-    let calls = &view.trace.device.calls;
-    let (start, took) = (calls.start[call.index()].0, calls.duration[call.index()].0);
-    let span = HostSpan {
-        thread: calls.thread[call.index()],
-        start,
-        end: start.saturating_add(took),
-    };
+    let span = view.call_span(call);
+    let took = span.end.saturating_sub(span.start);
     // The call stays: it is launched into room then.
     let factor = usual as f64 / took.max(1) as f64;
     for node in view.nodes_in(span) {

@@ -39,6 +39,14 @@ pub(crate) fn is_allocator_call(name: &str) -> bool {
     bare.is_some_and(|bare| ALLOCATOR_CALLS.contains(&bare))
 }
 
+/// What `torch._dynamo.utils.dynamo_timed` puts behind the names of the compiler's ranges.
+const COMPILE_END: &str = " (dynamo_timed)";
+
+/// Whether `torch.compile` works in a range.
+pub(crate) fn is_compile_range(name: &str) -> bool {
+    name.ends_with(COMPILE_END)
+}
+
 /// Whether a range fetches input.
 pub(crate) fn is_input_op(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
@@ -64,7 +72,7 @@ pub(crate) fn is_communication_op(name: &str) -> bool {
 }
 
 /// What `torch.profiler` puts before the numbers of its steps (`torch/profiler/profiler.py`).
-const PROFILER_STEP: &str = "ProfilerStep#";
+pub(crate) const PROFILER_STEP: &str = "ProfilerStep#";
 
 /// The names that steps of a trace have.
 pub(crate) struct StepNames<'t>(FxHashSet<&'t str>);

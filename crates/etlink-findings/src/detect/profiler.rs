@@ -1,6 +1,7 @@
 //! What recording itself took.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
+use crate::detect::spans::CoveredTime;
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
 use crate::view::RankView;
@@ -54,7 +55,7 @@ fn take_from_calls(view: &RankView<'_>, covered: &CoveredTime) -> GraphEdits {
         let is_call = |node: &&NodeIdx| view.trace.nodes.kind[node.index()] == NodeKind::Runtime;
         for node in nodes.iter().filter(is_call) {
             let (start, end) = view.node_span(*node);
-            let common = covered.until(end).saturating_sub(covered.until(start));
+            let common = covered.between(start, end);
             if common > 0 {
                 let length = end.saturating_sub(start).max(1);
                 let rest = length.saturating_sub(common).max(0);
@@ -63,39 +64,4 @@ fn take_from_calls(view: &RankView<'_>, covered: &CoveredTime) -> GraphEdits {
         }
     }
     edits
-}
-
-/// How much of the time before an instant the profiler worked.
-struct CoveredTime {
-    /// Start and end without overlap, ascending, and the time in those before.
-    spans: Vec<(i64, i64, i64)>,
-}
-
-impl CoveredTime {
-    fn new(mut all: Vec<(i64, i64)>) -> CoveredTime {
-        all.sort_unstable();
-        let mut spans: Vec<(i64, i64, i64)> = vec![];
-        for (start, end) in all {
-            // Rows of the profiler can overlap each other: a time counts once.
-            match spans.last_mut() {
-                Some(last) if start <= last.1 => last.1 = last.1.max(end),
-                Some(last) => {
-                    let before = last.2.saturating_add(last.1.saturating_sub(last.0));
-                    spans.push((start, end, before));
-                }
-                None => spans.push((start, end, 0)),
-            }
-        }
-        CoveredTime { spans }
-    }
-
-    /// O(log spans).
-    fn until(&self, time: i64) -> i64 {
-        let begun = self.spans.partition_point(|span| span.0 <= time);
-        let Some(last) = begun.checked_sub(1) else {
-            return 0;
-        };
-        let (start, end, before) = self.spans[last];
-        before.saturating_add(end.min(time).saturating_sub(start))
-    }
 }

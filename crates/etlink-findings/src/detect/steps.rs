@@ -108,8 +108,7 @@ pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
         typical_ns: first.duration_ns,
         compared: Some(usual as f64),
         start_ns: Some(first.start_ns),
-        within: None,
-        python: None,
+        ..CauseEvidence::default()
     };
     vec![view.candidate(CauseKind::FirstStep, name, edits, evidence)]
 }

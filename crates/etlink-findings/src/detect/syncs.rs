@@ -1,6 +1,7 @@
 //! Calls that stand still until the device has got somewhere.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
+use crate::detect::communication::communication_name;
 use crate::detect::names::{is_allocator_call, is_input_op};
 use crate::detect::spans::remove_spans;
 use crate::kind::CauseKind;
@@ -90,7 +91,11 @@ fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, 
     if is_allocator_call(name) {
         return None;
     }
-    if is_pageable_copy(view, sync) {
+    if pageable_copy(view, sync).is_some() {
+        // The copy is behind a collective, and the wait is that for the other ranks.
+        if view.communication().waited_for(view, sync).is_some() {
+            return None;
+        }
         let op = view
             .op_and_parents(sync.op)
             .find(|op| !view.trace.device.ops.annotation[op.index()]);
@@ -103,16 +108,14 @@ fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, 
         .then(|| (CauseKind::ExplicitSync, name.to_owned(), None))
 }
 
-/// Whether what a thread waited for last is a copy of memory that is not pinned.
-fn is_pageable_copy(view: &RankView<'_>, sync: &HostSync) -> bool {
+/// The copy of memory that is not pinned, if a thread waited for one last.
+pub(crate) fn pageable_copy(view: &RankView<'_>, sync: &HostSync) -> Option<RowIdx> {
     let trace = view.trace;
     let deps = trace.edges.deps(sync.node).iter();
-    let mut waits = deps.filter(|edge| edge.kind == EdgeKind::HostWait);
+    let waits = deps.filter(|edge| edge.kind == EdgeKind::HostWait);
+    let mut rows = waits.filter_map(|edge| trace.row_of(&trace.nodes.get(edge.from)));
     // CUPTI names the kinds of memory in the row alone; the call is the same for both.
-    waits.any(|edge| {
-        let row = trace.row_of(&trace.nodes.get(edge.from));
-        row.is_some_and(|row: RowIdx| view.rows.name(row.index()).contains("Pageable"))
-    })
+    rows.find(|row| view.rows.name(row.index()).contains("Pageable"))
 }
 
 /// The waits of a kind, by subject.
@@ -139,6 +142,12 @@ struct SyncGroup {
     /// Ops that go with their waits; one op can wait many times.
     spans: Vec<HostSpan>,
     waits: Vec<i64>,
+    /// How long the copies themselves ran that were waited for, ns.
+    copied_ns: i64,
+    /// How long was waited for communication, ns.
+    communicated_ns: i64,
+    /// The communication that was waited for longest, and for how long.
+    communication: Option<(i64, NodeIdx)>,
     longest: Option<(i64, NodeIdx)>,
 }
 
@@ -146,6 +155,14 @@ impl SyncGroup {
     fn add(&mut self, view: &RankView<'_>, sync: &HostSync, read: Option<OpIdx>) {
         view.free_node(sync.node, &mut self.edits);
         self.waits.push(sync.waited_ns);
+        if let Some(row) = pageable_copy(view, sync) {
+            self.copied_ns = view.row_ns(row.index()).saturating_add(self.copied_ns);
+        }
+        if let Some(node) = view.communication().waited_for(view, sync) {
+            self.communicated_ns = sync.waited_ns.saturating_add(self.communicated_ns);
+            let waited = (sync.waited_ns, node);
+            self.communication = self.communication.max(Some(waited));
+        }
         if self
             .longest
             .is_none_or(|(longest, _)| sync.waited_ns > longest)
@@ -181,13 +198,17 @@ impl SyncGroup {
                 .thread()
                 .and_then(|thread| view.python_at(thread, begun));
         }
+        let time_ns = sum_ns(self.waits.iter().copied());
+        let is_for_others = self.communicated_ns.saturating_mul(2) > time_ns;
+        let communication = self.communication.filter(|_| is_for_others);
         let evidence = CauseEvidence {
             count: self.waits.len() as u64,
-            time_ns: sum_ns(self.waits.iter().copied()),
+            time_ns,
             typical_ns: median_ns(&mut self.waits),
-            compared: None,
+            compared: (kind == CauseKind::PageableCopy).then_some(self.copied_ns as f64),
             start_ns,
             within,
+            communication: communication.map(|(_, node)| communication_name(view, node)),
             python,
         };
         view.candidate(kind, subject, self.edits, evidence)
@@ -235,15 +256,13 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let start = calls.start[call].0;
         // Before the first step and behind the last, allocating is part of beginning and ending.
         let is_inside = start >= view.span.0 && start < view.span.1;
-        if !is_inside || !is_allocator_call(view.call_name(CallIdx::new(call))) {
+        let is_repeated = !view.start_up().has_allocation(start);
+        let name = view.call_name(CallIdx::new(call));
+        if !is_inside || !is_repeated || !is_allocator_call(name) {
             continue;
         }
         let took = calls.duration[call].0;
-        let span = HostSpan {
-            thread: calls.thread[call],
-            start,
-            end: start.saturating_add(took),
-        };
+        let span = view.call_span(CallIdx::new(call));
         view.remove_span(span, &mut edits);
         times.push(took);
         if longest.is_none_or(|(most, _)| took > most) {
@@ -259,10 +278,10 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         count: times.len() as u64,
         time_ns: sum_ns(times.iter().copied()),
         typical_ns: median_ns(&mut times),
-        compared: None,
         start_ns: Some(calls.start[call].0),
         within: op.map(|op| view.op_name(op).to_owned()),
         python: view.python_at(calls.thread[call], calls.start[call].0),
+        ..CauseEvidence::default()
     };
     let subject = view.call_name(call_idx);
     vec![view.candidate(CauseKind::AllocatorCalls, subject, edits, evidence)]

@@ -28,6 +28,10 @@ pub(crate) fn draw_rank(ran: &RanRank, rank: usize, ranks: usize, sync_rows: boo
             }
         }
     }
+    if let Some((name, (start, end))) = &ran.marked_elsewhere {
+        let other = draw.thread();
+        draw.annotation(other, name, *start, *end);
+    }
     let mut correlations = vec![0; ran.calls.len()];
     for (index, call) in ran.calls.iter().enumerate() {
         correlations[index] = draw_call(&mut draw, main, ran, call, (rank, ranks));

@@ -225,7 +225,7 @@ impl Writer<'_> {
             acts.push(Act::Host(self.random.near(6 * US)));
             acts.extend(self.gather_acts(layer));
             acts.extend(self.layer_acts(layer));
-            acts.extend(self.fault_acts());
+            acts.extend(self.fault_acts(layer));
         }
         acts
     }
@@ -256,7 +256,7 @@ impl Writer<'_> {
     }
 
     /// Faults of a layer.
-    fn fault_acts(&mut self) -> Vec<Act> {
+    fn fault_acts(&mut self, layer: usize) -> Vec<Act> {
         let mut acts = vec![];
         if self.has(CauseKind::ScalarRead) {
             let read = work("Memcpy DtoH (Device -> Pageable)", COMPUTE, 2 * US);
@@ -307,6 +307,9 @@ impl Writer<'_> {
                 ],
             ));
         }
+        if self.recipe.planted.concerns(CauseKind::FirstCall) {
+            acts.push(self.first_call(layer));
+        }
         if self.recipe.planted.concerns(CauseKind::DominantKernel) {
             let ns = match self.has(CauseKind::DominantKernel) {
                 true => 1_400 * US,
@@ -350,6 +353,20 @@ impl Writer<'_> {
             acts.push(Act::Overhead(self.random.near(1_200 * US)));
         }
         acts
+    }
+
+    /// A convolution, the very first of which loads its library.
+    fn first_call(&mut self, layer: usize) -> Act {
+        let mut inner = vec![Act::Host(10 * US)];
+        if self.has(CauseKind::FirstCall) && self.step == 0 && layer == 0 {
+            inner.push(Act::Call("cudaFree", 14 * MS));
+        }
+        inner.push(Act::Launch(work(
+            "implicit_convolve_sgemm",
+            COMPUTE,
+            80 * US,
+        )));
+        op("aten::cudnn_convolution", inner)
     }
 
     fn nonzero(&mut self) -> Act {

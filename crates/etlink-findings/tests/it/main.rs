@@ -19,3 +19,4 @@ mod launches;
 mod planted;
 mod program;
 mod random;
+mod reasons;

@@ -114,6 +114,8 @@ pub(crate) struct RanRank {
     pub(crate) calls: Vec<RanCall>,
     pub(crate) rows: Vec<RanRow>,
     pub(crate) overhead: Vec<Span>,
+    /// A range on a thread that does nothing else.
+    pub(crate) marked_elsewhere: Option<(String, Span)>,
 }
 
 impl RanRank {

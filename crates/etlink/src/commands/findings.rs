@@ -207,6 +207,9 @@ fn findings_text(report: &FindingsReport) -> String {
     for (number, finding) in (1..).zip(&found.findings) {
         let _ = writeln!(out, "{number}. {}", finding.sentence);
     }
+    if let Some(communication) = &found.communication {
+        let _ = writeln!(out, "{}", communication.sentence);
+    }
     out
 }
 
@@ -221,7 +224,12 @@ fn nothing_text(found: &RunFindings) -> String {
     };
     let length = time(found.window_ns);
     let idle = found.idle_ns as f64 / found.window_ns.max(1) as f64;
-    let idle = match found.has_device && idle > MUCH_IDLE {
+    let is_idle = !found.has_device || idle > MUCH_IDLE;
+    let idle = match found.has_device {
+        true if !is_idle => format!(
+            ": the device computes or copies in {} of it, and no kernel takes half of that",
+            percent(1.0 - idle, 0)
+        ),
         true => format!(
             ", though the device neither computes nor copies in {} of it: no cause that is known \
             gains 2 %",
@@ -229,5 +237,11 @@ fn nothing_text(found: &RunFindings) -> String {
         ),
         false => String::new(),
     };
-    format!("nothing stands out in {whole} ({length}){idle}\n")
+    // Without its cause the run would take as long: something else lasts as long beside it.
+    let longest = found.longest_cause.as_ref().filter(|_| is_idle);
+    let longest = match longest {
+        Some(cause) => format!("; longest, but with a gain of less than 2 %: {cause}"),
+        None => String::new(),
+    };
+    format!("nothing stands out in {whole} ({length}){idle}{longest}\n")
 }

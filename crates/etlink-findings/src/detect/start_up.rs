@@ -1,0 +1,313 @@
+//! What a process does for the first time: contexts, libraries, modules of kernels, compilation.
+
+use crate::candidate::{CauseCandidate, CauseEvidence};
+use crate::detect::names::{is_allocator_call, is_communication_op, is_compile_range, is_input_op};
+use crate::kind::CauseKind;
+use crate::text::{median_ns, sum_ns};
+use crate::view::{HostSpan, RankView};
+use etlink_link::NodeKind;
+use etlink_model::{CallIdx, OpIdx};
+use etlink_replay::GraphEdits;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// A first call that takes this many times as long as the later ones of its name did more than they.
+const FIRST_FACTOR: i64 = 10;
+
+/// Shorter first calls are noise, ns.
+const LEAST_FIRST_NS: i64 = 1_000_000;
+
+/// The first runtime call of a process makes the context of the device, which takes longer, ns.
+// The driver makes it lazily: https://docs.nvidia.com/cuda/cuda-c-programming-guide, Initialization.
+const LEAST_CONTEXT_NS: i64 = 20_000_000;
+
+/// A first step with this many times the allocation of a usual one fills the allocator's cache.
+const MORE_ALLOCATION: i64 = 2;
+
+/// A stretch of a thread in which the process does something for the first time.
+#[derive(Clone, Copy, Debug)]
+struct FirstCall<'t> {
+    name: &'t str,
+    span: HostSpan,
+    /// How long later calls of the name take, ns; none where there are none.
+    usual_ns: Option<i64>,
+}
+
+impl FirstCall<'_> {
+    fn took_ns(&self) -> i64 {
+        self.span.end.saturating_sub(self.span.start)
+    }
+
+    fn excess_ns(&self) -> i64 {
+        let usual = self.usual_ns.unwrap_or(0);
+        self.took_ns().saturating_sub(usual)
+    }
+}
+
+/// What belongs to the start of a process.
+pub(crate) struct StartUp<'t> {
+    calls: Vec<FirstCall<'t>>,
+    /// Per op, whether it lies in one of these.
+    ops: Vec<bool>,
+    /// Allocator calls before this time are part of the start, ns.
+    repeats_ns: i64,
+}
+
+impl<'t> StartUp<'t> {
+    /// O(ops + calls).
+    pub(crate) fn new(view: &RankView<'t>) -> StartUp<'t> {
+        let outermost = outermost_ops(view);
+        let mut start_up = StartUp {
+            calls: vec![],
+            ops: vec![],
+            repeats_ns: first_repeat(view),
+        };
+        let first_ops = start_up.add_ops(view, &outermost);
+        start_up.ops = outermost
+            .iter()
+            .map(|op| op.get().is_some_and(|op| first_ops[op.index()]))
+            .collect();
+        start_up.add_calls(view);
+        start_up
+            .calls
+            .retain(|first| first.span.start >= view.span.0 && first.span.start < view.span.1);
+        start_up
+    }
+
+    /// Whether an op is part of the start.
+    pub(crate) fn has_op(&self, op: OpIdx) -> bool {
+        self.ops.get(op.index()).copied().unwrap_or(false)
+    }
+
+    /// Whether a call of the allocator is one that later steps do not repeat.
+    pub(crate) fn has_allocation(&self, start: i64) -> bool {
+        start < self.repeats_ns
+    }
+
+    /// Ops whose first call took far longer than the later ones, and ranges of the compiler.
+    fn add_ops(&mut self, view: &RankView<'t>, outermost: &[OpIdx]) -> Vec<bool> {
+        let mut is_first = vec![false; outermost.len()];
+        let mut by_name: FxHashMap<&str, Vec<OpIdx>> = FxHashMap::default();
+        let mut names = vec![];
+        let context = context_op(view, outermost);
+        for (op, outer) in (0..).map(OpIdx).zip(outermost) {
+            let name = view.op_name(op);
+            // Input and collectives wait for others, the first time as well as later.
+            if *outer != op || is_input_op(name) || is_communication_op(name) {
+                continue;
+            }
+            let of_name = by_name.entry(name).or_default();
+            if of_name.is_empty() {
+                names.push(name);
+            }
+            of_name.push(op);
+        }
+        for name in names {
+            let ops = &by_name[name];
+            let spans = ops.iter().map(|op| view.op_span(*op));
+            let mut times: Vec<i64> = spans
+                .map(|span| span.end.saturating_sub(span.start))
+                .collect();
+            let usual_ns = (times.len() > 1).then(|| median_ns(&mut times[1..]));
+            let compiles = is_compile_range(name);
+            // Without a device a long first op is as well a page fault or another program.
+            if !compiles && !view.window.has_device {
+                continue;
+            }
+            for (op, place) in ops.iter().zip(0..) {
+                let span = view.op_span(*op);
+                let first = FirstCall {
+                    name,
+                    span,
+                    usual_ns: usual_ns.filter(|_| !compiles),
+                };
+                let is_longer =
+                    place == 0 && usual_ns.is_some_and(|usual| is_first_call(&first, usual));
+                if is_longer || compiles || context == Some(*op) {
+                    is_first[op.index()] = true;
+                    self.calls.push(first);
+                }
+            }
+        }
+        is_first
+    }
+
+    /// The same of calls that lie in no op, and what allocators get before anything repeats.
+    fn add_calls(&mut self, view: &RankView<'t>) {
+        let calls = &view.trace.device.calls;
+        let mut by_name: BTreeMap<&str, Vec<CallIdx>> = BTreeMap::new();
+        for call in (0..calls.len()).map(CallIdx::new) {
+            let name = view.call_name(call);
+            let op = view.trace.call_op[call.index()].get();
+            if op.is_some_and(|op| self.has_op(op)) {
+                continue;
+            }
+            let start = calls.start[call.index()].0;
+            if is_allocator_call(name) {
+                if self.has_allocation(start) {
+                    self.calls.push(FirstCall {
+                        name,
+                        span: view.call_span(call),
+                        usual_ns: None,
+                    });
+                }
+            } else if op.is_none() {
+                by_name.entry(name).or_default().push(call);
+            }
+        }
+        for (name, of_name) in by_name {
+            let Some((first, later)) = of_name.split_first() else {
+                continue;
+            };
+            let mut later: Vec<i64> = later
+                .iter()
+                .map(|call| calls.duration[call.index()].0)
+                .collect();
+            if later.is_empty() {
+                continue;
+            }
+            let usual = median_ns(&mut later);
+            let first = FirstCall {
+                name,
+                span: view.call_span(*first),
+                usual_ns: Some(usual),
+            };
+            // A wait lasts as long as the device works: that its first is long says nothing.
+            let waits = name.to_ascii_lowercase().contains("synchronize");
+            if !waits && is_first_call(&first, usual) {
+                self.calls.push(first);
+            }
+        }
+    }
+}
+
+fn is_first_call(first: &FirstCall<'_>, usual_ns: i64) -> bool {
+    let took = first.took_ns();
+    took >= LEAST_FIRST_NS && took >= usual_ns.saturating_mul(FIRST_FACTOR)
+}
+
+/// Per op, the outermost op around it that is no annotation, or itself. The compiler's ranges are
+/// annotations and count like ops.
+fn outermost_ops(view: &RankView<'_>) -> Vec<OpIdx> {
+    let annotations = &view.trace.device.ops.annotation;
+    let mut outermost: Vec<OpIdx> = Vec::with_capacity(view.trace.op_parent.len());
+    for (op, parent) in (0..).map(OpIdx).zip(&view.trace.op_parent) {
+        // Ops are in order of their starts, so that parents come before their children.
+        let around = outermost.get(parent.index()).copied();
+        let around = around.unwrap_or(OpIdx::NONE);
+        let is_op = !annotations[op.index()] || is_compile_range(view.op_name(op));
+        outermost.push(match around.get() {
+            None if is_op => op,
+            _ => around,
+        });
+    }
+    outermost
+}
+
+/// The outermost op of the first runtime call, where that call makes the device's context.
+fn context_op(view: &RankView<'_>, outermost: &[OpIdx]) -> Option<OpIdx> {
+    let calls = &view.trace.device.calls;
+    let first = (0..calls.len()).min_by_key(|call| calls.start[*call])?;
+    let op = view.trace.call_op[first].get()?;
+    let is_long = calls.duration[first].0 >= LEAST_CONTEXT_NS;
+    outermost[op.index()].get().filter(|_| is_long)
+}
+
+/// From when on allocator calls are those of a program that repeats itself, ns.
+fn first_repeat(view: &RankView<'_>) -> i64 {
+    let steps = &view.analysis.steps;
+    let (Some(first), second) = (steps.first(), steps.get(1)) else {
+        return i64::MAX;
+    };
+    let Some(second) = second else {
+        // The profiler numbers steps from 0: others came before this one, if unrecorded.
+        let number = view.profiler_step_number(&first.name);
+        return match number {
+            Some(1..) => i64::MIN,
+            _ => i64::MAX,
+        };
+    };
+    let calls = &view.trace.device.calls;
+    let mut of_step = vec![0i64; steps.len()];
+    for call in (0..calls.len()).map(CallIdx::new) {
+        let start = calls.start[call.index()].0;
+        let begun = steps.partition_point(|step| step.start_ns <= start);
+        if let Some(step) = begun.checked_sub(1)
+            && is_allocator_call(view.call_name(call))
+        {
+            let took = calls.duration[call.index()].0;
+            of_step[step] = of_step[step].saturating_add(took);
+        }
+    }
+    let usual = median_ns(&mut of_step[1..]);
+    // What each step allocates the first allocates for the same reason.
+    match of_step[0] > usual.saturating_mul(MORE_ALLOCATION) {
+        true => second.start_ns,
+        false => i64::MIN,
+    }
+}
+
+/// Everything that the process does for the first time, as one cause.
+pub(crate) fn first_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let calls = &view.start_up().calls;
+    let Some(longest) = calls.iter().max_by_key(|first| first.excess_ns()) else {
+        return vec![];
+    };
+    let time_ns = sum_ns(calls.iter().map(FirstCall::excess_ns));
+    if !view.matters(time_ns) {
+        return vec![];
+    }
+    let mut edits = GraphEdits::default();
+    for first in calls {
+        let usual = first.usual_ns.unwrap_or(0);
+        let factor = usual as f64 / first.took_ns().max(1) as f64;
+        for node in view.nodes_in(first.span) {
+            edits.scaled.push((*node, factor));
+            view.free_node(*node, &mut edits);
+        }
+    }
+    free_streams(view, calls, &mut edits);
+    let evidence = CauseEvidence {
+        count: calls.len() as u64,
+        time_ns,
+        typical_ns: longest.took_ns(),
+        compared: longest.usual_ns.map(|usual| usual as f64),
+        start_ns: Some(longest.span.start),
+        within: longest_part(view, longest),
+        python: view.python_at(longest.span.thread, longest.span.start),
+        ..CauseEvidence::default()
+    };
+    vec![view.candidate(CauseKind::FirstCall, longest.name, edits, evidence)]
+}
+
+/// The first row of a stream waits for something before the recording as far as the trace shows.
+/// Launched during the start, it waits for the start.
+fn free_streams(view: &RankView<'_>, calls: &[FirstCall<'_>], edits: &mut GraphEdits) {
+    let Some(begin) = calls.iter().map(|first| first.span.start).min() else {
+        return;
+    };
+    let trace = view.trace;
+    for index in trace.nodes.indices() {
+        let node = trace.nodes.get(index);
+        if !node.on_device || node.kind != NodeKind::Boundary {
+            continue;
+        }
+        let call = trace.row_call.get(node.source as usize);
+        let call = call.and_then(|call| call.get());
+        if call.is_some_and(|call| view.call_span(call).start >= begin) {
+            edits.removed.push(index);
+        }
+    }
+}
+
+/// What most of a first call is spent in.
+fn longest_part(view: &RankView<'_>, first: &FirstCall<'_>) -> Option<String> {
+    let mut by_name: BTreeMap<&str, i64> = BTreeMap::new();
+    for node in view.nodes_in(first.span) {
+        let slice = view.trace.nodes.get(*node);
+        let sum = by_name.entry(view.trace.name(&slice)).or_default();
+        *sum = sum.saturating_add(slice.duration.0);
+    }
+    let (name, _) = by_name.iter().max_by_key(|(_, ns)| **ns)?;
+    (*name != first.name).then(|| (*name).to_owned())
+}

@@ -1,0 +1,186 @@
+//! Sentences that say why: what a copy is behind, what is slow because it is the first.
+
+use crate::faults::{op, work};
+use crate::planted::find;
+use crate::program::{Act, COMPUTE, MS, Meeting, NCCL, QUEUE_DEPTH, US, run_program};
+use etlink_findings::{CauseKind, RunFindings};
+
+fn findings_of(acts: Vec<Act>) -> RunFindings {
+    find(&run_program(&[acts], QUEUE_DEPTH), false)
+}
+
+fn kinds(found: &RunFindings) -> Vec<CauseKind> {
+    found.findings.iter().map(|one| one.kind).collect()
+}
+
+fn step(number: u32, acts: Vec<Act>) -> Act {
+    Act::Annotation(format!("ProfilerStep#{number}"), acts)
+}
+
+/// Ops with kernels of 300 us in all, none of which rules.
+fn compute() -> Act {
+    let kernels = [
+        "ampere_bf16_s16816gemm_128x64_tn",
+        "flash_fwd_kernel",
+        "layer_norm_kernel",
+    ];
+    let acts = kernels.map(|name| {
+        let launch = Act::Launch(work(name, COMPUTE, 100 * US));
+        vec![Act::Host(10 * US), launch]
+    });
+    op("aten::linear", acts.concat())
+}
+
+/// A copy of a microsecond that the host waits for.
+fn pageable_copy() -> Act {
+    let copy = work("Memcpy HtoD (Pageable -> Device)", COMPUTE, US);
+    op(
+        "aten::copy_",
+        vec![Act::Host(5 * US), Act::Copy(copy, true)],
+    )
+}
+
+fn exchange() -> Vec<Act> {
+    let meeting = Meeting {
+        name: "AllGather",
+        ns: 4 * MS,
+    };
+    vec![Act::Meet(meeting), Act::Fence(NCCL, COMPUTE)]
+}
+
+#[test]
+fn a_copy_behind_a_collective_waits_for_the_collective() {
+    let parts = [
+        vec![compute()],
+        exchange(),
+        vec![pageable_copy()],
+        vec![compute(); 20],
+    ];
+    let found = findings_of((1..4).map(|number| step(number, parts.concat())).collect());
+    assert_eq!(kinds(&found)[0], CauseKind::ExposedCommunication);
+    assert!(
+        !kinds(&found).contains(&CauseKind::PageableCopy),
+        "{found:#?}"
+    );
+    let sentence = &found.findings[0].sentence;
+    assert!(
+        sentence.contains("; the host waits for it for 4.27 ms in `aten::copy_`"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn a_copy_behind_computation_says_how_long_it_takes_itself() {
+    let kernel = Act::Launch(work("long_kernel", COMPUTE, 2 * MS));
+    let acts = [vec![kernel, pageable_copy(), Act::Host(2 * MS)]];
+    let found = findings_of((1..4).map(|number| step(number, acts.concat())).collect());
+    let copies = found
+        .findings
+        .iter()
+        .find(|one| one.kind == CauseKind::PageableCopy);
+    let sentence = &copies.expect("copies").sentence;
+    assert!(
+        sentence.contains("though copying takes 3.00 us"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn a_number_that_is_behind_a_collective_says_so() {
+    let read = work("Memcpy DtoH (Device -> Pageable)", COMPUTE, US);
+    let wait = Act::Sync("cudaStreamSynchronize", Some(COMPUTE));
+    let item = op("aten::item", vec![Act::Copy(read, false), wait]);
+    let parts = [vec![compute()], exchange(), vec![item, Act::Host(MS)]];
+    let found = findings_of((1..4).map(|number| step(number, parts.concat())).collect());
+    let reads = found
+        .findings
+        .iter()
+        .find(|one| one.kind == CauseKind::ScalarRead);
+    let sentence = &reads.expect("reads").sentence;
+    assert!(sentence.contains("mostly for all_gather"), "{sentence}");
+}
+
+/// A context, memory and a library, then the same ops again and again.
+fn start_up() -> Vec<Act> {
+    let context = Act::Call("cudaDeviceGetStreamPriorityRange", 300 * MS);
+    let memory = || Act::Call("cudaMalloc", 20 * MS);
+    let library = op(
+        "aten::conv2d",
+        vec![Act::Call("cudaFree", 90 * MS), compute()],
+    );
+    let convolution = op("aten::conv2d", vec![Act::Host(20 * US), compute()]);
+    let copy = op("aten::to", vec![context, memory(), compute()]);
+    let mut acts = vec![copy, memory(), library];
+    acts.extend(vec![convolution; 8]);
+    acts.extend(vec![op("aten::to", vec![compute()]); 3]);
+    acts
+}
+
+#[test]
+fn what_a_process_does_first_is_its_start() {
+    let found = findings_of(start_up());
+    assert_eq!(kinds(&found), [CauseKind::FirstCall], "{found:#?}");
+    let finding = &found.findings[0];
+    let sentence = &finding.sentence;
+    let first = "probably start-up: the first call of `aten::to` takes 320 ms, mostly in \
+                 `cudaDeviceGetStreamPriorityRange`";
+    assert!(sentence.contains(first), "{sentence}");
+    assert!((finding.gain_ns - 430 * MS).abs() < 5 * MS, "{sentence}");
+}
+
+#[test]
+fn memory_of_the_first_step_gets_no_advice() {
+    let memory = || op("aten::empty", vec![Act::Call("cudaMalloc", 5 * MS)]);
+    let once = |is_first: bool| {
+        let mut acts = vec![compute(); 10];
+        acts.extend(is_first.then(memory));
+        acts
+    };
+    let steps = (0..4).map(|number| step(number, once(number == 0)));
+    let first_alone = findings_of(steps.collect());
+    assert_eq!(kinds(&first_alone), [CauseKind::FirstCall]);
+    let steps = (0..4).map(|number| step(number, once(true)));
+    assert_eq!(
+        kinds(&findings_of(steps.collect())),
+        [CauseKind::AllocatorCalls]
+    );
+}
+
+#[test]
+fn a_thread_that_only_marks_the_step_is_what_it_takes() {
+    let mut ran = run_program(&[vec![compute(); 3]], QUEUE_DEPTH).remove(0);
+    ran.marked_elsewhere = Some(("ProfilerStep#1".to_owned(), (0, 900 * MS)));
+    let found = find(&[ran], false);
+    assert_eq!(kinds(&found), [CauseKind::HostWork], "{found:#?}");
+    assert!(found.findings[0].gain_share > 0.9);
+}
+
+#[test]
+fn communication_that_gains_nothing_is_named_with_its_reason() {
+    // Each rank is late in its turn, so that all of the time in collectives is waiting.
+    let program = |rank: usize| {
+        let turn = |number: usize| {
+            let late = if number % 4 == rank { 6 * MS } else { 100 * US };
+            let meeting = Meeting {
+                name: "AllReduce",
+                ns: 10 * US,
+            };
+            let acts = vec![
+                Act::Launch(work("gemm", COMPUTE, late)),
+                Act::Meet(meeting),
+                Act::Fence(NCCL, COMPUTE),
+            ];
+            step(number as u32, acts)
+        };
+        (1..9).map(turn).collect::<Vec<_>>()
+    };
+    let programs: Vec<Vec<Act>> = (0..4).map(program).collect();
+    let found = find(&run_program(&programs, QUEUE_DEPTH), false);
+    let communication = found.communication.expect("much of it");
+    assert!(
+        communication.sentence.contains("ranks that come later"),
+        "{}",
+        communication.sentence
+    );
+    assert!(communication.gain_share < 0.02);
+}
