@@ -10,7 +10,8 @@ use rustc_hash::FxHashMap;
 /// The nodes that a cause is made of, with their time.
 #[derive(Debug, Default)]
 pub(crate) struct CauseNodes {
-    weights: FxHashMap<NodeIdx, i64>,
+    /// By node; true: what it waits for, which others can leave as it is.
+    weights: FxHashMap<(NodeIdx, bool), i64>,
     total: i64,
 }
 
@@ -21,17 +22,18 @@ impl CauseNodes {
         editable: &EditableGraph<'_>,
     ) -> CauseNodes {
         let edits = &candidate.edits;
-        let mut weights: FxHashMap<NodeIdx, i64> = FxHashMap::default();
+        let mut weights: FxHashMap<(NodeIdx, bool), i64> = FxHashMap::default();
         let scaled = edits.scaled.iter().map(|(node, _)| node);
         for node in edits.removed.iter().chain(scaled) {
             if let Some(length) = graph.duration.get(node.index()) {
                 // A node counts once, however often a cause names it.
-                weights.insert(*node, length.0);
+                weights.insert((*node, false), length.0);
             }
         }
         for (node, _) in &edits.freed {
             if node.index() < graph.len() {
-                *weights.entry(*node).or_default() += waited_ns(graph, editable, *node);
+                let waited_ns = waited_ns(graph, editable, *node);
+                weights.insert((*node, true), waited_ns);
             }
         }
         let total = sum_ns(weights.values().copied());
@@ -41,7 +43,7 @@ impl CauseNodes {
     /// How much of this cause's time is also the other's.
     pub(crate) fn share_in(&self, other: &CauseNodes) -> f64 {
         let shared = self.weights.iter();
-        let shared = shared.filter(|(node, _)| other.weights.contains_key(node));
+        let shared = shared.filter(|(part, _)| other.weights.contains_key(part));
         let common = sum_ns(shared.map(|(_, weight)| *weight));
         common as f64 / self.total.max(1) as f64
     }

@@ -97,6 +97,10 @@ pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let factor = usual as f64 / first_ns as f64;
         for node in work.first {
             edits.scaled.push((node, factor));
+            // What no other step does waits for nothing in them, either.
+            if usual == 0 {
+                view.free_node(node, &mut edits);
+            }
         }
     }
     let Some((_, name)) = worst else {
