@@ -221,3 +221,24 @@ fn a_tree_of_modules_and_ops() {
     let refused = tool.run("top trace.json --depth 2").exits(2);
     assert!(refused.stderr.contains("--tree"), "{}", refused.stderr);
 }
+
+/// Indents that grow with the depth would make 50 MB of 5,000 ops inside each other.
+#[test]
+fn a_tree_of_thousands_of_levels_is_legible() {
+    const LEVELS: i64 = 5_000;
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for level in 0..LEVELS {
+        let name = format!("op_{level}");
+        draw.op(main, &name, level * 10, 4 * LEVELS * 10 - level * 10);
+    }
+    let tool = Tool::new();
+    tool.file("trace.json", draw.kineto());
+    let tree = tool.run("top trace.json --tree --min-share 0").exits(0);
+    let lines: Vec<&str> = tree.stdout.lines().collect();
+    assert!(lines.len() as i64 > LEVELS, "{} lines", lines.len());
+    let longest = lines.iter().map(|line| line.len()).max();
+    assert!(longest < Some(150), "{longest:?} bytes in a line");
+    let tree = tree.says("    op_0");
+    tree.says("  (level 5000) op_4999");
+}

@@ -6,6 +6,10 @@ use crate::table::{Grid, Limit, count, time};
 use etlink_analyze::top::{CallKind, CallNode, CallTree};
 use std::fmt::Write;
 
+/// Levels below a thread that are shown by indents. A step of PyTorch with all Python frames is about
+/// 50 deep, of which the text of a table, 80 letters, shows no more than these with a name behind.
+const DEEPEST_INDENT: u32 = 24;
+
 /// Appends the tree of one rank.
 pub(super) fn push_tree(out: &mut String, table: &OpTable, tree: &CallTree, args: &TopArgs) {
     let rank = table
@@ -37,7 +41,7 @@ pub(super) fn push_tree(out: &mut String, table: &OpTable, tree: &CallTree, args
             CallKind::Thread | CallKind::Device => String::new(),
             _ => node.count.to_string(),
         });
-        cells.push(format!("{}{}", "  ".repeat(node.depth as usize), node.name));
+        cells.push(indented_name(node));
         grid.add(cells);
     }
     let _ = write!(out, "{grid}");
@@ -51,6 +55,16 @@ pub(super) fn push_tree(out: &mut String, table: &OpTable, tree: &CallTree, args
             args.min_share
         );
     }
+}
+
+/// A node's name, moved in by how deep it is. Of very deep ones the level says so: indents of a tree
+/// as deep as it has nodes would grow with the square of them, and push names out of the column.
+fn indented_name(node: &CallNode) -> String {
+    let indent = "  ".repeat(node.depth.min(DEEPEST_INDENT) as usize);
+    if node.depth > DEEPEST_INDENT {
+        return format!("{indent}(level {}) {}", node.depth, node.name);
+    }
+    format!("{indent}{}", node.name)
 }
 
 /// Nodes up to a depth that have enough of either time. A child never has more than its parent, so
