@@ -551,6 +551,176 @@ describe("all ranks by one clock", () => {
   });
 });
 
+describe("what called what", () => {
+  /** The nodes of a rank by `top --tree --json`. */
+  const nodesOf = (name, command, rank) =>
+    JSON.parse(readFileSync(join(PAGES, `${name}.${command}.json`), "utf8")).tables[rank].tree
+      .nodes;
+  const bars = (page) =>
+    page
+      .locator(".flame-bar")
+      .evaluateAll((bars) => bars.map((bar) => [bar.dataset.node, bar.dataset.value].join()));
+  const names = (page) => column(page, "tree-table", "name");
+  const path = (page) => page.locator(".tree-path").innerText();
+  const field = (nodes, field) => nodes.map((node) => String(node[field]));
+
+  test("bars and rows are the nodes of top --tree, of the rank that is chosen", async () => {
+    const { page } = await open("devices");
+    for (const rank of [0, 1]) {
+      await page.locator("#calls select").selectOption({ label: `rank ${rank}` });
+      for (const command of ["tree", "frames"]) {
+        await page.getByLabel("Python frames").setChecked(command === "frames");
+        const nodes = nodesOf("devices", command, rank);
+        assert.equal(nodes.length, command === "tree" ? 7 : 8);
+        const total = nodes.find((node) => node.parent === null).device_ns;
+        const wanted = [`all threads,${total}`, ...nodes.map((n) => `${n.name},${n.device_ns}`)];
+        assert.deepEqual((await bars(page)).sort(), wanted.sort());
+        assert.deepEqual(await names(page), field(nodes, "name"));
+        for (const time of ["device_ns", "self_device_ns", "host_ns", "self_host_ns"]) {
+          assert.deepEqual(await column(page, "tree-table", time), field(nodes, time), time);
+        }
+      }
+    }
+    await page.getByRole("button", { name: "host time" }).click();
+    const [root] = nodesOf("devices", "frames", 1);
+    assert.equal((await bars(page))[0], `all threads,${root.host_ns}`);
+  });
+
+  test("a bar is as wide as its share, and says both times", async () => {
+    const { page } = await open("devices");
+    const bar = (name) => page.locator(`.flame-bar[data-node="${name}"]`);
+    const wide = async (name) => (await bar(name).boundingBox()).width;
+    const nodes = nodesOf("devices", "tree", 0);
+    const time = (name) => nodes.find((node) => node.name === name).device_ns;
+    const [step, reduce] = [await wide("step"), await wide("nccl:all_reduce")];
+    const share = time("nccl:all_reduce") / time("step");
+    assert.ok(Math.abs(reduce / step - share) < 0.01, `${reduce} of ${step} px, not ${share}`);
+    await bar("aten::mm").hover();
+    const tip = page.locator(".flame-tip");
+    await tip.waitFor();
+    assert.match(await tip.innerText(), /aten::mm\s+device 300\.0 µs, [\d.]+ %, own 300\.0 µs/);
+    assert.match(await tip.innerText(), /host 150\.0 µs, [\d.]+ %, own [\d.]+ µs\s+op, 3 times/);
+  });
+
+  test("a click zooms in, the outermost bar and the path zoom out", async () => {
+    const { page } = await open("devices");
+    const bar = (name) => page.locator(`.flame-bar[data-node="${name}"]`);
+    await bar("nn.Module: Model").click();
+    await until(
+      () => path(page),
+      (now) => now.endsWith("step › nn.Module: Model"),
+      "the path",
+    );
+    assert.equal(await bar("step").count(), 0);
+    assert.deepEqual(await names(page), ["nn.Module: Model", "aten::mm", "aten::relu"]);
+    await bar("nn.Module: Model").click();
+    await bar("step").waitFor();
+    await page.locator(".tree-path").getByRole("button", { name: "all threads" }).click();
+    await bar("all threads").waitFor();
+    // what is zoomed to is a link in the table too
+    await page.locator("#tree-table").getByRole("button", { name: "step", exact: true }).click();
+    await until(
+      () => path(page),
+      (now) => now.endsWith("› step"),
+      "the row leads there",
+    );
+  });
+
+  test("arrows, Enter and Escape do the same", async () => {
+    const { page } = await open("devices");
+    await page.locator(".flame .bars").focus();
+    const tip = page.locator(".flame-tip strong");
+    const press = async (key, name) => {
+      await page.keyboard.press(key);
+      await until(
+        () => tip.innerText(),
+        (now) => now === name,
+        key,
+      );
+    };
+    await press("ArrowDown", "all threads");
+    await press("ArrowDown", (await names(page))[0]);
+    await press("ArrowDown", "step");
+    await press("ArrowDown", "nccl:all_reduce");
+    await press("ArrowRight", "nn.Module: Model");
+    await press("ArrowDown", "aten::mm");
+    await press("ArrowUp", "nn.Module: Model");
+    await press("ArrowLeft", "nccl:all_reduce");
+    await press("ArrowRight", "nn.Module: Model");
+    await page.keyboard.press("Enter");
+    await until(
+      () => path(page),
+      (now) => now.endsWith("nn.Module: Model"),
+      "Enter zooms in",
+    );
+    await page.keyboard.press("Escape");
+    await until(
+      () => path(page),
+      (now) => now.endsWith("step"),
+      "Escape zooms out",
+    );
+  });
+
+  test("rows open and close, with keys too", async () => {
+    const { page } = await open("devices");
+    const all = await names(page);
+    await page.getByRole("button", { name: "Close nn.Module: Model" }).click();
+    assert.deepEqual(
+      await names(page),
+      all.filter((name) => !["aten::mm", "aten::relu"].includes(name)),
+    );
+    await page.locator("#tree-table tr", { hasText: "Model" }).focus();
+    await page.keyboard.press("ArrowRight");
+    await until(
+      () => names(page),
+      (now) => now.length === all.length,
+      "right opens",
+    );
+    await page.keyboard.press("ArrowRight");
+    const focused = () =>
+      page.evaluate(() => document.activeElement.querySelector("td")?.dataset.value);
+    assert.equal(await focused(), "aten::mm");
+    await page.keyboard.press("ArrowLeft");
+    assert.equal(await focused(), "nn.Module: Model");
+    await page.keyboard.press("ArrowLeft");
+    await until(
+      () => names(page),
+      (now) => now.length === all.length - 2,
+      "left closes",
+    );
+    await page.keyboard.press("Enter");
+    await until(
+      () => path(page),
+      (now) => now.endsWith("nn.Module: Model"),
+      "Enter shows its bars",
+    );
+  });
+
+  test("a search marks bars, and opens the rows that it finds", async () => {
+    const { page } = await open("devices");
+    await page.getByRole("button", { name: "Close nn.Module: Model" }).click();
+    await page.locator("#calls input[type=search]").fill("RELU");
+    assert.equal(await page.locator("#calls .found").innerText(), "1 of 7 nodes");
+    assert.deepEqual(
+      await page
+        .locator(".flame-bar.found-bar")
+        .evaluateAll((bars) => bars.map((bar) => bar.dataset.node)),
+      ["aten::relu"],
+    );
+    assert.deepEqual((await names(page)).slice(1), ["step", "nn.Module: Model", "aten::relu"]);
+    await page.locator("#calls input[type=search]").fill("");
+    assert.equal(await page.locator(".flame-bar.dim").count(), 0);
+  });
+
+  test("a page without frames has no choice of them, a written graph no tree", async () => {
+    const { page } = await open("recorded");
+    assert.equal(await page.getByLabel("Python frames").count(), 0);
+    assert.ok(await page.getByRole("button", { name: "host time" }).isHidden());
+    const written = await open("written");
+    assert.equal(await written.page.locator("#calls").count(), 0);
+  });
+});
+
 describe("memory", () => {
   test("charts have the points of analyze, of the rank that is chosen", async () => {
     const { page } = await open("devices");
@@ -728,6 +898,8 @@ describe("the page", () => {
     assert.equal(await page.evaluate(() => window.hurt), undefined);
     assert.equal(await page.locator("main img, main script, main b").count(), 0);
     const names = await column(page, "kernels-table", "name");
+    const calls = await column(page, "tree-table", "name");
+    assert.ok(calls.includes("</script><script>window.hurt = 1</script>"));
     assert.ok(names.includes("</script><script>window.hurt = 1</script>"));
     assert.ok(
       names.some(

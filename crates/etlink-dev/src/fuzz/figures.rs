@@ -243,6 +243,7 @@ fn check_page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) 
             steps: vec![],
             ..path
         }),
+        trees: page::RankTrees::from_trace(&trace.device, 1),
     };
     // The title is the one text of a trace that gets into the HTML itself.
     let (ranks, title) = ([rank], trace.device.names.iter().last().unwrap_or_default());
@@ -258,9 +259,10 @@ fn check_page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) 
         compared: None,
     })?;
     let text = std::str::from_utf8(&html).context("the page is no text")?;
+    // The data, the page's own script, the trees where there are any, and each timeline.
+    let has_trees = text.contains("id=\"trees\"");
     ensure!(
-        // The data, the page's own script, and a script for each timeline.
-        text.matches("</script>").count() == 2 + timelines.len(),
+        text.matches("</script>").count() == 2 + usize::from(has_trees) + timelines.len(),
         "a name of the trace is markup in the page"
     );
     Ok(html)

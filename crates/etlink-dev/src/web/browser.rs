@@ -60,11 +60,18 @@ fn write_page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result
     let ranks = [("ranks", &["ranks"][..])]
         .into_iter()
         .filter(|_| traces.is_dir() && name != "written");
+    // a written graph has slices of ops, which make no tree
+    let trees = [
+        ("tree", &["top", "--tree"][..]),
+        ("frames", &["top", "--tree", "--python"]),
+    ]
+    .into_iter()
+    .filter(|_| name != "written");
     let analyses = [
         ("analyze", &["analyze"][..]),
         ("memory", &["analyze", "--table", "memory_timeline"]),
     ];
-    for (command, arguments) in analyses.into_iter().chain(ranks) {
+    for (command, arguments) in analyses.into_iter().chain(ranks).chain(trees) {
         let mut said = Command::new(etlink);
         let output = said.args(arguments).arg("--json").arg(traces).output()?;
         if !output.status.success() {

@@ -37,6 +37,7 @@ fn write_kineto(path: PathBuf, draw: TraceBuilder) -> Result<PathBuf> {
 /// ```text
 /// us         0         100       200       300       400
 /// main       ProfilerStep#1 ---------------|
+///              train_step: Model_0---|
 /// stream 7     gemm======|  relu===|         copy==|
 /// stream 20              all_reduce============|
 /// ```
@@ -48,6 +49,8 @@ fn draw_training(rank: i64) -> TraceBuilder {
     for (step, length) in [(1, 450), (2, 900), (3, 500)] {
         let at = |start: i64| from + start * US;
         draw.annotation(main, &format!("ProfilerStep#{step}"), at(0), at(length));
+        draw.python(main, "train.py(7): train_step", at(5), at(145));
+        draw.python(main, "nn.Module: Model_0", at(8), at(112));
         draw.op(main, "aten::mm", at(10), at(60));
         let kernel = |start: i64, end: i64| (at(start), at(end));
         draw.launch(

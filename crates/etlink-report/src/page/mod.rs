@@ -3,17 +3,19 @@
 //! ```text
 //! Analysis, LinkReport, Figures of each rank ─────┐
 //! Met (skew between ranks) ───────────────────────┼─ html ─> <script> JSON, gzip, base64 </script>
-//! Timeline of all ranks, and of some ─ Packed ────┘          + script + style
+//! RankTrees: what called what ─ PageTrees ────────┤          + script + style
+//! Timeline of all ranks, and of some ─ Packed ────┘
 //! ```
 //! What the page shows is what is in these values: its script formats, sorts and draws, and
 //! computes no figure. `web/` has the script's sources; what is built from them is committed in
 //! `web/dist`, and `cargo dev web --check` compares the two. No name of a trace gets into the HTML
 //! but for the title, which is escaped.
 //!
-//! A page takes 5 MB at most: each part has its share ([`TIMELINE_BYTES`], `TABLE_BYTES`), is
-//! measured as it stands in the page, and made again with less until it fits. What is left out, the
-//! page says.
+//! A page takes 5 MB at most: each part has its share ([`TIMELINE_BYTES`], `TABLE_BYTES`,
+//! `TREE_BYTES`), is measured as it stands in the page, and made again with less until it fits. What
+//! is left out, the page says.
 
+mod call_trees;
 mod compared;
 mod drawn_collective;
 mod memory;
@@ -35,6 +37,7 @@ mod written_graph;
 #[cfg(test)]
 mod tests;
 
+pub use call_trees::{RankTrees, TREE_NODES};
 pub use compared::{ComparedRow, ComparedRuns, ComparedTable};
 pub use memory::{MemoryChart, memory_charts};
 pub use packed_timeline::PackedTimeline;
@@ -46,6 +49,7 @@ pub use window::TimelineWindow;
 pub use written_graph::{WrittenGraph, graph_timeline};
 
 use base64::engine::{Engine, general_purpose::STANDARD};
+use call_trees::PageTrees;
 use etlink_analyze::{RankAnalysis, RunTotals};
 use etlink_link::{EdgeKind, LinkReport};
 use etlink_replay::{PathReport, ReplayFigures};
@@ -64,7 +68,7 @@ pub const RANGES: usize = 100_000;
 /// What all timelines of a page take at most, bytes of the page.
 pub const TIMELINE_BYTES: usize = 3_200_000;
 /// What all else takes at most.
-const TABLE_BYTES: usize = 1_600_000;
+const TABLE_BYTES: usize = 1_300_000;
 /// Points of memory charts over all ranks.
 pub const MEMORY_POINTS: usize = 40_000;
 /// Timelines of a page at most.
@@ -98,6 +102,9 @@ pub struct ReportRank {
     pub figures: Option<ReplayFigures>,
     /// The same of the critical path; without its steps.
     pub critical_path: Option<PathReport>,
+    /// What called what. Packed apart from the rest.
+    #[serde(skip)]
+    pub trees: RankTrees,
 }
 
 /// What is shown.
@@ -153,13 +160,17 @@ struct ShortenedTable {
 /// None that memory has.
 pub fn render_page(page: &ReportPage<'_>) -> io::Result<Vec<u8>> {
     let packed = pack_tables(page)?;
+    let rank_trees: Vec<&RankTrees> = page.ranks.iter().map(|rank| &rank.trees).collect();
+    let trees = PageTrees::pack(&rank_trees)?;
     let timelines: usize = page
         .timelines
         .iter()
         // The tags around a timeline are shorter than 100 bytes.
         .map(|timeline| timeline.text.len() + 100)
         .sum();
-    let mut out = Vec::with_capacity(packed.len() + timelines + SCRIPT.len() + STYLE.len() + 2_000);
+    let trees_len = trees.as_ref().map_or(0, String::len);
+    let data_len = packed.len() + trees_len + timelines;
+    let mut out = Vec::with_capacity(data_len + SCRIPT.len() + STYLE.len() + 2_000);
     out.extend_from_slice(page_head().as_bytes());
     write!(
         out,
@@ -182,6 +193,12 @@ pub fn render_page(page: &ReportPage<'_>) -> io::Result<Vec<u8>> {
         out,
         "<script type=\"text/plain\" id=\"data\">{packed}</script>"
     )?;
+    if let Some(trees) = trees {
+        writeln!(
+            out,
+            "<script type=\"text/plain\" id=\"trees\">{trees}</script>"
+        )?;
+    }
     for timeline in page.timelines {
         writeln!(
             out,

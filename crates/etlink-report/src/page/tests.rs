@@ -85,6 +85,7 @@ fn page_of(trace: &LinkedTrace, title: &str, timeline: &PackedTimeline) -> Strin
             steps: vec![],
             ..path
         }),
+        trees: RankTrees::from_trace(&trace.device, 1),
     };
     let total = run_totals([&rank.analysis].into_iter());
     let timelines = [timeline.clone()];
@@ -152,8 +153,8 @@ fn the_page_has_all_and_lets_no_name_out() {
     assert!(!page.contains(HOSTILE));
     assert_eq!(
         page.matches("</script").count(),
-        3,
-        "of the data, the timeline and the script"
+        4,
+        "of the data, the trees, the timeline and the script"
     );
     assert!(
         !page.contains("http://")
@@ -212,11 +213,13 @@ fn names_with_markup_and_line_separators_come_back_as_they_are() {
         let mut draw = TraceBuilder::default();
         let main = draw.thread();
         let stream = DeviceQueue::stream(7);
+        draw.op(main, name, 0, 50_000);
         draw.launch(main, (10_000, 15_000), stream, name, (20_000, 90_000));
         let page = page(&linked(&draw), name);
+        assert_eq!(unpacked_after(&page, "id=\"trees\">")["names"][2], name);
         assert!(!page.contains("onerror=alert(1)>"), "{name}");
         assert_eq!(unpacked(&page)["total"]["kernels"][0]["name"], name);
-        assert_eq!(page.matches("<script").count(), 3, "{name}");
+        assert_eq!(page.matches("<script").count(), 4, "{name}");
         let (_, rest) = page.split_once("id=\"data\">").expect("data");
         let (packed, _) = rest.split_once("</script>").expect("an end");
         let in_alphabet = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);

@@ -16,6 +16,7 @@ import {
 import { FidelitySection, LinkSection, TablesSection, tablesOf } from "./tables";
 import { useTheme } from "./theme";
 import { Timelines } from "./timeline/timeline";
+import { TreeSection } from "./tree/section";
 
 interface Part {
   id: string;
@@ -66,6 +67,12 @@ function parts(data: Data, theme: string): Part[] {
       short: "Kernels",
       title: "Kernels",
       content: <KernelsSection data={data} />,
+    },
+    data.trees !== null && {
+      id: "calls",
+      short: "Calls",
+      title: "What called what",
+      content: <TreeSection data={data} trees={data.trees} />,
     },
     {
       id: "timeline",

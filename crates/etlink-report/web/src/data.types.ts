@@ -6,6 +6,22 @@ export type ArrivalDelays = {
   ns: ((number | null)[])[];
 };
 
+export type CallTreeColumns = {
+  with_frames: boolean;
+  depth: number[];
+  kind: number[];
+  name: number[];
+  count: number[];
+  host_ns: number[];
+  self_host_ns: number[];
+  device_ns: number[];
+  self_device_ns: number[];
+  nodes: number;
+  cut_share: number;
+  total_host_ns: number;
+  total_device_ns: number;
+};
+
 export type CaptureReport = {
   captures: number;
   launches: number;
@@ -302,6 +318,12 @@ export type PageData = {
   met: RankStats | null;
   kinds: string[];
   edges: string[];
+};
+
+export type PageTrees = {
+  kinds: string[];
+  names: string[];
+  ranks: CallTreeColumns[][];
 };
 
 export type PathColumns = {

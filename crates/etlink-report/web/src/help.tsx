@@ -18,6 +18,7 @@ const KEYS: [string, string][] = [
   ],
   ["Esc", "timeline: select nothing"],
   ["↑ ↓ ← →", "heat map: from cell to cell"],
+  ["↑ ↓ ← →, Enter, Esc", "calls: from bar to bar or row to row, zoom in, zoom out"],
   ["Ctrl + wheel, Shift + wheel, drag", "timeline: zoom, move, move"],
 ];
 

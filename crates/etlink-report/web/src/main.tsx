@@ -2,7 +2,7 @@
 
 import { render } from "preact";
 import { App } from "./app";
-import { unpack, type Data, type Timeline } from "./data";
+import { unpack, type Data, type PageTrees, type Timeline } from "./data";
 import "./style.css";
 
 async function start(page: HTMLElement) {
@@ -11,6 +11,8 @@ async function start(page: HTMLElement) {
   );
   const data = await unpack<Data>(document.getElementById("data")?.textContent ?? "");
   data.timelines = await Promise.all(timelines);
+  const trees = document.getElementById("trees");
+  data.trees = trees && (await unpack<PageTrees>(trees.textContent ?? ""));
   page.replaceChildren();
   render(<App data={data} />, page);
 }

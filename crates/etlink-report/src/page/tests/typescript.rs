@@ -108,6 +108,7 @@ fn page_types() -> String {
     for rank in &ranks {
         types.record_as("ReportRank", rank);
     }
+    types.record(&PageTrees::new(ranks.iter().map(|rank| &rank.trees), 100));
     let of_run = RunTimeline::new(&summaries, &join, &clocks, Some("ProfilerStep#1"));
     types.record(&of_run.timeline(100));
     types.record(&drawn(&traces[0], (0, 1_000_000_000), 100));
@@ -134,6 +135,7 @@ fn report_rank(trace: &LinkedTrace, rank: usize, rules: &KernelRules) -> ReportR
         link: Some(trace.report.clone()),
         figures: Some(etlink_replay::replay_figures(&graph, trace, &run)),
         critical_path: Some(PathReport::new(&graph, trace, &run, &path)),
+        trees: RankTrees::from_trace(&trace.device, 2),
     }
 }
 

@@ -84,8 +84,8 @@ impl ReportConfig {
             source: RunSource::from_path_and_host(&args.path, args.host.as_deref())?,
             options: RunOptions {
                 rank: args.rank,
-                // the page draws memory over time, for which allocations are needed
-                keep: KeepEvents::Memory,
+                // the page draws memory over time, and the tree of what called what has Python frames
+                keep: KeepEvents::Auxiliary,
                 steps_by: args.steps.steps_by.clone(),
                 progress: progress.clone(),
                 ..args.reading.run_options(Some(&args.choice))?

@@ -10,7 +10,7 @@ use etlink_chakra::read;
 use etlink_link::LinkedTrace;
 use etlink_replay::{LabelSource, PathReport, ReplayGraph, ReplayRun, ReplaySettings};
 use etlink_report::page::{
-    self, MEMORY_POINTS, RankPlace, ReportRank, Timeline, WrittenGraph, memory_charts,
+    self, MEMORY_POINTS, RankPlace, RankTrees, ReportRank, Timeline, WrittenGraph, memory_charts,
 };
 use etlink_run::graphs::groups_of;
 use etlink_run::input::display_name;
@@ -213,6 +213,11 @@ impl Ran {
                 steps: vec![],
                 ..path()
             }),
+            trees: match &self.of {
+                RanSource::Traces(trace) => RankTrees::from_trace(&trace.device, ranks),
+                // The nodes of a written graph are slices of ops: counts of calls would be wrong.
+                RanSource::Written { .. } => RankTrees::default(),
+            },
         }
     }
 
