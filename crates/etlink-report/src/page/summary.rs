@@ -1,12 +1,17 @@
 //! The page in a few words: sums and shares of figures that the tables have.
 
-use super::{RankStats, ReportPage, ReportRank};
+use super::{RankStats, ReportPage, ReportRank, strings};
 use etlink_analyze::{Utilization, UtilizationWindow};
 use etlink_link::LinkReport;
 use etlink_model::{GlobalRank, Severity};
 use etlink_replay::PathCause;
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// A cause of idle time: the call that launches what comes next had not begun.
+const HOST_LATE: &str = "host late";
+/// Characters of a name in a card.
+const CARD_NAME: usize = 60;
 
 /// A figure to begin with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -201,98 +206,165 @@ fn late_beginner(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
     (late.began_late_ns > waited / 20).then_some((late.rank, late.began_late_ns))
 }
 
-/// The figures to begin with; those that the traces have.
+/// The figures to begin with; those that the traces have. First what the program did, in the order
+/// of the questions of a first look; how far the figures can be trusted comes last.
 pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
-    let mut cards = vec![];
-    let mut card = |name, value, note: String| cards.push(SummaryCard { name, value, note });
-    if let Some((median, of)) = step_time(page.ranks) {
-        card("Step time", time_text(median), of);
+    let cards = [
+        step_card(page),
+        busy_card(page),
+        idle_card(page),
+        exposed_card(page),
+        memory_card(page),
+        straggler_card(page),
+        computation_card(page),
+        overlap_card(page),
+        replay_card(page),
+        launch_card(page),
+    ];
+    cards.into_iter().flatten().collect()
+}
+
+fn step_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
+    let (median, note) = step_time(page.ranks)?;
+    Some(SummaryCard {
+        name: "Step time",
+        value: time_text(median),
+        note,
+    })
+}
+
+fn busy_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
+    let total = device_use(page)?;
+    let of = |ns: i64| percent_text(ns, total.whole_ns());
+    let whole = total.whole_ns();
+    Some(SummaryCard {
+        name: "Devices busy",
+        value: of(total.busy_ns),
+        note: format!(
+            "of {}: {} of {}; idle {}",
+            whole_phrase(total),
+            time_text(total.busy_ns),
+            time_text(whole),
+            of(total.idle_ns)
+        ),
+    })
+}
+
+fn idle_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
+    let (cause, ns, idle) = largest_idle_cause(page)?;
+    let mut note = format!(
+        "{} of the idle time between device rows",
+        percent_text(ns, idle)
+    );
+    if let Some((host, host_ns)) = longest_host(page).filter(|_| cause == HOST_LATE) {
+        let host = strings::shorten_text(host, CARD_NAME);
+        note += &format!(", most in {host} ({})", time_text(host_ns));
     }
-    if let Some(total) = device_use(page) {
-        let of = |ns: i64| percent_text(ns, total.whole_ns());
-        let whole = format!("of {}", whole_phrase(total));
-        card(
-            "Devices busy",
-            of(total.busy_ns),
-            format!(
-                "{whole}: {} of {}",
-                time_text(total.busy_ns),
-                time_text(total.whole_ns())
-            ),
-        );
-        card("Computation", of(total.computation_ns), whole.clone());
-        if total.exposed_communication_ns > 0 {
-            card(
-                "Communication",
-                of(total.exposed_communication_ns),
-                format!("{whole}, exposed: no overlap with computation"),
-            );
-        }
-        card("Idle", of(total.idle_ns), whole);
-    }
-    if let Some((cause, ns, idle)) = largest_idle_cause(page) {
-        card(
-            "Idle because",
-            cause.to_owned(),
-            format!(
-                "{} of the idle time between device rows",
-                percent_text(ns, idle)
-            ),
-        );
-    }
+    Some(SummaryCard {
+        name: "Idle because",
+        value: cause.to_owned(),
+        note,
+    })
+}
+
+fn exposed_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
+    let total = device_use(page).filter(|total| total.exposed_communication_ns > 0)?;
+    Some(SummaryCard {
+        name: "Exposed communication",
+        value: percent_text(total.exposed_communication_ns, total.whole_ns()),
+        note: format!(
+            "of {}: {}, without computation beside it",
+            whole_phrase(total),
+            time_text(total.exposed_communication_ns)
+        ),
+    })
+}
+
+fn memory_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
+    let (device, value) = peak_memory(page)?;
+    Some(SummaryCard {
+        name: "Peak memory",
+        value,
+        note: format!("allocated, {device}"),
+    })
+}
+
+fn straggler_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
+    let (rank, ns) = worst_straggler(page)?;
+    let caveat = page.met.map(RankStats::clock_caveat).unwrap_or_default();
+    Some(SummaryCard {
+        name: "Straggler",
+        value: format!("rank {rank}"),
+        note: format!(
+            "the others waited {} for what it did, summed{caveat}",
+            time_text(ns)
+        ),
+    })
+}
+
+fn computation_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
+    let total = device_use(page)?;
+    Some(SummaryCard {
+        name: "Computation",
+        value: percent_text(total.computation_ns, total.whole_ns()),
+        note: format!("of {}", whole_phrase(total)),
+    })
+}
+
+fn overlap_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
     let times = page.total.breakdown.first();
-    if let Some(times) = times.filter(|times| times.communication_ns > 0) {
-        card(
-            "Overlap",
-            percent_text(times.overlap_ns, times.communication_ns),
-            "of communication overlaps with computation".to_owned(),
-        );
-    }
-    if let Some((device, bytes)) = peak_memory(page) {
-        card("Peak memory", bytes, format!("allocated, {device}"));
-    }
-    if let Some((rank, ns)) = worst_straggler(page) {
-        card(
-            "Straggler",
-            format!("rank {rank}"),
-            format!(
-                "the others waited {} for what it did, summed{}",
-                time_text(ns),
-                page.met.map(RankStats::clock_caveat).unwrap_or_default()
-            ),
-        );
-    }
-    if let Some(error) = page
-        .ranks
-        .iter()
-        .filter_map(|rank| rank.figures.as_ref()?.replay_error)
-        // The worst rank stands for all: a mean would hide the one whose replay is off.
-        .max_by(f64::total_cmp)
-    {
-        card(
-            "Replay error",
-            format!("{:.2} %", error * 100.0),
-            "of the makespan, worst rank".to_owned(),
-        );
-    }
-    let (launched, rows) = link_reports(page.ranks).fold((0, 0), |(launched, rows), link| {
+    let times = times.filter(|times| times.communication_ns > 0)?;
+    Some(SummaryCard {
+        name: "Overlap",
+        value: percent_text(times.overlap_ns, times.communication_ns),
+        note: "of communication overlaps with computation".to_owned(),
+    })
+}
+
+fn replay_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
+    let errors = page.ranks.iter().filter_map(|rank| rank.figures.as_ref());
+    // The worst rank stands for all: a mean would hide the one whose replay is off.
+    let error = errors
+        .filter_map(|figures| figures.replay_error)
+        .max_by(f64::total_cmp)?;
+    Some(SummaryCard {
+        name: "Replay error",
+        value: format!("{:.2} %", error * 100.0),
+        note: "of the makespan, worst rank".to_owned(),
+    })
+}
+
+fn launch_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
+    let links = link_reports(page.ranks);
+    let (launched, rows) = links.fold((0, 0), |(launched, rows), link| {
         (launched + link.launched, rows + link.device_rows)
     });
-    if rows > 0 {
-        card(
-            "Launches found",
-            percent_text(launched as i64, rows as i64),
-            format!("of {rows} device rows"),
-        );
+    (rows > 0).then(|| SummaryCard {
+        name: "Launches found",
+        value: percent_text(launched as i64, rows as i64),
+        note: format!("of {rows} device rows"),
+    })
+}
+
+/// What hosts do longest while devices wait for them, over all ranks, and for how long, ns; none
+/// where the trace shows nothing that they do.
+fn longest_host<'p>(page: &ReportPage<'p>) -> Option<(&'p str, i64)> {
+    let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+    for host in page.ranks.iter().flat_map(|rank| &rank.analysis.host_idle) {
+        if let Some(name) = &host.host {
+            let sum = sums.entry(name).or_default();
+            *sum = sum.saturating_add(host.idle_ns);
+        }
     }
-    cards
+    // `max_by_key` takes the last of equals; here the name that sorts first wins.
+    sums.into_iter().rev().max_by_key(|(_, ns)| *ns)
 }
 
 /// The cause that most idle time has, that time, and all idle time, ns.
 fn largest_idle_cause(page: &ReportPage<'_>) -> Option<(&'static str, i64, i64)> {
     let idle = page.total.idle.first().filter(|idle| idle.idle_ns > 0)?;
     let causes = [
-        ("host late", idle.host_late_ns),
+        (HOST_LATE, idle.host_late_ns),
         ("event wait", idle.event_wait_ns),
         ("launch", idle.launch_ns),
         ("between rows", idle.between_ns),

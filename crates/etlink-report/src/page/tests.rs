@@ -172,6 +172,64 @@ fn the_page_has_all_and_lets_no_name_out() {
     );
 }
 
+/// What a reader asks first comes first; whether the figures can be trusted, last.
+#[test]
+fn cards_begin_with_the_step_and_end_with_fidelity() {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 2);
+    let main = draw.thread();
+    draw.annotation(main, "ProfilerStep#1", 0, 500_000);
+    draw.op(main, "aten::mm", 10_000, 60_000);
+    let stream = DeviceQueue::stream(7);
+    draw.launch(main, (20_000, 26_000), stream, "gemm", (40_000, 140_000));
+    // What the host does while the device waits for it.
+    draw.op(main, "load the next batch", 140_000, 300_000);
+    draw.launch(main, (310_000, 316_000), stream, "gemm", (340_000, 400_000));
+    let comms = etlink_testing::ParamComms::new("allreduce", 0..2, 0, 1);
+    let correlation = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernelExC", (320_000, 326_000), correlation);
+    draw.collective_kernel(
+        DeviceQueue::stream(20),
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+        (390_000, 450_000),
+        correlation,
+        &comms,
+    );
+    draw.raw(
+        r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000,
+            "tid": 1000, "ts": 12.0, "args": {"Total Reserved": 8192, "Total Allocated": 4096,
+            "Bytes": 1024, "Device Id": 0, "Device Type": 1}}"#,
+    );
+    let data = unpacked(&page(&linked(&draw), "a run"));
+    let cards = data["cards"].as_array().expect("cards");
+    let field = |field: &str| -> Vec<&str> {
+        let texts = cards.iter().map(|card| card[field].as_str());
+        texts.map(|text| text.expect("a text")).collect()
+    };
+    assert_eq!(
+        field("name"),
+        [
+            "Step time",
+            "Devices busy",
+            "Idle because",
+            "Exposed communication",
+            "Peak memory",
+            "Computation",
+            "Overlap",
+            "Replay error",
+            "Launches found"
+        ]
+    );
+    assert_eq!(
+        field("value")[..4],
+        ["500.0 µs", "42.0 %", "host late", "10.0 %"]
+    );
+    assert_eq!(
+        field("note")[2],
+        "85.0 % of the idle time between device rows, most in load the next batch (160.0 µs)"
+    );
+}
+
 /// The hash is of what stands between the tags in the page, byte by byte, as a browser takes it.
 #[test]
 fn the_policy_names_the_script_and_the_style_and_nothing_else() {
