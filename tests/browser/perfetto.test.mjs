@@ -71,15 +71,23 @@ test("ranks stand in order, and in a rank the critical path, the process and the
   );
   await expand(page, /rank\s+3/);
   await expand(page, "device 0");
+  await expand(page, /^python/);
   const names = await trackNames(page);
   await page.screenshot({ path: process.env.PICTURE });
   const from = names.indexOf("rank 3");
   assert.deepEqual(names.slice(from + 1, names.indexOf("rank 4")), [
     "critical path",
     "python",
+    "thread 1000 (python) · Python",
+    "thread 1000 (python)",
+    "thread 1000 (python) · events",
     "device 0",
     "queue depth",
     "running",
+    "memory allocated",
+    "memory reserved",
+    "stream 7 · annotations",
     "stream 7",
+    "other events",
   ]);
 });

@@ -133,7 +133,7 @@ fn truncated_files_give_what_is_whole() {
     tool.file("flipped.gz", flipped);
     tool.run("link --device flipped.gz --strict")
         .exits(1)
-        .says("the compressed stream is cut or damaged");
+        .says("the stream of the file is cut or damaged");
     tool.file("stub.gz", &packed[..12]);
     tool.run("link --device stub.gz -o x.et")
         .exits(2)

@@ -3,7 +3,7 @@
 
 use crate::ranks::{RUN, put};
 use crate::tool::{Tool, unpacked};
-use etlink_report::schema::{InternedString, Trace, track_event::Type};
+use etlink_perfetto::schema::{InternedString, Trace, track_event::Type};
 use flate2::read::MultiGzDecoder;
 use prost::Message;
 use serde_json::Value;
@@ -122,7 +122,7 @@ fn read(bytes: &[u8]) -> Found {
             continue;
         };
         let at = packet.timestamp.expect("a time");
-        if event.r#type() == Type::SliceBegin {
+        if matches!(event.r#type(), Type::SliceBegin | Type::Instant) {
             let process = processes[&tracks[&event.track_uuid()]].clone();
             let name = names[&(sequence, event.name_iid())].clone();
             found.ranges.push(Range {
@@ -160,7 +160,7 @@ fn json_counts(tool: &Tool, folder: &str) -> (usize, usize, Value) {
             .count()
     };
     assert_eq!(of("s"), of("f"));
-    (of("X"), of("s"), document["otherData"].clone())
+    (of("X") + of("i"), of("s"), document["otherData"].clone())
 }
 
 #[test]
@@ -177,7 +177,8 @@ fn link_and_replay_write_it() {
         .ranges
         .iter()
         .partition(|range| range.process == "critical path");
-    assert_eq!((rest.len(), &ran["shown"]["slices"]), (396, &396.into()));
+    // the ops, the profiler's own range, two instants
+    assert_eq!((rest.len(), &ran["shown"]["slices"]), (399, &399.into()));
     let replayed = tool
         .run(&format!("replay {MLP} -o y.pftrace.gz --json"))
         .exits(0)
@@ -213,7 +214,9 @@ fn all_ranks_are_in_one_file_and_share_nothing() {
         .json();
     let (found, told) = (timeline(&tool, "out"), &ran["runs"][0]["timeline"]);
     let names: Vec<String> = (0..4)
-        .flat_map(|rank| ["critical path", "python"].map(|name| format!("rank {rank} · {name}")))
+        .flat_map(|rank| {
+            ["critical path", "python", "other events"].map(|name| format!("rank {rank} · {name}"))
+        })
         .collect();
     assert_eq!(found.processes, names);
     let shown = found

@@ -139,10 +139,15 @@ function* batch(bytes) {
   }
 }
 
-// Chrome's JSON has processes and threads; in Perfetto's own format a thread is a track below its process's, and that
+// Chrome's JSON has processes and threads; of several ranks a rank is a process, whose threads say of which process or
+// device they are. In Perfetto's own format a thread is a track below its process's, and that
 // below its rank's, or `trace`. A rank's number has blanks before it.
 const PLACES = `places as (
-  select thread_track.id as track_id, process.name as process, thread.name as thread, thread.tid, process.pid
+  select thread_track.id as track_id,
+      iif(process.name glob 'rank [0-9]*', process.name || ' · ' || substr(thread.name, 1, instr(thread.name, ' · ') - 1),
+        process.name) as process,
+      iif(process.name glob 'rank [0-9]*', substr(thread.name, instr(thread.name, ' · ') + 3), thread.name) as thread,
+      thread.tid, process.pid
     from thread_track join thread using (utid) join process using (upid)
   union all
   select t.id, iif(r.name = 'trace', p.name, 'rank ' || trim(substr(r.name, 5)) || ' · ' || p.name), t.name, t.id, p.id

@@ -147,6 +147,11 @@ impl<'a> JsonScanner<'a> {
         self.pos
     }
 
+    /// The text from a position to the present one.
+    pub fn text_since(&self, start: usize) -> &'a [u8] {
+        self.text.get(start..self.pos).unwrap_or_default()
+    }
+
     /// Whether a string was mended since the last restart.
     pub fn repaired(&self) -> bool {
         self.repaired

@@ -160,6 +160,8 @@ pub(crate) struct KinetoEvent<'a> {
     pub(crate) start: Option<JsonValue<'a>>,
     pub(crate) duration: Option<JsonValue<'a>>,
     pub(crate) args: EventArgs<'a>,
+    /// All arguments, as they stand in the text.
+    pub(crate) args_text: &'a [u8],
 }
 
 impl<'a> KinetoEvent<'a> {
@@ -186,7 +188,8 @@ impl<'a> KinetoEvent<'a> {
             match key {
                 b"args"
                     if scanner.peek() == Some(b'{')
-                        && !(self.is_known() && self.kind == EventKind::Other) =>
+                        && (options.keep == KeepEvents::Everything
+                            || !(self.is_known() && self.kind == EventKind::Other)) =>
                 {
                     self.read_args(scanner, options)?
                 }
@@ -209,12 +212,17 @@ impl<'a> KinetoEvent<'a> {
     /// Whether it is known that no table keeps the event.
     fn is_of_no_use(&self, options: KinetoReadOptions) -> bool {
         let is_kept = match self.kind {
-            EventKind::Other => false,
+            EventKind::Other => options.keep == KeepEvents::Everything && !self.is_arrow(),
             EventKind::Instant => options.keep >= KeepEvents::Memory,
             EventKind::Auxiliary(_) => options.keep >= KeepEvents::Auxiliary,
             _ => true,
         };
         !is_kept && self.is_known() && !self.category.is_empty()
+    }
+
+    /// Whether it is an end of an arrow.
+    pub(crate) fn is_arrow(&self) -> bool {
+        matches!(self.phase, b"s" | b"t" | b"f")
     }
 
     /// Whether both keys that decide the kind have been seen.
@@ -276,12 +284,15 @@ impl<'a> KinetoEvent<'a> {
         scanner: &mut JsonScanner<'a>,
         options: KinetoReadOptions,
     ) -> Result<(), BrokenJson> {
+        scanner.peek();
+        let start = scanner.pos();
         scanner.enter()?;
         self.usual_args(scanner)?;
         while let Some(key) = scanner.key()? {
             let value = scanner.value()?;
             self.args.set(key, value);
         }
+        self.args_text = scanner.text_since(start);
         // With a host trace at hand its shapes are used, and
         // these texts are most of a large trace's names.
         if !options.shapes {

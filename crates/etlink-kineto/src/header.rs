@@ -1,5 +1,6 @@
 //! The metadata around `traceEvents`. Kineto puts it before, after, or on both sides.
 
+use crate::{KeepEvents, order};
 use etlink_json::{FieldScan, JsonScanner, JsonValue, scan_fields, unescape};
 use etlink_model::{DeviceHeader, DeviceTrace, GlobalRank, ProcessGroup, UnixNs};
 use rustc_hash::FxHashSet;
@@ -25,11 +26,29 @@ impl KnownKeys {
 }
 
 /// Reads what is known of `text` into `trace`.
-pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace, keys: &mut KnownKeys) -> FieldScan {
+pub(crate) fn read(
+    text: &[u8],
+    trace: &mut DeviceTrace,
+    keys: &mut KnownKeys,
+    keep: KeepEvents,
+) -> FieldScan {
+    let mut details = trace.details.take();
+    if keep == KeepEvents::Everything {
+        details.get_or_insert_default();
+    }
     // The counts wait until `header` is no longer borrowed from the trace.
     let (header, mut counts) = (&mut trace.header, vec![]);
+    let mut recorded_order = None;
     let fields = scan_fields(text, |key, value| {
         keys.add(key);
+        if key == order::KEY.as_bytes() {
+            recorded_order = Some(value);
+            return;
+        }
+        if let Some(details) = &mut details {
+            let entry = (unescape(key).into_owned(), value_text(value));
+            details.header.push(entry);
+        }
         match key {
             b"baseTimeNanoseconds" => header.base_ns = value.int().map_or(header.base_ns, UnixNs),
             b"trace_id" => header.trace_id = value.text().into_owned(),
@@ -61,7 +80,20 @@ pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace, keys: &mut KnownKeys) -
     counts
         .into_iter()
         .for_each(|(device, count)| trace.note_multiprocessors(device, count));
+    trace.details = details;
+    if let Some(value) = recorded_order {
+        order::restore_order(trace, value);
+    }
     fields
+}
+
+/// A value as it stands in the file.
+fn value_text(value: JsonValue<'_>) -> String {
+    let text = String::from_utf8_lossy(value.raw());
+    match value {
+        JsonValue::Text(_) => format!("\"{text}\""),
+        JsonValue::Word(_) | JsonValue::Nested(_) => text.into_owned(),
+    }
 }
 
 fn read_distributed(key: &[u8], value: JsonValue<'_>, header: &mut DeviceHeader) {
@@ -87,7 +119,7 @@ fn read_distributed(key: &[u8], value: JsonValue<'_>, header: &mut DeviceHeader)
 
 /// Calls `field` with the keys of an object. On-demand traces quote objects and lists, so a
 /// string that holds one will do too.
-fn object<'a>(value: JsonValue<'a>, mut field: impl FnMut(&'a [u8], JsonValue<'a>)) {
+pub(crate) fn object<'a>(value: JsonValue<'a>, mut field: impl FnMut(&'a [u8], JsonValue<'a>)) {
     let mut scanner = JsonScanner::new(value.raw());
     if scanner.enter().is_err() {
         return;
@@ -98,7 +130,7 @@ fn object<'a>(value: JsonValue<'a>, mut field: impl FnMut(&'a [u8], JsonValue<'a
     }
 }
 
-fn list<'a>(value: JsonValue<'a>, mut item: impl FnMut(JsonValue<'a>)) {
+pub(crate) fn list<'a>(value: JsonValue<'a>, mut item: impl FnMut(JsonValue<'a>)) {
     let mut scanner = JsonScanner::new(value.raw());
     if scanner.eat(b'[') {
         while let Ok(Some(value)) = scanner.item() {

@@ -22,12 +22,14 @@
 
 mod event;
 mod header;
+mod order;
 mod places;
 mod sizes;
 mod tables;
 mod write;
 
 pub use event::is_graph_event;
+pub use order::KEY as ORDER_KEY;
 pub use write::{
     CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
     KinetoWriter, TrackKey, write,
@@ -59,6 +61,10 @@ pub enum KeepEvents {
     Memory,
     /// Frames of the Python stack, overheads, annotations of streams.
     Auxiliary,
+    /// All events but arrows, with all that they say
+    /// ([`DeviceTrace::details`](etlink_model::DeviceTrace::details)). Takes the memory of their
+    /// text.
+    Everything,
 }
 
 impl Default for KinetoReadOptions {
@@ -133,7 +139,7 @@ pub fn read<R: Read + Send>(source: R, options: KinetoReadOptions) -> Result<Dev
         if is_trailer {
             keys.add(LAYOUT.array.as_bytes());
         }
-        let fields = header::read(text, &mut trace, &mut keys);
+        let fields = header::read(text, &mut trace, &mut keys, options.keep);
         trace
             .anomalies
             .add(AnomalyKind::HeaderDamaged, fields.damaged, None);

@@ -7,8 +7,9 @@ use crate::sizes::CopySizes;
 use etlink_json::{JsonValue, unescape};
 use etlink_model::{
     AnomalyKind, AuxiliaryEvent, AuxiliaryKind, Collective, Correlation, CpuOp, CpuOps,
-    DeviceQueue, DeviceRow, DeviceTrace, DurationNs, HostThread, MemoryRow, NameId, QueueIdx,
-    RawNameCache, RfId, RowKind, RuntimeCall, StreamOp, SyncRow, ThreadIdx, TimeNs, TrackLabel,
+    DeviceQueue, DeviceRow, DeviceTrace, DurationNs, EventDetail, EventDetails, HostThread,
+    MemoryRow, NameId, OtherEvent, QueueIdx, RawNameCache, RecordedDetails, RfId, RowKind,
+    RuntimeCall, StreamOp, SyncRow, TextSpan, ThreadIdx, TimeNs, TrackLabel,
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -23,6 +24,7 @@ pub(crate) struct ChunkTables {
     key: Vec<u8>,
     threads: IndexByValue<HostThread>,
     queues: IndexByValue<DeviceQueue>,
+    tracks: IndexByValue<HostThread>,
     sizes: CopySizes,
     /// Strings as they stand in the file.
     texts: RawNameCache,
@@ -35,20 +37,23 @@ impl ChunkTables {
     pub(crate) fn push(&mut self, event: &KinetoEvent<'_>, keep: KeepEvents) {
         self.count_event(event);
         match event.kind {
-            EventKind::Other => return,
+            EventKind::Other => return self.push_other(event, keep),
             EventKind::Auxiliary(_) if keep < KeepEvents::Auxiliary => return,
             EventKind::Metadata => return self.push_name(event),
             EventKind::Instant
                 if keep < KeepEvents::Memory
                     || !matches!(event.name, b"[memory]" | b"[OutOfMemory]") =>
             {
-                return;
+                return self.push_other(event, keep);
             }
             _ => {}
         }
         let Some((start, duration)) = self.event_times(event) else {
             return;
         };
+        if keep == KeepEvents::Everything {
+            self.push_detail(event);
+        }
         // This is the first event of the chunk.
         // `append_around` keeps that of the first chunk alone.
         if self.events.values().eq(&[1]) {
@@ -65,6 +70,61 @@ impl ChunkTables {
             EventKind::Instant => self.push_memory(event, start),
             // Both returned above; the match stays exhaustive for kinds that come later.
             EventKind::Other | EventKind::Metadata => {}
+        }
+    }
+
+    /// Keeps an event that no figure needs, if all are kept.
+    fn push_other(&mut self, event: &KinetoEvent<'_>, keep: KeepEvents) {
+        if keep < KeepEvents::Everything || !matches!(event.phase, b"X" | b"i" | b"I" | b"C") {
+            return;
+        }
+        let Some((start, duration)) = self.event_times(event) else {
+            return;
+        };
+        let row = OtherEvent {
+            phase: self.name_of(event.phase),
+            name: self.name_of(event.name),
+            start,
+            duration,
+        };
+        let detail = self.detail(event);
+        let details = self.trace.details.get_or_insert_default();
+        details.others.push(row);
+        details.other_details.push(detail);
+    }
+
+    /// Keeps what the columns of its table leave out of an event.
+    fn push_detail(&mut self, event: &KinetoEvent<'_>) {
+        let detail = self.detail(event);
+        let details = self.trace.details.get_or_insert_default();
+        let table = match event.kind {
+            EventKind::Op => &mut details.ops,
+            EventKind::Call => &mut details.calls,
+            EventKind::Kernel | EventKind::Memcpy | EventKind::Memset => &mut details.rows,
+            EventKind::Sync => &mut details.syncs,
+            EventKind::Auxiliary(_) => &mut details.auxiliary,
+            EventKind::Instant => &mut details.memory,
+            EventKind::Other | EventKind::Metadata => return,
+        };
+        table.push(detail);
+    }
+
+    fn detail(&mut self, event: &KinetoEvent<'_>) -> EventDetail {
+        let track = HostThread {
+            pid: self.track_label(event.pid),
+            tid: self.track_label(event.tid),
+        };
+        let category = self.name_of(event.category);
+        let details = self.trace.details.get_or_insert_default();
+        let track = self.tracks.of(&mut details.tracks, track);
+        let start = details.text.len() as u64;
+        // An event is no larger than `MAX_ELEMENT_BYTES`, which 32 bits can tell.
+        let bytes = event.args_text.len() as u32;
+        details.text.extend_from_slice(event.args_text);
+        EventDetail {
+            category,
+            track: u32::try_from(track).unwrap_or(u32::MAX),
+            args: TextSpan { start, bytes },
         }
     }
 
@@ -437,6 +497,7 @@ pub(crate) struct DeviceTraceBuilder {
     trace: DeviceTrace,
     threads: IndexByValue<HostThread>,
     queues: IndexByValue<DeviceQueue>,
+    tracks: IndexByValue<HostThread>,
     sizes: CopySizes,
 }
 
@@ -449,6 +510,7 @@ impl DeviceTraceBuilder {
             renamed: names,
             threads,
             queues,
+            tracks,
             sizes,
             ..
         } = chunk;
@@ -456,9 +518,14 @@ impl DeviceTraceBuilder {
         // The lists below are drained, so what the chunk remembers of their places would be wrong.
         threads.clear();
         queues.clear();
+        tracks.clear();
         self.sizes.append(sizes);
         all.names.absorb(&part.names, names);
         append_around(all, part, events, names);
+        if let Some(details) = part.details.take() {
+            let all = all.details.get_or_insert_default();
+            append_details(all, *details, names, &mut self.tracks);
+        }
         let threads = part
             .threads
             .drain(..)
@@ -514,28 +581,91 @@ impl DeviceTraceBuilder {
     /// numbers.
     pub(crate) fn finish(self) -> Option<DeviceTrace> {
         let mut trace = self.trace;
+        // Taken out, so that a table and its details can be changed at once.
+        let mut details = trace.details.take();
+        // Details are kept of all rows or of none.
+        let mut reorder = |table: fn(&mut RecordedDetails) -> &mut EventDetails, order: &[u32]| {
+            if let Some(details) = &mut details {
+                table(details).reorder(order);
+            }
+        };
         let CpuOps {
             start, duration, ..
         } = &trace.ops;
         let order = by_time(start, duration)?;
         trace.ops.reorder(&order);
+        reorder(|details| &mut details.ops, &order);
         let order = by_time(&trace.calls.start, &trace.calls.duration)?;
         trace.calls.reorder(&order);
+        reorder(|details| &mut details.calls, &order);
         let order = by_time(&trace.rows.start, &trace.rows.duration)?;
         trace.rows.reorder(&order);
+        reorder(|details| &mut details.rows, &order);
         // A call may stand in another chunk than its copy, so this waits for all rows.
         self.sizes.give(&mut trace.rows);
         let order = by_time(&trace.syncs.start, &trace.syncs.duration)?;
         trace.syncs.reorder(&order);
+        reorder(|details| &mut details.syncs, &order);
         let order = by_time(&trace.auxiliary.start, &trace.auxiliary.duration)?;
         trace.auxiliary.reorder(&order);
+        reorder(|details| &mut details.auxiliary, &order);
         let order = by_time(&trace.stream_ops.start, &trace.stream_ops.duration)?;
         trace.stream_ops.reorder(&order);
         let instants = vec![DurationNs(0); trace.memory.len()];
         let order = by_time(&trace.memory.time, &instants)?;
         trace.memory.reorder(&order);
+        reorder(|details| &mut details.memory, &order);
+        if let Some(details) = &mut details {
+            let order = by_time(&details.others.start, &details.others.duration)?;
+            details.others.reorder(&order);
+            details.other_details.reorder(&order);
+        }
+        trace.details = details;
         Some(trace)
     }
+}
+
+/// Takes over what the tables leave out.
+fn append_details(
+    all: &mut RecordedDetails,
+    mut part: RecordedDetails,
+    names: &[NameId],
+    places: &mut IndexByValue<HostThread>,
+) {
+    let tracks: Vec<u32> = part
+        .tracks
+        .iter()
+        .map(|track| places.of(&mut all.tracks, renumber_thread(*track, names)))
+        .map(|track| u32::try_from(track).unwrap_or(u32::MAX))
+        .collect();
+    let base = all.text.len() as u64;
+    all.text.append(&mut part.text);
+    for (all, part) in [
+        (&mut all.ops, &mut part.ops),
+        (&mut all.calls, &mut part.calls),
+        (&mut all.rows, &mut part.rows),
+        (&mut all.syncs, &mut part.syncs),
+        (&mut all.auxiliary, &mut part.auxiliary),
+        (&mut all.memory, &mut part.memory),
+        (&mut all.other_details, &mut part.other_details),
+    ] {
+        for category in &mut part.category {
+            *category = names[category.index()];
+        }
+        for track in &mut part.track {
+            *track = tracks[*track as usize];
+        }
+        for args in &mut part.args {
+            args.start += base;
+        }
+        all.append(part);
+    }
+    for column in [&mut part.others.phase, &mut part.others.name] {
+        for name in column {
+            *name = names[name.index()];
+        }
+    }
+    all.others.append(&mut part.others);
 }
 
 /// Takes over what stands beside the tables.

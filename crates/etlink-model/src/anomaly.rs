@@ -42,8 +42,8 @@ macro_rules! anomalies {
 anomalies! {
     /// The array was not closed.
     Truncated = Damage, "the file ends before its list does: all whole entries are used";
-    /// gzip or zstd ended or broke early.
-    SourceEnded = Damage, "the compressed stream is cut or damaged: what came before is used";
+    /// gzip, zstd or packets ended or broke early.
+    SourceEnded = Damage, "the stream of the file is cut or damaged: what came before is used";
     /// An element was mended.
     Repaired = Info, "entries with unescaped quotes, mended";
     /// An element was dropped.

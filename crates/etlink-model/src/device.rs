@@ -8,7 +8,7 @@ use crate::UnixNs;
 use crate::columns::columns;
 use crate::{
     Anomalies, CollectiveRecords, Correlation, DurationNs, GlobalRank, MarkedStep, NameId, Names,
-    ProcessGroup, QueueIdx, RfId, ThreadIdx, TimeNs,
+    ProcessGroup, QueueIdx, RecordedDetails, RfId, ThreadIdx, TimeNs,
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -328,6 +328,8 @@ pub struct DeviceTrace {
     pub stream_ops: StreamOps,
     /// Allocations and frees by time; empty unless the reader was asked for them.
     pub memory: MemoryRows,
+    /// What the tables leave out; `None` unless the reader was asked for it.
+    pub details: Option<Box<RecordedDetails>>,
     /// Multiprocessors per device, as `deviceProperties` (`numSms`) or `blocks per SM` of a kernel
     /// say.
     pub multiprocessors: IndexMap<i64, u32, FxBuildHasher>,
@@ -362,6 +364,17 @@ impl DeviceTrace {
         });
         // Waits and auxiliary events are no work: they do not widen the window.
         spans.reduce(|(first, last), (start, end)| (first.min(start), last.max(end)))
+    }
+
+    /// The first start over all that the trace has. It may be before the window: a frame of Python
+    /// begins before the recording does.
+    pub fn first_start_of_all(&self) -> Option<TimeNs> {
+        let others = self.details.as_ref().map(|details| &details.others.start);
+        let tables = [&self.syncs.start, &self.auxiliary.start, &self.memory.time];
+        let tables = tables.into_iter().chain(others);
+        let firsts = tables.filter_map(|starts| starts.first().copied());
+        let window = self.window().map(|(start, _)| start);
+        firsts.chain(window).min()
     }
 
     /// Keeps how many multiprocessors a device has, unless that is known.

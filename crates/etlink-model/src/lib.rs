@@ -12,6 +12,7 @@
 mod anomaly;
 mod collective;
 mod columns;
+mod details;
 mod device;
 mod host;
 mod ids;
@@ -22,6 +23,7 @@ mod time;
 
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind, Severity};
 pub use collective::{Collective, CollectiveKind, CollectiveRecords, ProcessGroup, dtype_bytes};
+pub use details::{EventDetail, EventDetails, OtherEvent, OtherEvents, RecordedDetails};
 pub use device::{
     AuxiliaryEvent, AuxiliaryEvents, AuxiliaryKind, CpuOp, CpuOps, DeviceHeader, DeviceQueue,
     DeviceRow, DeviceRows, DeviceTrace, HostThread, MemoryRow, MemoryRows, RowKind, RuntimeCall,

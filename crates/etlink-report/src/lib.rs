@@ -11,13 +11,3 @@
 pub mod page;
 pub mod perfetto;
 mod track_names;
-
-/// The messages of Perfetto's schema, generated from `schemas/perfetto/trace.proto`.
-#[allow(
-    missing_docs,
-    clippy::all,
-    reason = "generated; the schema says what fields mean"
-)]
-pub mod schema {
-    include!(concat!(env!("OUT_DIR"), "/perfetto.protos.rs"));
-}

@@ -12,6 +12,7 @@ pub use error::{InputError, WantedTrace};
 use crate::Progress;
 use crate::file_error::{FileAction, FileContext};
 use etlink_chakra::read::{FileKind, sniff};
+use etlink_perfetto::{KinetoText, PerfettoOrigin, perfetto_origin};
 use gzip::Gzip;
 use memchr::memmem;
 use std::fs::File;
@@ -30,6 +31,9 @@ pub struct InputFile {
     pub kind: FileKind,
     /// It is a view for Perfetto that etlink wrote, not a recording.
     pub is_view: bool,
+    /// It is such a view in Perfetto's own format, whose content is read as the recording that it
+    /// was made from.
+    pub is_read_back: bool,
     /// Size as stored, if it is a file.
     pub stored_bytes: Option<u64>,
     /// Its unpacked content.
@@ -146,7 +150,17 @@ fn from_source(
             .read_to_end(&mut head)
             .err();
     }
-    let kind = sniff(&head);
+    let mut kind = sniff(&head);
+    // packets begin with the byte that is the length of a Chakra message of ten bytes
+    let is_packets = matches!(kind, FileKind::Unknown | FileKind::ChakraEt);
+    let origin = perfetto_origin(&head).filter(|_| is_packets);
+    let is_read_back = origin == Some(PerfettoOrigin::Recorded);
+    if let Some(origin) = origin.filter(|_| !is_read_back) {
+        return Err(InputError::Perfetto { name, origin });
+    }
+    if is_read_back {
+        kind = FileKind::KinetoTrace;
+    }
     if let Some(error) = cut {
         // where the kind is known already, the reader keeps what came before the damage
         if kind == FileKind::Unknown {
@@ -156,12 +170,18 @@ fn from_source(
         // readers find the damage where it is, behind the head, and count it
         content = Box::new(FailingSource(Some(error)));
     }
+    let is_view = is_view(&head);
+    content = Box::new(Cursor::new(head).chain(content));
+    if is_read_back {
+        content = Box::new(KinetoText::new(content));
+    }
     Ok(InputFile {
         name,
         kind,
-        is_view: is_view(&head),
+        is_view,
+        is_read_back,
         stored_bytes,
-        content: Box::new(Cursor::new(head).chain(content)),
+        content,
     })
 }
 

@@ -70,6 +70,15 @@ impl LinkJob {
         }
     }
 
+    /// What is read of events: all of them for an export that leaves nothing out.
+    fn kept_events(&self) -> KeepEvents {
+        let target = self.target.as_ref();
+        match target.and_then(|target| target.format.for_perfetto()) {
+            Some(_) => KeepEvents::Everything,
+            None => self.keep,
+        }
+    }
+
     /// How its traces are linked.
     pub fn options(&self) -> LinkOptions {
         LinkOptions {
@@ -388,7 +397,7 @@ fn read_opened(
                     threads: job.threads,
                     // without a host trace these shapes are all there are
                     shapes: true,
-                    keep: job.keep,
+                    keep: job.kept_events(),
                 },
             )?,
         ));
@@ -405,7 +414,7 @@ fn read_opened(
         threads: job.threads.max(1),
         // the host trace has the shapes; reading them twice takes time and memory
         shapes: false,
-        keep: job.keep,
+        keep: job.kept_events(),
     };
     // one thread is what was asked for
     if job.threads <= 1 {

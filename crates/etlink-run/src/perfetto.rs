@@ -56,17 +56,9 @@ pub fn of_member(
 
 /// What the device trace has and no export for Perfetto, as a note; none if that is nothing.
 pub fn left_out_note(trace: &LinkedTrace) -> Option<String> {
-    let events = trace.device.events.iter();
     let mut left_out = vec![];
-    for (event, count) in events.filter(|(event, _)| !etlink_kineto::is_graph_event(event)) {
-        // the phase before it says nothing to people
-        let category = event
-            .split_once(' ')
-            .map_or(&event[..], |(_, category)| category);
-        // one range of category `Trace` is the recording itself
-        if !category.is_empty() && category != "Trace" {
-            left_out.push(format!("{count} {category}"));
-        }
+    for (event, count) in &trace.device.events {
+        left_out.extend(left_out_events(event, *count));
     }
     // in a trace that puts a number into each category they would be thousands
     let more = left_out.len().saturating_sub(MOST_CATEGORIES);
@@ -76,6 +68,22 @@ pub fn left_out_note(trace: &LinkedTrace) -> Option<String> {
     }
     let list = left_out.join(", ");
     (!list.is_empty()).then(|| format!("events that are not in the timeline: {list}"))
+}
+
+/// Events of a phase and category that are not shown, in words.
+fn left_out_events(event: &str, count: u64) -> Option<String> {
+    let (phase, category) = event.split_once(' ').unwrap_or((event, ""));
+    match phase {
+        // names of tracks are shown; what sorts them is not, as the graph's tracks have an order
+        "X" | "i" | "I" | "C" | "M" => None,
+        // `ac2g` leads from a call to its kernel, as the launch edges of the graph do; of an arrow
+        // the begin is counted
+        "s" if !matches!(category, "ac2g" | "async_gpu") => {
+            Some(format!("{count} {category} arrows"))
+        }
+        "s" | "t" | "f" => None,
+        _ => Some(format!("{count} {category} of phase {phase}")),
+    }
 }
 
 /// Categories that a note names.

@@ -48,6 +48,17 @@ pub fn draw_many_ranks(folder: &Path) -> Result<PathBuf> {
             let (call, row) = ((at, at + 5_000), (at + 10_000, at + 900_000));
             draw.launch(main, call, DeviceQueue::stream(7), "gemm", row);
         }
+        // what is no part of the graph has tracks of its own
+        draw.python(main, "train.py(1): step", 990_000, 1_800_000);
+        draw.raw(concat!(
+            r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "step", "pid": 0, "tid": 7, "#,
+            r#""ts": 1010, "dur": 890}"#,
+        ));
+        draw.raw(concat!(
+            r#"{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1000, "#,
+            r#""tid": 1000, "ts": 1001, "args": {"Device Type": 1, "Device Id": 0, "#,
+            r#""Bytes": 512, "Total Allocated": 512, "Total Reserved": 1024}}"#,
+        ));
         let file = run.join(format!("kineto_trace_{rank}.json"));
         std::fs::write(&file, draw.kineto()).with_context(|| file.display().to_string())?;
     }

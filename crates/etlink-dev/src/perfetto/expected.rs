@@ -14,12 +14,15 @@ const PATH: &str = "critical path";
 type Range = (String, String, String, i64, i64);
 /// Process, name, start and duration of the range.
 type End = (String, String, i64, i64);
+/// Category, name, start, duration of what is no part of the graph.
+type ExtraRange = (String, String, i64, i64);
 /// Kind, from, to.
 type Arrow = (String, End, End);
 
 #[derive(Debug, Default)]
 pub struct ExpectedContent {
     ranges: Vec<Range>,
+    extra: Vec<ExtraRange>,
     arrows: Vec<Arrow>,
     /// By process: how many steps, how long they take.
     paths: BTreeMap<String, (usize, i64)>,
@@ -49,7 +52,7 @@ impl<'a> ShownRank<'a> {
         );
         let begins = [
             (!trace.nodes.is_empty()).then(|| run.window().0),
-            trace.device.window().map(|(start, _)| start),
+            trace.device.first_start_of_all(),
         ];
         let origin = begins.into_iter().flatten().min().unwrap_or_default().0;
         let origin_ns = trace.device.header.base_ns.0 + origin;
@@ -84,6 +87,7 @@ impl ExpectedContent {
             .arrows
             .extend(across.filter_map(|(kind, from, to)| Some((kind.to_owned(), from?, to?))));
         expected.ranges.sort_unstable();
+        expected.extra.sort_unstable();
         Ok(expected)
     }
 
@@ -112,6 +116,7 @@ impl ExpectedContent {
                 .map(|release| release.node),
         );
         add_ranges(shown, &pieces, &mut self.ranges);
+        add_extra(shown, &mut self.extra);
         for release in shown.releases {
             let end = self.release(shown, release);
             let kind = if release.message {
@@ -178,7 +183,13 @@ impl ExpectedContent {
         );
         let (mut ranges, mut paths, mut tracks) =
             (vec![], BTreeMap::<String, Vec<_>>::new(), BTreeSet::new());
+        let mut extra = vec![];
         for (process, thread, tid, pid, name, start, duration, category) in found.slices {
+            let category = category.unwrap_or_default();
+            if is_extra(&category) {
+                extra.push((category, name, start, duration));
+                continue;
+            }
             let (process, thread) = (process.unwrap_or_default(), thread.unwrap_or_default());
             if process.ends_with(PATH) {
                 paths
@@ -193,6 +204,7 @@ impl ExpectedContent {
             }
         }
         same("slices", ranges, &self.ranges)?;
+        same("other events", extra, &self.extra)?;
         let (steps, path_ns) = self
             .paths
             .values()
@@ -221,9 +233,9 @@ impl ExpectedContent {
         self.arrows
             .iter()
             .for_each(|(kind, ..)| *kinds.entry(kind).or_default() += 1);
-        let (slices, tracks) = (self.ranges.len(), tracks.len());
+        let (slices, tracks, others) = (self.ranges.len(), tracks.len(), self.extra.len());
         Ok(format!(
-            "{slices} slices on {tracks} tracks, flows {kinds:?}, critical path of {steps} steps \
+            "{slices} slices on {tracks} tracks, {others} other events, flows {kinds:?}, critical path of {steps} steps \
              and {path_ns} ns"
         ))
     }
@@ -365,6 +377,45 @@ fn add_ranges(shown: &ShownRank<'_>, pieces: &BTreeSet<NodeIdx>, all: &mut Vec<R
         let (process, thread) = on_thread(shown, node.track.index());
         let (start, duration) = shown.span(node.start, node.duration);
         all.push((process, thread, piece_name(trace, &node), start, duration));
+    }
+}
+
+/// Whether a category is neither of the graph nor of what etlink draws itself.
+fn is_extra(category: &str) -> bool {
+    !matches!(category, "node" | "transfer" | "step" | "delay")
+        && !etlink_kineto::is_graph_event(&format!("X {category}"))
+}
+
+/// What is no part of the graph, by name and time: on which track it is has tests of its own.
+fn add_extra(shown: &ShownRank<'_>, all: &mut Vec<ExtraRange>) {
+    let device = &shown.trace.device;
+    let Some(details) = &device.details else {
+        return;
+    };
+    let mut add = |category: NameId, name: NameId, start: TimeNs, duration: DurationNs| {
+        let (start, duration) = shown.span(start, duration);
+        let [category, name] = [category, name].map(|id| device.names.get(id).to_owned());
+        all.push((category, name, start, duration));
+    };
+    for row in 0..device.syncs.len() {
+        let sync = device.syncs.row(row);
+        let category = details.syncs.category[row];
+        add(category, sync.name, sync.start, sync.duration);
+    }
+    for row in 0..device.auxiliary.len() {
+        let event = device.auxiliary.row(row);
+        let category = details.auxiliary.category[row];
+        add(category, event.name, event.start, event.duration);
+    }
+    for row in 0..device.memory.len() {
+        let event = device.memory.row(row);
+        let category = details.memory.category[row];
+        add(category, event.name, event.time, DurationNs(0));
+    }
+    for row in 0..details.others.len() {
+        let event = details.others.row(row);
+        let category = details.other_details.category[row];
+        add(category, event.name, event.start, event.duration);
     }
 }
 

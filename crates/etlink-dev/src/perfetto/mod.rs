@@ -5,6 +5,7 @@
 //! `trace_processor` as WebAssembly; the `perfetto` package itself fetches a binary from a server
 //! that is no package registry.
 
+mod categories;
 mod drawn;
 mod expected;
 mod interface;
@@ -129,7 +130,9 @@ fn check_pair(
         "0 is {:?} in the file, but {unix_ns} is linked",
         found.unix_ns
     );
-    ExpectedContent::new(&[shown])?.compare(found, kinds)
+    let counts = categories::compare_counts(&pair.device, &found)?;
+    let figures = ExpectedContent::new(&[shown])?.compare(found, kinds)?;
+    Ok(format!("{figures}; {counts}"))
 }
 
 /// Runs a program whose output is of interest where it fails.
@@ -158,7 +161,7 @@ fn link_pair(pair: &ExportedPair) -> Result<LinkedTrace> {
             threads: 2,
             // The command reads shapes from the host trace where there is one, and so does this.
             shapes: host.is_none(),
-            keep: etlink_kineto::KeepEvents::Graph,
+            keep: etlink_kineto::KeepEvents::Everything,
         },
     )?;
     Ok(etlink_link::link(

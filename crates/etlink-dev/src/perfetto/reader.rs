@@ -19,7 +19,7 @@ pub type SliceRow = (
     String,
     i64,
     i64,
-    String,
+    Option<String>,
 );
 /// Process, name, start and duration of a range.
 type Place = (String, String, i64, i64);

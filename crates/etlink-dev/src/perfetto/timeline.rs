@@ -74,7 +74,7 @@ pub fn check_timeline(
         .iter()
         .zip(&clocks)
         // The command takes the earliest start of any rank, by the first rank's clock.
-        .map(|(facts, clock)| clock.aligned(facts.window_ns.0))
+        .map(|(facts, clock)| clock.aligned(facts.first_ns))
         .min()
         .context("no ranks")?;
     let member = |at: usize| ShownRank {

@@ -153,6 +153,7 @@ fn what_no_graph_needs_is_kept_on_request() {
         ),
         (0, &kept.ops, &kept.rows, &kept.events)
     );
+    assert!(kept.details.is_none());
     let memory = read(KeepEvents::Memory);
     assert_eq!(
         [&kept, &memory, &plain].map(|trace| trace.memory.len()),
@@ -160,6 +161,90 @@ fn what_no_graph_needs_is_kept_on_request() {
         "allocations"
     );
     assert_eq!(memory.auxiliary.len(), 0);
+}
+
+#[test]
+fn all_that_events_say_is_kept_on_request() {
+    let mut draw = one_launch(KinetoFlavour::Cuda);
+    let main = draw.thread();
+    draw.python(main, "train.py(3): step", 500, 2_500);
+    // before all others: tables are sorted, and what their rows say has to follow
+    for event in [
+        r#"{"ph": "X", "cat": "kernel", "name": "first", "pid": 0, "tid": 7, "ts": 0.250,
+            "dur": 0.125, "args": {"device": 0, "stream": 7, "registers per thread": 32}}"#,
+        r#"{"ph": "X", "cat": "cuda_profiler_range", "name": "first", "pid": 0, "tid": "CUPTI",
+            "ts": 0.250, "dur": 0.125, "args": {"sm__cycles.sum": 12.5}}"#,
+        r#"{"ph": "i", "s": "g", "name": "Iteration Start", "pid": "Traces", "tid": "T",
+            "ts": 0.5}"#,
+        r#"{"ph": "s", "id": 1, "pid": 1, "tid": 1, "ts": 2, "cat": "fwdbwd", "name": "fwdbwd"}"#,
+    ] {
+        draw.raw(event);
+    }
+    let text = draw.kineto();
+    let read = |threads: usize| {
+        let options = etlink_kineto::KinetoReadOptions {
+            threads,
+            shapes: false,
+            keep: KeepEvents::Everything,
+        };
+        etlink_kineto::read(&text[..], options).expect("reads")
+    };
+    let trace = read(1);
+    let details = trace.details.as_ref().expect("details");
+    let tables = [
+        (trace.ops.len(), details.ops.len()),
+        (trace.calls.len(), details.calls.len()),
+        (trace.rows.len(), details.rows.len()),
+        (trace.auxiliary.len(), details.auxiliary.len()),
+        (details.others.len(), details.other_details.len()),
+    ];
+    assert!(tables.iter().all(|(rows, said)| rows == said), "{tables:?}");
+    let args = |at| String::from_utf8_lossy(details.args(at)).into_owned();
+    assert_eq!(trace.names.get(trace.rows.name[0]), "first");
+    let of_first = details.rows.row(0);
+    let first = r#"{"device": 0, "stream": 7, "registers per thread": 32}"#;
+    assert_eq!(args(of_first.args), first);
+    assert_eq!(trace.names.get(of_first.category), "kernel");
+    let others: Vec<_> = (0..details.others.len())
+        .map(|row| (details.others.row(row), details.other_details.row(row)))
+        .map(|(event, said)| {
+            let track = details.tracks[said.track as usize];
+            let texts = [event.phase, event.name, said.category].map(|id| trace.names.get(id));
+            (
+                texts,
+                trace.label(track.tid),
+                event.start.0,
+                args(said.args),
+            )
+        })
+        .take(2)
+        .collect();
+    let range = r#"{"sm__cycles.sum": 12.5}"#.to_owned();
+    assert_eq!(
+        others,
+        [
+            (
+                ["X", "first", "cuda_profiler_range"],
+                "CUPTI".to_owned(),
+                250,
+                range
+            ),
+            (
+                ["i", "Iteration Start", ""],
+                "T".to_owned(),
+                500,
+                String::new()
+            ),
+        ]
+    );
+    assert!(
+        details
+            .header
+            .iter()
+            .any(|(key, _)| key == "baseTimeNanoseconds")
+    );
+    let again = read(4);
+    assert_eq!(again.details.expect("details").rows, details.rows);
 }
 
 #[test]

@@ -21,6 +21,9 @@ pub struct RankSummary {
     pub world_size: Option<i64>,
     /// First start and last end, by this rank's clock.
     pub window_ns: (UnixNs, UnixNs),
+    /// The first start of what a view of the trace shows, by this rank's clock: events that are no
+    /// work may be before the window.
+    pub first_ns: UnixNs,
     /// The machine whose clock its times are by (`host_name` of the device trace, or what the
     /// manifest says): ranks with one machine have one clock.
     pub machine: Option<String>,
@@ -144,6 +147,7 @@ impl RankSummary {
             rank,
             world_size: trace.report.world_size.or(trace.device.header.world_size),
             window_ns: window(trace),
+            first_ns: first_shown(trace),
             machine: Some(trace.device.header.host_name.clone()).filter(|name| !name.is_empty()),
             ..RankSummary::default()
         };
@@ -233,6 +237,14 @@ fn window(trace: &LinkedTrace) -> (UnixNs, UnixNs) {
     let (header, window) = (&trace.device.header, trace.report.window);
     let start = header.unix_time(TimeNs(window.start_ns));
     (start, header.unix_time(TimeNs(window.end_ns)))
+}
+
+fn first_shown(trace: &LinkedTrace) -> UnixNs {
+    let device = &trace.device;
+    let shown = device.details.as_ref();
+    let first = shown.and_then(|_| device.first_start_of_all());
+    let window = window(trace).0;
+    first.map_or(window, |first| window.min(device.header.unix_time(first)))
 }
 
 /// With whom; `None` for what is no communication.

@@ -2,8 +2,8 @@
 
 use etlink_link::{EdgeKind, LinkedTrace};
 use etlink_model::{
-    AuxiliaryEvents, CollectiveRecords, CpuOps, DeviceRows, HostNodes, MemoryRows, RuntimeCalls,
-    SyncRows,
+    AuxiliaryEvents, CollectiveRecords, CpuOps, DeviceRows, EventDetails, HostNodes, MemoryRows,
+    RuntimeCalls, SyncRows,
 };
 
 const ARCHITECTURE: &str = include_str!("../../../../ARCHITECTURE.md");
@@ -46,6 +46,7 @@ fn the_documented_bytes_per_event_are_those_of_the_columns() {
         ("device row", DeviceRows::ROW_BYTES, per_row),
         ("synchronisation row", SyncRows::ROW_BYTES, 0),
         ("auxiliary event", AuxiliaryEvents::ROW_BYTES, 0),
+        ("detail of an event", EventDetails::ROW_BYTES, 0),
         ("allocation or free", MemoryRows::ROW_BYTES, 0),
         ("collective", CollectiveRecords::ROW_BYTES, 0),
         (

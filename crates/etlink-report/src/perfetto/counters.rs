@@ -5,29 +5,75 @@
 //! queue depth      rows launched by a call and not started, on all streams
 //! running          rows that run
 //! bytes in flight  sizes of the copies and memsets that run
+//! memory …         what allocators say (`profile_memory`) that they have given out and hold
 //! ```
+//! Counters of the recording itself follow.
 //! A value holds until the next one. O(rows · log rows).
 
-use super::sink::{CounterKind, TimelineSink};
+use super::recorded::{RecordedValue, each_argument};
+use super::sink::{CounterTrack, CounterUnit, CounterValue, TimelineSink};
+use super::tracks::TrackTable;
 use etlink_link::{LinkedTrace, NoLaunch};
-use etlink_model::TimeNs;
+use etlink_model::{MemoryRow, TimeNs, TrackLabel};
 use std::collections::BTreeMap;
 use std::io;
 
 /// When a value changes, and by how much.
 type ValueChange = (TimeNs, i64);
 
-/// Writes the counters of each device; `pids`: the process of a device in the file.
+/// What is counted of a device's rows, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowCounter {
+    /// Rows that are launched and not started.
+    QueueDepth,
+    /// Rows that run.
+    Running,
+    /// Bytes of the copies that run.
+    BytesInFlight,
+}
+
+impl RowCounter {
+    const ALL: [RowCounter; 3] = [
+        RowCounter::QueueDepth,
+        RowCounter::Running,
+        RowCounter::BytesInFlight,
+    ];
+
+    fn track(self, pid: u32) -> CounterTrack<'static> {
+        let (name, unit) = match self {
+            RowCounter::QueueDepth => ("queue depth", CounterUnit::Count),
+            RowCounter::Running => ("running", CounterUnit::Count),
+            RowCounter::BytesInFlight => ("bytes in flight", CounterUnit::Bytes),
+        };
+        CounterTrack {
+            pid,
+            number: self as u32,
+            name,
+            unit,
+        }
+    }
+}
+
+/// The first number of a counter of memory, behind those of rows.
+const MEMORY_COUNTERS: u32 = 16;
+
+/// The first number of a counter that the recording itself has.
+const RECORDED_COUNTERS: u32 = 1 << 16;
+
+/// `c10::DeviceType::CPU`.
+const CPU: i32 = 0;
+
+/// Writes the counters of each device, then those that the recording has.
 pub(super) fn write_counters(
     trace: &LinkedTrace,
-    pids: &BTreeMap<i64, u32>,
+    tracks: &TrackTable,
     out: &mut dyn TimelineSink,
 ) -> io::Result<()> {
     let device = &trace.device;
-    for kind in CounterKind::ALL {
+    for counter in RowCounter::ALL {
         let mut changes: BTreeMap<i64, Vec<ValueChange>> = BTreeMap::new();
         for row in 0..device.rows.len() {
-            let Some((from, to, value)) = row_span(trace, row, kind) else {
+            let Some((from, to, value)) = row_span(trace, row, counter) else {
                 continue;
             };
             let queue = device.queues[device.rows.queue[row].index()];
@@ -35,33 +81,35 @@ pub(super) fn write_counters(
             of_device.extend([(from, value), (to, -value)]);
         }
         for (number, mut changes) in changes {
-            let Some(pid) = pids.get(&number) else {
+            let Some(pid) = tracks.device_pids.get(&number) else {
                 debug_assert!(false, "each device with rows has a process");
                 continue;
             };
             changes.sort_unstable();
-            out.name_counter(*pid, kind)?;
-            write_values(&changes, *pid, kind, out)?;
+            let track = counter.track(*pid);
+            out.name_counter(track)?;
+            write_values(&changes, track, out)?;
         }
     }
-    Ok(())
+    write_memory(trace, tracks, out)?;
+    write_recorded(trace, tracks, out)
 }
 
 /// From when to when a row adds how much.
-fn row_span(trace: &LinkedTrace, row: usize, kind: CounterKind) -> Option<(TimeNs, TimeNs, i64)> {
+fn row_span(trace: &LinkedTrace, row: usize, counter: RowCounter) -> Option<(TimeNs, TimeNs, i64)> {
     let device = &trace.device;
     let rows = &device.rows;
     let (start, end) = (rows.start[row], rows.start[row] + rows.duration[row]);
-    match kind {
-        CounterKind::QueueDepth => {
+    match counter {
+        RowCounter::QueueDepth => {
             let launched = trace.row_no_launch[row] == NoLaunch::Launched;
             let call = trace.row_call[row].get().filter(|_| launched)?;
             let called = device.calls.start[call.index()];
             // clocks of host and device may disagree: a row does not start before its call
             Some((called, start.max(called), 1))
         }
-        CounterKind::Running => Some((start, end, 1)),
-        CounterKind::BytesInFlight => {
+        RowCounter::Running => Some((start, end, 1)),
+        RowCounter::BytesInFlight => {
             let bytes = i64::try_from(rows.bytes[row]).ok()?;
             (bytes > 0).then_some((start, end, bytes))
         }
@@ -71,8 +119,7 @@ fn row_span(trace: &LinkedTrace, row: usize, kind: CounterKind) -> Option<(TimeN
 /// Changes at one instant are one, and a value that does not change is not written again.
 fn write_values(
     changes: &[ValueChange],
-    pid: u32,
-    kind: CounterKind,
+    track: CounterTrack<'_>,
     out: &mut dyn TimelineSink,
 ) -> io::Result<()> {
     let (mut value, mut last) = (0i64, None);
@@ -82,7 +129,125 @@ fn write_values(
         if last.replace(value) != Some(value)
             && let Some((at, _)) = at_once.first()
         {
-            out.put_counter(pid, kind, *at, value)?;
+            out.put_counter(track, *at, CounterValue::Whole(value))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a figure of memory is of: the process in the file, and the name of its counter.
+type MemoryOwner = (u32, String);
+
+/// What allocators say that they have given out and hold.
+fn write_memory(
+    trace: &LinkedTrace,
+    tracks: &TrackTable,
+    out: &mut dyn TimelineSink,
+) -> io::Result<()> {
+    let device = &trace.device;
+    let Some(details) = &device.details else {
+        return Ok(());
+    };
+    let mut series: BTreeMap<MemoryOwner, Vec<(TimeNs, u64)>> = BTreeMap::new();
+    for row in 0..device.memory.len() {
+        let memory = device.memory.row(row);
+        let track = details.memory.track[row] as usize;
+        let process = details.tracks.get(track).map(|track| track.pid);
+        let Some((pid, of)) = memory_owner(&memory, process, tracks) else {
+            continue;
+        };
+        for (what, bytes) in [
+            ("memory allocated", memory.allocated),
+            ("memory reserved", memory.reserved),
+        ] {
+            let values = series.entry((pid, format!("{what}{of}"))).or_default();
+            values.push((memory.time, bytes));
+        }
+    }
+    // The allocator of the host says no totals: of such a series there is nothing to see.
+    series.retain(|_, values| values.iter().any(|(_, bytes)| *bytes > 0));
+    for (number, ((pid, name), values)) in (MEMORY_COUNTERS..).zip(&series) {
+        let track = CounterTrack {
+            pid: *pid,
+            number,
+            name,
+            unit: CounterUnit::Bytes,
+        };
+        out.name_counter(track)?;
+        let mut last = None;
+        for (at, bytes) in values {
+            let value = i64::try_from(*bytes).unwrap_or(i64::MAX);
+            if last.replace(value) != Some(value) {
+                out.put_counter(track, *at, CounterValue::Whole(value))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The device whose memory it is, else the process that says it, with what its name has to add.
+fn memory_owner(
+    memory: &MemoryRow,
+    process: Option<TrackLabel>,
+    tracks: &TrackTable,
+) -> Option<(u32, String)> {
+    let number = i64::from(memory.device);
+    let device = tracks.device_pids.get(&number);
+    if let Some(device) = device.filter(|_| memory.device_type != CPU) {
+        return Some((*device, String::new()));
+    }
+    let pid = tracks.known_process(process?)?;
+    let of = match memory.device_type {
+        CPU => String::new(),
+        // A device that ran nothing has no process in the file.
+        _ => format!(" of device {number}"),
+    };
+    Some((pid, of))
+}
+
+/// Counters that the recording itself has (`"ph": "C"`): a track for each of their values.
+fn write_recorded(
+    trace: &LinkedTrace,
+    tracks: &TrackTable,
+    out: &mut dyn TimelineSink,
+) -> io::Result<()> {
+    let device = &trace.device;
+    let Some(details) = &device.details else {
+        return Ok(());
+    };
+    let others = &details.others;
+    let mut series: BTreeMap<(u32, String), Vec<(TimeNs, CounterValue)>> = BTreeMap::new();
+    for row in 0..others.len() {
+        if device.names.get(others.phase[row]) != "C" {
+            continue;
+        }
+        let detail = details.other_details.row(row);
+        let process = details.tracks.get(detail.track as usize);
+        let Some(pid) = process.and_then(|track| tracks.known_process(track.pid)) else {
+            continue;
+        };
+        let name = device.names.get(others.name[row]);
+        each_argument(details.args(detail.args), |key, value| {
+            let value = match value {
+                RecordedValue::Int(value) => CounterValue::Whole(value),
+                RecordedValue::Float(value) => CounterValue::Measured(value),
+                _ => return Ok::<(), io::Error>(()),
+            };
+            let values = series.entry((pid, format!("{name} {key}"))).or_default();
+            values.push((others.start[row], value));
+            Ok(())
+        })?;
+    }
+    for (number, ((pid, name), values)) in (RECORDED_COUNTERS..).zip(&series) {
+        let track = CounterTrack {
+            pid: *pid,
+            number,
+            name,
+            unit: CounterUnit::Other,
+        };
+        out.name_counter(track)?;
+        for (at, value) in values {
+            out.put_counter(track, *at, *value)?;
         }
     }
     Ok(())

@@ -1,13 +1,25 @@
 //! What a range says of itself when it is clicked.
 
+use super::recorded::{RecordedValue, each_argument};
 use super::sink::FactWriter;
 use super::slices::{TraceSlice, TraceSlices};
 use etlink_link::{CollectiveRef, LinkedTrace, NoLaunch};
-use etlink_model::{CallIdx, NameId, OpIdx, RowIdx, RowKind};
+use etlink_model::{CallIdx, HostThread, NameId, OpIdx, RowIdx, RowKind, TrackLabel};
+use etlink_perfetto::words::{RECORDED, RECORDED_AS};
+use std::borrow::Cow;
 use std::io;
 
 /// Name and category, the latter as Kineto has it where it is known.
-pub(super) fn slice_name(trace: &LinkedTrace, slice: TraceSlice) -> (&str, &str) {
+pub(super) fn slice_name<'t>(slices: &TraceSlices<'t>, slice: TraceSlice) -> (&'t str, &'t str) {
+    let (trace, device) = (slices.trace, &slices.trace.device);
+    let (name, category) = known_name(trace, slice);
+    match slices.detail(slice) {
+        Some(detail) => (name, device.names.get(detail.category)),
+        None => (name, category),
+    }
+}
+
+fn known_name(trace: &LinkedTrace, slice: TraceSlice) -> (&str, &str) {
     let device = &trace.device;
     match slice {
         TraceSlice::Op(at) => {
@@ -33,11 +45,76 @@ pub(super) fn slice_name(trace: &LinkedTrace, slice: TraceSlice) -> (&str, &str)
             }
         }
         TraceSlice::Transfer(_) => ("transfer", "transfer"),
+        // The categories of these are known from their details, without which they are no ranges.
+        TraceSlice::Sync(at) => (device.names.get(device.syncs.name[at as usize]), ""),
+        TraceSlice::Auxiliary(at) => (device.names.get(device.auxiliary.name[at as usize]), ""),
+        TraceSlice::Memory(at) => (device.names.get(device.memory.name[at as usize]), ""),
+        TraceSlice::Other(at) => {
+            let others = device.details.as_ref().map(|details| &details.others);
+            let name = others.map_or(NameId::EMPTY, |others| others.name[at as usize]);
+            (device.names.get(name), "")
+        }
     }
 }
 
 /// The arguments.
 pub(super) fn write_facts(
+    slices: &TraceSlices<'_>,
+    slice: TraceSlice,
+    usual_track: Option<HostThread>,
+    args: &mut FactWriter<'_>,
+) -> io::Result<()> {
+    known_facts(slices, slice, args)?;
+    recorded_facts(slices, slice, usual_track, args)
+}
+
+/// All that the recording says, as it says it.
+fn recorded_facts(
+    slices: &TraceSlices<'_>,
+    slice: TraceSlice,
+    usual_track: Option<HostThread>,
+    args: &mut FactWriter<'_>,
+) -> io::Result<()> {
+    let device = &slices.trace.device;
+    let Some((details, detail)) = device.details.as_ref().zip(slices.detail(slice)) else {
+        return Ok(());
+    };
+    // The group is there also where it is empty: it says that the range is recorded.
+    args.sink.begin_group(RECORDED)?;
+    each_argument(details.args(detail.args), |key, value| {
+        args.sink.add_recorded(key, value)
+    })?;
+    args.sink.end_group()?;
+    let phase = match slice {
+        TraceSlice::Other(row) => device.names.get(details.others.phase[row as usize]),
+        TraceSlice::Memory(_) => "i",
+        _ => "X",
+    };
+    let track = details.tracks.get(detail.track as usize).copied();
+    let odd_track = track.filter(|track| Some(*track) != usual_track);
+    // Kineto has ranges and instants; only other tools have counters.
+    let odd_phase = !matches!(phase, "X" | "i");
+    if odd_track.is_none() && !odd_phase {
+        return Ok(());
+    }
+    args.sink.begin_group(RECORDED_AS)?;
+    if odd_phase {
+        let phase = RecordedValue::Text(Cow::Borrowed(phase));
+        args.sink.add_recorded("ph", phase)?;
+    }
+    if let Some(track) = odd_track {
+        for (key, label) in [("pid", track.pid), ("tid", track.tid)] {
+            let value = match label {
+                TrackLabel::Int(number) => RecordedValue::Int(number),
+                TrackLabel::Text(name) => RecordedValue::Text(device.names.get(name).into()),
+            };
+            args.sink.add_recorded(key, value)?;
+        }
+    }
+    args.sink.end_group()
+}
+
+fn known_facts(
     slices: &TraceSlices<'_>,
     slice: TraceSlice,
     args: &mut FactWriter<'_>,
@@ -58,6 +135,10 @@ pub(super) fn write_facts(
                 since.map(|since| (slices.slice_span(slice).0 - since).0),
             )
         }
+        TraceSlice::Sync(_)
+        | TraceSlice::Auxiliary(_)
+        | TraceSlice::Memory(_)
+        | TraceSlice::Other(_) => Ok(()),
     }
 }
 

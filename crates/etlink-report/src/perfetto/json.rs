@@ -3,13 +3,22 @@
 //! Source of the rules: "Trace Event Format", and how Perfetto's `trace_processor` reads it. It
 //! takes times as 64-bit floats, which are exact for whole nanoseconds up to 104 days: times count
 //! from the trace's origin.
+//!
+//! The format has processes, and threads in them. In a file of several ranks a rank is a process,
+//! so that all of a rank stands together: what are processes and devices otherwise stands in the
+//! names of its threads.
 
 use super::arrows::ArrowEnd;
+use super::recorded::RecordedValue;
 use super::sink::{
-    CounterKind, FactValue, FileTimes, TimelineSink, TrackId, TrackProcess, TrackRange,
+    CounterTrack, CounterValue, FactValue, FileTimes, TimelineSink, TrackId, TrackProcess,
+    TrackRange,
 };
 use etlink_json::write::{micros, number, text};
 use etlink_model::TimeNs;
+use serde::de::IgnoredAny;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// Bytes that are handed on at once.
@@ -43,6 +52,14 @@ pub(super) struct JsonWriter<'w, W> {
     track: TrackId,
     /// Whether the range has an argument.
     args: bool,
+    /// Whether the group has one.
+    in_group: bool,
+    /// The process that all tracks of a rank are in, in a file of several.
+    rank_pid: Option<u32>,
+    /// What processes are called that are none in the file.
+    process_names: BTreeMap<u32, String>,
+    /// Threads so far, which are numbered to stay in order.
+    threads: u32,
 }
 
 impl<'w, W: Write> JsonWriter<'w, W> {
@@ -55,6 +72,10 @@ impl<'w, W: Write> JsonWriter<'w, W> {
             any: false,
             track: TrackId::default(),
             args: false,
+            in_group: false,
+            rank_pid: None,
+            process_names: BTreeMap::new(),
+            threads: 0,
         }
     }
 
@@ -111,7 +132,8 @@ impl<'w, W: Write> JsonWriter<'w, W> {
         });
         self.put_text(phase);
         self.put_text("\", \"pid\": ");
-        number(&mut self.line, track.pid)?;
+        let pid = self.rank_pid.unwrap_or(track.pid);
+        number(&mut self.line, pid)?;
         self.put_text(", \"tid\": ");
         number(&mut self.line, track.tid)
     }
@@ -130,6 +152,27 @@ impl<'w, W: Write> JsonWriter<'w, W> {
         micros(&mut self.line, self.times.file_ns(at))
     }
 
+    /// In a rank's process the name says of which process or device a thread or counter is.
+    fn name_in_rank<'n>(&self, pid: u32, name: &'n str) -> Cow<'n, str> {
+        let process = self.process_names.get(&pid);
+        match process.filter(|_| self.rank_pid.is_some()) {
+            Some(process) => Cow::Owned(format!("{process} · {name}")),
+            None => Cow::Borrowed(name),
+        }
+    }
+
+    /// The key of the next argument of the range.
+    fn put_key(&mut self, key: &str) {
+        let before = if std::mem::replace(&mut self.args, true) {
+            ", \""
+        } else {
+            ", \"args\": {\""
+        };
+        for part in [before, key, "\": "] {
+            self.put_text(part);
+        }
+    }
+
     fn put_text(&mut self, part: &str) {
         self.line.extend_from_slice(part.as_bytes());
     }
@@ -146,11 +189,17 @@ impl<W: Write> TimelineSink for JsonWriter<'_, W> {
             pid: process.pid,
             tid: process.pid,
         };
-        let name = match process.rank {
-            Some(rank) => format!("{rank} · {}", process.name),
-            None => process.name.to_owned(),
-        };
-        self.put_metadata(track, "process_name", "name", FactValue::Text(&name))?;
+        let mut name = process.name;
+        if let Some(rank) = process.rank {
+            self.process_names
+                .insert(process.pid, process.name.to_owned());
+            if self.rank_pid.is_some() {
+                return Ok(());
+            }
+            self.rank_pid = Some(process.pid);
+            name = rank;
+        }
+        self.put_metadata(track, "process_name", "name", FactValue::Text(name))?;
         self.put_metadata(
             track,
             "process_sort_index",
@@ -162,45 +211,55 @@ impl<W: Write> TimelineSink for JsonWriter<'_, W> {
         })
     }
 
-    fn name_thread(&mut self, track: TrackId, name: &str) -> io::Result<()> {
-        self.put_metadata(track, "thread_name", "name", FactValue::Text(name))
+    fn name_thread(&mut self, track: TrackId, name: &str, _: Option<&str>) -> io::Result<()> {
+        let name = self.name_in_rank(track.pid, name);
+        self.put_metadata(track, "thread_name", "name", FactValue::Text(&name))?;
+        self.threads += 1;
+        let place = FactValue::Uint(u64::from(self.threads));
+        self.put_metadata(track, "thread_sort_index", "sort_index", place)
     }
 
-    fn name_counter(&mut self, _: u32, _: CounterKind) -> io::Result<()> {
+    fn name_counter(&mut self, _: CounterTrack<'_>) -> io::Result<()> {
         // a counter is known by the name in its events
         Ok(())
     }
 
     fn put_counter(
         &mut self,
-        pid: u32,
-        kind: CounterKind,
+        counter: CounterTrack<'_>,
         at: TimeNs,
-        value: i64,
+        value: CounterValue,
     ) -> io::Result<()> {
+        let pid = counter.pid;
         self.put_head("C", TrackId { pid, tid: pid })?;
         self.put_time(at)?;
-        self.put_text(", \"name\": \"");
-        self.put_text(kind.name());
-        self.put_text("\", \"args\": {\"value\": ");
-        number(&mut self.line, value)?;
+        self.put_text(", \"name\": ");
+        let name = self.name_in_rank(pid, counter.name).into_owned();
+        text(&mut self.line, &name)?;
+        self.put_text(", \"args\": {\"value\": ");
+        match value {
+            CounterValue::Whole(value) => number(&mut self.line, value)?,
+            CounterValue::Measured(value) => number(&mut self.line, value)?,
+        }
         self.put_text("}}");
         Ok(())
     }
 
     fn begin_range(&mut self, range: TrackRange<'_>) -> io::Result<()> {
         (self.track, self.args) = (range.track, false);
-        self.put_head("X", range.track)?;
+        self.put_head(if range.is_instant { "i" } else { "X" }, range.track)?;
         self.put_time(range.start)?;
-        // Not the trace's duration: on the file's clock, which may run otherwise, the end has to be
-        // where the next range starts.
-        self.put_text(", \"dur\": ");
-        micros(
-            &mut self.line,
-            self.times
-                .file_ns(range.start + range.duration)
-                .saturating_sub(self.times.file_ns(range.start)),
-        )?;
+        if range.is_instant {
+            // Its scope is its thread.
+            self.put_text(", \"s\": \"t\"");
+        } else {
+            // Not the trace's duration: on the file's clock, which may run otherwise, the end has
+            // to be where the next range starts.
+            let start = self.times.file_ns(range.start);
+            let end = self.times.file_ns(range.start + range.duration);
+            self.put_text(", \"dur\": ");
+            micros(&mut self.line, end.saturating_sub(start))?;
+        }
         self.put_text(", \"name\": ");
         text(&mut self.line, range.name)?;
         self.put_text(", \"cat\": ");
@@ -208,15 +267,43 @@ impl<W: Write> TimelineSink for JsonWriter<'_, W> {
     }
 
     fn add_argument(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()> {
-        let before = if std::mem::replace(&mut self.args, true) {
-            ", \""
-        } else {
-            ", \"args\": {\""
-        };
-        [before, key, "\": "]
-            .iter()
-            .for_each(|part| self.put_text(part));
+        self.put_key(key);
         self.put_value(value)
+    }
+
+    fn begin_group(&mut self, key: &'static str) -> io::Result<()> {
+        self.put_key(key);
+        self.put_text("{");
+        self.in_group = false;
+        Ok(())
+    }
+
+    fn add_recorded(&mut self, key: &str, value: RecordedValue<'_>) -> io::Result<()> {
+        if std::mem::replace(&mut self.in_group, true) {
+            self.put_text(", ");
+        }
+        text(&mut self.line, key)?;
+        self.put_text(": ");
+        match value {
+            RecordedValue::Int(value) => number(&mut self.line, value),
+            RecordedValue::Uint(value) => number(&mut self.line, value),
+            RecordedValue::Float(value) => number(&mut self.line, value),
+            RecordedValue::Bool(value) => number(&mut self.line, value),
+            RecordedValue::Text(value) => text(&mut self.line, &value),
+            // Kineto writes words that are no JSON, such as `nan`: they become texts.
+            RecordedValue::Json(value) => match serde_json::from_str::<IgnoredAny>(&value) {
+                Ok(_) => {
+                    self.put_text(&value);
+                    Ok(())
+                }
+                Err(_) => text(&mut self.line, &value),
+            },
+        }
+    }
+
+    fn end_group(&mut self) -> io::Result<()> {
+        self.put_text("}");
+        Ok(())
     }
 
     fn end_range(&mut self, arrows: &[ArrowEnd]) -> io::Result<()> {

@@ -36,6 +36,7 @@ mod describe;
 mod json;
 mod lanes;
 mod packets;
+mod recorded;
 mod sink;
 mod slices;
 mod tracks;
@@ -47,9 +48,14 @@ use arrows::Arrows;
 pub use arrows::is_drawn;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RankClock, WaitCause};
-use etlink_model::{CommonNs, DurationNs, NodeIdx, TimeNs};
+use etlink_model::{
+    CommonNs, DeviceTrace, DurationNs, HostThread, NameId, NodeIdx, TimeNs, TrackLabel,
+};
+use etlink_perfetto::words;
+use serde_json::{Value, json};
 use sink::{FactWriter, FileTimes, TimelineSink, TrackId, TrackRange};
 use slices::{TraceSlice, TraceSlices};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use tracks::TrackTable;
@@ -85,10 +91,10 @@ impl TimelineFormat {
     }
 
     /// What stands after the last rank.
-    pub fn end(self) -> &'static [u8] {
+    pub fn end(self) -> Vec<u8> {
         match self {
-            TimelineFormat::Json => json::END,
-            TimelineFormat::Protobuf => &[],
+            TimelineFormat::Json => json::END.to_vec(),
+            TimelineFormat::Protobuf => packets::file_end(),
         }
     }
 }
@@ -155,11 +161,20 @@ pub fn write_trace(
     let begins = path
         .first()
         .map(|step| TimeNs(step.start.0.saturating_sub(step.delay.0)));
-    let window = trace.device.window().map(|(start, _)| start);
+    let device = &trace.device;
+    let first = match device.details {
+        Some(_) => device.first_start_of_all(),
+        None => device.window().map(|(start, _)| start),
+    };
     // The path can begin before all events, with a delay: no time may be negative in the file.
-    let origin = begins.into_iter().chain(window).min().unwrap_or_default();
+    let origin = begins.into_iter().chain(first).min().unwrap_or_default();
     let unix_ns = trace.device.header.unix_time(origin).0;
-    out.write_all(&format.begin(&file_facts(trace, origin), unix_ns)?)?;
+    let facts = file_facts(trace, origin);
+    let facts: Vec<(&str, String)> = facts
+        .iter()
+        .map(|(key, value)| (key.as_ref(), value.clone()))
+        .collect();
+    out.write_all(&format.begin(&facts, unix_ns)?)?;
     let summary = write_events(
         trace,
         path,
@@ -168,7 +183,7 @@ pub fn write_trace(
         format,
         out,
     )?;
-    out.write_all(format.end())?;
+    out.write_all(&format.end())?;
     Ok(summary)
 }
 
@@ -231,7 +246,7 @@ fn write_slices(
         member.map_or(0, |member| u64::from(member.place + 1) << 32),
     );
     let mut tracks = TrackTable::new(&trace.device, member, sink)?;
-    counters::write_counters(trace, &tracks.device_pids, sink)?;
+    counters::write_counters(trace, &tracks, sink)?;
     let mut out = FactWriter::new(sink);
     write_path(trace, path, tracks.path, &mut out)?;
     let mut summary = TimelineSummary {
@@ -252,29 +267,28 @@ fn write_slices(
             .whole_slice(slice)
             .filter(|whole| whole.device_row().is_some())
             .and_then(|whole| *wholes.get(&whole)?);
-        let track = inside.map_or_else(
-            || {
-                tracks.track_for(
-                    slice_place(&slices, slice),
-                    start,
-                    start + duration,
-                    out.sink,
-                )
-            },
-            Ok,
-        )?;
+        let place = tracks.place_of(&slices, slice);
+        let track = match inside {
+            Some(track) => track,
+            None => {
+                let end = start + duration;
+                tracks.track_for(place, start, end, &trace.device, out.sink)?
+            }
+        };
         if let Some(whole) = wholes.get_mut(&slice) {
             *whole = Some(track);
         }
-        let (name, category) = describe::slice_name(trace, slice);
+        let (name, category) = describe::slice_name(&slices, slice);
         out.sink.begin_range(TrackRange {
             track,
             name,
             category,
             start,
             duration,
+            is_instant: slices.is_instant(slice),
         })?;
-        describe::write_facts(&slices, slice, &mut out)?;
+        let usual_track = tracks.recorded_track(place);
+        describe::write_facts(&slices, slice, usual_track, &mut out)?;
         out.sink.end_range(arrows.ends_at(slice))?;
         summary.slices += 1;
     }
@@ -282,41 +296,86 @@ fn write_slices(
     Ok(summary)
 }
 
-/// What the file says of itself.
-fn file_facts(trace: &LinkedTrace, origin: TimeNs) -> Vec<(&'static str, String)> {
-    let header = &trace.device.header;
-    let mut about = vec![(
-        "written_by",
-        format!("etlink {}", env!("CARGO_PKG_VERSION")),
-    )];
-    about.push(("base_time_ns", header.base_ns.0.to_string()));
-    about.push(("origin_ns", origin.0.to_string()));
-    about.extend(trace.report.rank.map(|rank| ("rank", rank.to_string())));
-    about.extend(
-        trace
-            .report
+/// What the file says of itself, and what stands around the events of the recording.
+fn file_facts(trace: &LinkedTrace, origin: TimeNs) -> Vec<(Cow<'static, str>, String)> {
+    let (device, report) = (&trace.device, &trace.report);
+    let written_by = format!("etlink {}", env!("CARGO_PKG_VERSION"));
+    let mut facts = vec![
+        (words::WRITTEN_BY, written_by),
+        (words::BASE_TIME, device.header.base_ns.0.to_string()),
+        (words::ORIGIN, origin.0.to_string()),
+    ];
+    facts.extend(report.rank.map(|rank| ("rank", rank.to_string())));
+    facts.extend(
+        report
             .world_size
             .map(|size| ("world_size", size.to_string())),
     );
-    about
+    let facts = facts.into_iter();
+    let mut facts: Vec<_> = facts
+        .map(|(key, value)| (Cow::Borrowed(key), value))
+        .collect();
+    let Some(details) = &device.details else {
+        return facts;
+    };
+    for (key, value) in [
+        (words::LAYOUT, words::LAYOUT_VERSION.to_owned()),
+        (words::PROCESS_NAMES, process_names(device).to_string()),
+        (words::THREAD_NAMES, thread_names(device).to_string()),
+        (words::ORDER, first_uses(device).to_string()),
+    ] {
+        facts.push((Cow::Borrowed(key), value));
+    }
+    for (key, value) in &details.header {
+        let key = format!("{}{key}", words::HEADER);
+        facts.push((Cow::Owned(key), value.clone()));
+    }
+    facts
 }
 
-/// The thread, or the queue after all threads, that a range is on.
-fn slice_place(slices: &TraceSlices<'_>, slice: TraceSlice) -> usize {
-    let (trace, device) = (slices.trace, &slices.trace.device);
-    let queues = device.threads.len();
-    match slice {
-        TraceSlice::Op(at) => device.ops.thread[at as usize].index(),
-        TraceSlice::Call(at) => device.calls.thread[at as usize].index(),
-        TraceSlice::Row(at) => queues + device.rows.queue[at as usize].index(),
-        TraceSlice::Node(node) => {
-            let node = trace.nodes.get(node);
-            // Nodes count threads and queues each from 0; places have the queues after all threads.
-            node.track.index() + if node.on_device { queues } else { 0 }
-        }
-        TraceSlice::Transfer(_) => slices
-            .whole_slice(slice)
-            .map_or(0, |whole| slice_place(slices, whole)),
+fn process_names(device: &DeviceTrace) -> Value {
+    let names = device.process_names.iter();
+    let names =
+        names.map(|(pid, name)| json!([label_value(device, *pid), device.names.get(*name)]));
+    names.collect()
+}
+
+fn thread_names(device: &DeviceTrace) -> Value {
+    let entry = |(thread, name): (&HostThread, &NameId)| {
+        let [pid, tid] = [thread.pid, thread.tid].map(|label| label_value(device, label));
+        json!([pid, tid, device.names.get(*name)])
+    };
+    device.thread_names.iter().map(entry).collect()
+}
+
+/// In which order threads and queues were met, which time does not tell.
+fn first_uses(device: &DeviceTrace) -> Value {
+    let threads: Vec<Value> = device
+        .threads
+        .iter()
+        .map(|thread| {
+            json!([
+                label_value(device, thread.pid),
+                label_value(device, thread.tid)
+            ])
+        })
+        .collect();
+    let queues: Vec<Value> = device
+        .queues
+        .iter()
+        .map(|queue| json!([queue.device, queue.context, queue.stream]))
+        .collect();
+    json!({
+        "first_start_ns": device.first_start.map(|start| start.0),
+        "threads": threads,
+        "queues": queues,
+    })
+}
+
+fn label_value(device: &DeviceTrace, label: TrackLabel) -> Value {
+    match label {
+        TrackLabel::Int(number) => number.into(),
+        TrackLabel::Text(name) => device.names.get(name).into(),
     }
 }
 
@@ -340,6 +399,7 @@ fn write_path(
                 category: "delay",
                 start,
                 duration: step.delay,
+                is_instant: false,
             })?;
             out.add_text("cause", step.delay_cause)?;
             out.add_text("via", step.via)?;
@@ -353,6 +413,7 @@ fn write_path(
             category: "step",
             start: step.start,
             duration: step.duration,
+            is_instant: false,
         })?;
         out.add_text("cause", step.cause)?;
         out.add_text("via", step.via)?;

@@ -13,19 +13,22 @@
 //! number at two ranges, the earlier of which is its begin.
 
 use super::arrows::ArrowEnd;
+use super::recorded::RecordedValue;
 use super::sink::{
-    CounterKind, FactValue, FileTimes, TimelineSink, TrackId, TrackProcess, TrackRange,
+    CounterTrack, CounterUnit, CounterValue, FactValue, FileTimes, TimelineSink, TrackId,
+    TrackProcess, TrackRange,
 };
-use crate::schema::counter_descriptor::Unit;
-use crate::schema::trace_packet::SequenceFlags;
-use crate::schema::track_descriptor::{ChildTracksOrdering, SiblingMergeBehavior};
-use crate::schema::track_event::Type;
-use crate::schema::{
+use etlink_model::{Names, TimeNs};
+use etlink_perfetto::schema::counter_descriptor::Unit;
+use etlink_perfetto::schema::trace_packet::SequenceFlags;
+use etlink_perfetto::schema::track_descriptor::{ChildTracksOrdering, SiblingMergeBehavior};
+use etlink_perfetto::schema::track_event::Type;
+use etlink_perfetto::schema::{
     BuiltinClock, ChromeEventBundle, ChromeMetadata, ClockSnapshot, CounterDescriptor,
     DebugAnnotation, InternedData, InternedString, TracePacket, TrackDescriptor, TrackEvent,
     clock_snapshot::Clock,
 };
-use etlink_model::{Names, TimeNs};
+use etlink_perfetto::words;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -52,13 +55,6 @@ pub(super) fn file_head(about: &[(&str, String)], origin_ns: i64) -> Vec<u8> {
         clock_reading(BuiltinClock::Boottime, 0),
         clock_reading(BuiltinClock::Realtime, unix),
     ];
-    let mut metadata = vec![];
-    for (name, value) in about {
-        metadata.push(ChromeMetadata {
-            name: Some((*name).to_owned()),
-            string_value: Some(value.clone()),
-        });
-    }
     let mut bytes = vec![];
     put_packet(
         &TracePacket {
@@ -67,15 +63,33 @@ pub(super) fn file_head(about: &[(&str, String)], origin_ns: i64) -> Vec<u8> {
         },
         &mut bytes,
     );
-    put_packet(
-        &TracePacket {
-            chrome_events: Some(ChromeEventBundle { metadata }),
-            timestamp: Some(0),
-            ..TracePacket::default()
-        },
-        &mut bytes,
-    );
+    // An entry each: who looks at the beginning of a file needs no packet that is longer than that.
+    for (name, value) in about {
+        put_packet(&metadata_packet(name, value), &mut bytes);
+    }
     bytes
+}
+
+/// What stands after all ranks. A file that lacks it was cut, which shows nowhere else where the
+/// cut is between two packets.
+pub(super) fn file_end() -> Vec<u8> {
+    let mut bytes = vec![];
+    put_packet(&metadata_packet(words::COMPLETE, "yes"), &mut bytes);
+    bytes
+}
+
+fn metadata_packet(name: &str, value: &str) -> TracePacket {
+    let entry = ChromeMetadata {
+        name: Some(name.to_owned()),
+        string_value: Some(value.to_owned()),
+    };
+    TracePacket {
+        chrome_events: Some(ChromeEventBundle {
+            metadata: vec![entry],
+        }),
+        timestamp: Some(0),
+        ..TracePacket::default()
+    }
 }
 
 fn put_packet(packet: &TracePacket, bytes: &mut Vec<u8>) {
@@ -94,9 +108,21 @@ impl InternedTexts {
         packet: &mut TracePacket,
         list: fn(&mut InternedData) -> &mut Vec<InternedString>,
     ) -> Option<u64> {
+        self.number_by(text, packet, list, |number| number)
+    }
+
+    /// The same; `iid` makes numbers from 1 on those of the file.
+    fn number_by(
+        &mut self,
+        text: &str,
+        packet: &mut TracePacket,
+        list: fn(&mut InternedData) -> &mut Vec<InternedString>,
+        iid: fn(u64) -> u64,
+    ) -> Option<u64> {
         let known = self.0.count();
         // The empty text is number 0 of `Names`, and 0 is no `iid` in Perfetto.
-        let iid = Some(self.0.intern(text).index() as u64).filter(|iid| *iid > 0);
+        let number = Some(self.0.intern(text).index() as u64).filter(|number| *number > 0);
+        let iid = number.map(iid);
         // A string is written with the first packet that uses it; later ones have its number alone.
         if self.0.count() > known {
             list(packet.interned_data.get_or_insert_default()).push(InternedString {
@@ -126,6 +152,10 @@ pub(super) struct PacketWriter<'w, W> {
     categories: InternedTexts,
     keys: InternedTexts,
     texts: InternedTexts,
+    /// Texts of arguments that are JSON.
+    json_texts: InternedTexts,
+    /// The group that is being written.
+    group: DebugAnnotation,
 }
 
 impl<'w, W: Write> PacketWriter<'w, W> {
@@ -159,7 +189,8 @@ impl<'w, W: Write> PacketWriter<'w, W> {
             },
             &mut block,
         );
-        let [names, categories, keys, texts] = std::array::from_fn(|_| InternedTexts::default());
+        let [names, categories, keys, texts, json_texts] =
+            std::array::from_fn(|_| InternedTexts::default());
         PacketWriter {
             out,
             block,
@@ -172,7 +203,22 @@ impl<'w, W: Write> PacketWriter<'w, W> {
             categories,
             keys,
             texts,
+            json_texts,
+            group: DebugAnnotation::default(),
         }
+    }
+
+    /// The number of an argument's key.
+    fn number_of_key(&mut self, key: &str) -> Option<u64> {
+        self.keys.number_of_text(key, &mut self.opens, |data| {
+            &mut data.debug_annotation_names
+        })
+    }
+
+    /// The number of an argument's text.
+    fn number_of_argument(&mut self, text: &str) -> Option<u64> {
+        self.texts
+            .number_by(text, &mut self.opens, argument_texts, odd_number)
     }
 
     /// Whole ns from the origin.
@@ -219,10 +265,28 @@ fn process_uuid(pid: u32) -> u64 {
 const RANK_UUIDS: u64 = 1 << 40;
 
 /// The first of the counters' tracks.
-const COUNTER_UUIDS: u64 = 1 << 41;
+const COUNTER_UUIDS: u64 = 1 << 60;
 
-fn counter_uuid(pid: u32, kind: CounterKind) -> u64 {
-    COUNTER_UUIDS + (u64::from(pid) << 3) + kind as u64
+fn counter_uuid(counter: CounterTrack<'_>) -> u64 {
+    COUNTER_UUIDS + (u64::from(counter.pid) << 20) + u64::from(counter.number)
+}
+
+/// Counters stand above the threads and streams of their process, whose places begin at 1.
+const FIRST_COUNTER: i32 = -(1 << 20);
+
+/// Where texts of arguments are made known.
+fn argument_texts(data: &mut InternedData) -> &mut Vec<InternedString> {
+    &mut data.debug_annotation_string_values
+}
+
+/// Of texts that are texts.
+fn odd_number(number: u64) -> u64 {
+    2 * number + 1
+}
+
+/// Of texts that stand for JSON. Perfetto shows both alike; who reads the file back needs to know.
+fn even_number(number: u64) -> u64 {
+    2 * number
 }
 
 /// Digits of a rank's number that names are made as long as.
@@ -289,24 +353,32 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
         Ok(())
     }
 
-    fn name_thread(&mut self, track: TrackId, name: &str) -> io::Result<()> {
+    fn name_thread(
+        &mut self,
+        track: TrackId,
+        name: &str,
+        recorded: Option<&str>,
+    ) -> io::Result<()> {
         let place = self.below.entry(track.pid).or_default();
         *place += 1;
         let process = Some(process_uuid(track.pid));
         let track = track_below(process, thread_uuid(track.tid), name, *place);
-        self.put_descriptor(track);
+        self.put_descriptor(TrackDescriptor {
+            description: recorded.map(str::to_owned),
+            ..track
+        });
         Ok(())
     }
 
-    fn name_counter(&mut self, pid: u32, kind: CounterKind) -> io::Result<()> {
-        let unit = match kind {
-            CounterKind::BytesInFlight => Unit::SizeBytes,
-            CounterKind::QueueDepth | CounterKind::Running => Unit::Count,
+    fn name_counter(&mut self, counter: CounterTrack<'_>) -> io::Result<()> {
+        let unit = match counter.unit {
+            CounterUnit::Bytes => Unit::SizeBytes,
+            CounterUnit::Count => Unit::Count,
+            CounterUnit::Other => Unit::Unspecified,
         };
-        let uuid = counter_uuid(pid, kind);
-        // before the first thread or stream, whose place is 1
-        let place = kind as i32 - CounterKind::ALL.len() as i32;
-        let track = track_below(Some(process_uuid(pid)), uuid, kind.name(), place);
+        let place = FIRST_COUNTER.saturating_add(signed_number(counter.number));
+        let process = Some(process_uuid(counter.pid));
+        let track = track_below(process, counter_uuid(counter), counter.name, place);
         self.put_descriptor(TrackDescriptor {
             counter: Some(CounterDescriptor {
                 unit: Some(unit as i32),
@@ -318,17 +390,19 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
 
     fn put_counter(
         &mut self,
-        pid: u32,
-        kind: CounterKind,
+        counter: CounterTrack<'_>,
         at: TimeNs,
-        value: i64,
+        value: CounterValue,
     ) -> io::Result<()> {
-        let event = TrackEvent {
+        let mut event = TrackEvent {
             r#type: Some(Type::Counter as i32),
-            track_uuid: Some(counter_uuid(pid, kind)),
-            counter_value: Some(value),
+            track_uuid: Some(counter_uuid(counter)),
             ..TrackEvent::default()
         };
+        match value {
+            CounterValue::Whole(value) => event.counter_value = Some(value),
+            CounterValue::Measured(value) => event.double_counter_value = Some(value),
+        }
         let packet = TracePacket {
             timestamp: self.file_time(at),
             trusted_packet_sequence_id: self.opens.trusted_packet_sequence_id,
@@ -359,16 +433,19 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
             .number_of_text(range.category, &mut self.opens, |data| {
                 &mut data.event_categories
             });
+        let kind = match range.is_instant {
+            true => Type::Instant,
+            false => Type::SliceBegin,
+        };
         let event = self.open_event();
+        event.r#type = Some(kind as i32);
         (event.track_uuid, event.name_iid) = (track_uuid, name_iid);
         event.category_iids.extend(category);
         Ok(())
     }
 
     fn add_argument(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()> {
-        let name_iid = self.keys.number_of_text(key, &mut self.opens, |data| {
-            &mut data.debug_annotation_names
-        });
+        let name_iid = self.number_of_key(key);
         let mut annotation = DebugAnnotation {
             name_iid,
             ..DebugAnnotation::default()
@@ -378,13 +455,51 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
             FactValue::Uint(value) => annotation.uint_value = Some(value),
             FactValue::Bool(value) => annotation.bool_value = Some(value),
             FactValue::Text(text) => {
-                annotation.string_value_iid =
-                    self.texts.number_of_text(text, &mut self.opens, |data| {
-                        &mut data.debug_annotation_string_values
-                    });
+                annotation.string_value_iid = self.number_of_argument(text);
             }
         }
         self.open_event().debug_annotations.push(annotation);
+        Ok(())
+    }
+
+    fn begin_group(&mut self, key: &'static str) -> io::Result<()> {
+        self.group.name_iid = self.number_of_key(key);
+        Ok(())
+    }
+
+    fn add_recorded(&mut self, key: &str, value: RecordedValue<'_>) -> io::Result<()> {
+        let mut annotation = DebugAnnotation {
+            name_iid: self.number_of_key(key),
+            ..DebugAnnotation::default()
+        };
+        if annotation.name_iid.is_none() {
+            // Perfetto has no number for the empty key, which only a text of its own can be.
+            annotation.name = Some(String::new());
+        }
+        match value {
+            RecordedValue::Int(value) => annotation.int_value = Some(value),
+            RecordedValue::Uint(value) => annotation.uint_value = Some(value),
+            RecordedValue::Float(value) => annotation.double_value = Some(value),
+            RecordedValue::Bool(value) => annotation.bool_value = Some(value),
+            RecordedValue::Text(text) if text.is_empty() => {
+                annotation.string_value = Some(String::new());
+            }
+            RecordedValue::Text(text) => {
+                annotation.string_value_iid = self.number_of_argument(&text);
+            }
+            RecordedValue::Json(text) => {
+                annotation.string_value_iid =
+                    self.json_texts
+                        .number_by(&text, &mut self.opens, argument_texts, even_number);
+            }
+        }
+        self.group.dict_entries.push(annotation);
+        Ok(())
+    }
+
+    fn end_group(&mut self) -> io::Result<()> {
+        let group = std::mem::take(&mut self.group);
+        self.open_event().debug_annotations.push(group);
         Ok(())
     }
 
@@ -393,7 +508,10 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
             .flow_ids
             .extend(arrows.iter().map(|mark| mark.id));
         put_packet(&self.opens, &mut self.block);
-        put_packet(&self.closes, &mut self.block);
+        let kind = self.open_event().r#type();
+        if kind != Type::Instant {
+            put_packet(&self.closes, &mut self.block);
+        }
         // The packet is used again, so all that was of this range alone is cleared.
         self.opens.interned_data = None;
         let event = self.open_event();

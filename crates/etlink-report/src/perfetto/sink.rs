@@ -1,6 +1,7 @@
 //! What the walk over a trace hands to the writer of a format.
 
 use super::arrows::ArrowEnd;
+use super::recorded::RecordedValue;
 use etlink_link::ranks::RankClock;
 use etlink_model::{CommonNs, DurationNs, TimeNs, UnixNs};
 use serde::Serialize;
@@ -36,34 +37,34 @@ pub(super) struct TrackRange<'n> {
     pub(super) category: &'n str,
     pub(super) start: TimeNs,
     pub(super) duration: DurationNs,
+    /// It is an instant, which has no duration.
+    pub(super) is_instant: bool,
 }
 
-/// A counter of a device.
+/// A counter of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CounterKind {
-    /// Rows that are launched and not started.
-    QueueDepth,
-    /// Rows that run.
-    Running,
-    /// Bytes of the copies that run.
-    BytesInFlight,
+pub(super) struct CounterTrack<'n> {
+    pub(super) pid: u32,
+    /// That of no other counter of the process; its place among them.
+    pub(super) number: u32,
+    pub(super) name: &'n str,
+    pub(super) unit: CounterUnit,
 }
 
-impl CounterKind {
-    pub(super) const ALL: [CounterKind; 3] = [
-        CounterKind::QueueDepth,
-        CounterKind::Running,
-        CounterKind::BytesInFlight,
-    ];
+/// What a counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CounterUnit {
+    Count,
+    Bytes,
+    /// As its name says.
+    Other,
+}
 
-    /// Its name in the file.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            CounterKind::QueueDepth => "queue depth",
-            CounterKind::Running => "running",
-            CounterKind::BytesInFlight => "bytes in flight",
-        }
-    }
+/// A value of a counter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum CounterValue {
+    Whole(i64),
+    Measured(f64),
 }
 
 /// What makes times of a trace those of the file.
@@ -123,22 +124,29 @@ pub(super) trait TimelineSink {
     fn name_rank(&mut self, name: &str, place: u32) -> io::Result<()>;
     /// Names a process.
     fn name_process(&mut self, process: TrackProcess<'_>) -> io::Result<()>;
-    /// Names a thread.
-    fn name_thread(&mut self, track: TrackId, name: &str) -> io::Result<()>;
+    /// Names a thread. `recorded` says how the recording names it, where it does.
+    fn name_thread(&mut self, track: TrackId, name: &str, recorded: Option<&str>)
+    -> io::Result<()>;
     /// Makes a counter of a process known.
-    fn name_counter(&mut self, pid: u32, kind: CounterKind) -> io::Result<()>;
+    fn name_counter(&mut self, counter: CounterTrack<'_>) -> io::Result<()>;
     /// The value of a counter from an instant on.
     fn put_counter(
         &mut self,
-        pid: u32,
-        kind: CounterKind,
+        counter: CounterTrack<'_>,
         at: TimeNs,
-        value: i64,
+        value: CounterValue,
     ) -> io::Result<()>;
     /// Begins a range; its arguments follow, then [`TimelineSink::end_range`].
     fn begin_range(&mut self, range: TrackRange<'_>) -> io::Result<()>;
     /// An argument of the range.
     fn add_argument(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()>;
+    /// Begins a group of arguments that the recording has; they follow, then
+    /// [`TimelineSink::end_group`].
+    fn begin_group(&mut self, key: &'static str) -> io::Result<()>;
+    /// An argument of the group.
+    fn add_recorded(&mut self, key: &str, value: RecordedValue<'_>) -> io::Result<()>;
+    /// Ends the group.
+    fn end_group(&mut self) -> io::Result<()>;
     /// Ends the range, at which these arrows begin or end.
     fn end_range(&mut self, arrows: &[ArrowEnd]) -> io::Result<()>;
     /// Hands on what is left.

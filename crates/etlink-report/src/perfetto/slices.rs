@@ -1,8 +1,9 @@
-//! What becomes a range: whole ops, calls and rows, in order of time.
+//! What becomes a range: whole ops, calls and rows, and all other events of the recording, in order
+//! of time.
 
 use etlink_link::ranks::WaitCause;
 use etlink_link::{LinkedTrace, Node, NodeKind};
-use etlink_model::{DurationNs, NodeIdx, OpIdx, TimeNs};
+use etlink_model::{DurationNs, EventDetail, NodeIdx, OpIdx, TimeNs};
 use std::cmp::Reverse;
 
 /// A range of the trace.
@@ -18,6 +19,14 @@ pub(super) enum TraceSlice {
     Node(NodeIdx),
     /// What is left of a communication once the last rank has come, by the place of its release.
     Transfer(u32),
+    /// Row of the synchronisation rows.
+    Sync(u32),
+    /// Row of the auxiliary events.
+    Auxiliary(u32),
+    /// Row of the allocations and frees: an instant.
+    Memory(u32),
+    /// Row of the events that no other table keeps.
+    Other(u32),
 }
 
 impl TraceSlice {
@@ -52,6 +61,9 @@ impl TraceSlice {
         matches!(self, TraceSlice::Node(_) | TraceSlice::Transfer(_))
     }
 }
+
+/// What a row of a table becomes, and how many rows there are.
+type SliceTable = (fn(u32) -> TraceSlice, u32);
 
 /// The ranges of a trace, and the first node of each op, call and row.
 #[derive(Debug)]
@@ -88,7 +100,7 @@ impl<'t> TraceSlices<'t> {
                 TraceSlice::Op(op) => slices.op_node.get_mut(op as usize),
                 TraceSlice::Call(call) => slices.call_node.get_mut(call as usize),
                 TraceSlice::Row(row) => slices.row_node.get_mut(row as usize),
-                TraceSlice::Node(_) | TraceSlice::Transfer(_) => None,
+                _ => None,
             };
             // A range that others interrupt has several nodes; the first stands for it.
             if let Some(first) = slot.filter(|first| **first == NodeIdx::NONE) {
@@ -106,6 +118,10 @@ impl<'t> TraceSlices<'t> {
             TraceSlice::Row(row) => self.row_node.get(row as usize).copied(),
             TraceSlice::Node(node) => Some(node),
             TraceSlice::Transfer(at) => Some(self.releases[at as usize].node),
+            TraceSlice::Sync(_)
+            | TraceSlice::Auxiliary(_)
+            | TraceSlice::Memory(_)
+            | TraceSlice::Other(_) => None,
         };
         node.and_then(NodeIdx::get)
     }
@@ -121,13 +137,43 @@ impl<'t> TraceSlices<'t> {
 
     fn is_on_device(&self, slice: TraceSlice) -> bool {
         match slice {
-            TraceSlice::Op(_) | TraceSlice::Call(_) => false,
             TraceSlice::Row(_) => true,
             TraceSlice::Node(node) => self.trace.nodes.on_device[node.index()],
             TraceSlice::Transfer(at) => {
                 let node = self.releases[at as usize].node;
                 self.trace.nodes.on_device[node.index()]
             }
+            // What is no part of the graph has a track of its own, so that its place does not
+            // matter.
+            _ => false,
+        }
+    }
+
+    /// What the recording says of the range beside the columns.
+    pub(super) fn detail(&self, slice: TraceSlice) -> Option<EventDetail> {
+        let details = self.trace.device.details.as_ref()?;
+        let (table, row) = match slice {
+            TraceSlice::Op(row) => (&details.ops, row),
+            TraceSlice::Call(row) => (&details.calls, row),
+            TraceSlice::Row(row) => (&details.rows, row),
+            TraceSlice::Sync(row) => (&details.syncs, row),
+            TraceSlice::Auxiliary(row) => (&details.auxiliary, row),
+            TraceSlice::Memory(row) => (&details.memory, row),
+            TraceSlice::Other(row) => (&details.other_details, row),
+            TraceSlice::Node(_) | TraceSlice::Transfer(_) => return None,
+        };
+        Some(table.row(row as usize))
+    }
+
+    /// Whether the range is an instant.
+    pub(super) fn is_instant(&self, slice: TraceSlice) -> bool {
+        let device = &self.trace.device;
+        match (slice, &device.details) {
+            (TraceSlice::Memory(_), _) => true,
+            (TraceSlice::Other(row), Some(details)) => {
+                device.names.get(details.others.phase[row as usize]) != "X"
+            }
+            _ => false,
         }
     }
 
@@ -148,6 +194,22 @@ impl<'t> TraceSlices<'t> {
                 device.rows.duration[at as usize],
             ),
             TraceSlice::Node(at) => (nodes.start[at.index()], nodes.duration[at.index()]),
+            TraceSlice::Sync(at) => (
+                device.syncs.start[at as usize],
+                device.syncs.duration[at as usize],
+            ),
+            TraceSlice::Auxiliary(at) => (
+                device.auxiliary.start[at as usize],
+                device.auxiliary.duration[at as usize],
+            ),
+            TraceSlice::Memory(at) => (device.memory.time[at as usize], DurationNs(0)),
+            TraceSlice::Other(at) => {
+                let details = device.details.as_ref();
+                details.map_or_else(Default::default, |details| {
+                    let row = details.others.row(at as usize);
+                    (row.start, row.duration)
+                })
+            }
             TraceSlice::Transfer(at) => {
                 // By clocks that are off, the last rank may seem to come after the end. Then
                 // nothing is left.
@@ -180,28 +242,43 @@ impl<'t> TraceSlices<'t> {
             (start, self.is_on_device(slice), Reverse(duration), slice)
         };
         made.sort_unstable_by_key(|slice| key(*slice));
-        let mut ops = (0..device.ops.len() as u32).map(TraceSlice::Op).peekable();
-        let mut calls = (0..device.calls.len() as u32)
-            .map(TraceSlice::Call)
-            .peekable();
-        let mut rows = (0..device.rows.len() as u32)
-            .map(TraceSlice::Row)
-            .peekable();
+        // Without details an event is no range that the recording can be read back from.
+        let extra = |rows: usize| device.details.as_ref().map_or(0, |_| rows as u32);
+        let others = device.details.as_ref().map_or(0, |all| all.others.len());
+        let tables: [SliceTable; 7] = [
+            (TraceSlice::Op, device.ops.len() as u32),
+            (TraceSlice::Call, device.calls.len() as u32),
+            (TraceSlice::Row, device.rows.len() as u32),
+            (TraceSlice::Sync, extra(device.syncs.len())),
+            (TraceSlice::Auxiliary, extra(device.auxiliary.len())),
+            (TraceSlice::Memory, extra(device.memory.len())),
+            (TraceSlice::Other, others as u32),
+        ];
+        let mut next = [0; 7];
         let mut made = made.into_iter().peekable();
         std::iter::from_fn(move || {
-            // The tables are sorted already: a merge of four heads needs no memory.
-            let heads = [ops.peek(), calls.peek(), rows.peek(), made.peek()];
-            let slice = heads
-                .into_iter()
-                .flatten()
-                .copied()
+            // The tables are sorted already: a merge of their heads needs no memory.
+            let heads = tables.iter().zip(&next);
+            let heads = heads.filter(|((_, rows), row)| *row < rows);
+            let table = heads.map(|((slice, _), row)| slice(*row));
+            let slice = table
+                .chain(made.peek().copied())
                 .min_by_key(|slice| key(*slice))?;
-            match slice {
-                TraceSlice::Op(_) => ops.next(),
-                TraceSlice::Call(_) => calls.next(),
-                TraceSlice::Row(_) => rows.next(),
-                TraceSlice::Node(_) | TraceSlice::Transfer(_) => made.next(),
+            let advanced = match slice {
+                TraceSlice::Op(_) => &mut next[0],
+                TraceSlice::Call(_) => &mut next[1],
+                TraceSlice::Row(_) => &mut next[2],
+                TraceSlice::Sync(_) => &mut next[3],
+                TraceSlice::Auxiliary(_) => &mut next[4],
+                TraceSlice::Memory(_) => &mut next[5],
+                TraceSlice::Other(_) => &mut next[6],
+                TraceSlice::Node(_) | TraceSlice::Transfer(_) => {
+                    made.next();
+                    let (start, duration) = self.slice_span(slice);
+                    return Some((slice, start, duration));
+                }
             };
+            *advanced += 1;
             let (start, duration) = self.slice_span(slice);
             Some((slice, start, duration))
         })

@@ -1,5 +1,6 @@
 mod packets;
 mod ranks;
+mod read_back;
 
 use super::{CriticalStep, TimelineFormat, TimelineSummary, write_trace};
 use etlink_link::{LinkOptions, LinkedTrace};
@@ -8,6 +9,15 @@ use etlink_testing::{DeviceQueue, HostSchema, TraceBuilder};
 use serde_json::Value;
 
 fn linked(draw: &TraceBuilder) -> LinkedTrace {
+    linked_with(draw, etlink_kineto::KeepEvents::Graph)
+}
+
+/// With all that an export shows.
+fn detailed(draw: &TraceBuilder) -> LinkedTrace {
+    linked_with(draw, etlink_kineto::KeepEvents::Everything)
+}
+
+fn linked_with(draw: &TraceBuilder, keep: etlink_kineto::KeepEvents) -> LinkedTrace {
     let host = etlink_host::read(
         &draw.host(HostSchema::V1_1_1)[..],
         etlink_host::HostReadOptions { threads: 1 },
@@ -18,7 +28,7 @@ fn linked(draw: &TraceBuilder) -> LinkedTrace {
         etlink_kineto::KinetoReadOptions {
             threads: 1,
             shapes: false,
-            keep: etlink_kineto::KeepEvents::Graph,
+            keep,
         },
     )
     .expect("device trace");
@@ -56,6 +66,7 @@ fn shown(trace: &LinkedTrace, path: &[CriticalStep]) -> (Vec<Value>, TimelineSum
     (events, summary)
 }
 
+/// Ranges of the recording say so where all of it is kept.
 fn tracks_nest(events: &[Value]) {
     let ranges: Vec<_> = of(events, "X")
         .map(|event| {
@@ -364,4 +375,96 @@ fn counters_of_a_device() {
     );
     assert_eq!(values("running"), [(10, 1), (15, 2), (25, 1), (30, 0)]);
     assert_eq!(values("bytes in flight"), [(15, 4_000), (25, 0)]);
+}
+
+/// A frame of Python, allocations, a wait, an annotation, and events of categories that no table
+/// has.
+fn draw_everything() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "aten::mm", 1_000, 30_000);
+    let stream = DeviceQueue::stream(7);
+    draw.launch(main, (5_000, 8_000), stream, "gemm", (12_000, 40_000));
+    for event in [
+        r#"{"ph": "X", "cat": "python_function", "name": "train.py(1): f", "pid": 1000,
+            "tid": 1000, "ts": 0.5, "dur": 20, "args": {"Python id": 3, "x": [1, nan]}}"#,
+        r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "step", "pid": 0, "tid": 7,
+            "ts": 12, "dur": 28, "args": {"External id": 1}}"#,
+        r#"{"ph": "X", "cat": "overhead", "name": "Buffer Flush", "pid": -1, "tid": 0,
+            "ts": 50, "dur": 2}"#,
+        r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000,
+            "tid": 1000, "ts": 2, "args": {"Total Reserved": 4096, "Total Allocated": 512,
+            "Bytes": 512, "Addr": 18446744073709551615, "Device Id": 0, "Device Type": 1}}"#,
+        r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000,
+            "tid": 1000, "ts": 3, "args": {"Total Reserved": 4096, "Total Allocated": 0,
+            "Bytes": -512, "Device Id": 0, "Device Type": 1}}"#,
+        r#"{"ph": "X", "cat": "cuda_sync", "name": "Stream Sync", "pid": 0, "tid": 7, "ts": 30,
+            "dur": 10, "args": {"stream": 7, "device": 0, "context": 1, "correlation": 9}}"#,
+        r#"{"ph": "X", "cat": "cuda_profiler_range", "name": "gemm", "pid": 0, "tid": "CUPTI",
+            "ts": 12, "dur": 28, "args": {"sm__cycles.sum": 1.5}}"#,
+        r#"{"ph": "C", "name": "power", "pid": 1000, "tid": 0, "ts": 4, "args": {"W": 250.5}}"#,
+        r#"{"ph": "i", "s": "g", "name": "Iteration Start", "pid": "Traces", "tid": "T", "ts": 1}"#,
+    ] {
+        draw.raw(event);
+    }
+    draw
+}
+
+#[test]
+fn everything_that_the_recording_has_is_shown() {
+    let trace = detailed(&draw_everything());
+    let (events, _) = shown(&trace, &[]);
+    let mut places: Vec<(&str, [String; 2])> = vec![];
+    for event in &events {
+        let is_recorded = event["args"]["recorded"].is_object();
+        if is_recorded {
+            let category = event["cat"].as_str().expect("a category");
+            places.push((category, place_of(&events, event)));
+        }
+    }
+    places.sort();
+    let shown: Vec<String> = places
+        .iter()
+        .map(|(category, [process, thread])| format!("{category}: {process}, {thread}"))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ": other events, process Traces · thread T",
+            ": other events, recording",
+            ": python, thread 0",
+            "cpu_instant_event: python, thread 1000 (python) · events",
+            "cpu_instant_event: python, thread 1000 (python) · events",
+            "cpu_op: python, thread 1000 (python)",
+            "cuda_profiler_range: device 0, thread CUPTI",
+            "cuda_runtime: python, thread 1000 (python)",
+            "cuda_sync: device 0, stream 7 · waits",
+            "gpu_user_annotation: device 0, stream 7 · annotations",
+            "kernel: device 0, stream 7",
+            "overhead: other events, process -1 · thread 0",
+            "python_function: python, thread 1000 (python) · Python",
+        ]
+    );
+    let frame = named(&events, "train.py(1): f");
+    let said = serde_json::json!({"Python id": 3, "x": "[1, nan]"});
+    assert_eq!(frame["args"]["recorded"], said);
+    let range = of(&events, "X").find(|event| event["cat"] == "cuda_profiler_range");
+    let said = serde_json::json!({"sm__cycles.sum": 1.5});
+    assert_eq!(range.expect("a range")["args"]["recorded"], said);
+    let mut counters: Vec<String> = vec![];
+    for event in of(&events, "C") {
+        let name = event["name"].as_str().expect("a name");
+        if name.starts_with("memory") || name.starts_with("power") {
+            counters.push(format!("{name} {}", event["args"]["value"]));
+        }
+    }
+    assert_eq!(
+        counters,
+        [
+            "memory allocated 512",
+            "memory allocated 0",
+            "memory reserved 4096",
+            "power W 250.5"
+        ]
+    );
 }

@@ -129,7 +129,8 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
 /// Kind, rank and number of ranks from a file's beginning.
 fn look_inside(path: &Path) -> Result<(FileKind, Inside, bool), InputError> {
     let input = input::open(path, 1, &Progress::hidden())?;
-    let (kind, is_view) = (input.kind, input.is_view);
+    // beside the traces that it was made from it would be a rank twice
+    let (kind, is_view) = (input.kind, input.is_view || input.is_read_back);
     let mut head = vec![];
     if kind == FileKind::KinetoTrace {
         // Kineto writes it before the events: nobody reads a folder of gigabytes to sort it

@@ -3,6 +3,7 @@
 use crate::file_error::FileError;
 use crate::text::describe_kind;
 use etlink_chakra::read::FileKind;
+use etlink_perfetto::PerfettoOrigin;
 
 /// Why a file is no input.
 #[derive(Debug, thiserror::Error)]
@@ -36,11 +37,19 @@ pub enum InputError {
     /// It is a view that etlink wrote.
     #[error(
         "{name} is a view that etlink wrote for Perfetto, not a recording; give the trace that it \
-         was made from"
+         was made from, or the view as .pftrace"
     )]
     View {
         /// The file.
         name: String,
+    },
+    /// It is a Perfetto trace that cannot be read back.
+    #[error("{name} {}", perfetto_reason(*origin))]
+    Perfetto {
+        /// The file.
+        name: String,
+        /// Who wrote it.
+        origin: PerfettoOrigin,
     },
     /// It is a host trace, which has no times.
     #[error(
@@ -51,6 +60,23 @@ pub enum InputError {
         /// The file.
         name: String,
     },
+}
+
+fn perfetto_reason(origin: PerfettoOrigin) -> &'static str {
+    match origin {
+        PerfettoOrigin::SeveralRanks => {
+            "is a timeline of several ranks, whose times are by one clock; give the folder of \
+             their traces, or the trace of one rank"
+        }
+        PerfettoOrigin::Recorded | PerfettoOrigin::OtherLayout => {
+            "was written for Perfetto by another version of etlink, without what the recording \
+             says of its events; give the trace that it was made from"
+        }
+        PerfettoOrigin::Foreign => {
+            "is a Perfetto trace of another program: it has no correlation ids, streams and launch \
+             calls; give the Kineto trace (.json) of PyTorch's profiler"
+        }
+    }
 }
 
 /// What a file should be.

@@ -122,7 +122,7 @@ impl Merger<'_> {
             let begin = format
                 .begin(&joined.header_entries(common), common.origin_ns.0)
                 .with_path(FileAction::Write, target.path())?;
-            let bytes = target.join(&begin, pieces, format.between(), format.end())?;
+            let bytes = target.join(&begin, pieces, format.between(), &format.end())?;
             joined.timeline = Some(TimelineReport {
                 output: target.path().display().to_string(),
                 bytes,

@@ -45,7 +45,7 @@ impl TimelineContext {
         let starts = facts
             .iter()
             .enumerate()
-            .map(|(at, facts)| clock(at).aligned(facts.window_ns.0));
+            .map(|(at, facts)| clock(at).aligned(facts.first_ns));
         let names = facts
             .iter()
             .map(|facts| format!("rank {}", facts.rank))

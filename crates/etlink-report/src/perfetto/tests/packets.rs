@@ -2,10 +2,10 @@
 
 use super::{of, track};
 use crate::perfetto::{CriticalStep, TimelineFormat, write_trace};
-use crate::schema::trace_packet::SequenceFlags;
-use crate::schema::track_event::Type;
-use crate::schema::{DebugAnnotation, InternedData, InternedString, Trace, TracePacket};
 use etlink_link::LinkedTrace;
+use etlink_perfetto::schema::trace_packet::SequenceFlags;
+use etlink_perfetto::schema::track_event::Type;
+use etlink_perfetto::schema::{DebugAnnotation, InternedData, InternedString, Trace, TracePacket};
 use prost::Message;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub(super) struct Found {
     pub(super) threads: Vec<((u64, u64), String)>,
     pub(super) ranges: Vec<Range>,
     /// Process, counter, instant, value.
-    pub(super) counters: Vec<(u64, String, i64, i64)>,
+    pub(super) counters: Vec<(u64, String, i64, f64)>,
 }
 
 /// The strings of a sequence by kind and number.
@@ -56,6 +56,15 @@ impl Strings {
         }
     }
 
+    /// The value of an argument; of one that stands for JSON, what it stands for.
+    fn text(&self, iid: u64) -> Value {
+        let text = self.get(3, Some(iid));
+        match iid % 2 {
+            0 => serde_json::from_str(&text).unwrap_or_else(|_| json!(text)),
+            _ => json!(text),
+        }
+    }
+
     fn get(&self, kind: usize, iid: Option<u64>) -> String {
         iid.map_or(String::new(), |iid| {
             self.0[kind]
@@ -71,22 +80,35 @@ impl Strings {
             bool_value,
             uint_value,
             int_value,
+            double_value,
+            string_value,
+            name,
+            dict_entries,
             string_value_iid,
-        } = *argument;
-        let text = string_value_iid.map(|iid| json!(self.get(3, Some(iid))));
+        } = argument;
+        let key = match name {
+            Some(name) => name.clone(),
+            None => self.get(2, *name_iid),
+        };
         let values = [
             bool_value.map(|value| json!(value)),
             uint_value.map(|value| json!(value)),
             int_value.map(|value| json!(value)),
-            text,
+            double_value.map(|value| json!(value)),
+            string_value.as_ref().map(|text| json!(text)),
+            string_value_iid.map(|iid| self.text(iid)),
         ];
+        if values.iter().all(Option::is_none) {
+            let entries = dict_entries.iter().map(|entry| self.arg(entry));
+            return (key, Value::Object(entries.collect()));
+        }
         let [value] = values
             .into_iter()
             .flatten()
             .collect::<Vec<_>>()
             .try_into()
             .expect("one value");
-        (self.get(2, name_iid), value)
+        (key, value)
     }
 }
 
@@ -148,7 +170,8 @@ pub(super) fn read(bytes: &[u8]) -> Found {
         if let Some(value) = value.filter(|event| event.r#type() == Type::Counter) {
             let (pid, name) = &counters[&value.track_uuid.expect("a track")];
             let at = packet.timestamp.expect("a time") as i64;
-            let value = value.counter_value.expect("a value");
+            let whole = value.counter_value.map(|value| value as f64);
+            let value = whole.or(value.double_counter_value).expect("a value");
             found.counters.push((*pid, name.clone(), at, value));
             continue;
         }
@@ -197,6 +220,9 @@ fn event(
             .collect(),
         flows: event.flow_ids.clone(),
     };
+    if event.r#type() == Type::Instant {
+        return Some(range);
+    }
     assert!(
         open.replace((range, uuid)).is_none(),
         "a range begins in another's packets"
@@ -220,9 +246,10 @@ pub(super) fn of_json(events: &[Value]) -> Found {
         .collect();
     for event in events {
         let text = |key: &str| event[key].as_str().expect("text").to_owned();
-        if event["ph"] == "X" {
+        if event["ph"] == "X" || event["ph"] == "i" {
             let args = event["args"].as_object().cloned().unwrap_or_default();
-            let (start, duration) = (super::ns(&event["ts"]), super::ns(&event["dur"]));
+            let (start, duration) = (super::ns(&event["ts"]), event["dur"].as_f64());
+            let duration = duration.map_or(0, |_| super::ns(&event["dur"]));
             found.ranges.push(Range {
                 track: track(event),
                 name: text("name"),
@@ -233,7 +260,7 @@ pub(super) fn of_json(events: &[Value]) -> Found {
                 flows: vec![],
             });
         } else if event["ph"] == "C" {
-            let value = event["args"]["value"].as_i64().expect("a value");
+            let value = event["args"]["value"].as_f64().expect("a value");
             let pid = track(event).0;
             let at = super::ns(&event["ts"]);
             found.counters.push((pid, text("name"), at, value));
@@ -247,6 +274,38 @@ pub(super) fn of_json(events: &[Value]) -> Found {
         }
     }
     found
+}
+
+/// What Chrome's format makes of the tracks of several ranks: a process for each.
+pub(super) fn in_rank_processes(found: &Found) -> Found {
+    let mut first: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut renamed: BTreeMap<u64, (u64, &str)> = BTreeMap::new();
+    let mut all = Found::default();
+    for (pid, name, place) in &found.processes {
+        let (rank, process) = name.split_once(" · ").expect("a rank");
+        let whole = *first.entry(rank).or_insert(*pid);
+        renamed.insert(*pid, (whole, process));
+        if whole == *pid {
+            all.processes.push((*pid, rank.to_owned(), *place));
+        }
+    }
+    for ((pid, tid), name) in &found.threads {
+        let (whole, process) = renamed[pid];
+        all.threads
+            .push(((whole, *tid), format!("{process} · {name}")));
+    }
+    for range in &found.ranges {
+        all.ranges.push(Range {
+            track: (renamed[&range.track.0].0, range.track.1),
+            ..range.clone()
+        });
+    }
+    for (pid, name, at, value) in &found.counters {
+        let (whole, process) = renamed[pid];
+        let name = format!("{process} · {name}");
+        all.counters.push((whole, name, *at, *value));
+    }
+    all
 }
 
 /// Both formats say the same.

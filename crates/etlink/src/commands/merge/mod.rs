@@ -7,6 +7,7 @@ use crate::args::{Compute, FormatName, MergeArgs};
 use crate::{Outcome, notes};
 use anyhow::{Result, bail};
 use etlink_chakra::TracePart;
+use etlink_kineto::KeepEvents;
 use etlink_run::Progress;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergedRun, merge};
 use etlink_run::output::OutputFormat;
@@ -45,6 +46,11 @@ impl MergeConfig {
                 align: !args.no_align,
                 // graphs that an earlier merge wrote have no events to be joined by
                 traces_only: true,
+                // a view of all ranks leaves nothing out, and begins with its first event
+                keep: match format.for_perfetto() {
+                    Some(_) => KeepEvents::Everything,
+                    None => KeepEvents::Graph,
+                },
                 progress: progress.clone(),
                 ..how.reading.run_options(Some(&args.choice))?
             },

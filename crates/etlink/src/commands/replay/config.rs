@@ -2,6 +2,7 @@
 
 use crate::args::{ReplayArgs, TracePairArgs};
 use anyhow::{Result, bail};
+use etlink_kineto::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, RunOptions, RunSource};
@@ -32,6 +33,11 @@ impl ReplayConfig {
             rank: args.link.rank,
             tensor_deps: args.link.tensor_deps.into(),
             align: !args.no_align,
+            // an export leaves nothing out
+            keep: match target {
+                Some(_) => KeepEvents::Everything,
+                None => KeepEvents::Graph,
+            },
             progress: progress.clone(),
             ..args.reading.run_options(Some(&args.choice))?
         };

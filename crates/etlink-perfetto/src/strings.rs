@@ -1,0 +1,149 @@
+//! Strings by number, and arguments that refer to them.
+
+use crate::schema::{DebugAnnotation, InternedData, InternedString};
+use etlink_json::write::{number, text};
+
+/// The strings of a sequence. etlink numbers those of each kind from 1 on, in order.
+#[derive(Debug, Default)]
+pub(crate) struct SequenceStrings {
+    names: Vec<String>,
+    categories: Vec<String>,
+    keys: Vec<String>,
+    /// Texts of arguments that are texts: odd numbers from 3 on.
+    texts: Vec<String>,
+    /// Those that stand for JSON: even numbers from 2 on.
+    json_texts: Vec<String>,
+}
+
+impl SequenceStrings {
+    /// Takes strings over that a packet makes known.
+    pub(crate) fn learn(&mut self, data: InternedData) -> Result<(), String> {
+        for (known, list) in [
+            (&mut self.names, data.event_names),
+            (&mut self.categories, data.event_categories),
+            (&mut self.keys, data.debug_annotation_names),
+        ] {
+            for string in list {
+                let number = string.iid();
+                learn_string(known, number, string)?;
+            }
+        }
+        for string in data.debug_annotation_string_values {
+            let iid = string.iid();
+            let known = match iid % 2 {
+                0 => &mut self.json_texts,
+                _ => &mut self.texts,
+            };
+            learn_string(known, iid / 2, string)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn name(&self, iid: Option<u64>) -> Result<&str, String> {
+        known_string(&self.names, iid.unwrap_or(0))
+    }
+
+    pub(crate) fn category(&self, iid: Option<u64>) -> Result<&str, String> {
+        known_string(&self.categories, iid.unwrap_or(0))
+    }
+
+    /// The key of an argument.
+    pub(crate) fn key<'a>(&'a self, annotation: &'a DebugAnnotation) -> Result<&'a str, String> {
+        match &annotation.name {
+            Some(name) => Ok(name),
+            None => known_string(&self.keys, annotation.name_iid()),
+        }
+    }
+
+    /// Arguments as a JSON object.
+    pub(crate) fn put_object(
+        &self,
+        out: &mut Vec<u8>,
+        entries: &[DebugAnnotation],
+    ) -> Result<(), String> {
+        out.push(b'{');
+        for (place, entry) in entries.iter().enumerate() {
+            out.extend_from_slice(if place > 0 { b", " } else { b"" });
+            text(out, self.key(entry)?).map_err(|error| error.to_string())?;
+            out.extend_from_slice(b": ");
+            self.put_value(out, entry)?;
+        }
+        out.push(b'}');
+        Ok(())
+    }
+
+    /// The value of an argument, as JSON.
+    pub(crate) fn value_text(&self, annotation: &DebugAnnotation) -> Result<String, String> {
+        let mut value = vec![];
+        self.put_value(&mut value, annotation)?;
+        Ok(String::from_utf8_lossy(&value).into_owned())
+    }
+
+    fn put_value(&self, out: &mut Vec<u8>, annotation: &DebugAnnotation) -> Result<(), String> {
+        let written = match annotation {
+            DebugAnnotation {
+                string_value_iid: Some(iid),
+                ..
+            } if iid % 2 == 0 => {
+                let json = known_string(&self.json_texts, iid / 2)?;
+                out.extend_from_slice(json.as_bytes());
+                Ok(())
+            }
+            DebugAnnotation {
+                string_value_iid: Some(iid),
+                ..
+            } => text(out, known_string(&self.texts, iid / 2)?),
+            DebugAnnotation {
+                string_value: Some(value),
+                ..
+            } => text(out, value),
+            DebugAnnotation {
+                int_value: Some(value),
+                ..
+            } => number(out, value),
+            DebugAnnotation {
+                uint_value: Some(value),
+                ..
+            } => number(out, value),
+            DebugAnnotation {
+                bool_value: Some(value),
+                ..
+            } => number(out, value),
+            DebugAnnotation {
+                double_value: Some(value),
+                ..
+            } if value.is_finite() => {
+                // The shortest text that has this value, which is the text that it was read from.
+                out.extend_from_slice(format!("{value:?}").as_bytes());
+                Ok(())
+            }
+            _ => return Err("an argument has no value".to_owned()),
+        };
+        written.map_err(|error| error.to_string())
+    }
+}
+
+fn learn_string(
+    known: &mut Vec<String>,
+    number: u64,
+    string: InternedString,
+) -> Result<(), String> {
+    // Any other number would be damage, and might be one that no memory has room for.
+    if number != known.len() as u64 + 1 {
+        return Err(format!("string {number} does not follow the last one"));
+    }
+    known.push(string.name.unwrap_or_default());
+    Ok(())
+}
+
+/// The string of a number; 0 is the empty one.
+fn known_string(known: &[String], number: u64) -> Result<&str, String> {
+    if number == 0 {
+        return Ok("");
+    }
+    let string = usize::try_from(number - 1)
+        .ok()
+        .and_then(|at| known.get(at));
+    let string = string.ok_or_else(|| format!("no packet before it has string {number}"))?;
+    Ok(string)
+}

@@ -1,0 +1,96 @@
+//! What an event says of itself in the recording, argument by argument.
+
+use etlink_json::{JsonScanner, JsonValue, unescape};
+use std::borrow::Cow;
+
+/// Value of an argument as the recording has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum RecordedValue<'t> {
+    Int(i64),
+    Uint(u64),
+    Float(f64),
+    Bool(bool),
+    Text(Cow<'t, str>),
+    /// A list, an object, or a word that is none of the above (`null`, `nan`), as it stands there.
+    Json(Cow<'t, str>),
+}
+
+/// Calls `argument` for each key of the text of an object. What cannot be read ends it: the reader
+/// has counted damage already.
+pub(super) fn each_argument<E>(
+    text: &[u8],
+    mut argument: impl FnMut(&str, RecordedValue<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut scanner = JsonScanner::new(text);
+    if scanner.enter().is_err() {
+        return Ok(());
+    }
+    while let Ok(Some(key)) = scanner.key() {
+        let Ok(value) = scanner.value() else { break };
+        argument(&unescape(key), recorded_value(value))?;
+    }
+    Ok(())
+}
+
+fn recorded_value(value: JsonValue<'_>) -> RecordedValue<'_> {
+    match value {
+        JsonValue::Text(raw) => RecordedValue::Text(unescape(raw)),
+        JsonValue::Nested(raw) => RecordedValue::Json(String::from_utf8_lossy(raw)),
+        JsonValue::Word(raw) => word_value(raw),
+    }
+}
+
+fn word_value(raw: &[u8]) -> RecordedValue<'_> {
+    let text = String::from_utf8_lossy(raw);
+    // Only a number that is written back as it stood is one: `007`, `+1` and `1.50` are not.
+    if let Ok(number) = text.parse::<i64>()
+        && number.to_string() == text
+    {
+        return RecordedValue::Int(number);
+    }
+    if let Ok(number) = text.parse::<u64>()
+        && number.to_string() == text
+    {
+        return RecordedValue::Uint(number);
+    }
+    match text.parse::<f64>() {
+        Ok(number) if format!("{number:?}") == text && number.is_finite() => {
+            RecordedValue::Float(number)
+        }
+        _ if raw == b"true" => RecordedValue::Bool(true),
+        _ if raw == b"false" => RecordedValue::Bool(false),
+        _ => RecordedValue::Json(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_their_kind() {
+        let text = br#"{"a": 5, "b": -1.5, "c": "x \"y\"", "d": [1, 2], "e": null, "f": true,
+            "g": 18446744073709551615, "h": 1.50, "i": nan, "j": 99999999999999999999}"#;
+        let mut all = vec![];
+        let read = each_argument(text, |key, value| {
+            all.push(format!("{key} {value:?}"));
+            Ok::<(), ()>(())
+        });
+        assert_eq!(read, Ok(()));
+        assert_eq!(
+            all,
+            [
+                "a Int(5)",
+                "b Float(-1.5)",
+                r#"c Text("x \"y\"")"#,
+                r#"d Json("[1, 2]")"#,
+                r#"e Json("null")"#,
+                "f Bool(true)",
+                "g Uint(18446744073709551615)",
+                r#"h Json("1.50")"#,
+                r#"i Json("nan")"#,
+                r#"j Json("99999999999999999999")"#,
+            ]
+        );
+    }
+}
