@@ -75,6 +75,19 @@ async function openRank(name, rank) {
   return opened;
 }
 
+/** Brings the timeline into sight, and waits until the wheel is its own. */
+async function timelineInSight(page) {
+  await page.locator(".over").scrollIntoViewIfNeeded();
+  await page.waitForTimeout(400);
+}
+
+/** A point on the first lane of a track, at a share of the width. */
+async function inTrack(page, name, share) {
+  const box = await page.locator(".over").boundingBox();
+  const head = await page.locator(".head", { hasText: name }).boundingBox();
+  return [box.x + box.width * share, head.y + head.height + 6];
+}
+
 const details = (page) => page.locator(".details h3").innerText();
 
 /** What is drawn, to see whether it changes. */
@@ -427,33 +440,130 @@ describe("the timeline", () => {
     assert.match(first, /ProfilerStep#\d/);
   });
 
-  test("a click selects, a drag moves, the wheel zooms with Ctrl only", async () => {
+  test("a click selects, a drag moves, the wheel zooms at the pointer", async () => {
     const { page } = await openRank("devices", 0);
-    const place = async () => {
-      const [box, head] = [
-        await page.locator(".over").boundingBox(),
-        await page.locator(".head", { hasText: "stream 7" }).boundingBox(),
-      ];
-      return (share) => [box.x + box.width * share, head.y + head.height + 6];
-    };
-    await page.locator(".over").scrollIntoViewIfNeeded();
-    await page.mouse.click(...(await place())(0.18));
+    await timelineInSight(page);
+    await page.mouse.click(...(await inTrack(page, "stream 7", 0.18)));
     assert.equal(await details(page), "sm80_gemm_f16");
     const before = await settled(page);
     const scrolled = await page.evaluate(() => scrollY);
+    await page.mouse.move(...(await inTrack(page, "stream 7", 0.18)));
     await page.mouse.wheel(0, -100);
-    await page.waitForFunction((from) => scrollY < from, scrolled);
-    assert.equal(await settled(page), before, "the wheel alone scrolls the page");
-    await page.mouse.move(...(await place())(0.18));
-    await page.keyboard.down("Control");
-    await page.mouse.wheel(0, -100);
-    await page.keyboard.up("Control");
-    const near = await changes(page, before, "with Ctrl it zooms");
+    const near = await changes(page, before, "the wheel zooms");
+    assert.equal(await page.evaluate(() => scrollY), scrolled, "and does not scroll the page");
+    await page.mouse.click(...(await inTrack(page, "stream 7", 0.18)));
+    assert.equal(await details(page), "sm80_gemm_f16", "what the pointer is on stays there");
     await page.mouse.down();
-    await page.mouse.move(...(await place())(0.4), { steps: 4 });
+    await page.mouse.move(...(await inTrack(page, "stream 7", 0.4)), { steps: 4 });
     await page.mouse.up();
     await changes(page, near, "a drag moves");
     assert.equal(await details(page), "sm80_gemm_f16", "a drag does not select");
+  });
+
+  test("a wheel that scrolls the page goes on when the timeline comes under it", async () => {
+    const { page } = await openRank("devices", 0);
+    await timelineInSight(page);
+    const before = await settled(page);
+    const [x, y] = await inTrack(page, "stream 7", 0.5);
+    await page.mouse.move(x, y);
+    await page.evaluate(() => window.scrollBy(0, 30));
+    await page.evaluate(() => new Promise((next) => requestAnimationFrame(next)));
+    const scrolled = await page.evaluate(() => scrollY);
+    await page.mouse.wheel(0, -20);
+    await page.waitForFunction((from) => scrollY < from, scrolled);
+    assert.equal(await settled(page), before);
+  });
+
+  test("a tooltip has the short and the full name, begin, duration and stream", async () => {
+    const { page } = await openRank("devices", 0);
+    await timelineInSight(page);
+    await page.mouse.move(...(await inTrack(page, "stream 7", 0.36)));
+    const tip = page.locator(".hover");
+    await tip.waitFor();
+    assert.deepEqual((await tip.innerText()).split("\n"), [
+      "vectorized_elementwise_kernel",
+      "void at::native::vectorized_elementwise_kernel<4>()",
+      "60.00 µs, from 150.0 µs",
+      "stream 7, device 0 (Drawn Device)",
+    ]);
+    await page.mouse.move(5, 5);
+    await tip.waitFor({ state: "detached" });
+  });
+
+  test("a drag with Shift, or in the mode for it, selects time and shows its sums", async () => {
+    const { page } = await openRank("devices", 0);
+    await timelineInSight(page);
+    // From the middle of the gemm to behind the copy: the window is 500 us long.
+    const drag = async () => {
+      await page.mouse.move(...(await inTrack(page, "stream 7", 0.18)));
+      await page.mouse.down();
+      await page.mouse.move(...(await inTrack(page, "stream 7", 0.8)), { steps: 5 });
+      await page.mouse.up();
+    };
+    await page.keyboard.down("Shift");
+    await drag();
+    await page.keyboard.up("Shift");
+    const area = page.locator(".selected-time");
+    await area.waitFor();
+    const [from, to] = (await page.evaluate(() => location.hash))
+      .match(/time=(\d+)_(\d+)/)
+      .slice(1)
+      .map(Number);
+    assert.ok(from > 80_000 && from < 100_000 && to > 390_000 && to < 410_000, `${from} ${to}`);
+    const fact = async (what) =>
+      area
+        .locator("dl > div")
+        .filter({ has: page.locator("dt", { hasText: new RegExp(`^${what}$`) }) })
+        .locator("dd")
+        .innerText();
+    // gemm until 140, elementwise 150 to 210, all_reduce 160 to 330, copy 340 to 370
+    const busy = 140_000 - from + 180_000 + 30_000;
+    const microseconds = async (what) => Number((await fact(what)).match(/^[\d.]+/)[0]) * 1e3;
+    const about = async (what, ns) =>
+      assert.ok(Math.abs((await microseconds(what)) - ns) <= 100, `${what}: ${await fact(what)}`);
+    await about("length", to - from);
+    await about("device 0 \\(Drawn Device\\) busy", busy);
+    await about("computation", 140_000 - from + 60_000);
+    await about("communication", 170_000);
+    await about("memory", 30_000);
+    const names = await area.locator("section").first().locator("button").allInnerTexts();
+    assert.equal(names[0], "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+    assert.deepEqual(names.slice(1), [
+      "vectorized_elementwise_kernel",
+      "sm80_gemm_f16",
+      "Memcpy DtoH (Device -> Pageable)",
+    ]);
+    const ops = await area.locator("section").nth(1).locator("button").allInnerTexts();
+    assert.deepEqual(ops, ["aten::copy_", "nccl:all_reduce", "aten::relu"]);
+    await area.getByRole("button", { name: "Clear" }).click();
+    await area.waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Select time" }).click();
+    await timelineInSight(page);
+    await drag();
+    await area.waitFor();
+    await area.getByRole("button", { name: "aten::relu" }).click();
+    assert.equal(await details(page), "aten::relu");
+    await page.locator(".over").press("m");
+    await page.getByText("Selected time: 40.00 µs").waitFor();
+  });
+
+  test("an op shows its kernels, a kernel its op and its launch", async () => {
+    const { page } = await openRank("devices", 0);
+    await page.locator("#search").fill("aten::relu");
+    await page.locator("#search").press("Enter");
+    const rows = page.locator(".details .rows");
+    assert.match(await rows.innerText(), /Its device rows: 1, busy for 60\.00 µs/);
+    const before = await settled(page);
+    await rows.getByRole("button", { name: "vectorized_elementwise_kernel" }).click();
+    await page.locator(".details h3", { hasText: "vectorized_elementwise" }).waitFor();
+    await changes(page, before, "another range is selected");
+    assert.match(await page.locator(".details .two").innerText(), /launched by\s+cudaLaunchKernel/);
+    await page.locator(".of-op").getByRole("button", { name: "aten::relu" }).click();
+    assert.equal(await details(page), "aten::relu");
+    // A step has the rows of all that it calls.
+    await page.locator("#search").fill("ProfilerStep");
+    await page.locator("#search").press("Enter");
+    await page.getByText("Its device rows: 4").waitFor();
   });
 
   test("tracks fold, ranks change, the other step is that of the longest", async () => {
@@ -471,6 +581,206 @@ describe("the timeline", () => {
     await page.locator("#timeline").getByRole("button", { name: "rank 1" }).click();
     await page.getByText("rank 1’s clock").waitFor();
     assert.equal(await page.locator(".head", { hasText: "stream 20" }).count(), 1);
+  });
+});
+
+describe("several steps", () => {
+  const chooser = (page) => page.getByRole("group", { name: "Step of the timeline" });
+
+  test("can be chosen one by one, for each rank and for all", async () => {
+    const { page } = await openRank("devices", 0);
+    const note = page.locator("#timeline .timeline > .note").first();
+    await chooser(page).getByRole("button", { name: "Previous step" }).click();
+    await note.filter({ hasText: "ProfilerStep#2 took 900.0 µs" }).waitFor();
+    await chooser(page).getByRole("combobox").selectOption("ProfilerStep#1");
+    await note.filter({ hasText: "ProfilerStep#1 took 450.0 µs" }).waitFor();
+    assert.ok(await chooser(page).getByRole("button", { name: "Previous step" }).isDisabled());
+    await page.locator("#timeline").getByRole("button", { name: "rank 1", exact: true }).click();
+    await page.getByText("rank 1’s clock").waitFor();
+    await note.filter({ hasText: "ProfilerStep#1 took 450.0 µs" }).waitFor();
+    await page.locator("#timeline").getByRole("button", { name: "all ranks" }).click();
+    await note.filter({ hasText: "ProfilerStep#1 of all ranks" }).waitFor();
+    await chooser(page).getByRole("button", { name: "Next step" }).click();
+    await note.filter({ hasText: "ProfilerStep#2 of all ranks" }).waitFor();
+    assert.equal(await page.locator("#timeline .left-out").count(), 0, "all are there");
+  });
+
+  test("that are left out are named, with the command that has them", async () => {
+    const { page } = await open("many");
+    assert.match(
+      await page.locator("#timeline .left-out").innerText(),
+      /^The page has the timelines of 100 of 1,200 steps\. ProfilerStep#0, ProfilerStep#1, .*, … are left out: etlink report --step ProfilerStep#0 has it/,
+    );
+    await page.getByText("Table of the steps").click();
+    await page.locator("#steps-table button.row").first().click();
+    assert.match(
+      await page.locator("#timeline .went").innerText(),
+      /^The timeline of ProfilerStep#0 is not in this page: etlink report --step ProfilerStep#0 has it\.$/,
+    );
+  });
+});
+
+describe("links to the timeline", () => {
+  const note = (page) => page.locator("#timeline .timeline > .note").first();
+  const rankShown = (page) =>
+    page.locator("#timeline [aria-label='Rank of the timeline'] [aria-pressed=true]").innerText();
+  const inSight = (page) =>
+    page.waitForFunction(() => {
+      const { top } = document.getElementById("timeline").getBoundingClientRect();
+      return top > -50 && top < 300;
+    });
+
+  test("a kernel: its longest occurrence, then the next and previous, by buttons and keys", async () => {
+    const { page } = await open("devices");
+    await page.locator("#kernels select").selectOption({ label: "rank 1" });
+    await page.locator("#kernels-table button.row", { hasText: "ncclDevKernel" }).click();
+    await inSight(page);
+    assert.match(await details(page), /^ncclDevKernel_AllReduce/);
+    assert.equal(await rankShown(page), "rank 1");
+    const place = page.locator(".again .found");
+    assert.equal(await place.innerText(), "1 of 3 of this name in this page");
+    await page.getByRole("button", { name: "Next of this name" }).click();
+    await place.filter({ hasText: "2 of 3" }).waitFor();
+    await note(page).filter({ hasText: "ProfilerStep#2" }).waitFor();
+    await page.keyboard.press("n");
+    await place.filter({ hasText: "3 of 3" }).waitFor();
+    await note(page).filter({ hasText: "ProfilerStep#3" }).waitFor();
+    assert.ok(await page.getByRole("button", { name: "Next of this name" }).isDisabled());
+    await page.keyboard.press("p");
+    await place.filter({ hasText: "2 of 3" }).waitFor();
+  });
+
+  test("a step, by its bar and by its row", async () => {
+    const { page } = await open("devices");
+    await page.locator("#steps [data-step='ProfilerStep#2'] rect").nth(1).click();
+    await inSight(page);
+    assert.equal(await rankShown(page), "rank 1");
+    assert.equal(await details(page), "ProfilerStep#2");
+    await page.getByText("Table of the steps").click();
+    await page.locator("#steps-table button.row", { hasText: "ProfilerStep#1" }).first().click();
+    await page.locator(".details h3", { hasText: "ProfilerStep#1" }).waitFor();
+    assert.equal(await rankShown(page), "rank 0");
+  });
+
+  test("a gap: the time in which the device stood idle", async () => {
+    const { page } = await open("devices");
+    await page
+      .locator("#tables")
+      .getByRole("group", { name: "Table", exact: true })
+      .getByRole("button", { name: "gaps", exact: true })
+      .click();
+    await page.locator("#more-table button.row").first().click();
+    await inSight(page);
+    await page.getByText("Selected time: 570.0 µs").waitFor();
+    assert.equal(await rankShown(page), "rank 0");
+    await note(page).filter({ hasText: "ProfilerStep#2" }).waitFor();
+    assert.equal(await page.locator(".selected-time dd").nth(2).innerText(), "0 ns, 0.0 %");
+  });
+
+  test("a finding: where it shows most", async () => {
+    const { page } = await open("launches");
+    await page.locator("#findings").getByRole("button", { name: "Show where" }).first().click();
+    await inSight(page);
+    await page.locator("#timeline .selected-time, #timeline .details").first().waitFor();
+  });
+
+  test("a step of the critical path", async () => {
+    const { page } = await open("devices");
+    await page.getByText("The steps of the path that take longest").click();
+    const row = page.locator("#path-table button.row", { hasText: "aten::mm" }).first();
+    await row.click();
+    await inSight(page);
+    assert.equal(await details(page), "aten::mm");
+    assert.match(await page.locator(".details dl").innerText(), /critical path\s+on it: host/);
+  });
+
+  test("a collective of the ranks, by its row and by its cell", async () => {
+    const { page } = await open("devices");
+    await page
+      .locator("#skew-table tr", { hasText: "ProfilerStep#2" })
+      .locator("button.row")
+      .click();
+    await inSight(page);
+    assert.equal(await rankShown(page), "all ranks");
+    assert.equal(await details(page), "all_reduce 2");
+    assert.match(await page.locator(".details dl").innerText(), /rank 1/, "the side of the last");
+    const cells = page.locator(".heat canvas");
+    await cells.focus();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowUp");
+    await page.keyboard.press("Enter");
+    await page.locator(".details h3", { hasText: "all_reduce 1" }).waitFor();
+    assert.match(await page.locator(".details dl").innerText(), /rank 0/);
+  });
+
+  test("the peak of memory", async () => {
+    const { page } = await open("devices");
+    await page.locator("#memory select").selectOption({ label: "rank 1" });
+    await page.getByRole("button", { name: "Show the peak in the timeline" }).click();
+    await inSight(page);
+    assert.equal(await rankShown(page), "rank 1");
+    await page.getByText("Selected time: 0 ns").waitFor();
+    assert.match(
+      await page.locator(".selected-time dl").innerText(),
+      /72\.00 µs after the window’s start/,
+    );
+  });
+});
+
+describe("the hash of the URL", () => {
+  test("holds section, rank, step, what is in sight and selected: reload and back restore it", async () => {
+    const { page } = await openRank("devices", 0);
+    await page.locator("#kernels-table button.row", { hasText: "vectorized" }).click();
+    await page.locator(".details h3", { hasText: "vectorized" }).waitFor();
+    const linked = await page.evaluate(() => location.hash);
+    await page.locator(".over").press("w");
+    // The URL follows a moment later, since browsers limit how often it may change.
+    await page.waitForFunction((before) => location.hash !== before, linked);
+    const hash = await page.evaluate(() => location.hash);
+    assert.match(hash, /^#timeline\?rank=0&step=ProfilerStep%231&sight=-?[\d.]+_[\d.]+&range=\d+$/);
+    const drawn = await settled(page);
+    await page.reload();
+    await page.locator(".details h3", { hasText: "vectorized" }).waitFor();
+    await becomes(page, drawn, "the same after a reload");
+    const other = await page.context().newPage();
+    await other.goto(page.url());
+    await other.locator(".details h3", { hasText: "vectorized" }).waitFor();
+    await becomes(other, drawn, "the same for who gets the link");
+    await other.waitForFunction(
+      () => document.getElementById("timeline").getBoundingClientRect().top < innerHeight,
+    );
+    await page.locator("#kernels-table button.row", { hasText: "Memcpy" }).click();
+    await page.locator(".details h3", { hasText: "Memcpy" }).waitFor();
+    await page.goBack();
+    await page.locator(".details h3", { hasText: "vectorized" }).waitFor();
+    await becomes(page, drawn, "the same after going back");
+    await page.goForward();
+    await page.locator(".details h3", { hasText: "Memcpy" }).waitFor();
+  });
+
+  test("of a page that has not what it names is left aside", async () => {
+    const { page, trouble } = await open("devices");
+    const url = page.url().split("#")[0];
+    for (const hash of ["#timeline?rank=9&range=3", "#nowhere?range=99999999&time=b_a", "#?%"]) {
+      await page.goto(`${url}${hash}`);
+      await page.reload();
+      await page.waitForSelector("main h2");
+      assert.equal(await page.locator(".details").count(), 0, hash);
+    }
+    assert.deepEqual(
+      trouble.filter((text) => !text.startsWith("file:")),
+      [],
+    );
+  });
+
+  test("follows the sections, and the timeline stays where it was", async () => {
+    const { page } = await openRank("devices", 1);
+    await page.locator("nav").getByText("Memory").click();
+    await page.waitForFunction(() => location.hash.startsWith("#memory?rank=1"));
+    await page.locator("nav").getByText("Steps").click();
+    await page.waitForFunction(() => location.hash.startsWith("#steps?rank=1"));
+    await page.goBack();
+    await page.waitForFunction(() => location.hash.startsWith("#memory?rank=1"));
   });
 });
 

@@ -8,7 +8,9 @@ use etlink_analyze::{
 use etlink_link::LinkedTrace;
 use etlink_model::{DeviceTrace, TimeNs};
 use etlink_replay::{PathReport, ReplayGraph, ReplayRun, ReplaySettings, critical_path};
-use etlink_report::page::{self, PackedTimeline, ReportPage, ReportRank, TimelineWindow};
+use etlink_report::page::{
+    self, PackedTimeline, ReportPage, ReportRank, TimelineWindow, TracedRank,
+};
 use etlink_tables::TraceTable;
 
 /// Ranges of a timeline: few, so that some have to be drawn together.
@@ -283,6 +285,13 @@ fn check_timelines(
             TimeNs(step.start_ns.saturating_add(step.duration_ns)),
         )
     });
+    let path = etlink_replay::critical_path(graph, run);
+    let of = TracedRank {
+        rows: &rows,
+        graph,
+        run,
+        path: &path,
+    };
     let mut timelines = vec![];
     for (start, end) in [Some((start, end)), step].into_iter().flatten() {
         timelines.push(PackedTimeline::new(RANGES, ROOM, |most| {
@@ -292,7 +301,7 @@ fn check_timelines(
                 step: None,
                 note: String::new(),
             };
-            page::trace_timeline(&rows, graph, run, window, most, None)
+            page::trace_timeline(of, window, most, None)
         })?);
     }
     Ok(timelines)

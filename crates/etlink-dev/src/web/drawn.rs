@@ -20,10 +20,12 @@ pub fn draw_traces(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     // The name of a file is the title of its page, and may be just as hostile.
     let hostile = write_kineto(folder.join("hostile <b>&amp;.json"), draw_hostile_names())?;
     let many = write_kineto(folder.join("many.json"), draw_many_ranges())?;
+    let launches = write_kineto(folder.join("launches.json"), draw_short_kernels())?;
     Ok(vec![
         ("devices".to_owned(), ranks),
         ("hostile".to_owned(), hostile),
         ("many".to_owned(), many),
+        ("launches".to_owned(), launches),
     ])
 }
 
@@ -145,6 +147,25 @@ fn draw_many_ranges() -> TraceBuilder {
                 (step * 8 + part + 1) << 10,
                 16 << 20,
             );
+        }
+    }
+    draw
+}
+
+/// Three steps of kernels that are over before the host launches the next: a finding.
+fn draw_short_kernels() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for step in 0..3 {
+        let from = step * 10_000;
+        let at = |us: i64| (from + us) * US;
+        draw.annotation(main, &format!("ProfilerStep#{step}"), at(0), at(10_000));
+        for number in 0..200 {
+            let start = number * 50;
+            draw.op(main, "aten::add", at(start + 2), at(start + 40));
+            let call = (at(start + 5), at(start + 9));
+            let kernel = (at(start + 12), at(start + 20));
+            draw.launch(main, call, DeviceQueue::stream(7), "short_add", kernel);
         }
     }
     draw

@@ -9,6 +9,8 @@ use serde::Serialize;
 pub(super) struct DrawnCollective {
     pub(super) kind: String,
     pub(super) ranks: String,
+    /// Number of the process group.
+    pub(super) group: u32,
     pub(super) number: i64,
     pub(super) bytes: u64,
     /// The first arrival.
@@ -30,6 +32,7 @@ impl DrawnCollective {
         let CollectiveSkew {
             kind,
             ranks,
+            group,
             number,
             bytes,
             start_ns,
@@ -41,6 +44,7 @@ impl DrawnCollective {
         DrawnCollective {
             kind,
             ranks,
+            group,
             number,
             bytes,
             start_ns: start_ns.since(origin_ns),

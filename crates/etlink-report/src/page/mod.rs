@@ -6,8 +6,8 @@
 //! RankTrees: what called what ─ PageTrees ────────┤          + script + style
 //! Timeline of all ranks, and of some ─ Packed ────┘
 //! ```
-//! What the page shows is what is in these values: its script formats, sorts and draws, and
-//! computes no figure. `web/` has the script's sources; what is built from them is committed in
+//! What the page shows is what is in these values: its script formats, sorts and draws. It computes
+//! no figure but the sums of time that the reader selects in a timeline. `web/` has the script's sources; what is built from them is committed in
 //! `web/dist`, and `cargo dev web --check` compares the two. No name of a trace gets into the HTML
 //! but for the title, which is escaped.
 //!
@@ -18,6 +18,7 @@
 mod call_trees;
 mod compared;
 mod drawn_collective;
+mod finding_link;
 mod memory;
 mod packed_timeline;
 mod path_columns;
@@ -39,12 +40,13 @@ mod tests;
 
 pub use call_trees::{RankTrees, TREE_NODES};
 pub use compared::{ComparedRow, ComparedRuns, ComparedTable};
+pub use finding_link::FindingLink;
 pub use memory::{MemoryChart, memory_charts};
 pub use packed_timeline::PackedTimeline;
 pub use rank_stats::RankStats;
 pub use run_timeline::{RankPlace, RunTimeline};
 pub use timeline::Timeline;
-pub use trace_timeline::trace_timeline;
+pub use trace_timeline::{TracedRank, trace_timeline};
 pub use window::TimelineWindow;
 pub use written_graph::{WrittenGraph, graph_timeline};
 
@@ -71,8 +73,10 @@ pub const TIMELINE_BYTES: usize = 3_200_000;
 const TABLE_BYTES: usize = 1_300_000;
 /// Points of memory charts over all ranks.
 pub const MEMORY_POINTS: usize = 40_000;
-/// Timelines of a page at most.
+/// Ranks of a page that have timelines, at most.
 pub const TIMELINES: usize = 8;
+/// Steps of the critical path that are listed, over all ranks.
+pub const PATH_STEPS: usize = 800;
 /// Records of a table over all ranks.
 const RECORDS: usize = 8_000;
 /// Records of a table at most.
@@ -100,7 +104,7 @@ pub struct ReportRank {
     pub link: Option<LinkReport>,
     /// What `etlink replay` says; none where there is no graph.
     pub figures: Option<ReplayFigures>,
-    /// The same of the critical path; without its steps.
+    /// The same of the critical path; of its steps the longest.
     pub critical_path: Option<PathReport>,
     /// What called what. Packed apart from the rest.
     #[serde(skip)]
@@ -118,14 +122,15 @@ pub struct ReportPage<'p> {
     pub total: &'p RunTotals,
     /// How they met, if there are several.
     pub met: Option<&'p RankStats>,
-    /// Those whose step is shown; that of all ranks first, if there is one.
+    /// Those whose steps are shown, that of all ranks first, if there is one; of each the typical
+    /// step first.
     pub timelines: &'p [PackedTimeline],
     /// What changed since an earlier run, if there is one to compare with.
     pub compared: Option<&'p ComparedRuns>,
     /// What to know first.
     pub notes: &'p [String],
-    /// What the run would gain most from, a sentence each.
-    pub findings: &'p [String],
+    /// What the run would gain most from.
+    pub findings: &'p [FindingLink],
 }
 
 #[derive(Serialize)]
@@ -135,7 +140,7 @@ struct PageData<'p> {
     sentence: String,
     cards: Vec<SummaryCard>,
     notes: &'p [String],
-    findings: &'p [String],
+    findings: &'p [FindingLink],
     compared: Option<&'p ComparedRuns>,
     ranks: Vec<Value>,
     total: Value,

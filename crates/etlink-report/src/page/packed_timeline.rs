@@ -46,6 +46,43 @@ impl PackedTimeline {
             most = (fits - fits / 10).min(most / 2).max(LEAST);
         }
     }
+
+    /// The first of several steps as [`PackedTimeline::new`] has it, and of the others as many as
+    /// there is room for. `draw` is given a step's place and how many ranges it may have.
+    ///
+    /// # Errors
+    /// None that memory has.
+    pub fn steps(
+        most: usize,
+        bytes: usize,
+        steps: usize,
+        draw: impl Fn(usize, usize) -> Timeline,
+    ) -> io::Result<Vec<PackedTimeline>> {
+        let first = PackedTimeline::new(most, bytes, |most| draw(0, most))?;
+        let mut ranges = most.saturating_sub(first.ranges);
+        let mut room = bytes.saturating_sub(first.text.len());
+        let mut all = vec![first];
+        for step in 1..steps {
+            // A timeline drawn with less than this shows nothing, however short its step is.
+            if ranges < LEAST {
+                break;
+            }
+            let timeline = draw(step, ranges);
+            let text = pack_json(&timeline)?;
+            // Another step is there to compare with the first: one with less detail would differ
+            // where the steps do not.
+            if timeline.together_ns > 0 || text.len() > room {
+                break;
+            }
+            ranges -= timeline.drawn().min(ranges);
+            room -= text.len();
+            all.push(PackedTimeline {
+                ranges: timeline.drawn(),
+                text,
+            });
+        }
+        Ok(all)
+    }
 }
 
 /// JSON, gzip, base64.

@@ -3,7 +3,7 @@
 use super::strings::StringTable;
 use super::window::TimelineWindow;
 use etlink_model::{NodeIdx, TimeNs};
-use etlink_replay::{LabelSource, PathCause, PathStep, ReplayGraph, ReplayRun, critical_path};
+use etlink_replay::{LabelSource, PathCause, PathStep, ReplayGraph, ReplayRun};
 use serde::Serialize;
 
 /// Steps that are drawn together end up at most this many times as long as what counts as short.
@@ -47,15 +47,16 @@ struct PathPiece {
     count: u32,
 }
 
-/// The steps of the critical path that reach into a window. O(nodes + edges).
-pub(super) fn path_in_window(ran: ReplayedRank<'_>, window: &TimelineWindow) -> Vec<PathStep> {
-    let inside = |step: &PathStep| {
-        ran.run.start[step.node.index()] < window.end && ran.run.end(step.node) > window.start
+/// The steps of the critical path that reach into a window.
+pub(super) fn path_in_window(
+    run: &ReplayRun,
+    path: &[PathStep],
+    window: &TimelineWindow,
+) -> Vec<PathStep> {
+    let inside = |step: &&PathStep| {
+        run.start[step.node.index()] < window.end && run.end(step.node) > window.start
     };
-    critical_path(ran.graph, ran.run)
-        .into_iter()
-        .filter(inside)
-        .collect()
+    path.iter().filter(inside).copied().collect()
 }
 
 impl PathColumns {

@@ -158,6 +158,7 @@ impl<'t> RunTimeline<'t> {
                 sides.entry(joint).or_default().push((*at, item.rank));
             }
         }
+        timeline.set_ops(|_| None);
         timeline.deps = self.waits_for_last(joints, &sides, &items, &place);
         timeline.strings = strings.into_all();
         Timeline {

@@ -34,21 +34,20 @@ fn ran(trace: &LinkedTrace) -> (etlink_replay::ReplayGraph, ReplayRun) {
 fn drawn(trace: &LinkedTrace, window: (i64, i64), most: usize) -> Timeline {
     let rules = KernelRules::built_in().expect("rules");
     let (graph, run) = ran(trace);
+    let path = etlink_replay::critical_path(&graph, &run);
     let window = TimelineWindow {
         start: TimeNs(window.0),
         end: TimeNs(window.1),
         step: Some(("step 1".into(), DurationNs(900))),
         note: String::new(),
     };
-    trace_timeline(
-        &ClassifiedRows::new(trace, &rules),
-        &graph,
-        &run,
-        window,
-        most,
-        None,
-    )
-    .labelled("0")
+    let of = TracedRank {
+        rows: &ClassifiedRows::new(trace, &rules),
+        graph: &graph,
+        run: &run,
+        path: &path,
+    };
+    trace_timeline(of, window, most, None).labelled("0")
 }
 
 fn page(trace: &LinkedTrace, title: &str) -> String {

@@ -54,6 +54,9 @@ pub struct Timeline {
     pub(super) owner: Vec<u32>,
     /// `correlation`, -1: none.
     pub(super) correlation: Vec<i64>,
+    /// The op that a call or row belongs to, by its place among the drawn ranges and 1 more; 0:
+    /// none. Each less the one before it.
+    pub(super) op: Vec<i64>,
     pub(super) deps: WaitColumns,
     pub(super) path: PathColumns,
     pub(super) met: MatchedRanges,
@@ -151,6 +154,17 @@ impl Timeline {
         Timeline {
             label: label.to_owned(),
             ..self
+        }
+    }
+
+    /// Says which op each drawn range belongs to; `op_of` gives its place.
+    pub(super) fn set_ops(&mut self, op_of: impl Fn(usize) -> Option<u32>) {
+        let mut before = 0;
+        // Rows of a stream come about in the order of their ops: differences compress well.
+        for at in 0..self.drawn() {
+            let op = op_of(at).map_or(0, |op| i64::from(op) + 1);
+            self.op.push(op - before);
+            before = op;
         }
     }
 

@@ -11,20 +11,35 @@ use super::wait_columns;
 use super::window::TimelineWindow;
 use crate::track_names::TrackNames;
 use etlink_analyze::ClassifiedRows;
-use etlink_link::NodeKind;
+use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::{NodeIdx, OpIdx, TimeNs};
 use etlink_replay::{PathStep, ReplayGraph, ReplayRun};
+
+/// A rank's trace, its run and the whole critical path of that: what all windows of it have in
+/// common.
+#[derive(Clone, Copy)]
+pub struct TracedRank<'t> {
+    /// The trace.
+    pub rows: &'t ClassifiedRows<'t>,
+    /// Its graph.
+    pub graph: &'t ReplayGraph,
+    /// How it ran.
+    pub run: &'t ReplayRun,
+    /// The critical path.
+    pub path: &'t [PathStep],
+}
 
 /// Draws a window with `most` ranges at most. Names take 40 times `most` characters, then they are
 /// cut. `member`: what the rank is among the others. O(n log n).
 pub fn trace_timeline(
-    rows: &ClassifiedRows<'_>,
-    graph: &ReplayGraph,
-    run: &ReplayRun,
+    of: TracedRank<'_>,
     window: TimelineWindow,
     most: usize,
     member: Option<&RankPlace<'_>>,
 ) -> Timeline {
+    let TracedRank {
+        rows, graph, run, ..
+    } = of;
     let trace = rows.trace;
     let ids = RangeIds::new(trace);
     let ran = ReplayedRank {
@@ -33,7 +48,7 @@ pub fn trace_timeline(
         labels: trace,
     };
     let (origin, start) = (TimeNs(window.start.0), window.start);
-    let steps = path_columns::path_in_window(ran, &window);
+    let steps = path_columns::path_in_window(run, of.path, &window);
     // a gap is time of the program itself, not of the annotation around it
     let of_path = |step: &PathStep| {
         let node = trace.nodes.get(step.node);
@@ -61,6 +76,7 @@ pub fn trace_timeline(
         ids,
     };
     timeline.deps = wait_columns::wait_columns(of, &place, origin, &mut strings);
+    set_drawn_ops(&mut timeline, trace, ids, &place);
     let range = |step: &PathStep| {
         of_path(step)
             .and_then(|id| place.get(id).copied())
@@ -74,6 +90,42 @@ pub fn trace_timeline(
     }
     timeline.strings = strings.into_all();
     timeline
+}
+
+/// Says to which op calls and device rows belong: the innermost around them that is drawn by
+/// itself.
+fn set_drawn_ops(timeline: &mut Timeline, trace: &LinkedTrace, ids: RangeIds, place: &[u32]) {
+    let mut drawn_ids = vec![None; timeline.drawn()];
+    for (id, at) in place.iter().enumerate().filter(|(_, at)| **at != NONE) {
+        // A box of several ranges has no op that all of them belong to.
+        if timeline.count.get(*at as usize) == Some(&1) {
+            drawn_ids[*at as usize] = Some(id);
+        }
+    }
+    let single = |op: OpIdx| {
+        let at = place[op.index()];
+        let is_single = at != NONE && timeline.count[at as usize] == 1;
+        is_single.then_some(at)
+    };
+    let ops: Vec<Option<u32>> = drawn_ids
+        .into_iter()
+        .map(|id| {
+            let mut op = match ids.range_at(id?) {
+                TraceRange::Op(_) => None,
+                TraceRange::Call(at) => trace.call_op[at].get(),
+                TraceRange::Row(at) => trace.row_op[at].get(),
+            };
+            // An op has fewer parents than the stack is deep, so that this is short.
+            while let Some(one) = op {
+                if let Some(at) = single(one) {
+                    return Some(at);
+                }
+                op = trace.op_parent[one.index()].get();
+            }
+            None
+        })
+        .collect();
+    timeline.set_ops(|at| ops[at]);
 }
 
 struct TraceSource<'t> {

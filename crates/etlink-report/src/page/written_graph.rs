@@ -10,7 +10,7 @@ use super::wait_columns::WaitColumns;
 use super::window::TimelineWindow;
 use etlink_analyze::KernelRules;
 use etlink_model::{NodeIdx, TimeNs, UnixNs};
-use etlink_replay::{EdgeKind, LabelSource, ReplayGraph, ReplayKind, ReplayRun};
+use etlink_replay::{EdgeKind, LabelSource, PathStep, ReplayGraph, ReplayKind, ReplayRun};
 
 /// A written graph and its run.
 #[derive(Clone, Copy)]
@@ -19,6 +19,8 @@ pub struct WrittenGraph<'t> {
     pub graph: &'t ReplayGraph,
     /// How it ran.
     pub run: &'t ReplayRun,
+    /// Its critical path; nothing of a graph without edges, which says nothing of what took long.
+    pub path: &'t [PathStep],
     /// What its nodes are called.
     pub labels: &'t dyn LabelSource,
     /// Classes of kernels.
@@ -42,12 +44,7 @@ pub fn graph_timeline(
     } = of;
     let ran = ReplayedRank { graph, run, labels };
     let start = window.start;
-    // a graph without edges says nothing of what took long
-    let steps = if graph.edges() > 0 {
-        path_columns::path_in_window(ran, &window)
-    } else {
-        vec![]
-    };
+    let steps = path_columns::path_in_window(run, of.path, &window);
     let mut on_path: Vec<usize> = steps.iter().map(|step| step.node.index()).collect();
     on_path.sort_unstable();
     let few = on_path.len() <= most / 2;
@@ -56,8 +53,10 @@ pub fn graph_timeline(
     let all = nodes_in_window(of, &window);
     let (mut timeline, place) =
         Timeline::draw_ranges(window, all, (graph.len(), most), &kept, &of, &mut strings);
+    // The nodes of a written graph name no op that they belong to.
+    timeline.set_ops(|_| None);
     timeline.deps = node_waits(of, &place, start, &mut strings);
-    let range = |step: &etlink_replay::PathStep| {
+    let range = |step: &PathStep| {
         place
             .get(step.node.index())
             .copied()

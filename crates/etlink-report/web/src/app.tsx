@@ -3,9 +3,10 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ComparedSection } from "./compared";
-import type { Data } from "./data";
+import type { Data, FindingLink } from "./data";
 import { Help } from "./help";
 import { MemorySection } from "./memory";
+import { NavigationContext, useHash, type Navigation } from "./navigation";
 import {
   BreakdownSection,
   CollectivesSection,
@@ -115,8 +116,28 @@ function Coded({ text }: { text: string }) {
   );
 }
 
+/** A finding, and the way to where it shows most. */
+function Finding({ finding, navigation }: { finding: FindingLink; navigation: Navigation }) {
+  const { text, rank, begin_ns: begin, end_ns: end } = finding;
+  return (
+    <li>
+      <Coded text={text} />{" "}
+      {begin !== null && end !== null && (
+        <button
+          type="button"
+          class="link"
+          onClick={() => navigation.follow({ kind: "time", rank, begin, end })}
+        >
+          Show where
+        </button>
+      )}
+    </li>
+  );
+}
+
 export function App({ data }: { data: Data }) {
   const [theme, turn] = useTheme();
+  const navigation = useHash(data);
   const [help, setHelp] = useState(false);
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
@@ -136,16 +157,29 @@ export function App({ data }: { data: Data }) {
     return () => document.removeEventListener("keydown", keys);
   }, []);
   const sections = parts(data, theme);
+  /** The hash has more than the section, so that the browser cannot follow it. */
+  const goTo = (section: string) => (event: MouseEvent) => {
+    if (!event.ctrlKey && !event.metaKey && !event.shiftKey) {
+      event.preventDefault();
+      navigation.go({ section });
+    }
+  };
+  const skip = (event: MouseEvent) => {
+    event.preventDefault();
+    const main = document.getElementById("main");
+    main?.scrollIntoView();
+    main?.focus();
+  };
   return (
-    <>
-      <a class="skip" href="#main">
+    <NavigationContext.Provider value={navigation}>
+      <a class="skip" href="#main" onClick={skip}>
         Skip to the report
       </a>
       <header>
         <h1>{data.title}</h1>
         <nav aria-label="Sections">
           {sections.map(({ id, short }) => (
-            <a key={id} href={`#${id}`}>
+            <a key={id} href={`#${id}`} onClick={goTo(id)}>
               {short}
             </a>
           ))}
@@ -163,7 +197,7 @@ export function App({ data }: { data: Data }) {
           </button>
         </div>
       </header>
-      <main id="main">
+      <main id="main" tabIndex={-1}>
         <section class="summary" aria-label="Summary">
           <p class="sentence">{data.sentence}</p>
           <div class="cards">
@@ -180,9 +214,7 @@ export function App({ data }: { data: Data }) {
               <h2>What the run would gain most from</h2>
               <ol>
                 {data.findings.map((finding) => (
-                  <li key={finding}>
-                    <Coded text={finding} />
-                  </li>
+                  <Finding key={finding.text} finding={finding} navigation={navigation} />
                 ))}
               </ol>
             </div>
@@ -207,6 +239,6 @@ export function App({ data }: { data: Data }) {
         <code>etlink analyze</code>, <code>ranks</code>, <code>link</code> and <code>replay</code>.
       </footer>
       <Help open={help} close={() => setHelp(false)} />
-    </>
+    </NavigationContext.Provider>
   );
 }

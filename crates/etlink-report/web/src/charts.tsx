@@ -135,7 +135,16 @@ const BOTTOM = 24;
 const BARS = 96;
 
 /** A column per step: a bar per rank, or, where those are too many, the slowest rank's with a mark for each. */
-export function Steps({ data, drawn }: { data: Data; drawn: string | null }) {
+export function Steps({
+  data,
+  drawn,
+  choose,
+}: {
+  data: Data;
+  drawn: string | null;
+  /** Goes to a rank's step. */
+  choose: (rank: string, step: string) => void;
+}) {
   const [place, width] = useWidth();
   const rows = stepRows(data.ranks);
   const most = Math.max(...rows.flatMap((row) => row.ns.filter((ns) => ns !== undefined)));
@@ -173,6 +182,7 @@ export function Steps({ data, drawn }: { data: Data; drawn: string | null }) {
               y={y}
               drawn={row.name === drawn}
               each={each}
+              choose={choose}
             />
             {at % every === 0 && (
               <text x={LEFT + column * (at + 0.5)} y={HEIGHT} class="tick" text-anchor="middle">
@@ -206,9 +216,10 @@ interface ColumnProps {
   y: (ns: number) => number;
   drawn: boolean;
   each: boolean;
+  choose: (rank: string, step: string) => void;
 }
 
-function Column({ row, data, from, width, y, drawn, each }: ColumnProps) {
+function Column({ row, data, from, width, y, drawn, each, choose }: ColumnProps) {
   const known = row.ns.flatMap((ns, rank) =>
     ns === undefined ? [] : [{ ns, label: data.ranks[rank].label }],
   );
@@ -229,6 +240,7 @@ function Column({ row, data, from, width, y, drawn, each }: ColumnProps) {
             rx={2}
             class={name}
             data-value={ns}
+            onClick={() => choose(label, row.name)}
           >
             <title>{`${row.name}, rank ${label}: ${time(ns)}`}</title>
           </rect>
@@ -237,6 +249,7 @@ function Column({ row, data, from, width, y, drawn, each }: ColumnProps) {
     );
   }
   const slowest = Math.max(...known.map(({ ns }) => ns));
+  const last = known.find(({ ns }) => ns === slowest);
   const tip = known.slice(0, 40).map(({ ns, label }) => `rank ${label}: ${time(ns)}`);
   return (
     <>
@@ -249,6 +262,7 @@ function Column({ row, data, from, width, y, drawn, each }: ColumnProps) {
         rx={2}
         class={name}
         data-value={slowest}
+        onClick={() => last && choose(last.label, row.name)}
       />
       {known.length > 1 &&
         known.map(({ ns, label }) => (

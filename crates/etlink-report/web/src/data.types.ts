@@ -151,6 +151,7 @@ export type DeviceTime = {
 export type DrawnCollective = {
   kind: string;
   ranks: string;
+  group: number;
   number: number;
   bytes: number;
   start_ns: number;
@@ -165,6 +166,13 @@ export type EdgeFigures = {
   inferred: number;
   decided: number;
   latency: Percentiles;
+};
+
+export type FindingLink = {
+  text: string;
+  rank: string;
+  begin_ns: number | null;
+  end_ns: number | null;
 };
 
 export type HostIdle = {
@@ -310,7 +318,7 @@ export type PageData = {
   sentence: string;
   cards: SummaryCard[];
   notes: string[];
-  findings: string[];
+  findings: FindingLink[];
   compared: ComparedRuns | null;
   ranks: ReportRank[];
   total: RunTotals;
@@ -599,6 +607,7 @@ export type Timeline = {
   about: number[];
   owner: number[];
   correlation: number[];
+  op: number[];
   deps: WaitColumns;
   path: PathColumns;
   met: MatchedRanges;

@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Data, RankStats } from "./data";
 import { time } from "./format";
+import { useNavigation } from "./navigation";
 import { colours } from "./timeline/draw";
 
 const LEFT = 64;
@@ -14,6 +15,7 @@ export function Heat({ met, data, theme }: { met: RankStats; data: Data; theme: 
   const place = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(600);
   const [at, setAt] = useState<[number, number] | null>(null);
+  const { follow } = useNavigation();
   const ranks = met.ranks.map((rank) => rank.rank);
   const columns = met.late.first.length;
   const most = Math.max(...met.late.ns.flat().map((ns) => ns ?? 0), 1);
@@ -40,6 +42,12 @@ export function Heat({ met, data, theme }: { met: RankStats; data: Data; theme: 
       Math.floor((event.clientX - box.left - LEFT) / wide),
     );
   };
+  const show = ([rank, column]: [number, number]) => {
+    const collective = met.skews[met.late.first[column]];
+    if (collective && met.late.ns[rank][column] !== null) {
+      follow({ kind: "collective", collective, rank: met.ranks[rank].rank });
+    }
+  };
   const keys = (event: KeyboardEvent) => {
     const steps: { [key: string]: [number, number] } = {
       ArrowUp: [-1, 0],
@@ -48,7 +56,9 @@ export function Heat({ met, data, theme }: { met: RankStats; data: Data; theme: 
       ArrowRight: [0, 1],
     };
     const step = steps[event.key];
-    if (step) {
+    if (event.key === "Enter" && at) {
+      show(at);
+    } else if (step) {
       move((at?.[0] ?? 0) + step[0], (at?.[1] ?? 0) + step[1]);
       event.preventDefault();
     }
@@ -62,6 +72,7 @@ export function Heat({ met, data, theme }: { met: RankStats; data: Data; theme: 
         aria-label={`Arrival delay of each of ${ranks.length} ranks at ${met.count} collectives and messages; arrows move from cell to cell`}
         onPointerMove={point}
         onPointerLeave={() => setAt(null)}
+        onClick={() => at && show(at)}
         onKeyDown={keys}
       />
       <div class="scale" aria-hidden="true">
@@ -71,7 +82,7 @@ export function Heat({ met, data, theme }: { met: RankStats; data: Data; theme: 
       <p class="note tip" role="status">
         {at
           ? tip(met, data, at)
-          : "Rows are ranks, columns collectives and messages in order of time. Point at a cell, or use the arrow keys."}
+          : "Rows are ranks, columns collectives and messages in order of time. Point at a cell, or use the arrow keys. A click or Enter shows it in the timeline."}
       </p>
     </div>
   );

@@ -16,10 +16,13 @@ const KEYS: [string, string][] = [
     "Enter",
     "timeline: fill the width with the selected range; search: next match (with Shift the one before)",
   ],
+  ["n and p", "timeline: next and previous range of the same name"],
+  ["m", "timeline: select the time of the selected range"],
   ["Esc", "timeline: select nothing"],
-  ["↑ ↓ ← →", "heat map: from cell to cell"],
   ["↑ ↓ ← →, Enter, Esc", "calls: from bar to bar or row to row, zoom in, zoom out"],
-  ["Ctrl + wheel, Shift + wheel, drag", "timeline: zoom, move, move"],
+  ["↑ ↓ ← →, Enter", "heat map: from cell to cell, show in the timeline"],
+  ["wheel, Shift + wheel, Alt + wheel", "timeline: zoom at the pointer, move, scroll the tracks"],
+  ["drag, Shift + drag", "timeline: move, select time and see its sums"],
 ];
 
 export function Help({ open, close }: { open: boolean; close: () => void }) {

@@ -4,6 +4,7 @@ import { useRef, useState } from "preact/hooks";
 import { marked, nice, Say, useWidth } from "./charts";
 import type { Data, MemoryChart, ReportRank } from "./data";
 import { bytes, count, time, timeUnit } from "./format";
+import { useNavigation } from "./navigation";
 import { RankChoice } from "./sections";
 
 const HEIGHT = 170;
@@ -108,6 +109,7 @@ function Chart({ rank, chart }: { rank: ReportRank; chart: MemoryChart }) {
   ).filter((at) => at === 0 || x(from + at) < width - 24);
   const [unit, size] = timeUnit(to - from);
   const name = chart.device < 0 ? chart.device_type : `${chart.device_type} ${chart.device}`;
+  const { follow } = useNavigation();
   const peak = of
     ? `at most ${bytes(of.peak_bytes)} allocated, ${time(of.peak_ns - from)} after the start`
     : "";
@@ -142,6 +144,18 @@ function Chart({ rank, chart }: { rank: ReportRank; chart: MemoryChart }) {
       <h3>
         {name} <small>{about}</small>
       </h3>
+      {of && (
+        <p class="tools">
+          <button
+            type="button"
+            onClick={() =>
+              follow({ kind: "time", rank: rank.label, begin: of.peak_ns, end: of.peak_ns })
+            }
+          >
+            Show the peak in the timeline
+          </button>
+        </p>
+      )}
       <div
         tabIndex={0}
         role="application"

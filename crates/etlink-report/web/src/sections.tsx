@@ -2,13 +2,24 @@
 
 import { useState } from "preact/hooks";
 import { Note, Say, Stacked, Steps, stepRows, type Bar } from "./charts";
-import type { Data, DeviceTime, IdleCauses, RankStats, ReportRank, Record_, Value } from "./data";
+import type {
+  CollectiveSkew,
+  Data,
+  DeviceTime,
+  IdleCauses,
+  RankStats,
+  ReportRank,
+  Record_,
+  Value,
+} from "./data";
 import { count, percent } from "./format";
 import { Heat } from "./heat";
+import { useNavigation } from "./navigation";
 import { Name, Table, type Column } from "./table";
 
 export function StepsSection({ data }: { data: Data }) {
-  const drawn = data.timelines[0]?.step ?? null;
+  const { current, follow } = useNavigation();
+  const drawn = data.timelines[current.timeline]?.step ?? null;
   const several = data.ranks.length > 1;
   const records = data.ranks.flatMap((rank) =>
     (rank.steps ?? []).map((step) => ({ rank: rank.label, ...step })),
@@ -18,10 +29,19 @@ export function StepsSection({ data }: { data: Data }) {
       (several || field !== "rank") && records.some((record) => (record as Record_)[field] !== 0),
   );
   const rows = stepRows(data.ranks);
+  const show = (rank: string, name: string) => {
+    const step = data.ranks
+      .find((of) => of.label === rank)
+      ?.steps.find((step) => step.name === name);
+    if (step) {
+      const [begin, end] = [step.start_ns, step.start_ns + step.duration_ns];
+      follow({ kind: "time", rank, begin, end, name });
+    }
+  };
   const cut = cutNote(data, "steps");
   return (
     <>
-      {records.length > 1 && <Steps data={data} drawn={drawn} />}
+      {records.length > 1 && <Steps data={data} drawn={drawn} choose={show} />}
       {rows.length === 1 && <Say>The recording has one step, {rows[0].name}.</Say>}
       {cut && <Note text={cut} kind="cut" />}
       <details>
@@ -34,6 +54,10 @@ export function StepsSection({ data }: { data: Data }) {
           columns={fields.map((field) => ({
             field,
             head: field === "rows" ? "device rows" : undefined,
+            follow:
+              field === "name"
+                ? (record: Record_) => show(String(record.rank), String(record.name))
+                : undefined,
           }))}
         />
       </details>
@@ -196,7 +220,56 @@ export function PathSection({ data }: { data: Data }) {
         label="Critical path by cause"
         whole="length"
       />
+      <PathTable data={data} />
     </>
+  );
+}
+
+/** The steps of the path that take longest. */
+function PathTable({ data }: { data: Data }) {
+  const { follow } = useNavigation();
+  const several = data.ranks.length > 1;
+  const records = data.ranks.flatMap((rank) =>
+    (rank.critical_path?.steps ?? []).map((step) => ({
+      rank: rank.label,
+      name: step.name,
+      duration_ns: step.duration_ns,
+      latency_ns: step.latency_ns,
+      place: step.place,
+      start_ns: step.start_ns,
+    })),
+  );
+  if (records.length === 0) {
+    return null;
+  }
+  const show = (record: Record_) => {
+    const [begin, length] = [Number(record.start_ns), Number(record.duration_ns)];
+    const [rank, name] = [String(record.rank), String(record.name)];
+    follow({ kind: "time", rank, begin, end: begin + length, name });
+  };
+  const columns: Column[] = [
+    {
+      field: "name",
+      cell: (value) => <Name text={String(value)} />,
+      follow: show,
+    },
+    { field: "duration_ns" },
+    { field: "latency_ns", head: "waited before" },
+    { field: "place", head: "on" },
+  ];
+  return (
+    <details>
+      <summary>The steps of the path that take longest</summary>
+      <Table
+        id="path-table"
+        caption="Steps of the critical path that take longest"
+        records={records}
+        columns={several ? [columns[0], { field: "rank" }, ...columns.slice(1)] : columns}
+        sort="duration_ns"
+        rows={10}
+        note="All: `etlink replay --critical-path --json`."
+      />
+    </details>
   );
 }
 
@@ -205,6 +278,7 @@ const CLASSES = ["all", "computation", "communication", "memory", "other"];
 export function KernelsSection({ data }: { data: Data }) {
   const [of, setOf] = useState("all");
   const [rank, setRank] = useState(-1);
+  const { follow } = useNavigation();
   const kernels = rank < 0 ? data.total.kernels : data.ranks[rank].kernels;
   const records = of === "all" ? kernels : kernels.filter((kernel) => kernel.class === of);
   const present = CLASSES.filter(
@@ -217,16 +291,23 @@ export function KernelsSection({ data }: { data: Data }) {
     </span>
   );
   const columns: Column[] = [
-    { field: "class", cell: (value) => <span class={`chip chip-${value}`}>{String(value)}</span> },
-    { field: "label" },
     {
       field: "name",
       cell: (value, record) => <Name text={String(record.short_name)} full={String(value)} />,
+      follow: (record) =>
+        follow({
+          kind: "kernel",
+          rank: rank < 0 ? null : data.ranks[rank].label,
+          name: String(record.name),
+          longest: Number(record.max_ns),
+        }),
     },
-    { field: "count" },
     { field: "sum_ns" },
     { field: "share", cell: share },
+    { field: "count" },
     { field: "mean_ns" },
+    { field: "class", cell: (value) => <span class={`chip chip-${value}`}>{String(value)}</span> },
+    { field: "label" },
     { field: "min_ns" },
     { field: "max_ns" },
     { field: "stddev_ns", head: "std. dev." },
@@ -322,6 +403,7 @@ export function CollectivesSection({
     Object.keys(records[0] ?? {})
       .filter((field) => !without.includes(field) && typeof records[0][field] !== "object")
       .map((field) => ({ field }));
+  const { follow } = useNavigation();
   const timed = met.skews.some((skew) => skew.transfer_ns !== null);
   const steps = met.skews.some((skew) => skew.step);
   const skewColumns: Column[] = [
@@ -334,7 +416,19 @@ export function CollectivesSection({
     "last",
     "waited_ns",
     ...(timed ? ["transfer_ns", "algorithm_bandwidth", "bus_bandwidth"] : []),
-  ].map((field) => ({ field, head: { last: "last rank", waited_ns: "all waited" }[field] }));
+  ].map((field) => ({
+    field,
+    head: { last: "last rank", waited_ns: "all waited" }[field],
+    follow:
+      field === "kind"
+        ? (record: Record_) => {
+            const collective = met.skews.find((skew) => isRecordOf(skew, record));
+            if (collective) {
+              follow({ kind: "collective", collective });
+            }
+          }
+        : undefined,
+  }));
   return (
     <>
       <Say>
@@ -371,6 +465,11 @@ export function CollectivesSection({
       />
     </>
   );
+}
+
+function isRecordOf(skew: CollectiveSkew, record: Record_): boolean {
+  const fields = ["kind", "ranks", "group", "number", "start_ns"] as const;
+  return fields.every((field) => skew[field] === record[field]);
 }
 
 const HEADS: { [field: string]: string } = {

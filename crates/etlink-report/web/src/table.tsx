@@ -11,6 +11,8 @@ export interface Column {
   head?: string;
   /** Shows a text in place of the usual. */
   cell?: (value: Value, record: Record_) => ComponentChildren;
+  /** Goes to what the row is about. */
+  follow?: (record: Record_) => void;
 }
 
 interface Props {
@@ -156,14 +158,26 @@ function Head({
 
 function Cell({ column, record, unit }: { column: Column; record: Record_; unit: Unit | null }) {
   const value = record[column.field] ?? null;
-  const shown = column.cell ? column.cell(value, record) : plain(value, unit);
+  const { cell, follow } = column;
+  const shown = cell ? cell(value, record) : plain(value, unit);
   return (
     <td
       class={unit ? "number" : "text"}
       data-field={column.field}
       data-value={value === null ? "" : String(value)}
     >
-      {shown}
+      {follow ? (
+        <button
+          type="button"
+          class="link row"
+          aria-label={`${String(value)}: show in the timeline`}
+          onClick={() => follow(record)}
+        >
+          {shown}
+        </button>
+      ) : (
+        shown
+      )}
     </td>
   );
 }

@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { Say } from "./charts";
 import type { Data, ReportRank, Record_ } from "./data";
+import { useNavigation } from "./navigation";
 import { cutNote, RankChoice } from "./sections";
 import { columnsOf, Table, type Column } from "./table";
 
@@ -47,6 +48,7 @@ export function tablesOf(rank: ReportRank): [string, Record_[]][] {
 
 export function TablesSection({ data }: { data: Data }) {
   const [rank, setRank] = useState(0);
+  const { follow } = useNavigation();
   const tables = tablesOf(data.ranks[rank]);
   const [wanted, choose] = useState("");
   const [name, records] = tables.find(([name]) => name === wanted) ?? tables[0] ?? ["", []];
@@ -69,7 +71,18 @@ export function TablesSection({ data }: { data: Data }) {
         id="more-table"
         caption={titleOf(name)}
         records={records}
-        columns={columnsOf(records).map(({ field }) => ({ field, head: HEADS[field] }))}
+        columns={columnsOf(records).map(({ field }) => ({
+          field,
+          head: HEADS[field],
+          follow:
+            name === "gaps" && field === "start_ns"
+              ? (record: Record_) => {
+                  const begin = Number(record.start_ns);
+                  const end = begin + Number(record.length_ns);
+                  follow({ kind: "time", rank: data.ranks[rank].label, begin, end });
+                }
+              : undefined,
+        }))}
         note={cutNote(data, name, data.ranks[rank].label)}
       />
     </>

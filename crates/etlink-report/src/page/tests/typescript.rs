@@ -97,7 +97,14 @@ fn page_types() -> String {
         met: Some(&stats),
         timelines: &[],
         notes: &["a note".to_owned()],
-        findings: &["2 % of the step".to_owned()],
+        findings: &[
+            FindingLink {
+                begin_ns: Some(1),
+                end_ns: Some(2),
+                ..FindingLink::default()
+            },
+            FindingLink::default(),
+        ],
         compared: Some(&compared),
     };
     let types = TypeRecorder::default();

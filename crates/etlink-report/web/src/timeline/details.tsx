@@ -1,9 +1,10 @@
 // What is known of one range: times, facts, what it waited for and what waited for it.
 
 import type { Data } from "../data";
-import { time } from "../format";
+import { count, time } from "../format";
 import { isLost, Meeting, type Jump } from "./meeting";
 import type { Dep, Model } from "./model";
+import { unionLength } from "./spans";
 
 /** Reasons to wait that are listed at most. */
 const LISTED = 12;
@@ -32,8 +33,17 @@ interface Props {
   model: Model;
   data: Data;
   range: number;
+  occurrences: Occurrences;
   select: (range: number) => void;
   jump: Jump;
+}
+
+/** Ranges of the same name in all timelines of the rank. */
+interface Occurrences {
+  /** Which of them this is, by time. */
+  place: number;
+  count: number;
+  again: (by: number) => void;
 }
 
 /** The same in a sentence, for screen readers. */
@@ -54,7 +64,7 @@ function started(model: Model, data: Data, range: number): string {
   return `${time(model.start[range] + model.offset)} by ${by}`;
 }
 
-export function Details({ model, data, range, select, jump }: Props) {
+export function Details({ model, data, range, occurrences, select, jump }: Props) {
   const { packed } = model;
   const track = model.tracks[model.track[range]];
   const several = packed.count[range] > 1;
@@ -71,7 +81,7 @@ export function Details({ model, data, range, select, jump }: Props) {
   if (packed.own[range] > 0) {
     facts.push(["itself, without what it calls", time(packed.own[range])]);
   }
-  if (packed.owner[range] > 0) {
+  if (packed.owner[range] > 0 && model.op[range] < 0) {
     facts.push(["of the op", packed.strings[packed.owner[range]]]);
   }
   if (packed.correlation[range] >= 0) {
@@ -96,6 +106,7 @@ export function Details({ model, data, range, select, jump }: Props) {
       <h3 class="name" title={model.name(range)}>
         {model.name(range)}
       </h3>
+      {occurrences.count > 1 && <Again {...occurrences} />}
       <dl>
         {facts.map(([what, value]) => (
           <div key={what}>
@@ -104,6 +115,15 @@ export function Details({ model, data, range, select, jump }: Props) {
           </div>
         ))}
       </dl>
+      {model.op[range] >= 0 && (
+        <p class="of-op">
+          <span class="why">of the op</span>{" "}
+          <button type="button" class="link name" onClick={() => select(model.op[range])}>
+            {model.name(model.op[range])}
+          </button>
+        </p>
+      )}
+      <DeviceRows model={model} range={range} select={select} />
       {model.met(range) && <Meeting model={model} data={data} range={range} jump={jump} />}
       <div class="two">
         <Deps
@@ -126,6 +146,79 @@ export function Details({ model, data, range, select, jump }: Props) {
         />
       </div>
     </div>
+  );
+}
+
+/** To the next and previous of the same name. */
+function Again({ place, count: all, again }: Occurrences) {
+  return (
+    <p class="tools again">
+      <button
+        type="button"
+        disabled={place <= 0}
+        onClick={() => again(-1)}
+        aria-label="Previous of this name"
+      >
+        ‹ p
+      </button>
+      <button
+        type="button"
+        disabled={place >= all - 1}
+        onClick={() => again(1)}
+        aria-label="Next of this name"
+      >
+        n ›
+      </button>
+      <span class="found" role="status">
+        {count(place + 1)} of {count(all)} of this name in this page
+      </span>
+    </p>
+  );
+}
+
+/** What an op, an annotation or a call launched. */
+function DeviceRows({
+  model,
+  range,
+  select,
+}: {
+  model: Model;
+  range: number;
+  select: (range: number) => void;
+}) {
+  const rows = model.rowsOf(range);
+  if (rows.length === 0 || model.kind(range) === "call") {
+    return null;
+  }
+  const length = (row: number) => model.end[row] - model.start[row];
+  const spans = rows.map((row): [number, number] => [model.start[row], model.end[row]]);
+  const longest = [...rows].sort((a, b) => length(b) - length(a)).slice(0, LISTED);
+  return (
+    <section class="rows">
+      <h4>
+        Its device rows: {count(rows.length)}, busy for {time(unionLength(spans))}
+      </h4>
+      <ul>
+        {longest.map((row) => (
+          <li key={row}>
+            <button
+              type="button"
+              class="link name"
+              title={model.name(row)}
+              onClick={() => select(row)}
+            >
+              {model.shortName(row)}
+            </button>{" "}
+            <span class="gap">
+              {time(length(row))}, on {model.tracks[model.track[row]].name}
+            </span>
+          </li>
+        ))}
+      </ul>
+      {rows.length > LISTED && (
+        <p class="note">These run longest; {count(rows.length - LISTED)} more are outlined.</p>
+      )}
+    </section>
   );
 }
 

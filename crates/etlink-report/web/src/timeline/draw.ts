@@ -12,6 +12,10 @@ const LETTER = 6.3;
 /** What to draw besides the ranges. */
 export interface Marks {
   selected: number;
+  /** What belongs to the selected range. */
+  related: Set<number>;
+  /** The selected time. */
+  area: [number, number] | null;
   /** What was searched for; none: nothing was. */
   found: Set<number> | null;
   arrows: boolean;
@@ -63,7 +67,29 @@ export function draw(context: CanvasRenderingContext2D, view: View, marks: Marks
     onTracks(context, view, colour);
   }
   arrows(context, view, marks, colour);
+  if (marks.area) {
+    selectedTime(context, view, marks.area, colour);
+  }
   context.restore();
+}
+
+/** The selected time, with what lies outside of it in shade. */
+function selectedTime(
+  context: CanvasRenderingContext2D,
+  view: View,
+  [from, to]: [number, number],
+  colour: Colours,
+) {
+  const inside = (x: number) => Math.min(Math.max(x, 0), view.width);
+  const [left, right] = [inside(view.x(from)), inside(view.x(to))];
+  context.globalAlpha = 0.55;
+  context.fillStyle = colour("band");
+  context.fillRect(0, AXIS, left, view.height);
+  context.fillRect(right, AXIS, view.width - right, view.height);
+  context.globalAlpha = 1;
+  context.fillStyle = colour("accent");
+  context.fillRect(left - 1, AXIS, 2, view.height);
+  context.fillRect(right - 1, AXIS, 2, view.height);
 }
 
 function grid(context: CanvasRenderingContext2D, view: View, colour: Colours) {
@@ -125,7 +151,8 @@ function ranges(
       Math.max(view.x(model.start[range]), -2),
       Math.min(view.x(model.end[range]), view.width + 2),
     ];
-    const picked = range === marks.selected || (marks.found?.has(range) ?? false);
+    const picked =
+      range === marks.selected || marks.related.has(range) || (marks.found?.has(range) ?? false);
     if (to < 0 || (to < drawn && !picked)) {
       continue;
     }
@@ -169,11 +196,14 @@ function box(
   if (room > 24) {
     context.fillStyle = colour(waits >= 1 ? "on-waiting" : `on-${kind}`);
     context.textAlign = "left";
-    context.fillText(fitting(model.name(range), room - 6), seen + 3, y + height / 2 + 0.5);
+    const text = fitting(model.shortName(range), room - 6);
+    // Wide letters are made narrower rather than cut.
+    context.fillText(text, seen + 3, y + height / 2 + 0.5, room - 4);
   }
   context.globalAlpha = 1;
-  if (range === marks.selected) {
-    context.strokeStyle = colour("text");
+  const isSelected = range === marks.selected;
+  if (isSelected || marks.related.has(range)) {
+    context.strokeStyle = colour(isSelected ? "text" : "accent");
     context.lineWidth = 2;
     context.strokeRect(x + 1, y + 1, Math.max(width - 2, 1), height - 2);
     context.lineWidth = 1;
@@ -226,7 +256,7 @@ function path(context: CanvasRenderingContext2D, view: View, row: Row, colour: C
     if (width > 24) {
       context.fillStyle = colour(`on-${boxOf(cause)}`);
       context.textAlign = "left";
-      context.fillText(fitting(name(), width - 6), from + 3, y + height / 2 + 0.5);
+      context.fillText(fitting(name(), width - 6), from + 3, y + height / 2 + 0.5, width - 4);
     }
   };
   for (const step of view.model.path) {

@@ -26,7 +26,10 @@ export function Meeting({ model, data, range, jump }: Props) {
     rank === met.last ? met.skew_ns : Math.max(model.start[range] + model.offset - met.start_ns, 0);
   const off = uncertainty(data, met.first, met.last);
   const own = data.timelines.some(
-    (timeline) => timeline.rank === met.last && timeline.met.joint.includes(joint),
+    (timeline) =>
+      timeline.rank === met.last &&
+      timeline.step === model.packed.step &&
+      timeline.met.joint.includes(joint),
   );
   const here = model.packed.joints !== null;
   return (

@@ -1,6 +1,6 @@
 // A timeline unpacked: ranges by number, their place on tracks, what they waited for and what waited for them.
 
-import type { DrawnCollective, Timeline } from "../data";
+import type { Data, DrawnCollective, Timeline } from "../data";
 
 export interface Track {
   name: string;
@@ -55,13 +55,24 @@ export class Model {
   readonly offset: number;
   /** Per range, the collective or message that it is a side of; -1: none. */
   readonly joint: Int32Array;
+  /** Per call or row, the op that it belongs to; -1: none that is drawn. */
+  readonly op: Int32Array;
   private readonly joints: DrawnCollective[];
   private readonly kinds: string[];
+  private readonly shortNames: Map<string, string>;
   private readonly causes: Map<number, number[]> = new Map();
   private readonly effects: Map<number, number[]> = new Map();
 
-  constructor(packed: Timeline, kinds: string[], edges: string[], joints: DrawnCollective[]) {
+  constructor(
+    packed: Timeline,
+    { kinds, edges }: Pick<Data, "kinds" | "edges">,
+    joints: DrawnCollective[],
+    shortNames: Map<string, string>,
+  ) {
     this.packed = packed;
+    this.shortNames = shortNames;
+    let op = 0;
+    this.op = Int32Array.from(packed.op, (more) => (op += more) - 1);
     this.joints = joints;
     this.offset = packed.common_ns ?? 0;
     this.joint = new Int32Array(packed.start.length).fill(-1);
@@ -136,6 +147,64 @@ export class Model {
   name(range: number): string {
     const { count, strings, name } = this.packed;
     return count[range] > 1 ? `${count[range]} short ranges` : strings[name[range]];
+  }
+
+  /** A name without what all kernels have in theirs, as tables show it. */
+  shortName(range: number): string {
+    const name = this.name(range);
+    return this.shortNames.get(name) ?? name;
+  }
+
+  /** The ranges of a name that are drawn by themselves, in order of number. */
+  named(name: string): number[] {
+    const number = this.packed.strings.indexOf(name);
+    const found: number[] = [];
+    for (let range = 0; range < this.size && number > 0; range++) {
+      if (this.packed.name[range] === number && this.packed.count[range] === 1) {
+        found.push(range);
+      }
+    }
+    return found;
+  }
+
+  /** Whether it is a kernel, a copy or a memset. */
+  isRow(range: number): boolean {
+    return this.packed.joints === null && this.tracks[this.track[range]].stream;
+  }
+
+  /** Whether one range of a thread lies within another, or is it. */
+  isWithin(inner: number, outer: number): boolean {
+    return (
+      this.track[inner] === this.track[outer] &&
+      this.start[inner] >= this.start[outer] &&
+      this.end[inner] <= this.end[outer] &&
+      this.packed.depth[inner] >= this.packed.depth[outer]
+    );
+  }
+
+  /** The device rows of an op and of those that it calls, of an annotation, or of a call, by time. */
+  rowsOf(range: number): number[] {
+    if (this.packed.joints !== null || this.tracks[this.track[range]].stream) {
+      return [];
+    }
+    if (this.kind(range) === "call") {
+      return this.waiters(range)
+        .filter((dep) => dep.kind === "launch")
+        .map((dep) => dep.to);
+    }
+    const rows: number[] = [];
+    for (let row = 0; row < this.size; row++) {
+      const op = this.op[row];
+      if (op >= 0 && this.isRow(row) && this.isWithin(op, range)) {
+        rows.push(row);
+      }
+    }
+    return rows.sort((a, b) => this.start[a] - this.start[b]);
+  }
+
+  /** The call that launched a row; -1: none that is drawn. */
+  launchOf(row: number): number {
+    return this.waitedFor(row).find((dep) => dep.kind === "launch")?.from ?? -1;
   }
 
   /** The rank that did it; of a timeline of one trace its number, or -1. */

@@ -1,66 +1,81 @@
-// The timeline: canvas, keys, pointer, search, and what is selected.
+// The timeline: which rank and step it is of, search, and what is selected.
 
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Note } from "../charts";
 import type { Data, Timeline as TimelineData } from "../data";
 import { count, time } from "../format";
-import { clockNote, type Jump } from "./meeting";
+import type { Occurrence } from "../links";
+import { useNavigation, type Span } from "../navigation";
+import { AreaSums } from "./area";
+import { Canvas, reveal, type Acts } from "./canvas";
 import { Details, spoken } from "./details";
-import { colours, draw, type Marks } from "./draw";
-import { after, Model } from "./model";
-import { AXIS, HEAD, View } from "./view";
-
-/** What to show of a timeline at first: a part of the common clock, a side of a collective. */
-interface Wanted {
-  sight?: [number, number];
-  joint: number;
-  rank: number | null;
-}
+import type { Marks } from "./draw";
+import { clockNote, type Jump } from "./meeting";
+import type { Model } from "./model";
+import { StepChoice } from "./steps";
+import { View } from "./view";
 
 export function Timelines({ data, theme }: { data: Data; theme: string }) {
-  const [at, setAt] = useState(0);
-  const wanted = useRef<Wanted>({ joint: -1, rank: null });
-  const jump: Jump = (rank, joint, zoom) => {
-    const own = data.timelines.findIndex(
-      (timeline) => timeline.rank === rank && timeline.met.joint.includes(joint),
-    );
-    wanted.current = {
-      ...wanted.current,
-      joint,
-      rank,
-      sight: zoom ? undefined : wanted.current.sight,
-    };
-    setAt(zoom || own < 0 ? 0 : own);
+  const navigation = useNavigation();
+  const { links, current } = navigation;
+  const at = current.timeline;
+  const shown = data.timelines[at];
+  /** First timeline of each rank, of all ranks the first. */
+  const ranks = data.timelines.filter(
+    (timeline, place) =>
+      data.timelines.findIndex(
+        (one) => one.label === timeline.label && !one.joints === !timeline.joints,
+      ) === place,
+  );
+  const isShown = (timeline: TimelineData) =>
+    timeline.label === shown.label && !timeline.joints === !shown.joints;
+  const change = (wanted: TimelineData) => {
+    const label = wanted.joints ? "all" : wanted.label;
+    const same = links.timelineOf(label, shown.step);
+    const timeline = same >= 0 ? same : data.timelines.indexOf(wanted);
+    navigation.go({ timeline, area: null, ...sameSight(navigation, timeline) });
   };
   return (
     <>
-      {data.timelines.length > 1 && (
+      {ranks.length > 1 && (
         <div class="tools" role="group" aria-label="Rank of the timeline">
-          {data.timelines.map((timeline, place) => (
+          {ranks.map((timeline) => (
             <button
-              key={place}
+              key={timeline.joints ? "all" : timeline.label}
               type="button"
-              aria-pressed={place === at}
-              onClick={() => setAt(place)}
+              aria-pressed={isShown(timeline)}
+              onClick={() => change(timeline)}
             >
               {timeline.joints ? "all ranks" : `rank ${timeline.label}`}
             </button>
           ))}
         </div>
       )}
-      <Timeline
-        key={at}
-        packed={data.timelines[at]}
-        data={data}
-        theme={theme}
-        wanted={wanted.current}
-        jump={jump}
-      />
+      <StepChoice data={data} />
+      <div role="status">
+        {navigation.message && <Note text={navigation.message} kind="went" />}
+      </div>
+      <Timeline key={at} at={at} data={data} theme={theme} />
     </>
   );
 }
 
-function jointsOf(data: Data) {
-  return data.timelines.find((timeline) => timeline.joints)?.joints ?? [];
+/** What is in sight and selected, as another timeline has it; all where they have no clock in common. */
+function sameSight(
+  { links, current }: ReturnType<typeof useNavigation>,
+  timeline: number,
+): { sight: Span | null; selected: number } {
+  const [before, next] = [links.model(current.timeline), links.model(timeline)];
+  const joint = current.selected < 0 ? -1 : before.joint[current.selected];
+  const { rank } = next.packed;
+  const own = rank ?? (before.packed.joints ? null : before.packed.rank);
+  const selected = joint < 0 ? -1 : next.sideOf(joint, `rank ${own}`);
+  const isCommon = before.packed.common_ns !== null && next.packed.common_ns !== null;
+  if (!current.sight || !isCommon) {
+    return { sight: null, selected };
+  }
+  const by = before.offset - next.offset;
+  return { sight: [current.sight[0] + by, current.sight[1] + by], selected };
 }
 
 function about(packed: TimelineData): string {
@@ -84,47 +99,53 @@ function about(packed: TimelineData): string {
   return `${parts.filter(Boolean).join("; ")}.`;
 }
 
-interface Props {
-  packed: TimelineData;
-  data: Data;
-  theme: string;
-  wanted: Wanted;
-  jump: Jump;
+/** What belongs to the selected range: kernels of an op, op and call of a kernel. */
+function relatedTo(model: Model, selected: number): Set<number> {
+  if (selected < 0) {
+    return new Set();
+  }
+  const rows = model.rowsOf(selected);
+  const causes = model.isRow(selected) ? [model.op[selected], model.launchOf(selected)] : [];
+  return new Set([...rows, ...causes].filter((range) => range >= 0));
 }
 
-/** What is in sight at first, and what is selected. */
-function begin(model: Model, wanted: Wanted): [View, number] {
-  const view = new View(model);
-  if (wanted.sight && model.packed.common_ns !== null) {
-    view.set(wanted.sight[0] - model.offset, wanted.sight[1] - model.offset);
-  }
-  const range = wanted.joint < 0 ? -1 : model.sideOf(wanted.joint, `rank ${wanted.rank}`);
-  if (range >= 0) {
-    view.show(range);
-  }
-  return [view, range];
-}
-
-function Timeline({ packed, data, theme, wanted, jump }: Props) {
-  const model = useMemo(() => new Model(packed, data.kinds, data.edges, jointsOf(data)), [packed]);
-  const [view, first] = useMemo(() => begin(model, wanted), [model]);
-  const [selected, select] = useState(first);
-  useEffect(() => {
-    if (first >= 0) {
-      reveal(view, first, scroller.current);
-      refresh();
+function Timeline({ at, data, theme }: { at: number; data: Data; theme: string }) {
+  const navigation = useNavigation();
+  const { links, current } = navigation;
+  const model = links.model(at);
+  const { packed } = model;
+  const view = useMemo(() => new View(model), [model]);
+  const visit = useRef(-1);
+  if (visit.current !== navigation.visit) {
+    visit.current = navigation.visit;
+    if (current.sight) {
+      view.set(...current.sight);
+    } else {
+      view.all();
     }
-  }, [model]);
+  }
+  const { selected, area } = current;
+  const scroller = useRef<HTMLDivElement>(null);
+  const [, redraw] = useState(0);
+  const refresh = () => redraw((times) => times + 1);
   useEffect(() => {
-    wanted.sight =
-      packed.common_ns === null || view.isAll()
-        ? undefined
-        : [view.from + model.offset, view.to + model.offset];
-    [wanted.joint, wanted.rank] = [selected < 0 ? -1 : model.joint[selected], packed.rank];
+    if (selected >= 0) {
+      reveal(view, selected, scroller.current);
+    }
+    // Keys such as n go on from a link without a click, where the timeline was what was asked for.
+    if (navigation.visit > 0 && current.section === "timeline") {
+      scroller.current?.focus({ preventScroll: true });
+    }
+    refresh();
+  }, [model, navigation.visit]);
+  useEffect(() => {
+    // The canvas has its width only now, and the view may have been limited.
+    navigation.keep({ sight: view.isAll() ? null : [view.from, view.to] });
   });
   const [text, setText] = useState("");
   const [hit, setHit] = useState(0);
   const [options, setOptions] = useState({ arrows: false, path: true });
+  const [isMarking, setMarking] = useState(false);
   const [latest, setLatest] = useState(false);
   const arrange = (latestFirst: boolean) => {
     const caused = new Map(
@@ -133,30 +154,66 @@ function Timeline({ packed, data, theme, wanted, jump }: Props) {
     view.arrange(latestFirst ? (track) => caused.get(track.name) ?? 0 : undefined);
     setLatest(latestFirst);
   };
-  const [, redraw] = useState(0);
   const found = useMemo(() => model.search(text), [model, text]);
-  const marks: Marks = { selected, found: text.trim() ? new Set(found) : null, ...options };
-  const refresh = () => redraw((times) => times + 1);
-
+  const related = useMemo(() => relatedTo(model, selected), [model, selected]);
+  const marks: Marks = {
+    selected,
+    related,
+    area,
+    found: text.trim() ? new Set(found) : null,
+    ...options,
+  };
+  const pick = (range: number) => {
+    navigation.keep({ selected: range, area: null }, true);
+    refresh();
+  };
   const go = (range: number) => {
-    select(range);
     if (range >= 0) {
       view.show(range);
       reveal(view, range, scroller.current);
     }
+    pick(range);
+  };
+  const mark = (wanted: Span | null, isDone: boolean) => {
+    navigation.keep({ selected: -1, area: wanted }, isDone);
     refresh();
   };
-  /** To another rank's side, which may be in this timeline. */
-  const local: Jump = (rank, joint, here) =>
-    here ? go(model.sideOf(joint, `rank ${rank}`)) : jump(rank, joint, here);
-  const next = (by: number) => {
-    if (found.length > 0) {
-      const at = (hit + by + found.length) % found.length;
-      setHit(at);
-      go(found[at]);
+  const occurrences = useMemo(
+    () => (selected < 0 || packed.joints ? [] : occurrencesOf(links, model, selected)),
+    [links, model, selected],
+  );
+  const place = occurrences.findIndex((one) =>
+    isSame(links, one, { timeline: at, range: selected }),
+  );
+  const again = (by: number) => {
+    const next = occurrences[place + by];
+    if (place >= 0 && next) {
+      if (next.timeline === at) {
+        go(next.range);
+      } else {
+        navigation.go(links.show(next));
+      }
     }
   };
-  const scroller = useRef<HTMLDivElement>(null);
+  const acts: Acts = { select: go, pick, mark, again, refresh };
+  const jump: Jump = (rank, joint, isAll) => {
+    const timeline = links.timelineOf(isAll ? "all" : labelOf(data, rank), packed.step);
+    if (timeline >= 0) {
+      const range = links.model(timeline).sideOf(joint, `rank ${rank}`);
+      if (timeline === at) {
+        go(range);
+      } else {
+        navigation.go(links.show({ timeline, range }));
+      }
+    }
+  };
+  const next = (by: number) => {
+    if (found.length > 0) {
+      const place = (hit + by + found.length) % found.length;
+      setHit(place);
+      go(found[place]);
+    }
+  };
   const search = (wanted: string) => {
     setText(wanted);
     setHit(-1);
@@ -215,6 +272,14 @@ function Timeline({ packed, data, theme, wanted, jump }: Props) {
         <button type="button" onClick={act(() => view.all())}>
           All
         </button>
+        <button
+          type="button"
+          aria-pressed={isMarking}
+          title="Drag in the timeline to select time. Without this, drag with Shift."
+          onClick={() => setMarking(!isMarking)}
+        >
+          Select time
+        </button>
         {packed.joints && (
           <label class="check">
             <input type="checkbox" checked={latest} onChange={() => arrange(!latest)} /> latest
@@ -245,9 +310,8 @@ function Timeline({ packed, data, theme, wanted, jump }: Props) {
         marks={marks}
         theme={theme}
         scroller={scroller}
-        select={go}
-        pick={select}
-        refresh={refresh}
+        isMarking={isMarking}
+        acts={acts}
       />
       <p class="hidden" role="status">
         {selected >= 0 ? spoken(model, selected) : ""}
@@ -271,249 +335,56 @@ function Timeline({ packed, data, theme, wanted, jump }: Props) {
           </span>
         )}
       </div>
-      {selected >= 0 ? (
+      {area && (
+        <AreaSums
+          model={model}
+          area={area}
+          select={go}
+          fill={act(() => view.fillSpan(area))}
+          clear={() => mark(null, true)}
+        />
+      )}
+      {selected >= 0 && (
         <Details
           model={model}
           data={data}
           range={selected}
+          occurrences={{ place, count: occurrences.length, again }}
           select={go}
-          jump={(rank, joint, zoom) =>
-            packed.joints ? local(rank, joint, zoom) : jump(rank, joint, zoom)
-          }
+          jump={jump}
         />
-      ) : (
+      )}
+      {selected < 0 && !area && (
         <p class="note">
-          Select a range to see what it waited for. Ctrl + wheel zooms, drag moves; with the keys: w
-          a s d.
+          Click a range to see what it waited for. The wheel zooms, drag moves, drag with Shift
+          selects time. Keys: w a s d, and ? for all.
         </p>
       )}
     </div>
   );
 }
 
-/** Scrolls a range's track into sight. */
-function reveal(view: View, range: number, scroller: HTMLDivElement | null) {
-  const place = view.place(range);
-  if (scroller && place) {
-    const y = view.y(place.row, place.lane) + view.top - AXIS;
-    if (y < view.top + HEAD || y > view.top + view.height - AXIS - 40) {
-      scroller.scrollTop = Math.max(0, y - (view.height - AXIS) / 2);
-      view.top = scroller.scrollTop;
-    }
+/** The label of the rank of a number. */
+function labelOf(data: Data, rank: number): string {
+  return data.timelines.find((one) => !one.joints && one.rank === rank)?.label ?? String(rank);
+}
+
+type AllLinks = ReturnType<typeof useNavigation>["links"];
+
+function occurrencesOf(links: AllLinks, model: Model, range: number): Occurrence[] {
+  if (model.packed.count[range] > 1) {
+    return [];
   }
+  return links.occurrences(model.packed.label, model.name(range), model.isRow(range));
 }
 
-interface CanvasProps {
-  view: View;
-  marks: Marks;
-  theme: string;
-  scroller: { current: HTMLDivElement | null };
-  /** Selects and brings into sight. */
-  select: (range: number) => void;
-  /** Selects where it is. */
-  pick: (range: number) => void;
-  refresh: () => void;
-}
-
-function Canvas({ view, marks, theme, scroller, select, pick, refresh }: CanvasProps) {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const latest = useRef({ marks, select, pick });
-  latest.current = { marks, select, pick };
-  const paint = () => {
-    const context = canvas.current?.getContext("2d");
-    if (canvas.current && context) {
-      draw(context, view, latest.current.marks, colours(canvas.current));
-    }
+/** Whether two are one range, which the windows of two steps may both have. */
+function isSame(links: AllLinks, one: Occurrence, other: Occurrence): boolean {
+  const begin = ({ timeline, range }: Occurrence) => {
+    const model = links.model(timeline);
+    return range < 0
+      ? ""
+      : `${model.tracks[model.track[range]].name} ${model.packed.origin_ns + model.start[range]}`;
   };
-  useLayoutEffect(paint);
-  useEffect(
-    () =>
-      scroller.current && canvas.current
-        ? watch(scroller.current, canvas.current, view, latest.current, refresh)
-        : undefined,
-    [view],
-  );
-  useEffect(paint, [theme]);
-  return (
-    <div class="tracks" style={{ height: `min(72vh, ${Math.max(view.total, 120) + AXIS + 2}px)` }}>
-      <canvas ref={canvas} aria-hidden="true" />
-      <div
-        class="over"
-        ref={scroller}
-        tabIndex={0}
-        role="application"
-        aria-label="Timeline: w and s zoom, a and d move, brackets go from range to range, Enter fills the width, question mark lists all keys"
-        onScroll={(event) => ((view.top = event.currentTarget.scrollTop), paint())}
-        onKeyDown={(event) =>
-          event.target === event.currentTarget &&
-          key(event, view, latest.current.marks.selected, select, refresh)
-        }
-      >
-        <div class="heads" style={{ height: `${view.total}px` }}>
-          {view.rows.map((row) => (
-            <button
-              key={row.track}
-              type="button"
-              class="head"
-              style={{ top: `${row.top}px` }}
-              aria-expanded={!view.folded.has(row.track)}
-              onClick={() => (view.fold(row.track), refresh())}
-            >
-              <span aria-hidden="true">{view.folded.has(row.track) ? "▸" : "▾"}</span>{" "}
-              {head(view, row.track)}
-            </button>
-          ))}
-        </div>
-      </div>
-    </div>
-  );
-}
-
-function head(view: View, track: number) {
-  const of = view.model.tracks[track];
-  return of ? (
-    <>
-      {of.name} <small>{of.group}</small>
-    </>
-  ) : (
-    "critical path"
-  );
-}
-
-/** Keeps the canvas as large as its place, and takes the pointer. */
-function watch(
-  scroller: HTMLDivElement,
-  canvas: HTMLCanvasElement,
-  view: View,
-  latest: { pick: (range: number) => void },
-  refresh: () => void,
-) {
-  const fit = () => {
-    const scale = window.devicePixelRatio || 1;
-    [view.width, view.height] = [scroller.clientWidth, scroller.clientHeight + AXIS];
-    [canvas.width, canvas.height] = [
-      Math.round(view.width * scale),
-      Math.round(view.height * scale),
-    ];
-    canvas.style.width = `${view.width}px`;
-    canvas.style.height = `${view.height}px`;
-    refresh();
-  };
-  const size = new ResizeObserver(fit);
-  size.observe(scroller);
-  fit();
-  const where = (event: MouseEvent): [number, number] => {
-    const box = canvas.getBoundingClientRect();
-    return [event.clientX - box.left, event.clientY - box.top];
-  };
-  const wheel = (event: WheelEvent) => {
-    if (event.ctrlKey || event.metaKey) {
-      view.zoom(Math.exp(Math.sign(event.deltaY) * 0.25), view.time(where(event)[0]));
-    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      view.pan((event.deltaX || event.deltaY) / view.width);
-    } else {
-      return;
-    }
-    event.preventDefault();
-    refresh();
-  };
-  const pointers = new Map<number, [number, number]>();
-  let moved = 0;
-  const down = (event: PointerEvent) => {
-    const onBar = where(event)[0] >= view.width;
-    if (
-      event.button === 0 &&
-      event.target instanceof HTMLElement &&
-      !event.target.closest("button") &&
-      !onBar
-    ) {
-      pointers.set(event.pointerId, where(event));
-      scroller.setPointerCapture(event.pointerId);
-      moved = 0;
-    }
-  };
-  const move = (event: PointerEvent) => {
-    const before = pointers.get(event.pointerId);
-    if (!before) {
-      const { range } = view.hit(...where(event));
-      scroller.style.cursor = range >= 0 ? "pointer" : "grab";
-      scroller.title =
-        range >= 0
-          ? `${view.model.name(range).slice(0, 200)} · ${time(view.model.end[range] - view.model.start[range])}`
-          : "";
-      return;
-    }
-    const now = where(event);
-    const others = [...pointers].filter(([id]) => id !== event.pointerId).map(([, at]) => at);
-    if (others.length > 0) {
-      const apart = (at: [number, number]) => Math.max(Math.abs(at[0] - others[0][0]), 10);
-      view.zoom(apart(before) / apart(now), view.time((now[0] + others[0][0]) / 2));
-    } else {
-      view.pan((before[0] - now[0]) / view.width);
-      if (event.pointerType === "mouse") {
-        scroller.scrollTop += before[1] - now[1];
-      }
-    }
-    moved += Math.abs(now[0] - before[0]) + Math.abs(now[1] - before[1]);
-    pointers.set(event.pointerId, now);
-    refresh();
-  };
-  const up = (event: PointerEvent) => {
-    if (pointers.delete(event.pointerId) && moved < 4 && event.type === "pointerup") {
-      latest.pick(view.hit(...where(event)).range);
-    }
-  };
-  scroller.addEventListener("wheel", wheel, { passive: false });
-  scroller.addEventListener("pointerdown", down);
-  scroller.addEventListener("pointermove", move);
-  scroller.addEventListener("pointerup", up);
-  scroller.addEventListener("pointercancel", up);
-  return () => size.disconnect();
-}
-
-/** Keys of the timeline, when it has the focus. */
-function key(
-  event: KeyboardEvent,
-  view: View,
-  selected: number,
-  select: (range: number) => void,
-  refresh: () => void,
-) {
-  if (event.ctrlKey || event.metaKey || event.altKey) {
-    return;
-  }
-  const acts: { [key: string]: () => void } = {
-    w: () => view.zoom(0.6),
-    "+": () => view.zoom(0.6),
-    "=": () => view.zoom(0.6),
-    s: () => view.zoom(1.6),
-    "-": () => view.zoom(1.6),
-    a: () => view.pan(-0.2),
-    ArrowLeft: () => view.pan(-0.2),
-    d: () => view.pan(0.2),
-    ArrowRight: () => view.pan(0.2),
-    "0": () => view.all(),
-    Escape: () => select(-1),
-    "]": () => select(beside(view, selected, 1)),
-    "[": () => select(beside(view, selected, -1)),
-    Enter: () => selected >= 0 && view.fill(selected),
-  };
-  const act = acts[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-  if (act) {
-    act();
-    event.preventDefault();
-    refresh();
-  }
-}
-
-/** The range before or after on the same lane; without one the first in sight. */
-function beside(view: View, selected: number, by: number): number {
-  const { model } = view;
-  if (selected < 0) {
-    const row = view.rows.find((row) => row.track >= 0 && row.lanes > 0);
-    const lane = row ? model.tracks[row.track].lanes[0] : undefined;
-    return lane ? (lane[Math.min(after(model.start, lane, view.from), lane.length - 1)] ?? -1) : -1;
-  }
-  const lane = model.tracks[model.track[selected]].lanes[model.packed.depth[selected]];
-  return lane[lane.indexOf(selected) + by] ?? selected;
+  return begin(one) === begin(other);
 }

@@ -123,10 +123,12 @@ export class View {
   }
 
   set(from: number, to: number) {
-    const span = to - from;
     const [least, most] = [-this.margin(), this.length + this.margin()];
-    this.from = Math.max(Math.min(from, most - span), least);
-    this.to = Math.min(this.from + span, most);
+    const span = Math.min(Math.max(to - from, CLOSEST), most - least);
+    // The hash has what is in sight: rounded, so that it leads to just the same.
+    const rounded = (time: number) => Math.round(time * 100) / 100;
+    this.from = rounded(Math.max(Math.min(from, most - span), least));
+    this.to = rounded(Math.min(this.from + span, most));
   }
 
   all() {
@@ -152,9 +154,13 @@ export class View {
 
   /** Fills the width with a range. */
   fill(range: number) {
-    const { start, end } = this.model;
-    const span = Math.max(end[range] - start[range], CLOSEST);
-    this.set(start[range] - span * 0.1, end[range] + span * 0.1);
+    this.fillSpan([this.model.start[range], this.model.end[range]]);
+  }
+
+  /** Fills the width with a time. */
+  fillSpan([from, to]: [number, number]) {
+    const span = Math.max(to - from, CLOSEST);
+    this.set(from - span * 0.1, from + span * 1.1);
   }
 
   /** What is at a point of the canvas. */

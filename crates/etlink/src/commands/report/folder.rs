@@ -15,6 +15,9 @@ use etlink_run::membership::Excluded;
 use etlink_run::run::{RankContent, RankEntry, RankResult};
 use etlink_run::{Run, RunError};
 
+/// Steps that are drawn of a run at most.
+const STEPS: usize = 16;
+
 /// What is kept of a rank until all are read.
 struct ReportedRank {
     rank: ReportRank,
@@ -114,61 +117,60 @@ pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Resul
         ));
     }
     progress.phase("drawing");
-    // the same step of all ranks: a rank that lacks it is drawn by time
+    // the same steps of all ranks: a rank that lacks one is drawn by time
     let name = steps.name();
-    let together = met.as_ref().map(|_| {
+    let is_joined = met.is_some();
+    let step_of_all = |at: usize| {
         RunTimeline::new(
             &joined.summaries,
             &joined.matches,
             &joined.clocks,
-            name.as_deref(),
+            steps.name_at(at),
         )
-    });
+    };
     // that of all ranks gets as much as two of a rank, at least a quarter
-    let of_all = if together.is_some() {
+    let of_all = if is_joined {
         (2.0 / (shown.len() as f64 + 2.0)).max(0.25)
     } else {
         0.0
     };
     let each = (1.0 - of_all) / shown.len().max(1) as f64;
-    let all = together.as_ref().map(|together| {
-        PackedTimeline::new(
+    let all = match is_joined {
+        true => PackedTimeline::steps(
             share(RANGES, of_all),
             share(TIMELINE_BYTES, of_all),
-            |most| together.timeline(most),
-        )
-    });
+            // Each compares all communications of the run anew.
+            steps.count().min(STEPS),
+            |at, most| step_of_all(at).timeline(most),
+        )?,
+        false => vec![],
+    };
+    // A rank is shown only in steps in which all can be.
+    let together: Vec<RunTimeline<'_>> = (0..all.len()).map(step_of_all).collect();
+    let drawn_steps = if is_joined { all.len() } else { steps.count() };
     let wanted = |at: usize| {
         shown
             .iter()
             .find(|shown| places[**shown] == at)
             .map(|shown| &ranks[*shown])
     };
-    let member = |at: usize| {
-        together
-            .as_ref()?
-            .member(members.iter().position(|place| *place == at)?)
-    };
-    let draw = |at: usize, rank: &ReportRank| -> Result<Option<PackedTimeline>> {
+    let draw = |at: usize, rank: &ReportRank| -> Result<Vec<PackedTimeline>> {
         let ran = Ran::from_content(runs.entry(at).load()?)?;
-        let member = member(at);
-        let packed =
-            PackedTimeline::new(share(RANGES, each), share(TIMELINE_BYTES, each), |most| {
-                ran.draw_timeline(rank, &steps, most, rules, member.as_ref())
-            });
-        Ok(Some(packed?))
+        let member = |step: usize| {
+            let place = members.iter().position(|place| *place == at)?;
+            together.get(step)?.member(place)
+        };
+        let room = (share(RANGES, each), share(TIMELINE_BYTES, each));
+        Ok(ran.draw_steps(rank, &steps, drawn_steps, room, rules, member)?)
     };
     // read a second time: to keep all ranks until a step is chosen would take their memory at once
     let drawn = runs.map_ranks(|entry| wanted(entry.index).map(|rank| draw(entry.index, rank)));
     let drawn = drawn
         .into_iter()
         .flatten()
-        .collect::<Result<Vec<Option<PackedTimeline>>>>()?;
-    let timelines = all
-        .transpose()?
-        .into_iter()
-        .chain(drawn.into_iter().flatten())
-        .collect();
+        .collect::<Result<Vec<Vec<PackedTimeline>>>>()?;
+    let steps = drawn.iter().map(Vec::len).max().unwrap_or(0).max(all.len());
+    let timelines = all.into_iter().chain(drawn.into_iter().flatten()).collect();
     Ok(Content {
         title: config.title,
         ranks,
@@ -176,6 +178,7 @@ pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Resul
         timelines,
         drawn: shown.len(),
         step: name,
+        steps,
         notes,
         findings: vec![],
         excluded: all_excluded,

@@ -18,7 +18,7 @@ use bytesize::ByteSize;
 use etlink_analyze::{KernelRules, run_totals};
 use etlink_kineto::KeepEvents;
 use etlink_report::page::{
-    self, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank, TIMELINE_BYTES,
+    self, FindingLink, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank, TIMELINE_BYTES,
 };
 use etlink_run::membership::Excluded;
 use etlink_run::output::{Target, refuse_input};
@@ -35,8 +35,10 @@ struct WrittenPage {
     output: String,
     bytes: u64,
     ranks: usize,
-    /// The step that is drawn, if there are steps.
+    /// The step that is drawn first, if there are steps.
     step: Option<String>,
+    /// How many steps are drawn.
+    steps: usize,
     timelines: usize,
     ranges: usize,
     /// What changed since the earlier run, where one was given.
@@ -57,9 +59,11 @@ struct Content {
     /// Of how many ranks.
     drawn: usize,
     step: Option<String>,
+    /// How many steps of these ranks.
+    steps: usize,
     notes: Vec<String>,
     /// What the run would gain most from; of one trace alone.
-    findings: Vec<String>,
+    findings: Vec<FindingLink>,
     /// Traces that are not in the page.
     excluded: Vec<Excluded>,
     /// `--strict` was given, and what ranks communicate is not recorded.
@@ -158,6 +162,7 @@ fn print_result(
         output: target.path().display().to_string(),
         bytes,
         ranks: content.ranks.len(),
+        steps: content.step.as_ref().map_or(0, |_| content.steps),
         step: content.step,
         timelines: content.drawn,
         ranges: content
@@ -179,7 +184,11 @@ fn print_result(
         let (step, without) = written
             .step
             .map_or((String::new(), ", without steps"), |step| {
-                (format!("step {step} of "), "")
+                let others = count(written.steps.saturating_sub(1) as u64, "other");
+                match written.steps {
+                    0 | 1 => (format!("step {step} of "), ""),
+                    _ => (format!("step {step} and {others} of "), ""),
+                }
             });
         let (output, size, ranges) = (
             &written.output,
@@ -215,18 +224,18 @@ fn file_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
         .map_or_else(|| config.title.clone(), |rank| rank.to_string());
     let rank = ran.report_rank(&label, None, rules, 1);
     let steps = DrawnSteps::choose_step(config.step.as_deref(), &[&rank])?;
-    let timelines = vec![PackedTimeline::new(RANGES, TIMELINE_BYTES, |most| {
-        ran.draw_timeline(&rank, &steps, most, rules, None)
-    })?];
+    let room = (RANGES, TIMELINE_BYTES);
+    let timelines = ran.draw_steps(&rank, &steps, steps.count(), room, rules, |_| None)?;
     let notes = ran.leaves_out().into_iter().chain(ran.damage_note());
     Ok(Content {
         title: config.title,
         met: None,
-        timelines,
         drawn: 1,
         step: steps.name(),
+        steps: timelines.len(),
+        timelines,
         notes: notes.collect(),
-        findings: ran.finding_sentences(&rank.analysis, rules),
+        findings: ran.finding_links(&rank, rules),
         ranks: vec![rank],
         excluded: vec![],
         is_refused: false,

@@ -7,10 +7,14 @@ use anyhow::{Context, Result, bail};
 use etlink_analyze::{KernelRules, Options, RankAnalysis, analyze};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read;
+use etlink_findings::RunFinding;
 use etlink_link::LinkedTrace;
-use etlink_replay::{LabelSource, PathReport, ReplayGraph, ReplayRun, ReplaySettings};
+use etlink_replay::{
+    LabelSource, PathReport, PathStepReport, ReplayGraph, ReplayRun, ReplaySettings,
+};
 use etlink_report::page::{
-    self, MEMORY_POINTS, RankPlace, RankTrees, ReportRank, Timeline, WrittenGraph, memory_charts,
+    self, FindingLink, MEMORY_POINTS, PATH_STEPS, PackedTimeline, RankPlace, RankTrees, ReportRank,
+    TracedRank, WrittenGraph, memory_charts,
 };
 use etlink_run::graphs::groups_of;
 use etlink_run::input::display_name;
@@ -19,6 +23,10 @@ use std::path::Path;
 
 /// Points of a memory chart at most.
 const POINTS: usize = 4_000;
+/// Steps of a rank that are drawn at most.
+const STEPS: usize = 100;
+/// Events that are looked at for all steps of a rank together: a second or so.
+const PASSES: usize = 20_000_000;
 
 /// A rank's graph and its run.
 pub(super) struct Ran {
@@ -208,10 +216,14 @@ impl Ran {
             },
             figures: is_graph
                 .then(|| etlink_replay::replay_figures(&self.graph, labels, &self.run)),
-            critical_path: is_graph.then(|| PathReport {
-                // the page shows what the path is made of; its steps can be as many as the nodes
-                steps: vec![],
-                ..path()
+            critical_path: is_graph.then(|| {
+                let path = path();
+                // The steps of the path can be as many as the nodes.
+                let most = (PATH_STEPS / ranks.max(1)).clamp(5, 100);
+                PathReport {
+                    steps: longest_steps(path.steps, most),
+                    ..path
+                }
             }),
             trees: match &self.of {
                 RanSource::Traces(trace) => RankTrees::from_trace(&trace.device, ranks),
@@ -222,84 +234,101 @@ impl Ran {
     }
 
     /// What the run would gain most from; nothing of a written graph, which has no events.
-    pub(super) fn finding_sentences(
-        &self,
-        analysis: &RankAnalysis,
-        rules: &KernelRules,
-    ) -> Vec<String> {
+    pub(super) fn finding_links(&self, rank: &ReportRank, rules: &KernelRules) -> Vec<FindingLink> {
         let RanSource::Traces(trace) = &self.of else {
             return vec![];
         };
-        let found = etlink_findings::trace_findings(trace, &self.graph, rules, analysis);
-        let findings = found.findings.into_iter();
-        findings.map(|finding| finding.sentence).collect()
+        let found =
+            etlink_findings::trace_findings(trace, &self.graph, rules, &rank.analysis).findings;
+        let link = |finding: RunFinding| {
+            let begin_ns = finding.evidence.start_ns;
+            FindingLink {
+                begin_ns,
+                end_ns: begin_ns.map(|begin| evidence_end(trace, &finding, begin)),
+                text: finding.sentence,
+                rank: rank.label.clone(),
+            }
+        };
+        found.into_iter().map(link).collect()
     }
 
-    /// The step, or what there is without steps, in `most` ranges.
-    pub(super) fn draw_timeline(
+    /// How many steps are drawn at most. Each takes a pass over the trace, so that of a large trace
+    /// few are tried. A step of a large trace takes much of the page's room anyway.
+    fn most_steps(&self) -> usize {
+        let events = match &self.of {
+            RanSource::Traces(trace) => {
+                let device = &trace.device;
+                device.ops.len() + device.calls.len() + device.rows.len()
+            }
+            RanSource::Written { .. } => self.graph.len(),
+        };
+        (PASSES / events.max(1)).clamp(4, STEPS)
+    }
+
+    /// The first `count` steps, or what there is without steps, in ranges and bytes of `room`.
+    /// `member`: what the rank is among the others, in a step.
+    pub(super) fn draw_steps<'m>(
         &self,
         rank: &ReportRank,
         steps: &DrawnSteps,
-        most: usize,
+        count: usize,
+        room: (usize, usize),
         rules: &KernelRules,
-        member: Option<&RankPlace<'_>>,
-    ) -> Timeline {
+        member: impl Fn(usize) -> Option<RankPlace<'m>>,
+    ) -> std::io::Result<Vec<PackedTimeline>> {
         let Ran { graph, run, .. } = self;
-        let timeline = match &self.of {
+        let (ranges, bytes) = room;
+        let count = count.min(self.most_steps());
+        let path = match &self.of {
+            // A graph without edges says nothing of what took long.
+            RanSource::Written { .. } if graph.edges() == 0 => vec![],
+            _ => etlink_replay::critical_path(graph, run),
+        };
+        match &self.of {
             RanSource::Traces(trace) => {
                 let device = &trace.device;
-                let starts = || {
-                    device
-                        .ops
-                        .start
-                        .iter()
-                        .chain(&device.calls.start)
-                        .chain(&device.rows.start)
-                        .copied()
-                        .collect()
-                };
-                // starts are collected only where there is no step: of a large trace they are
-                // millions
-                let window = steps.drawn_window(
-                    &rank.analysis,
-                    most,
-                    device.window().unwrap_or_default(),
-                    starts,
-                );
-                page::trace_timeline(
-                    &etlink_analyze::ClassifiedRows::new(trace, rules),
+                let rows = etlink_analyze::ClassifiedRows::new(trace, rules);
+                let of = TracedRank {
+                    rows: &rows,
                     graph,
                     run,
-                    window,
-                    most,
-                    member,
-                )
+                    path: &path,
+                };
+                let whole = device.window().unwrap_or_default();
+                // Starts are collected only where there is no step: of a large trace they are
+                // millions.
+                let starts = || {
+                    let on_host = device.ops.start.iter().chain(&device.calls.start);
+                    on_host.chain(&device.rows.start).copied().collect()
+                };
+                PackedTimeline::steps(ranges, bytes, count, |at, most| {
+                    let window = steps.drawn_window(at, &rank.analysis, most, whole, starts);
+                    let timeline = page::trace_timeline(of, window, most, member(at).as_ref());
+                    timeline.labelled(&rank.label)
+                })
             }
             RanSource::Written { file, .. } => {
                 let about = |node: usize| describe_node(file, node);
                 let of = WrittenGraph {
                     graph,
                     run,
+                    path: &path,
                     labels: &NodeNames(file),
                     rules,
                     about: &about,
                     base_ns: file.base_time_ns().unwrap_or(0),
                 };
-                let (first, last) = (
-                    of.spans().map(|span| span.0).min(),
-                    of.spans().map(|span| span.1).max(),
-                );
+                let first = of.spans().map(|span| span.0).min();
+                let last = of.spans().map(|span| span.1).max();
+                let whole = first.zip(last).unwrap_or_default();
                 let starts = || of.spans().map(|span| span.0).collect();
-                let window = steps.drawn_window(
-                    &rank.analysis,
-                    most,
-                    first.zip(last).unwrap_or_default(),
-                    starts,
-                );
-                page::graph_timeline(of, window, most, member)
+                PackedTimeline::steps(ranges, bytes, count, |at, most| {
+                    let window = steps.drawn_window(at, &rank.analysis, most, whole, starts);
+                    let timeline = page::graph_timeline(of, window, most, member(at).as_ref());
+                    timeline.labelled(&rank.label)
+                })
             }
-        };
-        timeline.labelled(&rank.label)
+        }
     }
 
     /// A written graph of which all nodes have start times, as it is and as it is run.
@@ -309,6 +338,34 @@ impl Ran {
             _ => None,
         }
     }
+}
+
+/// The end of what a finding points to: of the event of its name that begins there, else after as
+/// long as one occurrence takes.
+fn evidence_end(trace: &LinkedTrace, finding: &RunFinding, begin: i64) -> i64 {
+    let device = &trace.device;
+    let ops = (&device.ops.start, &device.ops.duration, &device.ops.name);
+    let calls = &device.calls;
+    let calls = (&calls.start, &calls.duration, &calls.name);
+    let rows = (&device.rows.start, &device.rows.duration, &device.rows.name);
+    let mut longest = finding.evidence.typical_ns.max(1);
+    for (starts, durations, names) in [ops, calls, rows] {
+        let columns = starts.iter().zip(durations).zip(names);
+        let here = columns.filter(|((start, _), _)| start.0 == begin);
+        let named = here.filter(|(_, name)| device.names.get(**name) == finding.subject);
+        let lengths = named.map(|((_, duration), _)| duration.0);
+        longest = longest.max(lengths.max().unwrap_or(0));
+    }
+    begin.saturating_add(longest)
+}
+
+/// The steps that take longest with what they waited before, in order of time.
+fn longest_steps(mut steps: Vec<PathStepReport>, most: usize) -> Vec<PathStepReport> {
+    let taken = |step: &PathStepReport| step.duration_ns.0.saturating_add(step.latency_ns.0);
+    steps.sort_by_key(|step| std::cmp::Reverse(taken(step)));
+    steps.truncate(most);
+    steps.sort_by_key(|step| step.start_ns);
+    steps
 }
 
 /// What a node says of itself.

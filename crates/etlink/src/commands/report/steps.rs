@@ -5,12 +5,13 @@ use etlink_analyze::{RankAnalysis, StepTime};
 use etlink_model::{DurationNs, TimeNs};
 use etlink_report::page::{ReportRank, TimelineWindow};
 use etlink_torch::RankSelection;
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use std::collections::BTreeSet;
 
-/// The step that is drawn of all ranks; none where traces have no steps, or no step of one name.
+/// The steps that are drawn of all ranks; none where traces have no steps, or no step of one name.
 pub(super) struct DrawnSteps {
-    name: Option<String>,
+    /// The step that was asked for, or the typical one; then the others, the nearest first.
+    names: Vec<String>,
 }
 
 /// Places of the ranks that are drawn: those that were asked for, else the first; of more than that
@@ -90,7 +91,7 @@ impl DrawnSteps {
     /// median (of an even number the shorter).
     pub(super) fn choose_step(asked: Option<&str>, ranks: &[&ReportRank]) -> Result<DrawnSteps> {
         let Some(first) = ranks.first() else {
-            return Ok(DrawnSteps { name: None });
+            return Ok(DrawnSteps { names: vec![] });
         };
         let lengths: Vec<IndexMap<&str, i64>> = ranks
             .iter()
@@ -101,11 +102,12 @@ impl DrawnSteps {
                 .iter()
                 .try_fold(0i64, |sum, of| Some(sum.saturating_add(*of.get(name)?)))
         };
-        let mut common: Vec<(i64, &str)> = first
-            .analysis
-            .steps
-            .iter()
-            .filter_map(|step| Some((length(&step.name)?, step.name.as_str())))
+        let names = first.analysis.steps.iter().map(|step| step.name.as_str());
+        // Of several steps of a name the first is drawn.
+        let names: IndexSet<&str> = names.collect();
+        let common: Vec<(i64, &str)> = names
+            .into_iter()
+            .filter_map(|name| Some((length(name)?, name)))
             .collect();
         if let Some(asked) = asked {
             let is_asked = |name: &str| {
@@ -115,10 +117,8 @@ impl DrawnSteps {
                         // 5 is ProfilerStep#5, and not the end of ProfilerStep#15
                         .is_some_and(|head| head.ends_with(|c: char| !c.is_ascii_digit()))
             };
-            return match common.iter().find(|(_, name)| is_asked(name)) {
-                Some((_, name)) => Ok(DrawnSteps {
-                    name: Some((*name).to_owned()),
-                }),
+            return match common.iter().position(|(_, name)| is_asked(name)) {
+                Some(at) => Ok(DrawnSteps::around(at, &common)),
                 None if common.is_empty() => {
                     bail!("there is no step {asked}: the traces have no steps")
                 }
@@ -128,33 +128,49 @@ impl DrawnSteps {
                 ),
             };
         }
-        common.sort_unstable();
+        let mut by_length: Vec<usize> = (0..common.len()).collect();
+        by_length.sort_unstable_by_key(|at| common[*at]);
         // the first step warms caches up and the last is often cut: neither is typical
-        let median = common.get(common.len().saturating_sub(1) / 2);
-        Ok(DrawnSteps {
-            name: median.map(|(_, name)| (*name).to_owned()),
-        })
+        let median = by_length.get(common.len().saturating_sub(1) / 2).copied();
+        Ok(DrawnSteps::around(median.unwrap_or(0), &common))
     }
 
-    /// Its name.
+    /// A step, then the others by how far they are from it, the later first.
+    fn around(first: usize, all: &[(i64, &str)]) -> DrawnSteps {
+        let mut places: Vec<usize> = (0..all.len()).collect();
+        places.sort_by_key(|at| (at.abs_diff(first), *at < first));
+        let names = places.into_iter().map(|at| all[at].1.to_owned());
+        DrawnSteps {
+            names: names.collect(),
+        }
+    }
+
+    /// The name of the first.
     pub(super) fn name(&self) -> Option<String> {
-        self.name.clone()
+        self.names.first().cloned()
     }
 
-    /// What is drawn of a rank, with `most` ranges. `whole`: from the first start to the last end;
-    /// `starts`: of all ranges.
+    /// The name of that at a place.
+    pub(super) fn name_at(&self, at: usize) -> Option<&str> {
+        self.names.get(at).map(String::as_str)
+    }
+
+    /// How many can be drawn; what is drawn without steps counts as one.
+    pub(super) fn count(&self) -> usize {
+        self.names.len().max(1)
+    }
+
+    /// What is drawn of a rank for the step at a place, with `most` ranges. `whole`: from the first
+    /// start to the last end; `starts`: of all ranges.
     pub(super) fn drawn_window(
         &self,
+        at: usize,
         analysis: &RankAnalysis,
         most: usize,
         whole: (TimeNs, TimeNs),
         starts: impl FnOnce() -> Vec<TimeNs>,
     ) -> TimelineWindow {
-        match self
-            .name
-            .as_deref()
-            .and_then(|name| find_step(analysis, name))
-        {
+        match self.name_at(at).and_then(|name| find_step(analysis, name)) {
             Some(step) => of_step(step),
             None => without_step(whole, starts(), most),
         }
