@@ -32,15 +32,15 @@ fn one_trace_or_a_folder_becomes_one_page() {
         .exits(0)
         .json();
     assert_eq!(
-        (&json["step"], &json["ranks"], &json["ranges"]),
-        (&"ProfilerStep#6".into(), &1.into(), &4.into()),
-        "the median of three"
+        (&json["step"], &json["steps"], &json["ranges"]),
+        (&"ProfilerStep#6".into(), &3.into(), &12.into()),
+        "the median of three, and the others"
     );
     let page = tool.read("one.html");
     assert_eq!(json["bytes"], page.len());
     let recorded = tool.run("report {pairs}/tpdp4-2.15.0 -o run.html").exits(0);
     recorded
-        .says(", 4 ranks; drawn: step ProfilerStep#3 of 4 ranks, ")
+        .says(", 4 ranks; drawn: step ProfilerStep#3 and 1 other of 4 ranks, ")
         .says(" ranges\n");
     let page = String::from_utf8(tool.read("run.html")).expect("text");
     assert!(page.contains("<title>tpdp4-2.15.0 · etlink report</title>"));
@@ -258,7 +258,7 @@ fn written_graphs_say_what_they_tell() {
     tool.run("report tree.json -o tree.html")
         .exits(0)
         .notes("nothing is reported on critical path")
-        .says("drawn: step ProfilerStep#6 of 1 rank, ");
+        .says("drawn: step ProfilerStep#6 and 2 others of 1 rank, ");
     let sim = tool.read("sim/traces.0.et");
     tool.run_with("report - -o -", &sim).exits(0);
 }
