@@ -341,6 +341,112 @@ mod tests {
             ),
             (RowClass::Computation, "gemm", "diag_gemm_kernel"),
             (
+                RowClass::Computation,
+                "convolution",
+                "cudnn_ampere_scudnn_128x64_relu_xregs_large_nn_v1",
+            ),
+            (
+                RowClass::Computation,
+                "convolution",
+                "void cutlass_cudnn_infer::Kernel\
+                 <cutlass_tensorop_s1688fprop_optimized_tf32>(int)",
+            ),
+            (
+                RowClass::Computation,
+                "convolution",
+                "igemm_bwd_gtcx2_nhwc_bf16_bx0_ex1_bt128x128x32",
+            ),
+            (
+                RowClass::Computation,
+                "convolution",
+                "void fft2d_r2c_32x32<float, false>(float2*, cudnn::reduced_divisor)",
+            ),
+            (RowClass::Computation, "convolution", "Im2d2Col_v2"),
+            (
+                RowClass::Computation,
+                "attention",
+                "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16",
+            ),
+            (
+                RowClass::Computation,
+                "copy",
+                "void cudnn::ops::nchwToNhwcKernel<float, float, float>(float const*)",
+            ),
+            (RowClass::Computation, "copy", "SubTensorOpWithScalar1d"),
+            (
+                RowClass::Computation,
+                "norm",
+                "void cudnn::bn_fw_tr_1C11_kernel_NCHW\
+                 <float, float, int, 128>(cudnnTensorStruct)",
+            ),
+            (
+                RowClass::Computation,
+                "norm",
+                "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernel\
+                 <float>(long)",
+            ),
+            (
+                RowClass::Computation,
+                "reduction",
+                "void at::native::reduce_kernel<512, 1, at::native::ReduceOp\
+                 <float, at::native::NormTwoOps<float>>>()",
+            ),
+            (
+                RowClass::Computation,
+                "optimizer",
+                "void at::native::(anonymous namespace)::multi_tensor_apply_kernel\
+                 <at::native::LpNormFunctor>()",
+            ),
+            (
+                RowClass::Computation,
+                "random",
+                "void at::native::(anonymous namespace)::distribution_element\
+                 wise_grid_stride_kernel<float, 4, normal_and_transform>()",
+            ),
+            (
+                RowClass::Computation,
+                "pooling",
+                "void at::native::(anonymous namespace)::max_pool_forward_nchw\
+                 <float, float>(int)",
+            ),
+            (
+                RowClass::Computation,
+                "embedding",
+                "void permute_pooled_embs_kernel<float>(float const*, long const*)",
+            ),
+            (
+                RowClass::Computation,
+                "embedding",
+                "void fbgemm_gpu::permute_2D_data_kernel<false, int>(int)",
+            ),
+            (
+                RowClass::Computation,
+                "quantize",
+                "void vllm::scaled_fp8_quant_kernel_strided<c10::BFloat16>(int)",
+            ),
+            (
+                RowClass::Computation,
+                "quantize",
+                "void tensorrt_llm::kernels::quantize_with_block_size\
+                 <2, __nv_bfloat16>(int, mla_t)",
+            ),
+            (
+                RowClass::Computation,
+                "gemm",
+                "void quantized_gemm_kernel<float>(int)",
+            ),
+            (
+                RowClass::Computation,
+                "elementwise",
+                "void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*)",
+            ),
+            (RowClass::Computation, "moe", "_topk_forward"),
+            (
+                RowClass::Computation,
+                "index",
+                "void (anonymous namespace)::indexing_backward_kernel<float, 4>(long*)",
+            ),
+            (
                 RowClass::Communication,
                 "triton_dist",
                 "kernel_consumer_ag_gemm_persistent",
