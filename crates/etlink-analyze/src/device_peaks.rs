@@ -31,7 +31,7 @@ pub struct DevicePeaks {
     pub gb_per_s: Option<f64>,
     /// Of its links to other devices, one way, 10⁹ bytes per second.
     pub link_gb_per_s: Option<f64>,
-    /// What the data sheet is called.
+    /// What the data sheet is called, and which figures are from memory.
     pub sheet: &'static str,
 }
 
@@ -49,10 +49,11 @@ impl DevicePeaks {
         if words.contains(&"mig") {
             return None;
         }
-        let peaks = all_peaks().find(|peaks| peaks.has_name(&words))?;
-        let both = peaks.multiprocessors.zip(multiprocessors);
-        both.is_none_or(|(whole, own)| whole == own)
-            .then_some(peaks)
+        // a name may fit two lines, as that of a trace that calls its device `MI250X/MI250`
+        all_peaks().find(|peaks| {
+            let both = peaks.multiprocessors.zip(multiprocessors);
+            peaks.has_name(&words) && both.is_none_or(|(whole, own)| whole == own)
+        })
     }
 
     /// 10¹² operations per second.
@@ -114,6 +115,11 @@ mod tests {
             let peaks = peaks.unwrap_or_else(|| panic!("{line}"));
             assert!(peaks.tflops(Precision::Fp16).is_some(), "{line}");
             assert!(!peaks.sheet.is_empty(), "{line}");
+            let (_, mark) = peaks.sheet.split_once('(').unwrap_or_default();
+            assert!(
+                ["", "from memory)", "links from memory)"].contains(&mark),
+                "{line}"
+            );
             let numbers = line.split('|').skip(1).take(4);
             for word in numbers.flat_map(str::split_whitespace) {
                 let known = word == "-" || word.parse::<f64>().is_ok();
@@ -158,6 +164,15 @@ mod tests {
         }
         let v100 = DevicePeaks::find("Tesla V100-SXM2-32GB", Some(80)).expect("known");
         assert_eq!(v100.tflops(Precision::Fp16), Some(125.0));
+    }
+
+    #[test]
+    fn of_two_lines_that_fit_a_name_the_one_with_its_compute_units_counts() {
+        let name = "AMD Instinct MI250X/MI250";
+        let sheet = |units| DevicePeaks::find(name, Some(units)).map(|peaks| peaks.sheet);
+        assert_eq!(sheet(110), Some("AMD Instinct MI250X Data Sheet"));
+        assert_eq!(sheet(104), Some("AMD Instinct MI250 Data Sheet"));
+        assert_eq!(sheet(38), None);
     }
 
     #[test]

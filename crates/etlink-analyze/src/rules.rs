@@ -193,6 +193,11 @@ impl KernelRules {
             .map_or(RowClass::Computation, |(class, _)| class)
     }
 
+    /// The label of a kernel of this name: `gemm`, `elementwise`, …. O(length).
+    pub fn label(&self, name: &str) -> &str {
+        self.label_at(self.find(name).map_or(NO_RULE, |(_, label)| label))
+    }
+
     pub(crate) fn label_at(&self, label: u16) -> &str {
         self.labels.get(label as usize).map_or("", String::as_str)
     }

@@ -11,6 +11,7 @@
 //! about single nodes are [`GraphEdits`], with a latency for each edge.
 //! Pure, without recursion; O(nodes + edges), with resources O(nodes log nodes + edges).
 
+mod aliases;
 mod edits;
 mod explain;
 mod figures;
@@ -27,6 +28,7 @@ mod unused;
 #[cfg(test)]
 mod tests;
 
+pub use aliases::{AliasError, NameAlias, resolve_alias};
 pub use edits::{EditableGraph, GraphEdits};
 pub use explain::{ExplainedDep, StartExplanation, explain_start};
 pub use figures::{

@@ -23,6 +23,8 @@ pub struct DurationScale {
 enum Selection {
     /// `*` and `?` stand for anything.
     Name(WildMatch),
+    /// What a short name or a class stands for.
+    Names(BTreeSet<String>),
     Kinds(&'static [ReplayKind]),
 }
 
@@ -138,7 +140,7 @@ pub(crate) fn durations(
     let mut by_name: FxHashMap<(Option<GlobalRank>, &str), f64> = FxHashMap::default();
     let named: Vec<&DurationScale> = scales
         .iter()
-        .filter(|scale| scale.pattern().is_some())
+        .filter(|scale| !matches!(scale.nodes, Selection::Kinds(_)))
         .collect();
     for (node, duration) in graph.indices().zip(&mut durations) {
         let (rank, kind) = (graph.rank(node), graph.kind[node.index()]);
@@ -168,15 +170,28 @@ fn name_factor(named: &[&DurationScale], name: &str, rank: Option<GlobalRank>) -
 }
 
 impl DurationScale {
-    fn pattern(&self) -> Option<&WildMatch> {
+    /// The name that it was given, with its wildcards; none of a kind.
+    pub fn name(&self) -> Option<String> {
         match &self.nodes {
-            Selection::Name(pattern) => Some(pattern),
-            Selection::Kinds(_) => None,
+            Selection::Name(pattern) => Some(pattern.to_string()),
+            Selection::Names(_) | Selection::Kinds(_) => None,
+        }
+    }
+
+    /// The same rule for all nodes of these names; see [`resolve_alias`](crate::resolve_alias).
+    pub fn with_names(self, names: BTreeSet<String>) -> DurationScale {
+        DurationScale {
+            nodes: Selection::Names(names),
+            ..self
         }
     }
 
     fn has_name(&self, name: &str) -> bool {
-        self.pattern().is_some_and(|pattern| pattern.matches(name))
+        match &self.nodes {
+            Selection::Name(pattern) => pattern.matches(name),
+            Selection::Names(names) => names.contains(name),
+            Selection::Kinds(_) => false,
+        }
     }
 
     /// Whether nodes of a rank are concerned.
@@ -199,8 +214,8 @@ impl DurationScale {
     ) -> Result<(), UnusedRule> {
         let mut nodes = graph.indices().filter(|node| self.is_of(graph.rank(*node)));
         let fits = |node: NodeIdx| match &self.nodes {
-            Selection::Name(pattern) => pattern.matches(labels.name(node)),
             Selection::Kinds(kinds) => kinds.contains(&graph.kind[node.index()]),
+            _ => self.has_name(labels.name(node)),
         };
         if nodes.any(fits) {
             return Ok(());
@@ -210,6 +225,7 @@ impl DurationScale {
             Selection::Name(pattern) => {
                 unused::missing_name(graph, labels, self.rank, &pattern.to_string())
             }
+            Selection::Names(_) => UnusedRule::NoName { similar: vec![] },
             Selection::Kinds(_) => UnusedRule::NoNodeKind {
                 kinds: node_kinds(graph),
             },

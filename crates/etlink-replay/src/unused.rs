@@ -45,7 +45,7 @@ pub enum UnusedRule {
     },
 }
 
-fn list_text(before: &str, values: &[impl ToString]) -> String {
+pub(crate) fn list_text(before: &str, values: &[impl ToString]) -> String {
     if values.is_empty() {
         return String::new();
     }

@@ -19,8 +19,9 @@ pub struct ReplayArgs {
     pub link: TracePairArgs,
     #[command(flatten)]
     pub what_if: WhatIfArgs,
-    /// Why did this node start when it did? Its number, or a name (`*` and `?` stand for anything):
-    /// the first node that has it; `rank=1/NODE` of several ranks
+    /// Why did this node start when it did? Its number, or a name (`*` and `?` stand for anything), a
+    /// kernel's short one too, or `class=gemm`: the first node that has it; `rank=1/NODE` of several
+    /// ranks
     #[arg(long, value_name = "NODE")]
     pub explain: Option<String>,
     /// Show the chain of nodes that took the whole time, and what it was spent on
@@ -74,8 +75,9 @@ pub struct WhatIfArgs {
     /// first
     #[arg(long)]
     pub resources: bool,
-    /// What if these took longer or shorter: `NAME=0.5` (`*` and `?` stand for anything),
-    /// 'kind=device 2.0', 'kind=collective 0.5'; with 'rank=1/' before it on that rank alone
+    /// What if these took longer or shorter: `NAME=0.5` (`*` and `?` stand for anything; a kernel's
+    /// short name will do), 'class=gemm 0.5', 'kind=device 2.0', 'kind=collective 0.5'; with
+    /// 'rank=1/' before it on that rank alone
     #[arg(long, value_name = "RULE")]
     pub scale: Vec<DurationScale>,
     /// What if nothing waited for this reason: `program_order`, `launch`, `stream_order`,

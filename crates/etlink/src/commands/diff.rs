@@ -301,7 +301,7 @@ fn titled_table(title: &str, grid: &Grid, varied: usize) -> String {
     match (grid.is_empty(), varied.is_empty()) {
         (true, true) => String::new(),
         (true, false) => format!("{title}\n{varied}"),
-        _ => format!("{title}\n{grid}{varied}"),
+        _ => grid.titled(title) + &varied,
     }
 }
 

@@ -16,6 +16,9 @@ const NARROWEST: usize = 16;
 /// Texts are never cut below this.
 const SHORTEST: usize = 4;
 
+/// Columns that say whose a row is. Where all rows are of one, a narrow table says it once.
+const WHOSE: [&str; 3] = ["rank", "device", "stream"];
+
 /// How many lines of a table are shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
@@ -46,17 +49,24 @@ pub struct Grid {
     sides: Vec<CellSide>,
     /// Heads of columns that a narrow output leaves out, the first first.
     expendable: Vec<String>,
+    /// Heads of columns that stay as long as others can go.
+    decisive: Vec<&'static str>,
     limit: Limit,
     /// Records that were added, and those that are not shown.
     records: [usize; 2],
 }
 
 /// What of a table fits an output. What does not is given up in this order: heads on one line,
-/// expendable columns until texts have most of the output, letters of texts, the last figures.
+/// whose rows they are where all are of one ([`WHOSE`]), columns of zeros, expendable columns until
+/// texts have most of the output, letters of texts, the last figures that are not decisive.
 #[derive(Debug)]
 struct GridLayout {
     /// Columns that are shown.
     columns: Vec<usize>,
+    /// Columns that are not, since all their cells say the same.
+    constant: Vec<usize>,
+    /// Columns that are not, since they hold nothing but zeros.
+    zeros: Vec<usize>,
     /// Heads of several words may take several lines.
     stacked: bool,
     /// Places that a text may take.
@@ -101,6 +111,7 @@ impl Grid {
             ends: vec![],
             sides,
             expendable: vec![],
+            decisive: vec![],
             limit,
             records: [0; 2],
         }
@@ -145,6 +156,22 @@ impl Grid {
             self.expendable
         );
         self
+    }
+
+    /// Columns that a narrow output keeps, by their heads: what lines are sorted by. Of shares the
+    /// largest is kept too.
+    pub fn decisive(mut self, heads: impl IntoIterator<Item = &'static str>) -> Grid {
+        self.decisive = heads.into_iter().collect();
+        debug_assert!(
+            self.decisive.iter().all(|head| self.has_head(head)),
+            "a column of {:?} is missing",
+            self.decisive
+        );
+        self
+    }
+
+    fn has_head(&self, head: &str) -> bool {
+        self.head.iter().any(|own| own == head)
     }
 
     /// One more line, if it is to be shown. Gives whether it is.
@@ -232,6 +259,8 @@ impl Grid {
     fn fit_layout(&self, width: Option<usize>) -> GridLayout {
         let mut layout = GridLayout {
             columns: (0..self.head.len()).collect(),
+            constant: vec![],
+            zeros: vec![],
             stacked: false,
             most: WIDEST,
         };
@@ -253,7 +282,21 @@ impl Grid {
             return layout;
         }
         layout.stacked = true;
-        for head in &self.expendable {
+        let kept = self.kept_columns();
+        // these say nothing that one line cannot say, so they go before a single letter is cut
+        for column in self.columns_of_heads(&WHOSE) {
+            if places(&layout, usize::MAX) > width && self.is_constant(column) {
+                layout.columns.retain(|own| *own != column);
+                layout.constant.push(column);
+            }
+        }
+        for column in (0..self.head.len()).filter(|column| !kept.contains(column)) {
+            if places(&layout, usize::MAX) > width && self.is_all_zero(column) {
+                layout.columns.retain(|own| *own != column);
+                layout.zeros.push(column);
+            }
+        }
+        for column in self.columns_of_heads(&self.expendable) {
             let texts = layout.columns.iter().map(|column| widths[*column]);
             let texts: Vec<ColumnWidth> = texts.filter(|column| column.is_text).collect();
             let sum = |most: usize| -> usize {
@@ -266,7 +309,9 @@ impl Grid {
             if figures + wanted <= width {
                 break;
             }
-            layout.columns.retain(|column| self.head[*column] != *head);
+            if !kept.contains(&column) {
+                layout.columns.retain(|own| *own != column);
+            }
         }
         loop {
             let widest = widths.iter().map(|column| column.cells.max(column.head));
@@ -277,7 +322,10 @@ impl Grid {
                 .find(|most| places(&layout, *most) <= width);
             let is_figure = |column: &usize| !widths[*column].is_text;
             let figures = layout.columns.iter().copied().filter(is_figure);
-            let last = figures.skip(1).last();
+            // one figure stays in any case
+            let more: Vec<usize> = figures.skip(1).collect();
+            let last = more.iter().rev().find(|column| !kept.contains(column));
+            let last = last.or(more.last()).copied();
             match (most, last) {
                 (Some(most), _) if most >= NARROWEST.min(widest) => layout.most = most,
                 (_, Some(last)) => {
@@ -288,6 +336,113 @@ impl Grid {
             }
             return layout;
         }
+    }
+
+    /// Columns in the order of these heads.
+    fn columns_of_heads(&self, heads: &[impl AsRef<str>]) -> Vec<usize> {
+        let mut columns = vec![];
+        for head in heads {
+            columns.extend(self.head.iter().position(|own| own == head.as_ref()));
+        }
+        columns
+    }
+
+    /// Those that a narrow output keeps: what lines are sorted by, and the largest share, without
+    /// which a table of causes would hide the cause.
+    fn kept_columns(&self) -> Vec<usize> {
+        let mut kept = self.columns_of_heads(&self.decisive);
+        let mut largest: Option<(f64, usize)> = None;
+        for column in 0..self.head.len() {
+            let share = self.mean_share(column);
+            if let Some(share) = share.filter(|share| largest.is_none_or(|(most, _)| *share > most))
+            {
+                largest = Some((share, column));
+            }
+        }
+        kept.extend(largest.map(|(_, column)| column));
+        kept
+    }
+
+    /// The mean of a column's percentages; none where it has other cells.
+    fn mean_share(&self, column: usize) -> Option<f64> {
+        let mut sum = 0.0;
+        let mut lines = 0.0;
+        for cell in self.cells(column) {
+            sum += cell.strip_suffix(" %")?.parse::<f64>().ok()?;
+            lines += 1.0;
+        }
+        (lines > 0.0).then(|| sum / lines)
+    }
+
+    /// Whether all cells are the same.
+    fn is_constant(&self, column: usize) -> bool {
+        let mut cells = self.cells(column);
+        let first = cells.next();
+        first.is_some() && cells.all(|cell| Some(cell) == first)
+    }
+
+    /// Whether no cell says more than that there is nothing: `0 ns`, `0.0 %`, `-`.
+    fn is_all_zero(&self, column: usize) -> bool {
+        let is_zero = |cell: &str| {
+            let figure = cell.split(' ').next().unwrap_or(cell);
+            cell == "-" || figure.parse::<f64>().is_ok_and(|figure| figure == 0.0)
+        };
+        self.sides[column] == CellSide::Right
+            && self.line_count() > 0
+            && self.cells(column).all(is_zero)
+    }
+
+    /// What the rows of a narrow table have in common: `rank 0, device 1`.
+    fn common_text(&self, layout: &GridLayout) -> String {
+        let mut texts = vec![];
+        for column in &layout.constant {
+            texts.push(format!("{} {}", self.head[*column], self.cell(0, *column)));
+        }
+        texts.join(", ")
+    }
+
+    /// The table below its title. Where it is too narrow to repeat in each line whose all lines
+    /// are, the title says it.
+    pub fn titled(&self, title: &str) -> String {
+        let layout = self.fit_layout(output_width());
+        let mut out = title.to_owned();
+        if !layout.constant.is_empty() {
+            out += "; ";
+            out += &self.common_text(&layout);
+        }
+        out.push('\n');
+        // a string takes all that is written
+        let _ = self.write_table(&layout, &mut out);
+        out
+    }
+
+    /// The lines, and what is not in them.
+    fn write_table(&self, layout: &GridLayout, out: &mut impl Write) -> std::fmt::Result {
+        self.write_lines(layout, out)?;
+        let [shown, hidden] = self.records;
+        if hidden > 0 {
+            writeln!(
+                out,
+                "  {shown} of {} rows; {} 0 shows all",
+                shown + hidden,
+                self.limit.option
+            )?;
+        }
+        let is_missing = |column: &usize| {
+            ![&layout.columns, &layout.constant, &layout.zeros]
+                .iter()
+                .any(|columns| columns.contains(column))
+        };
+        let hidden: Vec<usize> = (0..self.head.len()).filter(is_missing).collect();
+        for (columns, why) in [(&hidden, "to fit"), (&layout.zeros, "that hold only zeros")] {
+            if !columns.is_empty() {
+                let heads = columns.iter().map(|column| self.head[*column].as_str());
+                let heads: Vec<&str> = heads.collect();
+                let line = format!("  columns left out {why}: {}\n", heads.join(", "));
+                out.write_str(&fold_lines(&line))?;
+            }
+        }
+        Ok(())
     }
 
     fn column_width(&self, column: usize) -> ColumnWidth {
@@ -325,20 +480,9 @@ fn set_text(side: &mut CellSide) {
 impl std::fmt::Display for Grid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let layout = self.fit_layout(output_width());
-        self.write_lines(&layout, f)?;
-        let [shown, hidden] = self.records;
-        if hidden > 0 {
-            writeln!(
-                f,
-                "  {shown} of {} rows; {} 0 shows all",
-                shown + hidden,
-                self.limit.option
-            )?;
-        }
-        let hidden = (0..self.head.len()).filter(|column| !layout.columns.contains(column));
-        let hidden: Vec<&str> = hidden.map(|column| self.head[column].as_str()).collect();
-        if !hidden.is_empty() {
-            let line = format!("  columns left out to fit: {}\n", hidden.join(", "));
+        self.write_table(&layout, f)?;
+        if !layout.constant.is_empty() {
+            let line = format!("  in all rows: {}\n", self.common_text(&layout));
             f.write_str(&fold_lines(&line))?;
         }
         Ok(())
@@ -431,5 +575,71 @@ mod tests {
             let widest = text.lines().map(cell_width).max();
             assert!(widest <= Some(width), "{width}: {text}");
         }
+    }
+
+    /// Whose is asked of the first line, and of the causes `launch` is the largest.
+    fn idle_causes() -> Grid {
+        let head = [
+            "rank",
+            "device",
+            "idle",
+            "host late",
+            "launch",
+            "unexplained",
+            "longest",
+        ];
+        let mut grid = Grid::new(2, Limit::NONE, head)
+            .expendable(["launch", "host late"])
+            .decisive(["idle"]);
+        for idle in ["1.000 ms", "2.000 ms"] {
+            let cells = [
+                "a-long-name.json.gz",
+                "0",
+                idle,
+                "23.0 %",
+                "77.0 %",
+                "0.0 %",
+                "5.000 us",
+            ];
+            grid.add(cells.map(String::from));
+        }
+        grid
+    }
+
+    fn heads(grid: &Grid, columns: &[usize]) -> Vec<String> {
+        columns.iter().map(|at| grid.head[*at].clone()).collect()
+    }
+
+    #[test]
+    fn what_all_rows_share_goes_before_what_decides() {
+        let grid = idle_causes();
+        let at = |width| grid.fit_layout(Some(width));
+        assert_eq!(at(90).constant, []);
+        let layout = at(65);
+        assert_eq!(heads(&grid, &layout.constant), ["rank"]);
+        assert_eq!(layout.zeros, []);
+        // the rank, the device, then the zeros
+        let layout = at(40);
+        assert_eq!(heads(&grid, &layout.constant), ["rank", "device"]);
+        assert_eq!(heads(&grid, &layout.zeros), ["unexplained"]);
+        assert_eq!(
+            grid.common_text(&layout),
+            "rank a-long-name.json.gz, device 0"
+        );
+        // the largest share and what lines are sorted by stay to the end
+        for width in 20..40 {
+            let shown = heads(&grid, &at(width).columns);
+            assert!(shown.contains(&"launch".to_owned()), "{width}: {shown:?}");
+            assert!(shown.contains(&"idle".to_owned()), "{width}: {shown:?}");
+        }
+    }
+
+    #[test]
+    fn ranks_that_differ_stay() {
+        let mut grid = Grid::new(1, Limit::NONE, ["rank", "device", "time"]);
+        grid.add(["a.json", "0", "1 ns"].map(String::from));
+        grid.add(["b.json", "0", "2 ns"].map(String::from));
+        let layout = grid.fit_layout(Some(20));
+        assert_eq!(heads(&grid, &layout.columns), ["rank", "time"]);
     }
 }

@@ -8,6 +8,7 @@ use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, RunOptions, RunSource};
 
 /// What is to be replayed, and how.
+#[derive(Clone)]
 pub(super) struct ReplayConfig {
     pub(super) source: RunSource,
     pub(super) options: RunOptions,

@@ -1,5 +1,6 @@
 //! `etlink replay`: run a graph; how true is it, what takes long, what if.
 
+mod aliases;
 mod all_ranks;
 mod config;
 mod ranks;
@@ -117,6 +118,7 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
             notes::print_details(&input, &linked.details());
             let trace = &linked.trace;
             let graph = etlink_replay::graph_from_trace(trace).with_context(|| input.clone())?;
+            let config = config.resolve_names(&graph, trace, &input)?;
             let unused = UnusedRules::find(&config, &graph, trace);
             UnusedRules::refuse_idle(&[unused], &input)?;
             let (mut replayed, runs) =
@@ -129,6 +131,7 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
         RankContent::Written(written) => {
             let file = &written.graph;
             let (graph, notes) = convert::replay_graph(file).with_context(|| input.clone())?;
+            let config = config.resolve_names(&graph, &NodeNames(file), &input)?;
             let unused = UnusedRules::find(&config, &graph, &NodeNames(file));
             UnusedRules::refuse_idle(&[unused], &input)?;
             replay_graph(&config, input, notes, &graph, &NodeNames(file)).0

@@ -179,6 +179,7 @@ fn replay_run(
                 .to_owned(),
         );
     }
+    let config = &config.resolve_names(&together.graph, &labels, &name)?;
     let unused = UnusedRules::find(config, &together.graph, &labels);
     notes.extend(unused.notes());
     let (mut replayed, runs) = replay_graph(config, name, notes, &together.graph, &labels);

@@ -89,7 +89,8 @@ pub(super) fn host_idle_table(one: &Analyzed, limit: Limit) -> Shown {
             .into(),
         Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.host_idle))
             .last_texts(1)
-            .expendable(["gaps"]),
+            .expendable(["gaps"])
+            .decisive(["idle"]),
     )
 }
 
@@ -118,6 +119,7 @@ pub(super) fn gap_table(one: &Analyzed, limit: Limit) -> Shown {
             .into(),
         Grid::from_records(2, limit, columns, gaps)
             .last_texts(4)
-            .expendable(["of it", "start", "row before"]),
+            .expendable(["of it", "start", "row before"])
+            .decisive(["length"]),
     )
 }

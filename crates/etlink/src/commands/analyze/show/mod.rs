@@ -65,7 +65,7 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
     }) {
         let (title, grid) = table(one, limit);
         if !grid.is_empty() {
-            let _ = write!(out, "{title}\n{grid}");
+            out += &grid.titled(&title);
         // it was asked for by name: no output at all would look like a failure
         } else if args.table.is_some() {
             let _ = writeln!(out, "{title}\n  nothing");

@@ -33,11 +33,22 @@ pub(super) fn peak_table(one: &Analyzed, limit: Limit) -> Shown {
     if devices().any(|(_, device)| device.covered < ENOUGH) {
         title += &format!("; under {} there are no shares", percent(ENOUGH, 0));
     }
+    if devices().any(|(_, device)| lacks_memory_peak(device)) {
+        title += "; no sheet says the memory's peak of a device of that name: no share of the roof";
+    }
     if !sheets.is_empty() {
         title += &format!("; peaks: {}", sheets.join(", "));
+    }
+    if devices().next().is_none() {
+        title += "; no device of the trace is known by its name";
     }
     (
         title + ")",
         Grid::from_records(2, limit, columns, devices()),
     )
+}
+
+/// Variants of one name have different memories: the work is known, and still there is no roof.
+fn lacks_memory_peak(device: &PeakUse) -> bool {
+    device.covered >= ENOUGH && device.gb_per_s.is_none()
 }

@@ -34,7 +34,8 @@ pub(super) fn kernel_table(one: &Analyzed, limit: Limit) -> Shown {
         format!("kernels and copies, {}", count(all.len() as u64, "name")),
         Grid::from_records(2, limit, columns, all_named)
             .last_texts(1)
-            .expendable(["stddev", "min", "max", "class", "mean", "rows"]),
+            .expendable(["stddev", "min", "max", "class", "mean", "rows"])
+            .decisive(["sum"]),
     )
 }
 

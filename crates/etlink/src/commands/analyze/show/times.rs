@@ -222,13 +222,15 @@ fn gap_grid<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a IdleCauses
         ("unexplained", |(_, idle)| of(idle.unexplained_ns, idle)),
         ("longest", |(_, idle)| time(idle.longest_ns)),
     ];
-    Grid::from_records(3, limit, columns, all).expendable([
-        "unexplained",
-        "between rows",
-        "busy",
-        "launch",
-        "event wait",
-    ])
+    Grid::from_records(3, limit, columns, all)
+        .expendable([
+            "unexplained",
+            "between rows",
+            "busy",
+            "launch",
+            "event wait",
+        ])
+        .decisive(["idle"])
 }
 
 /// The line of all ranks, if there are several.

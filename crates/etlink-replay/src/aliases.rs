@@ -1,0 +1,158 @@
+//! What else nodes may be called in a rule: short names of kernels and their classes.
+//!
+//! Tables print short names, and a rule shall take what a table prints. The caller brings both: what
+//! a kernel is called and what class it is of is no business of the replay.
+
+use crate::labels::split_rank;
+use crate::unused::list_text;
+use std::collections::BTreeSet;
+use wildmatch::WildMatch;
+
+/// What a rule names a class of kernels by: `class=gemm`.
+const CLASS: &str = "class=";
+
+/// A name of nodes, with what else they may be called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameAlias {
+    /// As the trace has it.
+    pub name: String,
+    /// As tables print it.
+    pub short: String,
+    /// Its classes, the wide one and the narrow one: `computation`, `gemm`.
+    pub classes: Vec<String>,
+}
+
+/// Why a name stands for nothing that can be said for certain.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AliasError {
+    /// Several kernels are called so.
+    #[error("several kernels could be meant{}", list_text("; they are ", shorts))]
+    Ambiguous {
+        /// Their short names.
+        shorts: Vec<String>,
+    },
+    /// No kernel is of the class.
+    #[error(
+        "no kernel is of class {class:?}{}",
+        list_text("; classes are ", classes)
+    )]
+    NoClass {
+        /// The class that was named.
+        class: String,
+        /// Those of the kernels.
+        classes: Vec<String>,
+    },
+}
+
+/// The names that are meant by `wanted`, in order; none where it is no alias. `rank=N/` before it is
+/// for the caller. O(names).
+///
+/// # Errors
+/// It could be several kernels, or is a class that no kernel is of.
+pub fn resolve_alias(aliases: &[NameAlias], wanted: &str) -> Result<BTreeSet<String>, AliasError> {
+    let (_, wanted) = split_rank(wanted);
+    if let Some(class) = wanted.strip_prefix(CLASS) {
+        return names_of_class(aliases, class);
+    }
+    // a table that had no room wrote `…` for what it left out
+    let pattern = WildMatch::new(&wanted.replace('…', "*"));
+    let exact = names_where(aliases, |alias| pattern.matches(&alias.short));
+    if !exact.is_empty() {
+        return Ok(exact);
+    }
+    let begun = |alias: &NameAlias| {
+        let rest = alias.short.strip_prefix(wanted);
+        rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric()))
+    };
+    let names = names_where(aliases, |alias| !wanted.is_empty() && begun(alias));
+    if names.len() > 1 {
+        let meant = aliases.iter().filter(|alias| begun(alias));
+        let shorts: BTreeSet<String> = meant.map(|alias| alias.short.clone()).collect();
+        return Err(AliasError::Ambiguous {
+            shorts: shorts.into_iter().collect(),
+        });
+    }
+    Ok(names)
+}
+
+fn names_of_class(aliases: &[NameAlias], class: &str) -> Result<BTreeSet<String>, AliasError> {
+    let is_of_class = |alias: &NameAlias| alias.classes.iter().any(|own| own == class);
+    let names = names_where(aliases, is_of_class);
+    if !names.is_empty() {
+        return Ok(names);
+    }
+    let classes: BTreeSet<&String> = aliases.iter().flat_map(|alias| &alias.classes).collect();
+    Err(AliasError::NoClass {
+        class: class.to_owned(),
+        classes: classes.into_iter().cloned().collect(),
+    })
+}
+
+fn names_where(aliases: &[NameAlias], is_meant: impl Fn(&NameAlias) -> bool) -> BTreeSet<String> {
+    let meant = aliases.iter().filter(|alias| is_meant(alias));
+    meant.map(|alias| alias.name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn aliases() -> Vec<NameAlias> {
+        let alias = |short: &str, class: &str| NameAlias {
+            name: format!("void at::native::{short}(int)"),
+            short: short.to_owned(),
+            classes: vec!["computation".to_owned(), class.to_owned()],
+        };
+        vec![
+            alias("elementwise_kernel<MulFunctor>", "elementwise"),
+            alias("elementwise_kernel<AddFunctor>", "elementwise"),
+            alias("flash_fwd_kernel<128>", "attention"),
+        ]
+    }
+
+    fn resolved(wanted: &str) -> Result<Vec<String>, String> {
+        let names = resolve_alias(&aliases(), wanted).map_err(|error| error.to_string())?;
+        Ok(names.into_iter().collect())
+    }
+
+    #[test]
+    fn short_names_and_classes_stand_for_names() {
+        let mul = "void at::native::elementwise_kernel<MulFunctor>(int)";
+        let add = "void at::native::elementwise_kernel<AddFunctor>(int)";
+        let flash = "void at::native::flash_fwd_kernel<128>(int)";
+        for (wanted, names) in [
+            ("elementwise_kernel<MulFunctor>", vec![mul]),
+            ("elementw…MulFunc…", vec![mul]),
+            ("elementwise*", vec![add, mul]),
+            ("rank=3/elementwise_kernel<AddFunctor>", vec![add]),
+            ("flash_fwd_kernel", vec![flash]),
+            ("class=attention", vec![flash]),
+            ("class=computation", vec![add, mul, flash]),
+            ("flash_fwd", vec![flash]),
+            ("aten::mm", vec![]),
+            ("", vec![]),
+        ] {
+            let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+            assert_eq!(resolved(wanted), Ok(names), "{wanted}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_several_is_listed() {
+        assert_eq!(
+            resolved("elementwise_kernel"),
+            Err(
+                "several kernels could be meant; they are elementwise_kernel<AddFunctor>, \
+                 elementwise_kernel<MulFunctor>"
+                    .to_owned()
+            )
+        );
+        assert_eq!(
+            resolved("class=gem"),
+            Err(
+                "no kernel is of class \"gem\"; classes are attention, computation, elementwise"
+                    .to_owned()
+            )
+        );
+    }
+}
