@@ -204,3 +204,43 @@ fn steps_by_a_pattern() {
         assert!(refused.stderr.contains(reason), "{}", refused.stderr);
     }
 }
+
+/// Ranges of one name on two threads, of which those of the second begin in the midst of the
+/// first's, and fewer.
+fn two_threads(name: &str) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let [first, second] = [draw.thread(), draw.thread()];
+    for number in 0..3 {
+        let begin = 100 * US * number;
+        draw.annotation(first, name, begin, begin + 80 * US);
+        draw.launch(
+            first,
+            (begin + 5 * US, begin + 6 * US),
+            DeviceQueue::stream(7),
+            "gemm",
+            (begin + 20 * US, begin + 40 * US),
+        );
+        if number < 2 {
+            draw.annotation(second, name, begin + 50 * US, begin + 120 * US);
+        }
+    }
+    draw
+}
+
+#[test]
+fn ranges_of_two_threads_that_overlap_are_steps_of_one_and_the_others_are_named() {
+    let tool = Tool::new();
+    tool.file("loop.json", two_threads("forward").kineto());
+    let run = tool.run("analyze loop.json --steps-by ^forward$ --csv --table steps");
+    let run = run.exits(0).notes(
+        "ranges that match --steps-by ^forward$ of 2 threads overlap: the 3 of thread 1000 are the \
+         steps, the 2 of other threads are none",
+    );
+    let rows = run.stdout.lines().filter(|line| line.contains("forward"));
+    assert_eq!(rows.count(), 3, "{}", run.stdout);
+    // iterations of engines are chosen in the same way
+    tool.file("engine.json", two_threads("run_batch").kineto());
+    tool.run("analyze engine.json --csv --table steps")
+        .exits(0)
+        .notes("iterations of the inference engine of 2 threads overlap: the 3 of thread 1000");
+}

@@ -12,6 +12,7 @@ use crate::step_pattern::StepPattern;
 use etlink_chakra::read::FileKind;
 use etlink_chakra::{RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus};
 use etlink_kineto::{KeepEvents, KinetoReadOptions};
+use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorEdges};
 use etlink_model::{DeviceTrace, GlobalRank, HostTrace, Severity};
 use etlink_report::perfetto::TimelineRank;
@@ -233,7 +234,10 @@ pub fn link_opened(
         .transpose()?;
     let (host, mut device) = read_opened(job, device, progress)?;
     let pattern = job.steps_by.as_ref();
-    let step_note = pattern.and_then(|pattern| pattern.mark_steps(&mut device));
+    let step_note = match pattern {
+        Some(pattern) => pattern.mark_steps(&mut device),
+        None => RankSteps::excluded_note(&device),
+    };
     let mut read = stopwatch.lap();
     let bytes = JobBytes {
         host: host.as_ref().map_or(0, |host| host.bytes),

@@ -1,5 +1,6 @@
 //! Steps by a pattern of the user's.
 
+use etlink_link::ranks::SeparateRanges;
 use etlink_model::{DeviceTrace, MarkedStep, NameId, OpIdx, StepWork};
 use indexmap::IndexMap;
 use regex::{Captures, Regex};
@@ -19,35 +20,38 @@ impl FromStr for StepPattern {
 }
 
 impl StepPattern {
-    /// Marks the ranges that match as the steps of a trace, of nested ones the outermost, and
-    /// returns a note where there are none. O(ops + length of the names).
+    /// Marks the ranges that match as the steps of a trace, of nested ones the outermost, where
+    /// those of threads overlap of one thread. Returns a note where there are none, or some are left
+    /// out. O(ops + length of the names).
     pub fn mark_steps(&self, device: &mut DeviceTrace) -> Option<String> {
         let mut works: IndexMap<NameId, Option<StepWork>> = IndexMap::new();
-        let mut steps = vec![];
-        let mut last_end = None;
         let ops = &device.ops;
-        // ops are in order of time, at equal starts the longer first: the outermost comes first
+        let mut matching = vec![];
         for op in 0..ops.len() {
             let name = ops.name[op];
             let work = works
                 .entry(name)
                 .or_insert_with(|| self.name_work(device.names.get(name)));
-            let Some(work) = work else { continue };
-            if last_end.is_some_and(|end| ops.start[op] < end) {
-                continue;
+            if work.is_some() {
+                matching.push(OpIdx(op as u32));
             }
-            last_end = Some(ops.start[op] + ops.duration[op]);
+        }
+        let chosen = SeparateRanges::choose(device, matching.into_iter());
+        let mut steps = vec![];
+        for op in &chosen.ops {
+            let work = works.get(&ops.name[op.index()]);
             steps.push(MarkedStep {
-                op: OpIdx(op as u32),
-                work: work.clone(),
+                op: *op,
+                work: work.cloned().flatten().unwrap_or_default(),
             });
         }
-        let note = steps.is_empty().then(|| {
-            format!(
+        let note = match steps.is_empty() {
+            true => Some(format!(
                 "no annotation or op matches --steps-by {}: there are no steps",
                 self.0
-            )
-        });
+            )),
+            false => chosen.note(device, &format!("ranges that match --steps-by {}", self.0)),
+        };
         device.marked_steps = Some(steps);
         note
     }

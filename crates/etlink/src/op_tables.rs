@@ -8,6 +8,7 @@ use etlink_analyze::top::{
     CallTree, KeyAverages, Options, TopGroup, TopOrder, TreeOptions, call_tree, key_averages,
 };
 use etlink_analyze::{KernelRules, Options as AnalysisOptions, RankAnalysis, analyze};
+use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx};
 use etlink_run::discover::ManifestEntry;
@@ -152,7 +153,10 @@ fn trace_table(
             .with_context(|| device.display().to_string());
     }
     let pattern = wanted.tables.steps.steps_by.as_ref();
-    let step_note = pattern.and_then(|pattern| pattern.mark_steps(&mut trace));
+    let step_note = match pattern {
+        Some(pattern) => pattern.mark_steps(&mut trace),
+        None => RankSteps::excluded_note(&trace),
+    };
     let (file, rank, mut notes) = (
         device.display().to_string(),
         trace.header.rank.map(|rank| rank.0),

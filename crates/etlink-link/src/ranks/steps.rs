@@ -9,6 +9,9 @@
 //! launched it, whenever it runs.
 
 mod inference;
+mod separate;
+
+pub use separate::SeparateRanges;
 
 use crate::LinkedTrace;
 use etlink_model::{
@@ -94,6 +97,23 @@ impl RankSteps {
     /// The steps of a device trace alone, in order. O(ops).
     pub fn all_of(device: &DeviceTrace) -> Vec<StepSpan> {
         StepRanges::of_trace(device).step_spans(device)
+    }
+
+    /// Which iterations of an inference engine are no steps, and why; none where all are. O(ops).
+    pub fn excluded_note(device: &DeviceTrace) -> Option<String> {
+        let ops = &device.ops;
+        let mut engines = vec![];
+        for op in (0..ops.name.len()).filter(|op| ops.annotation[*op]) {
+            let name = device.names.get(ops.name[op]);
+            // the profiler's own steps come first, and iterations only say what was done in them
+            if name.starts_with(PROFILER) {
+                return None;
+            }
+            let op = OpIdx(op as u32);
+            engines.extend(step_work(name).map(|(engine, _)| (engine, op)));
+        }
+        let iterations = engine_iterations(device, &engines);
+        iterations.note(device, "iterations of the inference engine")
     }
 
     /// The step of a communication.
@@ -257,7 +277,7 @@ struct NamedRanges<'d> {
     /// Steps of optimizers, by name.
     optimizers: BTreeMap<&'d str, Vec<Range>>,
     /// What inference engines write around their iterations, by start.
-    engines: Vec<(InferenceEngine, Range)>,
+    engines: Vec<(InferenceEngine, OpIdx)>,
 }
 
 impl<'d> NamedRanges<'d> {
@@ -277,7 +297,7 @@ impl<'d> NamedRanges<'d> {
                 let steps = named.optimizers.entry(name).or_default();
                 steps.push(range(Some(steps.len() as i64)));
             } else if let Some((engine, _)) = step_work(name) {
-                named.engines.push((engine, range(None)));
+                named.engines.push((engine, OpIdx(op as u32)));
             } else if let Some((name, number)) = split(name) {
                 let ranges = named.numbered.entry(name).or_default();
                 ranges.push(range(Some(number)));
@@ -289,17 +309,8 @@ impl<'d> NamedRanges<'d> {
     /// The iterations of the engine whose annotations say most, by start; of nested ones the
     /// outermost.
     fn inference_steps(&self, device: &DeviceTrace) -> Vec<Range> {
-        let Some(engine) = self.engines.iter().map(|(engine, _)| *engine).min() else {
-            return vec![];
-        };
-        let mut steps: Vec<Range> = vec![];
-        debug_assert!(device.ops.start.is_sorted(), "ops are in order of time");
-        for (_, range) in self.engines.iter().filter(|(own, _)| *own == engine) {
-            if steps.last().is_none_or(|last| last.end <= range.start) {
-                steps.push(*range);
-            }
-        }
-        steps
+        let iterations = engine_iterations(device, &self.engines).ops.into_iter();
+        iterations.map(|op| op_range(device, op, None)).collect()
     }
 
     /// What steps are called, how ranges tell them, and these, where nothing states them.
@@ -325,6 +336,16 @@ impl<'d> NamedRanges<'d> {
             (name, Way::Is, ranges)
         })
     }
+}
+
+/// Those of the engine whose annotations say most.
+fn engine_iterations(device: &DeviceTrace, engines: &[(InferenceEngine, OpIdx)]) -> SeparateRanges {
+    let Some(engine) = engines.iter().map(|(engine, _)| *engine).min() else {
+        return SeparateRanges::default();
+    };
+    debug_assert!(device.ops.start.is_sorted(), "ops are in order of time");
+    let own = engines.iter().filter(|(own, _)| *own == engine);
+    SeparateRanges::choose(device, own.map(|(_, op)| *op))
 }
 
 fn covered_time(ranges: &[Range]) -> DurationNs {
