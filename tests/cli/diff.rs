@@ -58,7 +58,7 @@ fn a_slower_kernel_is_named_with_its_cost_per_step() {
     let csv = tool.run("diff before.json after.json --csv").exits(0);
     assert!(
         csv.stdout
-            .contains("\ngemm,true,slower,1,1,20000,32000,12000,,\n"),
+            .contains("\ngemm,true,slower,1,1,20000,32000,12000,,,gemm\n"),
         "{}",
         csv.stdout
     );
@@ -266,4 +266,47 @@ fn a_rule_that_holds_fails_the_command() {
         .complains(&["neither run has a class softmax"]);
     let wrong = tool.run_words(&args("after.json", "step > much")).exits(2);
     assert!(wrong.shown().contains("an amount is a number with %"));
+}
+
+/// One of `draw` with the name of its device, and so many more ops in each step.
+fn draw_on(device: &str, kernel: &str, ops: i64) -> Vec<u8> {
+    let mut draw = draw(kernel, 20);
+    let main = draw.thread();
+    for op in 0..ops {
+        let begin = (45 + op) * US;
+        draw.op(main, "aten::add", begin, begin + US / 2);
+    }
+    let properties = format!(r#"[{{"id": 0, "name": "{device}"}}]"#);
+    draw.metadata("deviceProperties", &properties);
+    draw.kineto()
+}
+
+#[test]
+fn unlike_runs_say_so_first() {
+    let tool = Tool::new();
+    let nvidia = draw_on("NVIDIA H100", "sm90_xmma_gemm", 0);
+    tool.file("h100.json", nvidia);
+    tool.file("mi300.json", draw_on("AMD Instinct MI300X", "Cijk_MT64", 0));
+    tool.file("larger.json", draw_on("NVIDIA H100", "sm90_xmma_gemm", 8));
+    let said = tool.run("diff h100.json mi300.json").exits(0).stdout;
+    let first = said.lines().next().expect("a line");
+    assert_eq!(
+        first,
+        "other devices, NVIDIA H100 -> AMD Instinct MI300X: compare classes and ops; kernels that \
+         both runs have take 0 % of device time"
+    );
+    let json = tool.run("diff h100.json mi300.json --json").exits(0).json();
+    assert_eq!(
+        json["likeness"]["devices"],
+        json!([["NVIDIA H100"], ["AMD Instinct MI300X"]])
+    );
+    let said = tool.run("diff h100.json larger.json").exits(0).stdout;
+    let first = said.lines().next().expect("a line");
+    assert_eq!(
+        first,
+        "a step has 2 -> 6 ops and calls on the host: it may not do the same"
+    );
+    // and nothing of the kind where they are alike
+    let said = tool.run("diff h100.json h100.json").exits(0).stdout;
+    assert!(said.starts_with("step "), "{said}");
 }

@@ -12,10 +12,12 @@
 //! times with their spread, classes, and utilization.
 
 mod fail_rule;
+mod likeness;
 mod parts;
 mod step_change;
 
 pub use fail_rule::{FailRule, FailRuleError};
+pub use likeness::RunLikeness;
 pub use parts::PartChange;
 pub use step_change::{ChangeVerdict, StepChange};
 
@@ -94,6 +96,8 @@ pub struct RunDiff {
     pub per: &'static str,
     /// The first and the second run.
     pub runs: [RunSide; 2],
+    /// Whether they do the same on the same device.
+    pub likeness: RunLikeness,
     /// Step times, where both runs have steps.
     pub step: Option<StepChange>,
     /// Share of its steps, or recording, in which a device is busy.
@@ -135,14 +139,16 @@ pub fn compare_runs(tops: [&[&KeyAverages]; 2], ranks: [&[&RankAnalysis]; 2]) ->
         let sum = sum_utilizations(all);
         sum.first().and_then(|sum| sum.busy_share)
     });
+    let diff = diff_runs(tops[0], tops[1]);
     RunDiff {
+        likeness: RunLikeness::from_runs(tops, ranks, &diff.changes),
         step: StepChange::from_ranks(ranks),
         utilization: match shares {
             [Some(first), Some(second)] => Some([first, second]),
             _ => None,
         },
         classes: parts::class_changes(ranks, units),
-        ..diff_runs(tops[0], tops[1])
+        ..diff
     }
 }
 
@@ -215,6 +221,7 @@ pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
         op_shares,
         per: if per_step { "step" } else { "rank" },
         runs,
+        likeness: RunLikeness::from_runs(sides, [&[], &[]], &changes),
         step: None,
         utilization: None,
         classes: vec![],
@@ -367,6 +374,7 @@ mod tests {
             self_device_ns,
             steps,
             step_name: "execute_context_".into(),
+            device_names: vec![],
             rows,
         }
     }

@@ -63,6 +63,9 @@ pub struct Options<'t> {
 pub struct KeyAverages {
     /// What PyTorch calls the device: `CUDA`, `XPU`, `MTIA`, `HPU`.
     pub device: &'static str,
+    /// Names of the devices that have rows, where the trace says them, each once.
+    #[serde(skip)]
+    pub device_names: Vec<String>,
     /// In order of their first event.
     pub rows: Vec<KeyAverage>,
     /// Sum of the rows' self time on the host, ns.
@@ -195,6 +198,7 @@ pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
     let mut all = KeyAverages {
         steps: steps.len() as u64,
         step_name: step_name.to_owned(),
+        device_names: device_names(trace),
         ..rows.finish()
     };
     let mut kernels: Vec<&mut KeyAverage> = all.rows.iter_mut().collect();
@@ -205,6 +209,18 @@ pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
         row.short_name = short;
     }
     all
+}
+
+/// What the devices with rows are called.
+fn device_names(trace: &DeviceTrace) -> Vec<String> {
+    let mut names: Vec<String> = vec![];
+    for queue in &trace.queues {
+        let name = trace.header.device_name(queue.device);
+        if let Some(name) = name.filter(|name| !names.iter().any(|own| own == name)) {
+            names.push(name.to_owned());
+        }
+    }
+    names
 }
 
 #[cfg(test)]

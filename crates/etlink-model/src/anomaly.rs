@@ -123,7 +123,7 @@ anomalies! {
          share a device): the latest call before the row is taken";
     /// Sequence numbers of matched ops differ.
     SequenceDiffers = Damage,
-        "ops matched by order whose sequence numbers differ: the traces are of different \
+        "ops paired by their order alone: sequence numbers differ, as the traces are of different \
          iterations";
     /// The two traces name different collectives.
     CollectiveDiffers = Damage,

@@ -18,9 +18,9 @@ pub fn diff_tables(before: &RunTables, after: &RunTables) -> RunDiff {
     compare_runs([&first, &second], [&first_said, &second_said])
 }
 
-/// Step time, utilization, and the sums of the host and of devices, a sentence each.
+/// What the runs do not have in common, step time and utilization, a sentence each.
 pub fn diff_sentences(diff: &RunDiff) -> Vec<String> {
-    let mut out = vec![];
+    let mut out = unlike_sentences(diff);
     if let Some(step) = &diff.step {
         out.push(step_sentence(step));
     }
@@ -29,6 +29,36 @@ pub fn diff_sentences(diff: &RunDiff) -> Vec<String> {
         let points = 100.0 * (shares[1] - shares[0]);
         out.push(format!(
             "devices are busy {first} -> {second} ({points:+.1} points)"
+        ));
+    }
+    out
+}
+
+/// What makes a comparison one of unlike things; nothing where they are alike.
+fn unlike_sentences(diff: &RunDiff) -> Vec<String> {
+    let likeness = &diff.likeness;
+    let mut out = vec![];
+    if likeness.has_other_devices() {
+        let [before, after] = likeness.devices.each_ref().map(|names| names.join(", "));
+        let mut text = format!("other devices, {before} -> {after}: compare classes and ops");
+        if let Some(share) = likeness.shared_kernels {
+            text += &format!(
+                "; kernels that both runs have take {} of device time",
+                percent(share, 0)
+            );
+        }
+        out.push(text);
+    }
+    if let Some([before, after]) = likeness.other_batches() {
+        out.push(format!(
+            "other batches, {before:.1} -> {after:.1} on average: a step does not do the same"
+        ));
+    }
+    if likeness.has_other_work() {
+        let [before, after] = likeness.host_events.map(|count| format!("{count:.0}"));
+        out.push(format!(
+            "a {} has {before} -> {after} ops and calls on the host: it may not do the same",
+            diff.per
         ));
     }
     out

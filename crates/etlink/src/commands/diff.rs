@@ -128,6 +128,7 @@ fn changes_csv(changes: &[RowChange]) -> Result<String> {
         "cost_ns",
         "shapes",
         "stack",
+        "short_name",
     ])?;
     // also rows that stayed the same: programs choose for themselves
     for change in changes {
@@ -150,6 +151,7 @@ fn changes_csv(changes: &[RowChange]) -> Result<String> {
             &change.cost_ns.to_string(),
             &csv_text(&shapes),
             &csv_text(&stack),
+            &csv_text(change.short_name()),
         ])?;
     }
     String::from_utf8(out.into_inner()?).context("names are text")

@@ -27,6 +27,7 @@ struct TopLine<'a> {
     device_bytes: i64,
     shapes: Cow<'a, str>,
     stack: String,
+    short_name: Cow<'a, str>,
 }
 
 /// Each row of each rank as a line.
@@ -51,6 +52,7 @@ pub(super) fn rows_csv(tables: &[OpTable]) -> Result<String> {
                 device_bytes: row.device_bytes,
                 shapes: csv_text(row.shapes.as_deref().unwrap_or("")),
                 stack: csv_text(&row.stack.join("; ")).into_owned(),
+                short_name: csv_text(row.short_name.as_deref().unwrap_or(&row.name)),
             })?;
         }
     }
