@@ -130,11 +130,15 @@ fn kernels_and_csv() {
     let lines: Vec<&str> = csv.stdout.lines().collect();
     assert_eq!(
         lines[0],
-        "run,rank,class,label,name,short_name,count,sum_ns,mean_ns,min_ns,max_ns,stddev_ns,share"
+        "run,rank,class,label,name,short_name,count,sum_ns,mean_ns,min_ns,max_ns,stddev_ns,share,\
+         op,other_ops"
     );
-    assert_eq!(
-        lines[1],
-        ",0,computation,gemm,sm80_gemm,sm80_gemm,2,40000,20000.0,20000,20000,0.0,0.4444444444444444"
+    assert!(
+        lines[1].starts_with(
+            ",0,computation,gemm,sm80_gemm,sm80_gemm,2,40000,20000.0,20000,20000,0.0,0.4444"
+        ),
+        "{}",
+        lines[1]
     );
     assert_eq!(lines.len(), 1 + 2 * 4);
 }
@@ -854,4 +858,55 @@ fn how_much_of_the_peaks_is_used() {
         "{}",
         refused.stderr
     );
+}
+
+#[test]
+fn a_kernel_names_the_op_that_owns_most_of_its_time() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let us = 1_000;
+    for (at, op, micros) in [
+        (0, "aten::mm", 40),
+        (100, "aten::addmm", 10),
+        (200, "aten::mm", 40),
+    ] {
+        draw.op(main, op, at * us, (at + 60) * us);
+        draw.launch(
+            main,
+            ((at + 5) * us, (at + 6) * us),
+            DeviceQueue::stream(7),
+            "sm80_gemm",
+            ((at + 10) * us, (at + 10 + micros) * us),
+        );
+    }
+    let tool = Tool::new();
+    tool.file("trace.json", draw.kineto());
+    tool.run("analyze trace.json --table kernels")
+        .exits(0)
+        .says("aten::mm + 1 other  sm80_gemm");
+    let json = tool.run("analyze trace.json --json").exits(0).json();
+    let gemm = &json[0]["total"]["kernels"][0];
+    assert_eq!(
+        (&gemm["op"], &gemm["other_ops"]),
+        (&json!("aten::mm"), &json!(1))
+    );
+}
+
+#[test]
+fn a_program_without_a_device_has_its_ops() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let us = 1_000;
+    draw.op(main, "aten::linear", 0, 100 * us);
+    draw.op(main, "aten::addmm", 10 * us, 90 * us);
+    let tool = Tool::new();
+    tool.file("trace.json", draw.kineto());
+    tool.run("analyze trace.json")
+        .exits(0)
+        .says("no device work in the trace: of the host's ops aten::addmm takes most, 80.0 %")
+        .says("1  80.000 us  80.0 %       80.000 us  aten::addmm")
+        .says("1  20.000 us  20.0 %      100.000 us  aten::linear");
+    tool.run("analyze trace.json --table host_ops --csv")
+        .exits(0)
+        .says("aten::addmm,1,80000,80000,0.8");
 }

@@ -825,3 +825,26 @@ fn check_reports_the_other_files_where_one_cannot_be_read() {
         .exits(2)
         .complains(&["none of 2 files could be read", "garbage.et"]);
 }
+
+#[test]
+fn ranks_are_as_busy_as_analyze_says() {
+    let tool = Tool::new();
+    for drawn in RUN {
+        tool.file(&format!("kineto_trace_{}.json", drawn.rank), draw(drawn));
+    }
+    let ranks = tool.run("ranks . --json").exits(0).json();
+    let analyzed = tool.run("analyze . --json").exits(0).json();
+    let shares = |list: &Value| -> Vec<Value> {
+        let ranks = list.as_array().expect("ranks").iter();
+        ranks.map(|rank| rank["busy_share"].clone()).collect()
+    };
+    let of_analyze = analyzed[0]["ranks"].as_array().expect("ranks").iter();
+    let of_analyze: Vec<Value> = of_analyze
+        .map(|rank| rank["utilization"][0]["busy_share"].clone())
+        .collect();
+    assert_eq!(shares(&ranks[0]["utilization"]), of_analyze);
+    assert!(of_analyze[0].as_f64() > Some(0.0), "{of_analyze:?}");
+    tool.run("ranks .")
+        .exits(0)
+        .says("busy: its devices, of its steps or recording");
+}

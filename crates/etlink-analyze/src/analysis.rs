@@ -4,6 +4,7 @@ use crate::breakdown::{self, DeviceTime};
 use crate::collectives::{self, CollectiveTotals};
 use crate::compute_rate::{self, ComputeRate};
 use crate::copies::{self, CopyTotals};
+use crate::host_ops::{self, HostOpTotals};
 use crate::idle::{self, HostIdle, IdleCauses, IdleGap};
 use crate::kernels::{self, KernelTotals};
 use crate::launches::{self, LaunchTotals};
@@ -59,6 +60,8 @@ tables! {
     breakdown: DeviceTime,
     /// Device rows by class and name.
     kernels: KernelTotals,
+    /// Ops of the host by their own time, where there is no device work.
+    host_ops: HostOpTotals,
     /// Idle time by cause, per device.
     idle: IdleCauses,
     /// The same per stream.
@@ -109,6 +112,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
         peaks: peak_use::peak_uses(&rows, &utilization),
         utilization,
         kernels: kernels::kernel_totals(&rows),
+        host_ops: host_ops::host_op_totals(&rows),
         idle: idle.devices,
         stream_idle: idle.streams,
         host_idle: idle.hosts,

@@ -266,15 +266,42 @@ fn group_and_size(facts: &RankSummary, party: Peers, said: u64) -> (String, u64)
                     .unwrap_or(said),
             ),
             Some(GroupIdentity::Communicator(name, size)) => {
-                (format!("communicator {name}"), *size)
+                let text = pointer_text(name, *size);
+                (
+                    text.unwrap_or_else(|| format!("communicator {name}")),
+                    *size,
+                )
             }
             Some(GroupIdentity::Named(name)) if name.is_empty() && said > 0 => {
                 (format!("{said} ranks"), said)
             }
-            Some(GroupIdentity::Named(name)) => (name.clone(), said),
+            Some(GroupIdentity::Named(name)) => (
+                pointer_text(name, said).unwrap_or_else(|| name.clone()),
+                said,
+            ),
             None => (String::new(), 0),
         },
     }
+}
+
+/// How a group is called whose name is an address or a hash, which tells nobody anything: by its
+/// size, and the last digits, which tell it from others. None of other names.
+fn pointer_text(name: &str, size: u64) -> Option<String> {
+    let (digits, is_hex) = match name.strip_prefix("0x") {
+        Some(digits) => (digits, true),
+        None => (name, false),
+    };
+    // numbers of process groups are short, addresses of 64-bit machines are not
+    let is_long = digits.len() > 8 || is_hex && !digits.is_empty();
+    let has_digits = digits.chars().any(|digit| digit.is_ascii_digit());
+    if !is_long || !has_digits || !digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let end = &digits[digits.len().saturating_sub(4)..];
+    Some(match size {
+        0 => format!("group …{end}"),
+        size => format!("{size} ranks, group …{end}"),
+    })
 }
 
 /// Those of one type and group as one; of all ranks too.
@@ -296,4 +323,25 @@ pub(crate) fn sum_collectives<'a>(
         (b.sum_ns, &a.kind, &a.group, a.on_device).cmp(&(a.sum_ns, &b.kind, &b.group, b.on_device))
     });
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_no_names_of_groups() {
+        for (name, size, want) in [
+            ("0x7f3a5c0012ab", 8, Some("8 ranks, group …12ab")),
+            ("94735123456789", 2, Some("2 ranks, group …6789")),
+            ("5bcd3f0912aa01ff", 0, Some("group …01ff")),
+            ("0", 8, None),
+            ("12", 8, None),
+            ("default_pg", 8, None),
+            ("tensor_parallel", 2, None),
+            ("deadbeefdead", 2, None),
+        ] {
+            assert_eq!(pointer_text(name, size).as_deref(), want, "{name}");
+        }
+    }
 }

@@ -10,9 +10,10 @@ use crate::rules::RowClass;
 use crate::short_names::short_names;
 use etlink_model::NameId;
 use indexmap::IndexMap;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 /// All rows of one name.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,9 +31,22 @@ pub struct KernelTotals {
     pub durations: DurationStats,
     /// Part of all rows' durations.
     pub share: f64,
+    /// The ops or annotations that its rows belong to, with the time of their rows, ns; the most
+    /// first. Rows of graph launches belong to none.
+    pub ops: Box<[(Arc<str>, i64)]>,
 }
 
 impl KernelTotals {
+    /// The op that most of its time belongs to.
+    pub fn op(&self) -> Option<&str> {
+        self.ops.first().map(|(name, _)| &**name)
+    }
+
+    /// How many other ops have rows of it.
+    pub fn other_ops(&self) -> usize {
+        self.ops.len().saturating_sub(1)
+    }
+
     /// The name as people read it.
     pub fn short_name(&self) -> &str {
         self.short.as_deref().unwrap_or(&self.name)
@@ -43,7 +57,7 @@ impl KernelTotals {
 impl Serialize for KernelTotals {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let durations = &self.durations;
-        let mut fields = to.serialize_struct("KernelTotals", 11)?;
+        let mut fields = to.serialize_struct("KernelTotals", 13)?;
         fields.serialize_field("class", &self.class)?;
         fields.serialize_field("label", &self.label)?;
         fields.serialize_field("name", &self.name)?;
@@ -55,31 +69,55 @@ impl Serialize for KernelTotals {
         fields.serialize_field("max_ns", &durations.max_ns)?;
         fields.serialize_field("stddev_ns", &durations.stddev_ns())?;
         fields.serialize_field("share", &self.share)?;
+        fields.serialize_field("op", self.op().unwrap_or(""))?;
+        fields.serialize_field("other_ops", &self.other_ops())?;
         fields.end()
     }
 }
 
+/// Sums over the rows of a name.
+#[derive(Default)]
+struct RowSums {
+    durations: DurationStats,
+    /// Durations by the op that the rows belong to.
+    ops: IndexMap<NameId, i64, FxBuildHasher>,
+}
+
 /// Of one rank, by falling sum. O(rows).
 pub(crate) fn kernel_totals(rows: &ClassifiedRows<'_>) -> Vec<KernelTotals> {
-    let mut all: IndexMap<(NameId, RowClass, u16), DurationStats, FxBuildHasher> =
-        IndexMap::default();
+    let mut all: IndexMap<(NameId, RowClass, u16), RowSums, FxBuildHasher> = IndexMap::default();
     let device = &rows.trace.device.rows;
     for row in 0..rows.len() {
         // The class is part of the key: a kernel may have a
         // collective's arguments in one row and not in another.
-        all.entry((device.name[row], rows.class[row], rows.label[row]))
-            .or_default()
-            .add(device.duration[row].0);
+        let sums = all
+            .entry((device.name[row], rows.class[row], rows.label[row]))
+            .or_default();
+        sums.durations.add(device.duration[row].0);
+        if let Some(op) = rows.trace.row_op[row].get() {
+            let name = rows.trace.device.ops.name[op.index()];
+            let ns = sums.ops.entry(name).or_default();
+            *ns = ns.saturating_add(device.duration[row].0);
+        }
     }
+    // few ops launch many kernels: each name stands once
+    let mut texts: FxHashMap<NameId, Arc<str>> = FxHashMap::default();
     let mut kernels = vec![];
-    for ((name, class, label), durations) in all {
+    for ((name, class, label), sums) in all {
+        let mut ops = vec![];
+        for (op, ns) in sums.ops {
+            let text = texts.entry(op);
+            let text = text.or_insert_with(|| rows.trace.device_name(op).into());
+            ops.push((text.clone(), ns));
+        }
         kernels.push(KernelTotals {
             class,
             label: rows.rules.label_at(label).to_owned(),
             name: rows.trace.device_name(name).to_owned(),
             short: None,
-            durations,
+            durations: sums.durations,
             share: 0.0,
+            ops: ordered_ops(ops),
         });
     }
     with_shares(kernels)
@@ -87,23 +125,39 @@ pub(crate) fn kernel_totals(rows: &ClassifiedRows<'_>) -> Vec<KernelTotals> {
 
 /// Of all ranks.
 pub(crate) fn sum_kernels<'a>(all: impl Iterator<Item = &'a KernelTotals>) -> Vec<KernelTotals> {
-    let mut sums: IndexMap<(RowClass, &str, &str), DurationStats, FxBuildHasher> =
+    type RankSums<'a> = (DurationStats, IndexMap<&'a Arc<str>, i64, FxBuildHasher>);
+    let mut sums: IndexMap<(RowClass, &str, &str), RankSums<'a>, FxBuildHasher> =
         IndexMap::default();
     for kernel in all {
-        sums.entry((kernel.class, &kernel.label, &kernel.name))
-            .or_default()
-            .merge(&kernel.durations);
+        let (durations, ops) = sums
+            .entry((kernel.class, &kernel.label, &kernel.name))
+            .or_default();
+        durations.merge(&kernel.durations);
+        for (op, ns) in &kernel.ops {
+            let sum = ops.entry(op).or_default();
+            *sum = sum.saturating_add(*ns);
+        }
     }
-    let kernel =
-        |((class, label, name), durations): ((RowClass, &str, &str), DurationStats)| KernelTotals {
+    let mut kernels = vec![];
+    for ((class, label, name), (durations, ops)) in sums {
+        let ops = ops.into_iter().map(|(op, ns)| (op.clone(), ns));
+        kernels.push(KernelTotals {
             class,
             label: label.to_owned(),
             name: name.to_owned(),
             short: None,
             durations,
             share: 0.0,
-        };
-    with_shares(sums.into_iter().map(kernel).collect())
+            ops: ordered_ops(ops.collect()),
+        });
+    }
+    with_shares(kernels)
+}
+
+/// Those with most time first, of equals the first by name.
+fn ordered_ops(mut ops: Vec<(Arc<str>, i64)>) -> Box<[(Arc<str>, i64)]> {
+    ops.sort_by(|(a, a_ns), (b, b_ns)| (Reverse(a_ns), a).cmp(&(Reverse(b_ns), b)));
+    ops.into_boxed_slice()
 }
 
 fn with_shares(mut all: Vec<KernelTotals>) -> Vec<KernelTotals> {

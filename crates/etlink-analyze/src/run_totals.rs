@@ -4,6 +4,7 @@ use crate::analysis::RankAnalysis;
 use crate::breakdown::{self, DeviceTime};
 use crate::collectives::{self, CollectiveTotals};
 use crate::copies::{self, CopyTotals};
+use crate::host_ops::{self, HostOpTotals};
 use crate::idle::{self, IdleCauses};
 use crate::kernels::{self, KernelTotals};
 use crate::launches::{self, LaunchTotals};
@@ -24,6 +25,8 @@ pub struct RunTotals {
     pub breakdown: Vec<DeviceTime>,
     /// Device rows of all ranks by class and name.
     pub kernels: Vec<KernelTotals>,
+    /// Ops of the host of ranks without device work, by their own time.
+    pub host_ops: Vec<HostOpTotals>,
     /// Idle time by cause, summed over all devices of all ranks: one record, none without devices.
     pub idle: Vec<IdleCauses>,
     /// Calls that launch, by name.
@@ -57,6 +60,7 @@ pub fn run_totals<'a>(ranks: impl Iterator<Item = &'a RankAnalysis> + Clone) -> 
             vec![]
         },
         kernels: kernels::sum_kernels(ranks.clone().flat_map(|rank| &rank.kernels)),
+        host_ops: host_ops::sum_host_ops(ranks.clone().flat_map(|rank| &rank.host_ops)),
         idle: if devices {
             vec![idle::sum_idle(ranks.clone().flat_map(|rank| &rank.idle))]
         } else {

@@ -20,8 +20,8 @@
 use crate::breakdown::{sum_masks, work_sets};
 use crate::intervals::{Intervals, by_mask};
 use crate::rows::ClassifiedRows;
-use crate::rules::RowClass;
-use crate::steps::StepTime;
+use crate::rules::{KernelRules, RowClass};
+use crate::steps::{StepTime, step_times};
 use etlink_link::{LinkedTrace, NoLaunch, NodeKind};
 use serde::Serialize;
 
@@ -96,6 +96,12 @@ impl Utilization {
 
 fn busy_share(busy_ns: i64, whole_ns: i64) -> Option<f64> {
     (whole_ns > 0).then(|| busy_ns as f64 / whole_ns as f64)
+}
+
+/// Of each device of a trace, as [`analyze`](crate::analyze) has it. O(n log n) in the events.
+pub fn device_utilizations(trace: &LinkedTrace, rules: &KernelRules) -> Vec<Utilization> {
+    let rows = ClassifiedRows::new(trace, rules);
+    utilizations(&rows, &step_times(&rows))
 }
 
 /// Per device with rows, by number. O(rows log rows + host events).

@@ -183,6 +183,14 @@ export type HostIdle = {
   share: number;
 };
 
+export type HostOpTotals = {
+  name: string;
+  count: number;
+  self_ns: number;
+  total_ns: number;
+  share: number | null;
+};
+
 export type IdleCauses = {
   device: number | null;
   stream: number | null;
@@ -230,6 +238,8 @@ export type KernelTotals = {
   max_ns: number;
   stddev_ns: number | null;
   share: number;
+  op: string;
+  other_ops: number;
 };
 
 export type LaunchTotals = {
@@ -449,6 +459,7 @@ export type ReportRank = {
   utilization: Utilization[];
   breakdown: DeviceTime[];
   kernels: KernelTotals[];
+  host_ops: HostOpTotals[];
   idle: IdleCauses[];
   stream_idle: IdleCauses[];
   host_idle: HostIdle[];
@@ -499,6 +510,7 @@ export type RunTotals = {
   utilization: Utilization[];
   breakdown: DeviceTime[];
   kernels: KernelTotals[];
+  host_ops: HostOpTotals[];
   idle: IdleCauses[];
   launches: LaunchTotals[];
   op_launches: LaunchTotals[];

@@ -13,6 +13,8 @@ const WIDEST: usize = 80;
 /// Texts are not cut below this while there are figures to leave out instead.
 // a kernel's name cut shorter than its functor tells nothing
 const NARROWEST: usize = 16;
+/// Texts are not cut below this for the sake of a further text.
+const READABLE: usize = 30;
 /// Texts are never cut below this.
 const SHORTEST: usize = 4;
 
@@ -306,7 +308,11 @@ impl Grid {
             let figures = places(&layout, usize::MAX) - sum(usize::MAX);
             // more than this is rarely worth the figures
             let wanted = sum(width / 2).min(width * 2 / 3);
-            if figures + wanted <= width {
+            // a further text is worth no name that can no longer be read
+            let is_worth_it = !widths[column].is_text
+                || places(&layout, READABLE) <= width
+                || places(&layout, usize::MAX) <= width;
+            if figures + wanted <= width && is_worth_it {
                 break;
             }
             if !kept.contains(&column) {
@@ -322,10 +328,11 @@ impl Grid {
                 .find(|most| places(&layout, *most) <= width);
             let is_figure = |column: &usize| !widths[*column].is_text;
             let figures = layout.columns.iter().copied().filter(is_figure);
+            let figures: Vec<usize> = figures.collect();
+            let last = figures.iter().rev().find(|column| !kept.contains(column));
             // one figure stays in any case
-            let more: Vec<usize> = figures.skip(1).collect();
-            let last = more.iter().rev().find(|column| !kept.contains(column));
-            let last = last.or(more.last()).copied();
+            let last = last.or(figures.last()).filter(|_| figures.len() > 1);
+            let last = last.copied();
             match (most, last) {
                 (Some(most), _) if most >= NARROWEST.min(widest) => layout.most = most,
                 (_, Some(last)) => {
@@ -368,17 +375,23 @@ impl Grid {
         let mut sum = 0.0;
         let mut lines = 0.0;
         for cell in self.cells(column) {
-            sum += cell.strip_suffix(" %")?.parse::<f64>().ok()?;
-            lines += 1.0;
+            // nothing is known of such a line
+            if cell != "-" {
+                sum += cell.strip_suffix(" %")?.parse::<f64>().ok()?;
+                lines += 1.0;
+            }
         }
         (lines > 0.0).then(|| sum / lines)
     }
 
-    /// Whether all cells are the same.
+    /// Whether all cells are the same text.
     fn is_constant(&self, column: usize) -> bool {
         let mut cells = self.cells(column);
         let first = cells.next();
-        first.is_some() && cells.all(|cell| Some(cell) == first)
+        // the steps' table has a figure `device`: a time, and nobody's name
+        self.sides[column] == CellSide::Left
+            && first.is_some()
+            && cells.all(|cell| Some(cell) == first)
     }
 
     /// Whether no cell says more than that there is nothing: `0 ns`, `0.0 %`, `-`.
@@ -434,7 +447,7 @@ impl Grid {
                 .any(|columns| columns.contains(column))
         };
         let hidden: Vec<usize> = (0..self.head.len()).filter(is_missing).collect();
-        for (columns, why) in [(&hidden, "to fit"), (&layout.zeros, "that hold only zeros")] {
+        for (columns, why) in [(&hidden, "to fit"), (&layout.zeros, "as empty or zero")] {
             if !columns.is_empty() {
                 let heads = columns.iter().map(|column| self.head[*column].as_str());
                 let heads: Vec<&str> = heads.collect();
@@ -554,7 +567,8 @@ mod tests {
         let head = ["rows", "time of all", "mean", "share of all", "name"];
         let mut grid = Grid::new(0, Limit::NONE, head)
             .last_texts(1)
-            .expendable(["mean", "share of all"]);
+            .expendable(["mean", "share of all"])
+            .decisive(["time of all"]);
         grid.add(["12", "1.234 ms", "999.123 us", "12.3 %", &"n".repeat(40)].map(String::from));
         let columns = |width| {
             let layout = grid.fit_layout(Some(width));
@@ -565,10 +579,11 @@ mod tests {
         assert_eq!(columns(80), (5, true, 40));
         assert_eq!(columns(70), (4, true, 40));
         assert_eq!(columns(60), (4, true, 34));
-        assert_eq!(columns(40), (3, true, 22));
+        // what lines are sorted by stays, and the share
+        assert_eq!(columns(40), (3, true, 20));
         assert_eq!(
             lines_of(&grid, 40),
-            "         time of\n  rows       all  name\n    12  1.234 ms  nnnnnnnnnnnnnnnnnnnnn…\n"
+            "   time of   share\n       all  of all  name\n  1.234 ms  12.3 %  nnnnnnnnnnnnnnnnnnn…\n"
         );
         for width in 20..100 {
             let text = lines_of(&grid, width);
@@ -614,10 +629,10 @@ mod tests {
     fn what_all_rows_share_goes_before_what_decides() {
         let grid = idle_causes();
         let at = |width| grid.fit_layout(Some(width));
-        assert_eq!(at(90).constant, []);
+        assert!(at(90).constant.is_empty());
         let layout = at(65);
         assert_eq!(heads(&grid, &layout.constant), ["rank"]);
-        assert_eq!(layout.zeros, []);
+        assert!(layout.zeros.is_empty());
         // the rank, the device, then the zeros
         let layout = at(40);
         assert_eq!(heads(&grid, &layout.constant), ["rank", "device"]);

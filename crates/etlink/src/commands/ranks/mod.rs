@@ -7,6 +7,7 @@ use crate::Outcome;
 use crate::args::RanksArgs;
 use crate::{notes, table};
 use anyhow::Result;
+use etlink_analyze::{KernelRules, Utilization, device_utilizations};
 use etlink_link::TensorEdges;
 use etlink_link::ranks::{
     CollectiveMatch, CollectiveSkew, JoinProblem, JoinProblemKind, Mismatch, RankClock,
@@ -37,6 +38,8 @@ struct RanksReport {
     clocks: Vec<RankClock>,
     /// Sums per rank.
     ranks: Vec<StragglerStats>,
+    /// How busy the devices of each rank are.
+    utilization: Vec<RankUtilization>,
     /// Sums per step.
     steps: Vec<StepStragglers>,
     /// What is missing or unequal.
@@ -45,6 +48,42 @@ struct RanksReport {
     not_compared: Vec<NotCompared>,
     /// Each collective and message, by time.
     collectives: Vec<CollectiveSkew>,
+}
+
+/// How busy the devices of a rank are, by the definition of `analyze`.
+#[derive(Debug, PartialEq, Serialize)]
+struct RankUtilization {
+    rank: GlobalRank,
+    /// Time in which they run something, summed over its devices, ns.
+    busy_ns: i64,
+    /// Of its steps, or of its recording where it has none; without work from before it, ns.
+    whole_ns: i64,
+    /// The one by the other; none without device work.
+    busy_share: Option<f64>,
+}
+
+impl RankUtilization {
+    fn new(rank: GlobalRank, devices: &[Utilization]) -> RankUtilization {
+        let sum = |part: fn(&Utilization) -> i64| {
+            let each = devices.iter().map(part);
+            each.fold(0, i64::saturating_add)
+        };
+        let (busy_ns, whole_ns) = (sum(|one| one.busy_ns), sum(Utilization::whole_ns));
+        RankUtilization {
+            rank,
+            busy_ns,
+            whole_ns,
+            busy_share: (whole_ns > 0).then(|| busy_ns as f64 / whole_ns as f64),
+        }
+    }
+}
+
+/// What is kept of a rank.
+struct RankDetails {
+    /// What `-v` says of it.
+    details: Vec<String>,
+    /// Of its devices.
+    utilization: Vec<Utilization>,
 }
 
 /// Which runs are compared, and how that is printed.
@@ -94,11 +133,12 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
     let align = config.options.align;
     let runs = RunSet::open(config.source, config.options)?;
     progress.phase("linking");
-    let ranks = runs.map_ranks(|rank| summarize_rank(rank).transpose());
+    let rules = KernelRules::built_in()?;
+    let ranks = runs.map_ranks(|rank| summarize_rank(rank, &rules).transpose());
     progress.finish();
     print_unused_files(&runs);
     for rank in ranks.iter().flatten().flatten() {
-        notes::print_details(&table::rank(&rank.label), &rank.value);
+        notes::print_details(&table::rank(&rank.label), &rank.value.details);
     }
     let mut compared = vec![];
     for results in runs.collect_runs(ranks, true)? {
@@ -151,7 +191,10 @@ fn exit_outcome(compared: &[RanksReport]) -> Outcome {
 
 /// Links a rank, keeps its communications and says how that went; `None` of a rank that was not
 /// asked for.
-fn summarize_rank(rank: RankEntry<'_>) -> Result<Option<RankResult<Vec<String>>>, RunError> {
+fn summarize_rank(
+    rank: RankEntry<'_>,
+    rules: &KernelRules,
+) -> Result<Option<RankResult<RankDetails>>, RunError> {
     let linked = rank.link()?.refuse_damage()?;
     if !rank.is_wanted(linked.report.report.rank) {
         return Ok(None);
@@ -159,12 +202,20 @@ fn summarize_rank(rank: RankEntry<'_>) -> Result<Option<RankResult<Vec<String>>>
     Ok(Some(RankResult {
         label: rank.label().to_owned(),
         notes: linked.notes(),
-        value: linked.details(),
+        value: RankDetails {
+            details: linked.details(),
+            utilization: device_utilizations(&linked.trace, rules),
+        },
         summary: linked.summary,
     }))
 }
 
-fn compare_ranks(run: &RunFiles, results: RunResults<Vec<String>>, align: bool) -> RanksReport {
+fn compare_ranks(run: &RunFiles, results: RunResults<RankDetails>, align: bool) -> RanksReport {
+    let mut utilization = vec![];
+    for member in &results.members.ranks {
+        let rank = member.summary.as_ref().map(|summary| summary.rank);
+        utilization.extend(rank.map(|rank| RankUtilization::new(rank, &member.value.utilization)));
+    }
     let mut joined = results.join(align);
     let not_compared = not_compared(&joined.matches);
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);
@@ -180,6 +231,7 @@ fn compare_ranks(run: &RunFiles, results: RunResults<Vec<String>>, align: bool) 
         excluded: results.excluded(),
         world_size: results.members.world_size,
         absent: results.members.absent,
+        utilization,
         ranks: joined.straggler_stats(),
         steps: joined.step_stragglers(),
         collectives: joined.collective_skews(),

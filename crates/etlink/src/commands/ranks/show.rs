@@ -5,6 +5,7 @@ use crate::notes;
 use crate::table::{Grid, Limit, count, csv_text, percent, signed_time, time};
 use anyhow::Result;
 use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats};
+use etlink_model::GlobalRank;
 use etlink_run::joined::clock_notes;
 use etlink_run::membership::{Excluded, absent_note};
 use std::collections::BTreeMap;
@@ -273,20 +274,21 @@ fn straggler_cells(
 }
 
 fn by_rank(one: &RanksReport) -> String {
-    let mut table = Grid::new(
-        2,
-        Limit::NONE,
-        [
-            "rank",
-            "collectives",
-            "comes last",
-            "waits",
-            "others wait",
-            "began later",
-            "hands on",
-        ],
-    )
-    .expendable(["collectives"]);
+    let known = one.utilization.iter();
+    let known = known.filter_map(|own| Some((own.rank, own.busy_share?)));
+    let shares: BTreeMap<GlobalRank, f64> = known.collect();
+    let mut head = vec![
+        "rank",
+        "collectives",
+        "comes last",
+        "waits",
+        "others wait",
+        "began later",
+        "hands on",
+    ];
+    // a run without devices has nothing to be busy
+    head.extend((!shares.is_empty()).then_some("busy"));
+    let mut table = Grid::new(2, Limit::NONE, head).expendable(["collectives"]);
     for rank in &one.ranks {
         table.add([
             rank.rank.to_string(),
@@ -296,12 +298,21 @@ fn by_rank(one: &RanksReport) -> String {
             time(rank.caused_ns),
             time(rank.began_late_ns),
             time(rank.handed_on_ns),
+            percent_or_none(shares.get(&rank.rank)),
         ]);
     }
+    let busy = match shares.is_empty() {
+        true => "",
+        false => "; busy: its devices, of its steps or recording",
+    };
     format!(
         "per rank (others wait: for what it did; began later: for its late begin; hands on: for \
-        those it waited for)\n{table}"
+        those it waited for{busy})\n{table}"
     )
+}
+
+fn percent_or_none(share: Option<&f64>) -> String {
+    share.map_or("-".into(), |share| percent(*share, 1))
 }
 
 /// The ranks' clocks, where anything is known of them.

@@ -114,6 +114,7 @@ const TABLES: &[(&str, Show)] = &[
     ("steps", times::step_table),
     ("phases", times::phase_table),
     ("kernels", rows::kernel_table),
+    ("host_ops", rows::host_op_table),
     ("idle", times::idle_table),
     ("host_idle", gaps::host_idle_table),
     ("gaps", gaps::gap_table),
@@ -137,7 +138,7 @@ const TABLES: &[(&str, Show)] = &[
 fn busy_sentence(one: &Analyzed) -> String {
     let sum = one.total.utilization.first();
     let Some(sum) = sum.filter(|sum| sum.whole_ns() > 0) else {
-        return "no device work in the trace\n".to_owned();
+        return no_device_sentence(one);
     };
     let whole = sum.whole_ns();
     let mut out = format!(
@@ -176,6 +177,20 @@ fn busy_sentence(one: &Analyzed) -> String {
         );
     }
     out
+}
+
+/// What a program without a device does: its steps, and what takes most of their time.
+fn no_device_sentence(one: &Analyzed) -> String {
+    let mut out = "no device work in the trace".to_owned();
+    if let Some(op) = one.total.host_ops.first() {
+        out += &format!(
+            ": of the host's ops {} takes most, {} of their own time ({})",
+            op.name,
+            percent(op.share, 1),
+            time(op.self_ns)
+        );
+    }
+    out + "\n"
 }
 
 /// The subject of the sentence.

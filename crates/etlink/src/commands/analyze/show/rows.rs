@@ -3,8 +3,8 @@
 use super::{Analyzed, Shown, ShownNames, bandwidth_text, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mb, mean_time, percent, scaled, time};
 use etlink_analyze::{
-    CollectiveTotals, ComputeRate, CopyTotals, KernelSequence, KernelTotals, LaunchTotals,
-    MemoryPoint, MemoryUse, QueueDepth, RunMetric, SmCoverage,
+    CollectiveTotals, ComputeRate, CopyTotals, HostOpTotals, KernelSequence, KernelTotals,
+    LaunchTotals, MemoryPoint, MemoryUse, QueueDepth, RunMetric, SmCoverage,
 };
 use etlink_link::ranks::StragglerStats;
 
@@ -28,15 +28,48 @@ pub(super) fn kernel_table(one: &Analyzed, limit: Limit) -> Shown {
             // a kernel that ran once has no deviation
             kernel.durations.stddev_ns().map_or("-".into(), mean_time)
         }),
+        ("op", |(kernel, _)| op_text(kernel)),
         ("name", |(_, name)| (*name).to_owned()),
     ];
     (
-        format!("kernels and copies, {}", count(all.len() as u64, "name")),
+        format!(
+            "kernels and copies, {} (op: that most of the time is of)",
+            count(all.len() as u64, "name")
+        ),
         Grid::from_records(2, limit, columns, all_named)
-            .last_texts(1)
-            .expendable(["stddev", "min", "max", "class", "mean", "rows"])
+            .last_texts(2)
+            .expendable(["stddev", "min", "max", "class", "mean", "op", "rows"])
             .decisive(["sum"]),
     )
+}
+
+pub(super) fn host_op_table(one: &Analyzed, limit: Limit) -> Shown {
+    let columns: &[Column<&HostOpTotals>] = &[
+        ("count", |op| op.count.to_string()),
+        ("own time", |op| time(op.self_ns)),
+        ("share", |op| percent(op.share, 1)),
+        ("with inner ops", |op| time(op.total_ns)),
+        ("op", |op| op.name.clone()),
+    ];
+    let title = "ops of the host by their own time, as there is no device work (`etlink top --tree` \
+        shows what called what)";
+    (
+        title.into(),
+        Grid::from_records(0, limit, columns, one.total.host_ops.iter())
+            .last_texts(1)
+            .expendable(["with inner ops"])
+            .decisive(["own time"]),
+    )
+}
+
+/// The op that owns a kernel, and how many other ops launch it too.
+fn op_text(kernel: &KernelTotals) -> String {
+    match (kernel.op(), kernel.other_ops()) {
+        (None, _) => "-".to_owned(),
+        (Some(op), 0) => op.to_owned(),
+        (Some(op), 1) => format!("{op} + 1 other"),
+        (Some(op), others) => format!("{op} + {others} others"),
+    }
 }
 
 pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
