@@ -1,6 +1,7 @@
 //! `etlink replay` on recordings, on a small drawn trace, and on files of others.
 
 use crate::tool::{Tool, pairs};
+use etlink_testing::{DeviceQueue, TraceBuilder};
 use serde_json::{Value, json};
 
 const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz \
@@ -379,4 +380,89 @@ fn damage_is_refused_only_under_strict() {
     tool.run("replay cut.json --strict")
         .exits(1)
         .complains(&["cut.json", "--strict"]);
+}
+
+/// Two kernels of one kind and one of another, on a device that is never idle between them.
+fn named_kernels() -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let us = 1_000;
+    let elementwise = |functor: &str| {
+        format!(
+            "void at::native::vectorized_elementwise_kernel<4, at::native::{functor}<float>, \
+             std::array<char*, 2ul> >(int, at::native::{functor}<float>, std::array<char*, 2ul>)"
+        )
+    };
+    let kernels = [
+        ("sm80_gemm_128x64".to_owned(), 100),
+        (elementwise("MulFunctor"), 40),
+        (elementwise("AddFunctor"), 20),
+    ];
+    let mut start = 20;
+    for (at, (kernel, micros)) in (0..).zip(kernels) {
+        draw.launch(
+            main,
+            ((2 * at + 1) * us, (2 * at + 2) * us),
+            DeviceQueue::stream(7),
+            &kernel,
+            (start * us, (start + micros) * us),
+        );
+        start += micros;
+    }
+    draw.kineto()
+}
+
+#[test]
+fn kernels_are_named_as_tables_print_them_or_by_class() {
+    let tool = Tool::new();
+    tool.file("trace.json", named_kernels());
+    let change = |rule: &str| {
+        let args = ["replay", "trace.json", "--json", "--scale", rule];
+        let report = tool.run_words(&args.map(String::from)).exits(0).json();
+        report["what_if"]["change_ns"].as_i64().expect("a number")
+    };
+    assert_eq!(change("class=gemm=0.5"), -50_000);
+    assert_eq!(change("class=elementwise 0.5"), -30_000);
+    assert_eq!(
+        change("vectorized_elementwise_kernel<MulFunctor>=0.5"),
+        -20_000
+    );
+    assert_eq!(change("vectorized_ele…<AddF…=0.5"), -10_000);
+    // the name of the trace means what it did before
+    assert_eq!(change("*MulFunctor*=0"), -40_000);
+    let refused = |option: &str, value: &str, parts: &[&str]| {
+        let args = ["replay", "trace.json", option, value];
+        tool.run_words(&args.map(String::from))
+            .exits(2)
+            .complains(parts);
+    };
+    refused(
+        "--scale",
+        "vectorized_elementwise_kernel=0.5",
+        &[
+            "several kernels could be meant",
+            "<AddFunctor>",
+            "<MulFunctor>",
+        ],
+    );
+    refused(
+        "--scale",
+        "class=conv=0.5",
+        &["no kernel is of class \"conv\"", "elementwise, gemm"],
+    );
+    refused(
+        "--explain",
+        "vectorized_elementwise_kernel",
+        &["several kernels could be meant"],
+    );
+    let args = [
+        "replay",
+        "trace.json",
+        "--json",
+        "--explain",
+        "class=elementwise",
+    ];
+    let report = tool.run_words(&args.map(String::from)).exits(0).json();
+    let name = report["explanation"].to_string();
+    assert!(name.contains("MulFunctor"), "{name}");
 }

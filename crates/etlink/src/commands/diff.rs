@@ -262,7 +262,8 @@ fn row_table(
         ],
     )
     .last_texts(2)
-    .expendable(["count before", "count after", "change"]);
+    .expendable(["count before", "count after", "change"])
+    .decisive(["cost"]);
     let (listed, varied): (Vec<&RowChange>, Vec<&RowChange>) =
         rows.iter().copied().partition(|row| {
             let is_in_both = matches!(row.kind, ChangeKind::Slower | ChangeKind::Faster);

@@ -206,7 +206,8 @@ fn by_step(one: &RanksReport) -> String {
             "its share",
         ],
     )
-    .expendable(["collectives", "begins apart"]);
+    .expendable(["collectives", "begins apart"])
+    .decisive(["all wait"]);
     for step in &one.steps {
         // what is communicated before the first step, as when a model is spread over the ranks
         let name = step.step.as_deref().unwrap_or(if one.steps.len() > 1 {
@@ -288,7 +289,9 @@ fn by_rank(one: &RanksReport) -> String {
     ];
     // a run without devices has nothing to be busy
     head.extend((!shares.is_empty()).then_some("busy"));
-    let mut table = Grid::new(2, Limit::NONE, head).expendable(["collectives"]);
+    let mut table = Grid::new(2, Limit::NONE, head)
+        .expendable(["collectives"])
+        .decisive(["waits", "others wait"]);
     for rank in &one.ranks {
         table.add([
             rank.rank.to_string(),
@@ -476,7 +479,8 @@ fn largest_skews(one: &RanksReport, top: usize) -> String {
             "kind", "between", "number", "bytes", "skew", "last", "late by", "transfer",
         ],
     )
-    .expendable(["number", "bytes"]);
+    .expendable(["number", "bytes"])
+    .decisive(["skew"]);
     for skew in order {
         table.add([
             skew.kind.clone(),

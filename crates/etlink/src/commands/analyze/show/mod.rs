@@ -168,6 +168,11 @@ fn busy_sentence(one: &Analyzed) -> String {
         );
     }
     out.push('\n');
+    // what the host did is needed to say what a step is
+    let has_host = !one.total.launches.is_empty();
+    if sum.window == UtilizationWindow::Process && has_host && !has_steps(one) {
+        out += "nothing marks steps: --steps-by REGEX takes annotations or ops for them\n";
+    }
     if sum.before_recording_ns > 0 {
         let _ = writeln!(
             out,
@@ -191,6 +196,11 @@ fn no_device_sentence(one: &Analyzed) -> String {
         );
     }
     out + "\n"
+}
+
+fn has_steps(one: &Analyzed) -> bool {
+    let mut ranks = one.told.ranks.iter();
+    ranks.any(|rank| !rank.said.steps.is_empty())
 }
 
 /// The subject of the sentence.

@@ -95,11 +95,9 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         "communication (bytes: sum; bandwidths hold the wait for other ranks, see `etlink ranks`)";
     (
         title.into(),
-        Grid::from_records(3, limit, columns, one.total.collectives.iter()).expendable([
-            "on",
-            "algorithm",
-            "times",
-        ]),
+        Grid::from_records(3, limit, columns, one.total.collectives.iter())
+            .expendable(["on", "algorithm", "times"])
+            .decisive(["sum"]),
     )
 }
 
@@ -119,7 +117,8 @@ pub(super) fn copy_table(one: &Analyzed, limit: Limit) -> Shown {
     (
         title.into(),
         Grid::from_records(1, limit, columns, one.total.copies.iter())
-            .expendable(["without size", "largest"]),
+            .expendable(["without size", "largest"])
+            .decisive(["bytes"]),
     )
 }
 
@@ -153,6 +152,7 @@ fn launch_grid(launches: &[LaunchTotals], name: &'static str, limit: Limit) -> G
     Grid::from_records(0, limit, columns, launches.iter())
         .last_texts(1)
         .expendable(["call max", "delay max", "short rows"])
+        .decisive(["calls"])
 }
 
 pub(super) fn queue_table(one: &Analyzed, limit: Limit) -> Shown {
