@@ -208,6 +208,8 @@ fn perfetto_traces_that_cannot_be_read_back_say_why() {
     let tool = Tool::new();
     tool.run("merge {pairs}/tpdp4-2.15.0 --format perfetto -o view")
         .exits(0);
+    tool.run("merge {pairs}/tpdp4-2.15.0 --format perfetto -o view --overwrite")
+        .exits(0);
     tool.run("analyze view/timeline.pftrace.gz")
         .exits(2)
         .complains(&["timeline of several ranks", "folder"]);

@@ -36,6 +36,23 @@ def stragglers(analysis: TraceAnalysis) -> pandas.DataFrame:
     return pandas.DataFrame({"straggler": analysis.get_potential_stragglers()})
 
 
+def series(tables: dict, columns: list) -> pandas.DataFrame:
+    return by_rank({rank: table.assign(rank=rank)[["rank", *columns]] for rank, table in tables.items()})
+
+
+def counters(analysis: TraceAnalysis, ranks: list) -> pandas.DataFrame:
+    kernels = analysis.get_cupti_counter_data_with_operators(ranks)
+    if not kernels:
+        return None
+    lines = []
+    for rank, table in zip(ranks, kernels):
+        table = table.assign(rank=rank, kernel=range(len(table)), op_stack=table.op_stack.map(" > ".join))
+        known = ["rank", "kernel", "ts", "dur", "name", "op_stack", "top_level_op", "bottom_level_op"]
+        counted = [column for column in table.columns if "__" in column]
+        lines.append(table.melt(known, counted, "counter", "value"))
+    return pandas.concat(lines)
+
+
 def full_queue(analysis: TraceAnalysis, ranks: list) -> pandas.DataFrame:
     return analysis.get_time_spent_blocked_on_full_queue(analysis.get_queue_length_time_series(ranks))
 
@@ -53,6 +70,9 @@ TABLES = {
     "queue_length_summary": lambda a, ranks: a.get_queue_length_summary(ranks),
     "blocked_on_full_queue": full_queue,
     "memory_bw_summary": lambda a, ranks: a.get_memory_bw_summary(ranks),
+    "queue_length_series": lambda a, ranks: series(a.get_queue_length_time_series(ranks), ["ts", "stream", "queue_length"]),
+    "memory_bw_series": lambda a, ranks: series(a.get_memory_bw_time_series(ranks), ["ts", "name", "memory_bw_gbps"]),
+    "cupti_counters": counters,
     "profiler_steps": lambda a, ranks: steps(a),
     "potential_stragglers": lambda a, ranks: stragglers(a),
 }

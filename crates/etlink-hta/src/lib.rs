@@ -6,7 +6,9 @@
 //! times       temporal breakdown, overlap, type table
 //! kernels     kernel tables, user annotations
 //! launches    idle time, launches
-//! series      queue lengths and memory bandwidth, summed up over samples; time at a full queue
+//! series      queue lengths and memory bandwidth, and these summed up over samples; time at a full
+//!             queue
+//! counters    what CUPTI counted of each kernel
 //! stragglers  over all ranks
 //! ```
 //! Where these differ from this crate's own analyses, and why:
@@ -73,10 +75,10 @@
 //!   time. Rows of categories that no table keeps are not in the time that a full queue is related
 //!   to.
 //!
-//! Not here: series (`get_queue_length_time_series`), kernels with their annotations, CUPTI
-//! counters, call graphs; HTA's critical path is another than `etlink replay`'s. `etlink diff` says
+//! Not here: kernels with their annotations, call graphs; HTA's critical path is another than `etlink replay`'s. `etlink diff` says
 //! what changed between two traces, by its own definitions.
 
+mod counters;
 mod kernels;
 mod launches;
 mod rows;
@@ -84,9 +86,10 @@ mod series;
 mod stragglers;
 mod times;
 
+pub use counters::CuptiCounter;
 pub use kernels::{KernelStats, NameStats};
 pub use launches::{IdleTime, LaunchStats};
-pub use series::{BandwidthSummary, BlockedTime, QueueSummary};
+pub use series::{BandwidthSample, BandwidthSummary, BlockedTime, QueueSample, QueueSummary};
 pub use stragglers::PotentialStraggler;
 pub use times::{CommCompOverlap, KernelType, TemporalBreakdown};
 
@@ -159,6 +162,12 @@ tables! {
     memory_bw_summary: BandwidthSummary,
     /// `get_profiler_steps`.
     profiler_steps: ProfilerStep,
+    /// `get_queue_length_time_series`.
+    queue_length_series: QueueSample,
+    /// `get_memory_bw_time_series`.
+    memory_bw_series: BandwidthSample,
+    /// `get_cupti_counter_data_with_operators`.
+    cupti_counters: CuptiCounter,
 }
 
 /// What HTA says of all ranks together.
@@ -195,6 +204,7 @@ pub struct PatternError(#[source] regex::Error);
 pub fn hta_tables(trace: &LinkedTrace, settings: HtaOptions) -> Result<HtaTables, PatternError> {
     let loaded = HtaTrace::new(trace, &NamePatterns::new()?, settings);
     let queues = series::queue_series(&loaded);
+    let bandwidths = series::bandwidth_series(&loaded);
     // A step has a range on the host and one on each device, all of one number.
     let steps: BTreeSet<u64> = loaded.steps.iter().map(|step| step.number).collect();
     Ok(HtaTables {
@@ -212,11 +222,14 @@ pub fn hta_tables(trace: &LinkedTrace, settings: HtaOptions) -> Result<HtaTables
         cuda_kernel_launch_stats: launches::launch_stats(&loaded),
         queue_length_summary: series::queue_summaries(&loaded, &queues),
         blocked_on_full_queue: series::blocked_times(&loaded, &queues),
-        memory_bw_summary: series::bandwidth_summaries(&loaded),
+        memory_bw_summary: series::bandwidth_summaries(&loaded, &bandwidths),
         profiler_steps: steps
             .into_iter()
             .map(|step| ProfilerStep { step })
             .collect(),
+        queue_length_series: series::queue_samples(&loaded, &queues),
+        memory_bw_series: series::bandwidth_samples(&loaded, &bandwidths),
+        cupti_counters: counters::cupti_counters(&loaded),
         straggler_evidence: stragglers::straggler_evidence(&loaded),
     })
 }

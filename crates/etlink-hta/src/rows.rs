@@ -168,6 +168,11 @@ impl<'t> HtaTrace<'t> {
         (ts.ceil() as i64, (ts + dur).floor() as i64)
     }
 
+    /// Whether what the host did from then on is kept.
+    pub(super) fn is_kept(&self, start: TimeNs) -> bool {
+        self.times(start, DurationNs(0)).0 < self.until
+    }
+
     /// Where the last step begins. Or after its end; HTA has counted starts from the first event by
     /// then, but not ends.
     fn kept_until(&self) -> i64 {

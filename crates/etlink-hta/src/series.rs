@@ -24,6 +24,27 @@ pub struct QueueSummary {
     pub queue_length_max: f64,
 }
 
+/// `get_queue_length_time_series`: from a time on, us from the first event, so many launches wait.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "HTA's names")]
+pub struct QueueSample {
+    pub rank: i64,
+    pub ts: f64,
+    pub stream: i64,
+    pub queue_length: i64,
+}
+
+/// `get_memory_bw_time_series`: from a time on, us from the first event, copies of a kind move so
+/// many GB/s.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "HTA's names")]
+pub struct BandwidthSample {
+    pub rank: i64,
+    pub ts: f64,
+    pub name: String,
+    pub memory_bw_gbps: f64,
+}
+
 /// `get_time_spent_blocked_on_full_queue`, us, and of the time from the first start to the last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "HTA's names")]
@@ -210,7 +231,26 @@ pub(super) fn blocked_times(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Ve
 /// Times and changes at them.
 type Changes = Vec<(i64, f64)>;
 
-pub(super) fn bandwidth_summaries(loaded: &HtaTrace<'_>) -> Vec<BandwidthSummary> {
+/// The queue lengths of all streams as records.
+pub(super) fn queue_samples(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Vec<QueueSample> {
+    let first = loaded.starts().min().unwrap_or(0);
+    let mut samples = vec![];
+    for (stream, lengths) in queues {
+        samples.extend(lengths.iter().map(|(time, length)| QueueSample {
+            rank: loaded.rank,
+            ts: loaded.us(time.saturating_sub(first)),
+            stream: *stream,
+            queue_length: *length,
+        }));
+    }
+    samples
+}
+
+/// A kind of copies, and times with the bandwidth from then on.
+pub(super) type BandwidthSeries = (String, Vec<(i64, f64)>);
+
+/// By kind, then time.
+pub(super) fn bandwidth_series(loaded: &HtaTrace<'_>) -> Vec<BandwidthSeries> {
     let mut kinds: BTreeMap<&str, (Changes, Changes)> = BTreeMap::new();
     for row in loaded
         .rows
@@ -235,14 +275,43 @@ pub(super) fn bandwidth_summaries(loaded: &HtaTrace<'_>) -> Vec<BandwidthSummary
         starts.push((row.start, row.gb_per_s));
         ends.push((end, -row.gb_per_s));
     }
-    let summary = |(kind, (starts, ends)): (&str, (Changes, Changes))| {
+    let series = |(kind, (starts, ends)): (&str, (Changes, Changes))| {
         let mut changes = [starts, ends].concat();
         // Starts stand before ends and the sort is stable, as in HTA's concatenated frames.
         changes.sort_by_key(|change| change.0);
-        let sums = changes.iter().scan(0.0, |sum, (_, change)| {
-            *sum += change;
-            Some(*sum)
-        });
+        let mut sum = 0.0;
+        for (_, change) in &mut changes {
+            sum += *change;
+            *change = sum;
+        }
+        (kind.to_owned(), changes)
+    };
+    kinds.into_iter().map(series).collect()
+}
+
+pub(super) fn bandwidth_samples(
+    loaded: &HtaTrace<'_>,
+    series: &[BandwidthSeries],
+) -> Vec<BandwidthSample> {
+    let first = loaded.starts().min().unwrap_or(0);
+    let mut samples = vec![];
+    for (kind, sums) in series {
+        samples.extend(sums.iter().map(|(time, sum)| BandwidthSample {
+            rank: loaded.rank,
+            ts: loaded.us(time.saturating_sub(first)),
+            name: kind.clone(),
+            memory_bw_gbps: *sum,
+        }));
+    }
+    samples
+}
+
+pub(super) fn bandwidth_summaries(
+    loaded: &HtaTrace<'_>,
+    series: &[BandwidthSeries],
+) -> Vec<BandwidthSummary> {
+    let summary = |(kind, sums): &BandwidthSeries| {
+        let sums = sums.iter().map(|(_, sum)| *sum);
         let SampleSummary {
             count,
             mean,
@@ -252,7 +321,7 @@ pub(super) fn bandwidth_summaries(loaded: &HtaTrace<'_>) -> Vec<BandwidthSummary
         let [min, q25, q50, q75, max] = quartiles;
         Some(BandwidthSummary {
             rank: loaded.rank,
-            name: kind.to_owned(),
+            name: kind.clone(),
             memory_bw_gbps_count: count,
             memory_bw_gbps_mean: mean,
             memory_bw_gbps_std: std,
@@ -263,5 +332,5 @@ pub(super) fn bandwidth_summaries(loaded: &HtaTrace<'_>) -> Vec<BandwidthSummary
             memory_bw_gbps_max: max,
         })
     };
-    kinds.into_iter().filter_map(summary).collect()
+    series.iter().filter_map(summary).collect()
 }

@@ -188,7 +188,7 @@ impl<'a> KinetoEvent<'a> {
             match key {
                 b"args"
                     if scanner.peek() == Some(b'{')
-                        && (options.keep == KeepEvents::Everything
+                        && (options.keep >= KeepEvents::Auxiliary
                             || !(self.is_known() && self.kind == EventKind::Other)) =>
                 {
                     self.read_args(scanner, options)?
@@ -212,7 +212,7 @@ impl<'a> KinetoEvent<'a> {
     /// Whether it is known that no table keeps the event.
     fn is_of_no_use(&self, options: KinetoReadOptions) -> bool {
         let is_kept = match self.kind {
-            EventKind::Other => options.keep == KeepEvents::Everything && !self.is_arrow(),
+            EventKind::Other => self.is_kept_other(options.keep),
             EventKind::Instant => options.keep >= KeepEvents::Memory,
             EventKind::Auxiliary(_) => options.keep >= KeepEvents::Auxiliary,
             _ => true,
@@ -220,9 +220,19 @@ impl<'a> KinetoEvent<'a> {
         !is_kept && self.is_known() && !self.category.is_empty()
     }
 
-    /// Whether it is an end of an arrow.
-    pub(crate) fn is_arrow(&self) -> bool {
-        matches!(self.phase, b"s" | b"t" | b"f")
+    /// Whether an event that no figure needs is kept.
+    fn is_kept_other(&self, keep: KeepEvents) -> bool {
+        let is_arrow = matches!(self.phase, b"s" | b"t" | b"f");
+        match keep {
+            KeepEvents::Everything => !is_arrow,
+            KeepEvents::Auxiliary => self.is_counter_range(),
+            KeepEvents::Graph | KeepEvents::Memory => false,
+        }
+    }
+
+    /// Whether it has what CUPTI counted of a kernel.
+    pub(crate) fn is_counter_range(&self) -> bool {
+        self.category == b"cuda_profiler_range" && self.phase == b"X"
     }
 
     /// Whether both keys that decide the kind have been seen.

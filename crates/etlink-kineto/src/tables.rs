@@ -4,10 +4,10 @@ use crate::KeepEvents;
 use crate::event::{EventKind, KinetoEvent, dims, int, stream};
 use crate::places::IndexByValue;
 use crate::sizes::CopySizes;
-use etlink_json::{JsonValue, unescape};
+use etlink_json::{JsonScanner, JsonValue, unescape};
 use etlink_model::{
-    AnomalyKind, AuxiliaryEvent, AuxiliaryKind, Collective, Correlation, CpuOp, CpuOps,
-    DeviceQueue, DeviceRow, DeviceTrace, DurationNs, EventDetail, EventDetails, HostThread,
+    AnomalyKind, AuxiliaryEvent, AuxiliaryKind, Collective, Correlation, CounterRange, CpuOp,
+    CpuOps, DeviceQueue, DeviceRow, DeviceTrace, DurationNs, EventDetail, EventDetails, HostThread,
     MemoryRow, NameId, OtherEvent, QueueIdx, RawNameCache, RecordedDetails, RfId, RowKind,
     RuntimeCall, StreamOp, SyncRow, TextSpan, ThreadIdx, TimeNs, TrackLabel,
 };
@@ -73,14 +73,43 @@ impl ChunkTables {
         }
     }
 
+    /// Keeps what CUPTI counted of a kernel.
+    fn push_counters(&mut self, event: &KinetoEvent<'_>, start: TimeNs, duration: DurationNs) {
+        let mut lines = String::new();
+        let mut scanner = JsonScanner::new(event.args_text);
+        if scanner.enter().is_ok() {
+            while let Ok(Some(key)) = scanner.key() {
+                let Ok(value) = scanner.value() else { break };
+                let (key, value) = (unescape(key), value.text());
+                lines.push_str(&format!("{key} {value}\n"));
+            }
+        }
+        let row = CounterRange {
+            name: self.name_of(event.name),
+            start,
+            duration,
+            values: self.trace.names.intern(&lines),
+        };
+        self.trace.counter_ranges.push(row);
+    }
+
     /// Keeps an event that no figure needs, if all are kept.
     fn push_other(&mut self, event: &KinetoEvent<'_>, keep: KeepEvents) {
-        if keep < KeepEvents::Everything || !matches!(event.phase, b"X" | b"i" | b"I" | b"C") {
+        let has_counters = keep >= KeepEvents::Auxiliary && event.is_counter_range();
+        let is_shown = matches!(event.phase, b"X" | b"i" | b"I" | b"C");
+        let is_kept = keep == KeepEvents::Everything && is_shown;
+        if !has_counters && !is_kept {
             return;
         }
         let Some((start, duration)) = self.event_times(event) else {
             return;
         };
+        if has_counters {
+            self.push_counters(event, start, duration);
+        }
+        if !is_kept {
+            return;
+        }
         let row = OtherEvent {
             phase: self.name_of(event.phase),
             name: self.name_of(event.name),
@@ -570,6 +599,7 @@ impl DeviceTraceBuilder {
         all.auxiliary.append(&mut part.auxiliary);
         all.stream_ops.append(&mut part.stream_ops);
         all.memory.append(&mut part.memory);
+        all.counter_ranges.append(&mut part.counter_ranges);
         all.collectives.append(&mut part.collectives);
         // those of a trace with ever new names would grow with it
         if part.names.is_large() {
@@ -611,6 +641,9 @@ impl DeviceTraceBuilder {
         reorder(|details| &mut details.auxiliary, &order);
         let order = by_time(&trace.stream_ops.start, &trace.stream_ops.duration)?;
         trace.stream_ops.reorder(&order);
+        let ranges = &trace.counter_ranges;
+        let order = by_time(&ranges.start, &ranges.duration)?;
+        trace.counter_ranges.reorder(&order);
         let instants = vec![DurationNs(0); trace.memory.len()];
         let order = by_time(&trace.memory.time, &instants)?;
         trace.memory.reorder(&order);
@@ -724,6 +757,7 @@ fn renumber_names(part: &mut DeviceTrace, names: &[NameId]) {
         stream_ops,
         auxiliary,
         memory,
+        counter_ranges,
         collectives: c,
         ..
     } = part;
@@ -739,6 +773,8 @@ fn renumber_names(part: &mut DeviceTrace, names: &[NameId]) {
         &mut auxiliary.name,
         &mut stream_ops.name,
         &mut memory.name,
+        &mut counter_ranges.name,
+        &mut counter_ranges.values,
         &mut c.name,
         &mut c.dtype,
         &mut c.in_split,

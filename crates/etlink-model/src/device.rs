@@ -232,6 +232,22 @@ columns! {
 }
 
 columns! {
+    /// What CUPTI's range profiler counted.
+    table CounterRanges;
+    /// `cuda_profiler_range`: a kernel, run alone, with what was counted of it.
+    row CounterRange {
+        /// `name`, that of the kernel.
+        name: NameId,
+        /// `ts`.
+        start: TimeNs,
+        /// `dur`.
+        duration: DurationNs,
+        /// A line for each counter: its name, a blank, its value as written.
+        values: NameId,
+    }
+}
+
+columns! {
     /// Allocations and frees.
     table MemoryRows;
     /// `[memory]` or `[OutOfMemory]`: written when `profile_memory` was on.
@@ -328,6 +344,9 @@ pub struct DeviceTrace {
     pub stream_ops: StreamOps,
     /// Allocations and frees by time; empty unless the reader was asked for them.
     pub memory: MemoryRows,
+    /// What CUPTI's range profiler counted, by start; empty unless the reader was asked for
+    /// auxiliary events.
+    pub counter_ranges: CounterRanges,
     /// What the tables leave out; `None` unless the reader was asked for it.
     pub details: Option<Box<RecordedDetails>>,
     /// Multiprocessors per device, as `deviceProperties` (`numSms`) or `blocks per SM` of a kernel

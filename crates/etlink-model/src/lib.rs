@@ -25,9 +25,10 @@ pub use anomaly::{Anomalies, Anomaly, AnomalyKind, Severity};
 pub use collective::{Collective, CollectiveKind, CollectiveRecords, ProcessGroup, dtype_bytes};
 pub use details::{EventDetail, EventDetails, OtherEvent, OtherEvents, RecordedDetails};
 pub use device::{
-    AuxiliaryEvent, AuxiliaryEvents, AuxiliaryKind, CpuOp, CpuOps, DeviceHeader, DeviceQueue,
-    DeviceRow, DeviceRows, DeviceTrace, HostThread, MemoryRow, MemoryRows, RowKind, RuntimeCall,
-    RuntimeCalls, StreamOp, StreamOps, SyncRow, SyncRows, TrackLabel,
+    AuxiliaryEvent, AuxiliaryEvents, AuxiliaryKind, CounterRange, CounterRanges, CpuOp, CpuOps,
+    DeviceHeader, DeviceQueue, DeviceRow, DeviceRows, DeviceTrace, HostThread, MemoryRow,
+    MemoryRows, RowKind, RuntimeCall, RuntimeCalls, StreamOp, StreamOps, SyncRow, SyncRows,
+    TrackLabel,
 };
 pub use host::{HostHeader, HostNode, HostNodes, HostTrace, TextSpan, ValueList};
 pub use ids::{

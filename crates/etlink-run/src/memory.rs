@@ -28,6 +28,9 @@ const DEVICE_PERCENT: u64 = 65;
 /// back, and the next rank gets only some of that. The same recordings, four ranks one after
 /// another with 2 and 8 threads: 1.0 to 1.37.
 const IN_TURN_PERCENT: u64 = 150;
+/// The same, of what is kept beside that of a device trace for an export that leaves nothing out:
+/// the text of arguments, and columns of events that no graph needs.
+const DETAILS_PERCENT: u64 = 110;
 /// What the process takes before it reads anything: program, allocator, output buffers.
 const BASE: u64 = 8_000_000;
 /// Chunks in work per thread, of both traces: 1 to 2 MB measured with 1 to 64 threads.
@@ -69,6 +72,16 @@ impl RankMemory {
             files,
             unpacked: self.unpacked.saturating_add(other.unpacked),
             bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
+    /// Where all events of its device trace are kept with their text.
+    pub fn with_details(self, device: Option<&Path>) -> RankMemory {
+        let size = device.map_or(0, |device| unpacked::unpacked_size(device).unwrap_or(0));
+        let details = percent_of(size, DETAILS_PERCENT);
+        RankMemory {
+            bytes: self.bytes.saturating_add(details),
+            ..self
         }
     }
 

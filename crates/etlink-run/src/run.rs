@@ -228,7 +228,7 @@ impl RunSet {
         let threads = thread_count(options.threads);
         let needs: Vec<RankMemory> = ranks
             .iter()
-            .map(|&(run, place)| rank_memory(&runs[run].ranks[place], ranks.len()))
+            .map(|&(run, place)| rank_memory(&runs[run].ranks[place], ranks.len(), options.keep))
             .collect();
         // before anything is read: a rank that does not fit fails now, not after the others
         let budget = MemoryBudget::new(options.memory.map(ByteSize), threads);
@@ -841,14 +841,17 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
 }
 
 /// What one of so many ranks takes; a host trace alone is not read.
-fn rank_memory(files: &RankFiles, ranks: usize) -> RankMemory {
+fn rank_memory(files: &RankFiles, ranks: usize, keep: KeepEvents) -> RankMemory {
     if let Some(graph) = &files.graph {
         return RankMemory::of(None, Some(graph)).in_turn();
     }
     let device = files.device.as_deref();
     // without a device trace the rank fails before its host trace is opened
     let host = files.host.as_deref().filter(|_| device.is_some());
-    let memory = RankMemory::of(host, device).and(files.capture.as_deref());
+    let mut memory = RankMemory::of(host, device).and(files.capture.as_deref());
+    if keep == KeepEvents::Everything {
+        memory = memory.with_details(device);
+    }
     if ranks > 1 { memory.in_turn() } else { memory }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! corpus ─ mutate ─ read ─ link ─┬─ written   .et, merged JSON: hold for their own checker
+//!                                ├─ perfetto  .pftrace: comes back as the recording
 //!                                ├─ figures   analyze, top, diff, replay, page, Parquet: laws hold
 //!                                └─ ranks     join, clocks, skews, replay together: theirs too
 //! ```
@@ -13,6 +14,7 @@
 
 mod corpus;
 mod figures;
+mod perfetto;
 mod ranks;
 mod written;
 
@@ -93,6 +95,7 @@ fn check_recording(recording: &FuzzRecording, rules: &KernelRules) -> Result<()>
         for trace in &traces {
             outputs.extend(written::check_written(trace)?);
             outputs.push(figures::check_figures(trace, rules)?);
+            outputs.push(perfetto::check_perfetto(trace)?);
         }
         outputs.push(ranks::check_joined(&traces)?);
         Ok(outputs)
@@ -111,7 +114,7 @@ fn link_pair(host: &[u8], device: &[u8], threads: usize) -> Option<LinkedTrace> 
         etlink_kineto::KinetoReadOptions {
             threads,
             shapes: true,
-            keep: etlink_kineto::KeepEvents::Auxiliary,
+            keep: etlink_kineto::KeepEvents::Everything,
         },
     )
     .ok()?;

@@ -35,7 +35,7 @@ const fn table(
     ComparedTable { name, before, key }
 }
 
-const TABLES: [ComparedTable; 14] = [
+const TABLES: [ComparedTable; 17] = [
     table("temporal_breakdown", "", &["rank"]),
     table("comm_comp_overlap", "", &["rank"]),
     table(
@@ -72,6 +72,9 @@ const TABLES: [ComparedTable; 14] = [
         &["rank", "stream"],
     ),
     table("memory_bw_summary", "", &["rank", "name"]),
+    table("queue_length_series", "", &["rank", "stream"]),
+    table("memory_bw_series", "", &["rank", "name"]),
+    table("cupti_counters", "", &["rank", "kernel", "counter"]),
     table("profiler_steps", "", &["step"]),
     table("potential_stragglers", "", &["straggler"]),
 ];

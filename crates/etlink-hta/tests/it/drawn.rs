@@ -396,3 +396,98 @@ fn the_first_event_has_no_number() {
         [(2.0, 1.0)]
     );
 }
+
+/// Two kernels that CUPTI counted, launched in an op inside another.
+fn draw_counted(ranges: usize) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.annotation(main, "step", 0, 100 * US);
+    draw.op(main, "aten::conv2d", US, 40 * US);
+    draw.op(main, "aten::convolution", 2 * US, 39 * US);
+    for start in [10 * US, 20 * US] {
+        let id = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernel", (start, start + US), id);
+    }
+    for range in 0..ranges {
+        draw.raw(&format!(
+            r#"{{"ph": "X", "cat": "cuda_profiler_range", "name": "k{range}", "pid": 0,
+                "tid": 0, "ts": {start}, "dur": 4, "args": {{"sm__a b.sum": {value}.5,
+                "sm__cycles.avg": "7"}}}}"#,
+            start = 30 + 10 * range,
+            value = range + 1,
+        ));
+    }
+    draw
+}
+
+#[test]
+fn counters_of_kernels_have_the_ops_of_their_launches() {
+    let counters = hta_of(&draw_counted(2), HtaOptions::default()).cupti_counters;
+    let said: Vec<_> = counters
+        .iter()
+        .map(|one| {
+            (
+                one.kernel,
+                &one.name[..],
+                one.ts,
+                &one.counter[..],
+                one.value,
+            )
+        })
+        .collect();
+    assert_eq!(
+        said,
+        [
+            (0, "k0", 30.0, "sm__a b.sum", 1.5),
+            (0, "k0", 30.0, "sm__cycles.avg", 7.0),
+            (1, "k1", 40.0, "sm__a b.sum", 2.5),
+            (1, "k1", 40.0, "sm__cycles.avg", 7.0),
+        ]
+    );
+    for one in &counters {
+        let ops = (&one.top_level_op[..], &one.bottom_level_op[..]);
+        assert_eq!(ops, ("aten::conv2d", "aten::convolution"));
+        assert_eq!(one.op_stack, "aten::conv2d > aten::convolution");
+    }
+    // HTA says nothing where it cannot pair them
+    let unpaired = hta_of(&draw_counted(3), HtaOptions::default());
+    assert_eq!(unpaired.cupti_counters, []);
+}
+
+#[test]
+fn series_are_what_their_summaries_are_of() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "aten::mm", 0, 5 * US);
+    let stream = DeviceQueue::stream(7);
+    draw.launch(main, (US, 2 * US), stream, "k", (10 * US, 20 * US));
+    draw.launch(main, (3 * US, 4 * US), stream, "k", (20 * US, 30 * US));
+    let id = draw.next_correlation();
+    draw.call(main, "cudaMemcpyAsync", (4 * US, 5 * US), id);
+    let copy = "Memcpy HtoD (Pinned -> Device)";
+    draw.memcpy(stream, copy, (30 * US, 40 * US), id, 4_000);
+    let tables = hta_of(&draw, HtaOptions::default());
+    let lengths: Vec<_> = tables
+        .queue_length_series
+        .iter()
+        .map(|one| (one.ts, one.stream, one.queue_length))
+        .collect();
+    let expected = [
+        (1.0, 1),
+        (3.0, 2),
+        (4.0, 3),
+        (10.0, 2),
+        (20.0, 1),
+        (30.0, 0),
+    ];
+    assert_eq!(lengths, expected.map(|(ts, length)| (ts, 7, length)));
+    let bandwidths: Vec<_> = tables
+        .memory_bw_series
+        .iter()
+        .map(|one| (one.ts, &one.name[..], one.memory_bw_gbps))
+        .collect();
+    assert_eq!(
+        bandwidths,
+        [(30.0, "Memcpy HtoD", 0.4), (40.0, "Memcpy HtoD", 0.0)]
+    );
+}

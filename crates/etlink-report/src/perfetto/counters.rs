@@ -5,6 +5,8 @@
 //! queue depth      rows launched by a call and not started, on all streams
 //! running          rows that run
 //! bytes in flight  sizes of the copies and memsets that run
+//! Memcpy HtoD GB/s their bandwidth, as the recording says it, by direction
+//! queue depth of … the same of one stream, where a device has several
 //! memory …         what allocators say (`profile_memory`) that they have given out and hold
 //! ```
 //! Counters of the recording itself follow.
@@ -57,8 +59,14 @@ impl RowCounter {
 /// The first number of a counter of memory, behind those of rows.
 const MEMORY_COUNTERS: u32 = 16;
 
+/// The first number of a bandwidth, behind those of memory.
+const BANDWIDTH_COUNTERS: u32 = 1 << 10;
+
+/// The first number of a stream's counter.
+const STREAM_COUNTERS: u32 = 1 << 12;
+
 /// The first number of a counter that the recording itself has.
-const RECORDED_COUNTERS: u32 = 1 << 16;
+const RECORDED_COUNTERS: u32 = 1 << 18;
 
 /// `c10::DeviceType::CPU`.
 const CPU: i32 = 0;
@@ -92,6 +100,8 @@ pub(super) fn write_counters(
         }
     }
     write_memory(trace, tracks, out)?;
+    write_bandwidths(trace, tracks, out)?;
+    write_streams(trace, tracks, out)?;
     write_recorded(trace, tracks, out)
 }
 
@@ -116,11 +126,20 @@ fn row_span(trace: &LinkedTrace, row: usize, counter: RowCounter) -> Option<(Tim
     }
 }
 
-/// Changes at one instant are one, and a value that does not change is not written again.
 fn write_values(
     changes: &[ValueChange],
     track: CounterTrack<'_>,
     out: &mut dyn TimelineSink,
+) -> io::Result<()> {
+    each_value(changes, |at, value| {
+        out.put_counter(track, at, CounterValue::Whole(value))
+    })
+}
+
+/// Changes at one instant are one, and a value that does not change does not come again.
+fn each_value(
+    changes: &[ValueChange],
+    mut put: impl FnMut(TimeNs, i64) -> io::Result<()>,
 ) -> io::Result<()> {
     let (mut value, mut last) = (0i64, None);
     for at_once in changes.chunk_by(|one, next| one.0 == next.0) {
@@ -129,8 +148,100 @@ fn write_values(
         if last.replace(value) != Some(value)
             && let Some((at, _)) = at_once.first()
         {
-            out.put_counter(track, *at, CounterValue::Whole(value))?;
+            put(*at, value)?;
         }
+    }
+    Ok(())
+}
+
+/// Bytes per second in a GB/s: sums of whole numbers leave nothing where all copies have ended.
+const GIGA: f64 = 1e9;
+
+/// What the copies of a device move, by direction, as their rows say it.
+fn write_bandwidths(
+    trace: &LinkedTrace,
+    tracks: &TrackTable,
+    out: &mut dyn TimelineSink,
+) -> io::Result<()> {
+    let device = &trace.device;
+    let rows = &device.rows;
+    let mut series: BTreeMap<(u32, &str), Vec<ValueChange>> = BTreeMap::new();
+    for row in 0..rows.len() {
+        let gb_per_s = rows.gb_per_s[row];
+        let queue = device.queues[rows.queue[row].index()];
+        let pid = tracks.device_pids.get(&queue.device);
+        // it is negative where the row does not say it
+        let Some(pid) = pid.filter(|_| gb_per_s > 0.0) else {
+            continue;
+        };
+        let kind = copy_kind(device.names.get(rows.name[row]));
+        let bytes_per_s = (gb_per_s * GIGA).round() as i64;
+        let (start, end) = (rows.start[row], rows.start[row] + rows.duration[row]);
+        let changes = series.entry((*pid, kind)).or_default();
+        changes.extend([(start, bytes_per_s), (end, -bytes_per_s)]);
+    }
+    for (number, ((pid, kind), mut changes)) in (BANDWIDTH_COUNTERS..).zip(series) {
+        changes.sort_unstable();
+        let track = CounterTrack {
+            pid,
+            number,
+            name: &format!("{kind} GB/s"),
+            unit: CounterUnit::Other,
+        };
+        out.name_counter(track)?;
+        each_value(&changes, |at, value| {
+            out.put_counter(track, at, CounterValue::Measured(value as f64 / GIGA))
+        })?;
+    }
+    Ok(())
+}
+
+/// `Memcpy HtoD` of `Memcpy HtoD (Pinned -> Device)`, as HTA has it.
+fn copy_kind(name: &str) -> &str {
+    let kind = name.split(" (").next().unwrap_or(name);
+    match kind.starts_with("Mem") {
+        true => kind,
+        false => "copies",
+    }
+}
+
+/// The queue depth of each stream of a device that has several.
+fn write_streams(
+    trace: &LinkedTrace,
+    tracks: &TrackTable,
+    out: &mut dyn TimelineSink,
+) -> io::Result<()> {
+    let device = &trace.device;
+    let mut series: BTreeMap<(i64, usize), Vec<ValueChange>> = BTreeMap::new();
+    for row in 0..device.rows.len() {
+        if let Some((from, to, value)) = row_span(trace, row, RowCounter::QueueDepth) {
+            let queue = device.rows.queue[row].index();
+            let of_queue = series.entry((device.queues[queue].device, queue));
+            let changes = of_queue.or_default();
+            changes.extend([(from, value), (to, -value)]);
+        }
+    }
+    let mut streams: BTreeMap<i64, usize> = BTreeMap::new();
+    for (number, _) in series.keys() {
+        *streams.entry(*number).or_default() += 1;
+    }
+    for ((number, queue), mut changes) in series {
+        let Some(pid) = tracks.device_pids.get(&number) else {
+            continue;
+        };
+        // of a single stream it is the device's
+        if streams[&number] < 2 {
+            continue;
+        }
+        changes.sort_unstable();
+        let track = CounterTrack {
+            pid: *pid,
+            number: STREAM_COUNTERS + queue as u32,
+            name: &format!("queue depth of {}", tracks.queue_label(queue)),
+            unit: CounterUnit::Count,
+        };
+        out.name_counter(track)?;
+        write_values(&changes, track, out)?;
     }
     Ok(())
 }

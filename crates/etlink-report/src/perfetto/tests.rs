@@ -373,6 +373,16 @@ fn counters_of_a_device() {
         values("queue depth"),
         [(0, 1), (4, 2), (8, 3), (10, 2), (15, 1), (20, 0)]
     );
+    assert_eq!(
+        values("queue depth of stream 7"),
+        [(0, 1), (4, 2), (10, 1), (20, 0)]
+    );
+    assert_eq!(values("queue depth of stream 8"), [(8, 1), (15, 0)]);
+    let bandwidths: Vec<f64> = of(&events, "C")
+        .filter(|event| event["name"] == "Memcpy DtoD GB/s")
+        .map(|event| event["args"]["value"].as_f64().expect("a value"))
+        .collect();
+    assert_eq!(bandwidths, [0.4, 0.0], "4,000 bytes in 10 us");
     assert_eq!(values("running"), [(10, 1), (15, 2), (25, 1), (30, 0)]);
     assert_eq!(values("bytes in flight"), [(15, 4_000), (25, 0)]);
 }

@@ -253,6 +253,12 @@ impl TrackTable {
         self.places.get(place)?.recorded
     }
 
+    /// What the first track of a queue is called.
+    pub(super) fn queue_label(&self, queue: usize) -> &str {
+        let place = self.places.get(self.queue_place(queue));
+        place.map_or("", |place| &place.name)
+    }
+
     fn thread_place(&self, thread: usize) -> usize {
         self.thread_places.get(thread).copied().unwrap_or_default()
     }

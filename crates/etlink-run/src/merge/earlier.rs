@@ -3,9 +3,11 @@
 use super::{MergeOptions, simulator};
 use crate::file_error::{FileAction, FileContext};
 use crate::graphs::prefix_and_rank;
+use crate::input::InputError;
 use crate::output::{FileSet, OutputError, OutputFormat};
 use crate::{Progress, input};
 use etlink_chakra::astra::{self, file};
+use etlink_perfetto::PerfettoOrigin;
 use memchr::memmem;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -145,9 +147,16 @@ fn is_of_rank(options: &MergeOptions, path: &Path, file_name: &str, name: &str) 
 /// Whether etlink wrote a file: `.et` says it in its first message, merged JSON before its nodes,
 /// what Perfetto reads before its events.
 fn is_ours(path: &Path) -> bool {
-    let Ok(input) = input::open(path, 1, &Progress::hidden()) else {
-        return false;
+    let input = match input::open(path, 1, &Progress::hidden()) {
+        Ok(input) => input,
+        // a timeline is no input
+        Err(InputError::Perfetto { origin, .. }) => return origin != PerfettoOrigin::Foreign,
+        Err(_) => return false,
     };
+    // its content is read as the recording, which says nothing of etlink
+    if input.is_read_back {
+        return true;
+    }
     let mut head = vec![];
     // what is cut says it too
     drop(input.content.take(HEAD_BYTES).read_to_end(&mut head));

@@ -5,6 +5,7 @@ use crate::args::LinkArgs;
 use crate::table::fold_lines;
 use crate::{Outcome, table};
 use anyhow::{Result, bail};
+use etlink_kineto::KeepEvents;
 use etlink_run::job::{self, ChakraOptions, LinkJob};
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource};
@@ -90,7 +91,13 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
 }
 
 fn link_job(config: LinkConfig) -> Result<LinkJob> {
-    let run = Run::open(RunSource::Rank(config.traces), config.options)?;
+    let mut options = config.options;
+    let target = config.target.as_ref();
+    if target.is_some_and(|target| target.format.for_perfetto().is_some()) {
+        // an export leaves nothing out
+        options.keep = KeepEvents::Everything;
+    }
+    let run = Run::open(RunSource::Rank(config.traces), options)?;
     Ok(LinkJob {
         target: config.target,
         form: config.chakra,

@@ -1,0 +1,69 @@
+//! What is written for Perfetto comes back as the recording that it was made from, and a damaged
+//! file is no panic.
+
+use anyhow::{Context, Result, bail, ensure};
+use etlink_kineto::{KeepEvents, KinetoReadOptions, KinetoWriteOptions};
+use etlink_link::LinkedTrace;
+use etlink_model::DeviceTrace;
+use etlink_perfetto::{KinetoText, perfetto_origin};
+use etlink_report::perfetto::{TimelineFormat, write_trace};
+use std::io::Read;
+
+/// Writes and reads back.
+pub(super) fn check_perfetto(trace: &LinkedTrace) -> Result<Vec<u8>> {
+    let mut bytes = vec![];
+    write_trace(trace, &[], TimelineFormat::Protobuf, &mut bytes)?;
+    let mut text = vec![];
+    KinetoText::new(&bytes[..])
+        .read_to_end(&mut text)
+        .context("own output cannot be read")?;
+    let again = etlink_kineto::read(&text[..], everything())
+        .context("what own output is read as is no recording")?;
+    compare_tables(&trace.device, &again)?;
+    for damaged in damaged_files(&bytes) {
+        perfetto_origin(&damaged);
+        // an error is fine; what came before it is a recording that was cut
+        let mut part = vec![];
+        drop(KinetoText::new(&damaged[..]).read_to_end(&mut part));
+        drop(etlink_kineto::read(&part[..], everything()));
+    }
+    Ok(bytes)
+}
+
+fn everything() -> KinetoReadOptions {
+    KinetoReadOptions {
+        threads: 1,
+        shapes: true,
+        keep: KeepEvents::Everything,
+    }
+}
+
+/// The file cut, and with a byte in it changed: places depend on the file alone.
+fn damaged_files(bytes: &[u8]) -> [Vec<u8>; 2] {
+    let place = bytes.len() / 3;
+    let mut changed = bytes.to_vec();
+    if let Some(byte) = changed.get_mut(place) {
+        *byte ^= 0x15;
+    }
+    [bytes[..bytes.len() / 2].to_vec(), changed]
+}
+
+/// As Kineto's JSON both say the same.
+fn compare_tables(one: &DeviceTrace, two: &DeviceTrace) -> Result<()> {
+    let text = |trace: &DeviceTrace| -> Result<String> {
+        let text = etlink_kineto::write(trace, vec![], KinetoWriteOptions::default())?;
+        Ok(String::from_utf8(text)?)
+    };
+    let (one, two) = (text(one)?, text(two)?);
+    for (one, two) in one.lines().zip(two.lines()) {
+        ensure!(one == two, "{one} comes back from Perfetto as {two}");
+    }
+    if one.len() != two.len() {
+        bail!(
+            "{} bytes come back from Perfetto as {}",
+            one.len(),
+            two.len()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! `get_cupti_counter_data_with_operators`: what CUPTI counted of each kernel, with the ops that
+//! launched it.
+//!
+//! CUPTI's range profiler runs one kernel at a time, and Kineto writes a range
+//! (`cuda_profiler_range`) for each, without a correlation id. So HTA pairs them in order of time
+//! with the calls `cudaLaunchKernel…`, and gives nothing where there are not as many.
+
+use super::rows::HtaTrace;
+use etlink_model::{CallIdx, OpIdx};
+use serde::Serialize;
+
+/// A counter of a kernel. HTA has a line for each kernel with a column for each counter; here a
+/// counter is a line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CuptiCounter {
+    /// HTA's `rank`.
+    pub rank: i64,
+    /// The kernel's place in time, from 0.
+    pub kernel: u64,
+    /// Its start, us from the first event.
+    pub ts: f64,
+    /// How long it took, us.
+    pub dur: f64,
+    /// Its name.
+    pub name: String,
+    /// The ops around its launch, the outermost first, between ` > `.
+    pub op_stack: String,
+    /// The outermost.
+    pub top_level_op: String,
+    /// The innermost.
+    pub bottom_level_op: String,
+    /// Name of the counter.
+    pub counter: String,
+    /// Its value.
+    pub value: f64,
+}
+
+pub(super) fn cupti_counters(loaded: &HtaTrace<'_>) -> Vec<CuptiCounter> {
+    let device = &loaded.trace.device;
+    let ranges = &device.counter_ranges;
+    let launches: Vec<usize> = (0..device.calls.len())
+        .filter(|call| {
+            let name = device.names.get(device.calls.name[*call]);
+            name.starts_with("cudaLaunchKernel") && loaded.is_kept(device.calls.start[*call])
+        })
+        .collect();
+    let kept: Vec<usize> = (0..ranges.len())
+        .filter(|range| loaded.is_kept(ranges.start[*range]))
+        .collect();
+    if kept.len() != launches.len() {
+        return vec![];
+    }
+    let first = loaded.starts().min().unwrap_or(0);
+    let mut counters = vec![];
+    for (kernel, (range, launch)) in (0..).zip(kept.into_iter().zip(launches)) {
+        let range = ranges.row(range);
+        let (start, end) = loaded.times(range.start, range.duration);
+        let stack = op_stack(loaded, CallIdx::new(launch));
+        let of_kernel = CuptiCounter {
+            rank: loaded.rank,
+            kernel,
+            ts: loaded.us(start.saturating_sub(first)),
+            dur: loaded.us(end.saturating_sub(start)),
+            name: device.names.get(range.name).to_owned(),
+            top_level_op: stack.first().copied().unwrap_or_default().to_owned(),
+            bottom_level_op: stack.last().copied().unwrap_or_default().to_owned(),
+            op_stack: stack.join(" > "),
+            ..CuptiCounter::default()
+        };
+        let values = device.names.get(range.values);
+        counters.extend(counter_values(values).map(|(counter, value)| CuptiCounter {
+            counter: counter.to_owned(),
+            value,
+            ..of_kernel.clone()
+        }));
+    }
+    counters
+}
+
+/// The CPU ops around a call, the outermost first.
+fn op_stack<'t>(loaded: &HtaTrace<'t>, call: CallIdx) -> Vec<&'t str> {
+    let (trace, ops) = (loaded.trace, &loaded.trace.device.ops);
+    let mut stack = vec![];
+    let mut next: OpIdx = trace.call_op[call.index()];
+    while let Some(op) = next.get() {
+        // HTA asks for the category `cpu_op`, which annotations do not have.
+        if !ops.annotation[op.index()] {
+            stack.push(trace.device_name(ops.name[op.index()]));
+        }
+        next = trace.op_parent[op.index()];
+    }
+    stack.reverse();
+    stack
+}
+
+/// Names and values out of the lines of
+/// [`CounterRange::values`](etlink_model::CounterRange::values).
+fn counter_values(lines: &str) -> impl Iterator<Item = (&str, f64)> {
+    lines.lines().filter_map(|line| {
+        let (counter, value) = line.rsplit_once(' ')?;
+        Some((counter, value.parse().ok()?))
+    })
+}
