@@ -488,6 +488,6 @@ fn series_are_what_their_summaries_are_of() {
         .collect();
     assert_eq!(
         bandwidths,
-        [(30.0, "Memcpy HtoD", 0.4), (40.0, "Memcpy HtoD", 0.0)]
+        [(30.0, "Memcpy HtoD", 12.5), (40.0, "Memcpy HtoD", 0.0)]
     );
 }
