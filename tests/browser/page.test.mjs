@@ -178,6 +178,54 @@ describe("colours", () => {
   }
 });
 
+describe("figures and tables", () => {
+  test("no card is wider than its place, however long its words are", async () => {
+    for (const width of [1280, 400]) {
+      const { page } = await open("devices", { width });
+      const wide = await page.locator(".card").evaluateAll((cards) =>
+        cards
+          .filter((card) => {
+            card.querySelector(".figure").textContent = "between rows";
+            return card.scrollWidth > card.clientWidth;
+          })
+          .map((card) => card.textContent),
+      );
+      assert.deepEqual(wide, [], `${width} px`);
+    }
+  });
+
+  test("on a small screen the columns that say most come first, and the table scrolls", async () => {
+    const { page } = await open("devices", { width: 400 });
+    for (const table of ["kernels-table", "skew-table", "late-table"]) {
+      const seen = await page.locator(`#${table}`).evaluate((table) => {
+        const box = table.querySelector(".scroll");
+        const right = box.getBoundingClientRect().right;
+        const cells = [...table.querySelector("tbody tr").cells];
+        return {
+          scrolls: box.scrollWidth > box.clientWidth,
+          fields: cells
+            .filter((cell) => cell.getBoundingClientRect().right <= right + 1)
+            .map((cell) => cell.dataset.field),
+        };
+      });
+      const wanted = {
+        "kernels-table": ["name", "sum_ns"],
+        "skew-table": ["kind", "skew_ns", "last"],
+        "late-table": ["rank", "caused_ns"],
+      }[table];
+      assert.deepEqual(seen.fields.slice(0, wanted.length), wanted, table);
+      assert.ok(seen.scrolls, `${table} has more`);
+    }
+  });
+
+  test("a note that is true of several ranks is said once", async () => {
+    const { page } = await open("recorded");
+    const notes = await page.locator("#link .notes li").allInnerTexts();
+    assert.equal(notes.length, 1);
+    assert.match(notes[0], /^All ranks: the device trace has no device rows/);
+  });
+});
+
 describe("two runs", () => {
   test("what changed stands first, with the figures of diff --json", async () => {
     const { page, trouble } = await open("compared");

@@ -325,6 +325,22 @@ fn a_kernel_knows_its_launch_and_the_path() {
         ),
         (timeline.correlation[call], 0, 6)
     );
+    // Each place is written as the difference to the one before it.
+    let mut before = 0;
+    let ops: Vec<i64> = timeline
+        .op
+        .iter()
+        .map(|more| {
+            before += more;
+            before - 1
+        })
+        .collect();
+    let op = named("aten::mm");
+    assert_eq!(
+        [ops[kernel], ops[call], ops[op]],
+        [op as i64, op as i64, -1],
+        "a kernel and its call belong to the op around them"
+    );
     let deps = &timeline.deps;
     let launch = (0..deps.to.len())
         .find(|at| deps.to[*at] as usize == kernel)
@@ -387,6 +403,34 @@ fn noise(length: usize, seed: &mut u64) -> String {
             .replace('\\', "z")
     };
     (0..length).map(|_| letter()).collect()
+}
+
+#[test]
+fn steps_are_drawn_as_long_as_all_of_them_fits() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for at in (0..400).map(|at| at * 1_000) {
+        draw.op(main, "aten::mm", at, at + 900);
+    }
+    let trace = linked(&draw);
+    // Each step has a hundred ranges.
+    let step = |at: usize, most: usize| {
+        let from = at as i64 * 100_000;
+        drawn(&trace, (from, from + 100_000), most)
+    };
+    let ranges = |most: usize, bytes: usize| -> Vec<usize> {
+        let all = PackedTimeline::steps(most, bytes, 4, step).expect("packs");
+        all.iter().map(|timeline| timeline.ranges).collect()
+    };
+    assert_eq!(ranges(1_000, 1_000_000), [100; 4]);
+    assert_eq!(ranges(299, 1_000_000), [100; 2], "the third has less room");
+    let one = PackedTimeline::new(1_000, 1_000_000, |most| step(0, most)).expect("packs");
+    let room = one.text.len() * 2 + one.text.len() / 2;
+    assert_eq!(ranges(1_000, room), [100; 2], "text is measured");
+    let [first] = ranges(90, 1_000_000)[..] else {
+        panic!("the first is drawn in any case")
+    };
+    assert!(first <= 90, "with less detail: {first}");
 }
 
 #[test]

@@ -181,7 +181,7 @@ export class Links {
     }
     const model = this.model(place);
     const span = local(place);
-    const named = target.name === undefined ? -1 : nearest(model, target.name, span[0]);
+    const named = target.name === undefined ? -1 : rangeAt(model, target.name, span);
     if (named >= 0) {
       return { change: this.show({ timeline: place, range: named }), message: "" };
     }
@@ -207,11 +207,17 @@ function stepAt(rank: ReportRank, at: number): string | undefined {
     ?.name;
 }
 
-/** The range of a name that begins at a time, as far as numbers are exact; -1: none does. */
-function nearest(model: Model, name: string, begin: number): number {
+/** The range of a name that begins with a span, else the innermost that has all of it; -1: none. */
+function rangeAt(model: Model, name: string, [begin, end]: Span): number {
+  const all = model.named(name);
   const away = (range: number) => Math.abs(model.start[range] - begin);
-  const [best] = model.named(name).sort((a, b) => away(a) - away(b));
-  return best !== undefined && away(best) <= NEAR ? best : -1;
+  const exact = all.filter((range) => away(range) <= NEAR).sort((a, b) => away(a) - away(b));
+  // A step of the critical path is a piece of an op, between what the op calls.
+  const length = (range: number) => model.end[range] - model.start[range];
+  const around = all
+    .filter((range) => model.start[range] - NEAR <= begin && end <= model.end[range] + NEAR)
+    .sort((a, b) => length(a) - length(b));
+  return exact[0] ?? around[0] ?? -1;
 }
 
 /** A span with twice its length on either side; null: that is all there is. */

@@ -131,6 +131,8 @@ export function useHash(data: Data): Navigation {
   const first = useMemo(() => placeOf(location.hash, data), [data]);
   const current = useRef(first);
   const timer = useRef(0);
+  /** Whether it is the reader who scrolls: what a jump scrolls past is not what it is to. */
+  const isScrolling = useRef(false);
   const [state, setState] = useState({ visit: 0, message: "" });
   const write = (isEntry: boolean) => {
     window.clearTimeout(timer.current);
@@ -148,6 +150,7 @@ export function useHash(data: Data): Navigation {
   };
   const go = (change: Partial<Place>, message = "") => {
     write(false);
+    isScrolling.current = false;
     current.current = { ...current.current, ...change };
     write(true);
     setState(({ visit }) => ({ visit: visit + 1, message }));
@@ -159,23 +162,21 @@ export function useHash(data: Data): Navigation {
     if (first.section) {
       scrollToSection(first.section);
     }
-    let isSettling = false;
     const back = (event: PopStateEvent) => {
       window.clearTimeout(timer.current);
       current.current = placeOf(location.hash, data);
       setState(({ visit }) => ({ visit: visit + 1, message: "" }));
       const { section } = current.current;
-      isSettling = true;
+      isScrolling.current = false;
       // By then the browser has scrolled to where it left the entry, which may not be the section.
       window.setTimeout(() => {
-        isSettling = false;
         if (section && (!event.state || sectionInSight(section) !== section)) {
           scrollToSection(section);
         }
       }, PAUSE);
     };
     const scrolled = () => {
-      if (isSettling) {
+      if (!isScrolling.current) {
         return;
       }
       const section = sectionInSight(current.current.section);
@@ -184,9 +185,13 @@ export function useHash(data: Data): Navigation {
         later();
       }
     };
+    const byHand = () => (isScrolling.current = true);
+    const hands = ["wheel", "touchmove", "keydown", "pointerdown"];
+    hands.forEach((hand) => window.addEventListener(hand, byHand, { passive: true }));
     window.addEventListener("popstate", back);
     window.addEventListener("scroll", scrolled, { passive: true });
     return () => {
+      hands.forEach((hand) => window.removeEventListener(hand, byHand));
       window.removeEventListener("popstate", back);
       window.removeEventListener("scroll", scrolled);
     };

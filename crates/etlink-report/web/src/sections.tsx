@@ -15,7 +15,9 @@ import type {
 import { count, percent } from "./format";
 import { Heat } from "./heat";
 import { useNavigation } from "./navigation";
-import { Name, Table, type Column } from "./table";
+import { columnsOf, Name, Table, type Column } from "./table";
+
+const STEP_FIRST = ["name", "rank", "duration_ns", "idle_ns", "computation_ns", "phase", "rows"];
 
 export function StepsSection({ data }: { data: Data }) {
   const { current, follow } = useNavigation();
@@ -24,10 +26,11 @@ export function StepsSection({ data }: { data: Data }) {
   const records = data.ranks.flatMap((rank) =>
     (rank.steps ?? []).map((step) => ({ rank: rank.label, ...step })),
   );
-  const fields = Object.keys(records[0] ?? {}).filter(
-    (field) =>
-      (several || field !== "rank") && records.some((record) => (record as Record_)[field] !== 0),
-  );
+  const isSaid = (field: string) =>
+    records.some((record: Record_) => record[field] !== 0 && record[field] !== null);
+  const fields = columnsOf(records, STEP_FIRST)
+    .map(({ field }) => field)
+    .filter((field) => (several || field !== "rank") && isSaid(field));
   const rows = stepRows(data.ranks);
   const show = (rank: string, name: string) => {
     const step = data.ranks
@@ -399,22 +402,18 @@ export function CollectivesSection({
   met: RankStats;
   theme: string;
 }) {
-  const fields = (records: Record_[], without: string[]) =>
-    Object.keys(records[0] ?? {})
-      .filter((field) => !without.includes(field) && typeof records[0][field] !== "object")
-      .map((field) => ({ field }));
   const { follow } = useNavigation();
   const timed = met.skews.some((skew) => skew.transfer_ns !== null);
   const steps = met.skews.some((skew) => skew.step);
   const skewColumns: Column[] = [
     "kind",
+    "skew_ns",
+    "last",
+    "waited_ns",
     "ranks",
     "number",
     ...(steps ? ["step"] : []),
     "bytes",
-    "skew_ns",
-    "last",
-    "waited_ns",
     ...(timed ? ["transfer_ns", "algorithm_bandwidth", "bus_bandwidth"] : []),
   ].map((field) => ({
     field,
@@ -444,7 +443,10 @@ export function CollectivesSection({
         caption="Stragglers: arrival delays of each rank"
         records={met.ranks}
         sort="caused_ns"
-        columns={fields(met.ranks, []).map((column) => ({ ...column, head: HEADS[column.field] }))}
+        columns={columnsOf(met.ranks, STRAGGLER_FIRST).map((column) => ({
+          ...column,
+          head: HEADS[column.field],
+        }))}
         filter={false}
         rows={16}
       />
@@ -471,6 +473,8 @@ function isRecordOf(skew: CollectiveSkew, record: Record_): boolean {
   const fields = ["kind", "ranks", "group", "number", "start_ns"] as const;
   return fields.every((field) => skew[field] === record[field]);
 }
+
+const STRAGGLER_FIRST = ["rank", "caused_ns", "began_late_ns", "handed_on_ns", "waited_ns"];
 
 const HEADS: { [field: string]: string } = {
   collectives: "takes part",

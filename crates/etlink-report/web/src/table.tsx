@@ -252,12 +252,11 @@ function compare(a: Value, b: Value): number {
     : String(a).localeCompare(String(b));
 }
 
-/** Columns for records of which nothing more is known. */
-export function columnsOf(records: Record_[]): Column[] {
-  const first = records[0] ?? {};
+/** Columns for records of which nothing more is known; `first` come first, as a small screen shows no others. */
+export function columnsOf(records: Record_[], first: string[] = []): Column[] {
   const simple = (field: string) =>
     records.every((record) => typeof record[field] !== "object" || record[field] === null);
-  return Object.keys(first)
-    .filter(simple)
-    .map((field) => ({ field }));
+  const fields = Object.keys(records[0] ?? {}).filter(simple);
+  const rest = fields.filter((field) => !first.includes(field));
+  return [...first.filter((field) => fields.includes(field)), ...rest].map((field) => ({ field }));
 }

@@ -33,6 +33,23 @@ const HEADS: { [field: string]: string } = {
   multiprocessors: "SMs",
 };
 
+/** Columns that say most, by table. */
+const FIRST: { [table: string]: string[] } = {
+  utilization: ["device", "busy_share", "busy_ns", "window_ns", "idle_ns", "computation_ns"],
+  idle: ["device", "idle_ns", "host_late_ns", "gaps", "longest_ns"],
+  stream_idle: ["device", "stream", "idle_ns", "host_late_ns", "gaps", "longest_ns"],
+  host_idle: ["host", "idle_ns", "share"],
+  gaps: ["length_ns", "cause", "host", "cause_ns", "host_ns", "start_ns", "row_before"],
+  launches: ["name", "calls", "rows", "call_ns", "delay_mean_ns"],
+  op_launches: ["name", "calls", "rows", "call_ns", "delay_mean_ns"],
+  copies: ["kind", "rows", "sum_ns", "bytes", "gb_per_s"],
+  phases: ["phase", "count", "mean_ns", "median_ns", "tokens_per_s"],
+  peaks: ["device", "mfu", "bandwidth_share", "roof_share", "covered"],
+  collectives: ["kind", "group", "count", "sum_ns", "bus_gb_per_s", "bytes"],
+  sequences: ["op", "count", "device_ns"],
+  memory: ["device_type", "device", "peak_bytes", "peak_reserved_bytes", "end_bytes"],
+};
+
 function titleOf(table: string): string {
   return TITLES[table] ?? table.replaceAll("_", " ");
 }
@@ -71,11 +88,11 @@ export function TablesSection({ data }: { data: Data }) {
         id="more-table"
         caption={titleOf(name)}
         records={records}
-        columns={columnsOf(records).map(({ field }) => ({
+        columns={columnsOf(records, FIRST[name]).map(({ field }) => ({
           field,
           head: HEADS[field],
           follow:
-            name === "gaps" && field === "start_ns"
+            name === "gaps" && field === "length_ns"
               ? (record: Record_) => {
                   const begin = Number(record.start_ns);
                   const end = begin + Number(record.length_ns);
@@ -98,6 +115,29 @@ function several(data: Data, columns: Column[]): Column[] {
   return data.ranks.length > 1 ? columns : columns.filter(({ field }) => field !== "rank");
 }
 
+/** Ranks that are named before a note. */
+const NAMED = 8;
+
+/** Notes of ranks, each once, with the ranks that it is about; without those that stand above. */
+function notesOf(data: Data, notes: [label: string, note: string][]): string[] {
+  const ranks = new Map<string, string[]>();
+  for (const [label, note] of notes) {
+    if (!data.notes.some((said) => said.includes(note))) {
+      ranks.set(note, [...(ranks.get(note) ?? []), label]);
+    }
+  }
+  return [...ranks].map(([note, labels]) => {
+    if (data.ranks.length === 1) {
+      return note;
+    }
+    if (labels.length === data.ranks.length) {
+      return `All ranks: ${note}`;
+    }
+    const more = labels.length > NAMED ? `, … (${labels.length} in all)` : "";
+    return `Rank${labels.length > 1 ? "s" : ""} ${labels.slice(0, NAMED).join(", ")}${more}: ${note}`;
+  });
+}
+
 const LINK_HEADS: { [field: string]: string } = {
   cpu_ops: "CPU ops",
   matched: "of these matched",
@@ -111,9 +151,6 @@ export function LinkSection({ data }: { data: Data }) {
     const { link } = rank;
     return {
       rank: rank.label,
-      host_trace: rank.host_trace ?? "–",
-      device_trace: rank.device_trace,
-      window_ns: link.window.end_ns - link.window.start_ns,
       cpu_ops: link.cpu_ops,
       matched: rank.host_trace ? sum(link.matched) : null,
       device_rows: link.device_rows,
@@ -122,6 +159,9 @@ export function LinkSection({ data }: { data: Data }) {
       nodes: sum(link.nodes),
       edges: sum(link.edges),
       anomalies: link.anomalies.reduce((sum, anomaly) => sum + anomaly.count, 0),
+      window_ns: link.window.end_ns - link.window.start_ns,
+      host_trace: rank.host_trace ?? "–",
+      device_trace: rank.device_trace,
     };
   });
   const columns: Column[] = Object.keys(records[0] ?? {}).map((field) => ({
@@ -156,8 +196,9 @@ export function LinkSection({ data }: { data: Data }) {
       kind,
     })),
   );
-  const notes = linked.flatMap((rank) =>
-    rank.link.notes.map((note) => (data.ranks.length > 1 ? `rank ${rank.label}: ${note}` : note)),
+  const notes = notesOf(
+    data,
+    linked.flatMap(({ label, link }) => link.notes.map((note): [string, string] => [label, note])),
   );
   const unlaunched = linked.flatMap((rank) =>
     Object.entries(rank.link.no_launch).map(([reason, count]) => ({
@@ -222,9 +263,9 @@ export function FidelitySection({ data }: { data: Data }) {
   const known = data.ranks.flatMap(({ label, figures }) => (figures ? [{ label, figures }] : []));
   const records = known.map(({ label, figures }) => ({
     rank: label,
+    replay_error: figures.replay_error,
     measured_ns: figures.measured_ns,
     replayed_ns: figures.replayed_ns,
-    replay_error: figures.replay_error,
     end_error_p99_ns: figures.end_error?.p99_ns ?? null,
     unexplained_rows: figures.unexplained.device_ops,
     unexplained_ns: figures.unexplained.waiting_ns,
