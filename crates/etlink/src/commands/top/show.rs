@@ -167,7 +167,7 @@ impl Columns {
         head
     }
 
-    /// Heads of what a narrow output leaves out: means, and shares of what stands beside them.
+    /// Heads of what a narrow output leaves out: means, shares of what stands beside them, memory.
     fn expendable_heads(&self, device: &str) -> Vec<String> {
         let mut all = vec!["CPU total %".to_owned(), "CPU time avg".to_owned()];
         if self.device {
@@ -181,6 +181,12 @@ impl Columns {
         }
         if self.device {
             all.push(format!("Self {device} %"));
+        }
+        // times are what the table is called for: names and counts are worth more than memory
+        for (memory, side) in self.memory.into_iter().zip(["CPU", device]) {
+            if memory {
+                all.push(format!("{side} Mem"));
+            }
         }
         all
     }
