@@ -6,11 +6,7 @@
 //! edited     launch==A==                 B takes 500 us longer: what now decides is the stream
 //!            ==B===========              order, and A starts after B by what *that* takes
 //! ```
-//! [`run_graph`](crate::run_graph) keeps one latency per node. It belongs to the cause that decided
-//! in the recording, and another can decide in the changed run. So here each edge has a latency of
-//! its own: of the edge that decided the measured one, of the others what edges of their kind take
-//! where they decide, but no more than the measured times allow. A run without edits gives the
-//! times of the plain run back, to the nanosecond.
+//! A run without edits gives the times of the plain run back, to the nanosecond.
 
 use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use crate::labels::NoLabels;
@@ -54,56 +50,18 @@ impl GraphEdits {
     }
 }
 
-/// A graph with a latency for each of its edges.
+/// A graph and its run without edits.
 #[derive(Clone, Debug)]
 pub struct EditableGraph<'g> {
     graph: &'g ReplayGraph,
     plain: ReplayRun,
-    /// Per edge.
-    latency: Vec<DurationNs>,
-}
-
-/// Which latencies are alike: those of one kind of edge to the host or to a device.
-type LatencyClass = (EdgeKind, bool);
-
-/// What an edge takes that decides, where none of its class does so in the recording.
-///
-/// Launches, streams and events take a few microseconds on all devices; the host goes on at once.
-fn default_latency((kind, _): LatencyClass) -> DurationNs {
-    match kind {
-        EdgeKind::Launch | EdgeKind::HostWait => DurationNs(5_000),
-        EdgeKind::StreamOrder => DurationNs(1_000),
-        EdgeKind::EventWait => DurationNs(2_000),
-        _ => DurationNs::ZERO,
-    }
 }
 
 impl<'g> EditableGraph<'g> {
-    /// Finds the latencies. O(edges log edges).
+    /// Runs the graph once. O(nodes + edges).
     pub fn new(graph: &'g ReplayGraph) -> EditableGraph<'g> {
         let plain = run_graph(graph, &NoLabels, &ReplaySettings::default());
-        let typical = typical_latencies(graph, &plain);
-        let mut latency = Vec::with_capacity(graph.edges());
-        for node in graph.indices() {
-            let own = graph.latency[node.index()];
-            let decided = plain.deciding_edge(node);
-            let latest = decided.map(|edge| plain.end(graph.dep(edge).from));
-            for edge in graph.edges_to(node) {
-                let dep = graph.dep(edge);
-                // The edge's slack: with more than this the node would have started later.
-                let slack = latest.map_or(own, |latest| own + (latest - plain.end(dep.from)));
-                let usual = typical[class_index((dep.kind, graph.on_device(node)))];
-                latency.push(match decided == Some(edge) {
-                    true => slack,
-                    false => usual.min(slack),
-                });
-            }
-        }
-        EditableGraph {
-            graph,
-            plain,
-            latency,
-        }
+        EditableGraph { graph, plain }
     }
 
     /// The run without edits.
@@ -150,7 +108,7 @@ impl<'g> EditableGraph<'g> {
                 }
                 let latency = match at_once[index] {
                     true => DurationNs::ZERO,
-                    false => self.latency[edge.index()],
+                    false => graph.latency(edge),
                 };
                 let ready = run.end(dep.from) + latency;
                 if decided == EdgeIdx::NONE || ready > start {
@@ -174,10 +132,6 @@ fn kind_bit(kind: EdgeKind) -> u16 {
     1 << kind as u16
 }
 
-fn class_index((kind, on_device): LatencyClass) -> usize {
-    2 * kind as usize + usize::from(on_device)
-}
-
 fn edited_durations(graph: &ReplayGraph, edits: &GraphEdits) -> Vec<DurationNs> {
     let mut durations = graph.duration.clone();
     for (node, factor) in &edits.scaled {
@@ -191,33 +145,4 @@ fn edited_durations(graph: &ReplayGraph, edits: &GraphEdits) -> Vec<DurationNs> 
         }
     }
     durations
-}
-
-/// The median latency of the edges that decide, by class.
-fn typical_latencies(graph: &ReplayGraph, plain: &ReplayRun) -> Vec<DurationNs> {
-    let mut by_class: Vec<Vec<DurationNs>> = vec![vec![]; 2 * EdgeKind::ALL.len()];
-    for node in graph.indices() {
-        // What nothing explains is no mechanism's latency.
-        if graph.kind[node.index()].is_delay() {
-            continue;
-        }
-        if let Some(edge) = plain.deciding_edge(node) {
-            let class = (graph.dep(edge).kind, graph.on_device(node));
-            // Clocks are off by a little: an effect cannot come before its cause.
-            let latency = graph.latency[node.index()].max(DurationNs::ZERO);
-            by_class[class_index(class)].push(latency);
-        }
-    }
-    let mut typical = vec![];
-    for (index, latencies) in by_class.iter_mut().enumerate() {
-        let class = (EdgeKind::ALL[index / 2], index % 2 == 1);
-        typical.push(median(latencies).unwrap_or_else(|| default_latency(class)));
-    }
-    typical
-}
-
-fn median(values: &mut [DurationNs]) -> Option<DurationNs> {
-    let middle = values.len().checked_sub(1)? / 2;
-    let (_, value, _) = values.select_nth_unstable(middle);
-    Some(*value)
 }

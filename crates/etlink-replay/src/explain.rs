@@ -18,11 +18,11 @@ pub struct StartExplanation {
     pub start_ns: TimeNs,
     /// When it ended.
     pub end_ns: TimeNs,
-    /// From the end of the last dep to the start.
+    /// From the end of the dep that decided to the start.
     pub latency_ns: DurationNs,
     /// The node that kept its thread or stream busy when it could have started.
     pub held_by: Option<NodeLabel>,
-    /// What it waited for, the last to end first.
+    /// What it waited for, what decided first, then by slack.
     pub deps: Vec<ExplainedDep>,
 }
 
@@ -35,6 +35,8 @@ pub struct ExplainedDep {
     pub from: NodeLabel,
     /// When the node waited for ended.
     pub end_ns: TimeNs,
+    /// What this edge takes: the node starts no sooner than so long after that end.
+    pub latency_ns: DurationNs,
     /// How much later it could have ended without the node starting later.
     pub slack_ns: DurationNs,
     /// It decided the start.
@@ -59,10 +61,11 @@ pub fn explain_start(
         .map(|edge| (edge, graph.dep(edge)))
         .filter(|(_, dep)| !dropped.contains(&dep.kind))
         .collect();
-    let ends = edges.iter().map(|(_, dep)| run.end(dep.from));
+    let ready = |edge: EdgeIdx, dep: &ReplayDep| run.end(dep.from) + graph.latency(edge);
     // Slack is against the last dep that counts in this run: with dropped edges another one
     // decides.
-    let latest = ends.max().unwrap_or(run.start[at]);
+    let latest = edges.iter().map(|(edge, dep)| ready(*edge, dep)).max();
+    let latest = latest.unwrap_or(run.start[at]);
     let mut deps = vec![];
     for (edge, dep) in edges {
         let end = run.end(dep.from);
@@ -70,7 +73,8 @@ pub fn explain_start(
             edge: dep.kind,
             from: NodeLabel::from_node(graph, labels, dep.from),
             end_ns: end,
-            slack_ns: latest - end,
+            latency_ns: graph.latency(edge),
+            slack_ns: latest - ready(edge, &dep),
             decided: run.decided[at] == edge,
             inferred: dep.inferred,
             evidence: evidence_text(graph, labels, dep, node),
@@ -83,7 +87,9 @@ pub fn explain_start(
         measured_start_ns: graph.measured.then(|| graph.start[at]),
         start_ns: run.start[at],
         end_ns: run.end(node),
-        latency_ns: graph.latency[at],
+        latency_ns: run
+            .deciding_edge(node)
+            .map_or(DurationNs::ZERO, |edge| graph.latency(edge)),
         held_by: run
             .held_by(node)
             .map(|held| NodeLabel::from_node(graph, labels, held)),

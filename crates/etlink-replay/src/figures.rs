@@ -95,9 +95,9 @@ pub struct EdgeFigures {
     pub count: u64,
     /// Of them found by a rule.
     pub inferred: u64,
-    /// Of them the last of the target's deps to end.
+    /// Of them those that decided when their target started.
     pub decided: u64,
-    /// Latency of the nodes whose start they decided.
+    /// Their latency, where they decided.
     pub latency: Percentiles,
 }
 
@@ -250,7 +250,7 @@ fn unexplained_delay(
         EdgeKind::Launch => LAUNCH_LATENCY,
         _ => WAIT_LATENCY,
     };
-    let latency = graph.latency[node.index()];
+    let latency = graph.latency(edge);
     if latency > limit {
         waited + latency
     } else {
@@ -317,7 +317,7 @@ fn edge_figures(graph: &ReplayGraph, run: &ReplayRun) -> IndexMap<EdgeKind, Edge
         }
         if let Some(edge) = run.deciding_edge(node) {
             let kind = graph.dep(edge).kind;
-            latencies[kind as usize].push(graph.latency[node.index()]);
+            latencies[kind as usize].push(graph.latency(edge));
         }
     }
     let mut by_kind = IndexMap::new();

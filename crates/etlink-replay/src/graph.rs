@@ -1,6 +1,7 @@
 //! The graph that is run: nodes as columns, what each waits for as compressed rows.
 
 pub(crate) mod followers;
+mod latency;
 mod order;
 
 pub use etlink_link::EdgeKind;
@@ -67,9 +68,6 @@ pub struct ReplayNode {
     pub start: Option<TimeNs>,
     /// How long it took.
     pub duration: DurationNs,
-    /// From the end of the last that it waits for to its start, if that is known; else it comes
-    /// from the starts.
-    pub latency: Option<DurationNs>,
 }
 
 /// A reason for a node to wait.
@@ -81,6 +79,9 @@ pub struct ReplayDep {
     pub kind: EdgeKind,
     /// Found by a rule, not recorded.
     pub inferred: bool,
+    /// From the end of `from` to the start of the node, where this decides. A builder that is not
+    /// told takes it from the starts; of a graph it is always there.
+    pub latency: Option<DurationNs>,
 }
 
 /// Why there is no graph.
@@ -127,8 +128,6 @@ pub struct ReplayGraph {
     pub start: Vec<TimeNs>,
     /// Measured durations.
     pub duration: Vec<DurationNs>,
-    /// From the end of the last that a node waits for to its start.
-    pub latency: Vec<DurationNs>,
     /// Threads and streams.
     pub resources: Vec<Resource>,
     /// Whether every node has a measured start.
@@ -145,6 +144,7 @@ struct Deps {
     from: Vec<NodeIdx>,
     kind: Vec<EdgeKind>,
     inferred: Vec<bool>,
+    latency: Vec<DurationNs>,
     ends: Vec<u32>,
 }
 
@@ -194,7 +194,18 @@ impl ReplayGraph {
             from: self.deps.from[edge],
             kind: self.deps.kind[edge],
             inferred: self.deps.inferred[edge],
+            latency: self.deps.latency.get(edge).copied(),
         }
+    }
+
+    /// What an edge takes: from the end of its source to the start of the node, where it decides.
+    pub fn latency(&self, edge: EdgeIdx) -> DurationNs {
+        // The builder fills these last, when nothing runs yet.
+        self.deps
+            .latency
+            .get(edge.index())
+            .copied()
+            .unwrap_or_default()
     }
 
     /// What a node waits for.
@@ -244,20 +255,14 @@ impl ReplayGraph {
             None => place,
         })
     }
-
-    /// From the measured times: never negative, 0 without deps.
-    fn measured_latency(&self, node: NodeIdx) -> DurationNs {
-        let ends = self.deps(node).map(|dep| self.end(dep.from));
-        let latest = ends.max();
-        latest.map_or(DurationNs(0), |latest| self.start[node.index()] - latest)
-    }
 }
 
 /// Takes nodes one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct GraphBuilder {
     graph: ReplayGraph,
-    latencies: bool,
+    /// Per edge; empty where none is stated.
+    stated: Vec<Option<DurationNs>>,
 }
 
 impl GraphBuilder {
@@ -268,7 +273,7 @@ impl GraphBuilder {
                 resources,
                 ..ReplayGraph::default()
             },
-            latencies: false,
+            stated: vec![],
         }
     }
 
@@ -281,9 +286,12 @@ impl GraphBuilder {
         graph.without_start += u64::from(node.start.is_none());
         // A negative duration in a file would let a successor start before its cause.
         graph.duration.push(DurationNs(node.duration.0.max(0)));
-        graph.latency.push(node.latency.unwrap_or_default());
-        self.latencies |= node.latency.is_some();
         for dep in deps {
+            if dep.latency.is_some() {
+                // Most graphs state none, and those before the first have none.
+                self.stated.resize(graph.deps.from.len(), None);
+                self.stated.push(dep.latency);
+            }
             graph.deps.from.push(dep.from);
             graph.deps.kind.push(dep.kind);
             graph.deps.inferred.push(dep.inferred);
@@ -319,12 +327,14 @@ impl GraphBuilder {
         // Some starts without the others are no measure: the run begins at 0 as if there were none.
         if !graph.measured {
             graph.start.fill(TimeNs(0));
-        // A file that states latencies keeps them: they are exact, while its times can be rounded.
-        } else if !self.latencies {
-            graph.latency = graph
-                .indices()
-                .map(|node| graph.measured_latency(node))
+            graph.deps.latency = self
+                .stated
+                .iter()
+                .map(|stated| stated.unwrap_or_default())
                 .collect();
+            graph.deps.latency.resize(graph.edges(), DurationNs::ZERO);
+        } else {
+            graph.deps.latency = latency::edge_latencies(&graph, &self.stated);
         }
         graph.order = order::topological_order(&graph)?;
         Ok(graph)

@@ -23,6 +23,7 @@ pub fn graph_from_trace(trace: &LinkedTrace) -> Result<ReplayGraph, Error> {
             from: edge.from,
             kind: edge.kind,
             inferred: edge.inferred,
+            latency: None,
         });
         let (kind, start, duration) = (kind_of(trace, &node), Some(node.start), node.duration);
         builder.push(
@@ -31,7 +32,6 @@ pub fn graph_from_trace(trace: &LinkedTrace) -> Result<ReplayGraph, Error> {
                 resource,
                 start,
                 duration,
-                latency: None,
             },
             deps,
         );

@@ -1,8 +1,8 @@
 //! Runs a graph: edges, durations and latencies decide when each node starts.
 //!
-//! A node starts when the last that it waits for has ended and its latency has passed. One that
-//! waits for nothing starts when it was measured to; one whose reasons to wait are all left out,
-//! at once. O(nodes + edges).
+//! A node starts when all that it waits for has ended and the latency of each of these edges has
+//! passed. One that waits for nothing starts when it was measured to; one whose reasons to wait are
+//! all left out, at once. O(nodes + edges).
 
 mod resources;
 
@@ -30,8 +30,8 @@ pub struct ReplayRun {
     pub start: Vec<TimeNs>,
     /// How long it ran.
     pub duration: Vec<DurationNs>,
-    /// The edge that decided when each node could start: the first of those whose source ended
-    /// last. [`EdgeIdx::NONE`] without deps.
+    /// The edge that decided when each node could start: the first of those whose source's end and
+    /// own latency came last. [`EdgeIdx::NONE`] without deps.
     pub decided: Vec<EdgeIdx>,
     /// With resources: the node that kept this one's thread or stream busy when it could have
     /// started, or [`NodeIdx::NONE`].
@@ -133,14 +133,14 @@ impl<'g> Rules<'g> {
         for edge in edges {
             let dep = self.graph.dep(edge);
             if self.counts(dep.kind) {
-                let end = end(dep.from);
-                // The first of equal ends decides, so that the same input gives the same path at
+                let ready = end(dep.from) + self.graph.latency(edge);
+                // The first of equal ones decides, so that the same input gives the same path at
                 // every run.
-                if decided == EdgeIdx::NONE || end > latest {
-                    (latest, decided) = (end, edge);
+                if decided == EdgeIdx::NONE || ready > latest {
+                    (latest, decided) = (ready, edge);
                 }
             }
         }
-        (latest + self.graph.latency[node.index()], decided)
+        (latest, decided)
     }
 }

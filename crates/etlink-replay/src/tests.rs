@@ -3,6 +3,7 @@
 mod by_hand;
 mod edits;
 mod joined;
+mod latency;
 mod random;
 
 use crate::{
@@ -34,7 +35,6 @@ impl Drawing {
                 resource: ResourceIdx(resource),
                 start: start.map(TimeNs),
                 duration: DurationNs(duration),
-                latency: None,
             },
             vec![],
         ));
@@ -47,6 +47,7 @@ impl Drawing {
             from,
             kind,
             inferred: false,
+            latency: None,
         });
     }
 

@@ -60,6 +60,7 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
     let mut builder = GraphBuilder::new(placement.resources.clone());
     let mut deps = vec![];
     let mut dangling = 0u64;
+    let states_latencies = file.latency_ns.iter().any(Option::is_some);
     for index in 0..file.len() {
         let lists = [
             (true, file.ctrl_deps.list(index)),
@@ -80,8 +81,15 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
             resource: placement.nodes[index],
             start: file.start_ns[index].map(TimeNs),
             duration: DurationNs(file.duration_ns[index]),
-            latency: file.latency_ns[index].map(DurationNs),
         };
+        // A file that states latencies states all that are not 0. They are exact, while its times
+        // can be rounded.
+        if states_latencies {
+            let latency = DurationNs(file.latency_ns[index].unwrap_or_default());
+            for dep in &mut deps {
+                dep.latency = Some(latency);
+            }
+        }
         builder.push(node, deps.drain(..));
     }
     let graph = builder.finish().map_err(|error| named_error(error, file))?;
@@ -111,7 +119,6 @@ pub fn tree_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
             resource: placement.nodes[index],
             start: Some(TimeNs(start.unwrap_or(first))),
             duration: DurationNs(file.inclusive_ns[index]),
-            latency: None,
         };
         builder.push(node, []);
     }
@@ -199,6 +206,7 @@ impl Placement {
             from: NodeIdx(from),
             kind: edge_kind(ends, same_place, is_control),
             inferred: false,
+            latency: None,
         }
     }
 }

@@ -39,7 +39,6 @@ pub(super) fn joined_nodes(ranks: &[RankGraph], plan: &Plan) -> GraphBuilder {
             resource: ResourceIdx::new(first_resource),
             start: measured.then_some(meeting.time),
             duration: DurationNs::ZERO,
-            latency: Some(DurationNs::ZERO),
         };
         let arrivals = meeting.arrivals.iter();
         builder.push(
@@ -48,6 +47,7 @@ pub(super) fn joined_nodes(ranks: &[RankGraph], plan: &Plan) -> GraphBuilder {
                 from: plan.arrival_node(*arrival),
                 kind: EdgeKind::Collective,
                 inferred: false,
+                latency: Some(DurationNs::ZERO),
             }),
         );
     }
@@ -102,19 +102,16 @@ impl SourceNode<'_> {
         if arrival.is_none() && meetings.peek().is_none() {
             return builder.push(node, own);
         }
-        // When the node could have started by its own deps: the wait for the meeting counts from
-        // then.
-        let mut ready = node
-            .start
-            .filter(|_| graph.count_deps(self.node) > 0)
-            .zip(node.latency)
-            .map(|(start, latency)| start.shifted(-latency.0));
         let mut own: Vec<ReplayDep> = own.collect();
+        // The arrival takes over what the node waits for. When it is there nothing more passes
+        // before the rank's part of the transfer, and nothing after the meeting.
+        let mut latency = Some(DurationNs::ZERO);
         if let Some(arrival) = arrival {
             let dep = ReplayDep {
                 from: plan.arrival_node(arrival),
                 kind: self.order_kind(),
                 inferred: false,
+                latency,
             };
             let arrival_node = ReplayNode {
                 kind: ReplayKind::Arrival,
@@ -122,9 +119,13 @@ impl SourceNode<'_> {
                 ..node
             };
             arrivals.push((arrival_node, std::mem::replace(&mut own, vec![dep])));
-            // The arrival has taken over the deps and their latency, and ends when the node had
-            // started.
-            (ready, node.latency) = (node.start, Some(DurationNs::ZERO));
+        } else if self.measured {
+            // The node itself waits for the meeting, beside what its rank alone knows of. Only the
+            // times of both together tell what each of these edges takes.
+            latency = None;
+            for dep in &mut own {
+                dep.latency = None;
+            }
         }
         if plan.transfers.binary_search(&number).is_ok() {
             // a worker's range or a wait is the collective
@@ -136,14 +137,12 @@ impl SourceNode<'_> {
             // the end is late by as much
             let begins = start.max(met.min(start + node.duration));
             (node.start, node.duration) = (Some(begins), start + node.duration - begins);
-            // Of the two that the transfer waits for, the later one decides, and the latency is
-            // what comes after it.
-            node.latency = Some(begins - ready.map_or(met, |ready| ready.max(met)));
         }
         let meetings = meetings.into_iter().map(|meeting| ReplayDep {
             from: plan.meeting_node(meeting),
             kind: EdgeKind::Collective,
             inferred: false,
+            latency,
         });
         // A meeting and the rank's own work can end at one instant. The run takes the first of
         // equal ends for the cause, so the meeting goes first.
@@ -167,7 +166,6 @@ impl SourceNode<'_> {
             resource: ResourceIdx::new(resource),
             start: self.measured.then(|| graph.start[node]),
             duration: graph.duration[node],
-            latency: Some(graph.latency[node]),
         }
     }
 }

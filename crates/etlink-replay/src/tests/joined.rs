@@ -42,6 +42,8 @@ impl Drawn {
                     from: (*from)?,
                     kind: *kind,
                     inferred: false,
+                    // a rank here goes on at once, whatever it has waited for
+                    latency: Some(DurationNs::ZERO),
                 })
             })
             .collect();
@@ -50,7 +52,6 @@ impl Drawn {
             resource: ResourceIdx(resource),
             start: Some(TimeNs(start)),
             duration: DurationNs(end - start),
-            latency: None,
         };
         self.nodes.push((node, deps));
         NodeIdx(self.nodes.len() as u32 - 1)
@@ -505,6 +506,7 @@ fn without_times_ranks_wait_for_each_other_and_opposite_orders_are_taken_out() {
                 from: NodeIdx(from),
                 kind: EdgeKind::StreamOrder,
                 inferred: false,
+                latency: None,
             });
             builder.push(kernel(duration), dep);
         }

@@ -34,6 +34,7 @@ fn graph_from_trace(shape: &Shape) -> ReplayGraph {
                 from: NodeIdx::new(from),
                 kind,
                 inferred: false,
+                latency: None,
             })
             .collect();
         let latest = deps.iter().map(|dep| ends[dep.from.index()]).max();
@@ -51,7 +52,6 @@ fn graph_from_trace(shape: &Shape) -> ReplayGraph {
                 resource: ResourceIdx(*resource),
                 start,
                 duration,
-                latency: None,
             },
             deps,
         );
@@ -225,10 +225,9 @@ proptest! {
             );
         }
         for node in graph.indices() {
-            let latency = graph.latency[node.index()];
             let ready = graph
-                .deps(node)
-                .map(|dep| ran.end(dep.from) + latency)
+                .edges_to(node)
+                .map(|edge| ran.end(graph.dep(edge).from) + graph.latency(edge))
                 .max();
             prop_assert!(ready.is_none_or(|ready| ran.start[node.index()] >= ready));
         }

@@ -1,0 +1,183 @@
+//! What each reason to wait takes by itself.
+//!
+//! ```text
+//! launch  |......6 us......>            a kernel starts 6 us after its launch call,
+//! stream      ==before==|1 us>          1 us after the kernel before it:
+//!                             ==kernel  whatever is later decides
+//! ```
+//! A measured start shows the latency of one edge, that of the cause which came last. If another
+//! cause decides in a changed run, it brings its own latency, not that of the first. So each edge
+//! has one: the deciding edge what was measured, the others what edges of their class take where
+//! they decide, but never more than the measured times allow. A run without changes gives the
+//! measured times back.
+
+use super::{EdgeKind, ReplayGraph, ReplayKind};
+use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
+
+/// A cause that ends so much later than all others of its node has decided, whatever latencies are.
+///
+/// Of sixteen public traces, 99 % of device rows start within 20 us of what they follow.
+const CLEAR_MARGIN: DurationNs = DurationNs(20_000);
+
+/// What kind of node waits: latencies to these differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Host,
+    /// Kernels, of communication too.
+    Kernel,
+    MemoryCopy,
+    /// Time that passes, which begins when its causes have ended.
+    Delay,
+}
+
+impl Target {
+    const COUNT: usize = 4;
+
+    fn of_node(graph: &ReplayGraph, node: NodeIdx) -> Target {
+        match graph.kind[node.index()] {
+            kind if kind.is_delay() || kind == ReplayKind::Arrival => Target::Delay,
+            ReplayKind::MemoryCopy => Target::MemoryCopy,
+            _ if graph.on_device(node) => Target::Kernel,
+            _ => Target::Host,
+        }
+    }
+}
+
+/// Edges whose latencies are alike: of one kind, to one kind of target.
+#[derive(Clone, Copy, Debug)]
+struct LatencyClass(EdgeKind, Target);
+
+impl LatencyClass {
+    const COUNT: usize = EdgeKind::ALL.len() * Target::COUNT;
+
+    fn index(self) -> usize {
+        self.0 as usize * Target::COUNT + self.1 as usize
+    }
+
+    /// What an edge takes where none of its class decides in the recording.
+    ///
+    /// Launches, streams and events take a few microseconds on all devices; the host goes on at
+    /// once.
+    fn default_latency(self) -> DurationNs {
+        match self {
+            LatencyClass(_, Target::Delay) => DurationNs::ZERO,
+            LatencyClass(EdgeKind::Launch | EdgeKind::HostWait, _) => DurationNs(5_000),
+            LatencyClass(EdgeKind::StreamOrder, _) => DurationNs(1_000),
+            LatencyClass(EdgeKind::EventWait, _) => DurationNs(2_000),
+            _ => DurationNs::ZERO,
+        }
+    }
+}
+
+/// The latency of each edge. Those that are stated stay; the others come from the measured starts.
+/// O(edges).
+pub(super) fn edge_latencies(
+    graph: &ReplayGraph,
+    stated: &[Option<DurationNs>],
+) -> Vec<DurationNs> {
+    let is_stated = |edge: EdgeIdx| stated.get(edge.index()).copied().flatten();
+    let typical = typical_latencies(graph);
+    let mut latencies = Vec::with_capacity(graph.edges());
+    for node in graph.indices() {
+        let start = graph.start[node.index()];
+        let target = Target::of_node(graph, node);
+        let decided = deciding_edge(graph, node, target, &typical);
+        for edge in graph.edges_to(node) {
+            let dep = graph.dep(edge);
+            // With more than its slack the edge would have held the node up in the recording.
+            let slack = start - graph.end(dep.from);
+            let usual = typical[LatencyClass(dep.kind, target).index()];
+            let learned = match decided == Some(edge) {
+                true => slack,
+                false => usual.min(slack),
+            };
+            latencies.push(is_stated(edge).unwrap_or(learned));
+        }
+    }
+    latencies
+}
+
+/// The edge that the node has waited for the longest, by what its class usually takes. Of equal
+/// ones the first.
+fn deciding_edge(
+    graph: &ReplayGraph,
+    node: NodeIdx,
+    target: Target,
+    typical: &[DurationNs],
+) -> Option<EdgeIdx> {
+    let mut latest: Option<(TimeNs, EdgeIdx)> = None;
+    for edge in graph.edges_to(node) {
+        let dep = graph.dep(edge);
+        let ready = graph.end(dep.from) + typical[LatencyClass(dep.kind, target).index()];
+        if latest.is_none_or(|(other, _)| ready > other) {
+            latest = Some((ready, edge));
+        }
+    }
+    latest.map(|(_, edge)| edge)
+}
+
+/// Per class, the median latency of the edges that have decided beyond doubt; of a class without
+/// such edges, of those whose source ended last.
+fn typical_latencies(graph: &ReplayGraph) -> Vec<DurationNs> {
+    let mut clear: Vec<Vec<DurationNs>> = vec![vec![]; LatencyClass::COUNT];
+    let mut likely = clear.clone();
+    for node in graph.indices() {
+        let target = Target::of_node(graph, node);
+        if target == Target::Delay {
+            continue;
+        }
+        let Some((edge, margin)) = last_to_end(graph, node) else {
+            continue;
+        };
+        let dep = graph.dep(edge);
+        let class = LatencyClass(dep.kind, target).index();
+        let latency = graph.start[node.index()] - graph.end(dep.from);
+        likely[class].push(latency);
+        if margin >= CLEAR_MARGIN {
+            clear[class].push(latency);
+        }
+    }
+    let mut typical = vec![];
+    for (kind, target) in all_classes() {
+        let class = LatencyClass(kind, target);
+        let known = median(&mut clear[class.index()]);
+        let known = known.or_else(|| median(&mut likely[class.index()]));
+        typical.push(known.unwrap_or_else(|| class.default_latency()));
+    }
+    typical
+}
+
+/// All classes, by index.
+fn all_classes() -> impl Iterator<Item = (EdgeKind, Target)> {
+    let targets = [
+        Target::Host,
+        Target::Kernel,
+        Target::MemoryCopy,
+        Target::Delay,
+    ];
+    let kinds = EdgeKind::ALL.into_iter();
+    kinds.flat_map(move |kind| targets.map(|target| (kind, target)))
+}
+
+/// The edge whose source ended last, and how long before that the others had.
+fn last_to_end(graph: &ReplayGraph, node: NodeIdx) -> Option<(EdgeIdx, DurationNs)> {
+    let mut last: Option<(TimeNs, EdgeIdx)> = None;
+    let mut before = TimeNs(i64::MIN);
+    for edge in graph.edges_to(node) {
+        let end = graph.end(graph.dep(edge).from);
+        match last {
+            Some((latest, _)) if end <= latest => before = before.max(end),
+            _ => {
+                before = last.map_or(before, |(latest, _)| latest);
+                last = Some((end, edge));
+            }
+        }
+    }
+    last.map(|(end, edge)| (edge, end - before))
+}
+
+fn median(values: &mut [DurationNs]) -> Option<DurationNs> {
+    let middle = values.len().checked_sub(1)? / 2;
+    let (_, value, _) = values.select_nth_unstable(middle);
+    Some(*value)
+}
