@@ -25,6 +25,12 @@ pub const LAUNCH_LATENCY: DurationNs = DurationNs(100_000);
 /// calls.
 pub const WAIT_LATENCY: DurationNs = DurationNs(30_000);
 
+/// A row that begins this soon after a row of another queue, and that nothing else explains, has
+/// waited for that one.
+///
+/// Tighter than [`WAIT_LATENCY`], since no call says that it waits at all.
+pub(crate) const ALONE_LATENCY: DurationNs = DurationNs(10_000);
+
 /// A thread that goes on this soon after the work that it had given away ended was waiting for it.
 ///
 /// Measured: 8 to 50 us in recordings of DDP on CPUs with more threads than cores.
@@ -43,6 +49,9 @@ pub(crate) const MAX_CLIMB: usize = 64;
 
 /// How many rows that ended at about the right time are tried as what a call waited for.
 pub(crate) const MAX_ROWS_OF_CALL: usize = 64;
+
+/// How many queues a synchronisation is taken to wait for that does not say which.
+pub(crate) const MAX_QUEUES_OF_CALL: usize = 64;
 
 /// The same for a row that waited for another queue: queues end more rows at one time than threads
 /// do.

@@ -9,6 +9,8 @@ pub(crate) enum Does {
     /// Nothing about order.
     #[default]
     Other,
+    /// Asks whether a place in a stream was reached, and returns at once: `cudaEventQuery`.
+    Query,
     /// Marks a place in a stream: `cudaEventRecord`.
     Record,
     /// Makes a stream wait for such a place: `cudaStreamWaitEvent`.
@@ -40,9 +42,11 @@ impl Does {
         // CUDA, HIP and Level Zero write one word in different cases: `cudaEventRecord`,
         // `zeCommandListAppendWaitOnEvents`.
         let name = name.to_ascii_lowercase();
-        // `cudaEventQuery` and `cudaStreamQuery` return at once, and what creates or destroys an
-        // event orders nothing: these must not reach the parts of names below.
-        if has_part(&name, &["query", "elapsedtime", "destroy", "create"]) {
+        // What creates or destroys an event orders nothing, and must not reach the parts of names
+        // below; neither must a query.
+        if has_part(&name, &["eventquery", "streamquery"]) {
+            Does::Query
+        } else if has_part(&name, &["query", "elapsedtime", "destroy", "create"]) {
             Does::Other
         } else if has_part(
             &name,
@@ -180,7 +184,6 @@ mod tests {
             (
                 Does::Other,
                 &[
-                    "cudaEventQuery",
                     "cudaMemcpyAsync",
                     "hipMemcpyAsync",
                     "cudaLaunchKernel",
@@ -188,6 +191,7 @@ mod tests {
                     "cudaEventElapsedTime",
                 ],
             ),
+            (Does::Query, &["cudaEventQuery", "hipStreamQuery"]),
             (
                 Does::Other,
                 &[

@@ -10,7 +10,9 @@
 //! ```
 //! Pattern: B's kernel waits for A's, also where that did not delay it. Delay: B's kernel starts
 //! late for its launch and its stream, the thread waited since its last launch to that stream, and
-//! A's kernel, launched before the wait, ended just then.
+//! A's kernel, launched before the wait, ended just then. A wait belongs to the stream: where the
+//! thread has made none, that of another thread counts (DDP waits in the backward's thread, the
+//! optimizer launches from the main one).
 //!
 //! The pattern holds where nothing but launches to B stands between the record and the wait, and
 //! for records that ops make: these are of the stream that they launched to, while a program's own
@@ -21,9 +23,11 @@ use crate::device::lanes::Lanes;
 use crate::device::launch::Launches;
 use crate::device::{RowWait, row_end};
 use crate::host::scope::is_scope;
-use crate::limits::{LAUNCH_LATENCY, MAX_ROWS_OF_QUEUE, WAIT_LATENCY, ends_before};
+use crate::limits::{
+    ALONE_LATENCY, LAUNCH_LATENCY, MAX_QUEUES_OF_CALL, MAX_ROWS_OF_QUEUE, WAIT_LATENCY, ends_before,
+};
 use etlink_model::{CallIdx, DeviceTrace, OpIdx, QueueIdx, RowIdx, TimeNs};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Waits that the two rules find. O(n log n).
 pub(crate) fn event_waits(
@@ -33,9 +37,6 @@ pub(crate) fn event_waits(
     does: &[Does],
     call_op: &[OpIdx],
 ) -> Vec<RowWait> {
-    if !does.contains(&Does::StreamWait) {
-        return vec![];
-    }
     let mut threads: Vec<ThreadProgram> = vec![ThreadProgram::default(); device.threads.len()];
     let mut waits = vec![];
     let mut rows = lanes.by_call.iter().copied().peekable();
@@ -53,6 +54,8 @@ pub(crate) fn event_waits(
                     row,
                     then: Then::Nothing,
                 });
+                let begun = device.calls.start[call.index()];
+                thread.user_record = Some(begun).filter(|_| !by_op);
             }
             Does::StreamWait => thread.wait(device.calls.start[call.index()]),
             _ => {}
@@ -62,6 +65,7 @@ pub(crate) fn event_waits(
         }
     }
     waits.extend(delays(device, launches, lanes, &threads, &waits));
+    add_user_waits(device, lanes, &threads, &mut waits);
     waits
 }
 
@@ -90,6 +94,12 @@ struct ThreadProgram {
     record: Option<EventRecord>,
     /// The record that the last wait was for, until a launch shows which stream waits.
     pending: Option<EventRecord>,
+    /// When the program's own code last recorded an event, of a stream that nothing names.
+    user_record: Option<TimeNs>,
+    /// The same of the record that the last wait was for.
+    user_pending: Option<TimeNs>,
+    /// Rows that such a wait came before, and when its event was recorded.
+    user_waits: Vec<(RowIdx, TimeNs)>,
     /// When it made streams wait.
     waited: Vec<TimeNs>,
     /// Its records and waits are recorded in a graph, and are no calls of its own.
@@ -102,6 +112,7 @@ impl ThreadProgram {
         // A record that launches to two streams followed could be meant for either, so that the
         // wait after it shows nothing.
         self.pending = self.record.filter(|record| record.then != Then::Several);
+        self.user_pending = self.user_record.take();
     }
 
     fn launch(&mut self, device: &DeviceTrace, row: RowIdx, waits: &mut Vec<RowWait>) {
@@ -123,6 +134,9 @@ impl ThreadProgram {
                 });
             }
         }
+        if let Some(recorded) = self.user_pending.take() {
+            self.user_waits.push((row, recorded));
+        }
         if let Some(record) = &mut self.record {
             record.then = match record.then {
                 Then::Nothing if queue != queues[record.row.index()] => Then::Queue(queue),
@@ -131,6 +145,51 @@ impl ThreadProgram {
             };
         }
         self.last = Some(row);
+    }
+}
+
+/// Waits of the program's own code that held nothing up. The row waits for the streams that its
+/// stream has waited for elsewhere; where there are none, for all.
+fn add_user_waits(
+    device: &DeviceTrace,
+    lanes: &Lanes,
+    threads: &[ThreadProgram],
+    waits: &mut Vec<RowWait>,
+) {
+    let queue_of = |row: RowIdx| device.rows.queue[row.index()];
+    let mut pairs: Vec<(QueueIdx, QueueIdx)> = vec![];
+    let mut known: FxHashSet<RowIdx> = FxHashSet::default();
+    for wait in waits.iter() {
+        pairs.push((queue_of(wait.to), queue_of(wait.from)));
+        known.insert(wait.to);
+    }
+    pairs.sort_unstable();
+    pairs.dedup();
+    for thread in threads {
+        for &(row, recorded) in &thread.user_waits {
+            if known.contains(&row) {
+                continue;
+            }
+            let own = queue_of(row);
+            let before = pairs.partition_point(|(to, _)| *to < own);
+            let of_own = pairs[before..].iter().take_while(|(to, _)| *to == own);
+            let mut sources: Vec<QueueIdx> = of_own.map(|(_, from)| *from).collect();
+            if sources.is_empty() {
+                let queues = device.queues.len().min(MAX_QUEUES_OF_CALL);
+                sources.extend((0..queues).map(QueueIdx::new).filter(|other| *other != own));
+            }
+            let start = device.rows.start[row.index()];
+            for source in sources {
+                let from = lanes.last_before(source, recorded);
+                // both are by the device's clock, which leaves no error between them
+                let from = from.filter(|from| row_end(device, *from) <= start);
+                waits.extend(from.map(|from| RowWait {
+                    to: row,
+                    from,
+                    inferred: true,
+                }));
+            }
+        }
     }
 }
 
@@ -156,16 +215,19 @@ fn delays(
         device.queues.len()
     ];
     let mut found = vec![];
+    let mut all_waited: Vec<TimeNs> = vec![];
+    for thread in threads {
+        all_waited.extend(&thread.waited);
+    }
+    all_waited.sort_unstable();
     for row in (0..rows.len()).map(RowIdx::new) {
         let at = row.index();
         let queue = &mut queues[rows.queue[at].index()];
         // The row's own end and launch must not count as its causes.
         let before = *queue;
         queue.ended = queue.ended.max(row_end(device, row));
-        let Some(call) = launches.row_call[at].get() else {
-            continue;
-        };
-        queue.launched = lanes.launched(row);
+        let call = launches.row_call[at].get();
+        queue.launched = queue.launched.max(lanes.launched(row));
         let other = before
             .ended
             .max(causes.get(&row).copied().unwrap_or(before.ended));
@@ -174,16 +236,59 @@ fn delays(
         // A row that its launch and its stream explain needs no other cause, and a guess would be
         // an edge without evidence.
         if rows.start[at].0 > ready {
-            let waited = last_wait(device, threads, call, before.launched);
-            let from = waited.and_then(|waited| ended_just_before(device, lanes, row, waited));
-            found.extend(from.map(|from| RowWait {
+            // Launched before the recording, or by a call that the profiler dropped: no wait of a
+            // thread can be seen.
+            let Some(call) = call else {
+                found.extend(ended_alone_before(device, lanes, row));
+                continue;
+            };
+            let thread = device.calls.thread[call.index()];
+            let own = &threads[thread.index()].waited;
+            let from = [own, &all_waited].into_iter().find_map(|waited| {
+                let waited = last_wait(device, waited, call, before.launched)?;
+                ended_just_before(device, lanes, row, waited)
+            });
+            let wait = from.map(|from| RowWait {
                 to: row,
                 from,
                 inferred: true,
-            }));
+            });
+            found.extend(wait.or_else(|| ended_alone_before(device, lanes, row)));
         }
     }
     found
+}
+
+/// The row of another queue that alone ended shortly before a row began that nothing else explains.
+///
+/// No call says so: the legacy default stream and all streams that block on it wait for each other
+/// without one (CUDA Runtime API, "Stream synchronization behavior"), and what was called before
+/// the recording is not seen. Of several that ended then none is shown to be it.
+fn ended_alone_before(device: &DeviceTrace, lanes: &Lanes, row: RowIdx) -> Option<RowWait> {
+    let start = device.rows.start[row.index()];
+    let from = ended_just_before(device, lanes, row, start)?;
+    if start - row_end(device, from) > ALONE_LATENCY {
+        return None;
+    }
+    let since = TimeNs(start.0.saturating_sub(ALONE_LATENCY.0));
+    let begin = lanes
+        .by_end
+        .partition_point(|other| row_end(device, *other) < since);
+    let own = device.rows.queue[row.index()];
+    let number = device.queues[own.index()].device;
+    let mut others = lanes.by_end[begin..]
+        .iter()
+        .take_while(|other| ends_before(row_end(device, **other), start))
+        .filter(|other| {
+            let queue = device.rows.queue[other.index()];
+            queue != own && device.queues[queue.index()].device == number && **other != from
+        });
+    let is_alone = others.next().is_none();
+    is_alone.then_some(RowWait {
+        to: row,
+        from,
+        inferred: true,
+    })
 }
 
 /// How far a queue has come.
@@ -193,14 +298,14 @@ struct QueueProgress {
     launched: TimeNs,
 }
 
-/// When the thread of `call` last made a stream wait, if that was after `since`.
+/// Of the times at which streams were made to wait the last before `call`, if that was after
+/// `since`.
 fn last_wait(
     device: &DeviceTrace,
-    threads: &[ThreadProgram],
+    waited: &[TimeNs],
     call: CallIdx,
     since: TimeNs,
 ) -> Option<TimeNs> {
-    let waited = &threads[device.calls.thread[call.index()].index()].waited;
     let at = waited.partition_point(|wait| *wait < device.calls.start[call.index()]);
     at.checked_sub(1)
         .map(|last| waited[last])

@@ -118,7 +118,7 @@ impl Lanes {
     }
 
     /// The rows of a queue, by launch.
-    fn lane(&self, queue: QueueIdx) -> &[RowIdx] {
+    pub(crate) fn lane(&self, queue: QueueIdx) -> &[RowIdx] {
         let [start, end] = [queue.index(), queue.index() + 1].map(|at| self.first[at] as usize);
         &self.rows[start..end]
     }

@@ -2,9 +2,12 @@
 
 pub(crate) mod calls;
 pub(crate) mod capture;
+pub(crate) mod graph_branches;
 pub(crate) mod inferred;
 pub(crate) mod lanes;
 pub(crate) mod launch;
+pub(crate) mod launch_queue;
+pub(crate) mod polls;
 pub(crate) mod waits;
 
 use etlink_model::{CallIdx, DeviceTrace, RowIdx, TimeNs};

@@ -12,8 +12,12 @@
 use crate::device::calls::{self, Does};
 use crate::device::lanes::Lanes;
 use crate::device::launch::Launches;
-use crate::device::{CallWait, RowWait, inferred, row_end, row_name};
-use crate::limits::{CLOCK_TOLERANCE, MAX_ROWS_OF_CALL, WAIT_LATENCY, ends_before};
+use crate::device::polls::{self, PollLoop};
+use crate::device::{CallWait, RowWait, graph_branches, inferred, launch_queue, row_end, row_name};
+use crate::host::scope::is_scope;
+use crate::limits::{
+    CLOCK_TOLERANCE, MAX_QUEUES_OF_CALL, MAX_ROWS_OF_CALL, WAIT_LATENCY, ends_before,
+};
 use etlink_model::{
     Anomalies, AnomalyKind, CallIdx, Correlation, DeviceTrace, OpIdx, QueueIdx, RowIdx, RowKind,
     SyncRow, ThreadIdx, TimeNs,
@@ -27,6 +31,8 @@ pub(crate) struct Waits {
     pub(crate) rows: Vec<RowWait>,
     /// Calls for rows, by `to`.
     pub(crate) calls: Vec<CallWait>,
+    /// Loops of queries, by their last call, which waits.
+    pub(crate) polls: Vec<PollLoop>,
 }
 
 /// Finds all waits.
@@ -40,16 +46,22 @@ pub(crate) fn waits(
         return Waits::default();
     }
     let does = calls::all(device);
-    let mut finder = WaitFinder::new(device, launches, &does, anomalies);
-    finder.add_stated();
+    let mut finder = WaitFinder::new(device, launches, (&does, call_op), anomalies);
     // Kineto writes `cuda_sync` rows only with `enable_cuda_sync_events` of its experimental
-    // config. Where a trace has them, they take the place of guesses.
-    if device.syncs.is_empty() {
-        finder.found.rows = inferred::event_waits(device, launches, &finder.lanes, &does, call_op);
-    }
+    // config. The wait that one of them states is no more guessed; the others are.
+    let unstated = finder.add_stated();
+    let inferred = inferred::event_waits(device, launches, &finder.lanes, &unstated, call_op);
+    finder.found.rows.extend(inferred);
+    let branches = graph_branches::branch_waits(device, &finder.lanes);
+    finder.found.rows.extend(branches);
     // Host waits come last: a stream that waited is done only when the other stream is.
     finder.add_host_waits();
-    let mut found = finder.found;
+    let mut found = std::mem::take(&mut finder.found);
+    let full = launch_queue::full_queue_waits(device, launches, &finder.lanes);
+    found.calls.extend(full);
+    found.polls = polls::poll_loops(device, &finder.lanes, &does);
+    let polled = found.polls.iter().map(|poll| poll.wait());
+    found.calls.extend(polled);
     found.rows.sort();
     found.rows.dedup_by_key(|wait| (wait.to, wait.from));
     found.calls.sort();
@@ -57,10 +69,22 @@ pub(crate) fn waits(
     found
 }
 
+/// What the thread of a blocking call has done before it.
+#[derive(Clone, Copy)]
+struct LaunchedByThread {
+    /// The row that the call itself launched.
+    own: Option<RowIdx>,
+    /// The last row that the thread launched, `own` included.
+    last: Option<RowIdx>,
+    /// Its last call that recorded an event.
+    record: Option<CallIdx>,
+}
+
 struct WaitFinder<'t> {
     device: &'t DeviceTrace,
     lanes: Lanes,
     does: &'t [Does],
+    call_op: &'t [OpIdx],
     anomalies: &'t mut Anomalies,
     found: Waits,
     /// Sync rows by the correlation of their call.
@@ -85,7 +109,7 @@ impl<'t> WaitFinder<'t> {
     fn new(
         device: &'t DeviceTrace,
         launches: &'t Launches,
-        does: &'t [Does],
+        (does, call_op): (&'t [Does], &'t [OpIdx]),
         anomalies: &'t mut Anomalies,
     ) -> WaitFinder<'t> {
         let stated = device
@@ -111,6 +135,7 @@ impl<'t> WaitFinder<'t> {
             device,
             lanes,
             does,
+            call_op,
             anomalies,
             found,
             stated,
@@ -124,8 +149,11 @@ impl<'t> WaitFinder<'t> {
         row_end(self.device, row)
     }
 
-    /// Waits of streams that sync rows state.
-    fn add_stated(&mut self) {
+    /// Waits of streams that sync rows state. What each call does, but for the calls whose wait is
+    /// stated.
+    fn add_stated(&mut self) -> Vec<Does> {
+        let mut unstated = self.does.to_vec();
+        let calls = self.calls_by_correlation();
         for at in 0..self.device.syncs.len() {
             let sync = self.device.syncs.row(at);
             if !self
@@ -137,9 +165,18 @@ impl<'t> WaitFinder<'t> {
             {
                 continue;
             }
-            // An event that no row precedes is complete at once. A record of -1 is one that CUPTI
-            // has not seen.
-            let Some(Some(from)) = self.recorded(&sync) else {
+            // A record of -1 is one that CUPTI has not seen. The stream is known all the same: at
+            // the latest it is what was launched there before the wait.
+            let recorded = self.recorded(&sync);
+            let inferred = recorded.is_none();
+            let Some(recorded) = recorded.or_else(|| self.last_of_stream(&sync)) else {
+                continue;
+            };
+            if let Some(call) = sync.correlation.get().and_then(|id| calls.get(&id)) {
+                unstated[call.index()] = Does::Other;
+            }
+            // An event that no row precedes is complete at once.
+            let Some(from) = recorded else {
                 continue;
             };
             // The first row that was launched after the wait is the one that waits: what was
@@ -154,16 +191,36 @@ impl<'t> WaitFinder<'t> {
                 continue;
             };
             if ends_before(self.row_end(from), self.device.rows.start[to.index()]) {
-                self.found.rows.push(RowWait {
-                    to,
-                    from,
-                    inferred: false,
-                });
-            } else {
+                self.found.rows.push(RowWait { to, from, inferred });
+            } else if !inferred {
                 self.anomalies
                     .note(AnomalyKind::WaitContradicted, || row_name(self.device, to));
             }
         }
+        unstated
+    }
+
+    /// Calls that make a stream wait, by correlation.
+    fn calls_by_correlation(&self) -> FxHashMap<Correlation, CallIdx> {
+        let mut by_id = FxHashMap::default();
+        if self.device.syncs.is_empty() {
+            return by_id;
+        }
+        for (call, does) in (0..).map(CallIdx).zip(self.does) {
+            let id = self.device.calls.correlation[call.index()].get();
+            if *does == Does::StreamWait {
+                by_id.extend(id.map(|id| (id, call)));
+            }
+        }
+        by_id
+    }
+
+    /// The last row, if any, that was launched before a wait to the stream that it names. `None`
+    /// where it names none that has rows.
+    fn last_of_stream(&self, sync: &SyncRow) -> Option<Option<RowIdx>> {
+        let stream = Some(sync.wait_stream).filter(|stream| *stream >= 0)?;
+        let queue = self.lanes.queue(self.device, sync.queue, stream)?;
+        Some(self.lanes.last_before(queue, sync.start))
     }
 
     /// The last row, if any, before the record that a sync row names. `None` where it names none
@@ -188,6 +245,7 @@ impl<'t> WaitFinder<'t> {
     /// Waits of calls that block, in the order of the calls.
     fn add_host_waits(&mut self) {
         let mut last = vec![None; self.device.threads.len()];
+        let mut record = vec![None; self.device.threads.len()];
         let by_call = std::mem::take(&mut self.lanes.by_call);
         let mut rows = by_call.into_iter().peekable();
         for call in (0..self.does.len()).map(CallIdx::new) {
@@ -209,8 +267,16 @@ impl<'t> WaitFinder<'t> {
                 _ => self.does[call.index()],
             };
             last[thread] = own.or(last[thread]);
+            if does == Does::Record {
+                record[thread] = Some(call);
+            }
             if does.blocks() && !self.add_stated_host_wait(call, does) {
-                self.infer_host_wait(call, does, own, last[thread]);
+                let launched = LaunchedByThread {
+                    own,
+                    last: last[thread],
+                    record: record[thread],
+                };
+                self.infer_host_wait(call, does, launched);
             }
         }
     }
@@ -261,13 +327,11 @@ impl<'t> WaitFinder<'t> {
     /// What a call of this name must have waited for. A stream is that of the thread's last launch,
     /// unless the call went on long after that had ended; an event, or a stream else, is the row
     /// that ended last before the call did, by at most [`WAIT_LATENCY`].
-    fn infer_host_wait(
-        &mut self,
-        call: CallIdx,
-        does: Does,
-        own: Option<RowIdx>,
-        last: Option<RowIdx>,
-    ) {
+    ///
+    /// A call that was not held up shows neither stream nor event. That of a program's own code can
+    /// be any, so that it waits for all.
+    fn infer_host_wait(&mut self, call: CallIdx, does: Does, launched: LaunchedByThread) {
+        let LaunchedByThread { own, last, record } = launched;
         let calls = &self.device.calls;
         let (begun, ended) = (
             calls.start[call.index()],
@@ -285,16 +349,51 @@ impl<'t> WaitFinder<'t> {
                     self.lanes
                         .last_before(self.device.rows.queue[last.index()], begun)
                 });
-                last.filter(|row| self.ends_call(*row, begun, ended))
-                    // PyTorch synchronises side streams as well, on which the thread need not have
-                    // launched last.
-                    .or_else(|| self.ended_in(begun, ended))
-                    .or(last)
+                // PyTorch synchronises side streams as well, on which the thread need not have
+                // launched last.
+                let ended_last = last.filter(|row| self.ends_call(*row, begun, ended));
+                let row = ended_last.or_else(|| self.ended_in(begun, ended));
+                // What had ended before the call shows nothing.
+                let held_up = row.filter(|row| !ends_before(self.row_end(*row), begun));
+                // PyTorch's own ops synchronise the stream that they have launched to.
+                if held_up.is_none() && !self.is_in_op(call) {
+                    return self.wait_for_all(call, begun);
+                }
+                row.or(last)
             }
+            Does::EventSync => match (self.ended_in(begun, ended), record) {
+                (None, Some(record)) => {
+                    let recorded = calls.start[record.index()];
+                    return self.wait_for_all(call, recorded);
+                }
+                (row, _) => row,
+            },
             _ => self.ended_in(begun, ended),
         };
         if let Some(row) = row.filter(|row| self.can_end(*row, ended)) {
             self.wait_for(call, row, true);
+        }
+    }
+
+    /// Whether a call is made by an op, not by the program's own code.
+    fn is_in_op(&self, call: CallIdx) -> bool {
+        let op = self.call_op.get(call.index()).copied();
+        let op = op.and_then(OpIdx::get);
+        op.is_some_and(|op| !is_scope(self.device, op))
+    }
+
+    /// Waits for what was launched to each stream before `launched`, where the times allow that.
+    fn wait_for_all(&mut self, call: CallIdx, launched: TimeNs) {
+        let calls = &self.device.calls;
+        let ended = calls.start[call.index()] + calls.duration[call.index()];
+        // A synchronisation by code that does so after each kernel would otherwise look at
+        // thousands of streams each time.
+        let queues = self.device.queues.len().min(MAX_QUEUES_OF_CALL);
+        for queue in (0..queues).map(QueueIdx::new) {
+            let last = self.lanes.last_before(queue, launched);
+            if let Some(row) = last.filter(|row| self.can_end(*row, ended)) {
+                self.wait_for(call, row, true);
+            }
         }
     }
 

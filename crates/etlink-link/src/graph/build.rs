@@ -226,6 +226,11 @@ impl Graph<'_> {
 
     /// Calls that waited go on when the last row that they waited for has ended.
     fn place_host_waits(&mut self) {
+        for poll in &self.waits.polls {
+            let (first, last) = (poll.first.index(), poll.last.index());
+            self.draft
+                .wait_between(self.call_slot[first], self.call_slot[last]);
+        }
         let (rows, calls) = (&self.device.rows, &self.device.calls);
         for waits in self.waits.calls.chunk_by(|wait, next| wait.to == next.to) {
             let call = waits[0].to.index();

@@ -293,6 +293,21 @@ impl Draft {
         Some(own)
     }
 
+    /// A thread did nothing but wait from the start of slot `first` to that of `last`: what stands
+    /// between takes no time. Left as it is where an op begins between. O(slots between).
+    pub(crate) fn wait_between(&mut self, first: SlotIdx, last: SlotIdx) {
+        let between = first.index()..last.index();
+        let begins_op =
+            |at: usize| self.kind[at] == NodeKind::HostOp && self.first[at] && at != first.index();
+        if between.clone().any(begins_op) || last <= first {
+            return;
+        }
+        let waited = self.place(last) - self.place(first);
+        self.add_wait_gap(last, waited);
+        let begun = self.place[first.index()];
+        self.place[between].fill(begun);
+    }
+
     /// Puts row `slot`, or the delay before it, behind `from` if that is possible without disorder
     /// on its queue.
     pub(crate) fn move_behind(&mut self, slot: SlotIdx, from: SlotIdx) {

@@ -152,22 +152,52 @@ fn a_wait_that_the_times_contradict_is_counted() {
     assert_eq!(anomalies(&alone(&draw)), []);
 }
 
-#[test]
-fn a_programs_own_record_can_be_of_any_stream() {
-    // python: launch on 20, record of stream 7, wait of stream 24, launch on 24
+/// Python: launches on 20 and 7, a record and a wait of streams that no call names, a launch on 24.
+fn own_record(waits_elsewhere: bool) -> TraceBuilder {
+    let twenty_four = DeviceQueue::stream(24);
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.launch(main, (0, 5_000), TWENTY, "a", (8_000, 100_000));
+    draw.launch(main, (6_000, 8_000), SEVEN, "c", (10_000, 50_000));
     draw.call(main, "cudaEventRecord", (110_000, 111_000), None);
     draw.call(main, "cudaStreamWaitEvent", (112_000, 113_000), None);
     draw.launch(
         main,
         (120_000, 125_000),
-        DeviceQueue::stream(24),
+        twenty_four,
         "b",
         (128_000, 130_000),
     );
-    assert_eq!(edges(&alone(&draw), EdgeKind::EventWait), [""; 0]);
+    if waits_elsewhere {
+        // here stream 24 is held up by stream 7
+        let at = |time: i64| 200_000 + time;
+        draw.launch(
+            main,
+            (at(0), at(5_000)),
+            SEVEN,
+            "d",
+            (at(8_000), at(400_000)),
+        );
+        draw.call(main, "cudaEventRecord", (at(10_000), at(11_000)), None);
+        draw.call(main, "cudaStreamWaitEvent", (at(12_000), at(13_000)), None);
+        let span = (at(402_000), at(410_000));
+        draw.launch(main, (at(20_000), at(25_000)), twenty_four, "e", span);
+    }
+    draw
+}
+
+#[test]
+fn a_programs_own_record_can_be_of_any_stream() {
+    let trace = alone(&own_record(false));
+    assert_eq!(edges(&trace, EdgeKind::EventWait), ["a -> b", "c -> b"]);
+    let mut edges = trace.edges.iter();
+    assert!(edges.all(|edge| edge.inferred == (edge.kind == EdgeKind::EventWait)));
+}
+
+#[test]
+fn a_stream_waits_for_the_stream_that_it_waited_for_elsewhere() {
+    let trace = alone(&own_record(true));
+    assert_eq!(edges(&trace, EdgeKind::EventWait), ["c -> b", "d -> e"]);
 }
 
 #[test]

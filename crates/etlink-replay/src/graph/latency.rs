@@ -116,35 +116,56 @@ fn deciding_edge(
     latest.map(|(_, edge)| edge)
 }
 
-/// Per class, the median latency of the edges that have decided beyond doubt; of a class without
-/// such edges, of those whose source ended last.
+/// Per class, the median latency of the edges that have decided beyond doubt.
 fn typical_latencies(graph: &ReplayGraph) -> Vec<DurationNs> {
-    let mut clear: Vec<Vec<DurationNs>> = vec![vec![]; LatencyClass::COUNT];
-    let mut likely = clear.clone();
+    let mut typical = vec![];
+    for (kind, target) in all_classes() {
+        typical.push(LatencyClass(kind, target).default_latency());
+    }
+    let clear = samples(graph, |_| CLEAR_MARGIN);
+    let has_clear = take_medians(clear, &mut typical, |_| true);
+    // Of a class without such edges those are taken whose source ended after the others' latency
+    // had passed as well. The defaults of devices are too rough for this.
+    let by_latency = samples(graph, |class| typical[class]);
+    take_medians(by_latency, &mut typical, |class| !has_clear[class]);
+    typical
+}
+
+/// Per class, the latencies of the edges whose source ended last, and after all others by more than
+/// these take, by class.
+fn samples(graph: &ReplayGraph, taken: impl Fn(usize) -> DurationNs) -> Vec<Vec<DurationNs>> {
+    let mut by_class: Vec<Vec<DurationNs>> = vec![vec![]; LatencyClass::COUNT];
     for node in graph.indices() {
         let target = Target::of_node(graph, node);
         if target == Target::Delay {
             continue;
         }
-        let Some((edge, margin)) = last_to_end(graph, node) else {
+        let class = |edge| LatencyClass(graph.dep(edge).kind, target).index();
+        let end = |edge| graph.end(graph.dep(edge).from);
+        let Some(last) = last_to_end(graph, node) else {
             continue;
         };
-        let dep = graph.dep(edge);
-        let class = LatencyClass(dep.kind, target).index();
-        let latency = graph.start[node.index()] - graph.end(dep.from);
-        likely[class].push(latency);
-        if margin >= CLEAR_MARGIN {
-            clear[class].push(latency);
+        let mut others = graph.edges_to(node).filter(|edge| *edge != last);
+        if others.all(|edge| end(edge) + taken(class(edge)) <= end(last)) {
+            by_class[class(last)].push(graph.start[node.index()] - end(last));
         }
     }
-    let mut typical = vec![];
-    for (kind, target) in all_classes() {
-        let class = LatencyClass(kind, target);
-        let known = median(&mut clear[class.index()]);
-        let known = known.or_else(|| median(&mut likely[class.index()]));
-        typical.push(known.unwrap_or_else(|| class.default_latency()));
+    by_class
+}
+
+/// Puts the medians of the classes that are wanted into `typical`. Which classes have one.
+fn take_medians(
+    mut by_class: Vec<Vec<DurationNs>>,
+    typical: &mut [DurationNs],
+    is_wanted: impl Fn(usize) -> bool,
+) -> Vec<bool> {
+    let mut has_median = vec![false; by_class.len()];
+    for (class, latencies) in by_class.iter_mut().enumerate() {
+        if let Some(median) = median(latencies).filter(|_| is_wanted(class)) {
+            (typical[class], has_median[class]) = (median, true);
+        }
     }
-    typical
+    has_median
 }
 
 /// All classes, by index.
@@ -159,21 +180,16 @@ fn all_classes() -> impl Iterator<Item = (EdgeKind, Target)> {
     kinds.flat_map(move |kind| targets.map(|target| (kind, target)))
 }
 
-/// The edge whose source ended last, and how long before that the others had.
-fn last_to_end(graph: &ReplayGraph, node: NodeIdx) -> Option<(EdgeIdx, DurationNs)> {
+/// The edge whose source ended last; of equal ones the first.
+fn last_to_end(graph: &ReplayGraph, node: NodeIdx) -> Option<EdgeIdx> {
     let mut last: Option<(TimeNs, EdgeIdx)> = None;
-    let mut before = TimeNs(i64::MIN);
     for edge in graph.edges_to(node) {
         let end = graph.end(graph.dep(edge).from);
-        match last {
-            Some((latest, _)) if end <= latest => before = before.max(end),
-            _ => {
-                before = last.map_or(before, |(latest, _)| latest);
-                last = Some((end, edge));
-            }
+        if last.is_none_or(|(latest, _)| end > latest) {
+            last = Some((end, edge));
         }
     }
-    last.map(|(end, edge)| (edge, end - before))
+    last.map(|(_, edge)| edge)
 }
 
 fn median(values: &mut [DurationNs]) -> Option<DurationNs> {

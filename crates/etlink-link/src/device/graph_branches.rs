@@ -1,0 +1,145 @@
+//! What rows of one graph launch wait for on other streams.
+//!
+//! ```text
+//! stream 7    ==a==        ==b=========          ==d==
+//! stream 13         ==c==
+//!                   fork a -> c       join c -> d
+//! ```
+//! A graph (`cudaGraphLaunch`) has its dependencies inside, and the trace has only its rows. A
+//! branch begins when what it forks from has ended. It joins at the latest before the graph's work
+//! on its own stream goes on, and certainly before what is launched to that stream next. All of
+//! these are inferred.
+
+use crate::device::lanes::Lanes;
+use crate::device::{RowWait, row_end};
+use crate::limits::WAIT_LATENCY;
+use etlink_model::{CallIdx, DeviceTrace, DurationNs, QueueIdx, RowIdx};
+use std::collections::BTreeMap;
+
+/// A row that follows the row before it on its stream by so much more than rows of its graph
+/// usually do has waited for another branch.
+const LATE_MARGIN: DurationNs = DurationNs(2_000);
+
+/// Waits between the branches of graph launches. O(rows log rows).
+pub(crate) fn branch_waits(device: &DeviceTrace, lanes: &Lanes) -> Vec<RowWait> {
+    let mut waits = vec![];
+    for rows in lanes.by_call.chunk_by(|one, next| one.0 == next.0) {
+        let queue = device.rows.queue[rows[0].1.index()];
+        let is_branched = |(_, row): &(CallIdx, RowIdx)| device.rows.queue[row.index()] != queue;
+        if rows.iter().any(is_branched) {
+            let rows: Vec<RowIdx> = rows.iter().map(|(_, row)| *row).collect();
+            let launch = GraphLaunch::new(device, rows);
+            launch.add_waits(lanes, &mut waits);
+        }
+    }
+    waits
+}
+
+/// The rows of one launch, by start, on several streams of a device.
+struct GraphLaunch<'t> {
+    device: &'t DeviceTrace,
+    rows: Vec<RowIdx>,
+    by_end: Vec<RowIdx>,
+    /// The stream with most of the rows.
+    main: QueueIdx,
+    /// From a row to the next of its stream.
+    usual_gap: DurationNs,
+}
+
+impl<'t> GraphLaunch<'t> {
+    fn new(device: &'t DeviceTrace, rows: Vec<RowIdx>) -> GraphLaunch<'t> {
+        let mut by_end = rows.clone();
+        by_end.sort_by_key(|row| (row_end(device, *row), *row));
+        let mut last: BTreeMap<QueueIdx, (RowIdx, usize)> = BTreeMap::new();
+        let mut gaps = vec![];
+        for row in &rows {
+            let entry = last
+                .entry(device.rows.queue[row.index()])
+                .and_modify(|(before, _)| {
+                    gaps.push(device.rows.start[row.index()] - row_end(device, *before));
+                })
+                .or_insert((*row, 0));
+            *entry = (*row, entry.1 + 1);
+        }
+        let most = last.iter().max_by_key(|(_, (_, count))| *count);
+        let main = most.map_or(QueueIdx(0), |(queue, _)| *queue);
+        gaps.sort_unstable();
+        let usual_gap = gaps.get(gaps.len() / 2).copied().unwrap_or_default();
+        GraphLaunch {
+            device,
+            rows,
+            by_end,
+            main,
+            usual_gap,
+        }
+    }
+
+    fn queue(&self, row: RowIdx) -> QueueIdx {
+        self.device.rows.queue[row.index()]
+    }
+
+    fn add_waits(&self, lanes: &Lanes, waits: &mut Vec<RowWait>) {
+        let rows = &self.device.rows;
+        let mut before: BTreeMap<QueueIdx, RowIdx> = BTreeMap::new();
+        let mut joined: Vec<RowIdx> = vec![];
+        for &row in &self.rows {
+            let start = rows.start[row.index()];
+            let previous = before.insert(self.queue(row), row);
+            let Some(from) = self.ended_elsewhere(row) else {
+                continue;
+            };
+            let late = start - row_end(self.device, from);
+            let waited = match previous {
+                // The first row of a branch has nothing else to begin with.
+                None => late <= WAIT_LATENCY,
+                Some(previous) => {
+                    let end = row_end(self.device, previous);
+                    end < row_end(self.device, from)
+                        && start - end > self.usual_gap + LATE_MARGIN
+                        && late <= self.usual_gap + LATE_MARGIN
+                }
+            };
+            if waited {
+                joined.push(from);
+                waits.push(inferred_wait(row, from));
+            }
+        }
+        for (queue, last) in before {
+            if queue != self.main && !joined.contains(&last) {
+                self.add_last_join(lanes, last, waits);
+            }
+        }
+    }
+
+    /// The row of another stream that ended last before a row began. Both are by one clock.
+    fn ended_elsewhere(&self, row: RowIdx) -> Option<RowIdx> {
+        let start = self.device.rows.start[row.index()];
+        let ended = self
+            .by_end
+            .partition_point(|other| row_end(self.device, *other) <= start);
+        let mut near = self.by_end[..ended].iter().rev();
+        let own = self.queue(row);
+        near.find(|other| self.queue(**other) != own).copied()
+    }
+
+    /// The end of a branch that no row is seen to wait for: the main stream goes on after it.
+    fn add_last_join(&self, lanes: &Lanes, last: RowIdx, waits: &mut Vec<RowWait>) {
+        let rows = &self.device.rows;
+        let end = row_end(self.device, last);
+        let follows = |row: &RowIdx| end <= rows.start[row.index()] && *row != last;
+        let mut own = self.rows.iter().copied();
+        let within = own.find(|row| self.queue(*row) == self.main && follows(row));
+        let after = || lanes.first_after(self.main, lanes.launched(last));
+        if let Some(row) = within.or_else(after).filter(follows) {
+            waits.push(inferred_wait(row, last));
+        }
+    }
+}
+
+fn inferred_wait(to: RowIdx, from: RowIdx) -> RowWait {
+    RowWait {
+        to,
+        from,
+        inferred: true,
+    }
+}
