@@ -263,6 +263,8 @@ pub struct GraphBuilder {
     graph: ReplayGraph,
     /// Per edge; empty where none is stated.
     stated: Vec<Option<DurationNs>>,
+    /// Per node; empty where none is stated.
+    stated_of_nodes: Vec<Option<DurationNs>>,
 }
 
 impl GraphBuilder {
@@ -274,6 +276,7 @@ impl GraphBuilder {
                 ..ReplayGraph::default()
             },
             stated: vec![],
+            stated_of_nodes: vec![],
         }
     }
 
@@ -301,6 +304,15 @@ impl GraphBuilder {
         graph.deps.ends.push(end);
     }
 
+    /// From the end of the last that the node just pushed waits for to its start, where a file says
+    /// that: it is not taken from the starts then.
+    pub fn state_latency(&mut self, latency: DurationNs) {
+        if let Some(last) = self.graph.len().checked_sub(1) {
+            self.stated_of_nodes.resize(last, None);
+            self.stated_of_nodes.push(Some(latency));
+        }
+    }
+
     /// Those of the `gates` that have to open before all that they wait for has run, for all nodes
     /// to run: always the first that is stuck. O(nodes + edges).
     pub(crate) fn jammed_gates(&self, gates: impl Iterator<Item = NodeIdx>) -> Vec<NodeIdx> {
@@ -311,8 +323,8 @@ impl GraphBuilder {
     ///
     /// # Errors
     /// A cycle, a dep that names no node, or more than `u32` can number.
-    pub fn finish(self) -> Result<ReplayGraph, Error> {
-        let mut graph = self.graph;
+    pub fn finish(mut self) -> Result<ReplayGraph, Error> {
+        let mut graph = std::mem::take(&mut self.graph);
         if graph.len() >= u32::MAX as usize || graph.edges() >= u32::MAX as usize {
             return Err(Error::TooLarge);
         }
@@ -327,16 +339,25 @@ impl GraphBuilder {
         // Some starts without the others are no measure: the run begins at 0 as if there were none.
         if !graph.measured {
             graph.start.fill(TimeNs(0));
-            graph.deps.latency = self
-                .stated
-                .iter()
-                .map(|stated| stated.unwrap_or_default())
-                .collect();
-            graph.deps.latency.resize(graph.edges(), DurationNs::ZERO);
+            graph.deps.latency = self.stated_latencies(&graph);
         } else {
-            graph.deps.latency = latency::edge_latencies(&graph, &self.stated);
+            let stated = (&self.stated[..], &self.stated_of_nodes[..]);
+            graph.deps.latency = latency::edge_latencies(&graph, stated);
         }
         graph.order = order::topological_order(&graph)?;
         Ok(graph)
+    }
+
+    /// Per edge what is stated, of itself or of its node; else 0.
+    fn stated_latencies(&self, graph: &ReplayGraph) -> Vec<DurationNs> {
+        let mut latencies = vec![];
+        for node in graph.indices() {
+            let of_node = self.stated_of_nodes.get(node.index()).copied().flatten();
+            for edge in graph.edges_to(node) {
+                let own = self.stated.get(edge.index()).copied().flatten();
+                latencies.push(own.or(of_node).unwrap_or_default());
+            }
+        }
+        latencies
     }
 }

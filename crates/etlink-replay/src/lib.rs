@@ -46,7 +46,7 @@ pub use labels::{LabelSource, NodeLabel, find_node};
 pub use linked::{graph_from_trace, stream_resource, thread_resource};
 pub use path::{
     CauseTime, PathCause, PathReport, PathStep, PathStepReport, RankCrossing, StartReason,
-    critical_path,
+    critical_path, work_makespan,
 };
 pub use run::{ReplayRun, ReplaySettings, run_graph};
 pub use scale::{DurationScale, DurationScaleError};

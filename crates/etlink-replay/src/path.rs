@@ -126,6 +126,17 @@ pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
     path
 }
 
+/// From the first start of a run to the last end of work. A thread that only looks on, such as
+/// NCCL's watchdog, polls on after it, and no change of the work changes that. O(nodes + edges).
+pub fn work_makespan(graph: &ReplayGraph, run: &ReplayRun) -> DurationNs {
+    let (origin, _) = run.window();
+    let has_work = resources_with_work(graph);
+    let nodes = graph.indices();
+    let at_work = nodes.filter(|node| has_work[graph.resource[node.index()].index()]);
+    let last = at_work.map(|node| run.end(node)).max();
+    last.map_or(DurationNs::ZERO, |last| last - origin)
+}
+
 /// Per thread and stream, whether it does work: it is a stream, or something elsewhere waits for
 /// it. Where that is so of no thread and there is no stream, all do.
 fn resources_with_work(graph: &ReplayGraph) -> Vec<bool> {

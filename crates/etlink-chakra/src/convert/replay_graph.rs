@@ -82,15 +82,13 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
             start: file.start_ns[index].map(TimeNs),
             duration: DurationNs(file.duration_ns[index]),
         };
+        builder.push(node, deps.drain(..));
         // A file that states latencies states all that are not 0. They are exact, while its times
         // can be rounded.
         if states_latencies {
-            let latency = DurationNs(file.latency_ns[index].unwrap_or_default());
-            for dep in &mut deps {
-                dep.latency = Some(latency);
-            }
+            let latency = file.latency_ns[index].unwrap_or_default();
+            builder.state_latency(DurationNs(latency));
         }
-        builder.push(node, deps.drain(..));
     }
     let graph = builder.finish().map_err(|error| named_error(error, file))?;
     let notes = notes(file, &graph, numbers.duplicates, dangling);

@@ -13,6 +13,7 @@
 
 use super::{EdgeKind, ReplayGraph, ReplayKind};
 use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
+use std::borrow::Cow;
 
 /// A cause that ends so much later than all others of its node has decided, whatever latencies are.
 ///
@@ -69,17 +70,23 @@ impl LatencyClass {
     }
 }
 
-/// The latency of each edge. Those that are stated stay; the others come from the measured starts.
-/// O(edges).
+/// The latency of each edge. Those that are stated, per edge or per node, stay; the others come from
+/// the measured starts. O(edges).
 pub(super) fn edge_latencies(
     graph: &ReplayGraph,
-    stated: &[Option<DurationNs>],
+    (stated, of_nodes): (&[Option<DurationNs>], &[Option<DurationNs>]),
 ) -> Vec<DurationNs> {
     let is_stated = |edge: EdgeIdx| stated.get(edge.index()).copied().flatten();
-    let typical = typical_latencies(graph);
+    let starts: Cow<'_, [TimeNs]> = if of_nodes.is_empty() {
+        Cow::Borrowed(&graph.start)
+    } else {
+        let nodes = graph.indices();
+        Cow::Owned(nodes.map(|node| start(graph, of_nodes, node)).collect())
+    };
+    let typical = typical_latencies(graph, &starts);
     let mut latencies = Vec::with_capacity(graph.edges());
     for node in graph.indices() {
-        let start = graph.start[node.index()];
+        let start = starts[node.index()];
         let target = Target::of_node(graph, node);
         let decided = deciding_edge(graph, node, target, &typical);
         for edge in graph.edges_to(node) {
@@ -95,6 +102,16 @@ pub(super) fn edge_latencies(
         }
     }
     latencies
+}
+
+/// When a node started: as measured, or as its stated latency says.
+fn start(graph: &ReplayGraph, of_nodes: &[Option<DurationNs>], node: NodeIdx) -> TimeNs {
+    let measured = graph.start[node.index()];
+    let Some(latency) = of_nodes.get(node.index()).copied().flatten() else {
+        return measured;
+    };
+    let latest = graph.deps(node).map(|dep| graph.end(dep.from)).max();
+    latest.map_or(measured, |latest| latest + latency)
 }
 
 /// The edge that the node has waited for the longest, by what its class usually takes. Of equal
@@ -117,23 +134,27 @@ fn deciding_edge(
 }
 
 /// Per class, the median latency of the edges that have decided beyond doubt.
-fn typical_latencies(graph: &ReplayGraph) -> Vec<DurationNs> {
+fn typical_latencies(graph: &ReplayGraph, starts: &[TimeNs]) -> Vec<DurationNs> {
     let mut typical = vec![];
     for (kind, target) in all_classes() {
         typical.push(LatencyClass(kind, target).default_latency());
     }
-    let clear = samples(graph, |_| CLEAR_MARGIN);
+    let clear = samples(graph, starts, |_| CLEAR_MARGIN);
     let has_clear = take_medians(clear, &mut typical, |_| true);
     // Of a class without such edges those are taken whose source ended after the others' latency
     // had passed as well. The defaults of devices are too rough for this.
-    let by_latency = samples(graph, |class| typical[class]);
+    let by_latency = samples(graph, starts, |class| typical[class]);
     take_medians(by_latency, &mut typical, |class| !has_clear[class]);
     typical
 }
 
 /// Per class, the latencies of the edges whose source ended last, and after all others by more than
 /// these take, by class.
-fn samples(graph: &ReplayGraph, taken: impl Fn(usize) -> DurationNs) -> Vec<Vec<DurationNs>> {
+fn samples(
+    graph: &ReplayGraph,
+    starts: &[TimeNs],
+    taken: impl Fn(usize) -> DurationNs,
+) -> Vec<Vec<DurationNs>> {
     let mut by_class: Vec<Vec<DurationNs>> = vec![vec![]; LatencyClass::COUNT];
     for node in graph.indices() {
         let target = Target::of_node(graph, node);
@@ -147,7 +168,7 @@ fn samples(graph: &ReplayGraph, taken: impl Fn(usize) -> DurationNs) -> Vec<Vec<
         };
         let mut others = graph.edges_to(node).filter(|edge| *edge != last);
         if others.all(|edge| end(edge) + taken(class(edge)) <= end(last)) {
-            by_class[class(last)].push(graph.start[node.index()] - end(last));
+            by_class[class(last)].push(starts[node.index()] - end(last));
         }
     }
     by_class

@@ -18,7 +18,7 @@ use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{Severity, TimeNs};
 use etlink_replay::{
     EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph, ReplayRun, ReplaySettings,
-    StartExplanation,
+    StartExplanation, work_makespan,
 };
 use etlink_run::job::PerfettoCounts;
 use etlink_run::output::Target;
@@ -80,11 +80,12 @@ impl Written {
 struct WhatIfReport {
     scale: Vec<String>,
     drop_edges: Vec<EdgeKind>,
+    /// From the first start to the last end of work: threads that only look on are left out.
     makespan_ns: i64,
     /// Against the run without changes.
     change_ns: i64,
     change: f64,
-    /// By how much the last device op ends later: a thread that only looks on can outlast all work.
+    /// By how much the last device op ends later: the host can go on after it.
     device_end_change_ns: Option<i64>,
     /// By rank, of several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -283,8 +284,8 @@ fn what_if(
     plain: &ReplayRun,
     run: &ReplayRun,
 ) -> WhatIfReport {
-    let makespan_ns = run.makespan().0;
-    let before = plain.makespan().0;
+    let makespan_ns = work_makespan(graph, run).0;
+    let before = work_makespan(graph, plain).0;
     let change_ns = makespan_ns - before;
     WhatIfReport {
         scale: settings.scales.iter().map(ToString::to_string).collect(),

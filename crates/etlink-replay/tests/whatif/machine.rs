@@ -1,0 +1,299 @@
+//! A host thread and a device, with what makes them wait for each other.
+//!
+//! A row starts when its launch, the row before it on its stream and all events that its stream
+//! waits for have been, each with a latency of its own. A blocked call returns when what it waits
+//! for has ended and the thread has woken.
+
+use etlink_testing::{DeviceQueue, ThreadRef, TraceBuilder};
+use std::collections::BTreeMap;
+
+/// Of about the size that they have on an A100, ns.
+const LAUNCH: i64 = 6_000;
+const STREAM: i64 = 1_000;
+const EVENT: i64 = 2_000;
+const WAKE: i64 = 4_000;
+/// What calls take that wait for nothing.
+const LAUNCH_CALL: i64 = 4_000;
+const SHORT_CALL: i64 = 1_000;
+/// A loop asks so often.
+const POLL: i64 = 4_500;
+
+/// The stream that waits for all others, and they for it, where a program uses that.
+const LEGACY: i64 = 7;
+
+/// What a thread does. Times are us.
+#[derive(Clone, Debug)]
+pub(crate) enum Instruction {
+    Host(i64),
+    Op(&'static str, Vec<Instruction>),
+    Launch {
+        stream: i64,
+        kernel: &'static str,
+        us: i64,
+    },
+    Record {
+        event: u32,
+        stream: i64,
+    },
+    StreamWait {
+        stream: i64,
+        event: u32,
+    },
+    StreamSync(i64),
+    EventSync(u32),
+    DeviceSync,
+    /// `while not event.query()`
+    Poll(u32),
+    /// Rows of a graph: stream, kernel, us, and the rows of the graph that it waits for.
+    Graph(Vec<(i64, &'static str, i64, Vec<usize>)>),
+}
+
+/// What the machine does beside what programs say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MachineOptions {
+    /// Launches that a stream holds.
+    pub(crate) depth: Option<usize>,
+    /// Stream 7 is the legacy default stream, and all others block on it.
+    pub(crate) legacy: bool,
+    /// Kineto writes `cuda_sync` rows.
+    pub(crate) sync_rows: bool,
+}
+
+/// What is different in the second run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    None,
+    Kernel(&'static str, f64),
+    Kernels(f64),
+    Host(f64),
+}
+
+impl Change {
+    /// The same as questions to the replay.
+    pub(crate) fn rules(self) -> Vec<String> {
+        match self {
+            Change::None => vec![],
+            Change::Kernel(name, factor) => vec![format!("{name}={factor}")],
+            Change::Kernels(factor) => vec![format!("kind=device {factor}")],
+            Change::Host(factor) => vec![format!("kind=host {factor}")],
+        }
+    }
+
+    fn kernel(self, name: &str, duration: i64) -> i64 {
+        match self {
+            Change::Kernel(other, factor) if other == name => scaled(duration, factor),
+            Change::Kernels(factor) => scaled(duration, factor),
+            _ => duration,
+        }
+    }
+
+    fn host(self, duration: i64) -> i64 {
+        match self {
+            Change::Host(factor) => scaled(duration, factor),
+            _ => duration,
+        }
+    }
+}
+
+fn scaled(duration: i64, factor: f64) -> i64 {
+    (duration as f64 * factor).round() as i64
+}
+
+/// A run.
+pub(crate) struct Machine {
+    pub(crate) trace: TraceBuilder,
+    /// From the first start to the last end, ns.
+    pub(crate) makespan: i64,
+    thread: ThreadRef,
+    options: MachineOptions,
+    change: Change,
+    now: i64,
+    /// Per stream, start and end of each of its rows.
+    rows: BTreeMap<i64, Vec<(i64, i64)>>,
+    /// Per stream, ends of the events that its next row waits for.
+    pending: BTreeMap<i64, Vec<i64>>,
+    /// Per event: its end, its stream, the correlation of its record.
+    events: BTreeMap<u32, (i64, i64, i64)>,
+}
+
+impl Machine {
+    pub(crate) fn run(program: &[Instruction], options: MachineOptions, change: Change) -> Machine {
+        let mut trace = TraceBuilder::default();
+        let thread = trace.thread();
+        let mut machine = Machine {
+            trace,
+            makespan: 0,
+            thread,
+            options,
+            change,
+            now: 0,
+            rows: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            events: BTreeMap::new(),
+        };
+        machine.run_all(program);
+        let ends = machine.rows.values().flatten().map(|(_, end)| *end);
+        machine.makespan = ends.max().unwrap_or(0).max(machine.now);
+        machine
+    }
+
+    fn run_all(&mut self, program: &[Instruction]) {
+        for instruction in program {
+            self.run_one(instruction);
+        }
+    }
+
+    fn run_one(&mut self, instruction: &Instruction) {
+        match instruction {
+            Instruction::Host(us) => self.now += self.change.host(us * 1_000),
+            Instruction::Op(name, body) => {
+                let begun = self.now;
+                self.run_all(body);
+                self.trace.op(self.thread, name, begun, self.now);
+            }
+            Instruction::Launch { stream, kernel, us } => self.launch(*stream, kernel, us * 1_000),
+            Instruction::Record { event, stream } => self.record(*event, *stream),
+            Instruction::StreamWait { stream, event } => self.stream_wait(*stream, *event),
+            Instruction::StreamSync(stream) => {
+                let end = self.stream_end(*stream);
+                self.block(
+                    "cudaStreamSynchronize",
+                    end,
+                    Some(("Stream Sync", *stream, None)),
+                );
+            }
+            Instruction::EventSync(event) => {
+                let (end, stream, record) = self.events[event];
+                let sync = ("Event Sync", stream, Some((stream, record)));
+                self.block("cudaEventSynchronize", end, Some(sync));
+            }
+            Instruction::DeviceSync => {
+                let streams = self.rows.keys().copied().collect::<Vec<_>>();
+                let ends = streams.iter().map(|stream| self.stream_end(*stream));
+                let end = ends.max().unwrap_or(0);
+                self.block("cudaDeviceSynchronize", end, None);
+            }
+            Instruction::Poll(event) => self.poll(self.events[event].0),
+            Instruction::Graph(rows) => self.launch_graph(rows),
+        }
+    }
+
+    /// A call that takes so long; its correlation.
+    fn call(&mut self, name: &str, begun: i64) -> i64 {
+        let correlation = self.trace.next_correlation();
+        self.trace
+            .call(self.thread, name, (begun, self.now), correlation);
+        correlation
+    }
+
+    fn stream_end(&self, stream: i64) -> i64 {
+        let last = self.rows.get(&stream).and_then(|rows| rows.last());
+        last.map_or(0, |(_, end)| *end)
+    }
+
+    /// When a row of a stream can start by all but its launch.
+    fn stream_ready(&mut self, stream: i64) -> i64 {
+        let mut ready = 0;
+        for (other, rows) in &self.rows {
+            let blocks = self.options.legacy && (stream == LEGACY || *other == LEGACY);
+            if *other == stream || blocks {
+                ready = ready.max(rows.last().map_or(0, |(_, end)| end + STREAM));
+            }
+        }
+        let waits = self.pending.remove(&stream).unwrap_or_default();
+        ready.max(waits.iter().map(|end| end + EVENT).max().unwrap_or(0))
+    }
+
+    fn launch(&mut self, stream: i64, kernel: &str, duration: i64) {
+        let begun = self.now;
+        let rows = self.rows.entry(stream).or_default();
+        let head = self
+            .options
+            .depth
+            .and_then(|depth| rows.len().checked_sub(depth));
+        // A full queue takes no launch before one of its rows starts.
+        let accepted = head.map_or(begun, |head| begun.max(rows[head].0));
+        let start = self.stream_ready(stream).max(accepted + LAUNCH);
+        let end = start + self.change.kernel(kernel, duration);
+        self.rows.entry(stream).or_default().push((start, end));
+        self.now = accepted + self.change.host(LAUNCH_CALL);
+        let correlation = self.call("cudaLaunchKernel", begun);
+        self.trace.kernel(
+            DeviceQueue::stream(stream),
+            kernel,
+            (start, end),
+            correlation,
+        );
+    }
+
+    fn launch_graph(&mut self, rows: &[(i64, &'static str, i64, Vec<usize>)]) {
+        let begun = self.now;
+        self.now += self.change.host(5 * LAUNCH_CALL);
+        let main = rows[0].0;
+        let ready = self.stream_ready(main).max(begun + LAUNCH);
+        let mut spans: Vec<(i64, i64)> = vec![];
+        let mut named = vec![];
+        for (stream, kernel, us, after) in rows {
+            let waited = after.iter().map(|row| spans[*row].1 + STREAM).max();
+            let start = waited.unwrap_or(ready);
+            let end = start + self.change.kernel(kernel, us * 1_000);
+            spans.push((start, end));
+            named.push((DeviceQueue::stream(*stream), *kernel, start, end));
+        }
+        self.trace
+            .graph_launch_of(self.thread, (begun, self.now), &named);
+        let (first, last) = (spans[0].0, spans.iter().map(|span| span.1).max());
+        // what is launched to its stream next waits for the whole graph
+        let whole = (first, last.unwrap_or(first));
+        self.rows.entry(main).or_default().push(whole);
+    }
+
+    fn record(&mut self, event: u32, stream: i64) {
+        let begun = self.now;
+        self.now += self.change.host(SHORT_CALL);
+        let correlation = self.call("cudaEventRecord", begun);
+        let end = self.stream_end(stream);
+        self.events.insert(event, (end, stream, correlation));
+    }
+
+    fn stream_wait(&mut self, stream: i64, event: u32) {
+        let begun = self.now;
+        self.now += self.change.host(SHORT_CALL);
+        let correlation = self.call("cudaStreamWaitEvent", begun);
+        let (end, recorded, record) = self.events[&event];
+        self.pending.entry(stream).or_default().push(end);
+        if self.options.sync_rows {
+            self.trace.sync(
+                "Stream Wait Event",
+                DeviceQueue::stream(stream),
+                (begun, self.now),
+                correlation,
+                Some((recorded, record)),
+            );
+        }
+    }
+
+    fn block(&mut self, name: &str, end: i64, sync: Option<(&str, i64, Option<(i64, i64)>)>) {
+        let begun = self.now;
+        let least = begun + self.change.host(2 * SHORT_CALL);
+        self.now = least.max(end + self.change.host(WAKE));
+        let correlation = self.call(name, begun);
+        if let Some((kind, stream, wait)) = sync.filter(|_| self.options.sync_rows) {
+            let queue = DeviceQueue::stream(stream);
+            self.trace
+                .sync(kind, queue, (begun, self.now), correlation, wait);
+        }
+    }
+
+    fn poll(&mut self, end: i64) {
+        loop {
+            let begun = self.now;
+            self.now += self.change.host(POLL / 3);
+            self.call("cudaEventQuery", begun);
+            if self.now >= end {
+                return;
+            }
+            self.now += self.change.host(POLL - POLL / 3);
+        }
+    }
+}
