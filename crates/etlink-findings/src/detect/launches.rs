@@ -6,7 +6,7 @@ use crate::detect::names::is_input_op;
 use crate::kind::CauseKind;
 use crate::text::{mean_ns, median_ns, sum_ns};
 use crate::view::{HostSpan, LaunchInterval, LaunchedRow, RankView};
-use etlink_link::{NodeKind, launches_graph};
+use etlink_link::{EdgeKind, NodeKind, launches_graph};
 use etlink_model::{CallIdx, NodeIdx, OpIdx};
 use etlink_replay::GraphEdits;
 
@@ -181,8 +181,17 @@ pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let usual = median_ns(&mut free);
     full.retain(|one| took(one) >= usual.max(1).saturating_mul(BLOCKED_FACTOR));
     let mut edits = GraphEdits::default();
-    for one in &full {
-        scale_call(view, one.call, usual, &mut edits);
+    if !full.is_empty() {
+        // Where the linker has seen how much the queue holds, the time is a wait already. Launches
+        // that found room wait for it too: with the others out of the way they would be early.
+        for one in view.launched.iter().flatten() {
+            free_launch(view, one, &mut edits);
+        }
+    }
+    if edits.is_empty() {
+        for one in &full {
+            scale_call(view, one.call, usual, &mut edits);
+        }
     }
     let mut times: Vec<i64> = full.iter().map(|one| took(one)).collect();
     let evidence = CauseEvidence {
@@ -202,6 +211,26 @@ fn row_starts(view: &RankView<'_>) -> Vec<i64> {
     let mut starts: Vec<i64> = rows.map(|one| view.rows.span(one.row).0).collect();
     starts.sort_unstable();
     starts
+}
+
+/// Lets a launch go on that waits for one before it to start.
+fn free_launch(view: &RankView<'_>, launched: &LaunchedRow, edits: &mut GraphEdits) {
+    for node in view.nodes_in(view.call_span(launched.call)) {
+        let slice = view.trace.nodes.get(*node);
+        if slice.kind != NodeKind::Runtime || slice.source != launched.call.0 {
+            continue;
+        }
+        let mut deps = view.trace.edges.deps(*node).iter();
+        // A blocking copy waits for its own row.
+        let waits = deps.any(|edge| {
+            let from = view.trace.row_of(&view.trace.nodes.get(edge.from));
+            let is_own = from.is_some_and(|row| row.index() == launched.row);
+            edge.kind == EdgeKind::HostWait && edge.inferred && !is_own
+        });
+        if waits {
+            edits.freed.push((*node, EdgeKind::HostWait));
+        }
+    }
 }
 
 /// Makes the slices of a call as long together as calls usually are.

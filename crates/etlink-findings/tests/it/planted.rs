@@ -146,13 +146,7 @@ impl Score {
         let first = findings.first().map(|first| first.kind);
         self.programs += 1;
         self.named += u32::from(first.is_some_and(|first| outcome.kinds.contains(&first)));
-        let fills_queue = outcome.kinds.contains(&CauseKind::QueueFull);
         for (kind, truth) in outcome.kinds.iter().zip(&outcome.truth) {
-            // The replay knows no depth of queues: launches that stand still for a full one take as
-            // long in it whatever else changes. The book says so of these gains.
-            if fills_queue && *kind != CauseKind::QueueFull {
-                continue;
-            }
             let error = gain_error(&outcome.found, *kind, *truth);
             let share = *truth as f64 / outcome.found.window_ns as f64;
             // What is too small to be told is neither a miss nor a success.

@@ -15,7 +15,7 @@ use crate::device::lanes::Lanes;
 use crate::device::launch::Launches;
 use crate::device::row_end;
 use crate::limits::ends_before;
-use etlink_model::{CallIdx, DeviceTrace, DurationNs, QueueIdx, RowIdx};
+use etlink_model::{CallIdx, DeviceTrace, DurationNs, QueueIdx, RowIdx, TimeNs};
 use rustc_hash::FxHashMap;
 
 /// Fewer calls than this show no bound: they can have blocked for another reason.
@@ -40,13 +40,20 @@ struct LaunchedRow {
     pending: usize,
 }
 
-/// Calls that wait until a launch before theirs has started, for the row before that. O(rows log
-/// rows).
+/// A call that waits for a launch before its own to start.
+pub(crate) struct QueueWait {
+    /// What it waits for: the row before that launch's row.
+    pub(crate) wait: CallWait,
+    /// When that launch's row has started.
+    pub(crate) started: TimeNs,
+}
+
+/// Calls that wait for a full queue. O(rows log rows).
 pub(crate) fn full_queue_waits(
     device: &DeviceTrace,
     launches: &Launches,
     lanes: &Lanes,
-) -> Vec<CallWait> {
+) -> Vec<QueueWait> {
     let mut waits = vec![];
     for queue in (0..device.queues.len()).map(QueueIdx::new) {
         let lane = lanes.lane(queue);
@@ -116,7 +123,7 @@ fn add_waits(
     lane: &[RowIdx],
     launched: &[(usize, LaunchedRow)],
     depth: usize,
-    waits: &mut Vec<CallWait>,
+    waits: &mut Vec<QueueWait>,
 ) {
     for (place, entry) in launched {
         // The call returns when the row `depth` launches before starts: when the row before that
@@ -130,11 +137,14 @@ fn add_waits(
             && device.rows.start[from.index()] < ended
             && from != entry.row;
         if can_wait {
-            waits.push(CallWait {
+            let wait = CallWait {
                 to: entry.call,
                 from,
                 inferred: true,
-            });
+            };
+            let next = lane[place - depth];
+            let started = device.rows.start[next.index()];
+            waits.push(QueueWait { wait, started });
         }
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Waits {
     pub(crate) rows: Vec<RowWait>,
     /// Calls for rows, by `to`.
     pub(crate) calls: Vec<CallWait>,
+    /// When calls could go on that waited for longer than the rows took.
+    pub(crate) released: FxHashMap<CallIdx, TimeNs>,
     /// Loops of queries, by their last call, which waits.
     pub(crate) polls: Vec<PollLoop>,
 }
@@ -58,7 +60,10 @@ pub(crate) fn waits(
     finder.add_host_waits();
     let mut found = std::mem::take(&mut finder.found);
     let full = launch_queue::full_queue_waits(device, launches, &finder.lanes);
-    found.calls.extend(full);
+    for full in full {
+        found.calls.push(full.wait);
+        found.released.insert(full.wait.to, full.started);
+    }
     found.polls = polls::poll_loops(device, &finder.lanes, &does);
     let polled = found.polls.iter().map(|poll| poll.wait());
     found.calls.extend(polled);

@@ -246,6 +246,8 @@ impl Graph<'_> {
                 .map(|wait| row_end(self.device, wait.from))
                 .max()
                 .unwrap_or_default();
+            let released = self.waits.released.get(&waits[0].to).copied();
+            let until = until.max(released.unwrap_or(until));
             // later than the start of a row also where that has no length
             let until = until.max(begun + DurationNs(1));
             let slot = self.draft.wait_in(
