@@ -48,6 +48,9 @@ pub(crate) enum Instruction {
     Graph(Vec<(i64, &'static str, i64, Vec<usize>)>),
 }
 
+/// What a `cuda_sync` row says: its kind, its stream, and the record that it waits for.
+type SyncRow<'n> = (&'n str, i64, Option<(i64, i64)>);
+
 /// What the machine does beside what programs say.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MachineOptions {
@@ -273,7 +276,7 @@ impl Machine {
         }
     }
 
-    fn block(&mut self, name: &str, end: i64, sync: Option<(&str, i64, Option<(i64, i64)>)>) {
+    fn block(&mut self, name: &str, end: i64, sync: Option<SyncRow<'_>>) {
         let begun = self.now;
         let least = begun + self.change.host(2 * SHORT_CALL);
         self.now = least.max(end + self.change.host(WAKE));
