@@ -236,6 +236,9 @@ describe("two runs", () => {
     assert.ok(costs.length > 3);
     assert.equal(Number(costs[0]), diff.changes[0].cost_ns);
     assert.equal((await column(page, "compared-table", "name"))[0], diff.changes[0].name);
+    const [before, after] = diff.changes[0].times_ns;
+    const [change] = await column(page, "compared-table", "change_share");
+    assert.equal(Number(change), (after - before) / before);
     assert.deepEqual(trouble, []);
     for (const width of [1280, 400]) {
       const { page } = await open("compared", { width });
@@ -306,14 +309,17 @@ describe("the numbers", () => {
         field,
       );
     }
-    const bars = await page
-      .locator("#steps svg [data-value]")
-      .evaluateAll((bars) => bars.map((bar) => Number(bar.dataset.value)));
-    const steps = ranks.flatMap((rank) => rank.steps).map((step) => step.duration_ns);
-    assert.deepEqual(
-      bars.sort((a, b) => a - b),
-      steps.sort((a, b) => a - b),
-    );
+    await page.locator("#steps [role=application]").focus();
+    for (const [at, { name }] of ranks[0].steps.entries()) {
+      await page.keyboard.press("ArrowRight");
+      const tip = page.locator("#steps .tip", { hasText: name });
+      assert.deepEqual(
+        await tip
+          .locator("[data-value]")
+          .evaluateAll((times) => times.map((time) => Number(time.dataset.value))),
+        ranks.map((rank) => rank.steps[at].duration_ns),
+      );
+    }
     const idle = await page
       .locator("#breakdown [data-part=idle]")
       .evaluateAll((parts) => parts.map((part) => Number(part.dataset.value)));
@@ -700,7 +706,10 @@ describe("links to the timeline", () => {
 
   test("a step, by its bar and by its row", async () => {
     const { page } = await open("devices");
-    await page.locator("#steps [data-step='ProfilerStep#2'] rect").nth(1).click();
+    await page.locator("#steps [role=application]").focus();
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("ArrowRight");
+    await page.locator("#steps .tip").getByRole("button", { name: "rank 1" }).click();
     await inSight(page);
     assert.equal(await rankShown(page), "rank 1");
     assert.equal(await details(page), "ProfilerStep#2");
@@ -1116,6 +1125,71 @@ describe("memory", () => {
         points.map((point) => [point.allocated_bytes, point.reserved_bytes]),
       );
     }
+  });
+});
+
+describe("charts", () => {
+  /** Where on a chart's area a share of its width is. */
+  const across = async (page, section) => {
+    const area = page.locator(`${section} .u-over`);
+    await area.scrollIntoViewIfNeeded();
+    const box = await area.boundingBox();
+    return (share) => [box.x + box.width * share, box.y + box.height / 2];
+  };
+  const drag = async (page, from, to) => {
+    await page.mouse.move(...from);
+    await page.mouse.down();
+    await page.mouse.move(...to, { steps: 4 });
+    await page.mouse.up();
+  };
+
+  test("the cursor says the values, of memory the last before it", async () => {
+    const { page } = await open("devices");
+    const place = await across(page, "#steps");
+    await page.mouse.move(...place(0.5));
+    await page
+      .locator("#steps .tip", {
+        hasText: "ProfilerStep#2: rank 0 900.0 µs, rank 1 900.0 µs",
+      })
+      .waitFor();
+    const memory = await across(page, "#memory");
+    await page.mouse.move(...memory(0.999));
+    const [last] = said("devices", "memory").ranks[0].memory_timeline.slice(-1);
+    await until(
+      () => page.locator("#memory .tip").getAttribute("data-time"),
+      (now) => now === String(last.time_ns),
+      "the last allocation lasts",
+    );
+  });
+
+  for (const section of ["#steps", "#memory"]) {
+    test(`a drag zooms ${section}, a button and two clicks show all again`, async () => {
+      const { page } = await open("devices");
+      const back = page.locator(section).getByRole("button", { name: "Show all" });
+      const place = await across(page, section);
+      assert.equal(await back.count(), 0);
+      await drag(page, place(0.4), place(0.6));
+      await back.click();
+      await back.waitFor({ state: "detached" });
+      await drag(page, place(0.4), place(0.6));
+      await back.waitFor();
+      await page.mouse.dblclick(...place(0.5));
+      await back.waitFor({ state: "detached" });
+      await page.locator(`${section} [role=application]`).focus();
+      await page.keyboard.press("+");
+      await back.waitFor();
+      await page.keyboard.press("0");
+      await back.waitFor({ state: "detached" });
+    });
+  }
+
+  test("a chart has the colours of the theme", async () => {
+    const { page } = await open("devices");
+    const drawn = () =>
+      page.locator("#steps canvas").evaluate((canvas) => canvas.toDataURL().length);
+    const light = await drawn();
+    await page.getByRole("button", { name: "Switch to dark colours" }).click();
+    await until(drawn, (now) => now !== light, "other colours");
   });
 });
 

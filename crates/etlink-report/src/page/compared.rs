@@ -43,6 +43,8 @@ pub struct ComparedRow {
     pub after_ns: i64,
     /// What it costs.
     pub cost_ns: i64,
+    /// How much longer it takes, of what it took; none of what the first run has not.
+    pub change_share: Option<f64>,
 }
 
 impl ComparedRuns {
@@ -102,6 +104,7 @@ fn part_row(part: &PartChange) -> ComparedRow {
         before_ns: part.times_ns[0],
         after_ns: part.times_ns[1],
         cost_ns: part.cost_ns,
+        change_share: change_share(part.times_ns),
     }
 }
 
@@ -112,5 +115,10 @@ fn change_row(change: &RowChange) -> ComparedRow {
         before_ns: change.times_ns[0],
         after_ns: change.times_ns[1],
         cost_ns: change.cost_ns,
+        change_share: change_share(change.times_ns),
     }
+}
+
+fn change_share([before, after]: [i64; 2]) -> Option<f64> {
+    (before > 0).then(|| (after as f64 - before as f64) / before as f64)
 }

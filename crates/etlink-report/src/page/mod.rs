@@ -70,7 +70,7 @@ pub const RANGES: usize = 100_000;
 /// What all timelines of a page take at most, bytes of the page.
 pub const TIMELINE_BYTES: usize = 3_200_000;
 /// What all else takes at most.
-const TABLE_BYTES: usize = 1_300_000;
+const TABLE_BYTES: usize = 1_250_000;
 /// Points of memory charts over all ranks.
 pub const MEMORY_POINTS: usize = 40_000;
 /// Ranks of a page that have timelines, at most.

@@ -42,7 +42,7 @@ function parts(data: Data, theme: string): Part[] {
       id: "steps",
       short: "Steps",
       title: "Step times",
-      content: <StepsSection data={data} />,
+      content: <StepsSection data={data} theme={theme} />,
     },
     rows && {
       id: "breakdown",
@@ -85,7 +85,7 @@ function parts(data: Data, theme: string): Part[] {
       id: "memory",
       short: "Memory",
       title: "Memory over time",
-      content: <MemorySection data={data} />,
+      content: <MemorySection data={data} theme={theme} />,
     },
     data.ranks.some((rank) => tablesOf(rank).length > 0) && {
       id: "tables",

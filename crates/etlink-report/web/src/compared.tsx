@@ -21,6 +21,7 @@ const COLUMNS: Column[] = [
   { field: "before_ns", head: "before" },
   { field: "after_ns", head: "after" },
   { field: "cost_ns", head: "cost" },
+  { field: "change_share", head: "change" },
 ];
 
 function leftOut(table: ComparedTable): string | undefined {

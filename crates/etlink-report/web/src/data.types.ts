@@ -84,6 +84,7 @@ export type ComparedRow = {
   before_ns: number;
   after_ns: number;
   cost_ns: number;
+  change_share: number | null;
 };
 
 export type ComparedRuns = {

@@ -19,6 +19,10 @@ const KEYS: [string, string][] = [
   ["n and p", "timeline: next and previous range of the same name"],
   ["m", "timeline: select the time of the selected range"],
   ["Esc", "timeline: select nothing"],
+  [
+    "← →, + -, 0, Enter",
+    "steps and memory: from value to value, zoom, all of it, show in the timeline",
+  ],
   ["↑ ↓ ← →, Enter, Esc", "calls: from bar to bar or row to row, zoom in, zoom out"],
   ["↑ ↓ ← →, Enter", "heat map: from cell to cell, show in the timeline"],
   ["wheel, Shift + wheel, Alt + wheel", "timeline: zoom at the pointer, move, scroll the tracks"],

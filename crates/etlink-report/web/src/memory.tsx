@@ -1,20 +1,22 @@
 // Memory over time: what tensors held and what the allocator had taken, per device of a rank.
 
-import { useRef, useState } from "preact/hooks";
-import { marked, nice, Say, useWidth } from "./charts";
+import { useMemo, useState } from "preact/hooks";
+import uPlot from "uplot";
+import { marked, Say } from "./charts";
 import type { Data, MemoryChart, ReportRank } from "./data";
 import { bytes, count, time, timeUnit } from "./format";
 import { useNavigation } from "./navigation";
+import { BELOW, Plot, type Drawing } from "./plot";
 import { RankChoice } from "./sections";
+import type { Colours } from "./timeline/draw";
 
 const HEIGHT = 170;
+/** Room for sizes, px. */
 const LEFT = 72;
-const BOTTOM = 22;
-const TOP = 8;
 /** With so many steps at most each is marked. */
 const STEPS = 60;
 
-export function MemorySection({ data }: { data: Data }) {
+export function MemorySection({ data, theme }: { data: Data; theme: string }) {
   const first = data.ranks.findIndex((rank) => rank.memory_charts.length > 0);
   const [at, setAt] = useState(first);
   const rank = data.ranks[at];
@@ -34,84 +36,115 @@ export function MemorySection({ data }: { data: Data }) {
         <p class="note">The trace of rank {rank.label} has no allocations.</p>
       )}
       {rank.memory_charts.map((chart) => (
-        <Chart key={`${at} ${chart.device_type} ${chart.device}`} rank={rank} chart={chart} />
+        <Chart
+          key={`${at} ${chart.device_type} ${chart.device}`}
+          rank={rank}
+          chart={chart}
+          theme={theme}
+        />
       ))}
     </>
   );
 }
 
-interface Point {
-  time: number;
-  allocated: number;
-  reserved: number;
+/** The values of a chart from the recording's begin on, and what of it is shown. */
+interface Curve {
+  /** Since the recording's begin, ns; the last is its end, with the values before it. */
+  data: [number[], number[], number[]];
+  from: number;
+  to: number;
+  points: number;
 }
 
-function points(chart: MemoryChart): Point[] {
+function curveOf(rank: ReportRank, chart: MemoryChart): Curve {
   let at = 0;
-  return chart.time_ns.map((step, place) => ({
-    time: (at += step),
-    allocated: chart.allocated_bytes[place],
-    reserved: chart.reserved_bytes[place],
-  }));
+  const times = chart.time_ns.map((step) => (at += step));
+  const window = rank.link?.window;
+  const from = Math.min(window?.start_ns ?? times[0], times[0]);
+  const to = Math.max(window?.end_ns ?? at, at, from + 1);
+  const last = times.length - 1;
+  const { allocated_bytes, reserved_bytes } = chart;
+  return {
+    data: [
+      [...times, to].map((time) => time - from),
+      [...allocated_bytes, allocated_bytes[last]],
+      [...reserved_bytes, reserved_bytes[last]],
+    ],
+    from,
+    to,
+    points: times.length,
+  };
 }
 
-/** A line that stays at a value until the next. */
-function line(
-  all: Point[],
-  x: (ns: number) => number,
-  y: (bytes: number) => number,
-  value: (point: Point) => number,
-  end: number,
-): string {
-  const parts = all.map(
-    (point, at) =>
-      `${at === 0 ? "M" : "H"}${x(point.time).toFixed(1)}${at === 0 ? "," : "V"}${y(value(point)).toFixed(1)}`,
-  );
-  return `${parts.join("")}H${end.toFixed(1)}`;
+function drawCurve(colour: Colours, curve: Curve, reserves: boolean, steps: number[]): Drawing {
+  // uPlot's type says that it may have been left out of the build, which it was not.
+  const stepped = uPlot.paths.stepped?.({ align: 1 });
+  const line = { paths: stepped, points: { show: false } };
+  const [unit, size] = timeUnit(curve.to - curve.from);
+  const value = (at: number) => (at === 0 ? "0" : `${Number((at / size).toPrecision(6))} ${unit}`);
+  return {
+    series: [
+      {},
+      { ...line, stroke: colour("computation"), width: 1.5, fill: `${colour("computation")}26` },
+      { ...line, stroke: colour("communication"), width: 1.5, dash: [5, 3], show: reserves },
+    ],
+    axes: [
+      { size: BELOW, values: (_, splits) => splits.map(value), grid: { show: false } },
+      {
+        size: LEFT,
+        values: (_, splits) =>
+          splits.map((at) => (at === 0 ? "0" : bytes(at).replace(/\.(\d*?)0+ /, withPoint))),
+      },
+    ],
+    // The line of nothing is seen too: else a small change at the top would look like all of it.
+    y: (_, low, high) => uPlot.rangeNum(Math.min(low, 0), Math.max(high, 1), 0.05, true),
+    behind: (plot) => drawSteps(plot, steps, colour("quiet")),
+  };
 }
 
-function Chart({ rank, chart }: { rank: ReportRank; chart: MemoryChart }) {
-  const [place, width] = useWidth();
-  const box = useRef<SVGSVGElement>(null);
-  const [picked, pick] = useState(-1);
-  const all = points(chart);
+/** A size's digits after the point, without zeros at their end. */
+function withPoint(_: string, digits: string): string {
+  return digits === "" ? " " : `.${digits} `;
+}
+
+/** Upright lines where steps begin. */
+function drawSteps(plot: uPlot, steps: number[], stroke: string) {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  ctx.strokeStyle = stroke;
+  ctx.setLineDash([2, 4]);
+  ctx.beginPath();
+  for (const step of steps) {
+    const x = plot.valToPos(step, "x", true);
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+  }
+  ctx.stroke();
+  ctx.restore();
+}
+
+interface ChartProps {
+  rank: ReportRank;
+  chart: MemoryChart;
+  theme: string;
+}
+
+function Chart({ rank, chart, theme }: ChartProps) {
+  const [picked, pick] = useState<number | null>(null);
+  const curve = useMemo(() => curveOf(rank, chart), [rank, chart]);
   const of = rank.memory.find(
     (of) => of.device_type === chart.device_type && of.device === chart.device,
   );
-  const reserves = all.some((point) => point.reserved > 0);
-  const values = all.flatMap((point) =>
-    reserves ? [point.allocated, point.reserved] : [point.allocated],
-  );
-  const [low, high] = [
-    values.reduce((a, b) => Math.min(a, b), 0),
-    values.reduce((a, b) => Math.max(a, b), 1),
-  ];
-  const tick = nice((high - low) / 4);
-  const [bottom, top] = [Math.floor(low / tick) * tick, Math.ceil(high / tick) * tick];
-  const ticks = Array.from(
-    { length: Math.round((top - bottom) / tick) + 1 },
-    (_, at) => bottom + at * tick,
-  );
-  const from = Math.min(rank.link?.window.start_ns ?? all[0].time, all[0].time);
-  const to = Math.max(
-    rank.link?.window.end_ns ?? all[all.length - 1].time,
-    all[all.length - 1].time,
-    from + 1,
-  );
-  const x = (ns: number) => LEFT + ((ns - from) / (to - from)) * (width - LEFT);
-  const y = (bytes: number) =>
-    TOP + (HEIGHT - BOTTOM - TOP) * (1 - (bytes - bottom) / (top - bottom));
-  const steps = (rank.steps ?? []).length <= STEPS ? (rank.steps ?? []) : [];
-  const apart = nice(((to - from) * 90) / (width - LEFT));
-  const times = Array.from(
-    { length: Math.floor((to - from) / apart) + 1 },
-    (_, at) => at * apart,
-  ).filter((at) => at === 0 || x(from + at) < width - 24);
-  const [unit, size] = timeUnit(to - from);
+  const reserves = chart.reserved_bytes.some((bytes) => bytes > 0);
+  const all = rank.steps ?? [];
+  const steps = all.length <= STEPS ? all.map((step) => step.start_ns - curve.from) : [];
   const name = chart.device < 0 ? chart.device_type : `${chart.device_type} ${chart.device}`;
   const { follow } = useNavigation();
   const peak = of
-    ? `at most ${bytes(of.peak_bytes)} allocated, ${time(of.peak_ns - from)} after the start`
+    ? `at most ${bytes(of.peak_bytes)} allocated, ${time(of.peak_ns - curve.from)} after the start`
     : "";
   const about = [
     peak,
@@ -120,27 +153,13 @@ function Chart({ rank, chart }: { rank: ReportRank; chart: MemoryChart }) {
   ]
     .filter(Boolean)
     .join("; ");
-  const point = (event: PointerEvent) => {
-    const at =
-      from +
-      ((event.clientX - (box.current?.getBoundingClientRect().left ?? 0) - LEFT) / (width - LEFT)) *
-        (to - from);
-    pick(all.findLastIndex((point) => point.time <= at));
-  };
-  const keys = (event: KeyboardEvent) => {
-    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (by) {
-      pick(Math.min(Math.max(picked + by, 0), all.length - 1));
-      event.preventDefault();
-    }
-  };
-  const now = all[picked];
+  const [times, allocated, reserved] = curve.data;
   const cut =
-    all.length < chart.points
-      ? ` The line has ${count(all.length)} of ${count(chart.points)} points, with the lowest and highest of each stretch. All: \`etlink analyze --csv --table memory_timeline\`.`
+    curve.points < chart.points
+      ? ` The line has ${count(curve.points)} of ${count(chart.points)} points, with the lowest and highest of each stretch. All: \`etlink analyze --csv --table memory_timeline\`.`
       : "";
   return (
-    <div ref={place} class="chart memory" data-device={name}>
+    <div class="chart memory" data-device={name}>
       <h3>
         {name} <small>{about}</small>
       </h3>
@@ -156,86 +175,41 @@ function Chart({ rank, chart }: { rank: ReportRank; chart: MemoryChart }) {
           </button>
         </p>
       )}
-      <div
-        tabIndex={0}
-        role="application"
-        aria-label={`Memory of ${name} over time: ${about}. Left and right arrows go from point to point`}
-        onKeyDown={keys}
+      <Plot
+        label={`Memory of ${name} over time: ${about}`}
+        data={curve.data}
+        height={HEIGHT}
+        whole={[0, curve.to - curve.from]}
+        drawing={(colour) => drawCurve(colour, curve, reserves, steps)}
+        theme={theme}
+        places={curve.points}
+        lasting
+        pick={pick}
+        picked={picked}
       >
-        <svg
-          ref={box}
-          width={width}
-          height={HEIGHT}
-          aria-hidden="true"
-          onPointerMove={point}
-          onPointerLeave={() => pick(-1)}
-        >
-          {ticks.map((at) => (
-            <g key={at}>
-              <line x1={LEFT} x2={width} y1={y(at)} y2={y(at)} class="grid" />
-              <text
-                x={LEFT - 8}
-                y={y(at)}
-                class="tick"
-                text-anchor="end"
-                dominant-baseline="middle"
-              >
-                {at === 0 ? "0" : bytes(at).replace(/\.0+ /, " ")}
-              </text>
-            </g>
-          ))}
-          {steps.map((step) => (
-            <line
-              key={step.name}
-              x1={x(step.start_ns)}
-              x2={x(step.start_ns)}
-              y1={TOP}
-              y2={HEIGHT - BOTTOM}
-              class="step-start"
-            >
-              <title>{step.name}</title>
-            </line>
-          ))}
-          {times.map((at) => (
-            <text key={at} x={x(from + at)} y={HEIGHT - 4} class="tick" text-anchor="middle">
-              {at === 0 ? "0" : `${Number((at / size).toPrecision(6))} ${unit}`}
-            </text>
-          ))}
-          <path
-            class="allocated area"
-            d={`${line(all, x, y, (point) => point.allocated, x(to))}V${y(Math.max(bottom, 0))}H${x(all[0].time)}Z`}
-          />
-          <path class="allocated" d={line(all, x, y, (point) => point.allocated, x(to))} />
-          {reserves && (
-            <path class="reserved" d={line(all, x, y, (point) => point.reserved, x(to))} />
-          )}
-          {now && (
-            <line x1={x(now.time)} x2={x(now.time)} y1={TOP} y2={HEIGHT - BOTTOM} class="picked" />
-          )}
-        </svg>
-      </div>
-      <div class="legend">
-        <span>
-          <i class="fill-allocated" /> allocated
-        </span>
-        {reserves && (
+        <div class="legend">
           <span>
-            <i class="fill-reserved" /> reserved
+            <i class="fill-allocated" /> allocated
           </span>
-        )}
-        {steps.length > 0 && <span>upright lines: where steps begin</span>}
-      </div>
+          {reserves && (
+            <span>
+              <i class="fill-reserved" /> reserved
+            </span>
+          )}
+          {steps.length > 0 && <span>upright lines: where steps begin</span>}
+        </div>
+      </Plot>
       <p
         class="note tip"
         role="status"
-        data-allocated={now?.allocated}
-        data-reserved={now?.reserved}
-        data-time={now?.time}
+        data-allocated={picked === null ? undefined : allocated[picked]}
+        data-reserved={picked === null ? undefined : reserved[picked]}
+        data-time={picked === null ? undefined : times[picked] + curve.from}
       >
-        {now
-          ? `${time(now.time - from)} after the start: ${bytes(now.allocated)} allocated${reserves ? `, ${bytes(now.reserved)} reserved` : ""}.`
-          : `${count(chart.points)} allocations and frees. Point at the chart, or use the arrow keys.`}
-        {!now && marked(cut)}
+        {picked !== null
+          ? `${time(times[picked])} after the start: ${bytes(allocated[picked])} allocated${reserves ? `, ${bytes(reserved[picked])} reserved` : ""}.`
+          : `${count(chart.points)} allocations and frees. Point at the chart, or use the arrow keys; drag to zoom in.`}
+        {picked === null && marked(cut)}
       </p>
     </div>
   );

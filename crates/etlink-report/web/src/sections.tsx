@@ -1,7 +1,7 @@
 // The sections with charts.
 
 import { useState } from "preact/hooks";
-import { Note, Say, Stacked, Steps, stepRows, type Bar } from "./charts";
+import { Note, Say, Stacked, type Bar } from "./charts";
 import type {
   CollectiveSkew,
   Data,
@@ -15,11 +15,12 @@ import type {
 import { count, percent } from "./format";
 import { Heat } from "./heat";
 import { useNavigation } from "./navigation";
+import { Steps, stepRows } from "./steps";
 import { columnsOf, Name, Table, type Column } from "./table";
 
 const STEP_FIRST = ["name", "rank", "duration_ns", "idle_ns", "computation_ns", "phase", "rows"];
 
-export function StepsSection({ data }: { data: Data }) {
+export function StepsSection({ data, theme }: { data: Data; theme: string }) {
   const { current, follow } = useNavigation();
   const drawn = data.timelines[current.timeline]?.step ?? null;
   const several = data.ranks.length > 1;
@@ -44,7 +45,7 @@ export function StepsSection({ data }: { data: Data }) {
   const cut = cutNote(data, "steps");
   return (
     <>
-      {records.length > 1 && <Steps data={data} drawn={drawn} choose={show} />}
+      {records.length > 1 && <Steps data={data} drawn={drawn} choose={show} theme={theme} />}
       {rows.length === 1 && <Say>The recording has one step, {rows[0].name}.</Say>}
       {cut && <Note text={cut} kind="cut" />}
       <details>

@@ -79,13 +79,18 @@ fn page_types() -> String {
         before_ns: 1,
         after_ns: 3,
         cost_ns: 2,
+        change_share: Some(2.0),
+    };
+    let new_row = ComparedRow {
+        change_share: None,
+        ..row.clone()
     };
     let compared = ComparedRuns {
         before: "before".to_owned(),
         sentences: vec!["a sentence".to_owned()],
         tables: vec![ComparedTable {
             title: "kernels".to_owned(),
-            rows: vec![row],
+            rows: vec![row, new_row],
             within_spread: 1,
             cut: 0,
         }],
