@@ -1,7 +1,8 @@
 //! The metadata around `traceEvents`. Kineto puts it before, after, or on both sides.
 
+use crate::json_values::{list, object};
 use crate::{KeepEvents, order};
-use etlink_json::{FieldScan, JsonScanner, JsonValue, scan_fields, unescape};
+use etlink_json::{FieldScan, JsonValue, scan_fields, unescape};
 use etlink_model::{DeviceHeader, DeviceTrace, GlobalRank, ProcessGroup, UnixNs};
 use rustc_hash::FxHashSet;
 
@@ -114,27 +115,5 @@ fn read_distributed(key: &[u8], value: JsonValue<'_>, header: &mut DeviceHeader)
             header.groups.push(read);
         }),
         _ => {}
-    }
-}
-
-/// Calls `field` with the keys of an object. On-demand traces quote objects and lists, so a
-/// string that holds one will do too.
-pub(crate) fn object<'a>(value: JsonValue<'a>, mut field: impl FnMut(&'a [u8], JsonValue<'a>)) {
-    let mut scanner = JsonScanner::new(value.raw());
-    if scanner.enter().is_err() {
-        return;
-    }
-    while let Ok(Some(key)) = scanner.key() {
-        let Ok(value) = scanner.value() else { return };
-        field(key, value);
-    }
-}
-
-pub(crate) fn list<'a>(value: JsonValue<'a>, mut item: impl FnMut(JsonValue<'a>)) {
-    let mut scanner = JsonScanner::new(value.raw());
-    if scanner.eat(b'[') {
-        while let Ok(Some(value)) = scanner.item() {
-            item(value);
-        }
     }
 }

@@ -22,6 +22,7 @@
 
 mod event;
 mod header;
+mod json_values;
 mod order;
 mod places;
 mod sizes;

@@ -5,7 +5,7 @@
 //! so that such a file says the order ([`KEY`]).
 
 use crate::event::int;
-use crate::header::{list, object};
+use crate::json_values::{list, object};
 use etlink_json::JsonValue;
 use etlink_model::{DeviceQueue, DeviceTrace, HostThread, QueueIdx, ThreadIdx, TimeNs, TrackLabel};
 use rustc_hash::FxHashMap;

@@ -4,6 +4,8 @@
 //! runtime and driver calls, device rows (kernels, copies, memsets), and synchronisation
 //! rows. Each table is in order of start time, longer first at equal starts, then file order.
 
+pub(crate) mod details;
+
 use crate::UnixNs;
 use crate::columns::columns;
 use crate::{

@@ -12,7 +12,6 @@
 mod anomaly;
 mod collective;
 mod columns;
-mod details;
 mod device;
 mod host;
 mod ids;
@@ -23,7 +22,7 @@ mod time;
 
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind, Severity};
 pub use collective::{Collective, CollectiveKind, CollectiveRecords, ProcessGroup, dtype_bytes};
-pub use details::{EventDetail, EventDetails, OtherEvent, OtherEvents, RecordedDetails};
+pub use device::details::{EventDetail, EventDetails, OtherEvent, OtherEvents, RecordedDetails};
 pub use device::{
     AuxiliaryEvent, AuxiliaryEvents, AuxiliaryKind, CounterRange, CounterRanges, CpuOp, CpuOps,
     DeviceHeader, DeviceQueue, DeviceRow, DeviceRows, DeviceTrace, HostThread, MemoryRow,
