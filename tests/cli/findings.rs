@@ -93,6 +93,56 @@ fn the_late_rank_of_a_folder_is_named() {
 }
 
 #[test]
+fn figures_of_a_folder_begin_with_its_findings() {
+    let tool = Tool::new();
+    tool.file("run/kineto_trace_0.json", rank_of_two(0, 1).kineto());
+    tool.file("run/kineto_trace_1.json", rank_of_two(1, 4).kineto());
+    let finding = "of the replayed step (3.00 ms of 5.00 ms): rank 1 holds the others up: `gemm`";
+    let text = tool.run("findings run").exits(0);
+    text.says("shares are of 5.000 ms, from the first rank's begin to the last rank's end")
+        .says(finding);
+    tool.run("analyze run").exits(0).says(finding);
+    let said = tool.run("analyze run --json").exits(0).json();
+    let found = &said[0]["findings"];
+    assert_eq!(found["findings"][0]["kind"], "late_rank", "{found:#}");
+    let page = tool.run("report run -o page.html --json").exits(0).json();
+    let first = page["findings"][0].as_str().expect("a finding");
+    assert!(first.contains(finding), "{first}");
+    // one table is all that is wanted
+    for one in ["--table steps", "--csv"] {
+        let text = tool.run(&format!("analyze run {one}")).exits(0);
+        assert!(!text.stdout.contains("holds the others up: `gemm`"));
+    }
+}
+
+#[test]
+fn findings_of_a_folder_stay_within_memory() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        let mut draw = rank_of_two(rank, 1 + 3 * rank);
+        let main = draw.thread();
+        for op in 0..20_000 {
+            let begin = 5 * MS + op * US;
+            draw.op(main, "aten::add", begin, begin + 500);
+        }
+        tool.file(&format!("run/kineto_trace_{rank}.json"), draw.kineto());
+    }
+    // room for one rank after another, not for the graphs of those before
+    for (memory, says_them) in [("30M", false), ("300M", true)] {
+        let text = tool.run(&format!("analyze run -j 1 --memory {memory}"));
+        let text = text.exits(0);
+        assert_eq!(
+            text.stdout.contains("would gain most"),
+            says_them,
+            "{memory}"
+        );
+        let report = format!("report run -j 1 --memory {memory} -o {memory}.html --json");
+        let page = tool.run(&report).exits(0).json();
+        assert_eq!(page["findings"][0].is_string(), says_them, "{memory}");
+    }
+}
+
+#[test]
 fn where_nothing_stands_out_that_is_said() {
     let tool = Tool::new();
     let mut draw = TraceBuilder::default();

@@ -7,12 +7,12 @@ use etlink_model::{GlobalRank, NodeIdx};
 use serde::Serialize;
 
 /// A rank's part of a graph.
-#[derive(Clone, Copy, Debug)]
-pub struct RankPart<'c> {
+#[derive(Clone, Debug)]
+pub struct RankPart {
     /// The number that its first node has in the graph.
     pub first: NodeIdx,
     /// What was found in its trace.
-    pub causes: &'c RankCauses,
+    pub causes: RankCauses,
 }
 
 /// A cause of lost time, with what the run would gain without it.

@@ -56,7 +56,10 @@ struct Replayed {
 
 /// Ranks the causes that ranks have. `graph` is that of the one rank, or of all together.
 /// O(candidates · (nodes + edges)).
-pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings {
+pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFindings {
+    // Of thousands of ranks the candidates are as large as the graph: nothing of them stands twice.
+    let merged = merge_candidates(&mut parts);
+    let parts = &parts[..];
     let editable = EditableGraph::new(graph);
     let plain_ns = window_length(editable.plain_run(), parts);
     let whole_ns = match parts {
@@ -69,7 +72,6 @@ pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings 
     let idle_ns = whole_ns.saturating_sub(busiest.unwrap_or(0));
     let mut replayed = vec![];
     let mut longest = RunFinding::default();
-    let merged = merge_candidates(parts);
     let communication = all_communication(&merged);
     let compared = rank_candidates(graph, parts, whole_ns);
     let compared = compared.into_iter().map(|candidate| (candidate, vec![]));
@@ -135,7 +137,7 @@ pub fn run_findings(graph: &ReplayGraph, parts: &[RankPart<'_>]) -> RunFindings 
 fn replayed_gain(
     editable: &EditableGraph<'_>,
     candidate: &CauseCandidate,
-    parts: &[RankPart<'_>],
+    parts: &[RankPart],
     plain_ns: i64,
 ) -> i64 {
     let ways = std::iter::once(&candidate.edits).chain(&candidate.other_edits);
@@ -170,7 +172,7 @@ fn all_communication(merged: &[(CauseCandidate, Vec<GlobalRank>)]) -> CauseCandi
 }
 
 /// How much of the windows communication takes; none where that is little.
-fn communication_share(all: &CauseCandidate, parts: &[RankPart<'_>]) -> Option<CommunicationShare> {
+fn communication_share(all: &CauseCandidate, parts: &[RankPart]) -> Option<CommunicationShare> {
     let windows = parts.iter().map(|part| part.causes.window);
     let windows_ns = sum_ns(windows.clone().map(|window| window.length_ns));
     let exposed_ns = sum_ns(
@@ -201,9 +203,9 @@ pub fn trace_findings(
     let causes = single_rank_causes(trace, rules, analysis);
     let part = RankPart {
         first: NodeIdx(0),
-        causes: &causes,
+        causes,
     };
-    run_findings(graph, &[part])
+    run_findings(graph, vec![part])
 }
 
 /// Whether a cause lasts too short to gain what is worth a sentence: then no replay is needed.
@@ -231,7 +233,7 @@ fn changes_device(graph: &ReplayGraph, candidate: &CauseCandidate) -> bool {
 }
 
 /// From the first begin to the last end of the ranks' windows, ns.
-fn window_length(run: &ReplayRun, parts: &[RankPart<'_>]) -> i64 {
+fn window_length(run: &ReplayRun, parts: &[RankPart]) -> i64 {
     let (mut first, mut last) = (None, None);
     for part in parts {
         let number = |node: &NodeIdx| NodeIdx(part.first.0.saturating_add(node.0));
@@ -249,24 +251,15 @@ fn window_length(run: &ReplayRun, parts: &[RankPart<'_>]) -> i64 {
     bounds.map_or(0, |(last, first)| last.since(first))
 }
 
-/// The same cause on several ranks is one: it is taken out on all of them.
-fn merge_candidates(parts: &[RankPart<'_>]) -> Vec<(CauseCandidate, Vec<GlobalRank>)> {
-    let mut merged: BTreeMap<(CauseKind, &str), MergedCause> = BTreeMap::new();
+/// The same cause on several ranks is one: it is taken out on all of them. Takes the candidates out
+/// of their parts.
+fn merge_candidates(parts: &mut [RankPart]) -> Vec<(CauseCandidate, Vec<GlobalRank>)> {
+    let mut merged: BTreeMap<(CauseKind, String), MergedCause> = BTreeMap::new();
     for part in parts {
-        for own in &part.causes.candidates {
-            let merged = merged.entry((own.kind, &own.subject)).or_default();
-            let (one, ranks) = (&mut merged.candidate, &mut merged.ranks);
-            one.kind = own.kind;
-            one.subject.clone_from(&own.subject);
-            one.edits.extend_shifted(&own.edits, part.first);
-            if let Some(other) = &own.other_edits {
-                let all = one.other_edits.get_or_insert_default();
-                all.extend_shifted(other, part.first);
-            }
-            // The same op on each rank is one thing to mend in the program.
-            let is_longest = own.evidence.time_ns > merged.longest_ns;
-            one.add_evidence(&own.evidence, is_longest);
-            merged.longest_ns = merged.longest_ns.max(own.evidence.time_ns);
+        for own in std::mem::take(&mut part.causes.candidates) {
+            let merged = merged.entry((own.kind, own.subject.clone())).or_default();
+            merged.add(own, part.first);
+            let ranks = &mut merged.ranks;
             // one rank may have two causes of one name, as on two devices
             if ranks.last() != part.causes.rank.as_ref() {
                 ranks.extend(part.causes.rank);
@@ -274,6 +267,31 @@ fn merge_candidates(parts: &[RankPart<'_>]) -> Vec<(CauseCandidate, Vec<GlobalRa
         }
     }
     longest_of_each_kind(merged.into_values().collect())
+}
+
+impl MergedCause {
+    /// Adds what a rank shows whose first node has this number.
+    fn add(&mut self, own: CauseCandidate, first: NodeIdx) {
+        // The same op on each rank is one thing to mend in the program.
+        let time_ns = own.evidence.time_ns;
+        let is_longest = time_ns > self.longest_ns;
+        let one = &mut self.candidate;
+        one.kind = own.kind;
+        one.add_evidence(&own.evidence, is_longest);
+        self.longest_ns = self.longest_ns.max(time_ns);
+        if first == NodeIdx(0) && one.edits.is_empty() && one.other_edits.is_none() {
+            // The numbers are those of the graph already, as of each single trace.
+            one.edits = own.edits;
+            one.other_edits = own.other_edits;
+        } else {
+            one.edits.extend_shifted(&own.edits, first);
+            if let Some(other) = &own.other_edits {
+                let all = one.other_edits.get_or_insert_default();
+                all.extend_shifted(other, first);
+            }
+        }
+        one.subject = own.subject;
+    }
 }
 
 /// Names of groups differ between ranks: without a bound, ranks times names would be replayed.

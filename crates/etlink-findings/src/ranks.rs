@@ -22,7 +22,7 @@ const MOST_LATE: usize = 4;
 /// Causes that are seen by comparing the ranks. `whole_ns`: the time that gains are of.
 pub(crate) fn rank_candidates(
     graph: &ReplayGraph,
-    parts: &[RankPart<'_>],
+    parts: &[RankPart],
     whole_ns: i64,
 ) -> Vec<CauseCandidate> {
     if parts.len() < 2 {
@@ -39,7 +39,7 @@ pub(crate) fn rank_candidates(
     candidates
 }
 
-fn work_of<'p>(part: &RankPart<'p>, name: &(bool, String)) -> Option<&'p RankWork> {
+fn work_of<'p>(part: &'p RankPart, name: &(bool, String)) -> Option<&'p RankWork> {
     part.causes.work.get(name)
 }
 
@@ -60,7 +60,7 @@ struct LateRank<'p> {
 
 /// The ranks that do most more than others usually do, the worst first. O(names · ranks).
 fn late_ranks<'p>(
-    parts: &[RankPart<'p>],
+    parts: &'p [RankPart],
     names: &BTreeSet<&'p (bool, String)>,
     least_ns: i64,
 ) -> Vec<LateRank<'p>> {
@@ -108,7 +108,7 @@ fn median_without(sorted: &[i64], own: i64) -> i64 {
 }
 
 impl LateRank<'_> {
-    fn into_candidate(self, parts: &[RankPart<'_>]) -> Option<CauseCandidate> {
+    fn into_candidate(self, parts: &[RankPart]) -> Option<CauseCandidate> {
         let part = &parts[self.place];
         let rank = part.causes.rank?;
         let mut own_edits = GraphEdits::default();
@@ -142,7 +142,7 @@ impl LateRank<'_> {
 /// Work that all ranks do equally often, each time as long as the mean over ranks.
 fn imbalance(
     graph: &ReplayGraph,
-    parts: &[RankPart<'_>],
+    parts: &[RankPart],
     names: &BTreeSet<&(bool, String)>,
     least_ns: i64,
 ) -> Option<CauseCandidate> {

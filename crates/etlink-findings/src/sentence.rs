@@ -52,7 +52,7 @@ pub(crate) fn communication_sentence(share: &CommunicationShare, found: &RunFind
         "{what} in {} of {} ({} of {}{ranks}){most}; a replay in which it takes no time gains {} \
         ({}): {why}",
         percent_text(share.time_ns as f64 / share.windows_ns.max(1) as f64),
-        window_text(found),
+        step_text(found, ""),
         time_text(share.time_ns),
         time_text(share.windows_ns),
         percent_text(share.gain_share),
@@ -60,12 +60,19 @@ pub(crate) fn communication_sentence(share: &CommunicationShare, found: &RunFind
     )
 }
 
-/// What the shares are of.
+/// What the shares are of. Of several ranks the replay has its own length: from the first begin of
+/// one to the last end, where the steps of each are shorter.
 fn window_text(found: &RunFindings) -> String {
+    let replayed = if found.ranks > 1 { "replayed " } else { "" };
+    step_text(found, replayed)
+}
+
+/// The steps, or the recording where there are none.
+fn step_text(found: &RunFindings, which: &str) -> String {
     match (found.window, found.steps) {
-        (UtilizationWindow::Steps, 1) => "the step".to_owned(),
-        (UtilizationWindow::Steps, steps) => format!("the {steps} steps"),
-        (UtilizationWindow::Process, _) => "the recording".to_owned(),
+        (UtilizationWindow::Steps, 1) => format!("the {which}step"),
+        (UtilizationWindow::Steps, steps) => format!("the {steps} {which}steps"),
+        (UtilizationWindow::Process, _) => format!("the {which}recording"),
     }
 }
 

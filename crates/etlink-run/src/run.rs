@@ -276,6 +276,14 @@ impl RunSet {
         joined <= self.budget.for_ranks()
     }
 
+    /// Whether so many times as much as all ranks take fits into memory. The only rank of a set has
+    /// been let in already.
+    pub fn has_room_for(&self, factor: u64) -> bool {
+        let all = self.bytes.iter();
+        let all = all.fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
+        self.len() < 2 || all.saturating_mul(factor) <= self.budget.for_ranks()
+    }
+
     /// Does `job` for every rank, as many at once as fit into memory. Results are in the order of
     /// the ranks.
     pub fn map_ranks<T: Send>(&self, job: impl Fn(RankEntry<'_>) -> T + Sync) -> Vec<T> {
@@ -455,6 +463,11 @@ impl<'s> RankEntry<'s> {
     /// Whether it is the only rank of its run.
     pub fn is_alone(self) -> bool {
         self.run().ranks.len() == 1
+    }
+
+    /// What it is counted with while it is read, bytes; 0 where the sizes of its files are not known.
+    pub fn memory_bytes(self) -> u64 {
+        self.set.bytes[self.index]
     }
 
     /// Whether it was asked for; `rank` is what its trace states.

@@ -17,8 +17,8 @@ pub use findings::FindingsArgs;
 pub use format::FormatName;
 use format::FormatParser;
 pub use groups::{
-    JsonArgs, JsonOrCsvArgs, NameArgs, OverwriteArgs, RankArgs, ReadingArgs, ResourceArgs, RowArgs,
-    StepArgs,
+    JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, RankArgs, ReadingArgs,
+    ResourceArgs, RowArgs, StepArgs,
 };
 pub use record::RecordArgs;
 pub use replay::{ReplayArgs, TracePairArgs};

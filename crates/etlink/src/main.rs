@@ -20,6 +20,7 @@ mod progress;
 mod rank_columns;
 mod rank_error;
 mod run_diff;
+mod run_findings;
 mod signals;
 mod table;
 

@@ -1,7 +1,7 @@
 //! The ranks of a run with their graphs, by one clock: what the graph of all ranks is made of.
 
 use etlink_link::ranks::{RankClock, RankSummary};
-use etlink_model::{DurationNs, TimeNs, UnixNs};
+use etlink_model::{DurationNs, GlobalRank, TimeNs, UnixNs};
 use etlink_replay::{RankGraph, ReplayGraph};
 
 /// The ranks that are of one run, as columns.
@@ -18,12 +18,17 @@ pub struct RankColumns {
 impl RankColumns {
     /// Adds a rank whose times count from `base_ns`.
     pub fn push(&mut self, summary: RankSummary, graph: ReplayGraph, base_ns: UnixNs) {
+        self.push_graph(summary.rank, graph, base_ns);
+        self.summaries.push(summary);
+    }
+
+    /// Adds a rank whose summary is elsewhere.
+    pub fn push_graph(&mut self, rank: GlobalRank, graph: ReplayGraph, base_ns: UnixNs) {
         self.ranks.push(RankGraph {
-            rank: summary.rank,
+            rank,
             graph,
             uncertainty_ns: DurationNs::ZERO,
         });
-        self.summaries.push(summary);
         self.bases_ns.push(base_ns);
     }
 

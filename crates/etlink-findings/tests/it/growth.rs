@@ -35,9 +35,9 @@ fn find_causes(trace: &LinkedTrace, rules: &KernelRules) {
     let causes = rank_causes(trace, rules, &analysis);
     let part = RankPart {
         first: NodeIdx(0),
-        causes: &causes,
+        causes,
     };
-    black_box(run_findings(&graph, &[part]));
+    black_box(run_findings(&graph, vec![part]));
 }
 
 fn linked_trace(oddity: Oddity, events: usize) -> LinkedTrace {

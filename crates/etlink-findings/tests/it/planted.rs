@@ -72,19 +72,19 @@ pub(crate) fn find(ran: &[RanRank], sync_rows: bool) -> RunFindings {
     if let [one] = &graphs[..] {
         let part = RankPart {
             first: NodeIdx(0),
-            causes: &causes[0],
+            causes: causes.remove(0),
         };
-        return run_findings(&one.graph, &[part]);
+        return run_findings(&one.graph, vec![part]);
     }
     let matches = join_ranks(&summaries);
     let nodes = collective_nodes(&summaries, &matches);
     let joined = join_graphs(&graphs, &nodes.collectives).expect("a graph of all");
     let mut parts = vec![];
-    for (place, causes) in causes.iter().enumerate() {
+    for (place, causes) in causes.into_iter().enumerate() {
         let first = joined.first_node(RankIdx::new(place)).expect("a rank");
         parts.push(RankPart { first, causes });
     }
-    run_findings(&joined.graph, &parts)
+    run_findings(&joined.graph, parts)
 }
 
 fn plant(kinds: &[CauseKind], seed: u64) -> Outcome {

@@ -42,6 +42,9 @@ pub use join::{
 pub use selection::{ExcludeReason, RunSelection, select_run};
 pub use skew::{CollectiveSkew, bus_factor, collective_skews};
 pub use steps::{RankSteps, SeparateRanges, StepSpan};
-pub use stragglers::{StepStragglers, StragglerStats, step_stragglers, straggler_stats};
+pub use stragglers::{
+    StepStragglers, StragglerStats, job_step_times, step_began_later, step_stragglers,
+    straggler_stats,
+};
 pub use summary::{CommExtent, Communication, GroupIdentity, Peers, RankSummary, needs_all_ranks};
 pub use wait_causes::{WaitCause, WaitCauses, wait_causes};

@@ -136,6 +136,32 @@ pub fn step_stragglers(
     steps
 }
 
+/// How long each step of the job is, from its latest begin on a rank to its latest end, ns; by name.
+pub fn job_step_times(ranks: &[RankSummary], clocks: &[RankClock]) -> Vec<i64> {
+    let times = step_times(ranks, clocks).into_values();
+    times
+        .map(|time| time.last_end.since(time.last_begin).max(0))
+        .collect()
+}
+
+/// Whether a rank's recording shows that its first step began later than the others'. Else its
+/// recording may have begun later, in the middle of a step.
+pub fn step_began_later(ranks: &[RankSummary], clocks: &[RankClock], rank: GlobalRank) -> bool {
+    let mut begins = vec![];
+    for (place, summary) in (0..).map(RankIdx).zip(ranks) {
+        let Some(step) = summary.steps.all.first() else {
+            continue;
+        };
+        let begin = aligned(clocks, place, step.start_ns);
+        let recorded = aligned(clocks, place, summary.window_ns.0);
+        begins.push((summary.rank, begin, recorded));
+    }
+    let first = begins.iter().map(|(_, begin, _)| *begin).min();
+    let own = begins.iter().find(|(own, _, _)| *own == rank);
+    own.zip(first)
+        .is_some_and(|((_, begin, recorded), first)| *recorded <= first && first < *begin)
+}
+
 /// Whether ranks launched their sides in different steps.
 fn spans_steps(ranks: &[RankSummary], collective: &DelayedCollective<'_>) -> bool {
     let mut members = collective.matched.members.iter();

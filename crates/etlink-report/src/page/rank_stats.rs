@@ -2,7 +2,8 @@
 
 use etlink_link::ranks::{
     CollectiveArrival, CollectiveSkew, RankClock, RankSummary, RunJoin, StragglerStats,
-    collective_arrivals, collective_skews, select_run, straggler_stats,
+    collective_arrivals, collective_skews, job_step_times, select_run, step_began_later,
+    straggler_stats,
 };
 use etlink_model::GlobalRank;
 use serde::Serialize;
@@ -29,6 +30,12 @@ pub struct RankStats {
     pub(super) count: usize,
     /// The heat map.
     pub(super) late: ArrivalDelays,
+    /// Each step of the job, from the latest begin on a rank to the latest end, ns.
+    #[serde(skip)]
+    pub(super) job_steps_ns: Vec<i64>,
+    /// Ranks whose recordings show that their first step began later than the others'.
+    #[serde(skip)]
+    pub(super) began_steps_later: Vec<GlobalRank>,
 }
 
 /// How much later than the first each rank came, by rank and column.
@@ -59,7 +66,11 @@ impl RankStats {
         let count = skews.len();
         let skews = listed_skews(skews, &mut late.first);
         let absent = !select_run(ranks, true).absent.is_empty();
+        let all = ranks.iter().map(|summary| summary.rank);
+        let began_later = all.filter(|rank| step_began_later(ranks, &clocks, *rank));
         RankStats {
+            began_steps_later: began_later.collect(),
+            job_steps_ns: job_step_times(ranks, &clocks),
             ranks: straggler_stats(ranks, join, &clocks),
             absent,
             late,

@@ -28,7 +28,7 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
         ranks => format!("{} ranks", ranks.len()),
     };
     let mut parts = vec![format!("{ranks}{}", device_phrase(page.ranks))];
-    if let Some((median, of)) = step_time(page.ranks) {
+    if let Some((median, of)) = step_time(page) {
         parts.push(format!("a step takes {} ({of})", time_text(median)));
     }
     match device_use(page) {
@@ -72,8 +72,9 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
     }));
     parts.extend(late_beginner(page).map(|(rank, ns)| {
         format!(
-            "they waited {} because rank {rank} began later",
-            time_text(ns)
+            "they waited {} because {}",
+            time_text(ns),
+            late_begin_text(page, rank)
         )
     }));
     parts.join("; ") + "."
@@ -145,9 +146,24 @@ fn path_causes(ranks: &[ReportRank]) -> Vec<(PathCause, i64)> {
     sums
 }
 
-/// A step takes as long as on the rank on which it is longest. Median of the steps, and what of; of
-/// an even number the mean of the two in the middle.
-fn step_time(ranks: &[ReportRank]) -> Option<(i64, String)> {
+/// How long a step takes: of the job where ranks are compared, else on the rank on which it is
+/// longest. Median of the steps, and what of; of an even number the mean of the two in the middle.
+fn step_time(page: &ReportPage<'_>) -> Option<(i64, String)> {
+    let of_job = page.met.map(|met| met.job_steps_ns.clone());
+    if let Some(mut steps) = of_job.filter(|steps| !steps.is_empty()) {
+        steps.sort_unstable();
+        let which = match steps.len() {
+            1 => "1 step".to_owned(),
+            count => format!("median of {count} steps"),
+        };
+        let of = format!("{which}, from the last rank's begin to the last rank's end");
+        return Some((median_ns(&steps)?, of));
+    }
+    longest_step_time(page.ranks)
+}
+
+/// The same of ranks that nothing compares.
+fn longest_step_time(ranks: &[ReportRank]) -> Option<(i64, String)> {
     let ranks: Vec<&ReportRank> = ranks
         .iter()
         .filter(|rank| !rank.analysis.steps.is_empty())
@@ -206,6 +222,17 @@ fn late_beginner(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
     (late.began_late_ns > waited / 20).then_some((late.rank, late.began_late_ns))
 }
 
+/// What began later: a recording that begins in the middle of a step looks like a late step.
+fn late_begin_text(page: &ReportPage<'_>, rank: GlobalRank) -> String {
+    let is_step = page
+        .met
+        .is_some_and(|met| met.began_steps_later.contains(&rank));
+    match is_step {
+        true => format!("rank {rank} began its step later"),
+        false => format!("the step of rank {rank}, or its recording, began later"),
+    }
+}
+
 /// The figures to begin with; those that the traces have. First what the program did, in the order
 /// of the questions of a first look; how far the figures can be trusted comes last.
 pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
@@ -225,7 +252,7 @@ pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
 }
 
 fn step_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
-    let (median, note) = step_time(page.ranks)?;
+    let (median, note) = step_time(page)?;
     Some(SummaryCard {
         name: "Step time",
         value: time_text(median),

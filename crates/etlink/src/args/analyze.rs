@@ -1,6 +1,8 @@
 //! `etlink analyze`.
 
-use super::{JsonOrCsvArgs, NameArgs, OverwriteArgs, RankArgs, ReadingArgs, RowArgs, StepArgs};
+use super::{
+    JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, RankArgs, ReadingArgs, RowArgs, StepArgs,
+};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -15,17 +17,8 @@ pub struct AnalyzeArgs {
     /// of all ranks or with the `.et` files that `merge` wrote; `-` for standard input
     #[arg(value_name = "TRACE|DIR")]
     pub path: PathBuf,
-    /// Host trace of the Kineto trace, as for `link`
-    #[arg(long, value_name = "ET")]
-    pub host: Option<PathBuf>,
-    /// Rank, when the trace does not say
-    #[arg(long)]
-    pub rank: Option<i64>,
-    /// Rules for kernels that come before the built-in ones: lines of a class (computation,
-    /// communication, memory, other), a label and a regular expression that is searched in the
-    /// kernel's name
-    #[arg(long, value_name = "FILE")]
-    pub rules: Option<PathBuf>,
+    #[command(flatten)]
+    pub trace: OneTraceArgs,
     /// Find the kernel sequences that the outermost ops launch whose names contain this
     #[arg(long, value_name = "OP")]
     pub sequences_of: Option<String>,

@@ -1,6 +1,6 @@
 //! `etlink findings`.
 
-use super::{JsonArgs, RankArgs, ReadingArgs, StepArgs};
+use super::{JsonArgs, OneTraceArgs, RankArgs, ReadingArgs, StepArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -15,15 +15,8 @@ pub struct FindingsArgs {
     /// A Kineto trace, or a folder with the traces of all ranks; `-` for standard input
     #[arg(value_name = "TRACE|DIR")]
     pub path: PathBuf,
-    /// Host trace of the Kineto trace, as for `link`
-    #[arg(long, value_name = "ET")]
-    pub host: Option<PathBuf>,
-    /// Rank, when the trace does not say
-    #[arg(long)]
-    pub rank: Option<i64>,
-    /// Rules for kernels that come before the built-in ones, as for `analyze`
-    #[arg(long, value_name = "FILE")]
-    pub rules: Option<PathBuf>,
+    #[command(flatten)]
+    pub trace: OneTraceArgs,
     /// Of a folder: take each rank's times by its own clock, not by that of the first rank
     #[arg(long)]
     pub no_align: bool,

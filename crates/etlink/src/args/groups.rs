@@ -5,6 +5,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use etlink_run::{RunOptions, StepPattern};
 use etlink_torch::RankSelection;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// What work may take.
@@ -72,6 +73,22 @@ pub struct StepArgs {
     /// iterations of vLLM, SGLang and ATOM, optimizer steps, numbered annotations]
     #[arg(long, value_name = "REGEX", value_parser = parse_pattern)]
     pub steps_by: Option<StepPattern>,
+}
+
+/// A single trace, and how its kernels are classed.
+#[derive(Clone, Debug, Args)]
+pub struct OneTraceArgs {
+    /// Host trace of the Kineto trace, as for `link`
+    #[arg(long, value_name = "ET")]
+    pub host: Option<PathBuf>,
+    /// Rank, when the trace does not say
+    #[arg(long)]
+    pub rank: Option<i64>,
+    /// Rules for kernels that come before the built-in ones: lines of a class (computation,
+    /// communication, memory, other), a label and a regular expression that is searched in the
+    /// kernel's name
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
 }
 
 /// JSON or text.

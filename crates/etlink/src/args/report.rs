@@ -1,6 +1,6 @@
 //! `etlink report`.
 
-use super::{JsonArgs, OverwriteArgs, RankArgs, ReadingArgs, StepArgs};
+use super::{JsonArgs, OneTraceArgs, OverwriteArgs, RankArgs, ReadingArgs, StepArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -15,12 +15,8 @@ pub struct ReportArgs {
     /// changed since the other
     #[arg(value_name = "AFTER")]
     pub after: Option<PathBuf>,
-    /// Host trace of the Kineto trace, as for `link`
-    #[arg(long, value_name = "ET")]
-    pub host: Option<PathBuf>,
-    /// Rank, when the trace does not say
-    #[arg(long)]
-    pub rank: Option<i64>,
+    #[command(flatten)]
+    pub trace: OneTraceArgs,
     /// The page: one HTML file that a browser opens from disk, without network
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
@@ -32,9 +28,6 @@ pub struct ReportArgs {
     #[arg(long, value_name = "RANKS", value_delimiter = ',')]
     // texts: a rank whose number is not sure is called by its file's name
     pub timelines: Vec<String>,
-    /// Rules for kernels that come before the built-in ones, as for `analyze`
-    #[arg(long, value_name = "FILE")]
-    pub rules: Option<PathBuf>,
     #[command(flatten)]
     pub steps: StepArgs,
     #[command(flatten)]

@@ -3,17 +3,17 @@
 use super::{print_document, print_report, print_unused_files};
 use crate::args::FindingsArgs;
 use crate::kernel_rules::read_rules;
-use crate::rank_columns::RankColumns;
 use crate::rank_error::rank_error;
+use crate::run_findings::{FoundRank, joined_findings};
 use crate::table::{count, percent, time};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result};
 use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
-use etlink_findings::{RankCauses, RankPart, RunFindings, rank_causes, run_findings};
+use etlink_findings::RunFindings;
 use etlink_kineto::KeepEvents;
 use etlink_link::TensorEdges;
-use etlink_model::{GlobalRank, NodeIdx, RankIdx, UnixNs};
-use etlink_replay::ReplayGraph;
+use etlink_link::ranks::job_step_times;
+use etlink_model::GlobalRank;
 use etlink_run::membership::Excluded;
 use etlink_run::run::{
     RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource, report_notes,
@@ -21,10 +21,6 @@ use etlink_run::run::{
 use etlink_run::{JoinedRun, RunError};
 use serde::Serialize;
 use std::fmt::Write;
-
-/// What a node of a graph takes until all is told: in its rank's graph and again in that of all
-/// ranks, with latencies of edges and the lists of causes.
-const NODE_BYTES: u64 = 200;
 
 /// What is printed.
 #[derive(Serialize)]
@@ -44,22 +40,18 @@ struct FindingsReport {
     excluded: Vec<Excluded>,
     /// Ranks of the run of which nothing is known here.
     absent: Vec<GlobalRank>,
+    /// The steps of the job from the latest begin on a rank to the latest end, summed, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job_step_ns: Option<i64>,
     #[serde(flatten)]
     found: RunFindings,
 }
 
-/// What is kept of a rank.
-struct FoundRank {
-    graph: ReplayGraph,
-    causes: RankCauses,
-    base_ns: UnixNs,
-}
-
 pub fn run(args: FindingsArgs) -> Result<Outcome> {
-    let rules = read_rules(args.rules.as_deref())?;
+    let rules = read_rules(args.trace.rules.as_deref())?;
     let progress = crate::progress::progress_bar();
     let options = RunOptions {
-        rank: args.rank,
+        rank: args.trace.rank,
         // the order between threads that tensors show seldom decides when something runs
         tensor_deps: TensorEdges::None,
         // stacks name the line of Python; the profiler's own rows are a cause
@@ -70,13 +62,13 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
         progress: progress.clone(),
         ..args.reading.run_options(Some(&args.choice))?
     };
-    let source = RunSource::from_path_and_host(&args.path, args.host.as_deref())?;
+    let source = RunSource::from_path_and_host(&args.path, args.trace.host.as_deref())?;
     let runs = RunSet::open(source, options)?;
     progress.phase("linking");
     let ranks = runs.map_ranks_retaining(|rank| {
         let found = find_in_rank(rank, &rules).transpose();
-        let graphs = found.iter().flatten().map(|rank| rank.value.graph.len());
-        let bytes = NODE_BYTES.saturating_mul(graphs.sum::<usize>() as u64);
+        let bytes = found.iter().flatten();
+        let bytes = bytes.map(|rank| rank.value.retained_bytes()).sum();
         (found, bytes)
     })?;
     progress.finish();
@@ -122,11 +114,7 @@ fn find_in_rank(rank: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankR
     Ok(Some(RankResult {
         label: rank.label().to_owned(),
         notes: report_notes(&linked.report.report),
-        value: FoundRank {
-            causes: rank_causes(trace, rules, &analysis),
-            graph,
-            base_ns: trace.device.header.base_ns,
-        },
+        value: FoundRank::new(trace, graph, rules, &analysis),
         summary: linked.summary,
     }))
 }
@@ -142,50 +130,41 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
     }
     let absent = results.members.absent;
     let mut ranks = results.members.ranks;
-    let found = match &mut ranks[..] {
-        [] => RunFindings::default(),
+    let (found, job_step_ns) = match ranks.len() {
+        0 => (RunFindings::default(), None),
         // one rank waits for nobody here, and its own clock is good enough
-        [one] => run_findings(
-            &one.value.graph,
-            &[RankPart {
-                first: NodeIdx(0),
-                causes: &one.value.causes,
-            }],
-        ),
-        _ => joined_findings(ranks, runs.options.align)?,
+        1 => (ranks.remove(0).value.alone(), None),
+        _ => findings_of_ranks(ranks, runs.options.align)?,
     };
     Ok(FindingsReport {
         run: run.folder.display().to_string(),
         notes,
         excluded,
         absent,
+        job_step_ns,
         found,
     })
 }
 
-/// The ranks as one graph.
-fn joined_findings(ranks: Vec<RankResult<FoundRank>>, align: bool) -> Result<RunFindings> {
-    let (mut columns, mut causes) = (RankColumns::default(), vec![]);
+/// The ranks as one graph, and the step time of the job.
+fn findings_of_ranks(
+    ranks: Vec<RankResult<FoundRank>>,
+    align: bool,
+) -> Result<(RunFindings, Option<i64>)> {
+    let (mut summaries, mut found) = (vec![], vec![]);
     for rank in ranks {
         let Some(summary) = rank.summary else {
             debug_assert!(false, "{} has no rank", rank.label);
             continue;
         };
-        columns.push(summary, rank.value.graph, rank.value.base_ns);
-        causes.push(rank.value.causes);
+        summaries.push(summary);
+        found.push(rank.value);
     }
-    let join = JoinedRun::new(std::mem::take(&mut columns.summaries), align);
-    columns.align_clocks(&join.clocks);
-    let nodes = etlink_replay::collective_nodes(&join.summaries, &join.matches);
-    let joined = etlink_replay::join_graphs(&columns.ranks, &nodes.collectives)?;
-    columns.ranks.clear();
-    let mut parts = vec![];
-    for (place, causes) in causes.iter().enumerate() {
-        if let Some(first) = joined.first_node(RankIdx::new(place)) {
-            parts.push(RankPart { first, causes });
-        }
-    }
-    Ok(run_findings(&joined.graph, &parts))
+    let joined = JoinedRun::new(summaries, align);
+    let steps = job_step_times(&joined.summaries, &joined.clocks);
+    let job_ns = steps.iter().fold(0i64, |sum, ns| sum.saturating_add(*ns));
+    let findings = joined_findings(&joined, found)?;
+    Ok((findings, (!steps.is_empty()).then_some(job_ns)))
 }
 
 /// A line about the run, then one per finding.
@@ -198,6 +177,20 @@ fn findings_text(report: &FindingsReport) -> String {
     let mut out = String::new();
     if !report.run.is_empty() {
         let _ = writeln!(out, "{}: {}", report.run, count(found.ranks, "rank"));
+    }
+    if let Some(job_ns) = report.job_step_ns {
+        // Ranks do not begin together: the replay has to begin with the first of them.
+        let which = match found.steps {
+            1 => "the step takes".to_owned(),
+            steps => format!("the {steps} steps take"),
+        };
+        let _ = writeln!(
+            out,
+            "shares are of {}, from the first rank's begin to the last rank's end; from the last \
+            rank's begin on {which} {}",
+            time(found.window_ns),
+            time(job_ns)
+        );
     }
     if found.ranks == 0 {
         out += "nothing to look at: all traces are left out\n";

@@ -5,6 +5,7 @@ use super::parquet::TableFiles;
 use super::results::{AnalyzedRun, AnalyzedTrace, Ranked};
 use crate::args::{AnalyzeArgs, Compat};
 use crate::rank_error::rank_error;
+use crate::run_findings::{FoundRank, retained_bytes};
 use anyhow::{Result, bail};
 use etlink_kineto::KeepEvents;
 use etlink_link::ranks::RankSummary;
@@ -28,7 +29,7 @@ impl AnalyzeConfig {
     pub(super) fn from_args(args: &AnalyzeArgs) -> Result<AnalyzeConfig> {
         Ok(AnalyzeConfig {
             options: RunOptions {
-                rank: args.rank,
+                rank: args.trace.rank,
                 // no analysis looks at edges through tensors, and to find them takes time
                 tensor_deps: TensorEdges::None,
                 keep: kept_events(args),
@@ -36,7 +37,7 @@ impl AnalyzeConfig {
                 progress: crate::progress::progress_bar(),
                 ..args.reading.run_options(Some(&args.choice))?
             },
-            source: RunSource::from_path_and_host(&args.path, args.host.as_deref())?,
+            source: RunSource::from_path_and_host(&args.path, args.trace.host.as_deref())?,
         })
     }
 }
@@ -45,7 +46,7 @@ impl AnalyzeConfig {
 pub(super) fn load_runs<T: Send>(
     config: AnalyzeConfig,
     files: Option<&TableFiles>,
-    say: impl Fn(&LinkedTrace, AnalyzedTrace<'_>) -> Result<T> + Sync,
+    say: impl Fn(&LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)> + Sync,
 ) -> Result<Vec<AnalyzedRun<T>>> {
     let progress = config.options.progress.clone();
     let runs = RunSet::open(config.source, config.options)?;
@@ -54,10 +55,15 @@ pub(super) fn load_runs<T: Send>(
         check_files(&runs, files)?;
     }
     progress.phase("analyzing");
-    let results = runs.map_ranks(|rank| {
+    let results = runs.map_ranks_retaining(|rank| {
         let analyzed = analyze_rank(rank, &say).transpose();
-        analyzed.map(|analyzed| analyzed.map_err(rank_error))
-    });
+        let found = match &analyzed {
+            Some(Ok(analyzed)) => analyzed.value.found.as_ref(),
+            _ => None,
+        };
+        let bytes = retained_bytes(rank, found);
+        (analyzed.map(|analyzed| analyzed.map_err(rank_error)), bytes)
+    })?;
     progress.finish();
     // a trace of an unknown rank has figures all the same
     let results = runs.collect_runs(results, false)?;
@@ -100,7 +106,7 @@ fn kept_events(args: &AnalyzeArgs) -> KeepEvents {
 /// None of a rank that was not asked for.
 fn analyze_rank<T>(
     entry: RankEntry<'_>,
-    say: impl Fn(&LinkedTrace, AnalyzedTrace<'_>) -> Result<T>,
+    say: impl Fn(&LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)>,
 ) -> Result<Option<RankResult<Ranked<T>>>> {
     // else it would be an error of a rank that nobody asked for
     if entry.has_no_times() && !entry.is_wanted(None) {
@@ -133,9 +139,9 @@ fn analyze_rank<T>(
         label: &label,
         rank: entry.files().rank,
         written: is_written,
-        is_only_rank: entry.is_alone(),
+        entry,
     };
-    let said = say(&trace, of)?;
+    let (said, found) = say(&trace, of)?;
     let files = entry.files();
     // a written graph stands for the traces that it was made of
     let device = files.graph.as_ref().or(files.device.as_ref());
@@ -148,6 +154,7 @@ fn analyze_rank<T>(
         said,
         // lies in the result until the members of the run are selected by it
         summary: None,
+        found,
         written: is_written,
     };
     Ok(Some(RankResult {

@@ -12,20 +12,20 @@ use super::{print_report, print_text};
 use crate::Outcome;
 use crate::args::{AnalyzeArgs, Compat};
 use crate::kernel_rules::read_rules;
+use crate::run_findings::{FoundRank, findings_of_run, head_findings};
 use anyhow::{Result, bail};
 use etlink_analyze::{
     HardwarePeaks, Options, RankAnalysis, RunTotals, analyze, peak_metrics, run_totals,
 };
-use etlink_findings::{RunFindings, trace_findings};
+use etlink_findings::RunFindings;
 use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
-use etlink_link::ranks::{RankClock, RankSummary, StragglerStats};
+use etlink_link::ranks::{StragglerStats, job_step_times};
 use etlink_run::joined::{JoinedRun, clock_notes};
 use load::{AnalyzeConfig, load_runs};
 use parquet::TableFiles;
 use results::AnalyzedRun;
 use results::AnalyzedTrace;
 use serde::Serialize;
-use std::sync::OnceLock;
 
 /// What the traces of one run say.
 #[derive(Serialize)]
@@ -39,7 +39,10 @@ struct Analyzed {
     /// Kernels are shown by their full names.
     #[serde(skip)]
     full_names: bool,
-    /// What the run would gain most from; of one trace alone.
+    /// Each step from the latest begin on a rank to the latest end; empty for one rank.
+    #[serde(skip)]
+    job_steps_ns: Vec<i64>,
+    /// What the run would gain most from; none where the graphs of its ranks leave no room.
     #[serde(skip_serializing_if = "Option::is_none")]
     findings: Option<RunFindings>,
 }
@@ -52,7 +55,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     if !args.compat.is_empty() {
         return as_hta(&args, &tables);
     }
-    let rules = read_rules(args.rules.as_deref())?;
+    let rules = read_rules(args.trace.rules.as_deref())?;
     let options = Options {
         sequences_of: args.sequences_of.clone(),
         memory_timeline: args.table.as_deref() == Some("memory_timeline"),
@@ -61,35 +64,33 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     let files = TableFiles::new(&args);
     // what was asked for by name is all that is wanted
     let wants_findings = args.table.is_none() && !args.print.csv;
-    let found = OnceLock::new();
     let told = load_runs(
         AnalyzeConfig::from_args(&args)?,
         files.as_ref(),
         |trace, of| {
             let analysis = analyze(trace, &rules, &options);
-            // several ranks wait for each other, which takes all graphs at once:
-            // `etlink findings`
-            if wants_findings && of.is_only_rank && !of.written {
+            let look = || {
                 let graph = etlink_replay::graph_from_trace(trace)?;
-                found.get_or_init(|| trace_findings(trace, &graph, &rules, &analysis));
-            }
+                Ok(FoundRank::new(trace, graph, &rules, &analysis))
+            };
+            let found = match wants_findings && !of.written {
+                true => head_findings(of.entry, look)?,
+                false => None,
+            };
             // discovery has settled whether the name or the trace is believed
             let rank = of.rank.or(analysis.rank);
             if let Some(files) = &files {
                 files.write_tables(trace, &AnalyzedTrace { rank, ..of })?;
             }
-            Ok(RankAnalysis { rank, ..analysis })
+            Ok((RankAnalysis { rank, ..analysis }, found))
         },
     )?;
     // who reads what is printed may go away before its end
     let replaced = files.map_or(Ok(()), |files| files.replace_tables(&told));
-    let mut analyzed: Vec<Analyzed> = told
+    let analyzed: Vec<Analyzed> = told
         .into_iter()
         .map(|told| Analyzed::new(told, &args))
         .collect();
-    if let [only] = &mut analyzed[..] {
-        only.findings = found.into_inner();
-    }
     if args.print.json {
         json::print_tables(&analyzed, &tables, args.table.as_deref())?;
     } else if args.print.csv {
@@ -158,13 +159,11 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
         rank: None,
     };
     let told = load_runs(AnalyzeConfig::from_args(args)?, None, |trace, of| {
-        Ok(etlink_hta::hta_tables(
-            trace,
-            HtaOptions {
-                rank: of.rank,
-                ..settings
-            },
-        )?)
+        let settings = HtaOptions {
+            rank: of.rank,
+            ..settings
+        };
+        Ok((etlink_hta::hta_tables(trace, settings)?, None))
     })?;
     let told: Vec<AsHta> = told
         .into_iter()
@@ -206,6 +205,8 @@ impl Analyzed {
         let ranks = told.ranks.iter_mut();
         // taken: the join owns them, and they are no part of what is printed
         let summaries = ranks.filter_map(|rank| rank.summary.take()).collect();
+        let found = told.ranks.iter_mut().map(|rank| rank.found.take());
+        let found: Vec<Option<FoundRank>> = found.collect();
         let mut total = run_totals(told.ranks.iter().map(|rank| &rank.said));
         total.metrics.extend(peak_metrics(
             &total.metrics,
@@ -214,26 +215,31 @@ impl Analyzed {
                 link_gb_per_s: args.peak_link,
             },
         ));
-        let (stragglers, clocks) = run_stragglers(summaries);
+        let joined = JoinedRun::new(summaries, true);
+        let findings = findings_of_run(&joined, found).unwrap_or_else(|error| {
+            told.notes.push(format!("no findings: {error:#}"));
+            None
+        });
+        let is_joined = joined.summaries.len() > 1;
+        let stragglers = match is_joined {
+            true => joined.straggler_stats(),
+            false => vec![],
+        };
+        let job_steps_ns = match is_joined {
+            true => job_step_times(&joined.summaries, &joined.clocks),
+            false => vec![],
+        };
         // a doubtful clock matters only where somebody came late by it
         if stragglers.iter().any(|rank| rank.last > 0) {
-            told.notes.extend(clock_notes(&clocks));
+            told.notes.extend(clock_notes(&joined.clocks));
         }
         Analyzed {
             total,
             stragglers,
-            findings: None,
+            job_steps_ns,
+            findings,
             told,
             full_names: args.names.full_names,
         }
     }
-}
-
-/// By collectives that were matched over the ranks, by one clock; see `etlink ranks`.
-fn run_stragglers(summaries: Vec<RankSummary>) -> (Vec<StragglerStats>, Vec<RankClock>) {
-    if summaries.len() < 2 {
-        return (vec![], vec![]);
-    }
-    let joined = JoinedRun::new(summaries, true);
-    (joined.straggler_stats(), joined.clocks)
 }

@@ -1,9 +1,11 @@
 //! What was said of the traces of a run.
 
+use crate::run_findings::FoundRank;
 use crate::{notes, table};
 use etlink_link::ranks::RankSummary;
 use etlink_model::{Anomalies, GlobalRank};
 use etlink_run::membership::Excluded;
+use etlink_run::run::RankEntry;
 use serde::Serialize;
 use std::path::Path;
 
@@ -18,8 +20,8 @@ pub(super) struct AnalyzedTrace<'a> {
     pub(super) rank: Option<i64>,
     /// Whether it is a written graph.
     pub(super) written: bool,
-    /// Whether it is the only rank of its run.
-    pub(super) is_only_rank: bool,
+    /// Its place in the set.
+    pub(super) entry: RankEntry<'a>,
 }
 
 /// One run: what was said of each of its ranks.
@@ -57,6 +59,9 @@ pub(super) struct Ranked<T> {
     /// What it has in common with the others.
     #[serde(skip)]
     pub(super) summary: Option<RankSummary>,
+    /// What may cost it time, where that is asked for.
+    #[serde(skip)]
+    pub(super) found: Option<FoundRank>,
 }
 
 impl<T> AnalyzedRun<T> {

@@ -12,6 +12,7 @@ use etlink_link::TensorEdges;
 use etlink_link::ranks::{
     CollectiveMatch, CollectiveSkew, JoinProblem, JoinProblemKind, Mismatch, RankClock,
     RankSummary, RunJoin, StepStragglers, StragglerStats, order_conflicts, rank_list,
+    step_began_later,
 };
 use etlink_model::GlobalRank;
 use etlink_run::discover::RunFiles;
@@ -19,7 +20,7 @@ use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource};
 use etlink_run::{Progress, RunError};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of the ranks of one run.
 #[derive(Serialize)]
@@ -48,6 +49,9 @@ struct RanksReport {
     not_compared: Vec<NotCompared>,
     /// Each collective and message, by time.
     collectives: Vec<CollectiveSkew>,
+    /// Ranks whose recordings show that their first step began later than the others'.
+    #[serde(skip)]
+    began_steps_later: BTreeSet<GlobalRank>,
 }
 
 /// How busy the devices of a rank are, by the definition of `analyze`.
@@ -225,7 +229,12 @@ fn compare_ranks(run: &RunFiles, results: RunResults<RankDetails>, align: bool) 
     notes.extend_from_slice(&results.rank_notes);
     notes.extend(results.members.mismatch_notes());
     notes.extend(unrecorded_note(&joined.summaries));
+    let all = joined.summaries.iter().map(|summary| summary.rank);
+    let began_steps_later = all
+        .filter(|rank| step_began_later(&joined.summaries, &joined.clocks, *rank))
+        .collect();
     RanksReport {
+        began_steps_later,
         run: run.folder.display().to_string(),
         notes,
         excluded: results.excluded(),

@@ -157,10 +157,15 @@ fn who_held_up(one: &RanksReport) -> String {
     if let Some(late) = most_of(&one.ranks, |rank| rank.began_late_ns) {
         let rank = late.rank;
         said.push(if late.began_late_ns == began {
-            format!("{} because rank {rank} began later", share(began))
+            let what = match one.began_steps_later.contains(&rank) {
+                true => format!("rank {rank} began its step later"),
+                // a recording that begins in the middle of a step looks the same
+                false => format!("the step of rank {rank}, or its recording, began later"),
+            };
+            format!("{} because {what}", share(began))
         } else {
             format!(
-                "{} because ranks began later, rank {rank} most",
+                "{} because steps or recordings began later, that of rank {rank} most",
                 share(began)
             )
         });
@@ -244,8 +249,8 @@ fn by_step(one: &RanksReport) -> String {
         table.add(straggler_cells("(all)", times, collectives, all, late));
     }
     format!(
-        "stragglers per step (most for: the rank that made the others wait most by what it did)\n\
-        {table}"
+        "stragglers per step (step time: from the last rank's begin to the last rank's end; most \
+        for: the rank that made the others wait most by what it did)\n{table}"
     )
 }
 
@@ -309,8 +314,8 @@ fn by_rank(one: &RanksReport) -> String {
         false => "; busy: its devices, of its steps or recording",
     };
     format!(
-        "per rank (others wait: for what it did; began later: for its late begin; hands on: for \
-        those it waited for{busy})\n{table}"
+        "per rank (others wait: for what it did; began later: because its step or its recording \
+        did; hands on: for those it waited for{busy})\n{table}"
     )
 }
 
@@ -426,8 +431,8 @@ fn by_kind(one: &RanksReport) -> String {
         ]);
     }
     format!(
-        "per kind and group (bytes: sum; algbw, busbw: all bytes over all transfer time, as in \
-        nccl-tests)\n{table}"
+        "per kind and group (bytes: sum, each collective once; algbw, busbw: all bytes over all \
+        transfer time, as in nccl-tests)\n{table}"
     )
 }
 

@@ -3,13 +3,16 @@
 use super::ran::Ran;
 use super::{Content, ReportConfig, steps, steps::DrawnSteps};
 use crate::rank_error::rank_error;
+use crate::run_findings::{FoundRank, findings_of_run, retained_bytes};
 use anyhow::{Context, Result};
 use etlink_analyze::KernelRules;
 use etlink_chakra::convert::{is_idle_rank, summarize_rank};
+use etlink_findings::RunFinding;
 use etlink_link::ranks::{JoinProblemKind, RunJoin};
 use etlink_model::GlobalRank;
 use etlink_report::page::{
-    PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
+    FindingLink, PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES,
+    TIMELINES,
 };
 use etlink_run::membership::Excluded;
 use etlink_run::run::{RankContent, RankEntry, RankResult};
@@ -25,6 +28,8 @@ struct ReportedRank {
     index: usize,
     /// What its file does not have, if it is a written graph.
     missing: Option<String>,
+    /// What may cost it time.
+    found: Option<FoundRank>,
 }
 
 /// Reads all ranks, compares them and draws some.
@@ -34,10 +39,15 @@ pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Resul
     let runs = run.set();
     progress.phase("analyzing");
     let mut notes: Vec<String> = run.files().notes.clone();
-    let results = runs.map_ranks(|rank| {
+    let results = runs.map_ranks_retaining(|rank| {
         let read = read_rank(rank, rules).transpose();
-        read.map(|read| read.map_err(rank_error))
-    });
+        let found = match &read {
+            Some(Ok(read)) => read.value.found.as_ref(),
+            _ => None,
+        };
+        let bytes = retained_bytes(rank, found);
+        (read.map(|read| read.map_err(rank_error)), bytes)
+    })?;
     for (index, result) in results.iter().enumerate() {
         match result {
             // who asked for some ranks waits for no word on the others
@@ -60,6 +70,7 @@ pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Resul
     }
     let mut joined = None;
     let (mut ranks, mut places, mut members) = (vec![], vec![], vec![]);
+    let mut findings = vec![];
     let mut all_excluded = vec![];
     let mut errors = vec![];
     for results in runs.collect_runs(results, false)? {
@@ -73,13 +84,19 @@ pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Resul
         notes.extend(results.members.absent_note());
         notes.extend(unrecorded_note(&joined_run.matches));
         // the loop runs once: `Run::open` refuses a folder of several runs
-        joined = Some(joined_run);
-        for rank in results.members.ranks {
+        let mut found = vec![];
+        for mut rank in results.members.ranks {
+            found.push(rank.value.found.take());
             // the places of the joined ranks, in the order of their summaries
             members.extend(rank.summary.is_some().then_some(rank.value.index));
             ranks.push(rank.value.rank);
             places.push(rank.value.index);
         }
+        match findings_of_run(&joined_run, found) {
+            Ok(of_run) => findings.extend(of_run.into_iter().flat_map(|of_run| of_run.findings)),
+            Err(error) => notes.push(format!("no findings: {error:#}")),
+        }
+        joined = Some(joined_run);
     }
     // ranks whose files do nothing are no errors, and make a page that says so
     if ranks.is_empty() && !errors.is_empty() {
@@ -180,10 +197,21 @@ pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Resul
         step: name,
         steps,
         notes,
-        findings: vec![],
+        findings: findings.into_iter().map(run_finding_link).collect(),
         excluded: all_excluded,
         is_refused,
     })
+}
+
+/// A finding of all ranks, which lies at no one place of a timeline.
+fn run_finding_link(finding: RunFinding) -> FindingLink {
+    let rank = finding.ranks.first();
+    FindingLink {
+        text: finding.sentence,
+        rank: rank.map_or(String::new(), GlobalRank::to_string),
+        begin_ns: None,
+        end_ns: None,
+    }
 }
 
 /// What the run communicates and nobody can compare.
@@ -224,14 +252,16 @@ fn read_rank(
         )),
         _ => linked_summary,
     };
+    let rank = ran.report_rank(entry.label(), number, rules, entry.set.len());
     Ok(Some(RankResult {
         label: entry.label().to_owned(),
         summary,
         notes: ran.damage_note().into_iter().collect(),
         value: ReportedRank {
-            rank: ran.report_rank(entry.label(), number, rules, entry.set.len()),
             index: entry.index,
             missing: ran.leaves_out(),
+            found: ran.into_found_rank(entry, &rank.analysis, rules)?,
+            rank,
         },
     }))
 }

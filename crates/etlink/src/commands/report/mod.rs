@@ -44,6 +44,8 @@ struct WrittenPage {
     /// What changed since the earlier run, where one was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     compared: Vec<String>,
+    /// What the run would gain most from, as the page says it first.
+    findings: Vec<String>,
     /// Traces that are not in the page, and other things to know.
     notes: Vec<String>,
     /// Traces that are not in the page.
@@ -62,7 +64,7 @@ struct Content {
     /// How many steps of these ranks.
     steps: usize,
     notes: Vec<String>,
-    /// What the run would gain most from; of one trace alone.
+    /// What the run would gain most from.
     findings: Vec<FindingLink>,
     /// Traces that are not in the page.
     excluded: Vec<Excluded>,
@@ -85,9 +87,9 @@ struct ReportConfig {
 impl ReportConfig {
     fn from_args(args: &ReportArgs, progress: &Progress) -> Result<ReportConfig> {
         Ok(ReportConfig {
-            source: RunSource::from_path_and_host(&args.path, args.host.as_deref())?,
+            source: RunSource::from_path_and_host(&args.path, args.trace.host.as_deref())?,
             options: RunOptions {
-                rank: args.rank,
+                rank: args.trace.rank,
                 // the page draws memory over time, and the tree of what called what has Python frames
                 keep: KeepEvents::Auxiliary,
                 steps_by: args.steps.steps_by.clone(),
@@ -107,10 +109,10 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
     let before = after.map(|after| std::mem::replace(&mut args.path, after));
     // before anything is read: an hour of work must not end at a file that is there already
     let target = Target::page(&args.output, args.overwrite.overwrite)?;
-    let inputs = args.host.iter().chain([&args.path]).chain(&before);
+    let inputs = args.trace.host.iter().chain([&args.path]).chain(&before);
     refuse_input(&args.output, inputs)?;
     // a mistake in the rules is found before the traces are read
-    let rules = crate::kernel_rules::read_rules(args.rules.as_deref())?;
+    let rules = crate::kernel_rules::read_rules(args.trace.rules.as_deref())?;
     let progress = crate::progress::progress_bar();
     let config = ReportConfig::from_args(&args, &progress)?;
     let compared = match &before {
@@ -158,6 +160,7 @@ fn print_result(
     (compared, bytes): (Vec<String>, u64),
 ) -> Result<Outcome> {
     let is_refused = content.is_refused;
+    let findings = content.findings.into_iter();
     let written = WrittenPage {
         output: target.path().display().to_string(),
         bytes,
@@ -171,6 +174,7 @@ fn print_result(
             .map(|timeline| timeline.ranges)
             .sum(),
         compared,
+        findings: findings.map(|finding| finding.text).collect(),
         notes: content.notes,
         excluded: content.excluded,
     };

@@ -2,6 +2,7 @@
 
 use super::file_name;
 use super::steps::DrawnSteps;
+use crate::run_findings::{FoundRank, head_findings};
 use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_analyze::{KernelRules, Options, RankAnalysis, analyze};
@@ -18,7 +19,7 @@ use etlink_report::page::{
 };
 use etlink_run::graphs::groups_of;
 use etlink_run::input::display_name;
-use etlink_run::run::{RankContent, WrittenRank};
+use etlink_run::run::{RankContent, RankEntry, WrittenRank};
 use std::path::Path;
 
 /// Points of a memory chart at most.
@@ -250,6 +251,21 @@ impl Ran {
             }
         };
         found.into_iter().map(link).collect()
+    }
+
+    /// What stays of it for the findings of its run; none of a written graph, which has no events.
+    pub(super) fn into_found_rank(
+        self,
+        entry: RankEntry<'_>,
+        analysis: &RankAnalysis,
+        rules: &KernelRules,
+    ) -> Result<Option<FoundRank>> {
+        let RanSource::Traces(trace) = &self.of else {
+            return Ok(None);
+        };
+        head_findings(entry, || {
+            Ok(FoundRank::new(trace, self.graph, rules, analysis))
+        })
     }
 
     /// How many steps are drawn at most. Each takes a pass over the trace, so that of a large trace

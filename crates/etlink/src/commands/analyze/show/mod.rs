@@ -94,6 +94,13 @@ fn finding_lines(one: &Analyzed) -> String {
         }
         let _ = writeln!(out, "  {number}. {}", finding.sentence);
     }
+    let communication = one
+        .findings
+        .as_ref()
+        .and_then(|found| found.communication.as_ref());
+    if let Some(communication) = communication {
+        let _ = writeln!(out, "{}", communication.sentence);
+    }
     out
 }
 

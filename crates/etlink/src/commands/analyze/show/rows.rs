@@ -91,10 +91,16 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         ("algorithm", |one| bandwidth_text(one.algorithm_gb_per_s)),
         ("bus", |one| bandwidth_text(one.bus_gb_per_s)),
     ];
-    let title =
-        "communication (bytes: sum; bandwidths hold the wait for other ranks, see `etlink ranks`)";
+    let summed = match one.told.ranks.len() {
+        0 | 1 => "sum",
+        _ => "sum over all ranks",
+    };
+    let title = format!(
+        "communication (bytes: {summed}; bandwidths hold the wait for other ranks, see `etlink \
+        ranks`)"
+    );
     (
-        title.into(),
+        title,
         Grid::from_records(3, limit, columns, one.total.collectives.iter())
             .expendable(["on", "algorithm", "times"])
             .decisive(["sum"]),

@@ -117,10 +117,18 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
         ", {} from the first to the last device row that it launched",
         mean(|step| step.device_window_ns)
     );
+    let job_ns: f64 = one.job_steps_ns.iter().map(|ns| *ns as f64).sum();
+    let job = match one.job_steps_ns.len() {
+        0 => String::new(),
+        steps => {
+            let mean = mean_time(job_ns / steps as f64);
+            format!("; from the last rank's begin to the last rank's end {mean}")
+        }
+    };
     let title = if all().any(|(_, step)| step.rows > 0) {
-        host + &device
+        host + &device + &job
     } else {
-        host
+        host + &job
     };
     let grid = Grid::from_records(2, limit, columns, all());
     (title, grid.expendable(["rows", "memory"]))

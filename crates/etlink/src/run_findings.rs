@@ -1,0 +1,139 @@
+//! What a run would gain from what: of a rank what stays of it, of all ranks the replay as one.
+
+use crate::rank_columns::RankColumns;
+use anyhow::Result;
+use etlink_analyze::{KernelRules, RankAnalysis};
+use etlink_findings::{RankCauses, RankPart, RunFindings, rank_causes, run_findings};
+use etlink_link::LinkedTrace;
+use etlink_model::{NodeIdx, RankIdx, UnixNs};
+use etlink_replay::ReplayGraph;
+use etlink_run::JoinedRun;
+use etlink_run::run::RankEntry;
+
+/// What a node of a graph takes until all is told: in its rank's graph and again in that of all
+/// ranks, with latencies of edges and the lists of causes.
+const NODE_BYTES: u64 = 200;
+
+/// What stays of a rank may take so many times what the rank is counted with while it is read.
+// Traces of nothing but short CPU ops have most nodes per byte.
+const RETAINED_FACTOR: u64 = 3;
+
+/// Findings stand above other figures where there is room for so many times all ranks: for what
+/// stays of them, and for those that are read.
+const ROOM_FACTOR: u64 = RETAINED_FACTOR + 2;
+
+/// Each cause of a run is a replay of all nodes: of more than this it would take minutes, which
+/// whoever asks for other figures does not wait for.
+const MOST_HEAD_NODES: usize = 4_000_000;
+
+/// What is kept of a rank.
+pub struct FoundRank {
+    graph: ReplayGraph,
+    causes: RankCauses,
+    base_ns: UnixNs,
+}
+
+impl FoundRank {
+    /// Looks at a trace; `graph` and `analysis` are of the same one.
+    pub fn new(
+        trace: &LinkedTrace,
+        graph: ReplayGraph,
+        rules: &KernelRules,
+        analysis: &RankAnalysis,
+    ) -> FoundRank {
+        FoundRank {
+            causes: rank_causes(trace, rules, analysis),
+            base_ns: trace.device.header.base_ns,
+            graph,
+        }
+    }
+
+    /// What it takes until the run's findings are known, bytes.
+    pub fn retained_bytes(&self) -> u64 {
+        NODE_BYTES.saturating_mul(self.graph.len() as u64)
+    }
+
+    /// Of a rank that is compared with no other.
+    pub fn alone(self) -> RunFindings {
+        let part = RankPart {
+            first: NodeIdx(0),
+            causes: self.causes,
+        };
+        run_findings(&self.graph, vec![part])
+    }
+}
+
+/// What stays of a rank whose run gets findings above other figures; none where the graphs of all
+/// ranks leave no room.
+pub fn head_findings(
+    entry: RankEntry<'_>,
+    look: impl FnOnce() -> Result<FoundRank>,
+) -> Result<Option<FoundRank>> {
+    if !entry.set.has_room_for(ROOM_FACTOR) {
+        return Ok(None);
+    }
+    let found = look()?;
+    // A set of one rank has been let in as it is: nothing stays beside another.
+    let most = entry.memory_bytes().saturating_mul(RETAINED_FACTOR);
+    let is_counted = entry.set.len() < 2 || found.retained_bytes() <= most;
+    Ok(is_counted.then_some(found))
+}
+
+/// What a rank takes until its run is done, bytes; the only rank of a set has been let in.
+pub fn retained_bytes(entry: RankEntry<'_>, found: Option<&FoundRank>) -> u64 {
+    match entry.set.len() {
+        0 | 1 => 0,
+        _ => found.map_or(0, FoundRank::retained_bytes),
+    }
+}
+
+/// The findings of a run's ranks, in the order of the joined ones; none where one is not
+/// known, or where so many nodes would be replayed for too long.
+///
+/// # Errors
+/// Their graphs cannot be joined.
+pub fn findings_of_run(
+    joined: &JoinedRun,
+    ranks: Vec<Option<FoundRank>>,
+) -> Result<Option<RunFindings>> {
+    let all: Option<Vec<FoundRank>> = ranks.into_iter().collect();
+    let Some(mut all) = all else {
+        return Ok(None);
+    };
+    if all.len() == 1 {
+        return Ok(all.pop().map(FoundRank::alone));
+    }
+    match are_few_nodes(&all) && all.len() == joined.summaries.len() && !all.is_empty() {
+        true => joined_findings(joined, all).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Whether the graph of all is small enough to be replayed for each cause beside other figures.
+fn are_few_nodes(ranks: &[FoundRank]) -> bool {
+    ranks.iter().map(|rank| rank.graph.len()).sum::<usize>() <= MOST_HEAD_NODES
+}
+
+/// The ranks as one graph. `ranks` are in the order of the summaries.
+///
+/// # Errors
+/// Their graphs cannot be joined.
+pub fn joined_findings(joined: &JoinedRun, ranks: Vec<FoundRank>) -> Result<RunFindings> {
+    let (mut columns, mut causes) = (RankColumns::default(), vec![]);
+    for (rank, summary) in ranks.into_iter().zip(&joined.summaries) {
+        columns.push_graph(summary.rank, rank.graph, rank.base_ns);
+        causes.push(rank.causes);
+    }
+    columns.align_clocks(&joined.clocks);
+    let nodes = etlink_replay::collective_nodes(&joined.summaries, &joined.matches);
+    let all = etlink_replay::join_graphs(&columns.ranks, &nodes.collectives)?;
+    // Only the graph of all is replayed: those of the ranks need not stay beside it.
+    drop(columns);
+    let mut parts = vec![];
+    for (place, causes) in causes.into_iter().enumerate() {
+        if let Some(first) = all.first_node(RankIdx::new(place)) {
+            parts.push(RankPart { first, causes });
+        }
+    }
+    Ok(run_findings(&all.graph, parts))
+}
