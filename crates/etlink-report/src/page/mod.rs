@@ -7,13 +7,13 @@
 //! Timeline of all ranks, and of some ─ Packed ────┘
 //! ```
 //! What the page shows is what is in these values: its script formats, sorts and draws. It computes
-//! no figure but the sums of time that the reader selects in a timeline. `web/` has the script's sources; what is built from them is committed in
-//! `web/dist`, and `cargo dev web --check` compares the two. No name of a trace gets into the HTML
-//! but for the title, which is escaped.
+//! no figure but the sums of time that the reader selects in a timeline. `web/` has the script's
+//! sources; what is built from them is committed in `web/dist`, and `cargo dev web --check`
+//! compares the two. No name of a trace gets into the HTML but for the title, which is escaped.
 //!
 //! A page takes 5 MB at most: each part has its share ([`TIMELINE_BYTES`], `TABLE_BYTES`,
-//! `TREE_BYTES`), is measured as it stands in the page, and made again with less until it fits. What
-//! is left out, the page says.
+//! `TREE_BYTES`), is measured as it stands in the page, and made again with less until it fits.
+//! What is left out, the page says.
 
 mod call_trees;
 mod compared;
