@@ -13,8 +13,11 @@
 //! Pure; O(candidates · (nodes + edges)), with a bounded number of candidates per kind.
 
 mod candidate;
+mod communication_time;
+mod covered_time;
 mod detect;
 mod finding;
+mod host_span;
 mod kind;
 mod kinds;
 mod overlap;
@@ -22,6 +25,7 @@ mod rank_causes;
 mod ranking;
 mod ranks;
 mod sentence;
+mod start_up;
 mod text;
 mod view;
 

@@ -1,10 +1,11 @@
 //! A rank's trace as detectors look at it.
 
 use crate::candidate::{CauseCandidate, CauseEvidence, RankWindow, WindowEnds};
-use crate::detect::communication::CommunicationTime;
+use crate::communication_time::CommunicationTime;
 use crate::detect::names::{BETWEEN_OPS, PROFILER_STEP, StepNames};
-use crate::detect::start_up::StartUp;
+use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
+use crate::start_up::StartUp;
 use crate::text;
 use etlink_analyze::{ClassifiedRows, RankAnalysis, UtilizationWindow};
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
@@ -16,14 +17,6 @@ use std::collections::BTreeSet;
 /// Ops around an op that are looked at.
 // PyTorch's ops nest some tens deep; without a bound, each of a million nested ones has a million.
 const MOST_PARENTS: usize = 100;
-
-/// A stretch of a thread, ns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct HostSpan {
-    pub(crate) thread: ThreadIdx,
-    pub(crate) start: i64,
-    pub(crate) end: i64,
-}
 
 /// A row and the call that launched it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,9 +69,9 @@ pub(crate) struct RankView<'t> {
     /// From launch to launch of each thread, once that was asked for.
     pub(crate) intervals: OnceCell<Vec<LaunchInterval>>,
     /// What the process does for the first time, once that was asked for.
-    first_calls: OnceCell<StartUp<'t>>,
+    pub(crate) first_calls: OnceCell<StartUp<'t>>,
     /// When the device communicates, once that was asked for.
-    communication: OnceCell<CommunicationTime>,
+    pub(crate) communication: OnceCell<CommunicationTime>,
 }
 
 impl<'t> RankView<'t> {
@@ -115,17 +108,6 @@ impl<'t> RankView<'t> {
             first_calls: OnceCell::new(),
             communication: OnceCell::new(),
         }
-    }
-
-    /// What the process does for the first time.
-    pub(crate) fn start_up(&self) -> &StartUp<'t> {
-        self.first_calls.get_or_init(|| StartUp::new(self))
-    }
-
-    /// When the device communicates.
-    pub(crate) fn communication(&self) -> &CommunicationTime {
-        self.communication
-            .get_or_init(|| CommunicationTime::new(self))
     }
 
     /// The nodes that the window begins and ends with. O(nodes).

@@ -1,7 +1,8 @@
 //! Communication that the device does nothing beside.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::spans::CoveredTime;
+use crate::communication_time::CommunicationTime;
+use crate::covered_time::CoveredTime;
 use crate::detect::syncs::{host_waits, pageable_copy};
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
@@ -35,7 +36,7 @@ struct CollectiveGroup {
 pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let trace = view.trace;
     let mut groups: BTreeMap<String, CollectiveGroup> = BTreeMap::new();
-    let communicates = &view.communication().nodes;
+    let communicates = &communication_time(view).nodes;
     let shares_stream = streams_that_compute(view);
     let shares_thread = threads_that_work(view, communicates);
     for index in trace.nodes.indices() {
@@ -87,56 +88,50 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
     candidates
 }
 
-/// When the device communicates.
-#[derive(Debug)]
-pub(crate) struct CommunicationTime {
-    /// Per node, whether it communicates.
-    nodes: Vec<bool>,
-    covered: CoveredTime,
-    /// End and node of communication on the device, ascending.
-    ends: Vec<(i64, NodeIdx)>,
+/// When the device communicates. O(nodes log nodes) the first time.
+pub(crate) fn communication_time<'v>(view: &'v RankView<'_>) -> &'v CommunicationTime {
+    view.communication
+        .get_or_init(|| measure_communication(view))
 }
 
-impl CommunicationTime {
-    /// O(nodes log nodes).
-    pub(crate) fn new(view: &RankView<'_>) -> CommunicationTime {
-        let nodes = communication_nodes(view);
-        let on_device = view.trace.nodes.indices();
-        let on_device = on_device
-            .filter(|node| nodes[node.index()] && view.trace.nodes.on_device[node.index()]);
-        let mut spans = vec![];
-        let mut ends = vec![];
-        for node in on_device {
-            let span = view.node_span(node);
-            spans.push(span);
-            ends.push((span.1, node));
-        }
-        ends.sort_unstable();
-        CommunicationTime {
-            nodes,
-            covered: CoveredTime::new(spans),
-            ends,
-        }
+fn measure_communication(view: &RankView<'_>) -> CommunicationTime {
+    let nodes = communication_nodes(view);
+    let on_device = view.trace.nodes.indices();
+    let on_device =
+        on_device.filter(|node| nodes[node.index()] && view.trace.nodes.on_device[node.index()]);
+    let mut spans = vec![];
+    let mut ends = vec![];
+    for node in on_device {
+        let span = view.node_span(node);
+        spans.push(span);
+        ends.push((span.1, node));
     }
+    ends.sort_unstable();
+    CommunicationTime {
+        nodes,
+        covered: CoveredTime::new(spans),
+        ends,
+    }
+}
 
-    /// The communication that ran for most of a wait of the host; none if none did. O(log nodes).
-    pub(crate) fn waited_for(&self, view: &RankView<'_>, sync: &HostSync) -> Option<NodeIdx> {
-        let end = view.node_span(sync.node).0;
-        let start = end.saturating_sub(sync.waited_ns);
-        if self.covered.between(start, end).saturating_mul(2) <= sync.waited_ns {
-            return None;
-        }
-        // What was waited for has ended: the last that did so kept the thread longest.
-        let ended = self.ends.partition_point(|(other, _)| *other <= end);
-        let (_, node) = self.ends[..ended].last()?;
-        Some(*node)
+/// The communication that ran for most of a wait of the host; none if none did. O(log nodes).
+pub(crate) fn communication_waited_for(view: &RankView<'_>, sync: &HostSync) -> Option<NodeIdx> {
+    let time = communication_time(view);
+    let end = view.node_span(sync.node).0;
+    let start = end.saturating_sub(sync.waited_ns);
+    if time.covered.between(start, end).saturating_mul(2) <= sync.waited_ns {
+        return None;
     }
+    // What was waited for has ended: the last that did so kept the thread longest.
+    let ended = time.ends.partition_point(|(other, _)| *other <= end);
+    let (_, node) = time.ends[..ended].last()?;
+    Some(*node)
 }
 
 /// The host stands still in copies for the communication that they are behind.
 fn add_host_waits(view: &RankView<'_>, groups: &mut BTreeMap<String, CollectiveGroup>) {
     for sync in host_waits(view) {
-        let Some(node) = view.communication().waited_for(view, sync) else {
+        let Some(node) = communication_waited_for(view, sync) else {
             continue;
         };
         // Whoever reads a number or synchronises asked for the wait: that is a kind of its own.

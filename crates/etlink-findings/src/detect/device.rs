@@ -3,9 +3,10 @@
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::spans::remove_spans;
 use crate::detect::syncs::host_waits;
+use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
-use crate::view::{HostSpan, RankView};
+use crate::view::RankView;
 use etlink_analyze::RowClass;
 use etlink_analyze::sm_coverage::kernel_blocks;
 use etlink_link::{EdgeKind, launches_graph};

@@ -2,9 +2,11 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::names::{is_allocator_call, is_input_op};
+use crate::detect::start_up::start_up;
+use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
-use crate::view::{HostSpan, LaunchInterval, LaunchedRow, RankView};
+use crate::view::{LaunchInterval, LaunchedRow, RankView};
 use etlink_link::NodeKind;
 use etlink_model::{CallIdx, NodeIdx, OpIdx, ThreadIdx};
 use etlink_replay::GraphEdits;
@@ -231,7 +233,7 @@ fn work_name<'t>(view: &RankView<'t>, node: NodeIdx) -> Option<&'t str> {
     let mut outermost = None;
     for op in view.op_and_parents(view.trace.op_of(&slice)) {
         let name = view.op_name(op);
-        if is_input_op(name) || view.start_up().has_op(op) {
+        if is_input_op(name) || start_up(view).has_op(op) {
             return None;
         }
         if annotations[op.index()] && !view.is_step_name(name) {

@@ -3,9 +3,10 @@
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::host::{LONGEST_LAUNCH_NS, is_own_work, launch_intervals};
 use crate::detect::names::is_input_op;
+use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::text::{mean_ns, median_ns, sum_ns};
-use crate::view::{HostSpan, LaunchInterval, LaunchedRow, RankView};
+use crate::view::{LaunchInterval, LaunchedRow, RankView};
 use etlink_link::{EdgeKind, NodeKind, launches_graph};
 use etlink_model::{CallIdx, NodeIdx, OpIdx};
 use etlink_replay::GraphEdits;

@@ -1,7 +1,7 @@
 //! What recording itself took.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::spans::CoveredTime;
+use crate::covered_time::CoveredTime;
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
 use crate::view::RankView;

@@ -3,8 +3,9 @@
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::names::{is_allocator_call, is_communication_op, is_compile_range, is_input_op};
 use crate::kind::CauseKind;
+use crate::start_up::{FirstCall, StartUp};
 use crate::text::{median_ns, sum_ns};
-use crate::view::{HostSpan, RankView};
+use crate::view::RankView;
 use etlink_link::NodeKind;
 use etlink_model::{CallIdx, OpIdx};
 use etlink_replay::GraphEdits;
@@ -24,33 +25,9 @@ const LEAST_CONTEXT_NS: i64 = 20_000_000;
 /// A first step with this many times the allocation of a usual one fills the allocator's cache.
 const MORE_ALLOCATION: i64 = 2;
 
-/// A stretch of a thread in which the process does something for the first time.
-#[derive(Clone, Copy, Debug)]
-struct FirstCall<'t> {
-    name: &'t str,
-    span: HostSpan,
-    /// How long later calls of the name take, ns; none where there are none.
-    usual_ns: Option<i64>,
-}
-
-impl FirstCall<'_> {
-    fn took_ns(&self) -> i64 {
-        self.span.end.saturating_sub(self.span.start)
-    }
-
-    fn excess_ns(&self) -> i64 {
-        let usual = self.usual_ns.unwrap_or(0);
-        self.took_ns().saturating_sub(usual)
-    }
-}
-
-/// What belongs to the start of a process.
-pub(crate) struct StartUp<'t> {
-    calls: Vec<FirstCall<'t>>,
-    /// Per op, whether it lies in one of these.
-    ops: Vec<bool>,
-    /// Allocator calls before this time are part of the start, ns.
-    repeats_ns: i64,
+/// What belongs to the start of the process. O(ops + calls) the first time.
+pub(crate) fn start_up<'v, 't>(view: &'v RankView<'t>) -> &'v StartUp<'t> {
+    view.first_calls.get_or_init(|| StartUp::new(view))
 }
 
 impl<'t> StartUp<'t> {
@@ -72,16 +49,6 @@ impl<'t> StartUp<'t> {
             .calls
             .retain(|first| first.span.start >= view.span.0 && first.span.start < view.span.1);
         start_up
-    }
-
-    /// Whether an op is part of the start.
-    pub(crate) fn has_op(&self, op: OpIdx) -> bool {
-        self.ops.get(op.index()).copied().unwrap_or(false)
-    }
-
-    /// Whether a call of the allocator is one that later steps do not repeat.
-    pub(crate) fn has_allocation(&self, start: i64) -> bool {
-        start < self.repeats_ns
     }
 
     /// Ops whose first call took far longer than the later ones, and ranges of the compiler.
@@ -249,7 +216,7 @@ fn first_repeat(view: &RankView<'_>) -> i64 {
 
 /// Everything that the process does for the first time, as one cause.
 pub(crate) fn first_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    let calls = &view.start_up().calls;
+    let calls = &start_up(view).calls;
     let Some(longest) = calls.iter().max_by_key(|first| first.excess_ns()) else {
         return vec![];
     };

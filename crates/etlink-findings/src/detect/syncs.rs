@@ -1,12 +1,14 @@
 //! Calls that stand still until the device has got somewhere.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::communication::communication_name;
+use crate::detect::communication::{communication_name, communication_waited_for};
 use crate::detect::names::{is_allocator_call, is_input_op};
 use crate::detect::spans::remove_spans;
+use crate::detect::start_up::start_up;
+use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
-use crate::view::{HostSpan, HostSync, RankView};
+use crate::view::{HostSync, RankView};
 use etlink_link::{EdgeKind, NodeKind};
 use etlink_model::{CallIdx, NodeIdx, OpIdx, RowIdx};
 use etlink_replay::GraphEdits;
@@ -93,7 +95,7 @@ fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, 
     }
     if pageable_copy(view, sync).is_some() {
         // The copy is behind a collective, and the wait is that for the other ranks.
-        if view.communication().waited_for(view, sync).is_some() {
+        if communication_waited_for(view, sync).is_some() {
             return None;
         }
         let op = view
@@ -158,7 +160,7 @@ impl SyncGroup {
         if let Some(row) = pageable_copy(view, sync) {
             self.copied_ns = view.row_ns(row.index()).saturating_add(self.copied_ns);
         }
-        if let Some(node) = view.communication().waited_for(view, sync) {
+        if let Some(node) = communication_waited_for(view, sync) {
             self.communicated_ns = sync.waited_ns.saturating_add(self.communicated_ns);
             let waited = (sync.waited_ns, node);
             self.communication = self.communication.max(Some(waited));
@@ -256,7 +258,7 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let start = calls.start[call].0;
         // Before the first step and behind the last, allocating is part of beginning and ending.
         let is_inside = start >= view.span.0 && start < view.span.1;
-        let is_repeated = !view.start_up().has_allocation(start);
+        let is_repeated = !start_up(view).has_allocation(start);
         let name = view.call_name(CallIdx::new(call));
         if !is_inside || !is_repeated || !is_allocator_call(name) {
             continue;

@@ -1,0 +1,41 @@
+//! How long something goes on within a time.
+
+/// How much of the time before an instant something goes on.
+#[derive(Debug)]
+pub(crate) struct CoveredTime {
+    /// Start and end without overlap, ascending, and the time in those before.
+    spans: Vec<(i64, i64, i64)>,
+}
+
+impl CoveredTime {
+    pub(crate) fn new(mut all: Vec<(i64, i64)>) -> CoveredTime {
+        all.sort_unstable();
+        let mut spans: Vec<(i64, i64, i64)> = vec![];
+        for (start, end) in all {
+            // Rows can overlap each other: a time counts once.
+            match spans.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                Some(last) => {
+                    let before = last.2.saturating_add(last.1.saturating_sub(last.0));
+                    spans.push((start, end, before));
+                }
+                None => spans.push((start, end, 0)),
+            }
+        }
+        CoveredTime { spans }
+    }
+
+    /// Of the time from one instant to another. O(log spans).
+    pub(crate) fn between(&self, start: i64, end: i64) -> i64 {
+        self.until(end).saturating_sub(self.until(start))
+    }
+
+    fn until(&self, time: i64) -> i64 {
+        let begun = self.spans.partition_point(|span| span.0 <= time);
+        let Some(last) = begun.checked_sub(1) else {
+            return 0;
+        };
+        let (start, end, before) = self.spans[last];
+        before.saturating_add(end.min(time).saturating_sub(start))
+    }
+}
