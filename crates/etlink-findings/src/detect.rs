@@ -3,6 +3,7 @@
 pub(crate) mod communication;
 pub(crate) mod device;
 pub(crate) mod host;
+pub(crate) mod host_waits;
 pub(crate) mod launches;
 pub(crate) mod names;
 pub(crate) mod profiler;

@@ -3,7 +3,7 @@
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::communication_time::CommunicationTime;
 use crate::covered_time::CoveredTime;
-use crate::detect::syncs::{host_waits, pageable_copy};
+use crate::detect::host_waits::{host_waits, pageable_copy};
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
 use crate::view::{HostSync, RankView};

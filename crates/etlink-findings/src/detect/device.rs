@@ -1,8 +1,8 @@
 //! What the device itself takes long for.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
+use crate::detect::host_waits::host_waits;
 use crate::detect::spans::remove_spans;
-use crate::detect::syncs::host_waits;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};

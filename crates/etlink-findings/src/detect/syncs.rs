@@ -2,6 +2,7 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::communication::{communication_name, communication_waited_for};
+use crate::detect::host_waits::{host_waits, pageable_copy};
 use crate::detect::names::{is_allocator_call, is_input_op};
 use crate::detect::spans::remove_spans;
 use crate::detect::start_up::start_up;
@@ -9,8 +10,7 @@ use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
 use crate::view::{HostSync, RankView};
-use etlink_link::{EdgeKind, NodeKind};
-use etlink_model::{CallIdx, NodeIdx, OpIdx, RowIdx};
+use etlink_model::{CallIdx, NodeIdx, OpIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
 
@@ -32,37 +32,6 @@ const SHAPE_OPS: [&str; 7] = [
     "aten::repeat_interleave",
     "aten::nonzero_numpy",
 ];
-
-/// The slices of threads that wait for a device inside of the window.
-pub(crate) fn host_waits<'v>(view: &'v RankView<'_>) -> &'v [HostSync] {
-    view.syncs.get_or_init(|| host_syncs(view))
-}
-
-/// By thread and time.
-fn host_syncs(view: &RankView<'_>) -> Vec<HostSync> {
-    let trace = view.trace;
-    let nodes = &trace.nodes;
-    let mut syncs = vec![];
-    for of_thread in &view.of_thread {
-        for pair in of_thread.windows(2) {
-            let [before, node] = *pair else { continue };
-            let mut deps = trace.edges.deps(node).iter();
-            let start = nodes.start[node.index()].0;
-            let is_inside = start >= view.span.0 && start <= view.span.1;
-            if !is_inside || !deps.any(|edge| edge.kind == EdgeKind::HostWait) {
-                continue;
-            }
-            let slice = nodes.get(node);
-            syncs.push(HostSync {
-                node,
-                call: (slice.kind == NodeKind::Runtime).then_some(CallIdx(slice.source)),
-                op: trace.op_of(&slice),
-                waited_ns: start.saturating_sub(nodes.end(before).0).max(0),
-            });
-        }
-    }
-    syncs
-}
 
 /// What made a thread wait, by the ops around and by the call.
 fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, Option<OpIdx>)> {
@@ -108,16 +77,6 @@ fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, 
     lower
         .contains("synchronize")
         .then(|| (CauseKind::ExplicitSync, name.to_owned(), None))
-}
-
-/// The copy of memory that is not pinned, if a thread waited for one last.
-pub(crate) fn pageable_copy(view: &RankView<'_>, sync: &HostSync) -> Option<RowIdx> {
-    let trace = view.trace;
-    let deps = trace.edges.deps(sync.node).iter();
-    let waits = deps.filter(|edge| edge.kind == EdgeKind::HostWait);
-    let mut rows = waits.filter_map(|edge| trace.row_of(&trace.nodes.get(edge.from)));
-    // CUPTI names the kinds of memory in the row alone; the call is the same for both.
-    rows.find(|row| view.rows.name(row.index()).contains("Pageable"))
 }
 
 /// The waits of a kind, by subject.
