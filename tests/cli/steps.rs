@@ -97,7 +97,7 @@ fn iterations_of_vllm_are_steps_with_phases() {
         VLLM[3]
     ))
     .exits(0)
-    .says("drawn: step execute_context_1(300)_generation_2(2) of 1 rank");
+    .says("drawn: step execute_context_1(300)_generation_2(2) and 3 others of 1 rank");
 }
 
 #[test]
