@@ -14,6 +14,7 @@ use crate::device::lanes::Lanes;
 use crate::device::{RowWait, row_end};
 use crate::limits::WAIT_LATENCY;
 use etlink_model::{CallIdx, DeviceTrace, DurationNs, QueueIdx, RowIdx};
+use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
 /// A row that follows the row before it on its stream by so much more than rows of its graph
@@ -81,11 +82,17 @@ impl<'t> GraphLaunch<'t> {
     fn add_waits(&self, lanes: &Lanes, waits: &mut Vec<RowWait>) {
         let rows = &self.device.rows;
         let mut before: BTreeMap<QueueIdx, RowIdx> = BTreeMap::new();
-        let mut joined: Vec<RowIdx> = vec![];
+        let mut joined: FxHashSet<RowIdx> = FxHashSet::default();
+        let mut ended = LastEnded::default();
+        let mut by_end = self.by_end.iter().copied().peekable();
         for &row in &self.rows {
             let start = rows.start[row.index()];
+            // Both are by the clock of the device.
+            while let Some(other) = by_end.next_if(|other| row_end(self.device, *other) <= start) {
+                ended.add(self.queue(other), other);
+            }
             let previous = before.insert(self.queue(row), row);
-            let Some(from) = self.ended_elsewhere(row) else {
+            let Some(from) = ended.elsewhere(self.queue(row)) else {
                 continue;
             };
             let late = start - row_end(self.device, from);
@@ -100,7 +107,7 @@ impl<'t> GraphLaunch<'t> {
                 }
             };
             if waited {
-                joined.push(from);
+                joined.insert(from);
                 waits.push(inferred_wait(row, from));
             }
         }
@@ -109,17 +116,6 @@ impl<'t> GraphLaunch<'t> {
                 self.add_last_join(lanes, last, waits);
             }
         }
-    }
-
-    /// The row of another stream that ended last before a row began. Both are by one clock.
-    fn ended_elsewhere(&self, row: RowIdx) -> Option<RowIdx> {
-        let start = self.device.rows.start[row.index()];
-        let ended = self
-            .by_end
-            .partition_point(|other| row_end(self.device, *other) <= start);
-        let mut near = self.by_end[..ended].iter().rev();
-        let own = self.queue(row);
-        near.find(|other| self.queue(**other) != own).copied()
     }
 
     /// The end of a branch that no row is seen to wait for: the main stream goes on after it.
@@ -133,6 +129,29 @@ impl<'t> GraphLaunch<'t> {
         if let Some(row) = within.or_else(after).filter(follows) {
             waits.push(inferred_wait(row, last));
         }
+    }
+}
+
+/// Of rows by their end, the last of all and the last of another stream than that one's.
+#[derive(Default)]
+struct LastEnded {
+    last: Option<(QueueIdx, RowIdx)>,
+    other: Option<(QueueIdx, RowIdx)>,
+}
+
+impl LastEnded {
+    fn add(&mut self, queue: QueueIdx, row: RowIdx) {
+        if self.last.is_some_and(|(last, _)| last != queue) {
+            self.other = self.last;
+        }
+        self.last = Some((queue, row));
+    }
+
+    /// The row that ended last on another stream than `own`.
+    fn elsewhere(&self, own: QueueIdx) -> Option<RowIdx> {
+        let mut ended = [self.last, self.other].into_iter().flatten();
+        let found = ended.find(|(queue, _)| *queue != own);
+        found.map(|(_, row)| row)
     }
 }
 

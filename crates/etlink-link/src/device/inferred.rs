@@ -175,8 +175,9 @@ fn add_user_waits(
             let of_own = pairs[before..].iter().take_while(|(to, _)| *to == own);
             let mut sources: Vec<QueueIdx> = of_own.map(|(_, from)| *from).collect();
             if sources.is_empty() {
-                let queues = device.queues.len().min(MAX_QUEUES_OF_CALL);
-                sources.extend((0..queues).map(QueueIdx::new).filter(|other| *other != own));
+                let all = lanes.queues_of(device.queues[own.index()].device);
+                let others = all.iter().copied().filter(|other| *other != own);
+                sources.extend(others.take(MAX_QUEUES_OF_CALL));
             }
             let start = device.rows.start[row.index()];
             for source in sources {
@@ -274,15 +275,19 @@ fn ended_alone_before(device: &DeviceTrace, lanes: &Lanes, row: RowIdx) -> Optio
     let begin = lanes
         .by_end
         .partition_point(|other| row_end(device, *other) < since);
+    let end = lanes
+        .by_end
+        .partition_point(|other| ends_before(row_end(device, *other), start));
+    // Where hundreds of rows end at one time, one of them is no evidence.
+    if end - begin > MAX_ROWS_OF_QUEUE {
+        return None;
+    }
     let own = device.rows.queue[row.index()];
     let number = device.queues[own.index()].device;
-    let mut others = lanes.by_end[begin..]
-        .iter()
-        .take_while(|other| ends_before(row_end(device, **other), start))
-        .filter(|other| {
-            let queue = device.rows.queue[other.index()];
-            queue != own && device.queues[queue.index()].device == number && **other != from
-        });
+    let mut others = lanes.by_end[begin..end].iter().filter(|other| {
+        let queue = device.rows.queue[other.index()];
+        queue != own && device.queues[queue.index()].device == number && **other != from
+    });
     let is_alone = others.next().is_none();
     is_alone.then_some(RowWait {
         to: row,

@@ -123,6 +123,11 @@ impl Lanes {
         &self.rows[start..end]
     }
 
+    /// The queues of a device that have rows.
+    pub(crate) fn queues_of(&self, device: i64) -> &[QueueIdx] {
+        self.by_device.get(&device).map_or(&[], Vec::as_slice)
+    }
+
     /// The last row of a queue that was launched before `time`.
     pub(crate) fn last_before(&self, queue: QueueIdx, time: TimeNs) -> Option<RowIdx> {
         let lane = self.lane(queue);

@@ -10,9 +10,10 @@
 
 use crate::device::calls::Does;
 use crate::device::lanes::Lanes;
+use crate::device::launch::Launches;
 use crate::device::{CallWait, row_end};
 use crate::limits::{CLOCK_TOLERANCE, MAX_ROWS_OF_CALL};
-use etlink_model::{CallIdx, DeviceTrace, RowIdx, TimeNs};
+use etlink_model::{CallIdx, DeviceTrace, RowIdx};
 
 /// Fewer queries than this are questions, not a loop.
 const LEAST_QUERIES: usize = 3;
@@ -38,59 +39,86 @@ impl PollLoop {
 }
 
 /// Loops whose end a row explains, by their last call. O(calls log rows).
-pub(crate) fn poll_loops(device: &DeviceTrace, lanes: &Lanes, does: &[Does]) -> Vec<PollLoop> {
+pub(crate) fn poll_loops(
+    device: &DeviceTrace,
+    launches: &Launches,
+    lanes: &Lanes,
+    does: &[Does],
+) -> Vec<PollLoop> {
     if !does.contains(&Does::Query) {
         return vec![];
     }
+    let finder = PollFinder {
+        device,
+        launches,
+        lanes,
+    };
     let mut queries: Vec<Vec<CallIdx>> = vec![vec![]; device.threads.len()];
     let mut loops = vec![];
     for (call, does) in (0..).map(CallIdx).zip(does) {
         let own = &mut queries[device.calls.thread[call.index()].index()];
         match does {
             Does::Query => own.push(call),
-            _ => loops.extend(as_loop(device, lanes, &std::mem::take(own))),
+            _ => loops.extend(finder.as_loop(&std::mem::take(own))),
         }
     }
     for own in &queries {
-        loops.extend(as_loop(device, lanes, own));
+        loops.extend(finder.as_loop(own));
     }
     loops.sort_by_key(|poll| poll.last);
     loops
 }
 
-fn as_loop(device: &DeviceTrace, lanes: &Lanes, queries: &[CallIdx]) -> Option<PollLoop> {
-    let [first, .., before, last] = queries else {
-        return None;
-    };
-    if queries.len() < LEAST_QUERIES {
-        return None;
-    }
-    let calls = &device.calls;
-    let launched = calls.start[first.index()];
-    let asked = calls.start[before.index()];
-    let done = calls.start[last.index()] + calls.duration[last.index()];
-    let row = ended_between(device, lanes, launched, (asked, done))?;
-    Some(PollLoop {
-        first: *first,
-        last: *last,
-        row,
-    })
+struct PollFinder<'t> {
+    device: &'t DeviceTrace,
+    launches: &'t Launches,
+    lanes: &'t Lanes,
 }
 
-/// The last row to end within a time, of those launched before the loop.
-fn ended_between(
-    device: &DeviceTrace,
-    lanes: &Lanes,
-    launched: TimeNs,
-    (asked, done): (TimeNs, TimeNs),
-) -> Option<RowIdx> {
-    let latest = done + CLOCK_TOLERANCE;
-    let end = lanes
-        .by_end
-        .partition_point(|row| row_end(device, *row) <= latest);
-    let near = lanes.by_end[..end].iter().rev();
-    near.take(MAX_ROWS_OF_CALL)
-        .take_while(|row| row_end(device, **row) >= asked)
-        .find(|row| lanes.launched(**row) < launched && device.rows.start[row.index()] < done)
-        .copied()
+impl PollFinder<'_> {
+    /// The loop that queries of one thread are, without another call between them.
+    fn as_loop(&self, queries: &[CallIdx]) -> Option<PollLoop> {
+        let [first, .., before, last] = queries else {
+            return None;
+        };
+        if queries.len() < LEAST_QUERIES {
+            return None;
+        }
+        let row = self.ended_between(*first, *before, *last)?;
+        Some(PollLoop {
+            first: *first,
+            last: *last,
+            row,
+        })
+    }
+
+    /// The last row to end from the start of query `before` to the end of query `last`, of those
+    /// that the process had launched before the first query.
+    fn ended_between(&self, first: CallIdx, before: CallIdx, last: CallIdx) -> Option<RowIdx> {
+        let calls = &self.device.calls;
+        let (launched, asked) = (calls.start[first.index()], calls.start[before.index()]);
+        let done = calls.start[last.index()] + calls.duration[last.index()];
+        let latest = done + CLOCK_TOLERANCE;
+        let by_end = &self.lanes.by_end;
+        let end = by_end.partition_point(|row| row_end(self.device, *row) <= latest);
+        let near = by_end[..end].iter().rev();
+        near.take(MAX_ROWS_OF_CALL)
+            .take_while(|row| row_end(self.device, **row) >= asked)
+            .find(|row| {
+                self.lanes.launched(**row) < launched
+                    && self.device.rows.start[row.index()] < done
+                    && self.is_of_process(**row, first)
+            })
+            .copied()
+    }
+
+    /// Whether the process of a call has launched a row. A merged trace has those of several.
+    fn is_of_process(&self, row: RowIdx, call: CallIdx) -> bool {
+        let process = |call: CallIdx| {
+            let thread = self.device.calls.thread[call.index()];
+            self.device.threads[thread.index()].pid
+        };
+        let launch = self.launches.row_call[row.index()].get();
+        launch.is_none_or(|launch| process(launch) == process(call))
+    }
 }

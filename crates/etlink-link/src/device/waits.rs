@@ -64,7 +64,7 @@ pub(crate) fn waits(
         found.calls.push(full.wait);
         found.released.insert(full.wait.to, full.started);
     }
-    found.polls = polls::poll_loops(device, &finder.lanes, &does);
+    found.polls = polls::poll_loops(device, launches, &finder.lanes, &does);
     let polled = found.polls.iter().map(|poll| poll.wait());
     found.calls.extend(polled);
     found.rows.sort();
@@ -362,14 +362,14 @@ impl<'t> WaitFinder<'t> {
                 let held_up = row.filter(|row| !ends_before(self.row_end(*row), begun));
                 // PyTorch's own ops synchronise the stream that they have launched to.
                 if held_up.is_none() && !self.is_in_op(call) {
-                    return self.wait_for_all(call, begun);
+                    return self.wait_for_all(call, last, begun);
                 }
                 row.or(last)
             }
             Does::EventSync => match (self.ended_in(begun, ended), record) {
                 (None, Some(record)) => {
                     let recorded = calls.start[record.index()];
-                    return self.wait_for_all(call, recorded);
+                    return self.wait_for_all(call, last, recorded);
                 }
                 (row, _) => row,
             },
@@ -387,14 +387,21 @@ impl<'t> WaitFinder<'t> {
         op.is_some_and(|op| !is_scope(self.device, op))
     }
 
-    /// Waits for what was launched to each stream before `launched`, where the times allow that.
-    fn wait_for_all(&mut self, call: CallIdx, launched: TimeNs) {
+    /// Waits for what was launched before `launched` to each stream of the device that the thread
+    /// launched to last, where the times allow that.
+    fn wait_for_all(&mut self, call: CallIdx, last: Option<RowIdx>, launched: TimeNs) {
         let calls = &self.device.calls;
         let ended = calls.start[call.index()] + calls.duration[call.index()];
-        // A synchronisation by code that does so after each kernel would otherwise look at
-        // thousands of streams each time.
-        let queues = self.device.queues.len().min(MAX_QUEUES_OF_CALL);
-        for queue in (0..queues).map(QueueIdx::new) {
+        // A thread that launches nothing shows no device.
+        let Some(last) = last else { return };
+        let queue = self.device.rows.queue[last.index()];
+        let all = self
+            .lanes
+            .queues_of(self.device.queues[queue.index()].device);
+        // A program that does so after each kernel would otherwise look at thousands of streams
+        // each time.
+        let queues: Vec<QueueIdx> = all.iter().copied().take(MAX_QUEUES_OF_CALL).collect();
+        for queue in queues {
             let last = self.lanes.last_before(queue, launched);
             if let Some(row) = last.filter(|row| self.can_end(*row, ended)) {
                 self.wait_for(call, row, true);
