@@ -84,18 +84,24 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
     let (times, typical) = (count_text(count, "time"), time_text(evidence.typical_ns));
     let compared = evidence.compared.unwrap_or_default();
     let compared_time = time_text(compared as i64);
+    // More time than there is can only be that of several threads, or ranks.
+    let is_of_several = evidence.time_ns > found.window_ns;
+    let threads = match is_of_several {
+        true => ", summed over threads,",
+        false => "",
+    };
     match finding.kind {
         CauseKind::InputPipeline => {
             format!("the host waits for input in `{subject}`, {times}, {total} in all")
         }
         CauseKind::HostWork if subject.is_empty() && evidence.python.is_some() => {
-            format!("between ops the host runs Python for {total}")
+            format!("between ops the host runs Python for {total}{threads}")
         }
         CauseKind::HostWork if subject.is_empty() => {
-            format!("between ops the host does for {total} what no op shows")
+            format!("between ops the host does for {total}{threads} what no op shows")
         }
         CauseKind::HostWork => {
-            format!("the host is in `{subject}` for {total} between launches")
+            format!("the host is in `{subject}` for {total}{threads} between launches")
         }
         CauseKind::SmallKernels => format!(
             "kernels are over before the host launches the next: {count} of {typical} (mean), one \
@@ -248,8 +254,13 @@ fn place_text(finding: &RunFinding) -> String {
         _ => "in",
     };
     let within = within.map_or(String::new(), |op| format!(", {how} `{}`", short_name(op)));
+    // The line is that of the longest time. Another one can have most of the sum.
+    let at = match evidence.count {
+        0 | 1 => "at",
+        _ => "for example at",
+    };
     let python = evidence.python.as_deref();
-    let python = python.map_or(String::new(), |line| format!(", at `{line}`"));
+    let python = python.map_or(String::new(), |line| format!(", {at} `{line}`"));
     // Times of a cause are summed over the ranks that have it.
     let ranks = match finding.ranks.len() {
         0 | 1 => String::new(),

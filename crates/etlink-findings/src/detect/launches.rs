@@ -221,13 +221,16 @@ fn free_launch(view: &RankView<'_>, launched: &LaunchedRow, edits: &mut GraphEdi
         if slice.kind != NodeKind::Runtime || slice.source != launched.call.0 {
             continue;
         }
-        let mut deps = view.trace.edges.deps(*node).iter();
-        // A blocking copy waits for its own row.
-        let waits = deps.any(|edge| {
-            let from = view.trace.row_of(&view.trace.nodes.get(edge.from));
-            let is_own = from.is_some_and(|row| row.index() == launched.row);
-            edge.kind == EdgeKind::HostWait && edge.inferred && !is_own
-        });
+        let deps = view.trace.edges.deps(*node).iter();
+        let held = deps.filter(|edge| edge.kind == EdgeKind::HostWait);
+        let mut held = held.peekable();
+        // A blocking copy waits for its own row, whatever else it waits for.
+        let waits = held.peek().is_some()
+            && held.all(|edge| {
+                let from = view.trace.row_of(&view.trace.nodes.get(edge.from));
+                let is_own = from.is_some_and(|row| row.index() == launched.row);
+                edge.inferred && !is_own
+            });
         if waits {
             edits.freed.push((*node, EdgeKind::HostWait));
         }

@@ -43,6 +43,7 @@ struct GraphLaunch<'t> {
     by_end: Vec<RowIdx>,
     /// The stream with most of the rows.
     main: QueueIdx,
+    main_rows: Vec<RowIdx>,
     /// From a row to the next of its stream.
     usual_gap: DurationNs,
 }
@@ -62,8 +63,15 @@ impl<'t> GraphLaunch<'t> {
                 .or_insert((*row, 0));
             *entry = (*row, entry.1 + 1);
         }
-        let most = last.iter().max_by_key(|(_, (_, count))| *count);
+        // Of equals the stream that begins: most graphs are launched to that.
+        let first = rows.first().map(|row| device.rows.queue[row.index()]);
+        let most = last
+            .iter()
+            .max_by_key(|(queue, (_, count))| (*count, Some(**queue) == first));
         let main = most.map_or(QueueIdx(0), |(queue, _)| *queue);
+        let of_main = rows.iter().copied();
+        let main_rows = of_main.filter(|row| device.rows.queue[row.index()] == main);
+        let main_rows = main_rows.collect();
         gaps.sort_unstable();
         let usual_gap = gaps.get(gaps.len() / 2).copied().unwrap_or_default();
         GraphLaunch {
@@ -71,6 +79,7 @@ impl<'t> GraphLaunch<'t> {
             rows,
             by_end,
             main,
+            main_rows,
             usual_gap,
         }
     }
@@ -123,8 +132,10 @@ impl<'t> GraphLaunch<'t> {
         let rows = &self.device.rows;
         let end = row_end(self.device, last);
         let follows = |row: &RowIdx| end <= rows.start[row.index()] && *row != last;
-        let mut own = self.rows.iter().copied();
-        let within = own.find(|row| self.queue(*row) == self.main && follows(row));
+        let begun = self
+            .main_rows
+            .partition_point(|row| rows.start[row.index()] < end);
+        let within = self.main_rows.get(begun).copied().filter(follows);
         let after = || lanes.first_after(self.main, lanes.launched(last));
         if let Some(row) = within.or_else(after).filter(follows) {
             waits.push(inferred_wait(row, last));

@@ -29,16 +29,15 @@ use crate::limits::{
 use etlink_model::{CallIdx, DeviceTrace, OpIdx, QueueIdx, RowIdx, TimeNs};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Waits that the two rules find. O(n log n).
+/// `waits`, which are known, and those that the rules find. O(n log n).
 pub(crate) fn event_waits(
     device: &DeviceTrace,
     launches: &Launches,
     lanes: &Lanes,
-    does: &[Does],
-    call_op: &[OpIdx],
+    (does, call_op): (&[Does], &[OpIdx]),
+    mut waits: Vec<RowWait>,
 ) -> Vec<RowWait> {
     let mut threads: Vec<ThreadProgram> = vec![ThreadProgram::default(); device.threads.len()];
-    let mut waits = vec![];
     let mut rows = lanes.by_call.iter().copied().peekable();
     for (call, does) in (0..).map(CallIdx).zip(does) {
         let thread = &mut threads[device.calls.thread[call.index()].index()];
@@ -165,8 +164,16 @@ fn add_user_waits(
     }
     pairs.sort_unstable();
     pairs.dedup();
+    let mut user_waits: Vec<(RowIdx, TimeNs)> = vec![];
     for thread in threads {
-        for &(row, recorded) in &thread.user_waits {
+        user_waits.extend(&thread.user_waits);
+    }
+    user_waits.sort_by_key(|(row, _)| (lanes.launched(*row), *row));
+    // Per pair of queues, when the latest row was launched that was waited for: what a queue has
+    // waited for once all its later rows follow.
+    let mut latest: FxHashMap<(QueueIdx, QueueIdx), TimeNs> = FxHashMap::default();
+    {
+        for (row, recorded) in user_waits {
             if known.contains(&row) {
                 continue;
             }
@@ -177,13 +184,19 @@ fn add_user_waits(
             if sources.is_empty() {
                 let all = lanes.queues_of(device.queues[own.index()].device);
                 let others = all.iter().copied().filter(|other| *other != own);
-                sources.extend(others.take(MAX_QUEUES_OF_CALL));
+                sources.extend(others);
             }
+            sources.truncate(MAX_QUEUES_OF_CALL);
             let start = device.rows.start[row.index()];
             for source in sources {
                 let from = lanes.last_before(source, recorded);
                 // both are by the device's clock, which leaves no error between them
                 let from = from.filter(|from| row_end(device, *from) <= start);
+                let from = from.filter(|from| {
+                    let launched = lanes.launched(*from);
+                    let before = latest.insert((own, source), launched);
+                    before.is_none_or(|before| before < launched)
+                });
                 waits.extend(from.map(|from| RowWait {
                     to: row,
                     from,

@@ -5,7 +5,8 @@
 //! stream    ===A===|===B===|===C===|===D===|===E===
 //!                          C starts: one launch less waits, and the call returns
 //! ```
-//! A context holds a bounded number of launches that have not started, 1,024 with CUDA. A call that
+//! A queue holds a bounded number of launches that have not started: 1,024 of a context with CUDA,
+//! which most programs fill by one stream. So it is counted per stream. A call that
 //! would add one more returns when the oldest of them starts. That time is no work of the host:
 //! with quicker kernels it is gone. How many fit is not written anywhere, but calls that block show
 //! it: so many rows were pending when they began. Where no call has blocked, nothing is assumed.
@@ -15,7 +16,7 @@ use crate::device::lanes::Lanes;
 use crate::device::launch::Launches;
 use crate::device::row_end;
 use crate::limits::ends_before;
-use etlink_model::{CallIdx, DeviceTrace, DurationNs, QueueIdx, RowIdx, TimeNs};
+use etlink_model::{CallIdx, DeviceTrace, DurationNs, QueueIdx, RowIdx, RowKind, TimeNs};
 use rustc_hash::FxHashMap;
 
 /// Fewer calls than this show no bound: they can have blocked for another reason.
@@ -32,8 +33,9 @@ const BLOCKED_MARGIN: DurationNs = DurationNs(3_000);
 /// device differ a little.
 const UNBLOCKED_PART: usize = 4;
 
-/// A row and the call that launched it alone.
+/// The first row of a call, with what was launched before it to its queue.
 struct LaunchedRow {
+    place: usize,
     call: CallIdx,
     row: RowIdx,
     /// Rows of the queue that had been launched and not started when the call began.
@@ -56,24 +58,23 @@ pub(crate) fn full_queue_waits(
 ) -> Vec<QueueWait> {
     let mut waits = vec![];
     for queue in (0..device.queues.len()).map(QueueIdx::new) {
-        let lane = lanes.lane(queue);
+        // A graph launch has many rows, and is one launch.
+        let call = |row: RowIdx| launches.row_call[row.index()].get();
+        let mut lane = lanes.lane(queue).to_vec();
+        lane.dedup_by(|next, row| call(*next).is_some() && call(*next) == call(*row));
         if lane.len() <= LEAST_DEPTH {
             continue;
         }
-        let launched = launched_rows(device, launches, lane);
+        let launched = launched_rows(device, launches, &lane);
         if let Some(depth) = queue_depth(device, &launched) {
-            add_waits(device, lane, &launched, depth, &mut waits);
+            add_waits(device, &lane, &launched, depth, &mut waits);
         }
     }
     waits
 }
 
 /// The rows of a queue whose call is known, with what was pending then.
-fn launched_rows(
-    device: &DeviceTrace,
-    launches: &Launches,
-    lane: &[RowIdx],
-) -> Vec<(usize, LaunchedRow)> {
+fn launched_rows(device: &DeviceTrace, launches: &Launches, lane: &[RowIdx]) -> Vec<LaunchedRow> {
     let rows = &device.rows;
     let mut launched = vec![];
     for (place, row) in lane.iter().enumerate() {
@@ -83,27 +84,33 @@ fn launched_rows(
         let begun = device.calls.start[call.index()];
         // A stream runs its rows in the order of their launches, so that starts ascend.
         let started = lane.partition_point(|row| rows.start[row.index()] <= begun);
-        let entry = LaunchedRow {
+        launched.push(LaunchedRow {
+            place,
             call,
             row: *row,
             pending: place.saturating_sub(started),
-        };
-        launched.push((place, entry));
+        });
     }
     launched
 }
 
 /// How many launches the queue holds, if calls have blocked on that.
-fn queue_depth(device: &DeviceTrace, launched: &[(usize, LaunchedRow)]) -> Option<usize> {
+fn queue_depth(device: &DeviceTrace, launched: &[LaunchedRow]) -> Option<usize> {
+    // Copies block for reasons of their own.
+    let is_kernel = |entry: &&LaunchedRow| device.rows.kind[entry.row.index()] == RowKind::Kernel;
+    let kernels: Vec<&LaunchedRow> = launched.iter().filter(is_kernel).collect();
     let duration = |entry: &LaunchedRow| device.calls.duration[entry.call.index()];
-    let mut durations: Vec<DurationNs> =
-        launched.iter().map(|(_, entry)| duration(entry)).collect();
+    let mut durations: Vec<DurationNs> = kernels.iter().map(|entry| duration(entry)).collect();
+    // Of a queue without any launch that is known there is nothing to learn.
+    if durations.is_empty() {
+        return None;
+    }
     // Most calls of a program can block, so that the median would be that of blocked ones.
     let tenth = durations.len() / 10;
     let (_, usual, _) = durations.select_nth_unstable(tenth);
     let least = DurationNs(usual.0.saturating_mul(BLOCKED_FACTOR)) + BLOCKED_MARGIN;
     let mut blocked: FxHashMap<usize, usize> = FxHashMap::default();
-    for (_, entry) in launched {
+    for entry in &kernels {
         if duration(entry) >= least && entry.pending >= LEAST_DEPTH {
             *blocked.entry(entry.pending).or_default() += 1;
         }
@@ -112,7 +119,7 @@ fn queue_depth(device: &DeviceTrace, launched: &[(usize, LaunchedRow)]) -> Optio
     let (depth, count) = blocked
         .into_iter()
         .max_by_key(|(depth, count)| (*count, *depth))?;
-    let full = launched.iter().filter(|(_, entry)| entry.pending >= depth);
+    let full = kernels.iter().filter(|entry| entry.pending >= depth);
     let full = full.count();
     let is_bound = count >= LEAST_BLOCKED && full - count.min(full) <= full / UNBLOCKED_PART;
     is_bound.then_some(depth)
@@ -121,19 +128,22 @@ fn queue_depth(device: &DeviceTrace, launched: &[(usize, LaunchedRow)]) -> Optio
 fn add_waits(
     device: &DeviceTrace,
     lane: &[RowIdx],
-    launched: &[(usize, LaunchedRow)],
+    launched: &[LaunchedRow],
     depth: usize,
     waits: &mut Vec<QueueWait>,
 ) {
-    for (place, entry) in launched {
+    for entry in launched {
         // The call returns when the row `depth` launches before starts: when the row before that
         // one has ended.
-        let Some(from) = place.checked_sub(depth + 1).map(|place| lane[place]) else {
+        let Some(before) = entry.place.checked_sub(depth + 1) else {
             continue;
         };
+        let (from, next) = (lane[before], lane[before + 1]);
+        let started = device.rows.start[next.index()];
         let call = entry.call.index();
         let ended = device.calls.start[call] + device.calls.duration[call];
         let can_wait = ends_before(row_end(device, from), ended)
+            && ends_before(started, ended)
             && device.rows.start[from.index()] < ended
             && from != entry.row;
         if can_wait {
@@ -142,8 +152,6 @@ fn add_waits(
                 from,
                 inferred: true,
             };
-            let next = lane[place - depth];
-            let started = device.rows.start[next.index()];
             waits.push(QueueWait { wait, started });
         }
     }

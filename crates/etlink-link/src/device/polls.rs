@@ -12,8 +12,9 @@ use crate::device::calls::Does;
 use crate::device::lanes::Lanes;
 use crate::device::launch::Launches;
 use crate::device::{CallWait, row_end};
+use crate::host::scope::is_scope;
 use crate::limits::{CLOCK_TOLERANCE, MAX_ROWS_OF_CALL};
-use etlink_model::{CallIdx, DeviceTrace, RowIdx};
+use etlink_model::{CallIdx, DeviceTrace, OpIdx, RowIdx};
 
 /// Fewer queries than this are questions, not a loop.
 const LEAST_QUERIES: usize = 3;
@@ -43,7 +44,7 @@ pub(crate) fn poll_loops(
     device: &DeviceTrace,
     launches: &Launches,
     lanes: &Lanes,
-    does: &[Does],
+    (does, call_op): (&[Does], &[OpIdx]),
 ) -> Vec<PollLoop> {
     if !does.contains(&Does::Query) {
         return vec![];
@@ -52,6 +53,7 @@ pub(crate) fn poll_loops(
         device,
         launches,
         lanes,
+        call_op,
     };
     let mut queries: Vec<Vec<CallIdx>> = vec![vec![]; device.threads.len()];
     let mut loops = vec![];
@@ -73,6 +75,7 @@ struct PollFinder<'t> {
     device: &'t DeviceTrace,
     launches: &'t Launches,
     lanes: &'t Lanes,
+    call_op: &'t [OpIdx],
 }
 
 impl PollFinder<'_> {
@@ -82,6 +85,11 @@ impl PollFinder<'_> {
             return None;
         };
         if queries.len() < LEAST_QUERIES {
+            return None;
+        }
+        // PyTorch's ops do not spin. Its allocator asks for the events of several streams in one
+        // op (`CUDACachingAllocator::process_events`), which is no loop.
+        if queries.iter().any(|call| self.is_in_op(*call)) {
             return None;
         }
         let row = self.ended_between(*first, *before, *last)?;
@@ -110,6 +118,12 @@ impl PollFinder<'_> {
                     && self.is_of_process(**row, first)
             })
             .copied()
+    }
+
+    fn is_in_op(&self, call: CallIdx) -> bool {
+        let op = self.call_op.get(call.index()).copied();
+        let op = op.and_then(OpIdx::get);
+        op.is_some_and(|op| !is_scope(self.device, op))
     }
 
     /// Whether the process of a call has launched a row. A merged trace has those of several.

@@ -52,10 +52,10 @@ pub(crate) fn waits(
     // Kineto writes `cuda_sync` rows only with `enable_cuda_sync_events` of its experimental
     // config. The wait that one of them states is no more guessed; the others are.
     let unstated = finder.add_stated();
-    let inferred = inferred::event_waits(device, launches, &finder.lanes, &unstated, call_op);
-    finder.found.rows.extend(inferred);
-    let branches = graph_branches::branch_waits(device, &finder.lanes);
-    finder.found.rows.extend(branches);
+    let mut known = std::mem::take(&mut finder.found.rows);
+    known.extend(graph_branches::branch_waits(device, &finder.lanes));
+    let (lanes, calls) = (&finder.lanes, (&unstated[..], call_op));
+    finder.found.rows = inferred::event_waits(device, launches, lanes, calls, known);
     // Host waits come last: a stream that waited is done only when the other stream is.
     finder.add_host_waits();
     let mut found = std::mem::take(&mut finder.found);
@@ -64,7 +64,7 @@ pub(crate) fn waits(
         found.calls.push(full.wait);
         found.released.insert(full.wait.to, full.started);
     }
-    found.polls = polls::poll_loops(device, launches, &finder.lanes, &does);
+    found.polls = polls::poll_loops(device, launches, &finder.lanes, (&does, call_op));
     let polled = found.polls.iter().map(|poll| poll.wait());
     found.calls.extend(polled);
     found.rows.sort();
@@ -177,7 +177,7 @@ impl<'t> WaitFinder<'t> {
             let Some(recorded) = recorded.or_else(|| self.last_of_stream(&sync)) else {
                 continue;
             };
-            if let Some(call) = sync.correlation.get().and_then(|id| calls.get(&id)) {
+            if let Some(call) = self.call_of_sync(&calls, &sync) {
                 unstated[call.index()] = Does::Other;
             }
             // An event that no row precedes is complete at once.
@@ -205,9 +205,9 @@ impl<'t> WaitFinder<'t> {
         unstated
     }
 
-    /// Calls that make a stream wait, by correlation.
-    fn calls_by_correlation(&self) -> FxHashMap<Correlation, CallIdx> {
-        let mut by_id = FxHashMap::default();
+    /// Calls that make a stream wait, by correlation and in order of time.
+    fn calls_by_correlation(&self) -> Vec<(Correlation, CallIdx)> {
+        let mut by_id = vec![];
         if self.device.syncs.is_empty() {
             return by_id;
         }
@@ -217,7 +217,19 @@ impl<'t> WaitFinder<'t> {
                 by_id.extend(id.map(|id| (id, call)));
             }
         }
+        by_id.sort();
         by_id
+    }
+
+    /// The call that a sync row is of.
+    fn call_of_sync(&self, calls: &[(Correlation, CallIdx)], sync: &SyncRow) -> Option<CallIdx> {
+        let id = sync.correlation.get()?;
+        // An id can come back in another process: the latest call that had begun is meant.
+        let starts = &self.device.calls.start;
+        let begun = CallIdx::new(starts.partition_point(|start| *start <= sync.start));
+        let at = calls.partition_point(|entry| *entry < (id, begun));
+        let (own, call) = calls[at.checked_sub(1)?];
+        (own == id).then_some(call)
     }
 
     /// The last row, if any, that was launched before a wait to the stream that it names. `None`
@@ -367,7 +379,7 @@ impl<'t> WaitFinder<'t> {
                 row.or(last)
             }
             Does::EventSync => match (self.ended_in(begun, ended), record) {
-                (None, Some(record)) => {
+                (None, Some(record)) if !self.is_in_op(call) => {
                     let recorded = calls.start[record.index()];
                     return self.wait_for_all(call, last, recorded);
                 }
@@ -382,6 +394,10 @@ impl<'t> WaitFinder<'t> {
 
     /// Whether a call is made by an op, not by the program's own code.
     fn is_in_op(&self, call: CallIdx) -> bool {
+        // Without any op nothing shows whose code it is.
+        if self.device.ops.is_empty() {
+            return true;
+        }
         let op = self.call_op.get(call.index()).copied();
         let op = op.and_then(OpIdx::get);
         op.is_some_and(|op| !is_scope(self.device, op))
@@ -394,13 +410,13 @@ impl<'t> WaitFinder<'t> {
         let ended = calls.start[call.index()] + calls.duration[call.index()];
         // A thread that launches nothing shows no device.
         let Some(last) = last else { return };
-        let queue = self.device.rows.queue[last.index()];
-        let all = self
-            .lanes
-            .queues_of(self.device.queues[queue.index()].device);
+        let own = self.device.rows.queue[last.index()];
+        let device = self.device.queues[own.index()].device;
+        let mut queues = self.lanes.queues_of(device).to_vec();
         // A program that does so after each kernel would otherwise look at thousands of streams
-        // each time.
-        let queues: Vec<QueueIdx> = all.iter().copied().take(MAX_QUEUES_OF_CALL).collect();
+        // each time. Its own comes first.
+        queues.sort_by_key(|queue| *queue != own);
+        queues.truncate(MAX_QUEUES_OF_CALL);
         for queue in queues {
             let last = self.lanes.last_before(queue, launched);
             if let Some(row) = last.filter(|row| self.can_end(*row, ended)) {

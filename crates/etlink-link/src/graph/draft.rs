@@ -303,7 +303,13 @@ impl Draft {
             return;
         }
         let waited = self.place(last) - self.place(first);
-        self.add_wait_gap(last, waited);
+        // The whole time is one gap now, with those that were known.
+        let known = self.wait_gaps.range(first.after()..=last);
+        let known: Vec<SlotIdx> = known.map(|(slot, _)| *slot).collect();
+        for slot in known {
+            self.wait_gaps.remove(&slot);
+        }
+        self.wait_gaps.insert(last, waited);
         let begun = self.place[first.index()];
         self.place[between].fill(begun);
     }

@@ -9,7 +9,7 @@
 //! cause decides in a changed run, it brings its own latency, not that of the first. So each edge
 //! has one: the deciding edge what was measured, the others what edges of their class take where
 //! they decide, but never more than the measured times allow. A run without changes gives the
-//! measured times back.
+//! measured times back, but where clocks show a cause to end after its effect began.
 
 use super::{EdgeKind, ReplayGraph, ReplayKind};
 use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
@@ -166,6 +166,10 @@ fn samples(
         let Some(last) = last_to_end(graph, node) else {
             continue;
         };
+        // A delay ends where its node begins, by its definition: that is no latency.
+        if graph.kind[graph.dep(last).from.index()].is_delay() {
+            continue;
+        }
         let mut others = graph.edges_to(node).filter(|edge| *edge != last);
         if others.all(|edge| end(edge) + taken(class(edge)) <= end(last)) {
             by_class[class(last)].push(starts[node.index()] - end(last));
