@@ -441,3 +441,18 @@ fn a_device_that_a_sync_row_names_is_waited_for() {
         ["a -> cudaDeviceSynchronize"]
     );
 }
+
+/// Rows whose calls the profiler dropped show nothing of how many launches a queue holds.
+#[test]
+fn a_queue_without_any_known_launch_has_no_depth() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (0, 5_000), SEVEN, "a", (8_000, 9_000));
+    for row in 0..40 {
+        let start = 10_000 + row * 1_000;
+        draw.kernel(TWENTY, "lost", (start, start + 900), 9_000 + row);
+    }
+    let trace = alone(&draw);
+    assert_eq!(trace.report.launched, 1);
+    assert_eq!(edges(&trace, EdgeKind::HostWait), [""; 0]);
+}
