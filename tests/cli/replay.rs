@@ -467,3 +467,32 @@ fn kernels_are_named_as_tables_print_them_or_by_class() {
     let name = report["explanation"].to_string();
     assert!(name.contains("MulFunctor"), "{name}");
 }
+
+/// A thread that only asks outlasts all work, as NCCL's watchdog does.
+#[test]
+fn a_what_if_says_what_it_is_compared_with() {
+    let mut draw = TraceBuilder::default();
+    let (main, watchdog) = (draw.thread(), draw.thread());
+    draw.op(main, "aten::mm", 0, 10_000);
+    draw.launch(
+        main,
+        (2_000, 6_000),
+        DeviceQueue::stream(7),
+        "gemm",
+        (9_000, 109_000),
+    );
+    for query in 0..4 {
+        let start = 500_000 + query * 100_000;
+        draw.call(watchdog, "cudaEventQuery", (start, start + 1_000), None);
+    }
+    let tool = Tool::new();
+    tool.file("trace.json", draw.kineto());
+    let question = "replay trace.json --scale 'gemm=0.5'";
+    let ran = tool.shell(&format!("$ETLINK {question} --json")).exits(0);
+    let what_if = &ran.json()["what_if"];
+    let times = ["unchanged_ns", "makespan_ns", "change_ns"].map(|key| what_if[key].as_i64());
+    assert_eq!(times, [Some(109_000), Some(59_000), Some(-50_000)]);
+    tool.shell(&format!("$ETLINK {question}"))
+        .exits(0)
+        .says("without changes, up to the end of the last work");
+}

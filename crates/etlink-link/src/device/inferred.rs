@@ -1,7 +1,7 @@
-//! Waits of streams for each other, where no `cuda_sync` rows state them.
+//! Waits of streams for each other that no `cuda_sync` row states.
 //!
 //! Known are a thread's calls in order, which streams its launches went to, and when their kernels
-//! ran. Two rules:
+//! ran. The first two rules:
 //!
 //! ```text
 //! pattern   launch A   record   wait   launch B
@@ -13,6 +13,10 @@
 //! A's kernel, launched before the wait, ended just then. A wait belongs to the stream: where the
 //! thread has made none, that of another thread counts (DDP waits in the backward's thread, the
 //! optimizer launches from the main one).
+//!
+//! Two weaker rules follow. A wait of the program's own code that held nothing up is for the streams
+//! that its stream waits for elsewhere, see [`add_user_waits`]. A row that nothing else explains waits
+//! for the only row that ended shortly before it, see [`ended_alone_before`].
 //!
 //! The pattern holds where nothing but launches to B stands between the record and the wait, and
 //! for records that ops make: these are of the stream that they launched to, while a program's own
@@ -148,7 +152,7 @@ impl ThreadProgram {
 }
 
 /// Waits of the program's own code that held nothing up. The row waits for the streams that its
-/// stream has waited for elsewhere; where there are none, for all.
+/// stream has waited for elsewhere; where there are none, for all others of its device.
 fn add_user_waits(
     device: &DeviceTrace,
     lanes: &Lanes,
@@ -172,39 +176,45 @@ fn add_user_waits(
     // Per pair of queues, when the latest row was launched that was waited for: what a queue has
     // waited for once all its later rows follow.
     let mut latest: FxHashMap<(QueueIdx, QueueIdx), TimeNs> = FxHashMap::default();
-    {
-        for (row, recorded) in user_waits {
-            if known.contains(&row) {
+    user_waits.retain(|(row, _)| !known.contains(row));
+    for (row, recorded) in user_waits {
+        let own = queue_of(row);
+        let start = device.rows.start[row.index()];
+        for source in possible_sources(device, lanes, &pairs, own) {
+            let from = lanes.last_before(source, recorded);
+            // both are by the device's clock, which leaves no error between them
+            let Some(from) = from.filter(|from| row_end(device, *from) <= start) else {
                 continue;
-            }
-            let own = queue_of(row);
-            let before = pairs.partition_point(|(to, _)| *to < own);
-            let of_own = pairs[before..].iter().take_while(|(to, _)| *to == own);
-            let mut sources: Vec<QueueIdx> = of_own.map(|(_, from)| *from).collect();
-            if sources.is_empty() {
-                let all = lanes.queues_of(device.queues[own.index()].device);
-                let others = all.iter().copied().filter(|other| *other != own);
-                sources.extend(others);
-            }
-            sources.truncate(MAX_QUEUES_OF_CALL);
-            let start = device.rows.start[row.index()];
-            for source in sources {
-                let from = lanes.last_before(source, recorded);
-                // both are by the device's clock, which leaves no error between them
-                let from = from.filter(|from| row_end(device, *from) <= start);
-                let from = from.filter(|from| {
-                    let launched = lanes.launched(*from);
-                    let before = latest.insert((own, source), launched);
-                    before.is_none_or(|before| before < launched)
-                });
-                waits.extend(from.map(|from| RowWait {
+            };
+            let launched = lanes.launched(from);
+            let before = latest.insert((own, source), launched);
+            if before.is_none_or(|before| before < launched) {
+                waits.push(RowWait {
                     to: row,
                     from,
                     inferred: true,
-                }));
+                });
             }
         }
     }
+}
+
+/// The queues that a queue is known to wait for, by `pairs`; else all others of its device.
+fn possible_sources(
+    device: &DeviceTrace,
+    lanes: &Lanes,
+    pairs: &[(QueueIdx, QueueIdx)],
+    own: QueueIdx,
+) -> Vec<QueueIdx> {
+    let before = pairs.partition_point(|(to, _)| *to < own);
+    let of_own = pairs[before..].iter().take_while(|(to, _)| *to == own);
+    let mut sources: Vec<QueueIdx> = of_own.map(|(_, from)| *from).collect();
+    if sources.is_empty() {
+        let all = lanes.queues_of(device.queues[own.index()].device);
+        sources.extend(all.iter().copied().filter(|other| *other != own));
+    }
+    sources.truncate(MAX_QUEUES_OF_CALL);
+    sources
 }
 
 /// Waits that explain why rows started late.

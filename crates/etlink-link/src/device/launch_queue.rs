@@ -6,10 +6,10 @@
 //!                          C starts: one launch less waits, and the call returns
 //! ```
 //! A queue holds a bounded number of launches that have not started: 1,024 of a context with CUDA,
-//! which most programs fill by one stream. So it is counted per stream. A call that
-//! would add one more returns when the oldest of them starts. That time is no work of the host:
-//! with quicker kernels it is gone. How many fit is not written anywhere, but calls that block show
-//! it: so many rows were pending when they began. Where no call has blocked, nothing is assumed.
+//! which most programs fill by one stream. So it is counted per stream. A call that would add one
+//! more returns when the oldest of them starts. That time is no work of the host: with quicker
+//! kernels it is gone. How many fit is not written anywhere, but calls that block show it: so many
+//! rows were pending when they began. Where no call has blocked, nothing is assumed.
 
 use crate::device::CallWait;
 use crate::device::lanes::Lanes;

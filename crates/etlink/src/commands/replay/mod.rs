@@ -82,7 +82,9 @@ struct WhatIfReport {
     drop_edges: Vec<EdgeKind>,
     /// From the first start to the last end of work: threads that only look on are left out.
     makespan_ns: i64,
-    /// Against the run without changes.
+    /// The same without changes.
+    unchanged_ns: i64,
+    /// What `makespan_ns` is longer than that.
     change_ns: i64,
     change: f64,
     /// By how much the last device op ends later: the host can go on after it.
@@ -291,6 +293,7 @@ fn what_if(
         scale: settings.scales.iter().map(ToString::to_string).collect(),
         drop_edges: settings.drop_edges.clone(),
         makespan_ns,
+        unchanged_ns: before,
         change_ns,
         // a graph whose nodes have no durations takes no time at all
         change: change_ns as f64 / before.max(1) as f64,

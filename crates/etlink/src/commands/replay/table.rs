@@ -41,7 +41,12 @@ pub fn replay_text(replayed: &Replayed) -> String {
         add_ranks(all, &mut rows);
     }
     if let Some(changes) = &replayed.what_if {
-        add_what_if(changes, &mut rows);
+        let figures = replayed.figures.as_ref();
+        add_what_if(
+            changes,
+            figures.map(|figures| figures.replayed_ns.0),
+            &mut rows,
+        );
     }
     if let Some(written) = &replayed.written {
         rows.add(
@@ -289,7 +294,7 @@ fn add_worst(worst: &[NodeTime], signed: bool, rows: &mut FactRows) {
     }
 }
 
-fn add_what_if(changes: &WhatIfReport, rows: &mut FactRows) {
+fn add_what_if(changes: &WhatIfReport, replayed_ns: Option<i64>, rows: &mut FactRows) {
     let without = changes
         .drop_edges
         .iter()
@@ -311,6 +316,14 @@ fn add_what_if(changes: &WhatIfReport, rows: &mut FactRows) {
         "",
         "a prediction: the replay error above is of the run as it was",
     );
+    // Else the change would not be the difference of the two times that stand above.
+    if replayed_ns.is_none_or(|replayed| replayed != changes.unchanged_ns) {
+        rows.add(
+            "",
+            time(changes.unchanged_ns),
+            "without changes, up to the end of the last work: what nothing waits for is left out",
+        );
+    }
     if let Some(change) = changes.device_end_change_ns {
         rows.add("", signed_time(change), "end of the last device op");
     }
