@@ -482,19 +482,17 @@ impl Draft {
         };
         // Device rows keep their measured start: their place can be later, where the clocks put
         // them before their launch.
-        let by_place = |slot: SlotIdx, at: usize| slot < host || self.kind[at].is_delay();
-        let start = both()
-            .map(|(slot, at, row)| {
-                if by_place(slot, at) {
-                    TimeNs(place[at])
-                } else {
-                    rows.start[row]
-                }
-            })
-            .collect();
+        let start_of = |slot: SlotIdx, at: usize, row: usize| match slot < host {
+            true => TimeNs(place[at]),
+            // for the same reason a delay's place can be later than the row that it delays
+            false if self.kind[at].is_delay() => rows.start[row].min(TimeNs(place[at])),
+            false => rows.start[row],
+        };
+        let start = both().map(|(slot, at, row)| start_of(slot, at, row));
+        let start = start.collect();
         let duration = both().map(|(slot, at, row)| match slot < host {
             true => TimeNs(place[at + 1]) - TimeNs(place[at]),
-            false if self.kind[at].is_delay() => rows.start[row] - TimeNs(place[at]),
+            false if self.kind[at].is_delay() => rows.start[row] - start_of(slot, at, row),
             false => rows.duration[row],
         });
         Nodes {

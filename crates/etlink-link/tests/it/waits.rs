@@ -1,8 +1,8 @@
 //! What device rows and calls wait for, and the delays that nothing explains.
 
-use crate::support::{alone, anomalies, delays, edges, thread};
-use etlink_link::EdgeKind;
-use etlink_model::AnomalyKind;
+use crate::support::{alone, anomalies, checked, delays, edges, thread};
+use etlink_link::{EdgeKind, NodeKind};
+use etlink_model::{AnomalyKind, DurationNs, TimeNs};
 use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 const SEVEN: DeviceQueue = DeviceQueue {
@@ -57,6 +57,32 @@ fn a_late_start_without_a_cause_is_a_delay_of_its_own() {
     assert_eq!(
         edges(&trace, EdgeKind::StreamOrder),
         ["a -> unexplained wait", "unexplained wait -> b"]
+    );
+}
+
+#[test]
+fn a_delay_never_begins_after_its_row() {
+    // op                 ====
+    // launch              ==        the clocks put a row before the call that launched it
+    // stream 7       ========
+    //                  ======       and a row without a launch begins in between
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "first", 0, 50_000);
+    draw.op(main, "op", 101_800, 110_000);
+    let launch = (101_900, 110_000);
+    draw.launch(main, launch, SEVEN, "early", (100_000, 120_000));
+    draw.kernel(SEVEN, "lost", (100_100, 121_000), None);
+    let trace = checked(alone(&draw));
+    let wait = trace
+        .nodes
+        .indices()
+        .map(|at| trace.nodes.get(at))
+        .find(|node| node.kind == NodeKind::UnexplainedWait)
+        .expect("nothing explains the row's start");
+    assert_eq!(
+        (wait.start, wait.duration),
+        (TimeNs(100_100), DurationNs(0))
     );
 }
 
