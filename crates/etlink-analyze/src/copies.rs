@@ -69,7 +69,8 @@ pub(crate) fn copy_totals(rows: &ClassifiedRows<'_>) -> Vec<CopyTotals> {
     let device = &rows.trace.device.rows;
     let mut all: IndexMap<(NameId, i64), (CopyTotals, [Intervals; 2]), FxBuildHasher> =
         IndexMap::default();
-    for row in (0..rows.len()).filter(|row| device.kind[*row] != RowKind::Kernel) {
+    let is_copy = |row: &usize| matches!(device.kind[*row], RowKind::Memcpy | RowKind::Memset);
+    for row in (0..rows.len()).filter(is_copy) {
         let empty = || {
             (
                 CopyTotals {

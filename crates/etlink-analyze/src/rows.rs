@@ -130,5 +130,7 @@ fn classify(
         RowKind::Memcpy => (RowClass::Memory, MEMCPY),
         RowKind::Memset => (RowClass::Memory, MEMSET),
         RowKind::Kernel => by_name().unwrap_or((RowClass::Computation, NO_RULE)),
+        // The device does nothing meanwhile.
+        RowKind::GraphNode => (RowClass::Other, NO_RULE),
     }
 }

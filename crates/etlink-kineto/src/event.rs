@@ -1,5 +1,6 @@
 //! One event of `traceEvents`, as borrowed text and numbers.
 
+use crate::dependencies::FIRST_DEPENDENCY;
 use crate::{KeepEvents, KinetoReadOptions};
 use etlink_json::{BrokenJson, JsonScanner, JsonValue, parse_int};
 use etlink_model::AuxiliaryKind;
@@ -21,6 +22,10 @@ pub(crate) enum EventKind {
     Instant,
     /// `process_name`, `thread_name` and others that say how to show the trace.
     Metadata,
+    /// An end of an arrow (`ac2g`). Only those between nodes of a CUDA graph are kept.
+    Flow,
+    /// A row of a CUDA graph that is no work of the device.
+    GraphNode,
     /// What is kept only on request.
     Auxiliary(AuxiliaryKind),
     /// Nothing that the graph needs.
@@ -34,6 +39,7 @@ impl EventKind {
             // Metadata has no category: the phase has to be looked at first.
             _ if phase == b"M" => EventKind::Metadata,
             b"cpu_instant_event" if phase == b"i" => EventKind::Instant,
+            b"ac2g" if matches!(phase, b"s" | b"f") => EventKind::Flow,
             _ if phase != b"X" => EventKind::Other,
             b"cpu_op" | b"user_annotation" | b"Operator" => EventKind::Op,
             // Gaudi and MTIA have no category `kernel`: these stand for their work on a device.
@@ -43,6 +49,7 @@ impl EventKind {
             b"gpu_memcpy" | b"Memcpy" => EventKind::Memcpy,
             b"gpu_memset" | b"Memset" => EventKind::Memset,
             b"cuda_sync" | b"xpu_sync" => EventKind::Sync,
+            b"graph_event_node" | b"graph_host_node" => EventKind::GraphNode,
             // Before 2022 Kineto spelt categories with a capital letter.
             b"Runtime" => EventKind::Call,
             b"python_function" => EventKind::Auxiliary(AuxiliaryKind::Python),
@@ -71,7 +78,9 @@ pub fn is_graph_event(phase_and_category: &str) -> bool {
     }
     match EventKind::of(phase.as_bytes(), category.as_bytes()) {
         EventKind::Sync | EventKind::Auxiliary(_) | EventKind::Instant | EventKind::Other => false,
-        EventKind::Op
+        EventKind::Flow
+        | EventKind::GraphNode
+        | EventKind::Op
         | EventKind::Call
         | EventKind::Kernel
         | EventKind::Memcpy
@@ -112,6 +121,7 @@ arguments! {
     device = b"device";
     context = b"context";
     stream = b"stream";
+    original_stream = b"original_stream";
     bytes = b"bytes";
     size = b"size";
     gb_per_s = b"memory bandwidth (GB/s)";
@@ -155,6 +165,8 @@ pub(crate) struct KinetoEvent<'a> {
     pub(crate) phase: &'a [u8],
     pub(crate) category: &'a [u8],
     pub(crate) name: &'a [u8],
+    /// `id` of an arrow.
+    pub(crate) id: Option<JsonValue<'a>>,
     pub(crate) pid: Option<JsonValue<'a>>,
     pub(crate) tid: Option<JsonValue<'a>>,
     pub(crate) start: Option<JsonValue<'a>>,
@@ -200,6 +212,7 @@ impl<'a> KinetoEvent<'a> {
                 b"tid" => self.tid = Some(scanner.value()?),
                 b"ph" => self.phase = scanner.value()?.raw(),
                 b"cat" => self.category = scanner.value()?.raw(),
+                b"id" => self.id = Some(scanner.value()?),
                 _ => drop(scanner.value()?),
             }
             // Foreign writers put `ph` or `cat` anywhere,
@@ -214,6 +227,7 @@ impl<'a> KinetoEvent<'a> {
         let is_kept = match self.kind {
             EventKind::Other => self.is_kept_other(options.keep),
             EventKind::Instant => options.keep >= KeepEvents::Memory,
+            EventKind::Flow => self.is_graph_dependency(),
             EventKind::Auxiliary(_) => options.keep >= KeepEvents::Auxiliary,
             _ => true,
         };
@@ -235,6 +249,13 @@ impl<'a> KinetoEvent<'a> {
         self.category == b"cuda_profiler_range" && self.phase == b"X"
     }
 
+    /// Whether an arrow joins nodes of a CUDA graph; also where its id is yet to come.
+    pub(crate) fn is_graph_dependency(&self) -> bool {
+        // Launches have arrows too. Kineto writes `id` before `cat`, so that those go at once.
+        self.id
+            .is_none_or(|id| int(Some(id)).is_some_and(|id| id >= FIRST_DEPENDENCY))
+    }
+
     /// Whether both keys that decide the kind have been seen.
     fn is_known(&self) -> bool {
         !self.phase.is_empty() && (!self.category.is_empty() || self.phase != b"X")
@@ -252,7 +273,10 @@ impl<'a> KinetoEvent<'a> {
         }
         self.kind = EventKind::of(self.phase, self.category);
         // Such events are most often not kept; `read` decides before more of them is taken.
-        if matches!(self.kind, EventKind::Other | EventKind::Auxiliary(_)) {
+        if matches!(
+            self.kind,
+            EventKind::Other | EventKind::Auxiliary(_) | EventKind::Flow
+        ) {
             return Ok(());
         }
         if let Some(name) = usual(scanner, b"\"name\": ")? {

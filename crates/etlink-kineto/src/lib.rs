@@ -20,6 +20,7 @@
 //! # Ok::<(), etlink_kineto::Error>(())
 //! ```
 
+mod dependencies;
 mod event;
 mod header;
 mod json_values;

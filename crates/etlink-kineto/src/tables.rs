@@ -1,6 +1,7 @@
 //! Events into tables: per chunk first, then appended in file order.
 
 use crate::KeepEvents;
+use crate::dependencies::DependencyArrows;
 use crate::event::{EventKind, KinetoEvent, dims, int, stream};
 use crate::places::IndexByValue;
 use crate::sizes::CopySizes;
@@ -26,6 +27,7 @@ pub(crate) struct ChunkTables {
     queues: IndexByValue<DeviceQueue>,
     tracks: IndexByValue<HostThread>,
     sizes: CopySizes,
+    arrows: DependencyArrows,
     /// Strings as they stand in the file.
     texts: RawNameCache,
     /// Per name, its number in the whole trace.
@@ -40,6 +42,7 @@ impl ChunkTables {
             EventKind::Other => return self.push_other(event, keep),
             EventKind::Auxiliary(_) if keep < KeepEvents::Auxiliary => return,
             EventKind::Metadata => return self.push_name(event),
+            EventKind::Flow => return self.arrows.push_arrow(event),
             EventKind::Instant
                 if keep < KeepEvents::Memory
                     || !matches!(event.name, b"[memory]" | b"[OutOfMemory]") =>
@@ -66,10 +69,11 @@ impl ChunkTables {
             EventKind::Kernel => self.push_row(event, RowKind::Kernel, start, duration),
             EventKind::Memcpy => self.push_row(event, RowKind::Memcpy, start, duration),
             EventKind::Memset => self.push_row(event, RowKind::Memset, start, duration),
+            EventKind::GraphNode => self.push_row(event, RowKind::GraphNode, start, duration),
             EventKind::Auxiliary(kind) => self.push_aside(event, kind, start, duration),
             EventKind::Instant => self.push_memory(event, start),
-            // Both returned above; the match stays exhaustive for kinds that come later.
-            EventKind::Other | EventKind::Metadata => {}
+            // They returned above; the match stays exhaustive for kinds that come later.
+            EventKind::Other | EventKind::Metadata | EventKind::Flow => {}
         }
     }
 
@@ -129,11 +133,13 @@ impl ChunkTables {
         let table = match event.kind {
             EventKind::Op => &mut details.ops,
             EventKind::Call => &mut details.calls,
-            EventKind::Kernel | EventKind::Memcpy | EventKind::Memset => &mut details.rows,
+            EventKind::Kernel | EventKind::Memcpy | EventKind::Memset | EventKind::GraphNode => {
+                &mut details.rows
+            }
             EventKind::Sync => &mut details.syncs,
             EventKind::Auxiliary(_) => &mut details.auxiliary,
             EventKind::Instant => &mut details.memory,
-            EventKind::Other | EventKind::Metadata => return,
+            EventKind::Other | EventKind::Metadata | EventKind::Flow => return,
         };
         table.push(detail);
     }
@@ -348,6 +354,13 @@ impl ChunkTables {
             collective: self.push_collective(event),
         };
         self.note_multiprocessors(&row, args.blocks_per_sm);
+        if args.original_stream.is_some() {
+            let queue = self.trace.queues.get(row.queue.index());
+            let lane = stream(args.stream).or(int(event.tid));
+            if let (Some(queue), Some(lane)) = (queue, lane) {
+                self.arrows.push_moved(*queue, lane, (start, duration));
+            }
+        }
         self.trace.rows.push(row);
     }
 
@@ -481,7 +494,11 @@ impl ChunkTables {
             // arguments; their pid is the device, tid the stream.
             device: int(args.device).or(int(event.pid)).unwrap_or(0),
             context: int(args.context).unwrap_or(0),
-            stream: stream(args.stream).or(int(event.tid)).unwrap_or(0),
+            // A row that was moved to a lane for display has the lane as `stream`.
+            stream: stream(args.original_stream)
+                .or(stream(args.stream))
+                .or(int(event.tid))
+                .unwrap_or(0),
         };
         QueueIdx::new(self.queues.of(&mut self.trace.queues, queue))
     }
@@ -528,6 +545,7 @@ pub(crate) struct DeviceTraceBuilder {
     queues: IndexByValue<DeviceQueue>,
     tracks: IndexByValue<HostThread>,
     sizes: CopySizes,
+    arrows: DependencyArrows,
 }
 
 impl DeviceTraceBuilder {
@@ -541,6 +559,7 @@ impl DeviceTraceBuilder {
             queues,
             tracks,
             sizes,
+            arrows,
             ..
         } = chunk;
         let all = &mut self.trace;
@@ -549,6 +568,7 @@ impl DeviceTraceBuilder {
         queues.clear();
         tracks.clear();
         self.sizes.append(sizes);
+        self.arrows.append(arrows);
         all.names.absorb(&part.names, names);
         append_around(all, part, events, names);
         if let Some(details) = part.details.take() {
@@ -633,6 +653,8 @@ impl DeviceTraceBuilder {
         reorder(|details| &mut details.rows, &order);
         // A call may stand in another chunk than its copy, so this waits for all rows.
         self.sizes.give(&mut trace.rows);
+        // An arrow says where it begins and ends, so that it needs the rows in order too.
+        self.arrows.resolve(&mut trace);
         let order = by_time(&trace.syncs.start, &trace.syncs.duration)?;
         trace.syncs.reorder(&order);
         reorder(|details| &mut details.syncs, &order);

@@ -103,6 +103,9 @@ anomalies! {
     /// Device start before its launch call.
     StartBeforeLaunch = Info,
         "device rows that start before their launch call does: no launch edge";
+    /// An arrow between nodes of a CUDA graph whose rows are not in the file.
+    GraphDependencyLost = Info,
+        "recorded dependencies of CUDA graphs whose rows are not in the file: no edge";
     /// A wait that the times contradict.
     WaitContradicted = Info,
         "waits for an event or a stream that the measured times contradict: no edge";

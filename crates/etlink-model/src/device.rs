@@ -10,7 +10,7 @@ use crate::UnixNs;
 use crate::columns::columns;
 use crate::{
     Anomalies, CollectiveRecords, Correlation, DurationNs, GlobalRank, MarkedStep, NameId, Names,
-    ProcessGroup, QueueIdx, RecordedDetails, RfId, ThreadIdx, TimeNs,
+    ProcessGroup, QueueIdx, RecordedDetails, RfId, RowIdx, ThreadIdx, TimeNs,
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -121,6 +121,10 @@ pub enum RowKind {
     Memcpy,
     /// `gpu_memset`.
     Memset,
+    /// A node of a CUDA graph that is no work of the device: an event that it records
+    /// (`graph_event_node`), or a function of the host that its stream waits for
+    /// (`graph_host_node`).
+    GraphNode,
 }
 
 columns! {
@@ -157,6 +161,18 @@ columns! {
         graph_node: u64,
         /// Row of [`DeviceTrace::collectives`], `u32::MAX` = none.
         collective: u32,
+    }
+}
+
+columns! {
+    /// Recorded dependencies between the nodes of a CUDA graph, within one launch.
+    table GraphDependencies;
+    /// Such a dependency.
+    row GraphDependency {
+        /// The row that depends on `cause`.
+        effect: RowIdx,
+        /// Where it has ended, `effect` may start.
+        cause: RowIdx,
     }
 }
 
@@ -340,6 +356,9 @@ pub struct DeviceTrace {
     pub rows: DeviceRows,
     /// Synchronisation rows by start.
     pub syncs: SyncRows,
+    /// Dependencies inside CUDA graphs, by effect; only PyTorch's own CUPTI collector (2.15,
+    /// `enable_graph_dependencies`) writes them.
+    pub graph_dependencies: GraphDependencies,
     /// Rows that no graph needs, by start; empty unless the reader was asked for them.
     pub auxiliary: AuxiliaryEvents,
     /// CPU ops that bear a stream, by start.

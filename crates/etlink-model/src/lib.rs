@@ -25,9 +25,9 @@ pub use collective::{Collective, CollectiveKind, CollectiveRecords, ProcessGroup
 pub use device::details::{EventDetail, EventDetails, OtherEvent, OtherEvents, RecordedDetails};
 pub use device::{
     AuxiliaryEvent, AuxiliaryEvents, AuxiliaryKind, CounterRange, CounterRanges, CpuOp, CpuOps,
-    DeviceHeader, DeviceQueue, DeviceRow, DeviceRows, DeviceTrace, HostThread, MemoryRow,
-    MemoryRows, RowKind, RuntimeCall, RuntimeCalls, StreamOp, StreamOps, SyncRow, SyncRows,
-    TrackLabel,
+    DeviceHeader, DeviceQueue, DeviceRow, DeviceRows, DeviceTrace, GraphDependencies,
+    GraphDependency, HostThread, MemoryRow, MemoryRows, RowKind, RuntimeCall, RuntimeCalls,
+    StreamOp, StreamOps, SyncRow, SyncRows, TrackLabel,
 };
 pub use host::{HostHeader, HostNode, HostNodes, HostTrace, TextSpan, ValueList};
 pub use ids::{

@@ -44,7 +44,8 @@ fn kind_of(trace: &LinkedTrace, node: &etlink_link::Node) -> ReplayKind {
         NodeKind::HostOp => ReplayKind::HostOp,
         NodeKind::Runtime => ReplayKind::Runtime,
         NodeKind::DeviceOp => match trace.device.rows.kind[node.source as usize] {
-            RowKind::Kernel => ReplayKind::Kernel,
+            // A function of the host inside a graph holds its stream up as a kernel does.
+            RowKind::Kernel | RowKind::GraphNode => ReplayKind::Kernel,
             RowKind::Memcpy | RowKind::Memset => ReplayKind::MemoryCopy,
         },
         NodeKind::Collective => ReplayKind::Collective,

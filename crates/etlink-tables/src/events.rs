@@ -133,6 +133,7 @@ fn event_kind(trace: &LinkedTrace, event: EventRow) -> &'static str {
             RowKind::Kernel => "kernel",
             RowKind::Memcpy => "memcpy",
             RowKind::Memset => "memset",
+            RowKind::GraphNode => "graph_node",
         },
         EventRow::Sync(_) => "sync",
     }

@@ -360,7 +360,7 @@ impl<'t> Encoder<'t> {
                 self.message.attr_list("grid", &rows.grid[at]);
                 self.message.attr_list("block", &rows.block[at]);
             }
-        } else {
+        } else if rows.kind[at] != RowKind::GraphNode {
             self.message.attr_uint("bytes", rows.bytes[at]);
         }
         if rows.graph_node[at] != 0 {

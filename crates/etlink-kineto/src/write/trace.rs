@@ -1,12 +1,13 @@
 //! A whole trace, table by table.
 
 use super::{
-    CompleteEvent, EventArguments, KinetoHeader, KinetoVersion, KinetoWriteOptions, KinetoWriter,
-    TrackKey,
+    CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
+    KinetoWriter, TrackKey,
 };
+use crate::dependencies::FIRST_DEPENDENCY;
 use etlink_model::{
     AuxiliaryKind, Collective, Correlation, DeviceHeader, DeviceQueue, DeviceTrace, DurationNs,
-    HostThread, NameId, ProcessGroup, RowKind, TimeNs, TrackLabel,
+    GraphDependency, HostThread, NameId, ProcessGroup, RowIdx, RowKind, TimeNs, TrackLabel,
 };
 use serde_json::json;
 use std::io::{self, Write};
@@ -15,7 +16,7 @@ use std::io::{self, Write};
 ///
 /// What is read from the text is the same trace: the same rows in the same order in each table,
 /// with the same threads, queues, names, groups and communication records. What no table keeps
-/// (flows, counters, most arguments of kernels) is not written, runtime calls get the category
+/// (flows of launches, counters, most arguments of kernels) is not written, runtime calls get the category
 /// that their name has with PyTorch, and `first_start` and the counts in `events` are those of
 /// the new file.
 ///
@@ -42,6 +43,7 @@ pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions)
     encoder.write_ops()?;
     encoder.write_calls()?;
     encoder.write_rows()?;
+    encoder.write_graph_dependencies()?;
     encoder.write_syncs()?;
     encoder.write_auxiliary()?;
     encoder.write_memory()?;
@@ -208,6 +210,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
                 ("", RowKind::Kernel) => "kernel",
                 ("", RowKind::Memcpy) => "gpu_memcpy",
                 ("", RowKind::Memset) => "gpu_memset",
+                ("", RowKind::GraphNode) => "graph_event_node",
                 _ => category,
             };
             let event = self.device_event(category, row.name, queue, row.start, row.duration);
@@ -236,6 +239,38 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
             })?;
         }
         Ok(())
+    }
+
+    /// An arrow for each, from the end of its cause to the start of its effect.
+    fn write_graph_dependencies(&mut self) -> io::Result<()> {
+        let trace = self.trace;
+        let rows = &trace.rows;
+        for (index, id) in (0..trace.graph_dependencies.len()).zip(FIRST_DEPENDENCY..) {
+            let GraphDependency { effect, cause } = trace.graph_dependencies.row(index);
+            let ended = rows.start[cause.index()] + rows.duration[cause.index()];
+            self.write_arrow_end(id, false, cause, ended)?;
+            self.write_arrow_end(id, true, effect, rows.start[effect.index()])?;
+        }
+        Ok(())
+    }
+
+    fn write_arrow_end(
+        &mut self,
+        id: i64,
+        is_end: bool,
+        row: RowIdx,
+        time: TimeNs,
+    ) -> io::Result<()> {
+        let queue = self.trace.rows.queue[row.index()];
+        let queue = self.trace.queues[queue.index()];
+        self.writer.flow(&FlowEvent {
+            is_end,
+            category: "ac2g",
+            id,
+            pid: TrackKey::Number(queue.device),
+            tid: TrackKey::Number(queue.stream),
+            time_ns: time.0 + self.shift_ns,
+        })
     }
 
     fn write_syncs(&mut self) -> io::Result<()> {

@@ -5,6 +5,8 @@ mod around;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]
+mod graph_nodes;
+#[cfg(test)]
 mod kinds;
 #[cfg(test)]
 mod numbers;

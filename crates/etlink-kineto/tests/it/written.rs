@@ -135,6 +135,8 @@ impl<'t> Meaning<'t> {
     }
 
     fn others(&mut self) {
+        let causes = &self.0.graph_dependencies;
+        self.push((&causes.effect, &causes.cause));
         for row in 0..self.0.syncs.len() {
             let row = self.0.syncs.row(row);
             let times = (row.start, row.duration, self.queue(row.queue), row.unsigned);

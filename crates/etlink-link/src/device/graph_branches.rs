@@ -8,12 +8,15 @@
 //! A graph (`cudaGraphLaunch`) has its dependencies inside, and the trace has only its rows. A
 //! branch begins when what it forks from has ended. It joins at the latest before the graph's work
 //! on its own stream goes on, and certainly before what is launched to that stream next. All of
-//! these are inferred.
+//! these are inferred, but where the trace has the graph's own dependencies: see
+//! [`recorded_waits`].
 
 use crate::device::lanes::Lanes;
-use crate::device::{RowWait, row_end};
-use crate::limits::WAIT_LATENCY;
-use etlink_model::{CallIdx, DeviceTrace, DurationNs, QueueIdx, RowIdx};
+use crate::device::{RowWait, row_end, row_name};
+use crate::limits::{WAIT_LATENCY, ends_before};
+use etlink_model::{
+    Anomalies, AnomalyKind, CallIdx, DeviceTrace, DurationNs, GraphDependency, QueueIdx, RowIdx,
+};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
@@ -21,16 +24,67 @@ use std::collections::BTreeMap;
 /// usually do has waited for another branch.
 const LATE_MARGIN: DurationNs = DurationNs(2_000);
 
-/// Waits between the branches of graph launches. O(rows log rows).
+/// Waits for rows of other streams that the trace has as dependencies of a graph's nodes. One that
+/// the measured times contradict is left out and counted. O(dependencies).
+pub(crate) fn recorded_waits(device: &DeviceTrace, anomalies: &mut Anomalies) -> Vec<RowWait> {
+    let (rows, recorded) = (&device.rows, &device.graph_dependencies);
+    let mut waits = vec![];
+    for at in 0..recorded.len() {
+        let GraphDependency { effect, cause } = recorded.row(at);
+        // The order of a stream says as much.
+        if rows.queue[effect.index()] == rows.queue[cause.index()] {
+            continue;
+        }
+        if ends_before(row_end(device, cause), rows.start[effect.index()]) {
+            waits.push(RowWait {
+                to: effect,
+                from: cause,
+                inferred: false,
+            });
+        } else {
+            anomalies.note(AnomalyKind::WaitContradicted, || row_name(device, effect));
+        }
+    }
+    waits
+}
+
+/// Rows of graphs whose dependencies the trace has.
+struct RecordedNodes {
+    /// Rows that another one depends on.
+    causes: FxHashSet<RowIdx>,
+    effects: FxHashSet<RowIdx>,
+}
+
+impl RecordedNodes {
+    fn new(device: &DeviceTrace) -> RecordedNodes {
+        let recorded = &device.graph_dependencies;
+        RecordedNodes {
+            causes: recorded.cause.iter().copied().collect(),
+            effects: recorded.effect.iter().copied().collect(),
+        }
+    }
+
+    fn has(&self, row: RowIdx) -> bool {
+        self.causes.contains(&row) || self.effects.contains(&row)
+    }
+}
+
+/// Waits between the branches of graph launches that are not recorded. O(rows log rows).
 pub(crate) fn branch_waits(device: &DeviceTrace, lanes: &Lanes) -> Vec<RowWait> {
     let mut waits = vec![];
+    let recorded = RecordedNodes::new(device);
     for rows in lanes.by_call.chunk_by(|one, next| one.0 == next.0) {
         let queue = device.rows.queue[rows[0].1.index()];
         let is_branched = |(_, row): &(CallIdx, RowIdx)| device.rows.queue[row.index()] != queue;
         if rows.iter().any(is_branched) {
             let rows: Vec<RowIdx> = rows.iter().map(|(_, row)| *row).collect();
+            let is_recorded = rows.iter().any(|row| recorded.has(*row));
             let launch = GraphLaunch::new(device, rows);
-            launch.add_waits(lanes, &mut waits);
+            if is_recorded {
+                launch.add_recorded_joins(lanes, &recorded, &mut waits);
+            } else {
+                launch.add_waits(lanes, &mut waits);
+            }
         }
     }
     waits
@@ -127,6 +181,32 @@ impl<'t> GraphLaunch<'t> {
         }
     }
 
+    /// Branches that no node of the graph depends on: the launch is done when they are, so that the
+    /// stream that it was launched to goes on after them.
+    fn add_recorded_joins(
+        &self,
+        lanes: &Lanes,
+        recorded: &RecordedNodes,
+        waits: &mut Vec<RowWait>,
+    ) {
+        let mut last: BTreeMap<QueueIdx, RowIdx> = BTreeMap::new();
+        for row in &self.rows {
+            last.insert(self.queue(*row), *row);
+        }
+        for (queue, row) in last {
+            if queue != self.main && !recorded.causes.contains(&row) {
+                waits.extend(self.join_after_launch(lanes, row));
+            }
+        }
+    }
+
+    /// What is launched next to the main stream waits for row `last`.
+    fn join_after_launch(&self, lanes: &Lanes, last: RowIdx) -> Option<RowWait> {
+        let next = lanes.first_after(self.main, lanes.launched(last))?;
+        let is_behind = row_end(self.device, last) <= self.device.rows.start[next.index()];
+        is_behind.then(|| inferred_wait(next, last))
+    }
+
     /// The end of a branch that no row is seen to wait for: the main stream goes on after it.
     fn add_last_join(&self, lanes: &Lanes, last: RowIdx, waits: &mut Vec<RowWait>) {
         let rows = &self.device.rows;
@@ -136,10 +216,8 @@ impl<'t> GraphLaunch<'t> {
             .main_rows
             .partition_point(|row| rows.start[row.index()] < end);
         let within = self.main_rows.get(begun).copied().filter(follows);
-        let after = || lanes.first_after(self.main, lanes.launched(last));
-        if let Some(row) = within.or_else(after).filter(follows) {
-            waits.push(inferred_wait(row, last));
-        }
+        let within = within.map(|row| inferred_wait(row, last));
+        waits.extend(within.or_else(|| self.join_after_launch(lanes, last)));
     }
 }
 

@@ -53,6 +53,7 @@ pub(crate) fn waits(
     // config. The wait that one of them states is no more guessed; the others are.
     let unstated = finder.add_stated();
     let mut known = std::mem::take(&mut finder.found.rows);
+    known.extend(graph_branches::recorded_waits(device, finder.anomalies));
     known.extend(graph_branches::branch_waits(device, &finder.lanes));
     let (lanes, calls) = (&finder.lanes, (&unstated[..], call_op));
     finder.found.rows = inferred::event_waits(device, launches, lanes, calls, known);

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod capture;
 #[cfg(test)]
+mod graph_nodes;
+#[cfg(test)]
 mod handoffs;
 #[cfg(test)]
 mod late_ranks;

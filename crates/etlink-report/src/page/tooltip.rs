@@ -52,7 +52,7 @@ fn op_facts(trace: &LinkedTrace, op: OpIdx) -> String {
 fn row_facts(trace: &LinkedTrace, row: RowIdx) -> String {
     let (rows, at) = (&trace.device.rows, row.index());
     let mut out = String::new();
-    if rows.kind[at] != RowKind::Kernel {
+    if matches!(rows.kind[at], RowKind::Memcpy | RowKind::Memset) {
         add_fact(&mut out, "bytes", &rows.bytes[at].to_string());
     // The readers leave 0 where a kernel has no grid, as ROCm's kernels of graphs.
     } else if rows.grid[at] != [0; 3] {

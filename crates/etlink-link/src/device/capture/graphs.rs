@@ -45,6 +45,8 @@ impl<'t> KernelTokens<'t> {
                 RowKind::Kernel => self.of_name[rows.name[row].index()],
                 RowKind::Memcpy => recorded::COPY,
                 RowKind::Memset => recorded::SET,
+                // A capture has the ops that launched something, and these are no ops.
+                RowKind::GraphNode => continue,
             };
             let lane = if by_node { 0 } else { rows.queue[row].0 };
             steps.push(GraphRow { token, lane });

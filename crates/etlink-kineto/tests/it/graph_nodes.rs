@@ -1,0 +1,96 @@
+//! CUDA graphs as PyTorch's own CUPTI collector writes them: `testdata/graphs`.
+
+use crate::support::{anomalies, read};
+use etlink_kineto::{KinetoWriteOptions, write};
+use etlink_model::{AnomalyKind, DeviceTrace, RowKind};
+
+const STREAMS: &str = include_str!("../../../../testdata/graphs/streams-2.15.0.json");
+const LANES: &str = include_str!("../../../../testdata/graphs/lanes-2.15.0.json");
+
+/// `launch: cause -> effect`, in order of effects.
+fn dependencies(trace: &DeviceTrace) -> Vec<String> {
+    let all = &trace.graph_dependencies;
+    let name = |row: usize| trace.names.get(trace.rows.name[row]);
+    let arrow = |at: usize| {
+        let (cause, effect) = (all.cause[at].index(), all.effect[at].index());
+        let launch = trace.rows.correlation[effect].0;
+        format!("{launch}: {} -> {}", name(cause), name(effect))
+    };
+    (0..all.len()).map(arrow).collect()
+}
+
+/// The rows with their streams, in order.
+fn streams(trace: &DeviceTrace) -> Vec<(&str, i64)> {
+    let rows = &trace.rows;
+    let stream = |row: usize| trace.queues[rows.queue[row].index()].stream;
+    let name = |row: usize| trace.names.get(rows.name[row]);
+    (0..rows.len())
+        .map(|row| (name(row), stream(row)))
+        .collect()
+}
+
+const ONE_LAUNCH: [&str; 6] = [
+    "kA -> kB",
+    "kA -> kC",
+    "kC -> EventRecord",
+    "EventRecord -> HostNode: on_done",
+    "kB -> kD",
+    "HostNode: on_done -> kD",
+];
+
+#[test]
+fn arrows_between_nodes_of_a_graph_are_its_dependencies() {
+    for text in [STREAMS, LANES] {
+        let trace = read(text);
+        let launches = ["9", "10"].into_iter();
+        let want = launches.flat_map(|id| ONE_LAUNCH.map(|arrow| format!("{id}: {arrow}")));
+        assert_eq!(dependencies(&trace), want.collect::<Vec<_>>());
+        assert_eq!(anomalies(&trace), []);
+    }
+}
+
+#[test]
+fn a_row_that_was_moved_to_a_lane_keeps_its_stream() {
+    let one = [
+        ("kA", 7),
+        ("kB", 7),
+        ("kC", 13),
+        ("EventRecord", 13),
+        ("HostNode: on_done", 13),
+        ("kD", 7),
+    ];
+    for text in [STREAMS, LANES] {
+        assert_eq!(streams(&read(text)), [one, one].concat());
+    }
+}
+
+#[test]
+fn events_and_host_functions_of_a_graph_are_no_work_of_the_device() {
+    let kinds = read(STREAMS).rows.kind;
+    let (kernel, node) = (RowKind::Kernel, RowKind::GraphNode);
+    assert_eq!(kinds[..6], [kernel, kernel, kernel, node, node, kernel]);
+}
+
+#[test]
+fn dependencies_come_back_from_a_written_trace() {
+    for text in [STREAMS, LANES] {
+        let trace = read(text);
+        let written = write(&trace, vec![], KinetoWriteOptions::default()).expect("memory");
+        let again = read(&written);
+        assert_eq!(dependencies(&again), dependencies(&trace));
+        assert_eq!(streams(&again), streams(&trace));
+    }
+}
+
+#[test]
+fn an_arrow_without_its_row_is_counted() {
+    // all rows of one kernel go, and with them two dependencies of each launch
+    let lost = STREAMS.replace("\"name\":\"kA\"", "\"name\":\"kA\",\"ph\":\"B\"");
+    let trace = read(&lost);
+    assert_eq!(trace.rows.len(), 10);
+    let kinds = anomalies(&trace);
+    assert!(
+        kinds.contains(&(AnomalyKind::GraphDependencyLost, 4)),
+        "{kinds:?}"
+    );
+}
