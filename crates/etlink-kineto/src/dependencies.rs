@@ -5,16 +5,12 @@
 //! device, lane and time, and no row. The lane is the stream, unless `original_stream` of the row
 //! says that the row was moved to a lane for display.
 
-use crate::event::{KinetoEvent, int};
+use crate::event::{FIRST_DEPENDENCY, KinetoEvent, int};
 use etlink_json::JsonValue;
 use etlink_model::{
     AnomalyKind, DeviceQueue, DeviceTrace, DurationNs, GraphDependency, RowIdx, TimeNs,
 };
 use rustc_hash::FxHashMap;
-
-/// Arrows with smaller ids lead from a call to its row: their id is the correlation
-/// (`_GRAPH_DEP_FLOW_ID_BASE` of PyTorch's `torch/profiler/_cuspy/trace.py`).
-pub(crate) const FIRST_DEPENDENCY: i64 = 1 << 40;
 
 /// Start and length of a row are written as floating-point microseconds, each rounded by itself, and
 /// so is the arrow's time.

@@ -1,9 +1,12 @@
 //! One event of `traceEvents`, as borrowed text and numbers.
 
-use crate::dependencies::FIRST_DEPENDENCY;
 use crate::{KeepEvents, KinetoReadOptions};
 use etlink_json::{BrokenJson, JsonScanner, JsonValue, parse_int};
 use etlink_model::AuxiliaryKind;
+
+/// Arrows with smaller ids lead from a call to its row: their id is the correlation
+/// (`_GRAPH_DEP_FLOW_ID_BASE` of PyTorch's `torch/profiler/_cuspy/trace.py`).
+pub(crate) const FIRST_DEPENDENCY: i64 = 1 << 40;
 
 /// What an event is, from its `ph` and `cat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::{
     CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
     KinetoWriter, TrackKey,
 };
-use crate::dependencies::FIRST_DEPENDENCY;
+use crate::event::FIRST_DEPENDENCY;
 use etlink_model::{
     AuxiliaryKind, Collective, Correlation, DeviceHeader, DeviceQueue, DeviceTrace, DurationNs,
     GraphDependency, HostThread, NameId, ProcessGroup, RowIdx, RowKind, TimeNs, TrackLabel,
