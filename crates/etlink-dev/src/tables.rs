@@ -3,7 +3,7 @@
 
 use crate::support::{etlink_path, install_from_pypi, repository_root, run_command};
 use anyhow::{Context, Result, bail, ensure};
-use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
+use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::NodeIdx;
 use etlink_testing::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
 use serde::Deserialize;
@@ -234,5 +234,5 @@ fn count_collectives(trace: &LinkedTrace) -> usize {
 
 fn is_collective(trace: &LinkedTrace, at: NodeIdx) -> bool {
     let node = trace.nodes.get(at);
-    node.kind == NodeKind::Collective && node.first && trace.collective(&node).is_some()
+    trace.is_communication(&node) && trace.collective(&node).is_some()
 }

@@ -36,6 +36,7 @@ pub use error::Error;
 pub use graph::edges::{Edge, Edges, NodeDeps};
 pub use graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};
 pub use graph::nodes::{Node, Nodes};
+pub use host::comms::HostComm;
 pub use host::tensors::TensorEdges;
 pub use options::LinkOptions;
 pub use report::{EdgeCounts, LinkReport, MatchCounts, NodeCounts, TimeWindow, UnmatchedCounts};
@@ -44,6 +45,7 @@ pub use trace::{CollectiveRef, LinkedTrace};
 use device::{launch, waits};
 use etlink_model::{AnomalyKind, DeviceTrace, HostTrace};
 use graph::build;
+use host::comms;
 use host::nest::{self, Nesting};
 use host::tensors;
 use matching::{Matching, compare};
@@ -115,6 +117,7 @@ pub fn link(
         call_slot,
         draft,
         handoffs,
+        carried_out,
         ..
     } = nesting;
     let Matching {
@@ -132,9 +135,15 @@ pub fn link(
         ..LinkedTrace::default()
     };
     let waits = waits::waits(&trace.device, &launches, &trace.call_op, &mut anomalies);
-    let communicates = build::host_collectives(&trace.device, &launches, |op| {
+    let mut communicates = build::host_collectives(&trace.device, &launches, |op| {
         trace.op_collective(op).map(|found| found.kind())
     });
+    // The worker's range is the communication then, and its call only began it.
+    for (_, given) in &carried_out {
+        if let Some(communicates) = communicates.get_mut(given.index()) {
+            *communicates = false;
+        }
+    }
     (trace.nodes, trace.edges) = build::build(
         &trace.device,
         draft,
@@ -144,6 +153,8 @@ pub fn link(
         &communicates,
         &mut anomalies,
     );
+    trace.host_comms =
+        comms::mark_host_comms(&trace.device, &carried_out, &communicates, &mut trace.nodes);
     trace.row_call = launches.row_call;
     trace.row_op = launches.row_op;
     trace.row_no_launch = launches.no_launch;

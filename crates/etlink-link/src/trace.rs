@@ -4,6 +4,7 @@ use crate::device::capture::CapturedOps;
 use crate::graph::edges::Edges;
 use crate::graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};
 use crate::graph::nodes::{Node, Nodes};
+use crate::host::comms::HostComm;
 use crate::report::LinkReport;
 use etlink_model::{
     CallIdx, Collective, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace, NameId,
@@ -50,6 +51,8 @@ pub struct LinkedTrace {
     pub row_op: Vec<OpIdx>,
     /// Per device row: why it has no launch edge.
     pub row_no_launch: Vec<NoLaunch>,
+    /// Communications of host ops that go on in another op, by that.
+    pub host_comms: Vec<HostComm>,
     /// The graph's nodes, by time.
     pub nodes: Nodes,
     /// The graph's edges.
@@ -158,9 +161,33 @@ impl LinkedTrace {
     pub fn collective(&self, node: &Node) -> Option<CollectiveRef<'_>> {
         match node.kind {
             NodeKind::Collective if node.on_device => self.row_collective(RowIdx(node.source)),
-            NodeKind::Collective => self.op_collective(OpIdx(node.source)),
+            NodeKind::Collective => {
+                let comm = self.host_comm(node).filter(|comm| !comm.is_wait);
+                let given = comm.map_or(OpIdx(node.source), |comm| comm.given);
+                self.op_collective(given.get()?)
+            }
             _ => None,
         }
+    }
+
+    /// The communication that a node of the host, a slice of its op, carries on for another op.
+    pub fn host_comm(&self, node: &Node) -> Option<&HostComm> {
+        let may = matches!(node.kind, NodeKind::HostOp | NodeKind::Collective) && !node.on_device;
+        if self.host_comms.is_empty() || !may {
+            return None;
+        }
+        let op = OpIdx(node.source);
+        let at = self
+            .host_comms
+            .binary_search_by_key(&op, |comm| comm.carrier);
+        self.host_comms.get(at.ok()?)
+    }
+
+    /// Whether a node is a communication, no later slice of one.
+    pub fn is_communication(&self, node: &Node) -> bool {
+        // A range of a worker has one slice of this kind, which need not be its first.
+        let is_range = || self.host_comm(node).is_some_and(|comm| !comm.is_wait);
+        node.kind == NodeKind::Collective && (node.first || is_range())
     }
 
     /// A name of the device trace.

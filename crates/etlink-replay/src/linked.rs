@@ -25,7 +25,7 @@ pub fn graph_from_trace(trace: &LinkedTrace) -> Result<ReplayGraph, Error> {
             inferred: edge.inferred,
             latency: None,
         });
-        let (kind, start, duration) = (kind_of(trace, &node), Some(node.start), node.duration);
+        let (kind, start, duration) = (kind_of(trace, index), Some(node.start), node.duration);
         builder.push(
             ReplayNode {
                 kind,
@@ -39,9 +39,14 @@ pub fn graph_from_trace(trace: &LinkedTrace) -> Result<ReplayGraph, Error> {
     builder.finish()
 }
 
-fn kind_of(trace: &LinkedTrace, node: &etlink_link::Node) -> ReplayKind {
+fn kind_of(trace: &LinkedTrace, index: NodeIdx) -> ReplayKind {
+    let node = trace.nodes.get(index);
     match node.kind {
-        NodeKind::HostOp => ReplayKind::HostOp,
+        // A wait in which a thread was blocked for a communication is the rest of that.
+        NodeKind::HostOp => match trace.host_comm(&node) {
+            Some(comm) if comm.node == index => ReplayKind::Collective,
+            _ => ReplayKind::HostOp,
+        },
         NodeKind::Runtime => ReplayKind::Runtime,
         NodeKind::DeviceOp => match trace.device.rows.kind[node.source as usize] {
             // A function of the host inside a graph holds its stream up as a kernel does.

@@ -3,7 +3,7 @@
 use crate::columns::{ColumnSet, known_number, non_empty};
 use crate::{Error, events, nodes};
 use arrow_array::RecordBatch;
-use etlink_link::{CollectiveRef, LinkedTrace, Node, NodeKind};
+use etlink_link::{CollectiveRef, LinkedTrace, Node};
 use etlink_model::{NameId, NodeIdx, dtype_bytes};
 use std::ops::Range;
 
@@ -44,9 +44,9 @@ pub(crate) fn collectives_batch(
 }
 
 fn find_collective(trace: &LinkedTrace, place: usize) -> Option<Found<'_>> {
-    // A collective that other work interrupts has several nodes; only the first makes a line.
-    let node = Some(trace.nodes.get(NodeIdx::new(place)))
-        .filter(|node| node.kind == NodeKind::Collective && node.first)?;
+    // A collective that other work interrupts has several nodes; only one makes a line.
+    let node = Some(trace.nodes.get(NodeIdx::new(place)));
+    let node = node.filter(|node| trace.is_communication(node))?;
     Some((u32::try_from(place).ok()?, node, trace.collective(&node)?))
 }
 

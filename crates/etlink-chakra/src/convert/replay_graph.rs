@@ -9,6 +9,7 @@ use etlink_replay::{
     stream_resource, thread_resource,
 };
 use indexmap::IndexMap;
+use rustc_hash::FxHashSet;
 
 /// How many nodes of a cycle a message names.
 const NAMED_NODES: usize = 4;
@@ -58,6 +59,8 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
     let numbers = NodeNumbers::new(file);
     let placement = Placement::new(file);
     let mut builder = GraphBuilder::new(placement.resources.clone());
+    // A wait in which a thread was blocked for a communication is the rest of that.
+    let carriers: FxHashSet<u32> = file.transfers.iter().map(|(node, _)| *node).collect();
     let mut deps = vec![];
     let mut dangling = 0u64;
     let states_latencies = file.latency_ns.iter().any(Option::is_some);
@@ -77,7 +80,10 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
             }
         }
         let node = ReplayNode {
-            kind: node_kind(file, index, placement.on_device(index)),
+            kind: match u32::try_from(index).is_ok_and(|index| carriers.contains(&index)) {
+                true => ReplayKind::Collective,
+                false => node_kind(file, index, placement.on_device(index)),
+            },
             resource: placement.nodes[index],
             start: file.start_ns[index].map(TimeNs),
             duration: DurationNs(file.duration_ns[index]),

@@ -7,7 +7,7 @@
 use crate::proto::CollectiveCommType;
 use crate::{CommDecision, Demotion, WriteOptions};
 use etlink_link::ranks::GroupResolver;
-use etlink_link::{CollectiveRef, LinkedTrace, NodeKind};
+use etlink_link::{CollectiveRef, LinkedTrace};
 use etlink_model::{CollectiveKind, NodeIdx, dtype_bytes};
 
 /// An all-gather is cut into this many pieces by ASTRA-sim's example configurations
@@ -43,7 +43,7 @@ pub(crate) enum PgName<'t> {
     Numbered(u32),
 }
 
-/// What node `index` communicates, `None` if it does not. Only the first slice of an op does.
+/// What node `index` communicates, `None` if it does not. Only one slice of an op does.
 pub(crate) fn comm_of<'t>(
     trace: &'t LinkedTrace,
     groups: &GroupResolver<'_>,
@@ -51,7 +51,7 @@ pub(crate) fn comm_of<'t>(
     index: NodeIdx,
 ) -> Option<Result<SimulatedComm<'t>, Demotion>> {
     let node = trace.nodes.get(index);
-    if node.kind != NodeKind::Collective || !node.first {
+    if !trace.is_communication(&node) {
         return None;
     }
     // Later slices of a collective are its waiting, and would communicate a second time.

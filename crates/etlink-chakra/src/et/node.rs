@@ -77,8 +77,10 @@ impl<'t> Encoder<'t> {
         if !self.plan.is_written(index, node.kind, self.options) {
             return;
         }
-        // Attributes of a collective are on its first slice alone, as `comm_size` is.
-        let record = trace.collective(&node).filter(|_| node.first);
+        // Attributes of a collective are on one slice alone, as `comm_size` is.
+        let record = trace
+            .collective(&node)
+            .filter(|_| trace.is_communication(&node));
         let comm = graph
             .origin(index)
             .and_then(|origin| comm_of(trace, self.groups, self.options, origin)?.ok());

@@ -198,7 +198,7 @@ impl EtPlan {
         Some(self.serial_order[at].1)
     }
 
-    /// The communication that a node carries out, if that is another node.
+    /// The communication that a node of the host carries out; it can be the node itself.
     pub(crate) fn transfer_of(&self, node: NodeIdx) -> Option<NodeIdx> {
         let at = self
             .transfers
@@ -225,7 +225,8 @@ fn transfers(trace: &LinkedTrace) -> Vec<(NodeIdx, NodeIdx)> {
     let elsewhere = facts
         .communications
         .iter()
-        .filter(|own| own.extent.is_transfer && own.extent.waits != own.node);
+        // A worker's range is its own transfer, which a reader could not tell from a call.
+        .filter(|own| own.extent.is_transfer && !own.on_device);
     let pairs = elsewhere.map(|own| (own.extent.waits, own.node));
     let mut all: Vec<(NodeIdx, NodeIdx)> = pairs.collect();
     all.sort_unstable();

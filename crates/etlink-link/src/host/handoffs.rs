@@ -25,11 +25,15 @@ use std::collections::{BTreeSet, BinaryHeap};
 /// How many of a consumer's latest handoffs are looked through for one that an op lies in.
 const LATEST: usize = 8;
 
-/// Finds all handoffs, by consumer and time.
-pub(crate) fn handoffs(device: &DeviceTrace) -> Vec<Handoff> {
+/// Finds all handoffs, by consumer and time. Of those to workers that communicate, also the range
+/// and the op that gave it.
+pub(crate) fn handoffs(device: &DeviceTrace) -> (Vec<Handoff>, Vec<(OpIdx, OpIdx)>) {
     let evidence = evidence(device);
-    let carried_out = pending_collectives(device).into_iter();
-    let mut collectives: Vec<Handoff> = carried_out.map(|one| one.handoff).collect();
+    let carried_out = pending_collectives(device);
+    let ranges = carried_out.iter().map(|one| (one.range, one.given));
+    let ranges = ranges.collect();
+    let mut collectives: Vec<Handoff> = vec![];
+    collectives.extend(carried_out.iter().map(|one| one.handoff));
     // Idle intervals cost a sort of all ranges; most traces (backward on the calling thread, NCCL)
     // need none.
     let has_unrecorded_waits = collectives.iter().any(|handoff| handoff.wait.is_none());
@@ -44,7 +48,7 @@ pub(crate) fn handoffs(device: &DeviceTrace) -> Vec<Handoff> {
     found.sort_by_key(|handoff| (handoff.consumer, handoff.start, handoff.end));
     // Nested ops give the same stretch of a consumer's work several times.
     found.dedup_by_key(|handoff| (handoff.consumer, handoff.start));
-    found
+    (found, ranges)
 }
 
 /// Per thread, when it does nothing.

@@ -1,5 +1,6 @@
 //! Host threads: which range runs when, and what one thread does for another.
 
+pub(crate) mod comms;
 pub(crate) mod handoffs;
 pub(crate) mod nest;
 pub(crate) mod pending;

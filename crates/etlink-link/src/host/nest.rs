@@ -31,6 +31,8 @@ pub(crate) struct Nesting {
     pub(crate) draft: Draft,
     /// Work that threads gave to others and waited for.
     pub(crate) handoffs: Vec<Handoff>,
+    /// Ranges of workers that communicate, each with the op that gave it.
+    pub(crate) carried_out: Vec<(OpIdx, OpIdx)>,
     /// Ranges that overlap another without nesting in it, and one of them.
     pub(crate) overlaps: u64,
     pub(crate) first_overlap: Option<OpIdx>,
@@ -40,7 +42,7 @@ pub(crate) struct Nesting {
 pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
     let threads = device.threads.len();
     // Handoffs come first: the sweep cuts slices where a thread gives work away or waits.
-    let handoffs = handoffs(device);
+    let (handoffs, carried_out) = handoffs(device);
     let waits = waits(threads, &handoffs);
     let ops = Groups::<ThreadIdx, OpIdx>::new(&device.ops.thread, threads);
     let calls = Groups::<ThreadIdx, CallIdx>::new(&device.calls.thread, threads);
@@ -64,6 +66,7 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
         call_slot: vec![SlotIdx::default(); device.calls.len()],
         draft,
         handoffs,
+        carried_out,
         ..Nesting::default()
     };
     for (thread, swept) in (0..).map(ThreadIdx).zip(swept) {

@@ -9,6 +9,9 @@
 //! pending here. Records come from backends that wrap Gloo, and from programs that call
 //! `record_param_comms` themselves.
 //!
+//! Without any record the ops `c10d::allreduce_` say what was given, though not the group. Then
+//! one queue per kind stands for all groups.
+//!
 //! Each group of Gloo has worker threads of its own (`ProcessGroupGloo::runLoop`), which take its
 //! collectives in the order in which they were given. So a thread serves one group, and a range is
 //! the first collective of its kind that the group was given before and has not carried out. Ranges
@@ -115,7 +118,7 @@ pub(crate) fn pending_collectives(device: &DeviceTrace) -> Vec<CarriedOut> {
                     thread,
                     end,
                     key,
-                    elements: device.collectives.in_elements[ops.collective[op] as usize],
+                    elements: kinds.elements(op),
                 },
             );
         }
@@ -264,6 +267,8 @@ struct OpKinds<'d> {
     ranges: Vec<Option<CollectiveKind>>,
     /// Per name, the kind that a record with it has; `None` of those that no record has.
     records: Vec<Option<CollectiveKind>>,
+    /// Per name, the kind that an op with it begins; empty where records say it.
+    begun: Vec<Option<CollectiveKind>>,
 }
 
 impl OpKinds<'_> {
@@ -277,10 +282,18 @@ impl OpKinds<'_> {
             let kind = &mut records[name.index()];
             kind.get_or_insert_with(|| CollectiveKind::from_name(device.names.get(name)));
         }
+        let is_known =
+            |kind: &Option<CollectiveKind>| kind.is_some_and(|kind| kind != CollectiveKind::Other);
+        let begun = if records.iter().any(is_known) {
+            vec![]
+        } else {
+            device.names.iter().map(begun_by_op).collect()
+        };
         OpKinds {
             device,
             ranges: device.names.iter().map(gloo).collect(),
             records,
+            begun,
         }
     }
 
@@ -293,9 +306,39 @@ impl OpKinds<'_> {
     fn recorded_collective(&self, op: usize) -> Option<(CollectiveKind, CollectiveKey)> {
         let records = &self.device.collectives;
         let row = self.device.ops.collective[op] as usize;
-        let kind = self.records[records.name.get(row)?.index()]?;
+        let Some(name) = records.name.get(row) else {
+            let kind = *self.begun.get(self.device.ops.name[op].index())?;
+            return Some((kind?, (NameId(0), -1)));
+        };
+        let kind = self.records[name.index()]?;
         Some((kind, (records.group_name[row], records.seq[row])))
     }
+
+    /// Elements of the input that an op's record says; 0 where it does not.
+    fn elements(&self, op: usize) -> u64 {
+        let row = self.device.ops.collective[op] as usize;
+        let elements = self.device.collectives.in_elements.get(row).copied();
+        elements.unwrap_or(0)
+    }
+}
+
+/// The kind that an op of this name begins: `c10d::allreduce_` (`Ops.cpp` of c10d).
+fn begun_by_op(name: &str) -> Option<CollectiveKind> {
+    let kind = CollectiveKind::from_name(name.strip_prefix("c10d::")?);
+    Some(kind).filter(|kind| *kind != CollectiveKind::Other)
+}
+
+/// The ranges in which workers of Gloo communicate.
+pub(crate) fn gloo_ranges(device: &DeviceTrace) -> impl Iterator<Item = OpIdx> {
+    let names = (0..).map(NameId).zip(device.names.iter());
+    let gloo: Vec<NameId> = names
+        .filter(|(_, name)| name.starts_with("gloo:"))
+        .map(|(name, _)| name)
+        .collect();
+    // no walk over the ops of the many traces without one
+    let ops = if gloo.is_empty() { 0 } else { device.ops.len() };
+    let ranges = (0..ops).filter(move |op| gloo.contains(&device.ops.name[*op]));
+    ranges.map(OpIdx::new)
 }
 
 /// Kinds of which a damaged trace has not as many ranges as were given.

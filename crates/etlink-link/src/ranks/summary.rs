@@ -3,10 +3,11 @@
 mod extent;
 
 use super::{GroupResolver, RankSteps};
+use crate::host::pending::gloo_ranges;
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{
-    Collective, CollectiveKind, DeviceTrace, GlobalRank, GroupIdx, NameId, Names, NodeIdx, TimeNs,
-    UnixNs, dtype_bytes,
+    Collective, CollectiveKind, GlobalRank, GroupIdx, NameId, Names, NodeIdx, TimeNs, UnixNs,
+    dtype_bytes,
 };
 use extent::{Carriers, of_node};
 use indexmap::IndexSet;
@@ -160,11 +161,12 @@ impl RankSummary {
                 continue;
             }
             let node = trace.nodes.get(index);
-            if !node.first {
+            if !trace.is_communication(&node) {
                 continue;
             }
             let Some(found) = trace.collective(&node) else {
-                summary.unrecorded += 1;
+                // Ranges of Gloo are counted below.
+                summary.unrecorded += u64::from(node.on_device);
                 continue;
             };
             records += 1;
@@ -179,7 +181,7 @@ impl RankSummary {
             let extent = match node.on_device {
                 true => of_node(trace, index),
                 false => carriers
-                    .get_or_insert_with(|| Carriers::of(trace))
+                    .get_or_insert_with(|| Carriers::new(trace))
                     .extent(trace, index),
             };
             summary.communications.push(Communication {
@@ -196,7 +198,7 @@ impl RankSummary {
                 extent,
             });
         }
-        let gloo = count_gloo_ranges(&trace.device);
+        let gloo = gloo_ranges(&trace.device).count() as u64;
         summary.unrecorded_gloo = gloo.saturating_sub(records);
         summary.groups = groups.into_iter().collect();
         summary.steps = RankSteps::new(
@@ -208,20 +210,6 @@ impl RankSummary {
         );
         summary
     }
-}
-
-/// The ranges that Gloo's workers write: `gloo:all_reduce`, … O(ops) where there are any.
-fn count_gloo_ranges(device: &DeviceTrace) -> u64 {
-    let names = (0u32..).map(NameId).zip(device.names.iter());
-    let gloo: Vec<NameId> = names
-        .filter(|(_, name)| name.starts_with("gloo:"))
-        .map(|(id, _)| id)
-        .collect();
-    if gloo.is_empty() {
-        return 0;
-    }
-    let names = device.ops.name.iter();
-    names.filter(|name| gloo.contains(name)).count() as u64
 }
 
 /// Whether every rank needs something of every other.

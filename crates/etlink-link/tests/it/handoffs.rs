@@ -247,12 +247,67 @@ fn all_reduce_in(
 }
 
 /// What handoffs bring to the threads of workers: elements of the record, and length of the range
-/// in us.
+/// in us, by the former.
 fn carried_out(trace: &LinkedTrace) -> Vec<(u64, i64)> {
     let summary = RankSummary::from_trace(trace, GlobalRank(0));
     let length = |extent: &CommExtent| extent.end_ns.since(extent.start_ns) / 1_000;
     let one = |comm: &Communication| (comm.in_bytes / 4, length(&comm.extent));
-    summary.communications.iter().map(one).collect()
+    let mut all: Vec<_> = summary.communications.iter().map(one).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Names, starts and lengths in us of the communications.
+fn communications(trace: &LinkedTrace) -> Vec<String> {
+    let nodes = trace.nodes.indices().map(|node| trace.nodes.get(node));
+    let nodes = nodes.filter(|node| trace.is_communication(node));
+    let described = nodes.map(|node| {
+        let known = trace
+            .collective(&node)
+            .map_or("", |found| found.kind().name());
+        let (start, length) = (node.start.0 / 1_000, node.duration.0 / 1_000);
+        format!("{} {start}+{length} {known}", trace.name(&node))
+    });
+    described.collect()
+}
+
+#[test]
+fn the_range_of_a_worker_is_the_communication() {
+    // worker    aten::copy_ in the range: its longest slice is the transfer
+    let mut draw = TraceBuilder::default();
+    let (main, worker) = (draw.thread(), draw.thread());
+    all_reduce(&mut draw, main, 1, 0);
+    draw.annotation(worker, "gloo:all_reduce", 5_000, 90_000);
+    draw.op(worker, "aten::copy_", 10_000, 20_000);
+    draw.collective(main, &ParamComms::new("wait", 0..2, 0, 1), 50_000, 95_000);
+    let trace = alone(&draw);
+    assert_eq!(communications(&trace), ["gloo:all_reduce 20+70 all_reduce"]);
+    let summary = RankSummary::from_trace(&trace, GlobalRank(0));
+    assert_eq!(
+        (summary.communications.len(), summary.unrecorded_gloo),
+        (1, 0)
+    );
+}
+
+#[test]
+fn without_records_the_ops_of_c10d_give_work_to_gloo() {
+    let mut draw = TraceBuilder::default();
+    let (main, worker) = (draw.thread(), draw.thread());
+    draw.op(main, "c10d::allreduce_", 0, 10_000);
+    draw.annotation(worker, "gloo:all_reduce", 20_000, 90_000);
+    draw.op(main, "aten::copy_", 95_000, 100_000);
+    let trace = alone(&draw);
+    assert_eq!(communications(&trace), ["gloo:all_reduce 20+70 "]);
+    let handoffs = edges(&trace, EdgeKind::Handoff);
+    assert_eq!(
+        handoffs,
+        [
+            "c10d::allreduce_ -> boundary",
+            "gloo:all_reduce -> host gap"
+        ]
+    );
+    let summary = RankSummary::from_trace(&trace, GlobalRank(0));
+    assert_eq!((summary.unrecorded, summary.unrecorded_gloo), (0, 1));
 }
 
 #[test]
@@ -274,9 +329,9 @@ fn groups_of_gloo_have_queues_of_their_own() {
         draw.annotation(of_a, "gloo:all_reduce", 200_000, 400_000);
         draw.annotation(of_a, "gloo:all_reduce", 400_000, 700_000);
         let want = [
+            (10, 20),
             (1_000_000, 100),
             (2_000_000, 200),
-            (10, 20),
             (3_000_000, 300),
         ];
         assert_eq!(carried_out(&alone(&draw)), want);

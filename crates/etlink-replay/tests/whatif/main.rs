@@ -9,6 +9,7 @@
     reason = "a test; how many programs it draws is a variable"
 )]
 
+mod collectives;
 mod machine;
 mod mechanisms;
 mod programs;

@@ -15,71 +15,40 @@
 //! milliseconds before the range `gloo:send` begins.
 
 use super::CommExtent;
-use crate::host::pending::{ThreadKey, collective_key, pending_collectives, recorded_waits};
 use crate::{LinkedTrace, Node, NodeKind};
-use etlink_model::{DurationNs, NodeIdx, OpIdx, UnixNs};
+use etlink_model::{NodeIdx, OpIdx, UnixNs};
 use rustc_hash::FxHashMap;
 
-/// What carries out the communications that host ops give away.
+/// What ends with the communications that host ops begin.
 pub(super) struct Carriers {
-    /// The worker's range, by the op that gave it the work.
-    ranges: FxHashMap<OpIdx, OpIdx>,
-    /// The record of the wait.
-    waits: FxHashMap<ThreadKey, OpIdx>,
-    /// Per range and wait, its longest slice and how long that is.
-    slices: FxHashMap<OpIdx, (DurationNs, NodeIdx)>,
+    /// The slice that waits, by the op that began what it waits for.
+    waits: FxHashMap<OpIdx, NodeIdx>,
     gloo: bool,
 }
 
 impl Carriers {
-    /// O(n).
-    pub(super) fn of(trace: &LinkedTrace) -> Carriers {
-        let device = &trace.device;
-        let ranges: FxHashMap<OpIdx, OpIdx> = pending_collectives(device)
-            .into_iter()
-            .map(|carried_out| (carried_out.given, carried_out.range))
-            .collect();
-        let waits: FxHashMap<ThreadKey, OpIdx> = recorded_waits(device)
-            .map(|(key, op)| (key, OpIdx::new(op)))
-            .collect();
-        let mut slices: FxHashMap<OpIdx, (DurationNs, NodeIdx)> = ranges
-            .values()
-            .chain(waits.values())
-            .map(|op| (*op, (DurationNs(-1), NodeIdx(0))))
-            .collect();
-        for at in trace.nodes.indices() {
-            let node = trace.nodes.get(at);
-            if node.kind == NodeKind::HostOp
-                && let Some(longest) = slices.get_mut(&OpIdx(node.source))
-                && node.duration > longest.0
-            {
-                *longest = (node.duration, at);
-            }
-        }
-        slices.retain(|_, (duration, _)| duration.0 >= 0);
+    /// O(communications + names).
+    pub(super) fn new(trace: &LinkedTrace) -> Carriers {
+        let waits = trace.host_comms.iter().filter(|comm| comm.is_wait);
         Carriers {
-            ranges,
-            waits,
-            slices,
-            gloo: device.names.iter().any(|name| name.starts_with("gloo:")),
+            waits: waits.map(|comm| (comm.given, comm.node)).collect(),
+            gloo: trace
+                .device
+                .names
+                .iter()
+                .any(|name| name.starts_with("gloo:")),
         }
     }
 
-    /// Where the communication of this node, which is of a host op, runs.
+    /// Where the communication of this node, which is of the host, runs.
     pub(super) fn extent(&self, trace: &LinkedTrace, node: NodeIdx) -> CommExtent {
-        let op = OpIdx(trace.nodes.source[node.index()]);
-        if let Some((_, slice)) = self
-            .ranges
-            .get(&op)
-            .and_then(|range| self.slices.get(range))
-        {
-            return of_node(trace, *slice);
-        }
         let arrives = of_node(trace, node);
-        // The wait must lie behind the call: a number that comes back would name an earlier one.
-        let wait = collective_key(&trace.device, op.index())
-            .and_then(|key| self.slices.get(self.waits.get(&key)?));
-        if let Some((_, slice)) = wait.filter(|(_, slice)| *slice > node) {
+        let range = trace.host_comm(&trace.nodes.get(node));
+        if range.is_some_and(|comm| !comm.is_wait) {
+            return arrives;
+        }
+        let op = OpIdx(trace.nodes.source[node.index()]);
+        if let Some(slice) = self.waits.get(&op).filter(|slice| **slice > node) {
             return CommExtent {
                 arrives: arrives.arrives,
                 arrival_ns: arrives.arrival_ns,

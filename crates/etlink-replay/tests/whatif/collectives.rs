@@ -1,0 +1,68 @@
+//! Collectives of hosts, which a thread gives away and waits for.
+
+use etlink_link::LinkOptions;
+use etlink_replay::{ReplaySettings, graph_from_trace, run_graph, work_makespan};
+use etlink_testing::{ParamComms, TraceBuilder};
+
+/// How a program's collective shows in its trace.
+#[derive(Clone, Copy, Debug)]
+enum Shown {
+    /// The call, the range of Gloo's worker, the wait.
+    All,
+    /// The call and the wait.
+    CallAndWait,
+    /// The op of `c10d` and the worker's range, as stock Gloo.
+    OpAndRange,
+}
+
+/// From the end of a transfer to that of the wait for it.
+const WAKE: i64 = 8_000;
+
+/// Gives an all-reduce away, does something else, and waits. The trace, and how long it took.
+fn all_reduce(shown: Shown, transfer: i64) -> (TraceBuilder, i64) {
+    let mut draw = TraceBuilder::default();
+    let (main, worker) = (draw.thread(), draw.thread());
+    draw.op(main, "aten::mm", 0, 50_000);
+    let call = ParamComms::new("allreduce", 0..2, 0, 1);
+    match shown {
+        Shown::OpAndRange => {
+            draw.op(main, "c10d::allreduce_", 50_000, 60_000);
+        }
+        Shown::All | Shown::CallAndWait => {
+            draw.collective(main, &call, 50_000, 60_000);
+        }
+    }
+    let (begun, end) = (75_000, 75_000 + transfer);
+    if !matches!(shown, Shown::CallAndWait) {
+        draw.annotation(worker, "gloo:all_reduce", begun, end);
+    }
+    draw.op(main, "aten::relu", 60_000, 100_000);
+    let gone_on = (end + WAKE).max(102_000);
+    if !matches!(shown, Shown::OpAndRange) {
+        let wait = ParamComms::new("wait", 0..2, 0, 1);
+        draw.collective(main, &wait, 100_000, gone_on);
+    }
+    draw.op(main, "optimizer", gone_on, gone_on + 30_000);
+    (draw, gone_on + 30_000)
+}
+
+#[test]
+fn a_collective_of_the_host_takes_the_time_of_its_transfer() {
+    for shown in [Shown::All, Shown::CallAndWait, Shown::OpAndRange] {
+        let (draw, before) = all_reduce(shown, 400_000);
+        let read = etlink_kineto::KinetoReadOptions::default();
+        let device = etlink_kineto::read(&draw.kineto()[..], read).expect("a device trace");
+        let trace = etlink_link::link(None, device, LinkOptions::default()).expect("links");
+        let graph = graph_from_trace(&trace).expect("no circle");
+        let run = |settings| work_makespan(&graph, &run_graph(&graph, &trace, &settings)).0;
+        assert_eq!(run(ReplaySettings::default()), before, "{shown:?}");
+        let (_, truth) = all_reduce(shown, 40_000);
+        let scales = vec!["kind=collective 0.1".parse().expect("a rule")];
+        let predicted = run(ReplaySettings {
+            scales,
+            ..ReplaySettings::default()
+        });
+        let error = (predicted - truth).abs() as f64 / (before - truth) as f64;
+        assert!(error <= 0.05, "{shown:?}: {before} {truth} {predicted}");
+    }
+}
