@@ -42,10 +42,14 @@ pub fn parse_int(text: &[u8]) -> Option<i64> {
 ///
 /// Exact; digits past the third decimal round half away from zero. Kineto prints exactly
 /// three decimals (`output_json.cpp`), Python tools print shortest floats, so exponents
-/// are read too. `None` when the text is not a number (`nan`, `-1.-500`) or overflows.
+/// are read too, and so is what Kineto prints of times before its origin (`-1.-500`, `0.-01`). `None`
+/// when the text is not a number (`nan`) or overflows.
 pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
     // Nearly every time of a trace has this form: it needs no sign, exponent or rounding.
     if let Some(ns) = kineto_micros(text) {
+        return Some(ns);
+    }
+    if let Some(ns) = negative_kineto_micros(text) {
         return Some(ns);
     }
     let (negative, rest) = split_sign(text);
@@ -78,6 +82,19 @@ fn kineto_micros(text: &[u8]) -> Option<i64> {
         .filter(|point| *point <= 15 && text[*point] == b'.')?;
     let (whole, fraction) = (short_uint(&text[..point])?, short_uint(&text[point + 1..])?);
     Some((whole * 1000 + fraction).cast_signed())
+}
+
+/// What Kineto prints of a time before its origin: quotient and remainder of a division by 1,000,
+/// each with its sign, the second three characters wide (`fmtTs` in `output_json.cpp`).
+fn negative_kineto_micros(text: &[u8]) -> Option<i64> {
+    let point = text.windows(2).position(|pair| pair == b".-")?;
+    let (whole, fraction) = (parse_int(&text[..point])?, &text[point + 2..]);
+    // `1.-500` is no such text.
+    if whole > 0 || !(2..=3).contains(&fraction.len()) {
+        return None;
+    }
+    let fraction = short_uint(fraction)?.cast_signed();
+    whole.checked_mul(1_000)?.checked_sub(fraction)
 }
 
 fn split_sign(text: &[u8]) -> (bool, &[u8]) {
@@ -140,6 +157,9 @@ mod tests {
             ("1e-3", 1),
             ("1e-4", 0),
             ("0e99", 0),
+            ("-1.-500", -1_500),
+            ("0.-01", -1),
+            ("-123.-45", -123_045),
         ] {
             assert_eq!(micros_to_ns(text.as_bytes()), Some(ns), "{text}");
         }
@@ -154,7 +174,11 @@ mod tests {
             "nan",
             "-nan",
             "inf",
-            "-1.-500",
+            "1.-500",
+            "-1.-5000",
+            "-1.-5",
+            "-1.-",
+            ".-500",
             "1e",
             "1e99",
             "99999999999999999999",

@@ -200,8 +200,8 @@ impl ChunkTables {
     }
 
     /// Start and duration. Kineto prints `-1.-500` for negative ones, as `fmtTs` of
-    /// `output_json.cpp` gives quotient and remainder their signs. An
-    /// event whose start is no number is left out: at 0 it would stretch the window by years.
+    /// `output_json.cpp` gives quotient and remainder their signs. Such a start is before the
+    /// origin; such a duration is none. An event whose start is no number is left out: at 0 it would stretch the window by years.
     fn event_times(&mut self, event: &KinetoEvent<'_>) -> Option<(TimeNs, DurationNs)> {
         let anomalies = &mut self.trace.anomalies;
         let place = || format!("{:?}", unescape(event.name));

@@ -70,6 +70,13 @@ fn broken_and_negative_durations_are_zero_and_counted() {
 }
 
 #[test]
+fn a_time_before_the_origin_is_read_as_kineto_prints_it() {
+    for (ts, ns) in [("-1.-500", -1_500), ("0.-01", -1), ("0.-20", -20)] {
+        assert_eq!(at(ts, "1"), (Some(ns), Some(1_000), vec![]), "{ts}");
+    }
+}
+
+#[test]
 fn an_event_without_a_time_is_left_out() {
     let event = r#"{"ph": "X", "cat": "cpu_op", "name": "n", "pid": 1, "tid": 1, "dur": 1}"#;
     let trace = read(document(&[event.to_owned(), op("whole", 3)]));
@@ -82,7 +89,7 @@ fn an_event_without_a_time_is_left_out() {
 #[test]
 fn a_start_that_is_no_number_is_no_time() {
     // at 0 it would stretch the window by the age of the machine
-    for ts in ["nan", "null", "\"\"", "-1.-500"] {
+    for ts in ["nan", "null", "\"\"", "1.-500"] {
         assert_eq!(
             at(ts, "1"),
             (None, None, vec![(AnomalyKind::NoTime, 1)]),
