@@ -7,6 +7,7 @@
 )]
 #![allow(unreachable_pub, reason = "a test program has no outside")]
 
+mod advice;
 mod analyze;
 mod analyze_tables;
 mod bad_input;

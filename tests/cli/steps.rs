@@ -100,6 +100,25 @@ fn iterations_of_vllm_are_steps_with_phases() {
     .says("drawn: step execute_context_1(300)_generation_2(2) and 3 others of 1 rank");
 }
 
+/// A step whose device work is behind that of an earlier one, which is not in the trace.
+#[test]
+fn tokens_of_a_single_step_are_over_its_own_length() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let queue = DeviceQueue::stream(7);
+    draw.annotation(main, "execute_context_0(0)_generation_2(2)", 0, 80 * US);
+    let correlation = draw.next_correlation() + 1_000;
+    draw.kernel(queue, "earlier", (0, 900 * US), correlation);
+    let gemm = (900 * US, 1_000 * US);
+    draw.launch(main, (5 * US, 6 * US), queue, "gemm", gemm);
+    let tool = Tool::new();
+    tool.file("trace.json", draw.kineto());
+    let report = tool.run("analyze trace.json --json").exits(0).json();
+    // 2 tokens in the 100 us of its device work, not in the millisecond since its begin
+    let phase = &report[0]["ranks"][0]["phases"][0];
+    assert_eq!(phase["tokens_per_s"], json!(20e3));
+}
+
 #[test]
 fn phases_of_sglang_over_ranks() {
     let names = [

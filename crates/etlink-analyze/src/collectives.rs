@@ -22,6 +22,8 @@
 
 mod gloo;
 
+pub use gloo::input_bytes;
+
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use etlink_link::ranks::{Communication, GroupIdentity, Peers, RankSummary, bus_factor, rank_list};

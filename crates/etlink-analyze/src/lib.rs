@@ -57,7 +57,7 @@ pub mod utilization;
 
 pub use analysis::{Options, RankAnalysis, TABLES, analyze};
 pub use breakdown::DeviceTime;
-pub use collectives::CollectiveTotals;
+pub use collectives::{CollectiveTotals, input_bytes};
 pub use compute_rate::ComputeRate;
 pub use copies::CopyTotals;
 pub use device_peaks::{DevicePeaks, Precision};

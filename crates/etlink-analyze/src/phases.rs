@@ -1,8 +1,8 @@
 //! Steps of inference by phase: what prefill, decode and mixed batches take.
 //!
 //! ```text
-//! period        from a step's begin to the next one's, whatever its phase; of the last to its end
-//!               on the host or of the device work that it launched, whichever is later
+//! period        from a step's begin to the next one's, whatever its phase; of the last its own
+//!               length: on the host, or of the device work that it launched, whichever is longer
 //! tokens_per_s  tokens / sum of the periods of the steps whose tokens are known
 //! device times  sums of those of the steps; what two steps overlap counts in both
 //! ```
@@ -53,10 +53,12 @@ pub(crate) fn phase_totals<'s>(ranks: impl Iterator<Item = &'s [StepTime]>) -> V
             continue;
         }
         for (at, step) in steps.iter().enumerate() {
-            let end = steps
-                .get(at + 1)
-                .map_or_else(|| step.last_end_ns(), |next| next.start_ns);
-            let period = end.saturating_sub(step.start_ns);
+            // What the device does before the last step's work is of those before, or of what came
+            // before the recording.
+            let period = match steps.get(at + 1) {
+                Some(next) => next.start_ns.saturating_sub(step.start_ns),
+                None => step.duration_ns.max(step.device_window_ns),
+            };
             let phase = step.phase.as_deref().unwrap_or("other");
             phases.entry(phase).or_default().push((step, period));
         }

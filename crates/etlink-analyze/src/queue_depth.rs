@@ -2,17 +2,17 @@
 //!
 //! The depth is the number of rows whose launch call has begun and that have not started. It is
 //! known from the first such call to the last such start. `mean` is over that time
-//! (sum of depth · time / time), not over changes. A stream takes 1024 launches (CUDA's limit);
-//! when so many wait, launch calls block: `full` is that time. Rows of a graph launch, which enter
-//! the stream as one, count one by one.
+//! (sum of depth · time / time), not over changes. Rows of a graph launch, which enter the stream as
+//! one, count one by one.
+//!
+//! A stream takes a bounded number of launches, which no trace states. Calls that block show it
+//! ([`FullQueue`]): `limit` is that number, `full` the time that these calls took. Without such calls
+//! nothing is known of the limit, and nothing was in its way.
 
 use crate::rows::ClassifiedRows;
-use etlink_link::NoLaunch;
-use etlink_model::DeviceQueue;
+use etlink_link::{FullQueue, NoLaunch};
+use etlink_model::{DeviceQueue, DurationNs};
 use serde::Serialize;
-
-/// From this length on launch calls block (CUDA; HTA has the same figure).
-const FULL: i64 = 1024;
 
 /// One stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -29,7 +29,11 @@ pub struct QueueDepth {
     pub mean_length: f64,
     /// Largest length, rows.
     pub max_length: i64,
-    /// Time in which 1024 rows or more waited, ns.
+    /// How many launches it holds, where calls have blocked on that.
+    pub limit: Option<u64>,
+    /// Calls that blocked because it was full.
+    pub blocked: u64,
+    /// How long these took, ns.
     pub full_ns: i64,
 }
 
@@ -47,14 +51,31 @@ pub(crate) fn queue_depths(rows: &ClassifiedRows<'_>) -> Vec<QueueDepth> {
         // Both changes of a row are put in at once; sorting brings those of all rows together.
         changes[queue].extend([(called, 1), (start.max(called), -1)]);
     }
+    let full_queues = &rows.trace.full_queues;
     let mut all: Vec<QueueDepth> = vec![];
-    for (changes, queue) in changes.into_iter().zip(&device.queues) {
-        if !changes.is_empty() {
-            all.push(stream_depth(changes, queue));
+    for (place, (changes, queue)) in changes.into_iter().zip(&device.queues).enumerate() {
+        if changes.is_empty() {
+            continue;
         }
+        let mut depth = stream_depth(changes, queue);
+        let full = full_queues.iter().find(|full| full.queue.index() == place);
+        if let Some(full) = full {
+            depth.add_blocked_calls(&device.calls.duration, full);
+        }
+        all.push(depth);
     }
     all.sort_by_key(|queue| (queue.device, queue.stream));
     all
+}
+
+impl QueueDepth {
+    fn add_blocked_calls(&mut self, durations: &[DurationNs], full: &FullQueue) {
+        self.limit = Some(full.depth as u64);
+        self.blocked = full.blocked.len() as u64;
+        for call in &full.blocked {
+            self.full_ns = self.full_ns.saturating_add(durations[call.index()].0);
+        }
+    }
 }
 
 /// When, ns, and by how much the depth changes.
@@ -85,9 +106,6 @@ fn stream_depth(mut changes: Vec<DepthChange>, queue: &DeviceQueue) -> QueueDept
         stats.max_length = stats.max_length.max(depth);
         stats.window_ns = stats.window_ns.saturating_add(held);
         area = area.saturating_add(i128::from(depth) * i128::from(held));
-        if depth >= FULL {
-            stats.full_ns = stats.full_ns.saturating_add(held);
-        }
         rest = later;
     }
     if stats.window_ns > 0 {

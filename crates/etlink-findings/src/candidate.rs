@@ -35,9 +35,21 @@ pub struct CauseEvidence {
     /// What that is compared with, ns or a share; its meaning is the kind's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compared: Option<f64>,
-    /// Start of its longest occurrence, ns since the origin of the trace.
+    /// How many launches the queue holds, where that is what blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u64>,
+    /// The mean size of its messages, where it communicates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_bytes: Option<u64>,
+    /// The rank on which it lasts longest, where the trace says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<GlobalRank>,
+    /// Start of its longest occurrence there, ns since the origin of the trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_ns: Option<i64>,
+    /// The same since the first event of that trace, as timelines show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_first_ns: Option<i64>,
     /// The op in which most of it is, where that is another name than the subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
@@ -83,6 +95,10 @@ pub struct RankWork {
     pub nodes: Vec<NodeIdx>,
     /// Their time, ns.
     pub time_ns: i64,
+    /// How long the longest of them takes, ns.
+    pub longest_ns: i64,
+    /// When that one begins, ns since the origin of the trace.
+    pub longest_start_ns: i64,
 }
 
 /// All that is kept of a rank.
@@ -90,6 +106,8 @@ pub struct RankWork {
 pub struct RankCauses {
     /// Global rank, if the trace says it.
     pub rank: Option<GlobalRank>,
+    /// When its first event begins, ns since the origin of the trace.
+    pub first_ns: i64,
     /// The time that gains are of.
     pub window: RankWindow,
     /// Where that begins and ends in the graph.
@@ -100,6 +118,26 @@ pub struct RankCauses {
     pub work: BTreeMap<(bool, String), RankWork>,
 }
 
+impl CauseEvidence {
+    /// Says where it is longest: on a rank, at a time since the origin of its trace, whose first
+    /// event begins at `first_ns`.
+    pub(crate) fn set_place(&mut self, rank: Option<GlobalRank>, start_ns: i64, first_ns: i64) {
+        self.rank = rank;
+        self.start_ns = Some(start_ns);
+        self.since_first_ns = Some(start_ns.saturating_sub(first_ns));
+    }
+}
+
+impl RankWork {
+    pub(crate) fn add_node(&mut self, node: NodeIdx, start_ns: i64, length_ns: i64) {
+        self.nodes.push(node);
+        self.time_ns = self.time_ns.saturating_add(length_ns);
+        if length_ns > self.longest_ns {
+            (self.longest_ns, self.longest_start_ns) = (length_ns, start_ns);
+        }
+    }
+}
+
 impl CauseCandidate {
     /// Adds what another rank shows of the same cause; `is_longest`: it lasts longer there than on
     /// those before.
@@ -107,11 +145,15 @@ impl CauseCandidate {
         let sum = &mut self.evidence;
         // The longest of all ranks tells most of where to look.
         if is_longest {
+            sum.rank = other.rank;
             sum.start_ns = other.start_ns;
+            sum.since_first_ns = other.since_first_ns;
+            sum.message_bytes = other.message_bytes;
             sum.within.clone_from(&other.within);
             sum.communication.clone_from(&other.communication);
             sum.python.clone_from(&other.python);
             sum.typical_ns = other.typical_ns;
+            sum.depth = other.depth;
             if !self.kind.sums_compared() {
                 sum.compared = other.compared;
             }

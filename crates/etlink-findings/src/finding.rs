@@ -55,6 +55,19 @@ pub struct CommunicationShare {
     pub sentence: String,
 }
 
+/// What the run would gain without any of its findings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct JointGain {
+    /// What the window takes less in a replay without all of them, ns.
+    pub gain_ns: i64,
+    /// Of the window.
+    pub gain_share: f64,
+    /// The sum of their gains, ns: more where findings overlap.
+    pub sum_ns: i64,
+    /// All of that in one sentence.
+    pub sentence: String,
+}
+
 /// What a run would gain most from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunFindings {
@@ -78,4 +91,7 @@ pub struct RunFindings {
     pub longest_cause: Option<String>,
     /// The largest gains first; empty where nothing stands out.
     pub findings: Vec<RunFinding>,
+    /// The gain without all of these at once, where they are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub together: Option<JointGain>,
 }

@@ -71,8 +71,8 @@ pub const KINDS: [KindRule; 23] = [
     general(
         CauseKind::HostWork,
         host::host_work,
-        "see what it does there (`etlink findings` names the line of a trace with stacks), and take \
-        that out of the loop or off this thread",
+        "take what it does there out of the loop or off this thread; a recording with stacks \
+        (`with_stack=True`) names the line",
     ),
     general(
         CauseKind::SmallKernels,

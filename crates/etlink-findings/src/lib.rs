@@ -30,7 +30,7 @@ mod text;
 mod view;
 
 pub use candidate::{CauseCandidate, CauseEvidence, RankCauses, RankWindow, RankWork, WindowEnds};
-pub use finding::{CommunicationShare, RankPart, RunFinding, RunFindings};
+pub use finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 pub use kind::CauseKind;
 pub use kinds::{KINDS, KindRule};
 pub use rank_causes::rank_causes;

@@ -47,8 +47,15 @@ fn causes_alone(view: &RankView<'_>) -> RankCauses {
         of_kind.truncate(MOST_OF_KIND);
         candidates.append(&mut of_kind);
     }
+    let (rank, first_ns) = (view.trace.report.rank, view.trace.report.window.start_ns);
+    for one in &mut candidates {
+        if let Some(start_ns) = one.evidence.start_ns {
+            one.evidence.set_place(rank, start_ns, first_ns);
+        }
+    }
     RankCauses {
-        rank: view.trace.report.rank,
+        rank,
+        first_ns,
         window: view.window,
         window_ends: view.window_ends(),
         candidates,
@@ -81,13 +88,13 @@ fn work_by_name(view: &RankView<'_>) -> BTreeMap<(bool, String), RankWork> {
         // What a host spends in a collective is waiting for other ranks, in part.
         let op = trace.op_of(&node);
         let communicates = communicates || op.is_some_and(|op| collectives[op.index()]);
-        if node.kind.is_delay() || communicates || node.duration.0 == 0 {
+        let is_none = node.kind.is_delay() || view.is_idle(index);
+        if is_none || communicates || node.duration.0 == 0 {
             continue;
         }
         let name = view.plain_name(trace.name(&node));
         let entry = work.entry((node.on_device, name)).or_default();
-        entry.nodes.push(index);
-        entry.time_ns = entry.time_ns.saturating_add(node.duration.0);
+        entry.add_node(index, node.start.0, node.duration.0);
     }
     // Each name becomes a text of its own once, not for each of its nodes.
     let work = work.into_iter();

@@ -122,19 +122,24 @@ impl LateRank<'_> {
         edits.extend_shifted(&own_edits, part.first);
         let excess = |work: &&LongerWork<'_>| work.own_ns.saturating_sub(work.usual_ns);
         let worst = self.work.iter().max_by_key(excess)?;
+        let mut evidence = CauseEvidence {
+            count: self.work.len() as u64,
+            time_ns: self.excess_ns,
+            typical_ns: worst.own_ns,
+            compared: Some(worst.usual_ns as f64),
+            within: Some(short_name(&worst.name.1)),
+            ..CauseEvidence::default()
+        };
+        if let Some(work) = work_of(part, worst.name) {
+            let (start_ns, first_ns) = (work.longest_start_ns, part.causes.first_ns);
+            evidence.set_place(part.causes.rank, start_ns, first_ns);
+        }
         Some(CauseCandidate {
             kind: CauseKind::LateRank,
             subject: format!("rank {rank}"),
             edits,
             other_edits: None,
-            evidence: CauseEvidence {
-                count: self.work.len() as u64,
-                time_ns: self.excess_ns,
-                typical_ns: worst.own_ns,
-                compared: Some(worst.usual_ns as f64),
-                within: Some(short_name(&worst.name.1)),
-                ..CauseEvidence::default()
-            },
+            evidence,
         })
     }
 }
@@ -182,6 +187,11 @@ fn imbalance(
         if excess > worst {
             worst = excess;
             evidence.within = Some(short_name(&name.1));
+            let ranks = parts.iter().zip(&works);
+            if let Some((part, work)) = ranks.max_by_key(|(_, work)| work.longest_ns) {
+                let (start_ns, first_ns) = (work.longest_start_ns, part.causes.first_ns);
+                evidence.set_place(part.causes.rank, start_ns, first_ns);
+            }
         }
         edits.scaled.append(&mut scaled);
     }

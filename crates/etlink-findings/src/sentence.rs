@@ -1,11 +1,14 @@
 //! A finding as one sentence: what is gained, what the trace shows, what helps.
 
 use crate::detect::communication::UNNAMED_COMMUNICATION;
-use crate::detect::names::BETWEEN_OPS;
-use crate::finding::{CommunicationShare, RunFinding, RunFindings};
+use crate::detect::names::{ANOTHER_THREAD, BETWEEN_OPS};
+use crate::finding::{CommunicationShare, JointGain, RunFinding, RunFindings};
 use crate::kind::CauseKind;
 use crate::text::{count_text, percent_text, short_name, time_text};
 use etlink_analyze::UtilizationWindow;
+
+/// Findings whose joint gain is at least this share of the sum of theirs add up.
+const ADDS_UP: f64 = 0.9;
 
 /// `23 % of the 3 steps (90.1 of 386 ms): the host waits …; load ahead: …`
 pub(crate) fn finding_sentence(finding: &RunFinding, found: &RunFindings) -> String {
@@ -18,15 +21,37 @@ pub(crate) fn finding_sentence(finding: &RunFinding, found: &RunFindings) -> Str
         time_text(finding.gain_ns),
         time_text(found.window_ns),
         what_text(finding, found),
-        place_text(finding),
+        place_text(finding, found),
         finding.remedy
+    )
+}
+
+/// What is gained without all findings at once, and whether their gains add up.
+pub(crate) fn joint_sentence(joint: &JointGain, findings: usize, found: &RunFindings) -> String {
+    let which = match findings {
+        2 => "both of these together".to_owned(),
+        many => format!("all {many} of these together"),
+    };
+    let overlap = match (joint.gain_ns as f64) < ADDS_UP * joint.sum_ns as f64 {
+        true => format!(
+            ", less than their sum of {}: they overlap",
+            time_text(joint.sum_ns)
+        ),
+        false => String::new(),
+    };
+    format!(
+        "{which}: {} of {} ({} of {}){overlap}",
+        percent_text(joint.gain_share),
+        window_text(found),
+        time_text(joint.gain_ns),
+        time_text(found.window_ns),
     )
 }
 
 /// A cause without its gain.
 pub(crate) fn cause_text(finding: &RunFinding, found: &RunFindings) -> String {
     let what = what_text(finding, found);
-    format!("{what}{}", place_text(finding))
+    format!("{what}{}", place_text(finding, found))
 }
 
 /// Communication of which there is no finding, and why.
@@ -99,6 +124,9 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
         }
         CauseKind::HostWork if subject.is_empty() => {
             format!("between ops the host does for {total}{threads} what no op shows")
+        }
+        CauseKind::HostWork if finding.subject == ANOTHER_THREAD => {
+            format!("the program waits for another thread, which shows no op for {total}{threads}")
         }
         CauseKind::HostWork => {
             format!("the host is in `{subject}` for {total}{threads} between launches")
@@ -185,8 +213,9 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             format!("the profiler's own work (`{subject}`) takes {total}")
         }
         CauseKind::QueueFull => format!(
-            "the device's queue is full: {count} launches take {total} in all, usually \
-            {compared_time} each"
+            "the device's queue is full at {} launches: {count} more block for {total} in all, \
+            where a launch usually takes {compared_time}",
+            evidence.depth.unwrap_or_default()
         ),
         CauseKind::StreamTurns => format!(
             "streams {subject} hold each other up without need: they wait {times} for each other \
@@ -235,7 +264,7 @@ fn work_text(finding: &RunFinding) -> String {
 }
 
 /// Where that is: the op around, the line of Python.
-fn place_text(finding: &RunFinding) -> String {
+fn place_text(finding: &RunFinding, found: &RunFindings) -> String {
     let names_place = !matches!(
         finding.kind,
         CauseKind::LateRank
@@ -245,8 +274,9 @@ fn place_text(finding: &RunFinding) -> String {
             | CauseKind::FirstCall
     );
     // Outside of all ops there is no more than the gap itself.
-    let names_place =
-        names_place && !(finding.kind == CauseKind::HostWork && finding.subject.is_empty());
+    let is_outside =
+        finding.kind == CauseKind::HostWork && matches!(&finding.subject[..], "" | ANOTHER_THREAD);
+    let names_place = names_place && !is_outside;
     let evidence = &finding.evidence;
     let within = evidence.within.as_deref().filter(|_| names_place);
     let how = match finding.kind {
@@ -268,5 +298,17 @@ fn place_text(finding: &RunFinding) -> String {
     };
     let communication = evidence.communication.as_deref();
     let communication = communication.map_or(String::new(), |name| format!(", mostly for {name}"));
-    format!("{ranks}{within}{communication}{python}")
+    let place = rank_place(finding, found);
+    format!("{ranks}{within}{communication}{python}{place}")
+}
+
+/// Of several ranks the one whose trace shows it longest, and when.
+fn rank_place(finding: &RunFinding, found: &RunFindings) -> String {
+    let evidence = &finding.evidence;
+    let place = evidence.rank.zip(evidence.since_first_ns);
+    let place = place.filter(|_| found.ranks > 1);
+    place.map_or(String::new(), |(rank, since_ns)| {
+        let since = time_text(since_ns);
+        format!(", longest on rank {rank} at {since} of its trace")
+    })
 }

@@ -8,7 +8,7 @@ use crate::kind::CauseKind;
 use crate::start_up::StartUp;
 use crate::text;
 use etlink_analyze::{ClassifiedRows, RankAnalysis, UtilizationWindow};
-use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
+use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind, ThreadWork};
 use etlink_model::{AuxiliaryKind, CallIdx, NodeIdx, OpIdx, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::cell::OnceCell;
@@ -64,6 +64,8 @@ pub(crate) struct RankView<'t> {
     pub(crate) of_thread: Vec<Vec<NodeIdx>>,
     /// Per thread, what it launched in order of time.
     pub(crate) launched: Vec<Vec<LaunchedRow>>,
+    /// Which time of threads is work.
+    pub(crate) thread_work: ThreadWork,
     /// Waits of threads for devices, once they were asked for.
     pub(crate) syncs: OnceCell<Vec<HostSync>>,
     /// From launch to launch of each thread, once that was asked for.
@@ -103,6 +105,7 @@ impl<'t> RankView<'t> {
             row_node,
             of_thread,
             launched,
+            thread_work: ThreadWork::of_trace(trace),
             syncs: OnceCell::new(),
             intervals: OnceCell::new(),
             first_calls: OnceCell::new(),
@@ -127,6 +130,15 @@ impl<'t> RankView<'t> {
             passive[thread.index()] = false;
         }
         self.ends_without(&passive)
+    }
+
+    /// Whether a thread does nothing in a slice: no op runs, and nobody waits for it.
+    pub(crate) fn is_idle(&self, node: NodeIdx) -> bool {
+        let slice = self.trace.nodes.get(node);
+        let outside = slice.kind == NodeKind::HostGap && self.trace.op_of(&slice).is_none();
+        let work = &self.thread_work;
+        let thread = slice.thread().filter(|_| outside);
+        thread.is_some_and(|thread| !work.is_awaited(thread, slice.start))
     }
 
     /// Threads that have the ranges of steps.

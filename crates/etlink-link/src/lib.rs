@@ -27,11 +27,13 @@ pub mod ranks;
 mod report;
 pub mod roofline;
 mod search;
+mod thread_work;
 mod trace;
 
 pub use device::capture::{
     CaptureReport, CapturedOp, CapturedOps, begins_capture, carry_captured_ops, launches_graph,
 };
+pub use device::launch_queue::FullQueue;
 pub use error::Error;
 pub use graph::edges::{Edge, Edges, NodeDeps};
 pub use graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};
@@ -40,6 +42,7 @@ pub use host::comms::HostComm;
 pub use host::tensors::TensorEdges;
 pub use options::LinkOptions;
 pub use report::{EdgeCounts, LinkReport, MatchCounts, NodeCounts, TimeWindow, UnmatchedCounts};
+pub use thread_work::{HandedWork, ThreadWork};
 pub use trace::{CollectiveRef, LinkedTrace};
 
 use device::{launch, waits};
@@ -155,6 +158,7 @@ pub fn link(
     );
     trace.host_comms =
         comms::mark_host_comms(&trace.device, &carried_out, &communicates, &mut trace.nodes);
+    trace.full_queues = waits.full_queues;
     trace.row_call = launches.row_call;
     trace.row_op = launches.row_op;
     trace.row_no_launch = launches.no_launch;

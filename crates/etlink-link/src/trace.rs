@@ -1,6 +1,7 @@
 //! The linked trace.
 
 use crate::device::capture::CapturedOps;
+use crate::device::launch_queue::FullQueue;
 use crate::graph::edges::Edges;
 use crate::graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};
 use crate::graph::nodes::{Node, Nodes};
@@ -53,6 +54,8 @@ pub struct LinkedTrace {
     pub row_no_launch: Vec<NoLaunch>,
     /// Communications of host ops that go on in another op, by that.
     pub host_comms: Vec<HostComm>,
+    /// Queues that launch calls have blocked on.
+    pub full_queues: Vec<FullQueue>,
     /// The graph's nodes, by time.
     pub nodes: Nodes,
     /// The graph's edges.

@@ -54,8 +54,9 @@ fn only_group(trace: &LinkedTrace) -> Option<&[u64]> {
         .filter(|ranks| !ranks.is_empty())
 }
 
-/// Size of an op's tensors, by the shapes and types of its inputs.
-fn input_bytes(trace: &LinkedTrace, op: usize) -> Option<u64> {
+/// Size of an op's tensors, by the shapes and types of its inputs: all that a range of Gloo has of
+/// its size.
+pub fn input_bytes(trace: &LinkedTrace, op: usize) -> Option<u64> {
     let (device, names) = (&trace.device, &trace.device.names);
     let host = trace
         .host

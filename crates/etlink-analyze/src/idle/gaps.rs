@@ -26,8 +26,9 @@ pub struct IdleGap {
     pub cause: GapCause,
     /// How much of it, ns.
     pub cause_ns: i64,
-    /// What the thread that launched the next row did longest until then: the innermost op,
-    /// annotation or runtime call. None where the host was not late, or the trace shows nothing.
+    /// What the thread that launched the next row, or gave that one its work, did longest until
+    /// then: the innermost op, annotation or runtime call. None where the host was not late, or
+    /// the trace shows nothing.
     pub host: Option<String>,
     /// For how long in this gap, ns.
     pub host_ns: i64,
@@ -42,8 +43,8 @@ pub struct IdleGap {
 pub struct HostIdle {
     /// Device number.
     pub device: i64,
-    /// Innermost op, annotation or runtime call of the launching thread; none where the trace
-    /// shows nothing.
+    /// Innermost op, annotation or runtime call of the launching thread, or of the one that gave
+    /// it work; none where the trace shows nothing. Time in which a thread idles is not here.
     pub host: Option<String>,
     /// Gaps that have a part of it.
     pub gaps: u64,
@@ -71,6 +72,8 @@ struct DeviceGaps {
     longest: BinaryHeap<Reverse<KeptGap>>,
     /// Idle time, ns, and gaps by name.
     by_host: IndexMap<Option<NameId>, (i64, u64), FxBuildHasher>,
+    /// Idle time in which the host was late, ns.
+    late_ns: i64,
 }
 
 /// Collects the gaps of all devices, each device's in order of time.
@@ -131,10 +134,12 @@ impl<'r, 't> GapCollector<'r, 't> {
         }
         let thread = self.rows.trace.device.calls.thread[call.index()];
         let mut here: IndexMap<Option<NameId>, i64, FxBuildHasher> = IndexMap::default();
-        self.threads.add_activity(thread, late, |name, ns| {
+        self.threads.add_work(thread, late, |name, ns| {
             *here.entry(name).or_default() += ns;
         });
-        let by_host = &mut self.devices[device].by_host;
+        let found = &mut self.devices[device];
+        found.late_ns = found.late_ns.saturating_add(late.1 - late.0);
+        let by_host = &mut found.by_host;
         for (name, ns) in &here {
             let (sum, gaps) = by_host.entry(*name).or_default();
             *sum = sum.saturating_add(*ns);
@@ -169,7 +174,7 @@ impl<'r, 't> GapCollector<'r, 't> {
                 }
             }));
             let mut by_host: Vec<_> = found.by_host.into_iter().collect();
-            let whole = by_host.iter().map(|(_, (ns, _))| *ns as f64).sum::<f64>();
+            let whole = found.late_ns as f64;
             by_host.sort_by_key(|(_, (ns, _))| Reverse(*ns));
             hosts.extend(by_host.into_iter().map(|(name, (idle_ns, gaps))| HostIdle {
                 device: *device,

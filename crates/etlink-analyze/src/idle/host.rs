@@ -1,7 +1,7 @@
 //! What a host thread did in a stretch of time: the innermost op, annotation or runtime call.
 
-use etlink_link::LinkedTrace;
-use etlink_model::{CallIdx, NameId, OpIdx, ThreadIdx};
+use etlink_link::{LinkedTrace, ThreadWork};
+use etlink_model::{CallIdx, NameId, OpIdx, ThreadIdx, TimeNs};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use std::cell::OnceCell;
@@ -10,6 +10,8 @@ use std::ops::Range;
 
 /// Parents that are looked at for one stretch: nesting deeper than this is not followed.
 const MOST_PARENTS: usize = 1_000;
+/// Threads that give each other work are followed this far.
+const MOST_GIVERS: usize = 4;
 /// A stretch with more ranges than so many for each name of its thread is looked up by name.
 // A look-up of a name costs two searches, a range one step.
 const RANGES_PER_NAME: usize = 8;
@@ -25,6 +27,7 @@ enum HostRange {
 pub(super) struct HostThreads<'t> {
     trace: &'t LinkedTrace,
     threads: OnceCell<Vec<HostThread>>,
+    work: OnceCell<ThreadWork>,
 }
 
 /// What a thread did.
@@ -55,13 +58,43 @@ impl HostThreads<'_> {
         HostThreads {
             trace,
             threads: OnceCell::new(),
+            work: OnceCell::new(),
         }
+    }
+
+    /// Calls `add` with what kept `thread` from a launch at `to`, and for how long since `from`,
+    /// ns: its innermost ranges, with no name for work that the trace does not show. Until it was
+    /// given the work that is what the thread did that gave it. Time in which a thread idles is
+    /// left out.
+    pub(super) fn add_work(
+        &self,
+        thread: ThreadIdx,
+        (from, to): (i64, i64),
+        mut add: impl FnMut(Option<NameId>, i64),
+    ) {
+        let work = self.work.get_or_init(|| ThreadWork::of_trace(self.trace));
+        let (mut thread, mut to) = (thread, to);
+        for _ in 0..MOST_GIVERS {
+            let given = work.last_handed(thread, TimeNs(to));
+            let given = given.filter(|given| !work.is_program(thread) && to <= given.end.0);
+            let Some(given) = given else { break };
+            let begun = given.start.0.clamp(from, to);
+            self.add_activity(thread, (begun, to), &mut add);
+            (thread, to) = (given.producer, begun);
+        }
+        // Nobody waits for a thread that was given nothing: what no range shows is no work.
+        let is_program = work.is_program(thread);
+        self.add_activity(thread, (from, to), |name, ns| {
+            if is_program || name.is_some() {
+                add(name, ns);
+            }
+        });
     }
 
     /// Calls `add` with each name and how long that was the innermost range of `thread` from
     /// `from` to `to`, ns; with no name for time in which the trace shows none. O(log ranges +
     /// ranges inside), or O(names · log ranges) where there are many.
-    pub(super) fn add_activity(
+    fn add_activity(
         &self,
         thread: ThreadIdx,
         (from, to): (i64, i64),

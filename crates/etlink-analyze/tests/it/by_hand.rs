@@ -1115,6 +1115,51 @@ fn a_gap_names_what_the_host_did() {
 
 /// ```text
 /// us        0         100       200       300       400
+/// main      [ProfilerStep#1 ------------------------]
+///            l [aten::mm]                   [step]
+/// engine                    .  . [Backward]l
+/// pool                            [Stage]     l
+/// stream 7   [a]                             [b] [c]
+/// ```
+#[test]
+fn a_thread_that_idles_is_no_work_of_the_host() {
+    let mut draw = TraceBuilder::default();
+    let (main, engine, pool) = (draw.thread(), draw.thread(), draw.thread());
+    let stream = DeviceQueue::stream(7);
+    draw.annotation(main, "ProfilerStep#1", 0, 400 * US);
+    draw.launch(main, us(1, 2), stream, "a", us(3, 10));
+    let forward = draw.op(main, "aten::mm", 20 * US, 100 * US);
+    draw.sequence(forward, 7, 0);
+    let backward = draw.op(engine, "MmBackward0", 200 * US, 240 * US);
+    draw.sequence(backward, 7, 1);
+    draw.launch(engine, us(230, 231), stream, "b", us(235, 250));
+    draw.op(main, "step", 280 * US, 300 * US);
+    draw.op(pool, "Stage", 260 * US, 270 * US);
+    draw.launch(pool, us(310, 311), stream, "c", us(315, 320));
+    let analysis = analyzed(&draw);
+    let found: Vec<_> = analysis
+        .host_idle
+        .iter()
+        .map(|host| (host.host.as_deref(), host.idle_ns))
+        .collect();
+    // The engine was given its work when it began; until then the main thread was what kept it. Of
+    // the pool's 60 us only its op is work.
+    assert_eq!(
+        found,
+        [
+            (Some("ProfilerStep#1"), 110 * US),
+            (Some("aten::mm"), 80 * US),
+            (Some("MmBackward0"), 30 * US),
+            (Some("Stage"), 10 * US),
+        ]
+    );
+    let late = analysis.idle[0].host_late_ns;
+    assert_eq!(late, (220 + 60) * US);
+    assert!((analysis.host_idle[3].share - 10.0 / 280.0).abs() < 1e-9);
+}
+
+/// ```text
+/// us        0         100       200       300       400
 /// host      [ProfilerStep#1 ---------------------]
 /// stream 7     [a====]     [b==]                    c=]
 /// ```

@@ -148,7 +148,7 @@ fn laws(analysis: &RankAnalysis) -> Result<(), TestCaseError> {
             .iter()
             .filter(|host| Some(host.device) == idle.device);
         let host: i64 = of_device.map(|host| host.idle_ns).sum();
-        prop_assert_eq!(host, idle.host_late_ns, "all of the host's part has a name");
+        prop_assert!(host <= idle.host_late_ns, "idle threads are left out");
         let mut gaps = analysis
             .gaps
             .iter()

@@ -7,9 +7,9 @@ use crate::detect::host_waits::{host_waits, pageable_copy};
 use crate::kind::CauseKind;
 use crate::text::{median_ns, sum_ns};
 use crate::view::{HostSync, RankView};
-use etlink_analyze::RowClass;
-use etlink_link::{EdgeKind, NodeKind};
-use etlink_model::{CollectiveKind, NodeIdx};
+use etlink_analyze::{RowClass, input_bytes};
+use etlink_link::{EdgeKind, LinkedTrace, Node, NodeKind};
+use etlink_model::{CollectiveKind, NodeIdx, dtype_bytes};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
 
@@ -25,6 +25,8 @@ struct CollectiveGroup {
     edits: GraphEdits,
     waits: GraphEdits,
     times: Vec<i64>,
+    /// Bytes of all messages, where each says them.
+    bytes: Option<u64>,
     longest: Option<(i64, i64)>,
     /// How long the host stands still in copies that are behind it, ns.
     host_waited_ns: i64,
@@ -48,6 +50,13 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
         let group = groups.entry(communication_name(view, index)).or_default();
         // Not removed: the ranks still meet there.
         group.edits.scaled.push((index, 0.0));
+        let bytes = message_bytes(trace, &node);
+        let sum = match group.times.is_empty() {
+            true => Some(0),
+            false => group.bytes,
+        };
+        let both = sum.zip(bytes.filter(|bytes| *bytes > 0));
+        group.bytes = both.map(|(sum, bytes)| bytes.saturating_add(sum));
         group.times.push(end.saturating_sub(start));
         let shares = match node.thread() {
             Some(thread) => shares_thread[thread.index()],
@@ -74,6 +83,9 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
             count: group.times.len() as u64,
             time_ns: sum_ns(group.times.iter().copied()),
             typical_ns: median_ns(&mut group.times),
+            message_bytes: group
+                .bytes
+                .map(|bytes| bytes / group.times.len().max(1) as u64),
             start_ns: group.longest.map(|(_, start)| start),
             compared: (group.host_waited_ns > 0).then_some(group.host_waited_ns as f64),
             within: group.host_op.map(|(_, name)| name),
@@ -86,6 +98,16 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
         });
     }
     candidates
+}
+
+/// What a rank brings to a communication; of a range of Gloo what its inputs are.
+fn message_bytes(trace: &LinkedTrace, node: &Node) -> Option<u64> {
+    if let Some(found) = trace.collective(node) {
+        let element = dtype_bytes(found.names.get(found.record.dtype))?;
+        return Some(element.saturating_mul(found.record.in_elements));
+    }
+    let op = trace.op_of(node).filter(|_| !node.on_device)?;
+    input_bytes(trace, op.index())
 }
 
 /// When the device communicates. O(nodes log nodes) the first time.

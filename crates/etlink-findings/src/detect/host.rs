@@ -1,7 +1,7 @@
 //! What the host does while the device has nothing to do.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::names::{is_allocator_call, is_input_op};
+use crate::detect::names::{ANOTHER_THREAD, is_allocator_call, is_input_op};
 use crate::detect::start_up::start_up;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
@@ -189,6 +189,7 @@ pub(crate) fn is_own_work(view: &RankView<'_>, node: NodeIdx) -> bool {
     let slice = view.trace.nodes.get(node);
     match slice.kind {
         NodeKind::Boundary => false,
+        NodeKind::HostGap => !view.is_idle(node),
         NodeKind::Runtime => !is_allocator_call(view.call_name(CallIdx(slice.source))),
         _ => true,
     }
@@ -243,7 +244,11 @@ fn work_name<'t>(view: &RankView<'t>, node: NodeIdx) -> Option<&'t str> {
             outermost = Some(name);
         }
     }
-    Some(outermost.unwrap_or(""))
+    // What a thread of somebody else's work does between its ops is not the program's loop.
+    let is_program = slice
+        .thread()
+        .is_some_and(|thread| view.thread_work.is_program(thread));
+    Some(outermost.unwrap_or(if is_program { "" } else { ANOTHER_THREAD }))
 }
 
 /// Forward work of checkpointed layers inside of the backward pass.

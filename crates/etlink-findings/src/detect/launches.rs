@@ -8,7 +8,7 @@ use crate::kind::CauseKind;
 use crate::text::{mean_ns, median_ns, sum_ns};
 use crate::view::{LaunchInterval, LaunchedRow, RankView};
 use etlink_link::{EdgeKind, NodeKind, launches_graph};
-use etlink_model::{CallIdx, NodeIdx, OpIdx};
+use etlink_model::{NodeIdx, OpIdx};
 use etlink_replay::GraphEdits;
 
 /// PyTorch wraps the step of each optimizer in a range of this name
@@ -26,12 +26,6 @@ const MOST_LONG: usize = 2;
 
 /// A device that begins a kernel so long after its launch has others to do, ns.
 const MOST_AHEAD_NS: i64 = 100_000;
-
-/// Launches of a device stand still when so many are queued: CUDA's queues hold 1,024.
-const QUEUE_DEPTH: usize = 1_000;
-
-/// A launch into a full queue takes at least this many times as long as others.
-const BLOCKED_FACTOR: i64 = 2;
 
 /// Kernels that are over before the next is launched.
 pub(crate) fn small_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
@@ -164,54 +158,37 @@ fn is_launch_work(view: &RankView<'_>, node: NodeIdx) -> bool {
 
 /// Launches that took long because as much was queued as can be.
 pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    let starts = row_starts(view);
-    let mut launched: Vec<&LaunchedRow> = view.launched.iter().flatten().collect();
-    launched.sort_unstable();
-    let took = |one: &LaunchedRow| view.trace.device.calls.duration[one.call.index()].0;
-    let (mut free, mut full) = (vec![], vec![]);
-    for (before, one) in launched.into_iter().enumerate() {
-        // Of what was launched before, that much has begun.
-        let begun = starts.partition_point(|start| *start <= one.called);
-        if before.saturating_sub(begun) < QUEUE_DEPTH {
-            free.push(took(one));
-        } else {
-            full.push(one);
-        }
+    let calls = &view.trace.device.calls;
+    let (mut times, mut usual, mut depth, mut begin) = (vec![], 0, 0, None);
+    for full in &view.trace.full_queues {
+        times.extend(
+            full.blocked
+                .iter()
+                .map(|call| calls.duration[call.index()].0),
+        );
+        let first = full.blocked.iter().map(|call| calls.start[call.index()].0);
+        begin = [begin, first.min()].into_iter().flatten().min();
+        (usual, depth) = (full.usual.0.max(usual), full.depth.max(depth));
     }
-    // Of launches into room alone: where the queue is full for long, most launches are slow.
-    let usual = median_ns(&mut free);
-    full.retain(|one| took(one) >= usual.max(1).saturating_mul(BLOCKED_FACTOR));
+    if times.is_empty() {
+        return vec![];
+    }
     let mut edits = GraphEdits::default();
-    if !full.is_empty() {
-        // Where the linker has seen how much the queue holds, the time is a wait already. Launches
-        // that found room wait for it too: with the others out of the way they would be early.
-        for one in view.launched.iter().flatten() {
-            free_launch(view, one, &mut edits);
-        }
+    // The time is a wait of the graph. Launches that found room wait for it too: with the others
+    // out of the way they would be early.
+    for one in view.launched.iter().flatten() {
+        free_launch(view, one, &mut edits);
     }
-    if edits.is_empty() {
-        for one in &full {
-            scale_call(view, one.call, usual, &mut edits);
-        }
-    }
-    let mut times: Vec<i64> = full.iter().map(|one| took(one)).collect();
     let evidence = CauseEvidence {
         count: times.len() as u64,
         time_ns: sum_ns(times.iter().copied()),
         typical_ns: median_ns(&mut times),
         compared: Some(usual as f64),
-        start_ns: full.first().map(|one| one.called),
+        depth: Some(depth as u64),
+        start_ns: begin,
         ..CauseEvidence::default()
     };
     vec![view.candidate(CauseKind::QueueFull, "", edits, evidence)]
-}
-
-/// When rows that have a launch begin, ascending.
-fn row_starts(view: &RankView<'_>) -> Vec<i64> {
-    let rows = view.launched.iter().flatten();
-    let mut starts: Vec<i64> = rows.map(|one| view.rows.span(one.row).0).collect();
-    starts.sort_unstable();
-    starts
 }
 
 /// Lets a launch go on that waits for one before it to start.
@@ -233,20 +210,6 @@ fn free_launch(view: &RankView<'_>, launched: &LaunchedRow, edits: &mut GraphEdi
             });
         if waits {
             edits.freed.push((*node, EdgeKind::HostWait));
-        }
-    }
-}
-
-/// Makes the slices of a call as long together as calls usually are.
-fn scale_call(view: &RankView<'_>, call: CallIdx, usual: i64, edits: &mut GraphEdits) {
-    let span = view.call_span(call);
-    let took = span.end.saturating_sub(span.start);
-    // The call stays: it is launched into room then.
-    let factor = usual as f64 / took.max(1) as f64;
-    for node in view.nodes_in(span) {
-        let slice = view.trace.nodes.get(*node);
-        if slice.kind == NodeKind::Runtime && slice.source == call.0 {
-            edits.scaled.push((*node, factor));
         }
     }
 }

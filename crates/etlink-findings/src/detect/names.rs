@@ -92,3 +92,6 @@ impl<'t> StepNames<'t> {
 
 /// What a step does outside of its ops and annotations: the gaps of a step bear its name.
 pub(crate) const BETWEEN_OPS: &str = "between ops";
+
+/// Work of a thread that the program gave it and waits for, of which no op tells.
+pub(crate) const ANOTHER_THREAD: &str = "another thread";

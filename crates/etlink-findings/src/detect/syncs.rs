@@ -171,6 +171,7 @@ impl SyncGroup {
             within,
             communication: communication.map(|(_, node)| communication_name(view, node)),
             python,
+            ..CauseEvidence::default()
         };
         view.candidate(kind, subject, self.edits, evidence)
     }

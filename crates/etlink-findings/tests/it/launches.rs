@@ -214,3 +214,31 @@ fn what_steps_are_called_changes_nothing() {
         assert_eq!(found("step "), profiler, "{kind:?}");
     }
 }
+
+#[test]
+fn a_full_queue_is_full_at_what_it_holds() {
+    // Not CUDA's 1,024: what the calls show.
+    const DEPTH: usize = 300;
+    let short = launches("short_kernel", 900);
+    let acts = vec![Act::Annotation("ProfilerStep#1".to_owned(), short)];
+    let ran = run_program(&[acts], DEPTH).pop().expect("a rank");
+    let trace = link_rank(&ran, 0, 1, false);
+    let rules = KernelRules::built_in().expect("rules");
+    let analysis = analyze(&trace, &rules, &Options::default());
+    let causes = rank_causes(&trace, &rules, &analysis);
+    let mut candidates = causes.candidates.iter();
+    let full = candidates.find(|one| one.kind == CauseKind::QueueFull);
+    let evidence = &full.expect("a full queue").evidence;
+    let [queue] = &analysis.queues[..] else {
+        panic!("one stream")
+    };
+    // One answer for all: the linker's.
+    let depth = evidence.depth.expect("a depth");
+    assert_eq!(queue.limit, evidence.depth);
+    assert!(depth.abs_diff(DEPTH as u64) <= 2, "{depth}");
+    assert_eq!(
+        (queue.blocked, queue.full_ns),
+        (evidence.count, evidence.time_ns)
+    );
+    assert!(queue.blocked > 100, "{queue:?}");
+}

@@ -13,6 +13,7 @@ use etlink_link::ranks::{RankSummary, join_ranks};
 use etlink_link::{LinkOptions, LinkedTrace, TensorEdges};
 use etlink_model::{DurationNs, GlobalRank, NodeIdx, RankIdx};
 use etlink_replay::{RankGraph, collective_nodes, graph_from_trace, join_graphs};
+use etlink_testing::TraceBuilder;
 
 /// A program with a fault, and what was found.
 struct Outcome {
@@ -41,7 +42,11 @@ fn makespan(ran: &[RanRank]) -> i64 {
 }
 
 pub(crate) fn link_rank(ran: &RanRank, rank: usize, ranks: usize, sync_rows: bool) -> LinkedTrace {
-    let text = draw_rank(ran, rank, ranks, sync_rows).kineto();
+    link_drawn(&draw_rank(ran, rank, ranks, sync_rows), rank)
+}
+
+pub(crate) fn link_drawn(draw: &TraceBuilder, rank: usize) -> LinkedTrace {
+    let text = draw.kineto();
     let options = KinetoReadOptions {
         keep: KeepEvents::Auxiliary,
         ..KinetoReadOptions::default()

@@ -1,9 +1,12 @@
 //! Sentences that say why: what a copy is behind, what is slow because it is the first.
 
+use crate::draw::draw_rank;
 use crate::faults::{op, work};
-use crate::planted::find;
+use crate::planted::{find, link_drawn};
 use crate::program::{Act, COMPUTE, MS, Meeting, NCCL, QUEUE_DEPTH, US, run_program};
-use etlink_findings::{CauseKind, RunFindings};
+use etlink_analyze::{KernelRules, Options, analyze};
+use etlink_findings::{CauseKind, RunFindings, rank_causes};
+use etlink_testing::DeviceQueue;
 
 fn findings_of(acts: Vec<Act>) -> RunFindings {
     find(&run_program(&[acts], QUEUE_DEPTH), false)
@@ -183,4 +186,27 @@ fn communication_that_gains_nothing_is_named_with_its_reason() {
         communication.sentence
     );
     assert!(communication.gain_share < 0.02);
+}
+
+#[test]
+fn a_thread_without_work_is_none_of_the_host() {
+    let steps = (1..4).map(|number| step(number, vec![compute(); 10]));
+    let ran = run_program(&[steps.collect()], QUEUE_DEPTH);
+    let mut draw = draw_rank(&ran[0], 0, 1, false);
+    // A pool's thread launches at the begin and at the end, and waits for work for most of the time.
+    let pool = draw.thread();
+    let last = ran[0].makespan().1;
+    for at in [US, last - 20 * US] {
+        let queue = DeviceQueue::stream(30);
+        let (call, row) = ((at + 2 * US, at + 4 * US), (at + 9 * US, at + 12 * US));
+        draw.op(pool, "collate", at, at + 10 * US);
+        draw.launch(pool, call, queue, "copy", row);
+    }
+    let trace = link_drawn(&draw, 0);
+    let rules = KernelRules::built_in().expect("rules");
+    let analysis = analyze(&trace, &rules, &Options::default());
+    let causes = rank_causes(&trace, &rules, &analysis);
+    let work = causes.candidates.iter();
+    let mut work = work.filter(|one| one.kind == CauseKind::HostWork);
+    assert_eq!(work.next(), None, "nobody waits for the pool");
 }

@@ -42,6 +42,19 @@ struct LaunchedRow {
     pending: usize,
 }
 
+/// A queue that launch calls have blocked on because it was full.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FullQueue {
+    /// Which queue.
+    pub queue: QueueIdx,
+    /// How many launches it holds that have not started.
+    pub depth: usize,
+    /// The calls that found it full and took longer than launches do, in order of their rows.
+    pub blocked: Vec<CallIdx>,
+    /// How long a launch takes that finds room, ns.
+    pub usual: DurationNs,
+}
+
 /// A call that waits for a launch before its own to start.
 pub(crate) struct QueueWait {
     /// What it waits for: the row before that launch's row.
@@ -50,13 +63,13 @@ pub(crate) struct QueueWait {
     pub(crate) started: TimeNs,
 }
 
-/// Calls that wait for a full queue. O(rows log rows).
+/// Queues that have been full, and the calls that wait for one. O(rows log rows).
 pub(crate) fn full_queue_waits(
     device: &DeviceTrace,
     launches: &Launches,
     lanes: &Lanes,
-) -> Vec<QueueWait> {
-    let mut waits = vec![];
+) -> (Vec<FullQueue>, Vec<QueueWait>) {
+    let (mut full_queues, mut waits) = (vec![], vec![]);
     for queue in (0..device.queues.len()).map(QueueIdx::new) {
         // A graph launch has many rows, and is one launch.
         let call = |row: RowIdx| launches.row_call[row.index()].get();
@@ -66,11 +79,12 @@ pub(crate) fn full_queue_waits(
             continue;
         }
         let launched = launched_rows(device, launches, &lane);
-        if let Some(depth) = queue_depth(device, &launched) {
-            add_waits(device, &lane, &launched, depth, &mut waits);
+        if let Some(full) = full_queue(device, queue, &launched) {
+            add_waits(device, &lane, &launched, full.depth, &mut waits);
+            full_queues.push(full);
         }
     }
-    waits
+    (full_queues, waits)
 }
 
 /// The rows of a queue whose call is known, with what was pending then.
@@ -94,8 +108,12 @@ fn launched_rows(device: &DeviceTrace, launches: &Launches, lane: &[RowIdx]) -> 
     launched
 }
 
-/// How many launches the queue holds, if calls have blocked on that.
-fn queue_depth(device: &DeviceTrace, launched: &[LaunchedRow]) -> Option<usize> {
+/// How many launches the queue holds, and which calls have blocked on that, if any have.
+fn full_queue(
+    device: &DeviceTrace,
+    queue: QueueIdx,
+    launched: &[LaunchedRow],
+) -> Option<FullQueue> {
     // Copies block for reasons of their own.
     let is_kernel = |entry: &&LaunchedRow| device.rows.kind[entry.row.index()] == RowKind::Kernel;
     let kernels: Vec<&LaunchedRow> = launched.iter().filter(is_kernel).collect();
@@ -108,6 +126,7 @@ fn queue_depth(device: &DeviceTrace, launched: &[LaunchedRow]) -> Option<usize> 
     // Most calls of a program can block, so that the median would be that of blocked ones.
     let tenth = durations.len() / 10;
     let (_, usual, _) = durations.select_nth_unstable(tenth);
+    let usual = *usual;
     let least = DurationNs(usual.0.saturating_mul(BLOCKED_FACTOR)) + BLOCKED_MARGIN;
     let mut blocked: FxHashMap<usize, usize> = FxHashMap::default();
     for entry in &kernels {
@@ -120,9 +139,16 @@ fn queue_depth(device: &DeviceTrace, launched: &[LaunchedRow]) -> Option<usize> 
         .into_iter()
         .max_by_key(|(depth, count)| (*count, *depth))?;
     let full = kernels.iter().filter(|entry| entry.pending >= depth);
-    let full = full.count();
-    let is_bound = count >= LEAST_BLOCKED && full - count.min(full) <= full / UNBLOCKED_PART;
-    is_bound.then_some(depth)
+    let full: Vec<&&LaunchedRow> = full.collect();
+    let (all, count) = (full.len(), count.min(full.len()));
+    let is_bound = count >= LEAST_BLOCKED && all - count <= all / UNBLOCKED_PART;
+    let blocked = full.into_iter().filter(|entry| duration(entry) >= least);
+    is_bound.then(|| FullQueue {
+        queue,
+        depth,
+        blocked: blocked.map(|entry| entry.call).collect(),
+        usual,
+    })
 }
 
 fn add_waits(

@@ -12,6 +12,7 @@
 use crate::device::calls::{self, Does};
 use crate::device::lanes::Lanes;
 use crate::device::launch::Launches;
+use crate::device::launch_queue::FullQueue;
 use crate::device::polls::{self, PollLoop};
 use crate::device::{CallWait, RowWait, graph_branches, inferred, launch_queue, row_end, row_name};
 use crate::host::scope::is_scope;
@@ -35,6 +36,8 @@ pub(crate) struct Waits {
     pub(crate) released: FxHashMap<CallIdx, TimeNs>,
     /// Loops of queries, by their last call, which waits.
     pub(crate) polls: Vec<PollLoop>,
+    /// Queues that calls have blocked on.
+    pub(crate) full_queues: Vec<FullQueue>,
 }
 
 /// Finds all waits.
@@ -60,7 +63,8 @@ pub(crate) fn waits(
     // Host waits come last: a stream that waited is done only when the other stream is.
     finder.add_host_waits();
     let mut found = std::mem::take(&mut finder.found);
-    let full = launch_queue::full_queue_waits(device, launches, &finder.lanes);
+    let (full_queues, full) = launch_queue::full_queue_waits(device, launches, &finder.lanes);
+    found.full_queues = full_queues;
     for full in full {
         found.calls.push(full.wait);
         found.released.insert(full.wait.to, full.started);

@@ -15,10 +15,11 @@ pub use separate::SeparateRanges;
 
 use crate::LinkedTrace;
 use etlink_model::{
-    CommIdx, DeviceTrace, DurationNs, MarkedStep, NodeIdx, OpIdx, StepIdx, StepWork, TimeNs, UnixNs,
+    CommIdx, DeviceTrace, DurationNs, MarkedStep, NodeIdx, OpIdx, StepIdx, StepWork, ThreadIdx,
+    TimeNs, UnixNs,
 };
 use inference::{InferenceEngine, step_work};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A step of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +98,14 @@ impl RankSteps {
     /// The steps of a device trace alone, in order. O(ops).
     pub fn all_of(device: &DeviceTrace) -> Vec<StepSpan> {
         StepRanges::of_trace(device).step_spans(device)
+    }
+
+    /// The threads that have the ranges of steps. O(ops).
+    pub fn threads_of(device: &DeviceTrace) -> BTreeSet<ThreadIdx> {
+        let ranges = StepRanges::of_trace(device).ranges;
+        let threads = ranges.iter();
+        let threads = threads.map(|range| device.ops.thread[range.op.index()]);
+        threads.collect()
     }
 
     /// Which iterations of an inference engine are no steps, and why; none where all are. O(ops).

@@ -2,8 +2,8 @@
 
 use crate::support::{alone, delays, edges, thread};
 use etlink_link::ranks::{CommExtent, Communication, RankSummary};
-use etlink_link::{EdgeKind, LinkedTrace};
-use etlink_model::{GlobalRank, NodeIdx};
+use etlink_link::{EdgeKind, LinkedTrace, ThreadWork};
+use etlink_model::{GlobalRank, NodeIdx, ThreadIdx, TimeNs};
 use etlink_testing::{DeviceQueue, ParamComms, ThreadRef, TraceBuilder};
 
 /// Main runs a forward op, waits, and runs the optimizer; the worker runs two backward ops from 30
@@ -57,6 +57,27 @@ fn the_giver_waits_from_the_workers_first_op_to_its_last() {
         [""; 0],
         "the worker's boundary takes no time"
     );
+}
+
+#[test]
+fn a_thread_works_while_somebody_waits_for_it() {
+    let mut draw = TraceBuilder::default();
+    let (main, worker, pool) = (draw.thread(), draw.thread(), draw.thread());
+    step(&mut draw, main, worker, 7, 0);
+    step(&mut draw, main, worker, 8, 100_000);
+    draw.op(pool, "collate", 10_000, 11_000);
+    let trace = alone(&draw);
+    let work = ThreadWork::of_trace(&trace);
+    let [main, worker, pool] = [0, 1, 2].map(ThreadIdx);
+    assert_eq!(
+        [main, worker, pool].map(|thread| work.is_program(thread)),
+        [true, false, false]
+    );
+    let is_awaited = |thread, at| work.is_awaited(thread, TimeNs(at));
+    // between two ops of one backward pass; before the next one, the worker has nothing to do
+    assert!(is_awaited(worker, 52_000) && !is_awaited(worker, 75_000));
+    assert!(!is_awaited(worker, 120_000) && is_awaited(worker, 152_000));
+    assert!(is_awaited(main, 25_000) && !is_awaited(pool, 50_000));
 }
 
 #[test]

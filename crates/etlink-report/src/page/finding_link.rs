@@ -15,3 +15,13 @@ pub struct FindingLink {
     /// Its end.
     pub end_ns: Option<i64>,
 }
+
+impl FindingLink {
+    /// A sentence about the whole run.
+    pub fn without_place(text: String) -> FindingLink {
+        FindingLink {
+            text,
+            ..FindingLink::default()
+        }
+    }
+}

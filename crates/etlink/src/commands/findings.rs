@@ -200,6 +200,9 @@ fn findings_text(report: &FindingsReport) -> String {
     for (number, finding) in (1..).zip(&found.findings) {
         let _ = writeln!(out, "{number}. {}", finding.sentence);
     }
+    if let Some(together) = &found.together {
+        let _ = writeln!(out, "{}", together.sentence);
+    }
     if let Some(communication) = &found.communication {
         let _ = writeln!(out, "{}", communication.sentence);
     }

@@ -7,7 +7,7 @@ use crate::run_findings::{FoundRank, findings_of_run, retained_bytes};
 use anyhow::{Context, Result};
 use etlink_analyze::KernelRules;
 use etlink_chakra::convert::{is_idle_rank, summarize_rank};
-use etlink_findings::RunFinding;
+use etlink_findings::{RunFinding, RunFindings};
 use etlink_link::ranks::{JoinProblemKind, RunJoin};
 use etlink_model::GlobalRank;
 use etlink_report::page::{
@@ -93,7 +93,7 @@ pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Resul
             places.push(rank.value.index);
         }
         match findings_of_run(&joined_run, found) {
-            Ok(of_run) => findings.extend(of_run.into_iter().flat_map(|of_run| of_run.findings)),
+            Ok(of_run) => findings.extend(of_run.into_iter().flat_map(run_finding_links)),
             Err(error) => notes.push(format!("no findings: {error:#}")),
         }
         joined = Some(joined_run);
@@ -197,20 +197,31 @@ pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Resul
         step: name,
         steps,
         notes,
-        findings: findings.into_iter().map(run_finding_link).collect(),
+        findings,
         excluded: all_excluded,
         is_refused,
     })
 }
 
-/// A finding of all ranks, which lies at no one place of a timeline.
+/// All findings of a run, and what they gain together.
+fn run_finding_links(found: RunFindings) -> Vec<FindingLink> {
+    let findings = found.findings.into_iter();
+    let mut links: Vec<FindingLink> = findings.map(run_finding_link).collect();
+    let together = found.together.map(|together| together.sentence);
+    links.extend(together.map(FindingLink::without_place));
+    links
+}
+
+/// A finding of all ranks, and where on one of them it lasts longest.
 fn run_finding_link(finding: RunFinding) -> FindingLink {
-    let rank = finding.ranks.first();
+    let evidence = &finding.evidence;
+    let rank = evidence.rank.as_ref().or(finding.ranks.first());
+    let begin_ns = evidence.start_ns.filter(|_| evidence.rank.is_some());
     FindingLink {
-        text: finding.sentence,
         rank: rank.map_or(String::new(), GlobalRank::to_string),
-        begin_ns: None,
-        end_ns: None,
+        begin_ns,
+        end_ns: begin_ns.map(|begin| begin.saturating_add(evidence.typical_ns.max(1))),
+        text: finding.sentence,
     }
 }
 

@@ -239,8 +239,7 @@ impl Ran {
         let RanSource::Traces(trace) = &self.of else {
             return vec![];
         };
-        let found =
-            etlink_findings::trace_findings(trace, &self.graph, rules, &rank.analysis).findings;
+        let found = etlink_findings::trace_findings(trace, &self.graph, rules, &rank.analysis);
         let link = |finding: RunFinding| {
             let begin_ns = finding.evidence.start_ns;
             FindingLink {
@@ -250,7 +249,10 @@ impl Ran {
                 rank: rank.label.clone(),
             }
         };
-        found.into_iter().map(link).collect()
+        let mut links: Vec<FindingLink> = found.findings.into_iter().map(link).collect();
+        let together = found.together.map(|together| together.sentence);
+        links.extend(together.map(FindingLink::without_place));
+        links
     }
 
     /// What stays of it for the findings of its run; none of a written graph, which has no events.

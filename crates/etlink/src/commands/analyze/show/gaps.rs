@@ -84,8 +84,8 @@ pub(super) fn host_idle_table(one: &Analyzed, limit: Limit) -> Shown {
         }),
     ];
     (
-        "idle time before a late launch, by what the launching thread did (innermost op, \
-        annotation or runtime call)"
+        "idle time before a late launch, by what the launching thread did, or who gave it work \
+        (innermost op, annotation or runtime call; without idle threads)"
             .into(),
         Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.host_idle))
             .last_texts(1)

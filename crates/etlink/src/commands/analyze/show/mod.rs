@@ -94,6 +94,12 @@ fn finding_lines(one: &Analyzed) -> String {
         }
         let _ = writeln!(out, "  {number}. {}", finding.sentence);
     }
+    let together = one.findings.as_ref();
+    if let Some(together) = together.and_then(|found| found.together.as_ref()) {
+        // That is of all findings, of which the first stand here.
+        let sentence = together.sentence.replace(" of these", "");
+        let _ = writeln!(out, "  {sentence}");
+    }
     let communication = one
         .findings
         .as_ref()

@@ -95,10 +95,13 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         0 | 1 => "sum",
         _ => "sum over all ranks",
     };
-    let title = format!(
-        "communication (bytes: {summed}; bandwidths hold the wait for other ranks, see `etlink \
-        ranks`)"
-    );
+    // Of a file there are no other ranks to compare with.
+    let see = match one.told.run.is_empty() {
+        true => "",
+        false => ", see `etlink ranks`",
+    };
+    let title =
+        format!("communication (bytes: {summed}; bandwidths hold the wait for other ranks{see})");
     (
         title,
         Grid::from_records(3, limit, columns, one.total.collectives.iter())
@@ -171,11 +174,15 @@ pub(super) fn queue_table(one: &Analyzed, limit: Limit) -> Shown {
             format!("{:.2}", queue.mean_length)
         }),
         ("max depth", |(_, queue)| queue.max_length.to_string()),
-        ("queue full", |(_, queue)| time(queue.full_ns)),
+        ("queue full", |(_, queue)| match queue.limit {
+            Some(limit) => format!("{} at {limit}", time(queue.full_ns)),
+            None => "-".to_owned(),
+        }),
     ];
     let queues = of_ranks(one, |rank| &rank.queues);
     (
-        "queue depth per stream: rows launched and not yet started (queue full: 1024 or more)"
+        "queue depth per stream: rows launched and not yet started (queue full: how long launches \
+        blocked, and at how many)"
             .into(),
         Grid::from_records(3, limit, columns, queues).expendable(["mean depth"]),
     )

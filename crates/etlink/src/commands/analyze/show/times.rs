@@ -167,7 +167,7 @@ pub(super) fn phase_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     (
         "steps by phase (batch: mean; median, max, sum: on the host; tokens/s: from a step's begin \
-        to the next one's)"
+        to the next one's, of the last its own length)"
             .into(),
         Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.phases)),
     )
