@@ -109,8 +109,8 @@ fn the_table_tells_how_true_the_graph_is() {
     let ran = tool
         .run(&format!("replay {MLP} --critical-path -j 1"))
         .exits(0);
-    ran.says("replay error 0.0")
-        .says("end error")
+    ran.says("cross-step")
+        .says("nothing inferred")
         .says("contradictions")
         .says("program order")
         .says("critical path")
@@ -495,4 +495,46 @@ fn a_what_if_says_what_it_is_compared_with() {
     tool.shell(&format!("$ETLINK {question}"))
         .exits(0)
         .says("without changes, up to the end of the last work");
+}
+
+#[test]
+fn questions_have_names_and_answers_a_range() {
+    let tool = Tool::new();
+    tool.file("trace.json", drawn());
+    let told = tool
+        .run("replay trace.json --what-if graphs --scale kind=device=2 --json")
+        .exits(0)
+        .json();
+    let what_if = &told["what_if"];
+    assert_eq!(what_if["questions"][0]["question"], json!("graphs"));
+    let range = &what_if["range"];
+    assert!(
+        range["least_change_ns"].as_i64() <= range["most_change_ns"].as_i64(),
+        "{range}"
+    );
+    tool.run("replay trace.json --what-if graphs")
+        .exits(0)
+        .says("a prediction")
+        .says("is taken to be capturable");
+    tool.run("replay trace.json --what-if grafs")
+        .exits(2)
+        .notes("questions are graphs, fuse=REGEX");
+    tool.run("replay trace.json --what-if overlap-comm")
+        .complains(&["trace.json", "it has no communication"]);
+}
+
+#[test]
+fn a_trace_predicts_itself() {
+    let tool = Tool::new();
+    tool.file("trace.json", drawn());
+    let told = tool
+        .run("replay --validate trace.json trace.json --json")
+        .exits(0)
+        .json();
+    assert_eq!(told["error"], json!(0.0), "{told}");
+    assert_eq!(told["only_before"]["nodes"], json!(0), "{told}");
+    tool.run("replay --validate trace.json trace.json")
+        .exits(0)
+        .says("predicted")
+        .says("that both have");
 }

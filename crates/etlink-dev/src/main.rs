@@ -19,6 +19,7 @@ mod tables;
 mod utilization;
 mod waits;
 mod web;
+mod whatif;
 
 use clap::{Parser, Subcommand};
 use etlink_dev::generate;
@@ -81,6 +82,10 @@ enum DevCommand {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Test: predict programs of known mechanisms and random ones that are run again, changed; or
+    /// steps of traces from each other
+    #[command(name = "whatif")]
+    WhatIf(whatif::WhatIfOptions),
     /// Compare `etlink analyze --compat hta` with what HolisticTraceAnalysis says (python3 with
     /// pip, a package index)
     Hta {
@@ -154,6 +159,7 @@ fn main() -> ExitCode {
             .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
         DevCommand::Ranks(options) => many::generate_ranks(&options),
         DevCommand::Waits { files } => waits::compare_waits(&files),
+        DevCommand::WhatIf(options) => whatif::test_whatif(&options),
         DevCommand::Hta { traces, results } => hta::compare_with_hta(&traces, results.as_deref()),
         DevCommand::Perfetto { device } => perfetto::test_perfetto(&device),
         DevCommand::Tables => tables::test_tables(),

@@ -21,6 +21,7 @@ mod host_span;
 mod kind;
 mod kinds;
 mod overlap;
+mod question;
 mod rank_causes;
 mod ranking;
 mod ranks;
@@ -33,5 +34,6 @@ pub use candidate::{CauseCandidate, CauseEvidence, RankCauses, RankWindow, RankW
 pub use finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 pub use kind::CauseKind;
 pub use kinds::{KINDS, KindRule};
+pub use question::{QUESTIONS, QuestionError, WhatIfQuestion, straggler_edits};
 pub use rank_causes::rank_causes;
 pub use ranking::{run_findings, trace_findings};

@@ -1,4 +1,4 @@
-//! Runs with single nodes taken out: what a program would take without one of its causes.
+//! Single nodes that are different in a run: what a program would take without one of its causes.
 //!
 //! ```text
 //! measured   launch ......==A==          A started 5 us after its launch, 400 us after B
@@ -8,10 +8,8 @@
 //! ```
 //! A run without edits gives the times of the plain run back, to the nanosecond.
 
-use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
-use crate::labels::NoLabels;
-use crate::run::{ReplayRun, ReplaySettings, run_graph};
-use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
+use crate::graph::{EdgeKind, ReplayGraph};
+use etlink_model::{DurationNs, NodeIdx};
 
 /// What is changed about single nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,76 +46,57 @@ impl GraphEdits {
         self.freed
             .extend(freed.map(|(node, kind)| (shift(node), *kind)));
     }
-}
 
-/// A graph and its run without edits.
-#[derive(Clone, Debug)]
-pub struct EditableGraph<'g> {
-    graph: &'g ReplayGraph,
-    plain: ReplayRun,
-}
-
-impl<'g> EditableGraph<'g> {
-    /// Runs the graph once. O(nodes + edges).
-    pub fn new(graph: &'g ReplayGraph) -> EditableGraph<'g> {
-        let plain = run_graph(graph, &NoLabels, &ReplaySettings::default());
-        EditableGraph { graph, plain }
+    /// Adds those of the same graph.
+    pub fn extend(&mut self, other: &GraphEdits) {
+        self.extend_shifted(other, NodeIdx(0));
     }
 
-    /// The run without edits.
-    pub fn plain_run(&self) -> &ReplayRun {
-        &self.plain
+    /// Changes the durations of nodes. O(edits).
+    pub(crate) fn apply_to_durations(&self, durations: &mut [DurationNs]) {
+        for (node, factor) in &self.scaled {
+            if let Some(duration) = durations.get_mut(node.index()) {
+                *duration = DurationNs((duration.0 as f64 * factor).round() as i64);
+            }
+        }
+        for node in &self.removed {
+            if let Some(duration) = durations.get_mut(node.index()) {
+                *duration = DurationNs::ZERO;
+            }
+        }
     }
+}
 
-    /// When each node starts and how long it takes with these edits. O(nodes + edges).
-    pub fn run_edited(&self, edits: &GraphEdits) -> ReplayRun {
-        let graph = self.graph;
-        let mut run = ReplayRun {
-            start: vec![TimeNs(0); graph.len()],
-            duration: edited_durations(graph, edits),
-            decided: vec![EdgeIdx::NONE; graph.len()],
-            held: vec![],
-        };
-        let mut at_once = vec![false; graph.len()];
+/// Edits by node, for a run. Empty columns where there are none.
+pub(crate) struct NodeEdits {
+    at_once: Vec<bool>,
+    freed: Vec<u16>,
+}
+
+impl NodeEdits {
+    pub(crate) fn new(graph: &ReplayGraph, edits: &GraphEdits) -> NodeEdits {
+        // Most runs have none: a million nodes need no columns for that.
+        let size = |is_empty: bool| if is_empty { 0 } else { graph.len() };
+        let mut at_once = vec![false; size(edits.removed.is_empty() && edits.at_once.is_empty())];
         for node in edits.removed.iter().chain(&edits.at_once) {
             mark_node(&mut at_once, *node);
         }
-        let mut freed = vec![0u16; graph.len()];
+        let mut freed = vec![0u16; size(edits.freed.is_empty())];
         for (node, kind) in &edits.freed {
             if let Some(kinds) = freed.get_mut(node.index()) {
                 *kinds |= kind_bit(*kind);
             }
         }
-        let origin = graph.start.iter().min().copied().unwrap_or_default();
-        for node in graph.order() {
-            let index = node.index();
-            if graph.count_deps(node) == 0 {
-                // A wait for what came before the recording ends at a time of its own.
-                let is_free = at_once[index] && graph.kind[index] == ReplayKind::Boundary;
-                run.start[index] = match is_free && graph.on_device(node) {
-                    true => origin,
-                    false => graph.start[index],
-                };
-                continue;
-            }
-            let (mut start, mut decided) = (origin, EdgeIdx::NONE);
-            for edge in graph.edges_to(node) {
-                let dep = graph.dep(edge);
-                if freed[index] & kind_bit(dep.kind) != 0 {
-                    continue;
-                }
-                let latency = match at_once[index] {
-                    true => DurationNs::ZERO,
-                    false => graph.latency(edge),
-                };
-                let ready = run.end(dep.from) + latency;
-                if decided == EdgeIdx::NONE || ready > start {
-                    (start, decided) = (ready, edge);
-                }
-            }
-            (run.start[index], run.decided[index]) = (start, decided);
-        }
-        run
+        NodeEdits { at_once, freed }
+    }
+
+    pub(crate) fn starts_at_once(&self, node: NodeIdx) -> bool {
+        self.at_once.get(node.index()).is_some_and(|mark| *mark)
+    }
+
+    pub(crate) fn is_freed(&self, node: NodeIdx, kind: EdgeKind) -> bool {
+        let kinds = self.freed.get(node.index());
+        kinds.is_some_and(|kinds| kinds & kind_bit(kind) != 0)
     }
 }
 
@@ -130,19 +109,4 @@ fn mark_node(marks: &mut [bool], node: NodeIdx) {
 
 fn kind_bit(kind: EdgeKind) -> u16 {
     1 << kind as u16
-}
-
-fn edited_durations(graph: &ReplayGraph, edits: &GraphEdits) -> Vec<DurationNs> {
-    let mut durations = graph.duration.clone();
-    for (node, factor) in &edits.scaled {
-        if let Some(duration) = durations.get_mut(node.index()) {
-            *duration = DurationNs((duration.0 as f64 * factor).round() as i64);
-        }
-    }
-    for node in &edits.removed {
-        if let Some(duration) = durations.get_mut(node.index()) {
-            *duration = DurationNs::ZERO;
-        }
-    }
-    durations
 }

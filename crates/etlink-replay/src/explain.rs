@@ -3,6 +3,7 @@
 use crate::graph::{EdgeKind, ReplayDep, ReplayGraph};
 use crate::labels::{LabelSource, NodeLabel};
 use crate::run::ReplayRun;
+use crate::slack::node_slack;
 use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
 use serde::Serialize;
 
@@ -20,6 +21,9 @@ pub struct StartExplanation {
     pub end_ns: TimeNs,
     /// From the end of the dep that decided to the start.
     pub latency_ns: DurationNs,
+    /// How much later it could end without the work ending later; absent where edges are left out
+    /// or places are busy.
+    pub slack_ns: Option<DurationNs>,
     /// The node that kept its thread or stream busy when it could have started.
     pub held_by: Option<NodeLabel>,
     /// What it waited for, what decided first, then by slack.
@@ -90,6 +94,7 @@ pub fn explain_start(
         latency_ns: run
             .deciding_edge(node)
             .map_or(DurationNs::ZERO, |edge| graph.latency(edge)),
+        slack_ns: (dropped.is_empty() && run.held.is_empty()).then(|| node_slack(graph, run)[at]),
         held_by: run
             .held_by(node)
             .map(|held| NodeLabel::from_node(graph, labels, held)),

@@ -12,6 +12,8 @@
 //! Pure, without recursion; O(nodes + edges), with resources O(nodes log nodes + edges).
 
 mod aliases;
+mod cross_step;
+mod editable;
 mod edits;
 mod explain;
 mod figures;
@@ -22,14 +24,21 @@ mod linked;
 mod path;
 mod run;
 mod scale;
+mod slack;
 mod stats;
+mod trust;
 mod unused;
+mod validate;
 
 #[cfg(test)]
 mod tests;
 
 pub use aliases::{AliasError, NameAlias, resolve_alias};
-pub use edits::{EditableGraph, GraphEdits};
+pub use cross_step::{
+    CrossStepFigures, ShareSpread, StepDeviation, StepPrediction, cross_step_figures,
+};
+pub use editable::EditableGraph;
+pub use edits::GraphEdits;
 pub use explain::{ExplainedDep, StartExplanation, explain_start};
 pub use figures::{
     ContradictedEdges, DelaySummary, EdgeFigures, EndError, NodeTime, ReplayFigures,
@@ -50,5 +59,8 @@ pub use path::{
 };
 pub use run::{ReplayRun, ReplaySettings, run_graph};
 pub use scale::{DurationScale, DurationScaleError};
+pub use slack::node_slack;
 pub use stats::Percentiles;
+pub use trust::{AnswerRange, PathTrust, TrustFigures, answer_range, path_trust, trust_figures};
 pub use unused::{UnusedRule, check_edge_kind, explain_missing_name};
+pub use validate::{UnmatchedNodes, Validation, validate};

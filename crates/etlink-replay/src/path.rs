@@ -139,7 +139,7 @@ pub fn work_makespan(graph: &ReplayGraph, run: &ReplayRun) -> DurationNs {
 
 /// Per thread and stream, whether it does work: it is a stream, or something elsewhere waits for
 /// it. Where that is so of no thread and there is no stream, all do.
-fn resources_with_work(graph: &ReplayGraph) -> Vec<bool> {
+pub(crate) fn resources_with_work(graph: &ReplayGraph) -> Vec<bool> {
     let mut has_work = vec![false; graph.resources.len()];
     for node in graph.indices() {
         let own = graph.resource[node.index()];

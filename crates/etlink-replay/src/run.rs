@@ -6,8 +6,9 @@
 
 mod resources;
 
-use crate::graph::{EdgeKind, ReplayGraph};
-use crate::labels::LabelSource;
+use crate::edits::{GraphEdits, NodeEdits};
+use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
+use crate::labels::{LabelSource, NoLabels};
 use crate::scale::{self, DurationScale};
 use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
 
@@ -21,6 +22,11 @@ pub struct ReplaySettings {
     /// A thread or stream runs one node at a time, of those that could start the one with the
     /// earliest measured start. O(nodes log nodes + edges).
     pub resources: bool,
+    /// What is different about single nodes, after the factors.
+    pub edits: GraphEdits,
+    /// Waits that only a rule has found last as long as they were measured to, whatever becomes of
+    /// what they are said to be for. O(nodes + edges) more.
+    pub inferred_as_measured: bool,
 }
 
 /// What came of it.
@@ -75,9 +81,13 @@ pub fn run_graph(
     labels: &dyn LabelSource,
     settings: &ReplaySettings,
 ) -> ReplayRun {
-    let duration = scale::durations(graph, labels, &settings.scales);
+    let mut duration = scale::durations(graph, labels, &settings.scales);
+    settings.edits.apply_to_durations(&mut duration);
     // Edges that are dropped stay in the graph: it is shared by all questions about a trace.
-    let rules = Rules::new(graph, &settings.drop_edges);
+    let mut rules = Rules::new(graph, settings);
+    if settings.inferred_as_measured {
+        rules.measure_inferred_waits();
+    }
     if settings.resources {
         return resources::run_graph(&rules, duration);
     }
@@ -98,15 +108,21 @@ pub fn run_graph(
 pub(crate) struct Rules<'g> {
     pub(crate) graph: &'g ReplayGraph,
     dropped: [bool; EdgeKind::ALL.len()],
+    edits: NodeEdits,
+    /// Where inferred waits last as measured: per node, how much longer it waited than its other
+    /// causes say.
+    measured_waits: Option<Vec<DurationNs>>,
     origin: TimeNs,
 }
 
 impl<'g> Rules<'g> {
-    fn new(graph: &'g ReplayGraph, drop_edges: &[EdgeKind]) -> Rules<'g> {
-        let dropped = EdgeKind::ALL.map(|kind| drop_edges.contains(&kind));
+    fn new(graph: &'g ReplayGraph, settings: &ReplaySettings) -> Rules<'g> {
+        let dropped = EdgeKind::ALL.map(|kind| settings.drop_edges.contains(&kind));
         Rules {
             graph,
             dropped,
+            edits: NodeEdits::new(graph, &settings.edits),
+            measured_waits: None,
             // an empty graph has no node that could ask for it
             origin: graph.start.iter().min().copied().unwrap_or_default(),
         }
@@ -117,30 +133,76 @@ impl<'g> Rules<'g> {
         !self.dropped[kind as usize]
     }
 
+    /// Takes inferred edges for waits of the length that they were measured to have.
+    fn measure_inferred_waits(&mut self) {
+        let graph = self.graph;
+        let plain = ReplaySettings::default();
+        let measured = run_graph(graph, &NoLabels, &plain);
+        let mut waits = vec![DurationNs::ZERO; graph.len()];
+        for node in graph.indices() {
+            let stated = graph
+                .edges_to(node)
+                .filter(|edge| !graph.dep(*edge).inferred);
+            let ready = stated.map(|edge| {
+                let dep = graph.dep(edge);
+                measured.end(dep.from) + graph.latency(edge)
+            });
+            // A node that only inferred edges lead to keeps these: nothing else places it.
+            if let Some(ready) = ready.max() {
+                let start = measured.start[node.index()];
+                waits[node.index()] = (start - ready).max(DurationNs::ZERO);
+            }
+        }
+        self.measured_waits = Some(waits);
+    }
+
+    /// Whether a node waits for an edge in this run.
+    fn edge_counts(&self, node: NodeIdx, edge: EdgeIdx) -> bool {
+        let dep = self.graph.dep(edge);
+        if !self.counts(dep.kind) || self.edits.is_freed(node, dep.kind) {
+            return false;
+        }
+        // A node that only inferred edges lead to keeps them.
+        let is_measured = self.measured_waits.is_some() && dep.inferred;
+        let mut others = self.graph.deps(node);
+        !(is_measured && others.any(|dep| !dep.inferred))
+    }
+
     /// From when on a node may run, and the edge that decided it.
     pub(crate) fn earliest_start(
         &self,
         node: NodeIdx,
         end: impl Fn(NodeIdx) -> TimeNs,
     ) -> (TimeNs, EdgeIdx) {
-        let edges = self.graph.edges_to(node);
+        let graph = self.graph;
+        let edges = graph.edges_to(node);
+        let at_once = self.edits.starts_at_once(node);
         // A node without deps starts when the program did that outside the trace: its measured
         // start is all that is known.
         if edges.len() == 0 {
-            return (self.graph.start[node.index()], EdgeIdx::NONE);
+            // A stream's wait for what came before the recording ends at a time of its own.
+            let is_boundary = graph.kind[node.index()] == ReplayKind::Boundary;
+            let start = match at_once && is_boundary && graph.on_device(node) {
+                true => self.origin,
+                false => graph.start[node.index()],
+            };
+            return (start, EdgeIdx::NONE);
         }
         let (mut latest, mut decided) = (self.origin, EdgeIdx::NONE);
-        for edge in edges {
-            let dep = self.graph.dep(edge);
-            if self.counts(dep.kind) {
-                let ready = end(dep.from) + self.graph.latency(edge);
-                // The first of equal ones decides, so that the same input gives the same path at
-                // every run.
-                if decided == EdgeIdx::NONE || ready > latest {
-                    (latest, decided) = (ready, edge);
-                }
+        for edge in edges.filter(|edge| self.edge_counts(node, *edge)) {
+            let latency = match at_once {
+                true => DurationNs::ZERO,
+                false => graph.latency(edge),
+            };
+            let ready = end(graph.dep(edge).from) + latency;
+            // The first of equal ones decides, so that the same input gives the same path at
+            // every run.
+            if decided == EdgeIdx::NONE || ready > latest {
+                (latest, decided) = (ready, edge);
             }
         }
-        (latest, decided)
+        let waits = self.measured_waits.as_ref().filter(|_| !at_once);
+        let waited = waits.map_or(DurationNs::ZERO, |waits| waits[node.index()]);
+        (latest + waited, decided)
     }
 }

@@ -22,7 +22,10 @@ mod graphs;
 mod growth;
 mod host;
 mod kineto;
+mod machine;
+mod mechanisms;
 mod oddities;
+mod programs;
 mod rows;
 
 pub use comms::ParamComms;
@@ -30,7 +33,10 @@ pub use etlink_host::HostSchema;
 pub use etlink_model::DeviceQueue;
 pub use graphs::GraphKernel;
 pub use growth::grows_evenly;
+pub use machine::{Machine, MachineChange, MachineInstruction, MachineOptions};
+pub use mechanisms::{Mechanism, mechanisms};
 pub use oddities::{OddTraces, Oddity};
+pub use programs::random_program;
 use rows::{DrawnCall, DrawnRow, DrawnSync};
 
 /// Whose device trace it is.

@@ -18,5 +18,6 @@ mod growth;
 mod launches;
 mod planted;
 mod program;
+mod questions;
 mod random;
 mod reasons;

@@ -169,6 +169,7 @@ proptest! {
             scales: scales(&[format!("kind=device {factor}")]),
             drop_edges: vec![EdgeKind::ALL[kind]],
             resources,
+            ..ReplaySettings::default()
         };
         let ran = run_graph(&graph, &NoNames, &settings);
         let path = critical_path(&graph, &ran);

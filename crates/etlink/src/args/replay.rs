@@ -2,13 +2,14 @@
 
 use super::{JsonArgs, OverwriteArgs, RankArgs, ReadingArgs, TensorDeps};
 use clap::{ArgGroup, Args};
+use etlink_findings::WhatIfQuestion;
 use etlink_replay::{DurationScale, EdgeKind};
 use std::path::PathBuf;
 
 /// `etlink replay`.
 #[derive(Debug, Args)]
 // a host trace alone is no input: it has no times
-#[command(group(ArgGroup::new("input").required(true).args(["file", "device"])))]
+#[command(group(ArgGroup::new("input").required(true).args(["file", "device", "validate"])))]
 pub struct ReplayArgs {
     /// A Chakra trace (`.et`), or a Kineto trace, which is linked without a host trace; `-` for
     /// standard input. A folder with the traces of all ranks, or with the `.et` files of `merge`:
@@ -19,6 +20,17 @@ pub struct ReplayArgs {
     pub link: TracePairArgs,
     #[command(flatten)]
     pub what_if: WhatIfArgs,
+    /// Predict the run of trace B from trace A, of the program before it was changed, and show what
+    /// came true: what both have takes in A's graph what it takes in B
+    #[arg(
+        long,
+        num_args = 2,
+        value_names = ["A", "B"],
+        conflicts_with_all = [
+            "host", "explain", "critical_path", "output", "scale", "drop_edges", "what_if", "resources"
+        ]
+    )]
+    pub validate: Vec<PathBuf>,
     /// Why did this node start when it did? Its number, or a name (`*` and `?` stand for anything), a
     /// kernel's short one too, or `class=gemm`: the first node that has it; `rank=1/NODE` of several
     /// ranks
@@ -84,6 +96,11 @@ pub struct WhatIfArgs {
     /// `event_wait`, `host_wait`, `handoff`, `tensor`, `collective` (other ranks)
     #[arg(long, value_name = "KIND", value_parser = edge_kind)]
     pub drop_edges: Vec<EdgeKind>,
+    /// What if, by name: `graphs`, `fuse=REGEX`, `no-input-wait`, `no-sync`, `overlap-comm`,
+    /// `ranks=N`, `bandwidth=GROUP:X`, `device=NAME`, `straggler=RANK`; several times for all of
+    /// them at once
+    #[arg(long = "what-if", value_name = "QUESTION")]
+    pub what_if: Vec<WhatIfQuestion>,
 }
 
 fn edge_kind(word: &str) -> Result<EdgeKind, String> {

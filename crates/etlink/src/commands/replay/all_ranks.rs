@@ -2,7 +2,7 @@
 
 use etlink_link::ranks::JoinProblem;
 use etlink_model::{DurationNs, GlobalRank};
-use etlink_replay::{JoinedCollectives, RankFigures};
+use etlink_replay::{CrossStepFigures, JoinedCollectives, RankFigures};
 use etlink_run::membership::Excluded;
 use serde::Serialize;
 
@@ -52,6 +52,8 @@ pub(super) struct Local {
 pub(super) struct RankReport {
     #[serde(flatten)]
     pub(super) figures: RankFigures,
+    /// How well its steps predict each other, where there are three that do the same.
+    pub(super) cross_step: Option<CrossStepFigures>,
     /// What was added to its times to have them by the first rank's clock, and how far that can be
     /// off.
     pub(super) clock_offset_ns: i64,

@@ -2,6 +2,7 @@
 
 use crate::args::{ReplayArgs, TracePairArgs};
 use anyhow::{Result, bail};
+use etlink_findings::WhatIfQuestion;
 use etlink_kineto::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::output::{Target, refuse_input};
@@ -14,6 +15,8 @@ pub(super) struct ReplayConfig {
     pub(super) options: RunOptions,
     /// The changes, and whether places are busy.
     pub(super) settings: ReplaySettings,
+    /// Named questions.
+    pub(super) questions: Vec<WhatIfQuestion>,
     /// The node whose start is explained.
     pub(super) explain: Option<String>,
     pub(super) critical_path: bool,
@@ -48,7 +51,9 @@ impl ReplayConfig {
                 scales: args.what_if.scale,
                 drop_edges: args.what_if.drop_edges,
                 resources: args.what_if.resources,
+                ..ReplaySettings::default()
             },
+            questions: args.what_if.what_if,
             explain: args.explain,
             critical_path: args.critical_path,
             target,
@@ -72,7 +77,9 @@ impl ReplayConfig {
 
     /// Whether the run is changed.
     pub(super) fn has_changes(&self) -> bool {
-        !(self.settings.scales.is_empty() && self.settings.drop_edges.is_empty())
+        let settings = &self.settings;
+        let is_scaled = !settings.scales.is_empty() || !settings.drop_edges.is_empty();
+        is_scaled || !self.questions.is_empty()
     }
 }
 

@@ -3,9 +3,11 @@
 mod aliases;
 mod all_ranks;
 mod config;
+mod questions;
 mod ranks;
 mod rules;
 mod table;
+mod validation;
 
 use super::{json_document, print_text};
 use crate::args::ReplayArgs;
@@ -15,15 +17,16 @@ use anyhow::{Context, Result, bail};
 use config::ReplayConfig;
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_link::{LinkReport, LinkedTrace};
-use etlink_model::{Severity, TimeNs};
+use etlink_model::{AnomalyKind, Severity, TimeNs};
 use etlink_replay::{
-    EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph, ReplayRun, ReplaySettings,
-    StartExplanation, work_makespan,
+    AnswerRange, CrossStepFigures, EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph,
+    ReplayRun, ReplaySettings, StartExplanation, TrustFigures, work_makespan,
 };
 use etlink_run::job::PerfettoCounts;
 use etlink_run::output::Target;
 use etlink_run::text::describe_kind;
 use etlink_run::{Progress, RankContent, Run, WrittenRank, perfetto};
+use questions::AskedQuestion;
 use rules::UnusedRules;
 use serde::Serialize;
 
@@ -41,6 +44,12 @@ struct Replayed {
     together: Option<all_ranks::AllRanks>,
     /// Of the run without changes; `None` where no rank of it could be taken.
     figures: Option<ReplayFigures>,
+    /// What the run without changes rests on.
+    trust: Option<TrustFigures>,
+    /// Waits that the traces state and their times contradict: they are no edges.
+    dropped_waits: Option<u64>,
+    /// How well the steps predict each other, where there are three that do the same.
+    cross_step: Option<CrossStepFigures>,
     /// Of the run with changes, if any were asked for.
     what_if: Option<WhatIfReport>,
     /// Of the run with changes, else without.
@@ -79,6 +88,8 @@ impl Written {
 #[derive(Serialize)]
 struct WhatIfReport {
     scale: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    questions: Vec<AskedQuestion>,
     drop_edges: Vec<EdgeKind>,
     /// From the first start to the last end of work: threads that only look on are left out.
     makespan_ns: i64,
@@ -87,6 +98,8 @@ struct WhatIfReport {
     /// What `makespan_ns` is longer than that.
     change_ns: i64,
     change: f64,
+    /// The change without and with what is inferred, and what the answer rests on.
+    range: AnswerRange,
     /// By how much the last device op ends later: the host can go on after it.
     device_end_change_ns: Option<i64>,
     /// By rank, of several.
@@ -95,6 +108,9 @@ struct WhatIfReport {
 }
 
 pub fn run(args: ReplayArgs) -> Result<Outcome> {
+    if let [before, after] = &args.validate[..] {
+        return validation::validate_traces(&args, before, after);
+    }
     let progress = crate::progress::progress_bar();
     let config = ReplayConfig::from_args(args, &progress)?;
     if config.is_folder() {
@@ -122,10 +138,14 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
             let trace = &linked.trace;
             let graph = etlink_replay::graph_from_trace(trace).with_context(|| input.clone())?;
             let config = config.resolve_names(&graph, trace, &input)?;
+            let config = config.ask_trace(trace, &input)?;
             let unused = UnusedRules::find(&config, &graph, trace);
             UnusedRules::refuse_idle(&[unused], &input)?;
             let (mut replayed, runs) =
                 replay_graph(&config, input, trace_notes(&trace.report), &graph, trace);
+            let partners = CROSS_STEP_PARTNERS;
+            replayed.cross_step = etlink_replay::cross_step_figures(trace, &graph, partners);
+            replayed.dropped_waits = Some(dropped_waits(&trace.report));
             if let Some(target) = &config.target {
                 replayed.written = Some(Written::new(trace, &graph, &runs.last, target)?);
             }
@@ -133,6 +153,7 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
         }
         RankContent::Written(written) => {
             let file = &written.graph;
+            config.refuse_questions(&input)?;
             let (graph, notes) = convert::replay_graph(file).with_context(|| input.clone())?;
             let config = config.resolve_names(&graph, &NodeNames(file), &input)?;
             let unused = UnusedRules::find(&config, &graph, &NodeNames(file));
@@ -153,6 +174,15 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
         print_text(&report)?;
     }
     Ok(Outcome::Done)
+}
+
+/// Each step is predicted from so many others: as much work as that many replays.
+const CROSS_STEP_PARTNERS: usize = 3;
+
+fn dropped_waits(report: &LinkReport) -> u64 {
+    let mut anomalies = report.anomalies.iter();
+    let dropped = anomalies.find(|(kind, _)| *kind == AnomalyKind::WaitContradicted);
+    dropped.map_or(0, |(_, anomaly)| anomaly.count)
 }
 
 fn report_damage(input: &str) -> Outcome {
@@ -237,6 +267,7 @@ fn replay_graph(
         },
     );
     let figures = etlink_replay::replay_figures(graph, labels, &plain);
+    let trust = etlink_replay::trust_figures(graph, labels, &plain);
     // of millions of nodes a second run that is the same would only take memory
     let runs = match config.has_changes() {
         true => Runs {
@@ -258,10 +289,13 @@ fn replay_graph(
         resources: settings.resources,
         together: None,
         figures: Some(figures),
+        trust: Some(trust),
+        dropped_waits: None,
+        cross_step: None,
         what_if: runs
             .plain
             .as_ref()
-            .map(|plain| what_if(graph, settings, plain, run)),
+            .map(|plain| what_if(config, graph, labels, (plain, run))),
         critical_path: path.map(|path| PathReport::new(graph, labels, run, &path)),
         explanation: explained.map(|node| {
             etlink_replay::explain_start(graph, labels, run, &settings.drop_edges, node)
@@ -281,17 +315,20 @@ fn device_end(graph: &ReplayGraph, run: &ReplayRun) -> Option<TimeNs> {
 }
 
 fn what_if(
+    config: &ReplayConfig,
     graph: &ReplayGraph,
-    settings: &ReplaySettings,
-    plain: &ReplayRun,
-    run: &ReplayRun,
+    labels: &dyn LabelSource,
+    (plain, run): (&ReplayRun, &ReplayRun),
 ) -> WhatIfReport {
+    let settings = &config.settings;
     let makespan_ns = work_makespan(graph, run).0;
     let before = work_makespan(graph, plain).0;
     let change_ns = makespan_ns - before;
     WhatIfReport {
         scale: settings.scales.iter().map(ToString::to_string).collect(),
         drop_edges: settings.drop_edges.clone(),
+        questions: AskedQuestion::from_config(config),
+        range: etlink_replay::answer_range(graph, labels, settings, run, change_ns),
         makespan_ns,
         unchanged_ns: before,
         change_ns,

@@ -3,16 +3,17 @@
 mod read;
 
 use super::all_ranks::{AllRanks, Collectives, Local, RankChange, RankReport};
+use super::questions::RankAnswers;
 use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::Outcome;
 use crate::commands::{print_json, print_report, print_unused_files};
 use crate::rank_columns::RankColumns;
 use anyhow::{Context, Result, anyhow};
 use etlink_link::ranks::RankClock;
-use etlink_model::{DurationNs, UnixNs};
+use etlink_model::{DurationNs, RankIdx, UnixNs};
 use etlink_replay::{
-    JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures, RankLabels, RankNames, ReplayGraph,
-    ReplayRun,
+    CrossStepFigures, JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures, RankLabels,
+    RankNames, ReplayGraph, ReplayRun,
 };
 use etlink_run::run::{RankResult, RunResults, RunSet};
 use etlink_run::{JoinedRun, Progress, RunError};
@@ -30,6 +31,10 @@ struct ReplayRank {
     base_ns: UnixNs,
     /// What only some want to know.
     details: Vec<String>,
+    /// What named questions change.
+    answers: RankAnswers,
+    /// How well its steps predict each other.
+    cross_step: Option<CrossStepFigures>,
 }
 
 impl ReplayRank {
@@ -44,7 +49,7 @@ pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result
     let runs = RunSet::open(config.source.clone(), config.options.clone())?;
     // the graphs of all ranks are run as one: unlike in `merge`, none can be given up before
     progress.phase("linking");
-    let read = read::read_ranks(&runs);
+    let read = read::read_ranks(&runs, &config.questions);
     progress.finish();
     print_unused_files(&runs);
     let read = read?;
@@ -133,6 +138,9 @@ fn run_without_ranks(
             problems: vec![],
         }),
         figures: None,
+        trust: None,
+        dropped_waits: None,
+        cross_step: None,
         what_if: None,
         critical_path: None,
         explanation: None,
@@ -151,7 +159,12 @@ fn replay_run(
     notes.extend(results.members.mismatch_notes());
     let (world_size, absent) = (results.members.world_size, results.members.absent.clone());
     let absent_note = results.members.absent_note();
-    let (mut kept, names) = kept_ranks(results.members.ranks);
+    let KeptRanks {
+        columns: mut kept,
+        names,
+        answers,
+        cross_steps,
+    } = kept_ranks(results.members.ranks);
     // clocks are compared by the times of collectives, which unmeasured graphs do not have
     let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
     let join = JoinedRun::new(
@@ -179,7 +192,12 @@ fn replay_run(
                 .to_owned(),
         );
     }
-    let config = &config.resolve_names(&together.graph, &labels, &name)?;
+    let config = config.resolve_names(&together.graph, &labels, &name)?;
+    let first_nodes = (0..answers.len()).filter_map(|rank| together.first_node(RankIdx::new(rank)));
+    let answers: Vec<_> = first_nodes.zip(answers).collect();
+    let (config, unanswered) = config.ask_ranks(&together.graph, &labels, &answers, &name)?;
+    let config = &config;
+    notes.extend(unanswered);
     let unused = UnusedRules::find(config, &together.graph, &labels);
     notes.extend(unused.notes());
     let (mut replayed, runs) = replay_graph(config, name, notes, &together.graph, &labels);
@@ -193,33 +211,50 @@ fn replay_run(
         absent,
         excluded,
         collectives,
-        ranks: with_clocks(ranks, &join.clocks),
+        ranks: with_clocks(ranks, &join.clocks, cross_steps),
         problems: join.matches.problems,
     });
     Ok((replayed, unused))
 }
 
-/// The ranks that are of one run, and what their nodes are called.
-fn kept_ranks(members: Vec<RankResult<ReplayRank>>) -> (RankColumns, Vec<RankNames>) {
-    let (mut columns, mut names) = (RankColumns::default(), vec![]);
+/// The ranks that are of one run.
+#[derive(Default)]
+struct KeptRanks {
+    columns: RankColumns,
+    /// What their nodes are called.
+    names: Vec<RankNames>,
+    answers: Vec<RankAnswers>,
+    cross_steps: Vec<Option<CrossStepFigures>>,
+}
+
+fn kept_ranks(members: Vec<RankResult<ReplayRank>>) -> KeptRanks {
+    let mut kept = KeptRanks::default();
     for member in members {
         // the selection excludes ranks of unknown numbers
         let Some(summary) = member.summary else {
             debug_assert!(false, "{} has no rank", member.label);
             continue;
         };
-        columns.push(summary, member.value.graph, member.value.base_ns);
-        names.push(member.value.names);
+        let rank = member.value;
+        kept.columns.push(summary, rank.graph, rank.base_ns);
+        kept.names.push(rank.names);
+        kept.answers.push(rank.answers);
+        kept.cross_steps.push(rank.cross_step);
     }
-    (columns, names)
+    kept
 }
 
-fn with_clocks(ranks: Vec<RankFigures>, clocks: &[RankClock]) -> Vec<RankReport> {
+fn with_clocks(
+    ranks: Vec<RankFigures>,
+    clocks: &[RankClock],
+    cross_steps: Vec<Option<CrossStepFigures>>,
+) -> Vec<RankReport> {
     let mut reports = vec![];
-    for (at, figures) in ranks.into_iter().enumerate() {
+    for (at, (figures, cross_step)) in ranks.into_iter().zip(cross_steps).enumerate() {
         let clock = clocks.get(at).copied().unwrap_or_default();
         reports.push(RankReport {
             figures,
+            cross_step,
             clock_offset_ns: clock.offset_ns,
             clock_uncertainty_ns: clock.uncertainty_ns,
             clock_contradicted: clock.contradicted,

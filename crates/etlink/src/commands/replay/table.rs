@@ -6,8 +6,8 @@ use crate::notes;
 use crate::table::{FactRows, cut, enum_name, mb, perfetto_text, signed_time, time};
 use etlink_model::{DurationNs, GlobalRank};
 use etlink_replay::{
-    NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, ReplayFigures, StartExplanation,
-    StartReason,
+    NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, PathTrust, ReplayFigures,
+    StartExplanation, StartReason,
 };
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -37,6 +37,7 @@ pub fn replay_text(replayed: &Replayed) -> String {
         }
         None => rows.add("not replayed", "", &replayed.input),
     }
+    add_trust(replayed, &mut rows);
     if let Some(all) = &replayed.together {
         add_ranks(all, &mut rows);
     }
@@ -92,7 +93,9 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
     } else {
         ""
     };
-    let error = figures.replay_error.map_or(String::new(), |error| {
+    // Latencies are taken from the measured times: only a wrong file, or busy places, show here.
+    let error = figures.replay_error.filter(|error| is_seen(*error));
+    let error = error.map_or(String::new(), |error| {
         format!("; replay error {}", percent_text(error))
     });
     rows.add(
@@ -100,7 +103,8 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
         duration_text(figures.replayed_ns),
         format!("this run again, by edges, durations and latencies{how}{error}"),
     );
-    if let Some(error) = &figures.end_error {
+    let end_error = figures.end_error.as_ref();
+    if let Some(error) = end_error.filter(|error| error.spread.max_ns > DurationNs::ZERO) {
         let spread = &error.spread;
         let [p50, p99, max] = [spread.p50_ns, spread.p99_ns, spread.max_ns].map(duration_text);
         let share = percent_text(error.mean_share);
@@ -175,6 +179,96 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
     }
 }
 
+/// A share that does not print as 0.
+fn is_seen(share: f64) -> bool {
+    share >= 0.000_05
+}
+
+/// What shows whether predictions can be believed.
+fn add_trust(replayed: &Replayed, rows: &mut FactRows) {
+    if let Some(steps) = &replayed.cross_step {
+        let error = &steps.error;
+        rows.add(
+            "cross-step",
+            percent_text(error.median),
+            format!(
+                "median error of a step's length by the graph of another, p95 {}, max {}; {} of \
+                {} pairs of steps do the same",
+                percent_text(error.p95),
+                percent_text(error.max),
+                steps.aligned,
+                steps.pairs
+            ),
+        );
+        let unchanged = &steps.unchanged_error;
+        rows.add(
+            "",
+            percent_text(unchanged.median),
+            format!(
+                "had they been as long as the other, p95 {}, max {}",
+                percent_text(unchanged.p95),
+                percent_text(unchanged.max)
+            ),
+        );
+    } else if replayed.dropped_waits.is_some() {
+        rows.add(
+            "cross-step",
+            "none",
+            "no three steps that do the same to predict from each other",
+        );
+    }
+    let Some(trust) = &replayed.trust else {
+        return;
+    };
+    rows.add("path", "", path_trust_text(&trust.path));
+    if trust.unexplained_calls > 0 {
+        let text = format!(
+            "calls that wait for a device and have no cause: {}",
+            duration_text(trust.unexplained_calls_ns)
+        );
+        rows.add("unexplained", trust.unexplained_calls, text);
+    }
+    if trust.blocked_launches > 0 {
+        let text = "launches that waited for room in a queue";
+        rows.add("blocked", trust.blocked_launches, text);
+    }
+    if let Some(dropped) = replayed.dropped_waits.filter(|dropped| *dropped > 0) {
+        rows.add(
+            "dropped",
+            dropped,
+            "waits that the times contradict: no edges",
+        );
+    }
+    if let Some(first) = trust.passive_threads.first() {
+        let more = trust.passive_threads.len() - 1;
+        let others = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        rows.add(
+            "left out",
+            trust.passive_threads.len(),
+            format!("threads that nothing waits for: {first}{others}"),
+        );
+    }
+}
+
+fn path_trust_text(trust: &PathTrust) -> String {
+    let unexplained = percent_text(trust.unexplained_share);
+    let edges = trust.inferred_edges;
+    if edges == 0 {
+        return format!(
+            "{unexplained} of the critical path waits without a cause; nothing inferred"
+        );
+    }
+    format!(
+        "{unexplained} of the critical path waits without a cause; {edges} inferred edges decide \
+        {} of it",
+        percent_text(trust.inferred_share)
+    )
+}
+
 /// What the ranks did together, and each of them.
 fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
     for excluded in &all.excluded {
@@ -241,11 +335,18 @@ fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
     for rank in &all.ranks {
         let (own, spent) = (&rank.figures, &rank.figures.collectives);
         let error = own.replay_error.zip(own.end_error_ns);
+        let error = error.filter(|(error, _)| is_seen(*error));
         let error = error.map_or(String::new(), |(error, end)| {
             format!(
                 ", replay error {}, end error {}",
                 percent_text(error),
                 duration_text(end)
+            )
+        });
+        let steps = rank.cross_step.as_ref().map_or(String::new(), |steps| {
+            format!(
+                ", steps predict each other within {}",
+                percent_text(steps.error.p95)
             )
         });
         let how = if rank.clock_contradicted {
@@ -267,7 +368,7 @@ fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
             duration_text(spent.transfer_ns)
         );
         let text = format!(
-            "{} nodes{error}; {spent}{}",
+            "{} nodes{error}{steps}; {spent}{}",
             own.nodes,
             uncertainty.unwrap_or_default()
         );
@@ -299,7 +400,12 @@ fn add_what_if(changes: &WhatIfReport, replayed_ns: Option<i64>, rows: &mut Fact
         .drop_edges
         .iter()
         .map(|kind| format!("without {}", enum_name(kind)));
-    let asked: Vec<String> = changes.scale.iter().cloned().chain(without).collect();
+    let questions = changes
+        .questions
+        .iter()
+        .map(|asked| asked.question().to_owned());
+    let scales = changes.scale.iter().cloned();
+    let asked: Vec<String> = questions.chain(scales).chain(without).collect();
     let sign = if changes.change_ns > 0 { "+" } else { "" };
     let change = format!(
         "{}, {sign}{}",
@@ -311,11 +417,17 @@ fn add_what_if(changes: &WhatIfReport, replayed_ns: Option<i64>, rows: &mut Fact
         time(changes.makespan_ns),
         format!("{change}: {}", asked.join(", ")),
     );
-    rows.add(
-        "",
-        "",
-        "a prediction: the replay error above is of the run as it was",
-    );
+    let range = &changes.range;
+    let [least, most] = [range.least_change_ns, range.most_change_ns].map(signed_time);
+    let range_text = match least == most {
+        true => "a prediction, the same without what is inferred".to_owned(),
+        false => format!("a prediction: {least} to {most} without and with what is inferred"),
+    };
+    rows.add("", "", range_text);
+    rows.add("", "", path_trust_text(&range.trust));
+    for asked in &changes.questions {
+        rows.add("", "", format!("{}: {}", asked.question(), asked.caveat()));
+    }
     // Else the change would not be the difference of the two times that stand above.
     if replayed_ns.is_none_or(|replayed| replayed != changes.unchanged_ns) {
         rows.add(
@@ -430,7 +542,13 @@ fn explanation_text(told: &StartExplanation) -> String {
         format!("; measured start {start} ns")
     });
     rows.add("start", told.start_ns, format!("ns in the run{measured}"));
-    rows.add("end", told.end_ns, "ns");
+    let slack = told.slack_ns.map_or(String::new(), |slack| {
+        format!(
+            "; it could end {} later before the work does",
+            duration_text(slack)
+        )
+    });
+    rows.add("end", told.end_ns, format!("ns{slack}"));
     if told.deps.is_empty() {
         rows.add(
             "waits for",
@@ -494,7 +612,7 @@ fn node_text(label: &NodeLabel) -> String {
 }
 
 fn percent_text(share: f64) -> String {
-    crate::table::percent(share, 3)
+    crate::table::percent(share, 2)
 }
 
 fn duration_text(duration: DurationNs) -> String {

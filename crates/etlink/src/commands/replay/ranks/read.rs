@@ -1,13 +1,16 @@
 //! What the replay keeps of each rank, from its traces or from its written graph.
 
+use super::super::CROSS_STEP_PARTNERS;
+use super::super::questions::{RankAnswers, rank_answers};
 use super::ReplayRank;
 use crate::rank_error::rank_error;
 use crate::{notes, table};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::FileKind;
+use etlink_findings::{QuestionError, WhatIfQuestion};
 use etlink_model::{GlobalRank, UnixNs};
-use etlink_replay::RankNames;
+use etlink_replay::{GraphEdits, RankNames, cross_step_figures};
 use etlink_run::RunError;
 use etlink_run::run::{
     LinkedRank, RankContent, RankEntry, RankResult, RunResults, RunSet, WrittenRank,
@@ -30,9 +33,9 @@ pub(super) struct ReadRuns {
 }
 
 /// Reads every rank.
-pub(super) fn read_ranks(runs: &RunSet) -> Result<ReadRuns> {
+pub(super) fn read_ranks(runs: &RunSet, questions: &[WhatIfQuestion]) -> Result<ReadRuns> {
     let ranks = runs.map_ranks_retaining(|rank| {
-        let read = read_rank(rank);
+        let read = read_rank(rank, questions);
         let bytes = match &read {
             Ok(ReplayOutcome::Graph(rank)) => rank.value.memory_bytes(),
             _ => 0,
@@ -65,14 +68,18 @@ pub(super) fn read_ranks(runs: &RunSet) -> Result<ReadRuns> {
     })
 }
 
-fn read_rank(rank: RankEntry<'_>) -> Result<ReplayOutcome> {
+fn read_rank(rank: RankEntry<'_>, questions: &[WhatIfQuestion]) -> Result<ReplayOutcome> {
     match rank.load()? {
-        RankContent::Linked(linked) => from_traces(rank, *linked),
-        RankContent::Written(written) => from_written(rank, &written),
+        RankContent::Linked(linked) => from_traces(rank, *linked, questions),
+        RankContent::Written(written) => from_written(rank, &written, questions),
     }
 }
 
-fn from_traces(rank: RankEntry<'_>, linked: LinkedRank) -> Result<ReplayOutcome> {
+fn from_traces(
+    rank: RankEntry<'_>,
+    linked: LinkedRank,
+    questions: &[WhatIfQuestion],
+) -> Result<ReplayOutcome> {
     if !rank.is_wanted(linked.report.report.rank) {
         return Ok(ReplayOutcome::Unwanted);
     }
@@ -89,6 +96,8 @@ fn from_traces(rank: RankEntry<'_>, linked: LinkedRank) -> Result<ReplayOutcome>
         notes: super::super::trace_notes(&linked.report.report),
         summary: linked.summary,
         value: ReplayRank {
+            answers: rank_answers(questions, &linked.trace),
+            cross_step: cross_step_figures(&linked.trace, &graph, CROSS_STEP_PARTNERS),
             graph,
             names,
             details,
@@ -97,7 +106,11 @@ fn from_traces(rank: RankEntry<'_>, linked: LinkedRank) -> Result<ReplayOutcome>
     })))
 }
 
-fn from_written(rank: RankEntry<'_>, written: &WrittenRank) -> Result<ReplayOutcome> {
+fn from_written(
+    rank: RankEntry<'_>,
+    written: &WrittenRank,
+    questions: &[WhatIfQuestion],
+) -> Result<ReplayOutcome> {
     let (name, file) = (&written.name, &written.graph);
     if file.format.is_tree() {
         bail!(
@@ -133,8 +146,22 @@ fn from_written(rank: RankEntry<'_>, written: &WrittenRank) -> Result<ReplayOutc
             details: vec![format!("{name}: {} nodes", graph.len())],
             graph,
             names,
+            answers: unanswered(questions),
+            cross_step: None,
             // a file without it counts from the epoch itself
             base_ns: UnixNs(file.base_time_ns().unwrap_or(0)),
         },
     })))
+}
+
+/// A graph that was written has no calls, groups or devices to ask about.
+fn unanswered(questions: &[WhatIfQuestion]) -> RankAnswers {
+    let why = "a written graph does not say what is needed; replay the traces";
+    let answers = questions
+        .iter()
+        .map(|question| match question.needs_ranks() {
+            true => Ok(GraphEdits::default()),
+            false => Err(QuestionError::NoAnswer(why.to_owned())),
+        });
+    answers.collect()
 }

@@ -4,7 +4,7 @@
 //! waits for have been, each with a latency of its own. A blocked call returns when what it waits
 //! for has ended and the thread has woken.
 
-use etlink_testing::{DeviceQueue, ThreadRef, TraceBuilder};
+use crate::{DeviceQueue, ThreadRef, TraceBuilder};
 use std::collections::BTreeMap;
 
 /// Of about the size that they have on an A100, ns.
@@ -23,24 +23,41 @@ const LEGACY: i64 = 7;
 
 /// What a thread does. Times are us.
 #[derive(Clone, Debug)]
-pub(crate) enum Instruction {
+pub enum MachineInstruction {
+    /// Work of the host in which no op runs.
     Host(i64),
-    Op(&'static str, Vec<Instruction>),
+    /// What runs inside an op.
+    Op(&'static str, Vec<MachineInstruction>),
+    /// What runs inside a step, `ProfilerStep#N`.
+    Step(u32, Vec<MachineInstruction>),
+    /// A kernel.
     Launch {
+        /// Where it runs.
         stream: i64,
+        /// Its name.
         kernel: &'static str,
+        /// How long.
         us: i64,
     },
+    /// `cudaEventRecord`
     Record {
+        /// Its number; a number can be used again.
         event: u32,
+        /// What it is recorded on.
         stream: i64,
     },
+    /// `cudaStreamWaitEvent`
     StreamWait {
+        /// What waits.
         stream: i64,
+        /// What for.
         event: u32,
     },
+    /// `cudaStreamSynchronize`
     StreamSync(i64),
+    /// `cudaEventSynchronize`
     EventSync(u32),
+    /// `cudaDeviceSynchronize`
     DeviceSync,
     /// `while not event.query()`
     Poll(u32),
@@ -53,46 +70,50 @@ type SyncRow<'n> = (&'n str, i64, Option<(i64, i64)>);
 
 /// What the machine does beside what programs say.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MachineOptions {
+pub struct MachineOptions {
     /// Launches that a stream holds.
-    pub(crate) depth: Option<usize>,
+    pub depth: Option<usize>,
     /// Stream 7 is the legacy default stream, and all others block on it.
-    pub(crate) legacy: bool,
+    pub legacy: bool,
     /// Kineto writes `cuda_sync` rows.
-    pub(crate) sync_rows: bool,
+    pub sync_rows: bool,
 }
 
 /// What is different in the second run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Change {
+pub enum MachineChange {
+    /// Nothing.
     None,
+    /// Kernels of this name take so many times as long.
     Kernel(&'static str, f64),
+    /// All kernels do.
     Kernels(f64),
+    /// What the host does.
     Host(f64),
 }
 
-impl Change {
+impl MachineChange {
     /// The same as questions to the replay.
-    pub(crate) fn rules(self) -> Vec<String> {
+    pub fn rules(self) -> Vec<String> {
         match self {
-            Change::None => vec![],
-            Change::Kernel(name, factor) => vec![format!("{name}={factor}")],
-            Change::Kernels(factor) => vec![format!("kind=device {factor}")],
-            Change::Host(factor) => vec![format!("kind=host {factor}")],
+            MachineChange::None => vec![],
+            MachineChange::Kernel(name, factor) => vec![format!("{name}={factor}")],
+            MachineChange::Kernels(factor) => vec![format!("kind=device {factor}")],
+            MachineChange::Host(factor) => vec![format!("kind=host {factor}")],
         }
     }
 
     fn kernel(self, name: &str, duration: i64) -> i64 {
         match self {
-            Change::Kernel(other, factor) if other == name => scaled(duration, factor),
-            Change::Kernels(factor) => scaled(duration, factor),
+            MachineChange::Kernel(other, factor) if other == name => scaled(duration, factor),
+            MachineChange::Kernels(factor) => scaled(duration, factor),
             _ => duration,
         }
     }
 
     fn host(self, duration: i64) -> i64 {
         match self {
-            Change::Host(factor) => scaled(duration, factor),
+            MachineChange::Host(factor) => scaled(duration, factor),
             _ => duration,
         }
     }
@@ -103,13 +124,15 @@ fn scaled(duration: i64, factor: f64) -> i64 {
 }
 
 /// A run.
-pub(crate) struct Machine {
-    pub(crate) trace: TraceBuilder,
+#[derive(Debug)]
+pub struct Machine {
+    /// What a profiler would have recorded.
+    pub trace: TraceBuilder,
     /// From the first start to the last end, ns.
-    pub(crate) makespan: i64,
+    pub makespan: i64,
     thread: ThreadRef,
     options: MachineOptions,
-    change: Change,
+    change: MachineChange,
     now: i64,
     /// Per stream, start and end of each of its rows.
     rows: BTreeMap<i64, Vec<(i64, i64)>>,
@@ -120,7 +143,12 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn run(program: &[Instruction], options: MachineOptions, change: Change) -> Machine {
+    /// Runs a program.
+    pub fn run(
+        program: &[MachineInstruction],
+        options: MachineOptions,
+        change: MachineChange,
+    ) -> Machine {
         let mut trace = TraceBuilder::default();
         let thread = trace.thread();
         let mut machine = Machine {
@@ -140,24 +168,32 @@ impl Machine {
         machine
     }
 
-    fn run_all(&mut self, program: &[Instruction]) {
+    fn run_all(&mut self, program: &[MachineInstruction]) {
         for instruction in program {
             self.run_one(instruction);
         }
     }
 
-    fn run_one(&mut self, instruction: &Instruction) {
+    fn run_one(&mut self, instruction: &MachineInstruction) {
         match instruction {
-            Instruction::Host(us) => self.now += self.change.host(us * 1_000),
-            Instruction::Op(name, body) => {
+            MachineInstruction::Host(us) => self.now += self.change.host(us * 1_000),
+            MachineInstruction::Op(name, body) => {
                 let begun = self.now;
                 self.run_all(body);
                 self.trace.op(self.thread, name, begun, self.now);
             }
-            Instruction::Launch { stream, kernel, us } => self.launch(*stream, kernel, us * 1_000),
-            Instruction::Record { event, stream } => self.record(*event, *stream),
-            Instruction::StreamWait { stream, event } => self.stream_wait(*stream, *event),
-            Instruction::StreamSync(stream) => {
+            MachineInstruction::Step(number, body) => {
+                let begun = self.now;
+                self.run_all(body);
+                let name = format!("ProfilerStep#{number}");
+                self.trace.annotation(self.thread, &name, begun, self.now);
+            }
+            MachineInstruction::Launch { stream, kernel, us } => {
+                self.launch(*stream, kernel, us * 1_000)
+            }
+            MachineInstruction::Record { event, stream } => self.record(*event, *stream),
+            MachineInstruction::StreamWait { stream, event } => self.stream_wait(*stream, *event),
+            MachineInstruction::StreamSync(stream) => {
                 let end = self.stream_end(*stream);
                 self.block(
                     "cudaStreamSynchronize",
@@ -165,19 +201,19 @@ impl Machine {
                     Some(("Stream Sync", *stream, None)),
                 );
             }
-            Instruction::EventSync(event) => {
+            MachineInstruction::EventSync(event) => {
                 let (end, stream, record) = self.events[event];
                 let sync = ("Event Sync", stream, Some((stream, record)));
                 self.block("cudaEventSynchronize", end, Some(sync));
             }
-            Instruction::DeviceSync => {
+            MachineInstruction::DeviceSync => {
                 let streams = self.rows.keys().copied().collect::<Vec<_>>();
                 let ends = streams.iter().map(|stream| self.stream_end(*stream));
                 let end = ends.max().unwrap_or(0);
                 self.block("cudaDeviceSynchronize", end, None);
             }
-            Instruction::Poll(event) => self.poll(self.events[event].0),
-            Instruction::Graph(rows) => self.launch_graph(rows),
+            MachineInstruction::Poll(event) => self.poll(self.events[event].0),
+            MachineInstruction::Graph(rows) => self.launch_graph(rows),
         }
     }
 

@@ -1,0 +1,239 @@
+//! How well what-if questions are answered: programs that are run again, changed, and steps of a
+//! trace that predict each other.
+
+use crate::support::read_trace_text;
+use anyhow::{Context, Result, ensure};
+use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_replay::{
+    CrossStepFigures, ReplaySettings, ShareSpread, StepPrediction, cross_step_figures,
+    graph_from_trace, run_graph, work_makespan,
+};
+use etlink_testing::{
+    Machine, MachineChange, MachineInstruction, MachineOptions, mechanisms, random_program,
+};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, clap::Args)]
+pub struct WhatIfOptions {
+    /// Predict the steps of these Kineto traces from each other instead
+    #[arg(long, value_name = "KINETO", num_args = 1..)]
+    cross_step: Vec<PathBuf>,
+    /// So many random programs
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    programs: u64,
+    /// The first random program
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    seed: u64,
+}
+
+pub fn test_whatif(options: &WhatIfOptions) -> Result<()> {
+    if !options.cross_step.is_empty() {
+        return compare_steps(&options.cross_step);
+    }
+    let wrong = compare_mechanisms()?;
+    let random = compare_programs(options)?;
+    ensure!(wrong == 0, "{wrong} mechanisms are beyond their bars");
+    ensure!(
+        random.median <= RANDOM_MEDIAN && random.p95 <= RANDOM_P95,
+        "random programs are beyond their bars"
+    );
+    Ok(())
+}
+
+/// A mechanism may be off by so much of the true change, or by a latency.
+const MECHANISM_SHARE: f64 = 0.05;
+const MECHANISM_NS: i64 = 3_000;
+/// Random programs, of the true time.
+const RANDOM_MEDIAN: f64 = 0.002;
+const RANDOM_P95: f64 = 0.03;
+
+/// How a change turned out, ns.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    before: i64,
+    truth: i64,
+    predicted: i64,
+}
+
+/// Runs a program as it is and changed, and predicts the second from the trace of the first.
+fn predict_change(
+    program: &[MachineInstruction],
+    options: MachineOptions,
+    change: MachineChange,
+) -> Result<Outcome> {
+    let recorded = Machine::run(program, options, MachineChange::None);
+    let trace = link_text(&recorded.trace.kineto())?;
+    let graph = graph_from_trace(&trace)?;
+    let mut scales = vec![];
+    for rule in change.rules() {
+        scales.push(rule.parse()?);
+    }
+    let settings = ReplaySettings {
+        scales,
+        ..ReplaySettings::default()
+    };
+    Ok(Outcome {
+        before: recorded.makespan,
+        truth: Machine::run(program, options, change).makespan,
+        predicted: work_makespan(&graph, &run_graph(&graph, &trace, &settings)).0,
+    })
+}
+
+fn link_text(text: &[u8]) -> Result<LinkedTrace> {
+    let options = etlink_kineto::KinetoReadOptions::default();
+    let device = etlink_kineto::read(text, options)?;
+    Ok(etlink_link::link(None, device, LinkOptions::default())?)
+}
+
+/// Prints a line for each mechanism. How many are beyond the bars.
+fn compare_mechanisms() -> Result<usize> {
+    println!(
+        "{:36} {:>9} {:>11} {:>11} {:>8}",
+        "mechanism", "cuda_sync", "truth", "predicted", "error"
+    );
+    let (mut wrong, mut errors) = (0, vec![]);
+    for mechanism in mechanisms() {
+        let options = mechanism.options;
+        let outcome = predict_change(&mechanism.program, options, mechanism.change)?;
+        let (truth, predicted) = (
+            outcome.truth - outcome.before,
+            outcome.predicted - outcome.before,
+        );
+        let off = (predicted - truth).abs();
+        let error = off as f64 / truth.abs().max(1) as f64;
+        let is_wrong = off > MECHANISM_NS && error > MECHANISM_SHARE;
+        wrong += usize::from(is_wrong);
+        errors.push(error);
+        println!(
+            "{:36} {:>9} {:>8} us {:>8} us {:>8}{}",
+            mechanism.name,
+            if options.sync_rows { "rows" } else { "no rows" },
+            micros_text(truth),
+            micros_text(predicted),
+            percent_text(error),
+            if is_wrong { "  WRONG" } else { "" }
+        );
+    }
+    print_spread(
+        "mechanisms, of the true change",
+        &ShareSpread::from_errors(errors),
+    );
+    Ok(wrong)
+}
+
+fn compare_programs(options: &WhatIfOptions) -> Result<ShareSpread> {
+    let (mut errors, mut unchanged) = (vec![], vec![]);
+    for seed in options.seed..options.seed + options.programs {
+        let (program, machine, change) = random_program(seed);
+        let outcome = predict_change(&program, machine, change)?;
+        let share =
+            |predicted: i64| (predicted - outcome.truth).abs() as f64 / outcome.truth.max(1) as f64;
+        errors.push(share(outcome.predicted));
+        unchanged.push(share(outcome.before));
+        if share(outcome.predicted) > RANDOM_P95 {
+            println!("seed {seed}: {change:?}, {machine:?}: {outcome:?}");
+        }
+    }
+    let name = format!("{} random programs, of the true time", options.programs);
+    let spread = ShareSpread::from_errors(errors);
+    print_spread(&name, &spread);
+    print_spread(
+        "  had nothing changed",
+        &ShareSpread::from_errors(unchanged),
+    );
+    Ok(spread)
+}
+
+fn print_spread(name: &str, spread: &ShareSpread) {
+    println!(
+        "{name}: median {}, p95 {}, largest {}",
+        percent_text(spread.median),
+        percent_text(spread.p95),
+        percent_text(spread.max)
+    );
+}
+
+fn micros_text(time_ns: i64) -> String {
+    format!("{:.1}", time_ns as f64 / 1e3)
+}
+
+fn percent_text(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+/// Prints how well the steps of each trace predict each other.
+fn compare_steps(files: &[PathBuf]) -> Result<()> {
+    println!(
+        "{:40} {:>5} {:>9} {:>27} {:>27}",
+        "", "", "", "error: median, p95, largest", "as long as the other step"
+    );
+    println!("{:40} {:>5} {:>9}", "trace", "steps", "aligned");
+    for file in files {
+        let name = trace_name(file);
+        match steps_of(file) {
+            Ok(Some(figures)) => print_steps(&name, &figures),
+            Ok(None) => println!("{name:40} no three steps that do the same"),
+            Err(error) => println!("{name:40} {error:#}"),
+        }
+    }
+    Ok(())
+}
+
+fn steps_of(file: &Path) -> Result<Option<CrossStepFigures>> {
+    let trace = link_text(&read_trace_text(file)?)?;
+    let graph = graph_from_trace(&trace).context("no graph")?;
+    Ok(cross_step_figures(&trace, &graph, usize::MAX))
+}
+
+/// The end of the path: many traces have one name in different folders.
+fn trace_name(file: &Path) -> String {
+    let parent = file.parent().and_then(Path::file_name).unwrap_or_default();
+    let name = file.file_name().unwrap_or_default();
+    Path::new(parent).join(name).display().to_string()
+}
+
+fn print_steps(name: &str, figures: &CrossStepFigures) {
+    println!(
+        "{name:40} {:>5} {:>9} {:>27} {:>27}",
+        figures.steps,
+        format!("{}/{}", figures.aligned, figures.pairs),
+        spread_text(&figures.error),
+        spread_text(&figures.unchanged_error)
+    );
+    if let Some(worst) = figures
+        .worst
+        .as_ref()
+        .filter(|worst| worst.error() > RANDOM_MEDIAN)
+    {
+        print_worst(worst);
+    }
+}
+
+fn spread_text(spread: &ShareSpread) -> String {
+    let percents = [spread.median, spread.p95, spread.max].map(percent_text);
+    percents.join(" ")
+}
+
+fn print_worst(worst: &StepPrediction) {
+    println!(
+        "    {} by the graph of {}: {} us, measured {} us",
+        worst.step,
+        worst.graph_of,
+        micros_text(worst.predicted_ns.0),
+        micros_text(worst.measured_ns.0)
+    );
+    for deviation in &worst.deviations {
+        let edge = deviation.edge.map_or("no edge", |edge| edge.name());
+        let from = deviation.from.as_ref();
+        println!(
+            "      {:>9} us  {edge} to {:?} on {}, from {:?}",
+            micros_text(deviation.ns),
+            deviation.label.name.chars().take(60).collect::<String>(),
+            deviation.label.place,
+            from.map_or("", |from| &from.name)
+                .chars()
+                .take(60)
+                .collect::<String>(),
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! Named what-if questions, as edits of the graph.
+//!
+//! | question | what becomes of the graph |
+//! |---|---|
+//! | `graphs` | from launch to launch a thread takes no time: the last of a stretch launches all |
+//! | `fuse=REGEX` | kernels of these names that follow each other start at once, launched as one |
+//! | `no-input-wait` | ranges that fetch input take no time on threads that launch |
+//! | `no-sync` | no thread waits for a device; calls that only wait are left out |
+//! | `overlap-comm` | communication takes no time: all of it is hidden |
+//! | `ranks=N` | collectives of all ranks take what a ring of N takes for the same bytes |
+//! | `bandwidth=GROUP:X` | communication of the group takes 1/X of its time |
+//! | `device=NAME` | kernels take what the other device's peaks make of them |
+//! | `straggler=RANK` | what the rank does takes as long as on the median of the others |
+
+mod communication;
+mod device;
+mod error;
+mod host;
+mod straggler;
+
+pub use error::{QUESTIONS, QuestionError};
+pub use straggler::straggler_edits;
+
+use etlink_link::LinkedTrace;
+use etlink_model::GlobalRank;
+use etlink_replay::GraphEdits;
+use regex::Regex;
+use std::fmt;
+use std::str::FromStr;
+
+/// A what-if question by name.
+#[derive(Clone, Debug)]
+pub enum WhatIfQuestion {
+    /// Launches of a stretch become one.
+    Graphs,
+    /// Kernels of these names become one where they follow each other.
+    Fuse(Regex),
+    /// Input is always there.
+    NoInputWait,
+    /// No thread waits for a device.
+    NoSync,
+    /// All communication is hidden.
+    OverlapComm,
+    /// So many ranks share the data.
+    Ranks(u64),
+    /// The network of a group.
+    Bandwidth {
+        /// Name or description of the process group.
+        group: String,
+        /// So many times as quick.
+        factor: f64,
+    },
+    /// Another device.
+    Device(String),
+    /// A rank is like the others.
+    Straggler(GlobalRank),
+}
+
+impl FromStr for WhatIfQuestion {
+    type Err = QuestionError;
+
+    fn from_str(text: &str) -> Result<WhatIfQuestion, QuestionError> {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        let bad_value = |expected| QuestionError::BadValue {
+            question: text.to_owned(),
+            expected,
+        };
+        let question = match name {
+            "graphs" => WhatIfQuestion::Graphs,
+            "no-input-wait" => WhatIfQuestion::NoInputWait,
+            "no-sync" => WhatIfQuestion::NoSync,
+            "overlap-comm" => WhatIfQuestion::OverlapComm,
+            "fuse" => {
+                let pattern = Some(value).filter(|value| !value.is_empty());
+                let pattern = pattern.and_then(|pattern| Regex::new(pattern).ok());
+                WhatIfQuestion::Fuse(pattern.ok_or_else(|| bad_value("a regular expression"))?)
+            }
+            "ranks" => {
+                let ranks = value.parse().ok().filter(|ranks| *ranks > 0);
+                WhatIfQuestion::Ranks(ranks.ok_or_else(|| bad_value("a number of ranks"))?)
+            }
+            "bandwidth" => {
+                let expected = "a process group and a factor, as in `default_pg:2`,";
+                // the last colon, since names of groups can have some
+                let parts = value.rsplit_once(':').ok_or_else(|| bad_value(expected))?;
+                let factor = parts.1.parse::<f64>().ok();
+                let factor = factor.filter(|factor| factor.is_finite() && *factor > 0.0);
+                WhatIfQuestion::Bandwidth {
+                    group: parts.0.to_owned(),
+                    factor: factor.ok_or_else(|| bad_value(expected))?,
+                }
+            }
+            "device" if !value.is_empty() => WhatIfQuestion::Device(value.to_owned()),
+            "device" => return Err(bad_value("the name of a device")),
+            "straggler" => {
+                let rank = value.parse().ok().map(GlobalRank);
+                WhatIfQuestion::Straggler(rank.ok_or_else(|| bad_value("a rank"))?)
+            }
+            _ => return Err(QuestionError::Unknown(name.to_owned())),
+        };
+        // `graphs=2` asks for something else than `graphs`.
+        let takes_value = !matches!(
+            question,
+            WhatIfQuestion::Graphs
+                | WhatIfQuestion::NoInputWait
+                | WhatIfQuestion::NoSync
+                | WhatIfQuestion::OverlapComm
+        );
+        if !takes_value && text.contains('=') {
+            return Err(bad_value("no value"));
+        }
+        Ok(question)
+    }
+}
+
+/// As it is written.
+impl fmt::Display for WhatIfQuestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WhatIfQuestion::Graphs => f.write_str("graphs"),
+            WhatIfQuestion::Fuse(pattern) => write!(f, "fuse={pattern}"),
+            WhatIfQuestion::NoInputWait => f.write_str("no-input-wait"),
+            WhatIfQuestion::NoSync => f.write_str("no-sync"),
+            WhatIfQuestion::OverlapComm => f.write_str("overlap-comm"),
+            WhatIfQuestion::Ranks(ranks) => write!(f, "ranks={ranks}"),
+            WhatIfQuestion::Bandwidth { group, factor } => write!(f, "bandwidth={group}:{factor}"),
+            WhatIfQuestion::Device(name) => write!(f, "device={name}"),
+            WhatIfQuestion::Straggler(rank) => write!(f, "straggler={rank}"),
+        }
+    }
+}
+
+impl WhatIfQuestion {
+    /// What its answer leaves out.
+    pub fn caveat(&self) -> &'static str {
+        match self {
+            WhatIfQuestion::Graphs => "what runs between two launches is taken to be capturable",
+            WhatIfQuestion::Fuse(_) => {
+                "kernels keep their times; what fusing saves of memory \
+                traffic comes on top"
+            }
+            WhatIfQuestion::NoInputWait => "loading itself is taken to keep up",
+            WhatIfQuestion::NoSync => "what the program reads back is taken not to be needed",
+            WhatIfQuestion::OverlapComm => {
+                "a bound: hidden communication slows down what it runs \
+                beside"
+            }
+            WhatIfQuestion::Ranks(_) => "a ring, bound by bandwidth; work per rank stays the same",
+            WhatIfQuestion::Bandwidth { .. } => "latency of small messages is scaled, too",
+            WhatIfQuestion::Device(_) => {
+                "by peak rates; kernels of unknown work go by memory \
+                bandwidth, the host stays the same"
+            }
+            WhatIfQuestion::Straggler(_) => "by the names of what ranks do",
+        }
+    }
+
+    /// Whether several ranks are needed: see [`straggler_edits`].
+    pub fn needs_ranks(&self) -> bool {
+        matches!(self, WhatIfQuestion::Straggler(_))
+    }
+
+    /// What is different in the graph of a rank. O(n log n).
+    ///
+    /// # Errors
+    /// The trace cannot tell.
+    pub fn rank_edits(&self, trace: &LinkedTrace) -> Result<GraphEdits, QuestionError> {
+        let edits = match self {
+            WhatIfQuestion::Graphs => host::capture_graphs(trace),
+            WhatIfQuestion::Fuse(pattern) => host::fuse_kernels(trace, pattern),
+            WhatIfQuestion::NoInputWait => host::remove_input(trace),
+            WhatIfQuestion::NoSync => host::remove_syncs(trace),
+            WhatIfQuestion::OverlapComm => communication::hide_all(trace),
+            WhatIfQuestion::Ranks(ranks) => communication::change_ranks(trace, *ranks),
+            WhatIfQuestion::Bandwidth { group, factor } => {
+                communication::change_bandwidth(trace, group, *factor)
+            }
+            WhatIfQuestion::Device(name) => device::change_device(trace, name),
+            WhatIfQuestion::Straggler(_) => Err("only the traces of several ranks show a \
+                straggler; give their folder"
+                .to_owned()),
+        };
+        edits.map_err(QuestionError::NoAnswer)
+    }
+}

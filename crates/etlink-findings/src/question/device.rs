@@ -1,0 +1,72 @@
+//! Another device, by the peaks of both.
+
+use etlink_analyze::{DevicePeaks, Precision};
+use etlink_link::roofline::{RooflineWork, op_types, op_work, row_work};
+use etlink_link::{LinkedTrace, NodeKind};
+use etlink_model::RowKind;
+use etlink_replay::GraphEdits;
+
+/// Kernels take what the other device's peaks make of them.
+pub(super) fn change_device(trace: &LinkedTrace, name: &str) -> Result<GraphEdits, String> {
+    let rows = &trace.device.rows;
+    let peaks = |name: &str| DevicePeaks::find(name, None);
+    let other = peaks(name).ok_or_else(|| format!("the peaks of {name:?} are not known"))?;
+    let own_name = trace.device.header.devices.first();
+    let own_name = own_name.ok_or("it does not name its device")?;
+    let own = peaks(own_name).ok_or_else(|| format!("the peaks of {own_name:?} are not known"))?;
+    let memory = own.gb_per_s.zip(other.gb_per_s);
+    let (own_memory, other_memory) =
+        memory.ok_or("the memory bandwidth of one of the devices is not known")?;
+    let works = row_work(trace, &op_work(trace));
+    let mut edits = GraphEdits::default();
+    for index in trace.nodes.indices() {
+        let node = trace.nodes.get(index);
+        let Some(row) = trace.row_of(&node) else {
+            continue;
+        };
+        let at = row.index();
+        // Communication goes by links, copies from and to the host by its bus.
+        if node.kind == NodeKind::Collective || rows.kind[at] != RowKind::Kernel {
+            continue;
+        }
+        let op = trace.row_op[at].get();
+        let types = op.map_or("", |op| op_types(trace, op));
+        let rate = |peaks: &DevicePeaks| peaks.tflops(precision(types));
+        let ratio = match rate(&own).zip(rate(&other)) {
+            Some((own_rate, other_rate)) => {
+                let time = least_seconds(&works[at], own_rate, own_memory);
+                let other_time = least_seconds(&works[at], other_rate, other_memory);
+                (time > 0.0).then(|| other_time / time)
+            }
+            None => None,
+        };
+        // Of unknown work most is element by element, which memory bounds.
+        edits
+            .scaled
+            .push((index, ratio.unwrap_or(own_memory / other_memory)));
+    }
+    if edits.is_empty() {
+        return Err("it has no kernels".to_owned());
+    }
+    Ok(edits)
+}
+
+/// By the roof: what takes longer, to compute or to move.
+fn least_seconds(work: &RooflineWork, tflops: f64, gb_per_s: f64) -> f64 {
+    let compute = work.operations as f64 / (tflops * 1e12);
+    let memory = work.bytes as f64 / (gb_per_s * 1e9);
+    compute.max(memory)
+}
+
+/// By the types of an op's inputs. Devices that have them use TF32 units for fp32 only if asked to.
+fn precision(types: &str) -> Precision {
+    let lower = types.to_ascii_lowercase();
+    let names = [
+        ("bfloat16", Precision::Bf16),
+        ("half", Precision::Fp16),
+        ("float8", Precision::Fp8),
+        ("double", Precision::Fp64),
+    ];
+    let found = names.iter().find(|(name, _)| lower.contains(name));
+    found.map_or(Precision::Fp32, |(_, precision)| *precision)
+}

@@ -1,0 +1,42 @@
+//! Why a question is none, or has no answer.
+
+use std::fmt;
+
+/// Why a question is none, or has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QuestionError {
+    /// There is no such question.
+    Unknown(String),
+    /// What stands behind its name is wrong.
+    BadValue {
+        /// The question.
+        question: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// The trace does not say what is needed.
+    NoAnswer(String),
+}
+
+impl fmt::Display for QuestionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QuestionError::Unknown(name) => {
+                write!(
+                    f,
+                    "there is no question {name:?}; questions are {QUESTIONS}"
+                )
+            }
+            QuestionError::BadValue { question, expected } => {
+                write!(f, "{question:?}: {expected} was expected")
+            }
+            QuestionError::NoAnswer(why) => write!(f, "no answer on this trace: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for QuestionError {}
+
+/// All of them, as people write them.
+pub const QUESTIONS: &str = "graphs, fuse=REGEX, no-input-wait, no-sync, overlap-comm, ranks=N, \
+    bandwidth=GROUP:X, device=NAME, straggler=RANK";

@@ -1,0 +1,185 @@
+//! Named questions against programs that are built as the question says, and run.
+
+use MachineInstruction::{DeviceSync, Graph, Host, Launch, Op, Record, StreamSync, StreamWait};
+use etlink_findings::{QuestionError, WhatIfQuestion};
+use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_replay::{ReplaySettings, graph_from_trace, run_graph, work_makespan};
+use etlink_testing::{Machine, MachineChange, MachineInstruction, MachineOptions};
+
+fn launch(kernel: &'static str, us: i64) -> MachineInstruction {
+    let stream = 7;
+    let launch = Launch { stream, kernel, us };
+    Op("aten::op", vec![Host(4), launch, Host(1)])
+}
+
+fn run(program: &[MachineInstruction]) -> Machine {
+    let options = MachineOptions {
+        sync_rows: true,
+        ..MachineOptions::default()
+    };
+    Machine::run(program, options, MachineChange::None)
+}
+
+fn link(machine: &Machine) -> LinkedTrace {
+    let options = etlink_kineto::KinetoReadOptions::default();
+    let device = etlink_kineto::read(&machine.trace.kineto()[..], options).expect("a trace");
+    etlink_link::link(None, device, LinkOptions::default()).expect("links")
+}
+
+/// Asks about a program, and runs the one that the question is about.
+fn check(question: &str, program: &[MachineInstruction], changed: &[MachineInstruction]) {
+    let (recorded, truth) = (run(program), run(changed));
+    let trace = link(&recorded);
+    let graph = graph_from_trace(&trace).expect("no circle");
+    let asked: WhatIfQuestion = question.parse().expect("a question");
+    let settings = ReplaySettings {
+        edits: asked.rank_edits(&trace).expect("an answer"),
+        ..ReplaySettings::default()
+    };
+    let predicted = work_makespan(&graph, &run_graph(&graph, &trace, &settings)).0;
+    let change = (truth.makespan - recorded.makespan).abs();
+    assert!(change > 100_000, "{question} changes something: {change}");
+    let off = (predicted - truth.makespan).abs();
+    // A graph's own launch takes as long as five others.
+    assert!(
+        off * 20 <= change || off <= 20_000,
+        "{question}: {} -> {predicted}, in truth {}",
+        recorded.makespan,
+        truth.makespan
+    );
+}
+
+#[test]
+fn launches_become_a_graph() {
+    let mut program = vec![];
+    let mut rows = vec![];
+    for at in 0..60_usize {
+        program.push(launch("gemm", 3));
+        rows.push((7, "gemm", 3, at.checked_sub(1).into_iter().collect()));
+    }
+    program.push(DeviceSync);
+    let graph = Op("replay", vec![Host(4), Graph(rows)]);
+    check("graphs", &program, &[graph, DeviceSync]);
+}
+
+#[test]
+fn kernels_become_one() {
+    let (mut program, mut changed) = (vec![], vec![]);
+    for _ in 0..40 {
+        program.extend([launch("gemm", 2), launch("add", 3), launch("mul", 3)]);
+        changed.extend([launch("gemm", 2), launch("add_mul", 6)]);
+    }
+    check("fuse=^(add|mul)$", &program, &changed);
+}
+
+#[test]
+fn nothing_waits_for_the_device() {
+    let (mut program, mut changed) = (vec![], vec![]);
+    for _ in 0..10 {
+        let step = [launch("gemm", 100), Host(60), launch("relu", 10)];
+        program.extend_from_slice(&step);
+        program.push(Op("aten::item", vec![StreamSync(7)]));
+        changed.extend_from_slice(&step);
+        changed.push(Op("aten::item", vec![]));
+    }
+    check("no-sync", &program, &changed);
+}
+
+#[test]
+fn input_is_always_there() {
+    let (mut program, mut changed) = (vec![], vec![]);
+    let name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+    for _ in 0..5 {
+        program.push(Op(name, vec![Host(400)]));
+        program.extend([launch("gemm", 100), launch("relu", 10)]);
+        changed.extend([launch("gemm", 100), launch("relu", 10)]);
+    }
+    check("no-input-wait", &program, &changed);
+}
+
+#[test]
+fn communication_is_hidden() {
+    let step = |us| {
+        let reduce = Launch {
+            stream: 20,
+            kernel: "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+            us,
+        };
+        let begin = [
+            Record {
+                event: 1,
+                stream: 7,
+            },
+            StreamWait {
+                stream: 20,
+                event: 1,
+            },
+            reduce,
+        ];
+        let join = vec![
+            Record {
+                event: 2,
+                stream: 20,
+            },
+            StreamWait {
+                stream: 7,
+                event: 2,
+            },
+        ];
+        vec![
+            launch("gemm", 100),
+            Op("c10d::allreduce_", begin.to_vec()),
+            Op("c10d::wait", join),
+            launch("optimizer", 30),
+        ]
+    };
+    let program: Vec<_> = (0..6).flat_map(|_| step(200)).collect();
+    let changed: Vec<_> = (0..6).flat_map(|_| step(0)).collect();
+    check("overlap-comm", &program, &changed);
+}
+
+#[test]
+fn what_cannot_be_answered_says_why() {
+    let trace = link(&run(&[launch("gemm", 10), DeviceSync]));
+    for (question, why) in [
+        ("graphs", "no thread launches several kernels"),
+        ("fuse=softmax", "matches no kernel"),
+        ("no-input-wait", "no range of a data loader"),
+        ("overlap-comm", "it has no communication"),
+        ("ranks=64", "how many ranks"),
+        ("bandwidth=mesh_tp:2", "no process groups"),
+        ("device=H100 80GB HBM3", "does not name its device"),
+        ("straggler=1", "the traces of several ranks"),
+    ] {
+        let asked: WhatIfQuestion = question.parse().expect("a question");
+        assert_eq!(asked.to_string(), question);
+        let answer = asked.rank_edits(&trace).expect_err("no answer");
+        assert!(answer.to_string().contains(why), "{question}: {answer}");
+    }
+}
+
+#[test]
+fn what_is_no_question_lists_those_that_are() {
+    let parse = |text: &str| text.parse::<WhatIfQuestion>().expect_err("no question");
+    let unknown = parse("grafs");
+    assert!(
+        unknown
+            .to_string()
+            .contains("graphs, fuse=REGEX, no-input-wait")
+    );
+    for text in [
+        "fuse=(",
+        "fuse",
+        "ranks=0",
+        "bandwidth=tp",
+        "device",
+        "straggler=x",
+        "graphs=2",
+    ] {
+        let error = parse(text);
+        assert!(
+            matches!(error, QuestionError::BadValue { .. }),
+            "{text}: {error}"
+        );
+    }
+}

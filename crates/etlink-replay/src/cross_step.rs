@@ -1,0 +1,358 @@
+//! Predictions that a single trace can refute: one step's length from another step's graph.
+//!
+//! ```text
+//! step 3   ==a==|=b=|====c====     graph and latencies
+//! step 4   =a=|====b====|==c==     durations: when does step 3 end with these?
+//! ```
+//! A run of the unchanged graph gives the measured times back whatever its edges are. Steps of one
+//! program differ by jitter, by data and by the allocator: a wrong edge, or a latency that belongs
+//! to another cause, shows where the durations of one step run on the graph of another.
+//!
+//! What begins before a step and ends in it is not predicted: its end is taken from the step whose
+//! durations are taken.
+
+mod align;
+mod split;
+
+use crate::graph::{EdgeKind, ReplayGraph};
+use crate::labels::NodeLabel;
+use align::{AlignedStep, align_steps};
+use etlink_link::LinkedTrace;
+use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
+use serde::Serialize;
+use split::{SplitSteps, StepNodes};
+
+/// How well the steps of a trace predict each other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CrossStepFigures {
+    /// Steps with nodes.
+    pub steps: u64,
+    /// Pairs of steps that were compared.
+    pub pairs: u64,
+    /// Of them those whose sequences of launches, rows and ops are the same.
+    pub aligned: u64,
+    /// Errors of the predictions.
+    pub error: ShareSpread,
+    /// Errors of "a step is as long as the other".
+    pub unchanged_error: ShareSpread,
+    /// The prediction that is furthest off.
+    pub worst: Option<StepPrediction>,
+}
+
+/// Errors, as shares of the measured length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ShareSpread {
+    /// Half are not above.
+    pub median: f64,
+    /// 95 of 100 are not above.
+    pub p95: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// One step's length, from the graph of another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct StepPrediction {
+    /// Whose graph and latencies.
+    pub graph_of: String,
+    /// Whose durations, and whose length is predicted.
+    pub step: String,
+    /// Length of the first.
+    pub unchanged_ns: DurationNs,
+    /// Length of the second, as measured.
+    pub measured_ns: DurationNs,
+    /// The same by the graph of the first.
+    pub predicted_ns: DurationNs,
+    /// Where on the path to the end the prediction goes wrong, the largest first.
+    pub deviations: Vec<StepDeviation>,
+}
+
+/// A node that starts too early or too late by what it waits for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepDeviation {
+    /// Later than measured, beyond what the cause is late.
+    pub ns: i64,
+    /// What decided its start; none of a node that waits for nothing.
+    pub edge: Option<EdgeKind>,
+    /// The node, in the step whose graph it is.
+    #[serde(flatten)]
+    pub label: NodeLabel,
+    /// What decided its start.
+    pub from: Option<NodeLabel>,
+}
+
+impl StepPrediction {
+    /// By how much of the measured length the prediction is off.
+    pub fn error(&self) -> f64 {
+        share_off(self.predicted_ns, self.measured_ns)
+    }
+
+    /// By how much of the measured length the other step's length is off.
+    pub fn unchanged_error(&self) -> f64 {
+        share_off(self.unchanged_ns, self.measured_ns)
+    }
+}
+
+fn share_off(predicted: DurationNs, measured: DurationNs) -> f64 {
+    (predicted.0 - measured.0).abs() as f64 / measured.0.max(1) as f64
+}
+
+impl ShareSpread {
+    /// Of these errors, in any order.
+    pub fn from_errors(mut errors: Vec<f64>) -> ShareSpread {
+        errors.sort_by(f64::total_cmp);
+        // Nearest rank, as `Percentiles` has it: a percentile is a value that occurred.
+        let percentile = |percent: usize| {
+            let rank = (errors.len() * percent).div_ceil(100).max(1);
+            errors.get(rank - 1).copied().unwrap_or(0.0)
+        };
+        ShareSpread {
+            median: percentile(50),
+            p95: percentile(95),
+            max: percentile(100),
+        }
+    }
+}
+
+/// So few steps tell jitter from a rule of the graph.
+const LEAST_STEPS: usize = 3;
+/// So many places where a prediction goes wrong are named.
+const DEVIATIONS: usize = 5;
+
+/// Predicts steps from each other: each from the `partners` steps after it, the first ones follow
+/// the last. None of a trace with less than three steps, or whose steps do other things. `graph` is
+/// that of `trace`. O(partners x (nodes + edges)).
+pub fn cross_step_figures(
+    trace: &LinkedTrace,
+    graph: &ReplayGraph,
+    partners: usize,
+) -> Option<CrossStepFigures> {
+    let predictions = predict_steps(trace, graph, partners)?;
+    let mut figures = CrossStepFigures {
+        steps: predictions.steps,
+        pairs: predictions.pairs,
+        aligned: predictions.all.len() as u64,
+        ..CrossStepFigures::default()
+    };
+    let (mut errors, mut unchanged) = (vec![], vec![]);
+    for prediction in predictions.all {
+        errors.push(prediction.error());
+        unchanged.push(prediction.unchanged_error());
+        let worst = figures.worst.as_ref();
+        if worst.is_none_or(|worst| prediction.error() > worst.error()) {
+            figures.worst = Some(prediction);
+        }
+    }
+    figures.error = ShareSpread::from_errors(errors);
+    figures.unchanged_error = ShareSpread::from_errors(unchanged);
+    Some(figures)
+}
+
+/// All predictions, and what they were chosen from.
+struct StepPredictions {
+    steps: u64,
+    pairs: u64,
+    all: Vec<StepPrediction>,
+}
+
+fn predict_steps(
+    trace: &LinkedTrace,
+    graph: &ReplayGraph,
+    partners: usize,
+) -> Option<StepPredictions> {
+    debug_assert_eq!(trace.nodes.len(), graph.len(), "the graph is the trace's");
+    let split = SplitSteps::new(trace, graph)?;
+    let steps = &split.steps;
+    if steps.len() < LEAST_STEPS {
+        return None;
+    }
+    let mut predictions = StepPredictions {
+        steps: steps.len() as u64,
+        pairs: 0,
+        all: vec![],
+    };
+    let mut runner = StepRunner::new(trace, graph, &split);
+    for first in 0..steps.len() {
+        for distance in 1..=partners.min(steps.len() - 1) {
+            let second = (first + distance) % steps.len();
+            predictions.pairs += 1;
+            let (own, other) = (&steps[first], &steps[second]);
+            if let Some(aligned) = align_steps(trace, &split, own, other) {
+                predictions.all.push(runner.predict(own, other, &aligned));
+            }
+        }
+    }
+    // Steps of which no two are alike say nothing of the graph.
+    (!predictions.all.is_empty()).then_some(predictions)
+}
+
+/// Runs single steps.
+struct StepRunner<'t> {
+    trace: &'t LinkedTrace,
+    graph: &'t ReplayGraph,
+    split: &'t SplitSteps,
+    /// Per node, since the start of its step. Only those of the step that runs are of use.
+    end: Vec<TimeNs>,
+    start: Vec<TimeNs>,
+    decided: Vec<EdgeIdx>,
+}
+
+impl<'t> StepRunner<'t> {
+    fn new(trace: &'t LinkedTrace, graph: &'t ReplayGraph, split: &'t SplitSteps) -> Self {
+        StepRunner {
+            trace,
+            graph,
+            split,
+            end: vec![TimeNs(0); graph.len()],
+            start: vec![TimeNs(0); graph.len()],
+            decided: vec![EdgeIdx::NONE; graph.len()],
+        }
+    }
+
+    fn predict(
+        &mut self,
+        own: &StepNodes,
+        other: &StepNodes,
+        aligned: &AlignedStep,
+    ) -> StepPrediction {
+        for (place, node) in own.nodes.iter().copied().enumerate() {
+            let partner = aligned.partner[place].get();
+            let (start, decided) = self.earliest_start(node, partner, own, other);
+            let index = node.index();
+            (self.start[index], self.decided[index]) = (start, decided);
+            self.end[index] = start + aligned.duration[place];
+        }
+        let at_end = own.last_nodes.iter().copied();
+        let last = at_end.max_by_key(|node| self.end[node.index()]);
+        let predicted = last.map_or(TimeNs(0), |node| self.end[node.index()]);
+        let is_early = predicted - TimeNs(0) < other.length;
+        // Of a prediction that is too early, what ended the step in truth lacks a reason to wait.
+        let suspect = match is_early {
+            true => self.measured_last(own, other, aligned),
+            false => last,
+        };
+        StepPrediction {
+            graph_of: own.name.clone(),
+            step: other.name.clone(),
+            unchanged_ns: own.length,
+            measured_ns: other.length,
+            predicted_ns: predicted - TimeNs(0),
+            deviations: suspect.map_or(vec![], |last| self.deviations(last, own, other, aligned)),
+        }
+    }
+
+    /// The node whose partner ended the other step.
+    fn measured_last(
+        &self,
+        own: &StepNodes,
+        other: &StepNodes,
+        aligned: &AlignedStep,
+    ) -> Option<NodeIdx> {
+        let end = other.origin + other.length;
+        let mut nodes = own.nodes.iter().zip(&aligned.partner);
+        let last = nodes.find(|(node, partner)| {
+            let is_last = |partner| self.graph.end(partner) == end;
+            partner.get().is_some_and(is_last) && own.last_nodes.binary_search(node).is_ok()
+        });
+        last.map(|(node, _)| *node)
+    }
+
+    /// When a node can start, since the begin of the step, and what decides that.
+    fn earliest_start(
+        &self,
+        node: NodeIdx,
+        partner: Option<NodeIdx>,
+        own: &StepNodes,
+        other: &StepNodes,
+    ) -> (TimeNs, EdgeIdx) {
+        let graph = self.graph;
+        let (mut latest, mut decided) = (None, EdgeIdx::NONE);
+        for edge in graph.edges_to(node) {
+            let dep = graph.dep(edge);
+            let end = match self.split.step_at(dep.from) == own.step {
+                true => self.end[dep.from.index()],
+                false => self.end_outside(edge, partner, own, other),
+            };
+            let ready = end + graph.latency(edge);
+            if latest.is_none_or(|latest| ready > latest) {
+                (latest, decided) = (Some(ready), edge);
+            }
+        }
+        let measured = || match partner {
+            Some(partner) => other.since_origin(graph.start[partner.index()]),
+            None => own.since_origin(graph.start[node.index()]),
+        };
+        (latest.unwrap_or_else(measured), decided)
+    }
+
+    /// When a cause that is no part of the step ends: as the same cause of the other step does.
+    fn end_outside(
+        &self,
+        edge: EdgeIdx,
+        partner: Option<NodeIdx>,
+        own: &StepNodes,
+        other: &StepNodes,
+    ) -> TimeNs {
+        let graph = self.graph;
+        let dep = graph.dep(edge);
+        let same = partner.and_then(|partner| {
+            let place = graph.resource[dep.from.index()];
+            let mut causes = graph.deps(partner);
+            // Of the first step of a window that is what came before the recording.
+            causes
+                .find(|cause| cause.kind == dep.kind && graph.resource[cause.from.index()] == place)
+        });
+        match same {
+            Some(cause) => other.since_origin(graph.end(cause.from)),
+            None => own.since_origin(graph.end(dep.from)),
+        }
+    }
+
+    /// The path to the end, back along what decided: where a node starts otherwise than measured,
+    /// though its cause ends as measured. Their sum is the error of the prediction.
+    fn deviations(
+        &self,
+        last: NodeIdx,
+        own: &StepNodes,
+        other: &StepNodes,
+        aligned: &AlignedStep,
+    ) -> Vec<StepDeviation> {
+        let mut found = vec![];
+        let mut at = Some(last);
+        // The node after, and by how much its start is off.
+        let mut later: Option<(NodeIdx, i64)> = None;
+        while let Some(node) = at {
+            let place = own.place_of(node);
+            let partner = place.and_then(|place| aligned.partner[place].get());
+            // A delay has no partner: its error is that of the row behind it.
+            if let Some(partner) = partner {
+                let end = other.since_origin(self.graph.end(partner));
+                let start = other.since_origin(self.graph.start[partner.index()]);
+                if let Some((after, off)) = later {
+                    found.push((off - self.end[node.index()].since(end), after, Some(node)));
+                }
+                later = Some((node, self.start[node.index()].since(start)));
+            }
+            let edge = self.decided[node.index()].get();
+            let before = edge.map(|edge| self.graph.dep(edge).from);
+            at = before.filter(|from| self.split.step_at(*from) == own.step);
+        }
+        if let Some((after, off)) = later {
+            found.push((off, after, None));
+        }
+        found.sort_by_key(|(off, node, _)| (std::cmp::Reverse(off.abs()), *node));
+        let largest = found
+            .into_iter()
+            .take(DEVIATIONS)
+            .filter(|(off, ..)| *off != 0);
+        let named = largest.map(|(ns, node, from)| StepDeviation {
+            ns,
+            edge: self.decided[node.index()]
+                .get()
+                .map(|edge| self.graph.dep(edge).kind),
+            label: NodeLabel::from_node(self.graph, self.trace, node),
+            from: from.map(|from| NodeLabel::from_node(self.graph, self.trace, from)),
+        });
+        named.collect()
+    }
+}

@@ -1,0 +1,32 @@
+//! How much later each node could end without the work ending later.
+
+use crate::graph::ReplayGraph;
+use crate::path::resources_with_work;
+use crate::run::ReplayRun;
+use etlink_model::{DurationNs, NodeIdx, TimeNs};
+
+/// Per node of a run in which all edges count, in order of the nodes. A node on the critical path
+/// has none. O(nodes + edges).
+pub fn node_slack(graph: &ReplayGraph, run: &ReplayRun) -> Vec<DurationNs> {
+    let has_work = resources_with_work(graph);
+    let at_work = |node: NodeIdx| has_work[graph.resource[node.index()].index()];
+    let ends = graph.indices().filter(|node| at_work(*node));
+    let last = ends.map(|node| run.end(node)).max();
+    let last = last.unwrap_or(TimeNs(i64::MAX));
+    // What nothing waits for may end with the last work; what outlasts all work has its own end.
+    let nodes = graph.indices();
+    let mut latest_end: Vec<TimeNs> = nodes.map(|node| run.end(node).max(last)).collect();
+    let order: Vec<NodeIdx> = graph.order().collect();
+    for node in order.into_iter().rev() {
+        let latest_start = latest_end[node.index()].shifted(-run.duration[node.index()].0);
+        for edge in graph.edges_to(node) {
+            let from = graph.dep(edge).from.index();
+            let needed = latest_start.shifted(-graph.latency(edge).0);
+            latest_end[from] = latest_end[from].min(needed);
+        }
+    }
+    let nodes = graph.indices();
+    nodes
+        .map(|node| (latest_end[node.index()] - run.end(node)).max(DurationNs::ZERO))
+        .collect()
+}

@@ -1,0 +1,157 @@
+//! What an answer rests on: waits without a cause, and causes that only a rule has found.
+
+use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
+use crate::labels::LabelSource;
+use crate::path::{PathStep, StartReason, critical_path, resources_with_work, work_makespan};
+use crate::run::{ReplayRun, ReplaySettings, run_graph};
+use crate::stats::time_share;
+use etlink_link::limits::LAUNCH_LATENCY;
+use etlink_model::DurationNs;
+use serde::Serialize;
+
+/// What a path rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PathTrust {
+    /// Waits without a cause, of its length: a constant in every answer.
+    pub unexplained_share: f64,
+    /// Inferred edges on it.
+    pub inferred_edges: u64,
+    /// What comes before the last of these, of its length: were they wrong, it would not decide.
+    pub inferred_share: f64,
+}
+
+/// The critical path of a run, and what it rests on. O(nodes + edges).
+pub fn path_trust(graph: &ReplayGraph, run: &ReplayRun) -> PathTrust {
+    let path = critical_path(graph, run);
+    let first = run.window().0;
+    let whole = path
+        .last()
+        .map_or(DurationNs::ZERO, |step| run.end(step.node) - first);
+    let mut trust = PathTrust::default();
+    let mut unexplained = DurationNs::ZERO;
+    for step in &path {
+        if graph.kind[step.node.index()] == ReplayKind::UnexplainedWait {
+            unexplained += run.duration[step.node.index()];
+        }
+        if is_inferred(graph, run, step) {
+            trust.inferred_edges += 1;
+            trust.inferred_share = time_share(run.start[step.node.index()] - first, whole);
+        }
+    }
+    trust.unexplained_share = time_share(unexplained, whole);
+    trust
+}
+
+fn is_inferred(graph: &ReplayGraph, run: &ReplayRun, step: &PathStep) -> bool {
+    let by_edge = matches!(step.via, StartReason::Edge(_));
+    let edge = run.deciding_edge(step.node).filter(|_| by_edge);
+    edge.is_some_and(|edge| graph.dep(edge).inferred)
+}
+
+/// An answer with what is inferred, and without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct AnswerRange {
+    /// The lesser change, ns.
+    pub least_change_ns: i64,
+    /// The greater change, ns.
+    pub most_change_ns: i64,
+    /// What the changed run's path rests on.
+    #[serde(flatten)]
+    pub trust: PathTrust,
+}
+
+/// Asks once more, with inferred waits as long as they were measured to be. `change_ns` is the answer
+/// with them. O(nodes + edges).
+pub fn answer_range(
+    graph: &ReplayGraph,
+    labels: &dyn LabelSource,
+    settings: &ReplaySettings,
+    run: &ReplayRun,
+    change_ns: i64,
+) -> AnswerRange {
+    let trust = path_trust(graph, run);
+    let makespan =
+        |settings: &ReplaySettings| work_makespan(graph, &run_graph(graph, labels, settings)).0;
+    let changed = ReplaySettings {
+        inferred_as_measured: true,
+        ..settings.clone()
+    };
+    let unchanged = ReplaySettings {
+        resources: settings.resources,
+        inferred_as_measured: true,
+        ..ReplaySettings::default()
+    };
+    let without = makespan(&changed) - makespan(&unchanged);
+    AnswerRange {
+        least_change_ns: change_ns.min(without),
+        most_change_ns: change_ns.max(without),
+        trust,
+    }
+}
+
+/// What a graph leaves out or cannot explain.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TrustFigures {
+    /// Calls that stand still for a device by their names, for longer than a launch takes, and have
+    /// no cause.
+    pub unexplained_calls: u64,
+    /// How long they take, ns.
+    pub unexplained_calls_ns: DurationNs,
+    /// Launches that waited for room in a queue.
+    pub blocked_launches: u64,
+    /// Threads that nothing waits for: their ends do not count.
+    pub passive_threads: Vec<String>,
+    /// What the measured path rests on.
+    #[serde(flatten)]
+    pub path: PathTrust,
+}
+
+/// Calls that return when a device has got somewhere.
+const BLOCKING_CALLS: [&str; 2] = ["Synchronize", "synchronize"];
+
+/// The figures of a run without changes. O(nodes + edges).
+pub fn trust_figures(
+    graph: &ReplayGraph,
+    labels: &dyn LabelSource,
+    run: &ReplayRun,
+) -> TrustFigures {
+    let mut figures = TrustFigures {
+        path: path_trust(graph, run),
+        ..TrustFigures::default()
+    };
+    for node in graph.indices() {
+        if graph.kind[node.index()] != ReplayKind::Runtime {
+            continue;
+        }
+        let name = labels.name(node);
+        let mut deps = graph.deps(node);
+        let waits = deps.any(|dep| dep.kind == EdgeKind::HostWait);
+        if waits && name.contains("Launch") {
+            figures.blocked_launches += 1;
+        }
+        let duration = graph.duration[node.index()];
+        let blocks = BLOCKING_CALLS.iter().any(|part| name.contains(part));
+        // What a call does after its wait is short: a long one is a wait that has no edge.
+        if blocks && duration > LAUNCH_LATENCY {
+            figures.unexplained_calls += 1;
+            figures.unexplained_calls_ns += duration;
+        }
+    }
+    figures.passive_threads = passive_threads(graph);
+    figures
+}
+
+fn passive_threads(graph: &ReplayGraph) -> Vec<String> {
+    let has_work = resources_with_work(graph);
+    let mut has_nodes = vec![false; has_work.len()];
+    for resource in &graph.resource {
+        has_nodes[resource.index()] = true;
+    }
+    let places = graph.resources.iter().zip(has_work.iter().zip(&has_nodes));
+    let passive = places.filter(|(place, (work, nodes))| !place.on_device && **nodes && !**work);
+    let name = |place: &crate::graph::Resource| match place.rank {
+        Some(rank) => format!("rank {rank} {}", place.name),
+        None => place.name.clone(),
+    };
+    passive.map(|(place, _)| name(place)).collect()
+}

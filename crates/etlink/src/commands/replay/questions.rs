@@ -1,0 +1,116 @@
+//! Named questions, asked of a trace or of all ranks of a run.
+
+use super::ReplayConfig;
+use anyhow::{Result, anyhow, bail};
+use etlink_findings::{QuestionError, WhatIfQuestion, straggler_edits};
+use etlink_link::LinkedTrace;
+use etlink_model::NodeIdx;
+use etlink_replay::{GraphEdits, LabelSource, ReplayGraph};
+use serde::Serialize;
+
+/// A question and what its answer leaves out.
+#[derive(Serialize)]
+pub(super) struct AskedQuestion {
+    question: String,
+    caveat: &'static str,
+}
+
+impl AskedQuestion {
+    pub(super) fn from_config(config: &ReplayConfig) -> Vec<AskedQuestion> {
+        let questions = config.questions.iter();
+        let asked = questions.map(|question| AskedQuestion {
+            question: question.to_string(),
+            caveat: question.caveat(),
+        });
+        asked.collect()
+    }
+
+    pub(super) fn question(&self) -> &str {
+        &self.question
+    }
+
+    pub(super) fn caveat(&self) -> &'static str {
+        self.caveat
+    }
+}
+
+/// What a rank's trace answers: per question, unless it is about several ranks.
+pub(super) type RankAnswers = Vec<Result<GraphEdits, QuestionError>>;
+
+pub(super) fn rank_answers(questions: &[WhatIfQuestion], trace: &LinkedTrace) -> RankAnswers {
+    let questions = questions.iter();
+    questions
+        .map(|question| match question.needs_ranks() {
+            true => Ok(GraphEdits::default()),
+            false => question.rank_edits(trace),
+        })
+        .collect()
+}
+
+impl ReplayConfig {
+    /// The same with what the questions change about the graph of a trace.
+    pub(super) fn ask_trace(mut self, trace: &LinkedTrace, input: &str) -> Result<ReplayConfig> {
+        for question in &self.questions {
+            let edits = question.rank_edits(trace);
+            let edits = edits.map_err(|why| no_answer(input, question, &why))?;
+            self.settings.edits.extend(&edits);
+        }
+        Ok(self)
+    }
+
+    /// A graph that was written has no calls, groups or devices to ask about.
+    pub(super) fn refuse_questions(&self, input: &str) -> Result<()> {
+        if let Some(question) = self.questions.first() {
+            bail!(
+                "{input}: --what-if {question}: a written graph does not say what is needed for \
+                that; replay the traces that it was made from"
+            );
+        }
+        Ok(())
+    }
+
+    /// The same with what the questions change about the graph of all ranks. `ranks`: the first
+    /// node of each in that graph, and what it answered. Also why some ranks have no answer.
+    pub(super) fn ask_ranks(
+        mut self,
+        graph: &ReplayGraph,
+        labels: &dyn LabelSource,
+        ranks: &[(NodeIdx, RankAnswers)],
+        input: &str,
+    ) -> Result<(ReplayConfig, Vec<String>)> {
+        let mut notes = vec![];
+        for (at, question) in self.questions.iter().enumerate() {
+            if let WhatIfQuestion::Straggler(rank) = question {
+                let edits = straggler_edits(graph, labels, *rank);
+                let edits = edits.map_err(|why| no_answer(input, question, &why))?;
+                self.settings.edits.extend(&edits);
+                continue;
+            }
+            let mut failed = vec![];
+            for (first, answers) in ranks {
+                match answers.get(at) {
+                    Some(Ok(edits)) => self.settings.edits.extend_shifted(edits, *first),
+                    Some(Err(why)) => failed.push(why),
+                    None => {}
+                }
+            }
+            // Where one rank has an answer, others may have nothing that the question is about.
+            match failed.first() {
+                Some(why) if failed.len() == ranks.len() => {
+                    return Err(no_answer(input, question, why));
+                }
+                Some(why) => notes.push(format!(
+                    "--what-if {question}: {} of {} ranks stay as they are: {why}",
+                    failed.len(),
+                    ranks.len()
+                )),
+                None => {}
+            }
+        }
+        Ok((self, notes))
+    }
+}
+
+fn no_answer(input: &str, question: &WhatIfQuestion, why: &QuestionError) -> anyhow::Error {
+    anyhow!("{input}: --what-if {question}: {why}")
+}
