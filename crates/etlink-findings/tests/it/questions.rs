@@ -148,7 +148,7 @@ fn what_cannot_be_answered_says_why() {
         ("overlap-comm", "it has no communication"),
         ("ranks=64", "how many ranks"),
         ("bandwidth=mesh_tp:2", "no process groups"),
-        ("device=H100 80GB HBM3", "does not name its device"),
+        ("device=H100 80GB HBM3", "\"Drawn Device\" are not known"),
         ("straggler=1", "the traces of several ranks"),
     ] {
         let asked: WhatIfQuestion = question.parse().expect("a question");
