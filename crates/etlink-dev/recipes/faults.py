@@ -11,6 +11,7 @@ fail: the others are the same.
 
 import ast
 import atexit
+import concurrent.futures
 import errno
 import gc
 import importlib
@@ -18,7 +19,9 @@ import importlib.machinery
 import json
 import os
 import pathlib
+import queue
 import sys
+import threading
 
 GUARDS = {"attempt", "describe", "guarded", "silent", "super"}
 """What guards the others: no part of it calls anything that can fail."""
@@ -90,6 +93,26 @@ def compile_counted(hook, counter, part):
     )
 
 
+def wait_for_threads():
+    """What is replaced while a cycle is recorded, and must work with each call of ours that fails."""
+    items, lock, event = queue.Queue(1), threading.Lock(), threading.Event()
+
+    def work():
+        with lock:
+            items.put(1)
+            items.put(2, timeout=10)
+        event.set()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        future = pool.submit(abs, -3)
+        thread = threading.Thread(target=work)
+        thread.start()
+        taken = [items.get(), items.get(), future.result(10), event.wait(10)]
+        with lock:
+            thread.join()
+    assert taken == [1, 2, 3, True], taken
+
+
 def train(torch, step):
     torch.manual_seed(7)
     model = torch.nn.Linear(4, 2)
@@ -104,6 +127,7 @@ def train(torch, step):
         losses.append(loss.item())
 
     for _ in range(STEPS):
+        wait_for_threads()
         step(iteration)
     return "loss {:.6f}".format(losses[-1])
 

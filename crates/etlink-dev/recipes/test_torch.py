@@ -211,6 +211,39 @@ class Recorded(Traces):
         self.assertEqual(rank["steps"], 12)
         self.assert_steps(rank, (3, 4))
 
+    def test_waits_of_threads_are_recorded_and_change_nothing(self):
+        # a batch is fetched four steps before it is taken
+        options = "--wait 2 --warmup 1 --active 6 --overwrite"
+        plain = self.record(f"{options} --thread-waits=false", "python waiting.py")
+        self.assertRegex(plain.stdout, r"\Aloss -?\d+\.\d+\n\Z")
+        self.assertEqual(self.record(options, "python waiting.py").stdout, plain.stdout)
+        events = load(self.traces / "kineto_trace_0.json")["traceEvents"]
+        waits = [event for event in events if event.get("cat") == "etlink_wait"]
+        freed = {event["args"]["frees"]: event for event in waits if "frees" in event["args"]}
+        caused = Counter()
+        for event in waits:
+            cause = freed.get(event["args"].get("after"))
+            if cause is None:
+                continue
+            caused[cause["name"], event["name"]] += 1
+            ends = [one["ts"] + one["dur"] for one in (cause, event)]
+            # three roundings to a nanosecond
+            self.assertLessEqual(ends[0], ends[1] + 0.003, (cause, event))
+        wanted = [
+            ("queue.put", "queue.get"), ("queue.get", "queue.put"),
+            ("Executor.submit", "Executor.idle"), ("Future.set_result", "Future.result"),
+            ("threading.Event.set", "threading.Event.wait"), ("Lock.release", "Lock.acquire"),
+            ("threading.Thread.start", "threading.Thread.run"),
+            ("threading.Thread.run", "threading.Thread.join"),
+            ("DataLoader.put", "DataLoader.idle"), ("DataLoader.fetched", "DataLoader.get"),
+        ]
+        self.assertEqual([pair for pair in wanted if not caused[pair]], [], caused)
+        self.assertEqual([path.name for path in self.traces.iterdir() if path.name.startswith(".")], [])
+        ran = subprocess.run([CHOSEN.etlink, "replay", self.traces, "--json"], capture_output=True, text=True)
+        figures = json.loads(ran.stdout)["figures"]
+        self.assertEqual((figures["contradictions"]["edges"], figures["replay_error"]), (0, 0.0), ran.stderr)
+        self.assertGreater(figures["by_edge"]["handoff"]["count"], 20)
+
     def test_helpers_are_no_ranks(self):
         self.record("--wait 0 --warmup 1 --active 2", "python helper.py")
         (rank,) = self.manifest()["ranks"]

@@ -21,6 +21,8 @@ pub(crate) enum EventKind {
     Memset,
     /// `cuda_sync`, `xpu_sync`.
     Sync,
+    /// `etlink_wait`, which `etlink record` adds to what Kineto wrote.
+    ThreadWait,
     /// An instant: `[memory]` and others.
     Instant,
     /// `process_name`, `thread_name` and others that say how to show the trace.
@@ -53,6 +55,7 @@ impl EventKind {
             b"gpu_memset" | b"Memset" => EventKind::Memset,
             b"cuda_sync" | b"xpu_sync" => EventKind::Sync,
             b"graph_event_node" | b"graph_host_node" => EventKind::GraphNode,
+            b"etlink_wait" => EventKind::ThreadWait,
             // Before 2022 Kineto spelt categories with a capital letter.
             b"Runtime" => EventKind::Call,
             b"python_function" => EventKind::Auxiliary(AuxiliaryKind::Python),
@@ -80,7 +83,11 @@ pub fn is_graph_event(phase_and_category: &str) -> bool {
         return true;
     }
     match EventKind::of(phase.as_bytes(), category.as_bytes()) {
-        EventKind::Sync | EventKind::Auxiliary(_) | EventKind::Instant | EventKind::Other => false,
+        EventKind::Sync
+        | EventKind::ThreadWait
+        | EventKind::Auxiliary(_)
+        | EventKind::Instant
+        | EventKind::Other => false,
         EventKind::Flow
         | EventKind::GraphNode
         | EventKind::Op
@@ -159,6 +166,8 @@ arguments! {
     seq = b"Seq";
     asynchronous = b"Is asynchronized op";
     comms_id = b"Comms Id";
+    after = b"after";
+    frees = b"frees";
 }
 
 /// An event. Absent strings are empty.

@@ -30,6 +30,7 @@ pub(crate) fn restore_order(trace: &mut DeviceTrace, order: JsonValue<'_>) {
     for column in [
         &mut trace.ops.thread,
         &mut trace.calls.thread,
+        &mut trace.waits.thread,
         &mut trace.auxiliary.thread,
     ] {
         for thread in column.iter_mut() {

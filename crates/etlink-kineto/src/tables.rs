@@ -10,7 +10,7 @@ use etlink_model::{
     AnomalyKind, AuxiliaryEvent, AuxiliaryKind, Collective, Correlation, CounterRange, CpuOp,
     CpuOps, DeviceQueue, DeviceRow, DeviceTrace, DurationNs, EventDetail, EventDetails, HostThread,
     MemoryRow, NameId, OtherEvent, QueueIdx, RawNameCache, RecordedDetails, RfId, RowKind,
-    RuntimeCall, StreamOp, SyncRow, TextSpan, ThreadIdx, TimeNs, TrackLabel,
+    RuntimeCall, StreamOp, SyncRow, TextSpan, ThreadIdx, ThreadWait, TimeNs, TrackLabel,
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -55,7 +55,10 @@ impl ChunkTables {
             return;
         };
         if keep == KeepEvents::Everything {
-            self.push_detail(event);
+            match event.kind {
+                EventKind::ThreadWait => self.push_other(event, keep),
+                _ => self.push_detail(event),
+            }
         }
         // This is the first event of the chunk.
         // `append_around` keeps that of the first chunk alone.
@@ -66,6 +69,7 @@ impl ChunkTables {
             EventKind::Op => self.push_op(event, start, duration),
             EventKind::Call => self.push_call(event, start, duration),
             EventKind::Sync => self.push_sync(event, start, duration),
+            EventKind::ThreadWait => self.push_wait(event, start, duration),
             EventKind::Kernel => self.push_row(event, RowKind::Kernel, start, duration),
             EventKind::Memcpy => self.push_row(event, RowKind::Memcpy, start, duration),
             EventKind::Memset => self.push_row(event, RowKind::Memset, start, duration),
@@ -139,7 +143,10 @@ impl ChunkTables {
             EventKind::Sync => &mut details.syncs,
             EventKind::Auxiliary(_) => &mut details.auxiliary,
             EventKind::Instant => &mut details.memory,
-            EventKind::Other | EventKind::Metadata | EventKind::Flow => return,
+            // Waits are kept whole, as events that no figure needs.
+            EventKind::ThreadWait | EventKind::Other | EventKind::Metadata | EventKind::Flow => {
+                return;
+            }
         };
         table.push(detail);
     }
@@ -418,6 +425,19 @@ impl ChunkTables {
         self.trace.syncs.push(row);
     }
 
+    fn push_wait(&mut self, event: &KinetoEvent<'_>, start: TimeNs, duration: DurationNs) {
+        let number = |value: Option<JsonValue<'_>>| value.and_then(JsonValue::uint).unwrap_or(0);
+        let row = ThreadWait {
+            name: self.name_of(event.name),
+            thread: self.intern_thread(event),
+            start,
+            duration,
+            after: number(event.args.after),
+            frees: number(event.args.frees),
+        };
+        self.trace.waits.push(row);
+    }
+
     /// The communication record of an op or kernel, `u32::MAX` when it names no collective.
     fn push_collective(&mut self, event: &KinetoEvent<'_>) -> u32 {
         let args = &event.args;
@@ -593,6 +613,7 @@ impl DeviceTraceBuilder {
         for column in [
             &mut part.ops.thread,
             &mut part.calls.thread,
+            &mut part.waits.thread,
             &mut part.auxiliary.thread,
         ] {
             column
@@ -616,6 +637,7 @@ impl DeviceTraceBuilder {
         all.calls.append(&mut part.calls);
         all.rows.append(&mut part.rows);
         all.syncs.append(&mut part.syncs);
+        all.waits.append(&mut part.waits);
         all.auxiliary.append(&mut part.auxiliary);
         all.stream_ops.append(&mut part.stream_ops);
         all.memory.append(&mut part.memory);
@@ -658,6 +680,8 @@ impl DeviceTraceBuilder {
         let order = by_time(&trace.syncs.start, &trace.syncs.duration)?;
         trace.syncs.reorder(&order);
         reorder(|details| &mut details.syncs, &order);
+        let order = by_time(&trace.waits.start, &trace.waits.duration)?;
+        trace.waits.reorder(&order);
         let order = by_time(&trace.auxiliary.start, &trace.auxiliary.duration)?;
         trace.auxiliary.reorder(&order);
         reorder(|details| &mut details.auxiliary, &order);
@@ -776,6 +800,7 @@ fn renumber_names(part: &mut DeviceTrace, names: &[NameId]) {
         calls,
         rows,
         syncs,
+        waits,
         stream_ops,
         auxiliary,
         memory,
@@ -792,6 +817,7 @@ fn renumber_names(part: &mut DeviceTrace, names: &[NameId]) {
         &mut rows.name,
         &mut rows.category,
         &mut syncs.name,
+        &mut waits.name,
         &mut auxiliary.name,
         &mut stream_ops.name,
         &mut memory.name,

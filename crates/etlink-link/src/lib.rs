@@ -121,6 +121,8 @@ pub fn link(
         draft,
         handoffs,
         carried_out,
+        recorded,
+        release_slot,
         ..
     } = nesting;
     let Matching {
@@ -153,6 +155,7 @@ pub fn link(
         call_slot,
         &launches,
         (&waits, &handoffs, &tensors),
+        (&recorded, &release_slot),
         &communicates,
         &mut anomalies,
     );

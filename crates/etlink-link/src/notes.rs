@@ -161,7 +161,15 @@ fn why_by_order(device: &DeviceTrace, matching: &Matching) -> Option<String> {
 
 /// Why some ops are in one trace only.
 fn difference(host_ops: u64, device: &DeviceTrace, matching: &Matching) -> Option<String> {
-    let (matched, device_ops) = (matching.count(), device.ops.len() as u64);
+    // What `etlink record` adds of other processes is in no host trace.
+    let own_name: Vec<bool> = device
+        .names
+        .iter()
+        .map(|name| name.starts_with("etlink::"))
+        .collect();
+    let recorded = |op: &usize| !own_name[device.ops.name[*op].index()];
+    let device_ops = (0..device.ops.len()).filter(recorded).count() as u64;
+    let matched = matching.count();
     // A tenth: exceptions and open ranges lose a few ops, another window loses many.
     if matched * 10 < device_ops * 9 || matched * 10 < host_ops * 9 {
         return Some(format!(
@@ -169,11 +177,9 @@ fn difference(host_ops: u64, device: &DeviceTrace, matching: &Matching) -> Optio
              the host trace and {device_ops} in the device trace"
         ));
     }
-    let without_id = device
-        .ops
-        .rf_id
-        .iter()
-        .filter(|id| id.get().is_none())
+    let without_id = (0..device.ops.len())
+        .filter(recorded)
+        .filter(|op| device.ops.rf_id[*op].get().is_none())
         .count() as u64;
     if matching.op_rule.contains(&MatchRule::Order) || matched == device_ops {
         None

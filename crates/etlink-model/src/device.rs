@@ -202,6 +202,26 @@ columns! {
     }
 }
 
+columns! {
+    /// Waits of host threads, as `etlink record` records them.
+    table ThreadWaits;
+    /// `etlink_wait`: a call in which a thread waited for another, or could have.
+    row ThreadWait {
+        /// `name`: what was called.
+        name: NameId,
+        /// Host thread.
+        thread: ThreadIdx,
+        /// `ts`.
+        start: TimeNs,
+        /// `dur`; 0 of a call that does not wait and ends the wait of others.
+        duration: DurationNs,
+        /// `after`, the number of what ended the wait; 0 = not known.
+        after: u64,
+        /// `frees`, the number of what its end lets go on; 0 = nothing.
+        frees: u64,
+    }
+}
+
 /// What an auxiliary event is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AuxiliaryKind {
@@ -359,6 +379,8 @@ pub struct DeviceTrace {
     /// Dependencies inside CUDA graphs, by effect; only PyTorch's own CUPTI collector (2.15,
     /// `enable_graph_dependencies`) writes them.
     pub graph_dependencies: GraphDependencies,
+    /// Waits of host threads by start.
+    pub waits: ThreadWaits,
     /// Rows that no graph needs, by start; empty unless the reader was asked for them.
     pub auxiliary: AuxiliaryEvents,
     /// CPU ops that bear a stream, by start.

@@ -27,7 +27,7 @@ pub use device::{
     AuxiliaryEvent, AuxiliaryEvents, AuxiliaryKind, CounterRange, CounterRanges, CpuOp, CpuOps,
     DeviceHeader, DeviceQueue, DeviceRow, DeviceRows, DeviceTrace, GraphDependencies,
     GraphDependency, HostThread, MemoryRow, MemoryRows, RowKind, RuntimeCall, RuntimeCalls,
-    StreamOp, StreamOps, SyncRow, SyncRows, TrackLabel,
+    StreamOp, StreamOps, SyncRow, SyncRows, ThreadWait, ThreadWaits, TrackLabel,
 };
 pub use host::{HostHeader, HostNode, HostNodes, HostTrace, TextSpan, ValueList};
 pub use ids::{

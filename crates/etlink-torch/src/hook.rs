@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text. The package has a private name there, so that no
 /// `etlink_torch` of the program is taken for it, nor it for one of theirs.
-pub const HOOK: [(&str, &str); 20] = [
+pub const HOOK: [(&str, &str); 24] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
@@ -30,6 +30,10 @@ pub const HOOK: [(&str, &str); 20] = [
     (
         "_etlink_hook/hook.py",
         include_str!("../python/etlink_torch/hook.py"),
+    ),
+    (
+        "_etlink_hook/locks.py",
+        include_str!("../python/etlink_torch/locks.py"),
     ),
     (
         "_etlink_hook/manifest.py",
@@ -84,8 +88,20 @@ pub const HOOK: [(&str, &str); 20] = [
         include_str!("../python/etlink_torch/timing.py"),
     ),
     (
+        "_etlink_hook/wait_events.py",
+        include_str!("../python/etlink_torch/wait_events.py"),
+    ),
+    (
+        "_etlink_hook/waits.py",
+        include_str!("../python/etlink_torch/waits.py"),
+    ),
+    (
         "_etlink_hook/window.py",
         include_str!("../python/etlink_torch/window.py"),
+    ),
+    (
+        "_etlink_hook/workers.py",
+        include_str!("../python/etlink_torch/workers.py"),
     ),
 ];
 

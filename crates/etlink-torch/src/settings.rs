@@ -83,6 +83,9 @@ pub struct Options {
     pub with_flops: bool,
     /// Rows that say which event a stream or the host waited for; CUDA, where PyTorch has it.
     pub cuda_sync_events: bool,
+    /// Where threads wait for each other, and what for.
+    #[serde(default)]
+    pub thread_waits: bool,
     /// Whether the files are packed.
     pub gzip: bool,
     /// Whether the host trace is of other steps than the device trace.

@@ -45,6 +45,7 @@ pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions)
     encoder.write_rows()?;
     encoder.write_graph_dependencies()?;
     encoder.write_syncs()?;
+    encoder.write_waits()?;
     encoder.write_auxiliary()?;
     encoder.write_memory()?;
     encoder.write_names()?;
@@ -301,6 +302,29 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
                 args.break_line();
                 args.number("device", queue.device)?;
                 args.number("context", queue.context)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Waits of threads as `etlink record` adds them.
+    fn write_waits(&mut self) -> io::Result<()> {
+        let trace = self.trace;
+        for index in 0..trace.waits.len() {
+            let row = trace.waits.row(index);
+            let Some(&thread) = trace.threads.get(row.thread.index()) else {
+                debug_assert!(false, "a wait of no thread");
+                continue;
+            };
+            let event =
+                self.complete_event("etlink_wait", row.name, thread, row.start, row.duration);
+            self.writer.complete(&event, |args| {
+                for (key, number) in [("after", row.after), ("frees", row.frees)] {
+                    if number != 0 {
+                        args.number(key, number)?;
+                    }
+                }
+                Ok(())
             })?;
         }
         Ok(())

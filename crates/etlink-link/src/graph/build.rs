@@ -12,6 +12,7 @@ use crate::graph::edges::{Edge, Edges};
 use crate::graph::kinds::{EdgeKind, NoLaunch, NodeKind};
 use crate::graph::nodes::Nodes;
 use crate::host::Handoff;
+use crate::host::recorded_waits::RecordedWait;
 use crate::limits::{CLOCK_TOLERANCE, LAUNCH_LATENCY, ROUNDING, WAIT_LATENCY};
 use crate::search::Groups;
 use etlink_model::{
@@ -56,6 +57,7 @@ pub(crate) fn build(
     call_slot: Vec<SlotIdx>,
     launches: &Launches,
     (waits, handoffs, tensors): (&Waits, &[Handoff], &[(OpIdx, OpIdx)]),
+    recorded: (&[RecordedWait], &[Option<SlotIdx>]),
     op_communicates: &[bool],
     anomalies: &mut Anomalies,
 ) -> (Nodes, Edges) {
@@ -75,6 +77,7 @@ pub(crate) fn build(
     let begin = device.window().map_or(TimeNs(0), |(begin, _)| begin);
     graph.draft.add_boundaries(begin);
     graph.add_handoffs(handoffs);
+    graph.add_recorded_waits(begin, recorded);
     graph.add_tensors(tensors);
     graph.place_host_waits();
     // Host waits come before rows: they move the ends of slices, and a launch's end is a slice's
@@ -163,6 +166,29 @@ impl Graph<'_> {
                     inferred: handoff.inferred,
                 });
             }
+        }
+    }
+
+    /// What went on after a recorded wait, after what let it go on.
+    fn add_recorded_waits(
+        &mut self,
+        begin: TimeNs,
+        (waits, release_slot): (&[RecordedWait], &[Option<SlotIdx>]),
+    ) {
+        for wait in waits {
+            let released = wait.after.and_then(|after| release_slot[after]);
+            let Some(from) = released else { continue };
+            let Some(mut to) = self.draft.around(wait.thread, wait.end).1 else {
+                continue;
+            };
+            let boundary = self.draft.tracks[wait.thread.index()].start;
+            // A thread that another one has started did not live before.
+            let is_first = boundary.after() == to && wait.start == wait.end;
+            if is_first && self.draft.place(to) == wait.end && wait.end > begin {
+                self.draft.end_boundary(boundary);
+                to = boundary;
+            }
+            self.edge(EdgeKind::Handoff, from, to);
         }
     }
 

@@ -40,7 +40,7 @@ impl SlotIdx {
         self.0.checked_sub(1).map(SlotIdx)
     }
 
-    fn after(self) -> SlotIdx {
+    pub(crate) fn after(self) -> SlotIdx {
         SlotIdx(self.0 + 1)
     }
 }

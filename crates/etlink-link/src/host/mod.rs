@@ -4,6 +4,7 @@ pub(crate) mod comms;
 pub(crate) mod handoffs;
 pub(crate) mod nest;
 pub(crate) mod pending;
+pub(crate) mod recorded_waits;
 pub(crate) mod scope;
 pub(crate) mod tensors;
 

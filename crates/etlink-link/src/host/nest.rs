@@ -12,6 +12,7 @@ use crate::graph::draft::{Draft, SlotIdx, SlotRange, Track};
 use crate::graph::kinds::NodeKind;
 use crate::host::Handoff;
 use crate::host::handoffs::handoffs;
+use crate::host::recorded_waits::{RecordedWait, lifetimes, recorded_waits};
 use crate::host::scope::is_scope;
 use crate::limits::{MAX_CLIMB, ROUNDING};
 use crate::search::Groups;
@@ -33,6 +34,9 @@ pub(crate) struct Nesting {
     pub(crate) handoffs: Vec<Handoff>,
     /// Ranges of workers that communicate, each with the op that gave it.
     pub(crate) carried_out: Vec<(OpIdx, OpIdx)>,
+    /// Waits that were recorded, and the slot that ends with each one that is a release.
+    pub(crate) recorded: Vec<RecordedWait>,
+    pub(crate) release_slot: Vec<Option<SlotIdx>>,
     /// Ranges that overlap another without nesting in it, and one of them.
     pub(crate) overlaps: u64,
     pub(crate) first_overlap: Option<OpIdx>,
@@ -43,7 +47,9 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
     let threads = device.threads.len();
     // Handoffs come first: the sweep cuts slices where a thread gives work away or waits.
     let (handoffs, carried_out) = handoffs(device);
-    let waits = waits(threads, &handoffs);
+    let recorded = recorded_waits(device);
+    let waits = waits(threads, &handoffs, &recorded);
+    let lifetimes = lifetimes(threads, &recorded);
     let ops = Groups::<ThreadIdx, OpIdx>::new(&device.ops.thread, threads);
     let calls = Groups::<ThreadIdx, CallIdx>::new(&device.calls.thread, threads);
     // a range, or a wait, makes one slice at most where it begins and one where it ends
@@ -56,7 +62,8 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
     let sweeps = tracks.map(|(number, track)| {
         let thread = ThreadIdx::new(number);
         let ranges = (ops.rows(thread), calls.rows(thread));
-        ThreadSweep::run(device, thread, ranges, &waits[number], track)
+        let known = (&waits[number][..], lifetimes[number]);
+        ThreadSweep::run(device, thread, ranges, known, track)
     });
     let swept: Vec<Swept> = sweeps.collect();
     let mut nesting = Nesting {
@@ -67,6 +74,8 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
         draft,
         handoffs,
         carried_out,
+        release_slot: vec![None; recorded.len()],
+        recorded,
         ..Nesting::default()
     };
     for (thread, swept) in (0..).map(ThreadIdx).zip(swept) {
@@ -84,14 +93,27 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
         for (slot, waited) in swept.wait_gaps {
             nesting.draft.add_wait_gap(slot, waited);
         }
+        for (wait, slot) in swept.releases {
+            nesting.release_slot[wait] = Some(slot);
+        }
     }
     nesting
+}
+
+/// When a thread waits. Of no length where its slice is only cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct WaitSpan {
+    thread: ThreadIdx,
+    start: TimeNs,
+    end: TimeNs,
+    /// The recorded wait that is a release at this time.
+    release: Option<usize>,
 }
 
 /// Per thread, when it waits for another: a producer for its consumer, a consumer for work. In
 /// order, without overlaps. A producer that does not wait has a wait of no length, where its slice
 /// is cut.
-fn waits(threads: usize, handoffs: &[Handoff]) -> Vec<Vec<(TimeNs, TimeNs)>> {
+fn waits(threads: usize, handoffs: &[Handoff], recorded: &[RecordedWait]) -> Vec<Vec<WaitSpan>> {
     let mut all: Vec<(ThreadIdx, TimeNs, TimeNs)> = vec![];
     for handoff in handoffs {
         all.push((handoff.producer, handoff.given, handoff.given));
@@ -107,14 +129,48 @@ fn waits(threads: usize, handoffs: &[Handoff]) -> Vec<Vec<(TimeNs, TimeNs)>> {
                 .map(|idle| (handoff.consumer, idle, handoff.start)),
         );
     }
-    all.sort_unstable();
-    let mut waits: Vec<Vec<(TimeNs, TimeNs)>> = vec![vec![]; threads];
-    for (thread, start, end) in all {
-        let of_thread = &mut waits[thread.index()];
+    let spans = all.into_iter().map(|(thread, start, end)| WaitSpan {
+        thread,
+        start,
+        end,
+        release: None,
+    });
+    let mut spans: Vec<WaitSpan> = spans.collect();
+    for (place, wait) in recorded.iter().enumerate() {
+        let &RecordedWait {
+            thread, start, end, ..
+        } = wait;
+        spans.push(WaitSpan {
+            thread,
+            start,
+            end,
+            release: None,
+        });
+        // The release is at the end of the wait, and not within the gap.
+        spans.extend(wait.is_release.then_some(WaitSpan {
+            thread,
+            start: end,
+            end,
+            release: Some(place),
+        }));
+    }
+    spans.sort_unstable();
+    let mut waits: Vec<Vec<WaitSpan>> = vec![vec![]; threads];
+    for span in spans {
+        let of_thread = &mut waits[span.thread.index()];
         // Two consumers can work for one producer at the same time; it waits for both, once.
-        match of_thread.last_mut().filter(|last| start < last.1) {
-            Some(last) => last.1 = last.1.max(end),
-            None => of_thread.push((start, end)),
+        match of_thread.last_mut().filter(|last| span.start < last.end) {
+            Some(last) if span.release.is_none() => last.end = last.end.max(span.end),
+            // What a thread does in a wait that it is in already is done when that ends.
+            Some(last) => {
+                let end = last.end;
+                of_thread.push(WaitSpan {
+                    start: end,
+                    end,
+                    ..span
+                });
+            }
+            None => of_thread.push(span),
         }
     }
     waits
@@ -130,6 +186,8 @@ struct Swept {
     track: SlotRange,
     /// Slots that follow on a wait, and how long that was.
     wait_gaps: Vec<(SlotIdx, DurationNs)>,
+    /// Recorded waits that are releases, and the slot that ends then.
+    releases: Vec<(usize, SlotIdx)>,
     overlaps: u64,
     first_overlap: Option<OpIdx>,
 }
@@ -160,7 +218,7 @@ struct ThreadSweep<'d> {
     now: TimeNs,
     slices: Track<'d>,
     /// Waits to come.
-    waits: &'d [(TimeNs, TimeNs)],
+    waits: &'d [WaitSpan],
     found: Swept,
 }
 
@@ -169,7 +227,7 @@ impl ThreadSweep<'_> {
         device: &DeviceTrace,
         thread: ThreadIdx,
         (ops, calls): (&[OpIdx], &[CallIdx]),
-        waits: &[(TimeNs, TimeNs)],
+        (waits, lifetime): (&[WaitSpan], Option<(TimeNs, TimeNs)>),
         slices: Track<'_>,
     ) -> Swept {
         let found = Swept {
@@ -203,7 +261,8 @@ impl ThreadSweep<'_> {
                 break;
             };
             if sweep.found.ops.is_empty() && sweep.found.calls.is_empty() {
-                sweep.now = start;
+                // A thread can have waited before its first range.
+                sweep.now = lifetime.map_or(start, |(first, _)| first.min(start));
             }
             sweep.advance(start);
             if let Some(&op) = ops.next_if(|_| op_next) {
@@ -217,6 +276,12 @@ impl ThreadSweep<'_> {
         while let Some(top) = sweep.stack.last() {
             sweep.advance(top.end.max(sweep.now));
         }
+        if let Some((first, last)) = lifetime {
+            if sweep.found.ops.is_empty() && sweep.found.calls.is_empty() {
+                sweep.now = first;
+            }
+            sweep.finish_waits(last);
+        }
         Swept {
             track: sweep.slices.close(thread, sweep.now),
             ..sweep.found
@@ -225,20 +290,61 @@ impl ThreadSweep<'_> {
 
     /// Moves to `until`, leaving out the waits on the way.
     fn advance(&mut self, until: TimeNs) {
-        while let Some((&(start, end), rest)) =
-            self.waits.split_first().filter(|(wait, _)| wait.0 < until)
+        while let Some((&wait, rest)) = self
+            .waits
+            .split_first()
+            // A release at the begin of a range is not part of that.
+            .filter(|(wait, _)| {
+                wait.start < until || (wait.release.is_some() && wait.start == until)
+            })
         {
             self.waits = rest;
-            let until = start.max(self.now);
-            self.work(until);
-            if end > until {
-                self.found
-                    .wait_gaps
-                    .push((self.slices.next_slot(), end - until));
-                self.now = end;
-            }
+            self.wait(wait);
         }
         self.work(until);
+    }
+
+    /// Goes through the waits that are left, up to the thread's last release.
+    fn finish_waits(&mut self, last: TimeNs) {
+        while let Some((&wait, rest)) = self
+            .waits
+            .split_first()
+            .filter(|(wait, _)| wait.end <= last)
+        {
+            self.waits = rest;
+            self.wait(wait);
+        }
+    }
+
+    fn wait(&mut self, wait: WaitSpan) {
+        let until = wait.start.max(self.now);
+        self.work(until);
+        if wait.end > until {
+            let gap = (self.slices.next_slot(), wait.end - until);
+            self.found.wait_gaps.push(gap);
+            self.now = wait.end;
+        }
+        if let Some(release) = wait.release {
+            let slot = self.instant();
+            self.found.releases.push((release, slot));
+        }
+    }
+
+    /// A slice of no length: something happens now on which others depend.
+    fn instant(&mut self) -> SlotIdx {
+        let slot = self.slices.next_slot();
+        match self.stack.last_mut() {
+            Some(top) => {
+                let open = *top;
+                top.sliced = true;
+                self.slice(open, self.now);
+            }
+            None => {
+                self.slices
+                    .push(NodeKind::HostGap, u32::MAX, true, self.now);
+            }
+        }
+        slot
     }
 
     /// Moves to `until`, closing what ends on the way.

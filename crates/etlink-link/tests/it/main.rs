@@ -19,6 +19,7 @@ mod owners;
 mod pairs;
 #[cfg(test)]
 mod random;
+mod recorded_waits;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use etlink_link::{EdgeKind, LinkedTrace};
 use etlink_model::{
     AuxiliaryEvents, CollectiveRecords, CpuOps, DeviceRows, EventDetails, HostNodes, MemoryRows,
-    RuntimeCalls, SyncRows,
+    RuntimeCalls, SyncRows, ThreadWaits,
 };
 
 const ARCHITECTURE: &str = include_str!("../../../../ARCHITECTURE.md");
@@ -45,6 +45,7 @@ fn the_documented_bytes_per_event_are_those_of_the_columns() {
         ("runtime call", RuntimeCalls::ROW_BYTES, entry(&call_op)),
         ("device row", DeviceRows::ROW_BYTES, per_row),
         ("synchronisation row", SyncRows::ROW_BYTES, 0),
+        ("wait of a thread", ThreadWaits::ROW_BYTES, 0),
         ("auxiliary event", AuxiliaryEvents::ROW_BYTES, 0),
         ("detail of an event", EventDetails::ROW_BYTES, 0),
         ("allocation or free", MemoryRows::ROW_BYTES, 0),

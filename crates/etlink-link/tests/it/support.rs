@@ -277,8 +277,15 @@ fn threads_add_up(trace: &LinkedTrace) {
             // a worker wakes up some time after it was given work
             let of_worker = waited_until(trace, pair[1], EdgeKind::Handoff)
                 .is_some_and(|until| until <= after.start);
+            // what `etlink record` says of threads that wait for each other
+            let waits = &trace.device.waits;
+            let recorded = (0..waits.len()).any(|wait| {
+                waits.thread[wait].0 == thread
+                    && waits.start[wait] <= ended.max(before.start)
+                    && waits.start[wait] + waits.duration[wait] == after.start
+            });
             assert!(
-                ended == after.start || of_call || of_worker || dropped,
+                ended == after.start || of_call || of_worker || recorded || dropped,
                 "no hole but a wait"
             );
             let ordered = trace

@@ -18,6 +18,7 @@ OPTIONS = {
     "profile_memory": False,
     "with_flops": False,
     "cuda_sync_events": True,
+    "thread_waits": True,
     "gzip": False,
     "interleave": False,
 }
@@ -45,7 +46,8 @@ class profile:
     tensorboard: folder that gets the device traces under names that TensorBoard's plugin knows, too
     overwrite: replace the traces that an earlier recording left of this rank
     max_size: bytes that the traces in the folder may take, or None
-    and record_shapes, with_stack, profile_memory, with_flops, cuda_sync_events, gzip, interleave.
+    and record_shapes, with_stack, profile_memory, with_flops, cuda_sync_events, thread_waits,
+    gzip, interleave.
 
     Raises for wrong arguments (TypeError, ValueError) and where a recording is there already
     (FileExistsError). Whatever else goes wrong is in `notes`, and the program goes on without a recording.
@@ -54,7 +56,7 @@ class profile:
 
     def __init__(self, output, step_on=None, ranks=None, tensorboard=None, overwrite=False, max_size=None, **options):
         self.overwrite, self.session, self.undo, self.early_notes = overwrite, None, [], []
-        self.held, self.patches = None, None
+        self.held, self.patches, self.early = None, None, []
         schedule = {name: int(options.pop(name, usual)) for name, (usual, _) in SCHEDULE.items()}
         for name, (_, least) in SCHEDULE.items():
             if least is not None and schedule[name] < least:
@@ -152,6 +154,7 @@ class profile:
         self.list_old(old or [])
         OPEN.append(self)
         self.undo = hook.watch_profilers(session.torch, session)
+        self.early = hook.watch_waits(session.torch, session)
         os.register_at_fork(after_in_child=session.forked)
         if self.settings["step_on"] is not None:
             self.patches = steps.count(session.torch, session, None, self.settings["step_on"])
@@ -181,6 +184,8 @@ class profile:
         session.close()
         if self.patches is not None:
             attempt(self.patches.undo)
+        for patches in self.early:
+            attempt(patches.undo)
         for owner, name, original in self.undo:
             attempt(setattr, owner, name, original)
         session.note_end()

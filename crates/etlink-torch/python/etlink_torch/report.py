@@ -4,6 +4,7 @@ Nothing here raises: a report that cannot be written must not hurt the program. 
 file that has its place on the disk from the start.
 """
 
+import glob
 import json
 import os
 import platform
@@ -103,7 +104,8 @@ class Report:
         if counter is not None:
             attempt(os.close, counter)
         claims = attempt(self.claims) or []
-        for path in (self.path("json"), self.path("steps"), *claims):
+        rings = attempt(glob.glob, glob.escape(self.path("worker_")) + "*") or []
+        for path in (self.path("json"), self.path("steps"), *rings, *claims):
             attempt(os.remove, path)
         attempt(remove_folder, self.folder, held)
 

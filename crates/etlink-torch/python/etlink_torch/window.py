@@ -4,9 +4,10 @@ import contextlib
 import os
 import threading
 
-from . import steps
-from .guard import attempt
+from . import steps, wait_events
+from .guard import attempt, describe
 from .process import clock
+from .waits import Waits
 
 OWN = {"making": False}
 """Whether a profiler that is being made is ours."""
@@ -100,6 +101,7 @@ class Window:
         self.thread, self.is_global = threading.get_ident(), False
         self.observer, self.profiler, self.registered = None, None, False
         self.host, self.device = report.path("host.json"), report.path("device.json")
+        self.waits = Waits() if settings["options"]["thread_waits"] else None
         kinds = (steps.NONE, steps.WARMUP, steps.RECORD, steps.RECORD_AND_SAVE)
         self.action_map = {name: getattr(torch.profiler.ProfilerAction, name) for name in kinds}
 
@@ -112,6 +114,9 @@ class Window:
             self.look_at_clock()
             self.start_observer()
             self.profiler.start()
+        if self.waits is not None:
+            # without them the recording is as good as before
+            attempt(self.waits.start, self.torch)
 
     def action(self, step):
         """What the profiler does: while the observer alone records it warms up."""
@@ -180,13 +185,28 @@ class Window:
         if not self.is_closable_here():
             raise RuntimeError("the cycle was begun in another thread than the one that ends the process")
         self.end = clock()
+        self.stop_waits()
         with own():
             self.profiler.stop()
         self.unregister()
         if self.error is not None:
             raise self.error
+        if self.saved and self.waits is not None and self.begin is not None:
+            self.add_waits()
         recorded = [step for step in range(self.first, self.next + 1) if self.is_recorded(step)]
         return (recorded[0], recorded[-1]) if self.saved and recorded else None
+
+    def stop_waits(self):
+        if self.waits is not None:
+            attempt(self.waits.stop)
+
+    def add_waits(self):
+        """A trace without them is a whole trace."""
+        begin, end = self.begin["unix_ns"], self.end["unix_ns"]
+        try:
+            wait_events.add(self.device, self.waits, self.report, begin, end)
+        except Exception as error:
+            self.report.note("waits of threads are not in the trace: {}".format(describe(error)))
 
     def unregister(self):
         if self.registered:
@@ -195,6 +215,7 @@ class Window:
 
     def abandon(self):
         """Ends a cycle in which something went wrong; whatever fails, the rest of it is done."""
+        self.stop_waits()
         if self.profiler is not None and self.is_closable_here():
             # what stops a profiler may be what failed: once more
             attempt(self.stop) or attempt(self.stop)
@@ -209,6 +230,7 @@ class Window:
 
     def detach(self):
         """In a forked child: what this process still has buffered of the host trace goes nowhere. Needs /proc, as Linux has it."""
+        self.stop_waits()
         links = "/proc/self/fd"
         if not os.path.isdir(links):
             return

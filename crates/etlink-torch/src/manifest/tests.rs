@@ -16,6 +16,7 @@ fn manifest() -> Manifest {
         profile_memory: false,
         with_flops: false,
         cuda_sync_events: true,
+        thread_waits: true,
         gzip: false,
         interleave: false,
     };

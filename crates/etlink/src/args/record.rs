@@ -77,6 +77,18 @@ pub struct RecordedArgs {
     )]
     // PyTorch's own default is off; without these events waits between streams are inferred
     pub cuda_sync_events: bool,
+    /// Where threads wait for each other (queues, events, futures, locks, DataLoader), and what
+    /// for: without it a thread that waits looks as one that works
+    #[arg(
+        long,
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        default_value_t = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub thread_waits: bool,
     /// Pack the files
     #[arg(long)]
     pub gzip: bool,

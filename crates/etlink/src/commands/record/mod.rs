@@ -115,6 +115,7 @@ fn options(args: &RecordArgs) -> Options {
         profile_memory: what.profile_memory,
         with_flops: what.with_flops,
         cuda_sync_events: what.cuda_sync_events,
+        thread_waits: what.thread_waits,
         gzip: what.gzip,
         interleave: what.interleave,
     }

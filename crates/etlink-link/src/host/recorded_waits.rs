@@ -1,0 +1,79 @@
+//! Waits of threads for each other that were recorded: `etlink record` wraps `queue.Queue`, events,
+//! futures, locks and the DataLoader.
+//!
+//! ```text
+//! producer   ===put(item 7)|.....................    frees 7
+//! consumer   ==work==[ get ______|==work=========    after 7
+//! ```
+//! Time in such a call is no work: it is a gap. The end of what frees a number comes before the end
+//! of the wait after that number, whether that had to wait in the recording or not. A wait whose end
+//! nothing recorded explains (a timeout, C code) stays a gap of its length. O(n log n).
+
+use etlink_model::{DeviceTrace, ThreadIdx, TimeNs, TrackLabel};
+use rustc_hash::FxHashMap;
+
+/// A recorded wait within the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedWait {
+    pub(crate) thread: ThreadIdx,
+    pub(crate) start: TimeNs,
+    pub(crate) end: TimeNs,
+    /// Place in the list of the wait whose end ended this one.
+    pub(crate) after: Option<usize>,
+    /// Whether another wait ends by this one's end.
+    pub(crate) is_release: bool,
+}
+
+/// All recorded waits that end within the window, by start.
+pub(crate) fn recorded_waits(device: &DeviceTrace) -> Vec<RecordedWait> {
+    let rows = &device.waits;
+    let Some((begin, end)) = device.window().filter(|_| rows.len() > 0) else {
+        return vec![];
+    };
+    let is_inside = |row: &usize| {
+        let until = rows.start[*row] + rows.duration[*row];
+        begin <= until && until <= end
+    };
+    let inside: Vec<usize> = (0..rows.len()).filter(is_inside).collect();
+    // Each process numbers by itself, and a merged trace has several.
+    let process = |row: usize| device.threads[rows.thread[row].index()].pid;
+    let mut freed_by: FxHashMap<(TrackLabel, u64), usize> = FxHashMap::default();
+    for (place, &row) in inside.iter().enumerate() {
+        if rows.frees[row] != 0 {
+            freed_by.insert((process(row), rows.frees[row]), place);
+        }
+    }
+    let mut waits: Vec<RecordedWait> = vec![];
+    for &row in &inside {
+        let after = freed_by.get(&(process(row), rows.after[row])).copied();
+        waits.push(RecordedWait {
+            thread: rows.thread[row],
+            start: rows.start[row].max(begin),
+            end: rows.start[row] + rows.duration[row],
+            after: after.filter(|_| rows.after[row] != 0),
+            is_release: false,
+        });
+    }
+    // A put that nobody takes in the window needs no node of its own.
+    for place in 0..waits.len() {
+        if let Some(after) = waits[place].after {
+            waits[after].is_release = true;
+        }
+    }
+    waits
+}
+
+/// Per thread, from when to when recorded waits show that it lived; none of one without releases.
+pub(crate) fn lifetimes(threads: usize, waits: &[RecordedWait]) -> Vec<Option<(TimeNs, TimeNs)>> {
+    let mut found: Vec<Option<(TimeNs, TimeNs)>> = vec![None; threads];
+    for wait in waits.iter().filter(|wait| wait.is_release) {
+        let (first, last) = found[wait.thread.index()].unwrap_or((wait.start, wait.end));
+        found[wait.thread.index()] = Some((first.min(wait.start), last.max(wait.end)));
+    }
+    for wait in waits {
+        if let Some((first, _)) = &mut found[wait.thread.index()] {
+            *first = wait.start.min(*first);
+        }
+    }
+    found
+}

@@ -1,0 +1,98 @@
+"""Waits become events of the device trace, before the last of what Kineto wrote."""
+
+import json
+import os
+import re
+
+from . import workers
+from .guard import attempt
+
+TAIL_BYTES = HEAD_BYTES = 1 << 16
+END = re.compile(rb"\n\s*\],?\s*\"traceName\"")
+BASE = re.compile(rb"\"baseTimeNanoseconds\"\s*:\s*(\d+)")
+FETCH = "etlink::DataLoader.fetch"
+"""The name of what a worker does; it has a track of its own, with its process id for thread."""
+
+
+def add(path, waits, report, begin, end):
+    """Puts what was recorded from `begin` to `end` into the trace. Raises where that is not as known."""
+    events = [event for event in collect(waits, report) if begin <= event.end <= end]
+    if not events:
+        return
+    with open(path, "r+b") as file:
+        head = file.read(HEAD_BYTES)
+        size = file.seek(0, os.SEEK_END)
+        start = file.seek(max(size - TAIL_BYTES, 0))
+        tail = file.read()
+        found = list(END.finditer(tail))
+        if not found:
+            raise ValueError("the trace does not end as those that PyTorch writes")
+        base = BASE.search(head) or BASE.search(tail, found[-1].start())
+        origin, pid = int(base.group(1)) if base else 0, os.getpid()
+        place = found[-1].start()
+        file.seek(start + place)
+        for event in events:
+            if event.start < begin and not event.is_wait:
+                # as other ranges that began before the recording
+                continue
+            file.write(b",\n  " + event.text(pid, origin, max(event.start, begin)).encode())
+        file.write(tail[place:])
+
+
+class Event:
+    """A wait, or the work of a worker; times in ns since 1970."""
+
+    def __init__(self, name, thread, start, end, after=None, frees=None, is_wait=True):
+        self.name, self.thread, self.start, self.end = name, thread, start, max(start, end)
+        self.after, self.frees, self.is_wait = after, frees, is_wait
+
+    def text(self, pid, origin, start):
+        numbers = {"after": self.after, "frees": self.frees}
+        numbers = {key: number for key, number in numbers.items() if number is not None}
+        return (
+            '{{"ph": "X", "cat": "{}", "name": {}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, '
+            '"args": {}}}'.format(
+                "etlink_wait" if self.is_wait else "cpu_op",
+                json.dumps(self.name),
+                pid,
+                self.thread,
+                microseconds(start - origin),
+                microseconds(self.end - start),
+                json.dumps(numbers),
+            )
+        )
+
+
+def microseconds(ns):
+    """Exact: a float has no room for the nanoseconds since 1970."""
+    return "{}.{:03}".format(ns // 1000, ns % 1000)
+
+
+def collect(waits, report):
+    events = [Event(*row) for row in waits.take_rows()]
+    given, taken = by_batch(waits.given), by_batch(waits.taken)
+    waits.given, waits.taken = [], []
+    if not given and not taken:
+        return events
+    idle = {}
+    for pid, batch, begin, end in attempt(workers.batches, report) or []:
+        # Numbers of batches begin anew with each epoch: the nearest in time is meant.
+        before = [put for put in given.get((pid, batch), ()) if put[2] <= begin]
+        later = [got for got in taken.get((pid, batch), ()) if end <= got[2]]
+        after = before[-1][3] if before else None
+        events += [
+            Event("DataLoader.idle", pid, idle.get(pid, begin), begin, after),
+            Event(FETCH, pid, begin, end, is_wait=False),
+        ]
+        if later:
+            events.append(Event("DataLoader.fetched", pid, end, end, None, later[0][3]))
+        idle[pid] = end
+    return events
+
+
+def by_batch(rows):
+    """In order of time."""
+    found = {}
+    for row in rows:
+        found.setdefault(row[:2], []).append(row)
+    return found
