@@ -240,7 +240,8 @@ class Recorded(Traces):
         self.assertEqual([pair for pair in wanted if not caused[pair]], [], caused)
         self.assertEqual([path.name for path in self.traces.iterdir() if path.name.startswith(".")], [])
         ran = subprocess.run([CHOSEN.etlink, "replay", self.traces, "--json"], capture_output=True, text=True)
-        figures = json.loads(ran.stdout)["figures"]
+        (replayed,) = json.loads(ran.stdout)
+        figures = replayed["figures"]
         self.assertEqual((figures["contradictions"]["edges"], figures["replay_error"]), (0, 0.0), ran.stderr)
         self.assertGreater(figures["by_edge"]["handoff"]["count"], 20)
 

@@ -20,6 +20,7 @@ mod utilization;
 mod waits;
 mod web;
 mod whatif;
+mod whatif_programs;
 
 use clap::{Parser, Subcommand};
 use etlink_dev::generate;
@@ -86,6 +87,10 @@ enum DevCommand {
     /// steps of traces from each other
     #[command(name = "whatif")]
     WhatIf(whatif::WhatIfOptions),
+    /// Measure predictions: record real programs as they are and changed (a Python with PyTorch,
+    /// as `cargo dev test-torch` installs it), and predict the second from the first
+    #[command(name = "whatif-programs")]
+    WhatIfPrograms(whatif_programs::WhatIfProgramOptions),
     /// Compare `etlink analyze --compat hta` with what HolisticTraceAnalysis says (python3 with
     /// pip, a package index)
     Hta {
@@ -160,6 +165,7 @@ fn main() -> ExitCode {
         DevCommand::Ranks(options) => many::generate_ranks(&options),
         DevCommand::Waits { files } => waits::compare_waits(&files),
         DevCommand::WhatIf(options) => whatif::test_whatif(&options),
+        DevCommand::WhatIfPrograms(options) => whatif_programs::test_programs(&options),
         DevCommand::Hta { traces, results } => hta::compare_with_hta(&traces, results.as_deref()),
         DevCommand::Perfetto { device } => perfetto::test_perfetto(&device),
         DevCommand::Tables => tables::test_tables(),

@@ -149,13 +149,18 @@ pub fn link(
             *communicates = false;
         }
     }
+    let between = build::BetweenThreads {
+        handoffs: &handoffs,
+        recorded: &recorded,
+        release_slot: &release_slot,
+        tensors: &tensors,
+    };
     (trace.nodes, trace.edges) = build::build(
         &trace.device,
         draft,
         call_slot,
         &launches,
-        (&waits, &handoffs, &tensors),
-        (&recorded, &release_slot),
+        (&waits, between),
         &communicates,
         &mut anomalies,
     );

@@ -49,6 +49,17 @@ struct SlotEdge {
     inferred: bool,
 }
 
+/// What threads of the host wait for each other for.
+#[derive(Clone, Copy)]
+pub(crate) struct BetweenThreads<'t> {
+    pub(crate) handoffs: &'t [Handoff],
+    pub(crate) recorded: &'t [RecordedWait],
+    /// Per recorded wait, the slot that ends with it, where others wait for that.
+    pub(crate) release_slot: &'t [Option<SlotIdx>],
+    /// Who reads a tensor, and who wrote it.
+    pub(crate) tensors: &'t [(OpIdx, OpIdx)],
+}
+
 /// Builds the graph. `op_communicates[op]`: the op is a collective in which no device takes part;
 /// empty where no op is.
 pub(crate) fn build(
@@ -56,8 +67,7 @@ pub(crate) fn build(
     draft: Draft,
     call_slot: Vec<SlotIdx>,
     launches: &Launches,
-    (waits, handoffs, tensors): (&Waits, &[Handoff], &[(OpIdx, OpIdx)]),
-    recorded: (&[RecordedWait], &[Option<SlotIdx>]),
+    (waits, between): (&Waits, BetweenThreads<'_>),
     op_communicates: &[bool],
     anomalies: &mut Anomalies,
 ) -> (Nodes, Edges) {
@@ -76,9 +86,9 @@ pub(crate) fn build(
     };
     let begin = device.window().map_or(TimeNs(0), |(begin, _)| begin);
     graph.draft.add_boundaries(begin);
-    graph.add_handoffs(handoffs);
-    graph.add_recorded_waits(begin, recorded);
-    graph.add_tensors(tensors);
+    graph.add_handoffs(between.handoffs);
+    graph.add_recorded_waits(begin, between);
+    graph.add_tensors(between.tensors);
     graph.place_host_waits();
     // Host waits come before rows: they move the ends of slices, and a launch's end is a slice's
     // end.
@@ -170,13 +180,9 @@ impl Graph<'_> {
     }
 
     /// What went on after a recorded wait, after what let it go on.
-    fn add_recorded_waits(
-        &mut self,
-        begin: TimeNs,
-        (waits, release_slot): (&[RecordedWait], &[Option<SlotIdx>]),
-    ) {
-        for wait in waits {
-            let released = wait.after.and_then(|after| release_slot[after]);
+    fn add_recorded_waits(&mut self, begin: TimeNs, between: BetweenThreads<'_>) {
+        for wait in between.recorded {
+            let released = wait.after.and_then(|after| between.release_slot[after]);
             let Some(from) = released else { continue };
             let Some(mut to) = self.draft.around(wait.thread, wait.end).1 else {
                 continue;

@@ -27,7 +27,7 @@ pub(crate) struct RecordedWait {
 /// All recorded waits that end within the window, by start.
 pub(crate) fn recorded_waits(device: &DeviceTrace) -> Vec<RecordedWait> {
     let rows = &device.waits;
-    let Some((begin, end)) = device.window().filter(|_| rows.len() > 0) else {
+    let Some((begin, end)) = device.window().filter(|_| !rows.is_empty()) else {
         return vec![];
     };
     let is_inside = |row: &usize| {
