@@ -30,13 +30,26 @@ def add(path, waits, report, begin, end):
         base = BASE.search(head) or BASE.search(tail, found[-1].start())
         origin, pid = int(base.group(1)) if base else 0, os.getpid()
         place = found[-1].start()
-        file.seek(start + place)
+        texts = []
         for event in events:
-            if event.start < begin and not event.is_wait:
-                # as other ranges that began before the recording
-                continue
-            file.write(b",\n  " + event.text(pid, origin, max(event.start, begin)).encode())
-        file.write(tail[place:])
+            # as other ranges that began before the recording
+            if event.is_wait or event.start >= begin:
+                texts.append(event.text(pid, origin, max(event.start, begin)))
+        added = ",\n  ".join(["", *texts]).encode()
+        end_of_trace = start + place
+        try:
+            replace_end(file, end_of_trace, added + tail[place:])
+        except Exception:
+            # a disk that is full: the trace is whole without them
+            replace_end(file, end_of_trace, tail[place:])
+            raise
+
+
+def replace_end(file, place, text):
+    file.seek(place)
+    file.truncate()
+    file.write(text)
+    file.flush()
 
 
 class Event:
