@@ -1,8 +1,7 @@
 //! What outputs advise to run: it exists, and works on the same path.
 
-use crate::tool::Tool;
+use crate::tool::{Tool, pairs};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 /// Of each kind of recording one, and a folder of several ranks.
 const RECORDINGS: [&str; 6] = [
@@ -16,10 +15,6 @@ const RECORDINGS: [&str; 6] = [
 
 /// What is run first.
 const COMMANDS: [&str; 4] = ["findings", "analyze", "ranks", "top"];
-
-fn pairs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs")
-}
 
 /// Words behind `etlink ` up to what is no word of a command, with the options behind the first.
 fn advised(text: &str) -> BTreeSet<String> {

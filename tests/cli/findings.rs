@@ -1,6 +1,6 @@
 //! `etlink findings`: what a run would gain most from.
 
-use crate::tool::Tool;
+use crate::tool::{Tool, pairs};
 use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
 use serde_json::Value;
 
@@ -160,4 +160,39 @@ fn where_nothing_stands_out_that_is_said() {
         .says("nothing stands out in the recording (9.019 ms)");
     let said = tool.run("findings trace.json --json").exits(0).json();
     assert_eq!(said["runs"][0]["findings"], Value::Array(vec![]));
+}
+
+/// From a rank's arrival to the end of its collective: waiting for the others, and the transfer.
+#[test]
+fn communication_of_gloo_takes_as_long_in_every_command() {
+    let tool = Tool::new();
+    for name in ["ddp2-2.15.0", "experts2-2.15.0", "pipeline4-2.15.0"] {
+        let run = pairs().join(name).display().to_string();
+        let found = tool.run(&format!("findings {run} --json")).exits(0).json();
+        let analyzed = tool.run(&format!("analyze {run} --json")).exits(0).json();
+        let sums = analyzed[0]["total"]["collectives"].as_array();
+        let sums = sums.expect("collectives").iter();
+        let ns = |value: &Value| value.as_i64().expect("ns");
+        let all: i64 = sums.clone().map(|one| ns(&one["sum_ns"])).sum();
+        let findings = found["runs"][0]["findings"].as_array().expect("findings");
+        let of_kind = findings.iter();
+        let mut of_kind = of_kind.filter(|one| one["kind"] == "exposed_communication");
+        let finding = of_kind.next().expect("communication");
+        let subject = finding["subject"].as_str().expect("a subject");
+        let kind = subject.split(' ').next().expect("a kind");
+        let same = sums.filter(|one| one["kind"] == kind);
+        let same: i64 = same.map(|one| ns(&one["sum_ns"])).sum();
+        assert_eq!(
+            ns(&finding["evidence"]["time_ns"]),
+            same,
+            "{name}: {subject}"
+        );
+        let replayed = tool.run(&format!("replay {run} --json")).exits(0).json();
+        let joined = &replayed[0]["together"]["collectives"];
+        let parts = ns(&joined["waiting_ns"]) + ns(&joined["transfer_ns"]);
+        assert!((parts - all).abs() <= 10, "{name}: {parts} {all}");
+        // messages of some kB
+        let remedy = finding["remedy"].as_str().expect("a remedy");
+        assert!(remedy.contains("small messages"), "{remedy}");
+    }
 }

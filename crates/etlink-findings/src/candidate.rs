@@ -74,7 +74,8 @@ pub struct RankWindow {
     pub has_device: bool,
     /// In how much of it the device computes or copies, ns; communication can be waiting.
     pub busy_ns: i64,
-    /// In how much of it the device communicates and does not compute, ns.
+    /// In how much of it the device communicates and does not compute, ns; without a device in how
+    /// much of it the host communicates.
     pub exposed_communication_ns: i64,
 }
 

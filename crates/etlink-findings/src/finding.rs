@@ -43,8 +43,11 @@ pub struct RunFinding {
 pub struct CommunicationShare {
     /// The kind and group that lasts longest.
     pub subject: String,
-    /// How long communication is exposed, summed over ranks, ns; without a device how long it lasts.
+    /// How long communication is exposed, summed over ranks, ns; without a device in how much of the
+    /// windows it goes on.
     pub time_ns: i64,
+    /// Whether anything in the traces waits for it.
+    pub is_awaited: bool,
     /// The windows of all ranks, ns.
     pub windows_ns: i64,
     /// What the window takes less in a replay in which none of it takes time, ns.

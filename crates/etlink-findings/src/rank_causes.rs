@@ -1,6 +1,7 @@
 //! Looks for all kinds of causes in the trace of one rank.
 
 use crate::candidate::{RankCauses, RankWork};
+use crate::detect::communication::host_communication_ns;
 use crate::detect::names;
 use crate::kinds::KINDS;
 use crate::view::RankView;
@@ -53,10 +54,14 @@ fn causes_alone(view: &RankView<'_>) -> RankCauses {
             one.evidence.set_place(rank, start_ns, first_ns);
         }
     }
+    let mut window = view.window;
+    if !window.has_device {
+        window.exposed_communication_ns = host_communication_ns(view);
+    }
     RankCauses {
         rank,
         first_ns,
-        window: view.window,
+        window,
         window_ends: view.window_ends(),
         candidates,
         work: BTreeMap::new(),

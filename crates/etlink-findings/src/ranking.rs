@@ -9,11 +9,11 @@ use crate::ranks::rank_candidates;
 use crate::sentence;
 use crate::text::sum_ns;
 use etlink_analyze::{KernelRules, RankAnalysis};
-use etlink_link::LinkedTrace;
+use etlink_link::{EdgeKind, LinkedTrace};
 use etlink_model::{GlobalRank, NodeIdx};
 use etlink_replay::{EditableGraph, GraphEdits, ReplayGraph, ReplayRun};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// No more findings than this are told: people fix one thing after the other.
 const MOST_FINDINGS: usize = 7;
@@ -155,7 +155,12 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
     {
         share.gain_ns = replayed_gain(&editable, &communication, parts, plain_ns).max(0);
         share.gain_share = share.gain_ns as f64 / whole_ns.max(1) as f64;
+        share.is_awaited = is_awaited(graph, &communication);
         share.sentence = sentence::communication_sentence(&share, &found);
+        // The same again would be told as what lasts longest.
+        if longest.kind == CauseKind::ExposedCommunication {
+            found.longest_cause = None;
+        }
         found.communication = Some(share);
     }
     found
@@ -188,6 +193,19 @@ fn all_causes(kept: &[Replayed]) -> CauseCandidate {
     all
 }
 
+/// Whether anything on another thread or stream waits for a cause's nodes. O(nodes + edges).
+fn is_awaited(graph: &ReplayGraph, candidate: &CauseCandidate) -> bool {
+    let scaled = candidate.edits.scaled.iter().map(|(node, _)| *node);
+    let own: BTreeSet<NodeIdx> = scaled.collect();
+    let is_order = |kind| matches!(kind, EdgeKind::ProgramOrder | EdgeKind::StreamOrder);
+    let nodes = (0..graph.len()).map(NodeIdx::new);
+    let mut others = nodes.filter(|node| !own.contains(node));
+    others.any(|node| {
+        let mut deps = graph.deps(node);
+        deps.any(|dep| !is_order(dep.kind) && own.contains(&dep.from))
+    })
+}
+
 /// All kinds and groups of communication as one cause, named for the one that lasts longest.
 fn all_communication(merged: &[(CauseCandidate, Vec<GlobalRank>)]) -> CauseCandidate {
     let mut all = CauseCandidate {
@@ -218,15 +236,7 @@ fn all_communication(merged: &[(CauseCandidate, Vec<GlobalRank>)]) -> CauseCandi
 fn communication_share(all: &CauseCandidate, parts: &[RankPart]) -> Option<CommunicationShare> {
     let windows = parts.iter().map(|part| part.causes.window);
     let windows_ns = sum_ns(windows.clone().map(|window| window.length_ns));
-    let exposed_ns = sum_ns(
-        windows
-            .clone()
-            .map(|window| window.exposed_communication_ns),
-    );
-    let time_ns = match windows.clone().any(|window| window.has_device) {
-        true => exposed_ns,
-        false => all.evidence.time_ns,
-    };
+    let time_ns = sum_ns(windows.map(|window| window.exposed_communication_ns));
     let is_much = time_ns as f64 >= MUCH_COMMUNICATION * windows_ns as f64;
     is_much.then(|| CommunicationShare {
         subject: all.subject.clone(),

@@ -70,6 +70,7 @@ pub(crate) fn communication_sentence(share: &CommunicationShare, found: &RunFind
     };
     // The replay keeps ranks together at a collective: only its own time goes.
     let why = match found.ranks {
+        _ if !share.is_awaited => "nothing that the traces show waits for it",
         0 | 1 => "what follows waits for something else as long",
         _ => "most of it is waiting for ranks that come later, which stays",
     };

@@ -9,8 +9,9 @@ use crate::text::{median_ns, sum_ns};
 use crate::view::{HostSync, RankView};
 use etlink_analyze::{RowClass, input_bytes};
 use etlink_link::{EdgeKind, LinkedTrace, Node, NodeKind};
-use etlink_model::{CollectiveKind, NodeIdx, dtype_bytes};
+use etlink_model::{CollectiveKind, NodeIdx, OpIdx, dtype_bytes};
 use etlink_replay::GraphEdits;
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
 /// What communication is called of which the trace shows no kind.
@@ -41,23 +42,31 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
     let communicates = &communication_time(view).nodes;
     let shares_stream = streams_that_compute(view);
     let shares_thread = threads_that_work(view, communicates);
+    let waits = host_comm_waits(trace);
     for index in trace.nodes.indices() {
         let node = trace.nodes.get(index);
-        let (start, end) = view.node_span(index);
+        let start = view.node_span(index).0;
         if !communicates[index.index()] || start < view.span.0 || start > view.span.1 {
             continue;
         }
         let group = groups.entry(communication_name(view, index)).or_default();
         // Not removed: the ranks still meet there.
         group.edits.scaled.push((index, 0.0));
-        let bytes = message_bytes(trace, &node);
-        let sum = match group.times.is_empty() {
-            true => Some(0),
-            false => group.bytes,
-        };
-        let both = sum.zip(bytes.filter(|bytes| *bytes > 0));
-        group.bytes = both.map(|(sum, bytes)| bytes.saturating_add(sum));
-        group.times.push(end.saturating_sub(start));
+        // Later slices and waits are the rest of what a call began, which has the time of all.
+        if node.on_device || trace.is_communication(&node) {
+            let sum = match group.times.is_empty() {
+                true => Some(0),
+                false => group.bytes,
+            };
+            let both = sum.zip(message_bytes(trace, &node));
+            group.bytes = both.map(|(sum, bytes)| bytes.saturating_add(sum));
+            let (start, end) = communication_span(view, &waits, index);
+            let length = end.saturating_sub(start);
+            group.times.push(length);
+            if group.longest.is_none_or(|(longest, _)| length > longest) {
+                group.longest = Some((length, start));
+            }
+        }
         let shares = match node.thread() {
             Some(thread) => shares_thread[thread.index()],
             None => node
@@ -67,12 +76,6 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
         if shares {
             // What follows on its track cannot run beside it: only its own time can go.
             group.waits.scaled.push((index, 0.0));
-        }
-        if group
-            .longest
-            .is_none_or(|(longest, _)| end.saturating_sub(start) > longest)
-        {
-            group.longest = Some((end.saturating_sub(start), start));
         }
     }
     free_followers(view, communicates, &mut groups);
@@ -100,14 +103,63 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
     candidates
 }
 
-/// What a rank brings to a communication; of a range of Gloo what its inputs are.
+/// What a rank brings to a communication; of a range of Gloo what its inputs are. None where the
+/// trace does not say it.
 fn message_bytes(trace: &LinkedTrace, node: &Node) -> Option<u64> {
-    if let Some(found) = trace.collective(node) {
-        let element = dtype_bytes(found.names.get(found.record.dtype))?;
-        return Some(element.saturating_mul(found.record.in_elements));
+    let Some(found) = trace.collective(node) else {
+        let op = trace.op_of(node).filter(|_| !node.on_device)?;
+        return input_bytes(trace, op.index()).filter(|bytes| *bytes > 0);
+    };
+    if found.kind() == CollectiveKind::Barrier {
+        return Some(0);
     }
-    let op = trace.op_of(node).filter(|_| !node.on_device)?;
-    input_bytes(trace, op.index())
+    let element = dtype_bytes(found.names.get(found.record.dtype))?;
+    let bytes = element.saturating_mul(found.record.in_elements);
+    (bytes > 0).then_some(bytes)
+}
+
+/// Whether a node is a wait in which a thread is blocked for what an op before it began.
+fn is_host_wait(trace: &LinkedTrace, index: NodeIdx) -> bool {
+    let comm = trace.host_comm(&trace.nodes.get(index));
+    comm.is_some_and(|comm| comm.is_wait && comm.node == index)
+}
+
+/// The waits that communications of the host end with, by the op that began them.
+fn host_comm_waits(trace: &LinkedTrace) -> FxHashMap<OpIdx, NodeIdx> {
+    let waits = trace.host_comms.iter().filter(|comm| comm.is_wait);
+    waits.map(|comm| (comm.given, comm.node)).collect()
+}
+
+/// When a communication goes on that a node is of, as `analyze` and the replay of all ranks have it
+/// (`RankSummary`): of what a thread waits for later that wait, of a call without one the call.
+fn communication_span(
+    view: &RankView<'_>,
+    waits: &FxHashMap<OpIdx, NodeIdx>,
+    index: NodeIdx,
+) -> (i64, i64) {
+    let node = view.trace.nodes.get(index);
+    let is_carrier = view.trace.host_comm(&node).is_some();
+    if node.on_device || is_carrier {
+        return view.node_span(index);
+    }
+    let op = OpIdx(node.source);
+    if let Some(wait) = waits.get(&op).filter(|wait| **wait > index) {
+        return view.node_span(*wait);
+    }
+    // Of a call in several slices the first stands for all.
+    let span = view.op_span(op);
+    (span.start, span.end)
+}
+
+/// In how much of the window of a trace without a device the host communicates, ns.
+pub(crate) fn host_communication_ns(view: &RankView<'_>) -> i64 {
+    let communicates = &communication_time(view).nodes;
+    let waits = host_comm_waits(view.trace);
+    let nodes = view.trace.nodes.indices();
+    let nodes = nodes.filter(|node| communicates[node.index()]);
+    let spans = nodes.map(|node| communication_span(view, &waits, node));
+    // Those of several threads run at once: a time counts once.
+    CoveredTime::new(spans.collect()).between(view.span.0, view.span.1)
 }
 
 /// When the device communicates. O(nodes log nodes) the first time.
@@ -193,7 +245,8 @@ fn communication_nodes(view: &RankView<'_>) -> Vec<bool> {
         let row = trace.row_of(&node);
         let by_class =
             row.is_some_and(|row| view.rows.class[row.index()] == RowClass::Communication);
-        communicates.push(node.kind == NodeKind::Collective || by_class);
+        let is_node = node.kind == NodeKind::Collective || is_host_wait(trace, index);
+        communicates.push(is_node || by_class);
     }
     communicates
 }
@@ -236,7 +289,9 @@ fn free_followers(
 pub(crate) fn communication_name(view: &RankView<'_>, node: NodeIdx) -> String {
     let trace = view.trace;
     let node = trace.nodes.get(node);
-    let Some(found) = trace.collective(&node) else {
+    let wait = trace.host_comm(&node).filter(|comm| comm.is_wait);
+    let given = wait.and_then(|comm| trace.op_collective(comm.given.get()?));
+    let Some(found) = trace.collective(&node).or(given) else {
         let kind = CollectiveKind::from_name(trace.name(&node));
         return match kind {
             CollectiveKind::Other => UNNAMED_COMMUNICATION.to_owned(),

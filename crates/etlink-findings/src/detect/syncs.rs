@@ -218,7 +218,10 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let start = calls.start[call].0;
         // Before the first step and behind the last, allocating is part of beginning and ending.
         let is_inside = start >= view.span.0 && start < view.span.1;
-        let is_repeated = !start_up(view).has_allocation(start);
+        // What the first call of an op gets is part of that, also where no second step shows it.
+        let op = view.trace.call_op[call].get();
+        let is_first = op.is_some_and(|op| start_up(view).has_op(op));
+        let is_repeated = !is_first && !start_up(view).has_allocation(start);
         let name = view.call_name(CallIdx::new(call));
         if !is_inside || !is_repeated || !is_allocator_call(name) {
             continue;

@@ -188,6 +188,23 @@ fn communication_that_gains_nothing_is_named_with_its_reason() {
     assert!(communication.gain_share < 0.02);
 }
 
+/// Of a single step with a number, in which the profiler has passed over others.
+#[test]
+fn memory_of_a_first_call_is_part_of_it() {
+    let first = op(
+        "aten::conv2d",
+        vec![Act::Call("cudaFree", 14 * MS), compute()],
+    );
+    let mut acts = vec![first];
+    acts.extend(vec![op("aten::conv2d", vec![compute()]); 5]);
+    let found = findings_of(vec![step(4, acts)]);
+    assert_eq!(kinds(&found)[0], CauseKind::FirstCall, "{found:#?}");
+    assert!(
+        !kinds(&found).contains(&CauseKind::AllocatorCalls),
+        "{found:#?}"
+    );
+}
+
 #[test]
 fn a_thread_without_work_is_none_of_the_host() {
     let steps = (1..4).map(|number| step(number, vec![compute(); 10]));

@@ -404,6 +404,8 @@ export type QueueDepth = {
   window_ns: number;
   mean_length: number;
   max_length: number;
+  limit: null;
+  blocked: number;
   full_ns: number;
 };
 
