@@ -538,3 +538,15 @@ fn a_trace_predicts_itself() {
         .says("predicted")
         .says("that both have");
 }
+
+#[test]
+fn a_written_graph_says_what_other_readers_get() {
+    let tool = Tool::new();
+    tool.file("trace.json", drawn());
+    tool.run("link --device trace.json -o out.et").exits(0);
+    let told = tool.run("replay out.et --json").exits(0).json();
+    let error = told["stock_replay"]["error"].as_f64();
+    // whole microseconds of 57
+    assert!(error.is_some_and(|error| error < 0.05), "{told}");
+    tool.run("replay out.et").exits(0).says("duration_micros");
+}

@@ -270,12 +270,24 @@ impl<'t> StepRunner<'t> {
         for edge in graph.edges_to(node) {
             let dep = graph.dep(edge);
             let end = match self.split.step_at(dep.from) == own.step {
-                true => self.end[dep.from.index()],
+                true => Some(self.end[dep.from.index()]),
                 false => self.end_outside(edge, partner, own, other),
             };
+            let Some(end) = end else { continue };
             let ready = end + graph.latency(edge);
             if latest.is_none_or(|latest| ready > latest) {
                 (latest, decided) = (Some(ready), edge);
+            }
+        }
+        // A stream that was busy when the other step began, and idle when this one did.
+        for edge in partner.into_iter().flat_map(|node| graph.edges_to(node)) {
+            let dep = graph.dep(edge);
+            let is_outside = self.split.step_at(dep.from) != other.step;
+            let mut own_kinds = graph.deps(node).map(|own| own.kind);
+            let is_known = own_kinds.any(|kind| kind == dep.kind);
+            if dep.kind == EdgeKind::StreamOrder && is_outside && !is_known {
+                let ready = other.since_origin(graph.end(dep.from)) + graph.latency(edge);
+                latest = latest.max(Some(ready));
             }
         }
         let measured = || match partner {
@@ -285,14 +297,15 @@ impl<'t> StepRunner<'t> {
         (latest.unwrap_or_else(measured), decided)
     }
 
-    /// When a cause that is no part of the step ends: as the same cause of the other step does.
+    /// When a cause that is no part of the step ends: as the same cause of the other step does. None
+    /// where that has no such cause: a stream had nothing to do when it began.
     fn end_outside(
         &self,
         edge: EdgeIdx,
         partner: Option<NodeIdx>,
         own: &StepNodes,
         other: &StepNodes,
-    ) -> TimeNs {
+    ) -> Option<TimeNs> {
         let graph = self.graph;
         let dep = graph.dep(edge);
         let same = partner.and_then(|partner| {
@@ -302,9 +315,10 @@ impl<'t> StepRunner<'t> {
             causes
                 .find(|cause| cause.kind == dep.kind && graph.resource[cause.from.index()] == place)
         });
-        match same {
-            Some(cause) => other.since_origin(graph.end(cause.from)),
-            None => own.since_origin(graph.end(dep.from)),
+        match (same, partner) {
+            (Some(cause), _) => Some(other.since_origin(graph.end(cause.from))),
+            (None, Some(partner)) if graph.count_deps(partner) > 0 => None,
+            (None, _) => Some(own.since_origin(graph.end(dep.from))),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::path::{PathStep, StartReason, critical_path, resources_with_work, wor
 use crate::run::{ReplayRun, ReplaySettings, run_graph};
 use crate::stats::time_share;
 use etlink_link::limits::LAUNCH_LATENCY;
-use etlink_model::DurationNs;
+use etlink_model::{DurationNs, TimeNs};
 use serde::Serialize;
 
 /// What a path rests on.
@@ -92,8 +92,8 @@ pub fn answer_range(
 /// What a graph leaves out or cannot explain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TrustFigures {
-    /// Calls that stand still for a device by their names, for longer than a launch takes, and have
-    /// no cause.
+    /// Calls that stand still for a device and have no cause: by their names, for longer than a
+    /// launch takes, or because they return when a stream has run dry.
     pub unexplained_calls: u64,
     /// How long they take, ns.
     pub unexplained_calls_ns: DurationNs,
@@ -108,6 +108,37 @@ pub struct TrustFigures {
 
 /// Calls that return when a device has got somewhere.
 const BLOCKING_CALLS: [&str; 2] = ["Synchronize", "synchronize"];
+/// A shorter call has waited for nothing that matters.
+const LEAST_WAIT: DurationNs = DurationNs(20_000);
+/// A thread goes on so soon after the row that it waited for.
+const WAKE_UP: DurationNs = DurationNs(10_000);
+
+/// When the rows of each stream start and end, in order.
+struct StreamRows(Vec<Vec<(TimeNs, TimeNs)>>);
+
+impl StreamRows {
+    fn new(graph: &ReplayGraph) -> StreamRows {
+        let mut streams = vec![vec![]; graph.resources.len()];
+        for node in graph.indices().filter(|node| graph.is_device_op(*node)) {
+            let span = (graph.start[node.index()], graph.end(node));
+            streams[graph.resource[node.index()].index()].push(span);
+        }
+        // A written graph can have its nodes in another order.
+        streams.iter_mut().for_each(|rows| rows.sort_unstable());
+        StreamRows(streams)
+    }
+
+    /// Whether a call returned when a stream had just run dry that was busy when it began.
+    fn runs_dry_at(&self, begun: TimeNs, returned: TimeNs) -> bool {
+        self.0.iter().any(|rows| {
+            let started = rows.partition_point(|(start, _)| *start < returned);
+            let last = started.checked_sub(1).map(|last| rows[last]);
+            last.is_some_and(|(start, end)| {
+                start <= begun && end <= returned && returned - end <= WAKE_UP
+            })
+        })
+    }
+}
 
 /// The figures of a run without changes. O(nodes + edges).
 pub fn trust_figures(
@@ -119,6 +150,7 @@ pub fn trust_figures(
         path: path_trust(graph, run),
         ..TrustFigures::default()
     };
+    let rows = StreamRows::new(graph);
     for node in graph.indices() {
         if graph.kind[node.index()] != ReplayKind::Runtime {
             continue;
@@ -132,7 +164,11 @@ pub fn trust_figures(
         let duration = graph.duration[node.index()];
         let blocks = BLOCKING_CALLS.iter().any(|part| name.contains(part));
         // What a call does after its wait is short: a long one is a wait that has no edge.
-        if blocks && duration > LAUNCH_LATENCY {
+        let runs_dry = || {
+            let span = (graph.start[node.index()], graph.end(node));
+            duration > LEAST_WAIT && rows.runs_dry_at(span.0, span.1)
+        };
+        if (blocks && duration > LAUNCH_LATENCY) || runs_dry() {
             figures.unexplained_calls += 1;
             figures.unexplained_calls_ns += duration;
         }

@@ -26,4 +26,4 @@ pub use dot::{DotOptions, to_dot};
 pub use groups::{GroupList, GroupRanks};
 pub use placement::{NodeNumbers, runs_on_device};
 pub use rank_summary::{is_idle_rank, summarize_rank};
-pub use replay_graph::{ConvertError, NodeNames, replay_graph, tree_graph};
+pub use replay_graph::{ConvertError, NodeNames, replay_graph, stock_graph, tree_graph};

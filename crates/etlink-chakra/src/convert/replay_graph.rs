@@ -101,6 +101,36 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
     Ok((graph, notes))
 }
 
+/// The graph as other readers have it: whole microseconds of `duration_micros`, no attributes of
+/// ours, and a node starts when all that it waits for has ended. O(n log n).
+///
+/// # Errors
+/// As [`replay_graph`].
+pub fn stock_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
+    let numbers = NodeNumbers::new(file);
+    let placement = Placement::new(file);
+    let mut builder = GraphBuilder::new(placement.resources.clone());
+    for index in 0..file.len() {
+        let lists = [
+            (true, file.ctrl_deps.list(index)),
+            (false, file.data_deps.list(index)),
+        ];
+        let mut deps = vec![];
+        for (is_control, ids) in lists {
+            let known = ids.iter().filter_map(|id| numbers.find(*id));
+            deps.extend(known.map(|from| placement.dep(from, index, is_control)));
+        }
+        let node = ReplayNode {
+            kind: node_kind(file, index, placement.on_device(index)),
+            resource: placement.nodes[index],
+            start: None,
+            duration: DurationNs(file.stock_duration_ns[index]),
+        };
+        builder.push(node, deps);
+    }
+    builder.finish().map_err(|error| named_error(error, file))
+}
+
 /// The nodes of a tree (ET+), which states nothing of what waits for what. Nodes without times
 /// are drawn nowhere.
 ///

@@ -211,6 +211,7 @@ fn push_node(graph: &mut ChakraGraph, message: &JsonMessage) {
             .number("duration_ns")
             .or_else(|| message.duration_micros.micros_as_ns())
             .unwrap_or_default(),
+        stock_duration_ns: message.duration_micros.micros_as_ns(),
         inclusive_ns: None,
         latency_ns: message.number("latency_ns"),
         correlation: message.number("correlation"),

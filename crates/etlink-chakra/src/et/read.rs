@@ -304,6 +304,7 @@ fn finish(
     node.duration_ns = seen
         .duration_ns
         .unwrap_or_else(|| duration_us.saturating_mul(1000));
+    node.stock_duration_ns = Some(duration_us.saturating_mul(1000));
     let node = GraphNode {
         name: &name,
         kind: &kind,

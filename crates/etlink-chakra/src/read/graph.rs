@@ -104,6 +104,9 @@ pub struct GraphNode<'a> {
     pub start_ns: Option<i64>,
     /// How long it took, ns.
     pub duration_ns: i64,
+    /// `duration_micros`, ns, where the file has both that and `duration_ns`: what other readers
+    /// take.
+    pub stock_duration_ns: Option<i64>,
     /// In a tree: the same with all below it, ns.
     pub inclusive_ns: Option<i64>,
     /// `latency_ns`.
@@ -143,6 +146,8 @@ pub struct ChakraGraph {
     pub start_ns: Vec<Option<i64>>,
     /// Durations, ns; of a tree exclusive ones.
     pub duration_ns: Vec<i64>,
+    /// `duration_micros`, ns, which other readers take; else the same.
+    pub stock_duration_ns: Vec<i64>,
     /// In a tree with all that is below the node; else the same.
     pub inclusive_ns: Vec<i64>,
     /// `latency_ns`: from the end of what a node waits for to its start.
@@ -313,6 +318,8 @@ impl ChakraGraph {
         self.kind.push(self.names.intern(node.kind));
         self.start_ns.push(node.start_ns);
         self.duration_ns.push(node.duration_ns);
+        let stock_duration_ns = node.stock_duration_ns.unwrap_or(node.duration_ns);
+        self.stock_duration_ns.push(stock_duration_ns);
         self.inclusive_ns
             .push(node.inclusive_ns.unwrap_or(node.duration_ns));
         self.latency_ns.push(node.latency_ns);

@@ -6,7 +6,7 @@ use etlink_replay::{CrossStepFigures, cross_step_figures, graph_from_trace};
 use etlink_testing::{Machine, MachineChange, MachineInstruction, MachineOptions};
 
 /// Steps whose kernels on a side stream are long in every other step: then the main stream waits.
-fn program() -> Vec<MachineInstruction> {
+pub(super) fn program() -> Vec<MachineInstruction> {
     let launch = |stream, kernel, us| Launch { stream, kernel, us };
     let mut steps = vec![];
     for step in 0..6 {
@@ -33,7 +33,7 @@ fn program() -> Vec<MachineInstruction> {
     steps
 }
 
-fn link(program: &[MachineInstruction], sync_rows: bool) -> LinkedTrace {
+pub(super) fn link(program: &[MachineInstruction], sync_rows: bool) -> LinkedTrace {
     let options = MachineOptions {
         sync_rows,
         ..MachineOptions::default()

@@ -11,6 +11,7 @@
 
 mod collectives;
 mod cross_step;
+mod mutations;
 
 use etlink_link::LinkOptions;
 use etlink_replay::{ReplaySettings, graph_from_trace, run_graph, work_makespan};

@@ -16,6 +16,7 @@ use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use config::ReplayConfig;
 use etlink_chakra::convert::{self, NodeNames};
+use etlink_chakra::read::ChakraGraph;
 use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{AnomalyKind, Severity, TimeNs};
 use etlink_replay::{
@@ -50,6 +51,9 @@ struct Replayed {
     dropped_waits: Option<u64>,
     /// How well the steps predict each other, where there are three that do the same.
     cross_step: Option<CrossStepFigures>,
+    /// Of a written graph: what other readers make of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stock_replay: Option<StockReplay>,
     /// Of the run with changes, if any were asked for.
     what_if: Option<WhatIfReport>,
     /// Of the run with changes, else without.
@@ -59,6 +63,34 @@ struct Replayed {
     /// The trace for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<Written>,
+}
+
+/// What a reader of `duration_micros` makes of a written graph, which knows no latencies of ours.
+#[derive(Serialize)]
+struct StockReplay {
+    /// From the first start to the last end of work.
+    makespan_ns: i64,
+    /// The same as measured.
+    measured_ns: i64,
+    /// By how much of the measured time they differ.
+    error: f64,
+}
+
+impl StockReplay {
+    /// None of a file without times to compare with.
+    fn new(file: &ChakraGraph, graph: &ReplayGraph, plain: &ReplayRun) -> Option<StockReplay> {
+        let stock = convert::stock_graph(file).ok().filter(|_| graph.measured)?;
+        let settings = ReplaySettings::default();
+        let run = etlink_replay::run_graph(&stock, &NodeNames(file), &settings);
+        let makespan_ns = work_makespan(&stock, &run).0;
+        let measured_ns = work_makespan(graph, plain).0;
+        let off = (makespan_ns - measured_ns).abs();
+        Some(StockReplay {
+            makespan_ns,
+            measured_ns,
+            error: off as f64 / measured_ns.max(1) as f64,
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -158,7 +190,11 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
             let config = config.resolve_names(&graph, &NodeNames(file), &input)?;
             let unused = UnusedRules::find(&config, &graph, &NodeNames(file));
             UnusedRules::refuse_idle(&[unused], &input)?;
-            replay_graph(&config, input, notes, &graph, &NodeNames(file)).0
+            let (mut replayed, runs) =
+                replay_graph(&config, input, notes, &graph, &NodeNames(file));
+            let plain = runs.plain.as_ref().unwrap_or(&runs.last);
+            replayed.stock_replay = StockReplay::new(file, &graph, plain);
+            replayed
         }
     };
     let report = if config.json {
@@ -292,6 +328,7 @@ fn replay_graph(
         trust: Some(trust),
         dropped_waits: None,
         cross_step: None,
+        stock_replay: None,
         what_if: runs
             .plain
             .as_ref()

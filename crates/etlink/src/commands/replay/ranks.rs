@@ -141,6 +141,7 @@ fn run_without_ranks(
         trust: None,
         dropped_waits: None,
         cross_step: None,
+        stock_replay: None,
         what_if: None,
         critical_path: None,
         explanation: None,

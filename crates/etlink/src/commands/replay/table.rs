@@ -217,6 +217,14 @@ fn add_trust(replayed: &Replayed, rows: &mut FactRows) {
             "no three steps that do the same to predict from each other",
         );
     }
+    if let Some(stock) = &replayed.stock_replay {
+        let text = format!(
+            "what readers of duration_micros get, {} off; measured {}",
+            percent_text(stock.error),
+            time(stock.measured_ns)
+        );
+        rows.add("readers", time(stock.makespan_ns), text);
+    }
     let Some(trust) = &replayed.trust else {
         return;
     };
