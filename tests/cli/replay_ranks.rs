@@ -369,6 +369,38 @@ fn time_in_collectives_is_waiting_for_the_last_and_transfer() {
 }
 
 #[test]
+fn an_explained_transfer_says_who_came_last_and_that_its_start_is_inferred() {
+    let tool = Tool::new();
+    tool.file("run/kineto_trace_0.json", draw(0, 0, [20_000, 200_000]));
+    tool.file(
+        "run/kineto_trace_1.json",
+        draw(1, -5 * MS, [200_000, 30_000]),
+    );
+    // rank 1 comes 180 us later to the first all-reduce
+    let wanted = |rank: u32| {
+        let name = "ncclDevKernel_AllReduce_Sum_f32";
+        format!("replay run --explain rank={rank}/{name}")
+    };
+    let told = tool.run(&format!("{} --json", wanted(0))).exits(0).json();
+    let told = &only(&told)["explanation"];
+    assert_eq!(told["measured_start_ns"], Value::Null, "{told}");
+    assert_eq!(told["inferred_start_ns"], told["start_ns"]);
+    assert_eq!(
+        told["last_arrival"],
+        json!({"rank": 1, "behind_first_ns": 180_000})
+    );
+    tool.run(&wanted(0))
+        .exits(0)
+        .says("inferred start")
+        .says("rank 1 came last");
+    // its own kernel began when it came: that is measured
+    let told = tool.run(&format!("{} --json", wanted(1))).exits(0).json();
+    let told = &only(&told)["explanation"];
+    assert_eq!(told["measured_start_ns"], told["start_ns"], "{told}");
+    assert_eq!(told["last_arrival"]["rank"], 1);
+}
+
+#[test]
 fn files_without_times_wait_for_each_other_too() {
     let tool = Tool::new();
     for rank in 0..2 {

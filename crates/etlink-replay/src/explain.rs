@@ -1,10 +1,10 @@
 //! Why a node started when it did.
 
-use crate::graph::{EdgeKind, ReplayDep, ReplayGraph};
+use crate::graph::{EdgeKind, ReplayDep, ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, NodeLabel};
 use crate::run::ReplayRun;
 use crate::slack::node_slack;
-use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
+use etlink_model::{DurationNs, EdgeIdx, GlobalRank, NodeIdx, TimeNs};
 use serde::Serialize;
 
 /// A node, what it waited for, and which of that decided. Times are those of the run.
@@ -15,6 +15,13 @@ pub struct StartExplanation {
     pub label: NodeLabel,
     /// Measured start, if there is one.
     pub measured_start_ns: Option<TimeNs>,
+    /// Of a transfer that waited for other ranks: when the last of them came, by measured times.
+    /// No trace says when the transfer itself began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inferred_start_ns: Option<TimeNs>,
+    /// Of a collective of several ranks: who came last to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_arrival: Option<LastRank>,
     /// When it started.
     pub start_ns: TimeNs,
     /// When it ended.
@@ -28,6 +35,15 @@ pub struct StartExplanation {
     pub held_by: Option<NodeLabel>,
     /// What it waited for, what decided first, then by slack.
     pub deps: Vec<ExplainedDep>,
+}
+
+/// The rank that a collective waited for, in the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LastRank {
+    /// Which rank.
+    pub rank: GlobalRank,
+    /// How long after the first of the ranks it came.
+    pub behind_first_ns: DurationNs,
 }
 
 /// A reason to wait.
@@ -81,14 +97,19 @@ pub fn explain_start(
             slack_ns: latest - ready(edge, &dep),
             decided: run.decided[at] == edge,
             inferred: dep.inferred,
-            evidence: evidence_text(graph, labels, dep, node),
+            evidence: evidence_text(graph, labels, run, dep, node),
         });
     }
+    let meeting = meeting_of(graph, node);
+    let is_inferred = meeting.is_some_and(|meeting| is_start_inferred(graph, meeting, node));
+    let recorded = graph.measured.then(|| graph.start[at]);
     // Of several that end last the first has decided, and is what the reader looks for.
     deps.sort_by_key(|dep| (!dep.decided, dep.slack_ns));
     StartExplanation {
         label: NodeLabel::from_node(graph, labels, node),
-        measured_start_ns: graph.measured.then(|| graph.start[at]),
+        measured_start_ns: recorded.filter(|_| !is_inferred),
+        inferred_start_ns: recorded.filter(|_| is_inferred),
+        last_arrival: meeting.and_then(|meeting| last_arrival(graph, run, meeting)),
         start_ns: run.start[at],
         end_ns: run.end(node),
         latency_ns: run
@@ -102,6 +123,43 @@ pub fn explain_start(
     }
 }
 
+/// Where the ranks of a collective meet: the node itself, or the last one that it waits for.
+fn meeting_of(graph: &ReplayGraph, node: NodeIdx) -> Option<NodeIdx> {
+    // arrivals are of a rank each; what is of none is where all meet
+    let is_meeting = |node: &NodeIdx| {
+        graph.kind[node.index()] == ReplayKind::Arrival && graph.rank(*node).is_none()
+    };
+    let causes = graph.deps(node).map(|dep| dep.from).filter(is_meeting);
+    Some(node)
+        .filter(is_meeting)
+        .or_else(|| causes.max_by_key(|meeting| graph.start[meeting.index()]))
+}
+
+/// Whether a start was not recorded, but taken from the last rank's arrival at `meeting`.
+fn is_start_inferred(graph: &ReplayGraph, meeting: NodeIdx, node: NodeIdx) -> bool {
+    if node == meeting {
+        return true;
+    }
+    // The rank that came last has recorded that time itself: its arrival stands there too.
+    let start = graph.start[node.index()];
+    let mut arrivals = graph.deps(node).filter(|dep| {
+        graph.kind[dep.from.index()] == ReplayKind::Arrival && graph.rank(dep.from).is_some()
+    });
+    graph.start[meeting.index()] == start
+        && arrivals.all(|dep| graph.start[dep.from.index()] != start)
+}
+
+/// Who came last to a meeting, and how long after the first; of several at once the one that
+/// decided.
+fn last_arrival(graph: &ReplayGraph, run: &ReplayRun, meeting: NodeIdx) -> Option<LastRank> {
+    let last = graph.dep(run.deciding_edge(meeting)?).from;
+    let first = graph.deps(meeting).map(|dep| run.end(dep.from)).min()?;
+    Some(LastRank {
+        rank: graph.rank(last)?,
+        behind_first_ns: run.end(last) - first,
+    })
+}
+
 /// `, correlation 7` of a node that has one: the number by which a reader finds both sides in the
 /// traces.
 fn correlation_text(labels: &dyn LabelSource, node: NodeIdx) -> String {
@@ -113,6 +171,7 @@ fn correlation_text(labels: &dyn LabelSource, node: NodeIdx) -> String {
 fn evidence_text(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
+    run: &ReplayRun,
     dep: ReplayDep,
     to: NodeIdx,
 ) -> String {
@@ -133,9 +192,16 @@ fn evidence_text(
             correlation_text(labels, dep.from)
         ),
         EdgeKind::Handoff => format!("{source} gave work to {target}"),
-        EdgeKind::Collective => {
-            "when the last of the ranks has come, the transfer begins on all of them".to_owned()
-        }
+        EdgeKind::Collective => collective_text(graph, run, dep.from),
         EdgeKind::Tensor => "wrote a tensor that it reads".to_owned(),
+    }
+}
+
+/// Of an arrival, or of a meeting, with the rank that came last to it.
+fn collective_text(graph: &ReplayGraph, run: &ReplayRun, from: NodeIdx) -> String {
+    let text = "when the last of the ranks has come, the transfer begins on all of them";
+    match last_arrival(graph, run, from).filter(|_| graph.rank(from).is_none()) {
+        Some(last) => format!("{text}; rank {} came last", last.rank),
+        None => text.to_owned(),
     }
 }

@@ -39,7 +39,7 @@ pub use cross_step::{
 };
 pub use editable::EditableGraph;
 pub use edits::GraphEdits;
-pub use explain::{ExplainedDep, StartExplanation, explain_start};
+pub use explain::{ExplainedDep, LastRank, StartExplanation, explain_start};
 pub use figures::{
     ContradictedEdges, DelaySummary, EdgeFigures, EndError, NodeTime, ReplayFigures,
     UnexplainedWaits, replay_figures,

@@ -546,9 +546,13 @@ fn cause_remark(cause: PathCause) -> &'static str {
 fn explanation_text(told: &StartExplanation) -> String {
     let mut rows = FactRows::default();
     rows.add("node", told.label.node, node_text(&told.label));
-    let measured = told.measured_start_ns.map_or(String::new(), |start| {
-        format!("; measured start {start} ns")
-    });
+    let measured = match (told.measured_start_ns, told.inferred_start_ns) {
+        (Some(start), _) => format!("; measured start {start} ns"),
+        (None, Some(start)) => {
+            format!("; inferred start {start} ns: when the last rank came, by the traces")
+        }
+        (None, None) => String::new(),
+    };
     rows.add("start", told.start_ns, format!("ns in the run{measured}"));
     let slack = told.slack_ns.map_or(String::new(), |slack| {
         format!(
@@ -557,6 +561,14 @@ fn explanation_text(told: &StartExplanation) -> String {
         )
     });
     rows.add("end", told.end_ns, format!("ns{slack}"));
+    if let Some(last) = &told.last_arrival {
+        let behind = duration_text(last.behind_first_ns);
+        rows.add(
+            "last",
+            format!("rank {}", last.rank),
+            format!("came last to the collective, {behind} after the first"),
+        );
+    }
     if told.deps.is_empty() {
         rows.add(
             "waits for",
