@@ -74,6 +74,47 @@ fn late_input_is_named_with_what_it_costs() {
     tool.run("report trace.json -o page.html").exits(0);
 }
 
+/// One step that reads numbers back: once at one line for 4 ms, three times at another for 2 ms.
+fn reads_at_two_lines() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let stream = DeviceQueue::stream(7);
+    draw.annotation(main, "ProfilerStep#1", 0, 11 * MS);
+    let mut begin = 100 * US;
+    for (line, length) in [(12, 4 * MS), (30, 2 * MS), (30, 2 * MS), (30, 2 * MS)] {
+        let end = begin + length;
+        let frame = format!("/home/me/train.py({line}): step");
+        draw.python(main, &frame, begin, end + 40 * US);
+        let call = (begin + 5 * US, begin + 8 * US);
+        draw.launch(main, call, stream, "gemm", (begin + 10 * US, end));
+        draw.op(main, "aten::item", begin + 10 * US, end + 30 * US);
+        let wait = draw.next_correlation();
+        let waits = (begin + 12 * US, end + 20 * US);
+        draw.call(main, "cudaStreamSynchronize", waits, wait);
+        begin = end + 100 * US;
+    }
+    draw
+}
+
+#[test]
+fn of_many_lines_of_python_the_one_with_most_time_is_named() {
+    let tool = Tool::new();
+    tool.file("trace.json", reads_at_two_lines().kineto());
+    let said = tool.run("findings trace.json --json").exits(0).json();
+    let findings = said["runs"][0]["findings"].as_array().expect("findings");
+    let mut findings = findings.iter();
+    let read = findings.find(|one| one["kind"] == "scalar_read");
+    let read = read.unwrap_or_else(|| panic!("{said:#}"));
+    assert_eq!(read["evidence"]["python_lines"], 2, "{read:#}");
+    let sentence = read["sentence"].as_str().expect("a sentence");
+    // line 12 has the longest wait, line 30 most of the time
+    assert!(
+        sentence.contains("at 2 lines of Python, most at `home/me/train.py(30): step`")
+            || sentence.contains("at 2 lines of Python, most at `me/train.py(30): step`"),
+        "{sentence}"
+    );
+}
+
 #[test]
 fn the_late_rank_of_a_folder_is_named() {
     let tool = Tool::new();

@@ -59,6 +59,12 @@ pub struct CauseEvidence {
     /// The line of Python that most of it comes from, where the trace has stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
+    /// From how many lines of Python it comes.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub python_lines: u64,
+    /// How much of it comes from that line, ns.
+    #[serde(skip)]
+    pub python_ns: i64,
 }
 
 /// The time that gains are of.
@@ -119,6 +125,10 @@ pub struct RankCauses {
     pub work: BTreeMap<(bool, String), RankWork>,
 }
 
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl CauseEvidence {
     /// Says where it is longest: on a rank, at a time since the origin of its trace, whose first
     /// event begins at `first_ns`.
@@ -153,6 +163,7 @@ impl CauseCandidate {
             sum.within.clone_from(&other.within);
             sum.communication.clone_from(&other.communication);
             sum.python.clone_from(&other.python);
+            (sum.python_lines, sum.python_ns) = (other.python_lines, other.python_ns);
             sum.typical_ns = other.typical_ns;
             sum.depth = other.depth;
             if !self.kind.sums_compared() {

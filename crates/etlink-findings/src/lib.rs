@@ -21,6 +21,7 @@ mod host_span;
 mod kind;
 mod kinds;
 mod overlap;
+mod python_lines;
 mod question;
 mod rank_causes;
 mod ranking;

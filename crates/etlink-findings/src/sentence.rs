@@ -285,13 +285,14 @@ fn place_text(finding: &RunFinding, found: &RunFindings) -> String {
         _ => "in",
     };
     let within = within.map_or(String::new(), |op| format!(", {how} `{}`", short_name(op)));
-    // The line is that of the longest time. Another one can have most of the sum.
-    let at = match evidence.count {
-        0 | 1 => "at",
-        _ => "for example at",
-    };
     let python = evidence.python.as_deref();
-    let python = python.map_or(String::new(), |line| format!(", {at} `{line}`"));
+    let python = python.map_or(String::new(), |line| match evidence.python_lines {
+        0 | 1 => format!(", at `{line}`"),
+        lines => {
+            let most = time_text(evidence.python_ns);
+            format!(", at {lines} lines of Python, most at `{line}` ({most})")
+        }
+    });
     // Times of a cause are summed over the ranks that have it.
     let ranks = match finding.ranks.len() {
         0 | 1 => String::new(),

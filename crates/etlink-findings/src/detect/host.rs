@@ -5,6 +5,7 @@ use crate::detect::names::{ANOTHER_THREAD, is_allocator_call, is_input_op};
 use crate::detect::start_up::start_up;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
+use crate::python_lines::PythonLines;
 use crate::text::{median_ns, sum_ns};
 use crate::view::{LaunchInterval, LaunchedRow, RankView};
 use etlink_link::NodeKind;
@@ -59,6 +60,7 @@ struct SpanGroup<'t> {
     edits: GraphEdits,
     times: Vec<i64>,
     longest: Option<HostSpan>,
+    lines: PythonLines,
     /// What its slices are called, with their time, ns.
     by_name: BTreeMap<&'t str, i64>,
 }
@@ -73,6 +75,9 @@ impl SpanGroup<'_> {
     fn note(&mut self, span: HostSpan) {
         let length = span.end.saturating_sub(span.start);
         self.times.push(length);
+        // A little after the begin: the range and its caller begin at one instant.
+        let inside = span.start.saturating_add(length / 2);
+        self.lines.add(length, span.thread, inside);
         let longest = self
             .longest
             .map_or(0, |longest| longest.end.saturating_sub(longest.start));
@@ -83,21 +88,19 @@ impl SpanGroup<'_> {
 
     fn evidence(&mut self, view: &RankView<'_>) -> CauseEvidence {
         let longest = self.longest;
-        CauseEvidence {
+        let mut evidence = CauseEvidence {
             count: self.times.len() as u64,
             time_ns: sum_ns(self.times.iter().copied()),
             typical_ns: median_ns(&mut self.times),
             start_ns: longest.map(|span| span.start),
             within: self.main_slice(),
-            python: longest.and_then(|span| {
-                // A little after the begin: the range and its caller begin at one instant.
-                view.python_at(
-                    span.thread,
-                    span.start + (span.end.saturating_sub(span.start)) / 2,
-                )
-            }),
             ..CauseEvidence::default()
+        };
+        // the many short ones become no candidates
+        if view.matters(evidence.time_ns) {
+            std::mem::take(&mut self.lines).describe(view, &mut evidence);
         }
+        evidence
     }
 
     /// The op or call in which half of the time is.

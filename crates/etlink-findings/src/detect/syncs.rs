@@ -8,6 +8,7 @@ use crate::detect::spans::remove_spans;
 use crate::detect::start_up::start_up;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
+use crate::python_lines::PythonLines;
 use crate::text::{median_ns, sum_ns};
 use crate::view::{HostSync, RankView};
 use etlink_model::{CallIdx, NodeIdx, OpIdx};
@@ -110,12 +111,18 @@ struct SyncGroup {
     /// The communication that was waited for longest, and for how long.
     communication: Option<(i64, NodeIdx)>,
     longest: Option<(i64, NodeIdx)>,
+    lines: PythonLines,
 }
 
 impl SyncGroup {
     fn add(&mut self, view: &RankView<'_>, sync: &HostSync, read: Option<OpIdx>) {
         view.free_node(sync.node, &mut self.edits);
         self.waits.push(sync.waited_ns);
+        let slice = view.trace.nodes.get(sync.node);
+        if let Some(thread) = slice.thread() {
+            let begun = slice.start.0.saturating_sub(sync.waited_ns);
+            self.lines.add(sync.waited_ns, thread, begun);
+        }
         if let Some(row) = pageable_copy(view, sync) {
             self.copied_ns = view.row_ns(row.index()).saturating_add(self.copied_ns);
         }
@@ -149,20 +156,17 @@ impl SyncGroup {
         for launched in self.spans.iter().flat_map(|span| view.launched_in(*span)) {
             view.remove_row(launched.row, &mut self.edits);
         }
-        let (mut within, mut python, mut start_ns) = (None, None, None);
+        let (mut within, mut start_ns) = (None, None);
         if let Some((waited, node)) = self.longest {
             let slice = view.trace.nodes.get(node);
             let begun = slice.start.0.saturating_sub(waited);
             start_ns = Some(begun);
             within = outer_range(view, view.trace.op_of(&slice), &subject);
-            python = slice
-                .thread()
-                .and_then(|thread| view.python_at(thread, begun));
         }
         let time_ns = sum_ns(self.waits.iter().copied());
         let is_for_others = self.communicated_ns.saturating_mul(2) > time_ns;
         let communication = self.communication.filter(|_| is_for_others);
-        let evidence = CauseEvidence {
+        let mut evidence = CauseEvidence {
             count: self.waits.len() as u64,
             time_ns,
             typical_ns: median_ns(&mut self.waits),
@@ -170,9 +174,9 @@ impl SyncGroup {
             start_ns,
             within,
             communication: communication.map(|(_, node)| communication_name(view, node)),
-            python,
             ..CauseEvidence::default()
         };
+        self.lines.describe(view, &mut evidence);
         view.candidate(kind, subject, self.edits, evidence)
     }
 }
@@ -214,6 +218,7 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut edits = GraphEdits::default();
     let mut times = vec![];
     let mut longest: Option<(i64, usize)> = None;
+    let mut lines = PythonLines::default();
     for call in 0..calls.len() {
         let start = calls.start[call].0;
         // Before the first step and behind the last, allocating is part of beginning and ending.
@@ -230,6 +235,7 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let span = view.call_span(CallIdx::new(call));
         view.remove_span(span, &mut edits);
         times.push(took);
+        lines.add(took, calls.thread[call], start);
         if longest.is_none_or(|(most, _)| took > most) {
             longest = Some((took, call));
         }
@@ -239,15 +245,15 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
     };
     let call_idx = CallIdx::new(call);
     let op = view.trace.call_op[call].get();
-    let evidence = CauseEvidence {
+    let mut evidence = CauseEvidence {
         count: times.len() as u64,
         time_ns: sum_ns(times.iter().copied()),
         typical_ns: median_ns(&mut times),
         start_ns: Some(calls.start[call].0),
         within: op.map(|op| view.op_name(op).to_owned()),
-        python: view.python_at(calls.thread[call], calls.start[call].0),
         ..CauseEvidence::default()
     };
+    lines.describe(view, &mut evidence);
     let subject = view.call_name(call_idx);
     vec![view.candidate(CauseKind::AllocatorCalls, subject, edits, evidence)]
 }
