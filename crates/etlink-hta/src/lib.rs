@@ -117,6 +117,9 @@ macro_rules! tables {
             $($(#[$doc])* pub $name: Vec<$row>,)*
             #[serde(skip)]
             straggler_evidence: stragglers::StragglerEvidence,
+            /// Start of the trace's first event, us by the trace's own clock; none of no events.
+            #[serde(skip)]
+            first_start_us: Option<f64>,
         }
 
         impl HtaTables {
@@ -125,6 +128,7 @@ macro_rules! tables {
                 HtaTables {
                     $($name: vec![<$row>::default()],)*
                     straggler_evidence: stragglers::StragglerEvidence::default(),
+                    first_start_us: None,
                 }
             }
         }
@@ -231,7 +235,29 @@ pub fn hta_tables(trace: &LinkedTrace, settings: HtaOptions) -> Result<HtaTables
         memory_bw_series: series::bandwidth_samples(&loaded, &bandwidths),
         cupti_counters: counters::cupti_counters(&loaded),
         straggler_evidence: stragglers::straggler_evidence(&loaded),
+        first_start_us: loaded.starts().min().map(|start| loaded.us(start)),
     })
+}
+
+/// Lets the times of all series count from the first event of all ranks, as HTA does with several
+/// traces (`_align_all_ranks`): it takes the times of their files as those of one clock.
+pub fn align_series<'a>(ranks: impl Iterator<Item = &'a mut HtaTables>) {
+    let ranks: Vec<&mut HtaTables> = ranks.collect();
+    let starts = ranks.iter().filter_map(|rank| rank.first_start_us);
+    let Some(first) = starts.min_by(f64::total_cmp) else {
+        return;
+    };
+    for rank in ranks {
+        let later = rank.first_start_us.map_or(0.0, |start| start - first);
+        for sample in &mut rank.queue_length_series {
+            sample.ts += later;
+        }
+        for sample in &mut rank.memory_bw_series {
+            sample.ts += later;
+        }
+        // asked again, nothing moves
+        rank.first_start_us = rank.first_start_us.map(|_| first);
+    }
 }
 
 /// What the ranks say together; the times of their traces are taken as those of one clock.

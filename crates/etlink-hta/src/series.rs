@@ -24,7 +24,8 @@ pub struct QueueSummary {
     pub queue_length_max: f64,
 }
 
-/// `get_queue_length_time_series`: from a time on, us from the first event, so many launches wait.
+/// `get_queue_length_time_series`: from a time on, us from the first event (of all ranks:
+/// [`align_series`](crate::align_series)), so many launches wait.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "HTA's names")]
 pub struct QueueSample {

@@ -197,6 +197,7 @@ fn hta_tables_of(traces: &[PathBuf], settings: HtaOptions) -> Result<Map<String,
         let tables = rank_tables(trace, settings);
         ranks.push(tables.with_context(|| trace.display().to_string())?);
     }
+    etlink_hta::align_series(ranks.iter_mut());
     let mut all = Map::new();
     for rank in &ranks {
         for (name, lines) in object_fields(serde_json::to_value(rank)?) {

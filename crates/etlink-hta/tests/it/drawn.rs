@@ -354,6 +354,17 @@ fn ranks_that_start_last() {
         [],
         "nobody to compare with"
     );
+    // times of all ranks count from the first event of all
+    let mut aligned = ranks.clone();
+    etlink_hta::align_series(aligned.iter_mut());
+    let first_times = |ranks: &[HtaTables]| -> Vec<f64> {
+        let series = ranks.iter().map(|rank| &rank.queue_length_series);
+        series.map(|series| series[0].ts).collect()
+    };
+    let (own, common) = (first_times(&ranks), first_times(&aligned));
+    assert_eq!(own[0], common[0]);
+    let later: Vec<f64> = (0..3).map(|rank| common[rank] - own[rank]).collect();
+    assert!(later.iter().all(|later| *later >= 0.0), "{later:?}");
 }
 
 /// The call that launched the file's first event is no launch, as in a trace of 2021 that begins
