@@ -95,6 +95,78 @@ fn the_wrong_kind_of_file_is_named() {
         .complains(&["notes.txt"]);
 }
 
+/// What a text that says what to do has one of.
+const REMEDIES: [&str; 9] = [
+    "; give ",
+    "; record ",
+    "; replay ",
+    "; export ",
+    "; see `",
+    "; use `",
+    "or use `",
+    ": give ",
+    "; leave ",
+];
+
+#[test]
+fn each_error_names_the_file_and_what_to_do() {
+    let tool = Tool::new();
+    let pair = format!("--host {HOST} --device {DEVICE}");
+    tool.run(&format!("link {pair} -o linked.et")).exits(0);
+    tool.run(&format!("link {pair} --format etplus -o merged.json"))
+        .exits(0);
+    tool.run(&format!("link {pair} --format chrome -o view.json"))
+        .exits(0);
+    let linked = tool.read("linked.et");
+    tool.file("stub.et", &linked[..40]);
+    tool.file("odd.et", [&[3], &linked[1..]].concat());
+    let merged = String::from_utf8(tool.read("merged.json")).expect("text");
+    let other = merged.replacen("\"schema\": \"", "\"schema\": \"9.9-", 1);
+    tool.file("other_schema.json", other);
+    let head = r#"{"schema": "1.0.2-chakra.0.0.4", "pid": 1, "nodes": 5}"#;
+    tool.file("no_nodes.json", head);
+    tool.file(
+        "no_events.json",
+        r#"{"schemaVersion": 1, "traceEvents": 5}"#,
+    );
+    tool.file("notes.txt", "hello");
+    let files = [
+        "linked.et",
+        "merged.json",
+        "view.json",
+        "stub.et",
+        "odd.et",
+        "other_schema.json",
+        "no_nodes.json",
+        "no_events.json",
+        "notes.txt",
+    ];
+    let mut silent = vec![];
+    for command in [
+        "analyze", "replay", "check", "inspect", "top", "findings", "ranks",
+    ] {
+        for file in files {
+            let ran = tool.run(&format!("{command} {file}"));
+            // faults that `check` lists are results, no errors
+            if ran.code != 2 {
+                continue;
+            }
+            let error = ran
+                .stderr
+                .lines()
+                .filter(|line| line.starts_with("etlink: "));
+            let error: Vec<&str> = error.collect();
+            let has_remedy = REMEDIES
+                .iter()
+                .any(|remedy| error.join("").contains(remedy));
+            if !error.join("").contains(file) || !has_remedy {
+                silent.push(format!("{command} {file}: {error:?}"));
+            }
+        }
+    }
+    assert!(silent.is_empty(), "{silent:#?}");
+}
+
 #[test]
 fn truncated_files_give_what_is_whole() {
     let tool = Tool::new();

@@ -68,7 +68,10 @@ impl Default for HostReadOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Not an execution trace.
-    #[error("no \"nodes\" list in it ({bytes} bytes read): not a PyTorch execution trace")]
+    #[error(
+        "no \"nodes\" list in it ({bytes} bytes read): not a PyTorch execution trace, or cut before \
+         its nodes; record it again"
+    )]
     NoNodes {
         /// Length of the text that was searched.
         bytes: u64,

@@ -84,7 +84,16 @@ impl Default for KinetoReadOptions {
 pub enum Error {
     /// Not a Kineto trace, or the source failed.
     #[error(transparent)]
-    Read(#[from] JsonReadError),
+    Read(JsonReadError),
+    /// Not a Kineto trace, or cut before its events.
+    #[error(
+        "no \"traceEvents\" list in it ({bytes} bytes read): not a Kineto trace, or cut before its \
+         events; export it again"
+    )]
+    NoEvents {
+        /// Length of the text that was searched.
+        bytes: u64,
+    },
     /// Written by the profiler of JAX or another user of XLA.
     #[error(
         "a trace of JAX or XLA (it names {process:?}), not of PyTorch: \
@@ -100,6 +109,15 @@ pub enum Error {
         limit = u32::MAX - 1
     )]
     TooManyRows,
+}
+
+impl From<JsonReadError> for Error {
+    fn from(error: JsonReadError) -> Self {
+        match error {
+            JsonReadError::NoArray { bytes, .. } => Error::NoEvents { bytes },
+            other => Error::Read(other),
+        }
+    }
 }
 
 const LAYOUT: ArrayLayout = ArrayLayout {

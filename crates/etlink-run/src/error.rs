@@ -36,7 +36,7 @@ pub enum RunError {
     Job(Box<dyn Error + Send + Sync>),
 
     /// A source that has to be a folder is none.
-    #[error("{} is not a folder; the traces of all ranks lie in one", path.display())]
+    #[error("{} is not a folder; give the folder with the traces of all ranks", path.display())]
     NotAFolder {
         /// The source.
         path: PathBuf,

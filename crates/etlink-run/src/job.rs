@@ -509,6 +509,10 @@ pub fn read_device_with(
 
 /// Reads a device trace with what no graph needs.
 pub fn read_for_figures(input: InputFile, threads: usize) -> Result<DeviceTrace, RunError> {
+    // its arguments are in groups of their own: all would be there but what launched what
+    if input.is_view {
+        return Err(InputError::View { name: input.name }.into());
+    }
     if input.kind != FileKind::KinetoTrace {
         return Err(input.refuse_kind(WantedTrace::Table).into());
     }

@@ -14,17 +14,25 @@ pub enum ChakraReadError {
         source: std::io::Error,
     },
     /// The document has no nodes, or its array is not readable.
-    #[error("an execution trace was expected, but {0}")]
-    Json(#[from] etlink_json::JsonReadError),
+    // the source is part of the text, so that the remedy stands last
+    #[error("{0}: not an execution trace; give what etlink, PyTorch or chakra_converter wrote")]
+    Json(etlink_json::JsonReadError),
     /// Not a Chakra trace in any form.
     #[error(
-        "a Chakra trace (.et), its JSON, or an ET+ JSON was expected; {}",
+        "a Chakra trace (.et), its JSON, or an ET+ JSON was expected; {}; give what etlink or \
+         chakra_converter wrote",
         describe_kind(*.kind)
     )]
     NotChakra {
         /// What it is instead.
         kind: FileKind,
     },
+}
+
+impl From<etlink_json::JsonReadError> for ChakraReadError {
+    fn from(error: etlink_json::JsonReadError) -> Self {
+        ChakraReadError::Json(error)
+    }
 }
 
 fn describe_kind(kind: FileKind) -> &'static str {

@@ -236,9 +236,12 @@ impl ChakraGraph {
         for finding in self.findings.damage() {
             let first = finding.examples.first();
             let detail = first.map_or("", |example| example.detail.as_str());
-            let detail = match detail {
-                "" => String::new(),
-                detail => format!(", first: {detail}"),
+            let offset = first.and_then(|example| example.offset);
+            let place = offset.map_or(String::new(), |offset| format!(" at byte {offset}"));
+            let detail = match (detail, &place[..]) {
+                ("", "") => String::new(),
+                ("", place) => format!(", first{place}"),
+                (detail, place) => format!(", first{place}: {detail}"),
             };
             parts.push(format!(
                 "{} ({}{detail})",

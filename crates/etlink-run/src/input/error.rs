@@ -113,22 +113,26 @@ impl WantedTrace {
                 );
             }
             WantedTrace::Times => {
-                return format!(
-                    "{name} is {is}; a Kineto trace or a Chakra trace (.et) was expected"
-                );
+                return format!("{name} is {is}; give a Kineto trace or a Chakra trace (.et)");
             }
             WantedTrace::Table => {
                 return format!(
-                    "{name} is {is}; the table needs the Kineto trace, which has all times"
+                    "{name} is {is}; give the Kineto trace, which has all times that the table \
+                     needs"
                 );
             }
         };
         match kind {
             FileKind::HostTrace | FileKind::EtPlus | FileKind::KinetoTrace => {
-                format!("{name} is {is}, but {option} wants a {what}; give it as {other}")
+                format!(
+                    "{name} is {is}, but {option} wants a {what}; give that, and this one as {other}"
+                )
             }
             FileKind::ChakraEt | FileKind::ChakraJson => {
-                format!("{name} is {is}, which is linked already; {option} wants a {what}")
+                format!(
+                    "{name} is {is}, which is linked already; {option} wants a {what}: give one of \
+                     those that it was made from"
+                )
             }
             FileKind::Unknown => {
                 format!("{name} is no {what}: it does not begin like one; see `etlink inspect`")

@@ -128,7 +128,7 @@ fn read_contents(
         }
         FileKind::Unknown => {
             bail!(
-                "{} is {}; a host trace, a device trace, a .et or merged JSON was expected",
+                "{} is {}; give a host trace, a device trace, a .et or merged JSON",
                 input.name,
                 describe_kind(input.kind)
             )

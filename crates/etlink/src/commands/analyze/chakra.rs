@@ -21,14 +21,17 @@ pub(super) fn linked_graph(
     let damage = damage.map_or(String::new(), |damage| format!("; {damage}"));
     // graphs that were made for simulators have durations alone
     if file.start_ns.iter().all(Option::is_none) {
-        bail!("{name} has no times: there is nothing to analyze{damage}");
+        bail!(
+            "{name} has no start times: there is nothing to analyze; give the traces that it was \
+            made from, or use `etlink replay`{damage}"
+        );
     }
     match convert::linked_trace(file, rank, groups)? {
         Some(trace) => Ok(trace),
         None => {
             bail!(
-                "{name} has neither device nodes nor communications: there is nothing to \
-                analyze{damage}"
+                "{name} has neither device nodes nor communications: there is nothing to analyze; \
+                give the traces that it was made from, or use `etlink replay`{damage}"
             )
         }
     }
