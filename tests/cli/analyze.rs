@@ -841,11 +841,11 @@ fn parquet_of_an_earlier_run() {
 fn how_much_of_the_peaks_is_used() {
     let tool = Tool::new();
     tool.file("trace.json", draw(0).kineto());
-    // 2 million operations in 100 us, 4096 bytes in 20 us
+    // 2 million operations in a recording of 200 us, 4096 bytes in 20 us
     tool.run("analyze trace.json --csv --table metrics --peak-tflops 0.2 --peak-link 2.048")
         .exits(0)
-        .says(",all,tflops,0.02,TFLOP/s\n")
-        .says(",all,hfu,10.0,%\n")
+        .says(",all,tflops,0.01,TFLOP/s\n")
+        .says(",all,hfu,5.0,%\n")
         .says(",all,bandwidth_utilization_all_reduce,0.1,ratio\n");
     tool.run("analyze trace.json")
         .exits(0)

@@ -310,3 +310,43 @@ fn unlike_runs_say_so_first() {
     let said = tool.run("diff h100.json h100.json").exits(0).stdout;
     assert!(said.starts_with("step "), "{said}");
 }
+
+/// A step of 100 us that launches a kernel of 20 us; before the recording one of that many us was
+/// launched.
+fn draw_before(micros: i64) -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let earlier = draw.next_correlation();
+    let stream = DeviceQueue::stream(7);
+    draw.annotation(main, "ProfilerStep#1", 0, 100 * US);
+    draw.op(main, "aten::mm", 10 * US, 30 * US);
+    draw.kernel(stream, "gemm", (0, micros * US), earlier);
+    let row = (micros * US, (micros + 20) * US);
+    draw.launch(main, (12 * US, 15 * US), stream, "gemm", row);
+    draw.kineto()
+}
+
+#[test]
+fn work_of_the_iteration_before_is_not_compared() {
+    let tool = Tool::new();
+    tool.file("before.json", draw_before(30));
+    tool.file("after.json", draw_before(70));
+    let said = tool
+        .run("diff before.json after.json --json")
+        .exits(0)
+        .json();
+    assert_eq!(said["runs"][0]["device_ns"], 20_000, "{said}");
+    let gemm = &said["changes"];
+    let gemm = gemm.as_array().expect("rows").iter();
+    let gemm: Vec<_> = gemm.filter(|row| row["name"] == "gemm").collect();
+    assert_eq!(gemm[0]["times_ns"], json!([20_000, 20_000]));
+    let outside = json!([{"launched": "before_recording", "rows": 1, "sum_ns": 70_000}]);
+    assert_eq!(said["runs"][1]["outside"], outside);
+    tool.run("diff before.json after.json")
+        .exits(0)
+        .says("of a step 30.000 us -> 70.000 us pass with work that was launched before")
+        .says("after, not compared: 1 device row launched before the recording, 70.000 us");
+    tool.run("analyze before.json --table outside")
+        .exits(0)
+        .says("before the recording");
+}

@@ -9,6 +9,7 @@ use crate::idle::{self, HostIdle, IdleCauses, IdleGap};
 use crate::kernels::{self, KernelTotals};
 use crate::launches::{self, LaunchTotals};
 use crate::memory::{self, MemoryPoint, MemoryUse};
+use crate::outside_work::{self, CountedWork, OutsideWork};
 use crate::peak_use::{self, PeakUse};
 use crate::phases::{self, PhaseTotals};
 use crate::queue_depth::{self, QueueDepth};
@@ -60,6 +61,9 @@ tables! {
     breakdown: DeviceTime,
     /// Device rows by class and name.
     kernels: KernelTotals,
+    /// Device rows that `kernels` does not count: launched before the recording, or before the
+    /// first step.
+    outside: OutsideWork,
     /// Ops of the host by their own time, where there is no device work.
     host_ops: HostOpTotals,
     /// Idle time by cause, per device.
@@ -104,14 +108,17 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
     let idle = idle::idle_causes(&rows);
     let (memory, points) = memory::memory_use(&trace.device, options.memory_timeline);
     // Computed first: the rates below divide by the windows of its devices.
-    let breakdown = breakdown::device_times(&rows);
-    let steps = steps::step_times(&rows);
+    let mut steps = steps::step_times(&rows);
+    utilization::add_time_before(&rows, &mut steps);
+    let counted = CountedWork::from_steps(trace, &steps);
     let utilization = utilization::utilizations(&rows, &steps);
     RankAnalysis {
         rank: trace.report.rank.map(|rank| rank.0),
-        peaks: peak_use::peak_uses(&rows, &utilization),
+        peaks: peak_use::peak_uses(&rows, &utilization, &counted),
+        work: compute_rate::compute_rates(&rows, &utilization, &counted),
         utilization,
-        kernels: kernels::kernel_totals(&rows),
+        kernels: kernels::kernel_totals(&rows, &counted),
+        outside: outside_work::outside_work(&rows, &counted),
         host_ops: host_ops::host_op_totals(&rows),
         idle: idle.devices,
         stream_idle: idle.streams,
@@ -124,8 +131,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
         phases: phases::phase_totals(std::iter::once(&steps[..])),
         steps,
         coverage: sm_coverage::sm_coverage(&rows),
-        work: compute_rate::compute_rates(&rows, &breakdown),
-        breakdown,
+        breakdown: breakdown::device_times(&rows),
         collectives: collectives::collective_totals(&rows),
         sequences: options
             .sequences_of

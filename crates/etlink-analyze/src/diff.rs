@@ -15,13 +15,16 @@ mod fail_rule;
 mod likeness;
 mod parts;
 mod step_change;
+mod tree_change;
 
 pub use fail_rule::{FailRule, FailRuleError};
 pub use likeness::RunLikeness;
 pub use parts::PartChange;
 pub use step_change::{ChangeVerdict, StepChange};
+pub use tree_change::{TreeChange, tree_changes};
 
 use crate::analysis::RankAnalysis;
+use crate::outside_work::OutsideCause;
 use crate::short_names::short_names;
 use crate::top::{KeyAverage, KeyAverages};
 use crate::utilization::sum_utilizations;
@@ -41,6 +44,20 @@ pub struct RunSide {
     pub self_host_ns: i64,
     /// Time of all device rows, per unit, ns.
     pub device_ns: i64,
+    /// Device rows that are not compared, by when they were launched; of the run, not per unit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<OutsideSum>,
+}
+
+/// Device rows of all ranks that are not compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OutsideSum {
+    /// When they were launched.
+    pub launched: OutsideCause,
+    /// How many.
+    pub rows: u64,
+    /// Sum of their durations, ns.
+    pub sum_ns: i64,
 }
 
 /// What became of a row.
@@ -139,7 +156,10 @@ pub fn compare_runs(tops: [&[&KeyAverages]; 2], ranks: [&[&RankAnalysis]; 2]) ->
         let sum = sum_utilizations(all);
         sum.first().and_then(|sum| sum.busy_share)
     });
-    let diff = diff_runs(tops[0], tops[1]);
+    let mut diff = diff_runs(tops[0], tops[1]);
+    for (run, ranks) in diff.runs.iter_mut().zip(ranks) {
+        run.outside = outside_sums(ranks);
+    }
     RunDiff {
         likeness: RunLikeness::from_runs(tops, ranks, &diff.changes),
         step: StepChange::from_ranks(ranks),
@@ -150,6 +170,23 @@ pub fn compare_runs(tops: [&[&KeyAverages]; 2], ranks: [&[&RankAnalysis]; 2]) ->
         classes: parts::class_changes(ranks, units),
         ..diff
     }
+}
+
+/// Of all ranks, by when they were launched.
+fn outside_sums(ranks: &[&RankAnalysis]) -> Vec<OutsideSum> {
+    let mut sums = OutsideCause::ALL.map(|launched| OutsideSum {
+        launched,
+        rows: 0,
+        sum_ns: 0,
+    });
+    for outside in ranks.iter().flat_map(|rank| &rank.outside) {
+        let sum = &mut sums[outside.launched as usize];
+        sum.rows += outside.rows;
+        sum.sum_ns = sum.sum_ns.saturating_add(outside.sum_ns);
+    }
+    let mut sums = Vec::from(sums);
+    sums.retain(|sum| sum.rows > 0);
+    sums
 }
 
 /// Whether figures are per step, and by what those of each run are divided.
@@ -213,6 +250,7 @@ pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
             steps: steps[side],
             self_host_ns,
             device_ns,
+            outside: vec![],
         }
     });
     let op_shares = sides.map(op_share);
@@ -236,6 +274,19 @@ pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
 }
 
 impl RunDiff {
+    /// What the figures of each run are divided by.
+    pub fn units(&self) -> [u64; 2] {
+        let runs = self.runs.each_ref();
+        runs.map(|run| {
+            if self.per == "step" {
+                run.steps
+            } else {
+                run.ranks
+            }
+            .max(1)
+        })
+    }
+
     /// Whether a part changed by no more of its time than steps vary.
     pub fn is_within_spread(&self, times_ns: [i64; 2]) -> bool {
         let share = self.step.as_ref().and_then(StepChange::spread_share);

@@ -21,6 +21,14 @@ impl Intervals {
         Some(if at.is_multiple_of(2) { start } else { end })
     }
 
+    /// How much of `span` they cover. O(intervals).
+    pub(crate) fn length_within(&self, span: (i64, i64)) -> i64 {
+        self.0.iter().fold(0, |sum, (start, end)| {
+            let inside = (*end).min(span.1).saturating_sub((*start).max(span.0));
+            sum.saturating_add(inside.max(0))
+        })
+    }
+
     /// Their length.
     pub(crate) fn total_length(&self) -> i64 {
         self.0.iter().fold(0, |sum, (start, end)| {

@@ -1,10 +1,14 @@
 //! Device rows by class and name: count, sum, mean, shortest, longest, standard deviation of their
 //! durations, ns.
 //!
+//! Rows that were launched before the recording, or before the first step, are not here:
+//! [`OutsideWork`](crate::OutsideWork) counts them.
+//!
 //! `share` is the sum of a name's durations over that of all rows. Rows that overlap count each:
 //! these are sums over rows, which may be more than the time that passed.
 
 use crate::duration_stats::DurationStats;
+use crate::outside_work::CountedWork;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use crate::short_names::short_names;
@@ -84,10 +88,13 @@ struct RowSums {
 }
 
 /// Of one rank, by falling sum. O(rows).
-pub(crate) fn kernel_totals(rows: &ClassifiedRows<'_>) -> Vec<KernelTotals> {
+pub(crate) fn kernel_totals(
+    rows: &ClassifiedRows<'_>,
+    counted: &CountedWork<'_>,
+) -> Vec<KernelTotals> {
     let mut all: IndexMap<(NameId, RowClass, u16), RowSums, FxBuildHasher> = IndexMap::default();
     let device = &rows.trace.device.rows;
-    for row in 0..rows.len() {
+    for row in (0..rows.len()).filter(|row| counted.row_cause(*row).is_none()) {
         // The class is part of the key: a kernel may have a
         // collective's arguments in one row and not in another.
         let sums = all

@@ -4,6 +4,7 @@
 //! LinkedTrace ─ Rows (classified by Rules) ─┬─ breakdown    what the device did, idle, overlap
 //!                                           ├─ utilization  of which time a device is busy
 //!                                           ├─ kernels      times per class and name
+//!                                           ├─ outside      work of no step
 //!                                           ├─ idle         why a device or stream stood still
 //!                                           ├─ gaps         what the host did meanwhile
 //!                                           ├─ launches     calls that launch, delays
@@ -42,6 +43,7 @@ pub mod kernels;
 pub mod launches;
 pub mod memory;
 pub mod metrics;
+pub mod outside_work;
 pub mod peak_use;
 pub mod phases;
 pub mod queue_depth;
@@ -68,6 +70,7 @@ pub use kernels::KernelTotals;
 pub use launches::LaunchTotals;
 pub use memory::{MemoryPoint, MemoryUse};
 pub use metrics::{HardwarePeaks, RunMetric, peak_metrics};
+pub use outside_work::{CountedWork, OutsideCause, OutsideWork};
 pub use peak_use::PeakUse;
 pub use phases::PhaseTotals;
 pub use queue_depth::QueueDepth;

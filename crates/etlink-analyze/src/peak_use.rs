@@ -1,8 +1,8 @@
 //! How much of what a device can do its kernels use, where the device's name is known
 //! ([`DevicePeaks`]).
 //!
-//! Of kernels of computation that start in the window of
-//! [`Utilization`]:
+//! Of kernels of computation that were launched and start in the window of [`Utilization`], that is
+//! the steps, or the recording where there are none:
 //!
 //! ```text
 //! compute time     operations / peak of the precision; of products, convolutions and attention
@@ -21,10 +21,12 @@
 //!
 //! fp32 products count as TF32 where the kernel's name says so (`tf32`, or CUTLASS's `s1688`).
 
+use crate::compute_rate::is_in_window;
 use crate::device_peaks::{DevicePeaks, Precision};
+use crate::outside_work::CountedWork;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
-use crate::utilization::Utilization;
+use crate::utilization::{Utilization, UtilizationWindow};
 use etlink_link::LinkedTrace;
 use etlink_link::roofline::{RooflineFormula, RooflineWork, op_types, op_work, row_work};
 use etlink_model::RowKind;
@@ -40,6 +42,12 @@ pub struct PeakUse {
     pub device: i64,
     /// Its name.
     pub name: String,
+    /// What MFU is over.
+    pub window: UtilizationWindow,
+    /// Steps in that window.
+    pub steps: u64,
+    /// That window, less what is from before the recording, ns.
+    pub window_ns: i64,
     /// The data sheet that the peaks are from.
     pub sheet: String,
     /// Part of the kernels' duration of which the work is known; 0 to 1.
@@ -70,7 +78,11 @@ struct WorkSums {
 }
 
 /// Per device whose name is known. O(ops + rows).
-pub(crate) fn peak_uses(rows: &ClassifiedRows<'_>, devices: &[Utilization]) -> Vec<PeakUse> {
+pub(crate) fn peak_uses(
+    rows: &ClassifiedRows<'_>,
+    devices: &[Utilization],
+    counted: &CountedWork<'_>,
+) -> Vec<PeakUse> {
     let known: Vec<Option<(&str, DevicePeaks)>> = rows
         .devices
         .iter()
@@ -85,7 +97,10 @@ pub(crate) fn peak_uses(rows: &ClassifiedRows<'_>, devices: &[Utilization]) -> V
         let number = rows.devices[at];
         let window = devices.iter().find(|one| one.device == Some(number));
         if let (Some((name, peaks)), Some(window)) = (known, window) {
-            let sums = sum_work(rows, &rows.of_devices[at], &work, &peaks, window);
+            let of_device = rows.of_devices[at].iter().copied();
+            let of_window = of_device.filter(|row| is_in_window(rows, *row, window));
+            let launched = of_window.filter(|row| counted.row_cause(*row).is_none());
+            let sums = sum_work(rows, launched, &work, &peaks);
             uses.extend(sums.peak_use(number, name, &peaks, window));
         }
     }
@@ -100,21 +115,15 @@ fn device_peaks(trace: &LinkedTrace, device: i64) -> Option<(&str, DevicePeaks)>
 
 fn sum_work(
     rows: &ClassifiedRows<'_>,
-    of_device: &[usize],
+    some: impl Iterator<Item = usize>,
     work: &[RooflineWork],
     peaks: &DevicePeaks,
-    window: &Utilization,
 ) -> WorkSums {
     let table = &rows.trace.device.rows;
-    let until = window.start_ns.saturating_add(window.window_ns);
     let mut sums = WorkSums::default();
-    for row in of_device.iter().copied() {
+    for row in some {
         let is_kernel = table.kind[row] == RowKind::Kernel;
-        let start = table.start[row].0;
-        if !is_kernel
-            || rows.class[row] != RowClass::Computation
-            || !(window.start_ns..until).contains(&start)
-        {
+        if !is_kernel || rows.class[row] != RowClass::Computation {
             continue;
         }
         let ns = table.duration[row].0;
@@ -195,6 +204,9 @@ impl WorkSums {
         Some(PeakUse {
             device,
             name: name.to_owned(),
+            window: window.window,
+            steps: window.steps,
+            window_ns: window.whole_ns(),
             sheet: peaks.sheet.to_owned(),
             covered,
             mfu: share(self.compute_ns, window.whole_ns()).filter(|_| is_enough),

@@ -32,6 +32,9 @@ pub struct StepTime {
     pub start_ns: i64,
     /// Time on the host.
     pub duration_ns: i64,
+    /// Time of it, until its last device row ends, in which devices carry out, or wait for, what was
+    /// launched before the recording: the iteration before.
+    pub before_recording_ns: i64,
     /// Device rows that were launched in it.
     pub rows: u64,
     /// First start of these, ns since the origin of the trace.
@@ -99,7 +102,7 @@ fn launched_rows(rows: &ClassifiedRows<'_>, wanted: bool) -> Vec<(i64, usize)> {
 }
 
 impl StepTime {
-    fn end_ns(&self) -> i64 {
+    pub(crate) fn end_ns(&self) -> i64 {
         self.start_ns.saturating_add(self.duration_ns)
     }
 

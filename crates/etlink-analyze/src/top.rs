@@ -31,6 +31,7 @@ mod tree;
 
 pub use call_tree::{CallKind, CallNode, CallTree, TreeOptions, call_tree};
 
+use crate::outside_work::CountedWork;
 use crate::short_names::short_names;
 use etlink_model::DeviceTrace;
 use serde::Serialize;
@@ -56,6 +57,8 @@ pub struct Options<'t> {
     pub python: bool,
     /// Input shapes of ops, where the device trace was recorded without.
     pub shapes: Option<&'t dyn Fn(usize) -> &'t str>,
+    /// What counts, where that is not all: as [`diff`](crate::diff) wants it, not PyTorch.
+    pub counted: Option<CountedWork<'t>>,
 }
 
 /// The table.

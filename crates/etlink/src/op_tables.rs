@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use etlink_analyze::top::{
     CallTree, KeyAverages, Options, TopGroup, TopOrder, TreeOptions, call_tree, key_averages,
 };
-use etlink_analyze::{KernelRules, Options as AnalysisOptions, RankAnalysis, analyze};
+use etlink_analyze::{CountedWork, KernelRules, Options as AnalysisOptions, RankAnalysis, analyze};
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx};
@@ -180,6 +180,7 @@ fn trace_table(
         group,
         python: wanted.python,
         shapes: None,
+        counted: None,
     };
     // the host trace is read for shapes alone: only where they are wanted and missing
     let mut analysis = None;
@@ -189,12 +190,15 @@ fn trace_table(
                 anomalies: trace.anomalies.clone(),
                 ..LinkReport::default()
             };
-            let top = key_averages(&trace, options);
-            if let Some(rules) = wanted.rules {
-                let job = LinkJob::reading(None, device.to_owned(), threads);
-                let linked = job::link_read(&job, trace, progress)?;
-                analysis = Some(analyze(&linked, rules, &AnalysisOptions::default()));
-            }
+            let top = match wanted.rules {
+                None => key_averages(&trace, options),
+                Some(rules) => {
+                    let job = LinkJob::reading(None, device.to_owned(), threads);
+                    let linked = job::link_read(&job, trace, progress)?;
+                    analysis = Some(analyze(&linked, rules, &AnalysisOptions::default()));
+                    key_averages(&linked.device, compared_options(options, &linked))
+                }
+            };
             (top, report)
         }
         Some(host) => {
@@ -203,7 +207,8 @@ fn trace_table(
                 manifest: ManifestEntry::of_trace(device),
                 ..LinkJob::reading(Some(host.to_owned()), device.to_owned(), threads)
             };
-            let (top, linked) = pair_table(&job, trace, options, progress)?;
+            let is_compared = wanted.rules.is_some();
+            let (top, linked) = pair_table(&job, trace, options, is_compared, progress)?;
             let analyzed = |rules| analyze(&linked, rules, &AnalysisOptions::default());
             analysis = wanted.rules.map(analyzed);
             (top, linked.report)
@@ -239,11 +244,20 @@ fn trace_table(
     })
 }
 
+/// Runs are compared by their steps: what was launched before them is of neither.
+fn compared_options<'t>(options: Options<'t>, trace: &'t LinkedTrace) -> Options<'t> {
+    Options {
+        counted: Some(CountedWork::new(trace)),
+        ..options
+    }
+}
+
 /// Input shapes are those of the host trace's nodes.
 fn pair_table(
     job: &LinkJob,
     device: DeviceTrace,
     options: Options<'_>,
+    is_compared: bool,
     progress: &Progress,
 ) -> Result<(KeyAverages, LinkedTrace)> {
     let trace = job::link_read(job, device, progress)?;
@@ -256,6 +270,10 @@ fn pair_table(
     let options = Options {
         shapes: Some(&shapes),
         ..options
+    };
+    let options = match is_compared {
+        true => compared_options(options, &trace),
+        false => options,
     };
     let top = key_averages(&trace.device, options);
     Ok((top, trace))

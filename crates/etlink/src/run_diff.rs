@@ -1,7 +1,7 @@
 //! Two runs compared, for `diff` and for the page of `report`.
 
 use crate::op_tables::RunTables;
-use crate::table::{percent, time};
+use crate::table::{count, percent, time};
 use etlink_analyze::RankAnalysis;
 use etlink_analyze::diff::{ChangeVerdict, RunDiff, StepChange, compare_runs};
 use etlink_analyze::top::KeyAverages;
@@ -70,9 +70,26 @@ pub fn sums_sentence(diff: &RunDiff) -> String {
     let host = time_change(before.self_host_ns, after.self_host_ns);
     let device = time_change(before.device_ns, after.device_ns);
     format!(
-        "per {}: own time of the host's ops {host}; device time {device}",
+        "per {}: host time in ops and calls {host}; device time {device}",
         diff.per
     )
+}
+
+/// What of each run is not compared, a sentence each.
+pub fn outside_sentences(diff: &RunDiff) -> Vec<String> {
+    let mut out = vec![];
+    for (name, run) in ["before", "after"].iter().zip(&diff.runs) {
+        let sums = run.outside.iter().map(|sum| {
+            let rows = count(sum.rows, "device row");
+            let when = sum.launched.phrase();
+            format!("{rows} launched {when}, {}", time(sum.sum_ns))
+        });
+        let sums: Vec<String> = sums.collect();
+        if !sums.is_empty() {
+            out.push(format!("{name}, not compared: {}", sums.join("; ")));
+        }
+    }
+    out
 }
 
 /// The step times, and whether they differ by more than steps do.
@@ -91,7 +108,14 @@ fn step_sentence(step: &StepChange) -> String {
         ),
         _ => String::new(),
     };
-    format!("step {}; {vary}{verdict}", time_change(before, after))
+    let mut text = format!("step {}; {vary}{verdict}", time_change(before, after));
+    if step.before_recording_ns.iter().any(|ns| *ns > 0) {
+        let [before, after] = step.before_recording_ns.map(time);
+        text += &format!(
+            "; of a step {before} -> {after} pass with work that was launched before the recording"
+        );
+    }
+    text
 }
 
 /// A time before and after.

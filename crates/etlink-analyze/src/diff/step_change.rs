@@ -38,6 +38,9 @@ pub struct StepChange {
     pub times_ns: [i64; 2],
     /// Their standard deviations, ns; none of one step.
     pub spreads_ns: [Option<f64>; 2],
+    /// Mean time of a step in which devices carry out, or wait for, what was launched before the
+    /// recording, ns.
+    pub before_recording_ns: [i64; 2],
     /// Second mean less first, ns.
     pub cost_ns: i64,
     /// Whether that is more than chance.
@@ -70,6 +73,7 @@ impl StepChange {
             steps: stats.map(|stats| stats.count),
             times_ns,
             spreads_ns,
+            before_recording_ns: runs.map(mean_before),
             cost_ns,
             verdict,
         })
@@ -100,6 +104,14 @@ fn student_t(errors: [f64; 2], steps: [f64; 2]) -> f64 {
     // beyond the table the normal distribution is near enough
     let place = freedom.max(1) - 1;
     STUDENT_T.get(place).copied().unwrap_or(2.0)
+}
+
+/// Of all steps of all ranks.
+fn mean_before(ranks: &[&RankAnalysis]) -> i64 {
+    let steps = ranks.iter().flat_map(|rank| &rank.steps);
+    let mut stats = DurationStats::default();
+    steps.for_each(|step| stats.add(step.before_recording_ns));
+    stats.mean_ns().round() as i64
 }
 
 fn step_stats(ranks: &[&RankAnalysis]) -> DurationStats {

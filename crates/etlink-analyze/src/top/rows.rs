@@ -74,7 +74,7 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
         for (at, (range, figures)) in ranges.iter().zip(figures).enumerate() {
             // A merged range counts with its parent; frames
             // only shape the tree unless they are asked for.
-            if figures.merged || (is_frame(range) && !python) {
+            if figures.merged || (is_frame(range) && !python) || self.is_outside(range) {
                 continue;
             }
             let stack = stacks.of.get(at).map_or(0, |stack| stack + 1);
@@ -109,6 +109,13 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
         }
     }
 
+    /// Whether a range of the host began outside of the steps that are looked at.
+    fn is_outside(&self, range: &HostRange) -> bool {
+        let counted = self.options.counted;
+        let cause = counted.and_then(|counted| counted.time_cause(TimeNs(range.start)));
+        cause.is_some()
+    }
+
     /// Number of a range's shapes; 0 where they do not count.
     fn shapes_of(&mut self, range: &HostRange) -> u32 {
         let (TopGroup::Shape, RangeSource::Op(op)) = (self.options.group, range.what) else {
@@ -139,7 +146,9 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
             auxiliary,
             ..
         } = self.trace;
-        for row in 0..rows.len() {
+        let counted = self.options.counted;
+        let counts = |row: &usize| counted.is_none_or(|counted| counted.row_cause(*row).is_none());
+        for row in (0..rows.len()).filter(counts) {
             self.add_row(rows.name[row], false, rows.start[row], rows.duration[row]);
         }
         for row in 0..syncs.len() {

@@ -1,7 +1,7 @@
 //! Small programs, figures by hand.
 
 use crate::support::{analyzed, analyzed_with};
-use etlink_analyze::{CollectiveTotals, GapCause, Options, UtilizationWindow};
+use etlink_analyze::{CollectiveTotals, GapCause, Options, OutsideCause, UtilizationWindow};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const US: i64 = 1_000;
@@ -1211,4 +1211,61 @@ fn work_from_before_the_recording_is_neither_busy_nor_idle() {
         (200_000, 50_000)
     );
     assert_eq!((device.idle_ns, device.whole_ns()), (160_000, 210_000));
+}
+
+/// ```text
+/// us        0         100       200       300
+/// step         [ProfilerStep#1 ----------]
+/// calls      l    l        l               l
+/// stream 7  [from before ==][warm up][a==][b==]   [c]
+/// ```
+#[test]
+fn kernels_are_of_the_steps_that_launched_them() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let stream = DeviceQueue::stream(7);
+    let earlier = draw.next_correlation();
+    draw.kernel(stream, "gemm", us(0, 120), earlier);
+    draw.launch(main, us(2, 3), stream, "gemm", us(120, 150));
+    draw.annotation(main, "ProfilerStep#1", 20 * US, 300 * US);
+    let mm = draw.op(main, "aten::mm", 30 * US, 60 * US);
+    draw.arg(mm, "Input Dims", "[[100, 200], [200, 300]]");
+    draw.arg(mm, "Input type", r#"["float", "float"]"#);
+    draw.launch(main, us(40, 41), stream, "gemm", us(150, 190));
+    draw.launch(main, us(90, 91), stream, "b", us(190, 200));
+    draw.launch(main, us(310, 311), stream, "c", us(330, 340));
+    let analysis = analyzed(&draw);
+    let kernels = analysis.kernels.iter();
+    let sums: Vec<_> = kernels
+        .map(|kernel| {
+            (
+                &*kernel.name,
+                kernel.durations.count,
+                kernel.durations.sum_ns,
+            )
+        })
+        .collect();
+    // what follows the last step may be part of it
+    assert_eq!(
+        sums,
+        [("gemm", 1, 40_000), ("b", 1, 10_000), ("c", 1, 10_000)]
+    );
+    let outside = analysis.outside.iter();
+    let outside: Vec<_> = outside
+        .map(|of| (of.launched, of.rows, of.sum_ns))
+        .collect();
+    assert_eq!(
+        outside,
+        [
+            (OutsideCause::BeforeRecording, 1, 120_000),
+            (OutsideCause::BeforeSteps, 1, 30_000)
+        ]
+    );
+    // the step is 280 us long; in the first 100 the row from before runs
+    assert_eq!(analysis.steps[0].before_recording_ns, 100_000);
+    let [rate] = &analysis.work[..] else {
+        panic!("one device")
+    };
+    assert_eq!((rate.rows, rate.steps, rate.window_ns), (1, 1, 180_000));
+    assert!((rate.tflops - 12e6 / 180e3 / 1e3).abs() < 1e-12, "{rate:?}");
 }

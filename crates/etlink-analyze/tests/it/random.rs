@@ -321,7 +321,7 @@ proptest! {
                 etlink_analyze::top::Options {
                     group,
                     python: true,
-                    shapes: None,
+                    ..Default::default()
                 },
             );
             drop(diff_runs(&[&tables], &[&tables, &tables]));

@@ -176,7 +176,7 @@ fn check_tops(device: &DeviceTrace) -> Result<Vec<KeyAverages>> {
                 TopOptions {
                     group: *group,
                     python: *python,
-                    shapes: None,
+                    ..TopOptions::default()
                 },
             )
         })

@@ -1,10 +1,13 @@
 //! What a page says of the run beside an earlier one.
 
-use etlink_analyze::diff::{ChangeKind, PartChange, RowChange, RunDiff};
+use etlink_analyze::diff::{ChangeKind, PartChange, RowChange, RunDiff, TreeChange};
 use serde::Serialize;
 
 /// Rows of a table at most: those that cost or save most.
 const ROWS: usize = 300;
+
+/// Deeper nodes are moved in no further: their names would leave the column.
+const DEEPEST_INDENT: u32 = 24;
 
 /// Two runs compared; the page shows the second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,9 +50,23 @@ pub struct ComparedRow {
     pub change_share: Option<f64>,
 }
 
+/// Times of a node in both runs.
+type NodeTimes = fn(&TreeChange) -> [i64; 2];
+
+/// The call tree, by what its times are.
+const TREES: [(&str, NodeTimes); 2] = [
+    ("Call tree, device time", |node| node.device_ns),
+    ("Call tree, host time", |node| node.host_ns),
+];
+
 impl ComparedRuns {
     /// What a page shows of a comparison.
-    pub fn new(before: String, sentences: Vec<String>, diff: &RunDiff) -> ComparedRuns {
+    pub fn new(
+        before: String,
+        sentences: Vec<String>,
+        diff: &RunDiff,
+        tree: &[TreeChange],
+    ) -> ComparedRuns {
         let mut tables = vec![];
         for (title, parts) in [
             ("classes", &diff.classes),
@@ -64,6 +81,9 @@ impl ComparedRuns {
             let rows = rows.filter(|row| row.on_device == on_device && !row.is_wait());
             let rows = rows.filter(|row| row.kind != ChangeKind::Same);
             tables.push(ComparedTable::new(title, diff, rows.map(change_row)));
+        }
+        for (title, time) in TREES {
+            tables.push(ComparedTable::from_tree(title, diff, tree, time));
         }
         tables.retain(|table| !table.rows.is_empty());
         ComparedRuns {
@@ -90,6 +110,61 @@ impl ComparedTable {
             within_spread: varied.len() as u64,
             cut,
         }
+    }
+}
+
+impl ComparedTable {
+    /// The nodes that changed by more than steps vary, with all that are around them; in the order
+    /// of the tree, moved in by their depth.
+    fn from_tree(
+        title: &str,
+        diff: &RunDiff,
+        tree: &[TreeChange],
+        time: NodeTimes,
+    ) -> ComparedTable {
+        let mut costs: Vec<(u64, usize)> = vec![];
+        let mut within_spread = 0;
+        for (at, node) in tree.iter().enumerate() {
+            let [before, after] = time(node);
+            match before.abs_diff(after) {
+                0 => {}
+                _ if diff.is_within_spread([before, after]) => within_spread += 1,
+                cost => costs.push((cost, at)),
+            }
+        }
+        costs.sort_unstable_by_key(|(cost, at)| (std::cmp::Reverse(*cost), *at));
+        let mut is_shown = vec![false; tree.len()];
+        let cut = costs.len().saturating_sub(ROWS) as u64;
+        for (_, at) in costs.into_iter().take(ROWS) {
+            let mut next = Some(at);
+            // what is around a shown node is shown already
+            while let Some(at) = next.filter(|at| !is_shown[*at]) {
+                is_shown[at] = true;
+                next = tree[at].parent.map(|parent| parent as usize);
+            }
+        }
+        let shown = tree.iter().zip(is_shown).filter(|(_, is_shown)| *is_shown);
+        ComparedTable {
+            title: title.to_owned(),
+            rows: shown.map(|(node, _)| node_row(node, time(node))).collect(),
+            within_spread,
+            cut,
+        }
+    }
+}
+
+/// A browser leaves out blanks at the begin of a text, but not these.
+const INDENT: &str = "\u{2003}";
+
+fn node_row(node: &TreeChange, times_ns: [i64; 2]) -> ComparedRow {
+    let indent = INDENT.repeat(node.depth.min(DEEPEST_INDENT) as usize);
+    ComparedRow {
+        name: node.name.clone(),
+        short_name: format!("{indent}{}", node.name),
+        before_ns: times_ns[0],
+        after_ns: times_ns[1],
+        cost_ns: times_ns[1].saturating_sub(times_ns[0]),
+        change_share: change_share(times_ns),
     }
 }
 
@@ -121,4 +196,49 @@ fn change_row(change: &RowChange) -> ComparedRow {
 
 fn change_share([before, after]: [i64; 2]) -> Option<f64> {
     (before > 0).then(|| (after as f64 - before as f64) / before as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etlink_analyze::diff::diff_runs;
+
+    #[test]
+    fn a_changed_node_is_shown_below_all_that_is_around_it() {
+        let node = |parent, depth, name: &str, device_ns| TreeChange {
+            parent,
+            depth,
+            name: name.to_owned(),
+            device_ns,
+            ..TreeChange::default()
+        };
+        let tree = [
+            node(None, 0, "all threads", [90, 90]),
+            // what one child gains the other costs
+            node(Some(0), 1, "step", [90, 90]),
+            node(Some(1), 2, "aten::mm", [60, 20]),
+            node(Some(1), 2, "aten::add", [30, 70]),
+            node(Some(0), 1, "eval", [5, 5]),
+        ];
+        let compared = ComparedRuns::new("a".to_owned(), vec![], &diff_runs(&[], &[]), &tree);
+        // nothing took time on the host
+        let [table] = &compared.tables[..] else {
+            panic!("one table: {compared:?}")
+        };
+        let rows: Vec<_> = table
+            .rows
+            .iter()
+            .map(|row| (&*row.name, row.cost_ns))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("all threads", 0),
+                ("step", 0),
+                ("aten::mm", -40),
+                ("aten::add", 40)
+            ]
+        );
+        assert_eq!(table.rows[2].short_name, "\u{2003}\u{2003}aten::mm");
+    }
 }

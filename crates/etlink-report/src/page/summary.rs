@@ -252,7 +252,16 @@ pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
 }
 
 fn step_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
-    let (median, note) = step_time(page)?;
+    let (median, mut note) = step_time(page)?;
+    let ranks = page.ranks.iter();
+    let steps = ranks.flat_map(|rank| &rank.analysis.steps);
+    let before = steps.map(|step| step.before_recording_ns).max();
+    if let Some(before) = before.filter(|before| *before > 0) {
+        note += &format!(
+            "; {} of the first pass with work that was launched before the recording",
+            time_text(before)
+        );
+    }
     Some(SummaryCard {
         name: "Step time",
         value: time_text(median),

@@ -22,12 +22,12 @@ pub struct AnalyzeArgs {
     /// Find the kernel sequences that the outermost ops launch whose names contain this
     #[arg(long, value_name = "OP")]
     pub sequences_of: Option<String>,
-    /// Show only this table: utilization, breakdown, kernels, host_ops, idle, host_idle, gaps, stream_idle,
-    /// launches, op_launches, queues, copies, steps, phases, coverage, work, peaks, collectives,
-    /// sequences (with --sequences-of), memory, memory_timeline, metrics or stragglers; those of
-    /// `--compat hta` are named where another is asked for [default: all at the terminal but gaps,
-    /// stream_idle, op_launches, memory_timeline, metrics and stragglers; as JSON all but
-    /// memory_timeline; as CSV breakdown]
+    /// Show only this table: utilization, breakdown, kernels, outside, host_ops, idle, host_idle,
+    /// gaps, stream_idle, launches, op_launches, queues, copies, steps, phases, coverage, work,
+    /// peaks, collectives, sequences (with --sequences-of), memory, memory_timeline, metrics or
+    /// stragglers; those of `--compat hta` are named where another is asked for [default: all at
+    /// the terminal but gaps, stream_idle, op_launches, memory_timeline, metrics and stragglers; as
+    /// JSON all but memory_timeline; as CSV breakdown]
     #[arg(long, value_name = "NAME")]
     // no enum: which tables there are depends on --compat
     pub table: Option<String>,

@@ -184,7 +184,11 @@ fn change_table(compared: &DiffReport<'_>, limit: usize, full_names: bool) -> St
         &format!("the host waits for devices, per {per}"),
         limit,
     );
-    for (title, on_device) in [("device rows", true), ("own time of the host", false)] {
+    // own time: without that of the ops and calls inside, so that the rows add up to the sum above
+    for (title, on_device) in [
+        ("device rows", true),
+        ("own time of ops and calls of the host", false),
+    ] {
         // what the host waits stands above, apart from what it does
         let rows = diff.changes.iter();
         let rows = rows.filter(|row| row.on_device == on_device && !row.is_wait());
@@ -329,6 +333,9 @@ fn runs_head(compared: &DiffReport<'_>) -> String {
         );
     }
     let _ = writeln!(out, "{}", run_diff::sums_sentence(diff));
+    for sentence in run_diff::outside_sentences(diff) {
+        let _ = writeln!(out, "{sentence}");
+    }
     out
 }
 

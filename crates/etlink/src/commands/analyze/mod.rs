@@ -158,13 +158,16 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
         nanoseconds: args.compat.contains(&Compat::Nanoseconds),
         rank: None,
     };
-    let told = load_runs(AnalyzeConfig::from_args(args)?, None, |trace, of| {
+    let mut told = load_runs(AnalyzeConfig::from_args(args)?, None, |trace, of| {
         let settings = HtaOptions {
             rank: of.rank,
             ..settings
         };
         Ok((etlink_hta::hta_tables(trace, settings)?, None))
     })?;
+    for run in &mut told {
+        etlink_hta::align_series(run.ranks.iter_mut().map(|rank| &mut rank.said));
+    }
     let told: Vec<AsHta> = told
         .into_iter()
         .map(|told| AsHta {

@@ -6,6 +6,8 @@ use crate::op_tables::{self, RunTables, Wanted};
 use crate::run_diff;
 use anyhow::Result;
 use etlink_analyze::KernelRules;
+use etlink_analyze::diff::tree_changes;
+use etlink_analyze::top::CallTree;
 use etlink_report::page::ComparedRuns;
 use etlink_run::membership::Excluded;
 use std::path::Path;
@@ -36,7 +38,7 @@ pub(super) fn compare_with(
             host: None,
             by: None,
             python: false,
-            tree: false,
+            tree: true,
             each_module: false,
             tables: &tables,
             rules: Some(rules),
@@ -47,7 +49,13 @@ pub(super) fn compare_with(
     let diff = run_diff::diff_tables(&first, &second);
     let mut sentences = run_diff::diff_sentences(&diff);
     sentences.push(run_diff::sums_sentence(&diff));
-    let compared = ComparedRuns::new(before.display().to_string(), sentences, &diff);
+    sentences.extend(run_diff::outside_sentences(&diff));
+    let [trees_before, trees_after]: [Vec<&CallTree>; 2] = [&first, &second].map(|run| {
+        let tables = run.tables.iter();
+        tables.filter_map(|table| table.tree.as_ref()).collect()
+    });
+    let tree = tree_changes([&trees_before, &trees_after], diff.units());
+    let compared = ComparedRuns::new(before.display().to_string(), sentences, &diff, &tree);
     // of the later run the page itself says what is left out
     Ok((compared, first.excluded))
 }

@@ -127,6 +127,7 @@ const TABLES: &[(&str, Show)] = &[
     ("steps", times::step_table),
     ("phases", times::phase_table),
     ("kernels", rows::kernel_table),
+    ("outside", rows::outside_table),
     ("host_ops", rows::host_op_table),
     ("idle", times::idle_table),
     ("host_idle", gaps::host_idle_table),

@@ -1,5 +1,6 @@
 //! How much of a device's peaks is used.
 
+use super::rows::over_text;
 use super::{Analyzed, Shown, of_ranks};
 use crate::table::{Column, Grid, Limit, percent};
 use etlink_analyze::PeakUse;
@@ -9,9 +10,15 @@ pub(super) fn peak_table(one: &Analyzed, limit: Limit) -> Shown {
     fn share_text(share: Option<f64>) -> String {
         share.map_or("-".into(), |share| percent(share, 1))
     }
+    fn peak_text(gb_per_s: Option<f64>) -> String {
+        gb_per_s.map_or("-".into(), |rate| format!("{rate} GB/s"))
+    }
     let columns: &[Column<(&str, &PeakUse)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, device)| device.device.to_string()),
+        ("MFU over", |(_, device)| {
+            over_text(device.window, device.steps, device.window_ns)
+        }),
         ("MFU", |(_, device)| share_text(device.mfu)),
         ("of the roof", |(_, device)| share_text(device.roof_share)),
         ("of the memory's peak", |(_, device)| {
@@ -20,6 +27,8 @@ pub(super) fn peak_table(one: &Analyzed, limit: Limit) -> Shown {
         ("memory-bound", |(_, device)| {
             share_text(device.memory_bound)
         }),
+        ("memory's peak", |(_, device)| peak_text(device.gb_per_s)),
+        ("links' peak", |(_, device)| peak_text(device.link_gb_per_s)),
         ("known", |(_, device)| percent(device.covered, 1)),
         ("name", |(_, device)| device.name.clone()),
     ];
@@ -27,8 +36,8 @@ pub(super) fn peak_table(one: &Analyzed, limit: Limit) -> Shown {
     let mut sheets: Vec<&str> = devices().map(|(_, device)| &device.sheet[..]).collect();
     sheets.sort_unstable();
     sheets.dedup();
-    let mut title = "use of the device's peaks (known: the part of its kernels' time whose work \
-        shapes say"
+    let mut title = "use of the device's peaks (links: all of them, one way; known: the part of \
+        its kernels' time whose work shapes say"
         .to_owned();
     if devices().any(|(_, device)| device.covered < ENOUGH) {
         title += &format!("; under {} there are no shares", percent(ENOUGH, 0));
@@ -44,7 +53,11 @@ pub(super) fn peak_table(one: &Analyzed, limit: Limit) -> Shown {
     }
     (
         title + ")",
-        Grid::from_records(2, limit, columns, devices()),
+        Grid::from_records(2, limit, columns, devices()).expendable([
+            "memory's peak",
+            "memory-bound",
+            "MFU over",
+        ]),
     )
 }
 

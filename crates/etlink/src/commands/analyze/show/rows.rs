@@ -4,7 +4,8 @@ use super::{Analyzed, Shown, ShownNames, bandwidth_text, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mb, mean_time, percent, scaled, time};
 use etlink_analyze::{
     CollectiveTotals, ComputeRate, CopyTotals, HostOpTotals, KernelSequence, KernelTotals,
-    LaunchTotals, MemoryPoint, MemoryUse, QueueDepth, RunMetric, SmCoverage,
+    LaunchTotals, MemoryPoint, MemoryUse, OutsideWork, QueueDepth, RunMetric, SmCoverage,
+    UtilizationWindow,
 };
 use etlink_link::ranks::StragglerStats;
 
@@ -40,6 +41,21 @@ pub(super) fn kernel_table(one: &Analyzed, limit: Limit) -> Shown {
             .last_texts(2)
             .expendable(["stddev", "min", "max", "class", "mean", "op", "rows"])
             .decisive(["sum"]),
+    )
+}
+
+pub(super) fn outside_table(one: &Analyzed, limit: Limit) -> Shown {
+    let columns: &[Column<(&str, &OutsideWork)>] = &[
+        ("rank", |(rank, _)| (*rank).to_owned()),
+        ("device", |(_, of)| of.device.to_string()),
+        ("rows", |(_, of)| of.rows.to_string()),
+        ("sum", |(_, of)| time(of.sum_ns)),
+        ("launched", |(_, of)| of.launched.phrase().to_owned()),
+    ];
+    let devices = of_ranks(one, |rank| &rank.outside);
+    (
+        "kernels and copies of no step of the trace, which no line above counts".into(),
+        Grid::from_records(2, limit, columns, devices).last_texts(1),
     )
 }
 
@@ -214,6 +230,9 @@ pub(super) fn work_table(one: &Analyzed, limit: Limit) -> Shown {
         ("device", |(_, of)| of.device.to_string()),
         ("kernels", |(_, of)| of.rows.to_string()),
         ("operations", |(_, of)| scaled(of.operations as f64, "FLOP")),
+        ("over", |(_, of)| {
+            over_text(of.window, of.steps, of.window_ns)
+        }),
         ("rate", |(_, of)| scaled(of.tflops * 1e12, "FLOP/s")),
         ("while these run", |(_, of)| {
             scaled(of.busy_tflops * 1e12, "FLOP/s")
@@ -222,9 +241,20 @@ pub(super) fn work_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     let devices = of_ranks(one, |rank| &rank.work);
     (
-        "operations of multiplications, convolutions and attention, by shapes".into(),
+        "operations of multiplications, convolutions and attention, by shapes (rate: over the \
+        steps or the recording)"
+            .into(),
         Grid::from_records(2, limit, columns, devices).expendable(["kernels", "they run"]),
     )
+}
+
+/// What a rate or a share is over.
+pub(super) fn over_text(window: UtilizationWindow, steps: u64, ns: i64) -> String {
+    let which = match window {
+        UtilizationWindow::Steps => count(steps, "step"),
+        UtilizationWindow::Process => "recording".to_owned(),
+    };
+    format!("{which}, {}", time(ns))
 }
 
 pub(super) fn sequence_table(one: &Analyzed, limit: Limit) -> Shown {

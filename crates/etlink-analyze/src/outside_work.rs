@@ -1,0 +1,136 @@
+//! Work of devices that is not of the program's steps: what was launched before the recording, and
+//! where the trace has steps, what was launched before the first of them.
+//!
+//! A device row belongs to the step whose host range launched it (correlation, call, step),
+//! whenever it runs: at the begin of a recording a device still carries out the iteration before.
+//! Where the call is not known, the row's own start stands for it. Of steps that optimizers end the
+//! last is cut, so what was launched after the last whole one is outside as well; else what follows
+//! the last step may be part of it (sampling behind an engine's `forward`) and counts.
+
+use crate::rows::ClassifiedRows;
+use crate::rules::RowClass;
+use crate::steps::{StepTime, trace_steps};
+use crate::utilization::is_from_before;
+use etlink_link::{LinkedTrace, NoLaunch};
+use etlink_model::TimeNs;
+use serde::Serialize;
+
+/// When work was launched that is of no step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutsideCause {
+    /// Before the recording began.
+    #[default]
+    BeforeRecording,
+    /// In the recording, before the first step.
+    BeforeSteps,
+    /// After the last whole step.
+    AfterSteps,
+}
+
+impl OutsideCause {
+    /// In the order of time.
+    pub const ALL: [OutsideCause; 3] = [
+        OutsideCause::BeforeRecording,
+        OutsideCause::BeforeSteps,
+        OutsideCause::AfterSteps,
+    ];
+
+    /// As a sentence has it, behind "launched".
+    pub fn phrase(self) -> &'static str {
+        match self {
+            OutsideCause::BeforeRecording => "before the recording",
+            OutsideCause::BeforeSteps => "before the first step",
+            OutsideCause::AfterSteps => "after the last whole step",
+        }
+    }
+}
+
+/// Device rows of one device that no table of kernels counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct OutsideWork {
+    /// Device number.
+    pub device: i64,
+    /// When they were launched.
+    pub launched: OutsideCause,
+    /// How many.
+    pub rows: u64,
+    /// Sum of their durations, ns.
+    pub sum_ns: i64,
+}
+
+/// Which part of a trace is compared and summed up.
+#[derive(Clone, Copy, Debug)]
+pub struct CountedWork<'t> {
+    trace: &'t LinkedTrace,
+    /// Begin of the first step, and end of the last where what follows is cut.
+    steps: Option<(i64, Option<i64>)>,
+}
+
+impl<'t> CountedWork<'t> {
+    /// O(ops).
+    pub fn new(trace: &'t LinkedTrace) -> CountedWork<'t> {
+        CountedWork::from_steps(trace, &trace_steps(&trace.device))
+    }
+
+    /// `steps` in order of time.
+    pub(crate) fn from_steps(trace: &'t LinkedTrace, steps: &[StepTime]) -> CountedWork<'t> {
+        let steps = steps.first().zip(steps.last()).map(|(first, last)| {
+            let is_cut = first.name.starts_with("optimizer step ");
+            (first.start_ns, is_cut.then(|| last.end_ns()))
+        });
+        CountedWork { trace, steps }
+    }
+
+    /// Why a device row does not count; `None` of one that does.
+    pub fn row_cause(&self, row: usize) -> Option<OutsideCause> {
+        if is_from_before(self.trace, row) {
+            return Some(OutsideCause::BeforeRecording);
+        }
+        let device = &self.trace.device;
+        let is_launched = self.trace.row_no_launch[row] == NoLaunch::Launched;
+        let call = self.trace.row_call[row].get().filter(|_| is_launched);
+        let launched = call.map_or(device.rows.start[row], |call| {
+            device.calls.start[call.index()]
+        });
+        self.time_cause(launched)
+    }
+
+    /// Why a range of the host that begins at `time` does not count.
+    pub fn time_cause(&self, time: TimeNs) -> Option<OutsideCause> {
+        let (first, last) = self.steps?;
+        if time.0 < first {
+            return Some(OutsideCause::BeforeSteps);
+        }
+        let is_after = last.is_some_and(|last| time.0 >= last);
+        is_after.then_some(OutsideCause::AfterSteps)
+    }
+}
+
+/// Per device and cause. O(rows).
+pub(crate) fn outside_work(
+    rows: &ClassifiedRows<'_>,
+    counted: &CountedWork<'_>,
+) -> Vec<OutsideWork> {
+    let mut all = vec![];
+    for (device, of_device) in rows.devices.iter().zip(&rows.of_devices) {
+        let mut sums = OutsideCause::ALL.map(|launched| OutsideWork {
+            device: *device,
+            launched,
+            ..OutsideWork::default()
+        });
+        // a row that stands for a wait is no work that anybody would miss
+        let work = of_device.iter().copied();
+        let work = work.filter(|row| rows.class[*row] != RowClass::Other);
+        for row in work {
+            if let Some(cause) = counted.row_cause(row) {
+                let sum = &mut sums[cause as usize];
+                sum.rows += 1;
+                let duration = rows.trace.device.rows.duration[row].0;
+                sum.sum_ns = sum.sum_ns.saturating_add(duration);
+            }
+        }
+        all.extend(sums.into_iter().filter(|sum| sum.rows > 0));
+    }
+    all
+}
