@@ -153,8 +153,8 @@ impl ComparedTable {
     }
 }
 
-/// A browser leaves out blanks at the begin of a text, but not these.
-const INDENT: &str = "\u{2003}";
+/// A browser leaves out blanks at the begin of a text, and breaks lines at them, but not at these.
+const INDENT: &str = "\u{a0}\u{a0}\u{a0}";
 
 fn node_row(node: &TreeChange, times_ns: [i64; 2]) -> ComparedRow {
     let indent = INDENT.repeat(node.depth.min(DEEPEST_INDENT) as usize);
@@ -239,6 +239,6 @@ mod tests {
                 ("aten::add", 40)
             ]
         );
-        assert_eq!(table.rows[2].short_name, "\u{2003}\u{2003}aten::mm");
+        assert_eq!(table.rows[2].short_name, format!("{INDENT}{INDENT}aten::mm"));
     }
 }
