@@ -239,6 +239,9 @@ mod tests {
                 ("aten::add", 40)
             ]
         );
-        assert_eq!(table.rows[2].short_name, format!("{INDENT}{INDENT}aten::mm"));
+        assert_eq!(
+            table.rows[2].short_name,
+            format!("{INDENT}{INDENT}aten::mm")
+        );
     }
 }

@@ -105,6 +105,8 @@ export type ComputeRate = {
   rows: number;
   operations: number;
   sum_ns: number;
+  window: string;
+  steps: number;
   window_ns: number;
   tflops: number;
   busy_tflops: number;
@@ -323,6 +325,13 @@ export type MemoryUse = {
   peak_reserved_bytes: number;
 };
 
+export type OutsideWork = {
+  device: number;
+  launched: string;
+  rows: number;
+  sum_ns: number;
+};
+
 export type PageData = {
   written_by: string;
   title: string;
@@ -380,6 +389,9 @@ export type PathReport = {
 export type PeakUse = {
   device: number;
   name: string;
+  window: string;
+  steps: number;
+  window_ns: number;
   sheet: string;
   covered: number;
   mfu: number | null;
@@ -462,6 +474,7 @@ export type ReportRank = {
   utilization: Utilization[];
   breakdown: DeviceTime[];
   kernels: KernelTotals[];
+  outside: OutsideWork[];
   host_ops: HostOpTotals[];
   idle: IdleCauses[];
   stream_idle: IdleCauses[];
@@ -566,6 +579,7 @@ export type StepTime = {
   tokens: number | null;
   start_ns: number;
   duration_ns: number;
+  before_recording_ns: number;
   rows: number;
   device_start_ns: number;
   device_window_ns: number;
