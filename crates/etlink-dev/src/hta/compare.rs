@@ -120,7 +120,7 @@ fn lines_by_key(key: &[&str], lines: &[TableLine]) -> BTreeMap<Vec<String>, Vec<
     }
     // HTA leaves lines of one key in an order that its unstable sort happens to give.
     all.values_mut()
-        .for_each(|lines| lines.sort_by(|one, other| compare_lines(one, other)));
+        .for_each(|lines| lines.sort_by(compare_lines));
     all
 }
 
