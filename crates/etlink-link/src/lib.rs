@@ -164,8 +164,11 @@ pub fn link(
         &communicates,
         &mut anomalies,
     );
-    trace.host_comms =
-        comms::mark_host_comms(&trace.device, &carried_out, &communicates, &mut trace.nodes);
+    // Where collectives run on devices, the rows are the communications, as `host_collectives` says.
+    if !launches.collective.contains(&true) {
+        trace.host_comms =
+            comms::mark_host_comms(&trace.device, &carried_out, &communicates, &mut trace.nodes);
+    }
     trace.full_queues = waits.full_queues;
     trace.row_call = launches.row_call;
     trace.row_op = launches.row_op;

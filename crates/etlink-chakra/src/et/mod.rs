@@ -33,7 +33,7 @@ use etlink_link::ranks::GroupResolver;
 use etlink_model::NodeIdx;
 use node::Encoder;
 use part::PartGraph;
-use plan::EtPlan;
+use plan::{CommTurns, EtPlan};
 use std::io;
 
 /// Nodes in a block; some 300 KB.
@@ -49,8 +49,9 @@ pub fn write_et(
     out: &mut (impl io::Write + Send),
 ) -> io::Result<WriteSummary> {
     let groups = GroupResolver::new(trace);
-    let graph = PartGraph::of(trace, &groups, options);
-    let plan = EtPlan::of(trace, &graph, options);
+    let mut graph = PartGraph::of(trace, &groups, options);
+    let turns = CommTurns::set(&mut graph, options);
+    let plan = EtPlan::of(trace, &graph, turns, options);
     let nodes = graph.len();
     let node_count = plan.node_count(&graph, options);
     let mut summary = ordered_writer::write(

@@ -6,8 +6,9 @@ use super::rounding::Rounding;
 use crate::{LatencyMode, TracePart, WriteOptions};
 use etlink_link::ranks::RankSummary;
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind, Nodes};
-use etlink_model::{DurationNs, GlobalRank, NodeIdx};
+use etlink_model::{DurationNs, GlobalRank, NodeIdx, TimeNs};
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 
 /// A piece of an op or call that is no longer than this, not its first, is written with what its
 /// thread did just before.
@@ -42,6 +43,7 @@ impl EtPlan {
     pub(crate) fn of(
         trace: &LinkedTrace,
         graph: &PartGraph<'_>,
+        turns: CommTurns,
         options: &WriteOptions<'_>,
     ) -> EtPlan {
         let nodes = &graph.nodes;
@@ -49,6 +51,10 @@ impl EtPlan {
             .into_par_iter()
             .map(|node| nodes.latency(&graph.edges, NodeIdx::new(node)))
             .collect();
+        // What decides their start is the communication before, which is none of their deps.
+        for node in turns.moved {
+            latency[node.index()] = DurationNs(0);
+        }
         let (with, mut duration) = joined(graph);
         // An offset moves all times alike; only a drift changes lengths.
         if options.clock.drift.is_some_and(|drift| drift.applied) {
@@ -62,11 +68,6 @@ impl EtPlan {
                 latency[node] = DurationNs(start.saturating_sub(ready));
             }
         }
-        let serial_order = if options.serialize_comms {
-            serial_order(graph, options)
-        } else {
-            vec![]
-        };
         let first_slice = first_slices(trace, graph);
         let roofline = options.roofline.then(|| RooflineWorks::of(trace));
         let transfers = if options.part == TracePart::Whole {
@@ -82,7 +83,7 @@ impl EtPlan {
             latency_us: vec![],
             ids: vec![],
             first_slice,
-            serial_order,
+            serial_order: turns.pairs,
             roofline,
             transfers,
         };
@@ -269,6 +270,98 @@ fn is_host_work(nodes: &Nodes, node: NodeIdx) -> bool {
     let node = node.index();
     let is_work = matches!(nodes.kind[node], NodeKind::HostOp | NodeKind::Runtime);
     is_work && !nodes.on_device[node]
+}
+
+/// In which order the communications of a rank go that may not run side by side.
+#[derive(Debug, Default)]
+pub(crate) struct CommTurns {
+    /// Communications and the one before each, by node.
+    pairs: Vec<(NodeIdx, NodeIdx)>,
+    /// Those that now begin later than measured.
+    moved: Vec<NodeIdx>,
+}
+
+impl CommTurns {
+    /// Sets the turns of a graph, if its file is to have them. Communications of several groups
+    /// overlap, and one after the other they would take the sum: each begins when the one before
+    /// it has ended, and takes what is left. O(n log n) in communications.
+    pub(crate) fn set(graph: &mut PartGraph<'_>, options: &WriteOptions<'_>) -> CommTurns {
+        if !options.serialize_comms {
+            return CommTurns::default();
+        }
+        let pairs = serial_order(graph, options);
+        let mut turns = CommTurns {
+            pairs,
+            moved: vec![],
+        };
+        // Only with latencies folded in are times to add up.
+        if options.latency == LatencyMode::Fold {
+            turns.move_starts(graph);
+        }
+        turns
+    }
+
+    fn move_starts(&mut self, graph: &mut PartGraph<'_>) {
+        let next: FxHashMap<NodeIdx, NodeIdx> = self
+            .pairs
+            .iter()
+            .map(|(node, before)| (*before, *node))
+            .collect();
+        let follows = |node: &NodeIdx| self.pairs.binary_search_by_key(node, |pair| pair.0).is_ok();
+        let mut firsts = graph.communications.clone();
+        firsts.retain(|node| !follows(node));
+        for first in firsts {
+            let mut ended = graph.nodes.end(first);
+            let mut node = first;
+            while let Some(after) = next.get(&node) {
+                node = *after;
+                let end = graph.nodes.end(node);
+                if graph.nodes.start[node.index()] < ended {
+                    begin_at(graph, node, ended, end.max(ended));
+                    self.moved.push(node);
+                }
+                ended = ended.max(end);
+            }
+        }
+        self.move_gaps(graph);
+    }
+
+    /// One that had ended before its turn now ends later. The gap behind it on its thread begins
+    /// there.
+    fn move_gaps(&self, graph: &mut PartGraph<'_>) {
+        let nodes = &graph.nodes;
+        let later: FxHashMap<NodeIdx, TimeNs> = self
+            .moved
+            .iter()
+            .filter(|node| nodes.duration[node.index()] == DurationNs(0))
+            .map(|node| (*node, nodes.end(*node)))
+            .collect();
+        if later.is_empty() {
+            return;
+        }
+        let mut gaps = vec![];
+        for edge in graph.edges.iter() {
+            let is_gap = nodes.kind[edge.to.index()] == NodeKind::HostGap;
+            let end = later.get(&edge.from).filter(|_| is_gap);
+            gaps.extend(end.map(|end| (edge.to, *end)));
+        }
+        for (gap, since) in gaps {
+            let (start, end) = (graph.nodes.start[gap.index()], graph.nodes.end(gap));
+            begin_at(graph, gap, start.max(since.min(end)), end);
+        }
+    }
+}
+
+/// Node `node` is from `start` to `end`.
+fn begin_at(graph: &mut PartGraph<'_>, node: NodeIdx, start: TimeNs, end: TimeNs) {
+    let left = end - start;
+    let nodes = graph.nodes.to_mut();
+    nodes.start[node.index()] = start;
+    nodes.duration[node.index()] = left;
+    // Without that column a node takes its duration. A gap has less, where others ran meanwhile.
+    if let Some(take) = graph.takes.get_mut(node.index()) {
+        *take = left.min(*take);
+    }
 }
 
 /// Pairs of a communication and the one before it. Where they go in another order
