@@ -25,8 +25,9 @@ MOST_ROWS = 500_000
 
 
 class Local(threading.local):
-    call, idle = None, None
-    """The call of this thread that waits now; the end of the last work of a pool's thread."""
+    call, idle, depth = None, None, 0
+    """The call of this thread that waits now; the end of the last work of a pool's thread; how many
+    `_put` or `_get` it is in."""
 
     def __init__(self):
         # a system call, made once per thread
@@ -221,13 +222,24 @@ class Waits:
 
         @functools.wraps(original)
         def wrapper(*arguments, **named):
-            result = original(*arguments, **named)
-            call = local.call
-            if call is not None and call.moment is None and call.owner is arguments[0]:
-                attempt(happened, call, arguments, result)
+            # A class of the program's own may call that of its base.
+            local.depth += 1
+            try:
+                result = original(*arguments, **named)
+            finally:
+                local.depth -= 1
+            if self.on and local.depth == 0:
+                attempt(self.change_hands, happened, arguments, result)
             return result
 
         self.patches.replace(kind, method, wrapper)
+
+    def change_hands(self, happened, arguments, result):
+        """A call that began before the recording, too, takes a place or an item; it has no row."""
+        call = self.local.call
+        if call is None or call.owner is not arguments[0] or call.moment is not None:
+            call = Call(arguments[0])
+        happened(call, arguments, result)
 
     def state_of(self, queue, before):
         """`before`: how many items were in it."""
