@@ -282,9 +282,9 @@ pub(crate) struct CommTurns {
 }
 
 impl CommTurns {
-    /// Sets the turns of a graph, if its file is to have them. Communications of several groups
-    /// overlap, and one after the other they would take the sum: each begins when the one before
-    /// it has ended, and takes what is left. O(n log n) in communications.
+    /// Sets the turns of a graph, if its file is to have them. Transfers of several threads of Gloo
+    /// share the network, and one after the other they would take the sum: each begins when the
+    /// one before it has ended, and takes what is left. O(n log n) in communications.
     pub(crate) fn set(graph: &mut PartGraph<'_>, options: &WriteOptions<'_>) -> CommTurns {
         if !options.serialize_comms {
             return CommTurns::default();
@@ -316,7 +316,9 @@ impl CommTurns {
             while let Some(after) = next.get(&node) {
                 node = *after;
                 let end = graph.nodes.end(node);
-                if graph.nodes.start[node.index()] < ended {
+                let overlaps = graph.nodes.start[node.index()] < ended;
+                // Rows of a device keep their times: replay says what the turns cost.
+                if overlaps && !graph.nodes.on_device[node.index()] {
                     begin_at(graph, node, ended, end.max(ended));
                     self.moved.push(node);
                 }
