@@ -16,6 +16,9 @@ use rustc_hash::FxHashMap;
 /// so is the arrow's time.
 const ROUNDING: i64 = 2;
 
+/// More rows than this at one time and place are damage, and not looked through.
+const MOST_ROWS: usize = 64;
+
 /// Where an arrow begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ArrowEnd {
@@ -96,19 +99,20 @@ impl DependencyArrows {
         }
         self.causes.sort_unstable();
         self.effects.sort_unstable();
+        // PyTorch gives each arrow an id of its own. A file that repeats one would make pairs of
+        // all with all.
+        self.causes.dedup_by_key(|(id, _)| *id);
+        self.effects.dedup_by_key(|(id, _)| *id);
         let (starts, ends) = self.row_ends(trace);
         let mut found = vec![];
         let mut lost = 0;
         for (id, cause) in &self.causes {
-            let first = self.effects.partition_point(|(other, _)| other < id);
-            let effects = self.effects[first..].iter();
-            let mut effects = effects.take_while(|(other, _)| other == id).peekable();
-            lost += u64::from(effects.peek().is_none());
-            for (_, effect) in effects {
-                let pair = joined_rows(trace, near(&ends, *cause), near(&starts, *effect));
-                lost += u64::from(pair.is_none());
-                found.extend(pair);
-            }
+            let effect = self.effects.binary_search_by_key(id, |(other, _)| *other);
+            let effect = effect.ok().map(|at| self.effects[at].1);
+            let pair = effect
+                .and_then(|effect| joined_rows(trace, near(&ends, *cause), near(&starts, effect)));
+            lost += u64::from(pair.is_none());
+            found.extend(pair);
         }
         found.sort_unstable_by_key(|pair| (pair.effect, pair.cause));
         found.dedup();
@@ -158,7 +162,7 @@ fn near(rows: &RowEnds, place: ArrowEnd) -> &[(ArrowEnd, RowIdx)] {
     };
     let first = rows.partition_point(|(end, _)| *end < at(-ROUNDING));
     let behind = rows.partition_point(|(end, _)| *end <= at(ROUNDING));
-    &rows[first..behind]
+    &rows[first..behind.min(first + MOST_ROWS)]
 }
 
 /// The first cause and effect of one launch: arrows never lead from one to another.
