@@ -1,5 +1,18 @@
 // The report as a reader has it: opened from disk in a headless browser.
 // `cargo dev browser` makes the pages (PAGES) and says which browser to use (BROWSER).
+//
+// Each link and gesture of the page, and the group of tests below that holds it:
+//
+// links to the timeline   rows of kernels, steps, gaps, findings, path, collectives; bars of steps;
+//                         cells of the heat map; the peak of memory; next and previous of a name
+// the timeline            search, keys, buttons, click, drag, wheel, Shift and drag, tooltip, fold,
+//                         rank and step, arrows and critical path, op to kernel and back
+// all ranks by one clock  from a collective to its first and last rank, and back; latest first
+// what called what        bars, rows, path and search of the tree, by pointer and keys
+// charts                  cursor, drag, double click and button of steps and memory
+// tables, the numbers     sort, filter, all rows, which table, which rank
+// the hash of the URL     reload, back, forward, a link given away
+// the page                sections, skip link, theme, help, Tab
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -30,7 +43,8 @@ after(() => browser?.close());
 
 /** What another command says of the same traces. */
 function said(name, command) {
-  return JSON.parse(readFileSync(join(PAGES, `${name}.${command}.json`), "utf8"))[0];
+  const answer = JSON.parse(readFileSync(join(PAGES, `${name}.${command}.json`), "utf8"));
+  return (answer.runs ?? answer)[0];
 }
 
 /** Opens a page; whatever it complains about or asks the network for ends up in `trouble`. */
@@ -243,6 +257,18 @@ describe("two runs", () => {
     for (const width of [1280, 400]) {
       const { page } = await open("compared", { width });
       await page.screenshot({ path: join(SHOTS, `compared-${width}.png`) });
+    }
+  });
+
+  test("each table of what changed can be chosen", async () => {
+    const { page } = await open("compared");
+    const choice = page.getByRole("group", { name: "What changed", exact: true });
+    const tables = await choice.getByRole("button").all();
+    assert.ok(tables.length > 1);
+    for (const table of tables) {
+      await table.click();
+      assert.equal(await table.getAttribute("aria-pressed"), "true");
+      await page.locator("#compared-table tbody tr").first().waitFor();
     }
   });
 
@@ -494,6 +520,36 @@ describe("the timeline", () => {
     assert.match(first, /ProfilerStep#\d/);
   });
 
+  test("buttons do what keys do, and what is drawn can be left out", async () => {
+    const { page } = await openRank("devices", 0);
+    const timeline = page.locator("#timeline");
+    const before = await settled(page);
+    await timeline.getByRole("button", { name: "Zoom in" }).click();
+    const near = await changes(page, before, "+ zooms in");
+    await timeline.getByRole("button", { name: "Zoom out" }).click();
+    await changes(page, near, "- zooms out");
+    await timeline.getByRole("button", { name: "All", exact: true }).click();
+    await becomes(page, before, "all of it again");
+    await page.fill("#search", "aten::");
+    for (const [button, place] of [
+      ["Next match", "1 of"],
+      ["Next match", "2 of"],
+      ["Previous match", "1 of"],
+    ]) {
+      await timeline.getByRole("button", { name: button }).click();
+      await timeline.locator(".found", { hasText: place }).first().waitFor();
+    }
+    for (const what of ["arrows", "critical path"]) {
+      const drawn = await settled(page);
+      const box = timeline.getByLabel(what, { exact: true });
+      const was = await box.isChecked();
+      await box.setChecked(!was);
+      await changes(page, drawn, `${what} turned`);
+      await box.setChecked(was);
+      await becomes(page, drawn, `${what} turned back`);
+    }
+  });
+
   test("a click selects, a drag moves, the wheel zooms at the pointer", async () => {
     const { page } = await openRank("devices", 0);
     await timelineInSight(page);
@@ -589,6 +645,11 @@ describe("the timeline", () => {
     ]);
     const ops = await area.locator("section").nth(1).locator("button").allInnerTexts();
     assert.deepEqual(ops, ["aten::copy_", "nccl:all_reduce", "aten::relu"]);
+    const drawn = await settled(page);
+    await area.getByRole("button", { name: "Fill the width" }).click();
+    await changes(page, drawn, "the selected time fills the width");
+    await page.locator("#timeline").getByRole("button", { name: "All", exact: true }).click();
+    await becomes(page, drawn, "all of it again");
     await area.getByRole("button", { name: "Clear" }).click();
     await area.waitFor({ state: "detached" });
     await page.getByRole("button", { name: "Select time" }).click();
@@ -739,6 +800,32 @@ describe("links to the timeline", () => {
     await page.locator("#findings").getByRole("button", { name: "Show where" }).first().click();
     await inSight(page);
     await page.locator("#timeline .selected-time, #timeline .details").first().waitFor();
+  });
+
+  test("a finding of a folder: the rank on which it lasts longest, at that time", async () => {
+    const { page } = await open("recorded");
+    const { findings } = said("recorded", "findings");
+    const placed = findings.filter(({ evidence }) => evidence.rank !== undefined);
+    assert.ok(new Set(placed.map(({ evidence }) => evidence.rank)).size > 1, "more than one rank");
+    const { ranks } = said("recorded", "analyze");
+    for (const { sentence, evidence } of placed) {
+      const item = page.locator("#findings li", { hasText: sentence.slice(0, 40) });
+      await item.getByRole("button", { name: "Show where" }).click();
+      await inSight(page);
+      assert.equal(await rankShown(page), `rank ${evidence.rank}`);
+      await page.waitForFunction(
+        (rank) => location.hash.startsWith(`#timeline?rank=${rank}&`),
+        evidence.rank,
+      );
+      const hash = new URLSearchParams((await page.evaluate(() => location.hash)).split("?")[1]);
+      const { steps } = ranks.find(({ rank }) => rank === evidence.rank);
+      const { start_ns } = steps.find(({ name }) => name === hash.get("step"));
+      const [begin, end] = hash.get("time").split("_").map(Number);
+      assert.ok(Math.abs(start_ns + begin - evidence.start_ns) < 1000, `${sentence}: ${begin}`);
+      const [from, to] = hash.get("sight").split("_").map(Number);
+      assert.ok(from <= begin && end <= to, `${sentence}: in sight`);
+      await page.goto(page.url().split("#")[0]);
+    }
   });
 
   test("a step of the critical path", async () => {
@@ -1264,6 +1351,17 @@ describe("the page", () => {
     await page.reload();
     await page.waitForSelector("main h2");
     assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
+  });
+
+  test("the first link skips what is above the report", async () => {
+    const { page } = await open("recorded");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await until(
+      () => page.evaluate(() => document.activeElement.id),
+      (now) => now === "main",
+      "the report has the focus",
+    );
   });
 
   test("? helps, Escape closes; everything can be reached with Tab, visibly", async () => {

@@ -75,7 +75,7 @@ fn device_time_by_class() {
     tool.file("trace.json", draw(0).kineto());
     let breakdown = |ran: crate::tool::Ran| table(&ran.exits(0).json(), 0, "breakdown");
     let want = json!([{
-        "device": 0, "start_ns": 100_000, "window_ns": 100_000, "computation_ns": 50_000,
+        "device": 0, "start_ns": 100_000, "window_ns": 100_000, "outside_ns": 0, "computation_ns": 50_000,
           "exposed_communication_ns": 0,
         "exposed_memory_ns": 20_000, "exposed_other_ns": 0, "idle_ns": 30_000,
           "communication_ns": 20_000, "memory_ns": 20_000,

@@ -299,12 +299,38 @@ fn tasks_of_one_job_share_a_folder_and_a_manifest() {
 }
 
 #[test]
+fn a_script_that_sets_the_path_anew_keeps_the_hook() {
+    let tool = Tool::new();
+    tool.file(
+        "mine/plain.py",
+        "import os, sys\nprint(sys.argv[1:], os.environ['PYTHONPATH'].split(':')[1:])\n",
+    );
+    tool.file("run.sh", "PYTHONPATH=mine python3 -m plain 'a b' \"$1\"\n");
+    let ran = tool
+        .run(&format!("record {SCHEDULE} -o traces -- sh run.sh c"))
+        .exits(1);
+    // it came to Python, which has no torch
+    assert!(
+        ran.stderr.contains("the program did not import torch"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(ran.stdout, "['a b', 'c'] ['mine']\n");
+}
+
+#[test]
 fn a_script_that_takes_the_hook_away_is_named() {
     let tool = Tool::new();
     tool.file("plain.py", "");
-    tool.file("run.sh", "# starts it\nPYTHONPATH= python3 plain.py\n");
+    // by its full name, so that what is first on PATH is not asked
+    tool.file(
+        "run.sh",
+        "# starts it\nPYTHONPATH= $(PATH=$1 command -v python3) plain.py\n",
+    );
     let ran = tool
-        .run(&format!("record {SCHEDULE} -o traces -- sh run.sh"))
+        .shell(&format!(
+            "$ETLINK record {SCHEDULE} -o traces -- sh run.sh \"$PATH\""
+        ))
         .exits(1);
     assert!(
         ran.stderr.contains("run.sh:2 sets PYTHONPATH anew"),

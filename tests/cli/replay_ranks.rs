@@ -470,3 +470,19 @@ fn ranks_that_are_not_there_or_broken_are_named_and_the_rest_runs() {
         .exits(2)
         .complains(&["none", "traces"]);
 }
+
+#[test]
+fn a_quicker_network_changes_what_bytes_take() {
+    let tool = Tool::new();
+    let asked = |folder: &str| {
+        let question = "--what-if bandwidth=default_pg:2";
+        tool.run(&format!("replay {{pairs}}/{folder} {question}"))
+            .exits(0)
+    };
+    // Its transfers have three sizes.
+    asked("fsdp2-2.15.0")
+        .notes("bandwidth=default_pg:2: all_gather of group \"0\" takes ")
+        .notes("GB/s, by 3 sizes: what else it takes stays as measured");
+    asked("ddp2-2.15.0").notes("all_reduce of group \"0\" has too few sizes");
+    asked("tpdp4-2.15.0").notes("barrier of group \"0\" has no bytes");
+}

@@ -31,6 +31,18 @@ pub struct Options {
     pub memory_timeline: bool,
 }
 
+/// Gets the records of a table, which are of any type.
+pub trait RecordVisitor {
+    /// Why a record could not be taken.
+    type Error;
+
+    /// Takes one.
+    ///
+    /// # Errors
+    /// It could not be taken.
+    fn visit(&mut self, record: &impl Serialize) -> Result<(), Self::Error>;
+}
+
 macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident: $row:ty,)*) => {
         /// What one rank's trace says. Each field is a table of flat records; an empty one says
@@ -47,6 +59,27 @@ macro_rules! tables {
             pub fn blank() -> RankAnalysis {
                 RankAnalysis { rank: None, $($name: vec![<$row>::default()],)* }
             }
+
+            /// Gives each record of a table to `visitor`. Says whether there is such a table.
+            ///
+            /// # Errors
+            /// The visitor's.
+            pub fn visit_table<V: RecordVisitor>(
+                &self,
+                table: &str,
+                visitor: &mut V,
+            ) -> Result<bool, V::Error> {
+                // by field, not by way of a value of all tables: one of them can have millions
+                match table {
+                    $(stringify!($name) => {
+                        for record in &self.$name {
+                            visitor.visit(record)?;
+                        }
+                    })*
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            }
         }
 
         /// The tables of [`RankAnalysis`], by the names that JSON and CSV have.
@@ -61,8 +94,8 @@ tables! {
     breakdown: DeviceTime,
     /// Device rows by class and name.
     kernels: KernelTotals,
-    /// Device rows that `kernels` does not count: launched before the recording, or before the
-    /// first step.
+    /// Device rows of no step, which `kernels`, `copies`, `breakdown`, `idle` and `coverage` do
+    /// not count: launched before the recording, or before the first step.
     outside: OutsideWork,
     /// Ops of the host by their own time, where there is no device work.
     host_ops: HostOpTotals,
@@ -105,13 +138,14 @@ tables! {
 /// Analyses one rank. O(n log n) in the events.
 pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> RankAnalysis {
     let rows = ClassifiedRows::new(trace, rules);
-    let idle = idle::idle_causes(&rows);
     let (memory, points) = memory::memory_use(&trace.device, options.memory_timeline);
     // Computed first: the rates below divide by the windows of its devices.
     let mut steps = steps::step_times(&rows);
     utilization::add_time_before(&rows, &mut steps);
     let counted = CountedWork::from_steps(trace, &steps);
     let utilization = utilization::utilizations(&rows, &steps);
+    let outside = outside_work::outside_rows(&rows, &counted, &steps);
+    let idle = idle::idle_causes(&rows, &outside);
     RankAnalysis {
         rank: trace.report.rank.map(|rank| rank.0),
         peaks: peak_use::peak_uses(&rows, &utilization, &counted),
@@ -127,11 +161,11 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
         launches: launches::launch_totals(&rows),
         op_launches: launches::op_launch_totals(&rows),
         queues: queue_depth::queue_depths(&rows),
-        copies: copies::copy_totals(&rows),
+        copies: copies::copy_totals(&rows, &outside),
         phases: phases::phase_totals(std::iter::once(&steps[..])),
         steps,
-        coverage: sm_coverage::sm_coverage(&rows),
-        breakdown: breakdown::device_times(&rows),
+        coverage: sm_coverage::sm_coverage(&rows, &outside),
+        breakdown: breakdown::device_times(&rows, &outside),
         collectives: collectives::collective_totals(&rows),
         sequences: options
             .sequences_of

@@ -1,13 +1,17 @@
 //! Where device time goes.
 //!
-//! The *window* of a device is from its first row's start to its last row's end. Each instant of it
-//! belongs to the first that holds: computation runs, communication runs, a copy or memset runs, a
-//! row that stands for no work (such as a wait), nothing:
+//! The *window* of a device is from its first row's start to its last row's end, of those that
+//! count: see [`CountedWork`](crate::CountedWork). Where other work of the device came first, it
+//! begins with the steps or the recording. Each instant of it belongs to the first that holds:
+//! computation runs, communication runs, a copy or memset runs, work that does not count runs or
+//! work from before the recording is waited for, a row that stands for no work (such as a wait),
+//! nothing:
 //!
 //! ```text
-//! window = computation + exposed communication + exposed memory + exposed other + idle
+//! window = computation + exposed communication + exposed memory + outside + exposed other + idle
 //!          exactly, ns
-//! busy = window - exposed other - idle
+//! busy = window - outside - exposed other - idle
+//! share = part / (window - outside)
 //! overlap = time in which both computation and communication run
 //! overlap share = overlap / communication
 //! communication = exposed communication + overlap
@@ -16,6 +20,7 @@
 //! of other devices do not: a sum over devices or ranks is a sum of device time, not of wall time.
 
 use crate::intervals::{Intervals, by_mask};
+use crate::outside_time::{OutsideRows, OutsideTime};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use serde::Serialize;
@@ -25,10 +30,13 @@ use serde::Serialize;
 pub struct DeviceTime {
     /// Device number; none of a sum.
     pub device: Option<i64>,
-    /// Start of the first row, ns since the origin of the trace; 0 of a sum.
+    /// Start of the window, ns since the origin of the trace; 0 of a sum.
     pub start_ns: i64,
-    /// From the first row's start to the last row's end.
+    /// Its length.
     pub window_ns: i64,
+    /// Work of no step runs, or work from before the recording is waited for, and none that
+    /// counts; part of no share.
+    pub outside_ns: i64,
     /// Computation runs.
     pub computation_ns: i64,
     /// Communication runs and no computation.
@@ -54,6 +62,7 @@ impl DeviceTime {
     pub fn add(&mut self, other: &DeviceTime) {
         let to = [
             &mut self.window_ns,
+            &mut self.outside_ns,
             &mut self.computation_ns,
             &mut self.exposed_communication_ns,
             &mut self.exposed_memory_ns,
@@ -69,16 +78,22 @@ impl DeviceTime {
         self.overlap_share = overlap_share(self.overlap_ns, self.communication_ns);
     }
 
+    /// The time that shares are of.
+    pub fn whole_ns(&self) -> i64 {
+        self.window_ns.saturating_sub(self.outside_ns)
+    }
+
     /// Work runs.
     pub fn busy_ns(&self) -> i64 {
-        self.window_ns
+        self.whole_ns()
             .saturating_sub(self.idle_ns)
             .saturating_sub(self.exposed_other_ns)
     }
 
-    fn time_columns(&self) -> [i64; 9] {
+    fn time_columns(&self) -> [i64; 10] {
         [
             self.window_ns,
+            self.outside_ns,
             self.computation_ns,
             self.exposed_communication_ns,
             self.exposed_memory_ns,
@@ -94,6 +109,7 @@ impl DeviceTime {
     pub(crate) fn from_rows(
         rows: &ClassifiedRows<'_>,
         some: impl Iterator<Item = usize>,
+        outside: &OutsideTime,
     ) -> DeviceTime {
         let mut sets: [Intervals; 4] = Default::default();
         let mut window: Option<(i64, i64)> = None;
@@ -102,16 +118,26 @@ impl DeviceTime {
             sets[rows.class[row] as usize].push(start, end);
             window = Some(window.map_or((start, end), |(first, last)| (first, last.max(end))));
         }
-        window.map_or_else(DeviceTime::default, |window| {
-            DeviceTime::from_sets(window, &sets)
+        // a device that only carries out work of no step has that and nothing else
+        let window = window.or_else(|| outside.intervals.extent());
+        window.map_or_else(DeviceTime::default, |(first, last)| {
+            let begin = outside.begin.map_or(first, |begin| begin.min(first));
+            DeviceTime::from_sets((begin, last), sets, outside)
         })
     }
 
     /// `sets`: when rows of each class run, in the order of [`RowClass::ALL`].
-    fn from_sets((start, end): (i64, i64), sets: &[Intervals; 4]) -> DeviceTime {
-        // bit 0 of a mask is computation, 1 communication, 2 memory, 3 other
+    fn from_sets(
+        (start, end): (i64, i64),
+        sets: [Intervals; 4],
+        outside: &OutsideTime,
+    ) -> DeviceTime {
+        let [computation, communication, memory, other] = sets;
+        let outside = outside.intervals.clipped_to((start, end));
+        let sets = [computation, communication, memory, other, outside];
+        // bit 0 of a mask is computation, 1 communication, 2 memory, 3 other, 4 outside
         // One sweep gives the time of each combination of classes; all figures are sums of these.
-        let times: [i64; 16] = by_mask(sets);
+        let times: [i64; 32] = by_mask(&sets);
         let busy = sum_masks(&times, |mask| mask != 0);
         let overlap_ns = sum_masks(&times, |mask| mask & 0b11 == 0b11);
         let window_ns = end.saturating_sub(start);
@@ -120,6 +146,7 @@ impl DeviceTime {
             device: None,
             start_ns: start,
             window_ns,
+            outside_ns: sum_masks(&times, |mask| mask & 0b1_0111 == 0b1_0000),
             computation_ns: sets[RowClass::Computation as usize].total_length(),
             exposed_communication_ns: sum_masks(&times, |mask| mask & 0b11 == 0b10),
             exposed_memory_ns: sum_masks(&times, |mask| mask & 0b111 == 0b100),
@@ -150,8 +177,8 @@ pub(crate) fn work_sets(
 }
 
 /// Time of all combinations of classes that `holds` takes.
-pub(crate) fn sum_masks(times: &[i64; 16], holds: fn(usize) -> bool) -> i64 {
-    let masks = (0..16).filter(|mask| holds(*mask));
+pub(crate) fn sum_masks<const MASKS: usize>(times: &[i64; MASKS], holds: fn(usize) -> bool) -> i64 {
+    let masks = (0..MASKS).filter(|mask| holds(*mask));
     masks.fold(0, |sum, mask| sum.saturating_add(times[mask]))
 }
 
@@ -160,10 +187,15 @@ fn overlap_share(part: i64, whole: i64) -> Option<f64> {
 }
 
 /// Per device with rows, by number. O(rows).
-pub(crate) fn device_times(rows: &ClassifiedRows<'_>) -> Vec<DeviceTime> {
+pub(crate) fn device_times(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> Vec<DeviceTime> {
+    let places = rows.devices.len();
+    let outside_times = outside.outside_times(rows, places, |row| rows.device_place(row));
     let mut all = vec![];
-    for (device, of_device) in rows.devices.iter().zip(&rows.of_devices) {
-        let times = DeviceTime::from_rows(rows, of_device.iter().copied());
+    let devices = rows.devices.iter().zip(&rows.of_devices);
+    for ((device, of_device), outside_time) in devices.zip(&outside_times) {
+        let counted = of_device.iter().copied();
+        let counted = counted.filter(|row| !outside.contains_row(*row));
+        let times = DeviceTime::from_rows(rows, counted, outside_time);
         all.push(DeviceTime {
             device: Some(*device),
             ..times

@@ -140,6 +140,10 @@ impl CollectiveTotals {
     }
 
     fn with_bandwidths(mut self) -> CollectiveTotals {
+        // A group of one rank moves nothing, whatever size its call has.
+        if self.group_size == 1 {
+            return self;
+        }
         self.algorithm_gb_per_s = (self.sized_bytes > 0 && self.sized_ns > 0)
             .then(|| self.sized_bytes as f64 / self.sized_ns as f64);
         (self.latency_ns, self.ns_per_byte) = self.fit.fit_line().unzip();
@@ -330,6 +334,19 @@ pub(crate) fn sum_collectives<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_rank_alone_has_no_bandwidth() {
+        for (group_size, want) in [(1, None), (2, Some(4.0))] {
+            let totals = CollectiveTotals {
+                group_size,
+                sized_ns: 1_000,
+                sized_bytes: 4_000,
+                ..CollectiveTotals::default()
+            };
+            assert_eq!(totals.with_bandwidths().algorithm_gb_per_s, want);
+        }
+    }
 
     #[test]
     fn addresses_are_no_names_of_groups() {

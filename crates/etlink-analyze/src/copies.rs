@@ -9,6 +9,7 @@
 //! have times, but nothing of bytes.
 
 use crate::intervals::Intervals;
+use crate::outside_time::OutsideRows;
 use crate::rows::ClassifiedRows;
 use etlink_model::{NameId, RowKind};
 use indexmap::IndexMap;
@@ -65,12 +66,13 @@ fn larger_bandwidth(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 }
 
 /// Of one rank, by falling bytes. O(rows).
-pub(crate) fn copy_totals(rows: &ClassifiedRows<'_>) -> Vec<CopyTotals> {
+pub(crate) fn copy_totals(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> Vec<CopyTotals> {
     let device = &rows.trace.device.rows;
     let mut all: IndexMap<(NameId, i64), (CopyTotals, [Intervals; 2]), FxBuildHasher> =
         IndexMap::default();
     let is_copy = |row: &usize| matches!(device.kind[*row], RowKind::Memcpy | RowKind::Memset);
-    for row in (0..rows.len()).filter(is_copy) {
+    let counted = (0..rows.len()).filter(|row| !outside.contains_row(*row));
+    for row in counted.filter(is_copy) {
         let empty = || {
             (
                 CopyTotals {

@@ -2,8 +2,9 @@
 //!
 //! A *gap* is time between a row's start and the latest end of those before it: of its stream, or,
 //! for a device as a whole, of all its streams. Rows that stand for no work ([`RowClass::Other`])
-//! neither fill nor end one. Each gap is cut, exactly, by what the row that ends it was waiting
-//! for:
+//! neither fill nor end one. Time in which only work of no step runs, or work from before the
+//! recording is waited for, is none either (`OutsideTime`). Each gap is cut, exactly, by what the
+//! row that ends it was waiting for:
 //!
 //! ```text
 //! gap            |-------------------------------------------------|  row
@@ -18,13 +19,15 @@
 //! Sums: `idle = host_late + event_wait + launch + between + unexplained`, ns; for a device that is
 //! the idle and exposed other time of its [`DeviceTime`](crate::DeviceTime) between its first and
 //! last work. `busy` is the time in which at least one of its rows runs. The time before a stream's
-//! first row and after its last is no gap.
+//! first row and after its last is no gap, but where work of no step ran first: from then on the
+//! steps had the stream.
 
 mod gaps;
 mod host;
 
 pub use gaps::{HostIdle, IdleGap};
 
+use crate::outside_time::{OutsideRows, OutsideTime};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
@@ -39,8 +42,11 @@ pub struct IdleCauses {
     pub device: Option<i64>,
     /// Stream; none for the device as a whole.
     pub stream: Option<i64>,
-    /// Work runs; with `idle_ns`, from the first such row's start to the last one's end.
+    /// Work runs; with `idle_ns` and `outside_ns`, from the first such row's start to the last
+    /// one's end.
     pub busy_ns: i64,
+    /// Only work of no step runs, or work from before the recording is waited for.
+    pub outside_ns: i64,
     /// How many gaps.
     pub gaps: u64,
     /// Sum of all.
@@ -142,6 +148,7 @@ impl IdleCauses {
         self.longest_ns = self.longest_ns.max(other.longest_ns);
         for (to, from) in [
             (&mut self.busy_ns, other.busy_ns),
+            (&mut self.outside_ns, other.outside_ns),
             (&mut self.idle_ns, other.idle_ns),
             (&mut self.host_late_ns, other.host_late_ns),
             (&mut self.event_wait_ns, other.event_wait_ns),
@@ -242,21 +249,28 @@ struct BusyUntil {
 }
 
 impl BusyUntil {
-    /// A row that works. Rows come in the order of their starts. The gap before it, if there is
-    /// one.
+    /// A row that works. Rows come in the order of their starts. The gaps before it: several where
+    /// work of no step runs between them.
     fn add_row(
         &mut self,
         causes: &GapCauses<'_>,
         row: usize,
         waited: Option<i64>,
         (start, end): (i64, i64),
-    ) -> Option<GapParts> {
-        let busy_until = self.until.unwrap_or(start);
-        let mut gap = None;
+        outside: &OutsideTime,
+    ) -> Vec<GapParts> {
+        let begin = || outside.begin.map_or(start, |begin| begin.min(start));
+        let busy_until = self.until.unwrap_or_else(begin);
+        let mut gaps = vec![];
         if busy_until < start {
-            let parts = causes.cut(row, waited, (busy_until, start));
-            self.idle.add_gap(&parts);
-            gap = Some(parts);
+            let mut outside_ns = start.saturating_sub(busy_until);
+            for gap in outside.intervals.gaps_within((busy_until, start)) {
+                let parts = causes.cut(row, waited, gap);
+                self.idle.add_gap(&parts);
+                gaps.push(parts);
+                outside_ns = outside_ns.saturating_sub(gap.1.saturating_sub(gap.0));
+            }
+            self.idle.outside_ns = self.idle.outside_ns.saturating_add(outside_ns);
         }
         // what runs beside other rows counts once
         let new = end.saturating_sub(busy_until.max(start));
@@ -264,7 +278,14 @@ impl BusyUntil {
         if self.until.is_none_or(|until| end > until) {
             (self.until, self.last_row) = (Some(end), Some(row));
         }
-        gap
+        gaps
+    }
+
+    /// A row of no step: where it ends a gap may begin.
+    fn add_outside_row(&mut self, row: usize, end: i64) {
+        if self.until.is_none_or(|until| end > until) {
+            self.last_row = Some(row);
+        }
     }
 }
 
@@ -279,7 +300,7 @@ pub(crate) struct IdleTables {
 
 /// Per device with rows, then per stream. O(nodes + ops + rows · log
 /// rows).
-pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>) -> IdleTables {
+pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> IdleTables {
     let causes = GapCauses::from_graph(rows.trace);
     let queues = &rows.trace.device.queues;
     let mut devices = vec![BusyUntil::default(); rows.devices.len()];
@@ -291,13 +312,16 @@ pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>) -> IdleTables {
         busy.idle.device = Some(queue.device);
         busy.idle.stream = Some(queue.stream);
     }
+    let outside_devices = outside.outside_times(rows, devices.len(), |row| rows.device_place(row));
+    let outside_streams = outside.outside_times(rows, queues.len(), |row| {
+        rows.trace.device.rows.queue[row].index()
+    });
     let mut gaps = GapCollector::new(rows);
     // Rows such as `Stream Wait Event` do no work, but their end is when the stream could go on.
     let mut waited: Vec<Option<i64>> = vec![None; queues.len()];
     for row in 0..rows.len() {
         let span = rows.span(row);
-        let number = rows.device(row);
-        let device = rows.devices.partition_point(|device| *device < number);
+        let device = rows.device_place(row);
         let queue = rows.trace.device.rows.queue[row].index();
         if rows.class[row] == RowClass::Other {
             if rows.is_wait(row) {
@@ -305,13 +329,19 @@ pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>) -> IdleTables {
             }
             continue;
         }
+        if outside.contains_row(row) {
+            devices[device].add_outside_row(row, span.1);
+            continue;
+        }
         // A wait that ends after the row began was of something else.
         let waited = waited[queue].filter(|until| *until <= span.0);
         let before = devices[device].last_row;
-        if let Some(parts) = devices[device].add_row(&causes, row, waited, span) {
+        let outside = &outside_devices[device];
+        for parts in devices[device].add_row(&causes, row, waited, span, outside) {
             gaps.add(device, parts, before, row);
         }
-        streams[queue].add_row(&causes, row, waited, span);
+        let outside = &outside_streams[queue];
+        streams[queue].add_row(&causes, row, waited, span, outside);
     }
     let with_rows = streams.into_iter().filter(|busy| busy.until.is_some());
     let mut streams: Vec<IdleCauses> = with_rows.map(|busy| busy.idle).collect();

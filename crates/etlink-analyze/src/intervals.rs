@@ -29,6 +29,42 @@ impl Intervals {
         })
     }
 
+    /// What of `span` they leave, ascending. O(intervals in it + log intervals).
+    pub(crate) fn gaps_within(&self, span: (i64, i64)) -> Vec<(i64, i64)> {
+        let mut gaps = vec![];
+        let mut from = span.0;
+        // those that have ended before the span are many where a trace has many spans
+        let first = self.0.partition_point(|(_, end)| *end <= span.0);
+        for (start, end) in &self.0[first..] {
+            if *start >= span.1 {
+                break;
+            }
+            if from < *start {
+                gaps.push((from, *start));
+            }
+            from = *end;
+        }
+        if from < span.1 {
+            gaps.push((from, span.1));
+        }
+        gaps
+    }
+
+    /// From the first start to the last end.
+    pub(crate) fn extent(&self) -> Option<(i64, i64)> {
+        let (first, last) = self.0.first().zip(self.0.last())?;
+        Some((first.0, last.1))
+    }
+
+    /// The same intervals where they lie in `span`. O(intervals).
+    pub(crate) fn clipped_to(&self, span: (i64, i64)) -> Intervals {
+        let mut clipped = Intervals::default();
+        for (start, end) in &self.0 {
+            clipped.push((*start).max(span.0), (*end).min(span.1));
+        }
+        clipped
+    }
+
     /// Their length.
     pub(crate) fn total_length(&self) -> i64 {
         self.0.iter().fold(0, |sum, (start, end)| {
@@ -75,6 +111,15 @@ mod tests {
         let set = set(&[(0, 5), (1, 2), (5, 7), (9, 9), (10, 12)]);
         assert_eq!(set.0, [(0, 7), (10, 12)]);
         assert_eq!(set.total_length(), 9);
+    }
+
+    #[test]
+    fn gaps_are_what_intervals_leave() {
+        let set = set(&[(0, 5), (8, 10), (12, 20)]);
+        assert_eq!(set.gaps_within((4, 13)), [(5, 8), (10, 12)]);
+        assert_eq!(set.gaps_within((13, 20)), []);
+        assert_eq!(set.gaps_within((20, 25)), [(20, 25)]);
+        assert_eq!(set.clipped_to((4, 13)).0, [(4, 5), (8, 10), (12, 13)]);
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub mod kernels;
 pub mod launches;
 pub mod memory;
 pub mod metrics;
+mod outside_time;
 pub mod outside_work;
 pub mod peak_use;
 pub mod phases;
@@ -57,7 +58,7 @@ pub mod steps;
 pub mod top;
 pub mod utilization;
 
-pub use analysis::{Options, RankAnalysis, TABLES, analyze};
+pub use analysis::{Options, RankAnalysis, RecordVisitor, TABLES, analyze};
 pub use breakdown::DeviceTime;
 pub use collectives::{CollectiveTotals, input_bytes};
 pub use compute_rate::ComputeRate;

@@ -6,7 +6,7 @@
 //! - `ttft`, `tpot` (s): host time of the first, and mean of the others, of the steps of inference;
 //!   mean over ranks. Steps that name no phase are none.
 //! - `total_trace_time` (s): longest device window of a rank: windows of different clocks are not
-//!   mixed.
+//!   mixed. Here and below without work of no step.
 //! - `total_kernel_time` (s): sum of all kernels' durations (no copies).
 //! - `aggregate_gpu_utilization` (%): mean over devices of busy / window.
 //! - `load_imbalance_ratio` (ratio): busy time of the busiest device / of the least busy one.
@@ -234,12 +234,12 @@ impl MetricList {
         let devices = ranks
             .iter()
             .flat_map(|rank| &rank.breakdown)
-            .filter(|time| time.window_ns > 0);
-        let windows = devices.clone().map(|time| as_seconds(time.window_ns));
+            .filter(|time| time.whole_ns() > 0);
+        let windows = devices.clone().map(|time| as_seconds(time.whole_ns()));
         self.add("total_trace_time", windows.reduce(f64::max), "s");
         let busy = devices
             .clone()
-            .filter_map(|time| percent_of(time.busy_ns(), time.window_ns));
+            .filter_map(|time| percent_of(time.busy_ns(), time.whole_ns()));
         self.add("aggregate_gpu_utilization", mean_of(busy), "%");
         // Of one device the ratio would be 1, which would look like a balanced run.
         let several = devices.clone().count() > 1;
@@ -258,7 +258,7 @@ impl MetricList {
         self.add("compute_comm_overlap", overlap, "%");
         let exposed_copies = percent_of(
             sum_ns(devices.clone().map(|time| time.exposed_memory_ns)),
-            sum_ns(devices.map(|time| time.window_ns)),
+            sum_ns(devices.map(|time| time.whole_ns())),
         );
         self.add("memory_transfer_overhead", exposed_copies, "%");
     }

@@ -7,10 +7,11 @@
 //! last is cut, so what was launched after the last whole one is outside as well; else what follows
 //! the last step may be part of it (sampling behind an engine's `forward`) and counts.
 
+use crate::outside_time::{OutsideRows, is_from_before, waits_for_earlier_work};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use crate::steps::{StepTime, trace_steps};
-use crate::utilization::is_from_before;
+use crate::utilization::window_start;
 use etlink_link::{LinkedTrace, NoLaunch};
 use etlink_model::TimeNs;
 use serde::Serialize;
@@ -46,7 +47,8 @@ impl OutsideCause {
     }
 }
 
-/// Device rows of one device that no table of kernels counts.
+/// Device rows of one device that the tables of kernels, copies, device time, idle time and
+/// coverage leave out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OutsideWork {
     /// Device number.
@@ -104,6 +106,20 @@ impl<'t> CountedWork<'t> {
         }
         let is_after = last.is_some_and(|last| time.0 >= last);
         is_after.then_some(OutsideCause::AfterSteps)
+    }
+}
+
+/// The rows that do not count; `steps` in order of time. O(nodes + rows).
+pub(crate) fn outside_rows(
+    rows: &ClassifiedRows<'_>,
+    counted: &CountedWork<'_>,
+    steps: &[StepTime],
+) -> OutsideRows {
+    let causes = (0..rows.len()).map(|row| counted.row_cause(row));
+    OutsideRows {
+        is_outside: causes.map(|cause| cause.is_some()).collect(),
+        waits: waits_for_earlier_work(rows.trace),
+        window_start: window_start(rows.trace, steps).unwrap_or_default(),
     }
 }
 

@@ -89,6 +89,12 @@ impl<'t> ClassifiedRows<'t> {
         (rows.start[row].0, (rows.start[row] + rows.duration[row]).0)
     }
 
+    /// The place of a row's device in `devices`.
+    pub(crate) fn device_place(&self, row: usize) -> usize {
+        let number = self.device(row);
+        self.devices.partition_point(|device| *device < number)
+    }
+
     /// The device of a row.
     pub fn device(&self, row: usize) -> i64 {
         let device = &self.trace.device;

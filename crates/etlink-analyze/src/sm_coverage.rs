@@ -13,6 +13,7 @@
 //! `RocprofLogger.cpp`): blocks, but threads for `hipExtModuleLaunchKernel` and
 //! `hipHccModuleLaunchKernel` (`globalWorkSizeX`), which become the blocks that hold them.
 
+use crate::outside_time::OutsideRows;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use etlink_link::NoLaunch;
@@ -44,10 +45,10 @@ pub struct SmCoverage {
 const THREAD_GRID_CALLS: [&str; 2] = ["hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"];
 
 /// Per device whose multiprocessors are known. O(rows).
-pub(crate) fn sm_coverage(rows: &ClassifiedRows<'_>) -> Vec<SmCoverage> {
+pub(crate) fn sm_coverage(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> Vec<SmCoverage> {
     let devices = rows.devices.iter().zip(&rows.of_devices);
     devices
-        .filter_map(|(device, of_device)| device_coverage(rows, *device, of_device))
+        .filter_map(|(device, of_device)| device_coverage(rows, *device, of_device, outside))
         .collect()
 }
 
@@ -69,13 +70,15 @@ fn device_coverage(
     rows: &ClassifiedRows<'_>,
     number: i64,
     of_device: &[usize],
+    outside: &OutsideRows,
 ) -> Option<SmCoverage> {
     let device = &rows.trace.device;
     let multiprocessors = device.multiprocessors(number)?;
     let mut sums = CoverageSums::default();
     for &row in of_device {
         // Copies have no grid, and rows that stand for no work fill nothing.
-        if device.rows.kind[row] != RowKind::Kernel || rows.class[row] == RowClass::Other {
+        let is_work = rows.class[row] != RowClass::Other && !outside.contains_row(row);
+        if device.rows.kind[row] != RowKind::Kernel || !is_work {
             continue;
         }
         let duration = u128::from(device.rows.duration[row].0.unsigned_abs());

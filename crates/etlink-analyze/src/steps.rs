@@ -11,6 +11,8 @@
 //! rows, as in [`DeviceTime`]: their window is from the first one's start to the last one's end.
 
 use crate::breakdown::DeviceTime;
+use crate::intervals::Intervals;
+use crate::outside_time::OutsideTime;
 use crate::rows::ClassifiedRows;
 use etlink_link::NoLaunch;
 use etlink_link::ranks::{RankSteps, StepSpan};
@@ -32,6 +34,9 @@ pub struct StepTime {
     pub start_ns: i64,
     /// Time on the host.
     pub duration_ns: i64,
+    /// Of that, time in which no thread runs an op or a runtime call: Python between them, or what
+    /// the trace does not show.
+    pub between_ops_ns: i64,
     /// Time of it, until its last device row ends, in which devices carry out, or wait for, what was
     /// launched before the recording: the iteration before.
     pub before_recording_ns: i64,
@@ -78,12 +83,41 @@ pub(crate) fn step_times(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
             list.push(row);
         }
     }
+    let busy_host = match steps.is_empty() {
+        true => Intervals::default(),
+        false => host_intervals(&rows.trace.device),
+    };
+    // the rows of a step are all of it: no other work takes from its time
+    let nothing = OutsideTime::default();
     of_step.iter_mut().for_each(|list| list.sort_unstable());
     for (step, list) in steps.iter_mut().zip(of_step) {
+        let gaps = busy_host.gaps_within((step.start_ns, step.end_ns()));
+        let gaps = gaps.iter().map(|(start, end)| end.saturating_sub(*start));
+        step.between_ops_ns = gaps.fold(0, i64::saturating_add);
         step.rows = list.len() as u64;
-        step.set_device_time(&DeviceTime::from_rows(rows, list.into_iter()));
+        step.set_device_time(&DeviceTime::from_rows(rows, list.into_iter(), &nothing));
     }
     steps
+}
+
+/// When ops or calls run on any thread: during `backward` the thread of the steps only waits for
+/// that of autograd. Annotations name what runs and are no work. O(n log n), near O(n).
+fn host_intervals(device: &DeviceTrace) -> Intervals {
+    let (ops, calls) = (&device.ops, &device.calls);
+    let mut spans = vec![];
+    for op in (0..ops.start.len()).filter(|op| !ops.annotation[*op]) {
+        spans.push((ops.start[op].0, (ops.start[op] + ops.duration[op]).0));
+    }
+    for (start, duration) in calls.start.iter().zip(&calls.duration) {
+        spans.push((start.0, (*start + *duration).0));
+    }
+    // two runs in order of time, which a stable sort merges
+    spans.sort();
+    let mut intervals = Intervals::default();
+    for (start, end) in spans {
+        intervals.push(start, end);
+    }
+    intervals
 }
 
 /// When rows were launched, in that order.

@@ -19,10 +19,11 @@
 
 use crate::breakdown::{sum_masks, work_sets};
 use crate::intervals::{Intervals, by_mask};
+use crate::outside_time::{is_from_before, waits_for_earlier_work};
 use crate::rows::ClassifiedRows;
 use crate::rules::{KernelRules, RowClass};
 use crate::steps::{StepTime, step_times};
-use etlink_link::{LinkedTrace, NoLaunch, NodeKind};
+use etlink_link::LinkedTrace;
 use serde::Serialize;
 
 /// What the time of [`Utilization`] is the time of.
@@ -102,6 +103,12 @@ fn busy_share(busy_ns: i64, whole_ns: i64) -> Option<f64> {
 pub fn device_utilizations(trace: &LinkedTrace, rules: &KernelRules) -> Vec<Utilization> {
     let rows = ClassifiedRows::new(trace, rules);
     utilizations(&rows, &step_times(&rows))
+}
+
+/// Where the window of [`Utilization`] begins. O(1) with steps, else O(host events + rows).
+pub(crate) fn window_start(trace: &LinkedTrace, steps: &[StepTime]) -> Option<i64> {
+    let window = steps_window(steps).or_else(|| process_window(trace));
+    window.map(|(_, (start, _))| start)
 }
 
 /// Per device with rows, by number. O(rows log rows + host events).
@@ -219,35 +226,6 @@ fn process_window(trace: &LinkedTrace) -> Option<(UtilizationWindow, Span)> {
         None => all_rows.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1))),
     };
     window.map(|window| (UtilizationWindow::Process, window))
-}
-
-/// Whether a row was launched before the recording began.
-pub(crate) fn is_from_before(trace: &LinkedTrace, row: usize) -> bool {
-    trace.row_no_launch[row] == NoLaunch::BeforeWindow
-}
-
-/// From when on a row has been launched and waits for what came before the recording, per row that
-/// does: the first of its queue alone has such a wait.
-fn waits_for_earlier_work(trace: &LinkedTrace) -> Vec<(usize, i64)> {
-    let nodes = &trace.nodes;
-    let mut waits = vec![];
-    for node in nodes.indices() {
-        let index = node.index();
-        if !nodes.on_device[index] || nodes.kind[index] != NodeKind::Boundary {
-            continue;
-        }
-        let row = nodes.source[index] as usize;
-        // Before its call the row is late by the host, which the trace shows.
-        let Some(call) = trace.row_call.get(row).and_then(|call| call.get()) else {
-            continue;
-        };
-        if trace.row_no_launch[row] == NoLaunch::Launched {
-            let calls = &trace.device.calls;
-            let launched = calls.start[call.index()] + calls.duration[call.index()];
-            waits.push((row, launched.0));
-        }
-    }
-    waits
 }
 
 /// When rows from before the recording run, or are waited for, inside the window.

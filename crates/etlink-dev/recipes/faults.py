@@ -1,12 +1,12 @@
 """Makes every call of the hook fail in turn, and prints as JSON what came of it.
 
-    etlink record --wait 1 --warmup 1 --active 2 -o traces -- python faults.py FOLDER EVERY [WAY...]
+    etlink record --wait 1 --warmup 1 --active 2 -o traces -- python faults.py FOLDER every-place [WAY...]
 
 The hook's own source is compiled so that each of its calls goes through `call` below; the n-th raises,
-alone or with all later ones that need the operating system (a disk that is full stays full). PyTorch is imported once: each run is a
-forked process that installs the hook, trains, and ends as a program does. EVERY=1 makes each call
-fail, 3 each third one. Of what counts steps otherwise than by the optimizer only the calls of `steps/`
-fail: the others are the same.
+alone or with all later ones that need the operating system (a disk that is full stays full). PyTorch is
+imported once: each run is a forked process that installs the hook, trains, and ends as a program does.
+`every-place` makes the first call of each place in the source fail, `every-call` all of them. Of what
+counts steps otherwise than by the optimizer only the calls of `steps/` fail: the others are the same.
 """
 
 import ast
@@ -33,8 +33,8 @@ TRUSTED = GUARDS | PROGRAMS_OWN | OF_DYNAMO
 STEPS = 6
 WAYS = ("optimizer", "forward", "forward:Linear", "__main__:late_step", "late:step", "importing:step")
 """What counts as a step; the first with faults everywhere. The modules are those of `MODULES`."""
-MOST = 20
-"""So many calls of each other way fail, unless all are to."""
+AT_EXIT = range(1, 30, 7)
+"""Calls behind the last that is counted, which fail besides."""
 MODULES = {
     "late": "def step(train):\n    train()\n",
     # what imports torch: the hook comes before the function is there
@@ -43,7 +43,10 @@ MODULES = {
 
 
 class Calls(ast.NodeTransformer):
-    """`f(x)` becomes `__call__("f", f, x)`."""
+    """`f(x)` becomes `__etlink_call__("f", "file:line:column", f, x)`."""
+
+    def __init__(self, path):
+        self.file = os.path.basename(path)
 
     def visit_Call(self, node):
         self.generic_visit(node)
@@ -51,7 +54,8 @@ class Calls(ast.NodeTransformer):
         if name in TRUSTED:
             return node
         through = ast.Name("__etlink_call__", ast.Load())
-        arguments = [ast.Constant(name), node.func, *node.args]
+        place = "{}:{}:{}".format(self.file, node.lineno, node.col_offset)
+        arguments = [ast.Constant(name), ast.Constant(place), node.func, *node.args]
         return ast.copy_location(ast.Call(through, arguments, node.keywords), node)
 
 
@@ -63,9 +67,13 @@ def needs_system(function):
 class Counter:
     def __init__(self, target, persistent):
         self.made, self.target, self.persistent, self.failed = 0, target, persistent, None
+        self.places = []
+        """Where each call stands, of a run in which none fails."""
 
-    def call(self, name, function, *arguments, **named):
+    def call(self, name, place, function, *arguments, **named):
         self.made += 1
+        if self.target == 0:
+            self.places.append(place)
         later = self.persistent and self.made > self.target and needs_system(function)
         if self.made == self.target or later:
             self.failed = self.failed or name
@@ -83,7 +91,7 @@ def compile_counted(hook, counter, part):
     def source_to_code(self, data, path, *, _optimize=-1):
         if not path.startswith(hook) or path.endswith("guard.py") or part not in path:
             return plain(self, data, path, _optimize=_optimize)
-        tree = ast.fix_missing_locations(Calls().visit(ast.parse(data)))
+        tree = ast.fix_missing_locations(Calls(path).visit(ast.parse(data)))
         return compile(tree, path, "exec", dont_inherit=True)
 
     loader.source_to_code = source_to_code
@@ -173,7 +181,7 @@ class Child:
         atexit.register(lambda: self.write_calls(made))
 
     def write_calls(self, made):
-        (self.folder / "calls").write_text(json.dumps([made, self.counter.failed]))
+        (self.folder / "calls").write_text(json.dumps([made, self.counter.failed, self.counter.places[:made]]))
 
 
 def judge(folder, status, expected):
@@ -260,14 +268,14 @@ class Runs:
             self.wait_for_one()
 
     def calls(self, name):
-        """The calls of a run, and the name of the one that failed; None if it did not come to its end."""
+        """How many calls, the name of the one that failed, all places; None if the run did not come to its end."""
         path = self.root / name / "calls"
-        return json.loads(path.read_text()) if path.exists() else (None, None)
+        return json.loads(path.read_text()) if path.exists() else (None, None, None)
 
 
 def main():
     """Returns in forked processes alone."""
-    root, every = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+    root, all_calls = pathlib.Path(sys.argv[1]), {"every-call": True, "every-place": False}[sys.argv[2]]
     (finder,) = [finder for finder in sys.meta_path if type(finder).__name__ == "AfterImport"]
     sys.meta_path.remove(finder)
     for name, text in MODULES.items():
@@ -276,7 +284,7 @@ def main():
     import torch
 
     try:
-        report = run_all(Runs(torch, finder.then, root), sys.argv[3:] or WAYS, every)
+        report = run_all(Runs(torch, finder.then, root), sys.argv[3:] or WAYS, all_calls)
     except Forked as forked:
         return forked.child
     print(json.dumps(report))
@@ -284,19 +292,19 @@ def main():
     os._exit(0)
 
 
-def run_all(runs, ways, every):
+def run_all(runs, ways, all_calls):
     places = {way: way.replace(":", "-") for way in ways}
     for way in ways:
         runs.start(way, places[way], 0, False)
     runs.wait_for_all()
     calls, wrong, faults = {}, [], {}
     for way in ways:
-        calls[way], _ = runs.calls(places[way])
+        calls[way], _, made_at = runs.calls(places[way])
         complaint = runs.complaints[places[way]]
         if complaint or len(list((runs.root / places[way]).glob("*_0.json"))) != 2:
             wrong.append([way, complaint])
             continue
-        for ending, target, persistent in targets(way, calls[way], every):
+        for ending, target, persistent in targets(way == WAYS[0], made_at, all_calls):
             name = "{}-{}".format(places[way], ending)
             faults[name] = persistent
             runs.start(way, name, target, persistent)
@@ -313,16 +321,20 @@ def run_all(runs, ways, every):
     return {"calls": calls, "runs": len(faults), "failed": names, "wrong": wrong}
 
 
-def targets(way, calls, every):
+def targets(is_first, places, all_calls):
     """Which call fails, and whether those after it do, too."""
-    is_first = way == WAYS[0]
-    if every > 1 and not is_first:
-        # a class of modules that is chosen is looked for among all: the same call a thousand times
-        every = max(every, calls // MOST)
+    begins = {place: at for at, place in reversed(list(enumerate(places, 1)))}
     # what counts steps needs the operating system for nothing
     for persistent in (False, True) if is_first else (False,):
+        chosen = sorted(begins.values())
+        if persistent:
+            # what comes later fails as well, so that few begins reach all places
+            chosen = chosen[::4]
+        if all_calls:
+            chosen = range(1, len(places) + 1)
         # what is called at exit comes after the count was written
-        for target in range(1, calls + 30, every):
+        chosen = [*chosen, *(len(places) + behind for behind in AT_EXIT)]
+        for target in chosen:
             yield "{}-{}".format("from" if persistent else "only", target), target, persistent
 
 

@@ -21,6 +21,7 @@ mod waits;
 mod web;
 mod whatif;
 mod whatif_programs;
+mod wheel;
 
 use clap::{Parser, Subcommand};
 use etlink_dev::generate;
@@ -126,6 +127,9 @@ enum DevCommand {
     /// Test: open reports in headless Chromium (node, npm, a package index; Debian's chromium is
     /// installed if it is missing)
     Browser,
+    /// Test: build the Python wheel, install it into an empty environment and run the Python tests
+    /// (python3 with pip, a package index)
+    Wheel(wheel::WheelOptions),
     /// Test: record small runs with the newest PyTorch into target/ and link them
     TestRecording,
     /// Test: `etlink record` on real PyTorch programs as they are (python3.11, a package index, 6
@@ -172,6 +176,7 @@ fn main() -> ExitCode {
         DevCommand::Utilization { traces } => utilization::compare_utilization(&traces),
         DevCommand::Web { check } => web::build_page(check),
         DevCommand::Browser => web::test_page(),
+        DevCommand::Wheel(options) => wheel::test_wheel(&options),
         DevCommand::TestRecording => recording::test_recording(),
         DevCommand::TestTorch { options } => recording::test_torch(&options),
         DevCommand::Overhead { options } => recording::measure_overhead(&options),

@@ -61,6 +61,10 @@ const fn of_ranks(kind: CauseKind, remedy: &'static str) -> KindRule {
     }
 }
 
+/// What helps where the trace already names the line: a recording with stacks would say no more.
+pub(crate) const HOST_WORK_AT_LINE: &str =
+    "take what it does there out of the loop or off this thread";
+
 /// All kinds.
 pub const KINDS: [KindRule; 23] = [
     stated(
@@ -71,8 +75,8 @@ pub const KINDS: [KindRule; 23] = [
     general(
         CauseKind::HostWork,
         host::host_work,
-        "take what it does there out of the loop or off this thread; a recording with stacks \
-        (`with_stack=True`) names the line",
+        "take what it does there out of the loop or off this thread; findings name the line where \
+        stacks were recorded (`with_stack=True`)",
     ),
     general(
         CauseKind::SmallKernels,

@@ -35,6 +35,9 @@ pub use candidate::{CauseCandidate, CauseEvidence, RankCauses, RankWindow, RankW
 pub use finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 pub use kind::CauseKind;
 pub use kinds::{KINDS, KindRule};
-pub use question::{QUESTIONS, QuestionError, WhatIfQuestion, straggler_edits};
+pub use question::{
+    GraphAnswer, QUESTIONS, QuestionError, RankAnswer, WhatIfQuestion, answer_for_graph,
+    straggler_edits,
+};
 pub use rank_causes::rank_causes;
 pub use ranking::{run_findings, trace_findings};

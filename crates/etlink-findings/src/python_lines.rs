@@ -3,35 +3,64 @@
 //! An op is called from many places: one of them alone would look like the cause.
 
 use crate::candidate::CauseEvidence;
+use crate::host_span::HostSpan;
 use crate::view::RankView;
 use etlink_model::ThreadIdx;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Occurrences that are looked up, the longest ones: each look goes back over earlier frames.
-const MOST_LOOKUPS: usize = 1_000;
+/// Instants that are looked up: each look goes back over earlier frames.
+const MOST_LOOKUPS: i64 = 1_000;
 
 /// When and where a cause occurs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PythonLines {
-    /// Length, thread and instant of each occurrence.
-    occurrences: Vec<(i64, ThreadIdx, i64)>,
+    occurrences: Vec<Occurrence>,
+}
+
+/// Ordered by length first: the longest are looked up before all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Occurrence {
+    length: i64,
+    thread: ThreadIdx,
+    start: i64,
+    /// Python goes on in it, from line to line.
+    is_span: bool,
 }
 
 impl PythonLines {
-    /// Notes an occurrence of this length; `time` is an instant in it.
-    pub(crate) fn add(&mut self, length_ns: i64, thread: ThreadIdx, time: i64) {
-        self.occurrences.push((length_ns, thread, time));
+    /// Notes that a line of Python waits for a call that takes so long; `time` is an instant in it.
+    pub(crate) fn add_call(&mut self, length: i64, thread: ThreadIdx, time: i64) {
+        self.occurrences.push(Occurrence {
+            length,
+            thread,
+            start: time,
+            is_span: false,
+        });
+    }
+
+    /// Notes a stretch in which Python runs.
+    pub(crate) fn add_span(&mut self, span: HostSpan) {
+        self.occurrences.push(Occurrence {
+            length: span.end.saturating_sub(span.start),
+            thread: span.thread,
+            start: span.start,
+            is_span: true,
+        });
     }
 
     /// Says in `evidence` how many lines it comes from, and which has most of the time.
     pub(crate) fn describe(mut self, view: &RankView<'_>, evidence: &mut CauseEvidence) {
         self.occurrences.sort_unstable_by_key(|one| Reverse(*one));
+        let lengths = self.occurrences.iter().map(|one| one.length);
+        let total = lengths.fold(0, i64::saturating_add).max(1);
         let mut lines: BTreeMap<String, i64> = BTreeMap::new();
-        for (length, thread, time) in self.occurrences.into_iter().take(MOST_LOOKUPS) {
-            if let Some(line) = view.python_at(thread, time) {
-                let sum = lines.entry(line).or_default();
-                *sum = sum.saturating_add(length);
+        for one in self.occurrences.iter().take(MOST_LOOKUPS as usize) {
+            for (time, share) in one.instants(total) {
+                if let Some(line) = view.python_at(one.thread, time) {
+                    let sum = lines.entry(line).or_default();
+                    *sum = sum.saturating_add(share);
+                }
             }
         }
         evidence.python_lines = lines.len() as u64;
@@ -40,5 +69,55 @@ impl PythonLines {
         if let Some((line, ns)) = most {
             (evidence.python, evidence.python_ns) = (Some(line), ns);
         }
+    }
+}
+
+impl Occurrence {
+    /// Instants at which the line is looked up, each with the time that it stands for. A stretch
+    /// gets as many as its length is worth of the `total`.
+    fn instants(self, total: i64) -> impl Iterator<Item = (i64, i64)> {
+        let count = match self.is_span {
+            // The lines of a long stretch differ: all of it would be told of one of them.
+            true => (self.length.saturating_mul(MOST_LOOKUPS) / total).max(1),
+            false => 1,
+        };
+        let begin =
+            move |part: i64| (i128::from(self.length) * i128::from(part)) / i128::from(count);
+        (0..count).map(move |part| {
+            let (from, until) = (begin(part) as i64, begin(part + 1) as i64);
+            let middle = if self.is_span {
+                from.midpoint(until)
+            } else {
+                0
+            };
+            (self.start.saturating_add(middle), until - from)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn occurrence(length: i64, is_span: bool) -> Occurrence {
+        Occurrence {
+            length,
+            thread: ThreadIdx(0),
+            start: 1_000,
+            is_span,
+        }
+    }
+
+    #[test]
+    fn a_stretch_is_looked_at_as_often_as_its_length_is_worth() {
+        let half: Vec<_> = occurrence(4_000, true).instants(8_000).collect();
+        assert_eq!(half.len(), 500);
+        assert_eq!((half[0], half[499]), ((1_004, 8), (4_996, 8)));
+        let sum: i64 = half.iter().map(|(_, share)| share).sum();
+        assert_eq!(sum, 4_000);
+        let short: Vec<_> = occurrence(3, true).instants(1_000_000).collect();
+        assert_eq!(short, [(1_001, 3)]);
+        let call: Vec<_> = occurrence(4_000, false).instants(8_000).collect();
+        assert_eq!(call, [(1_000, 4_000)]);
     }
 }

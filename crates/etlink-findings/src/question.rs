@@ -7,8 +7,8 @@
 //! | `no-input-wait` | ranges that fetch input take no time on threads that launch |
 //! | `no-sync` | no thread waits for a device; calls that only wait are left out |
 //! | `overlap-comm` | communication takes no time: all of it is hidden |
-//! | `ranks=N` | collectives of all ranks take what a ring of N takes for the same bytes |
-//! | `bandwidth=GROUP:X` | communication of the group takes 1/X of its time |
+//! | `ranks=N` | collectives of all ranks: their bytes as in a ring of N, their latency as in a tree |
+//! | `bandwidth=GROUP:X` | what bytes take of the group's communication becomes 1/X of that |
 //! | `device=NAME` | kernels take what the other device's peaks make of them |
 //! | `straggler=RANK` | what the rank does takes as long as on the median of the others |
 
@@ -17,9 +17,11 @@ mod device;
 mod error;
 mod host;
 mod straggler;
+mod transfer_cost;
 
 pub use error::{QUESTIONS, QuestionError};
 pub use straggler::straggler_edits;
+pub use transfer_cost::{GraphAnswer, RankAnswer, answer_for_graph};
 
 use etlink_link::LinkedTrace;
 use etlink_model::GlobalRank;
@@ -145,8 +147,10 @@ impl WhatIfQuestion {
                 "a bound: hidden communication slows down what it runs \
                 beside"
             }
-            WhatIfQuestion::Ranks(_) => "a ring, bound by bandwidth; work per rank stays the same",
-            WhatIfQuestion::Bandwidth { .. } => "latency of small messages is scaled, too",
+            WhatIfQuestion::Ranks(_) => {
+                "bytes as in a ring, latency as in a tree; work per rank stays the same"
+            }
+            WhatIfQuestion::Bandwidth { .. } => "what a transfer takes beside its bytes stays",
             WhatIfQuestion::Device(_) => {
                 "by peak rates; kernels of unknown work go by memory \
                 bandwidth, the host stays the same"
@@ -160,26 +164,30 @@ impl WhatIfQuestion {
         matches!(self, WhatIfQuestion::Straggler(_))
     }
 
-    /// What is different in the graph of a rank. O(n log n).
+    /// What is different in the graph of a rank: [`answer_for_graph`] makes it edits. O(n log n).
     ///
     /// # Errors
     /// The trace cannot tell.
-    pub fn rank_edits(&self, trace: &LinkedTrace) -> Result<GraphEdits, QuestionError> {
-        let edits = match self {
+    pub fn rank_answer(&self, trace: &LinkedTrace) -> Result<RankAnswer, QuestionError> {
+        let edits: Result<GraphEdits, String> = match self {
             WhatIfQuestion::Graphs => host::capture_graphs(trace),
             WhatIfQuestion::Fuse(pattern) => host::fuse_kernels(trace, pattern),
             WhatIfQuestion::NoInputWait => host::remove_input(trace),
             WhatIfQuestion::NoSync => host::remove_syncs(trace),
             WhatIfQuestion::OverlapComm => communication::hide_all(trace),
-            WhatIfQuestion::Ranks(ranks) => communication::change_ranks(trace, *ranks),
+            WhatIfQuestion::Ranks(ranks) => {
+                let answer = communication::change_ranks(trace, *ranks);
+                return answer.map_err(QuestionError::NoAnswer);
+            }
             WhatIfQuestion::Bandwidth { group, factor } => {
-                communication::change_bandwidth(trace, group, *factor)
+                let answer = communication::change_bandwidth(trace, group, *factor);
+                return answer.map_err(QuestionError::NoAnswer);
             }
             WhatIfQuestion::Device(name) => device::change_device(trace, name),
             WhatIfQuestion::Straggler(_) => Err("only the traces of several ranks show a \
                 straggler; give their folder"
                 .to_owned()),
         };
-        edits.map_err(QuestionError::NoAnswer)
+        edits.map(RankAnswer::from).map_err(QuestionError::NoAnswer)
     }
 }

@@ -3,6 +3,7 @@
 use crate::candidate::CauseCandidate;
 use crate::finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 use crate::kind::CauseKind;
+use crate::kinds::HOST_WORK_AT_LINE;
 use crate::overlap::CauseNodes;
 use crate::rank_causes::single_rank_causes;
 use crate::ranks::rank_candidates;
@@ -416,9 +417,10 @@ fn plain_finding(candidate: &CauseCandidate, ranks: &[GlobalRank]) -> RunFinding
         ranks: ranks.to_vec(),
         inferred: rule.is_some_and(|rule| rule.inferred),
         evidence: candidate.evidence.clone(),
-        remedy: match is_small {
-            true => SMALL_MESSAGE_REMEDY,
-            false => rule.map_or("", |rule| rule.remedy),
+        remedy: match candidate.kind {
+            _ if is_small => SMALL_MESSAGE_REMEDY,
+            CauseKind::HostWork if candidate.evidence.python.is_some() => HOST_WORK_AT_LINE,
+            _ => rule.map_or("", |rule| rule.remedy),
         },
         ..RunFinding::default()
     }

@@ -110,10 +110,12 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
     let (times, typical) = (count_text(count, "time"), time_text(evidence.typical_ns));
     let compared = evidence.compared.unwrap_or_default();
     let compared_time = time_text(compared as i64);
-    // More time than there is can only be that of several threads, or ranks.
-    let is_of_several = evidence.time_ns > found.window_ns;
-    let threads = match is_of_several {
-        true => ", summed over threads,",
+    // More time than there is can only be that of several threads. That it is of several ranks the
+    // place says.
+    let ranks = finding.ranks.len().max(1) as i64;
+    let is_of_threads = evidence.time_ns > found.window_ns.saturating_mul(ranks);
+    let threads = match is_of_threads {
+        true => " (summed over threads)",
         false => "",
     };
     match finding.kind {

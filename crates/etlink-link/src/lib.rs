@@ -33,6 +33,7 @@ mod trace;
 pub use device::capture::{
     CaptureReport, CapturedOp, CapturedOps, begins_capture, carry_captured_ops, launches_graph,
 };
+pub use device::clocks::DeviceClock;
 pub use device::launch_queue::FullQueue;
 pub use error::Error;
 pub use graph::edges::{Edge, Edges, NodeDeps};
@@ -45,7 +46,7 @@ pub use report::{EdgeCounts, LinkReport, MatchCounts, NodeCounts, TimeWindow, Un
 pub use thread_work::{HandedWork, ThreadWork};
 pub use trace::{CollectiveRef, LinkedTrace};
 
-use device::{launch, waits};
+use device::{clocks, launch, waits};
 use etlink_model::{AnomalyKind, DeviceTrace, HostTrace};
 use graph::build;
 use host::comms;
@@ -139,6 +140,9 @@ pub fn link(
         report,
         ..LinkedTrace::default()
     };
+    // Waits and the graph are by the host's clock.
+    trace.report.device_clocks = clocks::device_clocks(&trace.device, &launches);
+    clocks::shift_rows(&mut trace.device, &trace.report.device_clocks, false);
     let waits = waits::waits(&trace.device, &launches, &trace.call_op, &mut anomalies);
     let mut communicates = build::host_collectives(&trace.device, &launches, |op| {
         trace.op_collective(op).map(|found| found.kind())
@@ -170,10 +174,12 @@ pub fn link(
             comms::mark_host_comms(&trace.device, &carried_out, &communicates, &mut trace.nodes);
     }
     trace.full_queues = waits.full_queues;
+    clocks::shift_rows(&mut trace.device, &trace.report.device_clocks, true);
     trace.row_call = launches.row_call;
     trace.row_op = launches.row_op;
     trace.row_no_launch = launches.no_launch;
     notes::about_device(trace.host.as_ref(), &trace.device, &mut trace.report.notes);
+    notes::about_clocks(&mut trace.report);
     trace.report.anomalies = anomalies;
     counts::count_trace(&mut trace);
     Ok(trace)

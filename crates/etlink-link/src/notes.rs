@@ -60,6 +60,19 @@ pub(crate) fn about_device(
     }
 }
 
+/// Notes about the clocks of devices.
+pub(crate) fn about_clocks(report: &mut LinkReport) {
+    for clock in &report.device_clocks {
+        let [ahead, at_most] = [clock.ahead_ns, clock.at_most_ns].map(|ns| ns.0 as f64 / 1e3);
+        report.notes.push(format!(
+            "the clock of device {} is at least {ahead:.3} us ahead of the host's, by {} calls \
+             that waited for it, and at most {at_most:.3} us, by its launches: the graph takes \
+             the former off",
+            clock.device, clock.returns
+        ));
+    }
+}
+
 /// The traces are of two processes.
 fn two_runs(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bool {
     let Some(pid) = host.header.pid else {

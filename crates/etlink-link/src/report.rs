@@ -1,6 +1,7 @@
 //! How the linking went, in numbers.
 
 use crate::device::capture::CaptureReport;
+use crate::device::clocks::DeviceClock;
 use crate::graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};
 use etlink_model::{Anomalies, GlobalRank};
 use indexmap::IndexMap;
@@ -75,6 +76,9 @@ pub struct LinkReport {
     pub nodes: NodeCounts,
     /// Edges by kind.
     pub edges: EdgeCounts,
+    /// Devices whose clocks are ahead of the host's: nodes of their rows are by the host's clock.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub device_clocks: Vec<DeviceClock>,
     /// What the device trace covers.
     pub window: TimeWindow,
     /// What was wrong.

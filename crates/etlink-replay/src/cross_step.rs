@@ -20,7 +20,8 @@ use align::{AlignedStep, align_steps};
 use etlink_link::LinkedTrace;
 use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
 use serde::Serialize;
-use split::{SplitSteps, StepNodes};
+pub(crate) use split::SplitSteps;
+use split::StepNodes;
 
 /// How well the steps of a trace predict each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

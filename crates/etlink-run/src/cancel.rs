@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A flag that ends work early: whoever has a clone can set it from any thread. It is checked
-/// before each rank.
+/// before each rank, and while files are read.
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation(Arc<AtomicBool>);
 

@@ -277,6 +277,63 @@ impl RunError {
         }
     }
 
+    /// The file or folder that it is about, where it is about one.
+    pub fn file(&self) -> Option<String> {
+        let path = match self {
+            RunError::Input(error) => return error.file(),
+            RunError::File(error) => &error.path,
+            RunError::NoTraceTaken { first, .. } => return first.file(),
+            RunError::Job(error) => return error.downcast_ref::<RunError>()?.file(),
+            RunError::OnlyWrittenGraphs { source_name: name }
+            | RunError::SeveralRuns {
+                source_name: name, ..
+            }
+            | RunError::SeveralWrittenRuns {
+                source_name: name, ..
+            }
+            | RunError::SeveralRanks {
+                source_name: name, ..
+            }
+            | RunError::RanksOfFile { source_name: name }
+            | RunError::GraphsTooLarge {
+                source_name: name, ..
+            }
+            | RunError::Refused { file: name, .. }
+            | RunError::HostTrace { name, .. }
+            | RunError::DeviceTrace { name, .. }
+            | RunError::WrittenGraph { name, .. }
+            | RunError::NoNodes { name, .. } => return Some(name.clone()),
+            RunError::NotAFolder { path }
+            | RunError::NoTraces { folder: path }
+            | RunError::NoDeviceTrace { host: path, .. }
+            | RunError::SameFile { path }
+            | RunError::GroupList { path, .. }
+            | RunError::Replay { path, .. }
+            | RunError::TooManyAbsent { folder: path, .. } => path,
+            // not about one file; what is said of an output names it in the message
+            _ => return None,
+        };
+        Some(path.display().to_string())
+    }
+
+    /// Where in the file, where that is known.
+    pub fn place(&self) -> Option<String> {
+        let bytes = match self {
+            RunError::NoTraceTaken { first, .. } => return first.place(),
+            RunError::Job(error) => return error.downcast_ref::<RunError>()?.place(),
+            RunError::HostTrace {
+                source: etlink_host::Error::NoNodes { bytes },
+                ..
+            } => bytes,
+            RunError::DeviceTrace {
+                source: etlink_kineto::Error::NoEvents { bytes },
+                ..
+            } => bytes,
+            _ => return None,
+        };
+        Some(format!("byte {bytes}"))
+    }
+
     /// Whether a trace was refused because it is damaged.
     pub fn is_refused(&self) -> bool {
         match self {

@@ -1,6 +1,7 @@
 //! What is being done, for whoever wants to show it.
 
-use std::io::Read;
+use crate::cancel::Cancellation;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 /// Shows what is being done. Calls come from all threads.
@@ -19,6 +20,7 @@ pub trait ProgressListener: Send + Sync {
 #[derive(Clone, Default)]
 pub struct Progress {
     listener: Option<Arc<dyn ProgressListener>>,
+    cancellation: Cancellation,
 }
 
 impl Progress {
@@ -26,6 +28,15 @@ impl Progress {
     pub fn to(listener: Arc<dyn ProgressListener>) -> Progress {
         Progress {
             listener: Some(listener),
+            cancellation: Cancellation::default(),
+        }
+    }
+
+    /// The same, and what is read through it ends where work is cancelled.
+    pub fn with_cancellation(self, cancellation: Cancellation) -> Progress {
+        Progress {
+            cancellation,
+            ..self
         }
     }
 
@@ -68,7 +79,10 @@ struct Watched<R> {
 }
 
 impl<R: Read> Read for Watched<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // a rank of gigabytes is read for a minute: to look before each rank alone is too seldom
+        let cancellation = &self.progress.cancellation;
+        cancellation.check().map_err(io::Error::other)?;
         let bytes = self.source.read(buffer)?;
         if let Some(listener) = &self.progress.listener {
             listener.advance(bytes as u64);

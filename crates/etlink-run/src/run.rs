@@ -154,7 +154,7 @@ pub struct RunOptions {
     pub traces_only: bool,
     /// Where progress is reported to.
     pub progress: Progress,
-    /// Checked before each rank.
+    /// Checked before each rank, and while its files are read.
     pub cancellation: Cancellation,
 }
 
@@ -213,8 +213,10 @@ impl RunSet {
     /// # Errors
     /// There are no traces, a folder cannot be read, or a rank alone takes more memory than there
     /// is.
-    pub fn open(source: RunSource, options: RunOptions) -> Result<RunSet, RunError> {
+    pub fn open(source: RunSource, mut options: RunOptions) -> Result<RunSet, RunError> {
         source.check_options(&options)?;
+        let progress = std::mem::take(&mut options.progress);
+        options.progress = progress.with_cancellation(options.cancellation.clone());
         let runs = find_runs(&source, options.traces_only)?;
         let mut ranks = vec![];
         for (at, run) in runs.iter().enumerate() {

@@ -1,24 +1,28 @@
 //! Reasons to wait.
 
-use crate::Error;
 use crate::columns::ColumnSet;
+use crate::{Error, GraphTimes};
 use arrow_array::RecordBatch;
 use etlink_link::{Edge, LinkedTrace};
 use etlink_model::NodeIdx;
 use std::ops::Range;
 
 /// The edges to some nodes. `slack_ns` is the time from the end of `from_node` to the start of
-/// `to_node`: the decisive reason has the least.
+/// `to_node`: the decisive reason has the least. `latency_ns` is what the reason takes by itself.
 pub(crate) fn edges_batch(
     trace: &LinkedTrace,
+    times: &GraphTimes,
     nodes: Range<usize>,
     mut columns: ColumnSet,
 ) -> Result<RecordBatch, Error> {
-    // Edges are kept packed, by the node that waits: unpacked once, they serve five columns.
+    let first = trace.edges.first_place(NodeIdx::new(nodes.start));
+    // Edges are kept packed, by the node that waits: unpacked once, they serve six columns.
     let edges: Vec<Edge> = nodes
         .map(NodeIdx::new)
         .flat_map(|node| trace.edges.deps(node).iter())
         .collect();
+    let latency = |place: usize| Some(times.edge_latency.get(place)?.0);
+    let latencies = (first..first + edges.len()).map(latency);
     let edges = edges.iter();
     columns
         .add_number("from_node", edges.clone().map(|edge| Some(edge.from.0)))
@@ -26,6 +30,7 @@ pub(crate) fn edges_batch(
         .add_text("kind", edges.clone().map(|edge| Some(edge.kind.name())))
         .add_flag("inferred", edges.clone().map(|edge| Some(edge.inferred)))
         .add_signed("slack_ns", edges.map(|edge| Some(slack_ns(trace, edge))))
+        .add_signed("latency_ns", latencies)
         .finish()
 }
 

@@ -1,15 +1,17 @@
 //! Nodes of the graph.
 
 use crate::columns::ColumnSet;
-use crate::{Error, events};
+use crate::{Error, GraphTimes, events};
 use arrow_array::RecordBatch;
 use etlink_link::{LinkedTrace, Node, NodeKind};
 use etlink_model::{DeviceQueue, NodeIdx};
 use std::ops::Range;
 
-/// Some nodes; `latency_ns` is what launches and waits took before it.
+/// Some nodes; `latency_ns` is what launches and waits took before it. `slack_ns` is how much later
+/// it could end without the rank's work ending later.
 pub(crate) fn nodes_batch(
     trace: &LinkedTrace,
+    times: &GraphTimes,
     places: Range<usize>,
     mut columns: ColumnSet,
 ) -> Result<RecordBatch, Error> {
@@ -33,7 +35,11 @@ pub(crate) fn nodes_batch(
         )
         .add_signed(
             "latency_ns",
-            numbers.map(|node| Some(trace.latency(node).0)),
+            numbers.clone().map(|node| Some(trace.latency(node).0)),
+        )
+        .add_signed(
+            "slack_ns",
+            numbers.map(|node| Some(times.node_slack.get(node.index())?.0)),
         );
     events::add_threads(trace, &mut columns, || nodes.iter().map(thread_of_node));
     events::add_queues(&mut columns, || {

@@ -1,8 +1,9 @@
-use super::TraceTable;
+use super::{GraphTimes, TraceTable};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, UInt32Type};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
+use etlink_model::DurationNs;
 use etlink_testing::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -67,10 +68,24 @@ fn draw() -> TraceBuilder {
     draw
 }
 
+/// Lists that number all edges and nodes.
+fn counted(trace: &LinkedTrace) -> GraphTimes {
+    let list = |count: usize| (0..count as i64).map(DurationNs).collect();
+    GraphTimes {
+        edge_latency: list(trace.edges.len()),
+        node_slack: list(trace.nodes.len()),
+    }
+}
+
 fn read(trace: &LinkedTrace, table: TraceTable, rank: Option<i64>) -> Vec<RecordBatch> {
+    let counts = counted(trace);
     let (mut file, mut again) = (vec![], vec![]);
-    let lines = table.write(trace, rank, &mut file).expect("writes");
-    table.write(trace, rank, &mut again).expect("writes");
+    let lines = table
+        .write(trace, rank, &counts, &mut file)
+        .expect("writes");
+    table
+        .write(trace, rank, &counts, &mut again)
+        .expect("writes");
     assert!(file == again, "same input, same bytes");
     let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file))
         .expect("a Parquet file")
@@ -190,6 +205,9 @@ fn nodes_and_edges_are_the_graph() {
             .iter()
             .all(|slack| slack.is_some_and(|slack| slack >= 0))
     );
+    let places = |count: usize| (0..count as i64).map(Some).collect::<Vec<_>>();
+    assert_eq!(signed(&edges, "latency_ns"), places(trace.edges.len()));
+    assert_eq!(signed(&nodes, "slack_ns"), places(trace.nodes.len()));
 }
 
 #[test]
@@ -219,7 +237,7 @@ fn a_table_without_lines_has_its_columns() {
     let mut file = vec![];
     assert_eq!(
         TraceTable::Collectives
-            .write(&trace, None, &mut file)
+            .write(&trace, None, &GraphTimes::default(), &mut file)
             .expect("writes"),
         0
     );

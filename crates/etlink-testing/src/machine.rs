@@ -88,6 +88,8 @@ pub enum MachineChange {
     Kernel(&'static str, f64),
     /// All kernels do.
     Kernels(f64),
+    /// The kernel of the launch with this number.
+    OneKernel(usize, f64),
     /// What the host does.
     Host(f64),
 }
@@ -100,11 +102,14 @@ impl MachineChange {
             MachineChange::Kernel(name, factor) => vec![format!("{name}={factor}")],
             MachineChange::Kernels(factor) => vec![format!("kind=device {factor}")],
             MachineChange::Host(factor) => vec![format!("kind=host {factor}")],
+            // No rule names a single node.
+            MachineChange::OneKernel(..) => vec![],
         }
     }
 
-    fn kernel(self, name: &str, duration: i64) -> i64 {
+    fn kernel(self, name: &str, number: usize, duration: i64) -> i64 {
         match self {
+            MachineChange::OneKernel(other, factor) if other == number => scaled(duration, factor),
             MachineChange::Kernel(other, factor) if other == name => scaled(duration, factor),
             MachineChange::Kernels(factor) => scaled(duration, factor),
             _ => duration,
@@ -131,6 +136,8 @@ pub struct Machine {
     /// From the first start to the last end, ns.
     pub makespan: i64,
     thread: ThreadRef,
+    /// How many kernels were launched by themselves.
+    launched: usize,
     options: MachineOptions,
     change: MachineChange,
     now: i64,
@@ -155,6 +162,7 @@ impl Machine {
             trace,
             makespan: 0,
             thread,
+            launched: 0,
             options,
             change,
             now: 0,
@@ -253,7 +261,8 @@ impl Machine {
         // A full queue takes no launch before one of its rows starts.
         let accepted = head.map_or(begun, |head| begun.max(rows[head].0));
         let start = self.stream_ready(stream).max(accepted + LAUNCH);
-        let end = start + self.change.kernel(kernel, duration);
+        let end = start + self.change.kernel(kernel, self.launched, duration);
+        self.launched += 1;
         self.rows.entry(stream).or_default().push((start, end));
         self.now = accepted + self.change.host(LAUNCH_CALL);
         let correlation = self.call("cudaLaunchKernel", begun);
@@ -275,7 +284,7 @@ impl Machine {
         for (stream, kernel, us, after) in rows {
             let waited = after.iter().map(|row| spans[*row].1 + STREAM).max();
             let start = waited.unwrap_or(ready);
-            let end = start + self.change.kernel(kernel, us * 1_000);
+            let end = start + self.change.kernel(kernel, self.launched, us * 1_000);
             spans.push((start, end));
             named.push((DeviceQueue::stream(*stream), *kernel, start, end));
         }
@@ -315,6 +324,7 @@ impl Machine {
     fn block(&mut self, name: &str, end: i64, sync: Option<SyncRow<'_>>) {
         let begun = self.now;
         let least = begun + self.change.host(2 * SHORT_CALL);
+        // A call that blocks spins (`cudaDeviceScheduleAuto`): to return is work of the host.
         self.now = least.max(end + self.change.host(WAKE));
         let correlation = self.call(name, begun);
         if let Some((kind, stream, wait)) = sync.filter(|_| self.options.sync_rows) {

@@ -76,7 +76,18 @@ fn host_waits() -> Vec<Mechanism> {
         StreamSync(20),
         Host(50),
     ];
+    // What a call takes to return when the device is done is paid by each step.
+    let steps = (0..40).map(|_| vec![launch(7, "A", 60), StreamSync(7)]);
+    let returns = Mechanism {
+        change: MachineChange::Host(4.0),
+        ..grown(
+            "returns of synchronisations",
+            steps.flatten().collect(),
+            1.0,
+        )
+    };
     vec![
+        returns,
         grown("stream sync that delays", sync(200, StreamSync(7)), 3.0),
         grown("stream sync that did not", sync(5, StreamSync(7)), 40.0),
         grown("device sync that did not", sync(5, DeviceSync), 40.0),

@@ -24,7 +24,7 @@ pub use record::RecordArgs;
 pub use replay::{ReplayArgs, TracePairArgs};
 pub use report::ReportArgs;
 pub use schedule::{ScheduleArgs, TorchScheduleArgs};
-pub use top::{TableArgs, TopArgs, TopBy, TopGrouping};
+pub use top::{TableArgs, TopArgs};
 
 use crate::notes::Verbosity;
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -1,6 +1,5 @@
 //! Tables of PyTorch's profiler from recorded traces, for `top` and `diff`.
 
-use crate::args;
 use crate::rank_error::rank_error;
 use crate::table;
 use anyhow::{Context, Result};
@@ -37,7 +36,7 @@ pub struct OpTable {
     /// Where [`Wanted::rules`] ask for it.
     #[serde(skip)]
     pub analysis: Option<RankAnalysis>,
-    /// What called what, where that is wanted.
+    /// What called what, where that is config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<CallTree>,
 }
@@ -49,70 +48,93 @@ pub struct RunTables {
     pub tables: Vec<OpTable>,
     /// Traces of which no table could be made.
     pub excluded: Vec<Excluded>,
+    /// Why, with all that is known of where.
+    #[serde(skip)]
+    pub errors: Vec<String>,
 }
 
-/// What tables are made of.
-#[derive(Clone, Copy)]
-pub struct Wanted<'a> {
+impl RunTables {
+    /// Prints why traces have no table.
+    pub fn print_errors(&self) {
+        for error in &self.errors {
+            eprintln!("etlink: {error}");
+        }
+    }
+}
+
+/// Of what tables are made, and which.
+#[derive(Clone)]
+pub struct OpTableConfig<'a> {
     /// A trace, or a folder with those of ranks.
-    pub trace: &'a Path,
-    pub host: Option<&'a Path>,
-    pub by: Option<args::TopBy>,
+    pub source: RunSource,
+    pub options: RunOptions,
+    /// By the device's own time where this says nothing, without a device by the host's.
+    pub order: Option<TopOrder>,
+    pub group: TopGroup,
     pub python: bool,
     /// Also what called what.
     pub tree: bool,
     pub each_module: bool,
-    pub tables: &'a args::TableArgs,
     /// Rules for kernels, where the trace is to be analysed too.
     pub rules: Option<&'a KernelRules>,
 }
 
-/// The tables that could be made; the errors of the other traces are printed.
-pub fn read_tables(wanted: Wanted<'_>, threads: usize) -> Result<RunTables> {
-    let progress = crate::progress::progress_bar();
+impl OpTableConfig<'_> {
+    /// A row for each name.
+    pub fn by_name(source: RunSource, options: RunOptions) -> Self {
+        OpTableConfig {
+            source,
+            options,
+            order: None,
+            group: TopGroup::Name,
+            python: false,
+            tree: false,
+            each_module: false,
+            rules: None,
+        }
+    }
+}
+
+/// The tables that could be made; the errors of the other traces stand beside them.
+pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
+    let progress = config.options.progress.clone();
     let options = RunOptions {
-        threads,
-        memory: wanted
-            .tables
-            .reading
-            .resources
-            .memory
-            .map(|memory| memory.as_u64()),
-        ranks: wanted.tables.choice.ranks.clone(),
         // a written graph has slices of ops; the profiler's table counts whole ops
         traces_only: true,
-        progress: progress.clone(),
-        ..RunOptions::default()
+        ..config.options.clone()
     };
-    let source = RunSource::from_path_and_host(wanted.trace, wanted.host)?;
-    let runs = RunSet::open(source, options)?;
+    let runs = RunSet::open(config.source.clone(), options)?;
     progress.phase("reading");
-    let all = runs.map_ranks(|rank| table_of_rank(wanted, rank).transpose());
+    let all = runs.map_ranks(|rank| table_of_rank(config, rank).transpose());
     progress.finish();
-    let (mut tables, mut errors) = (vec![], vec![]);
+    let (mut tables, mut failed) = (vec![], vec![]);
     // a trace that cannot be read does not hide the tables of the others
     for (index, table) in all.into_iter().enumerate() {
         match table {
             None => {}
-            Some(Err(error)) => errors.push((index, error)),
+            Some(Err(error)) => failed.push((index, error)),
             Some(Ok(table)) => tables.push(table),
         }
     }
     if tables.is_empty() {
-        let errors = errors.into_iter().map(|(_, error)| rank_error(error));
+        let errors = failed.into_iter().map(|(_, error)| rank_error(error));
         return Err(RunError::no_trace_taken(errors.collect()).into());
     }
-    let mut excluded = vec![];
-    for (index, error) in errors {
-        eprintln!("etlink: {error:#}");
+    let (mut excluded, mut errors) = (vec![], vec![]);
+    for (index, error) in failed {
+        errors.push(format!("{error:#}"));
         let label = runs.entry(index).label();
         excluded.push(Excluded::from_error(label, &rank_error(error)));
     }
-    Ok(RunTables { tables, excluded })
+    Ok(RunTables {
+        tables,
+        excluded,
+        errors,
+    })
 }
 
 /// None of a rank that was not asked for.
-fn table_of_rank(wanted: Wanted<'_>, entry: RankEntry<'_>) -> Result<Option<OpTable>> {
+fn table_of_rank(config: &OpTableConfig<'_>, entry: RankEntry<'_>) -> Result<Option<OpTable>> {
     let files = entry.files();
     let Some(device) = &files.device else {
         if entry.is_wanted(None) {
@@ -120,13 +142,14 @@ fn table_of_rank(wanted: Wanted<'_>, entry: RankEntry<'_>) -> Result<Option<OpTa
         }
         return Ok(None);
     };
-    let made = trace_table(
-        wanted,
-        files.host.as_deref(),
-        device,
-        entry.set.threads_each,
-        &entry.set.options.progress,
-    )?;
+    // who waits for one rank of many shall not wait for all
+    entry
+        .set
+        .options
+        .cancellation
+        .check()
+        .map_err(RunError::from)?;
+    let made = trace_table(config, files.host.as_deref(), device, entry.set)?;
     let rank = files.rank.or(made.rank);
     Ok(entry
         .is_wanted(rank.map(GlobalRank))
@@ -134,17 +157,12 @@ fn table_of_rank(wanted: Wanted<'_>, entry: RankEntry<'_>) -> Result<Option<OpTa
 }
 
 fn trace_table(
-    wanted: Wanted<'_>,
+    config: &OpTableConfig<'_>,
     host: Option<&Path>,
     device: &Path,
-    threads: usize,
-    progress: &Progress,
+    set: &RunSet,
 ) -> Result<OpTable> {
-    let group = match wanted.tables.group {
-        args::TopGrouping::Name => TopGroup::Name,
-        args::TopGrouping::Shape => TopGroup::Shape,
-        args::TopGrouping::Stack => TopGroup::Stack(usize::from(wanted.tables.frames)),
-    };
+    let (group, threads, progress) = (config.group, set.threads_each, &set.options.progress);
     // not linked: PyTorch makes this table of the profiler's events alone
     let mut trace = job::read_for_figures(input::open(device, threads, progress)?, threads)?;
     // a trace of nothing but Python frames still has rows under --python
@@ -152,7 +170,7 @@ fn trace_table(
         return Err(etlink_link::Error::empty_device(&trace))
             .with_context(|| device.display().to_string());
     }
-    let pattern = wanted.tables.steps.steps_by.as_ref();
+    let pattern = set.options.steps_by.as_ref();
     let step_note = match pattern {
         Some(pattern) => pattern.mark_steps(&mut trace),
         None => RankSteps::excluded_note(&trace),
@@ -163,22 +181,22 @@ fn trace_table(
         missing_notes(&trace, group, host.is_some()),
     );
     notes.extend(step_note);
-    let tree = wanted.tree.then(|| {
+    let tree = config.tree.then(|| {
         let order = if trace.rows.is_empty() {
             TopOrder::Host
         } else {
             TopOrder::Device
         };
         let options = TreeOptions {
-            python: wanted.python,
-            each_module: wanted.each_module,
-            order: wanted.by.map_or(order, top_order),
+            python: config.python,
+            each_module: config.each_module,
+            order: config.order.unwrap_or(order),
         };
         call_tree(&trace, options)
     });
     let options = Options {
         group,
-        python: wanted.python,
+        python: config.python,
         shapes: None,
         counted: None,
     };
@@ -190,7 +208,7 @@ fn trace_table(
                 anomalies: trace.anomalies.clone(),
                 ..LinkReport::default()
             };
-            let top = match wanted.rules {
+            let top = match config.rules {
                 None => key_averages(&trace, options),
                 Some(rules) => {
                     let job = LinkJob::reading(None, device.to_owned(), threads);
@@ -203,18 +221,18 @@ fn trace_table(
         }
         Some(host) => {
             let job = LinkJob {
-                allow_mismatch: wanted.tables.reading.mismatch.allow_mismatch,
+                allow_mismatch: set.options.allow_mismatch,
                 manifest: ManifestEntry::of_trace(device),
                 ..LinkJob::reading(Some(host.to_owned()), device.to_owned(), threads)
             };
-            let is_compared = wanted.rules.is_some();
+            let is_compared = config.rules.is_some();
             let (top, linked) = pair_table(&job, trace, options, is_compared, progress)?;
             let analyzed = |rules| analyze(&linked, rules, &AnalysisOptions::default());
-            analysis = wanted.rules.map(analyzed);
+            analysis = config.rules.map(analyzed);
             (top, linked.report)
         }
     };
-    if wanted.tables.reading.strict.strict && job::is_damaged(&report) {
+    if set.options.strict && job::is_damaged(&report) {
         return Err(RunError::refused_trace(device, &report.anomalies).into());
     }
     notes.extend(
@@ -225,14 +243,11 @@ fn trace_table(
     );
     notes.extend(negative_note(&top));
     // of a trace without a device all device times are 0: no order at all
-    top.sort(wanted.by.map_or(
-        if top.has_device() {
-            TopOrder::SelfDevice
-        } else {
-            TopOrder::SelfHost
-        },
-        top_order,
-    ));
+    top.sort(config.order.unwrap_or(if top.has_device() {
+        TopOrder::SelfDevice
+    } else {
+        TopOrder::SelfHost
+    }));
     Ok(OpTable {
         file,
         rank,
@@ -315,15 +330,5 @@ fn missing_notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<St
             ]
         }
         _ => vec![],
-    }
-}
-
-fn top_order(by: args::TopBy) -> TopOrder {
-    match by {
-        args::TopBy::SelfDevice => TopOrder::SelfDevice,
-        args::TopBy::Device => TopOrder::Device,
-        args::TopBy::SelfHost => TopOrder::SelfHost,
-        args::TopBy::Host => TopOrder::Host,
-        args::TopBy::Count => TopOrder::Count,
     }
 }

@@ -69,10 +69,24 @@ pub fn sums_sentence(diff: &RunDiff) -> String {
     let [before, after] = &diff.runs;
     let host = time_change(before.self_host_ns, after.self_host_ns);
     let device = time_change(before.device_ns, after.device_ns);
-    format!(
-        "per {}: host time in ops and calls {host}; device time {device}",
+    let mut text = format!(
+        "per {}: host time in ops, calls and annotations {host}",
         diff.per
-    )
+    );
+    // A recording with Python frames counts what they do by themselves for no annotation: then the
+    // sum is less than the step, and this is what lacks.
+    if let Some(step) = diff
+        .step
+        .as_ref()
+        .filter(|step| step.between_ops_ns != [0, 0])
+    {
+        let [before, after] = step.between_ops_ns;
+        text += &format!(
+            "; of a step {} without any op or call",
+            time_change(before, after)
+        );
+    }
+    text + &format!("; device time {device}")
 }
 
 /// What of each run is not compared, a sentence each.

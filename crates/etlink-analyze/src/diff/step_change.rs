@@ -8,6 +8,7 @@
 
 use crate::analysis::RankAnalysis;
 use crate::duration_stats::DurationStats;
+use crate::steps::StepTime;
 use serde::Serialize;
 
 /// The two-sided 95 % points of Student's t, by degrees of freedom from 1
@@ -41,6 +42,8 @@ pub struct StepChange {
     /// Mean time of a step in which devices carry out, or wait for, what was launched before the
     /// recording, ns.
     pub before_recording_ns: [i64; 2],
+    /// Mean time of a step in which no op and no runtime call runs, ns.
+    pub between_ops_ns: [i64; 2],
     /// Second mean less first, ns.
     pub cost_ns: i64,
     /// Whether that is more than chance.
@@ -73,7 +76,9 @@ impl StepChange {
             steps: stats.map(|stats| stats.count),
             times_ns,
             spreads_ns,
-            before_recording_ns: runs.map(mean_before),
+            before_recording_ns: runs
+                .map(|ranks| mean_time(ranks, |step| step.before_recording_ns)),
+            between_ops_ns: runs.map(|ranks| mean_time(ranks, |step| step.between_ops_ns)),
             cost_ns,
             verdict,
         })
@@ -107,10 +112,10 @@ fn student_t(errors: [f64; 2], steps: [f64; 2]) -> f64 {
 }
 
 /// Of all steps of all ranks.
-fn mean_before(ranks: &[&RankAnalysis]) -> i64 {
+fn mean_time(ranks: &[&RankAnalysis], time_of: fn(&StepTime) -> i64) -> i64 {
     let steps = ranks.iter().flat_map(|rank| &rank.steps);
     let mut stats = DurationStats::default();
-    steps.for_each(|step| stats.add(step.before_recording_ns));
+    steps.for_each(|step| stats.add(time_of(step)));
     stats.mean_ns().round() as i64
 }
 

@@ -1216,6 +1216,78 @@ fn work_from_before_the_recording_is_neither_busy_nor_idle() {
         (200_000, 50_000)
     );
     assert_eq!((device.idle_ns, device.whole_ns()), (160_000, 210_000));
+    let [time] = &analysis.breakdown[..] else {
+        panic!("one device")
+    };
+    assert_eq!((time.start_ns, time.window_ns), (0, 410_000));
+    assert_eq!((time.outside_ns, time.busy_ns()), (200_000, 50_000));
+    assert_eq!(time.idle_ns, 160_000);
+    let [idle] = &analysis.idle[..] else {
+        panic!("one device")
+    };
+    assert_eq!((idle.outside_ns, idle.busy_ns), (200_000, 50_000));
+    assert_eq!((idle.gaps, idle.idle_ns), (1, 160_000));
+    assert_eq!(analysis.stream_idle[0].outside_ns, 200_000);
+}
+
+/// ```text
+/// us        0         100       200       300       400
+/// step            [ProfilerStep#1 --------------------]
+/// calls      l                l        l       l
+/// stream 7   [warm up]              [copy]       [a==]
+/// stream 8  [from before ================]   [b]
+/// ```
+#[test]
+fn tables_of_device_time_are_of_the_steps() {
+    const HTOD: &str = "Memcpy HtoD (Pageable -> Device)";
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let (seven, eight) = (DeviceQueue::stream(7), DeviceQueue::stream(8));
+    let earlier = draw.next_correlation();
+    draw.kernel(eight, "from before", us(0, 240), earlier);
+    let warm_up = draw.next_correlation();
+    draw.call(main, "cudaMemcpyAsync", us(5, 6), warm_up);
+    draw.memcpy(seven, HTOD, us(10, 80), warm_up, 1000);
+    draw.annotation(main, "ProfilerStep#1", 60 * US, 400 * US);
+    let copy = draw.next_correlation();
+    draw.call(main, "cudaMemcpyAsync", us(150, 151), copy);
+    draw.memcpy(seven, HTOD, us(200, 230), copy, 600);
+    draw.launch(main, us(240, 241), eight, "b", us(280, 290));
+    draw.launch(main, us(310, 311), seven, "a", us(320, 350));
+    let analysis = analyzed(&draw);
+    let [time] = &analysis.breakdown[..] else {
+        panic!("one device")
+    };
+    // from the begin of the step to the end of the last row
+    assert_eq!((time.start_ns, time.window_ns), (60_000, 290_000));
+    assert_eq!(time.exposed_memory_ns, 30_000);
+    assert_eq!(time.computation_ns, 40_000);
+    assert_eq!(time.outside_ns, (200 - 60 + 240 - 230) * US);
+    assert_eq!(time.idle_ns, (40 + 30) * US);
+    let [idle] = &analysis.idle[..] else {
+        panic!("one device")
+    };
+    assert_eq!(
+        (idle.busy_ns, idle.outside_ns, idle.idle_ns),
+        (70_000, 150_000, 70_000)
+    );
+    let all = analysis.outside.iter();
+    let all: i64 = all.map(|outside| outside.sum_ns).sum();
+    assert_eq!(all, (240 + 70) * US);
+    let [copies] = &analysis.copies[..] else {
+        panic!("one kind")
+    };
+    assert_eq!((copies.rows, copies.bytes), (1, 600));
+    // the stream itself is free for the step when its row from before the step ends
+    let streams: Vec<_> = analysis.stream_idle.iter().collect();
+    assert_eq!(
+        (streams[0].outside_ns, streams[0].idle_ns),
+        (20_000, 210_000)
+    );
+    assert_eq!(
+        (streams[1].outside_ns, streams[1].idle_ns),
+        (180_000, 40_000)
+    );
 }
 
 /// ```text
@@ -1266,6 +1338,8 @@ fn kernels_are_of_the_steps_that_launched_them() {
             (OutsideCause::BeforeSteps, 1, 30_000)
         ]
     );
+    // of its 280 us the op takes 30 and the call behind it 1
+    assert_eq!(analysis.steps[0].between_ops_ns, 249_000);
     // the step is 280 us long; in the first 100 the row from before runs
     assert_eq!(analysis.steps[0].before_recording_ns, 100_000);
     let [rate] = &analysis.work[..] else {

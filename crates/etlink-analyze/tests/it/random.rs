@@ -97,7 +97,7 @@ fn laws(analysis: &RankAnalysis) -> Result<(), TestCaseError> {
         let exposed =
             time.exposed_communication_ns + time.exposed_memory_ns + time.exposed_other_ns;
         prop_assert_eq!(
-            time.computation_ns + exposed + time.idle_ns,
+            time.computation_ns + exposed + time.outside_ns + time.idle_ns,
             time.window_ns,
             "classes and idle are the window"
         );

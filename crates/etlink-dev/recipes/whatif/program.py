@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -157,8 +158,16 @@ def stages():
         trainer.step(last(trainer.model(queues[1].get())))
 
 
+def join_ranks():
+    """Gloo that records its collectives, as NCCL does: what PyTorch's own does not say cannot be joined."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    import commgloo  # noqa: F401  registers the backend; compiles it at the first use
+
+    torch.distributed.init_process_group("commgloo")
+
+
 def ddp():
-    torch.distributed.init_process_group("gloo")
+    join_ranks()
     work, more = part("Work", "FORWARD", "BACKWARD"), part("More", "MORE")
     model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8))
     trainer = Trainer(model)
@@ -167,8 +176,39 @@ def ddp():
     torch.distributed.destroy_process_group()
 
 
+def tensor_parallel():
+    """All ranks meet after each of two ops."""
+    join_ranks()
+    trainer, work, second = Trainer(), part("Work", "FORWARD"), part("Second", "SECOND")
+    for _ in range(STEPS):
+        outputs = work(trainer.model(ones()))
+        torch.distributed.all_reduce(outputs.detach())
+        outputs = second(outputs)
+        torch.distributed.all_reduce(outputs.detach())
+        trainer.step(outputs)
+    torch.distributed.destroy_process_group()
+
+
+def pipeline():
+    """A stage per rank: three micro batches go through both, then all ranks meet."""
+    join_ranks()
+    trainer, work = Trainer(), part("Work", "FORWARD")
+    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    for _ in range(STEPS):
+        for _ in range(3):
+            inputs = ones()
+            if rank > 0:
+                torch.distributed.recv(inputs, rank - 1)
+            outputs = work(trainer.model(inputs))
+            if rank + 1 < ranks:
+                torch.distributed.send(outputs.detach(), rank + 1)
+        torch.distributed.barrier()
+        trainer.step(outputs)
+    torch.distributed.destroy_process_group()
+
+
 globals()[sys.argv[1]]()
 sys.stdout.flush()
-if sys.argv[1] in ("producer", "stages"):
-    # their threads wait for ever
+if sys.argv[1] in ("producer", "stages", "ddp", "tensor_parallel", "pipeline"):
+    # Threads of the first two wait for ever; those of Gloo may still want the interpreter's lock.
     os._exit(0)

@@ -11,7 +11,7 @@ use etlink_replay::{PathReport, ReplayGraph, ReplayRun, ReplaySettings, critical
 use etlink_report::page::{
     self, PackedTimeline, ReportPage, ReportRank, TimelineWindow, TracedRank,
 };
-use etlink_tables::TraceTable;
+use etlink_tables::{GraphTimes, TraceTable};
 
 /// Ranges of a timeline: few, so that some have to be drawn together.
 const RANGES: usize = 200;
@@ -46,7 +46,7 @@ pub(super) fn check_figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<
     }
     serde_json::to_writer(&mut out, &check_tops(&trace.device)?)?;
     for table in TraceTable::ALL {
-        let lines = table.write(trace, analysis.rank, &mut out)?;
+        let lines = table.write(trace, analysis.rank, &GraphTimes::default(), &mut out)?;
         let most = match table {
             TraceTable::Edges => trace.edges.len(),
             TraceTable::Nodes | TraceTable::Collectives => trace.nodes.len(),
@@ -90,7 +90,7 @@ fn of_analysis(analysis: &RankAnalysis) -> Result<()> {
         let exposed =
             time.exposed_communication_ns + time.exposed_memory_ns + time.exposed_other_ns;
         ensure!(
-            time.computation_ns + exposed + time.idle_ns == time.window_ns,
+            time.computation_ns + exposed + time.outside_ns + time.idle_ns == time.window_ns,
             "classes and idle are not the window: {time:?}"
         );
         ensure!(
@@ -107,7 +107,7 @@ fn of_analysis(analysis: &RankAnalysis) -> Result<()> {
             "gaps are more than the time without work: {time:?}, {idle:?}"
         );
         ensure!(
-            time.exposed_other_ns > 0 || idle.idle_ns == time.idle_ns,
+            time.exposed_other_ns > 0 || time.outside_ns > 0 || idle.idle_ns == time.idle_ns,
             "gaps are not the idle time: {time:?}, {idle:?}"
         );
     }

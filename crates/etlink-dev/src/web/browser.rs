@@ -56,8 +56,8 @@ fn write_page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result
             .arg(page)
             .arg(traces),
     )?;
-    // ranks are compared by their traces
-    let ranks = [("ranks", &["ranks"][..])]
+    // ranks are compared by their traces, and the findings of a folder are those of all ranks
+    let ranks = [("ranks", &["ranks"][..]), ("findings", &["findings"])]
         .into_iter()
         .filter(|_| traces.is_dir() && name != "written");
     // a written graph has slices of ops, which make no tree

@@ -75,9 +75,7 @@ impl SpanGroup<'_> {
     fn note(&mut self, span: HostSpan) {
         let length = span.end.saturating_sub(span.start);
         self.times.push(length);
-        // A little after the begin: the range and its caller begin at one instant.
-        let inside = span.start.saturating_add(length / 2);
-        self.lines.add(length, span.thread, inside);
+        self.lines.add_span(span);
         let longest = self
             .longest
             .map_or(0, |longest| longest.end.saturating_sub(longest.start));

@@ -121,7 +121,7 @@ impl SyncGroup {
         let slice = view.trace.nodes.get(sync.node);
         if let Some(thread) = slice.thread() {
             let begun = slice.start.0.saturating_sub(sync.waited_ns);
-            self.lines.add(sync.waited_ns, thread, begun);
+            self.lines.add_call(sync.waited_ns, thread, begun);
         }
         if let Some(row) = pageable_copy(view, sync) {
             self.copied_ns = view.row_ns(row.index()).saturating_add(self.copied_ns);
@@ -235,7 +235,7 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let span = view.call_span(CallIdx::new(call));
         view.remove_span(span, &mut edits);
         times.push(took);
-        lines.add(took, calls.thread[call], start);
+        lines.add_call(took, calls.thread[call], start);
         if longest.is_none_or(|(most, _)| took > most) {
             longest = Some((took, call));
         }

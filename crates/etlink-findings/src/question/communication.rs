@@ -1,8 +1,9 @@
 //! Questions about collectives: their time, their groups, their ranks.
 
+use super::transfer_cost::{RankAnswer, TransferClass};
 use etlink_link::ranks::bus_factor;
 use etlink_link::{CollectiveRef, LinkedTrace, NodeKind};
-use etlink_model::NodeIdx;
+use etlink_model::{NodeIdx, dtype_bytes};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeSet;
 
@@ -41,8 +42,28 @@ pub(super) fn hide_all(trace: &LinkedTrace) -> Result<GraphEdits, String> {
     })
 }
 
-/// Collectives of all ranks take what a ring of another size takes for the same bytes.
-pub(super) fn change_ranks(trace: &LinkedTrace, ranks: u64) -> Result<GraphEdits, String> {
+/// Transfers of a kind and group, between the same ranks.
+fn class(collective: &CollectiveRef<'_>) -> TransferClass {
+    let record = &collective.record;
+    let [name, desc] = [record.group_name, record.group_desc].map(|id| collective.names.get(id));
+    TransferClass {
+        kind: collective.kind(),
+        // Groups of a mesh's dimension share a description, and have names of their own.
+        group: [name, desc][usize::from(name.is_empty())].to_owned(),
+    }
+}
+
+/// The larger of input and output; 0 where it is not known.
+fn message_bytes(collective: &CollectiveRef<'_>) -> u64 {
+    let record = &collective.record;
+    let element = dtype_bytes(collective.names.get(record.dtype)).unwrap_or(0);
+    let elements = record.in_elements.max(record.out_elements);
+    elements.saturating_mul(element)
+}
+
+/// Collectives of all ranks take what a ring of another size takes for the same bytes, and their
+/// latency goes by the depth of a tree: NCCL sends small messages that way.
+pub(super) fn change_ranks(trace: &LinkedTrace, ranks: u64) -> Result<RankAnswer, String> {
     let world = trace
         .report
         .world_size
@@ -53,38 +74,42 @@ pub(super) fn change_ranks(trace: &LinkedTrace, ranks: u64) -> Result<GraphEdits
     if world == 1 {
         return Err("a run of one rank has no collectives to go by".to_owned());
     }
-    let mut edits = GraphEdits::default();
+    let mut answer = RankAnswer::default();
+    let by_latency = (ranks as f64).log2() / (world as f64).log2();
     for (node, collective) in records(trace) {
         // Other groups, of tensor or pipeline parallel ranks, keep their size.
         if collective.record.group_size == world {
             let factor = |size: u64| bus_factor(collective.kind(), size as f64);
-            edits.scaled.push((node, factor(ranks) / factor(world)));
+            let factors = (factor(ranks) / factor(world), by_latency);
+            let bytes = message_bytes(&collective);
+            answer.change_transfer(node, class(&collective), bytes, factors);
         }
     }
-    if edits.is_empty() {
+    if answer.changes_nothing() {
         return Err(format!("no collective is known to be of all {world} ranks"));
     }
-    Ok(edits)
+    Ok(answer)
 }
 
-/// Communication of a group is so many times as quick.
+/// What bytes take of the communication of a group is so many times as quick.
 pub(super) fn change_bandwidth(
     trace: &LinkedTrace,
     group: &str,
     factor: f64,
-) -> Result<GraphEdits, String> {
-    let mut edits = GraphEdits::default();
+) -> Result<RankAnswer, String> {
+    let mut answer = RankAnswer::default();
     let mut groups: BTreeSet<&str> = BTreeSet::new();
     for (node, collective) in records(trace) {
         let record = &collective.record;
         let names = [record.group_desc, record.group_name].map(|name| collective.names.get(name));
         if names.contains(&group) {
-            edits.scaled.push((node, 1.0 / factor));
+            let bytes = message_bytes(&collective);
+            answer.change_transfer(node, class(&collective), bytes, (1.0 / factor, 1.0));
         }
         groups.extend(names.into_iter().filter(|name| !name.is_empty()));
     }
-    if !edits.is_empty() {
-        return Ok(edits);
+    if !answer.changes_nothing() {
+        return Ok(answer);
     }
     if groups.is_empty() {
         return Err("it names no process groups".to_owned());

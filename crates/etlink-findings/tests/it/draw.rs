@@ -1,6 +1,6 @@
 //! What PyTorch's profiler would have written of a program that ran.
 
-use crate::program::{RanCall, RanRank, RanRow};
+use crate::program::{Meeting, RanCall, RanRank, RanRow};
 use etlink_testing::{DeviceQueue, GraphKernel, ParamComms, ThreadRef, TraceBuilder};
 
 /// Multiprocessors of the device.
@@ -17,7 +17,7 @@ pub(crate) fn draw_rank(ran: &RanRank, rank: usize, ranks: usize, sync_rows: boo
         let (start, end) = range.span;
         match &range.meeting {
             Some((meeting, number)) => {
-                let comms = comms(meeting.name, *number, rank, ranks);
+                let comms = comms(meeting, *number, rank, ranks);
                 draw.collective(main, &comms, start, end);
             }
             None if range.annotation => {
@@ -50,12 +50,16 @@ pub(crate) fn draw_rank(ran: &RanRank, rank: usize, ranks: usize, sync_rows: boo
     draw
 }
 
-fn comms(name: &str, number: usize, rank: usize, ranks: usize) -> ParamComms {
-    let spelled = match name {
+fn comms(meeting: &Meeting, number: usize, rank: usize, ranks: usize) -> ParamComms {
+    let spelled = match meeting.name {
         "AllReduce" => "allreduce",
         _ => "_allgather_base",
     };
-    ParamComms::new(spelled, 0..ranks as u64, rank as i64, number as i64)
+    ParamComms {
+        in_elements: meeting.elements,
+        out_elements: meeting.elements,
+        ..ParamComms::new(spelled, 0..ranks as u64, rank as i64, number as i64)
+    }
 }
 
 fn queue(row: &RanRow) -> DeviceQueue {
@@ -87,7 +91,7 @@ fn draw_call(
         let name = &row.work.name;
         match &row.meeting {
             Some((meeting, number)) => {
-                let comms = comms(meeting.name, *number, rank, ranks);
+                let comms = comms(meeting, *number, rank, ranks);
                 draw.collective_kernel(queue(row), name, span, correlation, &comms);
             }
             None if name.starts_with("Memcpy") => {

@@ -448,19 +448,13 @@ impl Writer<'_> {
     fn backward_acts(&mut self) -> Vec<Act> {
         let mut acts = vec![];
         let (ranks, layers) = (self.recipe.ranks, self.shape.layers);
-        let meeting = Meeting {
-            name: "AllReduce",
-            ns: 40 * US,
-        };
+        let meeting = Meeting::new("AllReduce", 40 * US);
         let goes_on = self.step + 1 < self.shape.steps;
         let gathers_ahead = self.mended(CauseKind::ExposedCommunication) && goes_on;
         for layer in (0..layers).rev() {
             if layer == 0 && gathers_ahead {
                 // For the first layer of the next step.
-                acts.push(Act::Meet(Meeting {
-                    name: "AllGather",
-                    ns: 350 * US,
-                }));
+                acts.push(Act::Meet(Meeting::new("AllGather", 350 * US)));
             }
             if self.has(CauseKind::Recomputation) {
                 let again = self.layer_acts(layer);
@@ -487,10 +481,7 @@ impl Writer<'_> {
 
     /// Weights of a layer are gathered: just before it, or while the layer before computes.
     fn gather_acts(&self, layer: usize) -> Vec<Act> {
-        let gather = Act::Meet(Meeting {
-            name: "AllGather",
-            ns: 350 * US,
-        });
+        let gather = Act::Meet(Meeting::new("AllGather", 350 * US));
         let wait = Act::Fence(NCCL, COMPUTE);
         if self.has(CauseKind::ExposedCommunication) {
             return vec![gather, wait];

@@ -20,4 +20,5 @@ mod planted;
 mod program;
 mod questions;
 mod random;
+mod rank_questions;
 mod reasons;

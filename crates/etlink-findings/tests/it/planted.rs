@@ -46,12 +46,15 @@ pub(crate) fn link_rank(ran: &RanRank, rank: usize, ranks: usize, sync_rows: boo
 }
 
 pub(crate) fn link_drawn(draw: &TraceBuilder, rank: usize) -> LinkedTrace {
-    let text = draw.kineto();
+    link_text(&draw.kineto(), rank)
+}
+
+pub(crate) fn link_text(text: &[u8], rank: usize) -> LinkedTrace {
     let options = KinetoReadOptions {
         keep: KeepEvents::Auxiliary,
         ..KinetoReadOptions::default()
     };
-    let device = etlink_kineto::read(&text[..], options).expect("a device trace");
+    let device = etlink_kineto::read(text, options).expect("a device trace");
     let options = LinkOptions {
         rank: Some(GlobalRank(rank as i64)),
         tensor_deps: TensorEdges::None,

@@ -42,6 +42,19 @@ pub(crate) struct Work {
 pub(crate) struct Meeting {
     pub(crate) name: &'static str,
     pub(crate) ns: i64,
+    /// Of its input, and of its output.
+    pub(crate) elements: u64,
+}
+
+impl Meeting {
+    /// One of 1024 elements.
+    pub(crate) fn new(name: &'static str, ns: i64) -> Meeting {
+        Meeting {
+            name,
+            ns,
+            elements: 1024,
+        }
+    }
 }
 
 /// What a host thread does.

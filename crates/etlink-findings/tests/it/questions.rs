@@ -1,8 +1,9 @@
 //! Named questions against programs that are built as the question says, and run.
 
 use MachineInstruction::{DeviceSync, Graph, Host, Launch, Op, Record, StreamSync, StreamWait};
-use etlink_findings::{QuestionError, WhatIfQuestion};
+use etlink_findings::{QuestionError, WhatIfQuestion, answer_for_graph};
 use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_model::NodeIdx;
 use etlink_replay::{ReplaySettings, graph_from_trace, run_graph, work_makespan};
 use etlink_testing::{Machine, MachineChange, MachineInstruction, MachineOptions};
 
@@ -32,8 +33,9 @@ fn check(question: &str, program: &[MachineInstruction], changed: &[MachineInstr
     let trace = link(&recorded);
     let graph = graph_from_trace(&trace).expect("no circle");
     let asked: WhatIfQuestion = question.parse().expect("a question");
+    let answer = asked.rank_answer(&trace).expect("an answer");
     let settings = ReplaySettings {
-        edits: asked.rank_edits(&trace).expect("an answer"),
+        edits: answer_for_graph(&graph, &[(NodeIdx(0), &answer)]).edits,
         ..ReplaySettings::default()
     };
     let predicted = work_makespan(&graph, &run_graph(&graph, &trace, &settings)).0;
@@ -153,7 +155,7 @@ fn what_cannot_be_answered_says_why() {
     ] {
         let asked: WhatIfQuestion = question.parse().expect("a question");
         assert_eq!(asked.to_string(), question);
-        let answer = asked.rank_edits(&trace).expect_err("no answer");
+        let answer = asked.rank_answer(&trace).expect_err("no answer");
         assert!(answer.to_string().contains(why), "{question}: {answer}");
     }
 }

@@ -44,10 +44,7 @@ fn pageable_copy() -> Act {
 }
 
 fn exchange() -> Vec<Act> {
-    let meeting = Meeting {
-        name: "AllGather",
-        ns: 4 * MS,
-    };
+    let meeting = Meeting::new("AllGather", 4 * MS);
     vec![Act::Meet(meeting), Act::Fence(NCCL, COMPUTE)]
 }
 
@@ -164,10 +161,7 @@ fn communication_that_gains_nothing_is_named_with_its_reason() {
     let program = |rank: usize| {
         let turn = |number: usize| {
             let late = if number % 4 == rank { 6 * MS } else { 100 * US };
-            let meeting = Meeting {
-                name: "AllReduce",
-                ns: 10 * US,
-            };
+            let meeting = Meeting::new("AllReduce", 10 * US);
             let acts = vec![
                 Act::Launch(work("gemm", COMPUTE, late)),
                 Act::Meet(meeting),

@@ -2,6 +2,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod capture;
+pub(crate) mod clocks;
 pub(crate) mod graph_branches;
 pub(crate) mod inferred;
 pub(crate) mod lanes;

@@ -107,6 +107,11 @@ impl Edges {
         }
     }
 
+    /// The place of the first edge to node `to` among all of [`iter`](Edges::iter).
+    pub fn first_place(&self, to: NodeIdx) -> usize {
+        self.first[to.index()] as usize
+    }
+
     /// All edges, by `to`.
     pub fn iter(&self) -> impl Iterator<Item = Edge> {
         let nodes = self.first.len().saturating_sub(1);

@@ -13,8 +13,9 @@
 
 use crate::host::Handoff;
 use crate::host::pending::pending_collectives;
+use crate::host::reducer::add_reducer_waits;
 use crate::host::scope::is_scope;
-use crate::limits::WAKE_LATENCY;
+use crate::limits::{USUAL_WAKE, WAKE_LATENCY};
 use crate::search::{Groups, seek};
 use etlink_model::{CallIdx, DeviceTrace, OpIdx, ThreadIdx, TimeNs, TrackLabel};
 use rayon::prelude::*;
@@ -44,6 +45,9 @@ pub(crate) fn handoffs(device: &DeviceTrace) -> (Vec<Handoff>, Vec<(OpIdx, OpIdx
     };
     let mut found = engine_handoffs(device, evidence, &intervals);
     infer_waits(&mut collectives, &intervals);
+    add_reducer_waits(device, &mut collectives, |thread, time| {
+        intervals.get(thread.index())?.rest_around(time)
+    });
     found.extend(collectives);
     found.sort_by_key(|handoff| (handoff.consumer, handoff.start, handoff.end));
     // Nested ops give the same stretch of a consumer's work several times.
@@ -95,14 +99,21 @@ fn engine_handoffs(
             continue;
         };
         if start < end {
+            // A consumer that has slept wakes some time after it was given the work.
+            let slept = idle.is_none_or(|idle| idle < start);
+            let given = match slept {
+                true => TimeNs(start.0 - USUAL_WAKE.0).max(quiet.0),
+                false => start,
+            };
             found.push(Handoff {
                 producer,
                 consumer,
                 start,
                 end,
                 idle,
-                given: start,
-                wait: Some(start),
+                given,
+                wait: Some(given),
+                woken: (end + USUAL_WAKE).min(quiet.1),
                 inferred,
             });
         }
@@ -122,10 +133,11 @@ fn infer_waits(handoffs: &mut [Handoff], intervals: &[IdleIntervals]) {
         }
     }
     for handoff in handoffs {
-        if let Some((from, _)) = unrecorded_rest(handoff, intervals)
+        if let Some((from, until)) = unrecorded_rest(handoff, intervals)
             && waits.contains(&(handoff.producer, from))
         {
             handoff.wait = Some(from);
+            handoff.woken = (handoff.end + USUAL_WAKE).min(until);
         }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod handoffs;
 pub(crate) mod nest;
 pub(crate) mod pending;
 pub(crate) mod recorded_waits;
+pub(crate) mod reducer;
 pub(crate) mod scope;
 pub(crate) mod tensors;
 
@@ -26,6 +27,8 @@ pub(crate) struct Handoff {
     pub(crate) given: TimeNs,
     /// When the producer began to wait for its end, if it does: that may be past then.
     pub(crate) wait: Option<TimeNs>,
+    /// When the producer had woken, at or after the end.
+    pub(crate) woken: TimeNs,
     /// By the names of the ops only.
     pub(crate) inferred: bool,
 }
@@ -38,6 +41,9 @@ impl Handoff {
 
     /// When the producer goes on.
     pub(crate) fn back(&self) -> Option<TimeNs> {
-        self.wait.map(|from| from.max(self.end))
+        self.wait.map(|from| match from < self.end {
+            true => self.woken,
+            false => from,
+        })
     }
 }

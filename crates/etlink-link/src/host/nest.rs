@@ -121,7 +121,8 @@ fn waits(threads: usize, handoffs: &[Handoff], recorded: &[RecordedWait]) -> Vec
             handoff
                 .wait
                 .filter(|from| *from < handoff.end)
-                .map(|from| (handoff.producer, from, handoff.end)),
+                // Waking is a latency, and no work of the thread.
+                .map(|from| (handoff.producer, from, handoff.woken)),
         );
         all.extend(
             handoff

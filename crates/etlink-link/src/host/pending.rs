@@ -23,7 +23,7 @@
 //! lost ranges, and then order says nothing of their kind. O(n log n).
 
 use crate::host::Handoff;
-use crate::limits::{MAX_GROUPS_TRIED, ends_before};
+use crate::limits::{MAX_GROUPS_TRIED, USUAL_WAKE, WAKE_LATENCY, ends_before};
 use etlink_model::{CollectiveKind, DeviceTrace, NameId, OpIdx, Severity, ThreadIdx, TimeNs};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -105,6 +105,7 @@ pub(crate) fn pending_collectives(device: &DeviceTrace) -> Vec<CarriedOut> {
                     idle,
                     given: given.end.min(start),
                     wait: wait.map(|(from, _)| from),
+                    woken: woken(end, wait),
                     inferred: true,
                 },
             });
@@ -127,6 +128,16 @@ pub(crate) fn pending_collectives(device: &DeviceTrace) -> Vec<CarriedOut> {
         }
     }
     found
+}
+
+/// When a thread that waits for what ended at `end` had woken. Its recorded wait does nothing else
+/// until it returns.
+fn woken(end: TimeNs, wait: Option<(TimeNs, TimeNs)>) -> TimeNs {
+    let returned = wait.map_or(end, |(_, until)| until.max(end));
+    match returned.since(end) <= WAKE_LATENCY.0 {
+        true => returned,
+        false => end + USUAL_WAKE,
+    }
 }
 
 /// Finds the group that a worker thread serves, and what it has pending.

@@ -10,12 +10,14 @@
 //! Between the bounds the estimate is the median of the differences of the ends, which are the same
 //! instant but for the last hop. Clocks that run at different speeds have an offset that moves;
 //! `drift` finds how fast. Only device rows are used: a host call returns before its transfer ends.
-//! Ranks that share no group with the first are reached over others; uncertainties add up.
+//! Ranks that share no group with the first are reached over others; uncertainties add up. Where
+//! no collective leads, messages bound the offsets ([`messages`]).
 //!
 //! Ranks of one machine have one clock: Kineto has device times by the host's clock. But where
 //! collectives show that they differ, they do: containers of several machines can have one name.
 
 mod drift;
+mod messages;
 mod pair;
 mod points;
 
@@ -25,6 +27,7 @@ use super::join::side;
 use super::summary::needs_all_ranks;
 use super::{MatchMember, RankSummary, RunJoin};
 use etlink_model::{CommonNs, GlobalRank, RankIdx, TimeNs, UnixNs};
+use messages::message_clocks;
 use pair::fit;
 use points::moved;
 use serde::Serialize;
@@ -115,7 +118,37 @@ fn sum_known(one: Option<i64>, other: Option<i64>) -> Option<i64> {
 /// The clocks of all ranks, in their order, against the first. O(communications log
 /// communications).
 pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
-    let steps = steps(ranks, join);
+    let mut steps = steps(ranks, join);
+    let mut found = reach_ranks(ranks, &steps);
+    if found.iter().any(Option::is_none) {
+        let by_messages = message_clocks(ranks, join, &steps, &found);
+        if !by_messages.is_empty() {
+            steps.entry(RankIdx(0)).or_default().extend(by_messages);
+            found = reach_ranks(ranks, &steps);
+        }
+    }
+    let mut clocks: Vec<RankClock> = Vec::with_capacity(ranks.len());
+    for (at, (summary, found)) in ranks.iter().zip(found).enumerate() {
+        // The first rank's clock is the reference: it has no offset, whatever else was found for
+        // it.
+        let found = found.filter(|_| at > 0).map(RankClock::reported);
+        clocks.push(RankClock {
+            rank: summary.rank,
+            at_ns: middle(ranks, RankIdx::new(at)),
+            ..found.unwrap_or_default()
+        });
+    }
+    if let Some(first) = clocks.first_mut() {
+        first.uncertainty_ns = Some(0);
+    }
+    clocks
+}
+
+/// The clocks of the ranks to which steps lead from the first, each by the least uncertain way.
+fn reach_ranks(
+    ranks: &[RankSummary],
+    steps: &BTreeMap<RankIdx, Vec<(RankIdx, RankClock)>>,
+) -> Vec<Option<RankClock>> {
     let mut found: Vec<Option<RankClock>> = vec![None; ranks.len()];
     let first = RankClock {
         uncertainty_ns: Some(0),
@@ -147,21 +180,7 @@ pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
             }
         }
     }
-    let mut clocks: Vec<RankClock> = Vec::with_capacity(ranks.len());
-    for (at, (summary, found)) in ranks.iter().zip(found).enumerate() {
-        // The first rank's clock is the reference: it has no offset, whatever else was found for
-        // it.
-        let found = found.filter(|_| at > 0).map(RankClock::reported);
-        clocks.push(RankClock {
-            rank: summary.rank,
-            at_ns: middle(ranks, RankIdx::new(at)),
-            ..found.unwrap_or_default()
-        });
-    }
-    if let Some(first) = clocks.first_mut() {
-        first.uncertainty_ns = Some(0);
-    }
-    clocks
+    found
 }
 
 impl RankClock {

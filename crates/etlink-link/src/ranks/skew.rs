@@ -13,7 +13,7 @@ use etlink_model::{CollectiveKind, CommonNs, GlobalRank};
 use serde::Serialize;
 
 /// One collective or message.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CollectiveSkew {
     /// `all_reduce`, `message`, …
     pub kind: String,

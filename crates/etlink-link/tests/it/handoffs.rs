@@ -38,17 +38,17 @@ fn the_giver_waits_from_the_workers_first_op_to_its_last() {
         gaps[..4],
         [
             "aten::mm 0-20",
-            "host gap 20-30",
-            "host gap 70-80",
-            "optimizer 80-90"
+            "optimizer 80-90",
+            "host gap 90-100",
+            "aten::mm 100-120"
         ]
     );
     // the worker does nothing between the two steps but wait for work
     let want = [
-        "host gap -> boundary",
-        "AccumulateGrad -> host gap",
-        "host gap -> MmBackward0",
-        "AccumulateGrad -> host gap",
+        "aten::mm -> boundary",
+        "AccumulateGrad -> optimizer",
+        "aten::mm -> MmBackward0",
+        "AccumulateGrad -> optimizer",
     ];
     assert_eq!(edges(&trace, EdgeKind::Handoff), want);
     assert_eq!(inferred(&trace), [false; 4]);
@@ -89,15 +89,11 @@ fn inside_an_annotation_its_own_time_is_cut() {
     let trace = alone(&draw);
     assert_eq!(
         edges(&trace, EdgeKind::Handoff),
-        [
-            "ProfilerStep#1 -> boundary",
-            "AccumulateGrad -> ProfilerStep#1"
-        ]
+        ["aten::mm -> boundary", "AccumulateGrad -> optimizer"]
     );
     assert_eq!(
-        trace.op_exclusive[0].0,
-        10_000 + 10_000 + 10_000,
-        "without the wait"
+        trace.op_exclusive[0].0, 10_000,
+        "without the wait and waking"
     );
 }
 
@@ -139,7 +135,7 @@ fn a_launch_right_after_the_wait_hangs_on_what_followed_it() {
     assert_eq!(trace.nodes.get(launch.from).start.0, 70_000);
     assert_eq!(
         edges(&trace, EdgeKind::Handoff),
-        ["host gap -> boundary", "AccumulateGrad -> host gap"]
+        ["aten::mm -> boundary", "AccumulateGrad -> host gap"]
     );
 }
 
@@ -246,7 +242,7 @@ fn gloo_runs_collectives_in_the_order_in_which_they_were_given() {
     );
     assert_eq!(
         thread(&trace)[4..6],
-        ["host gap 30-50", "record_param_comms 90-95"]
+        ["host gap 30-50", "record_param_comms 95-95"]
     );
 }
 
@@ -324,7 +320,7 @@ fn without_records_the_ops_of_c10d_give_work_to_gloo() {
         handoffs,
         [
             "c10d::allreduce_ -> boundary",
-            "gloo:all_reduce -> host gap"
+            "gloo:all_reduce -> aten::copy_"
         ]
     );
     let summary = RankSummary::from_trace(&trace, GlobalRank(0));
@@ -383,7 +379,7 @@ fn who_rests_until_its_collective_has_ended_waits_for_it() {
             "{next}"
         );
         let after = if waits {
-            "ProfilerStep#1 90-190"
+            "ProfilerStep#1 100-190"
         } else {
             "ProfilerStep#1 30-190"
         };
@@ -405,6 +401,52 @@ fn what_a_worker_begins_before_its_work_has_ended_is_no_part_of_that() {
     draw.annotation(worker, "range", 69_000, 100_000);
     assert_eq!(
         edges(&alone(&draw), EdgeKind::Handoff),
-        ["host gap -> boundary", "AccumulateGrad -> host gap"]
+        ["aten::mm -> boundary", "AccumulateGrad -> optimizer"]
     );
+}
+
+#[test]
+fn the_reducer_waits_at_the_end_of_the_backward_pass() {
+    // main    forward   |= engine: allreduce =||= engine =|   copy
+    // worker                     gloo =====       or gloo ====|     woken 5 ms later
+    let cases = [
+        (
+            "DistributedDataParallel.forward",
+            60,
+            91,
+            "ProfilerStep#1 90-91",
+        ),
+        (
+            "DistributedDataParallel.forward",
+            1_000,
+            6_000,
+            "ProfilerStep#1 1000-6000",
+        ),
+        ("Model.forward", 60, 91, "ProfilerStep#1 90-91"),
+        ("Model.forward", 1_000, 6_000, "ProfilerStep#1 90-6000"),
+    ];
+    for (forward, end, next, after) in cases {
+        let mut draw = TraceBuilder::default();
+        let (main, worker) = (draw.thread(), draw.thread());
+        draw.annotation(main, "ProfilerStep#1", 0, 9_000_000);
+        draw.op(main, forward, 1_000, 10_000);
+        let engine = "autograd::engine::evaluate_function: ";
+        draw.op(main, &format!("{engine}AccumulateGrad"), 20_000, 40_000);
+        all_reduce(&mut draw, main, 1, 25_000);
+        draw.op(main, &format!("{engine}SlowBackward"), 40_000, 90_000);
+        draw.annotation(worker, "gloo:all_reduce", 37_000, end * 1_000);
+        draw.op(main, "aten::copy_", next * 1_000, 7_000_000);
+        let trace = alone(&draw);
+        let back = edges(&trace, EdgeKind::Handoff).into_iter();
+        let back: Vec<String> = back.filter(|edge| edge.starts_with("gloo")).collect();
+        let waits = forward.starts_with("Distributed");
+        let want = vec!["gloo:all_reduce -> ProfilerStep#1"; usize::from(waits)];
+        assert_eq!(back, want, "{forward}");
+        assert!(
+            thread(&trace).contains(&after.to_owned()),
+            "{:?}",
+            thread(&trace)
+        );
+        assert_eq!(delays(&trace), [""; 0]);
+    }
 }

@@ -166,8 +166,12 @@ fn every_row_is_one_node(trace: &LinkedTrace) {
     for at in rows(trace) {
         let node = trace.nodes.get(at);
         let row = trace.row_of(&node).unwrap_or(RowIdx::NONE).index();
+        let number = trace.device.queues[trace.device.rows.queue[row].index()].device;
+        let mut clocks = trace.report.device_clocks.iter();
+        let clock = clocks.find(|clock| clock.device == number);
+        let ahead = clock.map_or(DurationNs(0), |clock| clock.ahead_ns);
         assert_eq!(
-            (node.start, node.duration),
+            (node.start + ahead, node.duration),
             (
                 trace.device.rows.start[row],
                 trace.device.rows.duration[row]

@@ -99,6 +99,49 @@ fn a_call_that_takes_long_launches_when_it_ends() {
     assert_eq!(edges(&trace, EdgeKind::Launch), ["cudaLaunchKernel -> b"]);
 }
 
+/// Kernels, each followed by a copy that the host waits for; the device's clock is so far ahead.
+fn blocking_copies(ahead: i64, odd: bool) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for step in 0..20 {
+        let at = step * 200_000;
+        let kernel = (at + 6_000 + ahead, at + 90_000 + ahead);
+        draw.launch(main, (at, at + 4_000), SEVEN, "k", kernel);
+        let id = draw.next_correlation();
+        // One that returns at once is no evidence against the others.
+        let end = if odd && step == 3 { 15_000 } else { 101_000 };
+        draw.call(main, "hipMemcpyWithStream", (at + 10_000, at + end), id);
+        let copy = (at + 91_000 + ahead, at + 99_500 + ahead);
+        draw.memcpy(SEVEN, "CopyDeviceToHost", copy, id, 64);
+    }
+    draw.op(main, "last", 4_000_000, 4_010_000);
+    draw
+}
+
+#[test]
+fn a_device_whose_clock_is_ahead_is_waited_for() {
+    for ahead in [0, 2_000, 5_000, 8_000] {
+        let trace = checked(alone(&blocking_copies(ahead, false)));
+        assert_eq!(edges(&trace, EdgeKind::HostWait).len(), 20, "{ahead}");
+        let clocks: Vec<i64> = trace
+            .report
+            .device_clocks
+            .iter()
+            .map(|c| c.ahead_ns.0)
+            .collect();
+        // Copies end 1.5 us before their calls return.
+        let want = if ahead > 3_500 {
+            vec![ahead - 1_500]
+        } else {
+            vec![]
+        };
+        assert_eq!(clocks, want);
+        assert_eq!(trace.device.rows.start[0].0, 6_000 + ahead, "as recorded");
+    }
+    let damaged = checked(alone(&blocking_copies(0, true)));
+    assert_eq!(damaged.report.device_clocks, []);
+}
+
 /// Launches `a` on stream 7, which ends at 100 us, and `b` on stream 20, after a record and a wait.
 fn two_streams(draw: &mut TraceBuilder, b_starts: i64, stated: bool) {
     let main = draw.thread();

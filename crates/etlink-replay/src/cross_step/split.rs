@@ -9,17 +9,17 @@ use etlink_link::{LinkedTrace, Node};
 use etlink_model::{DeviceTrace, DurationNs, NodeIdx, ResourceIdx, StepIdx, ThreadIdx, TimeNs};
 
 /// One step.
-pub(super) struct StepNodes {
-    pub(super) step: StepIdx,
-    pub(super) name: String,
+pub(crate) struct StepNodes {
+    pub(crate) step: StepIdx,
+    pub(crate) name: String,
     /// Where its times count from.
-    pub(super) origin: TimeNs,
+    pub(crate) origin: TimeNs,
     /// From the origin to the end of the last of `last_nodes`.
-    pub(super) length: DurationNs,
+    pub(crate) length: DurationNs,
     /// In order.
-    pub(super) nodes: Vec<NodeIdx>,
+    pub(crate) nodes: Vec<NodeIdx>,
     /// Those of which the last ends the step: work of devices, and all of the thread that steps.
-    pub(super) last_nodes: Vec<NodeIdx>,
+    pub(crate) last_nodes: Vec<NodeIdx>,
 }
 
 impl StepNodes {
@@ -34,11 +34,11 @@ impl StepNodes {
 }
 
 /// All steps.
-pub(super) struct SplitSteps {
+pub(crate) struct SplitSteps {
     /// Those that have nodes, in order.
-    pub(super) steps: Vec<StepNodes>,
+    pub(crate) steps: Vec<StepNodes>,
     /// The thread whose ranges are the steps.
-    pub(super) main: ResourceIdx,
+    pub(crate) main: ResourceIdx,
     by_node: Vec<StepIdx>,
     /// Per call of the runtime, whether a device row is its.
     launching: Vec<bool>,
@@ -46,7 +46,7 @@ pub(super) struct SplitSteps {
 
 impl SplitSteps {
     /// None of a trace without steps.
-    pub(super) fn new(trace: &LinkedTrace, graph: &ReplayGraph) -> Option<SplitSteps> {
+    pub(crate) fn new(trace: &LinkedTrace, graph: &ReplayGraph) -> Option<SplitSteps> {
         let device = &trace.device;
         let spans = RankSteps::all_of(device);
         let main = ResourceIdx(stepping_thread(device, spans.first()?)?.0);

@@ -9,7 +9,9 @@
 //! cause decides in a changed run, it brings its own latency, not that of the first. So each edge
 //! has one: the deciding edge what was measured, the others what edges of their class take where
 //! they decide, but never more than the measured times allow. A run without changes gives the
-//! measured times back, but where clocks show a cause to end after its effect began.
+//! measured times back, but where clocks show a cause to end after its effect began. A cause whose
+//! usual latency does not fit into the measured times was quicker than usual: it gets a low one, so
+//! that it does not take part in the decision.
 
 use super::{EdgeKind, ReplayGraph, ReplayKind};
 use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
@@ -83,7 +85,7 @@ pub(super) fn edge_latencies(
         let nodes = graph.indices();
         Cow::Owned(nodes.map(|node| start(graph, of_nodes, node)).collect())
     };
-    let typical = typical_latencies(graph, &starts);
+    let (typical, low) = typical_latencies(graph, &starts);
     let mut latencies = Vec::with_capacity(graph.edges());
     for node in graph.indices() {
         let start = starts[node.index()];
@@ -91,12 +93,17 @@ pub(super) fn edge_latencies(
         let decided = deciding_edge(graph, node, target, &typical);
         for edge in graph.edges_to(node) {
             let dep = graph.dep(edge);
-            // With more than its slack the edge would have held the node up in the recording.
             let slack = start - graph.end(dep.from);
-            let usual = typical[LatencyClass(dep.kind, target).index()];
+            let class = LatencyClass(dep.kind, target).index();
             let learned = match decided == Some(edge) {
                 true => slack,
-                false => usual.min(slack),
+                // With its whole slack the edge would decide as well as the one that did, and a
+                // quicker cause would change nothing.
+                false if typical[class] >= slack => {
+                    let least = slack.min(DurationNs::ZERO);
+                    low[class].min(DurationNs(slack.0 - 1)).max(least)
+                }
+                false => typical[class],
             };
             latencies.push(is_stated(edge).unwrap_or(learned));
         }
@@ -133,19 +140,22 @@ fn deciding_edge(
     latest.map(|(_, edge)| edge)
 }
 
-/// Per class, the median latency of the edges that have decided beyond doubt.
-fn typical_latencies(graph: &ReplayGraph, starts: &[TimeNs]) -> Vec<DurationNs> {
+/// Per class, the median latency of the edges that have decided beyond doubt, and one that nine of
+/// ten exceed.
+fn typical_latencies(graph: &ReplayGraph, starts: &[TimeNs]) -> (Vec<DurationNs>, Vec<DurationNs>) {
     let mut typical = vec![];
     for (kind, target) in all_classes() {
         typical.push(LatencyClass(kind, target).default_latency());
     }
+    let mut low = typical.clone();
     let clear = samples(graph, starts, |_| CLEAR_MARGIN);
-    let has_clear = take_medians(clear, &mut typical, |_| true);
+    let has_clear = take_medians(clear, (&mut typical, &mut low), |_| true);
     // Of a class without such edges those are taken whose source ended after the others' latency
     // had passed as well. The defaults of devices are too rough for this.
     let by_latency = samples(graph, starts, |class| typical[class]);
-    take_medians(by_latency, &mut typical, |class| !has_clear[class]);
-    typical
+    let others = |class: usize| !has_clear[class];
+    take_medians(by_latency, (&mut typical, &mut low), others);
+    (typical, low)
 }
 
 /// Per class, the latencies of the edges whose source ended last, and after all others by more than
@@ -178,16 +188,20 @@ fn samples(
     by_class
 }
 
-/// Puts the medians of the classes that are wanted into `typical`. Which classes have one.
+/// Puts the medians of the classes that are wanted into `typical`, and their first tenths into
+/// `low`. Which classes have one.
 fn take_medians(
     mut by_class: Vec<Vec<DurationNs>>,
-    typical: &mut [DurationNs],
+    (typical, low): (&mut [DurationNs], &mut [DurationNs]),
     is_wanted: impl Fn(usize) -> bool,
 ) -> Vec<bool> {
     let mut has_median = vec![false; by_class.len()];
     for (class, latencies) in by_class.iter_mut().enumerate() {
-        if let Some(median) = median(latencies).filter(|_| is_wanted(class)) {
-            (typical[class], has_median[class]) = (median, true);
+        latencies.sort_unstable();
+        let last = latencies.len().checked_sub(1).filter(|_| is_wanted(class));
+        if let Some(last) = last {
+            (typical[class], low[class]) = (latencies[last / 2], latencies[last / 10]);
+            has_median[class] = true;
         }
     }
     has_median
@@ -215,10 +229,4 @@ fn last_to_end(graph: &ReplayGraph, node: NodeIdx) -> Option<EdgeIdx> {
         }
     }
     last.map(|(_, edge)| edge)
-}
-
-fn median(values: &mut [DurationNs]) -> Option<DurationNs> {
-    let middle = values.len().checked_sub(1)? / 2;
-    let (_, value, _) = values.select_nth_unstable(middle);
-    Some(*value)
 }

@@ -1,7 +1,6 @@
 //! Collectives of hosts, which a thread gives away and waits for.
 
-use etlink_link::LinkOptions;
-use etlink_replay::{ReplaySettings, graph_from_trace, run_graph, work_makespan};
+use super::makespans;
 use etlink_testing::{ParamComms, TraceBuilder};
 
 /// How a program's collective shows in its trace.
@@ -50,18 +49,9 @@ fn all_reduce(shown: Shown, transfer: i64) -> (TraceBuilder, i64) {
 fn a_collective_of_the_host_takes_the_time_of_its_transfer() {
     for shown in [Shown::All, Shown::CallAndWait, Shown::OpAndRange] {
         let (draw, before) = all_reduce(shown, 400_000);
-        let read = etlink_kineto::KinetoReadOptions::default();
-        let device = etlink_kineto::read(&draw.kineto()[..], read).expect("a device trace");
-        let trace = etlink_link::link(None, device, LinkOptions::default()).expect("links");
-        let graph = graph_from_trace(&trace).expect("no circle");
-        let run = |settings| work_makespan(&graph, &run_graph(&graph, &trace, &settings)).0;
-        assert_eq!(run(ReplaySettings::default()), before, "{shown:?}");
+        let [plain, predicted] = makespans(&draw, "kind=collective 0.1");
+        assert_eq!(plain, before, "{shown:?}");
         let (_, truth) = all_reduce(shown, 40_000);
-        let scales = vec!["kind=collective 0.1".parse().expect("a rule")];
-        let predicted = run(ReplaySettings {
-            scales,
-            ..ReplaySettings::default()
-        });
         let error = (predicted - truth).abs() as f64 / (before - truth) as f64;
         assert!(error <= 0.05, "{shown:?}: {before} {truth} {predicted}");
     }

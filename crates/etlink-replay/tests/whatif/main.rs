@@ -11,12 +11,15 @@
 
 mod collectives;
 mod cross_step;
+mod handoffs;
 mod mutations;
+mod path;
 
-use etlink_link::LinkOptions;
+use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_replay::{ReplaySettings, graph_from_trace, run_graph, work_makespan};
 use etlink_testing::{
-    Machine, MachineChange, MachineInstruction, MachineOptions, mechanisms, random_program,
+    Machine, MachineChange, MachineInstruction, MachineOptions, TraceBuilder, mechanisms,
+    random_program,
 };
 
 /// How a change turned out, ns.
@@ -40,6 +43,27 @@ impl Outcome {
     }
 }
 
+/// A trace, linked.
+fn read_trace(draw: &TraceBuilder) -> LinkedTrace {
+    let read = etlink_kineto::KinetoReadOptions::default();
+    let device = etlink_kineto::read(&draw.kineto()[..], read).expect("a device trace");
+    etlink_link::link(None, device, LinkOptions::default()).expect("links")
+}
+
+/// How long the replay of a trace takes, as it was and by a rule.
+fn makespans(draw: &TraceBuilder, rule: &str) -> [i64; 2] {
+    let trace = read_trace(draw);
+    let graph = graph_from_trace(&trace).expect("no circle");
+    let rule = rule.parse().expect("a rule");
+    [vec![], vec![rule]].map(|scales| {
+        let settings = ReplaySettings {
+            scales,
+            ..ReplaySettings::default()
+        };
+        work_makespan(&graph, &run_graph(&graph, &trace, &settings)).0
+    })
+}
+
 /// Runs a program as it is and changed, and predicts the second from the first.
 fn predict(
     program: &[MachineInstruction],
@@ -48,12 +72,7 @@ fn predict(
 ) -> Outcome {
     let recorded = Machine::run(program, options, MachineChange::None);
     let changed = Machine::run(program, options, change);
-    let device = etlink_kineto::read(
-        &recorded.trace.kineto()[..],
-        etlink_kineto::KinetoReadOptions::default(),
-    );
-    let device = device.expect("a device trace");
-    let trace = etlink_link::link(None, device, LinkOptions::default()).expect("links");
+    let trace = read_trace(&recorded.trace);
     let graph = graph_from_trace(&trace).expect("no circle");
     let run = |settings| work_makespan(&graph, &run_graph(&graph, &trace, &settings)).0;
     let plain = run(ReplaySettings::default());

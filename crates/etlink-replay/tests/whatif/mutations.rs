@@ -3,6 +3,7 @@
 //! A replay of the unchanged trace gives the measured times back all the same.
 
 use super::cross_step::{link, program};
+use super::{handoffs, read_trace};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{Correlation, SyncRows};
 use etlink_replay::{
@@ -83,4 +84,17 @@ fn deleted_evidence_shows() {
     }
     let printed = Printed::new(&without_correlations());
     assert!(printed.is_worse_than(whole), "{printed:?}, {whole:?}");
+}
+
+#[test]
+fn deleted_autograd_ids_show() {
+    let (draw, _) = handoffs::steps(1);
+    let whole = read_trace(&draw);
+    let mut device = whole.device.clone();
+    // The engine's own ranges are left, so that the handoffs can only be inferred.
+    device.ops.seq_id.fill(-1);
+    device.ops.fwd_thread.fill(0);
+    let deleted = etlink_link::link(None, device, LinkOptions::default()).expect("links");
+    let [whole, deleted] = [whole, deleted].map(|trace| Printed::new(&trace));
+    assert!(deleted.is_worse_than(whole), "{deleted:?}, {whole:?}");
 }

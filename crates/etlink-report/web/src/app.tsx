@@ -120,7 +120,8 @@ function Coded({ text }: { text: string }) {
 function Finding({ finding, navigation }: { finding: FindingLink; navigation: Navigation }) {
   const { text, rank, begin_ns: begin, end_ns: end } = finding;
   return (
-    <li>
+    // what all findings gain together is of no rank, and no finding of its own
+    <li class={rank === "" ? "of-all" : undefined}>
       <Coded text={text} />{" "}
       {begin !== null && end !== null && (
         <button

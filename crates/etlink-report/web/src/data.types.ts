@@ -136,10 +136,18 @@ export type DelaySummary = {
   max_ns: number;
 };
 
+export type DeviceClock = {
+  device: number;
+  ahead_ns: number;
+  at_most_ns: number;
+  returns: number;
+};
+
 export type DeviceTime = {
   device: number | null;
   start_ns: number;
   window_ns: number;
+  outside_ns: number;
   computation_ns: number;
   exposed_communication_ns: number;
   exposed_memory_ns: number;
@@ -198,6 +206,7 @@ export type IdleCauses = {
   device: number | null;
   stream: number | null;
   busy_ns: number;
+  outside_ns: number;
   gaps: number;
   idle_ns: number;
   host_late_ns: number;
@@ -279,6 +288,7 @@ export type LinkReport = {
   capture?: CaptureReport | null;
   nodes: { [key: string]: number };
   edges: { [key: string]: number };
+  device_clocks?: DeviceClock[];
   window: TimeWindow;
   anomalies: {
     kind: string;
@@ -579,6 +589,7 @@ export type StepTime = {
   tokens: number | null;
   start_ns: number;
   duration_ns: number;
+  between_ops_ns: number;
   before_recording_ns: number;
   rows: number;
   device_start_ns: number;

@@ -73,6 +73,7 @@ const PARTS: [string, keyof DeviceTime][] = [
   ["computation", "computation_ns"],
   ["exposed communication", "exposed_communication_ns"],
   ["exposed memory", "exposed_memory_ns"],
+  ["work of no step", "outside_ns"],
   ["exposed other", "exposed_other_ns"],
   ["idle", "idle_ns"],
 ];
@@ -138,7 +139,8 @@ export function BreakdownSection({ data }: { data: Data }) {
     <>
       <Say>
         Each instant from a device’s first to its last row counts once, for the first that runs:
-        computation, communication, copies, other, nothing.
+        computation, communication, copies, work of no step, other, nothing. Work of no step was
+        launched before the recording or before the first step.
       </Say>
       <Stacked
         bars={bars}

@@ -62,6 +62,21 @@ pub enum InputError {
     },
 }
 
+impl InputError {
+    /// The file.
+    pub(crate) fn file(&self) -> Option<String> {
+        match self {
+            InputError::File(error) => Some(error.path.display().to_string()),
+            InputError::IsFolder { name }
+            | InputError::Empty { name }
+            | InputError::WrongKind { name, .. }
+            | InputError::View { name }
+            | InputError::Perfetto { name, .. }
+            | InputError::HostAlone { name } => Some(name.clone()),
+        }
+    }
+}
+
 fn perfetto_reason(origin: PerfettoOrigin) -> &'static str {
     match origin {
         PerfettoOrigin::SeveralRanks => {

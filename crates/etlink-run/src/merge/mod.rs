@@ -31,12 +31,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What is written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct MergeOptions {
     /// Format of the files: of each rank, or for Perfetto of all.
     pub format: OutputFormat,
     /// What a `.et` is like.
     pub chakra: ChakraOptions,
+    /// What the one file of all ranks is called; `None`: `timeline.pftrace.gz`, or as JSON
+    /// `timeline.trace.json.gz`. It is packed where its name ends in `.gz`.
+    pub timeline_name: Option<String>,
     /// Write what ASTRA-sim needs to run all ranks.
     pub simulator: Option<AstraSimOptions>,
     /// Replace files of an earlier run.
@@ -55,6 +58,7 @@ impl Default for MergeOptions {
         MergeOptions {
             format: OutputFormat::Chakra,
             chakra: ChakraOptions::default(),
+            timeline_name: None,
             simulator: None,
             overwrite: false,
         }

@@ -51,12 +51,13 @@ impl MergedRun {
 }
 
 /// What the timeline of a run is called, if there is to be one.
-pub(super) fn file_name(options: &MergeOptions) -> Option<&'static str> {
-    match options.format {
-        OutputFormat::Perfetto => Some("timeline.pftrace.gz"),
-        OutputFormat::Chrome => Some("timeline.trace.json.gz"),
-        OutputFormat::Chakra | OutputFormat::EtPlus => None,
-    }
+pub(super) fn file_name(options: &MergeOptions) -> Option<&str> {
+    let usual = match options.format {
+        OutputFormat::Perfetto => "timeline.pftrace.gz",
+        OutputFormat::Chrome => "timeline.trace.json.gz",
+        OutputFormat::Chakra | OutputFormat::EtPlus => return None,
+    };
+    Some(options.timeline_name.as_deref().unwrap_or(usual))
 }
 
 /// Where the timeline of a run goes.

@@ -1,7 +1,10 @@
 //! What can be typed about the profiler's table.
 
 use super::{JsonOrCsvArgs, NameArgs, RankArgs, ReadingArgs, RowArgs, StepArgs};
+use crate::op_tables::OpTableConfig;
 use clap::{Args, ValueEnum};
+use etlink_analyze::top::{TopGroup, TopOrder};
+use etlink_run::{RunOptions, RunSource};
 use std::path::PathBuf;
 
 /// `etlink top`.
@@ -121,4 +124,59 @@ pub enum TopGrouping {
     Shape,
     /// A name with a stack.
     Stack,
+}
+
+impl TopArgs {
+    /// Of what tables are made, and which; starts the threads.
+    ///
+    /// # Errors
+    /// The threads cannot be started, or the trace is a folder and has a host trace.
+    pub fn op_table_config(&self) -> anyhow::Result<OpTableConfig<'static>> {
+        Ok(OpTableConfig {
+            order: self.by.map(TopBy::order),
+            group: self.tables.top_group(),
+            python: self.python,
+            tree: self.tree,
+            each_module: self.each_module,
+            ..OpTableConfig::by_name(
+                RunSource::from_path_and_host(&self.trace, self.host.as_deref())?,
+                self.tables.run_options()?,
+            )
+        })
+    }
+}
+
+impl TableArgs {
+    /// How traces are read; starts the threads.
+    ///
+    /// # Errors
+    /// The threads cannot be started.
+    pub fn run_options(&self) -> anyhow::Result<RunOptions> {
+        Ok(RunOptions {
+            steps_by: self.steps.steps_by.clone(),
+            progress: crate::progress::progress_bar(),
+            ..self.reading.run_options(Some(&self.choice))?
+        })
+    }
+
+    /// What makes a row of its own.
+    pub fn top_group(&self) -> TopGroup {
+        match self.group {
+            TopGrouping::Name => TopGroup::Name,
+            TopGrouping::Shape => TopGroup::Shape,
+            TopGrouping::Stack => TopGroup::Stack(usize::from(self.frames)),
+        }
+    }
+}
+
+impl TopBy {
+    fn order(self) -> TopOrder {
+        match self {
+            TopBy::SelfDevice => TopOrder::SelfDevice,
+            TopBy::Device => TopOrder::Device,
+            TopBy::SelfHost => TopOrder::SelfHost,
+            TopBy::Host => TopOrder::Host,
+            TopBy::Count => TopOrder::Count,
+        }
+    }
 }

@@ -1,19 +1,23 @@
 //! `etlink diff`: what changed between two runs.
 
-use super::{json_document, print_report, print_text, start_threads};
+use super::{json_document, print_report, print_text};
 use crate::Outcome;
 use crate::args::DiffArgs;
 use crate::kernel_rules::read_rules;
 use crate::notes;
-use crate::op_tables::{self, RunTables, Wanted};
+use crate::op_tables::{self, OpTableConfig, RunTables};
+use crate::record_tables::records_table;
 use crate::run_diff::{self, percent_change};
+use crate::run_query::RunQuery;
 use crate::table::{
     Grid, Limit, count, csv_text, enum_name, percent, same_notes, signed_time, time,
 };
 use anyhow::{Context, Result, bail};
+use arrow_array::RecordBatch;
 use etlink_analyze::KernelRules;
 use etlink_analyze::diff::{self, ChangeKind, PartChange, RowChange};
 use etlink_run::membership::Excluded;
+use etlink_run::{RunOptions, RunSource};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -38,10 +42,10 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     {
         bail!("only one of the two runs can be standard input");
     }
-    let threads = start_threads(args.tables.reading.resources.threads)?;
+    let options = args.tables.run_options()?;
     let rules = read_rules(args.rules.as_deref())?;
-    let before = run_tables(&args, &args.before, &rules, threads)?;
-    let after = run_tables(&args, &args.after, &rules, threads)?;
+    let before = run_tables(&args, &args.before, &rules, &options)?;
+    let after = run_tables(&args, &args.after, &rules, &options)?;
     let diff = run_diff::diff_tables(&before, &after);
     let mut excluded = before.excluded;
     excluded.extend(after.excluded);
@@ -95,24 +99,77 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     )
 }
 
+/// What changed between two runs.
+pub struct DiffDocument(diff::RunDiff);
+
+impl DiffDocument {
+    /// Reads two runs and compares them.
+    ///
+    /// # Errors
+    /// No rank of one of them could be read.
+    pub fn read(before: &RunQuery, after: &RunQuery) -> Result<DiffDocument> {
+        let rules = KernelRules::built_in()?;
+        let [before, after] = [before, after].map(|run| {
+            op_tables::read_tables(&OpTableConfig {
+                rules: Some(&rules),
+                ..OpTableConfig::by_name(run.source.clone(), run.options.clone())
+            })
+        });
+        Ok(DiffDocument(run_diff::diff_tables(&before?, &after?)))
+    }
+
+    /// The names of its tables.
+    pub const TABLES: [&str; 4] = ["changes", "classes", "ops", "waiting"];
+
+    /// One of its tables.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn table(&self, name: &str) -> Result<RecordBatch> {
+        let diff = &self.0;
+        match name {
+            "changes" => records_table(None, &diff.changes),
+            "classes" => records_table(None, &diff.classes),
+            "ops" => records_table(None, &diff.ops),
+            "waiting" => records_table(None, &diff.waiting),
+            _ => {
+                let names = DiffDocument::TABLES.join(", ");
+                bail!("there is no table {name}; tables of two runs are {names}")
+            }
+        }
+    }
+
+    /// What changed most, a sentence each.
+    pub fn sentences(&self) -> Vec<String> {
+        let mut sentences = run_diff::diff_sentences(&self.0);
+        sentences.push(run_diff::sums_sentence(&self.0));
+        sentences.extend(run_diff::outside_sentences(&self.0));
+        sentences
+    }
+
+    /// As `--json` prints it, without the names of the runs.
+    ///
+    /// # Errors
+    /// Not by anything in it.
+    pub fn to_json(&self) -> Result<String> {
+        Ok(serde_json::to_string(&self.0)?)
+    }
+}
+
 /// The profiler's tables of a run's ranks.
 fn run_tables(
     args: &DiffArgs,
     path: &Path,
     rules: &KernelRules,
-    threads: usize,
+    options: &RunOptions,
 ) -> Result<RunTables> {
-    let wanted = Wanted {
-        trace: path,
-        host: None,
-        by: None,
-        python: false,
-        tree: false,
-        each_module: false,
-        tables: &args.tables,
+    let made = op_tables::read_tables(&OpTableConfig {
+        group: args.tables.top_group(),
         rules: Some(rules),
-    };
-    op_tables::read_tables(wanted, threads)
+        ..OpTableConfig::by_name(RunSource::from_path(path), options.clone())
+    })?;
+    made.print_errors();
+    Ok(made)
 }
 
 fn changes_csv(changes: &[RowChange]) -> Result<String> {

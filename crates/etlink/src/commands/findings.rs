@@ -4,12 +4,15 @@ use super::{print_document, print_report, print_unused_files};
 use crate::args::FindingsArgs;
 use crate::kernel_rules::read_rules;
 use crate::rank_error::rank_error;
+use crate::record_tables::records_table;
 use crate::run_findings::{FoundRank, joined_findings};
+use crate::run_query::RunQuery;
 use crate::table::{count, percent, time};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result};
+use arrow_array::RecordBatch;
 use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
-use etlink_findings::RunFindings;
+use etlink_findings::{CauseEvidence, KINDS, RunFinding, RunFindings};
 use etlink_kineto::KeepEvents;
 use etlink_link::TensorEdges;
 use etlink_link::ranks::job_step_times;
@@ -31,42 +34,124 @@ struct FindingsDocument {
 
 /// What one run would gain from.
 #[derive(Serialize)]
-struct FindingsReport {
+pub struct FindingsReport {
     /// Folder of the run, empty for a file.
-    run: String,
+    pub run: String,
     /// What is to be known of the files.
-    notes: Vec<String>,
+    pub notes: Vec<String>,
     /// Traces that could not be linked, or are not of the run.
-    excluded: Vec<Excluded>,
+    pub excluded: Vec<Excluded>,
     /// Ranks of the run of which nothing is known here.
-    absent: Vec<GlobalRank>,
+    pub absent: Vec<GlobalRank>,
     /// The steps of the job from the latest begin on a rank to the latest end, summed, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
-    job_step_ns: Option<i64>,
+    pub job_step_ns: Option<i64>,
+    /// What it would gain from.
     #[serde(flatten)]
-    found: RunFindings,
+    pub found: RunFindings,
 }
 
 pub fn run(args: FindingsArgs) -> Result<Outcome> {
     let rules = read_rules(args.trace.rules.as_deref())?;
-    let progress = crate::progress::progress_bar();
     let options = RunOptions {
         rank: args.trace.rank,
+        align: !args.no_align,
+        steps_by: args.steps.steps_by.clone(),
+        progress: crate::progress::progress_bar(),
+        ..args.reading.run_options(Some(&args.choice))?
+    };
+    let source = RunSource::from_path_and_host(&args.path, args.trace.host.as_deref())?;
+    let reports = find_in_runs(source, options, &rules)?;
+    let outcome = match reports.iter().all(|report| report.excluded.is_empty()) {
+        true => Outcome::Done,
+        false => Outcome::Found,
+    };
+    if args.print.json {
+        print_document("etlink.findings", &FindingsDocument { runs: reports })?;
+    } else {
+        print_report(&reports.iter().map(findings_text).collect::<String>())?;
+    }
+    Ok(outcome)
+}
+
+impl FindingsReport {
+    /// A line for each finding.
+    ///
+    /// # Errors
+    /// Not by anything in it.
+    pub fn table(&self) -> Result<RecordBatch> {
+        let blank = RunFinding {
+            // any kind: of the blank record only the names and types of columns are taken
+            kind: KINDS[0].kind,
+            subject: String::new(),
+            ranks: vec![],
+            inferred: false,
+            gain_ns: 0,
+            gain_share: 0.0,
+            evidence: CauseEvidence::default(),
+            remedy: "",
+            sentence: String::new(),
+        };
+        records_table(Some(&blank), &self.found.findings)
+    }
+
+    /// What is to be known of the files, and which are left out.
+    pub fn all_notes(&self) -> Vec<String> {
+        let excluded = self.excluded.iter().map(Excluded::note);
+        self.notes.iter().cloned().chain(excluded).collect()
+    }
+
+    /// What the command prints, a sentence each.
+    pub fn sentences(&self) -> Vec<String> {
+        let found = &self.found;
+        let mut sentences: Vec<String> = found
+            .findings
+            .iter()
+            .map(|finding| finding.sentence.clone())
+            .collect();
+        if sentences.is_empty() && found.ranks > 0 {
+            sentences.push(nothing_text(found).trim_end().to_owned());
+        }
+        sentences.extend(found.together.iter().map(|gain| gain.sentence.clone()));
+        sentences.extend(
+            found
+                .communication
+                .iter()
+                .map(|share| share.sentence.clone()),
+        );
+        sentences
+    }
+}
+
+/// What the run of a query would gain from.
+///
+/// # Errors
+/// No rank of it could be read.
+pub fn findings_of_run(run: &RunQuery) -> Result<FindingsReport> {
+    let rules = KernelRules::built_in()?;
+    let mut reports = find_in_runs(run.source.clone(), run.options.clone(), &rules)?;
+    Ok(reports.pop().ok_or(RunError::NoRankAsked)?)
+}
+
+/// A report for each run of a source.
+fn find_in_runs(
+    source: RunSource,
+    options: RunOptions,
+    rules: &KernelRules,
+) -> Result<Vec<FindingsReport>> {
+    let progress = options.progress.clone();
+    let options = RunOptions {
         // the order between threads that tensors show seldom decides when something runs
         tensor_deps: TensorEdges::None,
         // stacks name the line of Python; the profiler's own rows are a cause
         keep: KeepEvents::Auxiliary,
-        align: !args.no_align,
         traces_only: true,
-        steps_by: args.steps.steps_by.clone(),
-        progress: progress.clone(),
-        ..args.reading.run_options(Some(&args.choice))?
+        ..options
     };
-    let source = RunSource::from_path_and_host(&args.path, args.trace.host.as_deref())?;
     let runs = RunSet::open(source, options)?;
     progress.phase("linking");
     let ranks = runs.map_ranks_retaining(|rank| {
-        let found = find_in_rank(rank, &rules).transpose();
+        let found = find_in_rank(rank, rules).transpose();
         let bytes = found.iter().flatten();
         let bytes = bytes.map(|rank| rank.value.retained_bytes()).sum();
         (found, bytes)
@@ -86,16 +171,7 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
     for run in results {
         reports.push(run_report(&runs, run)?);
     }
-    let outcome = match reports.iter().all(|report| report.excluded.is_empty()) {
-        true => Outcome::Done,
-        false => Outcome::Found,
-    };
-    if args.print.json {
-        print_document("etlink.findings", &FindingsDocument { runs: reports })?;
-    } else {
-        print_report(&reports.iter().map(findings_text).collect::<String>())?;
-    }
-    Ok(outcome)
+    Ok(reports)
 }
 
 /// None of a rank that was not asked for.

@@ -14,6 +14,14 @@ mod report;
 mod schedule;
 mod top;
 
+pub use analyze::{AnalyzeDocument, AnalyzeQuery};
+pub use diff::DiffDocument;
+pub use findings::{FindingsReport, findings_of_run};
+pub use ranks::RanksDocument;
+pub use replay::{ReplayDocument, ReplayQuery};
+pub use report::report_page;
+pub use top::TopDocument;
+
 use crate::Outcome;
 use crate::args::{EtlinkArgs, EtlinkCommand};
 use crate::table::fold_lines;

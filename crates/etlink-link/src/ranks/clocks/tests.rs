@@ -1,6 +1,6 @@
 use super::*;
 use crate::ranks::join_ranks;
-use crate::ranks::testing::{collective, rank};
+use crate::ranks::testing::{collective, message, rank};
 use CollectiveKind::{AllReduce, Broadcast};
 use etlink_model::CollectiveKind;
 
@@ -292,4 +292,87 @@ fn drift_on_the_way_is_kept_where_the_last_pair_tells_none() {
         drift(40_000, 1_000_005, true)
     );
     assert_eq!(ClockDrift::sum(drift(1, 5, false), None), None);
+}
+
+/// A machine whose ranks send to each other: a message leaves when its sender is there, and has
+/// come `took` later, if the receiver is there. Messages are `(from, to, took)`, and follow each
+/// other. Clocks are off by so much.
+fn sent(off: &[i64], messages: &[(i64, i64, i64)], rounds: i64) -> Vec<RankSummary> {
+    let mut ranks: Vec<RankSummary> = (0..)
+        .zip(off)
+        .map(|(at, _)| rank(at, off.len() as i64, &[]))
+        .collect();
+    let mut now = vec![0; off.len()];
+    for round in 0..rounds {
+        for (number, &(from, to, took)) in (0i64..).zip(messages) {
+            let (sender, receiver) = (from as usize, to as usize);
+            // Each works for a time of its own before it sends.
+            now[sender] += 40_000 + (round * 7 + number * 3) % 11 * 1_000;
+            let (start, waits_since) = (now[sender], now[receiver]);
+            // Buffers take the message, so that the sender goes on at once.
+            now[sender] += took / 4;
+            now[receiver] = (start + took).max(now[receiver]);
+            let spans = [
+                (sender, CollectiveKind::Send, to, start, now[sender]),
+                (
+                    receiver,
+                    CollectiveKind::Recv,
+                    from,
+                    waits_since,
+                    now[receiver],
+                ),
+            ];
+            for (at, kind, peer, start, end) in spans {
+                message(&mut ranks[at], kind, Some(peer), start - off[at]);
+                let last = ranks[at].communications.last_mut().expect("a message");
+                last.end_ns = UnixNs(end - off[at]);
+            }
+        }
+    }
+    ranks
+}
+
+#[test]
+fn messages_both_ways_or_round_a_ring_tell_the_clocks() {
+    let off = [0, 9_000_000, -4_000_000, 123_456];
+    let pipeline = [
+        (0, 1, 9_000),
+        (1, 2, 8_000),
+        (2, 3, 9_000),
+        (3, 2, 7_000),
+        (2, 1, 9_000),
+        (1, 0, 9_000),
+    ];
+    let ring = [(0, 1, 6_000), (1, 2, 6_000), (2, 3, 6_000), (3, 0, 6_000)];
+    for messages in [&pipeline[..], &ring] {
+        let found = offsets(&sent(&off, messages, 12));
+        for (clock, off) in found.iter().zip(off) {
+            let within = clock.uncertainty_ns.expect("messages tell");
+            assert!(within <= 30_000, "{clock:?}");
+            assert!((clock.offset_ns - off).abs() <= within, "{clock:?}, {off}");
+        }
+        assert!(found[3].support >= 24, "{:?}", found[3]);
+    }
+}
+
+#[test]
+fn messages_one_way_tell_no_clock() {
+    let found = offsets(&sent(&[0, 5_000_000], &[(0, 1, 9_000)], 12));
+    assert_eq!((found[1].offset_ns, found[1].uncertainty_ns), (0, None));
+}
+
+#[test]
+fn messages_join_groups_that_have_clocks() {
+    let off = [0, 2_000_000, -700_000, -700_000];
+    // Ranks 2 and 3 share collectives, and rank 2 alone has messages with rank 0.
+    let mut ranks = drawn(&off, &[&[0, 1], &[2, 3]], 8);
+    let messages = sent(&off, &[(0, 2, 5_000), (2, 0, 5_000)], 6);
+    for (own, other) in ranks.iter_mut().zip(messages) {
+        own.communications.extend(other.communications);
+    }
+    for (clock, off) in offsets(&ranks).iter().zip(off) {
+        let within = clock.uncertainty_ns.expect("all are reached");
+        assert!((clock.offset_ns - off).abs() <= within, "{clock:?}, {off}");
+        assert!(within <= 40_000, "{clock:?}");
+    }
 }

@@ -26,6 +26,19 @@ pub(super) struct AnalyzeConfig {
 }
 
 impl AnalyzeConfig {
+    /// A source whose ranks are read as `options` say.
+    pub(super) fn from_source(source: RunSource, options: RunOptions) -> AnalyzeConfig {
+        AnalyzeConfig {
+            source,
+            options: RunOptions {
+                // no analysis looks at edges through tensors, and to find them takes time
+                tensor_deps: TensorEdges::None,
+                keep: KeepEvents::Memory,
+                ..options
+            },
+        }
+    }
+
     pub(super) fn from_args(args: &AnalyzeArgs) -> Result<AnalyzeConfig> {
         Ok(AnalyzeConfig {
             options: RunOptions {

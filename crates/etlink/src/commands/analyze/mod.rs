@@ -2,11 +2,14 @@
 
 mod chakra;
 mod csv;
+mod document;
 mod json;
 mod load;
 mod parquet;
 mod results;
 mod show;
+
+pub use document::{AnalyzeDocument, AnalyzeQuery};
 
 use super::{print_report, print_text};
 use crate::Outcome;
@@ -15,7 +18,7 @@ use crate::kernel_rules::read_rules;
 use crate::run_findings::{FoundRank, findings_of_run, head_findings};
 use anyhow::{Result, bail};
 use etlink_analyze::{
-    HardwarePeaks, Options, RankAnalysis, RunTotals, analyze, peak_metrics, run_totals,
+    HardwarePeaks, KernelRules, Options, RankAnalysis, RunTotals, analyze, peak_metrics, run_totals,
 };
 use etlink_findings::RunFindings;
 use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
@@ -64,33 +67,25 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     let files = TableFiles::new(&args);
     // what was asked for by name is all that is wanted
     let wants_findings = args.table.is_none() && !args.print.csv;
-    let told = load_runs(
+    let told = analyze_runs(
         AnalyzeConfig::from_args(&args)?,
+        (&rules, &options),
         files.as_ref(),
-        |trace, of| {
-            let analysis = analyze(trace, &rules, &options);
-            let look = || {
-                let graph = etlink_replay::graph_from_trace(trace)?;
-                Ok(FoundRank::new(trace, graph, &rules, &analysis))
-            };
-            let found = match wants_findings && !of.written {
-                true => head_findings(of.entry, look)?,
-                false => None,
-            };
-            // discovery has settled whether the name or the trace is believed
-            let rank = of.rank.or(analysis.rank);
-            if let Some(files) = &files {
-                files.write_tables(trace, &AnalyzedTrace { rank, ..of })?;
-            }
-            Ok((RankAnalysis { rank, ..analysis }, found))
-        },
+        wants_findings,
     )?;
     // who reads what is printed may go away before its end
     let replaced = files.map_or(Ok(()), |files| files.replace_tables(&told));
-    let analyzed: Vec<Analyzed> = told
-        .into_iter()
-        .map(|told| Analyzed::new(told, &args))
-        .collect();
+    let peaks = HardwarePeaks {
+        tflops: args.peak_tflops,
+        link_gb_per_s: args.peak_link,
+    };
+    let mut analyzed = vec![];
+    for told in told {
+        analyzed.push(Analyzed {
+            full_names: args.names.full_names,
+            ..Analyzed::new(told, peaks)
+        });
+    }
     if args.print.json {
         json::print_tables(&analyzed, &tables, args.table.as_deref())?;
     } else if args.print.csv {
@@ -109,6 +104,32 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     }
     let outcome = exit_outcome(&args, analyzed.iter().map(|one| &one.told));
     replaced.map(|()| outcome)
+}
+
+/// Analyzes the ranks of runs.
+fn analyze_runs(
+    config: AnalyzeConfig,
+    (rules, options): (&KernelRules, &Options),
+    files: Option<&TableFiles>,
+    wants_findings: bool,
+) -> Result<Vec<AnalyzedRun<RankAnalysis>>> {
+    load_runs(config, files, |trace, of| {
+        let analysis = analyze(trace, rules, options);
+        let look = || {
+            let graph = etlink_replay::graph_from_trace(trace)?;
+            Ok(FoundRank::new(trace, graph, rules, &analysis))
+        };
+        let found = match wants_findings && !of.written {
+            true => head_findings(of.entry, look)?,
+            false => None,
+        };
+        // discovery has settled whether the name or the trace is believed
+        let rank = of.rank.or(analysis.rank);
+        if let Some(files) = files {
+            files.write_tables(trace, &AnalyzedTrace { rank, ..of })?;
+        }
+        Ok((RankAnalysis { rank, ..analysis }, found))
+    })
 }
 
 /// The tables that there are; refuses what does not go together.
@@ -204,20 +225,14 @@ fn exit_outcome<'a, T: 'a>(
 }
 
 impl Analyzed {
-    fn new(mut told: AnalyzedRun<RankAnalysis>, args: &AnalyzeArgs) -> Analyzed {
+    fn new(mut told: AnalyzedRun<RankAnalysis>, peaks: HardwarePeaks) -> Analyzed {
         let ranks = told.ranks.iter_mut();
         // taken: the join owns them, and they are no part of what is printed
         let summaries = ranks.filter_map(|rank| rank.summary.take()).collect();
         let found = told.ranks.iter_mut().map(|rank| rank.found.take());
         let found: Vec<Option<FoundRank>> = found.collect();
         let mut total = run_totals(told.ranks.iter().map(|rank| &rank.said));
-        total.metrics.extend(peak_metrics(
-            &total.metrics,
-            HardwarePeaks {
-                tflops: args.peak_tflops,
-                link_gb_per_s: args.peak_link,
-            },
-        ));
+        total.metrics.extend(peak_metrics(&total.metrics, peaks));
         let joined = JoinedRun::new(summaries, true);
         let findings = findings_of_run(&joined, found).unwrap_or_else(|error| {
             told.notes.push(format!("no findings: {error:#}"));
@@ -242,7 +257,7 @@ impl Analyzed {
             job_steps_ns,
             findings,
             told,
-            full_names: args.names.full_names,
+            full_names: false,
         }
     }
 }

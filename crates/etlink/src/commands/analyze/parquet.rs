@@ -3,6 +3,7 @@
 
 use super::results::{AnalyzedRun, AnalyzedTrace};
 use crate::args::AnalyzeArgs;
+use crate::trace_tables::graph_times;
 use anyhow::{Context, Result, bail};
 use etlink_link::LinkedTrace;
 use etlink_run::output::{FileSet, OutputFormat};
@@ -71,11 +72,12 @@ impl TableFiles {
             bail!("--parquet is for recorded traces: a written graph has no events");
         }
         let files = self.run_files(of.run)?;
+        let times = graph_times(trace)?;
         for table in TraceTable::ALL {
             let target = files
                 .set
                 .target(&file_name(table, of.label), OutputFormat::EtPlus)?;
-            target.write(|out| Ok(table.write(trace, of.rank, out)?))?;
+            target.write(|out| Ok(table.write(trace, of.rank, &times, out)?))?;
         }
         Ok(())
     }

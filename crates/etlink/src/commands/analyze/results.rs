@@ -73,7 +73,7 @@ impl<T> AnalyzedRun<T> {
         notes::print_of_runs(runs.map(|run| (run.run.as_str(), run.notes_of())));
     }
 
-    fn notes_of(&self) -> Vec<String> {
+    pub(super) fn notes_of(&self) -> Vec<String> {
         let of_ranks = self.ranks.iter().flat_map(|rank| {
             let name = self.name_of(rank);
             rank.notes

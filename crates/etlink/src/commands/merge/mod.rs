@@ -40,6 +40,7 @@ impl MergeConfig {
                     roofline: args.compute == Compute::Roofline,
                 }),
                 overwrite: how.overwrite.overwrite,
+                timeline_name: None,
             },
             run_options: RunOptions {
                 tensor_deps: how.tensor_deps.into(),

@@ -1,6 +1,9 @@
 //! `etlink ranks`: how the ranks of a run met.
 
+mod document;
 mod show;
+
+pub use document::RanksDocument;
 
 use super::{ReportForm, print_json, print_report, print_text, print_unused_files};
 use crate::Outcome;
@@ -55,7 +58,7 @@ struct RanksReport {
 }
 
 /// How busy the devices of a rank are, by the definition of `analyze`.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Default, PartialEq, Serialize)]
 struct RankUtilization {
     rank: GlobalRank,
     /// Time in which they run something, summed over its devices, ns.
@@ -103,11 +106,8 @@ impl RanksConfig {
     fn from_args(args: RanksArgs, progress: &Progress) -> Result<RanksConfig> {
         Ok(RanksConfig {
             options: RunOptions {
-                // who came late does not depend on edges between threads of the host
-                tensor_deps: TensorEdges::None,
                 align: !args.no_align,
                 steps_by: args.steps.steps_by,
-                traces_only: true,
                 progress: progress.clone(),
                 ..args.reading.run_options(Some(&args.choice))?
             },
@@ -119,7 +119,7 @@ impl RanksConfig {
 }
 
 /// Collectives and messages of one kind between the same ranks, of which sides are missing.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct NotCompared {
     /// `all_reduce`, …
     kind: &'static str,
@@ -134,20 +134,8 @@ struct NotCompared {
 pub fn run(args: RanksArgs) -> Result<Outcome> {
     let progress = crate::progress::progress_bar();
     let config = RanksConfig::from_args(args, &progress)?;
-    let align = config.options.align;
-    let runs = RunSet::open(config.source, config.options)?;
-    progress.phase("linking");
-    let rules = KernelRules::built_in()?;
-    let ranks = runs.map_ranks(|rank| summarize_rank(rank, &rules).transpose());
-    progress.finish();
-    print_unused_files(&runs);
-    for rank in ranks.iter().flatten().flatten() {
-        notes::print_details(&table::rank(&rank.label), &rank.value.details);
-    }
-    let mut compared = vec![];
-    for results in runs.collect_runs(ranks, true)? {
-        compared.push(compare_ranks(&runs.runs[results.run], results, align));
-    }
+    let is_strict = config.options.strict;
+    let compared = compare_runs(config.source, config.options)?;
     match config.form {
         ReportForm::Json => print_json(&compared)?,
         ReportForm::Csv => {
@@ -163,11 +151,36 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
             print_report(&tables.collect::<String>())?;
         }
     }
-    let is_refused = runs.options.strict && compared.iter().any(RanksReport::has_unrecorded);
+    let is_refused = is_strict && compared.iter().any(RanksReport::has_unrecorded);
     Ok(match exit_outcome(&compared) {
         Outcome::Done if is_refused => Outcome::Found,
         outcome => outcome,
     })
+}
+
+/// A report for each run of a source.
+fn compare_runs(source: RunSource, options: RunOptions) -> Result<Vec<RanksReport>> {
+    let (progress, align) = (options.progress.clone(), options.align);
+    let options = RunOptions {
+        // who came late does not depend on edges between threads of the host
+        tensor_deps: TensorEdges::None,
+        traces_only: true,
+        ..options
+    };
+    let runs = RunSet::open(source, options)?;
+    progress.phase("linking");
+    let rules = KernelRules::built_in()?;
+    let ranks = runs.map_ranks(|rank| summarize_rank(rank, &rules).transpose());
+    progress.finish();
+    print_unused_files(&runs);
+    for rank in ranks.iter().flatten().flatten() {
+        notes::print_details(&table::rank(&rank.label), &rank.value.details);
+    }
+    let mut compared = vec![];
+    for results in runs.collect_runs(ranks, true)? {
+        compared.push(compare_ranks(&runs.runs[results.run], results, align));
+    }
+    Ok(compared)
 }
 
 impl RanksReport {

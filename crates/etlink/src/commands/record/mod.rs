@@ -12,10 +12,12 @@ mod pack;
 mod script;
 mod summary;
 mod task;
+mod wrappers;
 
 use crate::Outcome;
 use crate::args::RecordArgs;
 use crate::notes;
+use crate::own_command::own_command;
 use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
 use etlink_schedule::Schedule;
@@ -158,13 +160,18 @@ fn command(args: &RecordArgs, settings: &Settings, hook: &Path) -> Result<Comman
         .args(rest)
         .env("PYTHONPATH", path)
         .env(SETTINGS_VARIABLE, serde_json::to_string(settings)?);
+    // Nothing else is put before the user's own programs unless the script asks for it.
+    if script::note(&args.command).is_some() {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        command.env("PATH", wrappers::path_with_wrappers(hook, &path)?);
+    }
     Ok(command)
 }
 
 /// Links with this very program; what it prints is no output of the recorded program.
 fn link(args: &RecordArgs) -> Result<bool> {
     // in a process of its own: its memory is given back, and a failure of it ends only itself
-    let program = std::env::current_exe().context("cannot find etlink itself")?;
+    let mut command = own_command()?;
     let mut words: Vec<OsString> = vec![
         "merge".into(),
         args.output.clone().into(),
@@ -172,7 +179,7 @@ fn link(args: &RecordArgs) -> Result<bool> {
         args.output.join("chakra").into(),
     ];
     words.extend(args.overwrite.overwrite.then(|| "--overwrite".into()));
-    let status = Command::new(program)
+    let status = command
         .args(words)
         // what is left of standard input was meant for the program
         .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! Why no Python process found the hook: a script that sets PYTHONPATH anew.
+//! Scripts that set PYTHONPATH anew: their Python processes do not find the hook by it.
 
 use std::ffi::OsString;
 use std::path::Path;

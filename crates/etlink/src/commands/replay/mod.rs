@@ -3,11 +3,14 @@
 mod aliases;
 mod all_ranks;
 mod config;
+mod document;
 mod questions;
 mod ranks;
 mod rules;
 mod table;
 mod validation;
+
+pub use document::{ReplayDocument, ReplayQuery};
 
 use super::{json_document, print_text};
 use crate::args::ReplayArgs;
@@ -18,10 +21,11 @@ use config::ReplayConfig;
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::ChakraGraph;
 use etlink_link::{LinkReport, LinkedTrace};
-use etlink_model::{AnomalyKind, Severity, TimeNs};
+use etlink_model::{AnomalyKind, GlobalRank, NodeIdx, Severity, TimeNs};
 use etlink_replay::{
     AnswerRange, CrossStepFigures, EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph,
-    ReplayRun, ReplaySettings, StartExplanation, TrustFigures, work_makespan,
+    ReplayRun, ReplaySettings, StartExplanation, StepBounds, StepLength, TrustFigures, step_bounds,
+    step_lengths, work_makespan,
 };
 use etlink_run::job::PerfettoCounts;
 use etlink_run::output::Target;
@@ -51,6 +55,9 @@ struct Replayed {
     dropped_waits: Option<u64>,
     /// How well the steps predict each other, where there are three that do the same.
     cross_step: Option<CrossStepFigures>,
+    /// How long each step is, where there are some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<RankStep>,
     /// Of a written graph: what other readers make of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     stock_replay: Option<StockReplay>,
@@ -63,6 +70,32 @@ struct Replayed {
     /// The trace for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<Written>,
+}
+
+/// One step.
+#[derive(Serialize)]
+struct RankStep {
+    /// Whose, in a run of several ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<GlobalRank>,
+    #[serde(flatten)]
+    length: StepLength,
+}
+
+impl RankStep {
+    /// The steps of a rank. `first_node` is where its nodes begin in the graph that ran.
+    fn from_runs(
+        rank: Option<GlobalRank>,
+        bounds: &[StepBounds],
+        first_node: NodeIdx,
+        runs: &Runs,
+    ) -> Vec<RankStep> {
+        let lengths = step_lengths(bounds, first_node, runs.unchanged(), &runs.last);
+        lengths
+            .into_iter()
+            .map(|length| RankStep { rank, length })
+            .collect()
+    }
 }
 
 /// What a reader of `duration_micros` makes of a written graph, which knows no latencies of ours.
@@ -152,32 +185,63 @@ pub fn run(args: ReplayArgs) -> Result<Outcome> {
     }
 }
 
-/// One trace, a pair, or a written graph.
+/// Replays one trace, a pair, or a written graph, and prints that.
 fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
+    let (json, target) = (config.json, config.target.clone());
+    let name = config.source.name();
+    let Some(replayed) = replay_rank(config, progress)? else {
+        eprintln!("etlink: {name}: damage was found and --strict given: nothing was replayed");
+        return Ok(Outcome::Found);
+    };
+    let report = if json {
+        json_document("etlink.replay", &replayed)?
+    } else {
+        table::print_notes(std::slice::from_ref(&replayed));
+        fold_lines(&table::replay_text(&replayed)).into_owned()
+    };
+    if target.as_ref().is_some_and(Target::is_stdout) {
+        // the trace has standard output for itself
+        eprint!("{report}");
+    } else {
+        print_text(&report)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// One trace, a pair, or a written graph; `None` where it is damaged and damage was to be refused.
+fn replay_rank(config: ReplayConfig, progress: &Progress) -> Result<Option<Replayed>> {
     let run = Run::open(config.source.clone(), config.options.clone());
     let loaded = run
         .map_err(Into::into)
         .and_then(|run| load_content(&config, &run));
     progress.finish();
     let (input, content) = loaded?;
-    let replayed = match content {
-        RankContent::Linked(linked) if linked.report.refused => return Ok(report_damage(&input)),
-        RankContent::Written(written) if is_refused(&config, &written) => {
-            return Ok(report_damage(&input));
-        }
+    match content {
+        RankContent::Linked(linked) if linked.report.refused => Ok(None),
+        RankContent::Written(written) if is_refused(&config, &written) => Ok(None),
+        content => replay_content(config, input, content).map(Some),
+    }
+}
+
+/// Replays what was read.
+fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> Result<Replayed> {
+    Ok(match content {
         RankContent::Linked(linked) => {
             notes::print_details(&input, &linked.details());
             let trace = &linked.trace;
             let graph = etlink_replay::graph_from_trace(trace).with_context(|| input.clone())?;
             let config = config.resolve_names(&graph, trace, &input)?;
-            let config = config.ask_trace(trace, &input)?;
+            let (config, answer_notes) = config.ask_trace(trace, &graph, &input)?;
             let unused = UnusedRules::find(&config, &graph, trace);
             UnusedRules::refuse_idle(&[unused], &input)?;
-            let (mut replayed, runs) =
-                replay_graph(&config, input, trace_notes(&trace.report), &graph, trace);
+            let mut notes = trace_notes(&trace.report);
+            notes.extend(answer_notes);
+            let (mut replayed, runs) = replay_graph(&config, input, notes, &graph, trace);
             let partners = CROSS_STEP_PARTNERS;
             replayed.cross_step = etlink_replay::cross_step_figures(trace, &graph, partners);
             replayed.dropped_waits = Some(dropped_waits(&trace.report));
+            let bounds = step_bounds(trace, &graph);
+            replayed.steps = RankStep::from_runs(None, &bounds, NodeIdx(0), &runs);
             if let Some(target) = &config.target {
                 replayed.written = Some(Written::new(trace, &graph, &runs.last, target)?);
             }
@@ -192,24 +256,10 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
             UnusedRules::refuse_idle(&[unused], &input)?;
             let (mut replayed, runs) =
                 replay_graph(&config, input, notes, &graph, &NodeNames(file));
-            let plain = runs.plain.as_ref().unwrap_or(&runs.last);
-            replayed.stock_replay = StockReplay::new(file, &graph, plain);
+            replayed.stock_replay = StockReplay::new(file, &graph, runs.unchanged());
             replayed
         }
-    };
-    let report = if config.json {
-        json_document("etlink.replay", &replayed)?
-    } else {
-        table::print_notes(std::slice::from_ref(&replayed));
-        fold_lines(&table::replay_text(&replayed)).into_owned()
-    };
-    if config.target.as_ref().is_some_and(Target::is_stdout) {
-        // the trace has standard output for itself
-        eprint!("{report}");
-    } else {
-        print_text(&report)?;
-    }
-    Ok(Outcome::Done)
+    })
 }
 
 /// Each step is predicted from so many others: as much work as that many replays.
@@ -219,11 +269,6 @@ fn dropped_waits(report: &LinkReport) -> u64 {
     let mut anomalies = report.anomalies.iter();
     let dropped = anomalies.find(|(kind, _)| *kind == AnomalyKind::WaitContradicted);
     dropped.map_or(0, |(_, anomaly)| anomaly.count)
-}
-
-fn report_damage(input: &str) -> Outcome {
-    eprintln!("etlink: {input}: damage was found and --strict given: nothing was replayed");
-    Outcome::Found
 }
 
 /// What the linker says first, and all damage.
@@ -283,6 +328,13 @@ struct Runs {
     last: ReplayRun,
 }
 
+impl Runs {
+    /// The run without changes.
+    fn unchanged(&self) -> &ReplayRun {
+        self.plain.as_ref().unwrap_or(&self.last)
+    }
+}
+
 fn replay_graph(
     config: &ReplayConfig,
     input: String,
@@ -328,6 +380,7 @@ fn replay_graph(
         trust: Some(trust),
         dropped_waits: None,
         cross_step: None,
+        steps: vec![],
         stock_replay: None,
         what_if: runs
             .plain

@@ -2,10 +2,12 @@
 
 use super::ReplayConfig;
 use anyhow::{Result, anyhow, bail};
-use etlink_findings::{QuestionError, WhatIfQuestion, straggler_edits};
+use etlink_findings::{
+    QuestionError, RankAnswer, WhatIfQuestion, answer_for_graph, straggler_edits,
+};
 use etlink_link::LinkedTrace;
 use etlink_model::NodeIdx;
-use etlink_replay::{GraphEdits, LabelSource, ReplayGraph};
+use etlink_replay::{LabelSource, ReplayGraph};
 use serde::Serialize;
 
 /// A question and what its answer leaves out.
@@ -35,27 +37,36 @@ impl AskedQuestion {
 }
 
 /// What a rank's trace answers: per question, unless it is about several ranks.
-pub(super) type RankAnswers = Vec<Result<GraphEdits, QuestionError>>;
+pub(super) type RankAnswers = Vec<Result<RankAnswer, QuestionError>>;
 
 pub(super) fn rank_answers(questions: &[WhatIfQuestion], trace: &LinkedTrace) -> RankAnswers {
     let questions = questions.iter();
     questions
         .map(|question| match question.needs_ranks() {
-            true => Ok(GraphEdits::default()),
-            false => question.rank_edits(trace),
+            true => Ok(RankAnswer::default()),
+            false => question.rank_answer(trace),
         })
         .collect()
 }
 
 impl ReplayConfig {
-    /// The same with what the questions change about the graph of a trace.
-    pub(super) fn ask_trace(mut self, trace: &LinkedTrace, input: &str) -> Result<ReplayConfig> {
+    /// The same with what the questions change about the graph of a trace. Also what transfers
+    /// take by their sizes.
+    pub(super) fn ask_trace(
+        mut self,
+        trace: &LinkedTrace,
+        graph: &ReplayGraph,
+        input: &str,
+    ) -> Result<(ReplayConfig, Vec<String>)> {
+        let mut notes = vec![];
         for question in &self.questions {
-            let edits = question.rank_edits(trace);
-            let edits = edits.map_err(|why| no_answer(input, question, &why))?;
-            self.settings.edits.extend(&edits);
+            let answer = question.rank_answer(trace);
+            let answer = answer.map_err(|why| no_answer(input, question, &why))?;
+            let answer = answer_for_graph(graph, &[(NodeIdx(0), &answer)]);
+            self.settings.edits.extend(&answer.edits);
+            notes.extend(question_notes(question, answer.notes));
         }
-        Ok(self)
+        Ok((self, notes))
     }
 
     /// A graph that was written has no calls, groups or devices to ask about.
@@ -86,14 +97,17 @@ impl ReplayConfig {
                 self.settings.edits.extend(&edits);
                 continue;
             }
-            let mut failed = vec![];
+            let (mut answered, mut failed) = (vec![], vec![]);
             for (first, answers) in ranks {
                 match answers.get(at) {
-                    Some(Ok(edits)) => self.settings.edits.extend_shifted(edits, *first),
+                    Some(Ok(answer)) => answered.push((*first, answer)),
                     Some(Err(why)) => failed.push(why),
                     None => {}
                 }
             }
+            let answer = answer_for_graph(graph, &answered);
+            self.settings.edits.extend(&answer.edits);
+            notes.extend(question_notes(question, answer.notes));
             // Where one rank has an answer, others may have nothing that the question is about.
             match failed.first() {
                 Some(why) if failed.len() == ranks.len() => {
@@ -109,6 +123,13 @@ impl ReplayConfig {
         }
         Ok((self, notes))
     }
+}
+
+fn question_notes(question: &WhatIfQuestion, notes: Vec<String>) -> Vec<String> {
+    let notes = notes.into_iter();
+    notes
+        .map(|note| format!("--what-if {question}: {note}"))
+        .collect()
 }
 
 fn no_answer(input: &str, question: &WhatIfQuestion, why: &QuestionError) -> anyhow::Error {

@@ -4,16 +4,16 @@ mod read;
 
 use super::all_ranks::{AllRanks, Collectives, Local, RankChange, RankReport};
 use super::questions::RankAnswers;
-use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
+use super::{RankStep, ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::Outcome;
 use crate::commands::{print_json, print_report, print_unused_files};
 use crate::rank_columns::RankColumns;
 use anyhow::{Context, Result, anyhow};
-use etlink_link::ranks::RankClock;
+use etlink_link::ranks::{JoinProblem, JoinProblemKind, RankClock};
 use etlink_model::{DurationNs, RankIdx, UnixNs};
 use etlink_replay::{
     CrossStepFigures, JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures, RankLabels,
-    RankNames, ReplayGraph, ReplayRun,
+    RankNames, ReplayGraph, ReplayRun, StepBounds,
 };
 use etlink_run::run::{RankResult, RunResults, RunSet};
 use etlink_run::{JoinedRun, Progress, RunError};
@@ -35,6 +35,8 @@ struct ReplayRank {
     answers: RankAnswers,
     /// How well its steps predict each other.
     cross_step: Option<CrossStepFigures>,
+    /// Where its steps begin and end.
+    steps: Vec<StepBounds>,
 }
 
 impl ReplayRank {
@@ -44,8 +46,26 @@ impl ReplayRank {
     }
 }
 
-/// Replays the runs of a folder.
+/// Replays the runs of a folder, and prints that.
 pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
+    let json = config.json;
+    let replayed = replay_runs(config, progress)?;
+    if json {
+        print_json(&replayed)?;
+    } else {
+        table::print_notes(&replayed);
+        print_report(&replayed.iter().map(table::replay_text).collect::<String>())?;
+    }
+    // what was left out is in the report; the exit code says that there is something to read
+    let bad = replayed
+        .iter()
+        .filter_map(|run| run.together.as_ref())
+        .any(|all| !all.excluded.is_empty());
+    Ok(if bad { Outcome::Found } else { Outcome::Done })
+}
+
+/// Replays the runs of a folder, the ranks of each as one graph.
+pub(super) fn replay_runs(config: ReplayConfig, progress: &Progress) -> Result<Vec<Replayed>> {
     let runs = RunSet::open(config.source.clone(), config.options.clone())?;
     // the graphs of all ranks are run as one: unlike in `merge`, none can be given up before
     progress.phase("linking");
@@ -81,18 +101,7 @@ pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result
     }
     // another run may have the name that one of them lacks
     UnusedRules::refuse_idle(&unused, &runs.source_name())?;
-    if config.json {
-        print_json(&replayed)?;
-    } else {
-        table::print_notes(&replayed);
-        print_report(&replayed.iter().map(table::replay_text).collect::<String>())?;
-    }
-    // what was left out is in the report; the exit code says that there is something to read
-    let bad = replayed
-        .iter()
-        .filter_map(|run| run.together.as_ref())
-        .any(|all| !all.excluded.is_empty());
-    Ok(if bad { Outcome::Found } else { Outcome::Done })
+    Ok(replayed)
 }
 
 fn has_no_ranks(results: &RunResults<ReplayRank>) -> bool {
@@ -141,6 +150,7 @@ fn run_without_ranks(
         trust: None,
         dropped_waits: None,
         cross_step: None,
+        steps: vec![],
         stock_replay: None,
         what_if: None,
         critical_path: None,
@@ -165,6 +175,7 @@ fn replay_run(
         names,
         answers,
         cross_steps,
+        steps,
     } = kept_ranks(results.members.ranks);
     // clocks are compared by the times of collectives, which unmeasured graphs do not have
     let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
@@ -184,6 +195,7 @@ fn replay_run(
         ranks: &names,
         collectives: &joints,
     };
+    notes.extend(unrecorded_note(&join.matches.problems));
     if let Some(absent) = absent_note {
         notes.push(format!("{absent}: what waits for them counts as transfer"));
     }
@@ -202,7 +214,13 @@ fn replay_run(
     let unused = UnusedRules::find(config, &together.graph, &labels);
     notes.extend(unused.notes());
     let (mut replayed, runs) = replay_graph(config, name, notes, &together.graph, &labels);
-    let ranks = together.by_rank(runs.plain.as_ref().unwrap_or(&runs.last));
+    let ranks = together.by_rank(runs.unchanged());
+    for (place, (rank, bounds)) in ranks.iter().zip(&steps).enumerate() {
+        if let Some(first) = together.first_node(RankIdx::new(place)) {
+            let lengths = RankStep::from_runs(Some(rank.rank), bounds, first, &runs);
+            replayed.steps.extend(lengths);
+        }
+    }
     if let Some(what_if) = &mut replayed.what_if {
         what_if.ranks = rank_changes(&ranks, &together, &runs.last);
     }
@@ -218,6 +236,17 @@ fn replay_run(
     Ok((replayed, unused))
 }
 
+/// Ranks that only communicate through these do not wait for each other in the replay.
+fn unrecorded_note(problems: &[JoinProblem]) -> Option<String> {
+    let mut problems = problems.iter();
+    let gloo = problems.find(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)?;
+    Some(format!(
+        "{} {}; no rank waits for another there",
+        gloo.count,
+        gloo.kind.describe()
+    ))
+}
+
 /// The ranks that are of one run.
 #[derive(Default)]
 struct KeptRanks {
@@ -226,6 +255,7 @@ struct KeptRanks {
     names: Vec<RankNames>,
     answers: Vec<RankAnswers>,
     cross_steps: Vec<Option<CrossStepFigures>>,
+    steps: Vec<Vec<StepBounds>>,
 }
 
 fn kept_ranks(members: Vec<RankResult<ReplayRank>>) -> KeptRanks {
@@ -241,6 +271,7 @@ fn kept_ranks(members: Vec<RankResult<ReplayRank>>) -> KeptRanks {
         kept.names.push(rank.names);
         kept.answers.push(rank.answers);
         kept.cross_steps.push(rank.cross_step);
+        kept.steps.push(rank.steps);
     }
     kept
 }

@@ -1,13 +1,13 @@
 //! The replay for people.
 
 use super::all_ranks::AllRanks;
-use super::{Replayed, WhatIfReport};
+use super::{RankStep, Replayed, WhatIfReport};
 use crate::notes;
 use crate::table::{FactRows, cut, enum_name, mb, perfetto_text, signed_time, time};
 use etlink_model::{DurationNs, GlobalRank};
 use etlink_replay::{
-    NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, PathTrust, ReplayFigures,
-    StartExplanation, StartReason,
+    EdgeKind, NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, PathTrust, ReplayFigures,
+    StartExplanation, StartReason, StepLength, median_step,
 };
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -40,6 +40,9 @@ pub fn replay_text(replayed: &Replayed) -> String {
     add_trust(replayed, &mut rows);
     if let Some(all) = &replayed.together {
         add_ranks(all, &mut rows);
+    }
+    if let Some(steps) = MedianStep::new(&replayed.steps) {
+        steps.add(replayed.what_if.is_some(), &mut rows);
     }
     if let Some(changes) = &replayed.what_if {
         let figures = replayed.figures.as_ref();
@@ -162,7 +165,11 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
         rows.add(
             "edges",
             edges.count,
-            format!("{}{inferred}; {decided}", enum_name(kind)),
+            format!(
+                "{}{inferred}; {decided}{}",
+                enum_name(kind),
+                assumption_text(*kind)
+            ),
         );
     }
     let boundary = &figures.boundary;
@@ -171,11 +178,22 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
             "boundaries",
             boundary.count,
             format!(
-                "delays before the recording: {} in all, max {}",
+                "delays before the first event of a thread or stream: {} in all, max {}",
                 duration_text(boundary.total_ns),
                 duration_text(boundary.max_ns)
             ),
         );
+    }
+}
+
+/// What of a latency no trace shows.
+fn assumption_text(kind: EdgeKind) -> String {
+    match kind {
+        EdgeKind::Handoff => format!(
+            "; {} of it are assumed for waking the thread",
+            time(etlink_link::limits::USUAL_WAKE.0)
+        ),
+        _ => String::new(),
     }
 }
 
@@ -205,7 +223,7 @@ fn add_trust(replayed: &Replayed, rows: &mut FactRows) {
             "",
             percent_text(unchanged.median),
             format!(
-                "had they been as long as the other, p95 {}, max {}",
+                "median error if a step were as long as the other, p95 {}, max {}",
                 percent_text(unchanged.p95),
                 percent_text(unchanged.max)
             ),
@@ -258,6 +276,61 @@ fn add_trust(replayed: &Replayed, rows: &mut FactRows) {
             "left out",
             trust.passive_threads.len(),
             format!("threads that nothing waits for: {first}{others}"),
+        );
+    }
+}
+
+/// The steps of the rank where they are longest.
+struct MedianStep {
+    rank: Option<GlobalRank>,
+    count: usize,
+    unchanged_ns: DurationNs,
+    ns: DurationNs,
+}
+
+impl MedianStep {
+    fn new(steps: &[RankStep]) -> Option<MedianStep> {
+        let mut longest: Option<MedianStep> = None;
+        for own in steps.chunk_by(|step, next| step.rank == next.rank) {
+            let lengths: Vec<StepLength> = own.iter().map(|step| step.length.clone()).collect();
+            let (unchanged_ns, ns) = median_step(&lengths)?;
+            // Of equal ranks the first is named.
+            if longest.as_ref().is_none_or(|longest| ns > longest.ns) {
+                longest = Some(MedianStep {
+                    rank: own.first().and_then(|step| step.rank),
+                    count: own.len(),
+                    unchanged_ns,
+                    ns,
+                });
+            }
+        }
+        longest
+    }
+
+    fn add(&self, is_changed: bool, rows: &mut FactRows) {
+        let steps = match self.count {
+            1 => "the only step, until its device work has ended".to_owned(),
+            count => format!("median of {count} steps, from end to end"),
+        };
+        let rank = self.rank.map_or(String::new(), |rank| {
+            format!(" of rank {rank}, where it is longest")
+        });
+        let change_ns = self.ns.0 - self.unchanged_ns.0;
+        let share = change_ns as f64 / self.unchanged_ns.0.max(1) as f64;
+        let sign = if change_ns > 0 { "+" } else { "" };
+        let change = match is_changed {
+            true => format!(
+                "; with the changes {}: {}, {sign}{}",
+                duration_text(self.ns),
+                signed_time(change_ns),
+                percent_text(share)
+            ),
+            false => String::new(),
+        };
+        rows.add(
+            "step",
+            duration_text(self.unchanged_ns),
+            format!("{steps}{rank}{change}"),
         );
     }
 }
@@ -522,7 +595,7 @@ fn critical_path(path: &PathReport) -> String {
             StartReason::Busy => "its place was busy".to_owned(),
         };
         rows.add(
-            "  longest",
+            "  on path",
             duration_text(step.duration_ns),
             format!(
                 "{}; {via}, latency {}",
@@ -538,7 +611,7 @@ fn cause_remark(cause: PathCause) -> &'static str {
     match cause {
         PathCause::Launch => ", from the call to the start of its work",
         PathCause::Wait => ", latency of other edges",
-        PathCause::Boundary => ", before the recording",
+        PathCause::Boundary => ", before the first event of a thread or stream",
         _ => "",
     }
 }

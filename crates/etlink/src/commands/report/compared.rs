@@ -1,14 +1,15 @@
 //! What changed since an earlier run.
 
 use super::ReportConfig;
-use crate::args::{JsonOrCsvArgs, NameArgs, ReportArgs, RowArgs, TableArgs, TopGrouping};
-use crate::op_tables::{self, RunTables, Wanted};
+use crate::args::ReportArgs;
+use crate::op_tables::{self, OpTableConfig, RunTables};
 use crate::run_diff;
 use anyhow::Result;
 use etlink_analyze::KernelRules;
 use etlink_analyze::diff::tree_changes;
 use etlink_analyze::top::CallTree;
 use etlink_report::page::ComparedRuns;
+use etlink_run::RunSource;
 use etlink_run::membership::Excluded;
 use std::path::Path;
 
@@ -19,31 +20,14 @@ pub(super) fn compare_with(
     rules: &KernelRules,
     config: &ReportConfig,
 ) -> Result<(ComparedRuns, Vec<Excluded>)> {
-    let tables = TableArgs {
-        group: TopGrouping::Name,
-        frames: 1,
-        rows: RowArgs { rows: 0 },
-        names: NameArgs { full_names: false },
-        steps: args.steps.clone(),
-        choice: args.choice.clone(),
-        reading: args.reading,
-        print: JsonOrCsvArgs {
-            json: false,
-            csv: false,
-        },
-    };
     let read = |path: &Path| -> Result<RunTables> {
-        let wanted = Wanted {
-            trace: path,
-            host: None,
-            by: None,
-            python: false,
+        let made = op_tables::read_tables(&OpTableConfig {
             tree: true,
-            each_module: false,
-            tables: &tables,
             rules: Some(rules),
-        };
-        op_tables::read_tables(wanted, config.options.threads)
+            ..OpTableConfig::by_name(RunSource::from_path(path), config.compared_options())
+        })?;
+        made.print_errors();
+        Ok(made)
     };
     let (first, second) = (read(before)?, read(&args.path)?);
     let diff = run_diff::diff_tables(&first, &second);

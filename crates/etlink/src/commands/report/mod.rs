@@ -12,13 +12,15 @@ use super::{json_document, print_report, print_text};
 use crate::Outcome;
 use crate::args::ReportArgs;
 use crate::notes;
+use crate::run_query::RunQuery;
 use crate::table::count;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_analyze::{KernelRules, run_totals};
 use etlink_kineto::KeepEvents;
 use etlink_report::page::{
-    self, FindingLink, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank, TIMELINE_BYTES,
+    self, ComparedRuns, FindingLink, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank,
+    TIMELINE_BYTES,
 };
 use etlink_run::membership::Excluded;
 use etlink_run::output::{Target, refuse_input};
@@ -101,6 +103,15 @@ impl ReportConfig {
             timelines: args.timelines.clone(),
         })
     }
+
+    /// How two runs are read whose tables are compared.
+    fn compared_options(&self) -> RunOptions {
+        RunOptions {
+            // of two folders or files neither is the trace whose rank was given
+            rank: None,
+            ..self.options.clone()
+        }
+    }
 }
 
 pub fn run(mut args: ReportArgs) -> Result<Outcome> {
@@ -119,38 +130,59 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
         Some(before) => Some(compared::compare_with(&args, before, &rules, &config)?),
         None => None,
     };
-    let content = if args.path.is_dir() {
-        folder::folder_content(config, &rules)
-    } else {
-        file_content(config, &rules)
-    };
+    let content = page_content(config, &rules);
     progress.finish();
     let mut content = content?;
     let (compared, excluded) = compared.unzip();
     content.excluded.extend(excluded.into_iter().flatten());
-    let total = run_totals(content.ranks.iter().map(|rank| &rank.analysis));
-    let Content {
-        title,
-        ranks,
-        met,
-        timelines,
-        notes,
-        findings,
-        ..
-    } = &content;
-    let bytes = page::render_page(&ReportPage {
-        title,
-        ranks,
-        total: &total,
-        met: met.as_ref(),
-        timelines,
-        compared: compared.as_ref(),
-        notes,
-        findings,
-    })?;
+    let bytes = content.render(compared.as_ref())?;
     let ((), bytes) = target.write(|out| out.write_all(&bytes))?;
     let sentences = compared.map_or_else(Vec::new, |compared| compared.sentences);
     print_result(&target, args.print.json, content, (sentences, bytes))
+}
+
+/// The page about the run of a query, a document of HTML.
+///
+/// # Errors
+/// No rank of it could be read.
+pub fn report_page(run: &RunQuery, title: String) -> Result<Vec<u8>> {
+    let config = ReportConfig {
+        source: run.source.clone(),
+        options: RunOptions {
+            keep: KeepEvents::Auxiliary,
+            ..run.options.clone()
+        },
+        title,
+        step: None,
+        timelines: vec![],
+    };
+    page_content(config, &KernelRules::built_in()?)?.render(None)
+}
+
+fn page_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
+    if config.source.is_one_rank() {
+        file_content(config, rules)
+    } else {
+        folder::folder_content(config, rules)
+    }
+}
+
+impl Content {
+    /// The page, with what changed since an earlier run.
+    fn render(&self, compared: Option<&ComparedRuns>) -> Result<Vec<u8>> {
+        let total = run_totals(self.ranks.iter().map(|rank| &rank.analysis));
+        let page = page::render_page(&ReportPage {
+            title: &self.title,
+            ranks: &self.ranks,
+            total: &total,
+            met: self.met.as_ref(),
+            timelines: &self.timelines,
+            compared,
+            notes: &self.notes,
+            findings: &self.findings,
+        })?;
+        Ok(page)
+    }
 }
 
 fn print_result(

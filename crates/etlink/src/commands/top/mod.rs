@@ -1,36 +1,20 @@
 //! `etlink top`: the table of PyTorch's profiler from a recorded trace.
 
+mod document;
 mod show;
 mod tree;
 
-use super::{print_document, print_report, print_text, start_threads};
-use crate::op_tables::{self, OpTable, Wanted};
+pub use document::TopDocument;
+
+use super::{print_document, print_report, print_text};
+use crate::op_tables::{self, OpTable};
 use crate::{Outcome, args, notes, table};
 use anyhow::Result;
 
 pub fn run(args: args::TopArgs) -> Result<Outcome> {
-    let args::TopArgs {
-        trace,
-        host,
-        by,
-        python,
-        tree,
-        each_module,
-        tables,
-        ..
-    } = &args;
-    let wanted = Wanted {
-        trace,
-        host: host.as_deref(),
-        by: *by,
-        python: *python,
-        tree: *tree,
-        each_module: *each_module,
-        tables,
-        rules: None,
-    };
-    let threads = start_threads(tables.reading.resources.threads)?;
-    let made = op_tables::read_tables(wanted, threads)?;
+    let tables = &args.tables;
+    let made = op_tables::read_tables(&args.op_table_config()?)?;
+    made.print_errors();
     if !tables.print.json {
         for one in &made.tables {
             print_notes(one);

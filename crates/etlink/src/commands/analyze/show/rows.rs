@@ -54,7 +54,9 @@ pub(super) fn outside_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     let devices = of_ranks(one, |rank| &rank.outside);
     (
-        "kernels and copies of no step of the trace, which no line above counts".into(),
+        "kernels and copies of no step of the trace (no part of device time, kernels and copies \
+        above and below)"
+            .into(),
         Grid::from_records(2, limit, columns, devices).last_texts(1),
     )
 }

@@ -46,12 +46,12 @@ pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
 pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
     fn of(part: i64, time: &DeviceTime) -> String {
         // a device with one row of no length has an empty window
-        percent(part as f64 / time.window_ns.max(1) as f64, 1)
+        percent(part as f64 / time.whole_ns().max(1) as f64, 1)
     }
     let columns: &[Column<(&str, &DeviceTime)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, one)| number_or_all(one.device)),
-        ("window", |(_, one)| time(one.window_ns)),
+        ("window", |(_, one)| time(one.whole_ns())),
         ("computation", |(_, one)| of(one.computation_ns, one)),
         ("communication", |(_, one)| {
             of(one.exposed_communication_ns, one)
@@ -63,13 +63,28 @@ pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
             one.overlap_share
                 .map_or("-".into(), |share| percent(share, 1))
         }),
+        ("outside", |(_, one)| match one.outside_ns {
+            0 => "-".into(),
+            ns => time(ns),
+        }),
     ];
+    let mut title = "device time from the first row to the last (communication, memory, other: \
+        where nothing to the left of them runs; other: waits, no work; overlap: of communication"
+        .to_owned();
+    let ranks = &one.told.ranks;
+    let mut all = ranks.iter().flat_map(|rank| &rank.said.breakdown);
+    let has_outside = all.any(|device| device.outside_ns > 0);
+    // most traces have no such work, and their tables are narrow enough as it is
+    let (columns, expendable) = if has_outside {
+        title += "; outside: more time, in which only work of no step runs or is waited for";
+        (columns, &["outside", "other", "memory"][..])
+    } else {
+        (&columns[..columns.len() - 1], &["other", "memory"][..])
+    };
     let devices = of_ranks(one, |rank| &rank.breakdown).chain(of_all(one, &one.total.breakdown));
-    let title = "device time from the first row to the last (communication, memory, other: where nothing to the left of them \
-        runs; other: waits, no work; overlap: of communication)";
     (
-        title.into(),
-        Grid::from_records(2, Limit::NONE, columns, devices).expendable(["other", "memory"]),
+        title + ")",
+        Grid::from_records(2, Limit::NONE, columns, devices).expendable(expendable.iter().copied()),
     )
 }
 
@@ -108,11 +123,15 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
     let mean = |of: fn(&StepTime) -> i64| {
         mean_time(all().map(|(_, step)| of(step) as f64).sum::<f64>() / all().count().max(1) as f64)
     };
-    let host = format!(
+    let mut host = format!(
         "{}, mean {} on the host",
         how_many(one),
         mean(|step| step.duration_ns)
     );
+    if all().any(|(_, step)| step.between_ops_ns > 0) {
+        let between = mean(|step| step.between_ops_ns);
+        host += &format!(" ({between} of it outside of ops and calls)");
+    }
     let device = format!(
         ", {} from the first to the last device row that it launched",
         mean(|step| step.device_window_ns)

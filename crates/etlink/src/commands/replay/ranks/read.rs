@@ -8,9 +8,9 @@ use crate::{notes, table};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::FileKind;
-use etlink_findings::{QuestionError, WhatIfQuestion};
+use etlink_findings::{QuestionError, RankAnswer, WhatIfQuestion};
 use etlink_model::{GlobalRank, UnixNs};
-use etlink_replay::{GraphEdits, RankNames, cross_step_figures};
+use etlink_replay::{RankNames, cross_step_figures, step_bounds};
 use etlink_run::RunError;
 use etlink_run::run::{
     LinkedRank, RankContent, RankEntry, RankResult, RunResults, RunSet, WrittenRank,
@@ -98,6 +98,7 @@ fn from_traces(
         value: ReplayRank {
             answers: rank_answers(questions, &linked.trace),
             cross_step: cross_step_figures(&linked.trace, &graph, CROSS_STEP_PARTNERS),
+            steps: step_bounds(&linked.trace, &graph),
             graph,
             names,
             details,
@@ -148,6 +149,7 @@ fn from_written(
             names,
             answers: unanswered(questions),
             cross_step: None,
+            steps: vec![],
             // a file without it counts from the epoch itself
             base_ns: UnixNs(file.base_time_ns().unwrap_or(0)),
         },
@@ -160,7 +162,7 @@ fn unanswered(questions: &[WhatIfQuestion]) -> RankAnswers {
     let answers = questions
         .iter()
         .map(|question| match question.needs_ranks() {
-            true => Ok(GraphEdits::default()),
+            true => Ok(RankAnswer::default()),
             false => Err(QuestionError::NoAnswer(why.to_owned())),
         });
     answers.collect()

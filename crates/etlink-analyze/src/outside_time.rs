@@ -1,0 +1,114 @@
+//! When devices are occupied by what is of no step, or came before the recording: neither busy nor
+//! idle.
+
+use crate::intervals::Intervals;
+use crate::rows::ClassifiedRows;
+use crate::rules::RowClass;
+use etlink_link::{LinkedTrace, NoLaunch, NodeKind};
+
+/// The device rows that do not count, and when devices were occupied by them.
+#[derive(Clone, Debug)]
+pub(crate) struct OutsideRows {
+    /// Per row.
+    pub(crate) is_outside: Vec<bool>,
+    /// Rows of steps that wait for work from before the recording, each with the time from which
+    /// on it had been launched.
+    pub(crate) waits: Vec<(usize, i64)>,
+    /// Begin of the steps or the recording.
+    pub(crate) window_start: i64,
+}
+
+/// When a device or a stream carries out work of no step, or waits for it: neither busy nor idle.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OutsideTime {
+    /// From the begin of the steps or the recording on.
+    pub(crate) intervals: Intervals,
+    /// Where the counted time begins, where it does not with the first row that counts.
+    pub(crate) begin: Option<i64>,
+}
+
+impl OutsideRows {
+    /// Whether a row is of no step.
+    pub(crate) fn contains_row(&self, row: usize) -> bool {
+        self.is_outside[row]
+    }
+
+    /// The times of `places` devices or streams; `place_of_row` says to which a row belongs.
+    /// O(rows + outside rows · log).
+    pub(crate) fn outside_times(
+        &self,
+        rows: &ClassifiedRows<'_>,
+        places: usize,
+        place_of_row: impl Fn(usize) -> usize,
+    ) -> Vec<OutsideTime> {
+        let mut spans: Vec<Vec<(i64, i64)>> = vec![vec![]; places];
+        let mut begins_outside: Vec<Option<bool>> = vec![None; places];
+        for row in 0..rows.len() {
+            let is_outside = self.is_outside[row];
+            // a wait of no step occupies nothing
+            if is_outside && rows.class[row] == RowClass::Other {
+                continue;
+            }
+            let place = place_of_row(row);
+            begins_outside[place].get_or_insert(is_outside);
+            if is_outside {
+                let (start, end) = rows.span(row);
+                // what ran before a row from before the recording is unknown, too
+                let from = if is_from_before(rows.trace, row) {
+                    self.window_start
+                } else {
+                    start.max(self.window_start)
+                };
+                spans[place].push((from, end));
+            }
+        }
+        for (row, launched) in self.waits.iter().copied() {
+            spans[place_of_row(row)].push((launched, rows.span(row).0));
+        }
+        let places = spans.into_iter().zip(begins_outside);
+        let times = places.map(|(mut spans, begins_outside)| {
+            spans.sort_unstable();
+            let mut intervals = Intervals::default();
+            for (start, end) in spans {
+                intervals.push(start, end);
+            }
+            // Where a row of no step came first, the device was there to be used from the begin of
+            // the steps on, and a gap up to the first row of a step is a real one.
+            let begin = begins_outside.filter(|first| *first);
+            OutsideTime {
+                intervals,
+                begin: begin.map(|_| self.window_start),
+            }
+        });
+        times.collect()
+    }
+}
+
+/// Whether a row was launched before the recording began.
+pub(crate) fn is_from_before(trace: &LinkedTrace, row: usize) -> bool {
+    trace.row_no_launch[row] == NoLaunch::BeforeWindow
+}
+
+/// From when on a row has been launched and waits for what came before the recording, per row that
+/// does: the first of its queue alone has such a wait.
+pub(crate) fn waits_for_earlier_work(trace: &LinkedTrace) -> Vec<(usize, i64)> {
+    let nodes = &trace.nodes;
+    let mut waits = vec![];
+    for node in nodes.indices() {
+        let index = node.index();
+        if !nodes.on_device[index] || nodes.kind[index] != NodeKind::Boundary {
+            continue;
+        }
+        let row = nodes.source[index] as usize;
+        // Before its call the row is late by the host, which the trace shows.
+        let Some(call) = trace.row_call.get(row).and_then(|call| call.get()) else {
+            continue;
+        };
+        if trace.row_no_launch[row] == NoLaunch::Launched {
+            let calls = &trace.device.calls;
+            let launched = calls.start[call.index()] + calls.duration[call.index()];
+            waits.push((row, launched.0));
+        }
+    }
+    waits
+}

@@ -1,0 +1,152 @@
+//! The wheel: built, installed into environments of its own, and tested there.
+
+use crate::support::{repository_root, run_command};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+// Pinned: when the suite fails, the change is ours and nobody else's.
+const BUILDER: &str = "maturin==1.16.0";
+const TEST_PACKAGES: [&str; 6] = [
+    "pytest==9.2.0",
+    "mypy==2.4.1",
+    "duckdb==2.0.0",
+    "polars==2.1.0",
+    "pandas==3.1.1",
+    "pyarrow==26.0.1",
+];
+
+/// What a wheel may take on a disk and on its way there.
+const MOST_BYTES: u64 = 15_000_000;
+
+#[derive(Debug, Args)]
+pub struct WheelOptions {
+    /// Build the wheel that is given to users, not one with the checks of a debug build
+    #[arg(long)]
+    release: bool,
+    /// Build it and test nothing
+    #[arg(long)]
+    no_tests: bool,
+    /// Arguments of pytest
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pytest: Vec<String>,
+}
+
+/// Builds the wheel and tests it in a Python that has its readers and one that has nothing.
+pub fn test_wheel(options: &WheelOptions) -> Result<()> {
+    let root = repository_root()?;
+    let folder = root.join("target/wheel");
+    // environments stay for the next time: to install the readers takes longer than the tests
+    let tests = VirtualEnv::make(
+        folder.join("tests"),
+        &[&[BUILDER], &TEST_PACKAGES[..]].concat(),
+    )?;
+    let empty = VirtualEnv::make(folder.join("empty"), &[])?;
+    let wheel = build_wheel(&root, &folder.join("dist"), &tests, options.release)?;
+    let bytes = std::fs::metadata(&wheel)?.len();
+    println!("{}: {bytes} bytes", wheel.display());
+    if options.release && bytes > MOST_BYTES {
+        bail!("the wheel has more than {MOST_BYTES} bytes");
+    }
+    if options.no_tests {
+        return Ok(());
+    }
+    for env in [&tests, &empty] {
+        env.install_wheel(&wheel)?;
+    }
+    check_types(&root, &tests)?;
+    let mut pytest = tests.module("pytest");
+    pytest
+        .args(["-q", "-p", "no:cacheprovider"])
+        .arg("tests/python")
+        .args(&options.pytest)
+        .current_dir(&root)
+        .env("ETLINK_EMPTY_PYTHON", empty.python());
+    run_command(&mut pytest)
+}
+
+/// Builds it with the same settings as the tests of the workspace, where it is not for users.
+fn build_wheel(root: &Path, out: &Path, tools: &VirtualEnv, release: bool) -> Result<PathBuf> {
+    // what an earlier version left would be found beside the new one
+    if out.is_dir() {
+        std::fs::remove_dir_all(out).with_context(|| out.display().to_string())?;
+    }
+    let mut build = Command::new(tools.program("maturin"));
+    build
+        .args(["build", "--quiet", "--locked", "--profile"])
+        .arg(if release { "dist" } else { "dev" })
+        .arg("--out")
+        .arg(out)
+        .current_dir(root);
+    run_command(&mut build)?;
+    let mut wheels = std::fs::read_dir(out).with_context(|| out.display().to_string())?;
+    let wheel = wheels.next().context("maturin left no wheel")?;
+    Ok(wheel?.path())
+}
+
+/// Types of the package as its users see them, and the stubs against the extension.
+fn check_types(root: &Path, tests: &VirtualEnv) -> Result<()> {
+    let mut mypy = tests.module("mypy");
+    mypy.args(["--strict", "--no-error-summary", "-p", "etlink"]);
+    // not in the repository's root: there mypy would find the sources beside the installed package
+    run_command(mypy.current_dir(root.join("target/wheel")))?;
+    let mut stubtest = tests.module("mypy.stubtest");
+    let allowlist = root.join("tests/python/stubtest-allowlist.txt");
+    stubtest.args(["etlink", "--allowlist"]).arg(allowlist);
+    run_command(stubtest.current_dir(root.join("target/wheel")))
+}
+
+/// A virtual environment.
+struct VirtualEnv {
+    folder: PathBuf,
+}
+
+impl VirtualEnv {
+    /// Makes it with these packages, unless it is there with the same ones.
+    fn make(folder: PathBuf, packages: &[&str]) -> Result<VirtualEnv> {
+        let env = VirtualEnv { folder };
+        let marker = env.folder.join("etlink-ready");
+        let wanted = packages.join("\n");
+        // the marker is written last: an environment that was cut while it was made is made anew
+        if std::fs::read_to_string(&marker).is_ok_and(|found| found == wanted) {
+            return Ok(env);
+        }
+        println!("making {}", env.folder.display());
+        let mut venv = Command::new("python3");
+        venv.args(["-m", "venv", "--clear"]).arg(&env.folder);
+        run_command(&mut venv)?;
+        if !packages.is_empty() {
+            run_command(env.pip_install().args(packages))?;
+        }
+        std::fs::write(&marker, wanted).with_context(|| marker.display().to_string())?;
+        Ok(env)
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        self.folder.join("bin").join(name)
+    }
+
+    fn python(&self) -> PathBuf {
+        self.program("python")
+    }
+
+    fn module(&self, name: &str) -> Command {
+        let mut command = Command::new(self.python());
+        command.args(["-m", name]);
+        command
+    }
+
+    fn pip_install(&self) -> Command {
+        let mut pip = self.module("pip");
+        pip.args(["install", "--quiet", "--disable-pip-version-check"]);
+        pip
+    }
+
+    fn install_wheel(&self, wheel: &Path) -> Result<()> {
+        let mut pip = self.pip_install();
+        // another build has the same version; and it needs no package, so no index either
+        pip.args(["--force-reinstall", "--no-index"]).arg(wheel);
+        run_command(&mut pip)
+    }
+}

@@ -1,0 +1,254 @@
+//! What a collective takes by its size, learned from all of its kind and group.
+//!
+//! ```text
+//! time |            x
+//!      |       x ..'     latency + bytes / bandwidth: the line
+//!      |  x ..'          what a transfer takes beside that is kept as measured
+//!      |..'
+//!      +---------------- bytes
+//! ```
+//! With a network that is twice as quick, only the part that bytes take is halved. The line goes by
+//! the median of the slopes between all pairs of sizes (Theil, 1950; Sen, 1968), so that up to 29 %
+//! of the sizes can be wrong by anything.
+
+use etlink_model::{CollectiveKind, DurationNs, NodeIdx};
+use etlink_replay::{GraphEdits, ReplayGraph};
+use std::collections::BTreeMap;
+
+/// From fewer sizes no latency can be told from what bytes take.
+const LEAST_SIZES: usize = 3;
+
+/// The largest has to be so many times the smallest: else noise decides the slope.
+const LEAST_SPREAD: u64 = 2;
+
+/// Of more sizes, as uneven all-to-alls have, so many are taken: pairs are quadratic.
+const MOST_SIZES: usize = 64;
+
+/// Transfers that a line is fitted to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TransferClass {
+    pub(super) kind: CollectiveKind,
+    pub(super) group: String,
+}
+
+/// A transfer whose parts change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct TransferChange {
+    node: NodeIdx,
+    /// 0 where it is not known.
+    bytes: u64,
+    by_size: f64,
+    by_latency: f64,
+}
+
+/// What the trace of one rank says to a question.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RankAnswer {
+    /// What is different about nodes of the rank's graph.
+    pub edits: GraphEdits,
+    transfers: BTreeMap<TransferClass, Vec<TransferChange>>,
+}
+
+impl From<GraphEdits> for RankAnswer {
+    fn from(edits: GraphEdits) -> RankAnswer {
+        RankAnswer {
+            edits,
+            ..RankAnswer::default()
+        }
+    }
+}
+
+impl RankAnswer {
+    /// What bytes take of a transfer is multiplied by one factor, its latency by another.
+    pub(super) fn change_transfer(
+        &mut self,
+        node: NodeIdx,
+        class: TransferClass,
+        bytes: u64,
+        (by_size, by_latency): (f64, f64),
+    ) {
+        self.transfers
+            .entry(class)
+            .or_default()
+            .push(TransferChange {
+                node,
+                bytes,
+                by_size,
+                by_latency,
+            });
+    }
+
+    pub(super) fn changes_nothing(&self) -> bool {
+        self.edits.is_empty() && self.transfers.is_empty()
+    }
+}
+
+/// What is different about the graph of all ranks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GraphAnswer {
+    /// Of its nodes.
+    pub edits: GraphEdits,
+    /// What transfers were found to take by their sizes.
+    pub notes: Vec<String>,
+}
+
+/// Puts the ranks' answers together, each with its first node in the graph. There a transfer takes
+/// what remains after the last rank's arrival: only that goes by its size. O(transfers log
+/// transfers).
+pub fn answer_for_graph(graph: &ReplayGraph, ranks: &[(NodeIdx, &RankAnswer)]) -> GraphAnswer {
+    let mut answer = GraphAnswer::default();
+    let mut classes: BTreeMap<&TransferClass, Vec<(NodeIdx, TransferChange)>> = BTreeMap::new();
+    for (first, rank) in ranks {
+        answer.edits.extend_shifted(&rank.edits, *first);
+        for (class, changes) in &rank.transfers {
+            let of_class = classes.entry(class).or_default();
+            for change in changes {
+                of_class.push((NodeIdx(first.0 + change.node.0), *change));
+            }
+        }
+    }
+    for (class, changes) in classes {
+        let duration = |node: NodeIdx| graph.duration[node.index()];
+        let samples = changes.iter();
+        let samples = samples.map(|(node, change)| (change.bytes, duration(*node)));
+        let cost = TransferCost::fit(samples.collect());
+        answer.notes.push(class.describe(cost.as_ref()));
+        for (node, change) in changes {
+            let factor = match &cost {
+                Some(cost) => cost.factor(duration(node), &change),
+                // Its message is one element, whatever ranks and network are.
+                None if class.kind == CollectiveKind::Barrier => change.by_latency,
+                // All that is known of it goes by its size, so that the answer is a bound.
+                None => change.by_size,
+            };
+            answer.edits.scaled.push((node, factor));
+        }
+    }
+    answer
+}
+
+/// What transfers take by their size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct TransferCost {
+    latency_ns: f64,
+    ns_per_byte: f64,
+    sizes: usize,
+}
+
+impl TransferCost {
+    /// By bytes and durations. None where sizes are too few, or too much alike.
+    fn fit(mut samples: Vec<(u64, DurationNs)>) -> Option<TransferCost> {
+        samples.retain(|(bytes, _)| *bytes > 0);
+        samples.sort_unstable();
+        let by_size = samples.chunk_by(|one, other| one.0 == other.0);
+        // Where no other rank's trace is there a transfer holds the wait for that too: the quickest
+        // ones of a size have waited least.
+        let points: Vec<(u64, DurationNs)> = by_size.map(|size| size[size.len() / 10]).collect();
+        let (smallest, largest) = (points.first()?.0, points.last()?.0);
+        if points.len() < LEAST_SIZES || largest < smallest.saturating_mul(LEAST_SPREAD) {
+            return None;
+        }
+        let sizes = points.len();
+        let step = sizes.div_ceil(MOST_SIZES);
+        let points: Vec<(f64, f64)> = points
+            .iter()
+            .step_by(step)
+            .map(|(bytes, duration)| (*bytes as f64, duration.0 as f64))
+            .collect();
+        let mut slopes = vec![];
+        for (place, one) in points.iter().enumerate() {
+            for other in &points[place + 1..] {
+                slopes.push((other.1 - one.1) / (other.0 - one.0));
+            }
+        }
+        // Of messages so small that only latency counts, noise alone can make the slope negative.
+        let ns_per_byte = middle(slopes)?.max(0.0);
+        let rests = points.iter();
+        let rests = rests.map(|(bytes, duration)| duration - ns_per_byte * bytes);
+        Some(TransferCost {
+            latency_ns: middle(rests.collect())?.max(0.0),
+            ns_per_byte,
+            sizes,
+        })
+    }
+
+    /// What a transfer of this duration takes after a change, of what it took.
+    fn factor(&self, duration: DurationNs, change: &TransferChange) -> f64 {
+        let whole = duration.0 as f64;
+        if whole <= 0.0 {
+            return 1.0;
+        }
+        let of_bytes = (self.ns_per_byte * change.bytes as f64).min(whole);
+        let of_latency = self.latency_ns.min(whole - of_bytes);
+        let rest = whole - of_bytes - of_latency;
+        (of_bytes * change.by_size + of_latency * change.by_latency + rest) / whole
+    }
+}
+
+/// The lower one of two in the middle.
+fn middle(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}
+
+impl TransferClass {
+    fn describe(&self, cost: Option<&TransferCost>) -> String {
+        let TransferClass { kind, group } = self;
+        let name = kind.name();
+        match cost {
+            Some(cost) if cost.ns_per_byte > 0.0 => format!(
+                "{name} of group {group:?} takes {:.3} us and {:.2} GB/s, by {} sizes: what else \
+                 it takes stays as measured",
+                cost.latency_ns / 1e3,
+                1.0 / cost.ns_per_byte,
+                cost.sizes
+            ),
+            Some(cost) => format!(
+                "{name} of group {group:?} takes {:.3} us, whichever of {} sizes it has: its \
+                 bytes take nothing that could be told",
+                cost.latency_ns / 1e3,
+                cost.sizes
+            ),
+            None if *kind == CollectiveKind::Barrier => {
+                format!("{name} of group {group:?} has no bytes: all that it takes is latency")
+            }
+            None => format!(
+                "{name} of group {group:?} has too few sizes, or too similar ones, to tell its \
+                 latency: all that it takes is taken to go by its bytes"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DurationNs, TransferCost};
+
+    #[test]
+    fn a_line_is_found_among_waits() {
+        let mut samples = vec![];
+        for place in 1..=20_u64 {
+            let bytes = place * 50_000;
+            for again in 0..20_i64 {
+                // Most wait for others, by any time.
+                let wait = if again % 7 == 0 { 0 } else { again * 31_000 };
+                let quick = 15_000 + bytes as i64 / 40;
+                samples.push((bytes, DurationNs(quick + wait)));
+            }
+        }
+        let cost = TransferCost::fit(samples).expect("a line");
+        assert!((cost.latency_ns - 15_000.0).abs() < 1.0, "{cost:?}");
+        assert!((cost.ns_per_byte - 0.025).abs() < 1e-6, "{cost:?}");
+    }
+
+    #[test]
+    fn sizes_that_are_alike_tell_nothing() {
+        let alike = [(1_000, 5), (1_001, 9), (1_002, 2)];
+        let few = [(1_000, 5), (4_000, 9), (4_000, 2)];
+        let unknown = [(0, 5), (0, 9), (7, 2)];
+        for samples in [alike, few, unknown] {
+            let samples = samples.map(|(bytes, ns)| (bytes, DurationNs(ns)));
+            assert_eq!(TransferCost::fit(samples.to_vec()), None);
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! A run: what was read of it stays until it is closed.
+
+use crate::errors::plain_exception;
+use crate::table::{Table, TableSource};
+use crate::worker::run_cancellable;
+use anyhow::{Context, Result, bail};
+use etlink::documents::{
+    AnalyzeDocument, AnalyzeQuery, DiffDocument, FindingsReport, RanksDocument, ReplayDocument,
+    ReplayQuery, RunQuery, TopDocument, TraceDocument, findings_of_run, report_page, write_chakra,
+    write_timeline,
+};
+use etlink_run::{Cancellation, Run, RunError, RunOptions, RunSource};
+use etlink_tables::TraceTable;
+use etlink_torch::RankSelection;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Tables of `analyze` whose names other tables have too, and the commands of those.
+const FINDINGS: &str = "findings";
+const TOP: &str = "top";
+const RANKS: &str = "ranks.";
+const ANALYZE: &str = "analyze.";
+
+/// A rank of a run: what it is called, its number, its device trace or written graph, and its host
+/// trace.
+type RankRow = (String, Option<i64>, Option<PathBuf>, Option<PathBuf>);
+
+/// What was read of a run. Each document is made once: of several threads that want it the others
+/// wait for the first.
+#[derive(Default)]
+struct Documents {
+    analyzed: Mutex<Vec<(AnalyzeQuery, Arc<AnalyzeDocument>)>>,
+    ranks: Mutex<Option<Arc<RanksDocument>>>,
+    findings: Mutex<Option<Arc<FindingsReport>>>,
+    top: Mutex<Option<Arc<TopDocument>>>,
+    traces: Mutex<Option<Arc<TraceDocument>>>,
+}
+
+/// An opened run.
+struct OpenRun {
+    query: RunQuery,
+    ranks: Vec<RankRow>,
+    notes: Vec<String>,
+    documents: Documents,
+}
+
+/// A run, until it is closed.
+#[pyclass(frozen, module = "etlink._etlink")]
+pub(crate) struct RunHandle {
+    open: Mutex<Option<Arc<OpenRun>>>,
+}
+
+#[pymethods]
+impl RunHandle {
+    /// Finds the ranks of a run; their traces are read when something of them is asked for.
+    #[new]
+    #[pyo3(signature = (paths, is_list, ranks, memory, strict))]
+    fn new(
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        is_list: bool,
+        ranks: Option<String>,
+        memory: Option<u64>,
+        strict: bool,
+    ) -> PyResult<RunHandle> {
+        // a folder on a network may take seconds to answer, so this is work too
+        let run = run_cancellable(py, move |cancellation| {
+            let ranks = ranks.map(|ranks| ranks.parse::<RankSelection>());
+            let options = RunOptions {
+                memory,
+                strict,
+                ranks: ranks.transpose()?,
+                ..RunOptions::default()
+            };
+            OpenRun::find(run_source(paths, is_list)?, options, cancellation)
+        })?;
+        Ok(RunHandle {
+            open: Mutex::new(Some(Arc::new(run))),
+        })
+    }
+
+    /// Forgets what was read.
+    fn close(&self) {
+        *lock(&self.open) = None;
+    }
+
+    /// Whether it is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        lock(&self.open).is_none()
+    }
+
+    /// What each rank is called, its number, its trace and its host trace.
+    #[getter]
+    fn ranks(&self, py: Python<'_>) -> PyResult<Vec<RankRow>> {
+        Ok(self.opened(py)?.ranks.clone())
+    }
+
+    /// What is to be known of the files, and of what was read so far.
+    #[getter]
+    fn notes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        Ok(self.opened(py)?.all_notes())
+    }
+
+    /// The names of all tables.
+    #[staticmethod]
+    fn table_names() -> Vec<String> {
+        let mut names = vec![];
+        for name in AnalyzeDocument::table_names() {
+            // the collectives that are counted stand behind those that were recorded
+            let is_hidden = TraceTable::ALL.iter().any(|table| table.name() == name);
+            let command = if is_hidden { ANALYZE } else { "" };
+            names.push(format!("{command}{name}"));
+        }
+        names.extend(RanksDocument::TABLES.map(|name| format!("{RANKS}{name}")));
+        names.extend([FINDINGS, TOP].map(str::to_owned));
+        names.extend(TraceTable::ALL.map(|table| table.name().to_owned()));
+        names
+    }
+
+    /// A table by its name.
+    #[pyo3(signature = (name, sequences_of=None))]
+    fn table(&self, py: Python<'_>, name: String, sequences_of: Option<String>) -> PyResult<Table> {
+        let run = self.opened(py)?;
+        run_cancellable(py, move |cancellation| {
+            let source = run.table(&name, sequences_of, cancellation)?;
+            Table::new(name, source)
+        })
+    }
+
+    /// What the run would gain most from, a sentence each.
+    fn findings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let run = self.opened(py)?;
+        run_cancellable(py, move |cancellation| {
+            Ok(run.findings(cancellation)?.sentences())
+        })
+    }
+
+    /// Runs the graph: what `etlink replay --json` prints, and the nodes of the critical path.
+    fn replay(
+        &self,
+        py: Python<'_>,
+        scale: Vec<String>,
+        what_if: Vec<String>,
+    ) -> PyResult<(String, Table)> {
+        let run = self.opened(py)?;
+        run_cancellable(py, move |cancellation| {
+            let query = ReplayQuery {
+                scale,
+                what_if,
+                critical_path: true,
+            };
+            let run = with_cancellation(&run.query, cancellation);
+            let replayed = ReplayDocument::read(&run, &query)?;
+            let path = TableSource::Batch(replayed.path_table()?);
+            let path = Table::new("critical_path".to_owned(), path)?;
+            Ok((replayed.to_json()?, path))
+        })
+    }
+
+    /// What is different in another run: what `etlink diff --json` prints, its sentences, its
+    /// tables.
+    fn diff(
+        &self,
+        py: Python<'_>,
+        other: &RunHandle,
+    ) -> PyResult<(String, Vec<String>, Vec<Table>)> {
+        let (before, after) = (self.opened(py)?, other.opened(py)?);
+        run_cancellable(py, move |cancellation| {
+            let after = with_cancellation(&after.query, cancellation.clone());
+            let before = with_cancellation(&before.query, cancellation);
+            let diff = DiffDocument::read(&before, &after)?;
+            let mut tables = vec![];
+            for name in DiffDocument::TABLES {
+                let table = TableSource::Batch(diff.table(name)?);
+                tables.push(Table::new(name.to_owned(), table)?);
+            }
+            Ok((diff.to_json()?, diff.sentences(), tables))
+        })
+    }
+
+    /// The page about it, as HTML.
+    fn report(&self, py: Python<'_>, title: String) -> PyResult<Vec<u8>> {
+        let run = self.opened(py)?;
+        run_cancellable(py, move |cancellation| {
+            report_page(&with_cancellation(&run.query, cancellation), title)
+        })
+    }
+
+    /// Writes a Chakra file for each rank, and returns their paths.
+    fn to_chakra(
+        &self,
+        py: Python<'_>,
+        folder: PathBuf,
+        simulator: bool,
+        overwrite: bool,
+    ) -> PyResult<Vec<PathBuf>> {
+        let run = self.opened(py)?;
+        run_cancellable(py, move |cancellation| {
+            let run = with_cancellation(&run.query, cancellation);
+            write_chakra(&run, &folder, simulator, overwrite)
+        })
+    }
+
+    /// Writes a trace of all ranks for Perfetto.
+    fn timeline(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
+        let run = self.opened(py)?;
+        run_cancellable(py, move |cancellation| {
+            write_timeline(
+                &with_cancellation(&run.query, cancellation),
+                &path,
+                overwrite,
+            )
+        })
+    }
+}
+
+impl RunHandle {
+    fn opened(&self, py: Python<'_>) -> PyResult<Arc<OpenRun>> {
+        let run = lock(&self.open).clone();
+        run.ok_or_else(|| plain_exception(py, "the run is closed; open it again"))
+    }
+}
+
+impl OpenRun {
+    fn find(source: RunSource, options: RunOptions, cancellation: Cancellation) -> Result<OpenRun> {
+        let query = RunQuery { source, options };
+        let run = Run::open(
+            query.source.clone(),
+            with_cancellation(&query, cancellation).options,
+        )?;
+        let mut ranks = vec![];
+        for rank in run.ranks() {
+            let files = rank.files();
+            let trace = files.graph.as_ref().or(files.device.as_ref());
+            let number = files.rank;
+            ranks.push((
+                files.label.clone(),
+                number,
+                trace.cloned(),
+                files.host.clone(),
+            ));
+        }
+        if ranks.is_empty() {
+            return Err(RunError::NoRankAsked.into());
+        }
+        let notes = run.files().notes.clone();
+        Ok(OpenRun {
+            query,
+            ranks,
+            notes,
+            documents: Documents::default(),
+        })
+    }
+
+    /// The notes of the files and of all documents that are made, each once.
+    fn all_notes(&self) -> Vec<String> {
+        let Documents {
+            analyzed,
+            ranks,
+            findings,
+            top,
+            traces,
+        } = &self.documents;
+        let mut notes = self.notes.clone();
+        // not by waiting: a document that is being made has no notes yet
+        if let Ok(analyzed) = analyzed.try_lock() {
+            notes.extend(analyzed.iter().flat_map(|(_, made)| made.notes()));
+        }
+        notes.extend(made_already(ranks).map_or(vec![], |made| made.notes()));
+        notes.extend(made_already(findings).map_or(vec![], |made| made.all_notes()));
+        notes.extend(made_already(top).map_or(vec![], |made| made.notes().to_vec()));
+        notes.extend(made_already(traces).map_or(vec![], |made| made.notes().to_vec()));
+        // documents are about the same files, so most of their notes are the same
+        let mut each_once: Vec<String> = vec![];
+        for note in notes {
+            if !each_once.contains(&note) {
+                each_once.push(note);
+            }
+        }
+        each_once
+    }
+
+    fn table(
+        &self,
+        name: &str,
+        sequences_of: Option<String>,
+        cancellation: Cancellation,
+    ) -> Result<TableSource> {
+        if name != "sequences" && sequences_of.is_some() {
+            bail!("sequences_of is for the table sequences, not for {name}");
+        }
+        if let Some(table) = TraceTable::ALL.iter().find(|table| table.name() == name) {
+            let traces = &self.documents.traces;
+            let traces = made_once(traces, || {
+                TraceDocument::read(&with_cancellation(&self.query, cancellation))
+            })?;
+            return Ok(TableSource::Traces(traces, *table));
+        }
+        Ok(TableSource::Batch(match name {
+            FINDINGS => self.findings(cancellation)?.table()?,
+            TOP => {
+                let query = with_cancellation(&self.query, cancellation);
+                made_once(&self.documents.top, || TopDocument::read(&query))?.table()?
+            }
+            name if name.starts_with(RANKS) => {
+                let query = with_cancellation(&self.query, cancellation);
+                let ranks = made_once(&self.documents.ranks, || RanksDocument::read(&query))?;
+                ranks.table(name.strip_prefix(RANKS).unwrap_or(name))?
+            }
+            name => {
+                let name = name.strip_prefix(ANALYZE).unwrap_or(name);
+                self.analyzed_table(name, sequences_of, cancellation)?
+            }
+        }))
+    }
+
+    fn analyzed_table(
+        &self,
+        name: &str,
+        sequences_of: Option<String>,
+        cancellation: Cancellation,
+    ) -> Result<arrow_array::RecordBatch> {
+        AnalyzeDocument::table_names()
+            .find(|known| *known == name)
+            .with_context(|| {
+                let names = RunHandle::table_names().join(", ");
+                format!("there is no table {name}; tables are {names}")
+            })?;
+        // an empty table would say that the trace has none
+        if name == "sequences" && sequences_of.is_none() {
+            bail!("the table sequences needs an op: those of which ops?; give sequences_of=\"…\"");
+        }
+        let query = AnalyzeQuery {
+            sequences_of,
+            memory_timeline: name == "memory_timeline",
+        };
+        // held while a run is analyzed: a second thread would do the same work again
+        let mut analyzed = lock(&self.documents.analyzed);
+        let known = analyzed.iter().find(|(made, _)| *made == query);
+        let document = match known {
+            Some((_, document)) => Arc::clone(document),
+            None => {
+                let run = with_cancellation(&self.query, cancellation);
+                let document = Arc::new(AnalyzeDocument::read(&run, &query)?);
+                analyzed.push((query, Arc::clone(&document)));
+                document
+            }
+        };
+        // other tables need not wait until this one is a batch
+        drop(analyzed);
+        document.table(name)
+    }
+
+    fn findings(&self, cancellation: Cancellation) -> Result<Arc<FindingsReport>> {
+        let query = with_cancellation(&self.query, cancellation);
+        made_once(&self.documents.findings, || findings_of_run(&query))
+    }
+}
+
+/// The query of one call: a call that is cancelled leaves the next one alone.
+fn with_cancellation(query: &RunQuery, cancellation: Cancellation) -> RunQuery {
+    RunQuery {
+        source: query.source.clone(),
+        options: RunOptions {
+            cancellation,
+            ..query.options.clone()
+        },
+    }
+}
+
+fn run_source(mut paths: Vec<PathBuf>, is_list: bool) -> Result<RunSource> {
+    for path in &paths {
+        // of a file that is not there the library says so when it is read, which is later
+        std::fs::metadata(path)
+            .map_err(|source| etlink_run::FileError {
+                action: etlink_run::FileAction::Open,
+                path: path.clone(),
+                source,
+            })
+            .map_err(RunError::from)?;
+    }
+    if is_list {
+        return Ok(RunSource::Files(paths));
+    }
+    let path = paths
+        .pop()
+        .context("no path; give a trace or a folder of traces")?;
+    Ok(RunSource::from_path(&path))
+}
+
+fn made_once<T>(place: &Mutex<Option<Arc<T>>>, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+    // as above: whoever comes second waits, and finds it made
+    let mut place = lock(place);
+    if let Some(made) = &*place {
+        return Ok(Arc::clone(made));
+    }
+    let made = Arc::new(make()?);
+    *place = Some(Arc::clone(&made));
+    Ok(made)
+}
+
+/// A document, unless it is not made or another thread is making it.
+fn made_already<T>(place: &Mutex<Option<Arc<T>>>) -> Option<Arc<T>> {
+    place.try_lock().ok()?.clone()
+}
+
+/// A value behind a lock is whole at any time: it is replaced, never changed in parts.
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,193 @@
+//! A table, as Arrow's C stream.
+
+use crate::errors::to_exception;
+use anyhow::Result;
+use arrow_array::cast::AsArray;
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch, RecordBatchIterator, RecordBatchReader};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+use etlink::documents::TraceDocument;
+use etlink_tables::TraceTable;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict, PyList};
+use std::sync::{Arc, OnceLock};
+
+/// The name by which consumers know a capsule with a stream (Arrow's PyCapsule interface).
+const STREAM_NAME: &std::ffi::CStr = c"arrow_array_stream";
+
+/// Where the lines of a table come from.
+pub(crate) enum TableSource {
+    /// They are made already.
+    Batch(RecordBatch),
+    /// They are made of linked traces, a batch at a time.
+    Traces(Arc<TraceDocument>, TraceTable),
+}
+
+/// A table of a run. Hand it to polars, pyarrow, DuckDB or pandas, which take it without a copy.
+#[pyclass(frozen, module = "etlink._etlink")]
+pub(crate) struct Table {
+    name: String,
+    source: TableSource,
+    schema: SchemaRef,
+    /// Known when somebody has asked: edges and collectives have to be made to be counted.
+    lines: OnceLock<u64>,
+}
+
+impl Table {
+    pub(crate) fn new(name: String, source: TableSource) -> Result<Table> {
+        let schema = match &source {
+            TableSource::Batch(batch) => batch.schema(),
+            TableSource::Traces(traces, table) => traces.table(*table)?.schema(),
+        };
+        Ok(Table {
+            name,
+            source,
+            schema,
+            lines: OnceLock::new(),
+        })
+    }
+
+    fn count_lines(&self) -> Result<u64> {
+        if let Some(lines) = self.lines.get() {
+            return Ok(*lines);
+        }
+        let lines = match &self.source {
+            TableSource::Batch(batch) => batch.num_rows() as u64,
+            TableSource::Traces(traces, table) => traces.table(*table)?.count_lines()?,
+        };
+        // of two threads that count at once both come to the same
+        Ok(*self.lines.get_or_init(|| lines))
+    }
+
+    fn reader(&self) -> Result<Box<dyn RecordBatchReader + Send>> {
+        Ok(match &self.source {
+            TableSource::Batch(batch) => {
+                // columns are shared, not copied: a batch is a list of pointers
+                let batches = [Ok::<_, ArrowError>(batch.clone())];
+                let schema = Arc::clone(&self.schema);
+                Box::new(RecordBatchIterator::new(batches, schema))
+            }
+            TableSource::Traces(traces, table) => Box::new(traces.table(*table)?),
+        })
+    }
+}
+
+#[pymethods]
+impl Table {
+    /// Its name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The names of its columns.
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        let fields = self.schema.fields().iter();
+        fields.map(|field| field.name().clone()).collect()
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let counted = py.detach(|| self.count_lines());
+        let lines = counted.map_err(|error| to_exception(py, &error))?;
+        Ok(usize::try_from(lines)?)
+    }
+
+    /// Arrow's PyCapsule interface: a stream of all lines, anew at each call.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // the interface lets a producer that cannot convert answer with its own types
+        drop(requested_schema);
+        let reader = self.reader().map_err(|error| to_exception(py, &error))?;
+        PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM_NAME)
+    }
+
+    /// Its lines as dictionaries; with `limit` no more than so many.
+    #[pyo3(signature = (limit=None))]
+    fn to_pylist<'py>(
+        &self,
+        py: Python<'py>,
+        limit: Option<usize>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let lines = PyList::empty(py);
+        // batch by batch, so that a few lines of a million cost as little as they are
+        let mut left = limit.unwrap_or(usize::MAX);
+        let reader = self.reader().map_err(|error| to_exception(py, &error))?;
+        for batch in reader {
+            let batch = batch.map_err(|error| to_exception(py, &error.into()))?;
+            let taken = batch.num_rows().min(left);
+            for row in 0..taken {
+                lines.append(row_values(py, &batch, row)?)?;
+            }
+            left -= taken;
+            // a million lines take seconds
+            py.check_signals()?;
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(lines)
+    }
+}
+
+fn row_values<'py>(
+    py: Python<'py>,
+    batch: &RecordBatch,
+    row: usize,
+) -> PyResult<Bound<'py, PyDict>> {
+    let line = PyDict::new(py);
+    let schema = batch.schema_ref();
+    for (field, column) in schema.fields().iter().zip(batch.columns()) {
+        line.set_item(field.name(), cell_value(py, column.as_ref(), row)?)?;
+    }
+    Ok(line)
+}
+
+/// A cell as a Python object. Only the types that etlink's tables have.
+fn cell_value<'py>(py: Python<'py>, column: &dyn Array, row: usize) -> PyResult<Bound<'py, PyAny>> {
+    // not `is_null`, which says of a column without a type that it has no null
+    if column.is_null(row) || column.data_type() == &DataType::Null {
+        return Ok(py.None().into_bound(py));
+    }
+    Ok(match column.data_type() {
+        DataType::Boolean => {
+            let flag = column.as_boolean().value(row);
+            flag.into_pyobject(py)?.to_owned().into_any()
+        }
+        DataType::Int64 => {
+            let number = column.as_primitive::<Int64Type>().value(row);
+            number.into_pyobject(py)?.into_any()
+        }
+        DataType::UInt64 => {
+            let number = column.as_primitive::<UInt64Type>().value(row);
+            number.into_pyobject(py)?.into_any()
+        }
+        DataType::UInt32 => {
+            let number = column.as_primitive::<UInt32Type>().value(row);
+            number.into_pyobject(py)?.into_any()
+        }
+        DataType::Float64 => {
+            let number = column.as_primitive::<Float64Type>().value(row);
+            number.into_pyobject(py)?.into_any()
+        }
+        DataType::Utf8 => {
+            let text = column.as_string::<i32>().value(row);
+            text.into_pyobject(py)?.into_any()
+        }
+        DataType::Dictionary(..) => {
+            let names = column.as_dictionary::<Int32Type>();
+            let Some(name) = names.key(row) else {
+                return Ok(py.None().into_bound(py));
+            };
+            let text = names.values().as_string::<i32>().value(name);
+            text.into_pyobject(py)?.into_any()
+        }
+        other => return Err(PyTypeError::new_err(format!("no such column: {other}"))),
+    })
+}

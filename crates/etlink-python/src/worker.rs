@@ -1,0 +1,73 @@
+//! Work without Python's lock: other threads of the program go on, and Ctrl-C ends it.
+
+use crate::errors::{plain_exception, to_exception};
+use anyhow::Result;
+use crossbeam_channel::{RecvTimeoutError, bounded};
+use etlink_run::Cancellation;
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How often Python's signals are looked at: nobody notices a Ctrl-C that takes so long.
+const POLL: Duration = Duration::from_millis(50);
+
+/// The process that did work first; 0: none yet.
+static WORKED_IN: AtomicU32 = AtomicU32::new(0);
+
+/// Does `work` on a thread of its own. It is cancelled when a signal handler of the program raises,
+/// as that of Ctrl-C does; the exception is raised when the work has ended.
+pub(crate) fn run_cancellable<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce(Cancellation) -> Result<T> + Send + 'static,
+) -> PyResult<T> {
+    check_process(py)?;
+    let cancellation = Cancellation::default();
+    let (sender, receiver) = bounded(1);
+    let for_work = cancellation.clone();
+    let thread = std::thread::Builder::new().name("etlink".to_owned());
+    let spawned = thread.spawn(move || {
+        // nobody waits for the result where Python ends the process
+        let _ = sender.send(work(for_work));
+    });
+    spawned.map_err(|error| to_exception(py, &error.into()))?;
+    let mut raised = None;
+    loop {
+        let received = py.detach(|| receiver.recv_timeout(POLL));
+        match received {
+            // the cause is the signal, whatever the work made of its end
+            Ok(result) => {
+                return match raised {
+                    Some(exception) => Err(exception),
+                    None => result.map_err(|error| to_exception(py, &error)),
+                };
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let message = "etlink failed: this is a defect of it; report it with the trace";
+                return Err(raised.unwrap_or_else(|| plain_exception(py, message)));
+            }
+            // the work goes on until it looks at the flag: its threads use the files until then
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(exception) = py.check_signals() {
+                    cancellation.cancel();
+                    raised = Some(exception);
+                }
+            }
+        }
+    }
+}
+
+/// Refuses work in the child of a fork.
+fn check_process(py: Python<'_>) -> PyResult<()> {
+    let this = std::process::id();
+    let first = WORKED_IN.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed);
+    match first {
+        Ok(_) => Ok(()),
+        Err(first) if first == this => Ok(()),
+        // the pool of threads was not forked with the process: the child would wait forever
+        Err(_) => Err(plain_exception(
+            py,
+            "this process was forked after etlink had read a trace, and has none of its threads; \
+             start it with multiprocessing's \"spawn\" or \"forkserver\"",
+        )),
+    }
+}

@@ -1,0 +1,54 @@
+"""Links, analyses and replays traces of PyTorch programs.
+
+    import etlink
+
+    run = etlink.open("traces")          # a folder of traces, a trace, or a list of traces
+    run.table("kernels").to_pandas()     # also for polars, pyarrow, DuckDB: they take it as it is
+    run[3].table("gaps")                 # of rank 3 alone
+    run.replay(scale={"class=gemm": 0.5}).change_ns
+    run.report().save("run.html")
+
+The recorder is here too: `with etlink.record("traces", wait=2, warmup=1, active=2) as prof:`.
+Nothing is printed. What goes wrong is an `etlink.Error`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._error import Error
+from ._etlink import Schedule
+from ._results import Diff, Replay, Report
+from ._run import Run, open
+from ._schedule import schedule
+from ._table import Table
+
+if TYPE_CHECKING:
+    from etlink_torch import profile as record
+
+__version__ = "0.1.0"
+__all__ = [
+    "Diff",
+    "Error",
+    "Replay",
+    "Report",
+    "Run",
+    "Schedule",
+    "Table",
+    "open",
+    "record",
+    "schedule",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Not at once: the recorder is for programs, this module for notebooks."""
+    if name == "record":
+        from etlink_torch import profile
+
+        return profile
+    raise AttributeError(f"module 'etlink' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), "record"])

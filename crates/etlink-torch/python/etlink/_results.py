@@ -1,0 +1,119 @@
+"""What is made of a run: a replay, a comparison, a page."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from typing import Any
+
+from ._error import Error
+from ._table import Table
+
+Path = str | os.PathLike[str]
+
+
+class Replay:
+    """A run of the graph with nothing but its edges and durations.
+
+    data: what `etlink replay --json` prints
+    critical_path: the nodes that took the whole time, one after the other
+    """
+
+    def __init__(self, text: str, critical_path: Table) -> None:
+        self.data: dict[str, Any] = json.loads(text)
+        self.critical_path = critical_path
+
+    @property
+    def makespan_ns(self) -> int:
+        """From the first start to the last end of work, with the changes that were asked for."""
+        changed = self.data["what_if"]
+        return int((changed or self.data["figures"])["makespan_ns"])
+
+    @property
+    def change_ns(self) -> int:
+        """By how much it takes longer with the changes; 0 without any."""
+        changed = self.data["what_if"]
+        return 0 if changed is None else int(changed["change_ns"])
+
+    @property
+    def range_ns(self) -> tuple[int, int] | None:
+        """The change without and with what is inferred; None without changes."""
+        changed = self.data["what_if"]
+        if changed is None:
+            return None
+        answer = changed["range"]
+        return int(answer["least_change_ns"]), int(answer["most_change_ns"])
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be known of it."""
+        return list(self.data["notes"])
+
+    def __repr__(self) -> str:
+        change = "" if self.data["what_if"] is None else f", changed by {self.change_ns / 1e6:+.3f}"
+        return f"<etlink.Replay {self.data['input']}: {self.makespan_ns / 1e6:.3f} ms{change}>"
+
+
+class Diff:
+    """What changed from one run to another.
+
+    data: what `etlink diff --json` prints
+    sentences: what changed most
+    """
+
+    def __init__(self, text: str, sentences: list[str], tables: list[Table]) -> None:
+        self.data: dict[str, Any] = json.loads(text)
+        self.sentences = sentences
+        self._tables = {table.name: table for table in tables}
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of its tables."""
+        return list(self._tables)
+
+    def table(self, name: str) -> Table:
+        """A table: "changes" of ops and kernels, "classes", "ops" with what they launch,
+        "waiting"."""
+        if name not in self._tables:
+            names = ", ".join(self._tables)
+            raise Error(f"there is no table {name}; tables of two runs are {names}")
+        return self._tables[name]
+
+    def __repr__(self) -> str:
+        return "\n".join(["etlink.Diff", *self.sentences])
+
+    def _repr_html_(self) -> str:
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences)
+        return f"<ul>{items}</ul>"
+
+
+class Report:
+    """The page about a run. A notebook shows it; `save` writes it.
+
+    html: the whole page, which needs nothing else
+    """
+
+    def __init__(self, name: str, page: bytes) -> None:
+        self.name, self.html = name, page.decode()
+
+    def save(self, path: Path, overwrite: bool = False) -> None:
+        """Writes the page."""
+        try:
+            with open(path, "w" if overwrite else "x", encoding="utf-8") as out:
+                out.write(self.html)
+        except FileExistsError:
+            text = os.fspath(path)
+            remedy = "choose another name, or give overwrite=True"
+            raise Error(f"{text} is there already; {remedy}", file=text, remedy=remedy) from None
+        except OSError as error:
+            text = os.fspath(path)
+            raise Error(f"cannot write {text}: {error.strerror}", file=text) from None
+
+    def __repr__(self) -> str:
+        return f"<etlink.Report {self.name}: {len(self.html)} characters>"
+
+    def _repr_html_(self) -> str:
+        # a frame of its own: neither styles nor scripts of the notebook and the page may meet
+        page = html.escape(self.html, quote=True)
+        return f'<iframe srcdoc="{page}" style="width:100%;height:800px;border:0"></iframe>'

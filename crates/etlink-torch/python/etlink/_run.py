@@ -1,0 +1,324 @@
+"""A run: the ranks of one execution of a program."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from . import _etlink
+from ._error import Error
+from ._results import Diff, Replay, Report
+from ._table import Table, html_table
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+SHOWN_FINDINGS = 3
+SHOWN_RANKS = 16
+
+Path = str | os.PathLike[str]
+
+
+def open(
+    path: Path | Sequence[Path],
+    ranks: int | Iterable[int] | None = None,
+    memory: int | str | None = None,
+    strict: bool = False,
+) -> Run:
+    """Opens a run. Traces are read when something of them is asked for, and each once.
+
+    path: a folder with the traces of all ranks, one trace, or a list of traces
+    ranks: the ranks of a folder or a list to take; None: all
+    memory: bytes to stay within, or a text such as "16G"; None: what the system can give
+    strict: leave out what is damaged, and pairs of traces of two runs
+
+    Raises Error where there is no run: a file is missing, or a folder has no traces or several
+    runs.
+    """
+    is_list = not isinstance(path, (str, os.PathLike))
+    listed = list(path) if not isinstance(path, (str, os.PathLike)) else [path]
+    if is_list and not listed:
+        raise Error("no traces in the list; give a folder, a trace or a list of traces")
+    paths = [_path_text(one) for one in listed]
+    return Run(_Opening(paths, is_list, _rank_list(ranks), _bytes(memory), bool(strict)))
+
+
+class _Opening:
+    """How a run was opened, to open some of its ranks again."""
+
+    def __init__(
+        self,
+        paths: list[str],
+        is_list: bool,
+        ranks: list[int] | None,
+        memory: int | None,
+        strict: bool,
+    ) -> None:
+        self.paths, self.is_list, self.ranks = paths, is_list, ranks
+        self.memory, self.strict = memory, strict
+
+    def handle(self) -> _etlink.RunHandle:
+        ranks = None if self.ranks is None else ",".join(map(str, self.ranks))
+        return _etlink.RunHandle(self.paths, self.is_list, ranks, self.memory, self.strict)
+
+    def of_rank(self, rank: int) -> _Opening:
+        return _Opening(self.paths, self.is_list, [rank], self.memory, self.strict)
+
+    def name(self) -> str:
+        return f"{len(self.paths)} files" if self.is_list else self.paths[0]
+
+
+class Run:
+    """A run that `etlink.open` has opened.
+
+    `len(run)` is the number of its ranks; `run[3]` is the run of rank 3 alone, and a loop over it
+    gives one such run for each rank. It is shown with its first findings and a table of its ranks.
+    `close()`, or the end of a `with`, gives its memory back.
+    """
+
+    def __init__(self, opening: _Opening) -> None:
+        if not isinstance(opening, _Opening):
+            raise TypeError("a Run comes from etlink.open()")
+        self._opening = opening
+        self._handle = opening.handle()
+
+    @property
+    def name(self) -> str:
+        """The folder or the trace."""
+        return self._opening.name()
+
+    @property
+    def ranks(self) -> list[int | str]:
+        """Its ranks; of one whose number no file says, the name of its trace."""
+        return [label if rank is None else rank for label, rank, _, _ in self._handle.ranks]
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be known of its files and of what was read so far: damage, ranks that are
+        left out."""
+        return self._handle.notes
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of all tables, see `table`."""
+        return self._handle.table_names()
+
+    def table(self, name: str, *, sequences_of: str | None = None) -> Table:
+        """A table of all its ranks.
+
+        name: that of a table of `etlink analyze`, such as "kernels"; "findings", "top",
+            "ranks.steps", …: what those commands print with --json; "events", "nodes", "edges" or
+            "collectives": what was recorded, and the graph. `tables` has all names.
+        sequences_of: for the table "sequences": those of the ops whose names contain this
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a table is a str, not {type(name).__name__}")
+        return Table(self._handle.table(name, sequences_of))
+
+    def findings(self) -> list[str]:
+        """What it would gain most from, a sentence each."""
+        return self._handle.findings()
+
+    def replay(
+        self,
+        scale: Mapping[str, float] | None = None,
+        what_if: str | Iterable[str] = (),
+    ) -> Replay:
+        """Runs the graph, with or without changes.
+
+        scale: factors of what takes longer or shorter: {"class=gemm": 0.5}, {"kind=device": 2},
+            {"rank=1/kind=host_op": 2}, or names of ops and kernels, in which * and ? stand for
+            anything
+        what_if: named questions, such as "no-sync", see `etlink replay --help`
+        """
+        rules = [_scale_rule(nodes, factor) for nodes, factor in dict(scale or {}).items()]
+        questions = [what_if] if isinstance(what_if, str) else list(what_if)
+        for question in questions:
+            if not isinstance(question, str):
+                raise TypeError(f"a question is a str, not {type(question).__name__}")
+        text, path = self._handle.replay(rules, questions)
+        return Replay(text, Table(path))
+
+    def critical_path(self) -> Table:
+        """The nodes that took the whole time, one after the other."""
+        return self.replay().critical_path
+
+    def diff(self, other: Run) -> Diff:
+        """What changed from this run to another, later one."""
+        if not isinstance(other, Run):
+            raise TypeError(f"a run is compared with a Run, not {type(other).__name__}")
+        text, sentences, tables = self._handle.diff(other._handle)
+        return Diff(text, sentences, [Table(table) for table in tables])
+
+    def report(self) -> Report:
+        """The page about it: figures, skew, the timeline of a step. `save` writes it."""
+        name = os.path.basename(os.path.normpath(self.name))
+        return Report(name, self._handle.report(name))
+
+    def to_chakra(
+        self, folder: Path, simulator: str | None = None, overwrite: bool = False
+    ) -> list[str]:
+        """Writes a Chakra file for each rank into a folder, and returns their paths.
+
+        simulator: "astra-sim": also what it needs to run them
+        """
+        if simulator not in (None, "astra-sim"):
+            raise Error(f"there is no simulator {simulator!r}; give 'astra-sim', or None")
+        paths = self._handle.to_chakra(_path_text(folder), simulator is not None, bool(overwrite))
+        return [os.fspath(path) for path in paths]
+
+    def timeline(self, path: Path, overwrite: bool = False) -> None:
+        """Writes a trace of all ranks for ui.perfetto.dev: "x.pftrace" or "x.trace.json", with
+        ".gz" packed."""
+        self._handle.timeline(_path_text(path), bool(overwrite))
+
+    def close(self) -> None:
+        """Gives its memory back. Tables that were taken stay."""
+        self._handle.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._handle.closed
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._handle.ranks)
+
+    def __iter__(self) -> Iterator[Run]:
+        for rank in self.ranks:
+            yield self[rank]
+
+    def __getitem__(self, rank: int | str) -> Run:
+        """The run of one rank alone."""
+        if isinstance(rank, bool) or not isinstance(rank, (int, str)):
+            raise TypeError(f"a rank is an int, not {type(rank).__name__}")
+        if rank not in self.ranks:
+            names = ", ".join(map(str, self.ranks[:SHOWN_RANKS]))
+            # not an Error: `rank in run` and loops go by it
+            raise IndexError(f"{self.name} has no rank {rank}; its ranks are {names}")
+        if len(self) == 1 or isinstance(rank, str):
+            return self
+        return Run(self._opening.of_rank(rank))
+
+    def __contains__(self, rank: object) -> bool:
+        return rank in self.ranks
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return f"<etlink.Run {self.name}: closed>"
+        count = len(self)
+        head = f"etlink.Run {self.name}: {count} {'rank' if count == 1 else 'ranks'}"
+        try:
+            lines, columns = self._rank_lines()
+            sentences = self.findings()[:SHOWN_FINDINGS]
+        except Error as error:
+            # what cannot be shown is no reason to break a notebook's cell
+            return f"{head}\n{error}"
+        numbered = [f"{number}. {text}" for number, text in enumerate(sentences, 1)]
+        notes = [f"note: {note}" for note in self.notes]
+        return "\n".join([head, *numbered, *_text_table(lines, columns), *notes])
+
+    def _repr_html_(self) -> str:
+        if self.closed:
+            return f"<p>{html.escape(repr(self))}</p>"
+        head = f"<p><b>{html.escape(self.name)}</b>: {len(self)} ranks</p>"
+        try:
+            lines, columns = self._rank_lines()
+            sentences = self.findings()[:SHOWN_FINDINGS]
+        except Error as error:
+            return f"{head}<p>{html.escape(str(error))}</p>"
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in sentences)
+        notes = "".join(f"<p>note: {html.escape(note)}</p>" for note in self.notes)
+        return f"{head}<ol>{items}</ol>{html_table(lines, columns)}{notes}"
+
+    def _rank_lines(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """How busy each rank is, and how long others waited for it."""
+        lines = {
+            line["rank"]: {"rank": line["rank"], "busy": _percent(line["busy_share"])}
+            for line in self.table("ranks.utilization").to_pylist()
+        }
+        columns = ["rank", "busy"]
+        if len(lines) > 1:
+            columns += ["waited_ms", "made_others_wait_ms"]
+            for line in self.table("ranks.ranks").to_pylist():
+                shown = lines.setdefault(line["rank"], {"rank": line["rank"], "busy": ""})
+                shown["waited_ms"] = f"{line['waited_ns'] / 1e6:.3f}"
+                shown["made_others_wait_ms"] = f"{line['caused_ns'] / 1e6:.3f}"
+        all_lines = [
+            {column: line.get(column, "") for column in columns} for line in lines.values()
+        ]
+        return all_lines[:SHOWN_RANKS], columns
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+def _text_table(lines: list[dict[str, Any]], columns: list[str]) -> list[str]:
+    rows = [columns, *([str(line[column]) for column in columns] for line in lines)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(columns))]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
+
+
+def _path_text(path: Path) -> str:
+    # bytes are paths for the system, and no path that a message could show
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"a path is a str or an os.PathLike, not {type(path).__name__}")
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise TypeError(f"a path is a str or an os.PathLike of it, not {type(text).__name__}")
+    if text == "-":
+        raise Error("standard input is for the command; give the path of a file")
+    return os.path.expanduser(text)
+
+
+def _scale_rule(nodes: str, factor: float) -> str:
+    if not isinstance(nodes, str):
+        raise TypeError(f"what is scaled is named by a str, not {type(nodes).__name__}")
+    if isinstance(factor, bool) or not isinstance(factor, (int, float)):
+        raise TypeError(f"a factor is a number, not {type(factor).__name__}")
+    return f"{nodes} {float(factor)!r}"
+
+
+def _rank_list(ranks: int | Iterable[int] | None) -> list[int] | None:
+    if ranks is None:
+        return None
+    chosen = [ranks] if isinstance(ranks, int) else list(ranks)
+    for rank in chosen:
+        if isinstance(rank, bool) or not isinstance(rank, int):
+            raise TypeError(f"a rank is an int, not {type(rank).__name__}")
+        if rank < 0:
+            raise Error(f"{rank} is no rank; ranks are 0 and above")
+    if not chosen:
+        raise Error("no ranks; give at least one, or None for all")
+    return chosen
+
+
+def _bytes(memory: int | str | None) -> int | None:
+    if memory is None:
+        return None
+    if isinstance(memory, str):
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", memory.strip().lower())
+        if match is None:
+            raise Error(f"{memory!r} is no size; give bytes, or a text such as '16G'")
+        number, unit, is_binary = match.groups()
+        factor = 1024 ** list(UNITS).index(unit) if is_binary else UNITS[unit]
+        return int(float(number) * factor)
+    if isinstance(memory, bool) or not isinstance(memory, int):
+        raise TypeError(f"memory is an int or a str, not {type(memory).__name__}")
+    if memory <= 0:
+        raise Error(f"{memory} bytes are no memory; give more, or None for what there is")
+    return memory

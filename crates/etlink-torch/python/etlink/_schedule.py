@@ -1,0 +1,22 @@
+"""What each step of a program does under a schedule of PyTorch's profiler."""
+
+from __future__ import annotations
+
+from ._etlink import Schedule
+
+
+def schedule(
+    *,
+    wait: int,
+    warmup: int,
+    active: int,
+    repeat: int = 0,
+    skip_first: int = 0,
+    skip_first_wait: int = 0,
+) -> Schedule:
+    """The steps of `torch.profiler.schedule` with the same arguments, without PyTorch.
+
+    A call with the number of a step gives the name of its action: "NONE", "WARMUP", "RECORD" or
+    "RECORD_AND_SAVE". `first_recorded` is the first step that is recorded.
+    """
+    return Schedule(wait, warmup, active, repeat, skip_first, skip_first_wait)

@@ -1,0 +1,107 @@
+"""A table of a run."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+from . import _etlink
+from ._error import Error
+
+if TYPE_CHECKING:
+    # whoever has no stubs of them, or not the packages, gets no complaint about this file
+    import pandas  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    import polars  # type: ignore[import-not-found, unused-ignore]
+    import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+SHOWN_LINES = 10
+
+
+class Table:
+    """A table. Times are integers, ns; sizes bytes. What is not known is null.
+
+    It has Arrow's PyCapsule interface (`__arrow_c_stream__`): `polars.DataFrame(table)`,
+    `pyarrow.table(table)` and `duckdb.sql("FROM kernels")`, where `kernels` is the variable with
+    it, take it without a copy.
+    """
+
+    def __init__(self, handle: _etlink.Table) -> None:
+        if not isinstance(handle, _etlink.Table):
+            raise TypeError("a Table comes from Run.table()")
+        self._handle = handle
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._handle.name
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return self._handle.columns
+
+    def __len__(self) -> int:
+        return len(self._handle)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Arrow's PyCapsule interface."""
+        return self._handle.__arrow_c_stream__(requested_schema)
+
+    def to_pylist(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Its lines as dictionaries, with `limit` no more than so many. Needs no other package."""
+        return self._handle.to_pylist(limit)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """As a frame of pandas."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise missing("to_pandas", "pandas", error) from None
+        try:
+            import pyarrow
+        except ImportError as error:
+            # pandas itself takes streams by way of it
+            raise missing("to_pandas", "pyarrow", error) from None
+        frame: pandas.DataFrame = pyarrow.table(self).to_pandas()
+        return frame
+
+    def to_polars(self) -> polars.DataFrame:
+        """As a frame of polars."""
+        try:
+            import polars
+        except ImportError as error:
+            raise missing("to_polars", "polars", error) from None
+        return polars.DataFrame(self)
+
+    def to_pyarrow(self) -> pyarrow.Table:
+        """As a table of pyarrow."""
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise missing("to_pyarrow", "pyarrow", error) from None
+        return pyarrow.table(self)
+
+    def __repr__(self) -> str:
+        return f"<etlink.Table {self.name}: {len(self)} lines, {len(self.columns)} columns>"
+
+    def _repr_html_(self) -> str:
+        left = len(self) - SHOWN_LINES
+        more = f"<p>… {left} more lines</p>" if left > 0 else ""
+        return html_table(self.to_pylist(SHOWN_LINES), self.columns) + more
+
+
+def missing(method: str, package: str, error: ImportError) -> Error:
+    """What to say where a package is not there."""
+    remedy = f"pip install {package}"
+    return Error(f"{method} needs {package}: {error}; {remedy}", remedy=remedy)
+
+
+def html_table(lines: list[dict[str, Any]], columns: list[str]) -> str:
+    """Lines as a table of HTML."""
+    head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
+    body = ""
+    for line in lines:
+        values = ["" if line[column] is None else str(line[column]) for column in columns]
+        # names of kernels have <, and those of a trace can have anything
+        body += "<tr>" + "".join(f"<td>{html.escape(value)}</td>" for value in values) + "</tr>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,97 @@
+//! What `replay` prints, as a value.
+
+use super::config::ReplayConfig;
+use super::{Replayed, ranks, replay_rank};
+use crate::record_tables::records_table;
+use crate::run_query::RunQuery;
+use anyhow::{Context, Result, bail};
+use arrow_array::RecordBatch;
+use etlink_kineto::KeepEvents;
+use etlink_replay::ReplaySettings;
+use etlink_run::{RunError, RunOptions};
+
+/// What changes in a replay, as it is typed after `--scale` and `--what-if`.
+#[derive(Clone, Debug, Default)]
+pub struct ReplayQuery {
+    /// What takes longer or shorter, such as `class=gemm 0.5`.
+    pub scale: Vec<String>,
+    /// Named questions, such as `no-sync`.
+    pub what_if: Vec<String>,
+    /// Also the chain of nodes that took the whole time.
+    pub critical_path: bool,
+}
+
+/// How a run fares in the replay.
+pub struct ReplayDocument(Replayed);
+
+impl ReplayDocument {
+    /// Reads a run and replays it.
+    ///
+    /// # Errors
+    /// A rule or a question is none, nothing has the name that a rule gives, or no rank of the run
+    /// could be read.
+    pub fn read(run: &RunQuery, query: &ReplayQuery) -> Result<ReplayDocument> {
+        let config = replay_config(run, query)?;
+        let progress = run.options.progress.clone();
+        if config.is_folder() {
+            let mut replayed = ranks::replay_runs(config, &progress)?;
+            // whoever asks has opened one run
+            return Ok(ReplayDocument(replayed.pop().ok_or(RunError::NoRankAsked)?));
+        }
+        let is_strict = config.options.strict;
+        match replay_rank(config, &progress)? {
+            Some(replayed) => Ok(ReplayDocument(replayed)),
+            None => {
+                debug_assert!(is_strict, "only then damage is refused");
+                bail!("damage was found and strict given: nothing was replayed")
+            }
+        }
+    }
+
+    /// As `--json` prints it.
+    ///
+    /// # Errors
+    /// Not by anything in it.
+    pub fn to_json(&self) -> Result<String> {
+        Ok(serde_json::to_string(&self.0)?)
+    }
+
+    /// The nodes of the critical path, one after the other.
+    ///
+    /// # Errors
+    /// It was not asked for.
+    pub fn path_table(&self) -> Result<RecordBatch> {
+        let path = self.0.critical_path.as_ref();
+        let path = path.context("the critical path was not asked for")?;
+        records_table(None, &path.steps)
+    }
+}
+
+fn replay_config(run: &RunQuery, query: &ReplayQuery) -> Result<ReplayConfig> {
+    let mut scales = vec![];
+    for rule in &query.scale {
+        // the library's error has the reason alone
+        scales.push(rule.parse().with_context(|| format!("scale {rule:?}"))?);
+    }
+    let mut questions = vec![];
+    for question in &query.what_if {
+        let parsed = question.parse();
+        questions.push(parsed.map_err(|why| anyhow::anyhow!("what_if {question:?}: {why}"))?);
+    }
+    Ok(ReplayConfig {
+        source: run.source.clone(),
+        options: RunOptions {
+            keep: KeepEvents::Graph,
+            ..run.options.clone()
+        },
+        settings: ReplaySettings {
+            scales,
+            ..ReplaySettings::default()
+        },
+        questions,
+        explain: None,
+        critical_path: query.critical_path,
+        target: None,
+        json: true,
+    })
+}

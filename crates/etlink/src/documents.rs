@@ -1,0 +1,13 @@
+//! What commands print, as tables and values, for programs that call etlink.
+//!
+//! The same functions make what is printed here and there. Nothing is printed, and no document is
+//! about more than one run.
+
+pub use crate::commands::{
+    AnalyzeDocument, AnalyzeQuery, DiffDocument, FindingsReport, RanksDocument, ReplayDocument,
+    ReplayQuery, TopDocument, findings_of_run, report_page,
+};
+
+pub use crate::run_query::RunQuery;
+pub use crate::trace_tables::TraceDocument;
+pub use crate::written_files::{write_chakra, write_timeline};

@@ -1,0 +1,112 @@
+//! The `etlink` command: arguments -> settings -> one function per subcommand.
+//!
+//! This crate alone opens files, looks at the clock and the terminal, prints, and picks the
+//! exit code: 0 done; 1 done, but a check failed, a rank failed, or damage was found under
+//! `--strict`; 2 nothing could be done.
+//!
+//! It is a library for two callers: the program of this crate, and the Python extension, whose
+//! wheel has the same command. [`documents`] has what commands print, as tables and values.
+#![allow(
+    unreachable_pub,
+    reason = "all but two functions and a module is the command's own"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the one place for files, clock, environment and terminal"
+)]
+
+mod args;
+mod commands;
+pub mod documents;
+mod kernel_rules;
+mod notes;
+mod op_tables;
+mod own_command;
+mod progress;
+mod rank_columns;
+mod rank_error;
+mod record_tables;
+mod run_diff;
+mod run_findings;
+mod run_query;
+mod signals;
+mod table;
+mod trace_tables;
+mod written_files;
+
+use clap::Parser;
+use etlink_run::RunError;
+use etlink_run::output::{OutputError, StdoutError};
+use std::ffi::OsString;
+
+/// How a command ended that could be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// All is well.
+    Done,
+    /// Done, but something was found.
+    Found,
+    /// Nothing could be done; why was printed.
+    Nothing,
+    /// A program was run, and ended with this exit code.
+    Ran(u8),
+}
+
+/// Carries out a command line, whose first word is the name of the program. Returns the exit code.
+///
+/// Prints what the command prints, and ends the process at SIGINT, SIGTERM and SIGHUP. A process
+/// can run one command: its threads and its signal handlers are set up for it.
+pub fn run_command(words: impl IntoIterator<Item = OsString>) -> u8 {
+    let args = match args::EtlinkArgs::try_parse_from(words) {
+        Ok(args) => args,
+        Err(error) => {
+            // help and the version are such errors too; a closed pipe changes nothing
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(2);
+        }
+    };
+    let outcome = commands::run(args);
+    // at a signal files go that threads still write: their errors would hide the cause
+    signals::wait_for_end();
+    match outcome {
+        Ok(Outcome::Done) => 0,
+        Ok(Outcome::Found) => 1,
+        Ok(Outcome::Nothing) => 2,
+        Ok(Outcome::Ran(code)) => code,
+        Err(error) if is_closed_pipe(&error) => 0,
+        Err(error) => {
+            eprintln!("etlink: {error:#}");
+            // under --strict damage is a finding, not a failure: see the exit codes of --help
+            if is_refused(&error) { 1 } else { 2 }
+        }
+    }
+}
+
+/// The same where this process is another program, such as Python: `own_command` starts `etlink`
+/// anew, as `record` does to link what was recorded.
+pub fn run_command_of(own_command: Vec<OsString>, words: impl IntoIterator<Item = OsString>) -> u8 {
+    own_command::set_words(own_command);
+    run_command(words)
+}
+
+/// Whoever read our output has seen enough (`etlink check … | head`). A pipe that `-o` names is
+/// another matter.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    if let Some(error) = error.downcast_ref::<RunError>() {
+        return error.is_closed_pipe();
+    }
+    if let Some(error) = error.downcast_ref::<OutputError>() {
+        return error.is_closed_pipe();
+    }
+    let stdout = error.downcast_ref::<StdoutError>();
+    stdout.is_some_and(StdoutError::is_closed_pipe)
+}
+
+/// Whether a trace was refused because it is damaged.
+fn is_refused(error: &anyhow::Error) -> bool {
+    // the whole chain: commands put contexts before errors of the library
+    let mut errors = error.chain().filter_map(|error| error.downcast_ref());
+    errors.any(RunError::is_refused)
+}

@@ -1,0 +1,124 @@
+//! The linked traces of a run, held in memory for the tables of what they have.
+
+use crate::rank_error::rank_error;
+use crate::run_query::RunQuery;
+use anyhow::{Result, bail};
+use etlink_kineto::KeepEvents;
+use etlink_link::{LinkedTrace, TensorEdges};
+use etlink_replay::{ReplaySettings, graph_from_trace, node_slack, run_graph};
+use etlink_run::RunError;
+use etlink_run::run::{RankEntry, RankResult, RunOptions, RunSet};
+use etlink_tables::{GraphTimes, RankTrace, TraceTable, TraceTableReader};
+use std::sync::Arc;
+
+/// The linked traces of a run's ranks: what `analyze --parquet` writes, as a stream of batches.
+pub struct TraceDocument {
+    ranks: Vec<RankTrace>,
+    notes: Vec<String>,
+}
+
+impl TraceDocument {
+    /// Reads and links a run. Its traces stay in memory for as long as this is there.
+    ///
+    /// # Errors
+    /// No rank could be linked, they do not fit into memory together, or they are written graphs.
+    pub fn read(run: &RunQuery) -> Result<TraceDocument> {
+        let options = RunOptions {
+            // as in `analyze --parquet`, so that both have the same edges and events
+            tensor_deps: TensorEdges::None,
+            keep: KeepEvents::Memory,
+            ..run.options.clone()
+        };
+        let runs = RunSet::open(run.source.clone(), options)?;
+        if runs.runs.iter().any(|run| run.is_written()) {
+            bail!(
+                "{}: events, nodes, edges and collectives are of recorded traces; a written graph \
+                has none",
+                runs.source_name()
+            );
+        }
+        let results = runs.map_ranks_retaining(|rank| {
+            // what a linked trace takes is less than what it took to read it
+            let bytes = match runs.len() {
+                1 => 0,
+                _ => rank.memory_bytes(),
+            };
+            (link_rank(rank).transpose(), bytes)
+        })?;
+        let errors = |linked: Result<_, _>| linked.map_err(rank_error);
+        let results = results.into_iter().map(|rank| rank.map(errors)).collect();
+        let mut document = TraceDocument {
+            ranks: vec![],
+            notes: vec![],
+        };
+        for run in runs.collect_runs(results, false)? {
+            let excluded = run.excluded();
+            if run.members.ranks.is_empty() {
+                let errors = run.failed.into_iter().map(|(_, error)| error);
+                return Err(RunError::no_trace_taken(errors.collect()).into());
+            }
+            document.notes.extend(run.rank_notes);
+            document.notes.extend(excluded.iter().map(|one| one.note()));
+            let members = run.members.ranks.into_iter();
+            document.ranks.extend(members.map(|rank| rank.value));
+        }
+        Ok(document)
+    }
+
+    /// What is to be known of the traces, and which are left out.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// One of the tables, of all ranks.
+    ///
+    /// # Errors
+    /// A trace has more events than the tables can number.
+    pub fn table(&self, table: TraceTable) -> Result<TraceTableReader> {
+        Ok(TraceTableReader::new(table, self.ranks.clone())?)
+    }
+}
+
+/// None of a rank that was not asked for.
+fn link_rank(entry: RankEntry<'_>) -> Result<Option<RankResult<RankTrace>>> {
+    // else it would be an error of a rank that nobody asked for
+    if entry.has_no_times() && !entry.is_wanted(None) {
+        return Ok(None);
+    }
+    let linked = entry.link()?.refuse_damage()?;
+    let stated = linked.report.report.rank;
+    if !entry.is_wanted(stated) {
+        return Ok(None);
+    }
+    let notes = linked.notes();
+    // discovery has settled whether the name or the trace is believed
+    let rank = entry.files().rank.or(stated.map(|rank| rank.0));
+    let is_one_rank = entry.set.source.is_one_rank();
+    Ok(Some(RankResult {
+        label: entry.label().to_owned(),
+        // one rank is compared with no other
+        summary: linked.summary.filter(|_| !is_one_rank),
+        notes,
+        value: RankTrace {
+            rank,
+            times: Arc::new(graph_times(&linked.trace)?),
+            trace: Arc::new(linked.trace),
+        },
+    }))
+}
+
+/// What a replay of the rank says.
+///
+/// # Errors
+/// None for a trace that the linker made.
+pub(crate) fn graph_times(trace: &LinkedTrace) -> Result<GraphTimes> {
+    // The graph takes as much memory as the linked one, and goes before any table is made.
+    let graph = graph_from_trace(trace)?;
+    let nodes = graph.indices();
+    let edges = nodes.flat_map(|node| graph.edges_to(node));
+    let run = run_graph(&graph, trace, &ReplaySettings::default());
+    Ok(GraphTimes {
+        edge_latency: edges.map(|edge| graph.latency(edge)).collect(),
+        node_slack: node_slack(&graph, &run),
+    })
+}

@@ -1,0 +1,114 @@
+//! Files that are written of a run for other programs: graphs for simulators, a trace for Perfetto.
+
+use crate::run_query::RunQuery;
+use anyhow::{Context, Result, bail};
+use etlink_kineto::KeepEvents;
+use etlink_run::job::{self, LinkJob};
+use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, merge};
+use etlink_run::output::{OutputFormat, Target};
+use etlink_run::run::{RunOptions, RunSet, RunSource};
+use etlink_run::{Run, RunError};
+use std::path::{Path, PathBuf};
+
+/// Writes a Chakra file for each rank into `folder`, as `etlink merge` does; with `simulator` also
+/// what ASTRA-sim needs to run them. Returns the files of ranks.
+///
+/// # Errors
+/// No rank could be linked, or files are there that must not be replaced.
+pub fn write_chakra(
+    run: &RunQuery,
+    folder: &Path,
+    simulator: bool,
+    overwrite: bool,
+) -> Result<Vec<PathBuf>> {
+    let runs = open_to_write(run, KeepEvents::Graph)?;
+    let options = MergeOptions {
+        simulator: simulator.then(AstraSimOptions::default),
+        overwrite,
+        ..MergeOptions::default()
+    };
+    let report = merge(&runs, folder, &options)?;
+    check_complete(&report, &options)?;
+    let linked = report.ranks.into_iter().filter_map(|rank| rank.linked);
+    Ok(linked
+        .filter_map(|linked| linked.output.map(PathBuf::from))
+        .collect())
+}
+
+/// Writes a trace of all ranks for ui.perfetto.dev: `x.pftrace`, `x.trace.json`, with `.gz` packed.
+///
+/// # Errors
+/// A rank could not be linked, the name ends otherwise, or the file is there and must not be
+/// replaced.
+pub fn write_timeline(run: &RunQuery, path: &Path, overwrite: bool) -> Result<()> {
+    let target = Target::perfetto(path, overwrite)?;
+    // an export leaves nothing out
+    let runs = open_to_write(run, KeepEvents::Everything)?;
+    if runs.len() == 1 {
+        let job = LinkJob {
+            target: Some(target),
+            ..runs.entry(0).job()?
+        };
+        let linked = job::run(&job, &runs.options.progress)?;
+        if linked.refused {
+            bail!(
+                "{}: damaged, and strict was given: nothing was written",
+                runs.source_name()
+            );
+        }
+        return Ok(());
+    }
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.with_context(|| format!("{} is no name of a file", path.display()))?;
+    let options = MergeOptions {
+        format: target.format,
+        timeline_name: Some(name.to_owned()),
+        overwrite,
+        ..MergeOptions::default()
+    };
+    debug_assert_ne!(options.format, OutputFormat::Chakra, "a trace for Perfetto");
+    // a bare name is beside the program
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let report = merge(&runs, folder.unwrap_or(Path::new(".")), &options)?;
+    check_complete(&report, &options)
+}
+
+/// The ranks of a run, whose outputs lie in no subfolder.
+fn open_to_write(run: &RunQuery, keep: KeepEvents) -> Result<RunSet> {
+    let mut source = run.source.clone();
+    let opened = Run::open(source.clone(), run.options.clone())?;
+    if let RunSource::Folder(folder) = &source {
+        // outputs lie as the traces do: a run in a subfolder would be written into one of its name
+        source = RunSource::Folder(folder.join(&opened.files().folder));
+    }
+    let options = RunOptions {
+        keep,
+        // graphs that were written before have no events to be joined by
+        traces_only: true,
+        ..run.options.clone()
+    };
+    Ok(RunSet::open(source, options)?)
+}
+
+/// A program that goes on with half of the files would not notice.
+fn check_complete(report: &MergeReport, options: &MergeOptions) -> Result<()> {
+    let failed = report.ranks.iter().find_map(|rank| {
+        let error = rank.error.as_ref()?;
+        Some(format!("rank {}: {error}", rank.label))
+    });
+    if let Some(incomplete) = &report.incomplete {
+        bail!("{incomplete}");
+    }
+    match failed {
+        Some(failed) => bail!("{failed}"),
+        None if !report.is_complete(options) => {
+            let mut excluded = report.runs.iter().flat_map(|run| &run.excluded);
+            let first = excluded.next().map(|one| one.note());
+            bail!(first.unwrap_or_else(|| "not all ranks could be written".to_owned()))
+        }
+        None if report.ranks.iter().all(|rank| rank.linked.is_none()) => {
+            Err(RunError::NoRankAsked.into())
+        }
+        None => Ok(()),
+    }
+}

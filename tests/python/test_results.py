@@ -1,0 +1,114 @@
+"""Replay, comparison, page and files, against what the command says and writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import PAIRS, run_etlink
+
+import etlink
+
+DDP = PAIRS / "ddp2-2.15.0"
+MLP = PAIRS / "mlp-2.15.0"
+
+
+@pytest.mark.parametrize("path", [DDP, MLP, *MLP.glob("kineto*")][:3])
+def test_a_replay_is_that_of_the_command(path: Path) -> None:
+    run = etlink.open(path)
+    document = json.loads(run_etlink("replay", path, "--json", "--critical-path"))
+    said = document[0] if isinstance(document, list) else document
+    replayed = run.replay()
+    said = {name: value for name, value in said.items() if name not in ["schema", "version"]}
+    assert replayed.data == said
+    assert replayed.change_ns == 0
+    assert len(replayed.critical_path) == len(said["critical_path"]["steps"]) > 0
+    first = run.critical_path().to_pylist(1)[0]
+    assert {name: first[name] for name in first if "." not in name}.items() >= {
+        name: value
+        for name, value in said["critical_path"]["steps"][0].items()
+        if not isinstance(value, (dict, list))
+    }.items()
+
+
+def test_changes_are_answered_as_by_the_command() -> None:
+    words = ["--scale", "kind=host_op 0.5", "--what-if", "straggler=1", "--critical-path"]
+    said = json.loads(run_etlink("replay", DDP, "--json", *words))[0]
+    replayed = etlink.open(DDP).replay(scale={"kind=host_op": 0.5}, what_if=["straggler=1"])
+    assert replayed.change_ns == said["what_if"]["change_ns"] < 0
+    assert replayed.makespan_ns == said["what_if"]["makespan_ns"]
+    assert "ms" in repr(replayed)
+
+
+def test_changes_of_nothing_are_errors() -> None:
+    run = etlink.open(DDP)
+    with pytest.raises(etlink.Error, match="no_such_op"):
+        run.replay(scale={"no_such_op": 0.5})
+    with pytest.raises(etlink.Error, match="faster"):
+        run.replay(what_if="faster")
+    with pytest.raises(etlink.Error, match="scale"):
+        run.replay(scale={"kind=gemm": 0.5})
+    with pytest.raises(TypeError):
+        run.replay(scale={"aten::mm": "0.5"})  # type: ignore[dict-item]
+
+
+def test_two_runs_are_compared_as_by_the_command() -> None:
+    later = PAIRS / "mlp-2.4.1"
+    said = json.loads(run_etlink("diff", MLP, later, "--json"))
+    diff = etlink.open(MLP).diff(etlink.open(later))
+    assert diff.data.items() <= said.items()
+    assert len(diff.table("changes")) == len(said["changes"]) > 0
+    assert diff.sentences[0] in repr(diff)
+    assert "<li>" in diff._repr_html_()
+    with pytest.raises(etlink.Error, match="tables of two runs are changes"):
+        diff.table("kernels")
+    with pytest.raises(TypeError):
+        etlink.open(MLP).diff("mlp")  # type: ignore[arg-type]
+
+
+def test_the_page_is_that_of_the_command(tmp_path: Path) -> None:
+    written = tmp_path / "command.html"
+    run_etlink("report", DDP, "-o", written)
+    report = etlink.open(DDP).report()
+    saved = tmp_path / "saved.html"
+    report.save(saved)
+    assert saved.read_bytes() == written.read_bytes()
+    assert report._repr_html_().startswith("<iframe srcdoc=")
+    with pytest.raises(etlink.Error, match="there already") as raised:
+        report.save(saved)
+    assert raised.value.remedy is not None
+    report.save(saved, overwrite=True)
+    with pytest.raises(etlink.Error, match="cannot write"):
+        report.save(tmp_path / "no" / "folder.html")
+
+
+def test_graphs_are_those_of_the_command(tmp_path: Path) -> None:
+    run_etlink("merge", DDP, "-o", tmp_path / "command", "--for", "astra-sim")
+    paths = etlink.open(DDP).to_chakra(tmp_path / "module", simulator="astra-sim")
+    assert [Path(path).parent for path in paths] == [tmp_path / "module"] * 2
+    names = sorted(path.name for path in (tmp_path / "command").iterdir())
+    assert sorted(path.name for path in (tmp_path / "module").iterdir()) == names
+    for name in names:
+        if name.endswith(".et"):
+            made = (tmp_path / "module" / name).read_bytes()
+            assert made == (tmp_path / "command" / name).read_bytes()
+    with pytest.raises(etlink.Error, match="overwrite"):
+        etlink.open(DDP).to_chakra(tmp_path / "module")
+    etlink.open(DDP).to_chakra(tmp_path / "module", simulator="astra-sim", overwrite=True)
+    with pytest.raises(etlink.Error, match="no simulator"):
+        etlink.open(DDP).to_chakra(tmp_path, simulator="other")
+
+
+def test_timelines_are_those_of_the_command(tmp_path: Path) -> None:
+    run_etlink("merge", DDP, "-o", tmp_path / "command", "--format", "perfetto")
+    etlink.open(DDP).timeline(tmp_path / "all.pftrace.gz")
+    expected = (tmp_path / "command" / "timeline.pftrace.gz").read_bytes()
+    assert (tmp_path / "all.pftrace.gz").read_bytes() == expected
+    etlink.open(DDP)[1].timeline(tmp_path / "one.trace.json")
+    assert json.loads((tmp_path / "one.trace.json").read_text())["traceEvents"]
+    with pytest.raises(etlink.Error):
+        etlink.open(DDP).timeline(tmp_path / "all.pftrace.gz")
+    etlink.open(DDP).timeline(tmp_path / "all.pftrace.gz", overwrite=True)
+    with pytest.raises(etlink.Error, match="trace.json"):
+        etlink.open(DDP).timeline(tmp_path / "all.txt")
