@@ -197,6 +197,33 @@ fn a_step_that_is_slower_by_more_than_steps_vary_is_real() {
 }
 
 #[test]
+fn the_cut_rest_of_a_step_halves_no_mean() {
+    let tool = Tool::new();
+    tool.file("before.json", draw_steps(&[400, 404, 396]));
+    // the profiler was stopped 20 us after the last step
+    tool.file("after.json", draw_steps(&[400, 404, 396, 20]));
+    tool.run("diff before.json after.json")
+        .exits(0)
+        .says("step 400.000 us -> 400.000 us (+0.0 %)")
+        .says("after: after.json, 1 rank, 3 steps (1 step without device rows or cut, left out)\n");
+    let json = tool
+        .run("diff before.json after.json --json")
+        .exits(0)
+        .json();
+    assert_eq!(
+        (
+            &json["runs"][1]["steps"],
+            &json["runs"][1]["excluded_steps"]
+        ),
+        (&json!(3), &json!(1))
+    );
+    tool.run("analyze after.json --table steps")
+        .exits(0)
+        .says("3 steps, mean 400.000 us on the host")
+        .says("left out of the mean: ProfilerStep#3 of 20.000 us, which is the cut rest of a");
+}
+
+#[test]
 fn ops_are_not_compared_where_a_trace_does_not_tell_them() {
     let tool = Tool::new();
     tool.file("before.json", draw_steps(&[200, 204]));
@@ -346,6 +373,12 @@ fn work_of_the_iteration_before_is_not_compared() {
         .exits(0)
         .says("of a step 30.000 us -> 70.000 us pass with work that was launched before")
         .says("after, not compared: 1 device row launched before the recording, 70.000 us");
+    // a device that is done later than the host can be at earlier work for longer than the step is
+    tool.file("later.json", draw_before(130));
+    tool.run("diff before.json later.json").exits(0).says(
+        "that is on the host: until its device work ends a step takes 100.000 us -> 150.000 us, of \
+        which 30.000 us -> 130.000 us pass with work",
+    );
     tool.run("analyze before.json --table outside")
         .exits(0)
         .says("before the recording");

@@ -158,15 +158,15 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
         stream_idle: idle.streams,
         host_idle: idle.hosts,
         gaps: idle.gaps,
-        launches: launches::launch_totals(&rows),
-        op_launches: launches::op_launch_totals(&rows),
+        launches: launches::launch_totals(&rows, &outside),
+        op_launches: launches::op_launch_totals(&rows, &outside),
         queues: queue_depth::queue_depths(&rows),
         copies: copies::copy_totals(&rows, &outside),
         phases: phases::phase_totals(std::iter::once(&steps[..])),
         steps,
         coverage: sm_coverage::sm_coverage(&rows, &outside),
         breakdown: breakdown::device_times(&rows, &outside),
-        collectives: collectives::collective_totals(&rows),
+        collectives: collectives::collective_totals(&rows, &counted),
         sequences: options
             .sequences_of
             .as_ref()

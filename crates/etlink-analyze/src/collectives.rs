@@ -24,6 +24,7 @@ mod gloo;
 
 pub use gloo::input_bytes;
 
+use crate::outside_work::CountedWork;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use etlink_link::ranks::{Communication, GroupIdentity, Peers, RankSummary, bus_factor, rank_list};
@@ -189,8 +190,11 @@ impl CollectiveTotals {
 /// they say of the size of one group.
 type TotalsKey = (CollectiveKind, Peers, u64, bool);
 
-/// Of one rank, by falling time. O(nodes).
-pub(crate) fn collective_totals(rows: &ClassifiedRows<'_>) -> Vec<CollectiveTotals> {
+/// Of one rank, by falling time, without communication of no step. O(nodes).
+pub(crate) fn collective_totals(
+    rows: &ClassifiedRows<'_>,
+    counted: &CountedWork<'_>,
+) -> Vec<CollectiveTotals> {
     // The number stands in no figure of a rank by itself, so any will do where none is known.
     let rank = rows.trace.report.rank.unwrap_or_default();
     let facts = RankSummary::from_trace(rows.trace, rank);
@@ -203,6 +207,13 @@ pub(crate) fn collective_totals(rows: &ClassifiedRows<'_>) -> Vec<CollectiveTota
         if let Some(row) = rows.trace.row_of(&node) {
             known[row.index()] = true;
         }
+        let cause = match rows.trace.row_of(&node) {
+            Some(row) => counted.row_cause(row.index()),
+            None => counted.time_cause(node.start),
+        };
+        if cause.is_some() {
+            continue;
+        }
         let record = rows.trace.collective(&node);
         let said = record.map_or(0, |record| record.record.group_size);
         all.entry((one.kind, one.peers, said, one.on_device))
@@ -212,9 +223,9 @@ pub(crate) fn collective_totals(rows: &ClassifiedRows<'_>) -> Vec<CollectiveTota
     let mut all: Vec<CollectiveTotals> = all.into_values().collect();
     // With host records the ranges of Gloo would count the same communication twice.
     if facts.communications.iter().all(|one| one.on_device) {
-        all.extend(gloo::gloo_ranges(rows.trace));
+        all.extend(gloo::gloo_ranges(rows.trace, counted));
     }
-    all.extend(unrecorded_kernels(rows, &known));
+    all.extend(unrecorded_kernels(rows, &known, counted));
     sum_collectives(all.iter())
 }
 
@@ -222,12 +233,14 @@ pub(crate) fn collective_totals(rows: &ClassifiedRows<'_>) -> Vec<CollectiveTota
 fn unrecorded_kernels(
     rows: &ClassifiedRows<'_>,
     known: &[bool],
+    counted: &CountedWork<'_>,
 ) -> impl Iterator<Item = CollectiveTotals> {
     let device = &rows.trace.device;
     let mut kinds: Vec<Option<CollectiveKind>> = vec![None; device.names.count()];
     let mut all: IndexMap<CollectiveKind, CollectiveTotals, FxBuildHasher> = IndexMap::default();
     for (row, known) in known.iter().enumerate() {
-        if rows.class[row] != RowClass::Communication || *known {
+        let is_counted = counted.row_cause(row).is_none();
+        if rows.class[row] != RowClass::Communication || *known || !is_counted {
             continue;
         }
         let name = device.rows.name[row];

@@ -27,7 +27,7 @@ use crate::analysis::RankAnalysis;
 use crate::outside_work::OutsideCause;
 use crate::short_names::short_names;
 use crate::top::{KeyAverage, KeyAverages};
-use crate::utilization::sum_utilizations;
+use crate::utilization::{Utilization, sum_utilizations};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
@@ -40,6 +40,9 @@ pub struct RunSide {
     pub ranks: u64,
     /// Steps of all of them.
     pub steps: u64,
+    /// More steps, by which nothing is divided: what the recording cuts
+    /// ([`StepExclusion`](crate::StepExclusion)).
+    pub excluded_steps: u64,
     /// Own time of all host rows, per unit, ns.
     pub self_host_ns: i64,
     /// Time of all device rows, per unit, ns.
@@ -117,8 +120,11 @@ pub struct RunDiff {
     pub likeness: RunLikeness,
     /// Step times, where both runs have steps.
     pub step: Option<StepChange>,
-    /// Share of its steps, or recording, in which a device is busy.
+    /// Share of its steps, or recording, in which a device is busy, also with communication in
+    /// which it may only wait for other ranks.
     pub utilization: Option<[f64; 2]>,
+    /// Share of them in which a device computes or copies.
+    pub compute_or_copy: Option<[f64; 2]>,
     /// Device time by class.
     pub classes: Vec<PartChange>,
     /// Share of each run's device time of which its traces tell the op that launched it.
@@ -150,23 +156,28 @@ struct ChangeKey<'t> {
 
 /// Compares two runs by the tables and the analyses of their ranks. O(rows log rows).
 pub fn compare_runs(tops: [&[&KeyAverages]; 2], ranks: [&[&RankAnalysis]; 2]) -> RunDiff {
-    let (_, units) = run_units(tops);
-    let shares = ranks.map(|ranks| {
-        let all = ranks.iter().flat_map(|rank| &rank.utilization);
-        let sum = sum_utilizations(all);
-        sum.first().and_then(|sum| sum.busy_share)
+    let excluded = ranks.map(|ranks| {
+        let steps = ranks.iter().flat_map(|rank| &rank.steps);
+        steps.filter(|step| step.excluded.is_some()).count() as u64
     });
-    let mut diff = diff_runs(tops[0], tops[1]);
+    let (_, units) = run_units(tops, excluded);
+    let sums = ranks.map(|ranks| {
+        let all = ranks.iter().flat_map(|rank| &rank.utilization);
+        sum_utilizations(all).into_iter().next()
+    });
+    let shares = |share: fn(&Utilization) -> Option<f64>| {
+        let [first, second] = sums.each_ref().map(|sum| sum.as_ref().and_then(share));
+        Some([first?, second?])
+    };
+    let mut diff = diff_tables(tops, excluded);
     for (run, ranks) in diff.runs.iter_mut().zip(ranks) {
         run.outside = outside_sums(ranks);
     }
     RunDiff {
         likeness: RunLikeness::from_runs(tops, ranks, &diff.changes),
         step: StepChange::from_ranks(ranks),
-        utilization: match shares {
-            [Some(first), Some(second)] => Some([first, second]),
-            _ => None,
-        },
+        utilization: shares(|sum| sum.busy_share),
+        compute_or_copy: shares(Utilization::compute_or_copy_share),
         classes: parts::class_changes(ranks, units),
         ..diff
     }
@@ -189,15 +200,18 @@ fn outside_sums(ranks: &[&RankAnalysis]) -> Vec<OutsideSum> {
     sums
 }
 
-/// Whether figures are per step, and by what those of each run are divided.
-fn run_units(sides: [&[&KeyAverages]; 2]) -> (bool, [u64; 2]) {
+/// Whether figures are per step, and by what those of each run are divided. `excluded`: steps of
+/// each run that are none to divide by.
+fn run_units(sides: [&[&KeyAverages]; 2], excluded: [u64; 2]) -> (bool, [u64; 2]) {
     // Steps count only where all ranks have some: else
     // the two runs would be divided by different units.
     let per_step = sides
         .iter()
         .all(|tops| tops.iter().all(|top| top.steps > 0));
-    let units = sides.map(|tops| {
+    let units = [0, 1].map(|side| {
+        let tops = sides[side];
         let steps = tops.iter().map(|top| top.steps).sum::<u64>();
+        let steps = steps.saturating_sub(excluded[side]);
         if per_step { steps } else { tops.len() as u64 }.max(1)
     });
     (per_step, units)
@@ -205,9 +219,13 @@ fn run_units(sides: [&[&KeyAverages]; 2]) -> (bool, [u64; 2]) {
 
 /// Compares the tables of two runs, one of each rank. O(rows log rows).
 pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
-    let sides = [first, second];
+    diff_tables([first, second], [0, 0])
+}
+
+/// The same of runs with steps that are none to divide by.
+fn diff_tables(sides: [&[&KeyAverages]; 2], excluded: [u64; 2]) -> RunDiff {
     let steps = sides.map(|tops| tops.iter().map(|top| top.steps).sum::<u64>());
-    let (per_step, units) = run_units(sides);
+    let (per_step, units) = run_units(sides, excluded);
     let mut rows: IndexMap<ChangeKey<'_>, Both, FxBuildHasher> = IndexMap::default();
     for (side, tops) in sides.into_iter().enumerate() {
         for (top, row) in tops
@@ -247,7 +265,8 @@ pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
             [sum(|top| top.self_host_ns), sum(|top| top.self_device_ns)];
         RunSide {
             ranks: sides[side].len() as u64,
-            steps: steps[side],
+            steps: steps[side].saturating_sub(excluded[side]),
+            excluded_steps: excluded[side],
             self_host_ns,
             device_ns,
             outside: vec![],
@@ -262,6 +281,7 @@ pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
         likeness: RunLikeness::from_runs(sides, [&[], &[]], &changes),
         step: None,
         utilization: None,
+        compute_or_copy: None,
         classes: vec![],
         // an op whose rows a trace does not tell would look like one that is gone
         ops: match is_told {

@@ -50,6 +50,11 @@ impl Intervals {
         gaps
     }
 
+    /// Starts and ends, ascending.
+    pub(crate) fn spans(&self) -> &[(i64, i64)] {
+        &self.0
+    }
+
     /// From the first start to the last end.
     pub(crate) fn extent(&self) -> Option<(i64, i64)> {
         let (first, last) = self.0.first().zip(self.0.last())?;
@@ -63,6 +68,17 @@ impl Intervals {
             clipped.push((*start).max(span.0), (*end).min(span.1));
         }
         clipped
+    }
+
+    /// What of them others leave. O(intervals · log others + what is left).
+    pub(crate) fn without(&self, others: &Intervals) -> Intervals {
+        let mut left = Intervals::default();
+        for span in &self.0 {
+            for (start, end) in others.gaps_within(*span) {
+                left.push(start, end);
+            }
+        }
+        left
     }
 
     /// Their length.

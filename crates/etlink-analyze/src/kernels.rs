@@ -4,8 +4,9 @@
 //! Rows that were launched before the recording, or before the first step, are not here:
 //! [`OutsideWork`](crate::OutsideWork) counts them.
 //!
-//! `share` is the sum of a name's durations over that of all rows. Rows that overlap count each:
-//! these are sums over rows, which may be more than the time that passed.
+//! `share` is the sum of a name's durations over that of all rows that work. Rows that overlap count
+//! each: these are sums over rows, which may be more than the time that passed. Rows that stand for
+//! no work, such as waits ([`RowClass::Other`]), have no share and are part of none.
 
 use crate::duration_stats::DurationStats;
 use crate::outside_work::CountedWork;
@@ -33,8 +34,8 @@ pub struct KernelTotals {
     pub short: Option<Box<str>>,
     /// Of the rows' durations.
     pub durations: DurationStats,
-    /// Part of all rows' durations.
-    pub share: f64,
+    /// Part of the durations of all rows that work; none of a row that only waits.
+    pub share: Option<f64>,
     /// The ops or annotations that its rows belong to, with the time of their rows, ns; the most
     /// first. Rows of graph launches belong to none.
     pub ops: Box<[(Arc<str>, i64)]>,
@@ -123,7 +124,7 @@ pub(crate) fn kernel_totals(
             name: rows.trace.device_name(name).to_owned(),
             short: None,
             durations: sums.durations,
-            share: 0.0,
+            share: None,
             ops: ordered_ops(ops),
         });
     }
@@ -154,7 +155,7 @@ pub(crate) fn sum_kernels<'a>(all: impl Iterator<Item = &'a KernelTotals>) -> Ve
             name: name.to_owned(),
             short: None,
             durations,
-            share: 0.0,
+            share: None,
             ops: ordered_ops(ops.collect()),
         });
     }
@@ -168,11 +169,13 @@ fn ordered_ops(mut ops: Vec<(Arc<str>, i64)>) -> Box<[(Arc<str>, i64)]> {
 }
 
 fn with_shares(mut all: Vec<KernelTotals>) -> Vec<KernelTotals> {
-    let whole = all.iter().fold(0i64, |sum, kernel| {
+    let works = |kernel: &KernelTotals| kernel.class != RowClass::Other;
+    let own = all.iter().filter(|kernel| works(kernel));
+    let whole = own.fold(0i64, |sum, kernel| {
         sum.saturating_add(kernel.durations.sum_ns)
     });
-    for kernel in all.iter_mut().filter(|_| whole > 0) {
-        kernel.share = kernel.durations.sum_ns as f64 / whole as f64;
+    for kernel in all.iter_mut().filter(|kernel| works(kernel)) {
+        kernel.share = Some(kernel.durations.sum_ns as f64 / whole.max(1) as f64);
     }
     all.sort_by(|a, b| {
         (Reverse(a.durations.sum_ns), &a.name, a.class, &a.label).cmp(&(

@@ -1,6 +1,7 @@
 //! Calls that launch work, by name, or by the innermost op or annotation around them: any call that
 //! a device row bears the correlation of, of any vendor. A graph launch is one call with many rows.
-//! Calls outside of all ops are of no op.
+//! Calls outside of all ops are of no op. Rows of no step are left out, as in the tables of device time
+//! ([`CountedWork`](crate::CountedWork)).
 //!
 //! `call` is how long the call took. `delay` is from its end to the start of the first of its rows,
 //! 0 where that starts before; it holds the time that the row queued behind others. Rows are
@@ -8,6 +9,7 @@
 //! the host cannot keep the device busy.
 
 use crate::duration_stats::DurationStats;
+use crate::outside_time::OutsideRows;
 use crate::rows::ClassifiedRows;
 use etlink_link::{NoLaunch, launches_graph};
 use etlink_model::NameId;
@@ -78,13 +80,17 @@ impl LaunchTotals {
 }
 
 /// Of one rank by name of the call, by falling number of calls. O(rows).
-pub(crate) fn launch_totals(rows: &ClassifiedRows<'_>) -> Vec<LaunchTotals> {
-    launches_by(rows, |call| Some(rows.trace.device.calls.name[call]))
+pub(crate) fn launch_totals(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> Vec<LaunchTotals> {
+    let device = &rows.trace.device;
+    launches_by(rows, outside, |call| Some(device.calls.name[call]))
 }
 
 /// Of one rank by name of the op, by falling number of calls. O(rows).
-pub(crate) fn op_launch_totals(rows: &ClassifiedRows<'_>) -> Vec<LaunchTotals> {
-    launches_by(rows, |call| {
+pub(crate) fn op_launch_totals(
+    rows: &ClassifiedRows<'_>,
+    outside: &OutsideRows,
+) -> Vec<LaunchTotals> {
+    launches_by(rows, outside, |call| {
         let op = rows.trace.call_op.get(call)?.get()?;
         Some(rows.trace.device.ops.name[op.index()])
     })
@@ -92,6 +98,7 @@ pub(crate) fn op_launch_totals(rows: &ClassifiedRows<'_>) -> Vec<LaunchTotals> {
 
 fn launches_by(
     rows: &ClassifiedRows<'_>,
+    outside: &OutsideRows,
     key: impl Fn(usize) -> Option<NameId>,
 ) -> Vec<LaunchTotals> {
     let device = &rows.trace.device;
@@ -99,7 +106,7 @@ fn launches_by(
     let lasted = row_time_of_calls(rows);
     let mut seen = vec![false; device.calls.len()];
     // rows are in order of their starts: a call's first row comes first
-    for row in 0..rows.len() {
+    for row in (0..rows.len()).filter(|row| !outside.contains_row(*row)) {
         let Some(call) = rows.trace.row_call[row].get() else {
             continue;
         };

@@ -54,7 +54,7 @@ use crate::analysis::RankAnalysis;
 use crate::kernels::KernelTotals;
 use crate::rules::RowClass;
 use crate::sm_coverage::SmCoverage;
-use crate::steps::StepTime;
+use crate::steps::{StepTime, counted_steps};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -151,12 +151,15 @@ fn extremes(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
     Some((most, least))
 }
 
-/// All steps but the first and the last, which the recording may have cut; all of fewer than three.
-fn inner_steps(steps: &[StepTime]) -> &[StepTime] {
-    match steps {
-        [_, inner @ .., _] if !inner.is_empty() => inner,
-        _ => steps,
+/// All steps that count but the first and the last, which the recording may have cut; all of fewer
+/// than three.
+fn inner_steps(steps: &[StepTime]) -> Vec<&StepTime> {
+    let mut counted: Vec<&StepTime> = counted_steps(steps).collect();
+    if counted.len() > 2 {
+        counted.pop();
+        counted.remove(0);
     }
+    counted
 }
 
 /// The first step and the others of a rank whose steps are those of inference.

@@ -74,7 +74,7 @@ pub(crate) fn phase_totals<'s>(ranks: impl Iterator<Item = &'s [StepTime]>) -> V
 fn phase_total(phase: &str, steps: &PhaseSteps<'_>) -> PhaseTotals {
     let mut durations = DurationStats::default();
     let mut lengths = vec![];
-    for (step, _) in steps {
+    for (step, _) in steps.iter().filter(|(step, _)| step.excluded.is_none()) {
         durations.add(step.duration_ns);
         lengths.push(step.duration_ns);
     }

@@ -9,6 +9,8 @@
 //! Device rows belong to the step in which their launch call began, on whatever thread, of nested
 //! ones the innermost; they may run after the step's end on the host. `device` times are over these
 //! rows, as in [`DeviceTime`]: their window is from the first one's start to the last one's end.
+//!
+//! What a recording cuts is no step like the others, and would halve a mean: see [`StepExclusion`].
 
 use crate::breakdown::DeviceTime;
 use crate::intervals::Intervals;
@@ -18,6 +20,31 @@ use etlink_link::NoLaunch;
 use etlink_link::ranks::{RankSteps, StepSpan};
 use etlink_model::DeviceTrace;
 use serde::Serialize;
+
+/// A step at an edge that is shorter than this part of the usual one is the rest of one.
+const STUB_PART: i64 = 10;
+
+/// Why a step counts in no mean, median or spread, and in no figure per step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepExclusion {
+    /// It launched nothing on a device, while other steps did.
+    #[default]
+    NoDeviceRows,
+    /// The first or the last, and not a tenth as long as the others: the recording cuts it. Steps of
+    /// inference are never that: a decode can be that much shorter than a prefill.
+    Stub,
+}
+
+impl StepExclusion {
+    /// As a sentence has it, behind the name of the step.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            StepExclusion::NoDeviceRows => "launched nothing on a device",
+            StepExclusion::Stub => "is the cut rest of a step",
+        }
+    }
+}
 
 /// One step, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -37,11 +64,13 @@ pub struct StepTime {
     /// Of that, time in which no thread runs an op or a runtime call: Python between them, or what
     /// the trace does not show.
     pub between_ops_ns: i64,
-    /// Time of it, until its last device row ends, in which devices carry out, or wait for, what was
-    /// launched before the recording: the iteration before.
+    /// Time from its begin until its last device row ends in which devices carry out, or wait for,
+    /// what was launched before the recording, the iteration before, and nothing else.
     pub before_recording_ns: i64,
     /// Device rows that were launched in it.
     pub rows: u64,
+    /// Why it counts in no mean; none of most.
+    pub excluded: Option<StepExclusion>,
     /// First start of these, ns since the origin of the trace.
     pub device_start_ns: i64,
     /// From there to their last end.
@@ -97,7 +126,49 @@ pub(crate) fn step_times(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
         step.rows = list.len() as u64;
         step.set_device_time(&DeviceTime::from_rows(rows, list.into_iter(), &nothing));
     }
+    exclude_cut_steps(&mut steps);
     steps
+}
+
+/// Those that count in means.
+pub fn counted_steps(steps: &[StepTime]) -> impl Iterator<Item = &StepTime> + Clone {
+    steps.iter().filter(|step| step.excluded.is_none())
+}
+
+/// Whether a step of a job counts in means: on one rank at least, or no rank says that it does not.
+pub fn is_counted_step<'a>(ranks: impl Iterator<Item = &'a [StepTime]>, name: &str) -> bool {
+    let mut is_excluded = false;
+    for step in ranks.flatten().filter(|step| step.name == name) {
+        if step.excluded.is_none() {
+            return true;
+        }
+        is_excluded = true;
+    }
+    !is_excluded
+}
+
+fn exclude_cut_steps(steps: &mut [StepTime]) {
+    let has_rows = steps.iter().any(|step| step.rows > 0);
+    for step in steps.iter_mut().filter(|step| has_rows && step.rows == 0) {
+        step.excluded = Some(StepExclusion::NoDeviceRows);
+    }
+    if steps.iter().any(|step| step.phase.is_some()) {
+        return;
+    }
+    let last = steps.len().saturating_sub(1);
+    for edge in [0, last] {
+        let Some(own) = steps.get(edge).filter(|step| step.excluded.is_none()) else {
+            continue;
+        };
+        let others = steps.iter().enumerate().filter(|(place, _)| *place != edge);
+        let counted = others.filter(|(_, step)| step.excluded.is_none());
+        let mut lengths: Vec<i64> = counted.map(|(_, step)| step.duration_ns).collect();
+        lengths.sort_unstable();
+        let usual = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
+        if own.duration_ns.saturating_mul(STUB_PART) < usual {
+            steps[edge].excluded = Some(StepExclusion::Stub);
+        }
+    }
 }
 
 /// When ops or calls run on any thread: during `backward` the thread of the steps only waits for
@@ -136,6 +207,11 @@ fn launched_rows(rows: &ClassifiedRows<'_>, wanted: bool) -> Vec<(i64, usize)> {
 }
 
 impl StepTime {
+    /// From its begin until it has ended on the host and on devices.
+    pub fn whole_ns(&self) -> i64 {
+        self.last_end_ns().saturating_sub(self.start_ns)
+    }
+
     pub(crate) fn end_ns(&self) -> i64 {
         self.start_ns.saturating_add(self.duration_ns)
     }

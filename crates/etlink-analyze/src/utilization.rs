@@ -14,15 +14,17 @@
 //! ```
 //! `before` is time that nothing in the trace explains and in which no other work runs: rows that
 //! were launched before the recording began run, or the first row of a stream has been launched and
-//! waits for such work. It is neither busy nor idle. Rows that stand for no work, such as waits,
-//! are idle time.
+//! waits for such work. Where that is the first row of its device, the device carried out such work
+//! from the begin of the window on, also before that launch. It is neither busy nor idle. Rows that stand for no work, such as waits,
+//! are idle time. A collective counts from its own rank's arrival: of how much of that the device only
+//! waits for other ranks, [`ExposedCommunication`](crate::ExposedCommunication) says.
 
 use crate::breakdown::{sum_masks, work_sets};
 use crate::intervals::{Intervals, by_mask};
 use crate::outside_time::{is_from_before, waits_for_earlier_work};
 use crate::rows::ClassifiedRows;
-use crate::rules::{KernelRules, RowClass};
-use crate::steps::{StepTime, step_times};
+use crate::rules::RowClass;
+use crate::steps::StepTime;
 use etlink_link::LinkedTrace;
 use serde::Serialize;
 
@@ -72,6 +74,12 @@ impl Utilization {
         self.window_ns.saturating_sub(self.before_recording_ns)
     }
 
+    /// The share in which it is busy with more than communication.
+    pub fn compute_or_copy_share(&self) -> Option<f64> {
+        let own_ns = self.computation_ns.saturating_add(self.exposed_memory_ns);
+        busy_share(own_ns, self.whole_ns())
+    }
+
     fn add(&mut self, other: &Utilization) {
         if other.window == UtilizationWindow::Process {
             self.window = UtilizationWindow::Process;
@@ -97,12 +105,6 @@ impl Utilization {
 
 fn busy_share(busy_ns: i64, whole_ns: i64) -> Option<f64> {
     (whole_ns > 0).then(|| busy_ns as f64 / whole_ns as f64)
-}
-
-/// Of each device of a trace, as [`analyze`](crate::analyze) has it. O(n log n) in the events.
-pub fn device_utilizations(trace: &LinkedTrace, rules: &KernelRules) -> Vec<Utilization> {
-    let rows = ClassifiedRows::new(trace, rules);
-    utilizations(&rows, &step_times(&rows))
 }
 
 /// Where the window of [`Utilization`] begins. O(1) with steps, else O(host events + rows).
@@ -155,12 +157,15 @@ pub(crate) fn utilizations(rows: &ClassifiedRows<'_>, steps: &[StepTime]) -> Vec
 }
 
 /// Of each step, the time in which nothing but work from before the recording runs or is waited for;
-/// of several devices the one that is free of it first. O(rows log rows + steps · devices · log).
+/// of several devices the one that is free of it first. O(rows log rows + steps · devices · rows).
 pub(crate) fn add_time_before(rows: &ClassifiedRows<'_>, steps: &mut [StepTime]) {
     let Some((_, window)) = steps_window(steps) else {
         return;
     };
-    let before_times = times_before(rows, window);
+    let devices = times_before(rows, window).into_iter().zip(&rows.of_devices);
+    let before_times: Vec<Intervals> = devices
+        .map(|(before, of_device)| before.without(&own_work(rows, of_device, window)))
+        .collect();
     for step in steps {
         let span = (step.start_ns, step.last_end_ns());
         let in_step = before_times.iter().map(|before| before.length_within(span));
@@ -168,13 +173,29 @@ pub(crate) fn add_time_before(rows: &ClassifiedRows<'_>, steps: &mut [StepTime])
     }
 }
 
-/// Per device, when work from before the recording runs, or is waited for, inside the window.
+/// Per device, when work from before the recording runs, or is waited for, inside the window; also
+/// beside other work.
 fn times_before(rows: &ClassifiedRows<'_>, window: Span) -> Vec<Intervals> {
     let waits = waits_for_earlier_work(rows.trace);
     let devices = rows.of_devices.iter();
     devices
         .map(|of_device| time_before(rows, of_device, &waits, window))
         .collect()
+}
+
+/// When work of the recording runs on a device. O(rows log rows).
+fn own_work(rows: &ClassifiedRows<'_>, of_device: &[usize], window: Span) -> Intervals {
+    let launched = of_device.iter().copied();
+    let launched = launched.filter(|row| !is_from_before(rows.trace, *row));
+    let [computation, communication, memory, _] = work_sets(rows, launched, window);
+    let sets = [computation, communication, memory];
+    let mut spans: Vec<Span> = sets.iter().flat_map(Intervals::spans).copied().collect();
+    spans.sort_unstable();
+    let mut work = Intervals::default();
+    for (start, end) in spans {
+        work.push(start, end);
+    }
+    work
 }
 
 /// Sum over devices or ranks: device time, not wall time.
@@ -243,9 +264,18 @@ fn time_before(
             spans.push((window.0, rows.span(row).1));
         }
     }
+    let works = |row: &&usize| rows.class[**row] != RowClass::Other;
+    let first = of_device.iter().find(works);
     for (row, launched) in waits.iter().copied() {
         if of_device.binary_search(&row).is_ok() {
-            spans.push((launched, rows.span(row).0));
+            // A stream that is still at earlier work when its first row comes has been at it since
+            // before: nothing that the trace has came in between.
+            let begin = if first == Some(&row) {
+                window.0
+            } else {
+                launched
+            };
+            spans.push((begin, rows.span(row).0));
         }
     }
     for span in &mut spans {

@@ -20,6 +20,8 @@ STEP = re.compile(r"ProfilerStep#\d+$")
 OPTIMIZER = re.compile(r"Optimizer\.step")
 LAUNCH_LATENCY_US = 100
 """A row that starts so much later than its call ends waited for something."""
+WAIT_LATENCY_US = 10
+"""A row that starts so soon after another ended waited for that one."""
 
 
 def read(path):
@@ -92,7 +94,7 @@ def utilization(events):
         busy = union(work, (start, end))
         # up to the end of the last row from before, and while the first row of a stream waits for such
         unknown = [(start, until) for until in earlier]
-        unknown += [wait for wait in first_waits(rows, launched) if wait[2] == device]
+        unknown += [wait for wait in first_waits(rows, launched, start) if wait[2] == device]
         unknown = [wait[:2] for wait in unknown]
         before = union(work + unknown, (start, end)) - busy
         whole = end - start - before
@@ -106,15 +108,25 @@ def utilization(events):
     return devices
 
 
-def first_waits(rows, launched):
-    """From the call of each stream's first row to its start, where that is long; with the device."""
-    first = {}
+def first_waits(rows, launched, begin):
+    """What the first row of each stream waits for, where nothing in the trace explains it; with the device.
+
+    From its call to its start, where that is long. The first row of a device waits for what the device
+    does since the window began. A row that begins right after one of another stream ended waited for
+    that one: an event, as NCCL's stream waits for that of the gradients.
+    """
+    first, first_of_device, ends = {}, {}, {}
     for row in sorted(rows, key=lambda row: span(row)[0]):
         first.setdefault((device_of(row), (row.get("args") or {}).get("stream")), row)
+        first_of_device.setdefault(device_of(row), row)
+        ends.setdefault(device_of(row), []).append(span(row)[1])
     for (device, _), row in first.items():
-        called = launched.get(correlation(row))
-        if called is not None and span(row)[0] - called[1] > LAUNCH_LATENCY_US:
-            yield called[1], span(row)[0], device
+        called, start = launched.get(correlation(row)), span(row)[0]
+        if called is None or start - called[1] <= LAUNCH_LATENCY_US:
+            continue
+        if any(0 <= start - end <= WAIT_LATENCY_US for end in ends[device]):
+            continue
+        yield begin if row is first_of_device[device] else called[1], start, device
 
 
 def device_of(row):

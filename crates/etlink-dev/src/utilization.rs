@@ -6,6 +6,7 @@
 use crate::support::{etlink_path, repository_root};
 use crate::web::draw_traces;
 use anyhow::{Context, Result, bail, ensure};
+use etlink_testing::{DeviceQueue, TraceBuilder};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use std::process::Command;
 
 /// Points of a percentage by which the two may differ: what the sentence shows.
 const TOLERANCE: f64 = 0.1;
+
+const US: i64 = 1_000;
 
 /// What the script says of a trace.
 #[derive(Debug, Deserialize)]
@@ -95,10 +98,63 @@ fn own_traces(root: &Path) -> Result<Vec<PathBuf>> {
             traces.push(path);
         }
     }
+    for (name, draw) in [
+        ("streams", draw_second_stream as fn() -> TraceBuilder),
+        ("earlier", draw_earlier_work),
+    ] {
+        let path = folder.join(format!("{name}.json"));
+        std::fs::write(&path, draw().kineto()).with_context(|| path.display().to_string())?;
+        traces.push(path);
+    }
     for run in sorted_entries(&root.join("testdata/pairs"))? {
         traces.extend(device_traces(&run)?);
     }
     Ok(traces)
+}
+
+/// The first row of a stream that waits for another stream of the recording, through a time in which
+/// nothing runs: that is idle time, and nothing from before the recording.
+///
+/// ```text
+/// us         0        100       200       300       400       500
+/// main       [ProfilerStep#1 ------------------------------------]
+/// stream 7   [a==]              [b====]
+/// stream 20      . . . . . . . . . . . [c====]
+/// ```
+fn draw_second_stream() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let (first, second) = (DeviceQueue::stream(7), DeviceQueue::stream(20));
+    let span = |start: i64, end: i64| (start * US, end * US);
+    draw.annotation(main, "ProfilerStep#1", 0, 500 * US);
+    draw.launch(main, span(5, 6), first, "a", span(10, 40));
+    let id = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernel", span(20, 21), id);
+    draw.launch(main, span(245, 246), first, "b", span(250, 340));
+    draw.kernel(second, "c", span(343, 400), id);
+    draw
+}
+
+/// The first row of a device that waits for what came before the recording: since the window began.
+///
+/// ```text
+/// us         0        100       200       300       400
+/// main       [ProfilerStep#1 -----------------]
+/// stream 7      l . . . . . . . [a========]
+/// ```
+fn draw_earlier_work() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let span = |start: i64, end: i64| (start * US, end * US);
+    draw.annotation(main, "ProfilerStep#1", 0, 420 * US);
+    draw.launch(
+        main,
+        span(50, 51),
+        DeviceQueue::stream(7),
+        "a",
+        span(300, 400),
+    );
+    draw
 }
 
 fn device_traces(folder: &Path) -> Result<Vec<PathBuf>> {

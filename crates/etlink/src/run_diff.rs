@@ -24,14 +24,30 @@ pub fn diff_sentences(diff: &RunDiff) -> Vec<String> {
     if let Some(step) = &diff.step {
         out.push(step_sentence(step));
     }
-    if let Some(shares) = diff.utilization {
-        let [first, second] = shares.map(|share| percent(share, 1));
-        let points = 100.0 * (shares[1] - shares[0]);
-        out.push(format!(
-            "devices are busy {first} -> {second} ({points:+.1} points)"
-        ));
-    }
+    out.extend(busy_sentence(diff));
     out
+}
+
+/// How busy devices are, with communication told apart where there is some.
+fn busy_sentence(diff: &RunDiff) -> Option<String> {
+    let (busy, own) = diff.utilization.zip(diff.compute_or_copy)?;
+    if busy == own {
+        return Some(format!("devices are busy {}", share_change(busy)));
+    }
+    // Of a trace alone nobody can say which part of a collective is waiting.
+    Some(format!(
+        "devices compute or copy {} of the time; with communication, in which they may only wait \
+        for other ranks, they are busy {}",
+        share_change(own),
+        share_change(busy)
+    ))
+}
+
+/// A share before and after, and by how many points it changed.
+fn share_change(shares: [f64; 2]) -> String {
+    let [first, second] = shares.map(|share| percent(share, 1));
+    let points = 100.0 * (shares[1] - shares[0]);
+    format!("{first} -> {second} ({points:+.1} points)")
 }
 
 /// What makes a comparison one of unlike things; nothing where they are alike.
@@ -125,8 +141,19 @@ fn step_sentence(step: &StepChange) -> String {
     let mut text = format!("step {}; {vary}{verdict}", time_change(before, after));
     if step.before_recording_ns.iter().any(|ns| *ns > 0) {
         let [before, after] = step.before_recording_ns.map(time);
+        // Where devices are done later, more of such work can pass than the step is long on the host.
+        let of = match step.whole_ns == step.times_ns {
+            true => "of a step".to_owned(),
+            false => {
+                let [first, second] = step.whole_ns.map(time);
+                format!(
+                    "that is on the host: until its device work ends a step takes {first} -> {second}, \
+                    of which"
+                )
+            }
+        };
         text += &format!(
-            "; of a step {before} -> {after} pass with work that was launched before the recording"
+            "; {of} {before} -> {after} pass with work that was launched before the recording"
         );
     }
     text

@@ -3,14 +3,18 @@
 //! which the work was queued, so that there is no bandwidth.
 
 use super::CollectiveTotals;
+use crate::outside_work::CountedWork;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::rank_list;
 use etlink_model::{CollectiveKind, dtype_bytes};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-/// All that the trace has, by kind. O(ops).
-pub(super) fn gloo_ranges(trace: &LinkedTrace) -> impl Iterator<Item = CollectiveTotals> {
+/// All that the trace has and that are of a step, by kind. O(ops).
+pub(super) fn gloo_ranges(
+    trace: &LinkedTrace,
+    counted: &CountedWork<'_>,
+) -> impl Iterator<Item = CollectiveTotals> {
     let (device, group) = (&trace.device, only_group(trace));
     let kinds: Vec<_> = device
         .names
@@ -21,6 +25,9 @@ pub(super) fn gloo_ranges(trace: &LinkedTrace) -> impl Iterator<Item = Collectiv
     let mut all: IndexMap<CollectiveKind, CollectiveTotals, FxBuildHasher> = IndexMap::default();
     for op in 0..device.ops.len() {
         let Some(kind) = kind(op) else { continue };
+        if counted.time_cause(device.ops.start[op]).is_some() {
+            continue;
+        }
         // Plain Gloo never writes `record_param_comms`:
         // shapes are all that the trace has of the size.
         let in_bytes = input_bytes(trace, op).unwrap_or(0);

@@ -5,6 +5,7 @@
 
 use super::RowChange;
 use crate::analysis::RankAnalysis;
+use crate::steps::counted_steps;
 use crate::top::KeyAverages;
 use serde::Serialize;
 
@@ -83,7 +84,7 @@ fn device_names(tops: &[&KeyAverages]) -> Vec<String> {
 }
 
 fn mean_batch(ranks: &[&RankAnalysis]) -> Option<f64> {
-    let steps = ranks.iter().flat_map(|rank| &rank.steps);
+    let steps = ranks.iter().flat_map(|rank| counted_steps(&rank.steps));
     let batches: Vec<u64> = steps.filter_map(|step| step.batch).collect();
     let sum: f64 = batches.iter().map(|batch| *batch as f64).sum();
     (!batches.is_empty()).then(|| sum / batches.len() as f64)

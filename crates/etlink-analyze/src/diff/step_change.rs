@@ -4,11 +4,12 @@
 //! have as many steps; else the steps of all ranks count one by one. The *spread* of a run is the
 //! standard deviation of its step times. A change is *real* where the means differ by more than
 //! `t · √(s₁²/n₁ + s₂²/n₂)`: Welch's test at 95 %, with Student's `t` for the degrees of freedom of
-//! Welch and Satterthwaite. One step has no spread: nobody can know.
+//! Welch and Satterthwaite. One step has no spread: nobody can know. Steps that the recording cuts do
+//! not count ([`StepExclusion`](crate::StepExclusion)).
 
 use crate::analysis::RankAnalysis;
 use crate::duration_stats::DurationStats;
-use crate::steps::StepTime;
+use crate::steps::{StepTime, counted_steps};
 use serde::Serialize;
 
 /// The two-sided 95 % points of Student's t, by degrees of freedom from 1
@@ -39,7 +40,10 @@ pub struct StepChange {
     pub times_ns: [i64; 2],
     /// Their standard deviations, ns; none of one step.
     pub spreads_ns: [Option<f64>; 2],
-    /// Mean time of a step in which devices carry out, or wait for, what was launched before the
+    /// Mean time from a step's begin until it has ended on the host and on devices, ns. Step times
+    /// are those on the host.
+    pub whole_ns: [i64; 2],
+    /// Of that, mean time in which devices carry out, or wait for, what was launched before the
     /// recording, ns.
     pub before_recording_ns: [i64; 2],
     /// Mean time of a step in which no op and no runtime call runs, ns.
@@ -76,6 +80,7 @@ impl StepChange {
             steps: stats.map(|stats| stats.count),
             times_ns,
             spreads_ns,
+            whole_ns: runs.map(|ranks| mean_time(ranks, StepTime::whole_ns)),
             before_recording_ns: runs
                 .map(|ranks| mean_time(ranks, |step| step.before_recording_ns)),
             between_ops_ns: runs.map(|ranks| mean_time(ranks, |step| step.between_ops_ns)),
@@ -113,7 +118,7 @@ fn student_t(errors: [f64; 2], steps: [f64; 2]) -> f64 {
 
 /// Of all steps of all ranks.
 fn mean_time(ranks: &[&RankAnalysis], time_of: fn(&StepTime) -> i64) -> i64 {
-    let steps = ranks.iter().flat_map(|rank| &rank.steps);
+    let steps = ranks.iter().flat_map(|rank| counted_steps(&rank.steps));
     let mut stats = DurationStats::default();
     steps.for_each(|step| stats.add(time_of(step)));
     stats.mean_ns().round() as i64
@@ -121,15 +126,18 @@ fn mean_time(ranks: &[&RankAnalysis], time_of: fn(&StepTime) -> i64) -> i64 {
 
 fn step_stats(ranks: &[&RankAnalysis]) -> DurationStats {
     let mut stats = DurationStats::default();
-    let counts = ranks.iter().map(|rank| rank.steps.len());
-    let most = counts.clone().max().unwrap_or(0);
-    if counts.clone().all(|count| count == most) {
+    let ranks: Vec<Vec<&StepTime>> = ranks
+        .iter()
+        .map(|rank| counted_steps(&rank.steps).collect())
+        .collect();
+    let most = ranks.iter().map(Vec::len).max().unwrap_or(0);
+    if ranks.iter().all(|steps| steps.len() == most) {
         for step in 0..most {
-            let each = ranks.iter().map(|rank| rank.steps[step].duration_ns);
+            let each = ranks.iter().map(|steps| steps[step].duration_ns);
             stats.add(each.max().unwrap_or(0));
         }
     } else {
-        let steps = ranks.iter().flat_map(|rank| &rank.steps);
+        let steps = ranks.iter().flatten();
         steps.for_each(|step| stats.add(step.duration_ns));
     }
     stats

@@ -1,7 +1,11 @@
 //! Small programs, figures by hand.
 
-use crate::support::{analyzed, analyzed_with};
-use etlink_analyze::{CollectiveTotals, GapCause, Options, OutsideCause, UtilizationWindow};
+use crate::support::{analyzed, analyzed_with, linked};
+use etlink_analyze::{
+    CollectiveTotals, CommunicationWait, GapCause, KernelRules, Options, OutsideCause, RowClass,
+    StepExclusion, UtilizationWindow, device_use,
+};
+use etlink_model::NodeIdx;
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const US: i64 = 1_000;
@@ -1347,4 +1351,235 @@ fn kernels_are_of_the_steps_that_launched_them() {
     };
     assert_eq!((rate.rows, rate.steps, rate.window_ns), (1, 1, 180_000));
     assert!((rate.tflops - 12e6 / 180e3 / 1e3).abs() < 1e-12, "{rate:?}");
+}
+
+/// ```text
+/// us        0         100       200       300
+/// step      [ProfilerStep#1 -----------------]
+/// stream 7   [gemm===]
+/// stream 20     [all_reduce==========]
+///                ~~~~~~~~~~~~~~~~         waits for the last rank, from 40 to 200
+/// ```
+#[test]
+fn waiting_in_a_collective_is_told_from_work() {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 2);
+    let main = draw.thread();
+    draw.annotation(main, "ProfilerStep#1", 0, 300 * US);
+    draw.launch(main, us(2, 3), DeviceQueue::stream(7), "gemm", us(10, 100));
+    let comms = ParamComms::new("allreduce", 0..2, 0, 1);
+    draw.collective(main, &comms, 20 * US, 30 * US);
+    let id = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernelExC", us(22, 24), id);
+    let stream = DeviceQueue::stream(20);
+    draw.collective_kernel(stream, "ncclDevKernel_AllReduce", us(40, 240), id, &comms);
+    let trace = linked(&draw);
+    let rules = KernelRules::built_in().expect("rules");
+    let device = device_use(&trace, &rules);
+    assert_eq!(device.utilization[0].busy_ns, 230_000);
+    let mut nodes = trace.nodes.indices();
+    let node = nodes.find(|node| {
+        let node = trace.nodes.get(*node);
+        node.on_device && trace.is_communication(&node)
+    });
+    let node = node.expect("the kernel");
+    let header = &trace.device.header;
+    let wait = |node: NodeIdx, start: i64, waits_ns: i64| CommunicationWait {
+        node,
+        start_ns: header.unix_time(etlink_model::TimeNs(start)),
+        waits_ns,
+    };
+    // of the 160 us of waiting the gemm hides 60
+    let exposed = &device.exposed;
+    assert_eq!(
+        exposed.waiting_ns(&[wait(node, 40 * US, 160 * US)]),
+        100_000
+    );
+    assert_eq!(exposed.waiting_ns(&[]), 0);
+    // what overlaps counts once, and a node of the host is no row of a device
+    let twice = [wait(node, 40 * US, 160 * US), wait(node, 90 * US, 30 * US)];
+    assert_eq!(exposed.waiting_ns(&twice), 100_000);
+    assert_eq!(exposed.waiting_ns(&[wait(NodeIdx(0), 0, 300 * US)]), 0);
+}
+
+/// Steps of these lengths, us, each with so many kernels.
+fn draw_steps(names: &str, steps: &[(i64, i64)]) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let mut begin = 0;
+    for (number, (length, kernels)) in steps.iter().enumerate() {
+        let at = |time: i64| (begin + time) * US;
+        let name = names.replace('N', &number.to_string());
+        draw.annotation(main, &name, at(0), at(*length));
+        for kernel in 0..*kernels {
+            let (call, row) = (kernel * 20, kernel * 20 + 5);
+            let stream = DeviceQueue::stream(7);
+            draw.launch(
+                main,
+                (at(call), at(call + 1)),
+                stream,
+                "k",
+                (at(row), at(row + 10)),
+            );
+        }
+        begin += length + 10;
+    }
+    draw
+}
+
+#[test]
+fn what_a_recording_cuts_counts_in_no_mean() {
+    let stub = Some(StepExclusion::Stub);
+    let none = Some(StepExclusion::NoDeviceRows);
+    for (names, steps, want) in [
+        // the profiler was stopped right behind a step
+        (
+            "ProfilerStep#N",
+            vec![(9_000, 3), (49, 0)],
+            vec![None, none],
+        ),
+        (
+            "ProfilerStep#N",
+            vec![(30, 1), (900, 3), (800, 3)],
+            vec![stub, None, None],
+        ),
+        (
+            "ProfilerStep#N",
+            vec![(900, 3), (800, 3), (30, 1)],
+            vec![None, None, stub],
+        ),
+        // one in the middle is whole, however short
+        (
+            "ProfilerStep#N",
+            vec![(900, 3), (30, 1), (800, 3)],
+            vec![None; 3],
+        ),
+        ("ProfilerStep#N", vec![(900, 3), (100, 1)], vec![None; 2]),
+        // a run without devices has no device rows in any
+        ("ProfilerStep#N", vec![(900, 0), (800, 0)], vec![None; 2]),
+        ("ProfilerStep#N", vec![(30, 1)], vec![None]),
+        // a decode is that much shorter than a prefill
+        (
+            "execute_context_N(8)_generation_0(0)",
+            vec![(9_000, 3), (50, 2)],
+            vec![None; 2],
+        ),
+    ] {
+        let analysis = analyzed(&draw_steps(names, &steps));
+        let excluded: Vec<_> = analysis.steps.iter().map(|step| step.excluded).collect();
+        assert_eq!(excluded, want, "{names} {steps:?}");
+    }
+    let analysis = analyzed(&draw_steps("ProfilerStep#N", &[(9_000, 3), (49, 0)]));
+    let total = etlink_analyze::run_totals(std::iter::once(&analysis));
+    let mut metrics = total.metrics.iter();
+    let mean = metrics.find(|metric| metric.name == "avg_step_time");
+    assert_eq!(mean.map(|mean| mean.value), Some(9e-3));
+}
+
+/// ```text
+/// us        0         100       200       300       400
+/// host      [aten::add]
+/// calls        l
+/// stream 7     . . . . . . . . [a========]             the stream was at work from before
+/// ```
+#[test]
+fn a_device_that_is_at_earlier_work_is_so_from_the_begin_on() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "aten::add", 0, 100 * US);
+    let stream = DeviceQueue::stream(7);
+    draw.launch(main, us(50, 51), stream, "a", us(300, 400));
+    let analysis = analyzed(&draw);
+    let [device] = &analysis.utilization[..] else {
+        panic!("one device")
+    };
+    assert_eq!(
+        (device.window_ns, device.before_recording_ns),
+        (400_000, 300_000)
+    );
+    assert_eq!((device.busy_ns, device.idle_ns), (100_000, 0));
+    assert_eq!(device.busy_share, Some(1.0));
+}
+
+/// ```text
+/// us        0         100       200       300       400       500
+/// calls      l  l
+/// stream 7   [a==]           [b====]       (launched late)
+/// stream 20      . . . . . . . . . .[c====]            first row: waits for b, not for what came
+///                                                      before the recording
+/// ```
+#[test]
+fn the_first_row_of_a_second_stream_waits_for_the_first_stream() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let (seven, twenty) = (DeviceQueue::stream(7), DeviceQueue::stream(20));
+    draw.annotation(main, "ProfilerStep#1", 0, 500 * US);
+    draw.launch(main, us(5, 6), seven, "a", us(10, 40));
+    let id = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernel", us(20, 21), id);
+    draw.launch(main, us(245, 246), seven, "b", us(250, 340));
+    draw.kernel(twenty, "c", us(343, 400), id);
+    let analysis = analyzed(&draw);
+    let [device] = &analysis.utilization[..] else {
+        panic!("one device")
+    };
+    assert_eq!((device.window_ns, device.before_recording_ns), (500_000, 0));
+    assert_eq!(device.busy_ns, (30 + 90 + 57) * US);
+}
+
+#[test]
+fn launches_and_collectives_are_of_the_steps() {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 2);
+    let main = draw.thread();
+    let (seven, twenty) = (DeviceQueue::stream(7), DeviceQueue::stream(20));
+    draw.annotation(main, "ProfilerStep#1", 1_000 * US, 2_000 * US);
+    for (number, begin) in [(0, 0), (1, 1_100)] {
+        let at = |start: i64, end: i64| us(begin + start, begin + end);
+        draw.launch(main, at(10, 11), seven, "a", at(20, 30));
+        let mut comms = ParamComms::new("allreduce", 0..2, 0, number);
+        (comms.in_elements, comms.out_elements) = (1_000, 1_000);
+        let (start, end) = at(40, 60);
+        draw.collective(main, &comms, start, end);
+        let id = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernelExC", at(45, 50), id);
+        draw.collective_kernel(twenty, "ncclDevKernel_AllReduce", at(60, 100), id, &comms);
+    }
+    let analysis = analyzed(&draw);
+    let launches = analysis.launches.iter();
+    let launches: Vec<_> = launches.map(|call| (call.calls, call.rows)).collect();
+    assert_eq!(launches, [(1, 1), (1, 1)]);
+    let ops: u64 = analysis.op_launches.iter().map(|op| op.calls).sum();
+    assert_eq!(ops, 2, "{:?}", analysis.op_launches);
+    let [all_reduce] = &analysis.collectives[..] else {
+        panic!("one kind: {:?}", analysis.collectives)
+    };
+    assert_eq!((all_reduce.count, all_reduce.sum_ns), (1, 40_000));
+}
+
+/// ```text
+/// us        0  2      10                  50     60
+/// stream 7     [== a =][== event_wait ====][= b =]
+/// ```
+#[test]
+fn a_row_that_only_waits_has_no_share() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let stream = DeviceQueue::stream(7);
+    draw.launch(main, us(0, 1), stream, "a", us(2, 10));
+    draw.kernel(stream, "event_wait", us(10, 50), None);
+    draw.launch(main, us(20, 21), stream, "b", us(50, 52));
+    let kernels = analyzed(&draw).kernels;
+    let shares: Vec<_> = kernels
+        .iter()
+        .map(|kernel| (kernel.class, kernel.share))
+        .collect();
+    assert_eq!(
+        shares,
+        [
+            (RowClass::Other, None),
+            (RowClass::Computation, Some(0.8)),
+            (RowClass::Computation, Some(0.2))
+        ]
+    );
 }

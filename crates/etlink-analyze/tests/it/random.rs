@@ -164,7 +164,11 @@ fn laws(analysis: &RankAnalysis) -> Result<(), TestCaseError> {
             step.device_window_ns
         );
     }
-    let shares: f64 = analysis.kernels.iter().map(|kernel| kernel.share).sum();
+    let shares: f64 = analysis
+        .kernels
+        .iter()
+        .filter_map(|kernel| kernel.share)
+        .sum();
     let any = analysis
         .kernels
         .iter()

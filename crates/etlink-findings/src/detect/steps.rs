@@ -4,7 +4,7 @@ use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::kind::CauseKind;
 use crate::text::median_ns;
 use crate::view::RankView;
-use etlink_analyze::RowClass;
+use etlink_analyze::{RowClass, counted_steps};
 use etlink_link::NodeKind;
 use etlink_model::NodeIdx;
 use etlink_replay::GraphEdits;
@@ -69,11 +69,12 @@ pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let Some((first, others)) = steps.split_first() else {
         return vec![];
     };
-    let mut lengths: Vec<i64> = others.iter().map(|step| step.duration_ns).collect();
+    // What the recording cut tells nothing of a usual step.
+    let mut lengths: Vec<i64> = counted_steps(others).map(|step| step.duration_ns).collect();
     // A median: one more odd step does not hide the first.
     let usual = median_ns(&mut lengths);
     let is_odd = first.duration_ns as f64 > ODD_FACTOR * usual as f64;
-    if steps.len() < LEAST_STEPS || !is_odd {
+    if lengths.len() + 1 < LEAST_STEPS || first.excluded.is_some() || !is_odd {
         return vec![];
     }
     let mut edits = GraphEdits::default();

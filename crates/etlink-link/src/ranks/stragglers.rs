@@ -136,11 +136,15 @@ pub fn step_stragglers(
     steps
 }
 
-/// How long each step of the job is, from its latest begin on a rank to its latest end, ns; by name.
-pub fn job_step_times(ranks: &[RankSummary], clocks: &[RankClock]) -> Vec<i64> {
-    let times = step_times(ranks, clocks).into_values();
+/// How long each step of the job is, from its latest begin on a rank to its latest end, ns; by name,
+/// with the names.
+pub fn job_step_times(ranks: &[RankSummary], clocks: &[RankClock]) -> Vec<(String, i64)> {
+    let times = step_times(ranks, clocks).into_iter();
     times
-        .map(|time| time.last_end.since(time.last_begin).max(0))
+        .map(|(name, time)| {
+            let length = time.last_end.since(time.last_begin).max(0);
+            (name.to_owned(), length)
+        })
         .collect()
 }
 

@@ -30,9 +30,9 @@ pub struct RankStats {
     pub(super) count: usize,
     /// The heat map.
     pub(super) late: ArrivalDelays,
-    /// Each step of the job, from the latest begin on a rank to the latest end, ns.
+    /// Each step of the job with its name, from the latest begin on a rank to the latest end, ns.
     #[serde(skip)]
-    pub(super) job_steps_ns: Vec<i64>,
+    pub(super) job_steps_ns: Vec<(String, i64)>,
     /// Ranks whose recordings show that their first step began later than the others'.
     #[serde(skip)]
     pub(super) began_steps_later: Vec<GlobalRank>,

@@ -1,7 +1,7 @@
 //! The page in a few words: sums and shares of figures that the tables have.
 
 use super::{RankStats, ReportPage, ReportRank, strings};
-use etlink_analyze::{Utilization, UtilizationWindow};
+use etlink_analyze::{Utilization, UtilizationWindow, counted_steps, is_counted_step};
 use etlink_link::LinkReport;
 use etlink_model::{GlobalRank, Severity};
 use etlink_replay::PathCause;
@@ -35,7 +35,7 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
         Some(total) => {
             let of = |ns: i64| percent_text(ns, total.whole_ns());
             let communication = format!(
-                ", communicate without overlap {}",
+                ", communicate without overlap, or wait in it for other ranks, {}",
                 of(total.exposed_communication_ns)
             );
             let communication = if total.exposed_communication_ns > 0 {
@@ -149,7 +149,12 @@ fn path_causes(ranks: &[ReportRank]) -> Vec<(PathCause, i64)> {
 /// How long a step takes: of the job where ranks are compared, else on the rank on which it is
 /// longest. Median of the steps, and what of; of an even number the mean of the two in the middle.
 fn step_time(page: &ReportPage<'_>) -> Option<(i64, String)> {
-    let of_job = page.met.map(|met| met.job_steps_ns.clone());
+    let ranks = || page.ranks.iter().map(|rank| &rank.analysis.steps[..]);
+    let of_job = page.met.map(|met| {
+        let steps = met.job_steps_ns.iter();
+        let counted = steps.filter(|(name, _)| is_counted_step(ranks(), name));
+        counted.map(|(_, ns)| *ns).collect::<Vec<i64>>()
+    });
     if let Some(mut steps) = of_job.filter(|steps| !steps.is_empty()) {
         steps.sort_unstable();
         let which = match steps.len() {
@@ -171,7 +176,7 @@ fn longest_step_time(ranks: &[ReportRank]) -> Option<(i64, String)> {
     let mut longest: BTreeMap<(&str, usize), i64> = BTreeMap::new();
     for (at, step) in ranks
         .iter()
-        .flat_map(|rank| rank.analysis.steps.iter().enumerate())
+        .flat_map(|rank| counted_steps(&rank.analysis.steps).enumerate())
     {
         // of one rank two steps of a name are two
         let key = (step.name.as_str(), if ranks.len() == 1 { at } else { 0 });
@@ -255,18 +260,40 @@ fn step_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
     let (median, mut note) = step_time(page)?;
     let ranks = page.ranks.iter();
     let steps = ranks.flat_map(|rank| &rank.analysis.steps);
-    let before = steps.map(|step| step.before_recording_ns).max();
-    if let Some(before) = before.filter(|before| *before > 0) {
+    let waiting = steps.max_by_key(|step| step.before_recording_ns);
+    if let Some(step) = waiting.filter(|step| step.before_recording_ns > 0) {
         note += &format!(
-            "; {} of the first pass with work that was launched before the recording",
-            time_text(before)
+            "; on the host: until its device work ends the first takes {}, of which {} pass with work \
+            that was launched before the recording",
+            time_text(step.whole_ns()),
+            time_text(step.before_recording_ns)
         );
     }
+    note += &left_out_text(page);
     Some(SummaryCard {
         name: "Step time",
         value: time_text(median),
         note,
     })
+}
+
+/// Which steps are in no median, and why; empty where all are.
+fn left_out_text(page: &ReportPage<'_>) -> String {
+    let ranks = page.ranks.iter();
+    let steps = ranks.flat_map(|rank| &rank.analysis.steps);
+    let mut left_out = steps.filter_map(|step| Some((step, step.excluded?)));
+    let Some((first, cause)) = left_out.next() else {
+        return String::new();
+    };
+    let others = match left_out.count() {
+        0 => String::new(),
+        others => format!(" (and {others} more)"),
+    };
+    format!(
+        "; left out: {}{others}, which {}",
+        first.name,
+        cause.phrase()
+    )
 }
 
 fn busy_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
@@ -309,7 +336,7 @@ fn exposed_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
         name: "Exposed communication",
         value: percent_text(total.exposed_communication_ns, total.whole_ns()),
         note: format!(
-            "of {}: {}, without computation beside it",
+            "of {}: {}, without computation beside it, with waiting for other ranks",
             whole_phrase(total),
             time_text(total.exposed_communication_ns)
         ),

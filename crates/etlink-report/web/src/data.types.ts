@@ -249,7 +249,7 @@ export type KernelTotals = {
   min_ns: number;
   max_ns: number;
   stddev_ns: number | null;
-  share: number;
+  share: number | null;
   op: string;
   other_ops: number;
 };
@@ -592,6 +592,7 @@ export type StepTime = {
   between_ops_ns: number;
   before_recording_ns: number;
   rows: number;
+  excluded: null;
   device_start_ns: number;
   device_window_ns: number;
   computation_ns: number;

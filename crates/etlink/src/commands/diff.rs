@@ -381,9 +381,16 @@ fn runs_head(compared: &DiffReport<'_>) -> String {
         ("before", compared.before, before),
         ("after", compared.after, after),
     ] {
+        let left_out = match side.excluded_steps {
+            0 => String::new(),
+            steps => format!(
+                " ({} without device rows or cut, left out)",
+                count(steps, "step")
+            ),
+        };
         let _ = writeln!(
             out,
-            "{name}: {}, {}, {}",
+            "{name}: {}, {}, {}{left_out}",
             path.display(),
             count(side.ranks, "rank"),
             count(side.steps, "step")

@@ -238,7 +238,9 @@ fn findings_of_ranks(
     }
     let joined = JoinedRun::new(summaries, align);
     let steps = job_step_times(&joined.summaries, &joined.clocks);
-    let job_ns = steps.iter().fold(0i64, |sum, ns| sum.saturating_add(*ns));
+    let job_ns = steps
+        .iter()
+        .fold(0i64, |sum, (_, ns)| sum.saturating_add(*ns));
     let findings = joined_findings(&joined, found)?;
     Ok((findings, (!steps.is_empty()).then_some(job_ns)))
 }

@@ -18,7 +18,8 @@ use crate::kernel_rules::read_rules;
 use crate::run_findings::{FoundRank, findings_of_run, head_findings};
 use anyhow::{Result, bail};
 use etlink_analyze::{
-    HardwarePeaks, KernelRules, Options, RankAnalysis, RunTotals, analyze, peak_metrics, run_totals,
+    HardwarePeaks, KernelRules, Options, RankAnalysis, RunTotals, analyze, is_counted_step,
+    peak_metrics, run_totals,
 };
 use etlink_findings::RunFindings;
 use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
@@ -244,7 +245,14 @@ impl Analyzed {
             false => vec![],
         };
         let job_steps_ns = match is_joined {
-            true => job_step_times(&joined.summaries, &joined.clocks),
+            true => job_step_times(&joined.summaries, &joined.clocks)
+                .into_iter()
+                .filter(|(name, _)| {
+                    let ranks = told.ranks.iter().map(|rank| &rank.said.steps[..]);
+                    is_counted_step(ranks, name)
+                })
+                .map(|(_, ns)| ns)
+                .collect(),
             false => vec![],
         };
         // a doubtful clock matters only where somebody came late by it

@@ -1,6 +1,7 @@
 //! What `ranks` prints, as tables.
 
-use super::{NotCompared, RankUtilization, RanksReport, compare_runs};
+use super::waits::RankUtilization;
+use super::{NotCompared, RanksReport, compare_runs};
 use crate::record_tables::records_table;
 use crate::run_query::RunQuery;
 use anyhow::{Result, bail};

@@ -2,6 +2,7 @@
 
 mod document;
 mod show;
+mod waits;
 
 pub use document::RanksDocument;
 
@@ -10,7 +11,7 @@ use crate::Outcome;
 use crate::args::RanksArgs;
 use crate::{notes, table};
 use anyhow::Result;
-use etlink_analyze::{KernelRules, Utilization, device_utilizations};
+use etlink_analyze::{DeviceUse, KernelRules, device_use};
 use etlink_link::TensorEdges;
 use etlink_link::ranks::{
     CollectiveMatch, CollectiveSkew, JoinProblem, JoinProblemKind, Mismatch, RankClock,
@@ -24,6 +25,7 @@ use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, Run
 use etlink_run::{Progress, RunError};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use waits::RankUtilization;
 
 /// What is known of the ranks of one run.
 #[derive(Serialize)]
@@ -57,40 +59,12 @@ struct RanksReport {
     began_steps_later: BTreeSet<GlobalRank>,
 }
 
-/// How busy the devices of a rank are, by the definition of `analyze`.
-#[derive(Debug, Default, PartialEq, Serialize)]
-struct RankUtilization {
-    rank: GlobalRank,
-    /// Time in which they run something, summed over its devices, ns.
-    busy_ns: i64,
-    /// Of its steps, or of its recording where it has none; without work from before it, ns.
-    whole_ns: i64,
-    /// The one by the other; none without device work.
-    busy_share: Option<f64>,
-}
-
-impl RankUtilization {
-    fn new(rank: GlobalRank, devices: &[Utilization]) -> RankUtilization {
-        let sum = |part: fn(&Utilization) -> i64| {
-            let each = devices.iter().map(part);
-            each.fold(0, i64::saturating_add)
-        };
-        let (busy_ns, whole_ns) = (sum(|one| one.busy_ns), sum(Utilization::whole_ns));
-        RankUtilization {
-            rank,
-            busy_ns,
-            whole_ns,
-            busy_share: (whole_ns > 0).then(|| busy_ns as f64 / whole_ns as f64),
-        }
-    }
-}
-
 /// What is kept of a rank.
 struct RankDetails {
     /// What `-v` says of it.
     details: Vec<String>,
     /// Of its devices.
-    utilization: Vec<Utilization>,
+    devices: DeviceUse,
 }
 
 /// Which runs are compared, and how that is printed.
@@ -221,19 +195,19 @@ fn summarize_rank(
         notes: linked.notes(),
         value: RankDetails {
             details: linked.details(),
-            utilization: device_utilizations(&linked.trace, rules),
+            devices: device_use(&linked.trace, rules),
         },
         summary: linked.summary,
     }))
 }
 
 fn compare_ranks(run: &RunFiles, results: RunResults<RankDetails>, align: bool) -> RanksReport {
-    let mut utilization = vec![];
-    for member in &results.members.ranks {
-        let rank = member.summary.as_ref().map(|summary| summary.rank);
-        utilization.extend(rank.map(|rank| RankUtilization::new(rank, &member.value.utilization)));
-    }
+    // The join has the ranks in this order, those with a summary.
+    let ranks = results.members.ranks.iter();
+    let ranks = ranks.filter(|member| member.summary.is_some());
+    let devices: Vec<&DeviceUse> = ranks.map(|member| &member.value.devices).collect();
     let mut joined = results.join(align);
+    let utilization = waits::rank_utilizations(&joined, &devices);
     let not_compared = not_compared(&joined.matches);
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);
     // an order that would deadlock is told here too, though nothing is simulated

@@ -281,8 +281,8 @@ fn straggler_cells(
 
 fn by_rank(one: &RanksReport) -> String {
     let known = one.utilization.iter();
-    let known = known.filter_map(|own| Some((own.rank, own.busy_share?)));
-    let shares: BTreeMap<GlobalRank, f64> = known.collect();
+    let known = known.filter_map(|own| Some((own.rank, (own.working_share?, own.waiting_share?))));
+    let shares: BTreeMap<GlobalRank, (f64, f64)> = known.collect();
     let mut head = vec![
         "rank",
         "collectives",
@@ -293,11 +293,14 @@ fn by_rank(one: &RanksReport) -> String {
         "hands on",
     ];
     // a run without devices has nothing to be busy
-    head.extend((!shares.is_empty()).then_some("busy"));
+    if !shares.is_empty() {
+        head.extend(["device works", "device waits"]);
+    }
     let mut table = Grid::new(2, Limit::NONE, head)
-        .expendable(["collectives"])
+        .expendable(["collectives", "hands on"])
         .decisive(["waits", "others wait"]);
     for rank in &one.ranks {
+        let own = shares.get(&rank.rank);
         table.add([
             rank.rank.to_string(),
             rank.collectives.to_string(),
@@ -306,12 +309,16 @@ fn by_rank(one: &RanksReport) -> String {
             time(rank.caused_ns),
             time(rank.began_late_ns),
             time(rank.handed_on_ns),
-            percent_or_none(shares.get(&rank.rank)),
+            percent_or_none(own.map(|(works, _)| works)),
+            percent_or_none(own.map(|(_, waits)| waits)),
         ]);
     }
     let busy = match shares.is_empty() {
         true => "",
-        false => "; busy: its devices, of its steps or recording",
+        false => {
+            "; device works: computes, copies or transfers; device waits: does nothing but wait in \
+            collectives for later ranks; both of its steps or recording"
+        }
     };
     format!(
         "per rank (others wait: for what it did; began later: because its step or its recording \

@@ -21,7 +21,9 @@ pub(super) fn kernel_table(one: &Analyzed, limit: Limit) -> Shown {
         ("label", |(kernel, _)| kernel.label.clone()),
         ("rows", |(kernel, _)| kernel.durations.count.to_string()),
         ("sum", |(kernel, _)| time(kernel.durations.sum_ns)),
-        ("share", |(kernel, _)| percent(kernel.share, 1)),
+        ("share", |(kernel, _)| {
+            kernel.share.map_or("-".into(), |share| percent(share, 1))
+        }),
         ("mean", |(kernel, _)| mean_time(kernel.durations.mean_ns())),
         ("min", |(kernel, _)| time(kernel.durations.min_ns)),
         ("max", |(kernel, _)| time(kernel.durations.max_ns)),

@@ -3,7 +3,7 @@
 use super::{Analyzed, Shown, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mean_time, percent, time};
 use etlink_analyze::{
-    DeviceTime, IdleCauses, PhaseTotals, StepTime, Utilization, UtilizationWindow,
+    DeviceTime, IdleCauses, PhaseTotals, StepTime, Utilization, UtilizationWindow, counted_steps,
 };
 
 pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
@@ -119,7 +119,7 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
         ("idle", |(_, step)| of_device(step.idle_ns, step)),
         ("rows", |(_, step)| step.rows.to_string()),
     ];
-    let all = || of_ranks(one, |rank| &rank.steps);
+    let all = || of_ranks(one, |rank| &rank.steps).filter(|(_, step)| step.excluded.is_none());
     let mean = |of: fn(&StepTime) -> i64| {
         mean_time(all().map(|(_, step)| of(step) as f64).sum::<f64>() / all().count().max(1) as f64)
     };
@@ -149,7 +149,8 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
     } else {
         host + &job
     };
-    let grid = Grid::from_records(2, limit, columns, all());
+    let title = title + &left_out_text(one);
+    let grid = Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.steps));
     (title, grid.expendable(["rows", "memory"]))
 }
 
@@ -186,9 +187,28 @@ pub(super) fn phase_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     (
         "steps by phase (batch: mean; median, max, sum: on the host; tokens/s: from a step's begin \
-        to the next one's, of the last its own length)"
+        to the next one's, of the last over its time on the host or on the device, the longer)"
             .into(),
         Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.phases)),
+    )
+}
+
+/// Which steps are in no mean, and why; empty where all are.
+fn left_out_text(one: &Analyzed) -> String {
+    let steps = of_ranks(one, |rank| &rank.steps);
+    let mut left_out = steps.filter_map(|(_, step)| Some((step, step.excluded?)));
+    let Some((first, cause)) = left_out.next() else {
+        return String::new();
+    };
+    let others = match left_out.count() {
+        0 => String::new(),
+        others => format!(" (and {others} more)"),
+    };
+    format!(
+        "; left out of the mean: {} of {}{others}, which {}",
+        first.name,
+        time(first.duration_ns),
+        cause.phrase()
     )
 }
 
@@ -198,7 +218,7 @@ fn how_many(one: &Analyzed) -> String {
         .told
         .ranks
         .iter()
-        .map(|rank| rank.said.steps.len())
+        .map(|rank| counted_steps(&rank.said.steps).count())
         // ranks without annotations of steps say nothing of how many each has
         .filter(|steps| *steps > 0)
         .collect();
