@@ -5,7 +5,7 @@
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = "../../schemas/perfetto";
+    let folder = "schema";
     println!("cargo:rerun-if-changed={folder}");
     let files = protox::compile(["trace.proto"], [folder])?;
     prost_build::Config::new().compile_fds(files)?;

@@ -8,7 +8,7 @@
 //! .et, ET+ ─────> read::read ──> ChakraGraph ─┬─> check::check ──> findings
 //!                                             └─> convert ───────> graphs, traces, Graphviz
 //! ```
-//! The wire format is MLCommons Chakra's public schema 0.0.4 (`schemas/chakra/et_def.proto`).
+//! The wire format is MLCommons Chakra's public schema 0.0.4 (`schema/et_def.proto`).
 //! All of it is pure: readers and writers take byte streams, nothing touches files. Both
 //! writers are linear in the trace and hold one block of output per thread in memory.
 
@@ -34,7 +34,7 @@ pub use demotion::Demotion;
 pub use options::{LatencyMode, TracePart, WriteOptions, WriteSummary};
 pub use rank_agreement::{CommDecision, RankAgreement};
 
-/// The messages of the Chakra schema, generated from `schemas/chakra/et_def.proto`.
+/// The messages of the Chakra schema, generated from `schema/et_def.proto`.
 #[allow(
     missing_docs,
     clippy::all,

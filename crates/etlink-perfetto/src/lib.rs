@@ -14,7 +14,7 @@ mod origin;
 mod packets;
 mod strings;
 
-/// The messages of Perfetto's schema, generated from `schemas/perfetto/trace.proto`.
+/// The messages of Perfetto's schema, generated from `schema/trace.proto`.
 #[allow(
     missing_docs,
     clippy::all,

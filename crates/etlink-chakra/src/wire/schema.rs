@@ -1,4 +1,4 @@
-//! Field numbers of `schemas/chakra/et_def.proto`, for reading and for writing.
+//! Field numbers of `schema/et_def.proto`, for reading and for writing.
 //!
 //! A test compares them with the schema itself.
 
@@ -63,7 +63,7 @@ mod tests {
 
     /// The number of a field, as the text of the schema states it.
     fn number_in_schema(message: &str, field: &str) -> u32 {
-        let schema = include_str!("../../../../schemas/chakra/et_def.proto");
+        let schema = include_str!("../../schema/et_def.proto");
         let start = schema
             .find(&format!("message {message} {{"))
             .expect("the message");
