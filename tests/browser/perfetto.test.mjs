@@ -53,10 +53,16 @@ async function trackNames(page) {
   );
 }
 
-/** Opens the first group of this name. */
+/** Opens the first group of this name, and waits until its tracks are there: the interface draws them later. */
 async function expand(page, name) {
+  const closed = await page.locator(".pf-track__title").count();
   const tracks = page.locator(".pf-track__header", { hasText: name });
   await tracks.first().locator(".pf-track__collapse-button").click();
+  await page.waitForFunction(
+    (closed) => document.querySelectorAll(".pf-track__title").length > closed,
+    closed,
+    { timeout: 60_000 },
+  );
 }
 
 test("ranks stand in order, and in a rank the critical path, the process and the device", async () => {

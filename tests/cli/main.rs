@@ -12,6 +12,7 @@ mod analyze;
 mod analyze_tables;
 mod bad_input;
 mod capture;
+mod completions;
 mod diff;
 #[cfg(all(feature = "faults", target_os = "linux"))]
 mod faults;

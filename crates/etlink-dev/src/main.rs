@@ -8,10 +8,13 @@
 )]
 
 mod bench;
+mod dependencies;
+mod dist;
 mod fuzz;
 mod growth;
 mod hta;
 mod many;
+mod packages;
 mod perfetto;
 mod recording;
 mod support;
@@ -130,6 +133,14 @@ enum DevCommand {
     /// Test: build the Python wheel, install it into an empty environment and run the Python tests
     /// (python3 with pip, a package index)
     Wheel(wheel::WheelOptions),
+    /// Test: licences, duplicates, sources and known vulnerabilities of dependencies, by cargo-deny,
+    /// which is built first (a package index)
+    Deny,
+    /// Test: make the packages that would be published, and compile each from its package
+    Packages,
+    /// Build the archive that is given to users: the command, manual pages, completions, and its
+    /// SHA-256 sum; unpack it and try it
+    Dist(dist::DistOptions),
     /// Test: record small runs with the newest PyTorch into target/ and link them
     TestRecording,
     /// Test: `etlink record` on real PyTorch programs as they are (python3.11, a package index, 6
@@ -177,6 +188,9 @@ fn main() -> ExitCode {
         DevCommand::Web { check } => web::build_page(check),
         DevCommand::Browser => web::test_page(),
         DevCommand::Wheel(options) => wheel::test_wheel(&options),
+        DevCommand::Deny => dependencies::check_dependencies(),
+        DevCommand::Packages => packages::check_packages(),
+        DevCommand::Dist(options) => dist::make_archive(&options),
         DevCommand::TestRecording => recording::test_recording(),
         DevCommand::TestTorch { options } => recording::test_torch(&options),
         DevCommand::Overhead { options } => recording::measure_overhead(&options),

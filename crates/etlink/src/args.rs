@@ -1,6 +1,7 @@
 //! What can be typed.
 
 mod analyze;
+mod completions;
 mod diff;
 mod findings;
 mod format;
@@ -12,6 +13,7 @@ mod schedule;
 mod top;
 
 pub use analyze::{AnalyzeArgs, Compat};
+pub use completions::CompletionsArgs;
 pub use diff::DiffArgs;
 pub use findings::FindingsArgs;
 pub use format::FormatName;
@@ -102,6 +104,8 @@ pub enum EtlinkCommand {
     /// Say what each step of a program would do under a schedule of the PyTorch profiler, before
     /// anything runs
     Schedule(ScheduleArgs),
+    /// Print the script by which a shell completes commands, options and their values
+    Completions(CompletionsArgs),
 }
 
 /// `etlink link`.

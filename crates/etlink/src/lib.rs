@@ -8,7 +8,7 @@
 //! wheel has the same command. [`documents`] has what commands print, as tables and values.
 #![allow(
     unreachable_pub,
-    reason = "all but two functions and a module is the command's own"
+    reason = "all but three functions and a module is the command's own"
 )]
 #![allow(
     clippy::disallowed_methods,
@@ -36,7 +36,7 @@ mod table;
 mod trace_tables;
 mod written_files;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use etlink_run::RunError;
 use etlink_run::output::{OutputError, StdoutError};
 use std::ffi::OsString;
@@ -89,6 +89,11 @@ pub fn run_command(words: impl IntoIterator<Item = OsString>) -> u8 {
 pub fn run_command_of(own_command: Vec<OsString>, words: impl IntoIterator<Item = OsString>) -> u8 {
     own_command::set_words(own_command);
     run_command(words)
+}
+
+/// What can be typed, with its help: for manual pages and completions.
+pub fn command_line() -> clap::Command {
+    args::EtlinkArgs::command()
 }
 
 /// Whoever read our output has seen enough (`etlink check … | head`). A pipe that `-o` names is

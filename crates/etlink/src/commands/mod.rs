@@ -2,6 +2,7 @@
 
 mod analyze;
 mod check;
+mod completions;
 mod diff;
 mod findings;
 mod inspect;
@@ -67,6 +68,7 @@ pub fn run(args: EtlinkArgs) -> Result<Outcome> {
         EtlinkCommand::Inspect(args) => inspect::run(args),
         EtlinkCommand::Top(args) => top::run(args),
         EtlinkCommand::Schedule(args) => schedule::run(&args),
+        EtlinkCommand::Completions(args) => completions::run(&args),
     }
 }
 
