@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -106,12 +105,17 @@ def test_a_closed_pipe_is_no_error() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_the_command(number: signal.Signals, tmp_path: Path) -> None:
     pipe = tmp_path / "trace.json"
-    # nobody writes into it: the command waits for what it reads
     os.mkfifo(pipe)
-    command = subprocess.Popen([COMMAND, "analyze", pipe], stderr=subprocess.DEVNULL)
-    time.sleep(2)
-    command.send_signal(number)
-    assert command.wait(timeout=20) == 128 + number
+    command = subprocess.Popen(
+        [COMMAND, "analyze", pipe],
+        stderr=subprocess.DEVNULL,
+        # a shell's background jobs ignore SIGINT, and what they start does so too
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+    )
+    # opened once the command reads; nothing comes, so that it waits
+    with pipe.open("wb"):
+        command.send_signal(number)
+        assert command.wait(timeout=60) == 128 + number
 
 
 def test_record_ends_with_the_exit_code_of_the_program(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ pub fn check_dependencies() -> Result<()> {
         ])
         .arg(&tools)
         // settings of the workspace's folder are not for it
-        .current_dir(&tools_folder(&tools)?);
+        .current_dir(tools_folder(&tools)?);
     run_command(&mut install)?;
     let program = tools.join("bin/cargo-deny");
     run_command(deny(&program, &root).args(["check", "licenses", "bans", "sources"]))?;
