@@ -65,14 +65,14 @@ pub(super) fn kernel_stats(loaded: &HtaTrace<'_>, most: usize) -> Vec<KernelStat
 pub(super) fn annotation_stats(
     loaded: &HtaTrace<'_>,
     all: impl Iterator<Item = (NameId, (i64, i64))>,
+    most: usize,
 ) -> Vec<NameStats> {
-    stats_by_name(
-        loaded,
-        all.map(|(name, (start, end))| (name, end.saturating_sub(start))),
-        // `get_gpu_user_annotation_breakdown` folds what comes after 1,000 names.
-        1_000,
-    )
+    let lengths = all.map(|(name, (start, end))| (name, end.saturating_sub(start)));
+    stats_by_name(loaded, lengths, most)
 }
+
+/// `get_gpu_user_annotation_breakdown` folds what comes after so many names.
+pub(super) const ANNOTATIONS: usize = 1_000;
 
 /// HTA's `duration_ratio`.
 const RATIO: f64 = 0.8;
@@ -134,11 +134,9 @@ fn fold_others<'n>(all: &[(&'n str, DurationStats)], most: usize) -> Vec<(&'n st
     let limit = quantile(&sorted, RATIO);
     let mut sums: BTreeMap<&str, DurationStats> = BTreeMap::new();
     for (at, ((name, times), running)) in all.iter().zip(&running).enumerate() {
-        let name = if at >= most || *running as f64 > limit {
-            "others"
-        } else {
-            name
-        };
+        // HTA keeps "names with a sum below 0", by which it means none; rounding makes some.
+        let folds = (at >= most || *running as f64 > limit) && times.sum_ns >= 0;
+        let name = if folds { "others" } else { name };
         // Each name enters as one figure, its sum: HTA groups a second time over its first result.
         sums.entry(name).or_default().add(times.sum_ns);
     }

@@ -26,10 +26,61 @@ pub struct LaunchStats {
     pub launch_delay: f64,
 }
 
+/// A gap between two rows of a stream, us: what `get_idle_time_breakdown` sums up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct IdleInterval {
+    /// HTA's `rank`.
+    pub rank: i64,
+    /// HTA's `stream`.
+    pub stream: i64,
+    /// From the end of the row before to the start of this one; none of a stream's first row.
+    pub idle_interval: Option<f64>,
+    /// Whether this one was launched after that end.
+    pub host_wait: bool,
+}
+
+/// A line of `get_cuda_kernel_launch_stats`, and what its argument `include_memory_events` asks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LaunchDetail {
+    /// HTA's `rank`.
+    pub rank: i64,
+    /// HTA's columns.
+    #[serde(flatten)]
+    pub launch: LaunchStats,
+    /// Whether it is a copy or a memset.
+    pub is_memory: bool,
+}
+
 /// HTA's `consecutive_kernel_delay`, which it takes for us.
 const KERNEL_WAIT_US: f64 = 30.0;
 
 pub(super) fn idle_times(loaded: &HtaTrace<'_>) -> Vec<IdleTime> {
+    let streams = work_by_stream(loaded).into_iter();
+    streams
+        .flat_map(|(stream, rows)| idle_times_of_stream(loaded, stream, &rows))
+        .collect()
+}
+
+/// By stream, then time.
+pub(super) fn idle_intervals(loaded: &HtaTrace<'_>) -> Vec<IdleInterval> {
+    let mut intervals = vec![];
+    for (stream, rows) in work_by_stream(loaded) {
+        // HTA gives the first row a category too, which is why a stream of one row has a line
+        let first = (None, false);
+        let gaps = gaps_of_stream(loaded, &rows).map(|(gap, late)| (Some(loaded.us(gap)), late));
+        for (idle_interval, host_wait) in std::iter::once(first).chain(gaps) {
+            intervals.push(IdleInterval {
+                rank: loaded.rank,
+                stream,
+                idle_interval,
+                host_wait,
+            });
+        }
+    }
+    intervals
+}
+
+fn work_by_stream<'l>(loaded: &'l HtaTrace<'_>) -> BTreeMap<i64, Vec<&'l HtaRow>> {
     let mut streams: BTreeMap<i64, Vec<&HtaRow>> = BTreeMap::new();
     loaded
         .rows
@@ -37,20 +88,24 @@ pub(super) fn idle_times(loaded: &HtaTrace<'_>) -> Vec<IdleTime> {
         .filter(|row| row.kind == HtaRowKind::Work)
         .for_each(|row| streams.entry(row.stream).or_default().push(row));
     streams
-        .into_iter()
-        .flat_map(|(stream, rows)| idle_times_of_stream(loaded, stream, &rows))
-        .collect()
+}
+
+/// Each gap, and whether the row behind it was launched after the row before had ended.
+fn gaps_of_stream(loaded: &HtaTrace<'_>, rows: &[&HtaRow]) -> impl Iterator<Item = (i64, bool)> {
+    // HTA subtracts the end of the row before, even where an earlier row still runs.
+    rows.windows(2).filter_map(|pair| {
+        let [before, row] = pair else { return None };
+        let gap = row.start.saturating_sub(before.end);
+        let late = loaded.called(row).is_some_and(|called| called > before.end);
+        Some((gap, late))
+    })
 }
 
 fn idle_times_of_stream(loaded: &HtaTrace<'_>, stream: i64, rows: &[&HtaRow]) -> Vec<IdleTime> {
     let mut sums: BTreeMap<&'static str, i64> = BTreeMap::new();
-    // HTA subtracts the end of the row before, even where an earlier row still runs.
-    for pair in rows.windows(2) {
-        let [before, row] = pair else { continue };
-        let gap = row.start.saturating_sub(before.end);
+    for (gap, late) in gaps_of_stream(loaded, rows) {
         // The order of the two questions is HTA's: a late
         // launch counts as such however short the gap is.
-        let late = loaded.called(row).is_some_and(|called| called > before.end);
         let category = match () {
             () if late => "host_wait",
             () if loaded.us(gap) < KERNEL_WAIT_US => "kernel_wait",
@@ -75,32 +130,42 @@ fn idle_times_of_stream(loaded: &HtaTrace<'_>, stream: i64, rows: &[&HtaRow]) ->
 
 /// By correlation.
 pub(super) fn launch_stats(loaded: &HtaTrace<'_>) -> Vec<LaunchStats> {
+    let details = launch_details(loaded).into_iter();
+    details.map(|detail| detail.launch).collect()
+}
+
+/// By correlation.
+pub(super) fn launch_details(loaded: &HtaTrace<'_>) -> Vec<LaunchDetail> {
     // HTA lists CUDA's and MTIA's names alone; `cuLaunchKernel` and HIP's are missing there.
-    let launches = [
+    let kernels = [
         "cudaLaunchKernel",
         "cudaLaunchKernelExC",
-        "cudaMemcpyAsync",
-        "cudaMemsetAsync",
         "runFunction - job_prep_and_submit_for_execution",
     ];
-    let mut all: Vec<LaunchStats> = vec![];
+    let copies = ["cudaMemcpyAsync", "cudaMemsetAsync"];
+    let mut all: Vec<LaunchDetail> = vec![];
     for row in &loaded.rows {
-        let Some(call) = row
-            .call
-            .filter(|call| launches.contains(&loaded.call_name(*call)))
-        else {
+        let Some(call) = row.call else { continue };
+        let is_memory = copies.contains(&loaded.call_name(call));
+        if !is_memory && !kernels.contains(&loaded.call_name(call)) {
             continue;
-        };
+        }
         let (start, end) = loaded.call(call);
-        all.push(LaunchStats {
+        let launch = LaunchStats {
             correlation: row.correlation.0,
             cpu_duration: loaded.us(end.saturating_sub(start)),
             gpu_duration: loaded.us(row.duration()),
             launch_delay: loaded.us(row.start.saturating_sub(end).max(0)),
+        };
+        all.push(LaunchDetail {
+            rank: loaded.rank,
+            launch,
+            is_memory,
         });
     }
     // Rows of one correlation have no order in HTA; here the duration makes one.
     all.sort_by(|a, b| {
+        let (a, b) = (&a.launch, &b.launch);
         a.correlation
             .cmp(&b.correlation)
             .then(a.gpu_duration.total_cmp(&b.gpu_duration))

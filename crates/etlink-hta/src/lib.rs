@@ -10,6 +10,7 @@
 //!             queue
 //! counters    what CUPTI counted of each kernel
 //! stragglers  over all ranks
+//! details     what HTA's class in Python has arguments for
 //! ```
 //! Where these differ from this crate's own analyses, and why:
 //!
@@ -75,10 +76,11 @@
 //!   time. Rows of categories that no table keeps are not in the time that a full queue is related
 //!   to.
 //!
-//! Not here: kernels with their annotations, call graphs; HTA's critical path is another than `etlink replay`'s. `etlink diff` says
-//! what changed between two traces, by its own definitions.
+//! Not here: kernels with their annotations, call graphs; HTA's critical path is another than
+//! `etlink replay`'s. `etlink diff` says what changed between two traces, by its own definitions.
 
 mod counters;
+mod details;
 mod kernels;
 mod launches;
 mod rows;
@@ -87,12 +89,14 @@ mod stragglers;
 mod times;
 
 pub use counters::CuptiCounter;
+pub use details::{HtaDetails, RankExtent};
 pub use kernels::{KernelStats, NameStats};
-pub use launches::{IdleTime, LaunchStats};
+pub use launches::{IdleInterval, IdleTime, LaunchDetail, LaunchStats};
 pub use series::{BandwidthSample, BandwidthSummary, BlockedTime, QueueSample, QueueSummary};
-pub use stragglers::PotentialStraggler;
+pub use stragglers::{PotentialStraggler, StragglerQuery};
 pub use times::{CommCompOverlap, KernelType, TemporalBreakdown};
 
+use etlink_analyze::RecordVisitor;
 use etlink_link::LinkedTrace;
 use rows::{HtaTrace, NamePatterns};
 use serde::Serialize;
@@ -130,6 +134,24 @@ macro_rules! tables {
                     straggler_evidence: stragglers::StragglerEvidence::default(),
                     first_start_us: None,
                 }
+            }
+
+            /// Shows the records of a table; whether there is one of this name.
+            ///
+            /// # Errors
+            /// That of the visitor.
+            pub fn visit_table<V: RecordVisitor>(
+                &self,
+                name: &str,
+                visitor: &mut V,
+            ) -> Result<bool, V::Error> {
+                $(if name == stringify!($name) {
+                    for record in &self.$name {
+                        visitor.visit(record)?;
+                    }
+                    return Ok(true);
+                })*
+                Ok(false)
             }
         }
 
@@ -207,36 +229,57 @@ pub struct PatternError(#[source] regex::Error);
 /// None: HTA's patterns are right.
 pub fn hta_tables(trace: &LinkedTrace, settings: HtaOptions) -> Result<HtaTables, PatternError> {
     let loaded = HtaTrace::new(trace, &NamePatterns::new()?, settings);
-    let queues = series::queue_series(&loaded);
-    let bandwidths = series::bandwidth_series(&loaded);
+    Ok(tables_of(&loaded))
+}
+
+/// The same, with what HTA's class in Python has arguments for.
+///
+/// # Errors
+/// None: HTA's patterns are right.
+pub fn hta_tables_in_detail(
+    trace: &LinkedTrace,
+    settings: HtaOptions,
+) -> Result<(HtaTables, HtaDetails), PatternError> {
+    let loaded = HtaTrace::new(trace, &NamePatterns::new()?, settings);
+    Ok((tables_of(&loaded), HtaDetails::new(&loaded)))
+}
+
+fn tables_of(loaded: &HtaTrace<'_>) -> HtaTables {
+    let queues = series::queue_series(loaded);
+    let bandwidths = series::bandwidth_series(loaded);
     // A step has a range on the host and one on each device, all of one number.
     let steps: BTreeSet<u64> = loaded.steps.iter().map(|step| step.number).collect();
-    Ok(HtaTables {
-        temporal_breakdown: vec![times::temporal_breakdown(&loaded)],
-        comm_comp_overlap: vec![times::comm_comp_overlap(&loaded)],
-        kernel_type_breakdown: times::kernel_types(&loaded),
-        kernel_breakdown: kernels::kernel_stats(&loaded, usize::MAX),
-        kernel_breakdown_top10: kernels::kernel_stats(&loaded, 10),
+    HtaTables {
+        temporal_breakdown: vec![times::temporal_breakdown(loaded)],
+        comm_comp_overlap: vec![times::comm_comp_overlap(loaded)],
+        kernel_type_breakdown: times::kernel_types(loaded, &times::KERNEL_TYPES),
+        kernel_breakdown: kernels::kernel_stats(loaded, usize::MAX),
+        kernel_breakdown_top10: kernels::kernel_stats(loaded, 10),
         user_annotation_breakdown_gpu: kernels::annotation_stats(
-            &loaded,
+            loaded,
             loaded.device_annotations(),
+            kernels::ANNOTATIONS,
         ),
-        user_annotation_breakdown_cpu: kernels::annotation_stats(&loaded, loaded.annotations()),
-        idle_time_breakdown: launches::idle_times(&loaded),
-        cuda_kernel_launch_stats: launches::launch_stats(&loaded),
-        queue_length_summary: series::queue_summaries(&loaded, &queues),
-        blocked_on_full_queue: series::blocked_times(&loaded, &queues),
-        memory_bw_summary: series::bandwidth_summaries(&loaded, &bandwidths),
+        user_annotation_breakdown_cpu: kernels::annotation_stats(
+            loaded,
+            loaded.annotations(),
+            kernels::ANNOTATIONS,
+        ),
+        idle_time_breakdown: launches::idle_times(loaded),
+        cuda_kernel_launch_stats: launches::launch_stats(loaded),
+        queue_length_summary: series::queue_summaries(loaded, &queues),
+        blocked_on_full_queue: series::blocked_times(loaded, &queues),
+        memory_bw_summary: series::bandwidth_summaries(loaded, &bandwidths),
         profiler_steps: steps
             .into_iter()
             .map(|step| ProfilerStep { step })
             .collect(),
-        queue_length_series: series::queue_samples(&loaded, &queues),
-        memory_bw_series: series::bandwidth_samples(&loaded, &bandwidths),
-        cupti_counters: counters::cupti_counters(&loaded),
-        straggler_evidence: stragglers::straggler_evidence(&loaded),
+        queue_length_series: series::queue_samples(loaded, &queues),
+        memory_bw_series: series::bandwidth_samples(loaded, &bandwidths),
+        cupti_counters: counters::cupti_counters(loaded),
+        straggler_evidence: stragglers::straggler_evidence(loaded),
         first_start_us: loaded.starts().min().map(|start| loaded.us(start)),
-    })
+    }
 }
 
 /// Lets the times of all series count from the first event of all ranks, as HTA does with several
@@ -267,11 +310,9 @@ pub fn run_tables<'a>(ranks: impl Iterator<Item = &'a HtaTables>) -> HtaRunTable
         kernel_type_breakdown: times::kernel_types_of_run(
             ranks.iter().flat_map(|rank| &rank.kernel_type_breakdown),
         ),
-        potential_stragglers: stragglers::potential_stragglers(
-            &ranks
-                .iter()
-                .map(|rank| &rank.straggler_evidence)
-                .collect::<Vec<_>>(),
+        potential_stragglers: potential_stragglers(
+            ranks.iter().copied(),
+            &StragglerQuery::default(),
         ),
         profiler_steps: ranks
             .iter()
@@ -281,6 +322,15 @@ pub fn run_tables<'a>(ranks: impl Iterator<Item = &'a HtaTables>) -> HtaRunTable
             .into_iter()
             .collect(),
     }
+}
+
+/// `get_potential_stragglers` with its arguments.
+pub fn potential_stragglers<'a>(
+    ranks: impl Iterator<Item = &'a HtaTables>,
+    query: &StragglerQuery,
+) -> Vec<PotentialStraggler> {
+    let evidence: Vec<_> = ranks.map(|rank| &rank.straggler_evidence).collect();
+    stragglers::potential_stragglers(&evidence, query)
 }
 
 /// `x` of `whole` in percent, with so many decimals.

@@ -2,7 +2,7 @@
 
 use super::{HtaOptions, PatternError};
 use etlink_link::LinkedTrace;
-use etlink_model::{AuxiliaryKind, Correlation, DeviceTrace, DurationNs, NameId, TimeNs};
+use etlink_model::{AuxiliaryKind, Correlation, DeviceTrace, DurationNs, NameId, QueueIdx, TimeNs};
 use regex::Regex;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -74,6 +74,8 @@ pub(super) enum HtaRowKind {
 pub(super) struct HtaRow {
     pub(super) name: NameId,
     pub(super) class: HtaClass,
+    /// HTA's `pid`.
+    pub(super) device: i64,
     pub(super) stream: i64,
     pub(super) start: i64,
     pub(super) end: i64,
@@ -269,7 +271,17 @@ impl<'t> HtaTrace<'t> {
         starts
             .zip(durations)
             .map(|(start, duration)| self.times(*start, *duration))
+            .chain(self.rows_without_stream())
             .filter(|(start, _)| *start < self.until)
+    }
+
+    /// Times of device rows that do not say their stream, by which HTA knows device rows.
+    fn rows_without_stream(&self) -> impl Iterator<Item = (i64, i64)> {
+        let device = &self.trace.device;
+        let rows = &device.rows;
+        (0..rows.len())
+            .filter(|row| !device.stated_queues.contains(&rows.queue[*row]))
+            .map(|row| self.times(rows.start[row], rows.duration[row]))
     }
 
     /// All that HTA takes for device rows: rows of the device, waits, ops with a stream.
@@ -293,7 +305,8 @@ impl<'t> HtaTrace<'t> {
             all.push(HtaRow {
                 name: rows.name[at],
                 class: classes.class_of(rows.name[at]),
-                stream: device.queues[rows.queue[at].index()].stream,
+                device: device.queues[rows.queue[at].index()].device,
+                stream: stated_stream(device, rows.queue[at]),
                 start,
                 end,
                 call: linked.or(call_of.get(&correlation).copied()),
@@ -317,6 +330,7 @@ impl<'t> HtaTrace<'t> {
             all.push(HtaRow {
                 name: syncs.name[at],
                 class: classes.class_of(syncs.name[at]),
+                device: device.queues[syncs.queue[at].index()].device,
                 stream,
                 start,
                 end,
@@ -333,6 +347,8 @@ impl<'t> HtaTrace<'t> {
             all.push(HtaRow {
                 name: op.name,
                 class: classes.class_of(op.name),
+                // it has no device, and is in no series
+                device: 0,
                 stream: op.stream,
                 start,
                 end,
@@ -400,6 +416,14 @@ impl<'t> HtaTrace<'t> {
         } else {
             time as f64
         }
+    }
+}
+
+/// -1 of rows that do not say their stream: HTA does not look at `tid`.
+fn stated_stream(device: &DeviceTrace, queue: QueueIdx) -> i64 {
+    match device.stated_queues.contains(&queue) {
+        true => device.queues[queue.index()].stream,
+        false => -1,
     }
 }
 

@@ -31,6 +31,8 @@ pub struct QueueSummary {
 pub struct QueueSample {
     pub rank: i64,
     pub ts: f64,
+    pub pid: i64,
+    pub tid: i64,
     pub stream: i64,
     pub queue_length: i64,
 }
@@ -42,6 +44,7 @@ pub struct QueueSample {
 pub struct BandwidthSample {
     pub rank: i64,
     pub ts: f64,
+    pub pid: i64,
     pub name: String,
     pub memory_bw_gbps: f64,
 }
@@ -121,8 +124,16 @@ const LAUNCHES: [&str; 12] = [
     "hipMemcpyWithStream",
 ];
 
-/// A stream, and times with the length from then on.
-pub(super) type QueueSeries = (i64, Vec<(i64, i64)>);
+/// From a time on so many launches wait.
+pub(super) struct QueuePoint {
+    time: i64,
+    length: i64,
+    /// Of the row that is launched or begins then: HTA does not tell devices apart here.
+    device: i64,
+}
+
+/// A stream, and the lengths of its queue.
+pub(super) type QueueSeries = (i64, Vec<QueuePoint>);
 
 /// By stream, then time; at one time what is launched comes first, as HTA would have it if it
 /// sorted stably.
@@ -143,12 +154,11 @@ pub(super) fn queue_series(loaded: &HtaTrace<'_>) -> Vec<QueueSeries> {
             launched.insert(call, row);
         }
     }
-    let mut streams: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
+    let mut streams: BTreeMap<i64, Vec<QueueChange>> = BTreeMap::new();
     for (call, row) in launched.into_iter().filter(|(_, row)| !row.first) {
-        streams
-            .entry(row.stream)
-            .or_default()
-            .extend([(loaded.call(call).0, 1), (row.start, -1)]);
+        let (launch, start) = (loaded.call(call).0, row.start);
+        let changes = streams.entry(row.stream).or_default();
+        changes.extend([(launch, 1, row.device), (start, -1, row.device)]);
     }
     streams
         .into_iter()
@@ -156,14 +166,21 @@ pub(super) fn queue_series(loaded: &HtaTrace<'_>) -> Vec<QueueSeries> {
         .collect()
 }
 
-fn queue_lengths(mut changes: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+/// A time, by how much the length changes then, and the device.
+type QueueChange = (i64, i64, i64);
+
+fn queue_lengths(mut changes: Vec<QueueChange>) -> Vec<QueuePoint> {
     // Launches (+1) come before starts (-1), so that the length never goes below 0 at one instant.
-    changes.sort_by_key(|(time, change)| (*time, -change));
+    changes.sort_by_key(|(time, change, _)| (*time, -change));
     let mut length = 0;
     let mut lengths = vec![];
-    for (time, change) in changes {
+    for (time, change, device) in changes {
         length += change;
-        lengths.push((time, length));
+        lengths.push(QueuePoint {
+            time,
+            length,
+            device,
+        });
     }
     lengths
 }
@@ -175,7 +192,7 @@ pub(super) fn queue_summaries(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> 
             mean,
             std,
             quartiles,
-        } = describe(lengths.iter().map(|(_, length)| *length as f64).collect())?;
+        } = describe(lengths.iter().map(|point| point.length as f64).collect())?;
         let [min, q25, q50, q75, max] = quartiles;
         Some(QueueSummary {
             rank: loaded.rank,
@@ -203,13 +220,13 @@ pub(super) fn blocked_times(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Ve
         let full = lengths
             .iter()
             .zip(lengths.iter().skip(1))
-            .filter(|((_, length), _)| *length >= FULL);
-        let time = full.fold(0, |sum: i64, ((time, _), (next, _))| {
-            sum.saturating_add(next.saturating_sub(*time))
+            .filter(|(point, _)| point.length >= FULL);
+        let time = full.fold(0, |sum: i64, (point, next)| {
+            sum.saturating_add(next.time.saturating_sub(point.time))
         });
         lengths
             .iter()
-            .any(|(_, length)| *length >= FULL)
+            .any(|point| point.length >= FULL)
             .then_some((*stream, time))
     };
     // HTA's result is a dictionary by rank: later streams overwrite earlier ones.
@@ -229,30 +246,33 @@ pub(super) fn blocked_times(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Ve
     }]
 }
 
-/// Times and changes at them.
-type Changes = Vec<(i64, f64)>;
+/// Times and changes at them, or sums from then on, each with its device.
+type BandwidthChanges = Vec<(i64, f64, i64)>;
 
 /// The queue lengths of all streams as records.
 pub(super) fn queue_samples(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Vec<QueueSample> {
     let first = loaded.starts().min().unwrap_or(0);
     let mut samples = vec![];
     for (stream, lengths) in queues {
-        samples.extend(lengths.iter().map(|(time, length)| QueueSample {
+        samples.extend(lengths.iter().map(|point| QueueSample {
             rank: loaded.rank,
-            ts: loaded.us(time.saturating_sub(first)),
+            ts: loaded.us(point.time.saturating_sub(first)),
+            pid: point.device,
+            // Kineto writes the stream as the thread of a device's row
+            tid: *stream,
             stream: *stream,
-            queue_length: *length,
+            queue_length: point.length,
         }));
     }
     samples
 }
 
 /// A kind of copies, and times with the bandwidth from then on.
-pub(super) type BandwidthSeries = (String, Vec<(i64, f64)>);
+pub(super) type BandwidthSeries = (String, BandwidthChanges);
 
 /// By kind, then time.
 pub(super) fn bandwidth_series(loaded: &HtaTrace<'_>) -> Vec<BandwidthSeries> {
-    let mut kinds: BTreeMap<&str, (Changes, Changes)> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, (BandwidthChanges, BandwidthChanges)> = BTreeMap::new();
     for row in loaded
         .rows
         .iter()
@@ -273,15 +293,15 @@ pub(super) fn bandwidth_series(loaded: &HtaTrace<'_>) -> Vec<BandwidthSeries> {
             row.end
         };
         let (starts, ends) = kinds.entry(kind).or_default();
-        starts.push((row.start, row.gb_per_s));
-        ends.push((end, -row.gb_per_s));
+        starts.push((row.start, row.gb_per_s, row.device));
+        ends.push((end, -row.gb_per_s, row.device));
     }
-    let series = |(kind, (starts, ends)): (&str, (Changes, Changes))| {
+    let series = |(kind, (starts, ends)): (&str, (BandwidthChanges, BandwidthChanges))| {
         let mut changes = [starts, ends].concat();
         // Starts stand before ends and the sort is stable, as in HTA's concatenated frames.
         changes.sort_by_key(|change| change.0);
         let mut sum = 0.0;
-        for (_, change) in &mut changes {
+        for (_, change, _) in &mut changes {
             sum += *change;
             *change = sum;
         }
@@ -297,9 +317,10 @@ pub(super) fn bandwidth_samples(
     let first = loaded.starts().min().unwrap_or(0);
     let mut samples = vec![];
     for (kind, sums) in series {
-        samples.extend(sums.iter().map(|(time, sum)| BandwidthSample {
+        samples.extend(sums.iter().map(|(time, sum, device)| BandwidthSample {
             rank: loaded.rank,
             ts: loaded.us(time.saturating_sub(first)),
+            pid: *device,
             name: kind.clone(),
             memory_bw_gbps: *sum,
         }));
@@ -312,7 +333,7 @@ pub(super) fn bandwidth_summaries(
     series: &[BandwidthSeries],
 ) -> Vec<BandwidthSummary> {
     let summary = |(kind, sums): &BandwidthSeries| {
-        let sums = sums.iter().map(|(_, sum)| *sum);
+        let sums = sums.iter().map(|(_, sum, _)| *sum);
         let SampleSummary {
             count,
             mean,

@@ -20,9 +20,8 @@ pub struct PotentialStraggler {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct StragglerEvidence {
     rank: i64,
-    /// First start and last end of what belongs to steps.
-    window: Option<(i64, i64)>,
-    steps: BTreeSet<u64>,
+    /// First start and last end of what belongs to each step.
+    steps: BTreeMap<u64, (i64, i64)>,
     kernels: Vec<StragglerKernel>,
 }
 
@@ -96,30 +95,55 @@ pub(super) fn straggler_evidence(loaded: &HtaTrace<'_>) -> StragglerEvidence {
 
 impl StragglerEvidence {
     fn add(&mut self, step: u64, start: i64, end: i64) {
-        self.steps.insert(step);
-        let (first, last) = self.window.unwrap_or((start, end));
-        self.window = Some((first.min(start), last.max(end)));
+        let (first, last) = self.steps.entry(step).or_insert((start, end));
+        (*first, *last) = ((*first).min(start), (*last).max(end));
     }
 }
 
-/// How many ranks HTA names, `num_candidates`.
-const CANDIDATES: usize = 2;
+/// What `get_potential_stragglers` is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StragglerQuery {
+    /// `profiler_steps`; `None`: all.
+    pub steps: Option<BTreeSet<u64>>,
+    /// How many ranks are named, `num_candidates`.
+    pub candidates: usize,
+}
+
+impl Default for StragglerQuery {
+    fn default() -> StragglerQuery {
+        StragglerQuery {
+            steps: None,
+            candidates: 2,
+        }
+    }
+}
+
+impl StragglerQuery {
+    fn is_wanted(&self, step: u64) -> bool {
+        let steps = self.steps.as_ref();
+        steps.is_none_or(|steps| steps.contains(&step))
+    }
+}
+
 /// How long a kernel lasts at least, of a mean step.
 const LEAST: f64 = 0.01;
 
 /// None of fewer than two ranks with such kernels, where HTA fails.
-pub(super) fn potential_stragglers(ranks: &[&StragglerEvidence]) -> Vec<PotentialStraggler> {
-    let windows = || ranks.iter().filter_map(|evidence| evidence.window);
+pub(super) fn potential_stragglers(
+    ranks: &[&StragglerEvidence],
+    query: &StragglerQuery,
+) -> Vec<PotentialStraggler> {
+    let all_steps = || {
+        let steps = ranks.iter().flat_map(|evidence| &evidence.steps);
+        steps.filter(|(step, _)| query.is_wanted(**step))
+    };
     let (Some(first), Some(last)) = (
-        windows().map(|window| window.0).min(),
-        windows().map(|window| window.1).max(),
+        all_steps().map(|(_, window)| window.0).min(),
+        all_steps().map(|(_, window)| window.1).max(),
     ) else {
         return vec![];
     };
-    let steps: BTreeSet<u64> = ranks
-        .iter()
-        .flat_map(|evidence| evidence.steps.iter().copied())
-        .collect();
+    let steps: BTreeSet<u64> = all_steps().map(|(step, _)| *step).collect();
     // HTA divides the whole window by the number of steps, gaps included.
     let mean_step = last.saturating_sub(first) as f64 / steps.len() as f64;
     let mut lasts: BTreeMap<(i64, &str), KernelsByStep<'_>> = BTreeMap::new();
@@ -127,6 +151,7 @@ pub(super) fn potential_stragglers(ranks: &[&StragglerEvidence]) -> Vec<Potentia
         for kernel in evidence
             .kernels
             .iter()
+            .filter(|kernel| query.is_wanted(kernel.step))
             .filter(|kernel| kernel.end.saturating_sub(kernel.start) as f64 >= mean_step * LEAST)
         {
             let steps = lasts.entry((kernel.stream, &kernel.name)).or_default();
@@ -154,7 +179,7 @@ pub(super) fn potential_stragglers(ranks: &[&StragglerEvidence]) -> Vec<Potentia
         }
     }
     widest
-        .map(|(_, steps)| latest_starters(steps))
+        .map(|(_, steps)| latest_starters(steps, query.candidates.max(1)))
         .unwrap_or_default()
 }
 
@@ -166,12 +191,12 @@ fn duration_spread(durations: impl Iterator<Item = i64>) -> Option<f64> {
 }
 
 /// The ranks that are among the last to start most often.
-fn latest_starters(steps: &KernelsByStep<'_>) -> Vec<PotentialStraggler> {
+fn latest_starters(steps: &KernelsByStep<'_>, candidates: usize) -> Vec<PotentialStraggler> {
     let mut times: BTreeMap<i64, u64> = BTreeMap::new();
     for ranks in steps.values() {
         let mut starts: Vec<i64> = ranks.values().map(|kernel| kernel.start).collect();
         starts.sort_by_key(|start| std::cmp::Reverse(*start));
-        let Some(late) = starts.get(CANDIDATES.min(starts.len()) - 1) else {
+        let Some(late) = starts.get(candidates.min(starts.len()) - 1) else {
             continue;
         };
         ranks.iter().for_each(|(rank, kernel)| {
@@ -181,7 +206,7 @@ fn latest_starters(steps: &KernelsByStep<'_>) -> Vec<PotentialStraggler> {
     let mut all: Vec<(i64, u64)> = times.into_iter().collect();
     all.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
     all.iter()
-        .take(CANDIDATES)
+        .take(candidates)
         .map(|(rank, _)| PotentialStraggler { straggler: *rank })
         .collect()
 }

@@ -140,12 +140,14 @@ pub(super) fn comm_comp_overlap(loaded: &HtaTrace<'_>) -> CommCompOverlap {
     }
 }
 
-pub(super) fn kernel_types(loaded: &HtaTrace<'_>) -> Vec<KernelType> {
-    let types = [
-        HtaClass::Computation,
-        HtaClass::Communication,
-        HtaClass::Memory,
-    ];
+/// The types of `get_gpu_kernel_breakdown`; without `include_memory_kernels` the first two.
+pub(super) const KERNEL_TYPES: [HtaClass; 3] = [
+    HtaClass::Computation,
+    HtaClass::Communication,
+    HtaClass::Memory,
+];
+
+pub(super) fn kernel_types(loaded: &HtaTrace<'_>, types: &[HtaClass]) -> Vec<KernelType> {
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
     // HTA's `astype(int)`
     let whole_us = |time: i64| {
@@ -155,7 +157,7 @@ pub(super) fn kernel_types(loaded: &HtaTrace<'_>) -> Vec<KernelType> {
             time
         }
     };
-    for (running, time) in times_by_types(loaded, &types, whole_us)
+    for (running, time) in times_by_types(loaded, types, whole_us)
         .into_iter()
         .filter(|(running, _)| *running > 0)
     {

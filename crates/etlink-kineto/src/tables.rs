@@ -509,18 +509,20 @@ impl ChunkTables {
 
     fn intern_queue(&mut self, event: &KinetoEvent<'_>) -> QueueIdx {
         let args = &event.args;
+        // A row that was moved to a lane for display has the lane as `stream`.
+        let stated = stream(args.original_stream).or(stream(args.stream));
         let queue = DeviceQueue {
             // Rows of MTIA and of old files have no such
             // arguments; their pid is the device, tid the stream.
             device: int(args.device).or(int(event.pid)).unwrap_or(0),
             context: int(args.context).unwrap_or(0),
-            // A row that was moved to a lane for display has the lane as `stream`.
-            stream: stream(args.original_stream)
-                .or(stream(args.stream))
-                .or(int(event.tid))
-                .unwrap_or(0),
+            stream: stated.or(int(event.tid)).unwrap_or(0),
         };
-        QueueIdx::new(self.queues.of(&mut self.trace.queues, queue))
+        let queue = QueueIdx::new(self.queues.of(&mut self.trace.queues, queue));
+        if stated.is_some() {
+            self.trace.stated_queues.insert(queue);
+        }
+        queue
     }
 }
 
@@ -607,6 +609,9 @@ impl DeviceTraceBuilder {
             .drain(..)
             .map(|queue| QueueIdx::new(self.queues.of(&mut all.queues, queue)))
             .collect();
+        let stated = std::mem::take(&mut part.stated_queues).into_iter();
+        all.stated_queues
+            .extend(stated.map(|queue| queues[queue.index()]));
         // Communication records are appended as they are: their rows move by as many as there were.
         let base = u32::try_from(all.collectives.len()).unwrap_or(u32::MAX);
         renumber_names(part, names);

@@ -14,6 +14,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
+use std::collections::BTreeSet;
 
 /// A process or thread id as Kineto writes it: a number, rarely a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -368,6 +369,8 @@ pub struct DeviceTrace {
     pub thread_names: IndexMap<HostThread, NameId, FxBuildHasher>,
     /// Queues, in order of first use.
     pub queues: Vec<DeviceQueue>,
+    /// Those whose rows say their stream; of the others it is the rows' `tid`.
+    pub stated_queues: BTreeSet<QueueIdx>,
     /// CPU ops by start.
     pub ops: CpuOps,
     /// Runtime calls by start.

@@ -110,6 +110,25 @@ fn names_beyond_the_first_ten_are_others() {
     assert_eq!(found, rest.map(|(name, sum)| alone(name, sum)));
 }
 
+/// HTA's test for names that are to be kept is a sum below 0, which rounding makes.
+#[test]
+fn names_with_a_sum_below_0_are_no_others() {
+    let mut draw = names();
+    let main = draw.thread();
+    let stream = DeviceQueue::stream(7);
+    let begin = 20_000 * US;
+    // from 10.2 to 10.4 us: 11 to 10
+    let row = (begin + 10_200, begin + 10_400);
+    draw.launch(main, (begin, begin + 5 * US), stream, "short", row);
+    let tables = hta_of(&draw, HtaOptions::default());
+    let folded = tables.kernel_breakdown_top10.iter();
+    let names: Vec<&str> = folded.map(|kernel| &kernel.stats.name[..]).collect();
+    assert!(
+        names.contains(&"short") && names.contains(&"others"),
+        "{names:?}"
+    );
+}
+
 /// ```text
 /// host     [ProfilerStep#1 [fwd] [fwd]][ProfilerStep#2 [fwd]     ]
 /// device      [ProfilerStep#1  ]           [ProfilerStep#2    ]

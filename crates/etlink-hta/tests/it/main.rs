@@ -7,6 +7,7 @@
 )]
 
 mod by_hand;
+mod details;
 mod drawn;
 mod odd_times;
 mod support;
