@@ -22,6 +22,9 @@ const TOP: &str = "top";
 const RANKS: &str = "ranks.";
 const ANALYZE: &str = "analyze.";
 
+/// What no command prints: operations and bytes of kernels.
+const ROOFLINE: &str = "roofline";
+
 /// A rank of a run: what it is called, its number, its device trace or written graph, and its host
 /// trace.
 type RankRow = (String, Option<i64>, Option<PathBuf>, Option<PathBuf>);
@@ -114,7 +117,7 @@ impl RunHandle {
             names.push(format!("{command}{name}"));
         }
         names.extend(RanksDocument::TABLES.map(|name| format!("{RANKS}{name}")));
-        names.extend([FINDINGS, TOP].map(str::to_owned));
+        names.extend([FINDINGS, TOP, ROOFLINE].map(str::to_owned));
         names.extend(TraceTable::ALL.map(|table| table.name().to_owned()));
         names
     }
@@ -292,14 +295,11 @@ impl OpenRun {
             bail!("sequences_of is for the table sequences, not for {name}");
         }
         if let Some(table) = TraceTable::ALL.iter().find(|table| table.name() == name) {
-            let traces = &self.documents.traces;
-            let traces = made_once(traces, || {
-                TraceDocument::read(&with_cancellation(&self.query, cancellation))
-            })?;
-            return Ok(TableSource::Traces(traces, *table));
+            return Ok(TableSource::Traces(self.traces(cancellation)?, *table));
         }
         Ok(TableSource::Batch(match name {
             FINDINGS => self.findings(cancellation)?.table()?,
+            ROOFLINE => self.traces(cancellation)?.kernel_work()?,
             TOP => {
                 let query = with_cancellation(&self.query, cancellation);
                 made_once(&self.documents.top, || TopDocument::read(&query))?.table()?
@@ -353,6 +353,11 @@ impl OpenRun {
         document.table(name)
     }
 
+    fn traces(&self, cancellation: Cancellation) -> Result<Arc<TraceDocument>> {
+        let query = with_cancellation(&self.query, cancellation);
+        made_once(&self.documents.traces, || TraceDocument::read(&query))
+    }
+
     fn findings(&self, cancellation: Cancellation) -> Result<Arc<FindingsReport>> {
         let query = with_cancellation(&self.query, cancellation);
         made_once(&self.documents.findings, || findings_of_run(&query))
@@ -370,9 +375,9 @@ fn with_cancellation(query: &RunQuery, cancellation: Cancellation) -> RunQuery {
     }
 }
 
-fn run_source(mut paths: Vec<PathBuf>, is_list: bool) -> Result<RunSource> {
-    for path in &paths {
-        // of a file that is not there the library says so when it is read, which is later
+/// Refuses what is not there: of such a file the library says so when it is read, which is later.
+pub(crate) fn check_files_exist<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Result<()> {
+    for path in paths {
         std::fs::metadata(path)
             .map_err(|source| etlink_run::FileError {
                 action: etlink_run::FileAction::Open,
@@ -381,6 +386,11 @@ fn run_source(mut paths: Vec<PathBuf>, is_list: bool) -> Result<RunSource> {
             })
             .map_err(RunError::from)?;
     }
+    Ok(())
+}
+
+fn run_source(mut paths: Vec<PathBuf>, is_list: bool) -> Result<RunSource> {
+    check_files_exist(paths.iter())?;
     if is_list {
         return Ok(RunSource::Files(paths));
     }

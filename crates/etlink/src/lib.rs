@@ -21,6 +21,7 @@ mod args;
 mod commands;
 pub mod documents;
 mod kernel_rules;
+mod kernel_work;
 mod notes;
 mod op_tables;
 mod own_command;

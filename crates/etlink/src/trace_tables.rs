@@ -1,8 +1,10 @@
 //! The linked traces of a run, held in memory for the tables of what they have.
 
+use crate::kernel_work::kernel_work_table;
 use crate::rank_error::rank_error;
 use crate::run_query::RunQuery;
 use anyhow::{Result, bail};
+use arrow_array::RecordBatch;
 use etlink_kineto::KeepEvents;
 use etlink_link::{LinkedTrace, TensorEdges};
 use etlink_replay::{ReplaySettings, graph_from_trace, node_slack, run_graph};
@@ -76,6 +78,16 @@ impl TraceDocument {
     /// A trace has more events than the tables can number.
     pub fn table(&self, table: TraceTable) -> Result<TraceTableReader> {
         Ok(TraceTableReader::new(table, self.ranks.clone())?)
+    }
+}
+
+impl TraceDocument {
+    /// What the kernels of each name compute and move.
+    ///
+    /// # Errors
+    /// None: the columns fit together.
+    pub fn kernel_work(&self) -> Result<RecordBatch> {
+        kernel_work_table(&self.ranks)
     }
 }
 

@@ -1,0 +1,231 @@
+"""Plots of a run, by altair: `pip install etlink[plots]`.
+
+    from etlink import plots
+
+    plots.step_times(run)                    # a notebook shows it
+    plots.step_times(run).save("steps.html")
+
+Each function gives an `altair.Chart`, whose data are lines of a table of the run, as they are: change
+it like any other chart. Times are ns in the data and ms on the axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ._error import Error
+from ._run import Run
+from ._table import missing
+
+if TYPE_CHECKING:
+    # whoever has no altair gets no complaint about this file
+    import altair  # type: ignore[import-not-found, unused-ignore]
+
+__all__ = [
+    "breakdown",
+    "critical_path",
+    "idle_causes",
+    "memory",
+    "overlap",
+    "roofline",
+    "skew",
+    "step_times",
+]
+
+BREAKDOWN = [
+    "computation_ns",
+    "exposed_communication_ns",
+    "exposed_memory_ns",
+    "exposed_other_ns",
+    "idle_ns",
+]
+IDLE_CAUSES = ["host_late_ns", "event_wait_ns", "launch_ns", "between_ns", "unexplained_ns"]
+MOST_NODES = 2_000
+"""A path of more nodes than a chart can show is drawn by its longest."""
+
+
+def step_times(run: Run) -> altair.Chart:
+    """How long each step took on each rank: the table `steps`."""
+    alt = _altair()
+    lines = _lines(run, "steps", ["rank", "name", "duration_ns"])
+    chart: altair.Chart = (
+        alt.Chart(_data(alt, lines), title="Steps")
+        .transform_calculate(ms="datum.duration_ns / 1e6")
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("name:N", sort=None, title="step"),
+            y=alt.Y("ms:Q", title="ms"),
+            color=alt.Color("rank:N"),
+            tooltip=["rank:N", "name:N", "ms:Q"],
+        )
+    )
+    return chart
+
+
+def breakdown(run: Run) -> altair.Chart:
+    """What each device did: the table `breakdown`. The parts add up to the whole time."""
+    return _parts(run, "breakdown", BREAKDOWN, "Time of devices")
+
+
+def idle_causes(run: Run) -> altair.Chart:
+    """Why each device was idle: the table `idle`."""
+    return _parts(run, "idle", IDLE_CAUSES, "Idle time of devices")
+
+
+def overlap(run: Run) -> altair.Chart:
+    """The share of communication beside which a device computed: the table `breakdown`."""
+    alt = _altair()
+    lines = _lines(run, "breakdown", ["rank", "device", "communication_ns", "overlap_share"])
+    chart: altair.Chart = (
+        alt.Chart(_data(alt, lines), title="Communication beside computation")
+        .mark_bar()
+        .encode(
+            x=alt.X("rank:N"),
+            y=alt.Y("overlap_share:Q", axis=alt.Axis(format="%"), title="overlapped"),
+            tooltip=["rank:N", "device:N", "overlap_share:Q", "communication_ns:Q"],
+        )
+    )
+    return chart
+
+
+def skew(run: Run) -> altair.Chart:
+    """For whom others waited in each step: the table `ranks.collectives`. A collective counts for
+    the rank that came last."""
+    alt = _altair()
+    columns = ["step", "last", "kind", "start_ns", "waited_ns"]
+    lines = _lines(run, "ranks.collectives", columns)
+    chart: altair.Chart = (
+        alt.Chart(_data(alt, lines), title="Waiting, by who came last")
+        .transform_calculate(waited_ms="datum.waited_ns / 1e6")
+        .mark_rect()
+        .encode(
+            x=alt.X("step:N", sort=None),
+            y=alt.Y("last:N", title="rank that came last"),
+            color=alt.Color("sum(waited_ms):Q", title="ms waited"),
+            tooltip=["step:N", "last:N", "sum(waited_ms):Q", "count()"],
+        )
+    )
+    return chart
+
+
+def critical_path(run: Run) -> altair.Chart:
+    """The nodes that took the whole time, one after the other: `run.critical_path()`."""
+    alt = _altair()
+    columns = ["rank", "name", "kind", "place", "start_ns", "duration_ns"]
+    nodes = run.critical_path().to_pylist()
+    lines = [{column: node[column] for column in columns} for node in nodes]
+    lines = [line for line in lines if line["duration_ns"] > 0]
+    if not lines:
+        raise Error(f"{run.name}: no node of the critical path takes time")
+    # in the order of the path again
+    longest = sorted(lines, key=lambda line: -int(line["duration_ns"]))[:MOST_NODES]
+    longest.sort(key=lambda line: int(line["start_ns"]))
+    begin = longest[0]["start_ns"]
+    chart: altair.Chart = (
+        alt.Chart(_data(alt, longest), title="Critical path")
+        .transform_calculate(
+            # numbers of a browser have 53 bits: differences first
+            begin=f"(datum.start_ns - {begin}) / 1e6",
+            end=f"(datum.start_ns - {begin} + datum.duration_ns) / 1e6",
+        )
+        .mark_bar()
+        .encode(
+            x=alt.X("begin:Q", title="ms"),
+            x2="end:Q",
+            y=alt.Y("place:N", title=None),
+            color=alt.Color("kind:N"),
+            tooltip=["rank:N", "name:N", "kind:N", "duration_ns:Q"],
+        )
+    )
+    return chart
+
+
+def roofline(run: Run) -> altair.Chart:
+    """What kernels compute, by what they compute for a byte: the table `roofline`. Kernels whose
+    shapes are not known have no place in it."""
+    alt = _altair()
+    columns = ["rank", "name", "formula", "rows", "duration_ns", "operations", "bytes"]
+    lines = _lines(run, "roofline", columns)
+    known = [line for line in lines if line["operations"] and line["bytes"]]
+    chart: altair.Chart = (
+        alt.Chart(_data(alt, known), title="Roofline")
+        .transform_calculate(
+            intensity="datum.operations / datum.bytes",
+            tflops="datum.operations / datum.duration_ns / 1e3",
+        )
+        .mark_circle()
+        .encode(
+            x=alt.X("intensity:Q", scale=alt.Scale(type="log"), title="operations for a byte"),
+            y=alt.Y("tflops:Q", scale=alt.Scale(type="log"), title="10¹² operations a second"),
+            size=alt.Size("duration_ns:Q"),
+            color=alt.Color("formula:N"),
+            tooltip=["rank:N", "name:N", "rows:Q", "intensity:Q", "tflops:Q", "duration_ns:Q"],
+        )
+    )
+    return chart
+
+
+def memory(run: Run) -> altair.Chart:
+    """What is allocated on each device over time: the table `memory_timeline`."""
+    alt = _altair()
+    columns = ["rank", "device_type", "device", "time_ns", "allocated_bytes"]
+    lines = _lines(run, "memory_timeline", columns)
+    begin = min((line["time_ns"] for line in lines), default=0)
+    chart: altair.Chart = (
+        alt.Chart(_data(alt, lines), title="Memory")
+        .transform_calculate(
+            ms=f"(datum.time_ns - {begin}) / 1e6", mib="datum.allocated_bytes / 1048576"
+        )
+        .mark_line(interpolate="step-after")
+        .encode(
+            x=alt.X("ms:Q", title="ms"),
+            y=alt.Y("mib:Q", title="MiB allocated"),
+            color=alt.Color("rank:N"),
+            strokeDash=alt.StrokeDash("device:N"),
+        )
+    )
+    return chart
+
+
+def _parts(run: Run, table: str, parts: Sequence[str], title: str) -> altair.Chart:
+    """Columns of a table, one upon the other."""
+    alt = _altair()
+    lines = _lines(run, table, ["rank", "device", *parts])
+    chart: altair.Chart = (
+        alt.Chart(_data(alt, lines), title=title)
+        .transform_fold(list(parts), as_=["part", "ns"])
+        .transform_calculate(ms="datum.ns / 1e6")
+        .mark_bar()
+        .encode(
+            x=alt.X("rank:N"),
+            y=alt.Y("ms:Q", title="ms"),
+            color=alt.Color("part:N", sort=list(parts)),
+            tooltip=["rank:N", "device:N", "part:N", "ms:Q"],
+        )
+    )
+    return chart
+
+
+def _lines(run: Run, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Some columns of a table, with every line."""
+    if not isinstance(run, Run):
+        raise TypeError(f"a plot is of a Run, not of {type(run).__name__}")
+    lines = run.table(table).to_pylist()
+    if not lines:
+        remedy = "run.notes says what the traces have not"
+        raise Error(f"{run.name}: the table {table} is empty; {remedy}", remedy=remedy)
+    return [{column: line[column] for column in columns} for line in lines]
+
+
+def _data(alt: Any, lines: list[dict[str, Any]]) -> Any:
+    # not as a frame, which altair would refuse beyond 5,000 lines
+    return alt.Data(values=lines)
+
+
+def _altair() -> Any:
+    try:
+        import altair
+    except ImportError as error:
+        raise missing("etlink.plots", "etlink[plots]", error) from None
+    return altair

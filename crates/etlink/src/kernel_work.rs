@@ -1,0 +1,66 @@
+//! What kernels compute and move, name by name: the points of a roofline.
+
+use crate::record_tables::RankRecords;
+use anyhow::Result;
+use arrow_array::RecordBatch;
+use etlink_analyze::RecordVisitor;
+use etlink_link::LinkedTrace;
+use etlink_link::roofline::{op_work, row_work};
+use etlink_model::NameId;
+use etlink_tables::{RankTrace, RecordTable};
+use indexmap::IndexMap;
+use serde::Serialize;
+
+/// Kernels of one name whose work is found in one way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+struct KernelWork {
+    /// Its name.
+    name: String,
+    /// How the work was found: the name of a formula.
+    formula: &'static str,
+    /// How many there are.
+    rows: u64,
+    /// Sum of their durations, ns.
+    duration_ns: i64,
+    /// Sum of their operations; a multiplication and an addition are two.
+    operations: u64,
+    /// Sum of the bytes that they read and write, each tensor once.
+    bytes: u64,
+}
+
+/// A line for each name of device rows of a rank, the longest first.
+pub(crate) fn kernel_work_table(ranks: &[RankTrace]) -> Result<RecordBatch> {
+    let mut table = RecordTable::default();
+    RankRecords::blank(&mut table).visit(&KernelWork::default())?;
+    for rank in ranks {
+        let mut records = RankRecords::of_rank(&mut table, rank.rank);
+        for line in kernel_work(&rank.trace) {
+            records.visit(&line)?;
+        }
+    }
+    Ok(table.finish()?)
+}
+
+fn kernel_work(trace: &LinkedTrace) -> Vec<KernelWork> {
+    let rows = &trace.device.rows;
+    let mut by_name: IndexMap<(NameId, &str), KernelWork> = IndexMap::new();
+    for (row, work) in row_work(trace, &op_work(trace)).into_iter().enumerate() {
+        let formula = work.formula.name();
+        let found = by_name.entry((rows.name[row], formula)).or_default();
+        found.formula = formula;
+        found.rows += 1;
+        found.duration_ns = found.duration_ns.saturating_add(rows.duration[row].0);
+        found.operations = found.operations.saturating_add(work.operations);
+        found.bytes = found.bytes.saturating_add(work.bytes);
+    }
+    let mut lines = vec![];
+    for ((name, _), found) in by_name {
+        lines.push(KernelWork {
+            name: trace.device_name(name).to_owned(),
+            ..found
+        });
+    }
+    // of those that take as long, in the order of the trace
+    lines.sort_by_key(|line| std::cmp::Reverse(line.duration_ns));
+    lines
+}
