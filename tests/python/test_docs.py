@@ -16,9 +16,14 @@ RUN = [example for example in EXAMPLES if "etlink.record" not in example]
 
 @pytest.mark.parametrize("example", RUN)
 def test_examples_run(
-    example: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    example: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.chdir(ROOT)
+    # some write files, which are none of the repository's
+    (tmp_path / "testdata").symlink_to(ROOT / "testdata")
+    monkeypatch.chdir(tmp_path)
     exec(compile(example, "python.md", "exec"), {"__name__": "__main__"})
     captured = capsys.readouterr()
     assert captured.err == ""

@@ -105,6 +105,9 @@ enum DevCommand {
         #[arg(long, value_name = "DIR")]
         results: Option<PathBuf>,
     },
+    /// Compare the Python class `etlink.hta.TraceAnalysis` with HTA's, on traces and in HTA's own
+    /// tests (python3 with pip, a package index)
+    HtaClass(hta::class::HtaClassOptions),
     /// Test: load traces for Perfetto with Perfetto's own trace_processor (node, python3 with pip,
     /// a package index) and compare
     Perfetto {
@@ -182,6 +185,7 @@ fn main() -> ExitCode {
         DevCommand::WhatIf(options) => whatif::test_whatif(&options),
         DevCommand::WhatIfPrograms(options) => whatif_programs::test_programs(&options),
         DevCommand::Hta { traces, results } => hta::compare_with_hta(&traces, results.as_deref()),
+        DevCommand::HtaClass(options) => hta::class::compare_classes(&options),
         DevCommand::Perfetto { device } => perfetto::test_perfetto(&device),
         DevCommand::Tables => tables::test_tables(),
         DevCommand::Utilization { traces } => utilization::compare_utilization(&traces),

@@ -8,9 +8,13 @@ use std::process::Command;
 
 // Pinned: when the suite fails, the change is ours and nobody else's.
 const BUILDER: &str = "maturin==1.16.0";
-const TEST_PACKAGES: [&str; 6] = [
+const TEST_PACKAGES: [&str; 10] = [
     "pytest==9.2.0",
     "mypy==2.4.1",
+    "altair==6.3.0",
+    "plotly==7.1.0",
+    "nbclient==0.11.0",
+    "ipykernel==7.4.0",
     "duckdb==2.0.0",
     "polars==2.1.0",
     "pandas==3.1.1",
@@ -97,8 +101,17 @@ fn check_types(root: &Path, tests: &VirtualEnv) -> Result<()> {
     run_command(stubtest.current_dir(root.join("target/wheel")))
 }
 
+/// The wheel of a debug build, installed into an environment with other packages.
+pub(crate) fn install_into(folder: PathBuf, packages: &[&str]) -> Result<VirtualEnv> {
+    let root = repository_root()?;
+    let env = VirtualEnv::make(folder, &[&[BUILDER], packages].concat())?;
+    let wheel = build_wheel(&root, &root.join("target/wheel/dist"), &env, false)?;
+    env.install_wheel(&wheel)?;
+    Ok(env)
+}
+
 /// A virtual environment.
-struct VirtualEnv {
+pub(crate) struct VirtualEnv {
     folder: PathBuf,
 }
 
@@ -127,7 +140,7 @@ impl VirtualEnv {
         self.folder.join("bin").join(name)
     }
 
-    fn python(&self) -> PathBuf {
+    pub(crate) fn python(&self) -> PathBuf {
         self.program("python")
     }
 

@@ -6,6 +6,7 @@
 )]
 
 mod errors;
+mod hta;
 mod run;
 mod schedule;
 mod table;
@@ -16,6 +17,8 @@ use std::ffi::OsString;
 
 #[pymodule]
 mod _etlink {
+    #[pymodule_export]
+    use super::hta::HtaHandle;
     #[pymodule_export]
     use super::run::RunHandle;
     #[pymodule_export]

@@ -4,8 +4,8 @@
 //! about more than one run.
 
 pub use crate::commands::{
-    AnalyzeDocument, AnalyzeQuery, DiffDocument, FindingsReport, RanksDocument, ReplayDocument,
-    ReplayQuery, TopDocument, findings_of_run, report_page,
+    AnalyzeDocument, AnalyzeQuery, DiffDocument, FindingsReport, HtaDocument, HtaQuery,
+    RanksDocument, ReplayDocument, ReplayQuery, TopDocument, findings_of_run, report_page,
 };
 
 pub use crate::run_query::RunQuery;

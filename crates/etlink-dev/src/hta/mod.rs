@@ -4,6 +4,7 @@
 //! Results are folders named as the traces, with HTA's data frames as CSV, as
 //! `recipes/hta_tables.py` leaves them.
 
+pub mod class;
 mod compare;
 
 use crate::support::{install_from_pypi, read_trace_text, repository_root, run_command};

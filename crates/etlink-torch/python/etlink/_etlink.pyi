@@ -3,9 +3,27 @@
 from os import PathLike
 from typing import Any, final
 
-__all__ = ["RunHandle", "Schedule", "Table", "run_command"]
+__all__ = ["HtaHandle", "RunHandle", "Schedule", "Table", "run_command"]
 
 def run_command(own_command: list[str], words: list[str]) -> int: ...
+@final
+class HtaHandle:
+    def __new__(
+        cls,
+        files: list[tuple[int | None, str]],
+        is_folder: bool,
+        include_last: bool,
+        nanoseconds: bool,
+    ) -> HtaHandle: ...
+    @property
+    def files(self) -> list[tuple[int, PathLike[str]]]: ...
+    @property
+    def notes(self) -> list[str]: ...
+    @property
+    def profiler_steps(self) -> list[int]: ...
+    def potential_stragglers(self, steps: list[int], candidates: int) -> list[int]: ...
+    def table(self, name: str) -> Table: ...
+
 @final
 class RunHandle:
     def __new__(

@@ -15,7 +15,7 @@ mod report;
 mod schedule;
 mod top;
 
-pub use analyze::{AnalyzeDocument, AnalyzeQuery};
+pub use analyze::{AnalyzeDocument, AnalyzeQuery, HtaDocument, HtaQuery};
 pub use diff::DiffDocument;
 pub use findings::{FindingsReport, findings_of_run};
 pub use ranks::RanksDocument;

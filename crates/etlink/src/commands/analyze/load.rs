@@ -39,6 +39,12 @@ impl AnalyzeConfig {
         }
     }
 
+    /// The same, with these events of traces.
+    pub(super) fn keeping(mut self, keep: KeepEvents) -> AnalyzeConfig {
+        self.options.keep = keep;
+        self
+    }
+
     pub(super) fn from_args(args: &AnalyzeArgs) -> Result<AnalyzeConfig> {
         Ok(AnalyzeConfig {
             options: RunOptions {

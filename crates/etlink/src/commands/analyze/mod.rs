@@ -3,6 +3,7 @@
 mod chakra;
 mod csv;
 mod document;
+mod hta;
 mod json;
 mod load;
 mod parquet;
@@ -10,6 +11,7 @@ mod results;
 mod show;
 
 pub use document::{AnalyzeDocument, AnalyzeQuery};
+pub use hta::{HtaDocument, HtaQuery};
 
 use super::{print_report, print_text};
 use crate::Outcome;

@@ -1,0 +1,89 @@
+//! What `etlink.hta` asks: HTA's tables of named files.
+
+use crate::run::check_files_exist;
+use crate::table::{Table, TableSource};
+use crate::worker::run_cancellable;
+use etlink::documents::{HtaDocument, HtaQuery};
+use etlink_hta::{HtaOptions, StragglerQuery};
+use etlink_run::RunOptions;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Traces as HTA loads them.
+#[pyclass(frozen, module = "etlink._etlink")]
+pub(crate) struct HtaHandle {
+    document: Arc<HtaDocument>,
+}
+
+#[pymethods]
+impl HtaHandle {
+    /// Reads the traces: each file with its rank, or `None` for the one that it says.
+    #[new]
+    #[pyo3(signature = (files, is_folder, include_last, nanoseconds))]
+    fn new(
+        py: Python<'_>,
+        files: Vec<(Option<i64>, PathBuf)>,
+        is_folder: bool,
+        include_last: bool,
+        nanoseconds: bool,
+    ) -> PyResult<HtaHandle> {
+        let document = run_cancellable(py, move |cancellation| {
+            check_files_exist(files.iter().map(|(_, file)| file))?;
+            let settings = HtaOptions {
+                include_last,
+                nanoseconds,
+                rank: None,
+            };
+            let options = RunOptions {
+                cancellation,
+                ..RunOptions::default()
+            };
+            HtaDocument::read(HtaQuery {
+                files,
+                is_folder,
+                settings,
+                options,
+            })
+        })?;
+        Ok(HtaHandle {
+            document: Arc::new(document),
+        })
+    }
+
+    /// The file of each rank.
+    #[getter]
+    fn files(&self) -> Vec<(i64, PathBuf)> {
+        let files = self.document.files();
+        files.map(|(rank, file)| (rank, file.clone())).collect()
+    }
+
+    /// What is to be known of the files.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.document.notes().to_vec()
+    }
+
+    /// `get_profiler_steps`.
+    #[getter]
+    fn profiler_steps(&self) -> Vec<u64> {
+        self.document.profiler_steps()
+    }
+
+    /// `get_potential_stragglers`; `steps`: those to look at.
+    fn potential_stragglers(&self, steps: Vec<u64>, candidates: usize) -> Vec<i64> {
+        self.document.potential_stragglers(&StragglerQuery {
+            steps: Some(steps.into_iter().collect()),
+            candidates,
+        })
+    }
+
+    /// A table by its name.
+    fn table(&self, py: Python<'_>, name: String) -> PyResult<Table> {
+        let document = Arc::clone(&self.document);
+        run_cancellable(py, move |_| {
+            let batch = TableSource::Batch(document.table(&name)?);
+            Table::new(name, batch)
+        })
+    }
+}

@@ -1,0 +1,576 @@
+"""HolisticTraceAnalysis' class `TraceAnalysis`, with etlink's reader behind it.
+
+    from etlink.hta import TraceAnalysis     # instead of: from hta.trace_analysis import ...
+
+    analyzer = TraceAnalysis(trace_dir="traces")
+    analyzer.get_temporal_breakdown(visualize=False)
+
+Methods, arguments and frames are those of HTA 0.6.1 (PyPI: `traceinsight`). Figures follow its
+definitions, flaws included. Methods whose results are HTA's own structures are handed to HTA where
+it is installed; where it is not, an `etlink.Error` says what to use instead. They read the traces
+again, in HTA's time.
+
+Needs pandas and pyarrow: `pip install etlink[hta]`. `visualize=True` shows plots of plotly where
+that is installed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Flag
+from typing import Any, cast
+
+from . import _etlink, _hta_plots
+from ._error import Error
+from ._table import Table, missing
+
+try:
+    # whoever has no stubs of it gets no complaint about this file
+    import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]  # noqa: F401
+except ImportError as _error:
+    raise missing("etlink.hta", "etlink[hta]", _error) from None
+
+__all__ = ["TimeSeriesTypes", "TraceAnalysis"]
+
+DEFAULT_TRACE_DIR = "/tmp/trace"
+"""HTA's own default."""
+MOST_LAUNCHES = 1024
+"""How many launches a stream takes, by HTA."""
+IDLE_CATEGORIES = ["host_wait", "kernel_wait", "other"]
+TIME_COLUMNS = {
+    "sum": "sum (us)",
+    "max": "max (us)",
+    "min": "min (us)",
+    "std": "stddev",
+    "mean": "mean (us)",
+}
+
+Frame = Any
+"""A `pandas.DataFrame`: pandas has no types of its own."""
+
+
+class TimeSeriesTypes(Flag):
+    """What `generate_trace_with_counters` adds."""
+
+    QUEUE_LENGTH = 1
+    MEMCPY_BANDWIDTH = 2
+
+
+class TraceAnalysis:
+    """HTA's analyses of the traces of a job.
+
+    trace_files: file of each rank, or a list of files that name their ranks
+    trace_dir: the folder of these files; without them, of all traces in it
+    include_last_profiler_step: also what belongs to the last step
+    """
+
+    def __init__(
+        self,
+        trace_files: Mapping[int, str] | Sequence[str] | None = None,
+        trace_dir: str = DEFAULT_TRACE_DIR,
+        include_last_profiler_step: bool | None = False,
+    ) -> None:
+        # as HTA has it: by default, times are whole microseconds
+        exact = os.environ.get("HTA_DISABLE_NS_ROUNDING", "0") == "1"
+        self._include_last = bool(include_last_profiler_step)
+        files = _trace_files(trace_files, os.fspath(trace_dir))
+        is_folder = trace_files is None
+        self._handle = _etlink.HtaHandle(files, is_folder, self._include_last, exact)
+        self._frames: dict[str, Frame] = {}
+        self._hta: Any = None
+        for note in self._handle.notes:
+            if note.startswith("left out: "):
+                warnings.warn(note, stacklevel=2)
+
+    @property
+    def trace_files(self) -> dict[int, str]:
+        """The file of each rank."""
+        return {rank: os.fspath(path) for rank, path in self._handle.files}
+
+    @property
+    def t(self) -> Any:
+        """HTA's own `Trace` with its frames of events, where HTA is installed. It reads the traces
+        anew, in HTA's time."""
+        return self._by_hta("t", 'etlink.open(trace).table("events")').t
+
+    def get_comm_comp_overlap(self, visualize: bool = True) -> Frame:
+        """The share of communication during which computation runs too, by rank."""
+        frame = self._table("comm_comp_overlap")[["rank", "comp_comm_overlap_pctg"]]
+        # where no rank communicates, pandas takes what is missing for objects
+        frame["comp_comm_overlap_pctg"] = frame["comp_comm_overlap_pctg"].astype(float)
+        if visualize:
+            _hta_plots.overlap(frame)
+        return frame
+
+    def get_profiler_steps(self) -> list[int]:
+        """The numbers of the profiler's steps."""
+        return self._handle.profiler_steps
+
+    def get_potential_stragglers(
+        self,
+        profiler_steps: list[int] | None = None,
+        num_candidates: int = 2,
+        visualize: bool = False,
+        straggler_identification_impl: Callable[..., Any] | None = None,
+    ) -> list[int]:
+        """The ranks that begin the communication that spreads most last."""
+        if visualize or straggler_identification_impl is not None:
+            hta = self._by_hta("get_potential_stragglers", 'etlink.open(folder).table("stragglers")')
+            more = (straggler_identification_impl,) if straggler_identification_impl else ()
+            found = hta.get_potential_stragglers(
+                profiler_steps, num_candidates, visualize, *more
+            )
+            return cast("list[int]", found)
+        available = self.get_profiler_steps()
+        asked = available if profiler_steps is None else profiler_steps
+        steps = [step for step in asked if step in available]
+        if not steps:
+            # HTA's own exception
+            raise ValueError(f"profiler_steps={profiler_steps}: the traces have steps {available}")
+        return self._handle.potential_stragglers(steps, max(num_candidates, 1))
+
+    def get_gpu_kernel_breakdown(
+        self,
+        visualize: bool = True,
+        duration_ratio: float = 0.8,
+        num_kernels: int = 10,
+        include_memory_kernels: bool = True,
+        image_renderer: str = "",
+    ) -> tuple[Frame, Frame]:
+        """Time by types of kernels, and by kernels of each rank."""
+        if include_memory_kernels:
+            types = self._table("kernel_type_breakdown")
+        else:
+            types = self._kernel_types_without_memory()
+        types["sum"] = types["sum"].astype("int64")
+        named = self._table("kernel_breakdown")
+        if not include_memory_kernels:
+            named = named[named["kernel_type"] != "MEMORY"]
+        folded = [
+            _fold_names(of_type, num_kernels, duration_ratio).assign(kernel_type=kind, rank=rank)
+            for (rank, kind), of_type in named.groupby(["rank", "kernel_type"], sort=False)
+        ]
+        kernels = _join_names(folded, ["kernel_type", "rank"])
+        kernels = kernels.sort_values(["kernel_type", "name", "rank"], ignore_index=True)
+        if visualize:
+            _hta_plots.kernel_types(types, image_renderer)
+            _hta_plots.names(kernels, "kernel_type", image_renderer)
+        return types, kernels
+
+    def get_gpu_kernels_with_user_annotations(
+        self, rank: int, expand_names: bool = True, shorten_names: bool = True
+    ) -> Frame | None:
+        """HTA's frame of kernels with their annotations, where HTA is installed."""
+        hta = self._by_hta(
+            "get_gpu_kernels_with_user_annotations", 'etlink.open(trace).table("events")'
+        )
+        return hta.get_gpu_kernels_with_user_annotations(rank, expand_names, shorten_names)
+
+    def get_gpu_user_annotation_breakdown(
+        self,
+        use_gpu_annotation: bool = True,
+        visualize: bool = True,
+        duration_ratio: float = 0.8,
+        num_kernels: int = 1000,
+        allowlist_patterns: list[str] | None = None,
+        image_renderer: str | None = None,
+    ) -> Frame | None:
+        """Time by user annotations of each rank; None where there is none."""
+        named = self._table("annotations_gpu" if use_gpu_annotation else "annotations_cpu")
+        if named.empty:
+            return None
+        kept = None
+        if allowlist_patterns is not None:
+            # HTA escapes what it calls patterns, and an empty list matches all
+            texts = allowlist_patterns or [""]
+            kept = [name for name in named["name"].unique() if any(one in name for one in texts)]
+        folded = [
+            _fold_names(of_rank, num_kernels, duration_ratio, kept).assign(rank=rank)
+            for rank, of_rank in named.groupby("rank", sort=False)
+        ]
+        frame = _join_names(folded, ["rank"])
+        frame = frame.sort_values(["rank", "name"], ignore_index=True)
+        if visualize:
+            _hta_plots.names(frame, None, image_renderer or "")
+        return frame
+
+    def get_temporal_breakdown(self, visualize: bool = True) -> Frame:
+        """Idle time, time of computation and other time of each rank."""
+        frame = self._table("temporal_breakdown")
+        if visualize:
+            _hta_plots.temporal(frame)
+        return frame
+
+    def get_frequent_cuda_kernel_sequences(
+        self,
+        operator_name: str,
+        output_dir: str,
+        min_pattern_len: int = 3,
+        rank: int = 0,
+        top_k: int = 5,
+        visualize: bool = False,
+        compress_other_kernels: bool = True,
+    ) -> Frame:
+        """HTA's sequences of kernels, and its trace with them, where HTA is installed."""
+        hta = self._by_hta(
+            "get_frequent_cuda_kernel_sequences",
+            f'etlink.open(trace).table("sequences", sequences_of="{operator_name}")',
+        )
+        return hta.get_frequent_cuda_kernel_sequences(
+            operator_name,
+            output_dir,
+            min_pattern_len,
+            rank,
+            top_k,
+            visualize,
+            compress_other_kernels,
+        )
+
+    def get_aten_op_kernels_and_delay(
+        self, ranks: list[int] | None = None, sort_by: list[str] | None = None
+    ) -> dict[int, Frame]:
+        """HTA's ops with the kernels that they launch, where HTA is installed."""
+        hta = self._by_hta("get_aten_op_kernels_and_delay", 'etlink.open(trace).table("op_launches")')
+        return cast("dict[int, Frame]", hta.get_aten_op_kernels_and_delay(ranks, sort_by))
+
+    def get_cuda_kernel_launch_stats(
+        self,
+        ranks: list[int] | None = None,
+        runtime_cutoff: int = 50,
+        launch_delay_cutoff: int = 100,
+        include_memory_events: bool = True,
+        visualize: bool = True,
+    ) -> dict[int, Frame]:
+        """Each launch: how long the call and the kernel took, and how long the kernel waited."""
+        columns = ["correlation", "cpu_duration", "gpu_duration", "launch_delay"]
+        launches = self._table("launches")
+        if not include_memory_events:
+            launches = launches[~launches["is_memory"].astype(bool)]
+        stats = {}
+        for rank in self._known_ranks(ranks):
+            of_rank = launches[launches["rank"] == rank]
+            stats[rank] = of_rank[columns].reset_index(drop=True)
+            if visualize:
+                _hta_plots.launches(stats[rank], rank, runtime_cutoff, launch_delay_cutoff)
+        return stats
+
+    def generate_trace_with_counters(
+        self,
+        time_series: TimeSeriesTypes | None = None,
+        ranks: list[int] | None = None,
+        output_suffix: str = "_with_counters",
+    ) -> None:
+        """Writes each rank's trace beside it, with lengths of queues and bandwidths of copies."""
+        if time_series is None:
+            time_series = TimeSeriesTypes.QUEUE_LENGTH | TimeSeriesTypes.MEMCPY_BANDWIDTH
+        begin = self._table("extent")["first_start"].min()
+        for rank in self._known_ranks(ranks):
+            counters = []
+            if TimeSeriesTypes.QUEUE_LENGTH in time_series:
+                queues = self.get_queue_length_time_series([rank]).get(rank)
+                counters += _counter_events(queues, "Queue Length", "queue_length", begin)
+            if TimeSeriesTypes.MEMCPY_BANDWIDTH in time_series:
+                copies = self.get_memory_bw_time_series([rank]).get(rank)
+                counters += _counter_events(copies, "Memcpy BW", "memory_bw_gbps", begin)
+            path = self.trace_files[rank]
+            trace = _read_json(path)
+            trace["traceEvents"].extend(counters)
+            suffix = output_suffix or "_with_counters"
+            self.write_raw_trace(path.replace(".json", f"{suffix}.json"), trace)
+
+    def write_raw_trace(self, output_file: str, trace_contents: dict[str, Any]) -> None:
+        """Writes a trace, compressed."""
+        with gzip.open(output_file, "wt") as out:
+            json.dump(trace_contents, out)
+
+    def get_queue_length_summary(self, ranks: list[int] | None = None) -> Frame | None:
+        """Statistics of the queues' lengths, by rank and stream."""
+        return self.get_queue_length_summary_from_time_series(
+            self.get_queue_length_time_series(ranks)
+        )
+
+    def get_queue_length_summary_from_time_series(
+        self, queue_length_dict: dict[int, Frame]
+    ) -> Frame | None:
+        """The same, of what `get_queue_length_time_series` gave."""
+        return _describe(queue_length_dict, "stream", "queue_length")
+
+    def get_queue_length_time_series(self, ranks: list[int] | None = None) -> dict[int, Frame]:
+        """How many launches wait in each stream, from each change to the next."""
+        columns = ["ts", "pid", "tid", "stream", "queue_length"]
+        return self._series("queue_length_series", columns, ranks)
+
+    def get_time_spent_blocked_on_full_queue(
+        self, queue_length_dict: dict[int, Frame], max_queue_length: int = MOST_LAUNCHES
+    ) -> Frame | None:
+        """Time in which a stream takes no launch; of several such streams of a rank the last."""
+        extent = self._table("extent").set_index("rank")
+        lines = {}
+        for rank, lengths in queue_length_dict.items():
+            for stream, of_stream in lengths.groupby("stream", sort=False):
+                until_next = of_stream["ts"].shift(-1) - of_stream["ts"]
+                full = until_next[of_stream["queue_length"] >= max_queue_length]
+                if not full.empty:
+                    time = full.sum()
+                    share = time / extent.loc[rank, "duration"]
+                    lines[rank] = [rank, stream, time, share]
+        columns = [
+            "rank",
+            "stream",
+            "duration_at_max_queue_length",
+            "relative_duration_at_max_queue_length",
+        ]
+        return pd.DataFrame(list(lines.values()), columns=columns)
+
+    def get_memory_bw_summary(self, ranks: list[int] | None = None) -> Frame | None:
+        """Statistics of the bandwidth of copies, by rank and kind."""
+        series = self.get_memory_bw_time_series(ranks)
+        moving = {rank: frame[frame["memory_bw_gbps"] > 0] for rank, frame in series.items()}
+        return _describe(moving, "name", "memory_bw_gbps")
+
+    def get_memory_bw_time_series(self, ranks: list[int] | None = None) -> dict[int, Frame]:
+        """What copies of each kind move, GB/s, from each change to the next."""
+        return self._series("memory_bw_series", ["ts", "pid", "name", "memory_bw_gbps"], ranks)
+
+    def get_idle_time_breakdown(
+        self,
+        ranks: list[int] | None = None,
+        streams: list[int] | None = None,
+        visualize: bool = True,
+        visualize_pctg: bool = True,
+        show_idle_interval_stats: bool = False,
+        consecutive_kernel_delay: int = 30,
+    ) -> tuple[Frame, Frame | None]:
+        """Why streams are idle: for the host, between two kernels, or for something else."""
+        breakdowns, statistics = [], []
+        for rank in self._known_ranks(ranks):
+            gaps = self._idle_gaps(rank, streams, consecutive_kernel_delay)
+            breakdown = _idle_breakdown(gaps, rank)
+            if visualize:
+                # HTA's frames have texts then, and so have these
+                breakdown["stream"] = breakdown["stream"].astype(str)
+                _hta_plots.idle(breakdown, rank, visualize_pctg)
+            breakdowns.append(breakdown)
+            if show_idle_interval_stats:
+                statistics.append(_idle_statistics(gaps, rank))
+        return pd.concat(breakdowns), pd.concat(statistics) if statistics else None
+
+    def get_cupti_counter_data_with_operators(self, ranks: list[int] | None = None) -> list[Frame]:
+        """What CUPTI counted of each kernel, with the ops that launched it: a frame per rank."""
+        counters = self._table("cupti_counters")
+        frames = []
+        for rank in self._known_ranks(ranks):
+            of_rank = counters[counters["rank"] == rank]
+            if of_rank.empty:
+                continue
+            head = of_rank.drop_duplicates("kernel").set_index("kernel")
+            head = head[["name", "ts", "dur", "op_stack", "top_level_op", "bottom_level_op"]]
+            head.insert(0, "cat", "cuda_profiler_range")
+            head["op_stack"] = head["op_stack"].str.split(" > ", regex=False)
+            values = of_rank.pivot(index="kernel", columns="counter", values="value")
+            frame = head.join(values).reset_index(drop=True)
+            frame.columns.name = None
+            frames.append(frame)
+        return frames
+
+    def critical_path_analysis(
+        self,
+        rank: int,
+        annotation: str,
+        instance_id: int | tuple[int, int] | None,
+        data_load_events: list[str] | None = None,
+    ) -> Any:
+        """HTA's graph and its critical path, where HTA is installed."""
+        hta = self._by_hta("critical_path_analysis", "etlink.open(trace).critical_path()")
+        return hta.critical_path_analysis(rank, annotation, instance_id, data_load_events)
+
+    def overlay_critical_path_analysis(
+        self,
+        rank: int,
+        critical_path_graph: Any,
+        output_dir: str,
+        only_show_critical_events: bool = True,
+        show_all_edges: bool = False,
+    ) -> str:
+        """HTA's trace with its critical path, where HTA is installed."""
+        hta = self._by_hta("overlay_critical_path_analysis", "etlink.open(trace).timeline(path)")
+        path = hta.overlay_critical_path_analysis(
+            rank, critical_path_graph, output_dir, only_show_critical_events, show_all_edges
+        )
+        return str(path)
+
+    def _by_hta(self, method: str, instead: str) -> Any:
+        """HTA's own object of the same traces; `instead`: what etlink has for the method."""
+        if self._hta is None:
+            try:
+                from hta.trace_analysis import (  # type: ignore[import-not-found, unused-ignore]
+                    TraceAnalysis as Original,
+                )
+            except ImportError as error:
+                remedy = f"use {instead}, or: pip install traceinsight"
+                raise Error(f"{method} is HTA's own: {error}; {remedy}", remedy=remedy) from None
+            self._hta = Original(dict(self.trace_files), "", self._include_last)
+        return self._hta
+
+    def _table(self, name: str) -> Frame:
+        """A copy of a table: callers change their frames."""
+        if name not in self._frames:
+            self._frames[name] = Table(self._handle.table(name)).to_pandas()
+        return self._frames[name].copy()
+
+    def _series(
+        self, name: str, columns: list[str], ranks: list[int] | None
+    ) -> dict[int, Frame]:
+        """By rank; of a rank without samples nothing."""
+        samples = self._table(name)
+        series = {rank: samples[samples["rank"] == rank] for rank in self._known_ranks(ranks)}
+        return {
+            rank: frame[columns].reset_index(drop=True)
+            for rank, frame in series.items()
+            if not frame.empty
+        }
+
+    def _known_ranks(self, ranks: list[int] | None) -> list[int]:
+        """Those asked for; HTA's default is rank 0."""
+        asked = list(ranks) if ranks else [0]
+        for rank in asked:
+            if rank not in self.trace_files:
+                # HTA's own exception
+                names = ", ".join(map(str, self.trace_files))
+                raise ValueError(f"no trace of rank {rank}; there are ranks {names}")
+        return asked
+
+    def _kernel_types_without_memory(self) -> Frame:
+        of_ranks = self._table("kernel_types_without_memory")
+        types = of_ranks.groupby("kernel_type", as_index=False)["sum"].sum()
+        types = types.sort_values("sum", ascending=False, ignore_index=True)
+        types["percentage"] = (types["sum"] / types["sum"].sum() * 100).round(1)
+        return types
+
+    def _idle_gaps(self, rank: int, streams: list[int] | None, delay: int) -> Frame:
+        """The gaps of a rank with their causes. The first row of a stream has a cause and no
+        gap."""
+        gaps = self._table("idle_intervals")
+        gaps = gaps[gaps["rank"] == rank]
+        if streams:
+            gaps = gaps[gaps["stream"].isin(streams)]
+        interval = gaps["idle_interval"].astype(float)
+        category = pd.Series("other", index=gaps.index)
+        category[interval < delay] = "kernel_wait"
+        category[gaps["host_wait"].astype(bool)] = "host_wait"
+        return gaps.assign(idle_interval=interval, idle_category=category)
+
+
+def _trace_files(
+    trace_files: Mapping[int, str] | Sequence[str] | None, trace_dir: str
+) -> list[tuple[int | None, str]]:
+    if trace_files is None:
+        try:
+            names = sorted(os.listdir(trace_dir))
+        except OSError as error:
+            raise Error(f"cannot read {trace_dir}: {error.strerror}", file=trace_dir) from None
+        found = [name for name in names if name.endswith((".gz", ".json"))]
+        if not found:
+            remedy = "give trace_files=, or the folder of the traces as trace_dir="
+            raise Error(f"{trace_dir} has no traces; {remedy}", file=trace_dir, remedy=remedy)
+        return [(None, os.path.join(trace_dir, name)) for name in found]
+    pairs: Iterable[tuple[int | None, str]]
+    if isinstance(trace_files, Mapping):
+        pairs = trace_files.items()
+    elif isinstance(trace_files, (str, os.PathLike)):
+        raise TypeError("trace_files is a dict or a list of files")
+    else:
+        pairs = ((None, name) for name in trace_files)
+    given = [(rank, os.fspath(name)) for rank, name in pairs]
+    if not given:
+        raise Error("trace_files has no file; give a dict of ranks and files")
+    return [
+        (rank, name if name.startswith((trace_dir, "/")) else os.path.join(trace_dir, name))
+        for rank, name in given
+    ]
+
+
+def _fold_names(
+    named: Frame, num_kernels: int, duration_ratio: float, kept: Iterable[str] | None = None
+) -> Frame:
+    """HTA's `others`: the names beyond the first `num_kernels`, and those where the running sum is
+    above its own quantile. As in HTA all figures are of sums then. Without names to keep, those
+    with a sum below 0 are kept, which rounding makes."""
+    columns = ["name", *TIME_COLUMNS.values()]
+    if len(named) <= num_kernels:
+        return named[columns]
+    named = named.sort_values("sum (us)", ascending=False, ignore_index=True, kind="stable")
+    running = named["sum (us)"].cumsum()
+    folds = (running > running.quantile(duration_ratio)) | (named.index >= num_kernels)
+    folds &= named["sum (us)"] >= 0 if kept is None else ~named["name"].isin(list(kept))
+    names = named["name"].mask(folds, "others")
+    sums = named["sum (us)"].groupby(names).agg(list(TIME_COLUMNS))
+    return sums.fillna({"std": 0.0}).rename(columns=TIME_COLUMNS).reset_index()[columns]
+
+
+def _join_names(frames: list[Frame], more: list[str]) -> Frame:
+    columns = ["name", *TIME_COLUMNS.values(), *more]
+    order = ["name", "sum (us)", "max (us)", "min (us)", "stddev", "mean (us)", *more]
+    joined = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+    return joined[order]
+
+
+def _describe(series: dict[int, Frame], key: str, value: str) -> Frame | None:
+    described = [
+        frame.assign(rank=rank)[["rank", key, value]].groupby(["rank", key]).describe()
+        for rank, frame in series.items()
+    ]
+    return pd.concat(described) if described else None
+
+
+def _idle_breakdown(gaps: Frame, rank: int) -> Frame:
+    sums = gaps.groupby(["stream", "idle_category"])["idle_interval"].sum()
+    whole = sums.groupby("stream").transform("sum")
+    frame = pd.DataFrame({"idle_time": sums, "idle_time_ratio": sums / whole}).reset_index()
+    frame.insert(0, "rank", rank)
+    return frame.round(2)
+
+
+def _idle_statistics(gaps: Frame, rank: int) -> Frame:
+    frame = gaps.groupby(["stream", "idle_category"])["idle_interval"].describe()
+    frame = frame.reset_index("stream")
+    frame.insert(0, "rank", rank)
+    return frame.round(2)
+
+
+def _counter_events(
+    series: Frame | None, name: str, column: str, begin: float
+) -> list[dict[str, Any]]:
+    """Samples as counters of Chrome's trace format, by the clock of the file."""
+    if series is None:
+        return []
+    events = []
+    for sample in series.to_dict("records"):
+        event = {
+            "ph": "C",
+            "name": sample.get("name", name),
+            "pid": sample["pid"],
+            "ts": sample["ts"] + begin,
+            "args": {name: sample[column]},
+        }
+        if "stream" in sample:
+            event["id"] = sample["stream"]
+        events.append(event)
+    return events
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    opened = gzip.open(path, "rt") if path.endswith(".gz") else open(path, encoding="utf-8")
+    try:
+        with opened as text:
+            trace = json.load(text)
+    except (OSError, ValueError) as error:
+        raise Error(f"{path} is no JSON: {error}", file=path) from None
+    if isinstance(trace, list):
+        return {"traceEvents": trace}
+    return cast("dict[str, Any]", trace)
