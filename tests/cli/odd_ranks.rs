@@ -451,7 +451,7 @@ fn clocks_that_no_offset_brings_together_are_said() {
     }
     tool.run("ranks run")
         .exits(0)
-        .notes("no offset of the clock of rank 1 fits all collectives");
+        .notes("no offset of the clock of rank 1 fits all its collectives and messages");
     tool.run("replay run")
         .exits(0)
         .says("no offset fits, they miss one by");

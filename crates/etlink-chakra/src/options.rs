@@ -52,6 +52,10 @@ pub struct WriteOptions<'a> {
     /// communication waits for the one before it, so that they cannot be swapped, and time in which
     /// several threads or streams run counts once.
     pub serialize_comms: bool,
+    /// Say of each dependency what it takes by itself, and of each node how much later it could end
+    /// (`ctrl_latency_ns`, `data_latency_ns`, `slack_ns`). Of a whole rank with its gaps and with
+    /// latency in durations; else it changes nothing.
+    pub dep_latencies: bool,
     /// Say what nodes compute and move (`num_ops`, `tensor_size`, `roofline_source`), as simulators
     /// with a roofline want it.
     pub roofline: bool,
@@ -60,6 +64,13 @@ pub struct WriteOptions<'a> {
 }
 
 impl WriteOptions<'_> {
+    /// Whether what single dependencies take is written: only where the file has the nodes and
+    /// edges of the trace.
+    pub(crate) fn has_dep_latencies(&self) -> bool {
+        let is_as_linked = self.part == TracePart::Whole && !self.no_gaps && !self.serialize_comms;
+        self.dep_latencies && is_as_linked && self.latency == LatencyMode::Fold
+    }
+
     /// A time of `trace` by the clock that the file is to have.
     pub(crate) fn aligned(&self, trace: &LinkedTrace, ns: i64) -> i64 {
         let base_ns = trace.device.header.base_ns;

@@ -104,7 +104,7 @@ pub fn link(
         .first_overlap
         .map(|op| format!("{:?}", device.names.get(device.ops.name[op.index()])));
     anomalies.add(AnomalyKind::PartialOverlap, nesting.overlaps, first_overlap);
-    let (differences, (launches, unlaunched)) = rayon::join(
+    let (differences, (mut launches, unlaunched)) = rayon::join(
         || {
             host.as_ref()
                 .map(|host| compare::differences(host, &device, &matching, &nesting.op_parent))
@@ -142,7 +142,11 @@ pub fn link(
     };
     // Waits and the graph are by the host's clock.
     trace.report.device_clocks = clocks::device_clocks(&trace.device, &launches);
-    clocks::shift_rows(&mut trace.device, &trace.report.device_clocks, false);
+    let recorded_times = clocks::shift_rows(
+        &mut trace.device,
+        &mut launches,
+        &trace.report.device_clocks,
+    );
     let waits = waits::waits(&trace.device, &launches, &trace.call_op, &mut anomalies);
     let mut communicates = build::host_collectives(&trace.device, &launches, |op| {
         trace.op_collective(op).map(|found| found.kind())
@@ -174,7 +178,7 @@ pub fn link(
             comms::mark_host_comms(&trace.device, &carried_out, &communicates, &mut trace.nodes);
     }
     trace.full_queues = waits.full_queues;
-    clocks::shift_rows(&mut trace.device, &trace.report.device_clocks, true);
+    clocks::restore_rows(&mut trace.device, recorded_times);
     trace.row_call = launches.row_call;
     trace.row_op = launches.row_op;
     trace.row_no_launch = launches.no_launch;

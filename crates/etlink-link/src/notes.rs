@@ -1,10 +1,11 @@
 //! What the user should know first, a sentence each: the known cause before any guess.
 
+use crate::device::clocks::DeviceClock;
 use crate::graph::kinds::MatchRule;
 use crate::matching::Matching;
 use crate::options::LinkOptions;
 use crate::report::LinkReport;
-use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, HostTrace, TrackLabel};
+use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, DurationNs, HostTrace, TrackLabel};
 
 /// Notes about two traces that are linked.
 pub(crate) fn about_pair(
@@ -63,14 +64,46 @@ pub(crate) fn about_device(
 /// Notes about the clocks of devices.
 pub(crate) fn about_clocks(report: &mut LinkReport) {
     for clock in &report.device_clocks {
-        let [ahead, at_most] = [clock.ahead_ns, clock.at_most_ns].map(|ns| ns.0 as f64 / 1e3);
-        report.notes.push(format!(
-            "the clock of device {} is at least {ahead:.3} us ahead of the host's, by {} calls \
-             that waited for it, and at most {at_most:.3} us, by its launches: the graph takes \
-             the former off",
-            clock.device, clock.returns
-        ));
+        report.notes.push(clock_note(clock));
     }
+}
+
+fn clock_note(clock: &DeviceClock) -> String {
+    let DeviceClock {
+        device,
+        returns,
+        launches,
+        ..
+    } = clock;
+    if clock.drift_ppb != 0 {
+        let (ppm, speed) = match clock.drift_ppb as f64 / 1e3 {
+            ppm if ppm < 0.0 => (-ppm, "slower"),
+            ppm => (ppm, "faster"),
+        };
+        return format!(
+            "the clock of device {device} runs {ppm:.1} ppm {speed} than the host's, by {launches} \
+             launches and {returns} calls that waited for it: the graph takes that off"
+        );
+    }
+    let us = |ns: DurationNs| ns.0.unsigned_abs() as f64 / 1e3;
+    let least = us(clock.ahead_ns);
+    let at_most = clock.at_most_ns.map(us);
+    if clock.ahead_ns > DurationNs::ZERO {
+        let at_most = at_most.map_or(String::new(), |most| {
+            format!(", and at most {most:.3} us, by its launches")
+        });
+        return format!(
+            "the clock of device {device} is at least {least:.3} us ahead of the host's, by \
+             {returns} calls that waited for it{at_most}: the graph takes the former off"
+        );
+    }
+    let at_most = at_most.map_or(String::new(), |most| {
+        format!(", and at most {most:.3} us, by {returns} calls that waited for it")
+    });
+    format!(
+        "the clock of device {device} is at least {least:.3} us behind the host's, by its \
+         {launches} launches{at_most}: the graph adds the former"
+    )
 }
 
 /// The traces are of two processes.

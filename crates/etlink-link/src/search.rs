@@ -1,5 +1,5 @@
 //! Joins over sorted columns: grouping by a small number, and searching from where the last search
-//! ended.
+//! ended. Searches over convex functions.
 
 use etlink_model::TableIdx;
 use std::marker::PhantomData;
@@ -63,6 +63,38 @@ pub(crate) fn seek<T>(sorted: &[T], hint: usize, before: impl Fn(&T) -> bool) ->
     }
     let low = high.saturating_sub(step);
     low + sorted[low..high].partition_point(before)
+}
+
+/// Where a convex function is least.
+pub(crate) fn least_at(of: impl Fn(i64) -> i128, mut low: i64, mut high: i64) -> i64 {
+    while high - low > 2 {
+        let third = (high - low) / 3;
+        let (one, other) = (low + third, high - third);
+        if of(one) <= of(other) {
+            high = other
+        } else {
+            low = one
+        }
+    }
+    (low..=high).min_by_key(|at| of(*at)).unwrap_or(low)
+}
+
+/// From `inside`, where a convex function is no more than 0, towards `limit`: the last place where
+/// it still is.
+pub(crate) fn last_fit(of: impl Fn(i64) -> i128, inside: i64, limit: i64) -> i64 {
+    if of(limit) <= 0 {
+        return limit;
+    }
+    let (mut fits, mut misses) = (inside, limit);
+    while fits.abs_diff(misses) > 1 {
+        let middle = fits.midpoint(misses);
+        if of(middle) <= 0 {
+            fits = middle
+        } else {
+            misses = middle
+        }
+    }
+    fits
 }
 
 #[cfg(test)]

@@ -98,6 +98,8 @@ pub struct ChakraOptions {
     pub latency: etlink_chakra::LatencyMode,
     /// Without host gaps.
     pub no_gaps: bool,
+    /// With what each dependency takes by itself, and the slack of nodes.
+    pub dep_latencies: bool,
     /// Which part of a rank.
     pub part: TracePart,
 }
@@ -339,12 +341,14 @@ fn write(
     let ChakraOptions {
         latency,
         no_gaps,
+        dep_latencies,
         part,
     } = form;
     let options = WriteOptions {
         part,
         latency,
         no_gaps,
+        dep_latencies,
         agreement,
         serialize_comms,
         // for ASTRA-sim alone; of communications alone the rest is a chain, which has no shapes

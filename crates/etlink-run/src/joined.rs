@@ -81,8 +81,8 @@ pub fn clock_notes(clocks: &[RankClock]) -> Vec<String> {
             None => String::new(),
         };
         notes.push(format!(
-            "no offset of the clock of rank {} fits all collectives{missed}: who came late may be \
-            wrong",
+            "no offset of the clock of rank {} fits all its collectives and messages{missed}: who \
+            came late may be wrong",
             clock.rank
         ));
     }

@@ -77,6 +77,17 @@ pub struct MachineOptions {
     pub legacy: bool,
     /// Kineto writes `cuda_sync` rows.
     pub sync_rows: bool,
+    /// So far ahead the device's clock is at the begin, ns.
+    pub device_ahead: i64,
+    /// And so much more for each second, ns.
+    pub device_drift: i64,
+}
+
+impl MachineOptions {
+    /// What the device's clock shows.
+    fn by_device(self, now: i64) -> i64 {
+        now + self.device_ahead + now * self.device_drift / 1_000_000_000
+    }
 }
 
 /// What is different in the second run.
@@ -269,7 +280,7 @@ impl Machine {
         self.trace.kernel(
             DeviceQueue::stream(stream),
             kernel,
-            (start, end),
+            (self.options.by_device(start), self.options.by_device(end)),
             correlation,
         );
     }
@@ -286,6 +297,7 @@ impl Machine {
             let start = waited.unwrap_or(ready);
             let end = start + self.change.kernel(kernel, self.launched, us * 1_000);
             spans.push((start, end));
+            let [start, end] = [start, end].map(|now| self.options.by_device(now));
             named.push((DeviceQueue::stream(*stream), *kernel, start, end));
         }
         self.trace

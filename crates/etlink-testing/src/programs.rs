@@ -99,6 +99,7 @@ pub fn random_program(seed: u64) -> (Vec<MachineInstruction>, MachineOptions, Ma
         depth: random.choose(&[None, None, Some(48)]),
         legacy: false,
         sync_rows: random.below(2) == 0,
+        ..MachineOptions::default()
     };
     let factor = random.choose(&[0.1, 0.3, 0.5, 2.0, 4.0]);
     let change = match random.below(3) {

@@ -214,6 +214,10 @@ pub struct OutputArgs {
     #[arg(long, value_enum, hide_possible_values = true)]
     // no default of clap's: only what was typed can be refused where it does not apply
     pub latency: Option<Latency>,
+    /// Write to a `.et` what each dependency takes by itself, as lists beside `ctrl_deps` and
+    /// `data_deps`, and how much later each node could end (`slack_ns`)
+    #[arg(long, conflicts_with = "no_gaps")]
+    pub dep_latencies: bool,
     /// Which dependencies through tensors of the host trace become edges between threads: `raw`
     /// (read after write), `all` (also write after read and after write) or `none`
     #[arg(
@@ -370,15 +374,24 @@ impl OutputArgs {
         use etlink_run::output::OutputFormat;
         // without an output nothing is written, and the options change nothing
         let is_et = matches!(format, None | Some(OutputFormat::Chakra));
-        if !is_et && (self.latency.is_some() || self.no_gaps) {
+        if !is_et && (self.latency.is_some() || self.no_gaps || self.dep_latencies) {
             anyhow::bail!(
-                "--latency and --no-gaps are for .et files; merged JSON (ET+) and Perfetto \
-                traces have the times as they were recorded"
+                "--latency, --dep-latencies and --no-gaps are for .et files; merged JSON (ET+) \
+                and Perfetto traces have the times as they were recorded"
+            );
+        }
+        let latency = self.latency.map(etlink_chakra::LatencyMode::from);
+        let latency = latency.unwrap_or_default();
+        if self.dep_latencies && latency != etlink_chakra::LatencyMode::Fold {
+            anyhow::bail!(
+                "--dep-latencies goes with --latency fold: the latencies of dependencies are those \
+                between the nodes of the trace"
             );
         }
         Ok(ChakraOptions {
-            latency: self.latency.map(Into::into).unwrap_or_default(),
+            latency,
             no_gaps: self.no_gaps,
+            dep_latencies: self.dep_latencies,
             ..ChakraOptions::default()
         })
     }

@@ -70,9 +70,12 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
             (false, file.data_deps.list(index)),
         ];
         for (is_control, ids) in lists {
-            for &id in ids {
+            for (place, &id) in ids.iter().enumerate() {
                 match numbers.find(id) {
-                    Some(from) => deps.push(placement.dep(from, index, is_control)),
+                    Some(from) => deps.push(ReplayDep {
+                        latency: dep_latency(file, index, is_control, place),
+                        ..placement.dep(from, index, is_control)
+                    }),
                     // `chakra_converter` drops the process root but not the deps on it: refusing
                     // such files would refuse all of its files.
                     None => dangling += 1,
@@ -99,6 +102,30 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
     let graph = builder.finish().map_err(|error| named_error(error, file))?;
     let notes = notes(file, &graph, numbers.duplicates, dangling);
     Ok((graph, notes))
+}
+
+/// What a dep of a node takes by itself, where the file says so.
+fn dep_latency(
+    file: &ChakraGraph,
+    index: usize,
+    is_control: bool,
+    place: usize,
+) -> Option<DurationNs> {
+    if file.dep_latencies.is_empty() {
+        return None;
+    }
+    let of_node = file.dep_latencies.get(&u32::try_from(index).ok()?);
+    let (list, deps) = match is_control {
+        true => (of_node.map(|of_node| &of_node.ctrl), &file.ctrl_deps),
+        false => (of_node.map(|of_node| &of_node.data), &file.data_deps),
+    };
+    match list.filter(|list| !list.is_empty()) {
+        // Lists of nothing but zeros are not written.
+        None => Some(DurationNs::ZERO),
+        // A list of another length is of other deps.
+        Some(list) if list.len() != deps.list(index).len() => None,
+        Some(list) => list.get(place).copied().map(DurationNs),
+    }
 }
 
 /// The graph as other readers have it: whole microseconds of `duration_micros`, no attributes of

@@ -6,9 +6,12 @@ use crate::et::write_et;
 use crate::etplus::write_etplus;
 use crate::read::{ChakraGraph, read};
 use crate::testing::sample;
+use etlink_kineto::KinetoReadOptions;
 use etlink_link::ranks::{GroupIdentity, Peers};
-use etlink_model::{CollectiveKind, GlobalRank, GroupIdx};
-use etlink_replay::ReplayKind;
+use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_model::{CollectiveKind, DurationNs, GlobalRank, GroupIdx};
+use etlink_replay::{ReplayKind, ReplaySettings, run_graph, work_makespan};
+use etlink_testing::{Machine, MachineChange};
 
 fn written_graph() -> ChakraGraph {
     let mut bytes = vec![];
@@ -34,6 +37,51 @@ fn a_written_graph_runs_as_the_linked_one() {
         linked.edges() - 1,
         "two edges of one pair are one dep"
     );
+}
+
+/// How long a run of a file takes when kernels take a tenth of their time. The file has lost its
+/// start times, from which latencies could be learned anew.
+fn quicker_makespan(trace: &LinkedTrace, dep_latencies: bool) -> DurationNs {
+    let options = WriteOptions {
+        dep_latencies,
+        ..WriteOptions::default()
+    };
+    let mut bytes = vec![];
+    write_et(trace, &options, &mut bytes).expect("writes");
+    let mut file = read(bytes.as_slice()).expect("reads");
+    file.start_ns.fill(None);
+    let (graph, _) = replay_graph(&file).expect("a graph");
+    work_makespan(
+        &graph,
+        &run_graph(&graph, &NodeNames(&file), &quicker_kernels()),
+    )
+}
+
+fn quicker_kernels() -> ReplaySettings {
+    ReplaySettings {
+        scales: vec!["kind=kernel 0.1".parse().expect("a rule")],
+        ..ReplaySettings::default()
+    }
+}
+
+/// With one latency per node a file says something else of a changed run than its trace.
+#[test]
+fn with_latencies_of_deps_a_file_predicts_what_its_trace_does() {
+    let mut differ = 0;
+    for seed in 0..20 {
+        let (program, machine, _) = etlink_testing::random_program(seed);
+        let recorded = Machine::run(&program, machine, MachineChange::None);
+        let kineto = recorded.trace.kineto();
+        let device = etlink_kineto::read(&kineto[..], KinetoReadOptions::default());
+        let device = device.expect("a device trace");
+        let trace = etlink_link::link(None, device, LinkOptions::default()).expect("links");
+        let graph = etlink_replay::graph_from_trace(&trace).expect("a graph");
+        let run = run_graph(&graph, &trace, &quicker_kernels());
+        let predicted = work_makespan(&graph, &run);
+        assert_eq!(quicker_makespan(&trace, true), predicted, "seed {seed}");
+        differ += u32::from(quicker_makespan(&trace, false) != predicted);
+    }
+    assert!(differ > 0, "the test could not fail");
 }
 
 #[test]

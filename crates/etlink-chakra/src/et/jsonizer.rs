@@ -5,7 +5,7 @@ use super::json_objects::{JsonObjects, StreamPlace};
 use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
 use crate::read::error::ChakraReadError;
-use crate::read::graph::{ChakraGraph, FileKind, GraphNode, NodePlacement};
+use crate::read::graph::{ChakraGraph, DepLatencies, FileKind, GraphNode, NodePlacement};
 use etlink_model::TrackLabel;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -69,6 +69,12 @@ impl JsonMessage {
         self.attr(name)?.int64_val.int()
     }
 
+    fn numbers(&self, name: &str) -> Vec<i64> {
+        let list = self.attr(name).and_then(|attr| attr.int64_list.as_ref());
+        let numbers = list.map_or(&[][..], |list| &list.values);
+        numbers.iter().filter_map(JsonNumber::int).collect()
+    }
+
     fn text(&self, name: &str) -> Option<&str> {
         self.attr(name)?.string_val.as_deref()
     }
@@ -86,8 +92,16 @@ struct JsonAttr {
         alias = "sint32Val"
     )]
     int64_val: JsonNumber,
+    int64_list: Option<JsonNumbers>,
     bool_val: Option<bool>,
     string_val: Option<String>,
+}
+
+/// A list of numbers.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct JsonNumbers {
+    values: Vec<JsonNumber>,
 }
 
 /// Reads each object by `simd-json`. What that refuses is read once more by `serde_json`, with all
@@ -244,6 +258,10 @@ fn push_node(graph: &mut ChakraGraph, message: &JsonMessage) {
         .map(|group| graph.names.intern(group));
     let [ctrl_deps, data_deps] = [&message.ctrl_deps, &message.data_deps]
         .map(|list| list.iter().map(JsonNumber::id).collect::<Vec<u64>>());
+    graph.push_latencies(&DepLatencies {
+        ctrl: message.numbers("ctrl_latency_ns"),
+        data: message.numbers("data_latency_ns"),
+    });
     graph.push(&node, &ctrl_deps, &data_deps);
 }
 

@@ -19,6 +19,7 @@ mod plan;
 mod read;
 mod roofline;
 mod rounding;
+mod weights;
 
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use node::Encoder;
 use part::PartGraph;
 use plan::{CommTurns, EtPlan};
 use std::io;
+use weights::EdgeWeights;
 
 /// Nodes in a block; some 300 KB.
 const BLOCK_NODES: usize = 1024;
@@ -51,7 +53,11 @@ pub fn write_et(
     let groups = GroupResolver::new(trace);
     let mut graph = PartGraph::of(trace, &groups, options);
     let turns = CommTurns::set(&mut graph, options);
-    let plan = EtPlan::of(trace, &graph, turns, options);
+    let weights = match options.has_dep_latencies() {
+        true => Some(EdgeWeights::of(trace).map_err(io::Error::other)?),
+        false => None,
+    };
+    let plan = EtPlan::of(trace, &graph, turns, weights, options);
     let nodes = graph.len();
     let node_count = plan.node_count(&graph, options);
     let mut summary = ordered_writer::write(

@@ -30,6 +30,9 @@ pub(crate) struct Encoder<'t> {
     message: MessageWriter,
     ctrl_deps: Vec<u64>,
     data_deps: Vec<u64>,
+    /// Per entry of these two, what the dep takes by itself. Empty where that is not written.
+    ctrl_latencies: Vec<DurationNs>,
+    data_latencies: Vec<DurationNs>,
     /// Nodes that are not written, whose deps are still to be taken.
     left_out: Vec<NodeIdx>,
     summary: WriteSummary,
@@ -46,8 +49,6 @@ impl<'t> Encoder<'t> {
         bytes: Vec<u8>,
     ) -> Self {
         let message = MessageWriter::after(bytes, field::ATTR);
-        let (ctrl_deps, data_deps, left_out, summary) =
-            (vec![], vec![], vec![], WriteSummary::default());
         Encoder {
             trace,
             graph,
@@ -55,10 +56,12 @@ impl<'t> Encoder<'t> {
             options,
             plan,
             message,
-            ctrl_deps,
-            data_deps,
-            left_out,
-            summary,
+            ctrl_deps: vec![],
+            data_deps: vec![],
+            ctrl_latencies: vec![],
+            data_latencies: vec![],
+            left_out: vec![],
+            summary: WriteSummary::default(),
         }
     }
 
@@ -197,6 +200,46 @@ impl<'t> Encoder<'t> {
             self.data_deps.push(before);
         }
         self.summary.deps += (self.ctrl_deps.len() + self.data_deps.len()) as u64;
+        self.find_latencies(index);
+    }
+
+    /// Sets what the deps of a node take by themselves, for one that is there twice the longer.
+    fn find_latencies(&mut self, index: NodeIdx) {
+        self.ctrl_latencies.clear();
+        self.data_latencies.clear();
+        if self.plan.weights.is_none() {
+            return;
+        }
+        let unset = DurationNs(i64::MIN);
+        self.ctrl_latencies.resize(self.ctrl_deps.len(), unset);
+        self.data_latencies.resize(self.data_deps.len(), unset);
+        let first = self.graph.edges.first_place(index);
+        for (place, edge) in (first..).zip(self.graph.edges.deps(index).iter()) {
+            let id = self.plan.id(edge.from);
+            let Some(latency) = self.plan.edge_latency(self.graph, edge.from, place) else {
+                continue;
+            };
+            for (deps, latencies) in [
+                (&self.ctrl_deps, &mut self.ctrl_latencies),
+                (&self.data_deps, &mut self.data_latencies),
+            ] {
+                if let Some(at) = deps.iter().position(|dep| *dep == id) {
+                    latencies[at] = latency.max(latencies[at]);
+                }
+            }
+        }
+    }
+
+    /// A list of nothing but zeros is not written: most are of program order.
+    fn write_latencies(&mut self) {
+        for (name, latencies) in [
+            ("ctrl_latency_ns", &self.ctrl_latencies),
+            ("data_latency_ns", &self.data_latencies),
+        ] {
+            if latencies.iter().any(|latency| latency.0 != 0) {
+                self.message.attr_int_list(name, latencies);
+            }
+        }
     }
 
     fn write_attributes(&mut self, index: NodeIdx, node: &Node, comm: Option<&SimulatedComm<'_>>) {
@@ -212,6 +255,10 @@ impl<'t> Encoder<'t> {
             .attr_int("start_ns", self.aligned(node.start.0));
         self.message
             .attr_int("duration_ns", self.plan.duration[index.index()].0);
+        if let Some(weights) = &self.plan.weights {
+            self.message.attr_int("slack_ns", weights.slack(index).0);
+            self.write_latencies();
+        }
         if self.options.latency == LatencyMode::Fold
             && self.plan.latency[index.index()] > DurationNs(0)
         {

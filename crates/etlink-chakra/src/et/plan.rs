@@ -3,6 +3,7 @@
 use super::part::PartGraph;
 use super::roofline::RooflineWorks;
 use super::rounding::Rounding;
+use super::weights::EdgeWeights;
 use crate::{LatencyMode, TracePart, WriteOptions};
 use etlink_link::ranks::RankSummary;
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind, Nodes};
@@ -34,6 +35,8 @@ pub(crate) struct EtPlan {
     serial_order: Vec<(NodeIdx, NodeIdx)>,
     /// What nodes compute and move, where that is to be written.
     pub(crate) roofline: Option<RooflineWorks>,
+    /// What dependencies take by themselves, where that is to be written.
+    pub(crate) weights: Option<EdgeWeights>,
     /// Nodes that carry out a communication of the host, and its node, by node.
     transfers: Vec<(NodeIdx, NodeIdx)>,
 }
@@ -44,6 +47,7 @@ impl EtPlan {
         trace: &LinkedTrace,
         graph: &PartGraph<'_>,
         turns: CommTurns,
+        weights: Option<EdgeWeights>,
         options: &WriteOptions<'_>,
     ) -> EtPlan {
         let nodes = &graph.nodes;
@@ -85,6 +89,7 @@ impl EtPlan {
             first_slice,
             serial_order: turns.pairs,
             roofline,
+            weights,
             transfers,
         };
         plan.round(trace, graph, options);
@@ -167,6 +172,23 @@ impl EtPlan {
         let node = self.with[node.index()];
         let id = self.ids.get(node.index()).copied();
         id.unwrap_or(u64::from(node.0))
+    }
+
+    /// What the edge to a node at this place among all edges takes by itself: from the end of the
+    /// node that `from` is written with.
+    pub(crate) fn edge_latency(
+        &self,
+        graph: &PartGraph<'_>,
+        from: NodeIdx,
+        place: usize,
+    ) -> Option<DurationNs> {
+        let latency = self.weights.as_ref()?.latency(place);
+        let with = self.with[from.index()];
+        if with == from {
+            return Some(latency);
+        }
+        let written_end = graph.nodes.start[with.index()] + self.duration[with.index()];
+        Some(graph.nodes.end(from) + latency - written_end)
     }
 
     /// Whether a node of this kind is written by itself.

@@ -7,9 +7,9 @@
 use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
 use crate::read::error::ChakraReadError;
-use crate::read::graph::{ChakraGraph, FileKind, GraphNode};
+use crate::read::graph::{ChakraGraph, DepLatencies, FileKind, GraphNode};
 use crate::wire::read::{Attr, AttrValue, Field, attr, next_field, numbers};
-use crate::wire::schema::{io_info, metadata, node as field};
+use crate::wire::schema::{io_info, list, metadata, node as field};
 use etlink_model::TrackLabel;
 use prost::DecodeError;
 use std::borrow::Cow;
@@ -173,7 +173,7 @@ fn value_text(value: AttrValue<'_>, graph: &mut ChakraGraph, offset: u64) -> Str
         AttrValue::Int(number) => number.to_string(),
         AttrValue::Float(number) => number.to_string(),
         AttrValue::Text(bytes) => text(bytes, graph, None, offset),
-        AttrValue::List => "[…]".to_owned(),
+        AttrValue::List | AttrValue::IntList(_) => "[…]".to_owned(),
     }
 }
 
@@ -200,6 +200,7 @@ fn invalid_utf8(graph: &mut ChakraGraph, id: Option<u64>, name: &str, offset: u6
 struct DepBuffers {
     ctrl_deps: Vec<u64>,
     data_deps: Vec<u64>,
+    latencies: DepLatencies,
 }
 
 /// What is seen of a node's strings and attributes while its fields go by.
@@ -226,6 +227,7 @@ fn read_node(
 ) -> Result<(), DecodeError> {
     scratch.ctrl_deps.clear();
     scratch.data_deps.clear();
+    scratch.latencies.clear();
     let (mut node, mut seen) = (GraphNode::default(), SeenFields::default());
     while !message.is_empty() {
         match next_field(&mut message)? {
@@ -246,7 +248,10 @@ fn read_node(
                 seen.bad_text |= !all_utf8(texts)?;
             }
             (field::ATTR, Field::Block(block)) => {
-                read_attribute(&mut node, &mut seen, attr(block)?)
+                let attr = attr(block)?;
+                if !read_latencies(&mut scratch.latencies, attr)? {
+                    read_attribute(&mut node, &mut seen, attr);
+                }
             }
             _ => {}
         }
@@ -310,7 +315,28 @@ fn finish(
         kind: &kind,
         ..node
     };
+    graph.push_latencies(&scratch.latencies);
     graph.push(&node, &scratch.ctrl_deps, &scratch.data_deps);
+}
+
+/// Keeps an attribute that says what deps take. Whether it is one.
+fn read_latencies(latencies: &mut DepLatencies, attr: Attr<'_>) -> Result<bool, DecodeError> {
+    let kept = match attr.name {
+        b"ctrl_latency_ns" => &mut latencies.ctrl,
+        b"data_latency_ns" => &mut latencies.data,
+        _ => return Ok(false),
+    };
+    let AttrValue::IntList(mut block) = attr.value else {
+        return Ok(false);
+    };
+    let mut bits = vec![];
+    while !block.is_empty() {
+        if let (list::VALUES, values) = next_field(&mut block)? {
+            numbers(values, &mut bits)?;
+        }
+    }
+    kept.extend(bits.into_iter().map(u64::cast_signed));
+    Ok(true)
 }
 
 /// Keeps the attributes that mean something here.

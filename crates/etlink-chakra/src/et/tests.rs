@@ -207,6 +207,36 @@ fn latency_goes_into_durations_or_nodes_or_nowhere() {
 }
 
 #[test]
+fn deps_say_what_they_take_on_request() {
+    let trace = sample(true);
+    let options = WriteOptions {
+        dep_latencies: true,
+        ..WriteOptions::default()
+    };
+    let (_, nodes, _) = written(&trace, &options);
+    let list = |node: &Node, name| match attr(node, name) {
+        Some(Value::Int64List(list)) => list.values.clone(),
+        None => vec![],
+        Some(other) => panic!("{name} is {other:?}"),
+    };
+    // the last kernel waits for its launch and for the copy before it on the stream
+    let last = &nodes[9];
+    let latencies = list(last, "data_latency_ns");
+    assert_eq!(latencies.len(), last.data_deps.len());
+    assert_eq!(latencies.iter().max(), Some(&8_000), "{latencies:?}");
+    assert_eq!(list(&nodes[2], "ctrl_latency_ns"), [0i64; 0], "no time");
+    assert_eq!(int(last, "slack_ns"), Some(0), "it ends last");
+    assert!(nodes.iter().all(|node| int(node, "slack_ns") >= Some(0)));
+    // not where the nodes are others than those of the trace
+    let few = WriteOptions {
+        no_gaps: true,
+        ..options
+    };
+    let (_, nodes, _) = written(&trace, &few);
+    assert!(nodes.iter().all(|node| attr(node, "slack_ns").is_none()));
+}
+
+#[test]
 fn short_later_slices_are_written_with_what_came_before() {
     // parent | child | parent 400 ns | launch call   kernel hangs on the 400 ns
     let mut b = TraceSketch::new();

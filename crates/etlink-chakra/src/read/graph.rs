@@ -59,6 +59,27 @@ impl IdLists {
     }
 }
 
+/// What the deps of a node take by themselves, ns. Empty: the node does not say, and in a file
+/// where others do it is nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DepLatencies {
+    /// Per entry of `ctrl_deps`.
+    pub ctrl: Vec<i64>,
+    /// Per entry of `data_deps`.
+    pub data: Vec<i64>,
+}
+
+impl DepLatencies {
+    pub(crate) fn clear(&mut self) {
+        self.ctrl.clear();
+        self.data.clear();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ctrl.is_empty() && self.data.is_empty()
+    }
+}
+
 /// What a communication node says; absent is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommAttrs {
@@ -169,6 +190,8 @@ pub struct ChakraGraph {
     pub ctrl_deps: IdLists,
     /// `data_deps`; in ET+ `inter_thread_dep` and `sync_dep`.
     pub data_deps: IdLists,
+    /// `ctrl_latency_ns` and `data_latency_ns` of nodes that have one, by node.
+    pub dep_latencies: FxHashMap<u32, DepLatencies>,
     /// What went wrong while reading.
     pub findings: Findings,
 }
@@ -302,6 +325,15 @@ impl ChakraGraph {
             }
         }
         summary
+    }
+
+    /// What the deps of the node that is pushed next take by themselves.
+    pub(crate) fn push_latencies(&mut self, latencies: &DepLatencies) {
+        if !latencies.is_empty()
+            && let Ok(index) = u32::try_from(self.len())
+        {
+            self.dep_latencies.insert(index, latencies.clone());
+        }
     }
 
     /// Appends a node.

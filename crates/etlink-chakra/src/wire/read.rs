@@ -78,7 +78,9 @@ pub(crate) enum AttrValue<'a> {
     Float(f64),
     /// `string` or `bytes`.
     Text(&'a [u8]),
-    /// A list.
+    /// `int64_list`: the message that holds the numbers.
+    IntList(&'a [u8]),
+    /// Another list.
     List,
 }
 
@@ -122,6 +124,7 @@ fn attr_value<'a>(tag: u32, field: Field<'a>) -> Option<AttrValue<'a>> {
             let value = f32::from_bits(bits as u32);
             Some(AttrValue::Float(value.into()))
         }
+        (INT64_LIST, Field::Block(block)) => Some(AttrValue::IntList(block)),
         (DOUBLE_LIST..=BYTES_LIST, Field::Block(_)) => Some(AttrValue::List),
         _ => None,
     }

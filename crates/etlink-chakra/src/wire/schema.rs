@@ -37,6 +37,7 @@ pub(crate) mod attribute {
     pub(crate) const FLOAT_VAL: u32 = 5;
     pub(crate) const INT32_VAL: u32 = 7;
     pub(crate) const INT64_VAL: u32 = 9;
+    pub(crate) const INT64_LIST: u32 = 10;
     pub(crate) const UINT32_VAL: u32 = 11;
     pub(crate) const UINT32_LIST: u32 = 12;
     pub(crate) const UINT64_VAL: u32 = 13;
@@ -106,6 +107,7 @@ mod tests {
             ("AttributeProto", "float_val", attribute::FLOAT_VAL),
             ("AttributeProto", "int32_val", attribute::INT32_VAL),
             ("AttributeProto", "int64_val", attribute::INT64_VAL),
+            ("AttributeProto", "int64_list", attribute::INT64_LIST),
             ("AttributeProto", "uint32_val", attribute::UINT32_VAL),
             ("AttributeProto", "uint32_list", attribute::UINT32_LIST),
             ("AttributeProto", "uint64_val", attribute::UINT64_VAL),
@@ -120,6 +122,7 @@ mod tests {
             ("AttributeProto", "bytes_val", attribute::BYTES_VAL),
             ("AttributeProto", "bytes_list", attribute::BYTES_LIST),
             ("Uint32List", "values", list::VALUES),
+            ("Int64List", "values", list::VALUES),
         ];
         for (message, field, number) in fields {
             assert_eq!(

@@ -5,6 +5,7 @@
 //! appended. Names of attributes are constants: inlined, what comes before a value is too.
 
 use super::schema::{attribute, io_info, list};
+use etlink_model::DurationNs;
 use prost::encoding::{WireType, encode_varint, encoded_len_varint, key_len};
 
 /// The fields of an `IOInfo`; each key takes one byte.
@@ -140,6 +141,16 @@ impl MessageWriter {
         let list_bytes = block_len(list::VALUES, inner);
         self.begin_attr(name, block_len(attribute::UINT32_LIST, list_bytes));
         self.block(attribute::UINT32_LIST, list_bytes);
+        self.list(list::VALUES, &values);
+    }
+
+    /// Attribute of type `int64_list`.
+    pub(crate) fn attr_int_list(&mut self, name: &str, values: &[DurationNs]) {
+        let values: Vec<u64> = values.iter().map(|value| value.0.cast_unsigned()).collect();
+        let inner = values.iter().map(|value| encoded_len_varint(*value)).sum();
+        let list_bytes = block_len(list::VALUES, inner);
+        self.begin_attr(name, block_len(attribute::INT64_LIST, list_bytes));
+        self.block(attribute::INT64_LIST, list_bytes);
         self.list(list::VALUES, &values);
     }
 

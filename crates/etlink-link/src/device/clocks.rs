@@ -1,48 +1,87 @@
-//! How far a device's clock is ahead of the host's.
+//! How far a device's clock is off the host's.
 //!
 //! ```text
 //! host      cudaMemcpy ---------------|
-//! device                  ==copy=========|     ends after the call that waited for it
-//!                                     <-->     at least so far is its clock ahead
+//! device                  ==copy=========|     ahead: ends after the call that waited for it
+//! host        cudaLaunchKernel --
+//! device    ==kernel==                         behind: starts before the call that launched it
 //! ```
 //! CUPTI and ROCm convert the device's time to the host's. What is left is 1 or 2 us on most
-//! devices and up to 9 us on MI300. A call that blocks until a row has ended says how far it is at
-//! least, and the quickest launch how far at most, for no row starts before its launch. The least
-//! shift is taken that puts all returns behind what they waited for, but one in a hundred.
+//! devices and up to 9 us on MI300. A call that blocks until a row has ended says how far it is
+//! ahead at least, and a launch how far at most, for no row starts before its launch. The least
+//! shift is taken that agrees with all but one in a hundred of both.
+//!
+//! Where no shift does, the clock can run faster or slower than the host's. A drift is looked for at
+//! which one does: by how much returns and launches miss each other is a convex function of it.
 
 use crate::device::calls::Does;
 use crate::device::launch::Launches;
 use crate::device::{calls, row_end};
-use crate::limits::CLOCK_TOLERANCE;
+use crate::graph::kinds::NoLaunch;
+use crate::limits::{CLOCK_TOLERANCE, LAUNCH_LATENCY, MAX_DRIFT_PPB};
+use crate::search::{last_fit, least_at};
 use etlink_model::{CallIdx, DeviceTrace, DurationNs, RowIdx, RowKind, TimeNs};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Of the returns, one in so many may be left out: damage, or a wait that was none.
+/// Of the returns and launches, one in so many may be left out: damage, or a wait that was none.
 const OUTLIERS: usize = 100;
 
-/// Fewer returns than this say nothing of a clock.
-const LEAST_RETURNS: usize = 3;
+/// Fewer returns than this say nothing of a clock, and neither do fewer early rows.
+const LEAST_SAMPLES: usize = 3;
 
-/// A device whose clock is ahead of the host's by more than the tolerance.
+/// Fewer returns or launches than this say nothing of a drift.
+const LEAST_FOR_DRIFT: usize = 8;
+
+/// A device whose clock is off the host's by more than the tolerance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeviceClock {
     /// Number of the device.
     pub device: i64,
-    /// By so much at least.
+    /// So far ahead is its clock at least, at `at_ns`; less than nothing: so far behind at least.
     pub ahead_ns: DurationNs,
-    /// By so much at most: the quickest launch.
-    pub at_most_ns: DurationNs,
-    /// Calls that say so.
+    /// So far it is at most, which is further from 0. `None` where nothing tells.
+    pub at_most_ns: Option<DurationNs>,
+    /// By how much it gets further ahead, ns per second of its own time (parts per billion); 0
+    /// where one shift fits all.
+    pub drift_ppb: i64,
+    /// The instant, by the device's clock; of a clock without drift any other does as well.
+    pub at_ns: TimeNs,
+    /// Calls that waited for it.
     pub returns: u64,
+    /// Rows that were launched.
+    pub launches: u64,
+}
+
+impl DeviceClock {
+    /// A time of this clock by the host's.
+    fn by_host(&self, time: TimeNs) -> TimeNs {
+        let since = time.0.saturating_sub(self.at_ns.0);
+        let ahead = self.ahead_ns.0.saturating_add(moved(self.drift_ppb, since));
+        time.shifted(ahead.saturating_neg())
+    }
+}
+
+/// By how much a drift moves a clock in this time.
+fn moved(ppb: i64, ns: i64) -> i64 {
+    let moved = i128::from(ppb) * i128::from(ns) / 1_000_000_000;
+    moved.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+/// What a row says of a clock.
+#[derive(Clone, Copy)]
+struct Sample {
+    /// By the device's clock.
+    at: TimeNs,
+    ahead_ns: i64,
 }
 
 #[derive(Default)]
 struct Samples {
-    /// From the return of a call to the end of what it waited for.
-    late: Vec<DurationNs>,
-    /// From the begin of a launch call to the start of its row.
-    launch: Vec<DurationNs>,
+    /// From the return of a call to the end of what it waited for: so far ahead at least.
+    late: Vec<Sample>,
+    /// From the begin of a launch call to the start of its row: so far ahead at most.
+    launch: Vec<Sample>,
 }
 
 /// Measures the clocks of all devices; those that need no shift are left out. O(rows log rows).
@@ -67,9 +106,15 @@ pub(crate) fn device_clocks(device: &DeviceTrace, launches: &Launches) -> Vec<De
             let number = device_of(device, row);
             let (start, end) = (device.rows.start[row.index()], row_end(device, row));
             let of_device = samples.entry(number).or_default();
-            of_device.launch.push(start - device.calls.start[at]);
+            of_device.launch.push(Sample {
+                at: start,
+                ahead_ns: start.since(device.calls.start[at]),
+            });
             if blocks_for_copy(device, row, does) {
-                of_device.late.push(end - returned);
+                of_device.late.push(Sample {
+                    at: end,
+                    ahead_ns: end.since(returned),
+                });
             }
             let last = launched.entry(number).or_insert(end);
             *last = end.max(*last);
@@ -79,16 +124,15 @@ pub(crate) fn device_clocks(device: &DeviceTrace, launches: &Launches) -> Vec<De
             && launched.len() == 1
             && let Some((number, last)) = launched.first_key_value()
         {
-            samples
-                .entry(*number)
-                .or_default()
-                .late
-                .push(*last - returned);
+            samples.entry(*number).or_default().late.push(Sample {
+                at: *last,
+                ahead_ns: last.since(returned),
+            });
         }
     }
-    let clocks = samples.into_iter();
+    let clocks = samples.iter();
     clocks
-        .filter_map(|(number, of_device)| clock(number, of_device))
+        .filter_map(|(number, of_device)| clock(*number, of_device))
         .collect()
 }
 
@@ -106,41 +150,154 @@ fn blocks_for_copy(device: &DeviceTrace, row: RowIdx, does: Does) -> bool {
         && (does == Does::BlockingCopy || name.contains("Pageable"))
 }
 
-fn clock(number: i64, mut samples: Samples) -> Option<DeviceClock> {
-    samples.late.sort_unstable();
-    samples.launch.sort_unstable();
-    let returns = samples.late.len();
-    if returns < LEAST_RETURNS {
+/// How far ahead a clock is at an instant: at least, and at most.
+#[derive(Clone, Copy)]
+struct AheadRange {
+    least: Option<i64>,
+    most: Option<i64>,
+}
+
+impl AheadRange {
+    /// By how much the two miss each other; no more than 0 where something fits.
+    fn missed(self) -> i64 {
+        match (self.least, self.most) {
+            (Some(least), Some(most)) => least.saturating_sub(most),
+            _ => 0,
+        }
+    }
+
+    /// What fits and is next to 0.
+    fn nearest(self) -> i64 {
+        let least = self.least.unwrap_or(i64::MIN);
+        let most = self.most.unwrap_or(i64::MAX);
+        0.clamp(least.min(most), most)
+    }
+}
+
+fn clock(number: i64, samples: &Samples) -> Option<DeviceClock> {
+    let found = DeviceClock {
+        device: number,
+        returns: samples.late.len() as u64,
+        launches: samples.launch.len() as u64,
+        ..DeviceClock::default()
+    };
+    let range = ahead_range(samples, TimeNs(0), 0);
+    if range.missed() > CLOCK_TOLERANCE.0 {
+        return drifting(found, samples);
+    }
+    // Returns that no clock explains are of calls that did not wait, or of damage.
+    let ahead = range.nearest();
+    if range.missed() > 0 || ahead.abs() <= CLOCK_TOLERANCE.0 {
         return None;
     }
-    let most = samples
-        .late
-        .get((returns - returns / OUTLIERS).checked_sub(1)?)?;
-    let at_most_ns = *samples.launch.get(samples.launch.len() / OUTLIERS)?;
-    // Returns that no clock explains are of calls that did not wait, or of damage.
-    let explained = *most <= at_most_ns;
-    (explained && *most > CLOCK_TOLERANCE).then_some(DeviceClock {
-        device: number,
-        ahead_ns: *most,
-        at_most_ns,
-        returns: returns as u64,
+    let at_most = if ahead > 0 { range.most } else { range.least };
+    // A clock that is behind by more than launches take shows in returns as well. Without any, rows
+    // of other calls are more likely.
+    if at_most.is_none() && ahead < -LAUNCH_LATENCY.0 {
+        return None;
+    }
+    Some(DeviceClock {
+        ahead_ns: DurationNs(ahead),
+        at_most_ns: at_most.map(DurationNs),
+        ..found
     })
 }
 
-/// Moves the starts of the rows of these devices; back where `back`.
-pub(crate) fn shift_rows(device: &mut DeviceTrace, clocks: &[DeviceClock], back: bool) {
-    if clocks.is_empty() {
-        return;
+/// A clock that no shift fits, with the drift at which one does. O(samples · log of the range).
+fn drifting(found: DeviceClock, samples: &Samples) -> Option<DeviceClock> {
+    let few = samples.late.len().min(samples.launch.len()) < LEAST_FOR_DRIFT;
+    let first = samples.launch.iter().map(|sample| sample.at).min()?;
+    let last = samples.launch.iter().map(|sample| sample.at).max()?;
+    if few {
+        return None;
     }
+    let at_ns = TimeNs(first.0.midpoint(last.0));
+    let missed = |ppb: i64| i128::from(ahead_range(samples, at_ns, ppb).missed());
+    let fits = least_at(missed, -MAX_DRIFT_PPB, MAX_DRIFT_PPB);
+    if missed(fits) > 0 {
+        return None;
+    }
+    let least = last_fit(missed, fits, -MAX_DRIFT_PPB);
+    let most = last_fit(missed, fits, MAX_DRIFT_PPB);
+    let drift_ppb = least.midpoint(most);
+    let range = ahead_range(samples, at_ns, drift_ppb);
+    Some(DeviceClock {
+        ahead_ns: DurationNs(range.nearest()),
+        drift_ppb,
+        at_ns,
+        ..found
+    })
+}
+
+/// How far ahead a clock of this drift is at `at`, by all samples but the outliers.
+fn ahead_range(samples: &Samples, at: TimeNs, ppb: i64) -> AheadRange {
+    let without_drift = |sample: &Sample| {
+        let since = sample.at.0.saturating_sub(at.0);
+        sample.ahead_ns.saturating_sub(moved(ppb, since))
+    };
+    let mut late: Vec<i64> = samples.late.iter().map(without_drift).collect();
+    let mut launch: Vec<i64> = samples.launch.iter().map(without_drift).collect();
+    let least = match late.len() {
+        returns if returns < LEAST_SAMPLES => None,
+        returns => {
+            let place = returns - returns / OUTLIERS - 1;
+            Some(*late.select_nth_unstable(place).1)
+        }
+    };
+    let most = match launch.len() {
+        rows if rows < LEAST_SAMPLES => None,
+        rows => {
+            let place = (rows / OUTLIERS).max(LEAST_SAMPLES - 1);
+            Some(*launch.select_nth_unstable(place).1)
+        }
+    };
+    AheadRange { least, most }
+}
+
+/// What the rows of a trace had recorded.
+pub(crate) struct RecordedTimes {
+    start: Vec<TimeNs>,
+    duration: Vec<DurationNs>,
+}
+
+/// Brings the rows of these devices to the host's clock. What was recorded, if that was another.
+/// Which rows start before their launch is seen by that clock.
+pub(crate) fn shift_rows(
+    device: &mut DeviceTrace,
+    launches: &mut Launches,
+    clocks: &[DeviceClock],
+) -> Option<RecordedTimes> {
+    if clocks.is_empty() {
+        return None;
+    }
+    let recorded = RecordedTimes {
+        start: device.rows.start.clone(),
+        duration: device.rows.duration.clone(),
+    };
     for row in 0..device.rows.len() {
         let number = device.queues[device.rows.queue[row].index()].device;
         if let Some(clock) = clocks.iter().find(|clock| clock.device == number) {
-            let start = &mut device.rows.start[row].0;
-            *start += if back {
-                clock.ahead_ns.0
-            } else {
-                -clock.ahead_ns.0
-            };
+            let (start, duration) = (device.rows.start[row], device.rows.duration[row]);
+            // By its end, so that rows that follow each other still do.
+            let end = clock.by_host(start + duration);
+            device.rows.start[row] = clock.by_host(start);
+            device.rows.duration[row] = end - device.rows.start[row];
+            if let Some(call) = launches.row_call[row].get() {
+                let called = device.calls.start[call.index()];
+                launches.no_launch[row] = match called <= device.rows.start[row] + CLOCK_TOLERANCE {
+                    true => NoLaunch::Launched,
+                    false => NoLaunch::StartsBeforeCall,
+                };
+            }
         }
+    }
+    Some(recorded)
+}
+
+/// Gives the rows their recorded times back.
+pub(crate) fn restore_rows(device: &mut DeviceTrace, recorded: Option<RecordedTimes>) {
+    if let Some(recorded) = recorded {
+        device.rows.start = recorded.start;
+        device.rows.duration = recorded.duration;
     }
 }

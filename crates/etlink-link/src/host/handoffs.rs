@@ -136,8 +136,7 @@ fn infer_waits(handoffs: &mut [Handoff], intervals: &[IdleIntervals]) {
         if let Some((from, until)) = unrecorded_rest(handoff, intervals)
             && waits.contains(&(handoff.producer, from))
         {
-            handoff.wait = Some(from);
-            handoff.woken = (handoff.end + USUAL_WAKE).min(until);
+            handoff.set_sleep(from, until);
         }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod reducer;
 pub(crate) mod scope;
 pub(crate) mod tensors;
 
+use crate::limits::USUAL_WAKE;
 use etlink_model::{ThreadIdx, TimeNs};
 
 /// One time that a consumer worked for another thread.
@@ -34,6 +35,13 @@ pub(crate) struct Handoff {
 }
 
 impl Handoff {
+    /// The producer slept from `from` on until this ended: it takes a usual time to wake, or what
+    /// it has until it goes on at `until`.
+    pub(crate) fn set_sleep(&mut self, from: TimeNs, until: TimeNs) {
+        self.wait = Some(from);
+        self.woken = (self.end + USUAL_WAKE).min(until).max(self.end);
+    }
+
     /// Whether this time of the consumer's covers the one from `start` to `end`.
     pub(crate) fn holds(&self, consumer: ThreadIdx, start: TimeNs, end: TimeNs) -> bool {
         self.consumer == consumer && self.start <= start && end <= self.end

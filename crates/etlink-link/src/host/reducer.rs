@@ -48,9 +48,11 @@ pub(crate) fn add_reducer_waits(
         };
         // A range that outlasts the pass must have held the thread up, however late that woke.
         let rest = rest_around(handoff.producer, handoff.end);
-        let was_held = rest.is_some_and(|(from, _)| from <= pass_end);
-        if handoff.end <= pass_end || was_held {
-            handoff.wait = Some(pass_end);
+        let held = rest.filter(|(from, _)| *from <= pass_end);
+        match held {
+            _ if handoff.end <= pass_end => handoff.wait = Some(pass_end),
+            Some((_, until)) => handoff.set_sleep(pass_end, until),
+            None => {}
         }
     }
 }

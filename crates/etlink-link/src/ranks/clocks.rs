@@ -47,7 +47,8 @@ pub struct RankClock {
     pub uncertainty_ns: Option<i64>,
     /// How many collectives support it, of the least supported step on the way from the first rank.
     pub support: u64,
-    /// No offset, with or without a drift, fits all collectives: rows are not what they seem.
+    /// No offset, with or without a drift, fits all collectives, or all messages: rows are not what
+    /// they seem.
     pub contradicted: bool,
     /// How fast the offset moves; `None` where too few collectives tell.
     #[serde(skip_serializing_if = "Option::is_none")]

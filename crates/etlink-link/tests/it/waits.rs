@@ -119,8 +119,8 @@ fn blocking_copies(ahead: i64, odd: bool) -> TraceBuilder {
 }
 
 #[test]
-fn a_device_whose_clock_is_ahead_is_waited_for() {
-    for ahead in [0, 2_000, 5_000, 8_000] {
+fn a_device_whose_clock_is_off_is_waited_for() {
+    for ahead in [-40_000, -9_000, -8_000, 0, 2_000, 5_000, 8_000] {
         let trace = checked(alone(&blocking_copies(ahead, false)));
         assert_eq!(edges(&trace, EdgeKind::HostWait).len(), 20, "{ahead}");
         let clocks: Vec<i64> = trace
@@ -129,11 +129,11 @@ fn a_device_whose_clock_is_ahead_is_waited_for() {
             .iter()
             .map(|c| c.ahead_ns.0)
             .collect();
-        // Copies end 1.5 us before their calls return.
-        let want = if ahead > 3_500 {
-            vec![ahead - 1_500]
-        } else {
-            vec![]
+        // Copies end 1.5 us before their calls return, and start 6 us after theirs.
+        let want = match ahead {
+            ..=-8_001 => vec![ahead + 6_000],
+            3_501.. => vec![ahead - 1_500],
+            _ => vec![],
         };
         assert_eq!(clocks, want);
         assert_eq!(trace.device.rows.start[0].0, 6_000 + ahead, "as recorded");

@@ -9,6 +9,7 @@
     reason = "a test; how many programs it draws is a variable"
 )]
 
+mod clocks;
 mod collectives;
 mod cross_step;
 mod handoffs;

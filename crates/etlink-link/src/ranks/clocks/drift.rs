@@ -12,6 +12,7 @@
 
 use super::points::{Point, bounds, moved};
 use crate::limits::{DRIFT_MATTERS, LEAST_FOR_DRIFT, MAX_DRIFT_PPB};
+use crate::search::{last_fit, least_at};
 use serde::Serialize;
 
 /// How fast an offset grows.
@@ -168,45 +169,14 @@ fn sure(points: &[Point], guess: i64) -> Option<(i64, i64)> {
     let fits = if missed(guess) <= 0 {
         guess
     } else {
-        least(missed, -MAX_DRIFT_PPB, MAX_DRIFT_PPB)
+        least_at(missed, -MAX_DRIFT_PPB, MAX_DRIFT_PPB)
     };
     // No drift that a clock can have makes the bounds meet: some row is not what it seems.
     if missed(fits) > 0 {
         return None;
     }
     Some((
-        edge(missed, fits, -MAX_DRIFT_PPB),
-        edge(missed, fits, MAX_DRIFT_PPB),
+        last_fit(missed, fits, -MAX_DRIFT_PPB),
+        last_fit(missed, fits, MAX_DRIFT_PPB),
     ))
-}
-
-/// Where a convex function is least.
-fn least(of: impl Fn(i64) -> i128, mut low: i64, mut high: i64) -> i64 {
-    while high - low > 2 {
-        let third = (high - low) / 3;
-        let (one, other) = (low + third, high - third);
-        if of(one) <= of(other) {
-            high = other
-        } else {
-            low = one
-        }
-    }
-    (low..=high).min_by_key(|at| of(*at)).unwrap_or(low)
-}
-
-/// The last drift from `inside`, which fits, towards `limit` that fits.
-fn edge(missed: impl Fn(i64) -> i128, inside: i64, limit: i64) -> i64 {
-    if missed(limit) <= 0 {
-        return limit;
-    }
-    let (mut fits, mut misses) = (inside, limit);
-    while fits.abs_diff(misses) > 1 {
-        let middle = fits.midpoint(misses);
-        if missed(middle) <= 0 {
-            fits = middle
-        } else {
-            misses = middle
-        }
-    }
-    fits
 }

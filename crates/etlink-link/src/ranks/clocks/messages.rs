@@ -10,12 +10,19 @@
 //! all ways from the first rank to another bounds its offset from above, that over the ways back
 //! from below (Bellman and Ford). A sender's end says nothing: NCCL's buffers take small messages
 //! before the receiver has come.
+//!
+//! Limits round a circle of ranks that add up to less than nothing leave no offsets: messages are
+//! paired wrongly, or clocks jump. Each limit is then loosened by an equal part, and the ranks are
+//! told as contradicted, with what was missing.
 
 use super::{RankClock, middle};
 use crate::ranks::join::side;
 use crate::ranks::{RankSummary, RunJoin};
 use etlink_model::{CollectiveKind, RankIdx};
 use std::collections::BTreeMap;
+
+/// No more circles than this are loosened: then the messages tell nothing.
+const MAX_CONFLICTS: usize = 32;
 
 /// The offset of `to` is at most that of `from` and this more.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +51,7 @@ pub(super) fn message_clocks(
     found: &[Option<RankClock>],
 ) -> Vec<(RankIdx, RankClock)> {
     let (mut limits, support) = message_limits(ranks, join);
+    let mut missed = BTreeMap::new();
     if limits.is_empty() {
         return vec![];
     }
@@ -60,11 +68,11 @@ pub(super) fn message_clocks(
             }
         }));
     }
-    let Some(most) = least_sums(&limits, ranks.len()) else {
+    let Some(most) = loosened_sums(&mut limits, ranks.len(), &mut missed) else {
         return vec![];
     };
-    let back: Vec<OffsetLimit> = limits.into_iter().map(OffsetLimit::reversed).collect();
-    let Some(least) = least_sums(&back, ranks.len()) else {
+    let mut back: Vec<OffsetLimit> = limits.into_iter().map(OffsetLimit::reversed).collect();
+    let Some(least) = loosened_sums(&mut back, ranks.len(), &mut missed) else {
         return vec![];
     };
     let mut clocks = vec![];
@@ -80,8 +88,12 @@ pub(super) fn message_clocks(
             rank,
             RankClock {
                 offset_ns,
-                uncertainty_ns: Some(most.saturating_sub(offset_ns)),
+                uncertainty_ns: Some(match missed.get(&rank) {
+                    Some(missed) => *missed,
+                    None => most.saturating_sub(offset_ns),
+                }),
                 support: support[place],
+                contradicted: missed.contains_key(&rank),
                 at_ns: middle(ranks, rank),
                 ..RankClock::default()
             },
@@ -120,14 +132,47 @@ fn message_limits(ranks: &[RankSummary], join: &RunJoin) -> (Vec<OffsetLimit>, V
     (limits.collect(), support)
 }
 
-/// From the first rank, the least sum of limits on the way to each; none where no way leads. None at
-/// all if the limits contradict each other: then messages are paired wrongly.
-fn least_sums(limits: &[OffsetLimit], ranks: usize) -> Option<Vec<Option<i64>>> {
+/// From the first rank, the least sum of limits on the way to each; none where no way leads.
+/// Limits that contradict each other are loosened, and by how much they missed is kept for their
+/// ranks. `None` where too many do.
+fn loosened_sums(
+    limits: &mut [OffsetLimit],
+    ranks: usize,
+    missed: &mut BTreeMap<RankIdx, i64>,
+) -> Option<Vec<Option<i64>>> {
+    for _ in 0..MAX_CONFLICTS {
+        let circle = match least_sums(limits, ranks) {
+            Ok(sums) => return Some(sums),
+            Err(circle) => circle,
+        };
+        let sum: i128 = circle.iter().map(|at| i128::from(limits[*at].ns)).sum();
+        let miss = i64::try_from(-sum).ok().filter(|miss| *miss > 0)?;
+        let part = miss / circle.len() as i64 + 1;
+        for at in circle {
+            let limit = &mut limits[at];
+            limit.ns = limit.ns.saturating_add(part);
+            let most = missed.entry(limit.to).or_insert(miss);
+            *most = miss.max(*most);
+        }
+    }
+    None
+}
+
+/// From the first rank, the least sum of limits on the way to each; none where no way leads.
+///
+/// # Errors
+/// Limits round a circle of ranks that contradict each other, by place.
+fn least_sums(limits: &[OffsetLimit], ranks: usize) -> Result<Vec<Option<i64>>, Vec<usize>> {
     let mut sums: Vec<Option<i64>> = vec![None; ranks];
-    *sums.first_mut()? = Some(0);
+    // Per rank, the limit that gave its sum.
+    let mut by: Vec<Option<usize>> = vec![None; ranks];
+    let mut last = None;
+    if let Some(first) = sums.first_mut() {
+        *first = Some(0);
+    }
     for _ in 0..ranks {
-        let mut changed = false;
-        for limit in limits {
+        last = None;
+        for (at, limit) in limits.iter().enumerate() {
             let Some(sum) = sums[limit.from.index()] else {
                 continue;
             };
@@ -135,12 +180,36 @@ fn least_sums(limits: &[OffsetLimit], ranks: usize) -> Option<Vec<Option<i64>>> 
             let known = &mut sums[limit.to.index()];
             if known.is_none_or(|known| sum < known) {
                 *known = Some(sum);
-                changed = true;
+                by[limit.to.index()] = Some(at);
+                last = Some(limit.to);
             }
         }
-        if !changed {
-            return Some(sums);
+        if last.is_none() {
+            return Ok(sums);
         }
     }
-    None
+    Err(last.map_or(vec![], |last| circle_before(limits, &by, last)))
+}
+
+/// The limits of a circle that leads to `rank`, each being what gave its rank's sum.
+fn circle_before(limits: &[OffsetLimit], by: &[Option<usize>], rank: RankIdx) -> Vec<usize> {
+    let before = |rank: RankIdx| by[rank.index()].map(|at| limits[at].from);
+    // After as many steps back as there are ranks one is in the circle.
+    let mut at = Some(rank);
+    for _ in 0..by.len() {
+        at = at.and_then(before);
+    }
+    let Some(begin) = at else {
+        return vec![];
+    };
+    let mut circle = vec![];
+    let mut rank = begin;
+    while let Some(limit) = by[rank.index()] {
+        circle.push(limit);
+        rank = limits[limit].from;
+        if rank == begin {
+            return circle;
+        }
+    }
+    vec![]
 }

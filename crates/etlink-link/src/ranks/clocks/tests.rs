@@ -362,6 +362,33 @@ fn messages_one_way_tell_no_clock() {
 }
 
 #[test]
+fn messages_that_contradict_each_other_are_told() {
+    let off = [0, 9_000_000, -4_000_000];
+    let messages = [(0, 1, 9_000), (1, 2, 8_000), (2, 1, 7_000), (1, 0, 9_000)];
+    let mut ranks = sent(&off, &messages, 12);
+    // What rank 2 sends leaves 100 us after it has come.
+    for communication in &mut ranks[2].communications {
+        if communication.kind == CollectiveKind::Send {
+            communication.start_ns.0 += 115_000;
+            communication.end_ns.0 += 115_000;
+        }
+    }
+    let found = offsets(&ranks);
+    let said = [&found[1], &found[2]].map(|clock| clock.contradicted);
+    assert_eq!(said, [true, true], "{found:?}");
+    for (clock, off) in found.iter().zip(off).skip(1) {
+        let missed = clock.uncertainty_ns.expect("by how much");
+        assert!((70_000..=115_000).contains(&missed), "{clock:?}");
+        assert!((clock.offset_ns - off).abs() <= 100_000, "{clock:?}, {off}");
+    }
+    // A rank beyond them is not.
+    let mut ranks = sent(&[0, 5_000_000], &[(0, 1, 9_000), (1, 0, 9_000)], 12);
+    assert!(!offsets(&ranks)[1].contradicted);
+    ranks[1].communications.truncate(1);
+    assert!(!offsets(&ranks)[1].contradicted);
+}
+
+#[test]
 fn messages_join_groups_that_have_clocks() {
     let off = [0, 2_000_000, -700_000, -700_000];
     // Ranks 2 and 3 share collectives, and rank 2 alone has messages with rank 0.

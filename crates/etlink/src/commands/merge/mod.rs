@@ -32,6 +32,9 @@ impl MergeConfig {
             // the library refuses it too, but not by the names of the options
             bail!("--for astra-sim writes .et files: leave --format out");
         }
+        if args.simulator.is_some() && how.dep_latencies {
+            bail!("--for astra-sim writes what ASTRA-sim reads: leave --dep-latencies out");
+        }
         Ok(MergeConfig {
             options: MergeOptions {
                 format,

@@ -1,0 +1,116 @@
+//! A device whose clock is off the host's shows its rows too early or too late: what waits for what
+//! is the same.
+
+use super::read_trace;
+use etlink_link::{DeviceClock, LinkedTrace};
+use etlink_replay::{ReplaySettings, graph_from_trace, run_graph, work_makespan};
+use etlink_testing::{
+    Machine, MachineChange,
+    MachineInstruction::{self, DeviceSync, Host, Launch},
+    MachineOptions,
+};
+
+/// Steps of 1 ms, in which now the host and now the device is waited for.
+fn program() -> Vec<MachineInstruction> {
+    let mut all = vec![];
+    for step in 0..400 {
+        let us = [30, 400][step % 2];
+        let stream = 7;
+        all.extend([
+            Launch {
+                stream,
+                kernel: "first",
+                us,
+            },
+            Host(700),
+            Launch {
+                stream,
+                kernel: "second",
+                us: 60,
+            },
+            DeviceSync,
+            Host(150),
+        ]);
+    }
+    all
+}
+
+fn machine(device_ahead: i64, device_drift: i64) -> MachineOptions {
+    MachineOptions {
+        device_ahead,
+        device_drift,
+        ..MachineOptions::default()
+    }
+}
+
+fn linked(options: MachineOptions) -> (LinkedTrace, i64) {
+    let run = Machine::run(&program(), options, MachineChange::None);
+    (read_trace(&run.trace), run.makespan)
+}
+
+/// Of a changed run, from a trace.
+fn predicted(trace: &LinkedTrace, change: MachineChange) -> i64 {
+    let graph = graph_from_trace(trace).expect("no circle");
+    let rules = change.rules();
+    let settings = ReplaySettings {
+        scales: rules
+            .iter()
+            .map(|rule| rule.parse().expect("a rule"))
+            .collect(),
+        ..ReplaySettings::default()
+    };
+    work_makespan(&graph, &run_graph(&graph, trace, &settings)).0
+}
+
+const CHANGES: [MachineChange; 4] = [
+    MachineChange::Kernels(3.0),
+    MachineChange::Kernels(0.1),
+    MachineChange::Kernel("second", 10.0),
+    MachineChange::Host(0.1),
+];
+
+/// How far off the worst of the predictions is, of the true change.
+fn worst_error(options: MachineOptions) -> f64 {
+    let (trace, before) = linked(options);
+    let errors = CHANGES.map(|change| {
+        let truth = Machine::run(&program(), MachineOptions::default(), change).makespan;
+        let off = (predicted(&trace, change) - truth).abs();
+        off as f64 / (truth - before).abs().max(1) as f64
+    });
+    errors.into_iter().fold(0.0, f64::max)
+}
+
+#[test]
+fn a_device_ahead_or_behind_is_predicted_as_any_other() {
+    for ahead in [-60_000, -25_000, -9_000, 0, 9_000, 25_000] {
+        let error = worst_error(machine(ahead, 0));
+        assert!(error <= 0.05, "{ahead}: {error}");
+    }
+}
+
+#[test]
+fn a_clock_that_drifts_is_found_and_taken_off() {
+    for (ahead, drift) in [(0, 80_000), (-30_000, 80_000), (20_000, -120_000)] {
+        let options = machine(ahead, drift);
+        let (trace, _) = linked(options);
+        let clocks = &trace.report.device_clocks;
+        let [DeviceClock { drift_ppb, .. }] = clocks[..] else {
+            panic!("{clocks:?}");
+        };
+        // Returns and launches leave 10 us over half a second.
+        assert!((drift_ppb - drift).abs() <= 20_000, "{clocks:?}");
+        let notes = trace.report.notes.join("; ");
+        assert!(notes.contains("ppm"), "{notes}");
+        let error = worst_error(options);
+        assert!(error <= 0.05, "{options:?}: {error}");
+    }
+}
+
+#[test]
+fn a_right_clock_is_left_alone() {
+    let (trace, _) = linked(machine(0, 0));
+    assert_eq!(trace.report.device_clocks, []);
+    // 5 ppm are within what launches and returns leave open
+    let (trace, _) = linked(machine(0, 5_000));
+    assert_eq!(trace.report.device_clocks, []);
+}
