@@ -139,8 +139,11 @@ export type DelaySummary = {
 export type DeviceClock = {
   device: number;
   ahead_ns: number;
-  at_most_ns: number;
+  at_most_ns: number | null;
+  drift_ppb: number;
+  at_ns: number;
   returns: number;
+  launches: number;
 };
 
 export type DeviceTime = {

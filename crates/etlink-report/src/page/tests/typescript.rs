@@ -171,7 +171,13 @@ fn record_rare_values(types: &TypeRecorder, rank: &ReportRank) {
         matched: [(MatchRule::default(), 1)].into_iter().collect(),
         no_launch: [(NoLaunch::default(), 1)].into_iter().collect(),
         capture: Some(etlink_link::CaptureReport::default()),
-        device_clocks: vec![etlink_link::DeviceClock::default()],
+        device_clocks: vec![
+            etlink_link::DeviceClock::default(),
+            etlink_link::DeviceClock {
+                at_most_ns: Some(DurationNs(1)),
+                ..etlink_link::DeviceClock::default()
+            },
+        ],
         ..etlink_link::LinkReport::default()
     };
     // some kinds have no place
