@@ -6,9 +6,12 @@
 //!
 //! It is a library for two callers: the program of this crate, and the Python extension, whose
 //! wheel has the same command. [`documents`] has what commands print, as tables and values.
+//!
+//! The crates that do the work are modules here, so that one dependency is enough: [`run`] opens
+//! traces, [`link`](mod@link) links them, [`chakra`] writes them for simulators.
 #![allow(
     unreachable_pub,
-    reason = "all but three functions and a module is the command's own"
+    reason = "all but three functions and the modules is the command's own"
 )]
 #![allow(
     clippy::disallowed_methods,
@@ -16,6 +19,29 @@
     clippy::print_stderr,
     reason = "the one place for files, clock, environment and terminal"
 )]
+
+#[doc(no_inline)]
+pub use etlink_analyze as analyze;
+#[doc(no_inline)]
+pub use etlink_chakra as chakra;
+#[doc(no_inline)]
+pub use etlink_findings as findings;
+#[doc(no_inline)]
+pub use etlink_host as host;
+#[doc(no_inline)]
+pub use etlink_kineto as kineto;
+#[doc(no_inline)]
+pub use etlink_link as link;
+#[doc(no_inline)]
+pub use etlink_model as model;
+#[doc(no_inline)]
+pub use etlink_replay as replay;
+#[doc(no_inline)]
+pub use etlink_report as report;
+#[doc(no_inline)]
+pub use etlink_run as run;
+#[doc(no_inline)]
+pub use etlink_tables as tables;
 
 mod args;
 mod commands;
