@@ -1,6 +1,11 @@
 //! The version that `etlink --version` prints: that of the crate and the commit that it was built
 //! from, if a git checkout or the published package tells it.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a build script reads what it builds from"
+)]
+
 use std::process::Command;
 
 fn main() {
