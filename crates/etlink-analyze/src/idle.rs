@@ -7,16 +7,20 @@
 //! row that ends it was waiting for:
 //!
 //! ```text
-//! gap            |-------------------------------------------------|  row
+//! gap            |-------------------------------------------------------|  row
 //! host_late      |=========| until the call that launched the row began
-//! event_wait               |=======| until the last row of another stream that it waited for
-//!                                    ended, or the last wait that its own stream shows
-//! unexplained                                        |==============| what no known cause
-//!                                    explains (a node of the graph)
-//! launch, between                  |=================| the rest: after a late call what
-//!                                    launching took, else the time from row to row
+//! launch_call              |=====| until that call ended, or the row began, where that took more
+//!                                  than LAUNCH_LATENCY: the call loads a module, waits in itself,
+//!                                  or finds the queue full
+//! event_wait                     |=======| until the last row of another stream that it waited
+//!                                  for ended, or the last wait that its own stream shows
+//! unexplained                                              |==============| what no known cause
+//!                                  explains (a node of the graph)
+//! launch, between                        |=================| the rest: after a late call what
+//!                                  launching took, else the time from row to row
 //! ```
-//! Sums: `idle = host_late + event_wait + launch + between + unexplained`, ns; for a device that is
+//! Sums: `idle = host_late + launch_call + event_wait + launch + between + unexplained`, ns; for a
+//! device that is
 //! the idle and exposed other time of its [`DeviceTime`](crate::DeviceTime) between its first and
 //! last work. `busy` is the time in which at least one of its rows runs. The time before a stream's
 //! first row and after its last is no gap, but where work of no step ran first: from then on the
@@ -30,6 +34,7 @@ pub use gaps::{HostIdle, IdleGap};
 use crate::outside_time::{OutsideRows, OutsideTime};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
+use etlink_link::limits::LAUNCH_LATENCY;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
 use etlink_model::NodeIdx;
 use gaps::GapCollector;
@@ -55,7 +60,10 @@ pub struct IdleCauses {
     pub host_late_ns: i64,
     /// Another stream had not got there yet.
     pub event_wait_ns: i64,
-    /// From a late call to the start.
+    /// The launching call itself blocked, for more than 100 us: it loads a module, waits in itself,
+    /// or finds the queue full.
+    pub launch_call_ns: i64,
+    /// From a late call to the start, without what the call blocked.
     pub launch_ns: i64,
     /// From the row before, or the event waited for, to the start.
     pub between_ns: i64,
@@ -74,6 +82,8 @@ pub enum GapCause {
     HostLate,
     /// See [`IdleCauses::event_wait_ns`].
     EventWait,
+    /// See [`IdleCauses::launch_call_ns`].
+    LaunchCall,
     /// See [`IdleCauses::launch_ns`].
     Launch,
     /// See [`IdleCauses::between_ns`].
@@ -88,6 +98,8 @@ struct GapParts {
     from: i64,
     /// The host is late until here.
     called: i64,
+    /// The launching call blocks until here.
+    returned: i64,
     /// Another stream is waited for until here.
     event: i64,
     /// Nothing explains what is behind.
@@ -99,17 +111,22 @@ impl GapParts {
     /// The part between the event and what nothing explains: after a late call it is what
     /// launching took. Else the device had the row already.
     fn rest(&self) -> GapCause {
-        if self.called > self.from && self.event == self.called {
+        if self.returned > self.from && self.event == self.returned {
             GapCause::Launch
         } else {
             GapCause::Between
         }
     }
 
-    fn lengths(&self) -> [(GapCause, i64); 4] {
+    fn lengths(&self) -> [(GapCause, i64); 5] {
+        let blocked_ns = self.returned.saturating_sub(self.called);
         [
             (GapCause::HostLate, self.called.saturating_sub(self.from)),
-            (GapCause::EventWait, self.event.saturating_sub(self.called)),
+            (GapCause::LaunchCall, blocked_ns),
+            (
+                GapCause::EventWait,
+                self.event.saturating_sub(self.returned),
+            ),
             (self.rest(), self.explained.saturating_sub(self.event)),
             (
                 GapCause::Unexplained,
@@ -135,6 +152,7 @@ impl IdleCauses {
             let sum = match cause {
                 GapCause::HostLate => &mut self.host_late_ns,
                 GapCause::EventWait => &mut self.event_wait_ns,
+                GapCause::LaunchCall => &mut self.launch_call_ns,
                 GapCause::Launch => &mut self.launch_ns,
                 GapCause::Between => &mut self.between_ns,
                 GapCause::Unexplained => &mut self.unexplained_ns,
@@ -152,6 +170,7 @@ impl IdleCauses {
             (&mut self.idle_ns, other.idle_ns),
             (&mut self.host_late_ns, other.host_late_ns),
             (&mut self.event_wait_ns, other.event_wait_ns),
+            (&mut self.launch_call_ns, other.launch_call_ns),
             (&mut self.launch_ns, other.launch_ns),
             (&mut self.between_ns, other.between_ns),
             (&mut self.unexplained_ns, other.unexplained_ns),
@@ -195,28 +214,35 @@ impl GapCauses<'_> {
     fn cut(&self, row: usize, waited: Option<i64>, (from, to): (i64, i64)) -> GapParts {
         // The causes are laid end to end and each is kept inside the gap, so that the sums are
         // exact.
-        let called = self.launch_call_start(row).unwrap_or(from);
-        let called = called.clamp(from, to);
+        let call = self.launch_call(row);
+        let called = call.map_or(from, |(start, _)| start).clamp(from, to);
+        // A call that takes this long does more than to launch.
+        let blocks =
+            call.filter(|(start, end)| to.min(*end).saturating_sub(*start) > LAUNCH_LATENCY.0);
+        let returned = blocks.map_or(called, |(_, end)| end).clamp(called, to);
         // An event that came before the call did not delay the row: `clamp` makes its part empty.
-        let event = self.event_wait_end(row).max(waited).unwrap_or(called);
-        let event = event.clamp(called, to);
+        let event = self.event_wait_end(row).max(waited).unwrap_or(returned);
+        let event = event.clamp(returned, to);
         let explained = to.saturating_sub(self.unexplained_ns(row)).max(event);
         GapParts {
             from,
             called,
+            returned,
             event,
             explained,
             to,
         }
     }
 
-    /// When the call that launched the row began, ns.
-    fn launch_call_start(&self, row: usize) -> Option<i64> {
+    /// When the call that launched the row began and ended, ns.
+    fn launch_call(&self, row: usize) -> Option<(i64, i64)> {
         // A row that starts before its call shows clocks
         // that disagree; the call explains nothing then.
         let launched = self.trace.row_no_launch[row] == NoLaunch::Launched;
         let call = self.trace.row_call[row].get().filter(|_| launched)?;
-        Some(self.trace.device.calls.start[call.index()].0)
+        let calls = &self.trace.device.calls;
+        let start = calls.start[call.index()];
+        Some((start.0, (start + calls.duration[call.index()]).0))
     }
 
     /// When the last row of another stream that it waited for ended, ns.

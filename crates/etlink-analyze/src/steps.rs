@@ -21,7 +21,7 @@ use etlink_link::ranks::{RankSteps, StepSpan};
 use etlink_model::DeviceTrace;
 use serde::Serialize;
 
-/// A step at an edge that is shorter than this part of the usual one is the rest of one.
+/// A step at an edge that is shorter than this part of each other is the rest of one.
 const STUB_PART: i64 = 10;
 
 /// Why a step counts in no mean, median or spread, and in no figure per step.
@@ -31,7 +31,7 @@ pub enum StepExclusion {
     /// It launched nothing on a device, while other steps did.
     #[default]
     NoDeviceRows,
-    /// The first or the last, and not a tenth as long as the others: the recording cuts it. Steps of
+    /// The first or the last, and not a tenth as long as any other: the recording cuts it. Steps of
     /// inference are never that: a decode can be that much shorter than a prefill.
     Stub,
 }
@@ -162,10 +162,11 @@ fn exclude_cut_steps(steps: &mut [StepTime]) {
         };
         let others = steps.iter().enumerate().filter(|(place, _)| *place != edge);
         let counted = others.filter(|(_, step)| step.excluded.is_none());
-        let mut lengths: Vec<i64> = counted.map(|(_, step)| step.duration_ns).collect();
-        lengths.sort_unstable();
-        let usual = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
-        if own.duration_ns.saturating_mul(STUB_PART) < usual {
+        // Of all others, not of most: beside a first step that warms up each other one is short. Of
+        // two steps nobody can say which is odd.
+        let lengths: Vec<i64> = counted.map(|(_, step)| step.duration_ns).collect();
+        let least = lengths.iter().min().copied().unwrap_or(0);
+        if lengths.len() > 1 && own.duration_ns.saturating_mul(STUB_PART) < least {
             steps[edge].excluded = Some(StepExclusion::Stub);
         }
     }

@@ -35,6 +35,9 @@ pub struct CauseEvidence {
     /// What that is compared with, ns or a share; its meaning is the kind's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compared: Option<f64>,
+    /// Which call of its name it is, where that is not the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<u64>,
     /// How many launches the queue holds, where that is what blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<u64>,
@@ -166,6 +169,7 @@ impl CauseCandidate {
             (sum.python_lines, sum.python_ns) = (other.python_lines, other.python_ns);
             sum.typical_ns = other.typical_ns;
             sum.depth = other.depth;
+            sum.place = other.place;
             if !self.kind.sums_compared() {
                 sum.compared = other.compared;
             }

@@ -70,19 +70,29 @@ pub(crate) fn communication_sentence(share: &CommunicationShare, found: &RunFind
     };
     // The replay keeps ranks together at a collective: only its own time goes.
     let why = match found.ranks {
-        _ if !share.is_awaited => "nothing that the traces show waits for it",
         0 | 1 => "what follows waits for something else as long",
         _ => "most of it is waiting for ranks that come later, which stays",
     };
-    format!(
-        "{what} in {} of {} ({} of {}{ranks}){most}; a replay in which it takes no time gains {} \
-        ({}): {why}",
+    let share_text = format!(
+        "{what} in {} of {} ({} of {}{ranks}){most}",
         percent_text(share.time_ns as f64 / share.windows_ns.max(1) as f64),
         step_text(found, ""),
         time_text(share.time_ns),
         time_text(share.windows_ns),
+    );
+    // A gain of nothing would say that communication is free, where nobody knows who waits for it.
+    if !share.is_awaited {
+        return format!(
+            "{share_text}; what that costs cannot be said: the traces do not show what waits for it, \
+            though the program may"
+        );
+    }
+    format!(
+        "{share_text}; a replay in which it takes no time gains {} of {} ({} of {}): {why}",
         percent_text(share.gain_share),
+        window_text(found),
         time_text(share.gain_ns),
+        time_text(found.window_ns),
     )
 }
 
@@ -123,10 +133,17 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             format!("the host waits for input in `{subject}`, {times}, {total} in all")
         }
         CauseKind::HostWork if subject.is_empty() && evidence.python.is_some() => {
-            format!("between ops the host runs Python for {total}{threads}")
+            format!(
+                "between ops the host runs Python for {total}{threads}, counted where launches are \
+                over 200 us apart"
+            )
         }
         CauseKind::HostWork if subject.is_empty() => {
-            format!("between ops the host does for {total}{threads} what no op shows")
+            // Shorter stretches between launches are those of small kernels.
+            format!(
+                "between ops the host does for {total}{threads} what no op shows, counted where \
+                launches are over 200 us apart"
+            )
         }
         CauseKind::HostWork if finding.subject == ANOTHER_THREAD => {
             format!("the program waits for another thread, which shows no op for {total}{threads}")
@@ -209,8 +226,8 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
         ),
         CauseKind::FirstCall => first_call_text(finding),
         CauseKind::FirstStep => format!(
-            "the first step warms up, mostly in `{subject}`: it takes {typical}, others \
-            {compared_time}"
+            "the first step warms up, mostly in `{subject}`: it takes {typical}, the median of the \
+            others is {compared_time}"
         ),
         CauseKind::ProfilerOverhead => {
             format!("the profiler's own work (`{subject}`) takes {total}")
@@ -245,17 +262,22 @@ fn first_call_text(finding: &RunFinding) -> String {
         None => String::new(),
     };
     let later = match evidence.compared {
-        Some(usual) => format!(", later ones {}", time_text(usual as i64)),
+        Some(usual) => format!(", the median of later ones is {}", time_text(usual as i64)),
         None => String::new(),
     };
     let more = match evidence.count {
         0 | 1 => String::new(),
         count => {
             let total = time_text(evidence.time_ns);
-            format!("; {count} first calls take {total} longer than usual")
+            format!("; {count} such calls take {total} longer than usual")
         }
     };
-    format!("start-up: the first call of `{subject}` takes {took}{mostly}{later}{more}")
+    let which = match evidence.place {
+        Some(2) => "second",
+        Some(3) => "third",
+        _ => "first",
+    };
+    format!("start-up: the {which} call of `{subject}` takes {took}{mostly}{later}{more}")
 }
 
 /// The work that ranks differ in most.

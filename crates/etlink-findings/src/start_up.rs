@@ -8,7 +8,9 @@ use etlink_model::OpIdx;
 pub(crate) struct FirstCall<'t> {
     pub(crate) name: &'t str,
     pub(crate) span: HostSpan,
-    /// How long later calls of the name take, ns; none where there are none.
+    /// How many calls of the name came before it.
+    pub(crate) place: usize,
+    /// The median of later calls of the name, ns; none where there are none.
     pub(crate) usual_ns: Option<i64>,
 }
 

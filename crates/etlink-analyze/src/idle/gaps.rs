@@ -158,14 +158,22 @@ impl<'r, 't> GapCollector<'r, 't> {
             let kept = found.longest.into_sorted_vec();
             gaps.extend(kept.into_iter().map(|Reverse(gap)| {
                 let (cause, cause_ns) = gap.parts.largest();
+                // Where the launching call blocks, that call is what the host is in.
+                let call = self.rows.trace.row_call[gap.after].get();
+                let call = call.filter(|_| cause == GapCause::LaunchCall);
+                let calls = &self.rows.trace.device.calls;
+                let (host, host_ns) = match call {
+                    Some(call) => (Some(calls.name[call.index()]), cause_ns),
+                    None => (gap.host, gap.host_ns),
+                };
                 IdleGap {
                     device: *device,
                     start_ns: gap.start_ns.0,
                     length_ns: gap.length_ns,
                     cause,
                     cause_ns,
-                    host: gap.host.map(|name| names.get(name).to_owned()),
-                    host_ns: gap.host_ns,
+                    host: host.map(|name| names.get(name).to_owned()),
+                    host_ns,
                     row_before: gap
                         .before
                         .map(|row| self.rows.name(row).to_owned())

@@ -1448,6 +1448,17 @@ fn what_a_recording_cuts_counts_in_no_mean() {
             vec![(900, 3), (800, 3), (30, 1)],
             vec![None, None, stub],
         ),
+        // the first step warms up, and the last is no rest of it
+        (
+            "ProfilerStep#N",
+            vec![(13_400, 3), (1_300, 1), (1_200, 1)],
+            vec![None; 3],
+        ),
+        (
+            "ProfilerStep#N",
+            vec![(13_400, 3), (1_300, 1)],
+            vec![None; 2],
+        ),
         // one in the middle is whole, however short
         (
             "ProfilerStep#N",
@@ -1582,4 +1593,36 @@ fn a_row_that_only_waits_has_no_share() {
             (RowClass::Computation, Some(0.2))
         ]
     );
+}
+
+/// ```text
+/// us        0    10        1000                      7000 7010
+/// host      [l]            [cudaLaunchKernel ============]
+/// stream 7    [a==]                                       [b==]
+/// ```
+#[test]
+fn a_launching_call_that_blocks_is_no_latency() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let stream = DeviceQueue::stream(7);
+    draw.launch(main, us(0, 1), stream, "a", us(2, 20));
+    // the module of `b` is loaded
+    draw.launch(main, us(1_000, 7_000), stream, "b", us(7_010, 7_020));
+    let analysis = analyzed(&draw);
+    let [idle] = &analysis.idle[..] else {
+        panic!("one device")
+    };
+    assert_eq!((idle.idle_ns, idle.host_late_ns), (6_990_000, 980_000));
+    assert_eq!((idle.launch_call_ns, idle.launch_ns), (6_000_000, 10_000));
+    let gap = &analysis.gaps[0];
+    assert_eq!((gap.cause, gap.cause_ns), (GapCause::LaunchCall, 6_000_000));
+    assert_eq!(gap.host.as_deref(), Some("cudaLaunchKernel"));
+    // also where the call began while the device still worked
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, us(0, 1), stream, "a", us(2, 2_000));
+    draw.launch(main, us(1_000, 7_000), stream, "b", us(7_010, 7_020));
+    let idle = &analyzed(&draw).idle[0];
+    assert_eq!((idle.launch_call_ns, idle.launch_ns), (5_000_000, 10_000));
+    assert_eq!(idle.between_ns, 0);
 }

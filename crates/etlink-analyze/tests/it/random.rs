@@ -131,6 +131,7 @@ fn laws(analysis: &RankAnalysis) -> Result<(), TestCaseError> {
         let causes = [
             idle.host_late_ns,
             idle.event_wait_ns,
+            idle.launch_call_ns,
             idle.launch_ns,
             idle.between_ns,
             idle.unexplained_ns,

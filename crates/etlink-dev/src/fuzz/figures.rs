@@ -115,6 +115,7 @@ fn of_analysis(analysis: &RankAnalysis) -> Result<()> {
         let causes = [
             idle.host_late_ns,
             idle.event_wait_ns,
+            idle.launch_call_ns,
             idle.launch_ns,
             idle.between_ns,
             idle.unexplained_ns,

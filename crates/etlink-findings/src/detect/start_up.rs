@@ -12,8 +12,16 @@ use etlink_replay::GraphEdits;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// A first call that takes this many times as long as the later ones of its name did more than they.
+/// A first call that takes this many times as long as the median of later ones of its name did more
+/// than they.
 const FIRST_FACTOR: i64 = 10;
+
+/// So many calls of a name can belong to the start, one after the other: autotuning and libraries take
+/// more than one, and `torch.compile` compiles again for dynamic shapes.
+const MOST_FIRST: usize = 3;
+
+/// With fewer calls behind those nothing tells what is usual.
+const LEAST_LATER: usize = 3;
 
 /// Shorter first calls are noise, ns.
 const LEAST_FIRST_NS: i64 = 1_000_000;
@@ -51,7 +59,7 @@ impl<'t> StartUp<'t> {
         start_up
     }
 
-    /// Ops whose first call took far longer than the later ones, and ranges of the compiler.
+    /// Ops whose first calls took far longer than later ones, and ranges of the compiler.
     fn add_ops(&mut self, view: &RankView<'t>, outermost: &[OpIdx]) -> Vec<bool> {
         let mut is_first = vec![false; outermost.len()];
         let mut by_name: FxHashMap<&str, Vec<OpIdx>> = FxHashMap::default();
@@ -75,7 +83,13 @@ impl<'t> StartUp<'t> {
             let mut times: Vec<i64> = spans
                 .map(|span| span.end.saturating_sub(span.start))
                 .collect();
-            let usual_ns = (times.len() > 1).then(|| median_ns(&mut times[1..]));
+            let is_known = times.len() >= MOST_FIRST + LEAST_LATER;
+            let most_first = if is_known { MOST_FIRST } else { 1 };
+            let later = times
+                .get_mut(most_first..)
+                .filter(|later| !later.is_empty());
+            let usual_ns = later.map(median_ns);
+            let mut starts = true;
             let compiles = is_compile_range(name);
             // Without a device a long first op is as well a page fault or another program.
             if !compiles && !view.window.has_device {
@@ -86,11 +100,13 @@ impl<'t> StartUp<'t> {
                 let first = FirstCall {
                     name,
                     span,
+                    place,
                     usual_ns: usual_ns.filter(|_| !compiles),
                 };
-                let is_longer =
-                    place == 0 && usual_ns.is_some_and(|usual| is_first_call(&first, usual));
-                if is_longer || compiles || context == Some(*op) {
+                // One that is as usual ends the start.
+                starts &= place < most_first
+                    && usual_ns.is_some_and(|usual| is_first_call(&first, usual));
+                if starts || compiles || context == Some(*op) {
                     is_first[op.index()] = true;
                     self.calls.push(first);
                 }
@@ -115,6 +131,7 @@ impl<'t> StartUp<'t> {
                     self.calls.push(FirstCall {
                         name,
                         span: view.call_span(call),
+                        place: 0,
                         usual_ns: None,
                     });
                 }
@@ -137,6 +154,7 @@ impl<'t> StartUp<'t> {
             let first = FirstCall {
                 name,
                 span: view.call_span(*first),
+                place: 0,
                 usual_ns: Some(usual),
             };
             // A wait lasts as long as the device works: that its first is long says nothing.
@@ -239,6 +257,7 @@ pub(crate) fn first_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         time_ns,
         typical_ns: longest.took_ns(),
         compared: longest.usual_ns.map(|usual| usual as f64),
+        place: Some(longest.place as u64 + 1).filter(|place| *place > 1),
         start_ns: Some(longest.span.start),
         within: longest_part(view, longest),
         python: view.python_at(longest.span.thread, longest.span.start),

@@ -128,6 +128,35 @@ fn what_a_process_does_first_is_its_start() {
     assert!((finding.gain_ns - 430 * MS).abs() < 5 * MS, "{sentence}");
 }
 
+/// Autotuning and libraries take more than one call: the second and third are no work of the loop.
+#[test]
+fn early_calls_that_start_up_are_no_work_of_the_host() {
+    let call = |ns: i64| op("aten::bmm", vec![Act::Host(ns), compute()]);
+    let mut acts: Vec<Act> = [20, 30, 10].map(|ms| call(ms * MS)).into();
+    acts.extend((0..8).map(|_| call(10 * US)));
+    let found = findings_of(acts);
+    assert_eq!(kinds(&found), [CauseKind::FirstCall], "{found:#?}");
+    let finding = &found.findings[0];
+    assert!(
+        (finding.gain_ns - 60 * MS).abs() < MS,
+        "{}",
+        finding.sentence
+    );
+    let sentence = &finding.sentence;
+    for part in [
+        "the second call of `aten::bmm` takes 30.0 ms",
+        "the median of later ones is ",
+        "; 3 such calls take 60.0 ms longer than usual",
+    ] {
+        assert!(sentence.contains(part), "{sentence}");
+    }
+    // a call that is as usual ends the start: what is long behind it is work
+    let mut acts: Vec<Act> = [20 * MS, 10 * US, 30 * MS].map(call).into();
+    acts.extend((0..8).map(|_| call(10 * US)));
+    let found = findings_of(acts);
+    assert!(kinds(&found).contains(&CauseKind::HostWork), "{found:#?}");
+}
+
 #[test]
 fn memory_of_the_first_step_gets_no_advice() {
     let memory = || op("aten::empty", vec![Act::Call("cudaMalloc", 5 * MS)]);

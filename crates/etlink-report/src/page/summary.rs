@@ -429,6 +429,7 @@ fn largest_idle_cause(page: &ReportPage<'_>) -> Option<(&'static str, i64, i64)>
     let causes = [
         (HOST_LATE, idle.host_late_ns),
         ("event wait", idle.event_wait_ns),
+        ("launch call", idle.launch_call_ns),
         ("launch", idle.launch_ns),
         ("between rows", idle.between_ns),
         ("unexplained", idle.unexplained_ns),

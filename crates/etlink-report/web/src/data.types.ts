@@ -214,6 +214,7 @@ export type IdleCauses = {
   idle_ns: number;
   host_late_ns: number;
   event_wait_ns: number;
+  launch_call_ns: number;
   launch_ns: number;
   between_ns: number;
   unexplained_ns: number;

@@ -89,6 +89,7 @@ function devices(rank: ReportRank, several: boolean): { label: string; time: Dev
 const IDLE: [string, keyof IdleCauses][] = [
   ["host late", "host_late_ns"],
   ["event wait", "event_wait_ns"],
+  ["launch call", "launch_call_ns"],
   ["launch", "launch_ns"],
   ["between rows", "between_ns"],
   ["no known cause", "unexplained_ns"],
@@ -164,8 +165,9 @@ export function BreakdownSection({ data }: { data: Data }) {
           <h3>Why devices stand idle</h3>
           <Say>
             <em>Host late</em>: the call that launches what comes next had not begun.{" "}
-            <em>Event wait</em>: another stream had not got there. <em>Launch</em>: from a late call
-            to the start. <em>Between rows</em>: everything was there, and the device took its time.
+            <em>Launch call</em>: that call blocked for over 100 µs; it loads a module, waits in
+            itself, or the queue is full. <em>Event wait</em>: another stream had not got there.{" "}
+            <em>Launch</em>: from a late call to the start. <em>Between rows</em>: everything was there, and the device took its time.
           </Say>
           <Stacked
             bars={idle}

@@ -343,11 +343,16 @@ fn path_trust_text(trust: &PathTrust) -> String {
             "{unexplained} of the critical path waits without a cause; nothing inferred"
         );
     }
-    format!(
-        "{unexplained} of the critical path waits without a cause; {edges} inferred edges decide \
-        {} of it",
-        percent_text(trust.inferred_share)
-    )
+    let share = percent_text(trust.inferred_share);
+    let inferred = match edges {
+        1 => format!("1 edge on it is inferred, and {share} of it lies before that"),
+        edges => {
+            format!(
+                "{edges} edges on it are inferred, and {share} of it lies before the last of them"
+            )
+        }
+    };
+    format!("{unexplained} of the critical path waits without a cause; {inferred}")
 }
 
 /// What the ranks did together, and each of them.

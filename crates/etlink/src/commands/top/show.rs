@@ -104,7 +104,47 @@ pub(super) fn push_table(out: &mut String, table: &OpTable, limit: usize, full_n
             top.device,
             format_time(top.self_device_ns as f64)
         );
+        out.push_str(&device_sum_note(top));
     }
+}
+
+/// What is in the sum of devices and is no work, and why its shares add up to more than all of it.
+fn device_sum_note(top: &KeyAverages) -> String {
+    let rows = top
+        .rows
+        .iter()
+        .filter(|row| row.on_device && !row.annotation);
+    let waits = rows.filter(|row| is_wait_row(&row.name));
+    let waits_ns = waits.fold(0i64, |sum, row| sum.saturating_add(row.self_device_ns));
+    let mut out = String::new();
+    if waits_ns > 0 {
+        let _ = writeln!(
+            out,
+            "{} of that are rows that only wait or synchronise, as PyTorch's table counts them",
+            format_time(waits_ns as f64)
+        );
+    }
+    let ops = top.rows.iter().filter(|row| !row.on_device);
+    if ops.map(|row| row.self_device_ns).any(|ns| ns > 0) {
+        let _ = writeln!(
+            out,
+            "{} % adds up to more than 100 %: it counts a kernel in its own row and in that of its op",
+            top.device
+        );
+    }
+    out
+}
+
+/// Whether a row of this name does no work.
+fn is_wait_row(name: &str) -> bool {
+    let wait = ["event_wait", "event_record"];
+    let sync = [
+        "Context Sync",
+        "Stream Sync",
+        "Event Sync",
+        "Stream Wait Event",
+    ];
+    wait.contains(&name) || sync.iter().any(|sync| name.starts_with(sync))
 }
 
 /// Which columns have anything.

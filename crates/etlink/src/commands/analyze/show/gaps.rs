@@ -17,6 +17,7 @@ pub(super) fn idle_sentence(one: &Analyzed) -> String {
     let causes = [
         (GapCause::HostLate, idle.host_late_ns),
         (GapCause::EventWait, idle.event_wait_ns),
+        (GapCause::LaunchCall, idle.launch_call_ns),
         (GapCause::Launch, idle.launch_ns),
         (GapCause::Between, idle.between_ns),
         (GapCause::Unexplained, idle.unexplained_ns),
@@ -35,6 +36,11 @@ pub(super) fn idle_sentence(one: &Analyzed) -> String {
     {
         out += &format!(", most in {host} ({})", time(host_ns));
     }
+    if cause == GapCause::LaunchCall
+        && let Some((call, call_ns)) = longest_launch_call(one)
+    {
+        out += &format!(", the longest in {call} ({})", time(call_ns));
+    }
     out + "\n"
 }
 
@@ -42,6 +48,9 @@ fn cause_phrase(cause: GapCause) -> &'static str {
     match cause {
         GapCause::HostLate => "because the host had not launched the next row",
         GapCause::EventWait => "because the next row waits for another stream",
+        GapCause::LaunchCall => {
+            "because launching calls block (they load modules, wait in themselves, or the queue is full)"
+        }
         GapCause::Launch => "from a late launch to the row's start",
         GapCause::Between => "though the next row was launched",
         GapCause::Unexplained => "for no cause that the trace shows",
@@ -58,6 +67,14 @@ fn longest_host(one: &Analyzed) -> Option<(&str, i64)> {
     sums.into_iter().max_by_key(|(_, ns)| *ns)
 }
 
+/// The call that blocks longest while a device idles.
+fn longest_launch_call(one: &Analyzed) -> Option<(&str, i64)> {
+    let gaps = of_ranks(one, |rank| &rank.gaps);
+    let blocked = gaps.filter(|(_, gap)| gap.cause == GapCause::LaunchCall);
+    let (_, gap) = blocked.max_by_key(|(_, gap)| gap.cause_ns)?;
+    Some((gap.host.as_deref()?, gap.cause_ns))
+}
+
 fn host_name(host: Option<&str>) -> &str {
     host.unwrap_or(NOTHING)
 }
@@ -66,6 +83,7 @@ fn cause_name(cause: GapCause) -> &'static str {
     match cause {
         GapCause::HostLate => "host late",
         GapCause::EventWait => "event wait",
+        GapCause::LaunchCall => "launch call",
         GapCause::Launch => "launch",
         GapCause::Between => "between rows",
         GapCause::Unexplained => "unexplained",

@@ -198,10 +198,24 @@ fn busy_sentence(one: &Analyzed) -> String {
     out
 }
 
+/// Where ops take less than this share of the steps, none of them is named.
+const LEAST_OP_SHARE: f64 = 0.01;
+
 /// What a program without a device does: its steps, and what takes most of their time.
 fn no_device_sentence(one: &Analyzed) -> String {
     let mut out = "no device work in the trace".to_owned();
-    if let Some(op) = one.total.host_ops.first() {
+    let ops = one.total.host_ops.iter();
+    let ops_ns = ops.fold(0i64, |sum, op| sum.saturating_add(op.self_ns));
+    let steps = of_ranks(one, |rank| &rank.steps);
+    let steps_ns = steps.fold(0i64, |sum, (_, step)| sum.saturating_add(step.duration_ns));
+    // Ops that hardly run are not what the program does.
+    if ops_ns > 0 && (ops_ns as f64) < LEAST_OP_SHARE * steps_ns as f64 {
+        out += &format!(
+            ": ops of the host take {} of their own in the recording, its steps {}",
+            time(ops_ns),
+            time(steps_ns)
+        );
+    } else if let Some(op) = one.total.host_ops.first() {
         out += &format!(
             ": of the host's ops {} takes most, {} of their own time ({})",
             op.name,

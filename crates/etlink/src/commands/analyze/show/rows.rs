@@ -71,8 +71,8 @@ pub(super) fn host_op_table(one: &Analyzed, limit: Limit) -> Shown {
         ("with inner ops", |op| time(op.total_ns)),
         ("op", |op| op.name.clone()),
     ];
-    let title = "ops of the host by their own time, as there is no device work (`etlink top --tree` \
-        shows what called what)";
+    let title = "ops of the host by their own time, over the recording, as there is no device work (`etlink \
+        top --tree` shows what called what)";
     (
         title.into(),
         Grid::from_records(0, limit, columns, one.total.host_ops.iter())

@@ -264,6 +264,7 @@ fn gap_grid<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a IdleCauses
         ("idle", |(_, idle)| time(idle.idle_ns)),
         ("host late", |(_, idle)| of(idle.host_late_ns, idle)),
         ("event wait", |(_, idle)| of(idle.event_wait_ns, idle)),
+        ("launch call", |(_, idle)| of(idle.launch_call_ns, idle)),
         ("launch", |(_, idle)| of(idle.launch_ns, idle)),
         ("between rows", |(_, idle)| of(idle.between_ns, idle)),
         ("unexplained", |(_, idle)| of(idle.unexplained_ns, idle)),
@@ -276,6 +277,7 @@ fn gap_grid<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a IdleCauses
             "busy",
             "launch",
             "event wait",
+            "launch call",
         ])
         .decisive(["idle"])
 }
