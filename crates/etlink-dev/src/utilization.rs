@@ -2,6 +2,11 @@
 //!
 //! `recipes/utilization.py` shares no code with etlink: it reads the raw JSON of a Kineto trace with
 //! Python's own reader, and adds up when rows run.
+//!
+//! Both leave out what nothing in the trace explains and what came before the recording: rows whose
+//! call is missing, and the wait of a stream's first row. Two drawn traces hold them to what that is
+//! not: a first row that begins right after one of another stream ended waited for that one, and the
+//! time is idle; the first row of a device waits since the window began, not since its launch.
 
 use crate::support::{etlink_path, repository_root};
 use crate::web::draw_traces;
