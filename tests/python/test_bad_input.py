@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,15 @@ def test_a_folder_of_runs_says_which_to_give() -> None:
     with pytest.raises(etlink.Error, match="runs, each in its folder") as raised:
         etlink.open(PAIRS)
     assert raised.value.remedy is not None and "give one of them" in raised.value.remedy
+
+
+def test_errors_name_arguments_not_options(tmp_path: Path) -> None:
+    [trace] = (PAIRS / "mlp-2.15.0").glob("kineto*")
+    with pytest.raises(etlink.Error, match="ranks= chooses traces of a folder"):
+        etlink.open(trace, ranks=0)
+    with pytest.raises(etlink.Error) as raised:
+        etlink.open(DDP, memory=1000).table("kernels")
+    assert "--" not in str(raised.value)
 
 
 def test_a_file_that_is_no_trace_is_an_error_of_its_table(tmp_path: Path) -> None:
@@ -205,12 +215,19 @@ def test_an_interrupt_ends_the_work_and_the_run_can_be_used_again(tmp_path: Path
     # a process in the background of a shell ignores the signal, and Python leaves it so
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
-        timer.start()
+        sent: list[float] = []
+
+        def interrupt() -> None:
+            sent.append(time.monotonic())
+            signal.raise_signal(signal.SIGINT)
+
+        threading.Timer(0.3, interrupt).start()
         with pytest.raises(KeyboardInterrupt):
             # a quick machine may be done once before the signal comes
             for _ in range(20):
                 etlink.open(trace).table("kernels")
+        # also where a rank is linked, which looks at no flag
+        assert time.monotonic() - sent[0] < 2
     finally:
         signal.signal(signal.SIGINT, before)
     assert len(run.table("kernels")) == 1

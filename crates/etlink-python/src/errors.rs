@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 ///
 /// The class is Python's, so that its attributes have types there.
 pub(crate) fn to_exception(py: Python<'_>, error: &anyhow::Error) -> PyErr {
-    let message = format!("{error:#}");
+    let message = with_arguments(&format!("{error:#}"));
     // commands put contexts before errors of the library, which alone know their file
     let mut errors = error.chain().filter_map(|cause| cause.downcast_ref());
     let known: Option<&RunError> = errors.next();
@@ -25,6 +25,27 @@ pub(crate) fn to_exception(py: Python<'_>, error: &anyhow::Error) -> PyErr {
         // the package is damaged: that is what has to be said
         Err(failed) => failed,
     }
+}
+
+/// Options of commands with the arguments of Python that say the same; longer names first.
+const ARGUMENTS: [(&str, &str); 9] = [
+    ("--for astra-sim", "simulator=\"astra-sim\""),
+    ("--sequences-of", "sequences_of="),
+    ("--overwrite (-f)", "overwrite=True"),
+    ("--overwrite", "overwrite=True"),
+    ("--what-if", "what_if="),
+    ("--memory", "memory="),
+    ("--strict", "strict=True"),
+    ("--ranks", "ranks="),
+    ("--scale", "scale="),
+];
+
+/// A message for somebody who has typed no option.
+fn with_arguments(message: &str) -> String {
+    let named = ARGUMENTS.iter();
+    named.fold(message.to_owned(), |text, (option, argument)| {
+        text.replace(option, argument)
+    })
 }
 
 /// What a message says that helps: the library's end with it, "…; give the folder with the traces"

@@ -11,11 +11,15 @@ use std::time::Duration;
 /// How often Python's signals are looked at: nobody notices a Ctrl-C that takes so long.
 const POLL: Duration = Duration::from_millis(50);
 
+/// For how many polls cancelled work is waited for. What links a rank looks at the flag when it is done; until
+/// then it goes on by itself, and its result is dropped.
+const PATIENCE: u32 = 10;
+
 /// The process that did work first; 0: none yet.
 static WORKED_IN: AtomicU32 = AtomicU32::new(0);
 
 /// Does `work` on a thread of its own. It is cancelled when a signal handler of the program raises,
-/// as that of Ctrl-C does; the exception is raised when the work has ended.
+/// as that of Ctrl-C does; the exception is raised when the work has ended, or soon after.
 pub(crate) fn run_cancellable<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(Cancellation) -> Result<T> + Send + 'static,
@@ -30,26 +34,32 @@ pub(crate) fn run_cancellable<T: Send + 'static>(
         let _ = sender.send(work(for_work));
     });
     spawned.map_err(|error| to_exception(py, &error.into()))?;
-    let mut raised = None;
+    let mut raised: Option<(PyErr, u32)> = None;
     loop {
         let received = py.detach(|| receiver.recv_timeout(POLL));
         match received {
             // the cause is the signal, whatever the work made of its end
             Ok(result) => {
                 return match raised {
-                    Some(exception) => Err(exception),
+                    Some((exception, _)) => Err(exception),
                     None => result.map_err(|error| to_exception(py, &error)),
                 };
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let message = "etlink failed: this is a defect of it; report it with the trace";
-                return Err(raised.unwrap_or_else(|| plain_exception(py, message)));
+                let exception = raised.map(|(exception, _)| exception);
+                return Err(exception.unwrap_or_else(|| plain_exception(py, message)));
             }
-            // the work goes on until it looks at the flag: its threads use the files until then
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(exception) = py.check_signals() {
                     cancellation.cancel();
-                    raised = Some(exception);
+                    raised = Some((exception, 0));
+                }
+                if let Some((exception, polls)) = raised.take() {
+                    if polls == PATIENCE {
+                        return Err(exception);
+                    }
+                    raised = Some((exception, polls + 1));
                 }
             }
         }

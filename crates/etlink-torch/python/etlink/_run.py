@@ -12,6 +12,7 @@ from typing import Any
 from . import _etlink
 from ._error import Error
 from ._results import Diff, Replay, Report
+from ._urls import LocalCopies
 from ._table import Table, html_table
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -29,7 +30,7 @@ def open(
 ) -> Run:
     """Opens a run. Traces are read when something of them is asked for, and each once.
 
-    path: a folder with the traces of all ranks, one trace, or a list of traces
+    path: a folder with the traces of all ranks, one trace, or a list of traces; a trace may be a URL
     ranks: the ranks of a folder or a list to take; None: all
     memory: bytes to stay within, or a text such as "16G"; None: what the system can give
     strict: leave out what is damaged, and pairs of traces of two runs
@@ -42,7 +43,10 @@ def open(
     if is_list and not listed:
         raise Error("no traces in the list; give a folder, a trace or a list of traces")
     paths = [_path_text(one) for one in listed]
-    return Run(_Opening(paths, is_list, _rank_list(ranks), _bytes(memory), bool(strict)))
+    chosen, most = _rank_list(ranks), _bytes(memory)
+    copies = LocalCopies()
+    paths = [copies.local_path(one) for one in paths]
+    return Run(_Opening(paths, is_list, chosen, most, bool(strict), copies))
 
 
 class _Opening:
@@ -55,16 +59,21 @@ class _Opening:
         ranks: list[int] | None,
         memory: int | None,
         strict: bool,
+        copies: LocalCopies,
     ) -> None:
         self.paths, self.is_list, self.ranks = paths, is_list, ranks
         self.memory, self.strict = memory, strict
+        # they go when the last run that reads them goes
+        self.copies = copies
 
     def handle(self) -> _etlink.RunHandle:
         ranks = None if self.ranks is None else ",".join(map(str, self.ranks))
         return _etlink.RunHandle(self.paths, self.is_list, ranks, self.memory, self.strict)
 
     def of_rank(self, rank: int) -> _Opening:
-        return _Opening(self.paths, self.is_list, [rank], self.memory, self.strict)
+        return _Opening(
+            self.paths, self.is_list, [rank], self.memory, self.strict, self.copies
+        )
 
     def name(self) -> str:
         return f"{len(self.paths)} files" if self.is_list else self.paths[0]
@@ -282,7 +291,7 @@ def _path_text(path: Path) -> str:
         raise TypeError(f"a path is a str or an os.PathLike of it, not {type(text).__name__}")
     if text == "-":
         raise Error("standard input is for the command; give the path of a file")
-    return os.path.expanduser(text)
+    return text if "://" in text else os.path.expanduser(text)
 
 
 def _scale_rule(nodes: str, factor: float) -> str:

@@ -1,0 +1,58 @@
+"""Traces that lie elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import IO, Any, cast
+
+from ._error import Error
+
+BY_PYTHON = ("http", "https", "ftp")
+"""What Python itself reads; fsspec reads the rest, where it is installed."""
+
+
+class LocalCopies:
+    """Copies of what URLs name, until this object goes."""
+
+    def __init__(self) -> None:
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def local_path(self, path: str) -> str:
+        """The path itself, or that of a copy of what it names."""
+        scheme, is_url, rest = path.partition("://")
+        if not is_url:
+            return path
+        if scheme == "file":
+            return urllib.request.url2pathname(rest)
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="etlink-")
+        name = os.path.basename(urllib.parse.urlsplit(path).path)
+        if not name:
+            remedy = "give the URLs of its traces"
+            raise Error(f"{path} is a folder; {remedy}", file=path, remedy=remedy)
+        # two URLs may end with one name
+        folder = tempfile.mkdtemp(dir=self._folder.name)
+        copy = os.path.join(folder, name)
+        try:
+            with _opened(path, scheme) as source, open(copy, "wb") as target:
+                shutil.copyfileobj(source, target)
+        except (OSError, ValueError) as error:
+            raise Error(f"cannot read {path}: {error}", file=path) from None
+        return copy
+
+
+def _opened(url: str, scheme: str) -> IO[bytes]:
+    if scheme in BY_PYTHON:
+        return cast("IO[bytes]", urllib.request.urlopen(url))
+    try:
+        import fsspec  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError:
+        remedy = "pip install fsspec and what it needs for this, or copy the trace"
+        raise Error(f"{url}: {scheme} needs fsspec; {remedy}", file=url, remedy=remedy) from None
+    opened: Any = fsspec.open(url, "rb").open()
+    return cast("IO[bytes]", opened)
