@@ -368,6 +368,62 @@ fn time_in_collectives_is_waiting_for_the_last_and_transfer() {
     is_true(only(&apart), "not aligned");
 }
 
+/// Work of `works_us` on the host, then an all-reduce that takes 50 us once both ranks have come,
+/// and the wait for it. The other rank has come at `last_us`.
+fn work_and_reduce(rank: i64, works_us: i64, last_us: i64) -> Vec<u8> {
+    let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
+    draw.distributed(rank, 2).origin(1_700_000_000_000 * MS);
+    let main = draw.thread();
+    let worked = works_us * 1_000;
+    let comms = ParamComms::new("allreduce", 0..2, rank, 1);
+    draw.op(main, "aten::mm", 0, worked);
+    draw.collective(main, &comms, worked, worked + 10_000);
+    let launch = draw.next_correlation();
+    let called = worked + 2_000;
+    draw.call(
+        main,
+        "cudaLaunchKernelExC",
+        (called, called + 4_000),
+        launch,
+    );
+    let last = last_us.max(works_us) * 1_000 + 8_000;
+    draw.collective_kernel(
+        DeviceQueue::stream(20),
+        "ncclDevKernel_AllReduce_Sum_f32",
+        (called + 6_000, last + 50_000),
+        launch,
+        &comms,
+    );
+    let sync = draw.next_correlation();
+    let waits = (worked + 12_000, last + 54_000);
+    draw.call(main, "cudaDeviceSynchronize", waits, sync);
+    draw.op(main, "aten::add", last + 54_000, last + 154_000);
+    draw.kineto()
+}
+
+#[test]
+fn a_slower_rank_is_predicted_from_the_run_before() {
+    let tool = Tool::new();
+    for (folder, works) in [("before", [300, 200]), ("after", [300, 900])] {
+        for rank in [0, 1] {
+            let [own, other] = [works[rank], works[1 - rank]];
+            let trace = work_and_reduce(rank as i64, own, other);
+            tool.file(&format!("{folder}/kineto_trace_{rank}.json"), trace);
+        }
+    }
+    let told = tool
+        .run("replay --validate before after --json")
+        .exits(0)
+        .json();
+    let error = |key: &str| told[key].as_f64().expect("a share");
+    assert!(error("error") < 0.01, "{told}");
+    assert!(error("unchanged_error") > 0.3, "{told}");
+    assert_eq!(told["only_before"]["nodes"], json!(0), "{told}");
+    tool.run("replay --validate before after/kineto_trace_0.json")
+        .exits(2)
+        .notes("--validate takes two traces, or two folders");
+}
+
 #[test]
 fn an_explained_transfer_says_who_came_last_and_that_its_start_is_inferred() {
     let tool = Tool::new();

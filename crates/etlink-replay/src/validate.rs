@@ -9,7 +9,7 @@ use crate::labels::{LabelSource, NoLabels};
 use crate::path::work_makespan;
 use crate::run::{ReplaySettings, run_graph};
 use crate::stats::time_share;
-use etlink_model::{DurationNs, NodeIdx};
+use etlink_model::{DurationNs, GlobalRank, NodeIdx};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -126,15 +126,17 @@ fn sorted_nodes<'l>(
 
 /// Streams have the same numbers in both runs, threads come in the same order.
 fn place_names(graph: &ReplayGraph) -> Vec<String> {
-    let mut threads = 0;
+    // by rank: a thread more on one moves no other rank's
+    let mut threads: FxHashMap<Option<GlobalRank>, u32> = FxHashMap::default();
     let mut names = vec![];
     for resource in &graph.resources {
         let rank = resource.rank.map_or(String::new(), |rank| rank.to_string());
         if resource.on_device {
             names.push(format!("{rank}/{}", resource.name));
         } else {
-            threads += 1;
-            names.push(format!("{rank}/thread number {threads}"));
+            let number = threads.entry(resource.rank).or_default();
+            *number += 1;
+            names.push(format!("{rank}/thread number {number}"));
         }
     }
     names

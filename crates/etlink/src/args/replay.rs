@@ -21,7 +21,8 @@ pub struct ReplayArgs {
     #[command(flatten)]
     pub what_if: WhatIfArgs,
     /// Predict the run of trace B from trace A, of the program before it was changed, and show what
-    /// came true: what both have takes in A's graph what it takes in B
+    /// came true: what both have takes in A's graph what it takes in B. Of two folders all ranks of
+    /// each run together
     #[arg(
         long,
         num_args = 2,

@@ -8,15 +8,15 @@ use super::{RankStep, ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::Outcome;
 use crate::commands::{print_json, print_report, print_unused_files};
 use crate::rank_columns::RankColumns;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use etlink_link::ranks::{JoinProblem, JoinProblemKind, RankClock};
 use etlink_model::{DurationNs, RankIdx, UnixNs};
 use etlink_replay::{
-    CrossStepFigures, JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures, RankLabels,
-    RankNames, ReplayGraph, ReplayRun, StepBounds,
+    CollectiveNodes, CrossStepFigures, JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures,
+    RankLabels, RankNames, ReplayGraph, ReplayRun, StepBounds,
 };
 use etlink_run::run::{RankResult, RunResults, RunSet};
-use etlink_run::{JoinedRun, Progress, RunError};
+use etlink_run::{JoinedRun, Progress, RunError, RunOptions, RunSource};
 
 /// What a node takes until all is told: in its rank's graph and again in that of all ranks, with
 /// its share of names, edges and figures. Peaks of 64 ranks of 20,000 nodes and 32 of 66,000 grew
@@ -102,6 +102,59 @@ pub(super) fn replay_runs(config: ReplayConfig, progress: &Progress) -> Result<V
     // another run may have the name that one of them lacks
     UnusedRules::refuse_idle(&unused, &runs.source_name())?;
     Ok(replayed)
+}
+
+/// The ranks of a run as one graph, with what its nodes are called.
+pub(super) struct RunTogether {
+    pub(super) joined: JoinedGraph,
+    names: Vec<RankNames>,
+    collectives: Vec<CollectiveNodes>,
+}
+
+impl RunTogether {
+    /// Opens a folder with one run.
+    pub(super) fn open(source: RunSource, options: RunOptions) -> Result<RunTogether> {
+        let align = options.align;
+        let runs = RunSet::open(source, options)?;
+        let read = read::read_ranks(&runs, &[])?;
+        if read.runs.iter().all(has_no_ranks) {
+            return Err(nothing_to_replay(&runs, read));
+        }
+        let mut of_runs = read
+            .runs
+            .into_iter()
+            .filter(|results| !has_no_ranks(results));
+        let (Some(results), None) = (of_runs.next(), of_runs.next()) else {
+            bail!(
+                "{} has several runs: name the folder of one",
+                runs.source_name()
+            );
+        };
+        RunTogether::join(kept_ranks(results.members.ranks), align)
+    }
+
+    fn join(kept: KeptRanks, align: bool) -> Result<RunTogether> {
+        let KeptRanks {
+            mut columns, names, ..
+        } = kept;
+        let measured = columns.ranks.iter().all(|rank| rank.graph.measured);
+        let join = JoinedRun::new(std::mem::take(&mut columns.summaries), align && measured);
+        columns.align_clocks(&join.clocks);
+        let nodes = etlink_replay::collective_nodes(&join.summaries, &join.matches);
+        Ok(RunTogether {
+            joined: etlink_replay::join_graphs(&columns.ranks, &nodes.collectives)?,
+            names,
+            collectives: nodes.collectives,
+        })
+    }
+
+    pub(super) fn labels(&self) -> RankLabels<'_> {
+        RankLabels {
+            joined: &self.joined,
+            ranks: &self.names,
+            collectives: &self.collectives,
+        }
+    }
 }
 
 fn has_no_ranks(results: &RunResults<ReplayRank>) -> bool {

@@ -1,10 +1,11 @@
 //! `etlink replay --validate A B`: what was predicted, and what came true.
 
+use super::ranks::RunTogether;
 use crate::args::ReplayArgs;
 use crate::commands::{json_document, print_text};
 use crate::table::{FactRows, fold_lines, percent, signed_time, time};
 use crate::{Outcome, notes};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_replay::{Validation, graph_from_trace, validate};
 use etlink_run::{RankContent, Run, RunOptions, RunSource};
@@ -22,12 +23,20 @@ struct Validated {
 
 pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) -> Result<Outcome> {
     let options = args.reading.run_options(Some(&args.choice))?;
-    let one = load_content(before, &options)?;
-    let other = load_content(after, &options)?;
+    let sources = [before, after].map(RunSource::from_path);
+    let validation = match sources.each_ref().map(RunSource::is_one_rank) {
+        [true, true] => {
+            let one = load_content(before, &options)?;
+            let other = load_content(after, &options)?;
+            validate_contents(&one, &other).context("no graph of a trace")?
+        }
+        [false, false] => validate_folders(sources, &options)?,
+        _ => bail!("--validate takes two traces, or two folders with the traces of all ranks"),
+    };
     let validated = Validated {
         before: before.display().to_string(),
         after: after.display().to_string(),
-        validation: validate_contents(&one, &other).context("no graph of a trace")?,
+        validation,
     };
     if args.print.json {
         print_text(&json_document("etlink.validation", &validated)?)?;
@@ -35,6 +44,17 @@ pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) ->
         print_text(&fold_lines(&validation_text(&validated)))?;
     }
     Ok(Outcome::Done)
+}
+
+/// All ranks of each run as one graph, in which a rank that is late holds the others up.
+fn validate_folders(sources: [RunSource; 2], options: &RunOptions) -> Result<Validation> {
+    let [before, after] = sources;
+    let before = RunTogether::open(before, options.clone())?;
+    let after = RunTogether::open(after, options.clone())?;
+    Ok(validate(
+        (&before.joined.graph, &before.labels()),
+        (&after.joined.graph, &after.labels()),
+    ))
 }
 
 fn load_content(path: &Path, options: &RunOptions) -> Result<RankContent> {
