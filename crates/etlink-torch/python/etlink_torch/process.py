@@ -36,14 +36,21 @@ def hide_from_children(hook):
     nothing, and must not count for the rank.
     """
     os.environ.pop("ETLINK_RECORD", None)
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if hook not in paths:
+    take_folder_off("PYTHONPATH", hook)
+    # the programs that put the hook's folder back, for scripts that set PYTHONPATH anew
+    take_folder_off("PATH", os.path.join(hook, "bin"))
+
+
+def take_folder_off(variable, folder):
+    """Leaves a list of folders as it would be without this one; without any the variable goes."""
+    folders = os.environ.get(variable, "").split(os.pathsep)
+    if folder not in folders:
         return
-    others = [path for path in paths if path != hook]
+    others = [other for other in folders if other != folder]
     if others:
-        os.environ["PYTHONPATH"] = os.pathsep.join(others)
+        os.environ[variable] = os.pathsep.join(others)
     else:
-        del os.environ["PYTHONPATH"]
+        del os.environ[variable]
 
 
 def clock():

@@ -161,8 +161,10 @@ fn command(args: &RecordArgs, settings: &Settings, hook: &Path) -> Result<Comman
         .env("PYTHONPATH", path)
         .env(SETTINGS_VARIABLE, serde_json::to_string(settings)?);
     // Nothing else is put before the user's own programs unless the script asks for it.
-    if script::note(&args.command).is_some() {
-        let path = std::env::var_os("PATH").unwrap_or_default();
+    // Without PATH shells look in folders of their own, which an empty one would hide.
+    if let Some(path) = std::env::var_os("PATH")
+        && script::note(&args.command).is_some()
+    {
         command.env("PATH", wrappers::path_with_wrappers(hook, &path)?);
     }
     Ok(command)

@@ -1,11 +1,14 @@
 //! A second way into Python, for scripts that set PYTHONPATH anew: programs of these names, first
 //! on PATH, that put the hook's folder back and start what the name means without us.
+//!
+//! What a name means is asked when it is started, not when the recording begins: `conda activate`
+//! in the script changes PATH in between, behind our folder.
 
 use super::disk;
 use anyhow::{Context, Result};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// Launchers that are Python programs themselves: they name their Python in their first line, so
@@ -16,42 +19,39 @@ const LAUNCHERS: [&str; 3] = ["torchrun", "accelerate", "deepspeed"];
 /// `path` is what PATH is. Where no such program is on it, or none of ours could be started, it
 /// stays as it is.
 pub fn path_with_wrappers(hook: &Path, path: &OsStr) -> Result<OsString> {
-    let programs = python_programs(path);
+    let names = python_programs(path);
     let folder = hook.join("bin");
-    // A name that is no text could be written into a script only wrong.
-    if programs.is_empty() || hook.to_str().is_none() {
+    // A folder that is no text could be written into a script only wrong.
+    if names.is_empty() || hook.to_str().is_none() {
         return Ok(path.to_owned());
     }
     disk::make_folders(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     if !can_start_scripts(&folder) {
         return Ok(path.to_owned());
     }
-    for (name, program) in programs {
-        let wrapper = folder.join(name);
-        write_wrapper(&wrapper, hook, &program)
+    for name in names {
+        let wrapper = folder.join(&name);
+        write_wrapper(&wrapper, hook, &name)
             .with_context(|| format!("cannot write {}", wrapper.display()))?;
     }
     let others = std::env::split_paths(path);
     Ok(std::env::join_paths(std::iter::once(folder).chain(others))?)
 }
 
-/// The programs that start Python, by name: the first of each on PATH, as a shell finds them.
-fn python_programs(path: &OsStr) -> BTreeMap<String, PathBuf> {
-    let mut programs = BTreeMap::new();
-    // A relative entry means another folder once the script has changed into one.
-    for folder in std::env::split_paths(path).filter(|folder| folder.is_absolute()) {
+/// The names of programs on PATH that start Python.
+fn python_programs(path: &OsStr) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for folder in std::env::split_paths(path) {
         // Entries that are no folders are usual, and no shell complains of them.
         for entry in disk::entries(&folder).unwrap_or_default() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let program = entry.path();
-            let is_usable = program.to_str().is_some() && is_executable(&program);
-            if starts_python(&name) && is_usable {
-                programs.entry(name.into_owned()).or_insert(program);
+            if starts_python(&name) && is_executable(&entry.path()) {
+                names.insert(name.into_owned());
             }
         }
     }
-    programs
+    names
 }
 
 /// `python`, `python3`, `python3.12` or a launcher.
@@ -70,9 +70,12 @@ fn can_start_scripts(folder: &Path) -> bool {
     started.is_ok_and(|status| status.success())
 }
 
-fn write_wrapper(wrapper: &Path, hook: &Path, program: &Path) -> std::io::Result<()> {
-    let (hook, program) = (quoted(hook), quoted(program));
-    // `exec` by the full name, which is what Python finds its virtual environment by.
+fn write_wrapper(wrapper: &Path, hook: &Path, name: &str) -> std::io::Result<()> {
+    let hook = quoted(hook);
+    // Nothing but what each POSIX shell has built in: PATH may name no folder with other programs.
+    // Only what comes behind our folder is looked at: one recording in another has two such folders,
+    // whose programs would find each other for ever. Python finds its virtual environment by the
+    // full name that `exec` is given.
     let text = format!(
         "#!/bin/sh\n\
         # Of etlink record: the script sets PYTHONPATH anew, which is how the hook comes into Python.\n\
@@ -81,7 +84,20 @@ fn write_wrapper(wrapper: &Path, hook: &Path, program: &Path) -> std::io::Result
         *\":$hook:\"*) ;;\n\
         *) PYTHONPATH=\"$hook${{PYTHONPATH:+:$PYTHONPATH}}\" && export PYTHONPATH ;;\n\
         esac\n\
-        exec {program} \"$@\"\n"
+        folders=\"$PATH:\"\n\
+        # what comes behind our own folder, unless that is not on PATH any more\n\
+        case \":$folders\" in\n\
+        *\":$hook/bin:\"*) folders=\":$folders\" && folders=\"${{folders#*\":$hook/bin:\"}}\" ;;\n\
+        esac\n\
+        while [ -n \"$folders\" ]; do\n\
+        folder=\"${{folders%%:*}}\"\n\
+        folders=\"${{folders#*:}}\"\n\
+        # an empty entry of PATH is the current folder\n\
+        program=\"${{folder:-.}}/{name}\"\n\
+        if [ -f \"$program\" ] && [ -x \"$program\" ]; then exec \"$program\" \"$@\"; fi\n\
+        done\n\
+        echo \"{name}: not found\" >&2\n\
+        exit 127\n"
     );
     disk::write(wrapper, text.as_bytes())?;
     make_executable(wrapper)
@@ -142,8 +158,81 @@ mod tests {
         }
         make_executable(&folders[1].path().join("python3")).expect("executable");
         let path = std::env::join_paths(folders.iter().map(tempfile::TempDir::path));
-        let programs = python_programs(&path.expect("joins"));
-        let found: Vec<_> = programs.values().collect();
-        assert_eq!(found, [&folders[1].path().join("python3")]);
+        let path = path.expect("joins");
+        assert_eq!(python_programs(&path), BTreeSet::from(["python3".into()]));
+        let first = OsStr::new(folders[0].path());
+        assert_eq!(python_programs(first), BTreeSet::new());
+    }
+
+    /// Starts `python3` with this PATH. Returns what it printed and its exit code.
+    #[cfg(unix)]
+    fn run_python(path: &OsStr) -> (String, Option<i32>) {
+        let output = Command::new("/bin/sh")
+            .args(["-c", "python3 'a b'"])
+            .env("PATH", path)
+            .env("PYTHONPATH", "mine")
+            .output()
+            .expect("runs a shell");
+        let text = String::from_utf8(output.stdout).expect("text");
+        (text, output.status.code())
+    }
+
+    /// A program `python3` in a folder of its own that says who it is.
+    #[cfg(unix)]
+    fn python_named(name: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("python3");
+        let text = format!("#!/bin/sh\necho \"{name} $1 $PYTHONPATH\"\n");
+        std::fs::write(&program, text).expect("writes");
+        make_executable(&program).expect("executable");
+        folder
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_name_means_what_it_means_when_it_is_started() {
+        let hook = tempfile::tempdir().expect("a folder");
+        let (base, activated) = (python_named("base"), python_named("activated"));
+        let path = path_with_wrappers(hook.path(), base.path().as_os_str()).expect("writes");
+        let shown = hook.path().display();
+        let said = run_python(&path);
+        assert_eq!(said, (format!("base a b {shown}:mine\n"), Some(0)));
+        // `conda activate` puts the new environment in the place of the old one
+        let ours = hook.path().join("bin");
+        let changed = std::env::join_paths([&ours, activated.path(), base.path()]);
+        let said = run_python(&changed.expect("joins"));
+        assert_eq!(said, (format!("activated a b {shown}:mine\n"), Some(0)));
+        // and `conda deactivate` may leave none
+        assert_eq!(run_python(ours.as_os_str()), (String::new(), Some(127)));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn entries_that_are_relative_mean_what_they_mean_to_the_script() {
+        let hook = tempfile::tempdir().expect("a folder");
+        let base = python_named("base");
+        let path = path_with_wrappers(hook.path(), base.path().as_os_str()).expect("writes");
+        let place = python_named("here");
+        let output = Command::new("/bin/sh")
+            .args(["-c", "PATH=${PATH%%:*}::/nowhere python3"])
+            .env("PATH", path)
+            .env("PYTHONPATH", "mine")
+            .current_dir(place.path())
+            .output()
+            .expect("runs a shell");
+        let text = String::from_utf8(output.stdout).expect("text");
+        assert!(text.starts_with("here "), "{text}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn two_recordings_in_each_other_end() {
+        let hooks = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+        let base = python_named("base");
+        let outer = path_with_wrappers(hooks[0].path(), base.path().as_os_str()).expect("writes");
+        let inner = path_with_wrappers(hooks[1].path(), &outer).expect("writes");
+        let (said, code) = run_python(&inner);
+        assert!(said.starts_with("base a b "), "{said}");
+        assert_eq!(code, Some(0));
     }
 }
