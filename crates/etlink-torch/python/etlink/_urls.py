@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-import urllib.error
-import urllib.parse
-import urllib.request
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from ._error import Error
+
+if TYPE_CHECKING:
+    # they take longer to import than all of this package, and most traces are files
+    import tempfile
 
 BY_PYTHON = ("http", "https", "ftp")
 """What Python itself reads; fsspec reads the rest, where it is installed."""
@@ -27,6 +26,11 @@ class LocalCopies:
         scheme, is_url, rest = path.partition("://")
         if not is_url:
             return path
+        import shutil
+        import tempfile
+        import urllib.parse
+        import urllib.request
+
         if scheme == "file":
             return urllib.request.url2pathname(rest)
         if self._folder is None:
@@ -48,6 +52,8 @@ class LocalCopies:
 
 def _opened(url: str, scheme: str) -> IO[bytes]:
     if scheme in BY_PYTHON:
+        import urllib.request
+
         return cast("IO[bytes]", urllib.request.urlopen(url))
     try:
         import fsspec  # type: ignore[import-untyped, import-not-found, unused-ignore]
