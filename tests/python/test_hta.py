@@ -216,6 +216,56 @@ def test_a_trace_with_counters_is_written(folder: Path, tmp_path: Path) -> None:
     assert len(counters) == len(analyzer.get_queue_length_time_series()[0])
 
 
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("rank0.json.gz", "rank0_with_counters.json.gz"),
+        ("rank0.json", "rank0_with_counters.json"),
+        ("rank0.pt.trace.gz", "rank0.pt.trace_with_counters.json.gz"),
+        ("rank0", "rank0_with_counters.json.gz"),
+    ],
+)
+def test_a_trace_with_counters_is_another_file(name: str, written: str, tmp_path: Path) -> None:
+    # HTA changes names of folders, too
+    folder = tmp_path / "traces.json"
+    folder.mkdir()
+    path = draw_rank(tmp_path, 0).rename(folder / name)
+    recorded = path.read_bytes()
+    analyzer = TraceAnalysis({0: str(path)}, "")
+    analyzer.generate_trace_with_counters(TimeSeriesTypes.QUEUE_LENGTH)
+    assert path.read_bytes() == recorded
+    assert sorted(one.name for one in folder.iterdir()) == sorted([name, written])
+    assert b"Queue Length" in gzip.decompress((folder / written).read_bytes())
+
+
+def test_no_trace_is_replaced_by_one_with_counters(tmp_path: Path) -> None:
+    first = draw_rank(tmp_path, 0)
+    second = draw_rank(tmp_path, 1).rename(tmp_path / "rank0_with_counters.json.gz")
+    recorded = second.read_bytes()
+    analyzer = TraceAnalysis({0: str(first), 1: str(second)}, "")
+    with pytest.raises(etlink.Error, match="is a trace that is read") as raised:
+        analyzer.generate_trace_with_counters(TimeSeriesTypes.QUEUE_LENGTH)
+    assert raised.value.file == str(second) and raised.value.remedy == "give another output_suffix="
+    assert second.read_bytes() == recorded
+    with pytest.raises(etlink.Error, match="no part of a file's name"):
+        analyzer.generate_trace_with_counters(output_suffix="/of/counters")
+    analyzer.generate_trace_with_counters(ranks=[0, 1], output_suffix="_counted")
+    assert (tmp_path / "rank0_with_counters_counted.json.gz").exists()
+
+
+def test_a_trace_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    analyzer = TraceAnalysis({0: str(draw_rank(tmp_path, 0))}, "")
+    analyzer.generate_trace_with_counters(TimeSeriesTypes.QUEUE_LENGTH)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    # half of it is written when this is refused
+    unfit = {"traceEvents": ["x" * 100_000, object()]}
+    with pytest.raises(TypeError):
+        analyzer.write_raw_trace(str(tmp_path / "rank0_with_counters.json.gz"), unfit)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    with pytest.raises(etlink.Error, match="cannot write"):
+        analyzer.write_raw_trace(str(tmp_path / "no" / "folder.json.gz"), {"traceEvents": []})
+
+
 def test_frames_are_the_callers(analyzer: TraceAnalysis) -> None:
     frame = analyzer.get_temporal_breakdown(**QUIET)
     frame["rank"] = 7

@@ -83,6 +83,30 @@ def test_the_page_is_that_of_the_command(tmp_path: Path) -> None:
         report.save(tmp_path / "no" / "folder.html")
 
 
+def test_a_page_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = etlink.open(DDP).report()
+    saved = tmp_path / "saved.html"
+    report.save(saved)
+    saved.chmod(0o640)
+    (tmp_path / "link.html").symlink_to(saved)
+    page = saved.read_bytes()
+    # no text file takes it: the disk is full in its midst
+    monkeypatch.setattr(report, "html", report.html + "\udc80")
+    for name in ["saved.html", "new.html"]:
+        with pytest.raises(UnicodeEncodeError):
+            report.save(tmp_path / name, overwrite=True)
+    assert saved.read_bytes() == page
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.html", "saved.html"]
+    monkeypatch.setattr(report, "html", "<p>new</p>")
+    report.save(tmp_path / "link.html", overwrite=True)
+    # a link stays one, and who may read the page may read the new one
+    assert (tmp_path / "link.html").is_symlink()
+    assert (saved.read_text(), saved.stat().st_mode & 0o777) == ("<p>new</p>", 0o640)
+    report.save(Path("/dev/null"), overwrite=True)
+
+
 def test_graphs_are_those_of_the_command(tmp_path: Path) -> None:
     run_etlink("merge", DDP, "-o", tmp_path / "command", "--for", "astra-sim")
     paths = etlink.open(DDP).to_chakra(tmp_path / "module", simulator="astra-sim")

@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from ._error import Error
+from ._files import written_beside
 from ._table import Table
 
 Path = str | os.PathLike[str]
@@ -98,10 +99,11 @@ class Report:
         self.name, self.html = name, page.decode()
 
     def save(self, path: Path, overwrite: bool = False) -> None:
-        """Writes the page."""
+        """Writes the page. A page that is there stays until the new one is whole."""
         try:
-            with open(path, "w" if overwrite else "x", encoding="utf-8") as out:
-                out.write(self.html)
+            with written_beside(os.fspath(path), overwrite) as beside:
+                with open(beside, "w", encoding="utf-8") as out:
+                    out.write(self.html)
         except FileExistsError:
             text = os.fspath(path)
             remedy = "choose another name, or give overwrite=True"

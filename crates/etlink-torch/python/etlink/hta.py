@@ -20,12 +20,14 @@ import gzip
 import json
 import os
 import warnings
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Flag
 from typing import Any, cast
 
 from . import _etlink, _hta_plots
 from ._error import Error
+from ._files import written_beside
 from ._table import Table, missing
 
 try:
@@ -41,6 +43,7 @@ DEFAULT_TRACE_DIR = "/tmp/trace"
 """HTA's own default."""
 MOST_LAUNCHES = 1024
 """How many launches a stream takes, by HTA."""
+GZIP_MAGIC = b"\x1f\x8b"
 IDLE_CATEGORIES = ["host_wait", "kernel_wait", "other"]
 TIME_COLUMNS = {
     "sum": "sum (us)",
@@ -269,7 +272,10 @@ class TraceAnalysis:
         if time_series is None:
             time_series = TimeSeriesTypes.QUEUE_LENGTH | TimeSeriesTypes.MEMCPY_BANDWIDTH
         begin = self._table("extent")["first_start"].min()
+        suffix = output_suffix or "_with_counters"
+        files = self.trace_files
         for rank in self._known_ranks(ranks):
+            output = _output_beside(files[rank], suffix, list(files.values()))
             counters = []
             if TimeSeriesTypes.QUEUE_LENGTH in time_series:
                 queues = self.get_queue_length_time_series([rank]).get(rank)
@@ -277,16 +283,20 @@ class TraceAnalysis:
             if TimeSeriesTypes.MEMCPY_BANDWIDTH in time_series:
                 copies = self.get_memory_bw_time_series([rank]).get(rank)
                 counters += _counter_events(copies, "Memcpy BW", "memory_bw_gbps", begin)
-            path = self.trace_files[rank]
-            trace = _read_json(path)
+            trace = _read_json(self.trace_files[rank])
             trace["traceEvents"].extend(counters)
-            suffix = output_suffix or "_with_counters"
-            self.write_raw_trace(path.replace(".json", f"{suffix}.json"), trace)
+            self.write_raw_trace(output, trace)
 
     def write_raw_trace(self, output_file: str, trace_contents: dict[str, Any]) -> None:
-        """Writes a trace, compressed."""
-        with gzip.open(output_file, "wt") as out:
-            json.dump(trace_contents, out)
+        """Writes a trace, compressed. As with HTA, a file of that name is replaced, but only when
+        the new one is whole."""
+        try:
+            with written_beside(output_file, overwrite=True) as beside:
+                with gzip.open(beside, "wt", encoding="utf-8") as out:
+                    json.dump(trace_contents, out)
+        except OSError as error:
+            message = f"cannot write {output_file}: {error.strerror}"
+            raise Error(message, file=output_file) from None
 
     def get_queue_length_summary(self, ranks: list[int] | None = None) -> Frame | None:
         """Statistics of the queues' lengths, by rank and stream."""
@@ -564,12 +574,33 @@ def _counter_events(
     return events
 
 
+def _output_beside(path: str, suffix: str, traces: Iterable[str]) -> str:
+    """Where a trace with counters goes: beside the trace, and never onto one of `traces`."""
+    folder, name = os.path.split(path)
+    stem, ending, packing = name.rpartition(".json")
+    if not ending:
+        # traces are known by what is in them, and may have any name
+        stem, ending, packing = name.removesuffix(".gz"), ".json", ".gz"
+    output_name = f"{stem}{suffix}{ending}{packing}"
+    remedy = "give another output_suffix="
+    if os.path.basename(output_name) != output_name:
+        raise Error(f"{suffix} is no part of a file's name; {remedy}", remedy=remedy)
+    output = os.path.join(folder, output_name)
+    if os.path.exists(output) and any(os.path.samefile(output, trace) for trace in traces):
+        message = f"{output} is a trace that is read, and would be replaced; {remedy}"
+        raise Error(message, file=output, remedy=remedy)
+    return output
+
+
 def _read_json(path: str) -> dict[str, Any]:
-    opened = gzip.open(path, "rt") if path.endswith(".gz") else open(path, encoding="utf-8")
     try:
-        with opened as text:
+        with open(path, "rb") as file:
+            is_packed = file.read(2) == GZIP_MAGIC
+        open_text = gzip.open if is_packed else open
+        with open_text(path, "rt", encoding="utf-8") as text:
             trace = json.load(text)
-    except (OSError, ValueError) as error:
+    # a packed file that is cut off is an EOFError
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise Error(f"{path} is no JSON: {error}", file=path) from None
     if isinstance(trace, list):
         return {"traceEvents": trace}
