@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import altair
 import pytest
-from conftest import PAIRS
-from drawn import draw_rank
+from conftest import PAIRS, ROOT
+from drawn import draw_rank, event
 
 import etlink
 from etlink import plots
@@ -58,6 +59,65 @@ def test_parts_of_a_device_add_up(run: etlink.Run) -> None:
     assert sum(parts) == line["window_ns"] > 0
     idle = [line for line in run.table("idle").to_pylist() if line["rank"] == 0]
     assert sum(idle[0][cause] for cause in plots.IDLE_CAUSES) == idle[0]["idle_ns"] > 0
+
+
+WHOLES: dict[str, tuple[list[str], str, set[str]]] = {
+    # parts, what they add up to, and what is no part: a time, or time that is in several parts
+    "breakdown": (
+        plots.BREAKDOWN,
+        "window_ns",
+        {"start_ns", "communication_ns", "memory_ns", "overlap_ns"},
+    ),
+    "idle": (plots.IDLE_CAUSES, "idle_ns", {"busy_ns", "outside_ns", "longest_ns"}),
+}
+
+
+def draw_waits(folder: Path) -> Path:
+    """A row waits for what was launched before the recording, and a launching call blocks.
+
+    ```text
+    us        0     50   200    240    1000        7000  7010
+    host      [op]  launch             [launch==========]
+    stream 7  [from before][a=====]                      [b==]
+    ```
+    """
+    events = [
+        event("cpu_op", "aten::add", 0, 1, 100),
+        event("kernel", "from before", 0, 200, 7, stream=7, device=0, correlation=9),
+        event("cuda_runtime", "cudaLaunchKernel", 50, 1, 100, correlation=1),
+        event("kernel", "a", 200, 40, 7, stream=7, device=0, correlation=1),
+        event("cuda_runtime", "cudaLaunchKernel", 1_000, 6_000, 100, correlation=2),
+        event("kernel", "b", 7_010, 10, 7, stream=7, device=0, correlation=2),
+    ]
+    path = folder / "waits.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", WHOLES)
+def test_no_part_is_forgotten(name: str, tmp_path: Path) -> None:
+    parts, whole, others = WHOLES[name]
+    recorded = [
+        etlink.open(path).table(name)
+        for path in [draw_waits(tmp_path), ROOT / "testdata" / "graphs" / "lanes-2.15.0.json"]
+    ]
+    for table in recorded:
+        columns = {column for column in table.columns if column.endswith("_ns")}
+        assert columns == {*parts, whole, *others}
+        for line in table.to_pylist():
+            assert sum(line[part] for part in parts) == line[whole]
+    [line] = recorded[0].to_pylist()
+    part, time_ns = {
+        "breakdown": ("outside_ns", 200_000),
+        "idle": ("launch_call_ns", 6_000_000),
+    }[name]
+    assert line[part] == time_ns
+
+
+def test_the_guide_has_the_same_parts() -> None:
+    guide = (ROOT / "docs/src/guides/python.md").read_text(encoding="utf-8")
+    for parts in [plots.BREAKDOWN, plots.IDLE_CAUSES]:
+        assert json.dumps(parts) in guide
 
 
 def test_the_roofline_has_the_work_of_products(run: etlink.Run) -> None:

@@ -38,9 +38,17 @@ BREAKDOWN = [
     "exposed_communication_ns",
     "exposed_memory_ns",
     "exposed_other_ns",
+    "outside_ns",
     "idle_ns",
 ]
-IDLE_CAUSES = ["host_late_ns", "event_wait_ns", "launch_ns", "between_ns", "unexplained_ns"]
+IDLE_CAUSES = [
+    "host_late_ns",
+    "event_wait_ns",
+    "launch_call_ns",
+    "launch_ns",
+    "between_ns",
+    "unexplained_ns",
+]
 MOST_NODES = 2_000
 """A path of more nodes than a chart can show is drawn by its longest."""
 
