@@ -75,6 +75,9 @@ class _Opening:
             self.paths, self.is_list, [rank], self.memory, self.strict, self.copies
         )
 
+    def of_files(self, paths: list[str]) -> _Opening:
+        return _Opening(paths, True, None, self.memory, self.strict, self.copies)
+
     def name(self) -> str:
         return f"{len(self.paths)} files" if self.is_list else self.paths[0]
 
@@ -100,8 +103,14 @@ class Run:
 
     @property
     def ranks(self) -> list[int | str]:
-        """Its ranks; of one whose number no file says, the name of its trace."""
-        return [label if rank is None else rank for label, rank, _, _ in self._handle.ranks]
+        """Its ranks; of one whose number no file says, or several traces claim, the name of its
+        trace."""
+        rows = self._handle.ranks
+        numbers = [number for _, number, _, _ in rows]
+        return [
+            label if number is None or numbers.count(number) > 1 else number
+            for label, number, _, _ in rows
+        ]
 
     @property
     def notes(self) -> list[str]:
@@ -213,14 +222,28 @@ class Run:
     def __getitem__(self, rank: int | str) -> Run:
         """The run of one rank alone."""
         if isinstance(rank, bool) or not isinstance(rank, (int, str)):
-            raise TypeError(f"a rank is an int, not {type(rank).__name__}")
-        if rank not in self.ranks:
-            names = ", ".join(map(str, self.ranks[:SHOWN_RANKS]))
+            raise TypeError(f"a rank is an int or a str, not {type(rank).__name__}")
+        ranks = self.ranks
+        if rank not in ranks:
+            names = ", ".join(map(str, ranks[:SHOWN_RANKS]))
             # not an Error: `rank in run` and loops go by it
             raise IndexError(f"{self.name} has no rank {rank}; its ranks are {names}")
-        if len(self) == 1 or isinstance(rank, str):
+        if len(ranks) == 1:
             return self
-        return Run(self._opening.of_rank(rank))
+        if isinstance(rank, int):
+            return Run(self._opening.of_rank(rank))
+        return self._by_files(ranks.index(rank))
+
+    def _by_files(self, index: int) -> Run:
+        """The run of a rank that no number chooses: of its files alone."""
+        label, _, trace, host = self._handle.ranks[index]
+        paths = [os.fspath(path) for path in (trace, host) if path is not None]
+        alone = Run(self._opening.of_files(paths))
+        if len(alone) != 1:
+            remedy = "open the traces of each rank by themselves"
+            message = f"{self.name}: {label} cannot be told from other ranks; {remedy}"
+            raise Error(message, remedy=remedy)
+        return alone
 
     def __contains__(self, rank: object) -> bool:
         return rank in self.ranks
