@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import operator
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +224,67 @@ def test_ranks_are_runs_of_their_own() -> None:
         assert both.filter(polars.col("rank") == 1).equals(second)
         with pytest.raises(IndexError, match="no rank 7; its ranks are 0, 1"):
             run[7]
+
+
+def test_ranks_without_a_number_are_runs_of_their_own(tmp_path: Path) -> None:
+    paths = []
+    for rank, name in enumerate(["a.json", "b.json"]):
+        trace = device_trace(rank)
+        del trace["distributedInfo"]
+        # one row more tells them apart
+        trace["traceEvents"] = trace["traceEvents"][rank:]
+        paths.append(tmp_path / name)
+        paths[-1].write_text(json.dumps(trace), encoding="utf-8")
+    check_that_ranks_add_up(etlink.open(paths), ["a", "b"])
+
+
+def test_ranks_of_the_same_number_are_runs_of_their_own(tmp_path: Path) -> None:
+    paths = []
+    for folder in ["before", "after"]:
+        (tmp_path / folder).mkdir()
+        paths.append(tmp_path / folder / "rank0.json")
+        paths[-1].write_text(json.dumps(device_trace(0)), encoding="utf-8")
+    run = etlink.open(paths)
+    assert any("2 device traces are of rank 0" in note for note in run.notes)
+    check_that_ranks_add_up(run, ["rank0", "rank0-2"])
+    with pytest.raises(IndexError, match="no rank 0; its ranks are rank0, rank0-2"):
+        run[0]
+
+
+def check_that_ranks_add_up(run: etlink.Run, names: list[str]) -> None:
+    assert run.ranks == names
+    alone = [len(one.table("events")) for one in run]
+    assert [len(one) for one in run] == [1, 1]
+    assert alone == [len(run[name].table("events")) for name in names]
+    assert all(alone) and sum(alone) == len(run.table("events"))
+
+
+def test_other_threads_go_on_while_lines_are_made() -> None:
+    table = etlink.open(PAIRS / "ddp2-2.15.0").table("edges")._handle
+    times: list[int] = []
+    ended = threading.Event()
+
+    def note_times() -> None:
+        while not ended.is_set():
+            times.append(time.perf_counter_ns())
+
+    thread = threading.Thread(target=note_times)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        # not one line of Python runs between these calls, which would let the thread go on
+        calls = [time.perf_counter_ns, table.to_pylist, time.perf_counter_ns]
+        for _ in range(100):
+            begin, _, end = map(operator.methodcaller("__call__"), calls)
+            if any(begin < time < end for time in list(times)):
+                return
+            times.clear()
+    finally:
+        sys.setswitchinterval(interval)
+        ended.set()
+        thread.join()
+    pytest.fail("no other thread ran")
 
 
 def test_a_run_is_shown_with_its_findings_and_ranks() -> None:

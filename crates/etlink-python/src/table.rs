@@ -118,8 +118,9 @@ impl Table {
         let lines = PyList::empty(py);
         // batch by batch, so that a few lines of a million cost as little as they are
         let mut left = limit.unwrap_or(usize::MAX);
-        let reader = self.reader().map_err(|error| to_exception(py, &error))?;
-        for batch in reader {
+        let mut reader = self.reader().map_err(|error| to_exception(py, &error))?;
+        // only making objects of a batch needs Python's lock
+        while let Some(batch) = py.detach(|| reader.next()) {
             let batch = batch.map_err(|error| to_exception(py, &error.into()))?;
             let taken = batch.num_rows().min(left);
             for row in 0..taken {
