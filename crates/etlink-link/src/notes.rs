@@ -61,11 +61,30 @@ pub(crate) fn about_device(
     }
 }
 
+/// More clocks than this, the devices of one machine, are one note.
+const MOST_CLOCK_NOTES: usize = 8;
+
 /// Notes about the clocks of devices.
 pub(crate) fn about_clocks(report: &mut LinkReport) {
+    if report.device_clocks.len() > MOST_CLOCK_NOTES {
+        report.notes.push(clocks_note(&report.device_clocks));
+        return;
+    }
     for clock in &report.device_clocks {
         report.notes.push(clock_note(clock));
     }
+}
+
+/// One note about many clocks.
+fn clocks_note(clocks: &[DeviceClock]) -> String {
+    let devices = clocks.len();
+    let shifts = clocks.iter().map(|clock| clock.ahead_ns.0.unsigned_abs());
+    let most = shifts.max().unwrap_or(0) as f64 / 1e3;
+    let drifting = clocks.iter().filter(|clock| clock.drift_ppb != 0).count();
+    format!(
+        "the clocks of {devices} devices are off the host's, by up to {most:.3} us, and {drifting} \
+         of them run faster or slower: the graph takes that off"
+    )
 }
 
 fn clock_note(clock: &DeviceClock) -> String {

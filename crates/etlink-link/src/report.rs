@@ -76,7 +76,8 @@ pub struct LinkReport {
     pub nodes: NodeCounts,
     /// Edges by kind.
     pub edges: EdgeCounts,
-    /// Devices whose clocks are off the host's: nodes of their rows are by the host's clock.
+    /// Devices whose clocks are off the host's, by number: nodes of their rows are by the host's
+    /// clock.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub device_clocks: Vec<DeviceClock>,
     /// What the device trace covers.

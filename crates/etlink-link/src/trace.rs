@@ -1,6 +1,7 @@
 //! The linked trace.
 
 use crate::device::capture::CapturedOps;
+use crate::device::clocks;
 use crate::device::launch_queue::FullQueue;
 use crate::graph::edges::Edges;
 use crate::graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};
@@ -9,7 +10,7 @@ use crate::host::comms::HostComm;
 use crate::report::LinkReport;
 use etlink_model::{
     CallIdx, Collective, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace, NameId,
-    Names, NodeIdx, OpIdx, RowIdx,
+    Names, NodeIdx, OpIdx, RowIdx, TimeNs,
 };
 
 /// What is known of a node's communication, with the table that its names are in.
@@ -127,6 +128,22 @@ impl LinkedTrace {
         }
         let all = looks_on.iter().all(|looks_on| *looks_on);
         looks_on.iter().map(|looks_on| *looks_on && !all).collect()
+    }
+
+    /// A time of a device row by the host's clock, which times of nodes and calls are by. Rows keep
+    /// the times of their device's clock.
+    pub fn host_time(&self, row: RowIdx, time: TimeNs) -> TimeNs {
+        clocks::host_time(&self.report.device_clocks, self.row_device(row), time)
+    }
+
+    /// A time of a call or a node by the clock of a row's device.
+    pub fn device_time(&self, row: RowIdx, time: TimeNs) -> TimeNs {
+        clocks::device_time(&self.report.device_clocks, self.row_device(row), time)
+    }
+
+    fn row_device(&self, row: RowIdx) -> i64 {
+        let device = &self.device;
+        device.queues[device.rows.queue[row.index()].index()].device
     }
 
     /// What the traces say of an op's communication; the device trace before the host trace.

@@ -1,9 +1,9 @@
 //! What device rows and calls wait for, and the delays that nothing explains.
 
-use crate::support::{alone, anomalies, checked, delays, edges, thread};
-use etlink_link::{EdgeKind, NodeKind};
+use crate::support::{alone, anomalies, checked, delays, device, edges, thread};
+use etlink_link::{EdgeKind, LinkOptions, NodeKind};
 use etlink_model::{AnomalyKind, DurationNs, TimeNs};
-use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder, grows_evenly};
 
 const SEVEN: DeviceQueue = DeviceQueue {
     device: 0,
@@ -140,6 +140,42 @@ fn a_device_whose_clock_is_off_is_waited_for() {
     }
     let damaged = checked(alone(&blocking_copies(0, true)));
     assert_eq!(damaged.report.device_clocks, []);
+}
+
+/// Devices with three kernels each, by clocks that are 50 us behind the host's.
+fn late_devices(devices: usize) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "first", 0, 1_000);
+    for device in 0..devices as i64 {
+        for step in 0..3 {
+            let at = 200_000 + 3_000 * (3 * device + step);
+            let queue = DeviceQueue { device, ..SEVEN };
+            let span = (at - 50_000, at - 48_000);
+            draw.launch(main, (at, at + 1_000), queue, "k", span);
+        }
+    }
+    draw
+}
+
+#[test]
+fn many_clocks_are_one_note() {
+    for (devices, notes) in [(1, 1), (8, 8), (9, 1), (40, 1)] {
+        let report = alone(&late_devices(devices)).report;
+        assert_eq!(report.device_clocks.len(), devices);
+        let clocks = report.notes.iter().filter(|note| note.contains("clock"));
+        assert_eq!(clocks.count(), notes, "{devices}: {:?}", report.notes);
+    }
+}
+
+#[test]
+fn rows_of_many_devices_are_shifted_in_the_time_of_their_number() {
+    let input = |devices| device(&late_devices(devices));
+    let is_even = grows_evenly("devices", 8_000, input, |device| {
+        let trace = etlink_link::link(None, device.clone(), LinkOptions::default());
+        assert!(trace.is_ok());
+    });
+    assert!(is_even);
 }
 
 /// Launches `a` on stream 7, which ends at 100 us, and `b` on stream 20, after a record and a wait.
