@@ -36,7 +36,7 @@ use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use etlink_link::limits::LAUNCH_LATENCY;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
-use etlink_model::NodeIdx;
+use etlink_model::{NodeIdx, RowIdx, TableIdx, TimeNs};
 use gaps::GapCollector;
 use serde::Serialize;
 
@@ -223,7 +223,10 @@ impl GapCauses<'_> {
         // An event that came before the call did not delay the row: `clamp` makes its part empty.
         let event = self.event_wait_end(row).max(waited).unwrap_or(returned);
         let event = event.clamp(returned, to);
-        let explained = to.saturating_sub(self.unexplained_ns(row)).max(event);
+        // Counted from the row, not from the gap: the row's last gap alone ends with it.
+        let start = self.trace.device.rows.start[row].0;
+        let explained = start.saturating_sub(self.unexplained_ns(row));
+        let explained = explained.clamp(event, to);
         GapParts {
             from,
             called,
@@ -234,7 +237,7 @@ impl GapCauses<'_> {
         }
     }
 
-    /// When the call that launched the row began and ended, ns.
+    /// When the call that launched the row began and ended, ns by the clock of the row's device.
     fn launch_call(&self, row: usize) -> Option<(i64, i64)> {
         // A row that starts before its call shows clocks
         // that disagree; the call explains nothing then.
@@ -242,16 +245,25 @@ impl GapCauses<'_> {
         let call = self.trace.row_call[row].get().filter(|_| launched)?;
         let calls = &self.trace.device.calls;
         let start = calls.start[call.index()];
-        Some((start.0, (start + calls.duration[call.index()]).0))
+        let end = start + calls.duration[call.index()];
+        let [start, end] = [start, end].map(|time| self.by_device(row, time));
+        Some((start, end))
     }
 
-    /// When the last row of another stream that it waited for ended, ns.
+    /// When the last row of another stream that it waited for ended, ns by the clock of the row's
+    /// device.
     fn event_wait_end(&self, row: usize) -> Option<i64> {
         let nodes = &self.trace.nodes;
         let node = self.node[row].get()?;
         let edges = self.trace.edges.deps(node);
         let waits = edges.iter().filter(|edge| edge.kind == EdgeKind::EventWait);
-        waits.map(|edge| nodes.end(edge.from).0).max()
+        let end = waits.map(|edge| nodes.end(edge.from)).max()?;
+        Some(self.by_device(row, end))
+    }
+
+    /// Calls and nodes are by the host's clock, gaps between rows by that of their device.
+    fn by_device(&self, row: usize, time: TimeNs) -> i64 {
+        self.trace.device_time(RowIdx::from_index(row), time).0
     }
 
     /// How long before the row no known cause holds it up.

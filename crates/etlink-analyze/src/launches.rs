@@ -12,7 +12,7 @@ use crate::duration_stats::DurationStats;
 use crate::outside_time::OutsideRows;
 use crate::rows::ClassifiedRows;
 use etlink_link::{NoLaunch, launches_graph};
-use etlink_model::NameId;
+use etlink_model::{NameId, RowIdx, TableIdx};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
@@ -126,11 +126,11 @@ fn launches_by(
         if !std::mem::replace(&mut seen[at], true) {
             entry.calls += 1;
             entry.call.add(took.0);
-            // A row that starts before its call has no delay, only a clock that is off.
+            // A row that starts before its call by the host's clock, too, says nothing of delays.
             if rows.trace.row_no_launch[row] == NoLaunch::Launched {
-                entry
-                    .delay
-                    .add((device.rows.start[row] - (device.calls.start[at] + took)).0);
+                let start = device.rows.start[row];
+                let start = rows.trace.host_time(RowIdx::from_index(row), start);
+                entry.delay.add((start - (device.calls.start[at] + took)).0);
             }
         }
     }

@@ -5,6 +5,7 @@ use crate::intervals::Intervals;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use etlink_link::{LinkedTrace, NoLaunch, NodeKind};
+use etlink_model::{RowIdx, TableIdx};
 
 /// The device rows that do not count, and when devices were occupied by them.
 #[derive(Clone, Debug)]
@@ -107,6 +108,7 @@ pub(crate) fn waits_for_earlier_work(trace: &LinkedTrace) -> Vec<(usize, i64)> {
         if trace.row_no_launch[row] == NoLaunch::Launched {
             let calls = &trace.device.calls;
             let launched = calls.start[call.index()] + calls.duration[call.index()];
+            let launched = trace.device_time(RowIdx::from_index(row), launched);
             waits.push((row, launched.0));
         }
     }

@@ -11,7 +11,7 @@
 
 use crate::rows::ClassifiedRows;
 use etlink_link::{FullQueue, NoLaunch};
-use etlink_model::{DeviceQueue, DurationNs};
+use etlink_model::{DeviceQueue, DurationNs, RowIdx, TableIdx};
 use serde::Serialize;
 
 /// One stream.
@@ -46,7 +46,9 @@ pub(crate) fn queue_depths(rows: &ClassifiedRows<'_>) -> Vec<QueueDepth> {
         let call = rows.trace.row_call[row].get().filter(|_| launched);
         let Some(call) = call else { continue };
         let queue = device.rows.queue[row].index();
-        let (called, start) = (device.calls.start[call.index()].0, device.rows.start[row].0);
+        let called = device.calls.start[call.index()];
+        let called = rows.trace.device_time(RowIdx::from_index(row), called).0;
+        let start = device.rows.start[row].0;
         // clocks of host and device may disagree: a row does not start before its call
         // Both changes of a row are put in at once; sorting brings those of all rows together.
         changes[queue].extend([(called, 1), (start.max(called), -1)]);

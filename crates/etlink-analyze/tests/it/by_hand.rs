@@ -1626,3 +1626,90 @@ fn a_launching_call_that_blocks_is_no_latency() {
     assert_eq!((idle.launch_call_ns, idle.launch_ns), (5_000_000, 10_000));
     assert_eq!(idle.between_ns, 0);
 }
+
+/// ```text
+/// us        0          100        200        300        400        500        600      1000
+/// calls     l l  [copy ---------------------][l r w l]
+/// stream 7  [quick ==] [queued =] [copy ====]  [long =============]
+/// stream 20                                                        [waits ===]
+/// ```
+/// Four times; times of the device are by a clock that is so far ahead.
+fn steps_by_clock(ahead: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let (seven, twenty) = (DeviceQueue::stream(7), DeviceQueue::stream(20));
+    draw.op(main, "first", 0, US);
+    for step in 1..5 {
+        let host = |from: i64, to: i64| us(1_000 * step + from, 1_000 * step + to);
+        let device = |from: i64, to: i64| {
+            let (start, end) = host(from, to);
+            (start + ahead, end + ahead)
+        };
+        draw.launch(main, host(0, 2), seven, "quick", device(0, 95));
+        draw.launch(main, host(3, 5), seven, "queued", device(105, 195));
+        let copy = draw.next_correlation();
+        draw.call(main, "cudaMemcpy", host(10, 310), copy);
+        let name = "Memcpy DtoH (Device -> Pageable)";
+        draw.memcpy(seven, name, device(205, 310), copy, 64);
+        draw.launch(main, host(320, 322), seven, "long", device(330, 500));
+        let record = draw.next_correlation();
+        draw.call(main, "cudaEventRecord", host(324, 325), record);
+        let wait = draw.next_correlation();
+        draw.call(main, "cudaStreamWaitEvent", host(326, 327), wait);
+        let event = Some((7, record));
+        draw.sync("Stream Wait Event", twenty, device(326, 327), wait, event);
+        draw.launch(main, host(330, 332), twenty, "waits", device(503, 600));
+    }
+    draw.op(main, "last", 5_000 * US, 5_001 * US);
+    draw
+}
+
+#[test]
+fn causes_of_idle_time_are_by_one_clock() {
+    let right = analyzed(&steps_by_clock(0));
+    let [device] = &right.idle[..] else {
+        panic!("one device")
+    };
+    assert_eq!(device.host_late_ns, 3 * 400 * US + 4 * 10 * US);
+    let figures = |analysis: &etlink_analyze::RankAnalysis| {
+        format!(
+            "{:#?}\n{:#?}\n{:#?}\n{:#?}",
+            analysis.idle, analysis.stream_idle, analysis.launches, analysis.queues
+        )
+    };
+    for ahead in [-55, 9, 40] {
+        let trace = linked(&steps_by_clock(ahead * US));
+        let clocks = trace.report.device_clocks.iter();
+        let found: Vec<i64> = clocks.map(|clock| clock.ahead_ns.0).collect();
+        assert_eq!(found, [ahead * US]);
+        let analysis = analyzed(&steps_by_clock(ahead * US));
+        assert_eq!(figures(&analysis), figures(&right), "{ahead}");
+    }
+}
+
+/// ```text
+/// us        0    20   300       400       500       700       800
+/// step        [ProfilerStep#1 -----------------------------------]
+/// stream 7  [o]                 [o =======]         [b ======]
+/// stream 8       [a ==]
+/// ```
+#[test]
+fn what_nothing_explains_begins_where_the_known_causes_end() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let (seven, eight) = (DeviceQueue::stream(7), DeviceQueue::stream(8));
+    draw.launch(main, us(0, 1), seven, "o", us(3, 8));
+    draw.launch(main, us(4, 5), seven, "o", us(400, 500));
+    draw.annotation(main, "ProfilerStep#1", 10 * US, 900 * US);
+    draw.launch(main, us(12, 14), eight, "a", us(20, 300));
+    draw.launch(main, us(16, 18), seven, "b", us(700, 800));
+    let analysis = analyzed(&draw);
+    let [device] = &analysis.idle[..] else {
+        panic!("one device")
+    };
+    // `b` waits from 500 on, when `o` has ended
+    assert_eq!(
+        (device.idle_ns, device.outside_ns, device.unexplained_ns),
+        (310 * US, 100 * US, 200 * US)
+    );
+}
