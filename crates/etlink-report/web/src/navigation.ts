@@ -185,7 +185,15 @@ export function useHash(data: Data): Navigation {
         later();
       }
     };
-    const byHand = () => (isScrolling.current = true);
+    const byHand = (event: Event) => {
+      // A button that is clicked may lead elsewhere, but scrolls nothing: then a jump that is not over yet would count as
+      // the reader's. Who drags the scroll bar hits the document itself.
+      const isClick =
+        event instanceof PointerEvent &&
+        event.button === 0 &&
+        event.target !== document.documentElement;
+      isScrolling.current ||= !isClick;
+    };
     const hands = ["wheel", "touchmove", "keydown", "pointerdown"];
     hands.forEach((hand) => window.addEventListener(hand, byHand, { passive: true }));
     window.addEventListener("popstate", back);

@@ -167,7 +167,8 @@ export function BreakdownSection({ data }: { data: Data }) {
             <em>Host late</em>: the call that launches what comes next had not begun.{" "}
             <em>Launch call</em>: that call blocked for over 100 µs; it loads a module, waits in
             itself, or the queue is full. <em>Event wait</em>: another stream had not got there.{" "}
-            <em>Launch</em>: from a late call to the start. <em>Between rows</em>: everything was there, and the device took its time.
+            <em>Launch</em>: from a late call to the start. <em>Between rows</em>: everything was
+            there, and the device took its time.
           </Say>
           <Stacked
             bars={idle}
