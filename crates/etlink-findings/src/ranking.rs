@@ -157,7 +157,9 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
         share.gain_ns = replayed_gain(&editable, &communication, parts, plain_ns).max(0);
         share.gain_share = share.gain_ns as f64 / whole_ns.max(1) as f64;
         share.is_awaited = is_awaited(graph, &communication);
-        share.sentence = sentence::communication_sentence(&share, &found);
+        // The point at which ranks wait for each other belongs to none of them.
+        let ranks_meet = graph.indices().any(|node| graph.rank(node).is_none());
+        share.sentence = sentence::communication_sentence(&share, &found, ranks_meet);
         // The same again would be told as what lasts longest.
         if longest.kind == CauseKind::ExposedCommunication {
             found.longest_cause = None;

@@ -54,8 +54,13 @@ pub(crate) fn cause_text(finding: &RunFinding, found: &RunFindings) -> String {
     format!("{what}{}", place_text(finding, found))
 }
 
-/// Communication of which there is no finding, and why.
-pub(crate) fn communication_sentence(share: &CommunicationShare, found: &RunFindings) -> String {
+/// Communication of which there is no finding, and why. `ranks_meet`: whether communication of one
+/// rank waits for that of another.
+pub(crate) fn communication_sentence(
+    share: &CommunicationShare,
+    found: &RunFindings,
+    ranks_meet: bool,
+) -> String {
     let what = match found.has_device {
         true => "computation does not hide communication",
         false => "the host communicates",
@@ -68,10 +73,15 @@ pub(crate) fn communication_sentence(share: &CommunicationShare, found: &RunFind
         "" | UNNAMED_COMMUNICATION => String::new(),
         subject => format!(", most in {subject}"),
     };
-    // The replay keeps ranks together at a collective: only its own time goes.
-    let why = match found.ranks {
-        0 | 1 => "what follows waits for something else as long",
-        _ => "most of it is waiting for ranks that come later, which stays",
+    let why = match (found.ranks, ranks_meet) {
+        // What follows may wait for it all the same: a trace does not show each cause.
+        (0 | 1, _) => "by what the trace shows, what follows would begin no earlier",
+        // The replay keeps ranks together at a collective: only its own time goes.
+        (_, true) => "most of it is waiting for ranks that come later, which stays",
+        (_, false) => {
+            "by what the traces show, what follows would begin no earlier; no communication of \
+            these ranks could be joined, so who waited for whom is not known"
+        }
     };
     let share_text = format!(
         "{what} in {} of {} ({} of {}{ranks}){most}",
@@ -337,4 +347,35 @@ fn rank_place(finding: &RunFinding, found: &RunFindings) -> String {
         let since = time_text(since_ns);
         format!(", longest on rank {rank} at {since} of its trace")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_meet_nowhere_are_not_said_to_wait_for_each_other() {
+        let share = CommunicationShare {
+            time_ns: 500,
+            is_awaited: true,
+            windows_ns: 1_000,
+            ..CommunicationShare::default()
+        };
+        let found = RunFindings {
+            has_device: true,
+            ranks: 2,
+            window_ns: 1_000,
+            ..RunFindings::default()
+        };
+        let sentence = communication_sentence(&share, &found, false);
+        assert!(
+            sentence.ends_with("who waited for whom is not known"),
+            "{sentence}"
+        );
+        let sentence = communication_sentence(&share, &found, true);
+        assert!(
+            sentence.contains("waiting for ranks that come later"),
+            "{sentence}"
+        );
+    }
 }
