@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 BY_PYTHON = ("http", "https", "ftp")
 """What Python itself reads; fsspec reads the rest, where it is installed."""
+SILENCE_S = 60
+"""So long a server may send nothing before it counts as gone."""
 
 
 class LocalCopies:
@@ -54,7 +56,7 @@ def _opened(url: str, scheme: str) -> IO[bytes]:
     if scheme in BY_PYTHON:
         import urllib.request
 
-        return cast("IO[bytes]", urllib.request.urlopen(url))
+        return cast("IO[bytes]", urllib.request.urlopen(url, timeout=SILENCE_S))
     try:
         import fsspec  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
