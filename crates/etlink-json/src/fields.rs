@@ -64,6 +64,40 @@ pub fn scan_fields<'a>(
     }
 }
 
+/// The keys and values of an object, `text`, in order; as far as it can be read.
+///
+/// What [`read_elements`](crate::read_elements) read only on its second, careful attempt is read
+/// here by such an attempt, too: an object inside an element means the same in both.
+pub fn object_fields(text: &[u8]) -> Vec<(&[u8], JsonValue<'_>)> {
+    let (fields, is_whole) = fields_of(text, false);
+    if is_whole {
+        return fields;
+    }
+    match fields_of(text, true) {
+        (careful, true) => careful,
+        _ => fields,
+    }
+}
+
+/// The fields of an object, and whether it could be read to the end of `text`.
+fn fields_of(text: &[u8], careful: bool) -> (Vec<(&[u8], JsonValue<'_>)>, bool) {
+    let mut scanner = JsonScanner::new(text);
+    scanner.restart(0, careful);
+    let mut fields = vec![];
+    if scanner.enter().is_err() {
+        return (fields, false);
+    }
+    while let Ok(key) = scanner.key() {
+        let Some(key) = key else {
+            let is_whole = scanner.peek().is_none();
+            return (fields, is_whole);
+        };
+        let Ok(value) = scanner.value() else { break };
+        fields.push((key, value));
+    }
+    (fields, false)
+}
+
 /// The first line after `from` that begins with a quote.
 fn next_line(text: &[u8], from: usize) -> Option<usize> {
     memchr::memchr_iter(b'\n', text.get(from..)?)
@@ -97,6 +131,35 @@ mod tests {
         );
         assert_eq!(fields(",\n \"z\": \"x\"\n}"), [("z".into(), "x".into())]);
         assert_eq!(fields(""), []);
+    }
+
+    #[test]
+    fn an_object_is_read_as_inside_its_element() {
+        let fields = |text: &'static str| -> Vec<(String, String)> {
+            let read = object_fields(text.as_bytes()).into_iter();
+            read.map(|(key, value)| {
+                (
+                    String::from_utf8_lossy(key).into_owned(),
+                    value.text().into_owned(),
+                )
+            })
+            .collect()
+        };
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(
+            fields(r#"{"a": "x", "b": [1, 2]}"#),
+            [pair("a", "x"), pair("b", "[1, 2]")]
+        );
+        // A quote before a comma belongs to the name, since no key follows it.
+        assert_eq!(
+            fields(r#"{"group": "0"9, "s": [["", ""], []], "d": "x", "n": 3}"#),
+            [
+                pair("group", r#"0"9, "s": [["", ""], []], "d": "x"#),
+                pair("n", "3")
+            ]
+        );
+        assert_eq!(fields(r#"{"a": 1, "b": ["#), [pair("a", "1")]);
+        assert_eq!(fields("5"), []);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::dependencies::DependencyArrows;
 use crate::event::{EventKind, KinetoEvent, dims, int, stream};
 use crate::places::IndexByValue;
 use crate::sizes::CopySizes;
-use etlink_json::{JsonScanner, JsonValue, unescape};
+use etlink_json::{JsonValue, object_fields, unescape};
 use etlink_model::{
     AnomalyKind, AuxiliaryEvent, AuxiliaryKind, Collective, Correlation, CounterRange, CpuOp,
     CpuOps, DeviceQueue, DeviceRow, DeviceTrace, DurationNs, EventDetail, EventDetails, HostThread,
@@ -84,13 +84,9 @@ impl ChunkTables {
     /// Keeps what CUPTI counted of a kernel.
     fn push_counters(&mut self, event: &KinetoEvent<'_>, start: TimeNs, duration: DurationNs) {
         let mut lines = String::new();
-        let mut scanner = JsonScanner::new(event.args_text);
-        if scanner.enter().is_ok() {
-            while let Ok(Some(key)) = scanner.key() {
-                let Ok(value) = scanner.value() else { break };
-                let (key, value) = (unescape(key), value.text());
-                lines.push_str(&format!("{key} {value}\n"));
-            }
+        for (key, value) in object_fields(event.args_text) {
+            let (key, value) = (unescape(key), value.text());
+            lines.push_str(&format!("{key} {value}\n"));
         }
         let row = CounterRange {
             name: self.name_of(event.name),

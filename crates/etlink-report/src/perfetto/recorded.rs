@@ -1,6 +1,6 @@
 //! What an event says of itself in the recording, argument by argument.
 
-use etlink_json::{JsonScanner, JsonValue, unescape};
+use etlink_json::{JsonValue, object_fields, unescape};
 use std::borrow::Cow;
 
 /// Value of an argument as the recording has it.
@@ -21,12 +21,7 @@ pub(super) fn each_argument<E>(
     text: &[u8],
     mut argument: impl FnMut(&str, RecordedValue<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut scanner = JsonScanner::new(text);
-    if scanner.enter().is_err() {
-        return Ok(());
-    }
-    while let Ok(Some(key)) = scanner.key() {
-        let Ok(value) = scanner.value() else { break };
+    for (key, value) in object_fields(text) {
         argument(&unescape(key), recorded_value(value))?;
     }
     Ok(())

@@ -140,6 +140,19 @@ fn odd_traces_come_back() {
     }
 }
 
+/// What the reader makes of such a name it makes again when the rest of the arguments is drawn.
+#[test]
+fn an_argument_with_raw_quotes_comes_back() {
+    let text = r#"{"traceEvents": [
+        {"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "pid": 1, "tid": 1, "ts": 1,
+         "dur": 5, "args": {"External id": 7, "Process Group Name": "0"9, "Group size": 2,
+         "Concrete Inputs": ["", ""], "Process Group Description": "default_pg",
+         "Collective name": "allreduce", "dtype": "Float", "In msg nelems": 64,
+         "Out msg nelems": 64, "Group size": 2}}
+    ]}"#;
+    comes_back(text.as_bytes()).expect("comes back");
+}
+
 #[test]
 fn a_cut_file_says_where_it_ends() {
     let trace = linked_with(&draw_everything(), KeepEvents::Everything);
