@@ -185,16 +185,25 @@ struct GapCauses<'t> {
     trace: &'t LinkedTrace,
     /// Per row, the node that its causes lead to: the unexplained wait before it, else its own.
     node: Vec<NodeIdx>,
+    /// Whether it is the first of its stream and waits for what no row shows.
+    waits_first: Vec<bool>,
 }
 
 impl GapCauses<'_> {
     fn from_graph(trace: &LinkedTrace) -> GapCauses<'_> {
         let nodes = &trace.nodes;
         let mut first_node = vec![NodeIdx::NONE; trace.device.rows.len()];
+        let mut waits_first = vec![false; trace.device.rows.len()];
         for node in nodes.indices() {
             let index = node.index();
+            if !nodes.on_device[index] {
+                continue;
+            }
             // what came before the recording explains nothing
-            if !nodes.on_device[index] || nodes.kind[index] == NodeKind::Boundary {
+            if nodes.kind[index] == NodeKind::Boundary {
+                if let Some(waits) = waits_first.get_mut(nodes.source[index] as usize) {
+                    *waits = true;
+                }
                 continue;
             }
             // the wait before a row has a lower number than the row's own node
@@ -207,6 +216,7 @@ impl GapCauses<'_> {
         GapCauses {
             trace,
             node: first_node,
+            waits_first,
         }
     }
 
@@ -226,7 +236,10 @@ impl GapCauses<'_> {
         // Counted from the row, not from the gap: the row's last gap alone ends with it.
         let start = self.trace.device.rows.start[row].0;
         let explained = start.saturating_sub(self.unexplained_ns(row));
-        let explained = explained.clamp(event, to);
+        let explained = match self.waits_first[row] && to - event > LAUNCH_LATENCY.0 {
+            true => event,
+            false => explained.clamp(event, to),
+        };
         GapParts {
             from,
             called,

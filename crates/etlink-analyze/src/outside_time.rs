@@ -5,7 +5,8 @@ use crate::intervals::Intervals;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use etlink_link::{LinkedTrace, NoLaunch, NodeKind};
-use etlink_model::{RowIdx, TableIdx};
+use etlink_model::{RowIdx, TableIdx, TimeNs};
+use std::collections::BTreeMap;
 
 /// The device rows that do not count, and when devices were occupied by them.
 #[derive(Clone, Debug)]
@@ -91,9 +92,11 @@ pub(crate) fn is_from_before(trace: &LinkedTrace, row: usize) -> bool {
 }
 
 /// From when on a row has been launched and waits for what came before the recording, per row that
-/// does: the first of its queue alone has such a wait.
+/// does: the first of its device, and the first of a queue while rows of the device run that were
+/// launched before the recording. Of the first row of another queue nothing says what it waits for.
 pub(crate) fn waits_for_earlier_work(trace: &LinkedTrace) -> Vec<(usize, i64)> {
     let nodes = &trace.nodes;
+    let earlier = earlier_work(trace);
     let mut waits = vec![];
     for node in nodes.indices() {
         let index = node.index();
@@ -109,8 +112,46 @@ pub(crate) fn waits_for_earlier_work(trace: &LinkedTrace) -> Vec<(usize, i64)> {
             let calls = &trace.device.calls;
             let launched = calls.start[call.index()] + calls.duration[call.index()];
             let launched = trace.device_time(RowIdx::from_index(row), launched);
-            waits.push((row, launched.0));
+            let work = &earlier[&row_device(trace, row)];
+            let runs_on = work.last_end.is_some_and(|end| end >= launched);
+            if runs_on || work.first_row == row {
+                waits.push((row, launched.0));
+            }
         }
     }
     waits
+}
+
+/// What a device shows of the time before the recording.
+struct EarlierWork {
+    /// Its first row of all.
+    first_row: usize,
+    /// When the last row that was launched before the recording ended.
+    last_end: Option<TimeNs>,
+}
+
+/// Per device. O(rows).
+fn earlier_work(trace: &LinkedTrace) -> BTreeMap<i64, EarlierWork> {
+    let rows = &trace.device.rows;
+    let mut devices: BTreeMap<i64, EarlierWork> = BTreeMap::new();
+    // Rows are in order of their starts.
+    for row in 0..rows.len() {
+        let work = devices
+            .entry(row_device(trace, row))
+            .or_insert(EarlierWork {
+                first_row: row,
+                last_end: None,
+            });
+        if is_from_before(trace, row) {
+            work.last_end = work
+                .last_end
+                .max(Some(rows.start[row] + rows.duration[row]));
+        }
+    }
+    devices
+}
+
+fn row_device(trace: &LinkedTrace, row: usize) -> i64 {
+    let device = &trace.device;
+    device.queues[device.rows.queue[row].index()].device
 }

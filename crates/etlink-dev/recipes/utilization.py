@@ -94,7 +94,7 @@ def utilization(events):
         busy = union(work, (start, end))
         # up to the end of the last row from before, and while the first row of a stream waits for such
         unknown = [(start, until) for until in earlier]
-        unknown += [wait for wait in first_waits(rows, launched, start) if wait[2] == device]
+        unknown += [wait for wait in first_waits(rows, launched, start, is_from_before) if wait[2] == device]
         unknown = [wait[:2] for wait in unknown]
         before = union(work + unknown, (start, end)) - busy
         whole = end - start - before
@@ -108,25 +108,31 @@ def utilization(events):
     return devices
 
 
-def first_waits(rows, launched, begin):
-    """What the first row of each stream waits for, where nothing in the trace explains it; with the device.
+def first_waits(rows, launched, begin, is_from_before):
+    """When the first row of a stream waits for work from before the recording; with the device.
 
     From its call to its start, where that is long. The first row of a device waits for what the device
-    does since the window began. A row that begins right after one of another stream ended waited for
-    that one: an event, as NCCL's stream waits for that of the gradients.
+    does since the window began, that of another stream only while rows run whose call is missing. A row
+    that begins right after one of another stream ended waited for that one: an event, as NCCL's stream
+    waits for that of the gradients.
     """
-    first, first_of_device, ends = {}, {}, {}
+    first, first_of_device, ends, earlier = {}, {}, {}, {}
     for row in sorted(rows, key=lambda row: span(row)[0]):
         first.setdefault((device_of(row), (row.get("args") or {}).get("stream")), row)
         first_of_device.setdefault(device_of(row), row)
         ends.setdefault(device_of(row), []).append(span(row)[1])
+        if is_from_before(row):
+            earlier[device_of(row)] = max(earlier.get(device_of(row), 0), span(row)[1])
     for (device, _), row in first.items():
         called, start = launched.get(correlation(row)), span(row)[0]
         if called is None or start - called[1] <= LAUNCH_LATENCY_US:
             continue
         if any(0 <= start - end <= WAIT_LATENCY_US for end in ends[device]):
             continue
-        yield begin if row is first_of_device[device] else called[1], start, device
+        is_first = row is first_of_device[device]
+        if not is_first and earlier.get(device, 0) < called[1]:
+            continue
+        yield begin if is_first else called[1], start, device
 
 
 def device_of(row):

@@ -65,9 +65,27 @@ pub struct CauseEvidence {
     /// From how many lines of Python it comes.
     #[serde(skip_serializing_if = "is_zero")]
     pub python_lines: u64,
+    /// The trace has no call that waits for a device, so that work of the host may be a wait.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub may_wait: bool,
+    /// Whether the trace has stacks that could name the line.
+    #[serde(skip)]
+    pub stacks: PythonStacks,
     /// How much of it comes from that line, ns.
     #[serde(skip)]
     pub python_ns: i64,
+}
+
+/// Python stacks of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PythonStacks {
+    /// None were recorded.
+    #[default]
+    None,
+    /// They were recorded, and nobody asked the reader for them.
+    NotRead,
+    /// They were read.
+    Read,
 }
 
 /// The time that gains are of.
@@ -166,6 +184,7 @@ impl CauseCandidate {
             sum.within.clone_from(&other.within);
             sum.communication.clone_from(&other.communication);
             sum.python.clone_from(&other.python);
+            sum.stacks = other.stacks;
             (sum.python_lines, sum.python_ns) = (other.python_lines, other.python_ns);
             sum.typical_ns = other.typical_ns;
             sum.depth = other.depth;
@@ -175,6 +194,7 @@ impl CauseCandidate {
             }
         }
         // Sums over ranks: the sentence says over how many.
+        sum.may_wait |= other.may_wait;
         sum.count += other.count;
         sum.time_ns = sum.time_ns.saturating_add(other.time_ns);
         if self.kind.sums_compared() {

@@ -23,6 +23,8 @@ pub enum CauseKind {
     PageableCopy,
     /// The program waits for the device by itself.
     ExplicitSync,
+    /// The host seems to wait for the device, and no call shows it.
+    UnrecordedSync,
     /// Device memory is allocated or freed by the driver.
     AllocatorCalls,
     /// Communication that no computation hides.

@@ -65,8 +65,12 @@ const fn of_ranks(kind: CauseKind, remedy: &'static str) -> KindRule {
 pub(crate) const HOST_WORK_AT_LINE: &str =
     "take what it does there out of the loop or off this thread";
 
+/// What helps where the trace has stacks, and they were not read.
+pub(crate) const HOST_WORK_STACKS_UNREAD: &str =
+    "take what it does there out of the loop or off this thread; `etlink findings` names the line";
+
 /// All kinds.
-pub const KINDS: [KindRule; 23] = [
+pub const KINDS: [KindRule; 24] = [
     stated(
         CauseKind::InputPipeline,
         host::input_pipeline,
@@ -107,6 +111,12 @@ pub const KINDS: [KindRule; 23] = [
         CauseKind::ExplicitSync,
         syncs::explicit_syncs,
         "take the synchronisation out of the loop",
+    ),
+    probable(
+        CauseKind::UnrecordedSync,
+        host::unrecorded_syncs,
+        "look there for what waits, such as `.item()`, a copy or a synchronisation, and take it out \
+        of the loop; the trace records no call that waits",
     ),
     stated(
         CauseKind::AllocatorCalls,

@@ -16,10 +16,12 @@ mod candidate;
 mod communication_time;
 mod covered_time;
 mod detect;
+mod drain_times;
 mod finding;
 mod host_span;
 mod kind;
 mod kinds;
+mod launched_row;
 mod overlap;
 mod python_lines;
 mod question;
@@ -31,7 +33,9 @@ mod start_up;
 mod text;
 mod view;
 
-pub use candidate::{CauseCandidate, CauseEvidence, RankCauses, RankWindow, RankWork, WindowEnds};
+pub use candidate::{
+    CauseCandidate, CauseEvidence, PythonStacks, RankCauses, RankWindow, RankWork, WindowEnds,
+};
 pub use finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 pub use kind::CauseKind;
 pub use kinds::{KINDS, KindRule};

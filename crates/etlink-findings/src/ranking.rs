@@ -1,9 +1,9 @@
 //! Replays the run without each cause and ranks causes by what that gains.
 
-use crate::candidate::CauseCandidate;
+use crate::candidate::{CauseCandidate, CauseEvidence, PythonStacks};
 use crate::finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 use crate::kind::CauseKind;
-use crate::kinds::HOST_WORK_AT_LINE;
+use crate::kinds::{HOST_WORK_AT_LINE, HOST_WORK_STACKS_UNREAD};
 use crate::overlap::CauseNodes;
 use crate::rank_causes::single_rank_causes;
 use crate::ranks::rank_candidates;
@@ -273,6 +273,7 @@ fn cannot_matter(candidate: &CauseCandidate, least_ns: i64) -> bool {
             | CauseKind::DynamicShape
             | CauseKind::PageableCopy
             | CauseKind::ExplicitSync
+            | CauseKind::UnrecordedSync
     );
     !is_wait && candidate.evidence.time_ns < least_ns
 }
@@ -407,6 +408,16 @@ fn finding_of(one: Replayed, found: &RunFindings) -> RunFinding {
     finding
 }
 
+/// To record stacks is advice for a trace that has none.
+fn host_work_remedy(evidence: &CauseEvidence) -> &'static str {
+    match evidence.stacks {
+        _ if evidence.python.is_some() => HOST_WORK_AT_LINE,
+        PythonStacks::Read => HOST_WORK_AT_LINE,
+        PythonStacks::NotRead => HOST_WORK_STACKS_UNREAD,
+        PythonStacks::None => CauseKind::HostWork.rule().map_or("", |rule| rule.remedy),
+    }
+}
+
 /// What is told of a cause but for its gain.
 fn plain_finding(candidate: &CauseCandidate, ranks: &[GlobalRank]) -> RunFinding {
     let rule = candidate.kind.rule();
@@ -421,7 +432,7 @@ fn plain_finding(candidate: &CauseCandidate, ranks: &[GlobalRank]) -> RunFinding
         evidence: candidate.evidence.clone(),
         remedy: match candidate.kind {
             _ if is_small => SMALL_MESSAGE_REMEDY,
-            CauseKind::HostWork if candidate.evidence.python.is_some() => HOST_WORK_AT_LINE,
+            CauseKind::HostWork => host_work_remedy(&candidate.evidence),
             _ => rule.map_or("", |rule| rule.remedy),
         },
         ..RunFinding::default()

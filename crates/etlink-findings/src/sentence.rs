@@ -14,8 +14,13 @@ const ADDS_UP: f64 = 0.9;
 pub(crate) fn finding_sentence(finding: &RunFinding, found: &RunFindings) -> String {
     // Where the trace shows signs alone the sentence must say so.
     let probably = if finding.inferred { "probably " } else { "" };
+    // Where no call that waits is recorded, work and waiting look alike.
+    let may_wait = match finding.evidence.may_wait {
+        true => " (it may wait for the device there: the trace records no call that waits)",
+        false => "",
+    };
     format!(
-        "{} of {} ({} of {}): {probably}{}{}; {}",
+        "{} of {} ({} of {}): {probably}{}{}{may_wait}; {}",
         percent_text(finding.gain_share),
         window_text(found),
         time_text(finding.gain_ns),
@@ -192,6 +197,17 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
         CauseKind::ExplicitSync => {
             format!("`{subject}` stops the host, {times}, {total} in all")
         }
+        CauseKind::UnrecordedSync => {
+            let place = match &subject[..] {
+                "" => "between ops".to_owned(),
+                ANOTHER_THREAD => "on another thread, outside of ops".to_owned(),
+                _ => format!("in `{subject}`"),
+            };
+            format!(
+                "the host waits for the device {place} until it has run all that was launched, \
+                {times}, {total} in all"
+            )
+        }
         CauseKind::AllocatorCalls => format!(
             "calls such as `{subject}` get and free memory of the driver, {times}, {total} in all"
         ),
@@ -309,13 +325,15 @@ fn place_text(finding: &RunFinding, found: &RunFindings) -> String {
             | CauseKind::FirstCall
     );
     // Outside of all ops there is no more than the gap itself.
-    let is_outside =
-        finding.kind == CauseKind::HostWork && matches!(&finding.subject[..], "" | ANOTHER_THREAD);
+    let is_outside = matches!(
+        finding.kind,
+        CauseKind::HostWork | CauseKind::UnrecordedSync
+    ) && matches!(&finding.subject[..], "" | ANOTHER_THREAD);
     let names_place = names_place && !is_outside;
     let evidence = &finding.evidence;
     let within = evidence.within.as_deref().filter(|_| names_place);
     let how = match finding.kind {
-        CauseKind::HostWork => "mostly in",
+        CauseKind::HostWork | CauseKind::UnrecordedSync => "mostly in",
         _ => "in",
     };
     let within = within.map_or(String::new(), |op| format!(", {how} `{}`", short_name(op)));

@@ -1,10 +1,12 @@
 //! A rank's trace as detectors look at it.
 
-use crate::candidate::{CauseCandidate, CauseEvidence, RankWindow, WindowEnds};
+use crate::candidate::{CauseCandidate, CauseEvidence, PythonStacks, RankWindow, WindowEnds};
 use crate::communication_time::CommunicationTime;
 use crate::detect::names::{BETWEEN_OPS, PROFILER_STEP, StepNames};
+use crate::drain_times::DrainTimes;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
+use crate::launched_row::LaunchedRow;
 use crate::start_up::StartUp;
 use crate::text;
 use etlink_analyze::{ClassifiedRows, RankAnalysis, UtilizationWindow};
@@ -17,14 +19,6 @@ use std::collections::BTreeSet;
 /// Ops around an op that are looked at.
 // PyTorch's ops nest some tens deep; without a bound, each of a million nested ones has a million.
 const MOST_PARENTS: usize = 100;
-
-/// A row and the call that launched it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LaunchedRow {
-    pub(crate) called: i64,
-    pub(crate) call: CallIdx,
-    pub(crate) row: usize,
-}
 
 /// A slice that begins when a device has got somewhere.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +68,8 @@ pub(crate) struct RankView<'t> {
     pub(crate) first_calls: OnceCell<StartUp<'t>>,
     /// When the device communicates, once that was asked for.
     pub(crate) communication: OnceCell<CommunicationTime>,
+    /// When streams have run what was launched, once that was asked for.
+    pub(crate) drained: OnceCell<DrainTimes>,
 }
 
 impl<'t> RankView<'t> {
@@ -110,6 +106,7 @@ impl<'t> RankView<'t> {
             intervals: OnceCell::new(),
             first_calls: OnceCell::new(),
             communication: OnceCell::new(),
+            drained: OnceCell::new(),
         }
     }
 
@@ -307,6 +304,19 @@ impl<'t> RankView<'t> {
         })?;
         let name = self.trace.device_name(frames.name[frame]);
         Some(text::short_frame(name))
+    }
+
+    /// Whether the recording has stacks. O(kinds of events).
+    pub(crate) fn python_stacks(&self) -> PythonStacks {
+        let device = &self.trace.device;
+        // The reader counts what it leaves out, too.
+        let mut recorded = device.events.keys();
+        let was_recorded = recorded.any(|kind| kind.ends_with(" python_function"));
+        match (was_recorded, device.auxiliary.is_empty()) {
+            (false, _) => PythonStacks::None,
+            (true, true) => PythonStacks::NotRead,
+            (true, false) => PythonStacks::Read,
+        }
     }
 
     /// Whether a frame is a line of a program, and no built-in function.

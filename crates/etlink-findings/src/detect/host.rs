@@ -3,11 +3,13 @@
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::names::{ANOTHER_THREAD, is_allocator_call, is_input_op};
 use crate::detect::start_up::start_up;
+use crate::drain_times::DrainTimes;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
+use crate::launched_row::LaunchedRow;
 use crate::python_lines::PythonLines;
 use crate::text::{median_ns, sum_ns};
-use crate::view::{LaunchInterval, LaunchedRow, RankView};
+use crate::view::{LaunchInterval, RankView};
 use etlink_link::NodeKind;
 use etlink_model::{CallIdx, NodeIdx, OpIdx, ThreadIdx};
 use etlink_replay::GraphEdits;
@@ -198,6 +200,29 @@ pub(crate) fn is_own_work(view: &RankView<'_>, node: NodeIdx) -> bool {
 
 /// Work of the host that is no launching and of no kind of its own, by what it is.
 pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let slices = work_slices(view, false);
+    let mut candidates = groups_as_candidates(view, CauseKind::HostWork, slices);
+    for candidate in &mut candidates {
+        candidate.evidence.may_wait = drain_times(view).hides_waits;
+        candidate.evidence.stacks = view.python_stacks();
+    }
+    candidates
+}
+
+fn drain_times<'v>(view: &'v RankView<'_>) -> &'v DrainTimes {
+    view.drained
+        .get_or_init(|| DrainTimes::new(view.trace, &view.launched))
+}
+
+/// The same that ends with a stream, as a wait for it would.
+pub(crate) fn unrecorded_syncs(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    groups_as_candidates(view, CauseKind::UnrecordedSync, work_slices(view, true))
+}
+
+/// The slices of threads between launches that are far apart, by what they are part of: those that
+/// end with a stream, as a wait for it would, or the others.
+fn work_slices<'t>(view: &RankView<'t>, end_with_stream: bool) -> BTreeMap<&'t str, SpanGroup<'t>> {
+    let drained = drain_times(view);
     let mut groups: BTreeMap<&str, SpanGroup<'_>> = BTreeMap::new();
     let long = launch_intervals(view);
     let long = long
@@ -206,6 +231,9 @@ pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
     for interval in long {
         for node in view.nodes_in(interval.span) {
             let slice = view.trace.nodes.get(*node);
+            if drained.end_slice(view.trace, *node) != end_with_stream {
+                continue;
+            }
             // What has a kind of its own must not count twice.
             let Some(name) = work_name(view, *node) else {
                 continue;
@@ -221,7 +249,7 @@ pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
             });
         }
     }
-    groups_as_candidates(view, CauseKind::HostWork, groups)
+    groups
 }
 
 /// What a slice of the host is part of: the nearest annotation that is no step, else the outermost

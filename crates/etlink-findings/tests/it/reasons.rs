@@ -100,6 +100,45 @@ fn a_number_that_is_behind_a_collective_says_so() {
     assert!(sentence.contains("mostly for all_gather"), "{sentence}");
 }
 
+/// Kernels of 40 ms, then an op that takes `host_ns`; all of it three times, alike in nothing else.
+fn op_beside_kernels(host_ns: i64) -> RunFindings {
+    let steps = (1..4).map(|number| {
+        let kernel = Act::Launch(work("long_kernel", COMPUTE, (30 + number as i64) * MS));
+        let optimizer = op(
+            "aten::_foreach_mul_",
+            vec![Act::Host(host_ns + number as i64 * MS)],
+        );
+        step(
+            number,
+            vec![kernel, optimizer, compute(), Act::Host(9 * MS)],
+        )
+    });
+    findings_of(steps.collect())
+}
+
+#[test]
+fn an_op_that_ends_with_the_stream_probably_waits_for_it() {
+    let found = op_beside_kernels(30 * MS + 300 * US);
+    let wait = found.findings.iter();
+    let wait = wait
+        .filter(|one| one.kind == CauseKind::UnrecordedSync)
+        .last();
+    let sentence = &wait.expect("a wait").sentence;
+    assert!(
+        sentence
+            .contains("probably the host waits for the device in `aten::_foreach_mul_`, 3 times"),
+        "{sentence}"
+    );
+    // The same op, over long before the stream or long after it: that is work.
+    for host_ns in [15 * MS, 50 * MS] {
+        let found = op_beside_kernels(host_ns);
+        assert!(
+            !kinds(&found).contains(&CauseKind::UnrecordedSync),
+            "{found:#?}"
+        );
+    }
+}
+
 /// A context, memory and a library, then the same ops again and again.
 fn start_up() -> Vec<Act> {
     let context = Act::Call("cudaDeviceGetStreamPriorityRange", 300 * MS);
