@@ -237,3 +237,52 @@ fn communication_of_gloo_takes_as_long_in_every_command() {
         assert!(remedy.contains("small messages"), "{remedy}");
     }
 }
+
+/// Two workers of Gloo beside a thread on which no op waits for them.
+fn workers_of_gloo() -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    let [main, one, two] = [draw.thread(), draw.thread(), draw.thread()];
+    draw.annotation(main, "ProfilerStep#7", 0, 200 * MS);
+    draw.op(main, "aten::empty", 150 * MS, 151 * MS);
+    for (worker, begin) in [(one, 10 * MS), (two, 20 * MS)] {
+        let range = draw.annotation(worker, "gloo:all_reduce", begin, begin + 170 * MS);
+        draw.arg(range, "Input Dims", "[[321271]]");
+        draw.arg(range, "Input type", "[\"float\"]");
+    }
+    draw.kineto()
+}
+
+#[test]
+fn communication_that_nothing_is_seen_to_wait_for_has_no_price() {
+    let tool = Tool::new();
+    tool.file("trace.json", workers_of_gloo());
+    tool.run("findings trace.json")
+        .exits(0)
+        .says("nothing stands out in 1 step (200.000 ms)")
+        .says("the host communicates in 90 % of the step (180 ms of 200 ms), most in all_reduce")
+        .says("what that costs cannot be said: the traces do not show what waits for it");
+    tool.run("replay trace.json --what-if overlap-comm")
+        .exits(0)
+        .notes(
+            "--what-if overlap-comm: the answer is not known: the traces do not show what waits",
+        );
+}
+
+#[test]
+fn time_without_an_op_is_said_to_be_between_ops() {
+    let tool = Tool::new();
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.annotation(main, "ProfilerStep#7", 0, 50 * MS);
+    for launch in 0..5 {
+        let begin = launch * 10 * MS;
+        draw.op(main, "aten::mm", begin, begin + MS / 10);
+        let times = (begin + MS / 50, begin + MS / 20);
+        let row = (begin + MS / 20, begin + MS);
+        draw.launch(main, times, DeviceQueue::stream(7), "sm80_gemm", row);
+    }
+    tool.file("trace.json", draw.kineto());
+    tool.run("findings trace.json")
+        .exits(0)
+        .says("between ops the host does for 49.5 ms what no op shows, counted where launches are");
+}

@@ -44,6 +44,22 @@ fn the_table_has_the_profilers_columns_and_totals() {
 }
 
 #[test]
+fn own_times_of_rows_add_up_to_the_total() {
+    let tool = Tool::new();
+    for trace in [
+        TRACE,
+        "{pairs}/../averages/threads-2.15.0/kineto_trace_0.json.gz",
+        "{pairs}/ddp2_gloo-2.15.0/kineto_trace_0.json.gz",
+    ] {
+        let said = tool.run(&format!("top {trace} --json")).exits(0).json();
+        let table = &said["tables"][0];
+        let rows = table["rows"].as_array().expect("rows").iter();
+        let own: i64 = rows.filter_map(|row| row["self_host_ns"].as_i64()).sum();
+        assert_eq!(Some(own), table["self_host_ns"].as_i64(), "{trace}");
+    }
+}
+
+#[test]
 fn rows_are_sorted_and_grouped_as_asked() {
     let tool = Tool::new();
     let rows = |options: &str| {

@@ -135,6 +135,14 @@ tables! {
     memory_timeline: MemoryPoint,
 }
 
+/// The steps of a rank alone, as in [`RankAnalysis::steps`]. O(rows log rows).
+pub fn analyze_steps(trace: &LinkedTrace, rules: &KernelRules) -> Vec<StepTime> {
+    let rows = ClassifiedRows::new(trace, rules);
+    let mut steps = steps::step_times(&rows);
+    utilization::add_time_before(&rows, &mut steps);
+    steps
+}
+
 /// Analyses one rank. O(n log n) in the events.
 pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> RankAnalysis {
     let rows = ClassifiedRows::new(trace, rules);

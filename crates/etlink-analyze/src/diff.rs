@@ -173,7 +173,11 @@ pub fn compare_runs(tops: [&[&KeyAverages]; 2], ranks: [&[&RankAnalysis]; 2]) ->
     for (run, ranks) in diff.runs.iter_mut().zip(ranks) {
         run.outside = outside_sums(ranks);
     }
+    let (op_shares, ops) = parts::graph_op_changes(ranks, units);
+    let ops_are_told = op_shares.iter().all(|share| *share >= LEAST_OP_SHARE);
     RunDiff {
+        op_shares,
+        ops: if ops_are_told { ops } else { vec![] },
         likeness: RunLikeness::from_runs(tops, ranks, &diff.changes),
         step: StepChange::from_ranks(ranks),
         utilization: shares(|sum| sum.busy_share),

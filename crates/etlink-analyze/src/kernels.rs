@@ -36,15 +36,26 @@ pub struct KernelTotals {
     pub durations: DurationStats,
     /// Part of the durations of all rows that work; none of a row that only waits.
     pub share: Option<f64>,
-    /// The ops or annotations that its rows belong to, with the time of their rows, ns; the most
-    /// first. Rows of graph launches belong to none.
-    pub ops: Box<[(Arc<str>, i64)]>,
+    /// The ops or annotations that its rows belong to, those with most time first. Rows of graph
+    /// launches belong to none.
+    pub ops: Box<[KernelOp]>,
+}
+
+/// The rows of a kernel that belong to an op.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KernelOp {
+    /// Name of the op or annotation.
+    pub name: Arc<str>,
+    /// How many rows.
+    pub rows: u64,
+    /// Their time, ns.
+    pub time_ns: i64,
 }
 
 impl KernelTotals {
     /// The op that most of its time belongs to.
     pub fn op(&self) -> Option<&str> {
-        self.ops.first().map(|(name, _)| &**name)
+        self.ops.first().map(|op| &*op.name)
     }
 
     /// How many other ops have rows of it.
@@ -84,8 +95,8 @@ impl Serialize for KernelTotals {
 #[derive(Default)]
 struct RowSums {
     durations: DurationStats,
-    /// Durations by the op that the rows belong to.
-    ops: IndexMap<NameId, i64, FxBuildHasher>,
+    /// Rows and their durations by the op that they belong to.
+    ops: IndexMap<NameId, (u64, i64), FxBuildHasher>,
 }
 
 /// Of one rank, by falling sum. O(rows).
@@ -104,7 +115,8 @@ pub(crate) fn kernel_totals(
         sums.durations.add(device.duration[row].0);
         if let Some(op) = rows.trace.row_op[row].get() {
             let name = rows.trace.device.ops.name[op.index()];
-            let ns = sums.ops.entry(name).or_default();
+            let (of_op, ns) = sums.ops.entry(name).or_default();
+            *of_op += 1;
             *ns = ns.saturating_add(device.duration[row].0);
         }
     }
@@ -113,10 +125,14 @@ pub(crate) fn kernel_totals(
     let mut kernels = vec![];
     for ((name, class, label), sums) in all {
         let mut ops = vec![];
-        for (op, ns) in sums.ops {
+        for (op, (of_op, time_ns)) in sums.ops {
             let text = texts.entry(op);
             let text = text.or_insert_with(|| rows.trace.device_name(op).into());
-            ops.push((text.clone(), ns));
+            ops.push(KernelOp {
+                name: text.clone(),
+                rows: of_op,
+                time_ns,
+            });
         }
         kernels.push(KernelTotals {
             class,
@@ -133,7 +149,10 @@ pub(crate) fn kernel_totals(
 
 /// Of all ranks.
 pub(crate) fn sum_kernels<'a>(all: impl Iterator<Item = &'a KernelTotals>) -> Vec<KernelTotals> {
-    type RankSums<'a> = (DurationStats, IndexMap<&'a Arc<str>, i64, FxBuildHasher>);
+    type RankSums<'a> = (
+        DurationStats,
+        IndexMap<&'a Arc<str>, (u64, i64), FxBuildHasher>,
+    );
     let mut sums: IndexMap<(RowClass, &str, &str), RankSums<'a>, FxBuildHasher> =
         IndexMap::default();
     for kernel in all {
@@ -141,14 +160,19 @@ pub(crate) fn sum_kernels<'a>(all: impl Iterator<Item = &'a KernelTotals>) -> Ve
             .entry((kernel.class, &kernel.label, &kernel.name))
             .or_default();
         durations.merge(&kernel.durations);
-        for (op, ns) in &kernel.ops {
-            let sum = ops.entry(op).or_default();
-            *sum = sum.saturating_add(*ns);
+        for op in &kernel.ops {
+            let (rows, sum) = ops.entry(&op.name).or_default();
+            *rows += op.rows;
+            *sum = sum.saturating_add(op.time_ns);
         }
     }
     let mut kernels = vec![];
     for ((class, label, name), (durations, ops)) in sums {
-        let ops = ops.into_iter().map(|(op, ns)| (op.clone(), ns));
+        let ops = ops.into_iter().map(|(name, (rows, time_ns))| KernelOp {
+            name: name.clone(),
+            rows,
+            time_ns,
+        });
         kernels.push(KernelTotals {
             class,
             label: label.to_owned(),
@@ -163,8 +187,8 @@ pub(crate) fn sum_kernels<'a>(all: impl Iterator<Item = &'a KernelTotals>) -> Ve
 }
 
 /// Those with most time first, of equals the first by name.
-fn ordered_ops(mut ops: Vec<(Arc<str>, i64)>) -> Box<[(Arc<str>, i64)]> {
-    ops.sort_by(|(a, a_ns), (b, b_ns)| (Reverse(a_ns), a).cmp(&(Reverse(b_ns), b)));
+fn ordered_ops(mut ops: Vec<KernelOp>) -> Box<[KernelOp]> {
+    ops.sort_by(|a, b| (Reverse(a.time_ns), &a.name).cmp(&(Reverse(b.time_ns), &b.name)));
     ops.into_boxed_slice()
 }
 

@@ -135,6 +135,21 @@ pub fn counted_steps(steps: &[StepTime]) -> impl Iterator<Item = &StepTime> + Cl
     steps.iter().filter(|step| step.excluded.is_none())
 }
 
+/// From the end of each step to that of the next, on the host and on devices, ns: what a loop takes
+/// per step. The host's own time is less while it runs ahead and a queue fills. Empty for inference,
+/// whose steps differ.
+pub fn step_periods(steps: &[StepTime]) -> Vec<i64> {
+    if steps.iter().any(|step| step.phase.is_some()) {
+        return vec![];
+    }
+    let counted: Vec<&StepTime> = counted_steps(steps).collect();
+    let pairs = counted.windows(2).filter_map(|pair| match pair {
+        [one, next] => Some(next.last_end_ns().saturating_sub(one.last_end_ns())),
+        _ => None,
+    });
+    pairs.collect()
+}
+
 /// Whether a step of a job counts in means: on one rank at least, or no rank says that it does not.
 pub fn is_counted_step<'a>(ranks: impl Iterator<Item = &'a [StepTime]>, name: &str) -> bool {
     let mut is_excluded = false;

@@ -36,7 +36,7 @@ impl DrainTimes {
     /// `launched`: per thread. O(rows · log rows + calls).
     pub(crate) fn new(trace: &LinkedTrace, launched: &[Vec<LaunchedRow>]) -> DrainTimes {
         let device = &trace.device;
-        if !device.syncs.is_empty() || has_waiting_call(trace) {
+        if trace.records_waits() {
             return DrainTimes::default();
         }
         let mut queues = vec![vec![]; device.queues.len()];
@@ -75,10 +75,4 @@ impl DrainTimes {
             })
         })
     }
-}
-
-/// Whether the recording has calls that wait for a device, of any vendor.
-fn has_waiting_call(trace: &LinkedTrace) -> bool {
-    let mut names = trace.device.calls.name.iter();
-    names.any(|name| trace.device_name(*name).contains("Synchronize"))
 }

@@ -63,11 +63,11 @@ const fn of_ranks(kind: CauseKind, remedy: &'static str) -> KindRule {
 
 /// What helps where the trace already names the line: a recording with stacks would say no more.
 pub(crate) const HOST_WORK_AT_LINE: &str =
-    "take what it does there out of the loop or off this thread";
+    "make what it does there shorter, or do it ahead of time or on another thread";
 
 /// What helps where the trace has stacks, and they were not read.
-pub(crate) const HOST_WORK_STACKS_UNREAD: &str =
-    "take what it does there out of the loop or off this thread; `etlink findings` names the line";
+pub(crate) const HOST_WORK_STACKS_UNREAD: &str = "make what it does there shorter, or do it ahead of time or on another thread; `etlink findings` \
+     names the line";
 
 /// All kinds.
 pub const KINDS: [KindRule; 24] = [
@@ -79,8 +79,8 @@ pub const KINDS: [KindRule; 24] = [
     general(
         CauseKind::HostWork,
         host::host_work,
-        "take what it does there out of the loop or off this thread; findings name the line where \
-        stacks were recorded (`with_stack=True`)",
+        "make what it does there shorter, or do it ahead of time or on another thread; findings name \
+        the line where stacks were recorded (`with_stack=True`)",
     ),
     general(
         CauseKind::SmallKernels,

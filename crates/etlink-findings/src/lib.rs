@@ -12,6 +12,7 @@
 //! is no gain, and what holds up all ranks counts for all. Kinds are rows of one table, [`KINDS`].
 //! Pure; O(candidates · (nodes + edges)), with a bounded number of candidates per kind.
 
+mod awaited;
 mod candidate;
 mod communication_time;
 mod covered_time;

@@ -23,9 +23,10 @@ pub use error::{QUESTIONS, QuestionError};
 pub use straggler::straggler_edits;
 pub use transfer_cost::{GraphAnswer, RankAnswer, answer_for_graph};
 
+use crate::awaited::is_awaited;
 use etlink_link::LinkedTrace;
 use etlink_model::GlobalRank;
-use etlink_replay::GraphEdits;
+use etlink_replay::{GraphEdits, ReplayGraph};
 use regex::Regex;
 use std::fmt;
 use std::str::FromStr;
@@ -157,6 +158,21 @@ impl WhatIfQuestion {
             }
             WhatIfQuestion::Straggler(_) => "by the names of what ranks do",
         }
+    }
+
+    /// Why its answer says nothing of this graph: a question about communication that nothing is
+    /// known to wait for. `edits`: what it changes. O(nodes + edges).
+    pub fn doubt(&self, graph: &ReplayGraph, edits: &GraphEdits) -> Option<&'static str> {
+        let is_about_communication = matches!(
+            self,
+            WhatIfQuestion::OverlapComm
+                | WhatIfQuestion::Ranks(_)
+                | WhatIfQuestion::Bandwidth { .. }
+        );
+        (is_about_communication && !is_awaited(graph, edits)).then_some(
+            "the answer is not known: the traces do not show what waits for communication, though \
+            the program may",
+        )
     }
 
     /// Whether several ranks are needed: see [`straggler_edits`].

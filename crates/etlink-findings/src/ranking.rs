@@ -1,5 +1,6 @@
 //! Replays the run without each cause and ranks causes by what that gains.
 
+use crate::awaited::is_awaited;
 use crate::candidate::{CauseCandidate, CauseEvidence, PythonStacks};
 use crate::finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 use crate::kind::CauseKind;
@@ -10,11 +11,11 @@ use crate::ranks::rank_candidates;
 use crate::sentence;
 use crate::text::sum_ns;
 use etlink_analyze::{KernelRules, RankAnalysis};
-use etlink_link::{EdgeKind, LinkedTrace};
+use etlink_link::LinkedTrace;
 use etlink_model::{GlobalRank, NodeIdx};
 use etlink_replay::{EditableGraph, GraphEdits, ReplayGraph, ReplayRun};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// No more findings than this are told: people fix one thing after the other.
 const MOST_FINDINGS: usize = 7;
@@ -156,7 +157,7 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
     {
         share.gain_ns = replayed_gain(&editable, &communication, parts, plain_ns).max(0);
         share.gain_share = share.gain_ns as f64 / whole_ns.max(1) as f64;
-        share.is_awaited = is_awaited(graph, &communication);
+        share.is_awaited = is_awaited(graph, &communication.edits);
         // The point at which ranks wait for each other belongs to none of them.
         let ranks_meet = graph.indices().any(|node| graph.rank(node).is_none());
         share.sentence = sentence::communication_sentence(&share, &found, ranks_meet);
@@ -194,19 +195,6 @@ fn all_causes(kept: &[Replayed]) -> CauseCandidate {
     let has_others = kept.iter().any(|one| one.candidate.other_edits.is_some());
     all.other_edits = has_others.then_some(other_edits);
     all
-}
-
-/// Whether anything on another thread or stream waits for a cause's nodes. O(nodes + edges).
-fn is_awaited(graph: &ReplayGraph, candidate: &CauseCandidate) -> bool {
-    let scaled = candidate.edits.scaled.iter().map(|(node, _)| *node);
-    let own: BTreeSet<NodeIdx> = scaled.collect();
-    let is_order = |kind| matches!(kind, EdgeKind::ProgramOrder | EdgeKind::StreamOrder);
-    let nodes = (0..graph.len()).map(NodeIdx::new);
-    let mut others = nodes.filter(|node| !own.contains(node));
-    others.any(|node| {
-        let mut deps = graph.deps(node);
-        deps.any(|dep| !is_order(dep.kind) && own.contains(&dep.from))
-    })
 }
 
 /// All kinds and groups of communication as one cause, named for the one that lasts longest.

@@ -1,5 +1,6 @@
 //! The linked trace.
 
+use crate::device::calls::{self, Does};
 use crate::device::capture::CapturedOps;
 use crate::device::clocks;
 use crate::device::launch_queue::FullQueue;
@@ -110,6 +111,13 @@ impl LinkedTrace {
     /// [`Nodes::latency`] of a node.
     pub fn latency(&self, node: NodeIdx) -> DurationNs {
         self.nodes.latency(&self.edges, node)
+    }
+
+    /// Whether the recording has calls that wait for a device, as most have: a stream's or event's
+    /// synchronisation, a blocking copy, rows of such waits. O(calls).
+    pub fn records_waits(&self) -> bool {
+        let mut calls = calls::all(&self.device).into_iter();
+        !self.device.syncs.is_empty() || calls.any(Does::blocks)
     }
 
     /// Per thread, whether it only looks on: nothing on another thread or on a queue waits for it,

@@ -39,6 +39,9 @@ pub fn graph_from_trace(trace: &LinkedTrace) -> Result<ReplayGraph, Error> {
     builder.finish()
 }
 
+/// The name of a row in which a stream of MTIA waits for an event.
+const WAIT_ROW: &str = "event_wait";
+
 fn kind_of(trace: &LinkedTrace, index: NodeIdx) -> ReplayKind {
     let node = trace.nodes.get(index);
     match node.kind {
@@ -48,6 +51,8 @@ fn kind_of(trace: &LinkedTrace, index: NodeIdx) -> ReplayKind {
             _ => ReplayKind::HostOp,
         },
         NodeKind::Runtime => ReplayKind::Runtime,
+        // MTIA has rows for the waits of its streams: time that passes, and no work.
+        NodeKind::DeviceOp if trace.name(&node) == WAIT_ROW => ReplayKind::UnexplainedWait,
         NodeKind::DeviceOp => match trace.device.rows.kind[node.source as usize] {
             // A function of the host inside a graph holds its stream up as a kernel does.
             RowKind::Kernel | RowKind::GraphNode => ReplayKind::Kernel,

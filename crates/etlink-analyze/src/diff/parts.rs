@@ -59,6 +59,32 @@ pub(super) fn op_changes(runs: [&[&KeyAverages]; 2], units: [u64; 2]) -> Vec<Par
     part_changes(sums, units)
 }
 
+/// The same by what the graph says of each row: it also knows the op where PyTorch wrote no
+/// `External id`. And the share of each run's device time of which it knows one; all of none.
+pub(super) fn graph_op_changes(
+    runs: [&[&RankAnalysis]; 2],
+    units: [u64; 2],
+) -> ([f64; 2], Vec<PartChange>) {
+    let mut sums = PartSums::default();
+    let mut shares = [1.0, 1.0];
+    for (side, ranks) in runs.into_iter().enumerate() {
+        let kernels = ranks.iter().flat_map(|rank| &rank.kernels);
+        let kernels = kernels.filter(|kernel| kernel.class != RowClass::Other);
+        let (mut known_ns, mut whole_ns) = (0i64, 0i64);
+        for kernel in kernels {
+            whole_ns = whole_ns.saturating_add(kernel.durations.sum_ns);
+            for op in &kernel.ops {
+                known_ns = known_ns.saturating_add(op.time_ns);
+                add_part(&mut sums, (None, &op.name), side, op.rows, op.time_ns);
+            }
+        }
+        if whole_ns > 0 {
+            shares[side] = known_ns as f64 / whole_ns as f64;
+        }
+    }
+    (shares, part_changes(sums, units))
+}
+
 /// Own time of calls in which the host stands still until a device is done.
 pub(super) fn waiting_changes(runs: [&[&KeyAverages]; 2], units: [u64; 2]) -> Vec<PartChange> {
     let mut sums = PartSums::default();

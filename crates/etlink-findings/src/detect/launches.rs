@@ -8,6 +8,7 @@ use crate::kind::CauseKind;
 use crate::launched_row::LaunchedRow;
 use crate::text::{mean_ns, median_ns, sum_ns};
 use crate::view::{LaunchInterval, RankView};
+use etlink_analyze::RowClass;
 use etlink_link::{EdgeKind, NodeKind, launches_graph};
 use etlink_model::{NodeIdx, OpIdx};
 use etlink_replay::GraphEdits;
@@ -78,7 +79,10 @@ fn launch_candidate(
             edits.at_once.extend(view.row_node[row].get());
         }
         begin = begin.or(Some(interval.span.start));
-        kernels.push(view.row_ns(row));
+        // The time of a collective is mostly waiting for other ranks.
+        if view.rows.class[row] != RowClass::Communication {
+            kernels.push(view.row_ns(row));
+        }
         launches.push(interval.worked_ns);
         // Scaled and not removed: what the host waits for in between stays.
         for node in view.nodes_in(interval.span) {
@@ -87,7 +91,7 @@ fn launch_candidate(
             }
         }
     }
-    if kernels.len() < LEAST_LAUNCHES {
+    if launches.len() < LEAST_LAUNCHES {
         return None;
     }
     let evidence = CauseEvidence {

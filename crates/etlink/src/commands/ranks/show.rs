@@ -438,7 +438,7 @@ fn by_kind(one: &RanksReport) -> String {
         ]);
     }
     format!(
-        "per kind and group (bytes: sum, each collective once; algbw, busbw: all bytes over all \
+        "per kind and group (bytes: sum, each collective once, of the rank with most; algbw, busbw: all bytes over all \
         transfer time, as in nccl-tests)\n{table}"
     )
 }

@@ -7,6 +7,7 @@ mod document;
 mod questions;
 mod ranks;
 mod rules;
+mod steps;
 mod table;
 mod validation;
 
@@ -21,11 +22,10 @@ use config::ReplayConfig;
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::ChakraGraph;
 use etlink_link::{LinkReport, LinkedTrace};
-use etlink_model::{AnomalyKind, GlobalRank, NodeIdx, Severity, TimeNs};
+use etlink_model::{AnomalyKind, NodeIdx, Severity, TimeNs};
 use etlink_replay::{
     AnswerRange, CrossStepFigures, EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph,
-    ReplayRun, ReplaySettings, StartExplanation, StepBounds, StepLength, TrustFigures, step_bounds,
-    step_lengths, work_makespan,
+    ReplayRun, ReplaySettings, StartExplanation, TrustFigures, work_makespan,
 };
 use etlink_run::job::PerfettoCounts;
 use etlink_run::output::Target;
@@ -34,6 +34,7 @@ use etlink_run::{Progress, RankContent, Run, WrittenRank, perfetto};
 use questions::AskedQuestion;
 use rules::UnusedRules;
 use serde::Serialize;
+use steps::{RankStep, ReplaySteps};
 
 /// What is printed.
 #[derive(Serialize)]
@@ -70,32 +71,6 @@ struct Replayed {
     /// The trace for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<Written>,
-}
-
-/// One step.
-#[derive(Serialize)]
-struct RankStep {
-    /// Whose, in a run of several ranks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rank: Option<GlobalRank>,
-    #[serde(flatten)]
-    length: StepLength,
-}
-
-impl RankStep {
-    /// The steps of a rank. `first_node` is where its nodes begin in the graph that ran.
-    fn from_runs(
-        rank: Option<GlobalRank>,
-        bounds: &[StepBounds],
-        first_node: NodeIdx,
-        runs: &Runs,
-    ) -> Vec<RankStep> {
-        let lengths = step_lengths(bounds, first_node, runs.unchanged(), &runs.last);
-        lengths
-            .into_iter()
-            .map(|length| RankStep { rank, length })
-            .collect()
-    }
 }
 
 /// What a reader of `duration_micros` makes of a written graph, which knows no latencies of ours.
@@ -240,8 +215,8 @@ fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> 
             let partners = CROSS_STEP_PARTNERS;
             replayed.cross_step = etlink_replay::cross_step_figures(trace, &graph, partners);
             replayed.dropped_waits = Some(dropped_waits(&trace.report));
-            let bounds = step_bounds(trace, &graph);
-            replayed.steps = RankStep::from_runs(None, &bounds, NodeIdx(0), &runs);
+            let steps = ReplaySteps::new(trace, &graph)?;
+            replayed.steps = RankStep::from_runs(None, &steps, NodeIdx(0), &runs);
             if let Some(target) = &config.target {
                 replayed.written = Some(Written::new(trace, &graph, &runs.last, target)?);
             }

@@ -64,7 +64,11 @@ impl ReplayConfig {
             let answer = answer.map_err(|why| no_answer(input, question, &why))?;
             let answer = answer_for_graph(graph, &[(NodeIdx(0), &answer)]);
             self.settings.edits.extend(&answer.edits);
-            notes.extend(question_notes(question, answer.notes));
+            let doubt = question.doubt(graph, &answer.edits).map(str::to_owned);
+            notes.extend(question_notes(
+                question,
+                answer.notes.into_iter().chain(doubt),
+            ));
         }
         Ok((self, notes))
     }
@@ -107,7 +111,11 @@ impl ReplayConfig {
             }
             let answer = answer_for_graph(graph, &answered);
             self.settings.edits.extend(&answer.edits);
-            notes.extend(question_notes(question, answer.notes));
+            let doubt = question.doubt(graph, &answer.edits).map(str::to_owned);
+            notes.extend(question_notes(
+                question,
+                answer.notes.into_iter().chain(doubt),
+            ));
             // Where one rank has an answer, others may have nothing that the question is about.
             match failed.first() {
                 Some(why) if failed.len() == ranks.len() => {
@@ -125,8 +133,7 @@ impl ReplayConfig {
     }
 }
 
-fn question_notes(question: &WhatIfQuestion, notes: Vec<String>) -> Vec<String> {
-    let notes = notes.into_iter();
+fn question_notes(question: &WhatIfQuestion, notes: impl Iterator<Item = String>) -> Vec<String> {
     notes
         .map(|note| format!("--what-if {question}: {note}"))
         .collect()

@@ -4,7 +4,8 @@ mod read;
 
 use super::all_ranks::{AllRanks, Collectives, Local, RankChange, RankReport};
 use super::questions::RankAnswers;
-use super::{RankStep, ReplayConfig, Replayed, UnusedRules, replay_graph, table};
+use super::steps::{RankStep, ReplaySteps};
+use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::Outcome;
 use crate::commands::{print_json, print_report, print_unused_files};
 use crate::rank_columns::RankColumns;
@@ -13,7 +14,7 @@ use etlink_link::ranks::{JoinProblem, JoinProblemKind, RankClock};
 use etlink_model::{DurationNs, RankIdx, UnixNs};
 use etlink_replay::{
     CollectiveNodes, CrossStepFigures, JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures,
-    RankLabels, RankNames, ReplayGraph, ReplayRun, StepBounds,
+    RankLabels, RankNames, ReplayGraph, ReplayRun,
 };
 use etlink_run::run::{RankResult, RunResults, RunSet};
 use etlink_run::{JoinedRun, Progress, RunError, RunOptions, RunSource};
@@ -36,7 +37,7 @@ struct ReplayRank {
     /// How well its steps predict each other.
     cross_step: Option<CrossStepFigures>,
     /// Where its steps begin and end.
-    steps: Vec<StepBounds>,
+    steps: ReplaySteps,
 }
 
 impl ReplayRank {
@@ -268,9 +269,9 @@ fn replay_run(
     notes.extend(unused.notes());
     let (mut replayed, runs) = replay_graph(config, name, notes, &together.graph, &labels);
     let ranks = together.by_rank(runs.unchanged());
-    for (place, (rank, bounds)) in ranks.iter().zip(&steps).enumerate() {
+    for (place, (rank, own)) in ranks.iter().zip(&steps).enumerate() {
         if let Some(first) = together.first_node(RankIdx::new(place)) {
-            let lengths = RankStep::from_runs(Some(rank.rank), bounds, first, &runs);
+            let lengths = RankStep::from_runs(Some(rank.rank), own, first, &runs);
             replayed.steps.extend(lengths);
         }
     }
@@ -308,7 +309,7 @@ struct KeptRanks {
     names: Vec<RankNames>,
     answers: Vec<RankAnswers>,
     cross_steps: Vec<Option<CrossStepFigures>>,
-    steps: Vec<Vec<StepBounds>>,
+    steps: Vec<ReplaySteps>,
 }
 
 fn kept_ranks(members: Vec<RankResult<ReplayRank>>) -> KeptRanks {

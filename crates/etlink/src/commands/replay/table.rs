@@ -1,13 +1,14 @@
 //! The replay for people.
 
 use super::all_ranks::AllRanks;
-use super::{RankStep, Replayed, WhatIfReport};
+use super::steps::RankStep;
+use super::{Replayed, WhatIfReport};
 use crate::notes;
 use crate::table::{FactRows, cut, enum_name, mb, perfetto_text, signed_time, time};
 use etlink_model::{DurationNs, GlobalRank};
 use etlink_replay::{
     EdgeKind, NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, PathTrust, ReplayFigures,
-    StartExplanation, StartReason, StepLength, median_step,
+    StartExplanation, StartReason, StepLength, TrustFigures, median_step,
 };
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -49,6 +50,7 @@ pub fn replay_text(replayed: &Replayed) -> String {
         add_what_if(
             changes,
             figures.map(|figures| figures.replayed_ns.0),
+            replayed.trust.as_ref(),
             &mut rows,
         );
     }
@@ -249,10 +251,10 @@ fn add_trust(replayed: &Replayed, rows: &mut FactRows) {
     rows.add("path", "", path_trust_text(&trust.path));
     if trust.unexplained_calls > 0 {
         let text = format!(
-            "calls that wait for a device and have no cause: {}",
+            "calls that wait for a device, and nothing shows for what: {}",
             duration_text(trust.unexplained_calls_ns)
         );
-        rows.add("unexplained", trust.unexplained_calls, text);
+        rows.add("  calls", trust.unexplained_calls, text);
     }
     if trust.blocked_launches > 0 {
         let text = "launches that waited for room in a queue";
@@ -283,7 +285,12 @@ fn add_trust(replayed: &Replayed, rows: &mut FactRows) {
 /// The steps of the rank where they are longest.
 struct MedianStep {
     rank: Option<GlobalRank>,
+    /// Steps that the median is of.
     count: usize,
+    /// Steps that it leaves out.
+    excluded: usize,
+    /// The most time in one of them in which only work from before the recording runs, ns.
+    before_ns: i64,
     unchanged_ns: DurationNs,
     ns: DurationNs,
 }
@@ -292,13 +299,23 @@ impl MedianStep {
     fn new(steps: &[RankStep]) -> Option<MedianStep> {
         let mut longest: Option<MedianStep> = None;
         for own in steps.chunk_by(|step, next| step.rank == next.rank) {
-            let lengths: Vec<StepLength> = own.iter().map(|step| step.length.clone()).collect();
-            let (unchanged_ns, ns) = median_step(&lengths)?;
+            // What a recording cuts is no step like the others.
+            let counted = own.iter().filter(|step| step.excluded.is_none());
+            let lengths: Vec<StepLength> =
+                counted.clone().map(|step| step.length.clone()).collect();
+            let Some((unchanged_ns, ns)) = median_step(&lengths) else {
+                continue;
+            };
             // Of equal ranks the first is named.
             if longest.as_ref().is_none_or(|longest| ns > longest.ns) {
                 longest = Some(MedianStep {
                     rank: own.first().and_then(|step| step.rank),
-                    count: own.len(),
+                    count: lengths.len(),
+                    excluded: own.len() - lengths.len(),
+                    before_ns: counted
+                        .map(|step| step.before_recording_ns)
+                        .max()
+                        .unwrap_or(0),
                     unchanged_ns,
                     ns,
                 });
@@ -308,9 +325,21 @@ impl MedianStep {
     }
 
     fn add(&self, is_changed: bool, rows: &mut FactRows) {
-        let steps = match self.count {
-            1 => "the only step, until its device work has ended".to_owned(),
-            count => format!("median of {count} steps, from end to end"),
+        let steps = match (self.count, self.excluded) {
+            (1, 0) => "the only step, until its device work has ended".to_owned(),
+            (1, excluded) => {
+                format!(
+                    "the only step but {excluded} cut or empty, until its device work has ended"
+                )
+            }
+            (count, 0) => format!("median of {count} steps, from end to end"),
+            (count, excluded) => {
+                format!("median of {count} steps, from end to end, without {excluded} cut or empty")
+            }
+        };
+        let before = match self.before_ns {
+            0 => String::new(),
+            ns => format!(", of it {} in work from before the recording", time(ns)),
         };
         let rank = self.rank.map_or(String::new(), |rank| {
             format!(" of rank {rank}, where it is longest")
@@ -330,7 +359,7 @@ impl MedianStep {
         rows.add(
             "step",
             duration_text(self.unchanged_ns),
-            format!("{steps}{rank}{change}"),
+            format!("{steps}{before}{rank}{change}"),
         );
     }
 }
@@ -481,7 +510,16 @@ fn add_worst(worst: &[NodeTime], signed: bool, rows: &mut FactRows) {
     }
 }
 
-fn add_what_if(changes: &WhatIfReport, replayed_ns: Option<i64>, rows: &mut FactRows) {
+/// A wait that nothing explains is as long in the changed run: less than this part of the run does not
+/// matter.
+const LEAST_UNEXPLAINED: f64 = 0.01;
+
+fn add_what_if(
+    changes: &WhatIfReport,
+    replayed_ns: Option<i64>,
+    trust: Option<&TrustFigures>,
+    rows: &mut FactRows,
+) {
     let without = changes
         .drop_edges
         .iter()
@@ -511,6 +549,16 @@ fn add_what_if(changes: &WhatIfReport, replayed_ns: Option<i64>, rows: &mut Fact
     };
     rows.add("", "", range_text);
     rows.add("", "", path_trust_text(&range.trust));
+    if let Some(trust) = trust
+        && trust.unexplained_calls_ns.0 as f64 > LEAST_UNEXPLAINED * changes.unchanged_ns as f64
+    {
+        let text = format!(
+            "not known: what {} calls wait for, {} in all; here they wait as long as measured",
+            trust.unexplained_calls,
+            duration_text(trust.unexplained_calls_ns)
+        );
+        rows.add("", "", text);
+    }
     for asked in &changes.questions {
         rows.add("", "", format!("{}: {}", asked.question(), asked.caveat()));
     }

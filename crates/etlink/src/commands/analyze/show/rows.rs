@@ -120,8 +120,10 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         true => "",
         false => ", see `etlink ranks`",
     };
-    let title =
-        format!("communication (bytes: {summed}; bandwidths hold the wait for other ranks{see})");
+    let title = format!(
+        "communication (bytes: {summed}; bandwidths: over all its time, also that of waiting for other \
+         ranks{see})"
+    );
     (
         title,
         Grid::from_records(3, limit, columns, one.total.collectives.iter())

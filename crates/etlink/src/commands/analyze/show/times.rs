@@ -4,6 +4,7 @@ use super::{Analyzed, Shown, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mean_time, percent, time};
 use etlink_analyze::{
     DeviceTime, IdleCauses, PhaseTotals, StepTime, Utilization, UtilizationWindow, counted_steps,
+    step_periods,
 };
 
 pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
@@ -124,8 +125,9 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
         mean_time(all().map(|(_, step)| of(step) as f64).sum::<f64>() / all().count().max(1) as f64)
     };
     let mut host = format!(
-        "{}, mean {} on the host",
+        "{}{}, mean {} on the host",
         how_many(one),
+        period_text(one),
         mean(|step| step.duration_ns)
     );
     if all().any(|(_, step)| step.between_ops_ns > 0) {
@@ -133,7 +135,7 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
         host += &format!(" ({between} of it outside of ops and calls)");
     }
     let device = format!(
-        ", {} from the first to the last device row that it launched",
+        ", {} from the first to the last device row that it launched (shares: of that)",
         mean(|step| step.device_window_ns)
     );
     let job_ns: f64 = one.job_steps_ns.iter().map(|ns| *ns as f64).sum();
@@ -152,6 +154,22 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
     let title = title + &left_out_text(one);
     let grid = Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.steps));
     (title, grid.expendable(["rows", "memory"]))
+}
+
+/// What a loop takes per step, of one rank; of several the job has its own time.
+fn period_text(one: &Analyzed) -> String {
+    let [rank] = &one.told.ranks[..] else {
+        return String::new();
+    };
+    let mut periods = step_periods(&rank.said.steps);
+    periods.sort_unstable();
+    match periods.get(periods.len() / 2) {
+        Some(median) => {
+            let median = time(*median);
+            format!(", one every {median} (median, from end to end on host and device)")
+        }
+        None => String::new(),
+    }
 }
 
 pub(super) fn phase_table(one: &Analyzed, limit: Limit) -> Shown {

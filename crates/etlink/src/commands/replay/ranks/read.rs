@@ -2,6 +2,7 @@
 
 use super::super::CROSS_STEP_PARTNERS;
 use super::super::questions::{RankAnswers, rank_answers};
+use super::super::steps::ReplaySteps;
 use super::ReplayRank;
 use crate::rank_error::rank_error;
 use crate::{notes, table};
@@ -10,7 +11,7 @@ use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::FileKind;
 use etlink_findings::{QuestionError, RankAnswer, WhatIfQuestion};
 use etlink_model::{GlobalRank, UnixNs};
-use etlink_replay::{RankNames, cross_step_figures, step_bounds};
+use etlink_replay::{RankNames, cross_step_figures};
 use etlink_run::RunError;
 use etlink_run::run::{
     LinkedRank, RankContent, RankEntry, RankResult, RunResults, RunSet, WrittenRank,
@@ -98,7 +99,7 @@ fn from_traces(
         value: ReplayRank {
             answers: rank_answers(questions, &linked.trace),
             cross_step: cross_step_figures(&linked.trace, &graph, CROSS_STEP_PARTNERS),
-            steps: step_bounds(&linked.trace, &graph),
+            steps: ReplaySteps::new(&linked.trace, &graph)?,
             graph,
             names,
             details,
@@ -149,7 +150,7 @@ fn from_written(
             names,
             answers: unanswered(questions),
             cross_step: None,
-            steps: vec![],
+            steps: ReplaySteps::default(),
             // a file without it counts from the epoch itself
             base_ns: UnixNs(file.base_time_ns().unwrap_or(0)),
         },

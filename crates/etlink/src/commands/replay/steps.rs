@@ -1,0 +1,63 @@
+//! How long the steps of a rank are in a run.
+
+use super::Runs;
+use anyhow::Result;
+use etlink_analyze::{KernelRules, StepExclusion, StepTime, analyze_steps};
+use etlink_link::LinkedTrace;
+use etlink_model::{GlobalRank, NodeIdx};
+use etlink_replay::{ReplayGraph, StepBounds, StepLength, step_bounds, step_lengths};
+use serde::Serialize;
+
+/// One step.
+#[derive(Serialize)]
+pub(super) struct RankStep {
+    /// Whose, in a run of several ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rank: Option<GlobalRank>,
+    #[serde(flatten)]
+    pub(super) length: StepLength,
+    /// Why it is in no median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) excluded: Option<StepExclusion>,
+    /// In how much of it, as measured, nothing but work from before the recording runs, ns.
+    pub(super) before_recording_ns: i64,
+}
+
+impl RankStep {
+    /// The steps of a rank. `first_node` is where its nodes begin in the graph that ran.
+    pub(super) fn from_runs(
+        rank: Option<GlobalRank>,
+        steps: &ReplaySteps,
+        first_node: NodeIdx,
+        runs: &Runs,
+    ) -> Vec<RankStep> {
+        let lengths = step_lengths(&steps.bounds, first_node, runs.unchanged(), &runs.last);
+        let with_length = |length: StepLength| {
+            let time = steps.times.iter().find(|time| time.name == length.step);
+            RankStep {
+                rank,
+                excluded: time.and_then(|time| time.excluded),
+                before_recording_ns: time.map_or(0, |time| time.before_recording_ns),
+                length,
+            }
+        };
+        lengths.into_iter().map(with_length).collect()
+    }
+}
+
+/// The steps of a trace, in the graph and as `etlink analyze` has them.
+#[derive(Default)]
+pub(super) struct ReplaySteps {
+    bounds: Vec<StepBounds>,
+    times: Vec<StepTime>,
+}
+
+impl ReplaySteps {
+    pub(super) fn new(trace: &LinkedTrace, graph: &ReplayGraph) -> Result<ReplaySteps> {
+        let rules = KernelRules::built_in()?;
+        Ok(ReplaySteps {
+            bounds: step_bounds(trace, graph),
+            times: analyze_steps(trace, &rules),
+        })
+    }
+}
