@@ -5,13 +5,16 @@
 The hook's own source is compiled so that each of its calls goes through `call` below; the n-th raises,
 alone or with all later ones that need the operating system (a disk that is full stays full). PyTorch is
 imported once: each run is a forked process that installs the hook, trains, and ends as a program does.
-`every-place` makes the first call of each place in the source fail, `every-call` all of them. Of what
-counts steps otherwise than by the optimizer only the calls of `steps/` fail: the others are the same.
+`every-place` makes the first and the last call of each place in the source fail, `every-call` all of them.
+Of what counts steps otherwise than by the optimizer only the calls of `steps/` fail, by `every-place` the first
+of each: the others are the same.
 """
 
 import ast
 import atexit
+import collections
 import concurrent.futures
+import ctypes
 import errno
 import gc
 import importlib
@@ -35,6 +38,8 @@ WAYS = ("optimizer", "forward", "forward:Linear", "__main__:late_step", "late:st
 """What counts as a step; the first with faults everywhere. The modules are those of `MODULES`."""
 AT_EXIT = range(1, 30, 7)
 """Calls behind the last that is counted, which fail besides."""
+OVER_TORCH = {"torch", "triton", "sympy", "numpy", "mpmath", "networkx", "jinja2"}
+"""Packages that stay in memory when a run ends."""
 MODULES = {
     "late": "def step(train):\n    train()\n",
     # what imports torch: the hook comes before the function is there
@@ -47,6 +52,7 @@ class Calls(ast.NodeTransformer):
 
     def __init__(self, path):
         self.file = os.path.basename(path)
+        self.places = []
 
     def visit_Call(self, node):
         self.generic_visit(node)
@@ -55,6 +61,7 @@ class Calls(ast.NodeTransformer):
             return node
         through = ast.Name("__etlink_call__", ast.Load())
         place = "{}:{}:{}".format(self.file, node.lineno, node.col_offset)
+        self.places.append(place)
         arguments = [ast.Constant(name), ast.Constant(place), node.func, *node.args]
         return ast.copy_location(ast.Call(through, arguments, node.keywords), node)
 
@@ -82,23 +89,35 @@ class Counter:
         return function(*arguments, **named)
 
 
-def compile_counted(hook, counter, part):
-    """From here on what is loaded from the folder of the hook has counted calls, where its path has `part`."""
-    __builtins__.__etlink_call__ = counter.call
-    loader = importlib.machinery.SourceFileLoader
-    plain = loader.source_to_code
+class Sources:
+    """The files of the hook, compiled plainly and with counted calls: once, for all runs."""
 
-    def source_to_code(self, data, path, *, _optimize=-1):
-        if not path.startswith(hook) or path.endswith("guard.py") or part not in path:
-            return plain(self, data, path, _optimize=_optimize)
-        tree = ast.fix_missing_locations(Calls(path).visit(ast.parse(data)))
-        return compile(tree, path, "exec", dont_inherit=True)
+    def __init__(self, hook):
+        self.plain, self.counted, self.sites = {}, {}, set()
+        for path in pathlib.Path(hook).rglob("*.py"):
+            text, path = path.read_text(), str(path)
+            self.plain[path] = compile(text, path, "exec", dont_inherit=True)
+            if path.endswith("guard.py"):
+                continue
+            calls = Calls(path)
+            tree = ast.fix_missing_locations(calls.visit(ast.parse(text)))
+            self.counted[path] = compile(tree, path, "exec", dont_inherit=True)
+            self.sites.update(calls.places)
 
-    loader.source_to_code = source_to_code
-    # compiled files on the disk are of plain code
-    loader.get_code = lambda self, name: self.source_to_code(
-        self.get_data(self.get_filename(name)), self.get_filename(name)
-    )
+    def use(self, counter, part):
+        """From here on what is loaded from the folder of the hook has counted calls, where its path has `part`."""
+        __builtins__.__etlink_call__ = counter.call
+        loader = importlib.machinery.SourceFileLoader
+        get_code = loader.get_code
+
+        def get_counted(self_of_loader, name):
+            path = self_of_loader.get_filename(name)
+            if path not in self.plain:
+                return get_code(self_of_loader, name)
+            return self.counted.get(path, self.plain[path]) if part in path else self.plain[path]
+
+        # compiled files on the disk are of plain code
+        loader.get_code = get_counted
 
 
 def wait_for_threads():
@@ -147,19 +166,21 @@ def call(iteration):
 class Child:
     """A forked process: installs the hook with a fault, trains, and ends as any program."""
 
-    def __init__(self, torch, then, folder, way, target, persistent):
-        self.torch, self.then, self.folder, self.way = torch, then, folder, way
+    def __init__(self, torch, then, sources, folder, way, target, persistent):
+        self.torch, self.then, self.sources, self.folder, self.way = torch, then, sources, folder, way
         self.counter = Counter(target, persistent)
 
     def begin(self):
+        # before what the hook registers, so called behind it
+        atexit.register(keep_torch, self.torch)
         settings = json.loads(os.environ["ETLINK_RECORD"])
-        work, hook = self.folder / ".etlink", settings["hook"]
+        work = self.folder / ".etlink"
         work.mkdir(parents=True)
         (self.folder / "hook").mkdir()
         settings.update(output=str(self.folder), work=str(work), hook=str(self.folder / "hook"))
         settings["step_on"] = self.way
         os.environ["ETLINK_RECORD"] = json.dumps(settings)
-        compile_counted(hook, self.counter, "" if self.way == WAYS[0] else os.sep + "steps")
+        self.sources.use(self.counter, "" if self.way == WAYS[0] else os.sep + "steps")
         module = self.way.partition(":")[0]
         if module != "importing":
             self.install()
@@ -182,6 +203,19 @@ class Child:
 
     def write_calls(self, made):
         (self.folder / "calls").write_text(json.dumps([made, self.counter.failed, self.counter.places[:made]]))
+
+
+def keep_torch(torch):
+    """Python frees itself and the hook as ever, but not what was there before the fork: that takes 0.5 of 0.7 s."""
+    if torch._C._autograd._profiler_enabled():
+        # what still records is what may crash
+        return
+    for name in list(sys.modules):
+        if name.partition(".")[0] in OVER_TORCH:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(sys.modules.pop(name)))
+    # ends with the same status, without the destructors of native libraries
+    libc = ctypes.CDLL(None)
+    libc.on_exit(libc._exit, None)
 
 
 def judge(folder, status, expected):
@@ -236,6 +270,7 @@ class Runs:
     def __init__(self, torch, install, root):
         self.torch, self.install, self.root = torch, install, root
         self.hook = json.loads(os.environ["ETLINK_RECORD"])["hook"]
+        self.sources = Sources(self.hook)
         self.expected = train(torch, call)
         self.active, self.complaints = {}, {}
         # else each child walks and frees all objects of torch when it ends, for 0.8 s
@@ -247,7 +282,7 @@ class Runs:
         if len(self.active) == os.cpu_count():
             self.wait_for_one()
         folder = self.root / name
-        child = Child(self.torch, self.install, folder, way, target, persistent)
+        child = Child(self.torch, self.install, self.sources, folder, way, target, persistent)
         pid = os.fork()
         if pid == 0:
             # what native libraries say of objects that outlive the interpreter
@@ -297,13 +332,14 @@ def run_all(runs, ways, all_calls):
     for way in ways:
         runs.start(way, places[way], 0, False)
     runs.wait_for_all()
-    calls, wrong, faults = {}, [], {}
+    calls, wrong, faults, reached = {}, [], {}, set()
     for way in ways:
         calls[way], _, made_at = runs.calls(places[way])
         complaint = runs.complaints[places[way]]
         if complaint or len(list((runs.root / places[way]).glob("*_0.json"))) != 2:
             wrong.append([way, complaint])
             continue
+        reached.update(made_at)
         for ending, target, persistent in targets(way == WAYS[0], made_at, all_calls):
             name = "{}-{}".format(places[way], ending)
             faults[name] = persistent
@@ -318,20 +354,25 @@ def run_all(runs, ways, all_calls):
         if complaint and not is_beyond_us:
             wrong.append([name, failed[name], complaint])
     names = sorted(set(map(str, failed.values())))
-    return {"calls": calls, "runs": len(faults), "failed": names, "wrong": wrong}
+    sites = {"all": len(runs.sources.sites), "failed": len(reached)}
+    return {"calls": calls, "sites": sites, "faults": len(faults), "failed": names, "wrong": wrong}
 
 
 def targets(is_first, places, all_calls):
     """Which call fails, and whether those after it do, too."""
-    begins = {place: at for at, place in reversed(list(enumerate(places, 1)))}
+    at_place = collections.defaultdict(list)
+    for at, place in enumerate(places, 1):
+        at_place[place].append(at)
     # what counts steps needs the operating system for nothing
     for persistent in (False, True) if is_first else (False,):
-        chosen = sorted(begins.values())
-        if persistent:
-            # what comes later fails as well, so that few begins reach all places
-            chosen = chosen[::4]
         if all_calls:
             chosen = range(1, len(places) + 1)
+        elif persistent:
+            # what comes later fails as well, so that few begins reach all places
+            chosen = sorted(at[0] for at in at_place.values())[::4]
+        else:
+            ends = ((made[0], made[-1]) if is_first else made[:1] for made in at_place.values())
+            chosen = sorted({at for of_place in ends for at in of_place})
         # what is called at exit comes after the count was written
         chosen = [*chosen, *(len(places) + behind for behind in AT_EXIT)]
         for target in chosen:

@@ -49,11 +49,16 @@ class Faults(Safety):
         runs = self.folder / "runs"
         runs.mkdir()
         options = "--wait 1 --warmup 1 --active 2"
-        process = self.start(options, f"python {FAULTS} {runs} every-place")
-        out, err = process.communicate(timeout=1200)
+        chosen = "every-call" if CHOSEN.all else "every-place"
+        process = self.start(options, f"python {FAULTS} {runs} {chosen}")
+        out, err = process.communicate(timeout=7200 if CHOSEN.all else 1200)
         report = json.loads(out)
         self.assertEqual(report["wrong"], [], err[-2000:])
-        calls = report["calls"]
+        calls, sites = report["calls"], report["sites"]
+        counted = "{failed} of {all} calls in the hook's source are reached and failed".format(**sites)
+        print(f"{counted}, in {report['faults']} runs with {len(calls)} ways to count steps", flush=True)
+        self.assertGreater(sites["failed"], 500)
+        self.assertGreater(report["faults"], 2 * sites["failed"])
         self.assertGreater(calls.pop("optimizer"), 300)
         self.assertTrue(calls and all(count > 10 for count in calls.values()), calls)
         self.assertGreater(len(report["failed"]), 20)

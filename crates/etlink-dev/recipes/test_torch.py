@@ -537,7 +537,9 @@ def main(longest: tuple[str, ...], libraries: tuple[str, ...] = ()) -> None:
     parser.add_argument("--etlink", required=True, help="the command to test")
     parser.add_argument("--torch", default=NEWEST, metavar="VERSION")
     parser.add_argument("--venvs", type=Path, default=Path("target/testdata-venvs"))
+    parser.add_argument("--all", action="store_true", help="fail every call of the hook, not only the first and last of each place")
     chosen, rest = parser.parse_known_args()
+    CHOSEN.all = chosen.all
     CHOSEN.etlink, CHOSEN.torch = str(Path(chosen.etlink).resolve()), chosen.torch
     CHOSEN.python = venvs.python_of(chosen.venvs.resolve(), chosen.torch)
     for library in libraries:
