@@ -3,9 +3,9 @@
 //! `num_kernels`, `duration_ratio`, `consecutive_kernel_delay` and the like are questions to small
 //! tables. So a class that has these need not read the trace again for each.
 
-use super::kernels::{self, NameStats};
+use super::kernels::NameStats;
 use super::launches::{self, IdleInterval, LaunchDetail};
-use super::rows::HtaTrace;
+use super::making::Making;
 use super::times::{self, KernelType};
 use etlink_analyze::RecordVisitor;
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub struct RankExtent {
 }
 
 macro_rules! details {
-    ($($(#[$doc:meta])* $name:ident: $row:ty,)*) => {
+    ($($(#[$doc:meta])* $name:ident: $row:ty = $make:expr,)*) => {
         /// Tables of one rank without HTA's arguments.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         pub struct HtaDetails {
@@ -33,6 +33,21 @@ macro_rules! details {
             /// A blank record in each table: the columns that it has.
             pub fn blank() -> HtaDetails {
                 HtaDetails { $($name: vec![<$row>::default()],)* }
+            }
+
+            /// Those that are wanted; the others are empty.
+            pub(super) fn make(
+                making: &Making<'_, '_>,
+                is_wanted: impl Fn(&str) -> bool,
+            ) -> HtaDetails {
+                HtaDetails {
+                    $($name: if is_wanted(stringify!($name)) {
+                        let make: fn(&Making<'_, '_>) -> Vec<$row> = $make;
+                        make(making)
+                    } else {
+                        vec![]
+                    },)*
+                }
             }
 
             /// Shows the records of a table; whether there is one of this name.
@@ -58,40 +73,15 @@ macro_rules! details {
 
 details! {
     /// What `get_idle_time_breakdown` sums up.
-    idle_intervals: IdleInterval,
+    idle_intervals: IdleInterval = |making| launches::idle_intervals(making.loaded),
     /// What `get_cuda_kernel_launch_stats` filters.
-    launches: LaunchDetail,
+    launches: LaunchDetail = |making| launches::launch_details(making.loaded),
     /// `get_gpu_kernel_breakdown(include_memory_kernels=False)`, first table.
-    kernel_types_without_memory: KernelType,
+    kernel_types_without_memory: KernelType = |making| times::kernel_types(making.loaded, &times::KERNEL_TYPES[..2]),
     /// `get_gpu_user_annotation_breakdown` of all names.
-    annotations_gpu: NameStats,
+    annotations_gpu: NameStats = |making| making.device_annotations(usize::MAX),
     /// The same with `use_gpu_annotation=False`.
-    annotations_cpu: NameStats,
+    annotations_cpu: NameStats = |making| making.annotations(usize::MAX),
     /// When the trace begins and how long it is.
-    extent: RankExtent,
-}
-
-impl HtaDetails {
-    pub(super) fn new(loaded: &HtaTrace<'_>) -> HtaDetails {
-        let first = loaded.starts().min();
-        let last = loaded.starts().max().unwrap_or(0);
-        let extent = RankExtent {
-            rank: loaded.rank,
-            first_start: first.map(|first| loaded.us(first)),
-            duration: loaded.us(last.saturating_sub(first.unwrap_or(0))),
-        };
-        let types = &times::KERNEL_TYPES[..2];
-        HtaDetails {
-            idle_intervals: launches::idle_intervals(loaded),
-            launches: launches::launch_details(loaded),
-            kernel_types_without_memory: times::kernel_types(loaded, types),
-            annotations_gpu: kernels::annotation_stats(
-                loaded,
-                loaded.device_annotations(),
-                usize::MAX,
-            ),
-            annotations_cpu: kernels::annotation_stats(loaded, loaded.annotations(), usize::MAX),
-            extent: vec![extent],
-        }
-    }
+    extent: RankExtent = |making| vec![making.extent()],
 }

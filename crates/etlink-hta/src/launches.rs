@@ -144,7 +144,7 @@ pub(super) fn launch_details(loaded: &HtaTrace<'_>) -> Vec<LaunchDetail> {
     ];
     let copies = ["cudaMemcpyAsync", "cudaMemsetAsync"];
     let mut all: Vec<LaunchDetail> = vec![];
-    for row in &loaded.rows {
+    for row in loaded.rows.iter() {
         let Some(call) = row.call else { continue };
         let is_memory = copies.contains(&loaded.call_name(call));
         if !is_memory && !kernels.contains(&loaded.call_name(call)) {

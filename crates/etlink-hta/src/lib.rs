@@ -11,6 +11,8 @@
 //! counters    what CUPTI counted of each kernel
 //! stragglers  over all ranks
 //! details     what HTA's class in Python has arguments for
+//! making      what several tables are made of
+//! on_demand   tables that are made when they are asked for
 //! ```
 //! Where these differ from this crate's own analyses, and why:
 //!
@@ -83,6 +85,8 @@ mod counters;
 mod details;
 mod kernels;
 mod launches;
+mod making;
+mod on_demand;
 mod rows;
 mod series;
 mod stragglers;
@@ -92,12 +96,14 @@ pub use counters::CuptiCounter;
 pub use details::{HtaDetails, RankExtent};
 pub use kernels::{KernelStats, NameStats};
 pub use launches::{IdleInterval, IdleTime, LaunchDetail, LaunchStats};
+pub use on_demand::HtaOnDemand;
 pub use series::{BandwidthSample, BandwidthSummary, BlockedTime, QueueSample, QueueSummary};
 pub use stragglers::{PotentialStraggler, StragglerQuery};
 pub use times::{CommCompOverlap, KernelType, TemporalBreakdown};
 
 use etlink_analyze::RecordVisitor;
 use etlink_link::LinkedTrace;
+use making::Making;
 use rows::{HtaTrace, NamePatterns};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -114,7 +120,7 @@ pub struct HtaOptions {
 }
 
 macro_rules! tables {
-    ($($(#[$doc:meta])* $name:ident: $row:ty,)*) => {
+    ($($(#[$doc:meta])* $name:ident: $row:ty = $make:expr,)*) => {
         /// HTA's tables of one rank, with its names of columns.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         pub struct HtaTables {
@@ -133,6 +139,27 @@ macro_rules! tables {
                     $($name: vec![<$row>::default()],)*
                     straggler_evidence: stragglers::StragglerEvidence::default(),
                     first_start_us: None,
+                }
+            }
+
+            /// Those that are wanted; the others are empty.
+            fn make(making: &Making<'_, '_>, is_wanted: impl Fn(&str) -> bool) -> HtaTables {
+                let loaded = making.loaded;
+                $(let $name = if is_wanted(stringify!($name)) {
+                    let make: fn(&Making<'_, '_>) -> Vec<$row> = $make;
+                    make(making)
+                } else {
+                    vec![]
+                };)*
+                let straggler_evidence = if is_wanted(POTENTIAL_STRAGGLERS) {
+                    stragglers::straggler_evidence(loaded)
+                } else {
+                    stragglers::StragglerEvidence::default()
+                };
+                HtaTables {
+                    first_start_us: loaded.starts().min().map(|start| loaded.us(start)),
+                    straggler_evidence,
+                    $($name,)*
                 }
             }
 
@@ -162,38 +189,38 @@ macro_rules! tables {
 
 tables! {
     /// `get_temporal_breakdown`.
-    temporal_breakdown: TemporalBreakdown,
+    temporal_breakdown: TemporalBreakdown = |making| vec![times::temporal_breakdown(making.loaded)],
     /// `get_comm_comp_overlap`.
-    comm_comp_overlap: CommCompOverlap,
+    comm_comp_overlap: CommCompOverlap = |making| vec![times::comm_comp_overlap(making.loaded)],
     /// `get_gpu_kernel_breakdown`, first table.
-    kernel_type_breakdown: KernelType,
+    kernel_type_breakdown: KernelType = |making| times::kernel_types(making.loaded, &times::KERNEL_TYPES),
     /// `get_gpu_kernel_breakdown`, second table, all names: `num_kernels` large and
     /// `duration_ratio=1`.
-    kernel_breakdown: KernelStats,
+    kernel_breakdown: KernelStats = |making| kernels::kernel_stats(making.loaded, usize::MAX),
     /// The same with HTA's defaults: ten names, `duration_ratio=0.8`.
-    kernel_breakdown_top10: KernelStats,
+    kernel_breakdown_top10: KernelStats = |making| kernels::kernel_stats(making.loaded, 10),
     /// `get_gpu_user_annotation_breakdown`.
-    user_annotation_breakdown_gpu: NameStats,
+    user_annotation_breakdown_gpu: NameStats = |making| making.device_annotations(kernels::ANNOTATIONS),
     /// The same with `use_gpu_annotation=False`.
-    user_annotation_breakdown_cpu: NameStats,
+    user_annotation_breakdown_cpu: NameStats = |making| making.annotations(kernels::ANNOTATIONS),
     /// `get_idle_time_breakdown`.
-    idle_time_breakdown: IdleTime,
+    idle_time_breakdown: IdleTime = |making| launches::idle_times(making.loaded),
     /// `get_cuda_kernel_launch_stats`, memory calls included.
-    cuda_kernel_launch_stats: LaunchStats,
+    cuda_kernel_launch_stats: LaunchStats = |making| launches::launch_stats(making.loaded),
     /// `get_queue_length_summary`.
-    queue_length_summary: QueueSummary,
+    queue_length_summary: QueueSummary = |making| series::queue_summaries(making.loaded, making.queues()),
     /// `get_time_spent_blocked_on_full_queue`.
-    blocked_on_full_queue: BlockedTime,
+    blocked_on_full_queue: BlockedTime = |making| series::blocked_times(making.loaded, making.queues()),
     /// `get_memory_bw_summary`.
-    memory_bw_summary: BandwidthSummary,
+    memory_bw_summary: BandwidthSummary = |making| series::bandwidth_summaries(making.loaded, making.bandwidths()),
     /// `get_profiler_steps`.
-    profiler_steps: ProfilerStep,
+    profiler_steps: ProfilerStep = |making| making.profiler_steps(),
     /// `get_queue_length_time_series`.
-    queue_length_series: QueueSample,
+    queue_length_series: QueueSample = |making| series::queue_samples(making.loaded, making.queues()),
     /// `get_memory_bw_time_series`.
-    memory_bw_series: BandwidthSample,
+    memory_bw_series: BandwidthSample = |making| series::bandwidth_samples(making.loaded, making.bandwidths()),
     /// `get_cupti_counter_data_with_operators`.
-    cupti_counters: CuptiCounter,
+    cupti_counters: CuptiCounter = |making| counters::cupti_counters(making.loaded),
 }
 
 /// What HTA says of all ranks together.
@@ -208,7 +235,9 @@ pub struct HtaRunTables {
 }
 
 /// The table of [`HtaRunTables`] that no rank has alone.
-pub const RUN_TABLES: [&str; 1] = ["potential_stragglers"];
+pub const RUN_TABLES: [&str; 1] = [POTENTIAL_STRAGGLERS];
+
+const POTENTIAL_STRAGGLERS: &str = "potential_stragglers";
 
 /// The number of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -229,7 +258,7 @@ pub struct PatternError(#[source] regex::Error);
 /// None: HTA's patterns are right.
 pub fn hta_tables(trace: &LinkedTrace, settings: HtaOptions) -> Result<HtaTables, PatternError> {
     let loaded = HtaTrace::new(trace, &NamePatterns::new()?, settings);
-    Ok(tables_of(&loaded))
+    Ok(HtaTables::make(&Making::new(&loaded), |_| true))
 }
 
 /// The same, with what HTA's class in Python has arguments for.
@@ -241,45 +270,9 @@ pub fn hta_tables_in_detail(
     settings: HtaOptions,
 ) -> Result<(HtaTables, HtaDetails), PatternError> {
     let loaded = HtaTrace::new(trace, &NamePatterns::new()?, settings);
-    Ok((tables_of(&loaded), HtaDetails::new(&loaded)))
-}
-
-fn tables_of(loaded: &HtaTrace<'_>) -> HtaTables {
-    let queues = series::queue_series(loaded);
-    let bandwidths = series::bandwidth_series(loaded);
-    // A step has a range on the host and one on each device, all of one number.
-    let steps: BTreeSet<u64> = loaded.steps.iter().map(|step| step.number).collect();
-    HtaTables {
-        temporal_breakdown: vec![times::temporal_breakdown(loaded)],
-        comm_comp_overlap: vec![times::comm_comp_overlap(loaded)],
-        kernel_type_breakdown: times::kernel_types(loaded, &times::KERNEL_TYPES),
-        kernel_breakdown: kernels::kernel_stats(loaded, usize::MAX),
-        kernel_breakdown_top10: kernels::kernel_stats(loaded, 10),
-        user_annotation_breakdown_gpu: kernels::annotation_stats(
-            loaded,
-            loaded.device_annotations(),
-            kernels::ANNOTATIONS,
-        ),
-        user_annotation_breakdown_cpu: kernels::annotation_stats(
-            loaded,
-            loaded.annotations(),
-            kernels::ANNOTATIONS,
-        ),
-        idle_time_breakdown: launches::idle_times(loaded),
-        cuda_kernel_launch_stats: launches::launch_stats(loaded),
-        queue_length_summary: series::queue_summaries(loaded, &queues),
-        blocked_on_full_queue: series::blocked_times(loaded, &queues),
-        memory_bw_summary: series::bandwidth_summaries(loaded, &bandwidths),
-        profiler_steps: steps
-            .into_iter()
-            .map(|step| ProfilerStep { step })
-            .collect(),
-        queue_length_series: series::queue_samples(loaded, &queues),
-        memory_bw_series: series::bandwidth_samples(loaded, &bandwidths),
-        cupti_counters: counters::cupti_counters(loaded),
-        straggler_evidence: stragglers::straggler_evidence(loaded),
-        first_start_us: loaded.starts().min().map(|start| loaded.us(start)),
-    }
+    let making = Making::new(&loaded);
+    let tables = HtaTables::make(&making, |_| true);
+    Ok((tables, HtaDetails::make(&making, |_| true)))
 }
 
 /// Lets the times of all series count from the first event of all ranks, as HTA does with several

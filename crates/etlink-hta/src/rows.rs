@@ -5,6 +5,7 @@ use etlink_link::LinkedTrace;
 use etlink_model::{AuxiliaryKind, Correlation, DeviceTrace, DurationNs, NameId, QueueIdx, TimeNs};
 use regex::Regex;
 use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// HTA's classes.
@@ -99,13 +100,21 @@ pub(super) struct HtaTrace<'t> {
     pub(super) trace: &'t LinkedTrace,
     pub(super) rank: i64,
     /// By start.
-    pub(super) rows: Vec<HtaRow>,
+    pub(super) rows: Cow<'t, [HtaRow]>,
     /// Steps by start; several have one number where devices have ranges for them.
-    pub(super) steps: Vec<HtaStep>,
+    pub(super) steps: Cow<'t, [HtaStep]>,
     /// Microseconds of one unit of time.
     pub(super) unit_us: f64,
     pub(super) settings: HtaOptions,
     /// What the host did is kept if it began before that.
+    until: i64,
+}
+
+/// What [`HtaTrace::new`] has found, without the trace.
+#[derive(Clone, Debug)]
+pub(super) struct KeptRows {
+    rows: Vec<HtaRow>,
+    steps: Vec<HtaStep>,
     until: i64,
 }
 
@@ -125,20 +134,9 @@ impl<'t> HtaTrace<'t> {
         patterns: &NamePatterns,
         settings: HtaOptions,
     ) -> HtaTrace<'t> {
-        let unit_us = if settings.nanoseconds { 1e-3 } else { 1.0 };
-        let stated = trace.report.rank.map(|rank| rank.0);
-        let rank = settings.rank.or(stated).unwrap_or(0);
-        let mut loaded = HtaTrace {
-            trace,
-            rank,
-            rows: vec![],
-            steps: vec![],
-            unit_us,
-            settings,
-            until: i64::MAX,
-        };
-        loaded.rows = loaded.device_rows(patterns);
-        loaded.steps = loaded.all_steps();
+        let mut loaded = HtaTrace::without_rows(trace, settings);
+        loaded.rows = Cow::Owned(loaded.device_rows(patterns));
+        loaded.steps = Cow::Owned(loaded.all_steps());
         if loaded
             .steps
             .iter()
@@ -149,12 +147,48 @@ impl<'t> HtaTrace<'t> {
         {
             // HTA filters only traces with two steps or more, so a single step keeps all.
             loaded.until = loaded.kept_until();
-            loaded.steps.retain(|step| step.start < loaded.until);
+            let until = loaded.until;
+            loaded.steps.to_mut().retain(|step| step.start < until);
             loaded.keep_launched();
         }
         // as a stable sort of the file's order would have it
-        loaded.rows.sort_by_key(|row| row.start);
+        loaded.rows.to_mut().sort_by_key(|row| row.start);
         loaded
+    }
+
+    fn without_rows(trace: &'t LinkedTrace, settings: HtaOptions) -> HtaTrace<'t> {
+        HtaTrace {
+            trace,
+            rank: rank_of(trace, settings),
+            rows: Cow::Borrowed(&[]),
+            steps: Cow::Borrowed(&[]),
+            unit_us: if settings.nanoseconds { 1e-3 } else { 1.0 },
+            settings,
+            until: i64::MAX,
+        }
+    }
+
+    /// What [`from_kept`](Self::from_kept) makes it of again.
+    pub(super) fn into_kept(self) -> KeptRows {
+        KeptRows {
+            rows: self.rows.into_owned(),
+            steps: self.steps.into_owned(),
+            until: self.until,
+        }
+    }
+
+    /// The same as the one that left `kept`, of the same trace and settings.
+    pub(super) fn from_kept(
+        trace: &'t LinkedTrace,
+        settings: HtaOptions,
+        kept: &'t KeptRows,
+    ) -> HtaTrace<'t> {
+        HtaTrace {
+            rows: Cow::Borrowed(&kept.rows),
+            steps: Cow::Borrowed(&kept.steps),
+            until: kept.until,
+            ..HtaTrace::without_rows(trace, settings)
+        }
     }
 
     /// Start and end as HTA rounds them: by floating point, which decides where an end is a whole
@@ -376,9 +410,8 @@ impl<'t> HtaTrace<'t> {
             Some(id) => times.get(&id).copied().unwrap_or(0),
             None => usize::from(row.kind == HtaRowKind::Op && row.start < self.until),
         };
-        self.rows = self
-            .rows
-            .iter()
+        let rows = self.rows.iter();
+        self.rows = rows
             .flat_map(|row| std::iter::repeat_n(*row, often(row)))
             .collect();
     }
@@ -417,6 +450,12 @@ impl<'t> HtaTrace<'t> {
             time as f64
         }
     }
+}
+
+/// HTA's rank of a trace.
+pub(super) fn rank_of(trace: &LinkedTrace, settings: HtaOptions) -> i64 {
+    let stated = trace.report.rank.map(|rank| rank.0);
+    settings.rank.or(stated).unwrap_or(0)
 }
 
 /// -1 of rows that do not say their stream: HTA does not look at `tid`.

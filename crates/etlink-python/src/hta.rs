@@ -66,15 +66,24 @@ impl HtaHandle {
 
     /// `get_profiler_steps`.
     #[getter]
-    fn profiler_steps(&self) -> Vec<u64> {
-        self.document.profiler_steps()
+    fn profiler_steps(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        let document = Arc::clone(&self.document);
+        run_cancellable(py, move |_| document.profiler_steps())
     }
 
     /// `get_potential_stragglers`; `steps`: those to look at.
-    fn potential_stragglers(&self, steps: Vec<u64>, candidates: usize) -> Vec<i64> {
-        self.document.potential_stragglers(&StragglerQuery {
-            steps: Some(steps.into_iter().collect()),
-            candidates,
+    fn potential_stragglers(
+        &self,
+        py: Python<'_>,
+        steps: Vec<u64>,
+        candidates: usize,
+    ) -> PyResult<Vec<i64>> {
+        let document = Arc::clone(&self.document);
+        run_cancellable(py, move |_| {
+            document.potential_stragglers(&StragglerQuery {
+                steps: Some(steps.into_iter().collect()),
+                candidates,
+            })
         })
     }
 

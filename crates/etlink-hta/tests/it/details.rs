@@ -1,7 +1,7 @@
 //! What HTA's class in Python is made of, by hand.
 
 use crate::support::linked;
-use etlink_hta::{HtaDetails, HtaOptions, HtaTables, StragglerQuery};
+use etlink_hta::{HtaDetails, HtaOnDemand, HtaOptions, HtaTables, StragglerQuery};
 use etlink_testing::{DeviceQueue, TraceBuilder};
 
 const US: i64 = 1_000;
@@ -69,6 +69,41 @@ fn every_table_is_found_by_its_name() {
     assert_eq!(details.visit_table("launches", &mut count), Ok(true));
     assert_eq!(details.visit_table("no_such_table", &mut count), Ok(false));
     assert_eq!(count.0, 1);
+}
+
+/// The records of a table, as they are printed.
+struct Shown(Vec<String>);
+
+impl etlink_analyze::RecordVisitor for Shown {
+    type Error = serde_json::Error;
+
+    fn visit(&mut self, record: &impl serde::Serialize) -> Result<(), Self::Error> {
+        self.0.push(serde_json::to_string(record)?);
+        Ok(())
+    }
+}
+
+fn shown((tables, details): &(HtaTables, HtaDetails), name: &str) -> Vec<String> {
+    let mut shown = Shown(vec![]);
+    let is_known = tables.visit_table(name, &mut shown).expect("JSON")
+        || details.visit_table(name, &mut shown).expect("JSON");
+    assert!(is_known, "{name}");
+    shown.0
+}
+
+#[test]
+fn a_table_alone_is_that_among_all() {
+    let draw = kernel_and_copy();
+    let all = in_detail(&draw);
+    let loaded = HtaOnDemand::new(linked(&draw), HtaOptions::default());
+    let of_class = ["idle_intervals", "launches", "annotations_cpu", "extent"];
+    for name in etlink_hta::RANK_TABLES.iter().chain(&of_class) {
+        let alone = loaded.tables(&[name]).expect("patterns");
+        assert_eq!(shown(&alone, name), shown(&all, name), "{name}");
+    }
+    let one = loaded.tables(&["temporal_breakdown"]).expect("patterns");
+    assert!(shown(&one, "kernel_breakdown").is_empty());
+    assert_eq!(shown(&all, "kernel_breakdown").len(), 2);
 }
 
 /// HTA does not look at `tid`: rows of MTIA without `stream` are none of a device's.

@@ -4,7 +4,9 @@ use super::load::{AnalyzeConfig, load_runs};
 use crate::record_tables::{RankRecords, records_table};
 use anyhow::{Context, Result, ensure};
 use arrow_array::RecordBatch;
-use etlink_hta::{HtaDetails, HtaOptions, HtaRunTables, HtaTables, KernelType, StragglerQuery};
+use etlink_hta::{
+    HtaDetails, HtaOnDemand, HtaOptions, HtaTables, KernelType, RUN_TABLES, StragglerQuery,
+};
 use etlink_kineto::KeepEvents;
 use etlink_run::{RunError, RunOptions, RunSource};
 use etlink_tables::RecordTable;
@@ -23,11 +25,10 @@ pub struct HtaQuery {
     pub options: RunOptions,
 }
 
-/// HTA's tables of all ranks.
+/// HTA's tables of all ranks, each made when it is asked for. Keeps the traces.
 pub struct HtaDocument {
     /// By rank.
     ranks: Vec<HtaRank>,
-    total: HtaRunTables,
     notes: Vec<String>,
 }
 
@@ -35,8 +36,7 @@ pub struct HtaDocument {
 struct HtaRank {
     rank: i64,
     file: PathBuf,
-    tables: HtaTables,
-    details: HtaDetails,
+    loaded: HtaOnDemand,
 }
 
 impl HtaDocument {
@@ -73,13 +73,8 @@ impl HtaDocument {
         if let Some(error) = failed.filter(|_| by_rank.is_empty()) {
             return Err(error);
         }
-        let mut ranks: Vec<HtaRank> = by_rank.into_values().collect();
-        etlink_hta::align_series(ranks.iter_mut().map(|rank| &mut rank.tables));
-        Ok(HtaDocument {
-            total: etlink_hta::run_tables(ranks.iter().map(|rank| &rank.tables)),
-            ranks,
-            notes,
-        })
+        let ranks = by_rank.into_values().collect();
+        Ok(HtaDocument { ranks, notes })
     }
 
     /// Each rank with its file.
@@ -93,16 +88,25 @@ impl HtaDocument {
     }
 
     /// `get_profiler_steps`.
-    pub fn profiler_steps(&self) -> Vec<u64> {
-        let steps = self.total.profiler_steps.iter();
-        steps.map(|step| step.step).collect()
+    ///
+    /// # Errors
+    /// None: HTA's patterns are right.
+    pub fn profiler_steps(&self) -> Result<Vec<u64>> {
+        let tables = self.tables(&["profiler_steps"])?;
+        let total = etlink_hta::run_tables(tables.iter().map(|(tables, _)| tables));
+        let steps = total.profiler_steps.iter();
+        Ok(steps.map(|step| step.step).collect())
     }
 
     /// `get_potential_stragglers`.
-    pub fn potential_stragglers(&self, query: &StragglerQuery) -> Vec<i64> {
-        let ranks = self.ranks.iter().map(|rank| &rank.tables);
+    ///
+    /// # Errors
+    /// None: HTA's patterns are right.
+    pub fn potential_stragglers(&self, query: &StragglerQuery) -> Result<Vec<i64>> {
+        let tables = self.tables(&RUN_TABLES)?;
+        let ranks = tables.iter().map(|(tables, _)| tables);
         let found = etlink_hta::potential_stragglers(ranks, query).into_iter();
-        found.map(|one| one.straggler).collect()
+        Ok(found.map(|one| one.straggler).collect())
     }
 
     /// A table of all ranks; `kernel_type_breakdown` is their sum.
@@ -110,25 +114,37 @@ impl HtaDocument {
     /// # Errors
     /// There is none of this name.
     pub fn table(&self, name: &str) -> Result<RecordBatch> {
-        if name == "kernel_type_breakdown" {
-            let blank = KernelType::default();
-            return records_table(Some(&blank), &self.total.kernel_type_breakdown);
-        }
         let mut table = RecordTable::default();
         let mut blank = RankRecords::blank(&mut table);
         let is_known = HtaTables::blank().visit_table(name, &mut blank)?
             || HtaDetails::blank().visit_table(name, &mut blank)?;
         ensure!(is_known, "HTA has no table {name}");
-        for rank in &self.ranks {
+        let mut tables = self.tables(&[name])?;
+        if name == "kernel_type_breakdown" {
+            let total = etlink_hta::run_tables(tables.iter().map(|(tables, _)| tables));
+            let blank = KernelType::default();
+            return records_table(Some(&blank), &total.kernel_type_breakdown);
+        }
+        etlink_hta::align_series(tables.iter_mut().map(|(tables, _)| tables));
+        for (rank, (tables, details)) in self.ranks.iter().zip(&tables) {
             let mut records = RankRecords::of_rank(&mut table, Some(rank.rank));
-            rank.tables.visit_table(name, &mut records)?;
-            rank.details.visit_table(name, &mut records)?;
+            tables.visit_table(name, &mut records)?;
+            details.visit_table(name, &mut records)?;
         }
         Ok(table.finish()?)
     }
+
+    /// The tables of these names, of each rank.
+    fn tables(&self, names: &[&str]) -> Result<Vec<(HtaTables, HtaDetails)>> {
+        let mut tables = vec![];
+        for rank in &self.ranks {
+            tables.push(rank.loaded.tables(names)?);
+        }
+        Ok(tables)
+    }
 }
 
-/// The tables of a trace, and what is to be known of it.
+/// A trace, and what is to be known of it.
 fn read_file(
     file: PathBuf,
     settings: HtaOptions,
@@ -138,21 +154,13 @@ fn read_file(
     // HTA also counts what no graph needs
     let config = AnalyzeConfig::from_source(source, options.clone()).keeping(KeepEvents::Auxiliary);
     let said = load_runs(config, None, |trace, _| {
-        Ok((etlink_hta::hta_tables_in_detail(trace, settings)?, None))
+        Ok((HtaOnDemand::new(trace, settings), None))
     });
     let mut runs = said.with_context(|| file.display().to_string())?;
     let run = runs.pop().ok_or(RunError::NoRankAsked)?;
     let notes = run.notes_of();
     let only = run.ranks.into_iter().next().ok_or(RunError::NoRankAsked)?;
-    let (tables, details) = only.said;
-    let rank = details.extent.first().map_or(0, |extent| extent.rank);
-    Ok((
-        HtaRank {
-            rank,
-            file,
-            tables,
-            details,
-        },
-        notes,
-    ))
+    let loaded = only.said;
+    let rank = loaded.rank();
+    Ok((HtaRank { rank, file, loaded }, notes))
 }

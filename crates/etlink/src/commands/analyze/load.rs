@@ -65,7 +65,7 @@ impl AnalyzeConfig {
 pub(super) fn load_runs<T: Send>(
     config: AnalyzeConfig,
     files: Option<&TableFiles>,
-    say: impl Fn(&LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)> + Sync,
+    say: impl Fn(LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)> + Sync,
 ) -> Result<Vec<AnalyzedRun<T>>> {
     let progress = config.options.progress.clone();
     let runs = RunSet::open(config.source, config.options)?;
@@ -125,7 +125,7 @@ fn kept_events(args: &AnalyzeArgs) -> KeepEvents {
 /// None of a rank that was not asked for.
 fn analyze_rank<T>(
     entry: RankEntry<'_>,
-    say: impl Fn(&LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)>,
+    say: impl Fn(LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)>,
 ) -> Result<Option<RankResult<Ranked<T>>>> {
     // else it would be an error of a rank that nobody asked for
     if entry.has_no_times() && !entry.is_wanted(None) {
@@ -160,7 +160,11 @@ fn analyze_rank<T>(
         written: is_written,
         entry,
     };
-    let (said, found) = say(&trace, of)?;
+    let (notes, anomalies) = (
+        run::report_notes(&trace.report),
+        trace.report.anomalies.clone(),
+    );
+    let (said, found) = say(trace, of)?;
     let files = entry.files();
     // a written graph stands for the traces that it was made of
     let device = files.graph.as_ref().or(files.device.as_ref());
@@ -168,8 +172,8 @@ fn analyze_rank<T>(
         label: label.clone(),
         device_trace: device.map_or(String::new(), |path| path.display().to_string()),
         host_trace: files.host.as_ref().map(|host| host.display().to_string()),
-        notes: run::report_notes(&trace.report),
-        anomalies: trace.report.anomalies,
+        notes,
+        anomalies,
         said,
         // lies in the result until the members of the run are selected by it
         summary: None,

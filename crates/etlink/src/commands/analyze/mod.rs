@@ -117,6 +117,7 @@ fn analyze_runs(
     wants_findings: bool,
 ) -> Result<Vec<AnalyzedRun<RankAnalysis>>> {
     load_runs(config, files, |trace, of| {
+        let trace = &trace;
         let analysis = analyze(trace, rules, options);
         let look = || {
             let graph = etlink_replay::graph_from_trace(trace)?;
@@ -187,7 +188,7 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
             rank: of.rank,
             ..settings
         };
-        Ok((etlink_hta::hta_tables(trace, settings)?, None))
+        Ok((etlink_hta::hta_tables(&trace, settings)?, None))
     })?;
     for run in &mut told {
         etlink_hta::align_series(run.ranks.iter_mut().map(|rank| &mut rank.said));
