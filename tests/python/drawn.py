@@ -45,7 +45,8 @@ def step_events(number: int, rank: int) -> list[dict[str, Any]]:
     begin = 100 + STEP_US * number
     ids = 10 * number
     sizes = {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}
-    reduce_at, late = begin + 150 + 50 * rank, 50 * rank
+    late = 50 * (rank % 2)
+    reduce_at = begin + 150 + late
     copy = {"bytes": 500_000, "memory bandwidth (GB/s)": 10.0}
     return [
         event("user_annotation", f"ProfilerStep#{number + 1}", begin, 900, 100),
@@ -103,13 +104,13 @@ def memory_event(ts: int, size: int, total: int) -> dict[str, Any]:
     }
 
 
-def draw_rank(folder: Path, rank: int) -> Path:
+def draw_rank(folder: Path, rank: int, world: int = 2, steps_of_rank: int = STEPS) -> Path:
     """Writes the trace of a rank."""
-    steps = [step_events(number, rank) for number in range(STEPS)]
+    steps = [step_events(number, rank) for number in range(steps_of_rank)]
     trace = {
         "schemaVersion": 1,
         "deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-40GB", "numSms": 108}],
-        "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2},
+        "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": world},
         "traceEvents": [event for step in steps for event in step],
     }
     path = folder / f"rank{rank}.json.gz"

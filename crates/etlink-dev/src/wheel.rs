@@ -8,7 +8,7 @@ use std::process::Command;
 
 // Pinned: when the suite fails, the change is ours and nobody else's.
 const BUILDER: &str = "maturin==1.16.0";
-const TEST_PACKAGES: [&str; 10] = [
+const TEST_PACKAGES: [&str; 11] = [
     "pytest==9.2.0",
     "mypy==2.4.1",
     "altair==6.3.0",
@@ -19,6 +19,7 @@ const TEST_PACKAGES: [&str; 10] = [
     "polars==2.1.0",
     "pandas==3.1.1",
     "pyarrow==26.0.1",
+    "tqdm==4.70.1",
 ];
 
 /// What a wheel may take on a disk and on its way there.

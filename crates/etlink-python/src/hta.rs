@@ -28,17 +28,14 @@ impl HtaHandle {
         include_last: bool,
         nanoseconds: bool,
     ) -> PyResult<HtaHandle> {
-        let document = run_cancellable(py, move |cancellation| {
+        let document = run_cancellable(py, move |call| {
             check_files_exist(files.iter().map(|(_, file)| file))?;
             let settings = HtaOptions {
                 include_last,
                 nanoseconds,
                 rank: None,
             };
-            let options = RunOptions {
-                cancellation,
-                ..RunOptions::default()
-            };
+            let options = call.options(RunOptions::default());
             HtaDocument::read(HtaQuery {
                 files,
                 is_folder,

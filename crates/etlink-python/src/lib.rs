@@ -7,6 +7,7 @@
 
 mod errors;
 mod hta;
+mod progress;
 mod run;
 mod schedule;
 mod table;

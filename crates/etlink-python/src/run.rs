@@ -2,14 +2,14 @@
 
 use crate::errors::plain_exception;
 use crate::table::{Table, TableSource};
-use crate::worker::run_cancellable;
+use crate::worker::{Call, run_cancellable};
 use anyhow::{Context, Result, bail};
 use etlink::documents::{
     AnalyzeDocument, AnalyzeQuery, DiffDocument, FindingsReport, RanksDocument, ReplayDocument,
     ReplayQuery, RunQuery, TopDocument, TraceDocument, findings_of_run, report_page, write_chakra,
     write_timeline,
 };
-use etlink_run::{Cancellation, Run, RunError, RunOptions, RunSource};
+use etlink_run::{Run, RunError, RunOptions, RunSource};
 use etlink_tables::TraceTable;
 use etlink_torch::RankSelection;
 use pyo3::prelude::*;
@@ -68,7 +68,7 @@ impl RunHandle {
         strict: bool,
     ) -> PyResult<RunHandle> {
         // a folder on a network may take seconds to answer, so this is work too
-        let run = run_cancellable(py, move |cancellation| {
+        let run = run_cancellable(py, move |call| {
             let ranks = ranks.map(|ranks| ranks.parse::<RankSelection>());
             let options = RunOptions {
                 memory,
@@ -76,7 +76,7 @@ impl RunHandle {
                 ranks: ranks.transpose()?,
                 ..RunOptions::default()
             };
-            OpenRun::find(run_source(paths, is_list)?, options, cancellation)
+            OpenRun::find(run_source(paths, is_list)?, options, call)
         })?;
         Ok(RunHandle {
             open: Mutex::new(Some(Arc::new(run))),
@@ -126,8 +126,8 @@ impl RunHandle {
     #[pyo3(signature = (name, sequences_of=None))]
     fn table(&self, py: Python<'_>, name: String, sequences_of: Option<String>) -> PyResult<Table> {
         let run = self.opened(py)?;
-        run_cancellable(py, move |cancellation| {
-            let source = run.table(&name, sequences_of, cancellation)?;
+        run_cancellable(py, move |call| {
+            let source = run.table(&name, sequences_of, call)?;
             Table::new(name, source)
         })
     }
@@ -135,9 +135,7 @@ impl RunHandle {
     /// What the run would gain most from, a sentence each.
     fn findings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let run = self.opened(py)?;
-        run_cancellable(py, move |cancellation| {
-            Ok(run.findings(cancellation)?.sentences())
-        })
+        run_cancellable(py, move |call| Ok(run.findings(call)?.sentences()))
     }
 
     /// Runs the graph: what `etlink replay --json` prints, and the nodes of the critical path.
@@ -148,13 +146,13 @@ impl RunHandle {
         what_if: Vec<String>,
     ) -> PyResult<(String, Table)> {
         let run = self.opened(py)?;
-        run_cancellable(py, move |cancellation| {
+        run_cancellable(py, move |call| {
             let query = ReplayQuery {
                 scale,
                 what_if,
                 critical_path: true,
             };
-            let run = with_cancellation(&run.query, cancellation);
+            let run = for_call(&run.query, call);
             let replayed = ReplayDocument::read(&run, &query)?;
             let path = TableSource::Batch(replayed.path_table()?);
             let path = Table::new("critical_path".to_owned(), path)?;
@@ -170,9 +168,9 @@ impl RunHandle {
         other: &RunHandle,
     ) -> PyResult<(String, Vec<String>, Vec<Table>)> {
         let (before, after) = (self.opened(py)?, other.opened(py)?);
-        run_cancellable(py, move |cancellation| {
-            let after = with_cancellation(&after.query, cancellation.clone());
-            let before = with_cancellation(&before.query, cancellation);
+        run_cancellable(py, move |call| {
+            let after = for_call(&after.query, call.clone());
+            let before = for_call(&before.query, call);
             let diff = DiffDocument::read(&before, &after)?;
             let mut tables = vec![];
             for name in DiffDocument::TABLES {
@@ -186,8 +184,8 @@ impl RunHandle {
     /// The page about it, as HTML.
     fn report(&self, py: Python<'_>, title: String) -> PyResult<Vec<u8>> {
         let run = self.opened(py)?;
-        run_cancellable(py, move |cancellation| {
-            report_page(&with_cancellation(&run.query, cancellation), title)
+        run_cancellable(py, move |call| {
+            report_page(&for_call(&run.query, call), title)
         })
     }
 
@@ -200,8 +198,8 @@ impl RunHandle {
         overwrite: bool,
     ) -> PyResult<Vec<PathBuf>> {
         let run = self.opened(py)?;
-        run_cancellable(py, move |cancellation| {
-            let run = with_cancellation(&run.query, cancellation);
+        run_cancellable(py, move |call| {
+            let run = for_call(&run.query, call);
             write_chakra(&run, &folder, simulator, overwrite)
         })
     }
@@ -209,12 +207,8 @@ impl RunHandle {
     /// Writes a trace of all ranks for Perfetto.
     fn timeline(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
         let run = self.opened(py)?;
-        run_cancellable(py, move |cancellation| {
-            write_timeline(
-                &with_cancellation(&run.query, cancellation),
-                &path,
-                overwrite,
-            )
+        run_cancellable(py, move |call| {
+            write_timeline(&for_call(&run.query, call), &path, overwrite)
         })
     }
 }
@@ -227,12 +221,9 @@ impl RunHandle {
 }
 
 impl OpenRun {
-    fn find(source: RunSource, options: RunOptions, cancellation: Cancellation) -> Result<OpenRun> {
+    fn find(source: RunSource, options: RunOptions, call: Call) -> Result<OpenRun> {
         let query = RunQuery { source, options };
-        let run = Run::open(
-            query.source.clone(),
-            with_cancellation(&query, cancellation).options,
-        )?;
+        let run = Run::open(query.source.clone(), for_call(&query, call).options)?;
         let mut ranks = vec![];
         for rank in run.ranks() {
             let files = rank.files();
@@ -285,33 +276,28 @@ impl OpenRun {
         each_once
     }
 
-    fn table(
-        &self,
-        name: &str,
-        sequences_of: Option<String>,
-        cancellation: Cancellation,
-    ) -> Result<TableSource> {
+    fn table(&self, name: &str, sequences_of: Option<String>, call: Call) -> Result<TableSource> {
         if name != "sequences" && sequences_of.is_some() {
             bail!("sequences_of is for the table sequences, not for {name}");
         }
         if let Some(table) = TraceTable::ALL.iter().find(|table| table.name() == name) {
-            return Ok(TableSource::Traces(self.traces(cancellation)?, *table));
+            return Ok(TableSource::Traces(self.traces(call)?, *table));
         }
         Ok(TableSource::Batch(match name {
-            FINDINGS => self.findings(cancellation)?.table()?,
-            ROOFLINE => self.traces(cancellation)?.kernel_work()?,
+            FINDINGS => self.findings(call)?.table()?,
+            ROOFLINE => self.traces(call)?.kernel_work()?,
             TOP => {
-                let query = with_cancellation(&self.query, cancellation);
+                let query = for_call(&self.query, call);
                 made_once(&self.documents.top, || TopDocument::read(&query))?.table()?
             }
             name if name.starts_with(RANKS) => {
-                let query = with_cancellation(&self.query, cancellation);
+                let query = for_call(&self.query, call);
                 let ranks = made_once(&self.documents.ranks, || RanksDocument::read(&query))?;
                 ranks.table(name.strip_prefix(RANKS).unwrap_or(name))?
             }
             name => {
                 let name = name.strip_prefix(ANALYZE).unwrap_or(name);
-                self.analyzed_table(name, sequences_of, cancellation)?
+                self.analyzed_table(name, sequences_of, call)?
             }
         }))
     }
@@ -320,7 +306,7 @@ impl OpenRun {
         &self,
         name: &str,
         sequences_of: Option<String>,
-        cancellation: Cancellation,
+        call: Call,
     ) -> Result<arrow_array::RecordBatch> {
         AnalyzeDocument::table_names()
             .find(|known| *known == name)
@@ -342,7 +328,7 @@ impl OpenRun {
         let document = match known {
             Some((_, document)) => Arc::clone(document),
             None => {
-                let run = with_cancellation(&self.query, cancellation);
+                let run = for_call(&self.query, call);
                 let document = Arc::new(AnalyzeDocument::read(&run, &query)?);
                 analyzed.push((query, Arc::clone(&document)));
                 document
@@ -353,25 +339,22 @@ impl OpenRun {
         document.table(name)
     }
 
-    fn traces(&self, cancellation: Cancellation) -> Result<Arc<TraceDocument>> {
-        let query = with_cancellation(&self.query, cancellation);
+    fn traces(&self, call: Call) -> Result<Arc<TraceDocument>> {
+        let query = for_call(&self.query, call);
         made_once(&self.documents.traces, || TraceDocument::read(&query))
     }
 
-    fn findings(&self, cancellation: Cancellation) -> Result<Arc<FindingsReport>> {
-        let query = with_cancellation(&self.query, cancellation);
+    fn findings(&self, call: Call) -> Result<Arc<FindingsReport>> {
+        let query = for_call(&self.query, call);
         made_once(&self.documents.findings, || findings_of_run(&query))
     }
 }
 
-/// The query of one call: a call that is cancelled leaves the next one alone.
-fn with_cancellation(query: &RunQuery, cancellation: Cancellation) -> RunQuery {
+/// The query of one call.
+fn for_call(query: &RunQuery, call: Call) -> RunQuery {
     RunQuery {
         source: query.source.clone(),
-        options: RunOptions {
-            cancellation,
-            ..query.options.clone()
-        },
+        options: call.options(query.options.clone()),
     }
 }
 

@@ -1,10 +1,12 @@
 //! Work without Python's lock: other threads of the program go on, and Ctrl-C ends it.
 
 use crate::errors::{plain_exception, to_exception};
+use crate::progress::{BytesRead, ShownProgress};
 use anyhow::Result;
 use crossbeam_channel::{RecvTimeoutError, bounded};
-use etlink_run::Cancellation;
+use etlink_run::{Cancellation, Progress, RunOptions};
 use pyo3::prelude::*;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -18,20 +20,43 @@ const PATIENCE: u32 = 10;
 /// The process that did work first; 0: none yet.
 static WORKED_IN: AtomicU32 = AtomicU32::new(0);
 
+/// A call of Python: whether it is to end, and what it has read.
+#[derive(Clone, Default)]
+pub(crate) struct Call {
+    cancellation: Cancellation,
+    progress: Progress,
+}
+
+impl Call {
+    /// How this call reads: one that is cancelled leaves the next one alone.
+    pub(crate) fn options(self, options: RunOptions) -> RunOptions {
+        RunOptions {
+            cancellation: self.cancellation,
+            progress: self.progress,
+            ..options
+        }
+    }
+}
+
 /// Does `work` on a thread of its own. It is cancelled when a signal handler of the program raises,
 /// as that of Ctrl-C does; the exception is raised when the work has ended, or soon after.
 pub(crate) fn run_cancellable<T: Send + 'static>(
     py: Python<'_>,
-    work: impl FnOnce(Cancellation) -> Result<T> + Send + 'static,
+    work: impl FnOnce(Call) -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
     check_process(py)?;
-    let cancellation = Cancellation::default();
+    let read = Arc::new(BytesRead::default());
+    let call = Call {
+        progress: Progress::to(Arc::clone(&read) as _),
+        ..Call::default()
+    };
+    let cancellation = call.cancellation.clone();
+    let mut shown = ShownProgress::new(py, read);
     let (sender, receiver) = bounded(1);
-    let for_work = cancellation.clone();
     let thread = std::thread::Builder::new().name("etlink".to_owned());
     let spawned = thread.spawn(move || {
         // nobody waits for the result where Python ends the process
-        let _ = sender.send(work(for_work));
+        let _ = sender.send(work(call));
     });
     spawned.map_err(|error| to_exception(py, &error.into()))?;
     let mut raised: Option<(PyErr, u32)> = None;
@@ -51,7 +76,9 @@ pub(crate) fn run_cancellable<T: Send + 'static>(
                 return Err(exception.unwrap_or_else(|| plain_exception(py, message)));
             }
             Err(RecvTimeoutError::Timeout) => {
-                if let Err(exception) = py.check_signals() {
+                // what a signal handler raises may come out of either
+                let seen = py.check_signals().and_then(|()| shown.update(py));
+                if let Err(exception) = seen {
                     cancellation.cancel();
                     raised = Some((exception, 0));
                 }

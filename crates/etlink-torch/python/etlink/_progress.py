@@ -1,0 +1,65 @@
+"""How far a call has read its traces: a bar of tqdm, where that is installed and somebody looks."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from typing import Any
+
+DELAY_S = 0.5
+"""A call that takes less shows nothing."""
+
+
+class Progress:
+    """What the extension tells of a call, every 50 ms."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._bar: Any = None
+        self._is_missing = False
+
+    def update(self, phase: str, read: int, expected: int) -> None:
+        """So many bytes are read of those of the files that are opened."""
+        if self._is_missing or time.monotonic() - self._begin < DELAY_S:
+            return
+        if self._bar is None:
+            self._bar = _new_bar()
+            self._is_missing = self._bar is None
+            if self._is_missing:
+                return
+        # files are opened one after the other, so the end moves
+        self._bar.total, self._bar.n = expected, read
+        self._bar.set_description(phase, refresh=False)
+        self._bar.refresh()
+
+    def close(self) -> None:
+        """The call has ended: nothing of the bar stays."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def progress() -> Progress | None:
+    """None where nobody would see a bar."""
+    return Progress() if _is_watched() else None
+
+
+def _is_watched() -> bool:
+    """Whether this is a notebook, or standard error a terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if getattr(shell, "kernel", None) is not None:
+        return True
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _new_bar() -> Any:
+    """None without tqdm. It takes longer to import than short calls last."""
+    try:
+        with warnings.catch_warnings():
+            # in a notebook without widgets tqdm warns, and draws a bar of text
+            warnings.simplefilter("ignore")
+            from tqdm.auto import tqdm  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError:
+        return None
+    return tqdm(unit="B", unit_scale=True, leave=False)
