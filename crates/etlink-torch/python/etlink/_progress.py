@@ -59,7 +59,8 @@ def _new_bar() -> Any:
         with warnings.catch_warnings():
             # in a notebook without widgets tqdm warns, and draws a bar of text
             warnings.simplefilter("ignore")
-            from tqdm.auto import tqdm  # type: ignore[import-untyped, import-not-found, unused-ignore]
+            from tqdm import auto  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
         return None
-    return tqdm(unit="B", unit_scale=True, leave=False)
+    bar: Any = auto.tqdm
+    return bar(unit="B", unit_scale=True, leave=False)
