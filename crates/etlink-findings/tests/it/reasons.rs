@@ -119,10 +119,8 @@ fn op_beside_kernels(host_ns: i64) -> RunFindings {
 #[test]
 fn an_op_that_ends_with_the_stream_probably_waits_for_it() {
     let found = op_beside_kernels(30 * MS + 300 * US);
-    let wait = found.findings.iter();
-    let wait = wait
-        .filter(|one| one.kind == CauseKind::UnrecordedSync)
-        .last();
+    let mut found = found.findings.iter();
+    let wait = found.rfind(|one| one.kind == CauseKind::UnrecordedSync);
     let sentence = &wait.expect("a wait").sentence;
     assert!(
         sentence.contains("probably the host waits for the device in `aten::_foreach_mul_` until"),
