@@ -152,8 +152,8 @@ pub fn link(
         trace.op_collective(op).map(|found| found.kind())
     });
     // The worker's range is the communication then, and its call only began it.
-    for (_, given) in &carried_out {
-        if let Some(communicates) = communicates.get_mut(given.index()) {
+    for one in &carried_out {
+        if let Some(communicates) = communicates.get_mut(one.given.index()) {
             *communicates = false;
         }
     }

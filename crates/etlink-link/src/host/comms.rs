@@ -13,8 +13,8 @@
 
 use crate::graph::kinds::NodeKind;
 use crate::graph::nodes::Nodes;
-use crate::host::pending::{collective_key, gloo_ranges, recorded_waits};
-use etlink_model::{DeviceTrace, DurationNs, NodeIdx, OpIdx};
+use crate::host::pending::{CarriedOut, collective_key, gloo_ranges, recorded_waits};
+use etlink_model::{DeviceTrace, DurationNs, NodeIdx, OpIdx, TimeNs};
 use rustc_hash::FxHashMap;
 
 /// A host op's communication that goes on in another op.
@@ -30,12 +30,12 @@ pub struct HostComm {
     pub is_wait: bool,
 }
 
-/// Marks the ranges of workers as communications. `carried_out` has pairs of a range and the op
-/// that gave it, `communicates` the ops that are communications themselves. By carrier. O(nodes)
-/// where there is one, else O(names + ops that communicate).
+/// Marks the ranges of workers as communications. `communicates` has the ops that are
+/// communications themselves. By carrier. O(nodes) where there is one, else O(names + ops that
+/// communicate).
 pub(crate) fn mark_host_comms(
     device: &DeviceTrace,
-    carried_out: &[(OpIdx, OpIdx)],
+    carried_out: &[CarriedOut],
     communicates: &[bool],
     nodes: &mut Nodes,
 ) -> Vec<HostComm> {
@@ -49,8 +49,8 @@ pub(crate) fn mark_host_comms(
             is_wait,
         });
     };
-    for &(range, given) in carried_out {
-        add(range, given, false);
+    for one in carried_out {
+        add(one.range, one.given, false);
     }
     if communicates.contains(&true) {
         let waits: FxHashMap<_, _> = recorded_waits(device).collect();
@@ -71,7 +71,10 @@ pub(crate) fn mark_host_comms(
     if carriers.is_empty() {
         return vec![];
     }
-    choose_longest_slices(nodes, &mut carriers);
+    // A range that ended late is no transfer any more then.
+    let late = carried_out.iter().filter(|one| one.handoff.ended_late);
+    let ends = late.map(|one| (one.range, one.handoff.end)).collect();
+    choose_longest_slices(nodes, &mut carriers, &ends);
     let mut comms: Vec<HostComm> = carriers.into_values().collect();
     comms.retain(|comm| comm.node != NodeIdx::NONE);
     comms.sort_unstable_by_key(|comm| comm.carrier);
@@ -81,7 +84,12 @@ pub(crate) fn mark_host_comms(
     comms
 }
 
-fn choose_longest_slices(nodes: &Nodes, carriers: &mut FxHashMap<OpIdx, HostComm>) {
+/// `ends` has the carriers of which only what begins before that time counts.
+fn choose_longest_slices(
+    nodes: &Nodes,
+    carriers: &mut FxHashMap<OpIdx, HostComm>,
+    ends: &FxHashMap<OpIdx, TimeNs>,
+) {
     let duration = |node: NodeIdx| match node.get() {
         Some(node) => nodes.duration[node.index()],
         None => DurationNs(-1),
@@ -89,6 +97,9 @@ fn choose_longest_slices(nodes: &Nodes, carriers: &mut FxHashMap<OpIdx, HostComm
     for node in nodes.indices() {
         if nodes.kind[node.index()] == NodeKind::HostOp
             && let Some(comm) = carriers.get_mut(&OpIdx(nodes.source[node.index()]))
+            && ends
+                .get(&comm.carrier)
+                .is_none_or(|end| nodes.start[node.index()] < *end)
             && duration(node) > duration(comm.node)
         {
             comm.node = node;

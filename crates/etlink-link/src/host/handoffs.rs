@@ -12,8 +12,8 @@
 //! meanwhile. O(n log n).
 
 use crate::host::Handoff;
-use crate::host::pending::pending_collectives;
-use crate::host::reducer::add_reducer_waits;
+use crate::host::pending::{CarriedOut, pending_collectives};
+use crate::host::reducer::{Rest, add_reducer_waits};
 use crate::host::scope::is_scope;
 use crate::limits::{USUAL_WAKE, WAKE_LATENCY};
 use crate::search::{Groups, seek};
@@ -26,13 +26,10 @@ use std::collections::{BTreeSet, BinaryHeap};
 /// How many of a consumer's latest handoffs are looked through for one that an op lies in.
 const LATEST: usize = 8;
 
-/// Finds all handoffs, by consumer and time. Of those to workers that communicate, also the range
-/// and the op that gave it.
-pub(crate) fn handoffs(device: &DeviceTrace) -> (Vec<Handoff>, Vec<(OpIdx, OpIdx)>) {
+/// Finds all handoffs, by consumer and time, and those of them to workers that communicate.
+pub(crate) fn handoffs(device: &DeviceTrace) -> (Vec<Handoff>, Vec<CarriedOut>) {
     let evidence = evidence(device);
-    let carried_out = pending_collectives(device);
-    let ranges = carried_out.iter().map(|one| (one.range, one.given));
-    let ranges = ranges.collect();
+    let mut carried_out = pending_collectives(device);
     let mut collectives: Vec<Handoff> = vec![];
     collectives.extend(carried_out.iter().map(|one| one.handoff));
     // Idle intervals cost a sort of all ranges; most traces (backward on the calling thread, NCCL)
@@ -44,15 +41,20 @@ pub(crate) fn handoffs(device: &DeviceTrace) -> (Vec<Handoff>, Vec<(OpIdx, OpIdx
         idle_intervals(device)
     };
     let mut found = engine_handoffs(device, evidence, &intervals);
-    infer_waits(&mut collectives, &intervals);
-    add_reducer_waits(device, &mut collectives, |thread, time| {
-        intervals.get(thread.index())?.rest_around(time)
+    // What is known of the reducer comes before what only times say.
+    add_reducer_waits(device, &mut collectives, |thread, from, until| {
+        let of_thread = intervals.get(thread.index());
+        of_thread.map_or(vec![], |of_thread| of_thread.rests_within(from, until))
     });
+    infer_waits(&mut collectives, &intervals);
+    for (one, handoff) in carried_out.iter_mut().zip(&collectives) {
+        one.handoff = *handoff;
+    }
     found.extend(collectives);
     found.sort_by_key(|handoff| (handoff.consumer, handoff.start, handoff.end));
     // Nested ops give the same stretch of a consumer's work several times.
     found.dedup_by_key(|handoff| (handoff.consumer, handoff.start));
-    (found, ranges)
+    (found, carried_out)
 }
 
 /// Per thread, when it does nothing.
@@ -110,6 +112,7 @@ fn engine_handoffs(
                 consumer,
                 start,
                 end,
+                ended_late: false,
                 idle,
                 given,
                 wait: Some(given),
@@ -348,6 +351,23 @@ impl IdleIntervals {
         let before = after.checked_sub(1)?;
         let rest = (self.time[before], *self.time.get(after)?);
         (self.idle[before] == Some(before)).then_some(rest)
+    }
+
+    /// The times in which the thread, scopes aside, does nothing: from that which has begun by
+    /// `from` to the last that begins before `until`.
+    fn rests_within(&self, from: TimeNs, until: TimeNs) -> Vec<Rest> {
+        let after = self.time.partition_point(|time| *time <= from);
+        let mut rests = vec![];
+        for (place, times) in self.time.windows(2).enumerate().skip(after.max(1) - 1) {
+            let rest = (times[0], times[1]);
+            if rest.0 >= until {
+                break;
+            }
+            if rest.0 < rest.1 && self.idle[place] == Some(place) {
+                rests.push(rest);
+            }
+        }
+        rests
     }
 
     /// When the thread begins to work in a stretch of time and when it is done, and when it was

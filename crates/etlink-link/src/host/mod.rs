@@ -22,6 +22,8 @@ pub(crate) struct Handoff {
     /// When the consumer began, and ended.
     pub(crate) start: TimeNs,
     pub(crate) end: TimeNs,
+    /// Its last range goes on after that: it ended late.
+    pub(crate) ended_late: bool,
     /// The end of what the consumer did before, if it did anything.
     pub(crate) idle: Option<TimeNs>,
     /// When the producer gave it, which may go on then.
@@ -40,6 +42,15 @@ impl Handoff {
     pub(crate) fn set_sleep(&mut self, from: TimeNs, until: TimeNs) {
         self.wait = Some(from);
         self.woken = (self.end + USUAL_WAKE).min(until).max(self.end);
+    }
+
+    /// The consumer was done by `time`, whatever its range says.
+    pub(crate) fn end_early(&mut self, time: TimeNs) {
+        let end = time.max(self.start);
+        if end < self.end {
+            self.end = end;
+            self.ended_late = true;
+        }
     }
 
     /// Whether this time of the consumer's covers the one from `start` to `end`.

@@ -12,6 +12,7 @@ use crate::graph::draft::{Draft, SlotIdx, SlotRange, Track};
 use crate::graph::kinds::NodeKind;
 use crate::host::Handoff;
 use crate::host::handoffs::handoffs;
+use crate::host::pending::CarriedOut;
 use crate::host::recorded_waits::{RecordedWait, lifetimes, recorded_waits};
 use crate::host::scope::is_scope;
 use crate::limits::{MAX_CLIMB, ROUNDING};
@@ -32,8 +33,8 @@ pub(crate) struct Nesting {
     pub(crate) draft: Draft,
     /// Work that threads gave to others and waited for.
     pub(crate) handoffs: Vec<Handoff>,
-    /// Ranges of workers that communicate, each with the op that gave it.
-    pub(crate) carried_out: Vec<(OpIdx, OpIdx)>,
+    /// Ranges of workers that communicate.
+    pub(crate) carried_out: Vec<CarriedOut>,
     /// Waits that were recorded, and the slot that ends with each one that is a release.
     pub(crate) recorded: Vec<RecordedWait>,
     pub(crate) release_slot: Vec<Option<SlotIdx>>,
@@ -124,6 +125,8 @@ fn waits(threads: usize, handoffs: &[Handoff], recorded: &[RecordedWait]) -> Vec
                 // Waking is a latency, and no work of the thread.
                 .map(|from| (handoff.producer, from, handoff.woken)),
         );
+        let cut = (handoff.consumer, handoff.end, handoff.end);
+        all.extend(handoff.ended_late.then_some(cut));
         all.extend(
             handoff
                 .idle

@@ -40,6 +40,7 @@ struct Pending {
 }
 
 /// A collective that a worker carried out.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct CarriedOut {
     /// The record of its being given.
     pub(crate) given: OpIdx,
@@ -102,6 +103,7 @@ pub(crate) fn pending_collectives(device: &DeviceTrace) -> Vec<CarriedOut> {
                     consumer: thread,
                     start,
                     end,
+                    ended_late: false,
                     idle,
                     given: given.end.min(start),
                     wait: wait.map(|(from, _)| from),

@@ -451,3 +451,78 @@ fn the_reducer_waits_at_the_end_of_the_backward_pass() {
         assert_eq!(delays(&trace), [""; 0]);
     }
 }
+
+/// A backward pass with DDP from 20 to 90 us, which gives all-reduces to a thread each. The rest of
+/// the ops of `main` are copies of `reducer`, which begin at these times and take 5 us, and an
+/// optimizer's.
+fn reduced_step(ranges: &[[i64; 2]], copies: &[i64], optimizer: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.annotation(main, "ProfilerStep#1", 0, 9_000_000);
+    draw.op(main, "DistributedDataParallel.forward", 1_000, 10_000);
+    let engine = "autograd::engine::evaluate_function: ";
+    draw.op(main, &format!("{engine}AccumulateGrad"), 20_000, 40_000);
+    for (number, [start, end]) in (1..).zip(ranges) {
+        all_reduce(&mut draw, main, number, 24_000 + number * 1_000);
+        let worker = draw.thread();
+        draw.annotation(worker, "gloo:all_reduce", start * 1_000, end * 1_000);
+    }
+    draw.op(main, &format!("{engine}SlowBackward"), 40_000, 90_000);
+    for copy in copies {
+        let reducer = "torch.distributed.ddp.reducer::copy_bucket_to_grad";
+        draw.op(main, reducer, copy * 1_000, (copy + 5) * 1_000);
+    }
+    draw.op(main, "optimizer", optimizer * 1_000, 7_000_000);
+    draw
+}
+
+/// When the transfers end, in us.
+fn transfer_ends(trace: &LinkedTrace) -> Vec<i64> {
+    let nodes = trace.nodes.indices().map(|node| trace.nodes.get(node));
+    let transfers = nodes.filter(|node| trace.is_communication(node));
+    let ends = transfers.map(|node| (node.start + node.duration).0 / 1_000);
+    ends.collect()
+}
+
+#[test]
+fn a_range_that_ends_after_the_reducer_has_gone_on_ended_late() {
+    // Gloo completes the future before it ends its range: `AsyncWork::finishWorkGloo`.
+    // main    |== engine: allreduce ==||= engine =| . . . . . copy  optimizer
+    // worker             gloo ==========================|~~~~~~~|
+    let late = |end| reduced_step(&[[37, end]], &[6_000], 6_100);
+    for end in [6_003, 6_090, 6_500, 7_500] {
+        let trace = alone(&late(end));
+        assert_eq!(transfer_ends(&trace), [5_990], "{end}");
+        let back = edges(&trace, EdgeKind::Handoff).into_iter();
+        let back: Vec<String> = back.filter(|edge| edge.starts_with("gloo")).collect();
+        let copy = "torch.distributed.ddp.reducer::copy_bucket_to_grad";
+        assert_eq!(back, [format!("gloo:all_reduce -> {copy}")], "{end}");
+        let of_main = thread(&trace);
+        let slept = of_main.iter().any(|slice| slice.ends_with(" 90-6000"));
+        assert!(!slept, "{end}: {of_main:?}");
+    }
+}
+
+#[test]
+fn the_transfer_of_a_late_range_is_its_part_before_the_reducer_goes_on() {
+    // It takes 180 us, and its range ends a millisecond later.
+    let trace = alone(&reduced_step(&[[70, 1_200]], &[250], 300));
+    assert_eq!(transfer_ends(&trace), [240]);
+}
+
+#[test]
+fn the_reducer_waits_for_one_bucket_after_the_other() {
+    // main    engine =| . . . . . copy 1 . . . . . . copy 2   optimizer
+    // workers  ==== 1 =======|~~~~|
+    //          ==== 2 =====================|~~~~~|
+    for [first, second] in [[990, 1_990], [1_001, 1_990], [1_003, 2_004], [1_500, 3_000]] {
+        let draw = reduced_step(&[[37, first], [38, second]], &[1_000, 2_000], 2_050);
+        let trace = alone(&draw);
+        assert_eq!(transfer_ends(&trace), [990, 1_990], "{first} {second}");
+        let of_main = thread(&trace);
+        let rest = of_main
+            .iter()
+            .find(|slice| slice.starts_with("ProfilerStep#1 1005"));
+        assert_eq!(rest, None, "{first} {second}: {of_main:?}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Recorded pairs: matching by order against the truth that the ids tell.
 
 use crate::support::checked;
-use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_link::{EdgeKind, LinkOptions, LinkedTrace};
 use etlink_model::{AnomalyKind, DeviceTrace, HostIdx, HostTrace, RfId};
 use flate2::read::MultiGzDecoder;
 
@@ -155,4 +155,26 @@ fn sequence_numbers_that_contradict_are_damage() {
         "{:?}",
         trace.report.notes
     );
+}
+
+#[test]
+fn something_waits_for_each_collective_of_the_reducer() {
+    let mut collectives = 0;
+    each(|case, host, device| {
+        let trace = linked(host, device);
+        let names = &trace.device.names;
+        if names.find("DistributedDataParallel.forward").is_none() {
+            return;
+        }
+        let ranges = trace.device.ops.name.iter();
+        let ranges = ranges.filter(|name| names.get(**name).starts_with("gloo:"));
+        let ranges = ranges.count();
+        let waits = trace.edges.iter().filter(|edge| {
+            let from = trace.nodes.get(edge.from);
+            edge.kind == EdgeKind::Handoff && trace.name(&from).starts_with("gloo:")
+        });
+        assert_eq!(waits.count(), ranges, "{case}");
+        collectives += ranges;
+    });
+    assert_eq!(collectives, 24);
 }

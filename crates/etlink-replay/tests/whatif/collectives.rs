@@ -56,3 +56,52 @@ fn a_collective_of_the_host_takes_the_time_of_its_transfer() {
         assert!(error <= 0.05, "{shown:?}: {before} {truth} {predicted}");
     }
 }
+
+/// Steps of DDP: a backward pass gives a bucket to Gloo and goes on for 50 us, the reducer sleeps
+/// until that is there, copies it in 20 us, and the optimizer takes 30 us. The ranges end so late.
+fn reduced_steps(transfer: i64, ends_late: &[i64]) -> (TraceBuilder, i64) {
+    let mut draw = TraceBuilder::default();
+    let (main, worker) = (draw.thread(), draw.thread());
+    let mut now = 0;
+    for (number, late) in (1..).zip(ends_late) {
+        draw.op(main, "DistributedDataParallel.forward", now, now + 40_000);
+        let engine = "autograd::engine::evaluate_function: ";
+        let pass = now + 40_000;
+        draw.op(
+            main,
+            &format!("{engine}AccumulateGrad"),
+            pass,
+            pass + 20_000,
+        );
+        let call = ParamComms::new("allreduce", 0..2, 0, number);
+        draw.collective(main, &call, pass + 5_000, pass + 15_000);
+        draw.op(
+            main,
+            &format!("{engine}AddBackward"),
+            pass + 20_000,
+            pass + 70_000,
+        );
+        let (begun, end) = (pass + 25_000, pass + 25_000 + transfer);
+        draw.annotation(worker, "gloo:all_reduce", begun, end + late);
+        let copy = (end + WAKE).max(pass + 72_000);
+        let reducer = "torch.distributed.ddp.reducer::copy_bucket_to_grad";
+        draw.op(main, reducer, copy, copy + 20_000);
+        draw.op(main, "optimizer", copy + 20_000, copy + 50_000);
+        now = copy + 60_000;
+    }
+    (draw, now - 10_000)
+}
+
+#[test]
+fn a_bucket_whose_range_ends_late_takes_no_longer_than_the_reducer_slept() {
+    for late in [0, 15_000, 90_000] {
+        // The trace ends with the last step.
+        let ends_late = [late, late, late, late, 0];
+        let (draw, before) = reduced_steps(2_000_000, &ends_late);
+        let [plain, predicted] = makespans(&draw, "kind=collective 0.1");
+        assert_eq!(plain, before, "{late}");
+        let (_, truth) = reduced_steps(200_000, &ends_late);
+        let error = (predicted - truth).abs() as f64 / (before - truth) as f64;
+        assert!(error <= 0.05, "{late}: {before} {truth} {predicted}");
+    }
+}
