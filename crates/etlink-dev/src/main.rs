@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod chakra;
 mod dependencies;
 mod dist;
 mod fuzz;
@@ -118,6 +119,9 @@ enum DevCommand {
     /// Test: read the Parquet files of `etlink analyze` with DuckDB, Polars and pandas (python3
     /// with pip, a package index)
     Tables,
+    /// Test: read `.et` files with protobuf's own reader, with and without what `--dep-latencies`
+    /// adds (python3 with pip, a package index)
+    Chakra(chakra::ChakraReaderOptions),
     /// Test: what `etlink analyze` says of busy devices against an independent script that reads the
     /// raw JSON (python3); without traces drawn and recorded ones
     Utilization {
@@ -188,6 +192,7 @@ fn main() -> ExitCode {
         DevCommand::HtaClass(options) => hta::class::compare_classes(&options),
         DevCommand::Perfetto { device } => perfetto::test_perfetto(&device),
         DevCommand::Tables => tables::test_tables(),
+        DevCommand::Chakra(options) => chakra::compare_readers(&options),
         DevCommand::Utilization { traces } => utilization::compare_utilization(&traces),
         DevCommand::Web { check } => web::build_page(check),
         DevCommand::Browser => web::test_page(),

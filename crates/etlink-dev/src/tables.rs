@@ -74,7 +74,7 @@ fn run_analyze(traces: &Path, folder: &Path) -> Result<()> {
 }
 
 /// Rank 1 is 40 us late for its second all-reduce.
-fn draw_rank(rank: i64) -> TraceBuilder {
+pub(crate) fn draw_rank(rank: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, 2);
     draw_steps(draw, rank)
