@@ -183,22 +183,39 @@ fn polling() -> Vec<Mechanism> {
 }
 
 fn launch_queues() -> Vec<Mechanism> {
-    let options = MachineOptions {
-        depth: Some(64),
+    let holding = |depth| MachineOptions {
+        depth: Some(depth),
         ..MachineOptions::default()
     };
     let program: Vec<MachineInstruction> = (0..300).map(|_| launch(7, "A", 20)).collect();
-    let quick = grown("full queue, kernels quicker", program.clone(), 0.25);
-    let slow = Mechanism {
-        change: MachineChange::Host(2.0),
-        ..grown("full queue, host slower", program, 1.0)
+    // No call takes twice as long as one that finds room.
+    let short = (0..400).map(|at| launch(7, "A", [7, 8, 9][at % 3]));
+    let short: Vec<MachineInstruction> = short.collect();
+    // Few calls are held up, each by a kernel of another length.
+    let mut few: Vec<MachineInstruction> = (0..36).map(|at| launch(7, "A", 90 + 7 * at)).collect();
+    few.push(launch(7, "A", 20));
+    let slow = |name, program| Mechanism {
+        change: MachineChange::Host(1.5),
+        ..grown(name, program, 1.0)
     };
-    let all = [quick, slow].into_iter();
-    all.map(|mechanism| Mechanism {
-        options,
+    let all = [
+        (
+            64,
+            grown("full queue, kernels quicker", program.clone(), 0.25),
+        ),
+        (64, slow("full queue, host slower", program)),
+        (
+            32,
+            grown("full queue, short kernels quicker", short.clone(), 0.25),
+        ),
+        (32, slow("full queue, short kernels, host slower", short)),
+        (32, grown("full queue for few calls", few, 0.1)),
+    ];
+    let all = all.into_iter().map(|(depth, mechanism)| Mechanism {
+        options: holding(depth),
         ..mechanism
-    })
-    .collect()
+    });
+    all.collect()
 }
 
 /// Another cause than the recorded one decides, and brings its own latency.

@@ -9,13 +9,15 @@
 //! which most programs fill by one stream. So it is counted per stream. A call that would add one
 //! more returns when the oldest of them starts. That time is no work of the host: with quicker
 //! kernels it is gone. How many fit is not written anywhere, but calls that block show it: so many
-//! rows were pending when they began. Where no call has blocked, nothing is assumed.
+//! rows were pending when they began. Few calls, or short waits behind short kernels, can have
+//! another reason. What tells them is the end: a call that has blocked returns a constant time after
+//! the launch so many places before it has started. Where no call has blocked, nothing is assumed.
 
 use crate::device::CallWait;
 use crate::device::lanes::Lanes;
 use crate::device::launch::Launches;
 use crate::device::row_end;
-use crate::limits::ends_before;
+use crate::limits::{CLOCK_TOLERANCE, ends_before};
 use etlink_model::{CallIdx, DeviceTrace, DurationNs, QueueIdx, RowIdx, RowKind, TimeNs};
 use rustc_hash::FxHashMap;
 
@@ -28,6 +30,17 @@ const LEAST_DEPTH: usize = 16;
 /// A call that takes so many times what launches take otherwise, and so much longer, has blocked.
 const BLOCKED_FACTOR: i64 = 2;
 const BLOCKED_MARGIN: DurationNs = DurationNs(3_000);
+
+/// So many that return a constant time after the launch that makes room do, if their lengths differ
+/// by so much.
+const LEAST_CONSTANT: usize = 3;
+const FEW_DIFFER: DurationNs = DurationNs(10_000);
+
+/// What a call takes longer than a usual one, at least, to say anything about the queue.
+const SLOWER: DurationNs = DurationNs(500);
+
+/// What is constant is so within this: calls differ by little once they go on.
+const CONSTANT: DurationNs = DurationNs(1_000);
 
 /// Of the calls that find the queue full, one in so many may return at once: the clocks of host and
 /// device differ a little.
@@ -79,7 +92,9 @@ pub(crate) fn full_queue_waits(
             continue;
         }
         let launched = launched_rows(device, launches, &lane);
-        if let Some(full) = full_queue(device, queue, &launched) {
+        let full = full_queue(device, queue, &launched)
+            .or_else(|| constant_full_queue(device, queue, &lane, &launched));
+        if let Some(full) = full {
             add_waits(device, &lane, &launched, full.depth, &mut waits);
             full_queues.push(full);
         }
@@ -114,19 +129,8 @@ fn full_queue(
     queue: QueueIdx,
     launched: &[LaunchedRow],
 ) -> Option<FullQueue> {
-    // Copies block for reasons of their own.
-    let is_kernel = |entry: &&LaunchedRow| device.rows.kind[entry.row.index()] == RowKind::Kernel;
-    let kernels: Vec<&LaunchedRow> = launched.iter().filter(is_kernel).collect();
+    let (kernels, usual) = kernels_and_usual(device, launched)?;
     let duration = |entry: &LaunchedRow| device.calls.duration[entry.call.index()];
-    let mut durations: Vec<DurationNs> = kernels.iter().map(|entry| duration(entry)).collect();
-    // Of a queue without any launch that is known there is nothing to learn.
-    if durations.is_empty() {
-        return None;
-    }
-    // Most calls of a program can block, so that the median would be that of blocked ones.
-    let tenth = durations.len() / 10;
-    let (_, usual, _) = durations.select_nth_unstable(tenth);
-    let usual = *usual;
     let least = DurationNs(usual.0.saturating_mul(BLOCKED_FACTOR)) + BLOCKED_MARGIN;
     let mut blocked: FxHashMap<usize, usize> = FxHashMap::default();
     for entry in &kernels {
@@ -149,6 +153,107 @@ fn full_queue(
         blocked: blocked.map(|entry| entry.call).collect(),
         usual,
     })
+}
+
+/// The launches of kernels, and how long one takes that finds room. `None` of a queue without any
+/// launch that is known: there is nothing to learn.
+fn kernels_and_usual<'l>(
+    device: &DeviceTrace,
+    launched: &'l [LaunchedRow],
+) -> Option<(Vec<&'l LaunchedRow>, DurationNs)> {
+    // Copies block for reasons of their own.
+    let is_kernel = |entry: &&LaunchedRow| device.rows.kind[entry.row.index()] == RowKind::Kernel;
+    let kernels: Vec<&LaunchedRow> = launched.iter().filter(is_kernel).collect();
+    let durations = kernels.iter();
+    let durations = durations.map(|entry| device.calls.duration[entry.call.index()]);
+    let mut durations: Vec<DurationNs> = durations.collect();
+    // Most calls of a program can block, so that the median would be that of blocked ones.
+    let tenth = durations.len() / 10;
+    if durations.is_empty() {
+        return None;
+    }
+    let (_, usual, _) = durations.select_nth_unstable(tenth);
+    let usual = *usual;
+    Some((kernels, usual))
+}
+
+/// The same where calls block for a short time, or few do: those that find the queue full return a
+/// constant time after the start of the launch that makes room.
+fn constant_full_queue(
+    device: &DeviceTrace,
+    queue: QueueIdx,
+    lane: &[RowIdx],
+    launched: &[LaunchedRow],
+) -> Option<FullQueue> {
+    let (kernels, usual) = kernels_and_usual(device, launched)?;
+    let duration = |entry: &LaunchedRow| device.calls.duration[entry.call.index()];
+    let mut depths = likely_depths(&kernels).into_iter();
+    depths.find_map(|depth| {
+        let mut slower: Vec<&LaunchedRow> = kernels.clone();
+        slower.retain(|entry| entry.pending >= depth && duration(entry) >= usual + SLOWER);
+        is_held_up(device, lane, (depth, usual), &slower).then(|| FullQueue {
+            queue,
+            depth,
+            blocked: slower.iter().map(|entry| entry.call).collect(),
+            usual,
+        })
+    })
+}
+
+/// Whether calls return as those do that wait for the launch `depth` places before to start.
+fn is_held_up(
+    device: &DeviceTrace,
+    lane: &[RowIdx],
+    (depth, usual): (usize, DurationNs),
+    calls: &[&LaunchedRow],
+) -> bool {
+    let mut returns: Vec<DurationNs> = vec![];
+    let (mut shortest, mut longest) = (DurationNs(i64::MAX), DurationNs(0));
+    for entry in calls {
+        let (call, Some(place)) = (entry.call.index(), entry.place.checked_sub(depth)) else {
+            continue;
+        };
+        let duration = device.calls.duration[call];
+        let started = device.rows.start[lane[place].index()];
+        returns.push(device.calls.start[call] + duration - started);
+        (shortest, longest) = (shortest.min(duration), longest.max(duration));
+    }
+    // Calls of all lengths do not end so by chance.
+    let differ = longest.0 - shortest.0.min(longest.0) >= FEW_DIFFER.0;
+    let least = if differ {
+        LEAST_CONSTANT
+    } else {
+        LEAST_BLOCKED
+    };
+    if returns.len() < least {
+        return false;
+    }
+    let half = returns.len() / 2;
+    let (_, constant, _) = returns.select_nth_unstable(half);
+    let constant = *constant;
+    let is_constant = |time: &&DurationNs| (time.0 - constant.0).abs() <= CONSTANT.0;
+    let others = returns.len() - returns.iter().filter(is_constant).count();
+    // Once there is room a call takes no longer than one that has found it.
+    let goes_on = -CLOCK_TOLERANCE.0..=usual.0 + CLOCK_TOLERANCE.0;
+    goes_on.contains(&constant.0) && others <= returns.len() / UNBLOCKED_PART
+}
+
+/// How many launches can be all that fit, most first: several calls found so many pending, and
+/// hardly any more.
+fn likely_depths(kernels: &[&LaunchedRow]) -> Vec<usize> {
+    let mut pending: Vec<usize> = kernels.iter().map(|entry| entry.pending).collect();
+    pending.sort_unstable();
+    let (mut depths, mut beyond) = (vec![], 0);
+    for same in pending.chunk_by(|one, other| one == other).rev() {
+        if same[0] >= LEAST_DEPTH
+            && same.len() >= LEAST_CONSTANT
+            && beyond <= same.len() / UNBLOCKED_PART
+        {
+            depths.push(same[0]);
+        }
+        beyond += same.len();
+    }
+    depths
 }
 
 fn add_waits(

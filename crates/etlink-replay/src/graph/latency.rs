@@ -122,19 +122,20 @@ fn start(graph: &ReplayGraph, of_nodes: &[Option<DurationNs>], node: NodeIdx) ->
 }
 
 /// The edge that the node has waited for the longest, by what its class usually takes. Of equal
-/// ones the first.
+/// ones the first that is no program order: a thread with nothing to wait for goes on at once.
 fn deciding_edge(
     graph: &ReplayGraph,
     node: NodeIdx,
     target: Target,
     typical: &[DurationNs],
 ) -> Option<EdgeIdx> {
-    let mut latest: Option<(TimeNs, EdgeIdx)> = None;
+    let mut latest: Option<((TimeNs, bool), EdgeIdx)> = None;
     for edge in graph.edges_to(node) {
         let dep = graph.dep(edge);
         let ready = graph.end(dep.from) + typical[LatencyClass(dep.kind, target).index()];
-        if latest.is_none_or(|(other, _)| ready > other) {
-            latest = Some((ready, edge));
+        let rank = (ready, dep.kind != EdgeKind::ProgramOrder);
+        if latest.is_none_or(|(other, _)| rank > other) {
+            latest = Some((rank, edge));
         }
     }
     latest.map(|(_, edge)| edge)
