@@ -200,9 +200,12 @@ impl WhatIfQuestion {
                 return answer.map_err(QuestionError::NoAnswer);
             }
             WhatIfQuestion::Device(name) => device::change_device(trace, name),
-            WhatIfQuestion::Straggler(_) => Err("only the traces of several ranks show a \
-                straggler; give their folder"
-                .to_owned()),
+            WhatIfQuestion::Straggler(_) => {
+                return Err(QuestionError::OtherInput {
+                    why: "only the traces of several ranks show a straggler",
+                    remedy: "give their folder",
+                });
+            }
         };
         edits.map(RankAnswer::from).map_err(QuestionError::NoAnswer)
     }

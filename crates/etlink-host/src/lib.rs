@@ -48,7 +48,7 @@ pub use write::{
 };
 
 use etlink_json::{ArrayEnvelope, ArrayLayout, JsonReadError, ReadDamage, read_elements};
-use etlink_model::{AnomalyKind, HostHeader, HostTrace};
+use etlink_model::{AnomalyKind, HostHeader, HostTrace, advice};
 use std::io::Read;
 
 /// How to read.
@@ -70,7 +70,8 @@ pub enum Error {
     /// Not an execution trace.
     #[error(
         "no \"nodes\" list in it ({bytes} bytes read): not a PyTorch execution trace, or cut before \
-         its nodes; record it again"
+         its nodes{}",
+        advice(self.remedy())
     )]
     NoNodes {
         /// Length of the text that was searched.
@@ -85,6 +86,16 @@ pub enum Error {
         limit = u32::MAX - 1
     )]
     TooManyRows,
+}
+
+impl Error {
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Error::NoNodes { .. } => Some("record it again".to_owned()),
+            Error::Read(_) | Error::TooManyRows => None,
+        }
+    }
 }
 
 impl From<JsonReadError> for Error {

@@ -6,6 +6,7 @@
 use super::kernels::NameStats;
 use super::launches::{self, IdleInterval, LaunchDetail};
 use super::making::Making;
+use super::rows::HtaTrace;
 use super::times::{self, KernelType};
 use etlink_analyze::RecordVisitor;
 use serde::Serialize;
@@ -83,5 +84,15 @@ details! {
     /// The same with `use_gpu_annotation=False`.
     annotations_cpu: NameStats = |making| making.annotations(usize::MAX),
     /// When the trace begins and how long it is.
-    extent: RankExtent = |making| vec![making.extent()],
+    extent: RankExtent = |making| vec![extent(making.loaded)],
+}
+
+fn extent(loaded: &HtaTrace<'_>) -> RankExtent {
+    let first = loaded.starts().min();
+    let last = loaded.starts().max().unwrap_or(0);
+    RankExtent {
+        rank: loaded.rank,
+        first_start: first.map(|first| loaded.us(first)),
+        duration: loaded.us(last.saturating_sub(first.unwrap_or(0))),
+    }
 }

@@ -1,9 +1,9 @@
 //! What several tables are made of: each made once, for the first that needs it.
 
+use super::ProfilerStep;
 use super::kernels::{self, NameStats};
 use super::rows::HtaTrace;
 use super::series::{self, BandwidthSeries, QueueSeries};
-use super::{ProfilerStep, details::RankExtent};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
@@ -46,16 +46,5 @@ impl<'l, 't> Making<'l, 't> {
         let steps: BTreeSet<u64> = self.loaded.steps.iter().map(|step| step.number).collect();
         let steps = steps.into_iter();
         steps.map(|step| ProfilerStep { step }).collect()
-    }
-
-    pub(super) fn extent(&self) -> RankExtent {
-        let loaded = self.loaded;
-        let first = loaded.starts().min();
-        let last = loaded.starts().max().unwrap_or(0);
-        RankExtent {
-            rank: loaded.rank,
-            first_start: first.map(|first| loaded.us(first)),
-            duration: loaded.us(last.saturating_sub(first.unwrap_or(0))),
-        }
     }
 }

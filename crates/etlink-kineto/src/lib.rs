@@ -38,7 +38,7 @@ pub use write::{
 };
 
 use etlink_json::{ArrayLayout, JsonReadError, ReadDamage, read_elements};
-use etlink_model::{AnomalyKind, DeviceTrace};
+use etlink_model::{AnomalyKind, DeviceTrace, advice};
 use header::KnownKeys;
 use std::io::Read;
 
@@ -88,7 +88,8 @@ pub enum Error {
     /// Not a Kineto trace, or cut before its events.
     #[error(
         "no \"traceEvents\" list in it ({bytes} bytes read): not a Kineto trace, or cut before its \
-         events; export it again"
+         events{}",
+        advice(self.remedy())
     )]
     NoEvents {
         /// Length of the text that was searched.
@@ -109,6 +110,16 @@ pub enum Error {
         limit = u32::MAX - 1
     )]
     TooManyRows,
+}
+
+impl Error {
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Error::NoEvents { .. } => Some("export it again".to_owned()),
+            Error::Read(_) | Error::Xla { .. } | Error::TooManyRows => None,
+        }
+    }
 }
 
 impl From<JsonReadError> for Error {

@@ -1,6 +1,6 @@
 //! Why two traces were not linked.
 
-use etlink_model::{DeviceTrace, GlobalRank};
+use etlink_model::{DeviceTrace, GlobalRank, advice, command_only};
 
 /// See the variants. Each says what was seen and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -8,7 +8,8 @@ pub enum Error {
     /// Few names align.
     #[error(
         "the host trace and the device trace are of different programs: {aligned} of {ops} ops \
-         align ({percent:.1} %); give the two traces of one run, or --allow-mismatch"
+         align ({percent:.1} %){}",
+        advice(self.remedy())
     )]
     DifferentPrograms {
         /// Ops that align.
@@ -21,7 +22,8 @@ pub enum Error {
     /// The recorded steps have nothing in common.
     #[error(
         "the host trace has {host} and the device trace has {device}: they were not recorded over \
-         the same steps; record both in one profiler, or --allow-mismatch"
+         the same steps{}",
+        advice(self.remedy())
     )]
     DifferentSteps {
         /// Steps of the host trace.
@@ -31,8 +33,8 @@ pub enum Error {
     },
     /// Both traces say which rank they are of.
     #[error(
-        "the host trace is of rank {host} and the device trace of rank {device}; give the two \
-         traces of one rank, or --allow-mismatch"
+        "the host trace is of rank {host} and the device trace of rank {device}{}",
+        advice(self.remedy())
     )]
     DifferentRanks {
         /// Rank of the host trace.
@@ -43,7 +45,8 @@ pub enum Error {
     /// The host trace has no ops.
     #[error(
         "the host trace has no ops, only {nodes} root nodes: its observer did not run while the \
-         program did; record again, or leave --host out"
+         program did{}",
+        advice(self.remedy())
     )]
     EmptyHost {
         /// How many nodes it has.
@@ -52,7 +55,8 @@ pub enum Error {
     /// The device trace has no timed events.
     #[error(
         "the device trace has no timed events that etlink knows ({found}): there is nothing to \
-         link; record it again"
+         link{}",
+        advice(self.remedy())
     )]
     EmptyDevice {
         /// What it has instead.
@@ -60,8 +64,8 @@ pub enum Error {
     },
     /// The ranks differ.
     #[error(
-        "--rank {asked} was given but the device trace is of rank {found}; leave --rank out, or \
-         --allow-mismatch"
+        "--rank {asked} was given but the device trace is of rank {found}{}",
+        advice(self.remedy())
     )]
     WrongRank {
         /// What the user said.
@@ -72,9 +76,9 @@ pub enum Error {
     /// The capture-time trace has no capture.
     #[error(
         "no graph is captured in it: of its {calls} runtime calls none begins a stream \
-         capture{}; record while the graphs are captured, with the profiler's CUDA activity and \
-         record_shapes=True, or leave --capture out",
-        replay_hint(*replays)
+         capture{}{}",
+        replay_hint(*replays),
+        advice(self.remedy())
     )]
     NoCapture {
         /// Runtime calls that it has.
@@ -84,8 +88,8 @@ pub enum Error {
     },
     /// No capture of the capture-time trace is there from begin to end.
     #[error(
-        "no capture is in it from begin to end: {captures} are cut (first: {first}); record from \
-         before a capture until after it, or leave --capture out"
+        "no capture is in it from begin to end: {captures} are cut (first: {first}){}",
+        advice(self.remedy())
     )]
     CutCapture {
         /// Captures that are cut.
@@ -95,8 +99,8 @@ pub enum Error {
     },
     /// The captures of the capture-time trace have no launches.
     #[error(
-        "nothing is launched in its captures (first: {first}); give the trace of the capture of a \
-         graph with kernels, or leave --capture out"
+        "nothing is launched in its captures (first: {first}){}",
+        advice(self.remedy())
     )]
     EmptyCapture {
         /// The first call that begins one.
@@ -106,7 +110,8 @@ pub enum Error {
     #[error(
         "launches of its {captures} captures do not name their kernels (first: {first}), so \
          nothing tells which kernel of a replay came from which op: ROCm traces name \
-         them, CUDA traces do not; leave --capture out"
+         them, CUDA traces do not{}",
+        advice(self.remedy())
     )]
     UnnamedCapture {
         /// How many captures have launches without names.
@@ -134,6 +139,38 @@ fn replay_hint(replays: usize) -> String {
 }
 
 impl Error {
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<String> {
+        let (remedy, option) = match self {
+            Error::DifferentPrograms { .. } => {
+                ("give the two traces of one run", "--allow-mismatch")
+            }
+            Error::DifferentSteps { .. } => ("record both in one profiler", "--allow-mismatch"),
+            Error::DifferentRanks { .. } => ("give the two traces of one rank", "--allow-mismatch"),
+            Error::EmptyHost { .. } => ("record again", "leave --host out"),
+            Error::EmptyDevice { .. } => return Some("record it again".to_owned()),
+            // the Python module has no such options: who meets this has typed one
+            Error::WrongRank { .. } => ("leave --rank out", "--allow-mismatch"),
+            Error::NoCapture { .. } => (
+                "record while the graphs are captured, with the profiler's CUDA activity and \
+                 record_shapes=True",
+                "leave --capture out",
+            ),
+            Error::CutCapture { .. } => (
+                "record from before a capture until after it",
+                "leave --capture out",
+            ),
+            Error::EmptyCapture { .. } => (
+                "give the trace of the capture of a graph with kernels",
+                "leave --capture out",
+            ),
+            Error::UnnamedCapture { .. } => return Some("leave --capture out".to_owned()),
+            Error::TooManyEvents { .. } => return None,
+        };
+        let option = command_only(format!(", or {option}"));
+        Some(format!("{remedy}{option}"))
+    }
+
     /// [`Error::EmptyDevice`] with what the trace has.
     pub fn empty_device(device: &DeviceTrace) -> Error {
         let events = device

@@ -9,6 +9,7 @@
 //! ([`HostIdx`], [`OpIdx`], [`CallIdx`], [`RowIdx`]). Strings are interned once
 //! ([`Names`]). Times are integer nanoseconds ([`TimeNs`], [`DurationNs`]).
 
+mod advice;
 mod anomaly;
 mod collective;
 mod columns;
@@ -20,6 +21,7 @@ mod step;
 mod tensors;
 mod time;
 
+pub use advice::{AdvisedError, Setting, advice, command_only, name_python_arguments};
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind, Severity};
 pub use collective::{Collective, CollectiveKind, CollectiveRecords, ProcessGroup, dtype_bytes};
 pub use device::details::{EventDetail, EventDetails, OtherEvent, OtherEvents, RecordedDetails};

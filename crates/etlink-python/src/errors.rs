@@ -1,17 +1,21 @@
 //! Errors of the library as `etlink.Error`.
 
-use etlink_run::RunError;
+use etlink::findings::QuestionError;
+use etlink_model::AdvisedError;
+use etlink_run::{RunError, remedy_of};
 use pyo3::prelude::*;
 
 /// The exception for an error: its message in one line, and what it is about.
 ///
 /// The class is Python's, so that its attributes have types there.
 pub(crate) fn to_exception(py: Python<'_>, error: &anyhow::Error) -> PyErr {
-    let message = with_arguments(&format!("{error:#}"));
+    let message = format!("{error:#}");
     // commands put contexts before errors of the library, which alone know their file
     let mut errors = error.chain().filter_map(|cause| cause.downcast_ref());
     let known: Option<&RunError> = errors.next();
-    let remedy = remedy_of(&message).map(str::to_owned);
+    let question: Option<&QuestionError> = error.chain().find_map(|cause| cause.downcast_ref());
+    let remedy = question.and_then(QuestionError::remedy);
+    let remedy = remedy.or_else(|| remedy_of(error.as_ref()));
     let arguments = (
         message,
         known.and_then(RunError::file),
@@ -27,38 +31,7 @@ pub(crate) fn to_exception(py: Python<'_>, error: &anyhow::Error) -> PyErr {
     }
 }
 
-/// Options of commands with the arguments of Python that say the same; longer names first.
-const ARGUMENTS: [(&str, &str); 9] = [
-    ("--for astra-sim", "simulator=\"astra-sim\""),
-    ("--sequences-of", "sequences_of="),
-    ("--overwrite (-f)", "overwrite=True"),
-    ("--overwrite", "overwrite=True"),
-    ("--what-if", "what_if="),
-    ("--memory", "memory="),
-    ("--strict", "strict=True"),
-    ("--ranks", "ranks="),
-    ("--scale", "scale="),
-];
-
-/// A message for somebody who has typed no option.
-fn with_arguments(message: &str) -> String {
-    let named = ARGUMENTS.iter();
-    named.fold(message.to_owned(), |text, (option, argument)| {
-        text.replace(option, argument)
-    })
-}
-
-/// What a message says that helps: the library's end with it, "…; give the folder with the traces"
-/// or "…: give one of them".
-fn remedy_of(message: &str) -> Option<&str> {
-    if let Some((_, remedy)) = message.rsplit_once("; ") {
-        return Some(remedy);
-    }
-    let at = message.rfind(": give ")?;
-    Some(&message[at + 2..])
-}
-
-/// An exception with nothing but a message.
-pub(crate) fn plain_exception(py: Python<'_>, message: &str) -> PyErr {
-    to_exception(py, &anyhow::anyhow!("{message}"))
+/// An exception of the module itself.
+pub(crate) fn advised_exception(py: Python<'_>, problem: &str, remedy: &str) -> PyErr {
+    to_exception(py, &AdvisedError::new(problem, remedy).into())
 }

@@ -28,12 +28,22 @@ mod _etlink {
     use super::schedule::StepSchedule;
     #[pymodule_export]
     use super::table::Table;
+
+    use pyo3::prelude::*;
+
+    /// Messages are for somebody who has typed no option.
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        etlink_model::name_python_arguments(true);
+        Ok(())
+    }
 }
 
 /// Carries out a command line of `etlink`, prints what it prints, and returns its exit code.
 /// `own_command` starts the command anew.
 #[pyfunction]
 fn run_command(py: Python<'_>, own_command: Vec<OsString>, words: Vec<OsString>) -> u8 {
+    etlink_model::name_python_arguments(false);
     // it is the process's only work, and a signal ends the process: Python need not look at them
     py.detach(|| etlink::run_command_of(own_command, words))
 }

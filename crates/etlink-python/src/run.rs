@@ -1,6 +1,6 @@
 //! A run: what was read of it stays until it is closed.
 
-use crate::errors::plain_exception;
+use crate::errors::advised_exception;
 use crate::table::{Table, TableSource};
 use crate::worker::{Call, run_cancellable};
 use anyhow::{Context, Result, bail};
@@ -9,6 +9,7 @@ use etlink::documents::{
     ReplayQuery, RunQuery, TopDocument, TraceDocument, findings_of_run, report_page, write_chakra,
     write_timeline,
 };
+use etlink_model::AdvisedError;
 use etlink_run::{Run, RunError, RunOptions, RunSource};
 use etlink_tables::TraceTable;
 use etlink_torch::RankSelection;
@@ -216,7 +217,7 @@ impl RunHandle {
 impl RunHandle {
     fn opened(&self, py: Python<'_>) -> PyResult<Arc<OpenRun>> {
         let run = lock(&self.open).clone();
-        run.ok_or_else(|| plain_exception(py, "the run is closed; open it again"))
+        run.ok_or_else(|| advised_exception(py, "the run is closed", "open it again"))
     }
 }
 
@@ -316,7 +317,10 @@ impl OpenRun {
             })?;
         // an empty table would say that the trace has none
         if name == "sequences" && sequences_of.is_none() {
-            bail!("the table sequences needs an op: those of which ops?; give sequences_of=\"…\"");
+            bail!(AdvisedError::new(
+                "the table sequences needs an op: those of which ops?",
+                "give sequences_of=\"…\""
+            ));
         }
         let query = AnalyzeQuery {
             sequences_of,
@@ -379,7 +383,7 @@ fn run_source(mut paths: Vec<PathBuf>, is_list: bool) -> Result<RunSource> {
     }
     let path = paths
         .pop()
-        .context("no path; give a trace or a folder of traces")?;
+        .ok_or_else(|| AdvisedError::new("no path", "give a trace or a folder of traces"))?;
     Ok(RunSource::from_path(&path))
 }
 

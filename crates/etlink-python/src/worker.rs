@@ -1,6 +1,6 @@
 //! Work without Python's lock: other threads of the program go on, and Ctrl-C ends it.
 
-use crate::errors::{plain_exception, to_exception};
+use crate::errors::{advised_exception, to_exception};
 use crate::progress::{BytesRead, ShownProgress};
 use anyhow::Result;
 use crossbeam_channel::{RecvTimeoutError, bounded};
@@ -71,9 +71,9 @@ pub(crate) fn run_cancellable<T: Send + 'static>(
                 };
             }
             Err(RecvTimeoutError::Disconnected) => {
-                let message = "etlink failed: this is a defect of it; report it with the trace";
-                let exception = raised.map(|(exception, _)| exception);
-                return Err(exception.unwrap_or_else(|| plain_exception(py, message)));
+                let problem = "etlink failed: this is a defect of it";
+                let failed = || advised_exception(py, problem, "report it with the trace");
+                return Err(raised.map_or_else(failed, |(exception, _)| exception));
             }
             Err(RecvTimeoutError::Timeout) => {
                 // what a signal handler raises may come out of either
@@ -101,10 +101,10 @@ fn check_process(py: Python<'_>) -> PyResult<()> {
         Ok(_) => Ok(()),
         Err(first) if first == this => Ok(()),
         // the pool of threads was not forked with the process: the child would wait forever
-        Err(_) => Err(plain_exception(
+        Err(_) => Err(advised_exception(
             py,
-            "this process was forked after etlink had read a trace, and has none of its threads; \
-             start it with multiprocessing's \"spawn\" or \"forkserver\"",
+            "this process was forked after etlink had read a trace, and has none of its threads",
+            "start it with multiprocessing's \"spawn\" or \"forkserver\"",
         )),
     }
 }

@@ -9,7 +9,7 @@ use crate::input::InputError;
 use crate::memory::limit::{MemoryLimit, OversizedRank};
 use crate::output::OutputError;
 use crate::text;
-use etlink_model::Anomalies;
+use etlink_model::{AdvisedError, Anomalies, Setting, advice};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ pub enum RunError {
     Job(Box<dyn Error + Send + Sync>),
 
     /// A source that has to be a folder is none.
-    #[error("{} is not a folder; give the folder with the traces of all ranks", path.display())]
+    #[error("{} is not a folder{}", path.display(), advice(self.remedy()))]
     NotAFolder {
         /// The source.
         path: PathBuf,
@@ -53,8 +53,8 @@ pub enum RunError {
     },
     /// A source has written graphs where traces are wanted.
     #[error(
-        "{source_name}: no host or device traces in it, but graphs that etlink wrote of some: give \
-         the folder of those traces; `etlink replay`, `analyze`, `report` and `check` take graphs"
+        "{source_name}: no host or device traces in it, but graphs that etlink wrote of some: {}",
+        self.remedy().unwrap_or_default()
     )]
     OnlyWrittenGraphs {
         /// The source, as it was named.
@@ -68,9 +68,8 @@ pub enum RunError {
     },
     /// A folder has several runs where one is wanted.
     #[error(
-        "{source_name} has {count} runs, each in its folder: give one of them, such as {} or {}",
-        one.display(),
-        other.display()
+        "{source_name} has {count} runs, each in its folder: {}",
+        self.remedy().unwrap_or_default()
     )]
     SeveralRuns {
         /// The source, as it was named.
@@ -84,9 +83,8 @@ pub enum RunError {
     },
     /// A folder has written graphs of several runs where one is wanted.
     #[error(
-        "{source_name} has written graphs of {count} runs: give the folder of one of them, such \
-         as {}",
-        folder.display()
+        "{source_name} has written graphs of {count} runs: {}",
+        self.remedy().unwrap_or_default()
     )]
     SeveralWrittenRuns {
         /// The source, as it was named.
@@ -97,7 +95,7 @@ pub enum RunError {
         folder: PathBuf,
     },
     /// A source has several ranks where one is wanted.
-    #[error("{source_name} has {count} ranks; give the traces of one of them")]
+    #[error("{source_name} has {count} ranks{}", advice(self.remedy()))]
     SeveralRanks {
         /// The source, as it was named.
         source_name: String,
@@ -111,7 +109,10 @@ pub enum RunError {
     )]
     OneTraceOption,
     /// Ranks are chosen of a source that is one.
-    #[error("--ranks chooses traces of a folder; {source_name} is a file")]
+    #[error(
+        "{} chooses traces of a folder; {source_name} is a file",
+        Setting::Ranks
+    )]
     RanksOfFile {
         /// The source, as it was named.
         source_name: String,
@@ -136,7 +137,7 @@ pub enum RunError {
         is_unsure: bool,
     },
     /// No trace of the source is of a rank that was asked for.
-    #[error("there is no trace of the ranks that --ranks names")]
+    #[error("there is no trace of the ranks that {} names", Setting::Ranks)]
     NoRankAsked,
     /// Nothing could be made of any of several traces.
     #[error("none of {traces} traces could be taken")]
@@ -149,7 +150,7 @@ pub enum RunError {
     },
 
     /// A trace is damaged, or of another run than its host trace, and that was to be refused.
-    #[error("{file}: refused under --strict: {what}")]
+    #[error("{file}: refused under {}: {what}", Setting::Strict)]
     Refused {
         /// The file.
         file: String,
@@ -158,8 +159,9 @@ pub enum RunError {
     },
     /// The two traces of a rank are one file.
     #[error(
-        "--host and --device are the same file, {}; give the two traces of one rank",
-        path.display()
+        "--host and --device are the same file, {}{}",
+        path.display(),
+        advice(self.remedy())
     )]
     SameFile {
         /// The file.
@@ -191,8 +193,9 @@ pub enum RunError {
     },
     /// A written graph has no nodes.
     #[error(
-        "{name}: no nodes in it{}; see `etlink check`",
-        damage.as_ref().map_or(String::new(), |damage| format!(", {damage}"))
+        "{name}: no nodes in it{}{}",
+        damage.as_ref().map_or(String::new(), |damage| format!(", {damage}")),
+        advice(self.remedy())
     )]
     NoNodes {
         /// The file.
@@ -234,8 +237,8 @@ pub enum RunError {
     OversizedRank(Box<OversizedRank>),
     /// What stays of all ranks takes more memory than there is.
     #[error(
-        "{source_name}: the graphs of all {ranks} ranks do not fit into memory at once, {limit}; \
-         allow more with --memory, or replay fewer ranks"
+        "{source_name}: the graphs of all {ranks} ranks do not fit into memory at once, {limit}{}",
+        advice(self.remedy())
     )]
     GraphsTooLarge {
         /// The source, as it was named.
@@ -247,13 +250,14 @@ pub enum RunError {
     },
 
     /// A format is asked for that no simulator reads.
-    #[error("a simulator reads .et files: leave the format out")]
+    #[error("a simulator reads .et files: {}", self.remedy().unwrap_or_default())]
     SimulatorFormat,
     /// A simulator wants a file of each rank, and most ranks of the run have no trace.
     #[error(
         "{}: {ranks} ranks and only {traces} traces: more than {most} ranks are absent, and \
-         ASTRA-sim wants a file of each; add their traces, or leave --for astra-sim out",
-        folder.display()
+         ASTRA-sim wants a file of each{}",
+        folder.display(),
+        advice(self.remedy())
     )]
     TooManyAbsent {
         /// Folder of the run's results.
@@ -275,6 +279,43 @@ impl RunError {
             file: trace.display().to_string(),
             what: damage.unwrap_or_else(|| "the two traces are of two runs".to_owned()),
         }
+    }
+
+    /// What the user can do; of an error that has another as its source, see [`remedy_of`].
+    pub fn remedy(&self) -> Option<String> {
+        let remedy = match self {
+            RunError::Input(error) => return error.remedy(),
+            RunError::Output(error) => return error.remedy(),
+            RunError::Job(error) => return remedy_of(&**error),
+            RunError::OversizedRank(rank) => return Some(rank.remedy()),
+            RunError::NotAFolder { .. } => "give the folder with the traces of all ranks",
+            RunError::OnlyWrittenGraphs { .. } => {
+                "give the folder of those traces; `etlink replay`, `analyze`, `report` and \
+                 `check` take graphs"
+            }
+            RunError::SeveralRuns { one, other, .. } => {
+                let (one, other) = (one.display(), other.display());
+                return Some(format!("give one of them, such as {one} or {other}"));
+            }
+            RunError::SeveralWrittenRuns { folder, .. } => {
+                let folder = folder.display();
+                return Some(format!("give the folder of one of them, such as {folder}"));
+            }
+            RunError::SeveralRanks { .. } => "give the traces of one of them",
+            RunError::SameFile { .. } => "give the two traces of one rank",
+            RunError::NoNodes { .. } => "see `etlink check`",
+            RunError::GraphsTooLarge { .. } => {
+                let memory = Setting::Memory;
+                return Some(format!("allow more with {memory}, or replay fewer ranks"));
+            }
+            RunError::SimulatorFormat => "leave the format out",
+            RunError::TooManyAbsent { .. } => {
+                let simulator = Setting::ForAstraSim;
+                return Some(format!("add their traces, or leave {simulator} out"));
+            }
+            _ => return None,
+        };
+        Some(remedy.to_owned())
     }
 
     /// The file or folder that it is about, where it is about one.
@@ -374,4 +415,34 @@ impl RunError {
             first: Box::new(first),
         }
     }
+}
+
+/// What the user can do about an error: the remedy of the innermost cause that has one, behind which
+/// nothing else is said.
+pub fn remedy_of(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut found = None;
+    let mut next = Some(error);
+    while let Some(error) = next {
+        found = own_remedy(error).or(found);
+        next = error.source();
+    }
+    found
+}
+
+fn own_remedy(error: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(error) = error.downcast_ref::<AdvisedError>() {
+        return Some(error.remedy.clone());
+    }
+    let known = [
+        error.downcast_ref().map(RunError::remedy),
+        error.downcast_ref().map(InputError::remedy),
+        error.downcast_ref().map(OutputError::remedy),
+        error.downcast_ref().map(etlink_link::Error::remedy),
+        error.downcast_ref().map(etlink_host::Error::remedy),
+        error.downcast_ref().map(etlink_kineto::Error::remedy),
+        error
+            .downcast_ref()
+            .map(etlink_chakra::read::ChakraReadError::remedy),
+    ];
+    known.into_iter().flatten().flatten().next()
 }

@@ -69,7 +69,7 @@ mod step_pattern;
 pub mod text;
 
 pub use cancel::{Cancellation, Cancelled};
-pub use error::RunError;
+pub use error::{RunError, remedy_of};
 pub use file_error::{FileAction, FileError};
 pub use joined::JoinedRun;
 pub use membership::{Excluded, Exclusion, Members};

@@ -6,7 +6,7 @@
 use crate::error::RunError;
 use crate::text;
 use etlink_link::ranks::{ExcludeReason, RankSummary, select_run};
-use etlink_model::GlobalRank;
+use etlink_model::{GlobalRank, command_only};
 use serde::Serialize;
 
 /// A trace that is not among the results of its run.
@@ -69,10 +69,9 @@ impl Excluded {
 
     /// A note for people.
     pub fn note(&self) -> String {
-        let remedy = if self.can_be_allowed() {
-            " (--allow-mismatch takes it in)"
-        } else {
-            ""
+        let remedy = match self.can_be_allowed() {
+            true => command_only(" (--allow-mismatch takes it in)".to_owned()),
+            false => String::new(),
         };
         let rank = text::rank(&self.label);
         format!("{rank} is left out: {}{remedy}", self.message)

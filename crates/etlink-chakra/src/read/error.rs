@@ -1,6 +1,7 @@
 //! Why a file is not read.
 
 use super::graph::FileKind;
+use etlink_model::advice;
 
 /// Why a file could not be read at all.
 #[derive(Debug, thiserror::Error)]
@@ -15,18 +16,30 @@ pub enum ChakraReadError {
     },
     /// The document has no nodes, or its array is not readable.
     // the source is part of the text, so that the remedy stands last
-    #[error("{0}: not an execution trace; give what etlink, PyTorch or chakra_converter wrote")]
+    #[error("{}: not an execution trace{}", .0, advice(self.remedy()))]
     Json(etlink_json::JsonReadError),
     /// Not a Chakra trace in any form.
     #[error(
-        "a Chakra trace (.et), its JSON, or an ET+ JSON was expected; {}; give what etlink or \
-         chakra_converter wrote",
-        describe_kind(*.kind)
+        "a Chakra trace (.et), its JSON, or an ET+ JSON was expected; {}{}",
+        describe_kind(*.kind),
+        advice(self.remedy())
     )]
     NotChakra {
         /// What it is instead.
         kind: FileKind,
     },
+}
+
+impl ChakraReadError {
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<String> {
+        let remedy = match self {
+            ChakraReadError::Json(_) => "give what etlink, PyTorch or chakra_converter wrote",
+            ChakraReadError::NotChakra { .. } => "give what etlink or chakra_converter wrote",
+            ChakraReadError::Io { .. } => return None,
+        };
+        Some(remedy.to_owned())
+    }
 }
 
 impl From<etlink_json::JsonReadError> for ChakraReadError {

@@ -1,5 +1,6 @@
 //! Why a question is none, or has no answer.
 
+use etlink_model::advice;
 use std::fmt;
 
 /// Why a question is none, or has no answer.
@@ -16,6 +17,23 @@ pub enum QuestionError {
     },
     /// The trace does not say what is needed.
     NoAnswer(String),
+    /// What was given does not say what is needed, and something else does.
+    OtherInput {
+        /// What is wrong with it.
+        why: &'static str,
+        /// What to give instead.
+        remedy: &'static str,
+    },
+}
+
+impl QuestionError {
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            QuestionError::OtherInput { remedy, .. } => Some((*remedy).to_owned()),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for QuestionError {
@@ -31,6 +49,10 @@ impl fmt::Display for QuestionError {
                 write!(f, "{question:?}: {expected} was expected")
             }
             QuestionError::NoAnswer(why) => write!(f, "no answer on this trace: {why}"),
+            QuestionError::OtherInput { why, .. } => {
+                let advice = advice(self.remedy());
+                write!(f, "no answer on this trace: {why}{advice}")
+            }
         }
     }
 }

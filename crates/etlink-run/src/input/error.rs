@@ -3,6 +3,7 @@
 use crate::file_error::FileError;
 use crate::text::describe_kind;
 use etlink_chakra::read::FileKind;
+use etlink_model::advice;
 use etlink_perfetto::PerfettoOrigin;
 
 /// Why a file is no input.
@@ -13,19 +14,19 @@ pub enum InputError {
     #[error(transparent)]
     File(#[from] FileError),
     /// It is a folder.
-    #[error("{name} is a folder, not a trace file; to link all ranks in it use `etlink merge`")]
+    #[error("{name} is a folder, not a trace file{}", advice(self.remedy()))]
     IsFolder {
         /// The folder.
         name: String,
     },
     /// It has no content.
-    #[error("{name} is empty; record the trace again")]
+    #[error("{name} is empty{}", advice(self.remedy()))]
     Empty {
         /// The file.
         name: String,
     },
     /// It is another kind of file.
-    #[error("{}", wanted.refuse(name, *kind))]
+    #[error("{}{}", wanted.refuse(name, *kind), wanted.advice(name, *kind))]
     WrongKind {
         /// The file.
         name: String,
@@ -36,15 +37,15 @@ pub enum InputError {
     },
     /// It is a view that etlink wrote.
     #[error(
-        "{name} is a view that etlink wrote for Perfetto, not a recording; give the trace that it \
-         was made from, or the view as .pftrace"
+        "{name} is a view that etlink wrote for Perfetto, not a recording{}",
+        advice(self.remedy())
     )]
     View {
         /// The file.
         name: String,
     },
     /// It is a Perfetto trace that cannot be read back.
-    #[error("{name} {}", perfetto_reason(*origin))]
+    #[error("{name} {}{}", perfetto_reason(*origin), advice(self.remedy()))]
     Perfetto {
         /// The file.
         name: String,
@@ -53,8 +54,8 @@ pub enum InputError {
     },
     /// It is a host trace, which has no times.
     #[error(
-        "{name} is a host trace, which has no times: give it as --host beside the device trace of \
-         the same rank"
+        "{name} is a host trace, which has no times: {}",
+        self.remedy().unwrap_or_default()
     )]
     HostAlone {
         /// The file.
@@ -63,6 +64,24 @@ pub enum InputError {
 }
 
 impl InputError {
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<String> {
+        let remedy = match self {
+            InputError::File(_) => return None,
+            InputError::IsFolder { .. } => "to link all ranks in it use `etlink merge`",
+            InputError::Empty { .. } => "record the trace again",
+            InputError::WrongKind { name, kind, wanted } => return wanted.remedy(name, *kind),
+            InputError::View { .. } => {
+                "give the trace that it was made from, or the view as .pftrace"
+            }
+            InputError::Perfetto { origin, .. } => perfetto_remedy(*origin),
+            InputError::HostAlone { .. } => {
+                "give it as --host beside the device trace of the same rank"
+            }
+        };
+        Some(remedy.to_owned())
+    }
+
     /// The file.
     pub(crate) fn file(&self) -> Option<String> {
         match self {
@@ -80,17 +99,26 @@ impl InputError {
 fn perfetto_reason(origin: PerfettoOrigin) -> &'static str {
     match origin {
         PerfettoOrigin::SeveralRanks => {
-            "is a timeline of several ranks, whose times are by one clock; give the folder of \
-             their traces, or the trace of one rank"
+            "is a timeline of several ranks, whose times are by one clock"
         }
         PerfettoOrigin::Recorded | PerfettoOrigin::OtherLayout => {
             "was written for Perfetto by another version of etlink, without what the recording \
-             says of its events; give the trace that it was made from"
+             says of its events"
         }
         PerfettoOrigin::Foreign => {
             "is a Perfetto trace of another program: it has no correlation ids, streams and launch \
-             calls; give the Kineto trace (.json) of PyTorch's profiler"
+             calls"
         }
+    }
+}
+
+fn perfetto_remedy(origin: PerfettoOrigin) -> &'static str {
+    match origin {
+        PerfettoOrigin::SeveralRanks => "give the folder of their traces, or the trace of one rank",
+        PerfettoOrigin::Recorded | PerfettoOrigin::OtherLayout => {
+            "give the trace that it was made from"
+        }
+        PerfettoOrigin::Foreign => "give the Kineto trace (.json) of PyTorch's profiler",
     }
 }
 
@@ -113,45 +141,75 @@ impl WantedTrace {
     /// What to say of a file of another kind.
     fn refuse(self, name: &str, kind: FileKind) -> String {
         let is = describe_kind(kind);
-        let (option, what, other) = match self {
-            WantedTrace::Host => ("--host", "PyTorch execution trace", "--device"),
-            WantedTrace::Device => ("--device", "Kineto trace", "--host"),
-            WantedTrace::Capture => {
+        let (option, what, _) = match self.pair() {
+            Some(pair) => pair,
+            None if self == WantedTrace::Capture => {
                 return format!(
                     "{name} is {is}, but --capture wants the Kineto trace of the capture of the \
-                     graphs; see `etlink inspect`"
+                     graphs"
                 );
             }
-            WantedTrace::Times if name.ends_with(".et") => {
-                return format!(
-                    "{name} is no Chakra trace: it does not begin like one; see `etlink check`"
-                );
+            None if self.is_graph(name) => {
+                return format!("{name} is no Chakra trace: it does not begin like one");
             }
-            WantedTrace::Times => {
-                return format!("{name} is {is}; give a Kineto trace or a Chakra trace (.et)");
-            }
-            WantedTrace::Table => {
-                return format!(
-                    "{name} is {is}; give the Kineto trace, which has all times that the table \
-                     needs"
-                );
-            }
+            None => return format!("{name} is {is}"),
         };
         match kind {
             FileKind::HostTrace | FileKind::EtPlus | FileKind::KinetoTrace => {
-                format!(
-                    "{name} is {is}, but {option} wants a {what}; give that, and this one as {other}"
-                )
+                format!("{name} is {is}, but {option} wants a {what}")
             }
             FileKind::ChakraEt | FileKind::ChakraJson => {
-                format!(
-                    "{name} is {is}, which is linked already; {option} wants a {what}: give one of \
-                     those that it was made from"
-                )
+                format!("{name} is {is}, which is linked already; {option} wants a {what}")
             }
-            FileKind::Unknown => {
-                format!("{name} is no {what}: it does not begin like one; see `etlink inspect`")
-            }
+            FileKind::Unknown => format!("{name} is no {what}: it does not begin like one"),
         }
+    }
+
+    /// The remedy behind that.
+    fn advice(self, name: &str, kind: FileKind) -> String {
+        let is_linked = matches!(kind, FileKind::ChakraEt | FileKind::ChakraJson);
+        let remedy = self.remedy(name, kind);
+        if self.pair().is_some() && is_linked {
+            return format!(": {}", remedy.unwrap_or_default());
+        }
+        advice(remedy)
+    }
+
+    /// What the user can do with it.
+    fn remedy(self, name: &str, kind: FileKind) -> Option<String> {
+        let Some((_, _, other)) = self.pair() else {
+            let remedy = match self {
+                WantedTrace::Times if self.is_graph(name) => "see `etlink check`",
+                WantedTrace::Times => "give a Kineto trace or a Chakra trace (.et)",
+                WantedTrace::Table => {
+                    "give the Kineto trace, which has all times that the table needs"
+                }
+                _ => "see `etlink inspect`",
+            };
+            return Some(remedy.to_owned());
+        };
+        Some(match kind {
+            FileKind::HostTrace | FileKind::EtPlus | FileKind::KinetoTrace => {
+                format!("give that, and this one as {other}")
+            }
+            FileKind::ChakraEt | FileKind::ChakraJson => {
+                "give one of those that it was made from".to_owned()
+            }
+            FileKind::Unknown => "see `etlink inspect`".to_owned(),
+        })
+    }
+
+    /// The option of a trace of a rank, what it takes, and the option of the rank's other trace.
+    fn pair(self) -> Option<(&'static str, &'static str, &'static str)> {
+        match self {
+            WantedTrace::Host => Some(("--host", "PyTorch execution trace", "--device")),
+            WantedTrace::Device => Some(("--device", "Kineto trace", "--host")),
+            WantedTrace::Capture | WantedTrace::Table | WantedTrace::Times => None,
+        }
+    }
+
+    /// Whether the name is that of a written graph.
+    fn is_graph(self, name: &str) -> bool {
+        self == WantedTrace::Times && name.ends_with(".et")
     }
 }

@@ -1,6 +1,7 @@
 //! How much memory there is, for messages.
 
 use bytesize::ByteSize;
+use etlink_model::{Setting, advice};
 use std::fmt::{Display, Formatter, Result};
 use std::path::PathBuf;
 
@@ -17,7 +18,7 @@ impl Display for MemoryLimit {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let bytes = display_size(self.bytes);
         if self.is_asked {
-            write!(f, "--memory allows {bytes}")
+            write!(f, "{} allows {bytes}", Setting::Memory)
         } else {
             write!(f, "the system has {bytes} to give")
         }
@@ -53,20 +54,29 @@ impl Display for OversizedRank {
             1 => " (1 more rank is too large as well)".to_owned(),
             more => format!(" ({more} more ranks are too large as well)"),
         };
-        // advised only where it helps: else somebody tries it in vain
-        let fewer_threads = if self.fits_one_thread {
-            "use fewer threads (-j 1), "
-        } else {
-            ""
-        };
         write!(
             f,
-            "{}: {} unpacked take about {} of memory to link{others}, but {}; {fewer_threads}allow \
-             more with --memory, or record fewer steps",
+            "{}: {} unpacked take about {} of memory to link{others}, but {}{}",
             files.join(" and "),
             display_size(self.unpacked),
             display_size(self.needed),
-            self.limit
+            self.limit,
+            advice(Some(self.remedy()))
+        )
+    }
+}
+
+impl OversizedRank {
+    /// What the user can do.
+    pub fn remedy(&self) -> String {
+        // advised only where it helps: else somebody tries it in vain
+        let fewer_threads = match self.fits_one_thread {
+            true => "use fewer threads (-j 1), ",
+            false => "",
+        };
+        format!(
+            "{fewer_threads}allow more with {}, or record fewer steps",
+            Setting::Memory
         )
     }
 }

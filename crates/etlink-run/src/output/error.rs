@@ -1,6 +1,7 @@
 //! Why a result cannot be written.
 
 use crate::file_error::FileError;
+use etlink_model::{Setting, advice};
 use std::path::PathBuf;
 
 /// Standard output could not be written.
@@ -36,13 +37,13 @@ pub enum OutputError {
     },
 
     /// Standard output has no name that tells the format.
-    #[error("standard output has no name to tell the format; give --format")]
+    #[error("standard output has no name to tell the format{}", advice(self.remedy()))]
     NoFormat,
     /// The name does not tell the format.
     #[error(
-        "{}: the name's ending does not tell the format; use .et, .json, .trace.json or .pftrace \
-         (.gz after the last three packs), or --format",
-        path.display()
+        "{}: the name's ending does not tell the format{}",
+        path.display(),
+        advice(self.remedy())
     )]
     UnknownEnding {
         /// The target.
@@ -50,32 +51,33 @@ pub enum OutputError {
     },
     /// The name is not that of a trace for Perfetto.
     #[error(
-        "{}: replay writes a trace for Perfetto; use .pftrace, .pftrace.gz, .trace.json or \
-         .trace.json.gz",
-        path.display()
+        "{}: replay writes a trace for Perfetto{}",
+        path.display(),
+        advice(self.remedy())
     )]
     NotForPerfetto {
         /// The target.
         path: PathBuf,
     },
     /// The name is not that of a page.
-    #[error("{}: a report is a page; use .html", path.display())]
+    #[error("{}: a report is a page{}", path.display(), advice(self.remedy()))]
     NotAPage {
         /// The target.
         path: PathBuf,
     },
 
     /// The target is read too.
-    #[error("{} is an input too; give another name with -o", path.display())]
+    #[error("{} is an input too{}", path.display(), advice(self.remedy()))]
     IsInput {
         /// The input.
         path: PathBuf,
     },
     /// The folder of the target is not there.
     #[error(
-        "cannot write {}: there is no folder {}; make it first",
+        "cannot write {}: there is no folder {}{}",
         path.display(),
-        folder.display()
+        folder.display(),
+        advice(self.remedy())
     )]
     NoFolder {
         /// The target.
@@ -84,22 +86,23 @@ pub enum OutputError {
         folder: PathBuf,
     },
     /// The target is a folder.
-    #[error("{} is a folder; give a file name", path.display())]
+    #[error("{} is a folder{}", path.display(), advice(self.remedy()))]
     IsFolder {
         /// The target.
         path: PathBuf,
     },
     /// The target is there and must not be replaced.
-    #[error("{} exists already; --overwrite replaces it", path.display())]
+    #[error("{} exists already{}", path.display(), advice(self.remedy()))]
     Exists {
         /// The target.
         path: PathBuf,
     },
     /// A file would have to go that etlink did not write.
     #[error(
-        "{} has the name of an output, but etlink did not write it, and --overwrite does not \
-         remove it: move it away",
-        path.display()
+        "{} has the name of an output, but etlink did not write it, and {} does not remove it: {}",
+        path.display(),
+        Setting::Overwrite,
+        self.remedy().unwrap_or_default()
     )]
     NotOurs {
         /// The file.
@@ -109,9 +112,10 @@ pub enum OutputError {
     /// The files of some ranks were to replace those of an earlier run of more ranks, and their
     /// process groups are numbered in another way.
     #[error(
-        "{} would no longer fit the files of the ranks that --ranks does not name: merge all \
-         ranks, or write to another folder",
-        path.display()
+        "{} would no longer fit the files of the ranks that {} does not name: {}",
+        path.display(),
+        Setting::Ranks,
+        self.remedy().unwrap_or_default()
     )]
     GroupsOfOthers {
         /// The list of groups.
@@ -120,9 +124,11 @@ pub enum OutputError {
     /// Some ranks were to be written for a simulator, and the files of other ranks that lie there
     /// would not fit them.
     #[error(
-        "{} is of a rank that --ranks does not name, and a simulation has all its ranks from one \
-         merge: merge all ranks, or write to another folder",
-        path.display()
+        "{} is of a rank that {} does not name, and a simulation has all its ranks from one \
+         merge: {}",
+        path.display(),
+        Setting::Ranks,
+        self.remedy().unwrap_or_default()
     )]
     SimulatedWithOthers {
         /// The file of the other rank.
@@ -130,9 +136,10 @@ pub enum OutputError {
     },
     /// Another process writes the target.
     #[error(
-        "{} is being written by another etlink{}: wait for it, or write elsewhere",
+        "{} is being written by another etlink{}: {}",
         path.display(),
-        process_note(*process)
+        process_note(*process),
+        self.remedy().unwrap_or_default()
     )]
     Busy {
         /// The target.
@@ -142,10 +149,9 @@ pub enum OutputError {
     },
     /// A process may write the target: the file system has no locks that would say so.
     #[error(
-        "{} is perhaps being written by another etlink: this file system has no locks; if none \
-         runs, remove {}",
+        "{} is perhaps being written by another etlink: this file system has no locks{}",
         path.display(),
-        work.display()
+        advice(self.remedy())
     )]
     NoLocks {
         /// The target.
@@ -163,10 +169,10 @@ pub enum OutputError {
     },
     /// Files of two runs lie in a folder, because they are being replaced or that was cut.
     #[error(
-        "{}: its files are being replaced by another etlink{}, or that was cut: try again, and if \
-         this stays, repeat the command that wrote them, which finishes it first",
+        "{}: its files are being replaced by another etlink{}, or that was cut: {}",
         folder.display(),
-        process_note(*process)
+        process_note(*process),
+        self.remedy().unwrap_or_default()
     )]
     BeingReplaced {
         /// The folder.
@@ -223,6 +229,41 @@ pub enum OutputError {
 }
 
 impl OutputError {
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<String> {
+        let remedy = match self {
+            OutputError::NoFormat => "give --format",
+            OutputError::UnknownEnding { .. } => {
+                "use .et, .json, .trace.json or .pftrace (.gz after the last three packs), or \
+                 --format"
+            }
+            OutputError::NotForPerfetto { .. } => {
+                "use .pftrace, .pftrace.gz, .trace.json or .trace.json.gz"
+            }
+            OutputError::NotAPage { .. } => "use .html",
+            OutputError::IsInput { .. } => "give another name with -o",
+            OutputError::NoFolder { .. } => "make it first",
+            OutputError::IsFolder { .. } => "give a file name",
+            OutputError::Exists { .. } => {
+                return Some(format!("{} replaces it", Setting::Overwrite));
+            }
+            OutputError::NotOurs { .. } => "move it away",
+            OutputError::GroupsOfOthers { .. } | OutputError::SimulatedWithOthers { .. } => {
+                "merge all ranks, or write to another folder"
+            }
+            OutputError::Busy { .. } => "wait for it, or write elsewhere",
+            OutputError::NoLocks { work, .. } => {
+                return Some(format!("if none runs, remove {}", work.display()));
+            }
+            OutputError::BeingReplaced { .. } => {
+                "try again, and if this stays, repeat the command that wrote them, which finishes \
+                 it first"
+            }
+            _ => return None,
+        };
+        Some(remedy.to_owned())
+    }
+
     /// Whether nobody reads standard output any more.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, OutputError::Stdout(error) if error.is_closed_pipe())

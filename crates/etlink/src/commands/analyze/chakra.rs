@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use etlink_chakra::convert::{self, GroupList};
 use etlink_chakra::read;
 use etlink_link::LinkedTrace;
+use etlink_model::AdvisedError;
 
 /// What is said above the tables.
 pub(super) const NOTE: &str = "a written graph says nothing of steps (ET+ does), sizes of copies, \
@@ -19,20 +20,17 @@ pub(super) fn linked_graph(
 ) -> Result<LinkedTrace> {
     let damage = file.damage();
     let damage = damage.map_or(String::new(), |damage| format!("; {damage}"));
+    let remedy = format!("give the traces that it was made from, or use `etlink replay`{damage}");
     // graphs that were made for simulators have durations alone
     if file.start_ns.iter().all(Option::is_none) {
-        bail!(
-            "{name} has no start times: there is nothing to analyze; give the traces that it was \
-            made from, or use `etlink replay`{damage}"
-        );
+        let problem = format!("{name} has no start times: there is nothing to analyze");
+        bail!(AdvisedError::new(problem, remedy));
     }
     match convert::linked_trace(file, rank, groups)? {
         Some(trace) => Ok(trace),
         None => {
-            bail!(
-                "{name} has neither device nodes nor communications: there is nothing to analyze; \
-                give the traces that it was made from, or use `etlink replay`{damage}"
-            )
+            let problem = "neither device nodes nor communications: there is nothing to analyze";
+            bail!(AdvisedError::new(format!("{name} has {problem}"), remedy));
         }
     }
 }

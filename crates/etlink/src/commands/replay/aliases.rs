@@ -3,6 +3,7 @@
 use super::ReplayConfig;
 use anyhow::{Result, anyhow};
 use etlink_analyze::{KernelRules, short_names};
+use etlink_model::Setting;
 use etlink_replay::{
     DurationScale, LabelSource, NameAlias, ReplayGraph, ReplayKind, find_node, resolve_alias,
 };
@@ -29,7 +30,7 @@ impl ReplayConfig {
             let Some(name) = scale.name() else { continue };
             if is_unused(scale) {
                 let names = resolve_alias(&aliases, &name)
-                    .map_err(|why| anyhow!("{input}: --scale {scale}: {why}"))?;
+                    .map_err(|why| anyhow!("{input}: {} {scale}: {why}", Setting::Scale))?;
                 if !names.is_empty() {
                     *scale = scale.clone().with_names(names);
                 }

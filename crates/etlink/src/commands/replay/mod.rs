@@ -22,7 +22,7 @@ use config::ReplayConfig;
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::ChakraGraph;
 use etlink_link::{LinkReport, LinkedTrace};
-use etlink_model::{AnomalyKind, NodeIdx, Severity, TimeNs};
+use etlink_model::{AdvisedError, AnomalyKind, NodeIdx, Severity, TimeNs};
 use etlink_replay::{
     AnswerRange, CrossStepFigures, EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph,
     ReplayRun, ReplaySettings, StartExplanation, TrustFigures, work_makespan,
@@ -281,11 +281,11 @@ fn expect_graph(config: &ReplayConfig, written: &WrittenRank) -> Result<()> {
     // a tree has no edges: everything would start at once
     let kind = written.graph.format;
     if kind.is_tree() {
-        bail!(
-            "{name} is {}: the op tree, not a graph of what waits for what; replay the traces \
-            that it was made from, or the .et of them",
-            describe_kind(kind)
-        );
+        let kind = describe_kind(kind);
+        bail!(AdvisedError::new(
+            format!("{name} is {kind}: the op tree, not a graph of what waits for what"),
+            "replay the traces that it was made from, or the .et of them"
+        ));
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! Named questions, asked of a trace or of all ranks of a run.
 
 use super::ReplayConfig;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use etlink_findings::{
     QuestionError, RankAnswer, WhatIfQuestion, answer_for_graph, straggler_edits,
 };
 use etlink_link::LinkedTrace;
-use etlink_model::NodeIdx;
+use etlink_model::{AdvisedError, NodeIdx, Setting};
 use etlink_replay::{LabelSource, ReplayGraph};
 use serde::Serialize;
 
@@ -76,10 +76,14 @@ impl ReplayConfig {
     /// A graph that was written has no calls, groups or devices to ask about.
     pub(super) fn refuse_questions(&self, input: &str) -> Result<()> {
         if let Some(question) = self.questions.first() {
-            bail!(
-                "{input}: --what-if {question}: a written graph does not say what is needed for \
-                that; replay the traces that it was made from"
+            let problem = format!(
+                "{input}: {} {question}: a written graph does not say what is needed for that",
+                Setting::WhatIf
             );
+            bail!(AdvisedError::new(
+                problem,
+                "replay the traces that it was made from"
+            ));
         }
         Ok(())
     }
@@ -122,7 +126,8 @@ impl ReplayConfig {
                     return Err(no_answer(input, question, why));
                 }
                 Some(why) => notes.push(format!(
-                    "--what-if {question}: {} of {} ranks stay as they are: {why}",
+                    "{} {question}: {} of {} ranks stay as they are: {why}",
+                    Setting::WhatIf,
                     failed.len(),
                     ranks.len()
                 )),
@@ -135,10 +140,11 @@ impl ReplayConfig {
 
 fn question_notes(question: &WhatIfQuestion, notes: impl Iterator<Item = String>) -> Vec<String> {
     notes
-        .map(|note| format!("--what-if {question}: {note}"))
+        .map(|note| format!("{} {question}: {note}", Setting::WhatIf))
         .collect()
 }
 
 fn no_answer(input: &str, question: &WhatIfQuestion, why: &QuestionError) -> anyhow::Error {
-    anyhow!("{input}: --what-if {question}: {why}")
+    let asked = format!("{input}: {} {question}", Setting::WhatIf);
+    anyhow::Error::new(why.clone()).context(asked)
 }

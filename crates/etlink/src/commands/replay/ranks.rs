@@ -11,7 +11,7 @@ use crate::commands::{print_json, print_report, print_unused_files};
 use crate::rank_columns::RankColumns;
 use anyhow::{Context, Result, anyhow, bail};
 use etlink_link::ranks::{JoinProblem, JoinProblemKind, RankClock};
-use etlink_model::{DurationNs, RankIdx, UnixNs};
+use etlink_model::{DurationNs, RankIdx, Setting, UnixNs};
 use etlink_replay::{
     CollectiveNodes, CrossStepFigures, JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures,
     RankLabels, RankNames, ReplayGraph, ReplayRun,
@@ -86,10 +86,10 @@ pub(super) fn replay_runs(config: ReplayConfig, progress: &Progress) -> Result<V
         let mut notes = runs.runs[results.run].notes.clone();
         notes.extend(idle);
         if config.options.ranks.is_some() {
-            notes.push(
-                "ranks that --ranks does not name: what waits for them counts as transfer"
-                    .to_owned(),
-            );
+            notes.push(format!(
+                "ranks that {} does not name: what waits for them counts as transfer",
+                Setting::Ranks
+            ));
         }
         let name = runs.run_title(results.run);
         if has_no_ranks(&results) {

@@ -2,6 +2,7 @@
 
 use super::ReplayConfig;
 use anyhow::{Result, bail};
+use etlink_model::Setting;
 use etlink_replay::{
     LabelSource, ReplayGraph, UnusedRule, check_edge_kind, explain_missing_name, find_node,
 };
@@ -37,7 +38,10 @@ impl UnusedRules {
         }
         for scale in &config.settings.scales {
             if let Err(why) = scale.check_used(graph, labels) {
-                rules.push(IdleRule::change(format!("--scale {scale}"), &why));
+                rules.push(IdleRule::change(
+                    format!("{} {scale}", Setting::Scale),
+                    &why,
+                ));
             }
         }
         for kind in &config.settings.drop_edges {

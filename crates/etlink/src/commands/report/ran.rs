@@ -10,6 +10,7 @@ use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read;
 use etlink_findings::RunFinding;
 use etlink_link::LinkedTrace;
+use etlink_model::AdvisedError;
 use etlink_replay::{
     LabelSource, PathReport, PathStepReport, ReplayGraph, ReplayRun, ReplaySettings,
 };
@@ -69,7 +70,8 @@ impl Ran {
             graph: file,
         } = written;
         if file.is_empty() {
-            bail!("{name}: no nodes in it; see `etlink check`");
+            let problem = format!("{name}: no nodes in it");
+            bail!(AdvisedError::new(problem, "see `etlink check`"));
         }
         // a tree says who called whom, not who waits for whom
         let graph = if file.format.is_tree() {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::FileKind;
 use etlink_findings::{QuestionError, RankAnswer, WhatIfQuestion};
-use etlink_model::{GlobalRank, UnixNs};
+use etlink_model::{AdvisedError, GlobalRank, UnixNs};
 use etlink_replay::{RankNames, cross_step_figures};
 use etlink_run::RunError;
 use etlink_run::run::{
@@ -115,13 +115,15 @@ fn from_written(
 ) -> Result<ReplayOutcome> {
     let (name, file) = (&written.name, &written.graph);
     if file.format.is_tree() {
-        bail!(
-            "{name} is a merged trace (ET+): the op tree, not a graph of what waits for what; \
-            replay the traces that it was made from, or the .et of them"
-        );
+        let problem = "a merged trace (ET+): the op tree, not a graph of what waits for what";
+        bail!(AdvisedError::new(
+            format!("{name} is {problem}"),
+            "replay the traces that it was made from, or the .et of them"
+        ));
     }
     if !matches!(file.format, FileKind::ChakraEt | FileKind::ChakraJson) || file.is_empty() {
-        bail!("{name}: no Chakra nodes in it to run; see `etlink check`");
+        let problem = format!("{name}: no Chakra nodes in it to run");
+        bail!(AdvisedError::new(problem, "see `etlink check`"));
     }
     if let Some(damage) = file.damage().filter(|_| rank.set.options.strict) {
         return Err(RunError::Refused {
@@ -159,12 +161,15 @@ fn from_written(
 
 /// A graph that was written has no calls, groups or devices to ask about.
 fn unanswered(questions: &[WhatIfQuestion]) -> RankAnswers {
-    let why = "a written graph does not say what is needed; replay the traces";
+    let why = QuestionError::OtherInput {
+        why: "a written graph does not say what is needed",
+        remedy: "replay the traces",
+    };
     let answers = questions
         .iter()
         .map(|question| match question.needs_ranks() {
             true => Ok(RankAnswer::default()),
-            false => Err(QuestionError::NoAnswer(why.to_owned())),
+            false => Err(why.clone()),
         });
     answers.collect()
 }
