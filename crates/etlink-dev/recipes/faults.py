@@ -20,6 +20,7 @@ import gc
 import importlib
 import importlib.machinery
 import json
+import multiprocessing
 import os
 import pathlib
 import queue
@@ -123,9 +124,10 @@ class Sources:
 def wait_for_threads():
     """What is replaced while a cycle is recorded, and must work with each call of ours that fails."""
     items, lock, event = queue.Queue(1), threading.Lock(), threading.Event()
+    reentrant, between = threading.RLock(), multiprocessing.SimpleQueue()
 
     def work():
-        with lock:
+        with lock, reentrant, reentrant:
             items.put(1)
             items.put(2, timeout=10)
         event.set()
@@ -135,9 +137,11 @@ def wait_for_threads():
         thread = threading.Thread(target=work)
         thread.start()
         taken = [items.get(), items.get(), future.result(10), event.wait(10)]
-        with lock:
+        with lock, reentrant:
             thread.join()
-    assert taken == [1, 2, 3, True], taken
+    between.put(4)
+    taken.append(between.get())
+    assert taken == [1, 2, 3, True, 4], taken
 
 
 def train(torch, step):

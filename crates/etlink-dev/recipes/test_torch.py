@@ -233,11 +233,14 @@ class Recorded(Traces):
             ("queue.put", "queue.get"), ("queue.get", "queue.put"),
             ("Executor.submit", "Executor.idle"), ("Future.set_result", "Future.result"),
             ("threading.Event.set", "threading.Event.wait"), ("Lock.release", "Lock.acquire"),
+            ("RLock.release", "RLock.acquire"),
             ("threading.Thread.start", "threading.Thread.run"),
             ("threading.Thread.run", "threading.Thread.join"),
             ("DataLoader.put", "DataLoader.idle"), ("DataLoader.fetched", "DataLoader.get"),
         ]
         self.assertEqual([pair for pair in wanted if not caused[pair]], [], caused)
+        names = {event["name"] for event in waits}
+        self.assertLessEqual({"multiprocessing.Queue.put", "multiprocessing.Queue.get"}, names)
         self.assertEqual([path.name for path in self.traces.iterdir() if path.name.startswith(".")], [])
         ran = subprocess.run([CHOSEN.etlink, "replay", self.traces, "--json"], capture_output=True, text=True)
         (replayed,) = json.loads(ran.stdout)

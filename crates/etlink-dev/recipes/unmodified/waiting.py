@@ -1,12 +1,15 @@
 """Threads that wait for each other in all ways that are recorded, and what must stay as it is meanwhile."""
 
 import copy
+import multiprocessing
 import pickle
 import queue
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from multiprocessing.queues import Queue
+from multiprocessing.reduction import ForkingPickler
 
 import torch
 from torch import nn
@@ -51,6 +54,29 @@ def semantics():
         raises(TypeError, copy.copy, one)
     with lock, reentrant:
         assert lock.locked()
+    for one in (reentrant, threading.RLock()):
+        assert isinstance(one, type(threading.RLock())) and one.acquire(timeout=1) and one.acquire(False)
+        one.release()
+        with one, ThreadPoolExecutor(1) as pool:
+            assert not pool.submit(one.acquire, timeout=0.001).result()
+            raises(RuntimeError, pool.submit(one.release).result)
+        one.release()
+        raises(RuntimeError, one.release)
+        raises(TypeError, pickle.dumps, one)
+        raises(TypeError, copy.copy, one)
+        raises(ValueError, one.acquire, False, 1)
+    waiting = threading.Condition(reentrant)
+    with reentrant, waiting:
+        assert not waiting.wait(0.001) and waiting.notify() is None
+    between, simple = multiprocessing.Queue(1), multiprocessing.SimpleQueue()
+    between.put([1])
+    raises(queue.Full, between.put, 2, timeout=0.001)
+    simple.put(torch.ones)
+    assert between.get(timeout=10) == [1] and simple.get() is torch.ones
+    raises(queue.Empty, between.get, True, 0.001)
+    raises(queue.Empty, between.get_nowait)
+    between.close()
+    raises(ValueError, between.put, 3)
     condition = threading.Condition(lock)
     with condition:
         assert not condition.wait(0.001)
@@ -85,13 +111,13 @@ torch.manual_seed(7)
 torch.set_num_threads(1)
 model = nn.Linear(8, 8)
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
-items, lock = queue.Queue(2), threading.Lock()
+items, lock, reentrant = queue.Queue(2), threading.Lock(), threading.RLock()
 ended = threading.Event()
 
 
 def produce():
     while not ended.is_set():
-        with lock:
+        with lock, reentrant, reentrant:
             batch = torch.ones(2, 8) * 2
         try:
             items.put(batch, timeout=1)
@@ -106,7 +132,7 @@ with ThreadPoolExecutor(1) as pool:
     for _ in range(12):
         future = pool.submit(torch.ones, 2, 8)
         semantics()
-        with lock:
+        with lock, reentrant:
             batch = items.get() + next(loader)
         loss = model(batch + future.result()).sum()
         optimizer.zero_grad()
@@ -117,4 +143,7 @@ producer.join()
 # after the recording all is as it was
 for function in (queue.Queue.put, queue.Queue._get, threading.Event.wait, threading.Condition.notify):
     assert not hasattr(function, "__wrapped__"), function
+assert Queue.get.__module__ == "multiprocessing.queues" and not hasattr(Queue.get, "__wrapped__")
+assert ForkingPickler.loads is pickle.loads
+assert type(reentrant).acquire is type(reentrant).__mro__[-2].acquire
 print(f"loss {loss.item():.3f}")

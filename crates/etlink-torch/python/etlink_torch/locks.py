@@ -1,11 +1,12 @@
-"""`threading.Lock` of the program's own modules, so that waits for it are known.
+"""`threading.Lock` and `RLock` of the program's own modules, so that waits for them are known.
 
 A lock is an object of C, whose class takes no wrapper: where the program makes one, it gets one of ours
-around it. Modules of Python itself and installed packages get the plain one. While nothing is recorded
-it passes calls on.
+around it, or derived from it. Modules of Python itself and installed packages get the plain one. While
+nothing is recorded it passes calls on.
 """
 
 import _thread
+import functools
 import site
 import sys
 import sysconfig
@@ -20,6 +21,9 @@ RECORDERS = []
 """What records waits now: empty, or one `Waits`."""
 PLAIN = _thread.allocate_lock
 KIND = _thread.LockType
+REENTRANT = _thread.RLock
+PLAIN_REENTRANT = threading.RLock
+"""A function that makes one, up to Python 3.14 at least."""
 
 
 def installed_folders():
@@ -123,8 +127,89 @@ class Lock(metaclass=LockKind):
         return repr(self._plain)
 
 
+class ReentrantKind(type):
+    """Those that others made are instances too."""
+
+    def __instancecheck__(cls, thing):
+        return attempt(isinstance, thing, REENTRANT) or False
+
+    def __subclasscheck__(cls, kind):
+        return attempt(issubclass, kind, REENTRANT) or False
+
+
+class RLock(REENTRANT, metaclass=ReentrantKind):
+    """As its base, until `watch_reentrant` gives it methods that record waits."""
+
+    # the thread that let it go last, and when; unset before the first time
+    __slots__ = ("_before",)
+
+
+def acquire(self, blocking=True, timeout=-1):
+    original, start = REENTRANT.acquire, attempt(time_ns) if RECORDERS else None
+    if not original(self, blocking, timeout):
+        return False
+    if start is not None:
+        attempt(taken, self, start)
+    return True
+
+
+def acquire_restore(self, state):
+    """After the wait of a condition."""
+    original, start = REENTRANT._acquire_restore, attempt(time_ns) if RECORDERS else None
+    original(self, state)
+    if start is not None:
+        attempt(taken, self, start)
+
+
+def taken(lock, start):
+    """A thread that has it already does not wait for it."""
+    before, lock._before = lock._before, None
+    if before is not None and before[0] != get_native_id() and RECORDERS:
+        RECORDERS[0].lock_taken(start, *before, "RLock")
+
+
+def release(self, *_):
+    original = REENTRANT.release
+    self._before = attempt(Lock._now) if RECORDERS else None
+    original(self)
+
+
+def release_save(self):
+    """Before the wait of a condition."""
+    original = REENTRANT._release_save
+    self._before = attempt(Lock._now) if RECORDERS else None
+    return original(self)
+
+
+def watch_reentrant(patches):
+    """While something is recorded. Conditions keep the methods that a lock has when they are made."""
+    for name, method in (
+        ("acquire", acquire),
+        ("__enter__", acquire),
+        ("release", release),
+        ("__exit__", release),
+        ("_release_save", release_save),
+        ("_acquire_restore", acquire_restore),
+    ):
+        patches.replace(RLock, name, method)
+
+
+@functools.wraps(PLAIN_REENTRANT)
+def make_reentrant(*arguments, **named):
+    try:
+        if is_own(sys._getframe(1).f_globals):
+            return RLock(*arguments, **named)
+    except Exception:
+        pass
+    original = PLAIN_REENTRANT
+    return original(*arguments, **named)
+
+
 def replace():
     """`undo()` of the result takes it back; locks that were made pass calls on."""
     patches = Patches()
     patches.replace(threading, "Lock", Lock)
+    # What others have put there is theirs: locks of gevent are no threads'.
+    if getattr(PLAIN_REENTRANT, "__module__", None) == threading.__name__:
+        patches.replace(threading, "RLock", make_reentrant)
     return patches

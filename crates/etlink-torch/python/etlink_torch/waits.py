@@ -5,11 +5,13 @@ is recorded, calls that wait are replaced, and their times go into the device tr
 category `etlink_wait`: `after` is the number of what ended the wait, `frees` of what its end lets
 go on. The numbers say which `put` a `get` belongs to, whether it had to wait for it or not.
 
-Calls of C are left alone, as `queue.SimpleQueue` is: a class of C has no place for a wrapper.
+Calls of C are left alone, as `queue.SimpleQueue` is: a class of C has no place for a wrapper. Locks of
+the program's own modules are made in `locks`.
 """
 
 import functools
 import itertools
+import sys
 import threading
 import weakref
 from collections import deque
@@ -102,10 +104,12 @@ class Waits:
         self.patches = Patches()
         try:
             self.replace_queues()
+            attempt(self.replace_process_queues)
             self.replace_events()
             self.replace_futures()
             self.replace_threads()
             self.replace_torch(torch)
+            locks.watch_reentrant(self.patches)
             self.on = True
             locks.RECORDERS.append(self)
         except Exception:
@@ -125,12 +129,12 @@ class Waits:
         rows, self.rows = self.rows, []
         return rows
 
-    def lock_taken(self, start, thread, time):
+    def lock_taken(self, start, thread, time, kind="Lock"):
         """`thread`: which let the lock go at `time`."""
         if self.on:
             number = next(self.numbers)
-            self.add("Lock.release", time, time, None, number, thread)
-            self.add("Lock.acquire", start, time_ns(), number, None)
+            self.add(kind + ".release", time, time, None, number, thread)
+            self.add(kind + ".acquire", start, time_ns(), number, None)
 
     # What is recorded.
 
@@ -266,6 +270,34 @@ class Waits:
             call.frees = next(self.numbers)
             state.places.append(call.frees)
         call.moment = time_ns()
+
+    # Queues between processes: another process ends the wait, and its number is not known here.
+
+    def replace_process_queues(self):
+        queues = sys.modules.get("multiprocessing.queues")
+        if queues is None:
+            return
+        kind, simple = queues.Queue, queues.SimpleQueue
+        for owner, method in ((kind, "put"), (kind, "get"), (simple, "get")):
+            self.wrap_wait(owner, method, "multiprocessing.Queue." + method)
+        self.wrap_unpacking(queues._ForkingPickler, (kind, simple))
+
+    def wrap_unpacking(self, pickler, kinds):
+        """An item that has come is unpacked in `get`: that is work."""
+        original = vars(pickler)["loads"]
+
+        @functools.wraps(original)
+        def loads(*arguments, **named):
+            if self.on:
+                attempt(self.item_came, kinds)
+            return original(*arguments, **named)
+
+        self.patches.replace(pickler, "loads", staticmethod(loads))
+
+    def item_came(self, kinds):
+        call = self.local.call
+        if call is not None and isinstance(call.owner, kinds) and call.moment is None:
+            call.moment = time_ns()
 
     # `threading.Event` and `Condition`: barriers and semaphores are made of them.
 
