@@ -130,6 +130,115 @@ fn the_names_in_use_are_found() {
     }
 }
 
+/// Host and device trace of the two ranks of one job.
+fn two_ranks() -> [[Vec<u8>; 2]; 2] {
+    [0, 1].map(|rank| {
+        ["torch_et", "kineto_trace"]
+            .map(|what| unpacked(&format!("ddp2-2.15.0/{what}_{rank}.json.gz")))
+    })
+}
+
+/// `name` with the rank in place of `R`.
+fn put(tool: &Tool, name: &str, rank: usize, content: &[u8]) {
+    tool.file(&name.replace('R', &rank.to_string()), content);
+}
+
+#[test]
+fn folders_of_one_job_are_one_run() {
+    let ranks = two_ranks();
+    for (host, device, rule) in [
+        // Megatron-LM with --pytorch-profiler-collect-chakra, NeMo
+        (
+            "chakra/rank-R.json",
+            "torch_profile/rank-R.json",
+            "host traces of chakra and device traces of torch_profile are of the same ranks",
+        ),
+        (
+            "host/rank-R.json",
+            "device/rank-R.json",
+            "host traces of host and device traces of device are of the same ranks",
+        ),
+        // OLMo
+        (
+            "rank-R/execution-trace.json",
+            "rank-R/trace.json",
+            "2 folders (rank-0, …) have one rank each and are named by it",
+        ),
+    ] {
+        let tool = Tool::new();
+        for (rank, [host_text, device_text]) in ranks.iter().enumerate() {
+            put(&tool, &format!("job/{host}"), rank, host_text);
+            put(&tool, &format!("job/{device}"), rank, device_text);
+        }
+        // a folder that has nothing to do with it stays a run of its own
+        tool.file("job/other/kineto_trace_0.json", &ranks[0][1]);
+        let merged = tool.run("merge job -o out").exits(0);
+        let merged = merged.notes(&format!("{rule}: one run"));
+        for line in [
+            "\n  0  ",
+            "\n  1  ",
+            "518 of 518 ops matched",
+            "\n  other/0  ",
+        ] {
+            assert!(
+                format!("\n{}", merged.stdout).contains(line),
+                "{host}: {line}"
+            );
+        }
+        assert!(tool.path("out/job.1.et").exists(), "{host}");
+    }
+}
+
+#[test]
+fn folders_that_only_look_alike_stay_runs() {
+    let tool = Tool::new();
+    let ranks = two_ranks();
+    // host traces of another rank, and folders whose names say no rank
+    tool.file("a/host/rank-1.json", &ranks[1][0]);
+    tool.file("a/device/rank-0.json", &ranks[0][1]);
+    tool.run("merge a -o out-a")
+        .exits(1)
+        .says("a host trace without a device trace of the same rank");
+    tool.file("b/first/kineto_trace_0.json", &ranks[0][1]);
+    tool.file("b/second/kineto_trace_1.json", &ranks[1][1]);
+    tool.run("merge b -o out-b")
+        .exits(0)
+        .says("first/0  ")
+        .says("second/1  ");
+}
+
+#[test]
+fn cycles_in_one_folder_are_runs() {
+    let ranks = two_ranks();
+    for names in [
+        ["kineto_trace_R.cycle9.json", "kineto_trace_R.cycle10.json"],
+        ["node_4R.1795.pt.trace.json", "node_4R.18000.pt.trace.json"],
+    ] {
+        let tool = Tool::new();
+        for (rank, [host, device]) in ranks.iter().enumerate() {
+            // one observer writes one host trace over all cycles
+            put(&tool, "job/torch_et_R.json", rank, host);
+            for name in names {
+                put(&tool, &format!("job/{name}"), rank, device);
+            }
+        }
+        let merged = tool
+            .run("merge job -o out")
+            .exits(0)
+            .notes("each rank has 2 device traces, whose names differ in numbers alone: 2 cycles")
+            .says("joined cycle1  2 ranks")
+            .says("joined cycle2  2 ranks");
+        let matched = merged.stdout.matches("518 of 518 ops matched").count();
+        assert_eq!(matched, 4, "{}", merged.stdout);
+    }
+    // names that differ in more than numbers are not known to be cycles
+    let tool = Tool::new();
+    tool.file("job/kineto_trace_0.first.json", &ranks[0][1]);
+    tool.file("job/kineto_trace_0.second.json", &ranks[0][1]);
+    tool.run("merge job -o out")
+        .notes("2 device traces are of rank 0");
+}
+
 #[test]
 fn no_two_ranks_share_an_output() {
     let tool = Tool::new();

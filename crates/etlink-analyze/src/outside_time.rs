@@ -86,9 +86,19 @@ impl OutsideRows {
     }
 }
 
-/// Whether a row was launched before the recording began.
+/// Whether a row was launched before the recording began. One without an id (MTIA) was so if it ran
+/// before any recorded call.
 pub(crate) fn is_from_before(trace: &LinkedTrace, row: usize) -> bool {
-    trace.row_no_launch[row] == NoLaunch::BeforeWindow
+    match trace.row_no_launch[row] {
+        NoLaunch::BeforeWindow => true,
+        NoLaunch::NoCorrelation => {
+            let start = trace.device.rows.start[row];
+            let start = trace.host_time(RowIdx::from_index(row), start);
+            let first = trace.device.calls.start.first();
+            first.is_some_and(|first| start < *first)
+        }
+        _ => false,
+    }
 }
 
 /// From when on a row has been launched and waits for what came before the recording, per row that

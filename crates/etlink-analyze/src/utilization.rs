@@ -269,13 +269,15 @@ fn time_before(
     for (row, launched) in waits.iter().copied() {
         if of_device.binary_search(&row).is_ok() {
             // A stream that is still at earlier work when its first row comes has been at it since
-            // before: nothing that the trace has came in between.
-            let begin = if first == Some(&row) {
-                window.0
-            } else {
-                launched
+            // before: nothing that the trace has came in between. A wait that is short beside the
+            // time before it shows no such work: a first launch takes long by itself.
+            let start = rows.span(row).0;
+            let is_plausible = start.saturating_sub(launched) >= launched.saturating_sub(window.0);
+            let begin = match first == Some(&row) && is_plausible {
+                true => window.0,
+                false => launched,
             };
-            spans.push((begin, rows.span(row).0));
+            spans.push((begin, start));
         }
     }
     for span in &mut spans {

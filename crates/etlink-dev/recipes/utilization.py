@@ -112,7 +112,7 @@ def first_waits(rows, launched, begin, is_from_before):
     """When the first row of a stream waits for work from before the recording; with the device.
 
     From its call to its start, where that is long. The first row of a device waits for what the device
-    does since the window began, that of another stream only while rows run whose call is missing. A row
+    does since the window began, if it waits that long; that of another stream only while rows run whose call is missing. A row
     that begins right after one of another stream ended waited for that one: an event, as NCCL's stream
     waits for that of the gradients.
     """
@@ -132,7 +132,9 @@ def first_waits(rows, launched, begin, is_from_before):
         is_first = row is first_of_device[device]
         if not is_first and earlier.get(device, 0) < called[1]:
             continue
-        yield begin if is_first else called[1], start, device
+        # a wait that is short beside the time before it shows no work since the begin
+        is_plausible = start - called[1] >= called[1] - begin
+        yield begin if is_first and is_plausible else called[1], start, device
 
 
 def device_of(row):

@@ -55,6 +55,19 @@ impl DrainTimes {
         }
     }
 
+    /// How much of a slice of a thread passes while a stream has work that was launched before it, ns:
+    /// nothing else can be waited for. O(streams · log rows).
+    pub(crate) fn work_ahead_ns(&self, trace: &LinkedTrace, slice: NodeIdx) -> i64 {
+        let start = trace.nodes.start[slice.index()].0;
+        let end = trace.nodes.end(slice).0;
+        let drained = self.queues.iter().filter_map(|queue| {
+            let launched = queue.partition_point(|(called, _)| *called < start);
+            queue[..launched].last().map(|(_, drained)| *drained)
+        });
+        let last = drained.max().unwrap_or(start);
+        last.clamp(start, end).saturating_sub(start)
+    }
+
     /// Whether a slice of a thread ends when a stream has just run all that was launched before it.
     /// O(streams · log rows).
     pub(crate) fn end_slice(&self, trace: &LinkedTrace, slice: NodeIdx) -> bool {

@@ -137,7 +137,10 @@ impl WhatIfQuestion {
     /// What its answer leaves out.
     pub fn caveat(&self) -> &'static str {
         match self {
-            WhatIfQuestion::Graphs => "what runs between two launches is taken to be capturable",
+            WhatIfQuestion::Graphs => {
+                "what runs between two launches is taken to be capturable, also where it takes long; \
+                findings count launches that are close"
+            }
             WhatIfQuestion::Fuse(_) => {
                 "kernels keep their times; what fusing saves of memory \
                 traffic comes on top"

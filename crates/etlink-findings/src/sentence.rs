@@ -80,12 +80,12 @@ pub(crate) fn communication_sentence(
     };
     let why = match (found.ranks, ranks_meet) {
         // What follows may wait for it all the same: a trace does not show each cause.
-        (0 | 1, _) => "by what the trace shows, what follows would begin no earlier",
+        (0 | 1, _) => "by what the trace shows, other work ends no earlier",
         // The replay keeps ranks together at a collective: only its own time goes.
         (_, true) => "most of it is waiting for ranks that come later, which stays",
         (_, false) => {
-            "by what the traces show, what follows would begin no earlier; no communication of \
-            these ranks could be joined, so who waited for whom is not known"
+            "by what the traces show, other work ends no earlier; no communication of these \
+             ranks could be joined, so who waited for whom is not known"
         }
     };
     let share_text = format!(
@@ -164,7 +164,9 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             format!("the program waits for another thread, which shows no op for {total}{threads}")
         }
         CauseKind::HostWork => {
-            format!("the host is in `{subject}` for {total}{threads} between launches")
+            format!(
+                "the host is in `{subject}` and what it calls for {total}{threads} between launches"
+            )
         }
         CauseKind::SmallKernels => format!(
             "kernels are over before the host launches the next: {count} of {typical} (mean), one \

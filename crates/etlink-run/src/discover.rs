@@ -8,6 +8,8 @@
 //! in names), else the names (copies of one rank's trace).
 
 mod candidate;
+mod cycles;
+mod layouts;
 
 pub use crate::run_files::{ManifestEntry, RankFiles, RunFiles};
 
@@ -18,7 +20,9 @@ use crate::output::is_work_folder;
 use crate::run_files::file_name;
 use crate::text;
 use candidate::{Inside, TraceCandidate, look_at};
+use cycles::{RankCandidates, split_cycles};
 use etlink_chakra::read::FileKind;
+use layouts::join_folders;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -91,29 +95,38 @@ fn search_folders(root: &Path) -> Result<(Vec<RunFiles>, Vec<FileError>), RunErr
         }
         files.sort();
         let (files, twins) = without_twins(files);
-        let mut run = sort_out(&place, folder, files);
-        run.notes
-            .extend(twins.into_iter().chain(passed_by(written)));
-        unique_labels(&mut run.ranks);
-        if !run.ranks.is_empty() {
-            runs.push(run);
+        let mut found = sort_out(&place, folder, files);
+        if let Some(run) = found.first_mut() {
+            run.notes
+                .extend(twins.into_iter().chain(passed_by(written)));
+        }
+        for mut run in found {
+            unique_labels(&mut run.ranks);
+            if !run.ranks.is_empty() {
+                runs.push(run);
+            }
         }
     }
     // the system lists folders in any order, and outputs must not depend on that
     runs.sort_by(|a, b| a.folder.cmp(&b.folder));
-    Ok((runs, unreadable))
+    Ok((join_folders(runs), unreadable))
 }
 
-/// Sorts out traces of one run that are given one by one.
-pub fn sort_out_files(mut files: Vec<PathBuf>) -> RunFiles {
+/// Sorts out traces that are given one by one.
+pub fn sort_out_files(mut files: Vec<PathBuf>) -> Vec<RunFiles> {
     files.sort();
     let (files, twins) = without_twins(files);
     let place = files.first().and_then(|file| file.parent());
     let place = place.unwrap_or(Path::new("")).to_owned();
-    let mut run = sort_out(&place, PathBuf::new(), files);
-    run.notes.extend(twins);
-    unique_labels(&mut run.ranks);
-    run
+    let mut runs = sort_out(&place, PathBuf::new(), files);
+    if let Some(run) = runs.first_mut() {
+        run.notes.extend(twins);
+    }
+    for run in &mut runs {
+        unique_labels(&mut run.ranks);
+    }
+    runs.retain(|run| !run.ranks.is_empty());
+    runs
 }
 
 /// A file that lies there plain and packed is one file (`gunzip -k`): the plain one.
@@ -169,14 +182,19 @@ fn is_json(path: &Path) -> bool {
         .any(|ending| name.ends_with(ending))
 }
 
-fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
-    let mut run = RunFiles {
-        folder,
-        ranks: vec![],
-        notes: vec![],
-        unused: vec![],
-        prefix: None,
-    };
+/// What is settled of the traces of a folder before they are put together.
+struct FolderFacts {
+    /// The manifest of the recording.
+    listed: Option<RunManifest>,
+    /// How many ranks the traces say the run has.
+    world_size: Option<i64>,
+    /// What each trace says of itself.
+    inside: BTreeMap<PathBuf, Inside>,
+}
+
+/// The runs of a folder: one, or one for each cycle of its recording.
+fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Vec<RunFiles> {
+    let mut run = empty_run(folder);
     // a folder without traces must not take the manifest of the one above it for its own
     let listed = if files.is_empty() {
         Ok(None)
@@ -210,7 +228,7 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
         .iter()
         .map(|candidate| (candidate.path.clone(), candidate.inside))
         .collect();
-    let mut by_rank: BTreeMap<i64, [Vec<TraceCandidate>; 2]> = BTreeMap::new();
+    let mut by_rank = RankCandidates::new();
     let mut loose: Vec<TraceCandidate> = vec![];
     for candidate in candidates {
         let side = match candidate.kind {
@@ -227,6 +245,52 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
             None => loose.push(candidate),
         }
     }
+    let facts = FolderFacts {
+        listed,
+        world_size,
+        inside,
+    };
+    let Some(cycles) = split_cycles(&by_rank).filter(|_| loose.is_empty()) else {
+        fill_run(&mut run, by_rank, loose, facts.listed.as_ref(), &facts);
+        return vec![run];
+    };
+    run.notes.push(format!(
+        "each rank has {} device traces, whose names differ in numbers alone: {} cycles, each a run",
+        cycles.len(),
+        cycles.len()
+    ));
+    let mut runs = vec![];
+    for cycle in cycles {
+        let mut own = match runs.is_empty() {
+            true => run.clone(),
+            false => empty_run(PathBuf::new()),
+        };
+        own.folder = run.folder.join(&cycle.name);
+        // The manifest knows one device trace of each rank.
+        fill_run(&mut own, cycle.ranks, vec![], None, &facts);
+        runs.push(own);
+    }
+    runs
+}
+
+fn empty_run(folder: PathBuf) -> RunFiles {
+    RunFiles {
+        folder,
+        ranks: vec![],
+        notes: vec![],
+        unused: vec![],
+        prefix: None,
+    }
+}
+
+/// Pairs the traces of each rank.
+fn fill_run(
+    run: &mut RunFiles,
+    by_rank: RankCandidates,
+    mut loose: Vec<TraceCandidate>,
+    listed: Option<&RunManifest>,
+    facts: &FolderFacts,
+) {
     for (rank, [hosts, devices]) in by_rank {
         let host = pick_file(rank, "host", hosts, &mut loose, &mut run.notes);
         let has_devices = !devices.is_empty();
@@ -243,14 +307,13 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
             });
         }
     }
-    let conflict = settle_ranks(&mut run.ranks, &inside);
+    let conflict = settle_ranks(&mut run.ranks, &facts.inside);
     run.notes.extend(conflict);
-    adopt_loose(&mut run, loose);
+    adopt_loose(run, loose);
     if let Some(listed) = listed.filter(|_| !run.ranks.is_empty()) {
         run.notes
-            .extend(listed.describe_ranks(&mut run.ranks, world_size));
+            .extend(listed.describe_ranks(&mut run.ranks, facts.world_size));
     }
-    run
 }
 
 /// The one file of a rank and kind; the others become files of their own name.

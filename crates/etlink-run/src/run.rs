@@ -788,11 +788,11 @@ fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>, Run
         RunSource::File(path) => Ok(vec![RunFiles::one_rank(None, path, None)]),
         RunSource::Rank(traces) => find_traces(traces),
         RunSource::Files(paths) => {
-            let run = discover::sort_out_files(paths.clone());
-            if run.ranks.is_empty() {
+            let runs = discover::sort_out_files(paths.clone());
+            if runs.is_empty() {
                 return Err(RunError::NoTraceFiles { files: paths.len() });
             }
-            Ok(vec![run])
+            Ok(runs)
         }
     }
 }

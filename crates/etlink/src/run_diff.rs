@@ -122,6 +122,9 @@ pub fn outside_sentences(diff: &RunDiff) -> Vec<String> {
     out
 }
 
+/// A loop that takes so many times what its steps take on the host is not held up by the host.
+const RUNS_AHEAD: f64 = 1.1;
+
 /// The step times, and whether they differ by more than steps do.
 fn step_sentence(step: &StepChange) -> String {
     let [before, after] = step.times_ns;
@@ -139,6 +142,17 @@ fn step_sentence(step: &StepChange) -> String {
         _ => String::new(),
     };
     let mut text = format!("step {}; {vary}{verdict}", time_change(before, after));
+    // A host that runs ahead of its device shows less than the loop takes.
+    let runs_ahead = |side: usize| {
+        let host = step.times_ns[side] as f64;
+        step.periods_ns[side].is_some_and(|period| period as f64 > RUNS_AHEAD * host)
+    };
+    if let [Some(first), Some(second)] = step.periods_ns
+        && (runs_ahead(0) || runs_ahead(1))
+    {
+        let change = time_change(first, second);
+        text += &format!("; that is on the host, which runs ahead: from end to end {change}");
+    }
     if step.before_recording_ns.iter().any(|ns| *ns > 0) {
         let [before, after] = step.before_recording_ns.map(time);
         // Where devices are done later, more of such work can pass than the step is long on the host.

@@ -9,7 +9,7 @@
 
 use crate::analysis::RankAnalysis;
 use crate::duration_stats::DurationStats;
-use crate::steps::{StepTime, counted_steps};
+use crate::steps::{StepTime, counted_steps, step_periods};
 use serde::Serialize;
 
 /// The two-sided 95 % points of Student's t, by degrees of freedom from 1
@@ -43,7 +43,10 @@ pub struct StepChange {
     /// Mean time from a step's begin until it has ended on the host and on devices, ns. Step times
     /// are those on the host.
     pub whole_ns: [i64; 2],
-    /// Of that, mean time in which devices carry out, or wait for, what was launched before the
+    /// Median time from the end of one step to that of the next, on the host and on devices, of the
+    /// rank on which it is longest, ns; none of a single step.
+    pub periods_ns: [Option<i64>; 2],
+    /// Of whole steps, mean time in which devices carry out, or wait for, what was launched before the
     /// recording, ns.
     pub before_recording_ns: [i64; 2],
     /// Mean time of a step in which no op and no runtime call runs, ns.
@@ -81,6 +84,7 @@ impl StepChange {
             times_ns,
             spreads_ns,
             whole_ns: runs.map(|ranks| mean_time(ranks, StepTime::whole_ns)),
+            periods_ns: runs.map(longest_period),
             before_recording_ns: runs
                 .map(|ranks| mean_time(ranks, |step| step.before_recording_ns)),
             between_ops_ns: runs.map(|ranks| mean_time(ranks, |step| step.between_ops_ns)),
@@ -114,6 +118,15 @@ fn student_t(errors: [f64; 2], steps: [f64; 2]) -> f64 {
     // beyond the table the normal distribution is near enough
     let place = freedom.max(1) - 1;
     STUDENT_T.get(place).copied().unwrap_or(2.0)
+}
+
+fn longest_period(ranks: &[&RankAnalysis]) -> Option<i64> {
+    let medians = ranks.iter().filter_map(|rank| {
+        let mut periods = step_periods(&rank.steps);
+        periods.sort_unstable();
+        periods.get(periods.len() / 2).copied()
+    });
+    medians.max()
 }
 
 /// Of all steps of all ranks.

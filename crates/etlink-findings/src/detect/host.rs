@@ -198,12 +198,20 @@ pub(crate) fn is_own_work(view: &RankView<'_>, node: NodeIdx) -> bool {
     }
 }
 
+/// Work of the host may be a wait if a device has work in this part of it: a tenth.
+const LEAST_WAIT_PART: i64 = 10;
+
 /// Work of the host that is no launching and of no kind of its own, by what it is.
 pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let slices = work_slices(view, false);
     let mut candidates = groups_as_candidates(view, CauseKind::HostWork, slices);
     for candidate in &mut candidates {
-        candidate.evidence.may_wait = drain_times(view).hides_waits;
+        // Of a device that has nothing left nobody waits.
+        let ahead = candidate.edits.removed.iter();
+        let ahead_ns = sum_ns(ahead.map(|node| drain_times(view).work_ahead_ns(view.trace, *node)));
+        let time_ns = candidate.evidence.time_ns;
+        candidate.evidence.may_wait =
+            drain_times(view).hides_waits && ahead_ns >= time_ns / LEAST_WAIT_PART;
         candidate.evidence.stacks = view.python_stacks();
     }
     candidates

@@ -11,6 +11,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// A file with what is known of it.
+#[derive(Clone)]
 pub(super) struct TraceCandidate {
     pub(super) path: PathBuf,
     pub(super) stem: String,
@@ -92,7 +93,7 @@ fn kind_of_name(stem: &str) -> FileKind {
 ///
 /// TensorBoard's default names begin with the host's name and the process id
 /// (`gpuhost_4711.1690….pt.trace`): in such a name only the word `rank` tells a rank.
-fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
+pub(super) fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
     let lower = stem.to_lowercase();
     let marks = [
         "rank_",
@@ -104,6 +105,8 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
         "kineto_",
         "device_",
         "host_",
+        // SGLang: `<time>-TP-<rank>.trace`
+        "tp-",
     ];
     for mark in &marks[..if lower.ends_with(".pt.trace") {
         3
@@ -118,7 +121,7 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
             if let (true, Ok(rank)) = (begins_word, rest[..digits].parse()) {
                 return (
                     Some(rank),
-                    !matches!(&rest[digits..], "" | "_trace" | ".pt.trace"),
+                    !matches!(&rest[digits..], "" | "_trace" | ".trace" | ".pt.trace"),
                 );
             }
         }
@@ -211,6 +214,8 @@ mod tests {
             ("run2-rank-7", (Some(7), false)),
             ("host_3_rank_1", (Some(1), false)),
             ("lowrank16_rank0", (Some(0), false)),
+            ("1795225129.51-TP-3.trace", (Some(3), false)),
+            ("http-3", (None, false)),
         ] {
             assert_eq!(rank_in_name(stem), rank, "{stem}");
         }

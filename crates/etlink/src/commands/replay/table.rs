@@ -369,7 +369,7 @@ fn path_trust_text(trust: &PathTrust) -> String {
     let edges = trust.inferred_edges;
     if edges == 0 {
         return format!(
-            "{unexplained} of the critical path waits without a cause; nothing inferred"
+            "streams wait without a cause in {unexplained} of the critical path; nothing inferred"
         );
     }
     let share = percent_text(trust.inferred_share);
@@ -381,7 +381,7 @@ fn path_trust_text(trust: &PathTrust) -> String {
             )
         }
     };
-    format!("{unexplained} of the critical path waits without a cause; {inferred}")
+    format!("streams wait without a cause in {unexplained} of the critical path; {inferred}")
 }
 
 /// What the ranks did together, and each of them.
@@ -542,10 +542,19 @@ fn add_what_if(
         format!("{change}: {}", asked.join(", ")),
     );
     let range = &changes.range;
-    let [least, most] = [range.least_change_ns, range.most_change_ns].map(signed_time);
+    let (least, most) = (range.least_change_ns, range.most_change_ns);
+    // One end of the range is the answer itself.
+    let without = if least == changes.change_ns {
+        most
+    } else {
+        least
+    };
     let range_text = match least == most {
         true => "a prediction, the same without what is inferred".to_owned(),
-        false => format!("a prediction: {least} to {most} without and with what is inferred"),
+        false => format!(
+            "a prediction; without what is inferred {}",
+            signed_time(without)
+        ),
     };
     rows.add("", "", range_text);
     rows.add("", "", path_trust_text(&range.trust));

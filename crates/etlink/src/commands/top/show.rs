@@ -128,7 +128,8 @@ fn device_sum_note(top: &KeyAverages) -> String {
     if ops.map(|row| row.self_device_ns).any(|ns| ns > 0) {
         let _ = writeln!(
             out,
-            "{} % adds up to more than 100 %: it counts a kernel in its own row and in that of its op",
+            "{} % adds up to more than 100 %: it counts a kernel in its own row and in that of its op, \
+             and a range on the device with the idle time in it",
             top.device
         );
     }

@@ -1,0 +1,165 @@
+//! Folders that are parts of one run.
+//!
+//! ```text
+//! job/chakra/rank-0.json.gz         host traces alone        ┐ one run, `job`:
+//! job/torch_profile/rank-0.json.gz  device traces alone      ┘ Megatron-LM, NeMo
+//!
+//! job/rank-0/trace.json.gz          one rank each, named     ┐ one run, `job`:
+//! job/rank-1/trace.json.gz          by the folder            ┘ OLMo and others
+//! ```
+//! Else each folder with traces is a run of its own. What is joined here is noted, with the rule.
+
+use super::candidate::rank_in_name;
+use crate::run_files::{RankFiles, RunFiles, file_name};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Joins runs whose folders are parts of one. Runs come and go in order of their folders.
+/// O(ranks log ranks).
+pub(super) fn join_folders(runs: Vec<RunFiles>) -> Vec<RunFiles> {
+    let taken: BTreeSet<PathBuf> = runs.iter().map(|run| run.folder.clone()).collect();
+    let mut by_parent: BTreeMap<PathBuf, Vec<RunFiles>> = BTreeMap::new();
+    let mut joined = vec![];
+    for run in runs {
+        match run.folder.parent().map(Path::to_owned) {
+            // A folder with traces of its own is a run already.
+            Some(parent) if !taken.contains(&parent) => {
+                by_parent.entry(parent).or_default().push(run);
+            }
+            _ => joined.push(run),
+        }
+    }
+    for (parent, siblings) in by_parent {
+        let siblings = join_sides(&parent, siblings);
+        joined.extend(join_ranks(&parent, siblings));
+    }
+    joined.sort_by(|a, b| a.folder.cmp(&b.folder));
+    joined
+}
+
+/// What the traces of a folder are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FolderSide {
+    Hosts,
+    Devices,
+    Other,
+}
+
+fn side_of(run: &RunFiles) -> FolderSide {
+    let are = |is: fn(&RankFiles) -> bool| run.ranks.iter().all(is);
+    if are(|rank| rank.rank.is_some() && rank.host.is_some() && rank.device.is_none()) {
+        FolderSide::Hosts
+    } else if are(|rank| rank.rank.is_some() && rank.device.is_some() && rank.host.is_none()) {
+        FolderSide::Devices
+    } else {
+        FolderSide::Other
+    }
+}
+
+fn ranks_of(run: &RunFiles) -> BTreeSet<i64> {
+    run.ranks.iter().filter_map(|rank| rank.rank).collect()
+}
+
+/// A folder of host traces and one of device traces, of the same ranks. With more than one such pair
+/// nobody knows which belong together.
+fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
+    let places = |side: FolderSide| -> Vec<usize> {
+        let all = siblings.iter().enumerate();
+        let own = all.filter(|(_, run)| side_of(run) == side);
+        own.map(|(place, _)| place).collect()
+    };
+    let (hosts, devices) = (places(FolderSide::Hosts), places(FolderSide::Devices));
+    let [host] = &hosts[..] else {
+        return siblings;
+    };
+    let host_ranks = ranks_of(&siblings[*host]);
+    let same = devices.iter().copied();
+    let same: Vec<usize> = same
+        .filter(|device| ranks_of(&siblings[*device]) == host_ranks)
+        .collect();
+    let device = match (&same[..], &devices[..]) {
+        ([device], _) => device,
+        // A rank may have lost one of its traces.
+        ([], [device]) if !ranks_of(&siblings[*device]).is_disjoint(&host_ranks) => device,
+        _ => return siblings,
+    };
+    // The later one first: the place of the other stays what it is.
+    let later = siblings.remove(*host.max(device));
+    let earlier = siblings.remove(*host.min(device));
+    let (host_run, device_run) = match host < device {
+        true => (earlier, later),
+        false => (later, earlier),
+    };
+    let note = format!(
+        "host traces of {} and device traces of {} are of the same ranks: one run",
+        file_name(&host_run.folder),
+        file_name(&device_run.folder)
+    );
+    let mut run = empty_run(parent, note);
+    let mut hosts: BTreeMap<Option<i64>, RankFiles> = BTreeMap::new();
+    for rank in host_run.ranks {
+        hosts.insert(rank.rank, rank);
+    }
+    for mut rank in device_run.ranks {
+        rank.host = hosts.remove(&rank.rank).and_then(|host| host.host);
+        run.ranks.push(rank);
+    }
+    run.ranks.extend(hosts.into_values());
+    run.ranks.sort_by_key(|rank| rank.rank);
+    run.notes.extend(host_run.notes);
+    run.notes.extend(device_run.notes);
+    run.unused.extend(host_run.unused);
+    run.unused.extend(device_run.unused);
+    siblings.push(run);
+    siblings
+}
+
+/// Folders with one rank each whose names say the rank: `rank-0`, `rank-1`. Others stay runs.
+fn join_ranks(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
+    let (parts, others): (Vec<RunFiles>, Vec<RunFiles>) = siblings
+        .into_iter()
+        .partition(|run| folder_rank(run).is_some());
+    let ranks: BTreeSet<i64> = parts.iter().filter_map(folder_rank).collect();
+    let are_distinct = ranks.len() == parts.len();
+    if parts.len() < 2 || !are_distinct {
+        return [parts, others].concat();
+    }
+    let note = format!(
+        "{} folders ({}, …) have one rank each and are named by it: one run",
+        parts.len(),
+        file_name(&parts[0].folder)
+    );
+    let mut run = empty_run(parent, note);
+    for part in parts {
+        let rank = folder_rank(&part);
+        for mut files in part.ranks {
+            files.rank = rank;
+            files.label = rank.map_or(files.label, |rank| rank.to_string());
+            run.ranks.push(files);
+        }
+        run.notes.extend(part.notes);
+        run.unused.extend(part.unused);
+    }
+    run.ranks.sort_by_key(|rank| rank.rank);
+    [vec![run], others].concat()
+}
+
+/// The rank of a folder that has one rank, and is named by it. A trace that says another rank is
+/// not what the folder's name promises.
+fn folder_rank(run: &RunFiles) -> Option<i64> {
+    let [files] = &run.ranks[..] else {
+        return None;
+    };
+    let (named, has_more) = rank_in_name(&file_name(&run.folder));
+    named.filter(|named| !has_more && files.rank.is_none_or(|own| own == *named))
+}
+
+fn empty_run(folder: &Path, note: String) -> RunFiles {
+    RunFiles {
+        folder: folder.to_owned(),
+        ranks: vec![],
+        notes: vec![note],
+        unused: vec![],
+        prefix: None,
+    }
+}
