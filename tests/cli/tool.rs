@@ -101,10 +101,14 @@ impl Tool {
     /// Runs `etlink` while a call of the file system fails, see `faults.rs` of etlink-run.
     #[cfg(feature = "faults")]
     pub fn run_with_fault(&self, line: &str, fault: &str) -> Ran {
+        // what a killed process leaves goes with the test's own folder
+        let temporary = self.path(".tmp");
+        std::fs::create_dir_all(&temporary).expect("makes folder");
         let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
         command
             .args(line.split_whitespace())
             .current_dir(self.folder.path())
+            .env("TMPDIR", temporary)
             .env("ETLINK_FAULT", fault)
             .stdin(Stdio::null());
         Ran::new(

@@ -81,16 +81,14 @@ fn in_order(candidates: &[TraceCandidate]) -> Option<Vec<TraceCandidate>> {
 }
 
 /// A name, cut where digits begin and end.
+#[derive(Default)]
 struct NameParts {
     texts: Vec<String>,
     numbers: Vec<u128>,
 }
 
 fn name_parts(stem: &str) -> NameParts {
-    let mut parts = NameParts {
-        texts: vec![String::new()],
-        numbers: vec![],
-    };
+    let mut parts = NameParts::default();
     let mut rest = stem;
     while !rest.is_empty() {
         let text_end = rest
@@ -105,6 +103,7 @@ fn name_parts(stem: &str) -> NameParts {
         // longer numbers than any clock has are text
         match digits.parse() {
             Ok(number) => parts.numbers.push(number),
+            Err(_) if digits.is_empty() => {}
             Err(_) => parts.texts.push(digits.to_owned()),
         }
         rest = behind;
@@ -119,7 +118,7 @@ mod tests {
     #[test]
     fn names_are_cut_at_numbers() {
         let parts = name_parts("node1_42.1795.pt.trace");
-        assert_eq!(parts.texts, ["", "node", "_", ".", ".pt.trace"]);
+        assert_eq!(parts.texts, ["node", "_", ".", ".pt.trace"]);
         assert_eq!(parts.numbers, [1, 42, 1795]);
         // the tenth comes after the ninth
         assert!(
