@@ -199,6 +199,22 @@ fn folders_that_only_look_alike_stay_runs() {
     tool.run("merge a -o out-a")
         .exits(1)
         .says("a host trace without a device trace of the same rank");
+    // sizes of an adapter, not ranks of a job, where no trace says its rank
+    let unnamed = String::from_utf8_lossy(&ranks[0][1]).replace("distributedInfo", "info");
+    tool.file("c/rank-8/trace.json", &unnamed);
+    tool.file("c/rank-16/trace.json", &unnamed);
+    tool.run("merge c -o out-c")
+        .exits(0)
+        .says("rank-16/")
+        .says("rank-8/");
+    // two host traces of one rank
+    tool.file("d/chakra/host_0.a.json", &ranks[0][0]);
+    tool.file("d/chakra/host_0.b.json", &ranks[0][0]);
+    tool.file("d/torch_profile/rank-0.json", &ranks[0][1]);
+    tool.run("merge d -o out-d")
+        .exits(1)
+        .says("torch_profile/0  ")
+        .notes("2 host traces are of rank 0");
     tool.file("b/first/kineto_trace_0.json", &ranks[0][1]);
     tool.file("b/second/kineto_trace_1.json", &ranks[1][1]);
     tool.run("merge b -o out-b")
@@ -231,6 +247,24 @@ fn cycles_in_one_folder_are_runs() {
         let matched = merged.stdout.matches("518 of 518 ops matched").count();
         assert_eq!(matched, 4, "{}", merged.stdout);
     }
+    // by the time in the names, whatever the process ids are
+    let tool = Tool::new();
+    for (name, rank) in [
+        ("node_67.1000", 0),
+        ("node_68.2000", 0),
+        ("node_68.1001", 1),
+        ("node_67.2001", 1),
+    ] {
+        let device: &[u8] = &ranks[rank][1];
+        tool.file(&format!("job/{name}.pt.trace.json"), device);
+    }
+    let json = tool.run("merge job -o out --json").exits(0).json();
+    let first = &json["ranks"].as_array().expect("ranks")[1];
+    let name = first["device"].to_string();
+    assert!(name.contains("node_68.1001"), "{name}");
+    // a cycle can be named, though it is no folder
+    tool.run("analyze job/cycle2").exits(0);
+    tool.run("analyze job/cycle3").exits(2);
     // names that differ in more than numbers are not known to be cycles
     let tool = Tool::new();
     tool.file("job/kineto_trace_0.first.json", &ranks[0][1]);

@@ -69,7 +69,11 @@ fn unpack_packages(folder: &Path, unpacked: &Path) -> Result<Vec<String>> {
             continue;
         }
         let file = File::open(&path)?;
-        tar::Archive::new(GzDecoder::new(file))
+        let mut archive = tar::Archive::new(GzDecoder::new(file));
+        // Files of packages all have one old time, by which cargo would take what it once compiled
+        // for up to date.
+        archive.set_preserve_mtime(false);
+        archive
             .unpack(unpacked)
             .with_context(|| path.display().to_string())?;
         let name = path.file_stem().context("a package without a name")?;

@@ -5,15 +5,15 @@ use etlink_model::NodeIdx;
 use etlink_replay::{GraphEdits, ReplayGraph};
 use std::collections::BTreeSet;
 
-/// Whether anything on another thread or stream waits for a node that takes another time.
+/// Whether anything waits for a node that takes another time, but its own thread.
 /// O(nodes + edges).
 pub(crate) fn is_awaited(graph: &ReplayGraph, edits: &GraphEdits) -> bool {
     let own: BTreeSet<NodeIdx> = edits.scaled.iter().map(|(node, _)| *node).collect();
-    let is_order = |kind| matches!(kind, EdgeKind::ProgramOrder | EdgeKind::StreamOrder);
     let nodes = (0..graph.len()).map(NodeIdx::new);
     let mut others = nodes.filter(|node| !own.contains(node));
     others.any(|node| {
         let mut deps = graph.deps(node);
-        deps.any(|dep| !is_order(dep.kind) && own.contains(&dep.from))
+        // A worker's next communication comes after its last one, and nobody has waited for either.
+        deps.any(|dep| dep.kind != EdgeKind::ProgramOrder && own.contains(&dep.from))
     })
 }

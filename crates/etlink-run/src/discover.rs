@@ -37,6 +37,19 @@ pub fn discover(root: &Path) -> Result<Vec<RunFiles>, RunError> {
     Ok(runs)
 }
 
+/// The folder that a cycle's traces lie in, for a path that is no folder but is named like a cycle
+/// of one: `job/cycle2`.
+pub fn cycle_folder(path: &Path) -> Option<&Path> {
+    let name = path.file_name()?.to_str()?;
+    let number = name.strip_prefix(cycles::CYCLE)?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let parent = match path.parent()? {
+        here if here.as_os_str().is_empty() => Path::new("."),
+        parent => parent,
+    };
+    (is_number && !path.exists() && parent.is_dir()).then_some(parent)
+}
+
 /// Why subfolders of `root` cannot be read, in which there may be traces.
 ///
 /// # Errors
@@ -250,7 +263,12 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Vec<RunFiles>
         world_size,
         inside,
     };
-    let Some(cycles) = split_cycles(&by_rank).filter(|_| loose.is_empty()) else {
+    let cycles = split_cycles(&by_rank).filter(|cycles| {
+        // A subfolder of that name would be another run of it.
+        let mut names = cycles.iter().map(|cycle| place.join(&cycle.name));
+        loose.is_empty() && !names.any(|name| name.exists())
+    });
+    let Some(cycles) = cycles else {
         fill_run(&mut run, by_rank, loose, facts.listed.as_ref(), &facts);
         return vec![run];
     };

@@ -64,9 +64,9 @@ impl RankTraces {
 }
 
 impl RunSource {
-    /// A folder if `path` is one, else a file.
+    /// A folder if `path` is one, or a cycle in it (`job/cycle2`), else a file.
     pub fn from_path(path: &Path) -> RunSource {
-        if path.is_dir() {
+        if path.is_dir() || discover::cycle_folder(path).is_some() {
             RunSource::Folder(path.to_owned())
         } else {
             RunSource::File(path.to_owned())
@@ -814,11 +814,27 @@ fn find_traces(traces: &RankTraces) -> Result<Vec<RunFiles>, RunError> {
     Ok(vec![run])
 }
 
+/// A run that is one of the cycles whose traces lie in one folder.
+fn find_cycle(path: &Path) -> Result<Vec<RunFiles>, RunError> {
+    let no_folder = || RunError::NotAFolder {
+        path: path.to_owned(),
+    };
+    let parent = discover::cycle_folder(path).ok_or_else(no_folder)?;
+    let name = path.file_name().map(Path::new).unwrap_or(path);
+    let mut runs = discover(parent)?;
+    runs.retain(|run| run.folder == name);
+    for run in &mut runs {
+        run.folder = PathBuf::new();
+    }
+    match runs.is_empty() {
+        true => Err(no_folder()),
+        false => Ok(runs),
+    }
+}
+
 fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, RunError> {
     if !folder.is_dir() {
-        return Err(RunError::NotAFolder {
-            path: folder.to_owned(),
-        });
+        return find_cycle(folder);
     }
     let runs = discover(folder)?;
     if !runs.is_empty() {

@@ -65,6 +65,8 @@ def semantics():
         raises(TypeError, pickle.dumps, one)
         raises(TypeError, copy.copy, one)
         raises(ValueError, one.acquire, False, 1)
+    # what makes one goes by its name
+    assert pickle.loads(pickle.dumps(threading.RLock)) is threading.RLock
     waiting = threading.Condition(reentrant)
     with reentrant, waiting:
         assert not waiting.wait(0.001) and waiting.notify() is None

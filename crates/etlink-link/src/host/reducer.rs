@@ -72,13 +72,14 @@ pub(crate) fn add_reducer_waits(
     let mut finish: Option<Finish> = None;
     for handoff in given {
         let passes = &passes[handoff.producer.index()];
-        let Some(pass) = pass_at(passes, handoff.given) else {
+        let Some((pass, next)) = pass_at(passes, handoff.given) else {
             continue;
         };
         let key = (handoff.producer, pass.start);
         let current = finish.take().filter(|finish| finish.key == key);
         let current = finish.insert(current.unwrap_or_else(|| {
             let until = pass.finished.unwrap_or(TimeNs(i64::MAX));
+            let until = next.map_or(until, |next| until.min(next.start));
             Finish::new(key, pass.end, rests(handoff.producer, pass.end, until))
         }));
         current.wait_for(handoff);
@@ -116,11 +117,13 @@ impl Finish {
         }
         let next = self.rests.get(self.slept..).unwrap_or_default();
         // A sleep that nothing before explains has ended with this, and so the range ended late.
-        let overslept = next.iter().position(|rest| {
-            let is_sleep = rest.1 - rest.0 > WAKE_LATENCY;
-            is_sleep && handoff.start < rest.1 && rest.1 <= handoff.end
-        });
-        if let Some(place) = overslept {
+        // Rests are in order of time and do not overlap: those before the collective are stepped over.
+        let first = next.partition_point(|rest| rest.1 <= handoff.start);
+        let mut during = next[first..]
+            .iter()
+            .take_while(|rest| rest.1 <= handoff.end);
+        let overslept = during.position(|rest| rest.1 - rest.0 > WAKE_LATENCY);
+        if let Some(place) = overslept.map(|place| first + place) {
             let rest = next[place];
             self.slept += place + 1;
             handoff.end_early(TimeNs(rest.1.0 - USUAL_WAKE.0));
@@ -129,10 +132,10 @@ impl Finish {
         }
         // Two collectives can end in one sleep.
         let known = self.slept.saturating_sub(1);
-        let held = self.rests.iter().enumerate().skip(known);
-        let mut held = held.filter(|(_, rest)| rest.0 <= handoff.end && handoff.end < rest.1);
-        if let Some((place, rest)) = held.next() {
-            let rest = *rest;
+        let place = self.rests.partition_point(|rest| rest.1 <= handoff.end);
+        let held = self.rests.get(place).copied();
+        let held = held.filter(|rest| place >= known && rest.0 <= handoff.end);
+        if let Some(rest) = held {
             self.slept = place + 1;
             self.sleep(handoff, rest);
         } else if handoff.start < self.asks {
@@ -148,10 +151,14 @@ impl Finish {
     }
 }
 
-/// The pass in which a thread was at `time`.
-fn pass_at(passes: &[BackwardPass], time: TimeNs) -> Option<&BackwardPass> {
+/// The pass in which a thread was at `time`, and the one after it.
+fn pass_at(
+    passes: &[BackwardPass],
+    time: TimeNs,
+) -> Option<(&BackwardPass, Option<&BackwardPass>)> {
     let begun = passes.partition_point(|pass| pass.start <= time);
-    passes[..begun].last().filter(|pass| time <= pass.end)
+    let pass = passes[..begun].last().filter(|pass| time <= pass.end)?;
+    Some((pass, passes.get(begun)))
 }
 
 /// Per thread, its backward passes in order.

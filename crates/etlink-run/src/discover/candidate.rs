@@ -93,7 +93,7 @@ fn kind_of_name(stem: &str) -> FileKind {
 ///
 /// TensorBoard's default names begin with the host's name and the process id
 /// (`gpuhost_4711.1690….pt.trace`): in such a name only the word `rank` tells a rank.
-pub(super) fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
+fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
     let lower = stem.to_lowercase();
     let marks = [
         "rank_",

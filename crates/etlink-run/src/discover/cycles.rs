@@ -7,7 +7,10 @@
 //! ```
 
 use super::candidate::TraceCandidate;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the name of a cycle begins with; its number follows.
+pub(super) const CYCLE: &str = "cycle";
 
 /// Host and device traces of each rank.
 pub(super) type RankCandidates = BTreeMap<i64, [Vec<TraceCandidate>; 2]>;
@@ -29,7 +32,7 @@ pub(super) fn split_cycles(ranks: &RankCandidates) -> Option<Vec<Cycle>> {
     }
     let mut cycles: Vec<Cycle> = (1..=count)
         .map(|number| Cycle {
-            name: format!("cycle{number}"),
+            name: format!("{CYCLE}{number}"),
             ranks: RankCandidates::new(),
         })
         .collect();
@@ -65,13 +68,28 @@ fn in_order(candidates: &[TraceCandidate]) -> Option<Vec<TraceCandidate>> {
         .map(|candidate| (name_parts(&candidate.stem), candidate))
         .collect();
     let texts = keyed.first().map(|(parts, _)| parts.texts.clone());
+    // Files that say different ranks or sizes are of one recording: their names have local ranks.
+    let ranks: BTreeSet<Option<i64>> = candidates.iter().map(|one| one.inside.rank).collect();
+    let worlds: BTreeSet<Option<i64>> =
+        candidates.iter().map(|one| one.inside.world_size).collect();
+    if ranks.len() > 1 || worlds.len() > 1 {
+        return None;
+    }
     let are_alike = keyed
         .iter()
         .all(|(parts, _)| Some(&parts.texts) == texts.as_ref());
     if !are_alike {
         return None;
     }
-    keyed.sort_by(|(one, _), (other, _)| one.numbers.cmp(&other.numbers));
+    // The last number first: names begin with the process id, which says nothing of time.
+    keyed.sort_by(|(one, _), (other, _)| one.numbers.iter().rev().cmp(other.numbers.iter().rev()));
+    let is_twice = keyed.windows(2).any(|pair| match pair {
+        [(one, _), (next, _)] => one.numbers == next.numbers,
+        _ => false,
+    });
+    if is_twice {
+        return None;
+    }
     Some(
         keyed
             .into_iter()

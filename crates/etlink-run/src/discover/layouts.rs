@@ -9,7 +9,6 @@
 //! ```
 //! Else each folder with traces is a run of its own. What is joined here is noted, with the rule.
 
-use super::candidate::rank_in_name;
 use crate::run_files::{RankFiles, RunFiles, file_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -46,6 +45,10 @@ enum FolderSide {
 }
 
 fn side_of(run: &RunFiles) -> FolderSide {
+    // Of two files of one rank nobody knows which is meant.
+    if ranks_of(run).len() < run.ranks.len() {
+        return FolderSide::Other;
+    }
     let are = |is: fn(&RankFiles) -> bool| run.ranks.iter().all(is);
     if are(|rank| rank.rank.is_some() && rank.host.is_some() && rank.device.is_none()) {
         FolderSide::Hosts
@@ -121,7 +124,12 @@ fn join_ranks(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
         .partition(|run| folder_rank(run).is_some());
     let ranks: BTreeSet<i64> = parts.iter().filter_map(folder_rank).collect();
     let are_distinct = ranks.len() == parts.len();
-    if parts.len() < 2 || !are_distinct {
+    // `rank-8` and `rank-16` can be sizes of an adapter: else the traces must say their ranks.
+    let are_all = ranks.iter().copied().eq(0..parts.len() as i64);
+    let are_stated = parts
+        .iter()
+        .all(|run| run.ranks.iter().all(|files| files.rank.is_some()));
+    if parts.len() < 2 || !are_distinct || !(are_all || are_stated) {
         return [parts, others].concat();
     }
     let note = format!(
@@ -150,8 +158,10 @@ fn folder_rank(run: &RunFiles) -> Option<i64> {
     let [files] = &run.ranks[..] else {
         return None;
     };
-    let (named, has_more) = rank_in_name(&file_name(&run.folder));
-    named.filter(|named| !has_more && files.rank.is_none_or(|own| own == *named))
+    let name = file_name(&run.folder).to_lowercase();
+    let number = name.strip_prefix("rank")?.trim_start_matches(['-', '_']);
+    let named = number.parse::<i64>().ok().filter(|named| *named >= 0);
+    named.filter(|named| files.rank.is_none_or(|own| own == *named))
 }
 
 fn empty_run(folder: &Path, note: String) -> RunFiles {

@@ -6,7 +6,6 @@ nothing is recorded it passes calls on.
 """
 
 import _thread
-import functools
 import site
 import sys
 import sysconfig
@@ -143,6 +142,12 @@ class RLock(REENTRANT, metaclass=ReentrantKind):
     # the thread that let it go last, and when; unset before the first time
     __slots__ = ("_before",)
 
+    def __reduce_ex__(self, protocol):
+        # dill makes a new lock of one, by the type that it has elsewhere
+        if "dill" in sys.modules:
+            return PLAIN_REENTRANT, ()
+        raise TypeError("cannot pickle '_thread.RLock' object")
+
 
 def acquire(self, blocking=True, timeout=-1):
     original, start = REENTRANT.acquire, attempt(time_ns) if RECORDERS else None
@@ -194,14 +199,14 @@ def watch_reentrant(patches):
         patches.replace(RLock, name, method)
 
 
-@functools.wraps(PLAIN_REENTRANT)
 def make_reentrant(*arguments, **named):
+    """In the place of the class that `threading.RLock` makes one of: that function stays itself, as pickles of it need."""
     try:
-        if is_own(sys._getframe(1).f_globals):
+        if is_own(sys._getframe(2).f_globals):
             return RLock(*arguments, **named)
     except Exception:
         pass
-    original = PLAIN_REENTRANT
+    original = REENTRANT
     return original(*arguments, **named)
 
 
@@ -210,6 +215,7 @@ def replace():
     patches = Patches()
     patches.replace(threading, "Lock", Lock)
     # What others have put there is theirs: locks of gevent are no threads'.
-    if getattr(PLAIN_REENTRANT, "__module__", None) == threading.__name__:
-        patches.replace(threading, "RLock", make_reentrant)
+    is_plain = getattr(PLAIN_REENTRANT, "__module__", None) == threading.__name__
+    if is_plain and getattr(threading, "_CRLock", None) is REENTRANT:
+        patches.replace(threading, "_CRLock", make_reentrant)
     return patches

@@ -7,6 +7,7 @@ use etlink_link::LinkedTrace;
 use etlink_model::{GlobalRank, NodeIdx};
 use etlink_replay::{ReplayGraph, StepBounds, StepLength, step_bounds, step_lengths};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// One step.
 #[derive(Serialize)]
@@ -32,8 +33,10 @@ impl RankStep {
         runs: &Runs,
     ) -> Vec<RankStep> {
         let lengths = step_lengths(&steps.bounds, first_node, runs.unchanged(), &runs.last);
+        let times = steps.times.iter().map(|time| (&time.name[..], time));
+        let times: BTreeMap<&str, &StepTime> = times.collect();
         let with_length = |length: StepLength| {
-            let time = steps.times.iter().find(|time| time.name == length.step);
+            let time = times.get(&length.step[..]);
             RankStep {
                 rank,
                 excluded: time.and_then(|time| time.excluded),
