@@ -108,7 +108,7 @@ fn search_folders(root: &Path) -> Result<(Vec<RunFiles>, Vec<FileError>), RunErr
         }
         files.sort();
         let (files, twins) = without_twins(files);
-        let mut found = sort_out(&place, folder, files);
+        let mut found = sort_out(&place, folder, files, true);
         if let Some(run) = found.first_mut() {
             run.notes
                 .extend(twins.into_iter().chain(passed_by(written)));
@@ -131,7 +131,8 @@ pub fn sort_out_files(mut files: Vec<PathBuf>) -> Vec<RunFiles> {
     let (files, twins) = without_twins(files);
     let place = files.first().and_then(|file| file.parent());
     let place = place.unwrap_or(Path::new("")).to_owned();
-    let mut runs = sort_out(&place, PathBuf::new(), files);
+    // Who names files means them to be one run.
+    let mut runs = sort_out(&place, PathBuf::new(), files, false);
     if let Some(run) = runs.first_mut() {
         run.notes.extend(twins);
     }
@@ -205,8 +206,13 @@ struct FolderFacts {
     inside: BTreeMap<PathBuf, Inside>,
 }
 
-/// The runs of a folder: one, or one for each cycle of its recording.
-fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Vec<RunFiles> {
+/// The runs of a folder: one, or one for each cycle of its recording where these are wanted.
+fn sort_out(
+    place: &Path,
+    folder: PathBuf,
+    files: Vec<PathBuf>,
+    wants_cycles: bool,
+) -> Vec<RunFiles> {
     let mut run = empty_run(folder);
     // a folder without traces must not take the manifest of the one above it for its own
     let listed = if files.is_empty() {
@@ -266,7 +272,7 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Vec<RunFiles>
     let cycles = split_cycles(&by_rank).filter(|cycles| {
         // A subfolder of that name would be another run of it.
         let mut names = cycles.iter().map(|cycle| place.join(&cycle.name));
-        loose.is_empty() && !names.any(|name| name.exists())
+        wants_cycles && loose.is_empty() && !names.any(|name| name.exists())
     });
     let Some(cycles) = cycles else {
         fill_run(&mut run, by_rank, loose, facts.listed.as_ref(), &facts);
