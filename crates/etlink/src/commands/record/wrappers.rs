@@ -8,8 +8,10 @@ use super::disk;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 /// Launchers that are Python programs themselves: they name their Python in their first line, so
 /// that one called `python` would not be asked.
@@ -66,9 +68,27 @@ fn can_start_scripts(folder: &Path) -> bool {
     let probe = folder.join("etlink-probe");
     let written =
         disk::write(&probe, b"#!/bin/sh\nexit 0\n").and_then(|()| make_executable(&probe));
-    let started = written.and_then(|()| Command::new(&probe).status());
+    let started = written.and_then(|()| start_probe(&probe));
     started.is_ok_and(|status| status.success())
 }
+
+/// Starts a program that was written a moment ago. Another thread that starts a process just then
+/// hands it the open file until that process is another program: the system says that it is busy.
+fn start_probe(probe: &Path) -> std::io::Result<ExitStatus> {
+    let mut tries = 0;
+    loop {
+        match Command::new(probe).status() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && tries < MOST_TRIES => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            started => return started,
+        }
+    }
+}
+
+/// A busy program is tried again so often, with a millisecond in between.
+const MOST_TRIES: u32 = 1_000;
 
 fn write_wrapper(wrapper: &Path, hook: &Path, name: &str) -> std::io::Result<()> {
     let hook = quoted(hook);
@@ -136,6 +156,13 @@ fn make_executable(_: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// Held while a test writes programs and starts them: see [`start_probe`], which a shell is not.
+    fn alone() -> MutexGuard<'static, ()> {
+        static STARTS: Mutex<()> = Mutex::new(());
+        STARTS.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn what_starts_python_is_known_by_its_name() {
@@ -191,6 +218,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_name_means_what_it_means_when_it_is_started() {
+        let _alone = alone();
         let hook = tempfile::tempdir().expect("a folder");
         let (base, activated) = (python_named("base"), python_named("activated"));
         let path = path_with_wrappers(hook.path(), base.path().as_os_str()).expect("writes");
@@ -209,6 +237,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn entries_that_are_relative_mean_what_they_mean_to_the_script() {
+        let _alone = alone();
         let hook = tempfile::tempdir().expect("a folder");
         let base = python_named("base");
         let path = path_with_wrappers(hook.path(), base.path().as_os_str()).expect("writes");
@@ -227,6 +256,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn two_recordings_in_each_other_end() {
+        let _alone = alone();
         let hooks = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
         let base = python_named("base");
         let outer = path_with_wrappers(hooks[0].path(), base.path().as_os_str()).expect("writes");
