@@ -225,6 +225,36 @@ fn the_cut_rest_of_a_step_halves_no_mean() {
 }
 
 #[test]
+fn a_host_runs_ahead_only_of_a_device() {
+    let tool = Tool::new();
+    // steps of 100 us, 300 us apart, without a device
+    let mut apart = TraceBuilder::default();
+    let main = apart.thread();
+    // and launches of 100 us for kernels of 300 us
+    let mut ahead = TraceBuilder::default();
+    let other = ahead.thread();
+    for step in 0..4 {
+        let begin = step * 300 * US;
+        let name = format!("ProfilerStep#{step}");
+        apart.annotation(main, &name, begin, begin + 100 * US);
+        apart.op(main, "aten::mm", begin, begin + 90 * US);
+        let called = step * 100 * US;
+        ahead.annotation(other, &name, called, called + 100 * US);
+        ahead.op(other, "aten::mm", called + US, called + 90 * US);
+        let call = (called + 2 * US, called + 5 * US);
+        let row = (begin + 10 * US, begin + 305 * US);
+        ahead.launch(other, call, DeviceQueue::stream(7), "sm80_gemm", row);
+    }
+    tool.file("apart.json", apart.kineto());
+    tool.file("ahead.json", ahead.kineto());
+    let same = tool.run("diff apart.json apart.json").exits(0);
+    assert!(!same.stdout.contains("runs ahead"), "{}", same.shown());
+    tool.run("diff ahead.json ahead.json")
+        .exits(0)
+        .says("that is on the host, which runs ahead: from end to end 300.000 us -> 300.000 us");
+}
+
+#[test]
 fn ops_are_not_compared_where_a_trace_does_not_tell_them() {
     let tool = Tool::new();
     tool.file("before.json", draw_steps(&[200, 204]));

@@ -137,9 +137,12 @@ tables! {
 
 /// The steps of a rank alone, as in [`RankAnalysis::steps`]. O(rows log rows).
 pub fn analyze_steps(trace: &LinkedTrace, rules: &KernelRules) -> Vec<StepTime> {
-    let rows = ClassifiedRows::new(trace, rules);
-    let mut steps = steps::step_times(&rows);
-    utilization::add_time_before(&rows, &mut steps);
+    steps_of_rows(&ClassifiedRows::new(trace, rules))
+}
+
+fn steps_of_rows(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
+    let mut steps = steps::step_times(rows);
+    utilization::add_time_before(rows, &mut steps);
     steps
 }
 
@@ -148,8 +151,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
     let rows = ClassifiedRows::new(trace, rules);
     let (memory, points) = memory::memory_use(&trace.device, options.memory_timeline);
     // Computed first: the rates below divide by the windows of its devices.
-    let mut steps = steps::step_times(&rows);
-    utilization::add_time_before(&rows, &mut steps);
+    let steps = steps_of_rows(&rows);
     let counted = CountedWork::from_steps(trace, &steps);
     let utilization = utilization::utilizations(&rows, &steps);
     let outside = outside_work::outside_rows(&rows, &counted, &steps);

@@ -83,5 +83,5 @@ pub use run_totals::{RunTotals, run_totals};
 pub use sequences::KernelSequence;
 pub use short_names::short_names;
 pub use sm_coverage::SmCoverage;
-pub use steps::{StepExclusion, StepTime, counted_steps, is_counted_step, step_periods};
+pub use steps::{StepExclusion, StepTime, counted_steps, is_counted_step, step_period};
 pub use utilization::{Utilization, UtilizationWindow};

@@ -135,19 +135,21 @@ pub fn counted_steps(steps: &[StepTime]) -> impl Iterator<Item = &StepTime> + Cl
     steps.iter().filter(|step| step.excluded.is_none())
 }
 
-/// From the end of each step to that of the next, on the host and on devices, ns: what a loop takes
-/// per step. The host's own time is less while it runs ahead and a queue fills. Empty for inference,
-/// whose steps differ.
-pub fn step_periods(steps: &[StepTime]) -> Vec<i64> {
+/// The median time from the end of a step to that of the next, on the host and on devices, ns: what
+/// a loop takes per step. The host's own time is less while it runs ahead and a queue fills. None of a
+/// single step, and for inference, whose steps differ. O(n log n).
+pub fn step_period(steps: &[StepTime]) -> Option<i64> {
     if steps.iter().any(|step| step.phase.is_some()) {
-        return vec![];
+        return None;
     }
     let counted: Vec<&StepTime> = counted_steps(steps).collect();
     let pairs = counted.windows(2).filter_map(|pair| match pair {
         [one, next] => Some(next.last_end_ns().saturating_sub(one.last_end_ns())),
         _ => None,
     });
-    pairs.collect()
+    let mut periods: Vec<i64> = pairs.collect();
+    periods.sort_unstable();
+    periods.get(periods.len() / 2).copied()
 }
 
 /// Whether a step of a job counts in means: on one rank at least, or no rank says that it does not.

@@ -213,7 +213,7 @@ fn sort_out(
     files: Vec<PathBuf>,
     wants_cycles: bool,
 ) -> Vec<RunFiles> {
-    let mut run = empty_run(folder);
+    let mut run = RunFiles::empty(folder);
     // a folder without traces must not take the manifest of the one above it for its own
     let listed = if files.is_empty() {
         Ok(None)
@@ -287,7 +287,7 @@ fn sort_out(
     for cycle in cycles {
         let mut own = match runs.is_empty() {
             true => run.clone(),
-            false => empty_run(PathBuf::new()),
+            false => RunFiles::empty(PathBuf::new()),
         };
         own.folder = run.folder.join(&cycle.name);
         // The manifest knows one device trace of each rank.
@@ -295,16 +295,6 @@ fn sort_out(
         runs.push(own);
     }
     runs
-}
-
-fn empty_run(folder: PathBuf) -> RunFiles {
-    RunFiles {
-        folder,
-        ranks: vec![],
-        notes: vec![],
-        unused: vec![],
-        prefix: None,
-    }
 }
 
 /// Pairs the traces of each rank.

@@ -40,6 +40,17 @@ pub struct RunFiles {
 }
 
 impl RunFiles {
+    /// A run of a folder in which nothing was found yet.
+    pub(crate) fn empty(folder: PathBuf) -> RunFiles {
+        RunFiles {
+            folder,
+            ranks: vec![],
+            notes: vec![],
+            unused: vec![],
+            prefix: None,
+        }
+    }
+
     /// A run of one rank, which is called by the name of its device trace.
     pub fn one_rank(host: Option<&Path>, device: &Path, capture: Option<&Path>) -> RunFiles {
         let label = match file_name(device) {

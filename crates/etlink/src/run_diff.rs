@@ -144,8 +144,11 @@ fn step_sentence(step: &StepChange) -> String {
     let mut text = format!("step {}; {vary}{verdict}", time_change(before, after));
     // A host that runs ahead of its device shows less than the loop takes.
     let runs_ahead = |side: usize| {
-        let host = step.times_ns[side] as f64;
-        step.periods_ns[side].is_some_and(|period| period as f64 > RUNS_AHEAD * host)
+        let host = step.times_ns[side];
+        // Time between steps is no running ahead: devices must end later than the host.
+        let ends_later = step.whole_ns[side] > host;
+        let period = step.periods_ns[side].filter(|_| ends_later);
+        period.is_some_and(|period| period as f64 > RUNS_AHEAD * host as f64)
     };
     if let [Some(first), Some(second)] = step.periods_ns
         && (runs_ahead(0) || runs_ahead(1))

@@ -9,7 +9,7 @@
 
 use crate::analysis::RankAnalysis;
 use crate::duration_stats::DurationStats;
-use crate::steps::{StepTime, counted_steps, step_periods};
+use crate::steps::{StepTime, counted_steps, step_period};
 use serde::Serialize;
 
 /// The two-sided 95 % points of Student's t, by degrees of freedom from 1
@@ -121,12 +121,8 @@ fn student_t(errors: [f64; 2], steps: [f64; 2]) -> f64 {
 }
 
 fn longest_period(ranks: &[&RankAnalysis]) -> Option<i64> {
-    let medians = ranks.iter().filter_map(|rank| {
-        let mut periods = step_periods(&rank.steps);
-        periods.sort_unstable();
-        periods.get(periods.len() / 2).copied()
-    });
-    medians.max()
+    let periods = ranks.iter().filter_map(|rank| step_period(&rank.steps));
+    periods.max()
 }
 
 /// Of all steps of all ranks.

@@ -98,7 +98,8 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
         file_name(&host_run.folder),
         file_name(&device_run.folder)
     );
-    let mut run = empty_run(parent, note);
+    let mut run = RunFiles::empty(parent.to_owned());
+    run.notes.push(note);
     let mut hosts: BTreeMap<Option<i64>, RankFiles> = BTreeMap::new();
     for rank in host_run.ranks {
         hosts.insert(rank.rank, rank);
@@ -137,7 +138,8 @@ fn join_ranks(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
         parts.len(),
         file_name(&parts[0].folder)
     );
-    let mut run = empty_run(parent, note);
+    let mut run = RunFiles::empty(parent.to_owned());
+    run.notes.push(note);
     for part in parts {
         let rank = folder_rank(&part);
         for mut files in part.ranks {
@@ -162,14 +164,4 @@ fn folder_rank(run: &RunFiles) -> Option<i64> {
     let number = name.strip_prefix("rank")?.trim_start_matches(['-', '_']);
     let named = number.parse::<i64>().ok().filter(|named| *named >= 0);
     named.filter(|named| files.rank.is_none_or(|own| own == *named))
-}
-
-fn empty_run(folder: &Path, note: String) -> RunFiles {
-    RunFiles {
-        folder: folder.to_owned(),
-        ranks: vec![],
-        notes: vec![note],
-        unused: vec![],
-        prefix: None,
-    }
 }

@@ -4,7 +4,7 @@ use super::{Analyzed, Shown, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mean_time, percent, time};
 use etlink_analyze::{
     DeviceTime, IdleCauses, PhaseTotals, StepTime, Utilization, UtilizationWindow, counted_steps,
-    step_periods,
+    step_period,
 };
 
 pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
@@ -161,11 +161,9 @@ fn period_text(one: &Analyzed) -> String {
     let [rank] = &one.told.ranks[..] else {
         return String::new();
     };
-    let mut periods = step_periods(&rank.said.steps);
-    periods.sort_unstable();
-    match periods.get(periods.len() / 2) {
+    match step_period(&rank.said.steps) {
         Some(median) => {
-            let median = time(*median);
+            let median = time(median);
             format!(", one every {median} (median, from end to end on host and device)")
         }
         None => String::new(),
