@@ -34,7 +34,7 @@ fn link(folder: &Path, rank: usize) -> LinkedTrace {
         etlink_kineto::KinetoReadOptions {
             threads: 2,
             shapes: false,
-            keep: etlink_kineto::KeepEvents::Graph,
+            keep: etlink_model::KeepEvents::Graph,
         },
     )
     .expect("device trace");

@@ -58,7 +58,7 @@ impl Texts {
             etlink_kineto::KinetoReadOptions {
                 threads: 1,
                 shapes: false,
-                keep: etlink_kineto::KeepEvents::Graph,
+                keep: etlink_model::KeepEvents::Graph,
             },
         )
         .expect("device trace");
@@ -105,7 +105,7 @@ fn reading(c: &mut Criterion) {
                 etlink_kineto::KinetoReadOptions {
                     threads: 1,
                     shapes: false,
-                    keep: etlink_kineto::KeepEvents::Graph,
+                    keep: etlink_model::KeepEvents::Graph,
                 },
             )
         });

@@ -126,7 +126,7 @@ fn link_drawn(draw: &TraceBuilder) -> Result<LinkedTrace> {
         etlink_kineto::KinetoReadOptions {
             threads: 1,
             shapes: false,
-            keep: etlink_kineto::KeepEvents::Graph,
+            keep: etlink_model::KeepEvents::Graph,
         },
     )?;
     Ok(etlink_link::link(

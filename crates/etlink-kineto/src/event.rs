@@ -1,8 +1,8 @@
 //! One event of `traceEvents`, as borrowed text and numbers.
 
-use crate::{KeepEvents, KinetoReadOptions};
+use crate::KinetoReadOptions;
 use etlink_json::{BrokenJson, JsonScanner, JsonValue, parse_int};
-use etlink_model::AuxiliaryKind;
+use etlink_model::{AuxiliaryKind, KeepEvents};
 
 /// Arrows with smaller ids lead from a call to its row: their id is the correlation
 /// (`_GRAPH_DEP_FLOW_ID_BASE` of PyTorch's `torch/profiler/_cuspy/trace.py`).

@@ -1,9 +1,9 @@
 //! The metadata around `traceEvents`. Kineto puts it before, after, or on both sides.
 
 use crate::json_values::{list, object};
-use crate::{KeepEvents, order};
+use crate::order;
 use etlink_json::{FieldScan, JsonValue, scan_fields, unescape};
-use etlink_model::{DeviceHeader, DeviceTrace, GlobalRank, ProcessGroup, UnixNs};
+use etlink_model::{DeviceHeader, DeviceTrace, GlobalRank, KeepEvents, ProcessGroup, UnixNs};
 use rustc_hash::FxHashSet;
 
 /// Keys of the document that were met so far.

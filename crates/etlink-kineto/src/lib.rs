@@ -25,7 +25,6 @@ mod event;
 mod header;
 mod json_values;
 mod order;
-mod places;
 mod sizes;
 mod tables;
 mod write;
@@ -38,7 +37,7 @@ pub use write::{
 };
 
 use etlink_json::{ArrayLayout, JsonReadError, ReadDamage, read_elements};
-use etlink_model::{AnomalyKind, DeviceTrace, advice};
+use etlink_model::{AnomalyKind, DeviceTrace, KeepEvents, advice};
 use header::KnownKeys;
 use std::io::Read;
 
@@ -51,22 +50,6 @@ pub struct KinetoReadOptions {
     pub shapes: bool,
     /// What to keep that no graph needs.
     pub keep: KeepEvents,
-}
-
-/// What to keep beside the rows of a graph; each has what those before it have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum KeepEvents {
-    /// Nothing.
-    #[default]
-    Graph,
-    /// Allocations and frees.
-    Memory,
-    /// Frames of the Python stack, overheads, annotations of streams.
-    Auxiliary,
-    /// All events but arrows, with all that they say
-    /// ([`DeviceTrace::details`](etlink_model::DeviceTrace::details)). Takes the memory of their
-    /// text.
-    Everything,
 }
 
 impl Default for KinetoReadOptions {

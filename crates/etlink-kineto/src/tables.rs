@@ -1,16 +1,14 @@
 //! Events into tables: per chunk first, then appended in file order.
 
-use crate::KeepEvents;
 use crate::dependencies::DependencyArrows;
 use crate::event::{EventKind, KinetoEvent, dims, int, stream};
-use crate::places::IndexByValue;
 use crate::sizes::CopySizes;
 use etlink_json::{JsonValue, object_fields, unescape};
 use etlink_model::{
     AnomalyKind, AuxiliaryEvent, AuxiliaryKind, Collective, Correlation, CounterRange, CpuOp,
-    CpuOps, DeviceQueue, DeviceRow, DeviceTrace, DurationNs, EventDetail, EventDetails, HostThread,
-    MemoryRow, NameId, OtherEvent, QueueIdx, RawNameCache, RecordedDetails, RfId, RowKind,
-    RuntimeCall, StreamOp, SyncRow, TextSpan, ThreadIdx, ThreadWait, TimeNs, TrackLabel,
+    DeviceQueue, DeviceRow, DeviceTrace, DurationNs, EventDetail, HostThread, IndexByValue,
+    KeepEvents, MemoryRow, NameId, OtherEvent, QueueIdx, RawNameCache, RecordedDetails, RfId,
+    RowKind, RuntimeCall, StreamOp, SyncRow, TextSpan, ThreadIdx, ThreadWait, TimeNs, TrackLabel,
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -154,7 +152,7 @@ impl ChunkTables {
         };
         let category = self.name_of(event.category);
         let details = self.trace.details.get_or_insert_default();
-        let track = self.tracks.of(&mut details.tracks, track);
+        let track = self.tracks.place_of(&mut details.tracks, track);
         let start = details.text.len() as u64;
         // An event is no larger than `MAX_ELEMENT_BYTES`, which 32 bits can tell.
         let bytes = event.args_text.len() as u32;
@@ -491,7 +489,7 @@ impl ChunkTables {
             pid: self.track_label(event.pid),
             tid: self.track_label(event.tid),
         };
-        ThreadIdx::new(self.threads.of(&mut self.trace.threads, thread))
+        ThreadIdx::new(self.threads.place_of(&mut self.trace.threads, thread))
     }
 
     fn track_label(&mut self, value: Option<JsonValue<'_>>) -> TrackLabel {
@@ -514,7 +512,7 @@ impl ChunkTables {
             context: int(args.context).unwrap_or(0),
             stream: stated.or(int(event.tid)).unwrap_or(0),
         };
-        let queue = QueueIdx::new(self.queues.of(&mut self.trace.queues, queue));
+        let queue = QueueIdx::new(self.queues.place_of(&mut self.trace.queues, queue));
         if stated.is_some() {
             self.trace.stated_queues.insert(queue);
         }
@@ -598,12 +596,12 @@ impl DeviceTraceBuilder {
             .drain(..)
             .map(|thread| renumber_thread(thread, names));
         let threads: Vec<_> = threads
-            .map(|thread| ThreadIdx::new(self.threads.of(&mut all.threads, thread)))
+            .map(|thread| ThreadIdx::new(self.threads.place_of(&mut all.threads, thread)))
             .collect();
         let queues: Vec<_> = part
             .queues
             .drain(..)
-            .map(|queue| QueueIdx::new(self.queues.of(&mut all.queues, queue)))
+            .map(|queue| QueueIdx::new(self.queues.place_of(&mut all.queues, queue)))
             .collect();
         let stated = std::mem::take(&mut part.stated_queues).into_iter();
         all.stated_queues
@@ -654,53 +652,11 @@ impl DeviceTraceBuilder {
     /// numbers.
     pub(crate) fn finish(self) -> Option<DeviceTrace> {
         let mut trace = self.trace;
-        // Taken out, so that a table and its details can be changed at once.
-        let mut details = trace.details.take();
-        // Details are kept of all rows or of none.
-        let mut reorder = |table: fn(&mut RecordedDetails) -> &mut EventDetails, order: &[u32]| {
-            if let Some(details) = &mut details {
-                table(details).reorder(order);
-            }
-        };
-        let CpuOps {
-            start, duration, ..
-        } = &trace.ops;
-        let order = by_time(start, duration)?;
-        trace.ops.reorder(&order);
-        reorder(|details| &mut details.ops, &order);
-        let order = by_time(&trace.calls.start, &trace.calls.duration)?;
-        trace.calls.reorder(&order);
-        reorder(|details| &mut details.calls, &order);
-        let order = by_time(&trace.rows.start, &trace.rows.duration)?;
-        trace.rows.reorder(&order);
-        reorder(|details| &mut details.rows, &order);
+        trace.sort_by_time()?;
         // A call may stand in another chunk than its copy, so this waits for all rows.
         self.sizes.give(&mut trace.rows);
         // An arrow says where it begins and ends, so that it needs the rows in order too.
         self.arrows.resolve(&mut trace);
-        let order = by_time(&trace.syncs.start, &trace.syncs.duration)?;
-        trace.syncs.reorder(&order);
-        reorder(|details| &mut details.syncs, &order);
-        let order = by_time(&trace.waits.start, &trace.waits.duration)?;
-        trace.waits.reorder(&order);
-        let order = by_time(&trace.auxiliary.start, &trace.auxiliary.duration)?;
-        trace.auxiliary.reorder(&order);
-        reorder(|details| &mut details.auxiliary, &order);
-        let order = by_time(&trace.stream_ops.start, &trace.stream_ops.duration)?;
-        trace.stream_ops.reorder(&order);
-        let ranges = &trace.counter_ranges;
-        let order = by_time(&ranges.start, &ranges.duration)?;
-        trace.counter_ranges.reorder(&order);
-        let instants = vec![DurationNs(0); trace.memory.len()];
-        let order = by_time(&trace.memory.time, &instants)?;
-        trace.memory.reorder(&order);
-        reorder(|details| &mut details.memory, &order);
-        if let Some(details) = &mut details {
-            let order = by_time(&details.others.start, &details.others.duration)?;
-            details.others.reorder(&order);
-            details.other_details.reorder(&order);
-        }
-        trace.details = details;
         Some(trace)
     }
 }
@@ -715,7 +671,7 @@ fn append_details(
     let tracks: Vec<u32> = part
         .tracks
         .iter()
-        .map(|track| places.of(&mut all.tracks, renumber_thread(*track, names)))
+        .map(|track| places.place_of(&mut all.tracks, renumber_thread(*track, names)))
         .map(|track| u32::try_from(track).unwrap_or(u32::MAX))
         .collect();
     let base = all.text.len() as u64;
@@ -838,20 +794,4 @@ fn renumber_names(part: &mut DeviceTrace, names: &[NameId]) {
             .iter_mut()
             .for_each(|name| *name = names[name.index()]);
     }
-}
-
-/// Row numbers by start, longer first, then file order: a parent comes before its children.
-fn by_time(start: &[TimeNs], duration: &[DurationNs]) -> Option<Vec<u32>> {
-    let rows = u32::try_from(start.len())
-        .ok()
-        .filter(|rows| *rows < u32::MAX)?;
-    let mut order: Vec<u32> = (0..rows).collect();
-    // The sort is stable: rows with equal times stay in file order at any number of threads.
-    order.sort_by_key(|&row| {
-        (
-            start[row as usize],
-            std::cmp::Reverse(duration[row as usize]),
-        )
-    });
-    Some(order)
 }

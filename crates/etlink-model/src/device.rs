@@ -4,7 +4,10 @@
 //! runtime and driver calls, device rows (kernels, copies, memsets), and synchronisation
 //! rows. Each table is in order of start time, longer first at equal starts, then file order.
 
+pub(crate) mod assembler;
 pub(crate) mod details;
+pub(crate) mod keep_events;
+mod time_order;
 
 use crate::UnixNs;
 use crate::columns::columns;

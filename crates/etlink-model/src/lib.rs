@@ -17,6 +17,7 @@ mod device;
 mod host;
 mod ids;
 mod names;
+mod places;
 mod step;
 mod tensors;
 mod time;
@@ -24,7 +25,9 @@ mod time;
 pub use advice::{AdvisedError, Setting, advice, command_only, name_python_arguments};
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind, Severity};
 pub use collective::{Collective, CollectiveKind, CollectiveRecords, ProcessGroup, dtype_bytes};
+pub use device::assembler::DeviceTraceAssembler;
 pub use device::details::{EventDetail, EventDetails, OtherEvent, OtherEvents, RecordedDetails};
+pub use device::keep_events::KeepEvents;
 pub use device::{
     AuxiliaryEvent, AuxiliaryEvents, AuxiliaryKind, CounterRange, CounterRanges, CpuOp, CpuOps,
     DeviceHeader, DeviceQueue, DeviceRow, DeviceRows, DeviceTrace, GraphDependencies,
@@ -38,6 +41,7 @@ pub use ids::{
     TrackIdx,
 };
 pub use names::{Names, RawNameCache};
+pub use places::IndexByValue;
 pub use step::{MarkedStep, StepWork};
 pub use tensors::{TensorRef, TensorRefs, TensorUses};
 pub use time::{CommonNs, DurationNs, TimeNs, UnixNs};

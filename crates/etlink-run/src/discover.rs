@@ -15,13 +15,13 @@ pub use crate::run_files::{ManifestEntry, RankFiles, RunFiles};
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
+use crate::input::InputKind;
 use crate::manifest::RunManifest;
 use crate::output::is_work_folder;
 use crate::run_files::file_name;
 use crate::text;
 use candidate::{Inside, TraceCandidate, look_at};
 use cycles::{RankCandidates, split_cycles};
-use etlink_chakra::read::FileKind;
 use layouts::join_folders;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -251,10 +251,10 @@ fn sort_out(
     let mut loose: Vec<TraceCandidate> = vec![];
     for candidate in candidates {
         let side = match candidate.kind {
-            FileKind::HostTrace => 0,
-            FileKind::KinetoTrace => 1,
+            InputKind::HostTrace => 0,
+            kind if kind.is_device_trace() => 1,
             kind => {
-                let (name, what) = (file_name(&candidate.path), text::describe_kind(kind));
+                let (name, what) = (file_name(&candidate.path), kind.describe());
                 run.unused.push(format!("{name} is {what}: not used"));
                 continue;
             }
@@ -422,7 +422,7 @@ fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<PathBuf, Inside>) -> 
 fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
     let (hosts, devices): (Vec<_>, Vec<_>) = loose
         .into_iter()
-        .partition(|candidate| candidate.kind == FileKind::HostTrace);
+        .partition(|candidate| candidate.kind == InputKind::HostTrace);
     let lonely = |found: &&mut RankFiles| found.host.is_none() || found.device.is_none();
     // with one of each kind there is only one way to pair them; with more every way is a guess
     let (one_host, one_device) = (hosts.len() == 1, devices.len() == 1);
@@ -454,7 +454,7 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
         }),
         _ => {
             let by_itself = |candidate: TraceCandidate| {
-                let is_host = candidate.kind == FileKind::HostTrace;
+                let is_host = candidate.kind == InputKind::HostTrace;
                 let path = Some(candidate.path);
                 let (host, device) = if is_host { (path, None) } else { (None, path) };
                 RankFiles {

@@ -3,11 +3,10 @@
 use crate::Progress;
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
-use crate::input;
+use crate::input::{self, InputKind};
 use crate::output::is_work_folder;
 use etlink_chakra::astra;
 use etlink_chakra::convert::GroupList;
-use etlink_chakra::read::FileKind;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -90,7 +89,7 @@ fn is_written_graph(path: &Path) -> bool {
     // recordings end so too: only the content tells them apart
     plain.ends_with(".json")
         && input::open(path, 1, &Progress::hidden())
-            .is_ok_and(|input| matches!(input.kind, FileKind::EtPlus | FileKind::ChakraJson))
+            .is_ok_and(|input| matches!(input.kind, InputKind::EtPlus | InputKind::ChakraJson))
 }
 
 /// The runs of written graphs in a folder and its subfolders, by prefix.

@@ -3,15 +3,17 @@
 mod batches;
 mod error;
 mod gzip;
+mod kind;
 mod member;
 #[cfg(test)]
 mod tests;
 
 pub use error::{InputError, WantedTrace};
+pub use kind::InputKind;
 
 use crate::Progress;
 use crate::file_error::{FileAction, FileContext};
-use etlink_chakra::read::{FileKind, sniff};
+use etlink_chakra::read::sniff;
 use etlink_perfetto::{KinetoText, PerfettoOrigin, perfetto_origin};
 use gzip::Gzip;
 use memchr::memmem;
@@ -28,7 +30,7 @@ pub struct InputFile {
     /// Its name for messages.
     pub name: String,
     /// What it is, from its first bytes.
-    pub kind: FileKind,
+    pub kind: InputKind,
     /// It is a view for Perfetto that etlink wrote, not a recording.
     pub is_view: bool,
     /// It is such a view in Perfetto's own format, whose content is read as the recording that it
@@ -150,20 +152,20 @@ fn from_source(
             .read_to_end(&mut head)
             .err();
     }
-    let mut kind = sniff(&head);
+    let mut kind = sniff_kind(&head);
     // packets begin with the byte that is the length of a Chakra message of ten bytes
-    let is_packets = matches!(kind, FileKind::Unknown | FileKind::ChakraEt);
+    let is_packets = matches!(kind, InputKind::Unknown | InputKind::ChakraEt);
     let origin = perfetto_origin(&head).filter(|_| is_packets);
     let is_read_back = origin == Some(PerfettoOrigin::Recorded);
     if let Some(origin) = origin.filter(|_| !is_read_back) {
         return Err(InputError::Perfetto { name, origin });
     }
     if is_read_back {
-        kind = FileKind::KinetoTrace;
+        kind = InputKind::KinetoTrace;
     }
     if let Some(error) = cut {
         // where the kind is known already, the reader keeps what came before the damage
-        if kind == FileKind::Unknown {
+        if kind == InputKind::Unknown {
             let failed = Err(error).with_path(FileAction::UnpackBeginning, path);
             return Ok(failed?);
         }
@@ -183,6 +185,11 @@ fn from_source(
         stored_bytes,
         content,
     })
+}
+
+/// What a file is, by its unpacked beginning.
+fn sniff_kind(head: &[u8]) -> InputKind {
+    InputKind::from(sniff(head))
 }
 
 /// Whether Chrome JSON begins as that of `etlink_report::perfetto`, which names its writer before

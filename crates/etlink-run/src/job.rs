@@ -3,18 +3,18 @@
 pub use crate::perfetto::PerfettoCounts;
 
 use crate::Progress;
+use crate::device_readers::{expect_device, read_device_trace};
 use crate::error::RunError;
-use crate::input::{self, InputError, InputFile, WantedTrace};
+use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::output::{OutputError, OutputFormat, Piece, Target};
 use crate::perfetto;
 use crate::run_files::ManifestEntry;
 use crate::step_pattern::StepPattern;
-use etlink_chakra::read::FileKind;
 use etlink_chakra::{RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus};
-use etlink_kineto::{KeepEvents, KinetoReadOptions};
+use etlink_kineto::KinetoReadOptions;
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorEdges};
-use etlink_model::{DeviceTrace, GlobalRank, HostTrace, Severity};
+use etlink_model::{DeviceTrace, GlobalRank, HostTrace, KeepEvents, Severity};
 use etlink_report::perfetto::TimelineRank;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -417,7 +417,7 @@ fn read_opened(
     let device = input::open(&job.device, job.threads, progress)?;
     // wrong kinds first: both files may be large
     expect_host(&host)?;
-    expect_device(&device)?;
+    expect_device(&device, WantedTrace::Device)?;
     let options = KinetoReadOptions {
         threads: job.threads.max(1),
         // the host trace has the shapes; reading them twice takes time and memory
@@ -442,29 +442,15 @@ fn read_opened(
 
 fn expect_host(input: &InputFile) -> Result<(), InputError> {
     match input.kind {
-        FileKind::HostTrace | FileKind::EtPlus => Ok(()),
+        InputKind::HostTrace | InputKind::EtPlus => Ok(()),
         _ => Err(input.refuse_kind(WantedTrace::Host)),
-    }
-}
-
-fn expect_device(input: &InputFile) -> Result<(), InputError> {
-    if input.is_view {
-        return Err(InputError::View {
-            name: input.name.clone(),
-        });
-    }
-    match input.kind {
-        FileKind::KinetoTrace => Ok(()),
-        _ => Err(input.refuse_kind(WantedTrace::Device)),
     }
 }
 
 /// Opens the trace of a capture; a wrong kind is refused before anything is read.
 fn open_capture(path: &Path, threads: usize, progress: &Progress) -> Result<InputFile, InputError> {
     let input = input::open(path, threads, progress)?;
-    if input.kind != FileKind::KinetoTrace {
-        return Err(input.refuse_kind(WantedTrace::Capture));
-    }
+    expect_device(&input, WantedTrace::Capture)?;
     Ok(input)
 }
 
@@ -507,29 +493,15 @@ pub fn read_device_with(
     input: InputFile,
     options: KinetoReadOptions,
 ) -> Result<DeviceTrace, RunError> {
-    expect_device(&input)?;
-    read_rows(input, options)
+    read_device_trace(input, WantedTrace::Device, options)
 }
 
 /// Reads a device trace with what no graph needs.
 pub fn read_for_figures(input: InputFile, threads: usize) -> Result<DeviceTrace, RunError> {
-    // its arguments are in groups of their own: all would be there but what launched what
-    if input.is_view {
-        return Err(InputError::View { name: input.name }.into());
-    }
-    if input.kind != FileKind::KinetoTrace {
-        return Err(input.refuse_kind(WantedTrace::Table).into());
-    }
     let options = KinetoReadOptions {
         threads,
         shapes: true,
         keep: KeepEvents::Auxiliary,
     };
-    read_rows(input, options)
-}
-
-fn read_rows(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace, RunError> {
-    let name = input.name;
-    etlink_kineto::read(input.content, options)
-        .map_err(|source| RunError::DeviceTrace { name, source })
+    read_device_trace(input, WantedTrace::Table, options)
 }

@@ -47,6 +47,7 @@
 )]
 
 mod cancel;
+mod device_readers;
 pub mod discover;
 mod error;
 mod file_error;

@@ -9,7 +9,7 @@ use crate::cancel::Cancellation;
 use crate::discover::{self, RankFiles, RunFiles, discover};
 use crate::error::RunError;
 use crate::graphs::{self, GraphSet, find_graph_sets};
-use crate::input::{self, InputError, InputFile, WantedTrace};
+use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::job::{self, JobReport, JobSeconds, LinkJob};
 use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
@@ -18,11 +18,11 @@ use crate::step_pattern::StepPattern;
 use crate::text;
 use bytesize::ByteSize;
 use etlink_chakra::convert::GroupRanks;
-use etlink_chakra::read::{self, FileKind};
-use etlink_kineto::KeepEvents;
+use etlink_chakra::read;
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
 use etlink_model::GlobalRank;
+use etlink_model::KeepEvents;
 use etlink_torch::RankSelection;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -543,14 +543,14 @@ impl<'s> RankEntry<'s> {
         };
         options.progress.phase("reading");
         let input = input::open(path, threads, &options.progress)?;
-        if input.kind == FileKind::Unknown && is_file {
+        if input.kind == InputKind::Unknown && is_file {
             return Err(input.refuse_kind(WantedTrace::Times).into());
         }
-        if input.kind == FileKind::KinetoTrace && is_file {
+        if input.kind.is_device_trace() && is_file {
             let (trace, report) = job::link_opened(&self.job()?, Some(input), &options.progress)?;
             return Ok(RankContent::Linked(Box::new(self.linked(trace, report))));
         }
-        if input.kind == FileKind::HostTrace {
+        if input.kind == InputKind::HostTrace {
             return Err(InputError::HostAlone { name: input.name }.into());
         }
         let name = input.name;

@@ -1,21 +1,8 @@
 //! Figures and names in messages and notes.
 
-use etlink_chakra::read::FileKind;
 use etlink_model::{Anomalies, Severity};
 use indexmap::IndexMap;
 use std::error::Error;
-
-/// What a kind of file is called.
-pub fn describe_kind(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::HostTrace => "a PyTorch execution trace (host trace)",
-        FileKind::KinetoTrace => "a Kineto trace (device trace)",
-        FileKind::EtPlus => "a merged trace (ET+)",
-        FileKind::ChakraJson => "a Chakra execution trace (JSON)",
-        FileKind::ChakraEt => "a Chakra execution trace (protobuf)",
-        FileKind::Unknown => "no trace that etlink knows",
-    }
-}
 
 /// An error and its sources in one line, `outer: inner`.
 pub fn error_chain(error: &dyn Error) -> String {

@@ -18,7 +18,7 @@ fn linked(draw: &TraceBuilder) -> LinkedTrace {
         etlink_kineto::KinetoReadOptions {
             threads: 1,
             shapes: true,
-            keep: etlink_kineto::KeepEvents::Graph,
+            keep: etlink_model::KeepEvents::Graph,
         },
     )
     .expect("device trace");

@@ -2,7 +2,7 @@
 
 use crate::run_query::RunQuery;
 use anyhow::{Context, Result, bail};
-use etlink_kineto::KeepEvents;
+use etlink_model::KeepEvents;
 use etlink_run::job::{self, LinkJob};
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, merge};
 use etlink_run::output::{OutputFormat, Target};

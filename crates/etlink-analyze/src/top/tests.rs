@@ -5,7 +5,7 @@ fn read(draw: &TraceBuilder) -> DeviceTrace {
     let options = etlink_kineto::KinetoReadOptions {
         threads: 1,
         shapes: true,
-        keep: etlink_kineto::KeepEvents::Auxiliary,
+        keep: etlink_model::KeepEvents::Auxiliary,
     };
     etlink_kineto::read(&draw.kineto()[..], options).expect("a trace")
 }

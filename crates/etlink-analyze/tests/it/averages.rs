@@ -34,7 +34,7 @@ fn device(case: &str, rank: u32) -> DeviceTrace {
     let options = etlink_kineto::KinetoReadOptions {
         threads: 2,
         shapes: true,
-        keep: etlink_kineto::KeepEvents::Auxiliary,
+        keep: etlink_model::KeepEvents::Auxiliary,
     };
     etlink_kineto::read(
         unpack(case, &format!("kineto_trace_{rank}.json.gz")),

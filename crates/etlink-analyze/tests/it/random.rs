@@ -316,7 +316,7 @@ proptest! {
         let device = etlink_kineto::read(
             text.as_bytes(),
             etlink_kineto::KinetoReadOptions {
-                keep: etlink_kineto::KeepEvents::Auxiliary,
+                keep: etlink_model::KeepEvents::Auxiliary,
                 ..Default::default()
             },
         )

@@ -114,7 +114,7 @@ fn link_pair(host: &[u8], device: &[u8], threads: usize) -> Option<LinkedTrace> 
         etlink_kineto::KinetoReadOptions {
             threads,
             shapes: true,
-            keep: etlink_kineto::KeepEvents::Everything,
+            keep: etlink_model::KeepEvents::Everything,
         },
     )
     .ok()?;

@@ -2,9 +2,9 @@
 //! file is no panic.
 
 use anyhow::{Context, Result, bail, ensure};
-use etlink_kineto::{KeepEvents, KinetoReadOptions, KinetoWriteOptions};
+use etlink_kineto::{KinetoReadOptions, KinetoWriteOptions};
 use etlink_link::LinkedTrace;
-use etlink_model::{DeviceTrace, DurationNs, TimeNs};
+use etlink_model::{DeviceTrace, DurationNs, KeepEvents, TimeNs};
 use etlink_perfetto::{KinetoText, perfetto_origin};
 use etlink_report::perfetto::{TimelineFormat, write_trace};
 use std::io::Read;

@@ -221,7 +221,7 @@ fn rank_tables(trace: &Path, settings: HtaOptions) -> Result<HtaTables> {
         threads: 1,
         shapes: false,
         // HTA's tables count Python frames and memory events too
-        keep: etlink_kineto::KeepEvents::Auxiliary,
+        keep: etlink_model::KeepEvents::Auxiliary,
     };
     let device = etlink_kineto::read(&read_trace_text(trace)?[..], options)?;
     let linked = etlink_link::link(None, device, LinkOptions::default())?;

@@ -161,7 +161,7 @@ fn link_pair(pair: &ExportedPair) -> Result<LinkedTrace> {
             threads: 2,
             // The command reads shapes from the host trace where there is one, and so does this.
             shapes: host.is_none(),
-            keep: etlink_kineto::KeepEvents::Everything,
+            keep: etlink_model::KeepEvents::Everything,
         },
     )?;
     Ok(etlink_link::link(

@@ -8,10 +8,10 @@ use etlink_analyze::{KernelRules, Options, analyze};
 use etlink_findings::{
     CauseKind, KINDS, RankCauses, RankPart, RunFindings, rank_causes, run_findings,
 };
-use etlink_kineto::{KeepEvents, KinetoReadOptions};
+use etlink_kineto::KinetoReadOptions;
 use etlink_link::ranks::{RankSummary, join_ranks};
 use etlink_link::{LinkOptions, LinkedTrace, TensorEdges};
-use etlink_model::{DurationNs, GlobalRank, NodeIdx, RankIdx};
+use etlink_model::{DurationNs, GlobalRank, KeepEvents, NodeIdx, RankIdx};
 use etlink_replay::{RankGraph, collective_nodes, graph_from_trace, join_graphs};
 use etlink_testing::TraceBuilder;
 

@@ -49,7 +49,7 @@ proptest! {
         let lines: Vec<String> = events.iter().map(event_json).collect();
         let text = format!("{{\"traceEvents\": [{}]}}", lines.join(","));
         let options = etlink_kineto::KinetoReadOptions {
-            keep: etlink_kineto::KeepEvents::Auxiliary,
+            keep: etlink_model::KeepEvents::Auxiliary,
             ..Default::default()
         };
         let device = etlink_kineto::read(text.as_bytes(), options).expect("reads");

@@ -7,7 +7,7 @@ pub(crate) fn linked(draw: &TraceBuilder) -> LinkedTrace {
     let options = etlink_kineto::KinetoReadOptions {
         threads: 1,
         shapes: true,
-        keep: etlink_kineto::KeepEvents::Auxiliary,
+        keep: etlink_model::KeepEvents::Auxiliary,
     };
     let device = etlink_kineto::read(&draw.kineto()[..], options).expect("reads");
     etlink_link::link(None, device, LinkOptions::default()).expect("links")

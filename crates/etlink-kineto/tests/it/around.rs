@@ -1,8 +1,8 @@
 //! What stands around the list, and where the list is found.
 
 use crate::support::{anomalies, document, op, ops, read};
-use etlink_kineto::{KeepEvents, KinetoReadOptions};
-use etlink_model::{AnomalyKind, GlobalRank};
+use etlink_kineto::KinetoReadOptions;
+use etlink_model::{AnomalyKind, GlobalRank, KeepEvents};
 use etlink_testing::TraceBuilder;
 
 #[test]

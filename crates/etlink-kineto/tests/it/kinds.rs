@@ -1,10 +1,9 @@
 //! One row of every kind: which table takes it, what its columns say.
 
 use crate::support::{anomalies, document, events, ops, read, rows};
-use etlink_kineto::KeepEvents;
 use etlink_model::{
-    AuxiliaryEvent, AuxiliaryKind, Collective, Correlation, CpuOp, DeviceRow, DurationNs, NameId,
-    QueueIdx, RfId, RowKind, RuntimeCall, ThreadIdx, TimeNs, TrackLabel,
+    AuxiliaryEvent, AuxiliaryKind, Collective, Correlation, CpuOp, DeviceRow, DurationNs,
+    KeepEvents, NameId, QueueIdx, RfId, RowKind, RuntimeCall, ThreadIdx, TimeNs, TrackLabel,
 };
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, RecordIds, TraceBuilder};
 

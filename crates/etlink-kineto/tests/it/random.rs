@@ -86,7 +86,7 @@ fn at_threads(text: &[u8], threads: usize) -> Option<String> {
         KinetoReadOptions {
             threads,
             shapes: true,
-            keep: etlink_kineto::KeepEvents::Auxiliary,
+            keep: etlink_model::KeepEvents::Auxiliary,
         },
     )
     .ok()

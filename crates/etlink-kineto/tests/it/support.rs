@@ -13,7 +13,7 @@ pub(crate) fn read_with(text: &[u8], threads: usize) -> DeviceTrace {
         KinetoReadOptions {
             threads,
             shapes: true,
-            keep: etlink_kineto::KeepEvents::Graph,
+            keep: etlink_model::KeepEvents::Graph,
         },
     )
     .expect("a trace")

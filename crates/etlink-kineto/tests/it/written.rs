@@ -1,7 +1,9 @@
 //! What is written is what was read, and the text is Kineto's own.
 
-use etlink_kineto::{KeepEvents, KinetoReadOptions, KinetoVersion, KinetoWriteOptions};
-use etlink_model::{DeviceTrace, DurationNs, NameId, QueueIdx, ThreadIdx, TimeNs, TrackLabel};
+use etlink_kineto::{KinetoReadOptions, KinetoVersion, KinetoWriteOptions};
+use etlink_model::{
+    DeviceTrace, DurationNs, KeepEvents, NameId, QueueIdx, ThreadIdx, TimeNs, TrackLabel,
+};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use flate2::read::MultiGzDecoder;
 use std::fmt::Debug;

@@ -18,7 +18,7 @@ fn linked(draw: &TraceBuilder) -> LinkedTrace {
         etlink_kineto::KinetoReadOptions {
             threads: 1,
             shapes: true,
-            keep: etlink_kineto::KeepEvents::Auxiliary,
+            keep: etlink_model::KeepEvents::Auxiliary,
         },
     )
     .expect("device trace");
@@ -538,7 +538,7 @@ fn times_that_no_trace_should_have_do_no_harm() {
             etlink_kineto::KinetoReadOptions {
                 threads: 1,
                 shapes: true,
-                keep: etlink_kineto::KeepEvents::Auxiliary,
+                keep: etlink_model::KeepEvents::Auxiliary,
             },
         )
         .expect("reads");

@@ -9,15 +9,15 @@ use etlink_testing::{DeviceQueue, HostSchema, TraceBuilder};
 use serde_json::Value;
 
 fn linked(draw: &TraceBuilder) -> LinkedTrace {
-    linked_with(draw, etlink_kineto::KeepEvents::Graph)
+    linked_with(draw, etlink_model::KeepEvents::Graph)
 }
 
 /// With all that an export shows.
 fn detailed(draw: &TraceBuilder) -> LinkedTrace {
-    linked_with(draw, etlink_kineto::KeepEvents::Everything)
+    linked_with(draw, etlink_model::KeepEvents::Everything)
 }
 
-fn linked_with(draw: &TraceBuilder, keep: etlink_kineto::KeepEvents) -> LinkedTrace {
+fn linked_with(draw: &TraceBuilder, keep: etlink_model::KeepEvents) -> LinkedTrace {
     let host = etlink_host::read(
         &draw.host(HostSchema::V1_1_1)[..],
         etlink_host::HostReadOptions { threads: 1 },

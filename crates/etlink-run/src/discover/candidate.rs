@@ -2,10 +2,9 @@
 
 use crate::Progress;
 use crate::file_error::{FileAction, FileContext};
-use crate::input::{self, InputError};
+use crate::input::{self, InputError, InputKind};
 use crate::manifest::RunManifest;
 use crate::run_files::file_name;
-use etlink_chakra::read::FileKind;
 use etlink_json::JsonScanner;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct TraceCandidate {
     pub(super) path: PathBuf,
     pub(super) stem: String,
-    pub(super) kind: FileKind,
+    pub(super) kind: InputKind,
     pub(super) rank: Option<i64>,
     /// What the file tells at its beginning.
     pub(super) inside: Inside,
@@ -60,7 +59,7 @@ pub(super) fn look_at(path: PathBuf) -> TraceCandidate {
     let (rank, variant) = rank_in_name(&stem);
     let (mut kind, inside, is_view) = look_inside(&path).unwrap_or_default();
     // a file that is named like a trace of a rank shall be missed when it is none
-    if kind == FileKind::Unknown && rank.is_some() {
+    if kind == InputKind::Unknown && rank.is_some() {
         kind = kind_of_name(&stem);
     }
     TraceCandidate {
@@ -75,17 +74,17 @@ pub(super) fn look_at(path: PathBuf) -> TraceCandidate {
 }
 
 /// The kind by name alone.
-fn kind_of_name(stem: &str) -> FileKind {
+fn kind_of_name(stem: &str) -> InputKind {
     let stem = stem.to_lowercase();
     if ["torch_et", "host"].iter().any(|part| stem.contains(part)) {
-        FileKind::HostTrace
+        InputKind::HostTrace
     } else if ["kineto", "device", "trace"]
         .iter()
         .any(|part| stem.contains(part))
     {
-        FileKind::KinetoTrace
+        InputKind::KinetoTrace
     } else {
-        FileKind::Unknown
+        InputKind::Unknown
     }
 }
 
@@ -130,12 +129,12 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
 }
 
 /// Kind, rank and number of ranks from a file's beginning.
-fn look_inside(path: &Path) -> Result<(FileKind, Inside, bool), InputError> {
+fn look_inside(path: &Path) -> Result<(InputKind, Inside, bool), InputError> {
     let input = input::open(path, 1, &Progress::hidden())?;
     // beside the traces that it was made from it would be a rank twice
     let (kind, is_view) = (input.kind, input.is_view || input.is_read_back);
     let mut head = vec![];
-    if kind == FileKind::KinetoTrace {
+    if kind == InputKind::KinetoTrace {
         // Kineto writes it before the events: nobody reads a folder of gigabytes to sort it
         let mut beginning = input.content.take(64 << 10);
         beginning

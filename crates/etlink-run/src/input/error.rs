@@ -1,8 +1,7 @@
 //! Why a file is no input.
 
 use crate::file_error::FileError;
-use crate::text::describe_kind;
-use etlink_chakra::read::FileKind;
+use crate::input::InputKind;
 use etlink_model::advice;
 use etlink_perfetto::PerfettoOrigin;
 
@@ -31,7 +30,7 @@ pub enum InputError {
         /// The file.
         name: String,
         /// What it is.
-        kind: FileKind,
+        kind: InputKind,
         /// What it should be.
         wanted: WantedTrace,
     },
@@ -139,8 +138,8 @@ pub enum WantedTrace {
 
 impl WantedTrace {
     /// What to say of a file of another kind.
-    fn refuse(self, name: &str, kind: FileKind) -> String {
-        let is = describe_kind(kind);
+    fn refuse(self, name: &str, kind: InputKind) -> String {
+        let is = kind.describe();
         let (option, what, _) = match self.pair() {
             Some(pair) => pair,
             None if self == WantedTrace::Capture => {
@@ -155,19 +154,19 @@ impl WantedTrace {
             None => return format!("{name} is {is}"),
         };
         match kind {
-            FileKind::HostTrace | FileKind::EtPlus | FileKind::KinetoTrace => {
+            InputKind::HostTrace | InputKind::EtPlus | InputKind::KinetoTrace => {
                 format!("{name} is {is}, but {option} wants a {what}")
             }
-            FileKind::ChakraEt | FileKind::ChakraJson => {
+            InputKind::ChakraEt | InputKind::ChakraJson => {
                 format!("{name} is {is}, which is linked already; {option} wants a {what}")
             }
-            FileKind::Unknown => format!("{name} is no {what}: it does not begin like one"),
+            InputKind::Unknown => format!("{name} is no {what}: it does not begin like one"),
         }
     }
 
     /// The remedy behind that.
-    fn advice(self, name: &str, kind: FileKind) -> String {
-        let is_linked = matches!(kind, FileKind::ChakraEt | FileKind::ChakraJson);
+    fn advice(self, name: &str, kind: InputKind) -> String {
+        let is_linked = matches!(kind, InputKind::ChakraEt | InputKind::ChakraJson);
         let remedy = self.remedy(name, kind);
         if self.pair().is_some() && is_linked {
             return format!(": {}", remedy.unwrap_or_default());
@@ -176,7 +175,7 @@ impl WantedTrace {
     }
 
     /// What the user can do with it.
-    fn remedy(self, name: &str, kind: FileKind) -> Option<String> {
+    fn remedy(self, name: &str, kind: InputKind) -> Option<String> {
         let Some((_, _, other)) = self.pair() else {
             let remedy = match self {
                 WantedTrace::Times if self.is_graph(name) => "see `etlink check`",
@@ -189,13 +188,13 @@ impl WantedTrace {
             return Some(remedy.to_owned());
         };
         Some(match kind {
-            FileKind::HostTrace | FileKind::EtPlus | FileKind::KinetoTrace => {
+            InputKind::HostTrace | InputKind::EtPlus | InputKind::KinetoTrace => {
                 format!("give that, and this one as {other}")
             }
-            FileKind::ChakraEt | FileKind::ChakraJson => {
+            InputKind::ChakraEt | InputKind::ChakraJson => {
                 "give one of those that it was made from".to_owned()
             }
-            FileKind::Unknown => "see `etlink inspect`".to_owned(),
+            InputKind::Unknown => "see `etlink inspect`".to_owned(),
         })
     }
 

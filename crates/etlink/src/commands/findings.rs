@@ -13,10 +13,10 @@ use anyhow::{Context, Result};
 use arrow_array::RecordBatch;
 use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
 use etlink_findings::{CauseEvidence, KINDS, RunFinding, RunFindings};
-use etlink_kineto::KeepEvents;
 use etlink_link::TensorEdges;
 use etlink_link::ranks::job_step_times;
 use etlink_model::GlobalRank;
+use etlink_model::KeepEvents;
 use etlink_run::membership::Excluded;
 use etlink_run::run::{
     RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource, report_notes,

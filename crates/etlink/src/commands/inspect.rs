@@ -7,13 +7,12 @@ use crate::rank_error::rank_error;
 use crate::table::{FactRows, mb};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check;
-use etlink_chakra::read::{self, FileKind};
+use etlink_chakra::read;
 use etlink_model::{
     Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, HostTrace, Names, Severity,
 };
-use etlink_run::input::InputFile;
+use etlink_run::input::{InputFile, InputKind};
 use etlink_run::job::{read_device, read_host};
-use etlink_run::text::describe_kind;
 use etlink_run::{Run, RunError, RunOptions, RunSource};
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
@@ -80,7 +79,7 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>
     let what = if input.is_view {
         "a view for Perfetto that etlink wrote, not a recording"
     } else {
-        describe_kind(kind)
+        kind.describe()
     };
     let found = read_contents(input, file, run.set().threads_each);
     let mut facts = Map::new();
@@ -100,16 +99,16 @@ fn read_contents(
 ) -> Result<(Map<String, Value>, bool)> {
     match input.kind {
         // its events are ranges that etlink drew: counts of them would pass for those of a program
-        FileKind::KinetoTrace if input.is_view => Ok((Map::new(), false)),
-        FileKind::HostTrace => {
+        InputKind::KinetoTrace if input.is_view => Ok((Map::new(), false)),
+        InputKind::HostTrace => {
             let trace = read_host(input, threads, etlink_link::TensorEdges::None)?;
             Ok((host_facts(&trace), trace.anomalies.any(Severity::Damage)))
         }
-        FileKind::KinetoTrace => {
+        InputKind::KinetoTrace => {
             let trace = read_device(input, threads, true)?;
             Ok((device_facts(&trace), trace.anomalies.any(Severity::Damage)))
         }
-        FileKind::ChakraEt | FileKind::ChakraJson | FileKind::EtPlus => {
+        InputKind::ChakraEt | InputKind::ChakraJson | InputKind::EtPlus => {
             let graph = read::read(input.content).with_context(|| path.display().to_string())?;
             let mut facts = into_object(json!(graph.summary()));
             // `kind` says it already
@@ -126,11 +125,11 @@ fn read_contents(
             );
             Ok((facts, graph.damage().is_some()))
         }
-        FileKind::Unknown => {
+        InputKind::Unknown => {
             bail!(
                 "{} is {}; give a host trace, a device trace, a .et or merged JSON",
                 input.name,
-                describe_kind(input.kind)
+                input.kind.describe()
             )
         }
     }

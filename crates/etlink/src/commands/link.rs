@@ -5,7 +5,7 @@ use crate::args::LinkArgs;
 use crate::table::fold_lines;
 use crate::{Outcome, table};
 use anyhow::{Result, bail};
-use etlink_kineto::KeepEvents;
+use etlink_model::KeepEvents;
 use etlink_run::job::{self, ChakraOptions, LinkJob};
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource};

@@ -5,7 +5,7 @@ fn tree_of(draw: &TraceBuilder, options: TreeOptions) -> CallTree {
     let reading = etlink_kineto::KinetoReadOptions {
         threads: 1,
         shapes: false,
-        keep: etlink_kineto::KeepEvents::Auxiliary,
+        keep: etlink_model::KeepEvents::Auxiliary,
     };
     let trace = etlink_kineto::read(&draw.kineto()[..], reading).expect("a trace");
     call_tree(&trace, options)

@@ -2,9 +2,11 @@
 
 use super::{draw_everything, linked_with};
 use crate::perfetto::{CriticalStep, TimelineFormat, write_trace};
-use etlink_kineto::{KeepEvents, KinetoReadOptions, KinetoVersion, KinetoWriteOptions};
+use etlink_kineto::{KinetoReadOptions, KinetoVersion, KinetoWriteOptions};
 use etlink_link::{LinkOptions, LinkedTrace};
-use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, EventDetails, RecordedDetails};
+use etlink_model::{
+    AnomalyKind, DeviceTrace, DurationNs, EventDetails, KeepEvents, RecordedDetails,
+};
 use etlink_perfetto::{KinetoText, PerfettoOrigin, perfetto_origin};
 use etlink_testing::{Oddity, TraceBuilder};
 use proptest::prelude::*;

@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use etlink_hta::{
     HtaDetails, HtaOnDemand, HtaOptions, HtaTables, KernelType, RUN_TABLES, StragglerQuery,
 };
-use etlink_kineto::KeepEvents;
+use etlink_model::KeepEvents;
 use etlink_run::{RunError, RunOptions, RunSource};
 use etlink_tables::RecordTable;
 use std::collections::BTreeMap;

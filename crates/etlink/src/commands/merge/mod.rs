@@ -7,7 +7,7 @@ use crate::args::{Compute, FormatName, MergeArgs};
 use crate::{Outcome, notes};
 use anyhow::{Result, bail};
 use etlink_chakra::TracePart;
-use etlink_kineto::KeepEvents;
+use etlink_model::KeepEvents;
 use etlink_run::Progress;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergedRun, merge};
 use etlink_run::output::OutputFormat;

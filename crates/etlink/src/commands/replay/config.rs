@@ -3,7 +3,7 @@
 use crate::args::{ReplayArgs, TracePairArgs};
 use anyhow::{Result, bail};
 use etlink_findings::WhatIfQuestion;
-use etlink_kineto::KeepEvents;
+use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, RunOptions, RunSource};

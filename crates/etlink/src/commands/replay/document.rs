@@ -6,7 +6,7 @@ use crate::record_tables::records_table;
 use crate::run_query::RunQuery;
 use anyhow::{Context, Result, bail};
 use arrow_array::RecordBatch;
-use etlink_kineto::KeepEvents;
+use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::{RunError, RunOptions};
 

@@ -27,9 +27,9 @@ use etlink_replay::{
     AnswerRange, CrossStepFigures, EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph,
     ReplayRun, ReplaySettings, StartExplanation, TrustFigures, work_makespan,
 };
+use etlink_run::input::InputKind;
 use etlink_run::job::PerfettoCounts;
 use etlink_run::output::Target;
-use etlink_run::text::describe_kind;
 use etlink_run::{Progress, RankContent, Run, WrittenRank, perfetto};
 use questions::AskedQuestion;
 use rules::UnusedRules;
@@ -281,7 +281,7 @@ fn expect_graph(config: &ReplayConfig, written: &WrittenRank) -> Result<()> {
     // a tree has no edges: everything would start at once
     let kind = written.graph.format;
     if kind.is_tree() {
-        let kind = describe_kind(kind);
+        let kind = InputKind::from(kind).describe();
         bail!(AdvisedError::new(
             format!("{name} is {kind}: the op tree, not a graph of what waits for what"),
             "replay the traces that it was made from, or the .et of them"

@@ -17,7 +17,7 @@ use crate::table::count;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_analyze::{KernelRules, run_totals};
-use etlink_kineto::KeepEvents;
+use etlink_model::KeepEvents;
 use etlink_report::page::{
     self, ComparedRuns, FindingLink, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank,
     TIMELINE_BYTES,

@@ -7,7 +7,8 @@ use std::hash::Hash;
 const LATEST: usize = 8;
 
 /// Where each thread or queue of a list stands.
-pub(crate) struct IndexByValue<T> {
+#[derive(Debug)]
+pub struct IndexByValue<T> {
     known: FxHashMap<T, usize>,
 }
 
@@ -22,7 +23,7 @@ impl<T> Default for IndexByValue<T> {
 impl<T: Copy + Eq + Hash> IndexByValue<T> {
     /// The place of `wanted` in `all`, appended if it is not there. `all` has nothing that did not
     /// come so. O(1).
-    pub(crate) fn of(&mut self, all: &mut Vec<T>, wanted: T) -> usize {
+    pub fn place_of(&mut self, all: &mut Vec<T>, wanted: T) -> usize {
         // Events of one thread or stream stand together
         // in the file, so the search begins at the end.
         let latest = all.len().saturating_sub(LATEST);
@@ -36,7 +37,7 @@ impl<T: Copy + Eq + Hash> IndexByValue<T> {
     }
 
     /// Forgets all, as the list was emptied.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.known.clear();
     }
 }
@@ -50,7 +51,7 @@ mod tests {
         let (mut places, mut all) = (IndexByValue::default(), vec![]);
         let found: Vec<usize> = (0..40)
             .chain([3, 39, 0])
-            .map(|wanted| places.of(&mut all, wanted))
+            .map(|wanted| places.place_of(&mut all, wanted))
             .collect();
         assert_eq!(found[40..], [3, 39, 0]);
         assert_eq!(all, (0..40).collect::<Vec<_>>());

@@ -1,0 +1,42 @@
+//! The reader of each kind of device trace. A recorder that is added has its kind in
+//! [`InputKind`], its first bytes in `input::sniff_kind`, and its reader here.
+
+use crate::error::RunError;
+use crate::input::{InputError, InputFile, InputKind, WantedTrace};
+use etlink_kineto::KinetoReadOptions;
+use etlink_model::DeviceTrace;
+
+/// Refuses what cannot be read as a device trace.
+pub(crate) fn expect_device(input: &InputFile, wanted: WantedTrace) -> Result<(), InputError> {
+    // its arguments are in groups of their own: all would be there but what launched what
+    if input.is_view {
+        return Err(InputError::View {
+            name: input.name.clone(),
+        });
+    }
+    if input.kind.is_device_trace() {
+        Ok(())
+    } else {
+        Err(input.refuse_kind(wanted))
+    }
+}
+
+/// Reads a device trace by the reader of its kind.
+///
+/// # Errors
+/// It is none, or its reader refuses it.
+pub(crate) fn read_device_trace(
+    input: InputFile,
+    wanted: WantedTrace,
+    options: KinetoReadOptions,
+) -> Result<DeviceTrace, RunError> {
+    expect_device(&input, wanted)?;
+    match input.kind {
+        InputKind::KinetoTrace => {
+            let name = input.name;
+            etlink_kineto::read(input.content, options)
+                .map_err(|source| RunError::DeviceTrace { name, source })
+        }
+        _ => Err(input.refuse_kind(wanted).into()),
+    }
+}

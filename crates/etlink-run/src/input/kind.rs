@@ -1,0 +1,67 @@
+//! What a file is: the kinds of files that etlink reads or knows.
+
+use etlink_chakra::read::FileKind;
+use serde::Serialize;
+
+/// What a file is, by its content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputKind {
+    /// Varint-delimited Chakra messages.
+    ChakraEt,
+    /// The same as `chakra_jsonizer` prints it.
+    ChakraJson,
+    /// A PyTorch execution trace with times and device rows.
+    EtPlus,
+    /// A PyTorch execution trace.
+    HostTrace,
+    /// A Kineto trace.
+    KinetoTrace,
+    /// Anything else.
+    #[default]
+    Unknown,
+}
+
+impl InputKind {
+    /// What it is called.
+    pub fn describe(self) -> &'static str {
+        match self {
+            InputKind::HostTrace => "a PyTorch execution trace (host trace)",
+            InputKind::KinetoTrace => "a Kineto trace (device trace)",
+            InputKind::EtPlus => "a merged trace (ET+)",
+            InputKind::ChakraJson => "a Chakra execution trace (JSON)",
+            InputKind::ChakraEt => "a Chakra execution trace (protobuf)",
+            InputKind::Unknown => "no trace that etlink knows",
+        }
+    }
+
+    /// Whether it is read as a device trace.
+    pub fn is_device_trace(self) -> bool {
+        match self {
+            InputKind::KinetoTrace => true,
+            InputKind::ChakraEt
+            | InputKind::ChakraJson
+            | InputKind::EtPlus
+            | InputKind::HostTrace
+            | InputKind::Unknown => false,
+        }
+    }
+
+    /// Whether it is a graph that was linked already.
+    pub fn is_linked(self) -> bool {
+        matches!(self, InputKind::ChakraEt | InputKind::ChakraJson)
+    }
+}
+
+impl From<FileKind> for InputKind {
+    fn from(kind: FileKind) -> Self {
+        match kind {
+            FileKind::ChakraEt => InputKind::ChakraEt,
+            FileKind::ChakraJson => InputKind::ChakraJson,
+            FileKind::EtPlus => InputKind::EtPlus,
+            FileKind::HostTrace => InputKind::HostTrace,
+            FileKind::KinetoTrace => InputKind::KinetoTrace,
+            FileKind::Unknown => InputKind::Unknown,
+        }
+    }
+}
