@@ -16,6 +16,7 @@ mod columns;
 mod device;
 mod host;
 mod ids;
+mod kernel_metrics;
 mod names;
 mod places;
 mod step;
@@ -39,6 +40,10 @@ pub use ids::{
     CallIdx, CommIdx, Correlation, EdgeIdx, GlobalRank, GroupIdx, HostIdx, MatchIdx, NameId,
     NodeIdx, OpIdx, QueueIdx, RankIdx, ResourceIdx, RfId, RowIdx, StepIdx, TableIdx, ThreadIdx,
     TrackIdx,
+};
+pub use kernel_metrics::{
+    KernelMetric, KernelMetrics, MetricProfile, ProfiledKernel, ProfiledKernels, ProfiledMetric,
+    ProfiledMetrics,
 };
 pub use names::{Names, RawNameCache};
 pub use places::IndexByValue;

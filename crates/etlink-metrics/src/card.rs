@@ -1,0 +1,316 @@
+//! Workload cards of ccl-bench: what was run, on what, and what was recorded of it.
+//!
+//! Cards in use are loose: keys are missing, numbers stand in lists or in quotes. What cannot be read
+//! is not known; a card is refused only where it is no YAML or has no key `workload`.
+
+use crate::Error;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::io::Read;
+
+/// Cards have a few kilobytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A workload card, as far as etlink uses it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct WorkloadCard {
+    /// What the run is, in words.
+    pub description: String,
+    /// `workload.model`.
+    pub model: CardModel,
+    /// `workload.data.batch_size`.
+    pub batch_size: Option<u64>,
+    /// `workload.data.seq_len`: tokens of a sequence.
+    pub seq_len: Option<u64>,
+    /// `workload.data.input_len`: tokens of a request.
+    pub input_len: Option<u64>,
+    /// `workload.data.output_len`: tokens of an answer.
+    pub output_len: Option<u64>,
+    /// `workload.hardware.xpu_spec.model`: what a device is called.
+    pub device: String,
+    /// `workload.hardware.xpu_spec.total_count`.
+    pub devices: Option<u64>,
+    /// `workload.hardware.xpu_spec.count_per_node`.
+    pub devices_per_node: Option<u64>,
+    /// `Model-executor.framework.name`.
+    pub framework: String,
+    /// `Model-executor.model_plan_parallelization`.
+    pub parallelism: CardParallelism,
+    /// `Model-executor.communication_library.name`.
+    pub communication: String,
+    /// `metric_source.traces`: kinds of traces that there are.
+    pub traces: Vec<String>,
+    /// `metric_source.metrics_specific_trace`: kinds of traces for single metrics.
+    pub metric_traces: Vec<String>,
+}
+
+/// What is known of a card's model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CardModel {
+    /// `training`, `inference` or `serving`.
+    pub phase: String,
+    /// `model_family`.
+    pub family: String,
+    /// `precision`.
+    pub precision: String,
+    /// `model_arch.num_params`.
+    pub parameters: Option<u64>,
+}
+
+/// Into how many parts a model is cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CardParallelism {
+    /// Replicas of the data.
+    pub dp_replicate: Option<u64>,
+    /// Shards of parameters.
+    pub dp_shard: Option<u64>,
+    /// Tensor parallel.
+    pub tp: Option<u64>,
+    /// Pipeline parallel.
+    pub pp: Option<u64>,
+    /// Context parallel.
+    pub cp: Option<u64>,
+    /// Expert parallel.
+    pub ep: Option<u64>,
+}
+
+/// Whether a file begins as a workload card: a line `workload:` or `metric_source:`.
+pub fn is_workload_card(head: &[u8]) -> bool {
+    let mut lines = head.split(|byte| *byte == b'\n');
+    lines.any(|line| line.starts_with(b"workload:") || line.starts_with(b"metric_source:"))
+}
+
+impl WorkloadCard {
+    /// Reads a card.
+    ///
+    /// # Errors
+    /// It cannot be read, is no YAML, or has no key `workload`.
+    pub fn read<R: Read>(source: R) -> Result<WorkloadCard, Error> {
+        let mut text = String::new();
+        source.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+        if text.len() as u64 > MAX_BYTES {
+            return Err(Error::TooLarge {
+                limit: MAX_BYTES,
+                what: "workload card",
+            });
+        }
+        let card: Value =
+            serde_saphyr::from_str(&text).map_err(|error| Error::Yaml(error.to_string()))?;
+        if !card["workload"].is_object() {
+            return Err(Error::NoWorkload);
+        }
+        let (model, data) = (&card["workload"]["model"], &card["workload"]["data"]);
+        let devices = &card["workload"]["hardware"]["xpu_spec"];
+        let executor = &card["Model-executor"];
+        let plan = &executor["model_plan_parallelization"];
+        let source = &card["metric_source"];
+        Ok(WorkloadCard {
+            description: text_of(&card["description"]),
+            model: CardModel {
+                phase: text_of(&model["phase"]),
+                family: text_of(&model["model_family"]),
+                precision: text_of(&model["precision"]),
+                parameters: count_of(&model["model_arch"]["num_params"]),
+            },
+            batch_size: count_of(&data["batch_size"]),
+            seq_len: count_of(&data["seq_len"]),
+            input_len: count_of(&data["input_len"]),
+            output_len: count_of(&data["output_len"]),
+            device: text_of(&devices["model"]),
+            devices: count_of(&devices["total_count"]),
+            devices_per_node: count_of(&devices["count_per_node"]),
+            framework: text_of(&executor["framework"]["name"]),
+            parallelism: CardParallelism {
+                dp_replicate: count_of(&plan["dp_replicate"]),
+                dp_shard: count_of(&plan["dp_shard"]),
+                tp: count_of(&plan["tp"]),
+                pp: count_of(&plan["pp"]),
+                cp: count_of(&plan["cp"]),
+                ep: count_of(&plan["ep"]),
+            },
+            communication: text_of(&executor["communication_library"]["name"]),
+            traces: texts_of(&source["traces"]),
+            metric_traces: texts_of(&source["metrics_specific_trace"]),
+        })
+    }
+
+    /// The card as YAML, with empty values for what is not known: somebody fills them in.
+    ///
+    /// # Errors
+    /// Never of a card that was read.
+    pub fn write(&self) -> Result<String, Error> {
+        let plan = &self.parallelism;
+        let card = json!({
+            "version": 1,
+            "description": self.description,
+            "hf_url": "",
+            "trace_url": "",
+            "contributor": "",
+            "contact": "",
+            "workload": {
+                "model": {
+                    "phase": self.model.phase,
+                    "moe": null,
+                    "granularity": "",
+                    "model_family": self.model.family,
+                    "precision": self.model.precision,
+                    "epochs": null,
+                    "iteration": null,
+                    "model_arch": {
+                        "num_params": self.model.parameters,
+                        "num_params_embedding": null,
+                        "num_layers": null,
+                        "num_heads": null,
+                        "head_dim": null,
+                    },
+                },
+                "data": {
+                    "batch_size": self.batch_size,
+                    "seq_len": self.seq_len,
+                    "input_len": self.input_len,
+                    "output_len": self.output_len,
+                    "dataset": "",
+                },
+                "hardware": {
+                    "network_topo": { "topology": "", "bandwidth_gbps": [] },
+                    "xpu_spec": {
+                        "type": if self.device.is_empty() { "" } else { "GPU" },
+                        "model": self.device,
+                        "total_count": self.devices,
+                        "count_per_node": self.devices_per_node,
+                    },
+                    "driver_version": "",
+                },
+            },
+            "Model-executor": {
+                "framework": { "name": self.framework, "compiler_tool_selection": "" },
+                "model_plan_parallelization": {
+                    "dp_replicate": plan.dp_replicate,
+                    "dp_shard": plan.dp_shard,
+                    "tp": plan.tp,
+                    "pp": plan.pp,
+                    "cp": plan.cp,
+                    "ep": plan.ep,
+                    "pp_mb": null,
+                },
+                "communication_library": {
+                    "name": self.communication,
+                    "version": "",
+                    "env": Map::new(),
+                },
+                "protocol_selection": [],
+            },
+            "metric_source": {
+                "traces": self.traces,
+                "metrics_specific_trace": self.metric_traces,
+            },
+        });
+        serde_saphyr::to_string(&card).map_err(|error| Error::Yaml(error.to_string()))
+    }
+}
+
+/// A text, or a number as text; of a list its first.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        Value::Array(all) => all.first().map(text_of).unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+/// A count, also in quotes, with separators or as 7e9; of a list its first.
+fn count_of(value: &Value) -> Option<u64> {
+    match value {
+        Value::Number(number) => number
+            .as_u64()
+            .or_else(|| number.as_f64().and_then(whole_count)),
+        Value::String(text) => {
+            let digits = text.replace([',', '_'], "");
+            digits.trim().parse::<f64>().ok().and_then(whole_count)
+        }
+        Value::Array(all) => all.first().and_then(count_of),
+        _ => None,
+    }
+}
+
+/// Floats are whole up to 2^53.
+fn whole_count(number: f64) -> Option<u64> {
+    let is_count = (0.0..9.0e15).contains(&number) && number.fract() == 0.0;
+    is_count.then_some(number as u64)
+}
+
+fn texts_of(value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(all) => all.iter().map(text_of).collect(),
+        Value::Null => vec![],
+        one => vec![text_of(one)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOSE: &str = "
+version: 1
+description: Llama on four A100
+workload:
+  model: {phase: training, model_family: llama-3.1-8b, model_arch: {num_params: 8.03e9}}
+  data:
+    batch_size: '4'
+    seq_len: [1024]
+    dataset:
+  hardware:
+    xpu_spec: {type: GPU, model: nvidia_a100, total_count: 4, count_per_node: 4}
+Model-executor:
+  framework: {name: torchtitan}
+  model_plan_parallelization: {dp_shard: 2, tp: 2}
+  communication_library: {name: NCCL}
+metric_source:
+  traces: kineto_trace
+";
+
+    #[test]
+    fn a_loose_card() {
+        assert!(is_workload_card(LOOSE.as_bytes()));
+        let card = WorkloadCard::read(LOOSE.as_bytes()).expect("a card");
+        assert_eq!((card.batch_size, card.seq_len), (Some(4), Some(1024)));
+        assert_eq!(card.model.parameters, Some(8_030_000_000));
+        assert_eq!((card.parallelism.tp, card.parallelism.pp), (Some(2), None));
+        assert_eq!(card.traces, ["kineto_trace"]);
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let card = WorkloadCard::read(LOOSE.as_bytes()).expect("a card");
+        let text = card.write().expect("YAML");
+        let again = WorkloadCard::read(text.as_bytes()).expect("a card");
+        assert_eq!(again, card);
+    }
+
+    #[test]
+    fn other_yaml_is_refused() {
+        for text in ["a: 1", "- 1", "", "workload: 3"] {
+            let read = WorkloadCard::read(text.as_bytes());
+            assert!(matches!(read, Err(Error::NoWorkload)), "{text:?}: {read:?}");
+        }
+        let read = WorkloadCard::read(&b"a: [1"[..]);
+        assert!(matches!(read, Err(Error::Yaml(_))), "{read:?}");
+    }
+
+    #[test]
+    fn aliases_that_grow_do_not_fill_memory() {
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..12 {
+            let last = format!("*a{}", level - 1);
+            let list = [&last[..]; 9].join(", ");
+            text.push_str(&format!("a{level}: &a{level} [{list}]\n"));
+        }
+        text.push_str("workload: {}\n");
+        assert!(matches!(
+            WorkloadCard::read(text.as_bytes()),
+            Err(Error::Yaml(_))
+        ));
+    }
+}

@@ -1,0 +1,292 @@
+//! Latencies of requests, as benchmarks of serving engines write them.
+//!
+//! `vllm bench serve --save-result` (`vllm/benchmarks/serve.py`) writes one object, SGLang's
+//! `bench_serving --output-file` (`sglang/bench_serving.py`) a line per run. Both have
+//! `mean_ttft_ms`, `median_…`, `std_…`, `p99_…` for each latency. With `--save-detailed` vLLM adds the
+//! figures of each request (`ttfts`, `itls`, seconds). `vllm bench latency` writes `avg_latency` and
+//! `percentiles` of whole requests.
+
+use crate::Error;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::io::Read;
+
+/// Results with the text of every answer are large; more than this is no result.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// A latency of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LatencyKind {
+    /// Time to first token: prefill, and what was waited for before it.
+    #[default]
+    Ttft,
+    /// Time per output token after the first.
+    Tpot,
+    /// Time between two outputs, of which each may have several tokens.
+    Itl,
+    /// From the request to the end of its answer.
+    E2el,
+}
+
+impl LatencyKind {
+    const ALL: [LatencyKind; 4] = [
+        LatencyKind::Ttft,
+        LatencyKind::Tpot,
+        LatencyKind::Itl,
+        LatencyKind::E2el,
+    ];
+
+    /// What engines call it in keys.
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            LatencyKind::Ttft => &["ttft"],
+            LatencyKind::Tpot => &["tpot"],
+            LatencyKind::Itl => &["itl"],
+            // SGLang writes `e2e_latency`.
+            LatencyKind::E2el => &["e2el", "e2e_latency"],
+        }
+    }
+}
+
+/// A latency over the requests of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct LatencyTotals {
+    /// Which latency.
+    pub kind: LatencyKind,
+    /// Mean, ns.
+    pub mean_ns: Option<i64>,
+    /// Half of the requests took no longer, ns.
+    pub median_ns: Option<i64>,
+    /// Ninety-nine in a hundred took no longer, ns.
+    pub p99_ns: Option<i64>,
+    /// Standard deviation, ns.
+    pub stddev_ns: Option<i64>,
+}
+
+/// What a benchmark measured of the requests of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RequestLatencies {
+    /// What ran the model, as the benchmark calls it (`vllm`, `sglang`).
+    pub backend: String,
+    /// The model.
+    pub model: String,
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Tokens that came out, per second.
+    pub output_tokens_per_s: Option<f64>,
+    /// Those that the benchmark gives, in the order of [`LatencyKind`].
+    pub latencies: Vec<LatencyTotals>,
+}
+
+/// Whether a file begins as a result of such a benchmark.
+pub fn is_latency_file(head: &[u8]) -> bool {
+    let has = |key: &str| find_bytes(head, key.as_bytes());
+    let is_object = head.trim_ascii_start().first() == Some(&b'{');
+    let is_serving = has("\"mean_ttft_ms\"") || has("\"request_throughput\"");
+    let is_latency = has("\"avg_latency\"") && has("\"percentiles\"");
+    // results of each request may fill the beginning
+    let is_detailed = has("\"num_prompts\"") && has("\"backend\"");
+    is_object && (is_serving || is_latency || is_detailed)
+}
+
+fn find_bytes(text: &[u8], wanted: &[u8]) -> bool {
+    text.windows(wanted.len()).any(|window| window == wanted)
+}
+
+/// Reads all runs of a file. A line that is cut or no JSON is left out. O(bytes).
+///
+/// # Errors
+/// The source fails or is too large, or no run in it has latencies.
+pub fn read_latencies<R: Read>(source: R) -> Result<Vec<RequestLatencies>, Error> {
+    let mut text = vec![];
+    source.take(MAX_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(Error::TooLarge {
+            limit: MAX_BYTES,
+            what: "result of a benchmark",
+        });
+    }
+    let mut runs = vec![];
+    match serde_json::from_slice::<Value>(&text) {
+        Ok(Value::Object(run)) => runs.extend(run_latencies(&run)),
+        Ok(_) => {}
+        Err(_) => {
+            for line in text.split(|byte| *byte == b'\n') {
+                if let Ok(Value::Object(run)) = serde_json::from_slice(line) {
+                    runs.extend(run_latencies(&run));
+                }
+            }
+        }
+    }
+    if runs.is_empty() {
+        return Err(Error::NoLatencies);
+    }
+    Ok(runs)
+}
+
+fn run_latencies(run: &Map<String, Value>) -> Option<RequestLatencies> {
+    let mut latencies = vec![];
+    for kind in LatencyKind::ALL {
+        latencies.extend(summary_latency(run, kind).or_else(|| detailed_latency(run, kind)));
+    }
+    // `vllm bench latency` knows whole requests alone.
+    if latencies.is_empty() {
+        let mean_ns = seconds_ns(run.get("avg_latency"))?;
+        let percentile = |which: &str| seconds_ns(run.get("percentiles")?.get(which));
+        latencies.push(LatencyTotals {
+            kind: LatencyKind::E2el,
+            mean_ns: Some(mean_ns),
+            median_ns: percentile("50"),
+            p99_ns: percentile("99"),
+            stddev_ns: None,
+        });
+    }
+    let text = |key: &str| run.get(key).and_then(Value::as_str).unwrap_or_default();
+    let model = match text("model_id") {
+        "" => text("model"),
+        model => model,
+    };
+    let measured = run.get("latencies").and_then(Value::as_array);
+    let requests = run.get("completed").and_then(Value::as_u64);
+    Some(RequestLatencies {
+        backend: text("backend").to_owned(),
+        model: model.to_owned(),
+        requests: requests.unwrap_or(measured.map_or(0, |all| all.len() as u64)),
+        output_tokens_per_s: run.get("output_throughput").and_then(Value::as_f64),
+        latencies,
+    })
+}
+
+/// The figures that the benchmark worked out, milliseconds.
+fn summary_latency(run: &Map<String, Value>, kind: LatencyKind) -> Option<LatencyTotals> {
+    let mut found = LatencyTotals {
+        kind,
+        ..LatencyTotals::default()
+    };
+    for key in kind.keys() {
+        let figure = |which: &str| {
+            let value = run.get(&format!("{which}_{key}_ms"))?.as_f64()?;
+            rounded_ns(value * 1e6)
+        };
+        found.mean_ns = found.mean_ns.or_else(|| figure("mean"));
+        found.median_ns = found.median_ns.or_else(|| figure("median"));
+        found.p99_ns = found.p99_ns.or_else(|| figure("p99"));
+        found.stddev_ns = found.stddev_ns.or_else(|| figure("std"));
+    }
+    (found.mean_ns.is_some() || found.median_ns.is_some()).then_some(found)
+}
+
+/// The figures of each request, seconds.
+fn detailed_latency(run: &Map<String, Value>, kind: LatencyKind) -> Option<LatencyTotals> {
+    let key = match kind {
+        LatencyKind::Ttft => "ttfts",
+        LatencyKind::Itl => "itls",
+        LatencyKind::Tpot | LatencyKind::E2el => return None,
+    };
+    let mut all = vec![];
+    for value in run.get(key)?.as_array()? {
+        match value {
+            // the times between the outputs of one request
+            Value::Array(outputs) => all.extend(outputs.iter().filter_map(Value::as_f64)),
+            _ => all.extend(value.as_f64()),
+        }
+    }
+    all.retain(|seconds| seconds.is_finite());
+    all.sort_by(f64::total_cmp);
+    let count = all.len() as f64;
+    let mean = all.iter().sum::<f64>() / count;
+    let spread = all
+        .iter()
+        .map(|seconds| (seconds - mean).powi(2))
+        .sum::<f64>()
+        / count;
+    (!all.is_empty()).then(|| LatencyTotals {
+        kind,
+        mean_ns: rounded_ns(mean * 1e9),
+        median_ns: percentile_ns(&all, 0.5),
+        p99_ns: percentile_ns(&all, 0.99),
+        stddev_ns: rounded_ns(spread.sqrt() * 1e9),
+    })
+}
+
+/// As `numpy.percentile`: between the two values around it.
+fn percentile_ns(sorted: &[f64], part: f64) -> Option<i64> {
+    let place = part * (sorted.len() as f64 - 1.0);
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    let (low, high) = (sorted.get(below)?, sorted.get(above)?);
+    rounded_ns((low + (high - low) * (place - place.floor())) * 1e9)
+}
+
+fn seconds_ns(value: Option<&Value>) -> Option<i64> {
+    rounded_ns(value?.as_f64()? * 1e9)
+}
+
+/// A time that a clock can have; benchmarks write NaN where no request was answered.
+fn rounded_ns(ns: f64) -> Option<i64> {
+    (ns.is_finite() && (0.0..9.2e18).contains(&ns)).then(|| ns.round() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_of_vllm() {
+        let text = br#"{"backend": "vllm", "model_id": "m", "completed": 3,
+            "output_throughput": 516.44, "mean_ttft_ms": 12.5, "median_ttft_ms": 12.0,
+            "std_ttft_ms": 1.0, "p99_ttft_ms": 20.25, "mean_e2el_ms": 100.0}"#;
+        assert!(is_latency_file(text));
+        let runs = read_latencies(&text[..]).expect("a result");
+        assert_eq!(runs.len(), 1);
+        assert_eq!((runs[0].requests, runs[0].model.as_str()), (3, "m"));
+        let ttft = runs[0].latencies[0];
+        assert_eq!(ttft.kind, LatencyKind::Ttft);
+        assert_eq!(ttft.mean_ns, Some(12_500_000));
+        assert_eq!(ttft.p99_ns, Some(20_250_000));
+        assert_eq!(runs[0].latencies[1].kind, LatencyKind::E2el);
+    }
+
+    #[test]
+    fn lines_of_sglang_and_a_cut_one() {
+        let text = concat!(
+            "{\"backend\": \"sglang\", \"mean_ttft_ms\": 1.0, \"mean_e2e_latency_ms\": 9.0}\n",
+            "{\"backend\": \"sglang\", \"mean_ttft_ms\": 2.0}\n",
+            "{\"backend\": \"sglang\", \"mean_ttft_ms\": 3.",
+        );
+        let runs = read_latencies(text.as_bytes()).expect("two results");
+        assert_eq!(runs.len(), 2);
+        assert_eq!(runs[0].latencies[1].mean_ns, Some(9_000_000));
+    }
+
+    #[test]
+    fn requests_one_by_one() {
+        let text = br#"{"num_prompts": 2, "backend": "vllm", "ttfts": [0.1, 0.3],
+            "itls": [[0.01, 0.03], [0.02]]}"#;
+        let runs = read_latencies(&text[..]).expect("a result");
+        let [ttft, itl] = runs[0].latencies[..] else {
+            panic!("two latencies");
+        };
+        assert_eq!(ttft.mean_ns, Some(200_000_000));
+        assert_eq!(itl.median_ns, Some(20_000_000));
+        assert_eq!(itl.p99_ns, Some(29_800_000));
+    }
+
+    #[test]
+    fn whole_requests() {
+        let text = br#"{"avg_latency": 2.5, "latencies": [2, 3],
+            "percentiles": {"50": 2.5, "99": 2.99}}"#;
+        assert!(is_latency_file(text));
+        let runs = read_latencies(&text[..]).expect("a result");
+        assert_eq!(runs[0].latencies[0].p99_ns, Some(2_990_000_000));
+        assert_eq!(runs[0].requests, 2);
+    }
+
+    #[test]
+    fn other_json_is_refused() {
+        for text in ["{}", "[1]", "", "{\"mean_ttft_ms\": null}"] {
+            let read = read_latencies(text.as_bytes());
+            assert!(matches!(read, Err(Error::NoLatencies)), "{text}");
+        }
+    }
+}
