@@ -59,6 +59,11 @@ anomalies! {
     TextBehind = Damage,
         "text behind the end of the document, left out: another process may have written to the \
          same file";
+    /// Damage inside a table of a database.
+    TableDamaged = Damage,
+        "tables of the database that are damaged: rows before the damage are used";
+    /// A cell whose type does not fit its column.
+    BadCell = Damage, "values of the database that are of a wrong type, read as absent";
     /// A key of the document stands twice.
     RepeatedKey = Damage,
         "keys that the document has twice: of lists the first is used, of other values the last";

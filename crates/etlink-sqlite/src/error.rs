@@ -1,0 +1,77 @@
+//! Why a database could not be read.
+
+use etlink_model::advice;
+use rusqlite::ErrorCode;
+
+/// Why a database could not be read. Damage inside a table is no error: see
+/// [`scan_rows`](crate::scan_rows).
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Its first page is none of SQLite, or nothing of its list of tables can be read.
+    #[error("no SQLite database, or its list of tables is damaged ({source}){}", advice(self.remedy()))]
+    NotDatabase {
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// Another program holds a lock.
+    #[error("another program is writing this database{}", advice(self.remedy()))]
+    Locked {
+        /// What was to be read.
+        place: String,
+    },
+    /// A table that a reader cannot do without.
+    #[error("the database has no table {table}: {meaning}{}", advice(self.remedy()))]
+    NoTable {
+        /// The table.
+        table: String,
+        /// What that means.
+        meaning: String,
+        /// What helps.
+        remedy: String,
+    },
+    /// Anything else that SQLite refuses.
+    #[error("SQLite fails at {place}: {source}")]
+    Failed {
+        /// What was to be read.
+        place: String,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+}
+
+impl Error {
+    /// An error of SQLite, by what the user can do about it.
+    pub fn of(place: &str, source: rusqlite::Error) -> Error {
+        let place = place.to_owned();
+        match source.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Locked { place },
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                Error::NotDatabase { source }
+            }
+            _ => Error::Failed { place, source },
+        }
+    }
+
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Error::NotDatabase { .. } => Some("export or copy it again".to_owned()),
+            Error::Locked { .. } => Some("wait until that has ended, or read a copy".to_owned()),
+            Error::NoTable { remedy, .. } => Some(remedy.clone()).filter(|text| !text.is_empty()),
+            Error::Failed { .. } => None,
+        }
+    }
+}
+
+/// Whether an error is damage of the file, before which all rows are good.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::TooBig
+        )
+    )
+}

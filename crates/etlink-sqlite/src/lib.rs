@@ -1,0 +1,77 @@
+//! What readers of SQLite files share: which tables and columns a database has, and its rows as
+//! typed cells.
+//!
+//! ```text
+//! open connection -> SqliteTables -> scan_rows -> RowCells (one, reused) -> columns of a reader
+//! ```
+//! Recorders that write SQLite differ in their tables from version to version, and users change
+//! such files with other tools. So a reader asks for the columns that it knows. One that a file
+//! lacks reads as NULL. A cell of a wrong type reads as NULL too, and is counted. Rows are streamed:
+//! memory is that of one row and of SQLite's page cache, whatever the size of the file.
+//!
+//! This crate opens no file. It takes a connection, which [`set_safe_limits`] should have been given
+//! before: a file of somebody else's can hold views and triggers.
+//!
+//! ```
+//! use etlink_model::Anomalies;
+//! use etlink_sqlite::{RowFilter, SqliteTables, scan_rows, set_safe_limits};
+//!
+//! let connection = rusqlite::Connection::open_in_memory()?;
+//! connection.execute_batch("CREATE TABLE CALLS (start, name); INSERT INTO CALLS VALUES (5, 'f');")?;
+//! set_safe_limits(&connection)?;
+//! let tables = SqliteTables::probe(&connection)?;
+//! let (mut anomalies, mut starts) = (Anomalies::default(), vec![]);
+//! if let Some(calls) = tables.table("CALLS") {
+//!     // no file has `end` here: it reads as NULL
+//!     let columns = ["start", "end", "name"];
+//!     scan_rows(&connection, calls, &columns, RowFilter::All, &mut anomalies, |cells| {
+//!         assert_eq!(cells.text(2).as_deref(), Some("f"));
+//!         starts.push((cells.int(0), cells.int(1)));
+//!     })?;
+//! }
+//! assert_eq!(starts, [(Some(5), None)]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod cells;
+mod error;
+mod scan;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub use cells::RowCells;
+pub use error::Error;
+pub use scan::{RowFilter, scan_rows};
+pub use tables::{SqliteTable, SqliteTables};
+
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+
+/// A text or blob of more bytes is not read: no recorder writes such a one into a column that
+/// readers want.
+const MAX_CELL_BYTES: i32 = 64 << 20;
+
+/// Switches off what a file of somebody else's could do beyond holding rows: functions with side
+/// effects in its views, writes to its schema, cells of a gigabyte.
+///
+/// # Errors
+/// [`Error`] of SQLite, which refuses none of these.
+pub fn set_safe_limits(connection: &Connection) -> Result<(), Error> {
+    // https://sqlite.org/security.html, "Untrusted SQLite Database Files"
+    let settings = [
+        (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+        (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+    ];
+    for (setting, is_on) in settings {
+        let set = connection.set_db_config(setting, is_on);
+        set.map_err(|source| Error::of("settings", source))?;
+    }
+    let set = connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_CELL_BYTES);
+    set.map_err(|source| Error::of("settings", source))?;
+    // SQLite then checks each page as it is loaded, so that damage is an error and not a wrong row.
+    let set = connection.pragma_update(None, "cell_size_check", true);
+    set.map_err(|source| Error::of("settings", source))
+}

@@ -1,0 +1,140 @@
+//! Rows of a table, one after the other.
+
+use crate::error::is_damage;
+use crate::tables::{SqliteTable, quoted_name};
+use crate::{Error, RowCells};
+use etlink_model::{Anomalies, AnomalyKind};
+use rusqlite::Connection;
+
+/// Which rows are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowFilter<'a> {
+    /// All of them.
+    All,
+    /// Those whose integer column, without its lowest bits, is a number.
+    Equal {
+        /// The column.
+        column: &'a str,
+        /// How many of its lowest bits do not matter; 0: all do.
+        ignored_bits: u32,
+        /// The number, shifted right by as many bits.
+        value: i64,
+    },
+}
+
+/// Gives `take` each row of a table, in the table's order, and says how many there were. Columns
+/// that the table lacks read as NULL. O(rows); memory of one row.
+///
+/// Where the table is damaged, rows before the damage are given, and
+/// [`TableDamaged`](AnomalyKind::TableDamaged) is counted. So it is where a table has more rows than
+/// the file has bytes, which only a ring of pages can have.
+///
+/// # Errors
+/// The table is locked, or SQLite refuses the query.
+pub fn scan_rows(
+    connection: &Connection,
+    table: &SqliteTable,
+    columns: &[&str],
+    filter: RowFilter<'_>,
+    anomalies: &mut Anomalies,
+    mut take: impl FnMut(&RowCells<'_, '_>),
+) -> Result<u64, Error> {
+    let failed = |source| Error::of(&table.name, source);
+    let mut query = match connection.prepare(&select(table, columns, filter)) {
+        Ok(query) => query,
+        Err(error) => return damaged(table, 0, error, anomalies),
+    };
+    let most = most_rows(connection).map_err(failed)?;
+    let mut rows = match filter {
+        RowFilter::All => query.query([]),
+        RowFilter::Equal { value, .. } => query.query([value]),
+    }
+    .map_err(failed)?;
+    let (mut count, mut bad, mut first_bad) = (0, 0, None);
+    loop {
+        let row = match rows.next() {
+            Ok(Some(row)) => row,
+            Ok(None) => break,
+            Err(error) => {
+                damaged(table, count, error, anomalies)?;
+                break;
+            }
+        };
+        // A table cannot have more rows than its file has bytes.
+        if count >= most {
+            note_damage(table, count, "its pages form a ring", anomalies);
+            break;
+        }
+        let cells = RowCells::new(row);
+        take(&cells);
+        let (count_of_row, column) = cells.bad.get();
+        if count_of_row > 0 {
+            bad += count_of_row;
+            let column = columns.get(column).copied().unwrap_or_default();
+            first_bad.get_or_insert_with(|| format!("{}.{column}, row {count}", table.name));
+        }
+        count += 1;
+    }
+    anomalies.add(AnomalyKind::BadCell, bad, first_bad);
+    Ok(count)
+}
+
+fn select(table: &SqliteTable, columns: &[&str], filter: RowFilter<'_>) -> String {
+    let wanted: Vec<String> = columns
+        .iter()
+        .map(|column| match table.has_column(column) {
+            true => quoted_name(column),
+            // A name in quotes that is no column would be a text to SQLite.
+            false => "NULL".to_owned(),
+        })
+        .collect();
+    let mut query = format!(
+        "SELECT {} FROM {}",
+        wanted.join(", "),
+        quoted_name(&table.name)
+    );
+    if let RowFilter::Equal {
+        column,
+        ignored_bits,
+        ..
+    } = filter
+    {
+        let column = match table.has_column(column) {
+            true => quoted_name(column),
+            // A table that does not say whose its rows are has those of all.
+            false => return query + " WHERE ?1 = ?1",
+        };
+        query += &match ignored_bits {
+            0 => format!(" WHERE {column} = ?1"),
+            bits => format!(" WHERE ({column} >> {bits}) = ?1"),
+        };
+    }
+    query
+}
+
+/// No table has more rows than the file has bytes. What is in memory alone has no limit.
+fn most_rows(connection: &Connection) -> rusqlite::Result<u64> {
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let bytes = pragma("page_count")?.saturating_mul(pragma("page_size")?);
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// Counts damage, behind which nothing is read. Other failures are errors.
+fn damaged(
+    table: &SqliteTable,
+    rows: u64,
+    error: rusqlite::Error,
+    anomalies: &mut Anomalies,
+) -> Result<u64, Error> {
+    if !is_damage(&error) {
+        return Err(Error::of(&table.name, error));
+    }
+    note_damage(table, rows, &error.to_string(), anomalies);
+    Ok(rows)
+}
+
+fn note_damage(table: &SqliteTable, rows: u64, reason: &str, anomalies: &mut Anomalies) {
+    anomalies.note(AnomalyKind::TableDamaged, || {
+        format!("{} behind {rows} rows: {reason}", table.name)
+    });
+}

@@ -1,0 +1,136 @@
+//! Which tables and columns a database has.
+
+use crate::Error;
+use indexmap::IndexMap;
+use rusqlite::Connection;
+use rustc_hash::FxBuildHasher;
+
+/// More tables, or columns of one table, are not looked at: SQLite itself has no more columns, and
+/// exports have some hundred tables.
+const MOST: usize = 2000;
+
+/// A table, or a view.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SqliteTable {
+    /// Its name.
+    pub name: String,
+    /// Its columns, in order.
+    pub columns: Vec<String>,
+    /// A view: its rows are made by a query of the file's.
+    pub is_view: bool,
+    /// The column by which SQLite finds a row at once (`INTEGER PRIMARY KEY`).
+    pub row_id: Option<String>,
+}
+
+impl SqliteTable {
+    /// Whether it has this column. As in SQL, case does not matter.
+    pub fn has_column(&self, name: &str) -> bool {
+        self.columns
+            .iter()
+            .any(|column| column.eq_ignore_ascii_case(name))
+    }
+
+    /// Its highest row number, which is how many rows a table has from which nothing was deleted;
+    /// `None` where it has none or cannot be read. O(log rows).
+    pub fn last_row(&self, connection: &Connection) -> Option<u64> {
+        if self.is_view {
+            return None;
+        }
+        // `count(*)` would read every page of the table.
+        let query = format!("SELECT max(rowid) FROM {}", quoted_name(&self.name));
+        let last: Option<i64> = connection.query_row(&query, [], |row| row.get(0)).ok()?;
+        last.and_then(|last| u64::try_from(last).ok())
+    }
+}
+
+/// The tables and views of a database, in the file's order.
+#[derive(Clone, Debug, Default)]
+pub struct SqliteTables {
+    all: IndexMap<String, SqliteTable, FxBuildHasher>,
+    /// Size of the database, bytes; no table has more rows.
+    pub bytes: u64,
+}
+
+impl SqliteTables {
+    /// Looks at the list of tables. Virtual tables are left out: they are programs, not rows.
+    /// O(tables).
+    ///
+    /// # Errors
+    /// It is no database, it is locked, or its list of tables is damaged.
+    pub fn probe(connection: &Connection) -> Result<SqliteTables, Error> {
+        let mut tables = SqliteTables::default();
+        let failed = |source| Error::of("the list of tables", source);
+        for (name, is_view) in listed_tables(connection).map_err(failed)? {
+            let table = probe_table(connection, name, is_view);
+            // A view of tables that are not there has no columns that could be told.
+            if let Some(table) = table.filter(|table| !table.columns.is_empty()) {
+                tables.all.insert(table.name.to_ascii_lowercase(), table);
+            }
+        }
+        let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let pages = pragma("page_count").map_err(failed)?;
+        let page_bytes = pragma("page_size").map_err(failed)?;
+        tables.bytes = u64::try_from(pages.saturating_mul(page_bytes)).unwrap_or(0);
+        Ok(tables)
+    }
+
+    /// The table or view of a name. As in SQL, case does not matter. O(1).
+    pub fn table(&self, name: &str) -> Option<&SqliteTable> {
+        self.all.get(&name.to_ascii_lowercase())
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &SqliteTable> {
+        self.all.values()
+    }
+}
+
+/// Names of tables and views, with whether each is a view.
+fn listed_tables(connection: &Connection) -> rusqlite::Result<Vec<(String, bool)>> {
+    let mut query = connection.prepare(
+        "SELECT name, type = 'view' FROM sqlite_schema \
+         WHERE type IN ('table', 'view') AND coalesce(sql, '') NOT LIKE 'CREATE VIRTUAL%' LIMIT ?1",
+    )?;
+    let mut rows = query.query([MOST as i64])?;
+    let mut listed = vec![];
+    while let Some(row) = rows.next()? {
+        // A name that is no text is damage of this row alone.
+        if let (Ok(name), Ok(is_view)) = (row.get(0), row.get(1)) {
+            listed.push((name, is_view));
+        }
+    }
+    Ok(listed)
+}
+
+fn probe_table(connection: &Connection, name: String, is_view: bool) -> Option<SqliteTable> {
+    let query = "SELECT name, pk, type FROM pragma_table_info(?1) LIMIT ?2";
+    let mut query = connection.prepare(query).ok()?;
+    let mut rows = query.query((&name, MOST as i64)).ok()?;
+    let mut table = SqliteTable {
+        name,
+        is_view,
+        ..SqliteTable::default()
+    };
+    let mut keys = 0;
+    while let Ok(Some(row)) = rows.next() {
+        let Ok(column) = row.get::<_, String>(0) else {
+            continue;
+        };
+        let is_integer = row
+            .get::<_, String>(2)
+            .is_ok_and(|kind| kind.eq_ignore_ascii_case("INTEGER"));
+        if row.get::<_, i64>(1).is_ok_and(|key| key > 0) {
+            keys += 1;
+            table.row_id = is_integer.then(|| column.clone());
+        }
+        table.columns.push(column);
+    }
+    // A key of several columns is an index, and no number of rows.
+    table.row_id = table.row_id.filter(|_| keys == 1);
+    Some(table)
+}
+
+/// A name as SQL takes it, whatever characters it has.
+pub(crate) fn quoted_name(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

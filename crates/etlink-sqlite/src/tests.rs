@@ -1,0 +1,182 @@
+use crate::{Error, RowFilter, SqliteTables, scan_rows, set_safe_limits};
+use etlink_model::{Anomalies, AnomalyKind};
+use proptest::prelude::*;
+use rusqlite::Connection;
+
+fn database(sql: &str) -> Connection {
+    let connection = Connection::open_in_memory().unwrap();
+    connection.execute_batch(sql).unwrap();
+    set_safe_limits(&connection).unwrap();
+    connection
+}
+
+fn ints(connection: &Connection, table: &str, columns: &[&str]) -> (Vec<Vec<Option<i64>>>, u64) {
+    let tables = SqliteTables::probe(connection).unwrap();
+    let (mut anomalies, mut found) = (Anomalies::default(), vec![]);
+    let table = tables.table(table).unwrap();
+    scan_rows(
+        connection,
+        table,
+        columns,
+        RowFilter::All,
+        &mut anomalies,
+        |cells| found.push((0..columns.len()).map(|at| cells.int(at)).collect()),
+    )
+    .unwrap();
+    (found, anomalies.count(AnomalyKind::BadCell))
+}
+
+#[test]
+fn cells_of_all_types() {
+    let connection = database(
+        "CREATE TABLE t (a, b); \
+         INSERT INTO t VALUES (1, 2.0), ('3', NULL), ('x', 2.5), (x'00', 9223372036854775807);",
+    );
+    let (found, bad) = ints(&connection, "T", &["a", "b", "absent"]);
+    let expected = [
+        vec![Some(1), Some(2), None],
+        vec![Some(3), None, None],
+        vec![None, None, None],
+        vec![None, Some(i64::MAX), None],
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(bad, 3, "'x', 2.5 and the blob");
+}
+
+#[test]
+fn texts_that_are_no_utf8_are_kept() {
+    let connection = database("CREATE TABLE t (a); INSERT INTO t VALUES (CAST(x'41FF' AS TEXT));");
+    let tables = SqliteTables::probe(&connection).unwrap();
+    let mut anomalies = Anomalies::default();
+    let mut text = String::new();
+    let table = tables.table("t").unwrap();
+    scan_rows(
+        &connection,
+        table,
+        &["a"],
+        RowFilter::All,
+        &mut anomalies,
+        |cells| text = cells.text(0).unwrap().into_owned(),
+    )
+    .unwrap();
+    assert_eq!(text, "A\u{fffd}");
+}
+
+#[test]
+fn filters_by_the_high_bits() {
+    let connection = database("CREATE TABLE t (tid); INSERT INTO t VALUES (513), (514), (769);");
+    let tables = SqliteTables::probe(&connection).unwrap();
+    let mut anomalies = Anomalies::default();
+    let mut found = vec![];
+    let filter = RowFilter::Equal {
+        column: "tid",
+        ignored_bits: 8,
+        value: 2,
+    };
+    let table = tables.table("t").unwrap();
+    let count = scan_rows(
+        &connection,
+        table,
+        &["tid"],
+        filter,
+        &mut anomalies,
+        |cells| found.extend(cells.int(0)),
+    );
+    assert_eq!((count.unwrap(), found), (2, vec![513, 514]));
+}
+
+#[test]
+fn tables_views_and_keys() {
+    let connection = database(
+        "CREATE TABLE a (id INTEGER PRIMARY KEY, v); CREATE TABLE b (x, y, PRIMARY KEY (x, y)); \
+         CREATE VIEW c AS SELECT v FROM a; INSERT INTO a VALUES (7, 1);",
+    );
+    let tables = SqliteTables::probe(&connection).unwrap();
+    let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    let table = tables.table("A").unwrap();
+    assert_eq!(table.row_id.as_deref(), Some("id"));
+    assert_eq!(table.last_row(&connection), Some(7));
+    assert!(tables.table("b").unwrap().row_id.is_none());
+    assert!(tables.table("c").unwrap().is_view);
+}
+
+#[test]
+fn what_is_no_database_is_said() {
+    let folder = std::env::temp_dir().join(format!("etlink-sqlite-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("no.sqlite");
+    #[allow(clippy::disallowed_methods, reason = "a test")]
+    std::fs::write(
+        &path,
+        "no database, but longer than a header of SQLite would be".repeat(9),
+    )
+    .unwrap();
+    let connection = Connection::open(&path).unwrap();
+    let error = SqliteTables::probe(&connection).unwrap_err();
+    assert!(matches!(error, Error::NotDatabase { .. }), "{error}");
+    assert!(error.to_string().contains("export or copy it again"));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A database of some thousand rows as bytes.
+fn image() -> Vec<u8> {
+    let folder = std::env::temp_dir().join(format!("etlink-image-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("image.sqlite");
+    let connection = Connection::open(&path).unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE t (a INTEGER, b TEXT); \
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) \
+             INSERT INTO t SELECT i, 'text ' || i FROM n;",
+        )
+        .unwrap();
+    drop(connection);
+    #[allow(clippy::disallowed_methods, reason = "a test")]
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    bytes
+}
+
+#[test]
+fn damage_ends_a_table_and_is_counted() {
+    let mut bytes = image();
+    let middle = bytes.len() / 2;
+    bytes[middle..].fill(0xa5);
+    let folder = std::env::temp_dir().join(format!("etlink-damage-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("damaged.sqlite");
+    #[allow(clippy::disallowed_methods, reason = "a test")]
+    std::fs::write(&path, bytes).unwrap();
+    let connection = Connection::open(&path).unwrap();
+    set_safe_limits(&connection).unwrap();
+    let tables = SqliteTables::probe(&connection).unwrap();
+    let mut anomalies = Anomalies::default();
+    let mut last = 0;
+    let table = tables.table("t").unwrap();
+    let rows = scan_rows(
+        &connection,
+        table,
+        &["a"],
+        RowFilter::All,
+        &mut anomalies,
+        |cells| last = cells.int(0).unwrap(),
+    )
+    .unwrap();
+    assert!(rows > 100 && rows < 20000, "{rows}");
+    assert_eq!(last, rows as i64, "all rows before the damage");
+    assert_eq!(anomalies.count(AnomalyKind::TableDamaged), 1);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+proptest! {
+    /// What is quoted is one name to SQLite.
+    #[test]
+    fn names_of_any_characters(name in "[ -~]{1,12}") {
+        prop_assume!(!name.to_ascii_lowercase().starts_with("sqlite_"));
+        let quoted = crate::tables::quoted_name(&name);
+        let connection = database(&format!("CREATE TABLE {quoted} (a); INSERT INTO {quoted} VALUES (1);"));
+        prop_assert_eq!(ints(&connection, &name, &["a"]).0, [[Some(1)]]);
+    }
+}
