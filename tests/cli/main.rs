@@ -43,3 +43,4 @@ mod top;
 mod two_traces;
 mod width;
 mod written;
+mod xla;

@@ -25,7 +25,7 @@ pub mod write;
 pub use chunk::{ArrayLayout, ChunkReader, TextChunk};
 pub use document::from_slice;
 pub use fields::{FieldScan, object_fields, scan_fields};
-pub use number::{micros_to_ns, parse_int};
+pub use number::{micros_to_ns, micros_to_ps, parse_int};
 pub use pipeline::{ArrayEnvelope, read_elements};
 pub use scanner::{BrokenJson, JsonScanner, JsonValue, ReadDamage};
 pub use text::unescape;

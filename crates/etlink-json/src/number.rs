@@ -52,6 +52,21 @@ pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
     if let Some(ns) = negative_kineto_micros(text) {
         return Some(ns);
     }
+    // The three are those from microseconds to nanoseconds.
+    scaled_number(text, 3)
+}
+
+/// Microseconds in decimal text as integer picoseconds: `12.93` is 12 930 000.
+///
+/// Digits past the sixth decimal round half away from zero: programs that count picoseconds print
+/// them as floats of microseconds, `63.103999999999999`. `None` when the text is not a number or
+/// overflows, which 106 days do.
+pub fn micros_to_ps(text: &[u8]) -> Option<i64> {
+    scaled_number(text, 6)
+}
+
+/// A decimal number times ten to the `power`, rounded to an integer.
+fn scaled_number(text: &[u8], power: i32) -> Option<i64> {
     let (negative, rest) = split_sign(text);
     let whole_len = count_digits(rest);
     let (whole, rest) = rest.split_at(whole_len);
@@ -67,9 +82,8 @@ pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
         Some((b'e' | b'E', power)) => i32::try_from(parse_int(power)?).ok()?,
         Some(_) => return None,
     };
-    // The three are those from microseconds to nanoseconds.
-    let ns = scale_decimal(whole, fraction, exponent.checked_add(3)?)?;
-    Some(if negative { -ns } else { ns })
+    let scaled = scale_decimal(whole, fraction, exponent.checked_add(power)?)?;
+    Some(if negative { -scaled } else { scaled })
 }
 
 /// Microseconds as Kineto prints them: up to 15 digits, a point, three digits.
@@ -139,6 +153,22 @@ fn scale_decimal(whole: &[u8], fraction: &[u8], power: i32) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn picoseconds_of_floats() {
+        for (text, ps) in [
+            ("12.93", Some(12_930_000)),
+            ("63.103999999999999", Some(63_104_000)),
+            ("9.9999999999999995e-07", Some(1)),
+            ("0.000001", Some(1)),
+            ("4e-07", Some(0)),
+            ("-2.5", Some(-2_500_000)),
+            ("nan", None),
+            ("1e13", None),
+        ] {
+            assert_eq!(micros_to_ps(text.as_bytes()), ps, "{text}");
+        }
+    }
 
     #[test]
     fn micros_are_exact() {

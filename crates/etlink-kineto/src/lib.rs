@@ -80,8 +80,8 @@ pub enum Error {
     },
     /// Written by the profiler of JAX or another user of XLA.
     #[error(
-        "a trace of JAX or XLA (it names {process:?}), not of PyTorch: \
-         etlink does not read such traces"
+        "a trace of JAX or XLA (it names {process:?}), which its beginning does not show{}",
+        advice(self.remedy())
     )]
     Xla {
         /// The process or thread name that shows it.
@@ -100,7 +100,10 @@ impl Error {
     pub fn remedy(&self) -> Option<String> {
         match self {
             Error::NoEvents { .. } => Some("export it again".to_owned()),
-            Error::Read(_) | Error::Xla { .. } | Error::TooManyRows => None,
+            Error::Xla { .. } => {
+                Some("give the profile that it was drawn of (.xplane.pb)".to_owned())
+            }
+            Error::Read(_) | Error::TooManyRows => None,
         }
     }
 }

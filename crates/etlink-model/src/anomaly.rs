@@ -50,6 +50,10 @@ anomalies! {
     Skipped = Damage, "entries that are not JSON, left out";
     /// An entry of a written graph that is no message.
     Undecodable = Damage, "entries of a written graph that cannot be decoded, left out";
+    /// A part of a protobuf message.
+    BrokenMessage = Damage, "parts of a protobuf trace that cannot be decoded, left out";
+    /// An event that refers to a name which is not in the file.
+    NamelessEvent = Damage, "events whose name is not in the file, left out";
     /// A written graph states how many nodes it has.
     NodeCountDiffers = Damage,
         "nodes fewer or more than the file states it has: it is cut, or two files are in one";

@@ -5,6 +5,8 @@ use crate::error::RunError;
 use crate::input::{InputError, InputFile, InputKind, WantedTrace};
 use etlink_kineto::KinetoReadOptions;
 use etlink_model::DeviceTrace;
+use etlink_xla::XlaReadOptions;
+use std::io::BufReader;
 
 /// Refuses what cannot be read as a device trace.
 pub(crate) fn expect_device(input: &InputFile, wanted: WantedTrace) -> Result<(), InputError> {
@@ -37,6 +39,21 @@ pub(crate) fn read_device_trace(
             etlink_kineto::read(input.content, options)
                 .map_err(|source| RunError::DeviceTrace { name, source })
         }
+        InputKind::XlaSpace | InputKind::XlaJson => read_xla(input, options),
         _ => Err(input.refuse_kind(wanted).into()),
     }
+}
+
+/// Reads a profile of XLA in either form.
+fn read_xla(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace, RunError> {
+    let options = XlaReadOptions {
+        threads: options.threads,
+        keep: options.keep,
+    };
+    let trace = match input.kind {
+        InputKind::XlaSpace => etlink_xla::read_space(BufReader::new(input.content), options),
+        _ => etlink_xla::read_trace_json(input.content, options),
+    };
+    let name = input.name;
+    trace.map_err(|source| RunError::XlaProfile { name, source })
 }

@@ -100,7 +100,7 @@ fn search_folders(root: &Path) -> Result<(Vec<RunFiles>, Vec<FileError>), RunErr
                 }
             } else if !path.is_file() {
                 // a pipe without a writer would be waited for forever
-            } else if is_json(&path) {
+            } else if is_trace_name(&path) {
                 files.push(path);
             } else if path.extension().is_some_and(|ending| ending == "et") {
                 written.push(file_name(&path));
@@ -154,6 +154,30 @@ fn without_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
         |file: &PathBuf| plain.contains(&file.with_extension("")) && !plain.contains(file);
     let (twins, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_twin);
     let note = |twin: &PathBuf| format!("{} is there unpacked too: it is left out", twin.display());
+    let mut notes: Vec<String> = twins.iter().map(note).collect();
+    let (files, drawn) = without_drawn_profiles(files);
+    notes.extend(drawn);
+    (files, notes)
+}
+
+/// XLA's profiler draws trace JSON of each profile beside it (`<host>.xplane.pb`,
+/// `<host>.trace.json.gz`, `perfetto_trace.json.gz`): the profile says more.
+fn without_drawn_profiles(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
+    let mut drawn = BTreeSet::new();
+    for file in &files {
+        let name = file_name(file);
+        if let Some(host) = name.strip_suffix(PROFILE_ENDING) {
+            for ending in ["json", "json.gz"] {
+                drawn.insert(file.with_file_name(format!("{host}.trace.{ending}")));
+                drawn.insert(file.with_file_name(format!("perfetto_trace.{ending}")));
+            }
+        }
+    }
+    let (twins, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| drawn.contains(file));
+    let note = |twin: &PathBuf| {
+        let name = twin.display();
+        format!("{name} is drawn of the profile beside it (.xplane.pb): it is left out")
+    };
     (files, twins.iter().map(note).collect())
 }
 
@@ -185,15 +209,22 @@ fn unique_labels(ranks: &mut [RankFiles]) {
     }
 }
 
-fn is_json(path: &Path) -> bool {
+/// How names of traces end. What a file is, its content says.
+const TRACE_ENDINGS: [&str; 5] = [
+    ".json",
+    ".json.gz",
+    ".json.zst",
+    PROFILE_ENDING,
+    ".xplane.pb.gz",
+];
+
+/// How names of XLA's profiles end.
+const PROFILE_ENDING: &str = ".xplane.pb";
+
+fn is_trace_name(path: &Path) -> bool {
     // in small letters: copies from other systems end in .JSON
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().to_lowercase())
-        .unwrap_or_default();
-    [".json", ".json.gz", ".json.zst"]
-        .iter()
-        .any(|ending| name.ends_with(ending))
+    let name = file_name(path).to_lowercase();
+    TRACE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 /// What is settled of the traces of a folder before they are put together.

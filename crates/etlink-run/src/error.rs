@@ -183,6 +183,14 @@ pub enum RunError {
         /// What is wrong, and where.
         source: etlink_kineto::Error,
     },
+    /// A profile of XLA cannot be read.
+    #[error("{name}")]
+    XlaProfile {
+        /// The file.
+        name: String,
+        /// What is wrong, and where.
+        source: etlink_xla::Error,
+    },
     /// A written graph cannot be read.
     #[error("{name}")]
     WrittenGraph {
@@ -342,6 +350,7 @@ impl RunError {
             | RunError::Refused { file: name, .. }
             | RunError::HostTrace { name, .. }
             | RunError::DeviceTrace { name, .. }
+            | RunError::XlaProfile { name, .. }
             | RunError::WrittenGraph { name, .. }
             | RunError::NoNodes { name, .. } => return Some(name.clone()),
             RunError::NotAFolder { path }
@@ -368,6 +377,10 @@ impl RunError {
             } => bytes,
             RunError::DeviceTrace {
                 source: etlink_kineto::Error::NoEvents { bytes },
+                ..
+            } => bytes,
+            RunError::XlaProfile {
+                source: etlink_xla::Error::NoPlanes { bytes },
                 ..
             } => bytes,
             _ => return None,
@@ -440,6 +453,7 @@ fn own_remedy(error: &(dyn Error + 'static)) -> Option<String> {
         error.downcast_ref().map(etlink_link::Error::remedy),
         error.downcast_ref().map(etlink_host::Error::remedy),
         error.downcast_ref().map(etlink_kineto::Error::remedy),
+        error.downcast_ref().map(etlink_xla::Error::remedy),
         error
             .downcast_ref()
             .map(etlink_chakra::read::ChakraReadError::remedy),

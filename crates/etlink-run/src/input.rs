@@ -189,7 +189,14 @@ fn from_source(
 
 /// What a file is, by its unpacked beginning.
 fn sniff_kind(head: &[u8]) -> InputKind {
-    InputKind::from(sniff(head))
+    // A plane's name is surer than what a Chakra message would say: it is asked for first.
+    if etlink_xla::is_xla_space(head) {
+        return InputKind::XlaSpace;
+    }
+    match InputKind::from(sniff(head)) {
+        InputKind::KinetoTrace if etlink_xla::is_xla_json(head) => InputKind::XlaJson,
+        kind => kind,
+    }
 }
 
 /// Whether Chrome JSON begins as that of `etlink_report::perfetto`, which names its writer before

@@ -27,6 +27,7 @@ mod mechanisms;
 mod oddities;
 mod programs;
 mod rows;
+mod xla;
 
 pub use comms::ParamComms;
 pub use etlink_host::HostSchema;
@@ -37,6 +38,8 @@ pub use machine::{Machine, MachineChange, MachineInstruction, MachineOptions};
 pub use mechanisms::{Mechanism, mechanisms};
 pub use oddities::{OddTraces, Oddity};
 pub use programs::random_program;
+pub use xla::{xla_json, xla_space};
+
 use rows::{DrawnCall, DrawnRow, DrawnSync};
 
 /// Whose device trace it is.

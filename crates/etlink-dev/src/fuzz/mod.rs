@@ -4,6 +4,7 @@
 //! ```text
 //! corpus ─ mutate ─ read ─ link ─┬─ written   .et, merged JSON: hold for their own checker
 //!                                ├─ perfetto  .pftrace: comes back as the recording
+//!                                ├─ recorders as another recorder would have written it: comes back
 //!                                ├─ figures   analyze, top, diff, replay, page, Parquet: laws hold
 //!                                └─ ranks     join, clocks, skews, replay together: theirs too
 //! ```
@@ -16,6 +17,7 @@ mod corpus;
 mod figures;
 mod perfetto;
 mod ranks;
+mod recorders;
 mod written;
 
 use anyhow::{Result, bail};
@@ -96,6 +98,7 @@ fn check_recording(recording: &FuzzRecording, rules: &KernelRules) -> Result<()>
             outputs.extend(written::check_written(trace)?);
             outputs.push(figures::check_figures(trace, rules)?);
             outputs.push(perfetto::check_perfetto(trace)?);
+            recorders::check_recorders(&trace.device, threads)?;
         }
         outputs.push(ranks::check_joined(&traces)?);
         Ok(outputs)

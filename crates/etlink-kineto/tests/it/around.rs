@@ -335,8 +335,8 @@ fn a_trace_of_jax_is_called_one() {
         .expect_err("no Kineto trace");
     assert_eq!(
         error.to_string(),
-        "a trace of JAX or XLA (it names \"/device:TPU:0\"), not of PyTorch: etlink does not read \
-            such traces"
+        "a trace of JAX or XLA (it names \"/device:TPU:0\"), which its beginning does not show; \
+            give the profile that it was drawn of (.xplane.pb)"
     );
     // torch_xla writes both kinds of rows: what PyTorch wrote is read
     let both = text.replace("{}]", &format!("{}]", op("aten::mm", 4)));

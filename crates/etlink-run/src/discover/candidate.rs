@@ -55,7 +55,12 @@ pub(super) fn look_at(path: PathBuf) -> TraceCandidate {
         .strip_suffix(".gz")
         .or(name.strip_suffix(".zst"))
         .unwrap_or(&name);
-    let stem = packed.strip_suffix(".json").unwrap_or(packed).to_owned();
+    let endings = [".json", ".xplane.pb"];
+    let stem = endings
+        .iter()
+        .find_map(|ending| packed.strip_suffix(ending))
+        .unwrap_or(packed)
+        .to_owned();
     let (rank, variant) = rank_in_name(&stem);
     let (mut kind, inside, is_view) = look_inside(&path).unwrap_or_default();
     // a file that is named like a trace of a rank shall be missed when it is none

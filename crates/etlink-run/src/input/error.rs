@@ -154,7 +154,11 @@ impl WantedTrace {
             None => return format!("{name} is {is}"),
         };
         match kind {
-            InputKind::HostTrace | InputKind::EtPlus | InputKind::KinetoTrace => {
+            InputKind::HostTrace
+            | InputKind::EtPlus
+            | InputKind::KinetoTrace
+            | InputKind::XlaSpace
+            | InputKind::XlaJson => {
                 format!("{name} is {is}, but {option} wants a {what}")
             }
             InputKind::ChakraEt | InputKind::ChakraJson => {
@@ -188,7 +192,11 @@ impl WantedTrace {
             return Some(remedy.to_owned());
         };
         Some(match kind {
-            InputKind::HostTrace | InputKind::EtPlus | InputKind::KinetoTrace => {
+            InputKind::HostTrace
+            | InputKind::EtPlus
+            | InputKind::KinetoTrace
+            | InputKind::XlaSpace
+            | InputKind::XlaJson => {
                 format!("give that, and this one as {other}")
             }
             InputKind::ChakraEt | InputKind::ChakraJson => {

@@ -17,6 +17,10 @@ pub enum InputKind {
     HostTrace,
     /// A Kineto trace.
     KinetoTrace,
+    /// A profile of XLA in protobuf (`*.xplane.pb`).
+    XlaSpace,
+    /// The trace JSON that is made of one.
+    XlaJson,
     /// Anything else.
     #[default]
     Unknown,
@@ -31,6 +35,8 @@ impl InputKind {
             InputKind::EtPlus => "a merged trace (ET+)",
             InputKind::ChakraJson => "a Chakra execution trace (JSON)",
             InputKind::ChakraEt => "a Chakra execution trace (protobuf)",
+            InputKind::XlaSpace => "a profile of JAX or XLA (device trace)",
+            InputKind::XlaJson => "trace JSON of JAX or XLA (device trace)",
             InputKind::Unknown => "no trace that etlink knows",
         }
     }
@@ -38,7 +44,7 @@ impl InputKind {
     /// Whether it is read as a device trace.
     pub fn is_device_trace(self) -> bool {
         match self {
-            InputKind::KinetoTrace => true,
+            InputKind::KinetoTrace | InputKind::XlaSpace | InputKind::XlaJson => true,
             InputKind::ChakraEt
             | InputKind::ChakraJson
             | InputKind::EtPlus

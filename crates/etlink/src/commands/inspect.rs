@@ -104,7 +104,7 @@ fn read_contents(
             let trace = read_host(input, threads, etlink_link::TensorEdges::None)?;
             Ok((host_facts(&trace), trace.anomalies.any(Severity::Damage)))
         }
-        InputKind::KinetoTrace => {
+        kind if kind.is_device_trace() => {
             let trace = read_device(input, threads, true)?;
             Ok((device_facts(&trace), trace.anomalies.any(Severity::Damage)))
         }
@@ -125,7 +125,7 @@ fn read_contents(
             );
             Ok((facts, graph.damage().is_some()))
         }
-        InputKind::Unknown => {
+        _ => {
             bail!(
                 "{} is {}; give a host trace, a device trace, a .et or merged JSON",
                 input.name,

@@ -1,0 +1,82 @@
+//! What other recorders would have written of the same work comes back as the same rows, and a
+//! damaged file of theirs is no panic.
+
+use anyhow::{Context, Result, ensure};
+use etlink_link::LinkOptions;
+use etlink_model::{DeviceTrace, KeepEvents, TimeNs};
+use etlink_testing::{xla_json, xla_space};
+use etlink_xla::{XlaReadOptions, read_space, read_trace_json};
+
+/// Writes and reads, whole and damaged.
+pub(super) fn check_recorders(device: &DeviceTrace, threads: usize) -> Result<()> {
+    let space = xla_space(device);
+    let json = xla_json(device);
+    let options = XlaReadOptions {
+        threads,
+        keep: KeepEvents::Auxiliary,
+    };
+    // Times near the end of all times overflow as picoseconds, and names may be no JSON.
+    if has_usual_times(device) {
+        let read = read_space(&space[..], options).context("an own profile cannot be read")?;
+        compare_rows(device, &read)?;
+    }
+    for bytes in damaged_files(&space) {
+        read_space(&bytes[..], options).map(link_alone).ok();
+    }
+    for bytes in damaged_files(&json).iter().chain([&json]) {
+        read_trace_json(&bytes[..], options).map(link_alone).ok();
+    }
+    Ok(())
+}
+
+/// Links what was read; a refusal is fine.
+fn link_alone(device: DeviceTrace) {
+    drop(etlink_link::link(None, device, LinkOptions::default()));
+}
+
+/// Whether all rows lie within some years of the origin.
+fn has_usual_times(device: &DeviceTrace) -> bool {
+    let limit = 1 << 53;
+    let is_usual = |time: &TimeNs| time.0.abs() < limit;
+    let ends = device.rows.start.iter().zip(&device.rows.duration);
+    let ops = device.ops.start.iter().chain(&device.calls.start);
+    ops.chain(&device.rows.start).all(is_usual) && ends.map(|(s, d)| *s + *d).all(|e| is_usual(&e))
+}
+
+/// The rows of both by their times and names.
+fn compare_rows(one: &DeviceTrace, two: &DeviceTrace) -> Result<()> {
+    let all = |trace: &DeviceTrace| -> Vec<(i64, i64, String)> {
+        let rows = 0..trace.rows.len();
+        let mut all: Vec<_> = rows
+            .map(|row| trace.rows.row(row))
+            .map(|row| {
+                let name = trace.names.get(row.name).to_owned();
+                (row.start.0, row.duration.0, name)
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    ensure!(
+        all(one) == all(two),
+        "rows come back as others from a profile of XLA"
+    );
+    Ok(())
+}
+
+/// The file cut, and with some bytes in it changed: places depend on the file alone.
+fn damaged_files(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut random = fastrand::Rng::with_seed(bytes.len() as u64);
+    let mut damaged = vec![bytes[..random.usize(..=bytes.len())].to_vec()];
+    for _ in 0..4 {
+        let mut changed = bytes.to_vec();
+        for _ in 0..random.usize(1..8) {
+            if !changed.is_empty() {
+                let place = random.usize(..changed.len());
+                changed[place] = random.u8(..);
+            }
+        }
+        damaged.push(changed);
+    }
+    damaged
+}

@@ -1,0 +1,135 @@
+//! Events as both forms of a profile have them.
+
+use etlink_model::{Correlation, DurationNs, NameId, TimeNs};
+
+/// What kind of work a row of a stream is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum StreamWork {
+    /// Nothing says that it is something else.
+    #[default]
+    Kernel,
+    /// It has `memcpy_details`.
+    Memcpy,
+    /// It has `memset_details`.
+    Memset,
+    /// It has details of an allocation, which takes no time on a stream.
+    Memory,
+}
+
+/// What an event says of a kernel or copy; most events say nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WorkDetails {
+    pub(crate) work: StreamWork,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) bytes: u64,
+}
+
+/// An event of a line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct XlaEvent {
+    /// Place of its track.
+    pub(crate) track: u32,
+    pub(crate) name: NameId,
+    pub(crate) start: TimeNs,
+    pub(crate) duration: DurationNs,
+    /// It is a point in time.
+    pub(crate) is_instant: bool,
+    /// `hlo_op`.
+    pub(crate) hlo: NameId,
+    /// `hlo_module`.
+    pub(crate) module: NameId,
+    /// `correlation_id`.
+    pub(crate) correlation: Correlation,
+    /// `step_num` of a `StepTraceAnnotation`.
+    pub(crate) step: Option<i64>,
+    pub(crate) details: WorkDetails,
+}
+
+/// Lines last no shorter in JSON: the writer makes 1 ps of 0 (`trace_events_to_json.cc`).
+const LEAST_PS: i128 = 1;
+const PS_PER_NS: i128 = 1_000;
+
+/// Start and duration in nanoseconds, each end rounded down, and whether it is a point in time.
+/// `None` where no count of nanoseconds holds the times.
+pub(crate) fn event_times(start_ps: i128, duration_ps: i128) -> Option<(TimeNs, DurationNs, bool)> {
+    let end_ps = start_ps + duration_ps;
+    let start = i64::try_from(start_ps.div_euclid(PS_PER_NS)).ok()?;
+    let end = i64::try_from(end_ps.div_euclid(PS_PER_NS)).ok()?;
+    let duration = DurationNs(end.checked_sub(start)?);
+    Some((TimeNs(start), duration, duration_ps <= LEAST_PS))
+}
+
+/// Files a stat that is text under its name: those that details are.
+///
+/// `kernel_details`: `regs:32 static_shared:0 grid:16,1,1 block:512,1,1`; `memcpy_details`:
+/// `kind_src:pageable kind_dst:device size:256 dest:0 async:1`
+/// (`xla/backends/profiler/gpu/cupti_utils.cc`, `ToXStat`).
+pub(crate) fn read_details(stat: &str, text: &str, details: &mut WorkDetails) {
+    match stat {
+        "kernel_details" => details.work = StreamWork::Kernel,
+        "memcpy_details" => details.work = StreamWork::Memcpy,
+        "memset_details" | "Memset_details" => details.work = StreamWork::Memset,
+        "memalloc_details"
+        | "memfree_details"
+        | "MemFree_details"
+        | "memory_residency_details"
+        | "MemoryResidency_details" => details.work = StreamWork::Memory,
+        _ => return,
+    }
+    for word in text.split_ascii_whitespace() {
+        match word.split_once(':') {
+            Some(("grid", sizes)) => details.grid = three_sizes(sizes),
+            Some(("block", sizes)) => details.block = three_sizes(sizes),
+            Some(("size" | "num_bytes", bytes)) => details.bytes = bytes.parse().unwrap_or(0),
+            _ => {}
+        }
+    }
+}
+
+/// `16,1,1`; what is absent or no number is 0.
+fn three_sizes(text: &str) -> [u32; 3] {
+    let mut sizes = [0; 3];
+    for (size, digits) in sizes.iter_mut().zip(text.split(',')) {
+        *size = digits.parse().unwrap_or(0);
+    }
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_are_rounded_down() {
+        let times = |start, duration| event_times(start, duration).expect("in range");
+        assert_eq!(times(1_999, 2_001), (TimeNs(1), DurationNs(3), false));
+        // what follows without a gap still does
+        assert_eq!(times(4_000, 999), (TimeNs(4), DurationNs(0), false));
+        assert_eq!(times(-1, 0), (TimeNs(-1), DurationNs(0), true));
+        assert_eq!(times(12_000, 1), (TimeNs(12), DurationNs(0), true));
+        assert_eq!(event_times(i128::from(i64::MAX) * 1_001, 0), None);
+    }
+
+    #[test]
+    fn details_by_their_words() {
+        let details = |stat: &str, text: &str| {
+            let mut details = WorkDetails::default();
+            read_details(stat, text, &mut details);
+            details
+        };
+        assert_eq!(
+            details("kernel_details", " grid:219,40,1 block:256,1,1 occ_pct:0"),
+            WorkDetails {
+                grid: [219, 40, 1],
+                block: [256, 1, 1],
+                ..WorkDetails::default()
+            }
+        );
+        let copy = details("memcpy_details", "kind_src:device size:256 dest:0 async:1");
+        assert_eq!((copy.work, copy.bytes), (StreamWork::Memcpy, 256));
+        assert_eq!(details("memset_details", "").work, StreamWork::Memset);
+        assert_eq!(details("kernel_details", "grid:x,,7").grid, [0, 0, 7]);
+        assert_eq!(details("hlo_op", "grid:1,1,1"), WorkDetails::default());
+    }
+}

@@ -1,0 +1,118 @@
+//! Profiles of JAX: the recorded ones, and drawn ones with a device.
+
+use crate::tool::{Tool, gzip, pairs};
+use etlink_kineto::KinetoReadOptions;
+use etlink_testing::{DeviceQueue, TraceBuilder, xla_json, xla_space};
+use std::path::PathBuf;
+
+fn recorded(name: &str) -> PathBuf {
+    pairs().join("../jax").join(name)
+}
+
+/// Three steps of two kernels, as XLA's profiler would have written them.
+fn draw_profiles(tool: &Tool, folder: &str, host: &str) {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for step in 0..3 {
+        let start = step * 1_000_000;
+        draw.op(main, "PjitFunction(step)", start, start + 400_000);
+        for (place, kernel) in ["gemm_fusion_dot_1", "loop_tanh_fusion"].iter().enumerate() {
+            let launch = start + 100_000 * (place as i64 + 1);
+            let row = (launch + 50_000, launch + 90_000);
+            let call = (launch, launch + 5_000);
+            draw.launch(main, call, DeviceQueue::stream(7), kernel, row);
+        }
+    }
+    let kineto = etlink_kineto::read(&draw.kineto()[..], KinetoReadOptions::default());
+    let mut trace = kineto.expect("a device trace");
+    trace.header.host_name = host.to_owned();
+    let packed = gzip(&xla_json(&trace));
+    tool.file(&format!("{folder}/{host}.xplane.pb"), xla_space(&trace));
+    tool.file(&format!("{folder}/{host}.trace.json.gz"), packed);
+}
+
+#[test]
+fn both_recorded_forms_are_known_and_say_the_same() {
+    let tool = Tool::new();
+    for case in ["mlp-0.10.2", "sharded2-0.10.2"] {
+        let facts = ["host.xplane.pb", "host.trace.json.gz"].map(|file| {
+            let file = recorded(case).join(file);
+            let ran = tool.run(&format!("inspect {} --json", file.display()));
+            ran.exits(0).json()
+        });
+        let [space, json] = &facts;
+        assert_eq!(space["kind"], "xla_space");
+        assert_eq!(json["kind"], "xla_json");
+        for key in ["window_ns", "cpu_ops", "device_rows", "events", "anomalies"] {
+            assert_eq!(space[key], json[key], "{case}: {key}");
+        }
+        assert!(space["cpu_ops"].as_u64() > Some(100), "{space}");
+        assert_eq!(space["anomalies"], serde_json::json!({}));
+    }
+}
+
+#[test]
+fn recorded_steps_and_hlo_ops_are_analyzed() {
+    let tool = Tool::new();
+    let file = recorded("mlp-0.10.2/host.xplane.pb");
+    tool.run(&format!("analyze {}", file.display()))
+        .exits(0)
+        .says("3 steps")
+        .says("train#2")
+        .says("dot.1");
+}
+
+#[test]
+fn a_folder_of_jax_is_merged_and_its_drawn_json_left_out() {
+    let tool = Tool::new();
+    draw_profiles(&tool, "plugins/profile/2026_11_23", "worker");
+    tool.run("merge plugins -o out")
+        .exits(0)
+        .notes("worker.trace.json.gz is drawn of the profile beside it")
+        .says("6 of 6 device rows launched");
+    let written = tool.files("out");
+    let graph = written.keys().find(|name| name.ends_with(".et"));
+    let graph = graph.unwrap_or_else(|| panic!("no graph among {:?}", written.keys()));
+    tool.run(&format!("check out/{graph}")).exits(0);
+}
+
+#[test]
+fn one_profile_is_linked_and_replayed() {
+    let tool = Tool::new();
+    draw_profiles(&tool, "run", "worker");
+    for file in ["worker.xplane.pb", "worker.trace.json.gz"] {
+        tool.run(&format!("link --device run/{file} -o one.et --overwrite"))
+            .exits(0)
+            .says("6 launched");
+        tool.run("check one.et").exits(0).says("ok");
+        tool.run(&format!("analyze run/{file}"))
+            .exits(0)
+            .says("gemm_fusion_dot_1");
+        tool.run(&format!("replay run/{file}"))
+            .exits(0)
+            .says("6 device ops");
+    }
+}
+
+#[test]
+fn damage_is_counted_and_refused_on_request() {
+    let tool = Tool::new();
+    draw_profiles(&tool, "run", "worker");
+    let whole = tool.read("run/worker.xplane.pb");
+    tool.file("cut.xplane.pb", &whole[..whole.len() - 30]);
+    let facts = tool.run("inspect cut.xplane.pb --json").exits(0).json();
+    let anomalies = facts["anomalies"].as_object().expect("a table");
+    assert_eq!(anomalies.len(), 1, "{facts}");
+    assert_eq!(facts["device_rows"], 6);
+    tool.run("inspect cut.xplane.pb --strict").exits(1);
+    tool.file("begun.xplane.pb", &whole[..60]);
+    tool.run("link --device begun.xplane.pb -o one.et")
+        .exits(2)
+        .complains(&["no timed events", "record it again"]);
+    let mut claim = vec![0x0A, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F];
+    claim.extend_from_slice(b"\x12\x09/host:CPU");
+    tool.file("claim.xplane.pb", claim);
+    tool.run("inspect claim.xplane.pb")
+        .exits(2)
+        .complains(&["claim.xplane.pb", "byte 0", "2 GiB"]);
+}
