@@ -17,6 +17,7 @@ mod diff;
 #[cfg(all(feature = "faults", target_os = "linux"))]
 mod faults;
 mod findings;
+mod flight;
 mod graph;
 mod link;
 mod memory;

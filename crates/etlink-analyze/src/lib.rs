@@ -37,6 +37,7 @@ pub mod device_peaks;
 pub mod diff;
 mod duration_stats;
 pub mod exposed_communication;
+pub mod hang;
 pub mod host_ops;
 pub mod idle;
 mod intervals;

@@ -23,6 +23,10 @@ class Case:
     """True: the profiler also watches threads that it did not see being started."""
     averages: bool = False
     """True: keep the profiler's own key_averages() beside the traces, with stacks and allocations recorded."""
+    flight: bool = False
+    """True: keep the dump of the flight recorder of each rank beside the traces."""
+    traced: bool = True
+    """False: no traces at all, for a program that gets stuck."""
     orphans: bool = False
     """True: some host node must lack its parent, which a range that is still open at the end brings about."""
 
@@ -170,6 +174,39 @@ AVERAGES = (
     ),
 )
 """Recordings that also keep the profiler's own table: testdata/averages."""
+
+
+FLIGHT = (
+    Case(
+        name="ddp2_gloo",
+        versions=(NEWEST,),
+        model="as in pairs",
+        shows="a plain DDP run on gloo, whose collectives the flight recorder describes",
+        ranks=2,
+        backend="gloo",
+        flight=True,
+    ),
+    Case(
+        name="tpdp4",
+        versions=(NEWEST,),
+        model="as in pairs",
+        shows="groups of a part of the ranks; reduce_scatter, which gloo carries out as all_reduce",
+        ranks=4,
+        backend="gloo",
+        flight=True,
+    ),
+    Case(
+        name="stuck4",
+        versions=(NEWEST,),
+        model="three all_reduces of all ranks, then one that rank 2 does not call",
+        shows="a hang: dumps of the flight recorder alone",
+        ranks=4,
+        backend="gloo",
+        flight=True,
+        traced=False,
+    ),
+)
+"""Recordings with the dumps of PyTorch's flight recorder: testdata/flight."""
 
 
 def versions() -> list[str]:

@@ -1,5 +1,6 @@
 """The multi-rank programs. The default process group exists already when they are called."""
 
+import time
 from typing import Callable
 
 import torch
@@ -73,6 +74,20 @@ def tpdp4(rank: int, world: int) -> Step:
             work.wait()
         optimizer.step()
         dist.barrier()
+
+    return step
+
+
+def stuck4(rank: int, world: int) -> Step:
+    """The others wait for rank 2 when they are asked what they do."""
+    weights = torch.ones(64)
+
+    def step() -> None:
+        for _ in range(3):
+            dist.all_reduce(weights)
+        if rank != 2:
+            dist.all_reduce(weights[:32], async_op=True)
+        time.sleep(2)
 
     return step
 

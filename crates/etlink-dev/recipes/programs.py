@@ -151,6 +151,7 @@ PROGRAMS: dict[str, Callable[[int, int], Step]] = {
     "ddp2": ddp,
     "ddp2_gloo": ddp,
     "tpdp4": distributed_programs.tpdp4,
+    "stuck4": distributed_programs.stuck4,
     "pipeline4": distributed_programs.pipeline4,
     "experts2": distributed_programs.experts2,
     "fsdp2": distributed_programs.fsdp2,

@@ -14,6 +14,7 @@ def recipe(case: Case, installed: dict[str, str], version: str, found: list[Figu
     """The RECIPE of one recorded case."""
     schedule = "wait 1, warmup 1, active 2, one cycle" if case.scheduled else "none: start, two calls, stop"
     out = "testdata/averages --averages" if case.averages else "testdata/pairs"
+    out = "testdata/flight --flight" if case.flight else out
     command = f"python3 crates/etlink-dev/recipes/record.py --out {out} --torch {version}"
     lines = [
         f"case      {case.name}",
@@ -21,8 +22,7 @@ def recipe(case: Case, installed: dict[str, str], version: str, found: list[Figu
         f"model     {case.model}",
         f"torch     {installed['torch']} from PyPI, CPU only",
         f"python    {installed['python']}",
-        f"schema    {found[0].schema}",
-        f"schedule  {schedule}",
+        *([f"schema    {found[0].schema}", f"schedule  {schedule}"] if found else []),
         f"ranks     {case.ranks}" + (f", backend {case.backend}" if case.backend else ""),
         f"command   {command} --case {case.name}",
     ]

@@ -31,8 +31,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder that gets one folder per case")
     parser.add_argument("--torch", nargs="+", metavar="VERSION", default=catalog.versions())
-    parser.add_argument("--case", nargs="+", metavar="NAME", choices=[c.name for c in catalog.CASES])
+    parser.add_argument("--case", nargs="+", metavar="NAME", choices=sorted({c.name for c in catalog.CASES + catalog.FLIGHT}))
     parser.add_argument("--averages", action="store_true", help="the runs for testdata/averages instead")
+    parser.add_argument("--flight", action="store_true", help="the runs for testdata/flight instead")
     parser.add_argument("--venvs", type=Path, default=Path("target/testdata-venvs"))
     return parser.parse_args()
 
@@ -48,12 +49,18 @@ def rank_command(python: Path, case: Case, rank: int, folder: Path) -> list[str]
         command.append("--all-threads")
     if case.averages:
         command.append("--averages")
+    if case.flight:
+        command.append("--flight")
+    if not case.traced:
+        command.append("--untraced")
     return command
 
 
 def run_ranks(python: Path, case: Case, folder: Path) -> None:
     """Run all ranks of the case side by side; what they print goes to one log per rank."""
     environment = venvs.environment(python)
+    if case.flight:
+        environment["TORCH_FR_BUFFER_SIZE"] = "200"
     environment["TORCH_EXTENSIONS_DIR"] = str(python.parent.parent / "extensions")
     processes = []
     for rank in range(case.ranks):
@@ -89,11 +96,17 @@ def record(case: Case, version: str, python: Path, out: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         run_ranks(python, case, folder)
-        found = [pair.figures(folder, rank) for rank in range(case.ranks)]
-        check(case, version, found)
+        traced = range(case.ranks) if case.traced else []
+        found = [pair.figures(folder, rank) for rank in traced]
+        if case.traced:
+            check(case, version, found)
         target = out / f"{case.name}-{version}"
         target.mkdir(parents=True, exist_ok=True)
-        for rank in range(case.ranks):
+        if case.flight:
+            for rank in range(case.ranks):
+                dump = f"nccl_trace_rank_{rank}"
+                (target / dump).write_bytes((folder / dump).read_bytes())
+        for rank in traced:
             for file in pair.files(rank, case.averages):
                 pair.pack(folder / file, target / f"{file}.gz")
     (target / "RECIPE").write_text(readme.recipe(case, venvs.describe(python), version, found))
@@ -116,11 +129,12 @@ def main() -> int:
     sound = True
     for version in chosen.torch:
         cases = catalog.AVERAGES if chosen.averages else catalog.CASES
+        cases = catalog.FLIGHT if chosen.flight else cases
         wanted = [c for c in cases if version in c.versions and c.name in (chosen.case or [c.name])]
         python = venvs.python_of(chosen.venvs.absolute(), version) if wanted else None
         for case in wanted:
             sound &= record_until_sound(case, version, python, chosen.out)
-    if not chosen.averages:
+    if not chosen.averages and not chosen.flight:
         readme.update(chosen.out)
     return 0 if sound else 1
 

@@ -9,9 +9,10 @@
 
 mod candidate;
 mod cycles;
+mod dumps;
 mod layouts;
 
-pub use crate::run_files::{ManifestEntry, RankFiles, RunFiles};
+pub use crate::run_files::{FlightFile, FlightFolder, ManifestEntry, RankFiles, RunFiles};
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
@@ -32,9 +33,9 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// `root` cannot be read, or files in it are being replaced.
 pub fn discover(root: &Path) -> Result<Vec<RunFiles>, RunError> {
-    let (mut runs, unreadable) = search_folders(root)?;
-    note_unreadable(&mut runs, &unreadable);
-    Ok(runs)
+    let mut found = search_folders(root)?;
+    note_unreadable(&mut found.runs, &found.unreadable);
+    Ok(found.runs)
 }
 
 /// The folder that a cycle's traces lie in, for a path that is no folder but is named like a cycle
@@ -55,8 +56,7 @@ pub fn cycle_folder(path: &Path) -> Option<&Path> {
 /// # Errors
 /// As those of [`discover`].
 pub fn unreadable_folders(root: &Path) -> Result<Vec<FileError>, RunError> {
-    let (_, unreadable) = search_folders(root)?;
-    Ok(unreadable)
+    Ok(search_folders(root)?.unreadable)
 }
 
 /// Has the first run say which subfolders cannot be read.
@@ -72,11 +72,22 @@ pub fn note_unreadable(runs: &mut [RunFiles], unreadable: &[FileError]) {
     }
 }
 
+/// What a folder and its subfolders have.
+pub(crate) struct FoundFiles {
+    /// The runs, by folder.
+    pub(crate) runs: Vec<RunFiles>,
+    /// Dumps of the flight recorder that lie beside no traces, by folder.
+    pub(crate) dumps: Vec<FlightFolder>,
+    /// Why subfolders cannot be read.
+    pub(crate) unreadable: Vec<FileError>,
+}
+
 /// The runs, and why subfolders cannot be read.
-fn search_folders(root: &Path) -> Result<(Vec<RunFiles>, Vec<FileError>), RunError> {
+pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     let mut folders = vec![PathBuf::new()];
     let mut runs = vec![];
     let mut unreadable = vec![];
+    let mut all_dumps = vec![];
     // a list, not recursion: nobody bounds how deep folders lie
     while let Some(folder) = folders.pop() {
         let place = root.join(&folder);
@@ -100,7 +111,7 @@ fn search_folders(root: &Path) -> Result<(Vec<RunFiles>, Vec<FileError>), RunErr
                 }
             } else if !path.is_file() {
                 // a pipe without a writer would be waited for forever
-            } else if is_trace_name(&path) {
+            } else if is_trace_name(&path) || dumps::is_dump(&path) {
                 files.push(path);
             } else if path.extension().is_some_and(|ending| ending == "et") {
                 written.push(file_name(&path));
@@ -108,7 +119,10 @@ fn search_folders(root: &Path) -> Result<(Vec<RunFiles>, Vec<FileError>), RunErr
         }
         files.sort();
         let (files, twins) = without_twins(files);
-        let mut found = sort_out(&place, folder, files, true);
+        let (mut found, dumps) = sort_out(&place, folder.clone(), files, true);
+        if !dumps.is_empty() && found.iter().all(|run| run.ranks.is_empty()) {
+            all_dumps.push(FlightFolder { folder, dumps });
+        }
         if let Some(run) = found.first_mut() {
             run.notes
                 .extend(twins.into_iter().chain(passed_by(written)));
@@ -122,7 +136,14 @@ fn search_folders(root: &Path) -> Result<(Vec<RunFiles>, Vec<FileError>), RunErr
     }
     // the system lists folders in any order, and outputs must not depend on that
     runs.sort_by(|a, b| a.folder.cmp(&b.folder));
-    Ok((join_folders(runs), unreadable))
+    all_dumps.sort_by(|a: &FlightFolder, b| a.folder.cmp(&b.folder));
+    let mut runs = join_folders(runs);
+    dumps::pair_folder(&mut runs, &mut all_dumps);
+    Ok(FoundFiles {
+        runs,
+        dumps: all_dumps,
+        unreadable,
+    })
 }
 
 /// Sorts out traces that are given one by one.
@@ -132,7 +153,7 @@ pub fn sort_out_files(mut files: Vec<PathBuf>) -> Vec<RunFiles> {
     let place = files.first().and_then(|file| file.parent());
     let place = place.unwrap_or(Path::new("")).to_owned();
     // Who names files means them to be one run.
-    let mut runs = sort_out(&place, PathBuf::new(), files, false);
+    let (mut runs, _) = sort_out(&place, PathBuf::new(), files, false);
     if let Some(run) = runs.first_mut() {
         run.notes.extend(twins);
     }
@@ -237,13 +258,14 @@ struct FolderFacts {
     inside: BTreeMap<PathBuf, Inside>,
 }
 
-/// The runs of a folder: one, or one for each cycle of its recording where these are wanted.
+/// The runs of a folder: one, or one for each cycle of its recording where these are wanted. And the
+/// dumps of the flight recorder in it.
 fn sort_out(
     place: &Path,
     folder: PathBuf,
     files: Vec<PathBuf>,
     wants_cycles: bool,
-) -> Vec<RunFiles> {
+) -> (Vec<RunFiles>, Vec<FlightFile>) {
     let mut run = RunFiles::empty(folder);
     // a folder without traces must not take the manifest of the one above it for its own
     let listed = if files.is_empty() {
@@ -265,6 +287,7 @@ fn sort_out(
         }
         !candidate.is_view
     });
+    let dumps = dumps::take_dumps(&mut candidates);
     if let Some(listed) = &listed {
         candidates
             .iter_mut()
@@ -307,7 +330,8 @@ fn sort_out(
     });
     let Some(cycles) = cycles else {
         fill_run(&mut run, by_rank, loose, facts.listed.as_ref(), &facts);
-        return vec![run];
+        dumps::pair_dumps(&mut run, &dumps);
+        return (vec![run], dumps);
     };
     run.notes.push(format!(
         "each rank has {} device traces, whose names differ in numbers alone: {} cycles, each a run",
@@ -323,9 +347,10 @@ fn sort_out(
         own.folder = run.folder.join(&cycle.name);
         // The manifest knows one device trace of each rank.
         fill_run(&mut own, cycle.ranks, vec![], None, &facts);
+        dumps::pair_dumps(&mut own, &dumps);
         runs.push(own);
     }
-    runs
+    (runs, dumps)
 }
 
 /// Pairs the traces of each rank.

@@ -191,6 +191,24 @@ pub enum RunError {
         /// What is wrong, and where.
         source: etlink_xla::Error,
     },
+    /// A dump of the flight recorder cannot be read.
+    #[error("{name}")]
+    FlightDump {
+        /// The file.
+        name: String,
+        /// What is wrong, and where.
+        source: etlink_flight_recorder::Error,
+    },
+    /// A source has dumps of the flight recorder where traces are wanted.
+    #[error(
+        "{}: no host or device traces in it, but dumps of the flight recorder: {}",
+        folder.display(),
+        self.remedy().unwrap_or_default()
+    )]
+    OnlyFlightDumps {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A written graph cannot be read.
     #[error("{name}")]
     WrittenGraph {
@@ -301,6 +319,9 @@ impl RunError {
                 "give the folder of those traces; `etlink replay`, `analyze`, `report` and \
                  `check` take graphs"
             }
+            RunError::OnlyFlightDumps { .. } => {
+                "give them to `etlink ranks`, which says which rank hangs where"
+            }
             RunError::SeveralRuns { one, other, .. } => {
                 let (one, other) = (one.display(), other.display());
                 return Some(format!("give one of them, such as {one} or {other}"));
@@ -351,10 +372,12 @@ impl RunError {
             | RunError::HostTrace { name, .. }
             | RunError::DeviceTrace { name, .. }
             | RunError::XlaProfile { name, .. }
+            | RunError::FlightDump { name, .. }
             | RunError::WrittenGraph { name, .. }
             | RunError::NoNodes { name, .. } => return Some(name.clone()),
             RunError::NotAFolder { path }
             | RunError::NoTraces { folder: path }
+            | RunError::OnlyFlightDumps { folder: path }
             | RunError::NoDeviceTrace { host: path, .. }
             | RunError::SameFile { path }
             | RunError::GroupList { path, .. }
@@ -454,6 +477,9 @@ fn own_remedy(error: &(dyn Error + 'static)) -> Option<String> {
         error.downcast_ref().map(etlink_host::Error::remedy),
         error.downcast_ref().map(etlink_kineto::Error::remedy),
         error.downcast_ref().map(etlink_xla::Error::remedy),
+        error
+            .downcast_ref()
+            .map(etlink_flight_recorder::Error::remedy),
         error
             .downcast_ref()
             .map(etlink_chakra::read::ChakraReadError::remedy),

@@ -14,6 +14,7 @@ pub use kind::InputKind;
 use crate::Progress;
 use crate::file_error::{FileAction, FileContext};
 use etlink_chakra::read::sniff;
+use etlink_flight_recorder::is_flight_dump;
 use etlink_perfetto::{KinetoText, PerfettoOrigin, perfetto_origin};
 use gzip::Gzip;
 use memchr::memmem;
@@ -189,6 +190,10 @@ fn from_source(
 
 /// What a file is, by its unpacked beginning.
 fn sniff_kind(head: &[u8]) -> InputKind {
+    // A pickle's first bytes are the length of a Chakra message of 256 bytes or more.
+    if is_flight_dump(head) {
+        return InputKind::FlightRecorder;
+    }
     // A plane's name is surer than what a Chakra message would say: it is asked for first.
     if etlink_xla::is_xla_space(head) {
         return InputKind::XlaSpace;

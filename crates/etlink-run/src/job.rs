@@ -5,6 +5,7 @@ pub use crate::perfetto::PerfettoCounts;
 use crate::Progress;
 use crate::device_readers::{expect_device, read_device_trace};
 use crate::error::RunError;
+use crate::flight;
 use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::output::{OutputError, OutputFormat, Piece, Target};
 use crate::perfetto;
@@ -29,6 +30,8 @@ pub struct LinkJob {
     pub device: PathBuf,
     /// Trace of the capture of its graphs.
     pub capture: Option<PathBuf>,
+    /// Dump of the flight recorder.
+    pub flight: Option<PathBuf>,
     /// Rank, where the traces do not name it.
     pub rank: Option<i64>,
     /// Where the result goes; nowhere if only the report is wanted.
@@ -58,6 +61,7 @@ impl LinkJob {
             host,
             device,
             capture: None,
+            flight: None,
             rank: None,
             target: None,
             form: ChakraOptions::default(),
@@ -235,6 +239,7 @@ pub fn link_opened(
         .map(|path| open_capture(path, job.threads, progress))
         .transpose()?;
     let (host, mut device) = read_opened(job, device, progress)?;
+    let flight_note = flight::describe_collectives(job.flight.as_deref(), &mut device, progress);
     let pattern = job.steps_by.as_ref();
     let step_note = match pattern {
         Some(pattern) => pattern.mark_steps(&mut device),
@@ -251,6 +256,7 @@ pub fn link_opened(
     let mut trace = linked.map_err(|source| link_error(job, source))?;
     trace.report.notes.extend(job.manifest.cost.clone());
     trace.report.notes.extend(step_note);
+    trace.report.notes.extend(flight_note);
     // captured ops are carried after linking: they need to know which launch is which graph's
     let mut link = stopwatch.lap();
     if let Some(capture) = capture {

@@ -51,6 +51,7 @@ mod device_readers;
 pub mod discover;
 mod error;
 mod file_error;
+pub mod flight;
 pub mod graphs;
 pub mod input;
 pub mod interrupt;

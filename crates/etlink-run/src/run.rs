@@ -8,6 +8,7 @@ use crate::Progress;
 use crate::cancel::Cancellation;
 use crate::discover::{self, RankFiles, RunFiles, discover};
 use crate::error::RunError;
+use crate::flight;
 use crate::graphs::{self, GraphSet, find_graph_sets};
 use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::job::{self, JobReport, JobSeconds, LinkJob};
@@ -493,6 +494,7 @@ impl<'s> RankEntry<'s> {
         let device = files.device.clone().ok_or_else(|| no_device(files))?;
         Ok(LinkJob {
             capture: files.capture.clone(),
+            flight: files.flight.clone(),
             rank: options.rank,
             tensor_deps: options.tensor_deps,
             keep: options.keep,
@@ -849,6 +851,11 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
             return Err(error.into());
         }
         if sets.is_empty() {
+            if !flight::find_dumps(folder)?.is_empty() {
+                return Err(RunError::OnlyFlightDumps {
+                    folder: folder.to_owned(),
+                });
+            }
             return Err(RunError::NoTraces {
                 folder: folder.to_owned(),
             });

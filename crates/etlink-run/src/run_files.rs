@@ -16,6 +16,8 @@ pub struct RankFiles {
     pub device: Option<PathBuf>,
     /// Device trace of the time when its graphs were captured, where one was named.
     pub capture: Option<PathBuf>,
+    /// Dump of the rank's flight recorder, which says what its collectives are.
+    pub flight: Option<PathBuf>,
     /// Several device traces claim the rank, so that it has none: a note of the run names them.
     pub is_device_unsure: bool,
     /// Its written graph, which stands for traces that are not there.
@@ -117,6 +119,24 @@ impl RunFiles {
         };
         self.notes.iter().map(move |note| format!("{name}{note}"))
     }
+}
+
+/// A dump in a folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FlightFile {
+    /// Rank, if its name tells: dumps do not say it.
+    pub rank: Option<i64>,
+    /// The file.
+    pub path: PathBuf,
+}
+
+/// The dumps of a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlightFolder {
+    /// The folder, relative to where the search began.
+    pub folder: PathBuf,
+    /// By rank, then by name.
+    pub dumps: Vec<FlightFile>,
 }
 
 /// What the manifest of a recording says of a rank that a trace need not.

@@ -80,7 +80,7 @@ pub(super) fn read_corpus(folders: &[PathBuf]) -> Result<Vec<FuzzRecording>> {
     Ok(all)
 }
 
-fn sorted_entries(folder: &Path) -> Result<Vec<DirEntry>> {
+pub(super) fn sorted_entries(folder: &Path) -> Result<Vec<DirEntry>> {
     let mut entries = folder
         .read_dir()
         .with_context(|| folder.display().to_string())?

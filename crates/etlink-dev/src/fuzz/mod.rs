@@ -7,6 +7,7 @@
 //!                                ├─ recorders as another recorder would have written it: comes back
 //!                                ├─ figures   analyze, top, diff, replay, page, Parquet: laws hold
 //!                                └─ ranks     join, clocks, skews, replay together: theirs too
+//! dumps  ─ mutate ─ read ─────────── flight    who hangs where, records of a trace's collectives
 //! ```
 //! A round takes the traces of one recording, damages them as crashes, disks and writers do (cut,
 //! splice, repeat, flip, raw quotes, odd numbers), and runs everything, on one thread and on three.
@@ -15,6 +16,7 @@
 
 mod corpus;
 mod figures;
+mod flight;
 mod perfetto;
 mod ranks;
 mod recorders;
@@ -24,6 +26,7 @@ use anyhow::{Result, bail};
 use corpus::{FuzzRecording, mutate_text};
 use etlink_analyze::KernelRules;
 use etlink_link::LinkedTrace;
+use etlink_model::DeviceTrace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -51,6 +54,7 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
         corpus::read_corpus(&options.folders)?,
         KernelRules::built_in()?,
     );
+    let dumps = flight::read_dumps()?;
     let end = Instant::now() + Duration::from_secs(options.seconds);
     let mut round = options.seed;
     while Instant::now() < end {
@@ -66,8 +70,13 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
                 )
             })
             .collect();
+        let mut check = || {
+            check_recording(&damaged, &rules)?;
+            let mut devices = damaged_devices(&damaged);
+            flight::check_dumps(&dumps, &mut devices, &mut random)
+        };
         // What a panic left half done is thrown away with the round.
-        let why = match catch_unwind(AssertUnwindSafe(|| check_recording(&damaged, &rules))) {
+        let why = match catch_unwind(AssertUnwindSafe(&mut check)) {
             Ok(Ok(())) => {
                 round += 1;
                 continue;
@@ -108,6 +117,16 @@ fn check_recording(recording: &FuzzRecording, rules: &KernelRules) -> Result<()>
         bail!("1 and 3 threads give different results");
     }
     Ok(())
+}
+
+/// The device traces of a recording that can be read.
+fn damaged_devices(recording: &FuzzRecording) -> Vec<DeviceTrace> {
+    let mut devices = vec![];
+    for (_, device) in recording {
+        let options = etlink_kineto::KinetoReadOptions::default();
+        devices.extend(etlink_kineto::read(&device[..], options));
+    }
+    devices
 }
 
 /// Errors of readers and linker are fine: they are refusals.

@@ -164,6 +164,7 @@ impl WantedTrace {
             InputKind::ChakraEt | InputKind::ChakraJson => {
                 format!("{name} is {is}, which is linked already; {option} wants a {what}")
             }
+            InputKind::FlightRecorder => format!("{name} is {is}; {option} wants a {what}"),
             InputKind::Unknown => format!("{name} is no {what}: it does not begin like one"),
         }
     }
@@ -201,6 +202,10 @@ impl WantedTrace {
             }
             InputKind::ChakraEt | InputKind::ChakraJson => {
                 "give one of those that it was made from".to_owned()
+            }
+            InputKind::FlightRecorder => {
+                "put it beside the traces, or give the folder of all dumps to `etlink ranks`"
+                    .to_owned()
             }
             InputKind::Unknown => "see `etlink inspect`".to_owned(),
         })

@@ -21,6 +21,8 @@ pub enum InputKind {
     XlaSpace,
     /// The trace JSON that is made of one.
     XlaJson,
+    /// A dump of PyTorch's flight recorder, pickle or JSON.
+    FlightRecorder,
     /// Anything else.
     #[default]
     Unknown,
@@ -37,6 +39,7 @@ impl InputKind {
             InputKind::ChakraEt => "a Chakra execution trace (protobuf)",
             InputKind::XlaSpace => "a profile of JAX or XLA (device trace)",
             InputKind::XlaJson => "trace JSON of JAX or XLA (device trace)",
+            InputKind::FlightRecorder => "a dump of PyTorch's flight recorder",
             InputKind::Unknown => "no trace that etlink knows",
         }
     }
@@ -49,6 +52,7 @@ impl InputKind {
             | InputKind::ChakraJson
             | InputKind::EtPlus
             | InputKind::HostTrace
+            | InputKind::FlightRecorder
             | InputKind::Unknown => false,
         }
     }

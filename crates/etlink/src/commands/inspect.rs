@@ -8,6 +8,7 @@ use crate::table::{FactRows, mb};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check;
 use etlink_chakra::read;
+use etlink_flight_recorder::FlightDump;
 use etlink_model::{
     Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, HostTrace, Names, Severity,
 };
@@ -125,6 +126,11 @@ fn read_contents(
             );
             Ok((facts, graph.damage().is_some()))
         }
+        InputKind::FlightRecorder => {
+            let dump = etlink_run::flight::read_opened(input)?;
+            let damaged = dump.anomalies.any(Severity::Damage);
+            Ok((dump_facts(&dump), damaged))
+        }
         _ => {
             bail!(
                 "{} is {}; give a host trace, a device trace, a .et or merged JSON",
@@ -200,6 +206,28 @@ fn device_facts(trace: &DeviceTrace) -> Map<String, Value> {
         "steps": step_names(&trace.ops.name, &trace.names),
         "events": events,
         "anomalies": count_anomalies(&trace.anomalies),
+    }))
+}
+
+fn dump_facts(dump: &FlightDump) -> Map<String, Value> {
+    let mut collectives: IndexMap<CollectiveKind, u64> = IndexMap::new();
+    for entry in &dump.entries {
+        *collectives.entry(entry.kind).or_default() += 1;
+    }
+    collectives.sort_unstable_keys();
+    let done = dump.entries.iter().filter(|entry| entry.is_done()).count();
+    let times = dump.entries.iter().map(|entry| entry.created.0);
+    into_object(json!({
+        "bytes": dump.bytes,
+        "version": dump.version,
+        "entries": dump.entries.len(),
+        "ended": done,
+        "first_created_ns": times.clone().min(),
+        "last_created_ns": times.max(),
+        "collectives": collectives,
+        "process_groups": dump.groups,
+        "progress": dump.progress,
+        "anomalies": count_anomalies(&dump.anomalies),
     }))
 }
 

@@ -1,6 +1,7 @@
 //! `etlink ranks`: how the ranks of a run met.
 
 mod document;
+mod hang;
 mod show;
 mod waits;
 
@@ -109,7 +110,16 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
     let progress = crate::progress::progress_bar();
     let config = RanksConfig::from_args(args, &progress)?;
     let is_strict = config.options.strict;
-    let compared = compare_runs(config.source, config.options)?;
+    let options = config.options.clone();
+    let compared = match compare_runs(config.source, config.options) {
+        Ok(compared) => compared,
+        Err(error) => match error.downcast_ref() {
+            Some(RunError::OnlyFlightDumps { folder }) => {
+                return hang::run(folder, &options, config.form, config.rows);
+            }
+            _ => return Err(error),
+        },
+    };
     match config.form {
         ReportForm::Json => print_json(&compared)?,
         ReportForm::Csv => {

@@ -1,0 +1,90 @@
+//! What the ranks of a collective say differently.
+
+use super::groups::{GroupSides, Side};
+use super::report::{HangProblem, RankDump};
+use etlink_flight_recorder::FlightEntry;
+use etlink_link::ranks::JoinProblemKind;
+use etlink_model::{CollectiveKind, dtype_bytes};
+use std::collections::BTreeMap;
+
+/// How many examples a problem keeps.
+const EXAMPLES: usize = 5;
+
+/// Compares the calls of each collective of a group with that of its first rank.
+pub(super) fn compare_sides(
+    dumps: &[RankDump],
+    group: &GroupSides,
+    problems: &mut BTreeMap<JoinProblemKind, HangProblem>,
+) {
+    for number in group.numbers() {
+        let sides = group.sides_of(number);
+        let Some((first, others)) = sides.split_first() else {
+            continue;
+        };
+        let found = others
+            .iter()
+            .find_map(|other| Some((difference(dumps, *first, *other)?, other)));
+        let Some((kind, other)) = found else {
+            continue;
+        };
+        let problem = problems.entry(kind).or_insert_with(|| HangProblem {
+            kind,
+            count: 0,
+            examples: vec![],
+        });
+        problem.count += 1;
+        if problem.examples.len() < EXAMPLES {
+            let said = |side: &Side| {
+                let what = words(kind, dumps, side);
+                format!("{what} on rank {}", side.rank)
+            };
+            let name = entry_of(dumps, first).kind.name();
+            let (one, two) = (said(first), said(other));
+            let title = group.title();
+            problem
+                .examples
+                .push(format!("{name} number {number} of {title}: {one}, {two}"));
+        }
+    }
+}
+
+fn entry_of<'d>(dumps: &'d [RankDump], side: &Side) -> &'d FlightEntry {
+    &dumps[side.dump].dump.entries[side.entry]
+}
+
+/// What differs first: the kind, the element type, the size. As PyTorch's `fr_trace` compares
+/// (`components/types.py`, `Op.match`).
+fn difference(dumps: &[RankDump], first: Side, other: Side) -> Option<JoinProblemKind> {
+    let (one, two) = (entry_of(dumps, &first), entry_of(dumps, &other));
+    if one.kind != two.kind {
+        return Some(JoinProblemKind::KindDiffers);
+    }
+    let dtype = |side: &Side, entry: &FlightEntry| dumps[side.dump].dump.names.get(entry.dtype);
+    let (one_dtype, two_dtype) = (dtype(&first, one), dtype(&other, two));
+    if !one_dtype.is_empty() && !two_dtype.is_empty() && one_dtype != two_dtype {
+        return Some(JoinProblemKind::DtypeDiffers);
+    }
+    // the others have one side at the root alone, or parts of different sizes by nature
+    let is_even = matches!(
+        one.kind,
+        CollectiveKind::AllReduce
+            | CollectiveKind::Reduce
+            | CollectiveKind::Broadcast
+            | CollectiveKind::AllGather
+            | CollectiveKind::ReduceScatter
+    );
+    (is_even && one.in_elements != two.in_elements).then_some(JoinProblemKind::SizeDiffers)
+}
+
+fn words(kind: JoinProblemKind, dumps: &[RankDump], side: &Side) -> String {
+    let entry = entry_of(dumps, side);
+    let dtype = dumps[side.dump].dump.names.get(entry.dtype);
+    match kind {
+        JoinProblemKind::KindDiffers => entry.kind.name().to_owned(),
+        JoinProblemKind::DtypeDiffers => dtype.to_owned(),
+        _ => match dtype_bytes(dtype) {
+            Some(bytes) => format!("{} bytes", entry.in_elements.saturating_mul(bytes)),
+            None => format!("{} elements", entry.in_elements),
+        },
+    }
+}

@@ -1,0 +1,177 @@
+//! The groups of a run, and the calls of each rank in them.
+
+use super::report::{AbsentCall, RankDump};
+use etlink_flight_recorder::FlightEntry;
+use etlink_link::ranks::rank_list;
+use etlink_model::{GlobalRank, NameId};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A group as a rank calls it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct GroupKey {
+    /// Its ranks, where the dump lists them.
+    ranks: Vec<u64>,
+    desc: String,
+    name: String,
+}
+
+impl GroupKey {
+    pub(super) fn of(one: &RankDump, entry: &FlightEntry) -> GroupKey {
+        let listed = one.dump.group_of(entry);
+        GroupKey {
+            ranks: listed.map_or(vec![], |group| group.ranks.clone()),
+            desc: one.dump.names.get(entry.group_desc).to_owned(),
+            name: one.dump.names.get(entry.group_name).to_owned(),
+        }
+    }
+}
+
+/// A call: the dump and the entry in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Side {
+    pub(super) rank: GlobalRank,
+    pub(super) dump: usize,
+    pub(super) entry: usize,
+}
+
+/// A group with the calls of its ranks.
+#[derive(Debug, Default)]
+pub(super) struct GroupSides {
+    /// Its ranks; those that have calls where none are listed.
+    pub(super) ranks: Vec<GlobalRank>,
+    /// Ranks without a dump.
+    pub(super) absent: Vec<GlobalRank>,
+    /// What each rank calls it.
+    keys: BTreeMap<GlobalRank, GroupKey>,
+    /// By number, the calls by rank.
+    calls: BTreeMap<i64, Vec<Side>>,
+    /// The last number that each rank with a dump has called.
+    last: BTreeMap<GlobalRank, Side>,
+}
+
+impl GroupSides {
+    /// The numbers of its collectives, in order.
+    pub(super) fn numbers(&self) -> Vec<i64> {
+        self.calls.keys().copied().collect()
+    }
+
+    /// The calls of one of them, by rank.
+    pub(super) fn sides_of(&self, number: i64) -> &[Side] {
+        self.calls.get(&number).map_or(&[], |sides| sides)
+    }
+
+    /// Whether a rank calls it so.
+    pub(super) fn has(&self, rank: GlobalRank, key: &GroupKey) -> bool {
+        self.keys.get(&rank) == Some(key)
+    }
+
+    /// `ranks 0, 1`.
+    pub(super) fn title(&self) -> String {
+        rank_list("rank", &self.ranks)
+    }
+
+    /// The ranks with a dump that have not come to a number.
+    pub(super) fn not_called(&self, dumps: &[RankDump], number: i64) -> Vec<AbsentCall> {
+        let mut absent = vec![];
+        for rank in &self.ranks {
+            if self.absent.contains(rank) {
+                continue;
+            }
+            let last = self.last.get(rank);
+            let entry = last.map(|side| &dumps[side.dump].dump.entries[side.entry]);
+            let last_number = entry.map_or(-1, |entry| entry.number);
+            // an earlier one that the ring buffer has lost was called
+            if last_number < number {
+                absent.push(AbsentCall {
+                    rank: *rank,
+                    last_number,
+                    last_kind: entry.map_or("", |entry| entry.kind.name()),
+                });
+            }
+        }
+        absent
+    }
+}
+
+/// The groups of all dumps, by ranks and description. Names of groups can differ between ranks
+/// (`ranks/groups.rs` of etlink-link): where the ranks are listed, these tell which groups are one,
+/// and of several with the same ranks the order of their names.
+pub(super) fn group_sides(dumps: &[RankDump]) -> Vec<GroupSides> {
+    let with_dump: BTreeSet<GlobalRank> = dumps.iter().map(|one| one.rank).collect();
+    let mut all: BTreeMap<(Vec<u64>, String, String, usize), GroupSides> = BTreeMap::new();
+    for (place, one) in dumps.iter().enumerate() {
+        // a group has thousands of calls, and thousands of ranks
+        let mut known: FxHashMap<(NameId, NameId), GroupKey> = FxHashMap::default();
+        for entry in &one.dump.entries {
+            known
+                .entry((entry.group_name, entry.group_desc))
+                .or_insert_with(|| GroupKey::of(one, entry));
+        }
+        let keys: BTreeSet<GroupKey> = known.values().cloned().collect();
+        let mut numbered: BTreeMap<GroupKey, (Vec<u64>, String, String, usize)> = BTreeMap::new();
+        let mut counts: BTreeMap<(Vec<u64>, String), usize> = BTreeMap::new();
+        for key in keys {
+            // without ranks the name is all there is
+            let name = match key.ranks.is_empty() {
+                true => key.name.clone(),
+                false => String::new(),
+            };
+            let count = counts
+                .entry((key.ranks.clone(), key.desc.clone()))
+                .or_default();
+            let number = match key.ranks.is_empty() {
+                true => 0,
+                false => *count,
+            };
+            *count += 1;
+            let shared = (key.ranks.clone(), key.desc.clone(), name, number);
+            numbered.insert(key, shared);
+        }
+        for (key, shared) in &numbered {
+            let group = all.entry(shared.clone()).or_default();
+            group.keys.insert(one.rank, key.clone());
+        }
+        for (at, entry) in one.dump.entries.iter().enumerate() {
+            let key = known.get(&(entry.group_name, entry.group_desc));
+            let shared = key.and_then(|key| numbered.get(key));
+            let Some(group) = shared.and_then(|shared| all.get_mut(shared)) else {
+                continue;
+            };
+            if entry.is_message || entry.number < 0 {
+                continue;
+            }
+            let side = Side {
+                rank: one.rank,
+                dump: place,
+                entry: at,
+            };
+            let sides = group.calls.entry(entry.number).or_default();
+            // the parts of a coalesced collective have one number
+            if sides.last().is_none_or(|last| last.rank != one.rank) {
+                sides.push(side);
+            }
+            let last = group.last.entry(one.rank).or_insert(side);
+            if dumps[place].dump.entries[last.entry].number <= entry.number {
+                *last = side;
+            }
+        }
+    }
+    let mut groups = vec![];
+    for ((ranks, desc, ..), mut group) in all {
+        group.ranks = match ranks.is_empty() {
+            false => ranks
+                .iter()
+                .filter_map(|rank| i64::try_from(*rank).ok())
+                .map(GlobalRank)
+                .collect(),
+            // the default group has all ranks (`init_process_group`)
+            true if desc == "default_pg" => with_dump.iter().copied().collect(),
+            true => group.keys.keys().copied().collect(),
+        };
+        let absent = group.ranks.iter().filter(|rank| !with_dump.contains(rank));
+        group.absent = absent.copied().collect();
+        groups.push(group);
+    }
+    groups
+}

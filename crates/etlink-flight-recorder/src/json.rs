@@ -1,0 +1,116 @@
+//! A dump in JSON (`_dump_fr_trace_json`) as a list of values. A stack of its own holds what is
+//! open, so that depth costs memory in proportion to the text and nothing else.
+
+use crate::tree::{DumpValue, ValueIdx, ValueTree};
+use etlink_json::{BrokenJson, JsonScanner, JsonValue};
+
+/// What is open, and what is in it so far.
+enum OpenValue {
+    List(Vec<ValueIdx>),
+    Dict(Vec<ValueIdx>),
+}
+
+/// Reads a document; one that is cut or broken ends there. O(bytes).
+pub(crate) fn read_json(text: &[u8]) -> ValueTree<'_> {
+    let mut tree = ValueTree::new(text.len());
+    let mut scanner = JsonScanner::new(text);
+    let mut open: Vec<OpenValue> = vec![];
+    loop {
+        match read_next(&mut scanner, &mut tree, &mut open) {
+            Ok(Some(whole)) => {
+                tree.root = Some(whole);
+                return tree;
+            }
+            Ok(None) => {}
+            Err(_) => break,
+        }
+    }
+    tree.is_cut = true;
+    // what is open has what came before the cut
+    while let Some(value) = open.pop() {
+        let place = close_value(value, &mut tree);
+        match open.last_mut() {
+            Some(outer) => push_value(outer, place),
+            None => tree.root = Some(place),
+        }
+    }
+    tree
+}
+
+/// Reads up to the next bracket or value; the document when that ended it.
+fn read_next<'a>(
+    scanner: &mut JsonScanner<'a>,
+    tree: &mut ValueTree<'a>,
+    open: &mut Vec<OpenValue>,
+) -> Result<Option<ValueIdx>, BrokenJson> {
+    let is_closed = match open.last_mut() {
+        Some(OpenValue::Dict(pairs)) => match scanner.key()? {
+            Some(key) => {
+                // a key without a value is of no use: it goes when the text ends here
+                pairs.push(tree.add(DumpValue::EscapedText(key)));
+                false
+            }
+            None => true,
+        },
+        Some(OpenValue::List(_)) => {
+            while scanner.eat(b',') {}
+            scanner.eat(b']')
+        }
+        None => false,
+    };
+    let value = if is_closed {
+        match open.pop() {
+            Some(value) => close_value(value, tree),
+            None => return Ok(None),
+        }
+    } else if scanner.eat(b'{') {
+        open.push(OpenValue::Dict(vec![]));
+        return Ok(None);
+    } else if scanner.eat(b'[') {
+        open.push(OpenValue::List(vec![]));
+        return Ok(None);
+    } else {
+        tree.add(plain_value(scanner.value()?))
+    };
+    match open.last_mut() {
+        Some(outer) => {
+            push_value(outer, value);
+            Ok(None)
+        }
+        None => Ok(Some(value)),
+    }
+}
+
+fn plain_value(value: JsonValue<'_>) -> DumpValue<'_> {
+    match value {
+        JsonValue::Text(raw) => DumpValue::EscapedText(raw),
+        JsonValue::Word(_) if value.boolean().is_some() => {
+            DumpValue::Bool(value.boolean() == Some(true))
+        }
+        JsonValue::Word(raw) => match value.int() {
+            Some(number) => DumpValue::Int(number),
+            None => match std::str::from_utf8(raw)
+                .ok()
+                .and_then(|text| text.parse().ok())
+            {
+                Some(number) => DumpValue::Float(number),
+                None => DumpValue::Nothing,
+            },
+        },
+        // brackets are opened before a value is asked for
+        JsonValue::Nested(_) => DumpValue::Nothing,
+    }
+}
+
+fn close_value<'a>(value: OpenValue, tree: &mut ValueTree<'a>) -> ValueIdx {
+    tree.add(match value {
+        OpenValue::List(items) => DumpValue::List(items),
+        OpenValue::Dict(pairs) => DumpValue::Dict(pairs),
+    })
+}
+
+fn push_value(outer: &mut OpenValue, value: ValueIdx) {
+    match outer {
+        OpenValue::List(all) | OpenValue::Dict(all) => all.push(value),
+    }
+}

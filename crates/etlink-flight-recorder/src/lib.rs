@@ -1,0 +1,141 @@
+//! Reads dumps of PyTorch's flight recorder, and says which ops of a trace their entries are.
+//!
+//! The flight recorder keeps the last collectives of each rank (`TORCH_FR_BUFFER_SIZE`,
+//! `TORCH_NCCL_TRACE_BUFFER_SIZE`). Where a collective takes too long, NCCL's watchdog dumps it to
+//! `nccl_trace_rank_<rank>`. A program gets it by `torch._C._distributed_c10d._dump_fr_trace()`
+//! or `_dump_fr_trace_json()`.
+//! Source: `torch/csrc/distributed/c10d/FlightRecorderDetail.hpp`.
+//!
+//! ```
+//! let text = br#"{"version": "2.10", "entries": [{"process_group": ["0", "default_pg"],
+//!     "collective_seq_id": 7, "profiling_name": "gloo:all_reduce", "time_created_ns": 5,
+//!     "input_sizes": [[10]], "input_dtypes": ["Float"], "state": "scheduled"}]}"#;
+//! let dump = etlink_flight_recorder::read(&text[..])?;
+//! assert_eq!(dump.entries[0].number, 7);
+//! assert_eq!(dump.entries[0].in_elements, 10);
+//! # Ok::<(), etlink_flight_recorder::Error>(())
+//! ```
+
+mod dump;
+mod entries;
+mod json;
+mod pairing;
+mod pickle;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+pub use dump::{FlightDump, FlightEntry, FlightGroup, FlightProgress, FlightState};
+pub use pairing::{FlightMatches, add_collectives};
+
+use etlink_model::advice;
+use std::io::Read;
+
+/// The largest file that is read. The recorder keeps a set number of entries of some hundred bytes:
+/// dumps of 10,000 entries with their Python stacks have 20 MB.
+pub const MAX_DUMP_BYTES: u64 = 512 << 20;
+
+/// Why a dump could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The source failed.
+    #[error("reading stopped at byte {offset}: {source}")]
+    Io {
+        /// How many bytes had been read.
+        offset: u64,
+        /// What the source said.
+        source: std::io::Error,
+    },
+    /// Larger than any dump.
+    #[error("it has more than {} MiB, which no dump has{}", MAX_DUMP_BYTES >> 20, advice(self.remedy()))]
+    TooLarge,
+    /// Loading it by Python would run code.
+    #[error("loading it would call {callable} (byte {offset}), which no dump of PyTorch does{}", advice(self.remedy()))]
+    Callable {
+        /// What would be called.
+        callable: String,
+        /// Where the pickle names it.
+        offset: u64,
+    },
+    /// Not an instruction of pickles.
+    #[error("byte {offset} ({code:#04x}) is no instruction of a pickle{}", advice(self.remedy()))]
+    UnknownInstruction {
+        /// The byte.
+        code: u8,
+        /// Where it is.
+        offset: u64,
+    },
+    /// No `entries` list in it.
+    #[error("no \"entries\" list in it ({bytes} bytes read){}", advice(self.remedy()))]
+    NoEntries {
+        /// Length of the file.
+        bytes: u64,
+    },
+}
+
+impl Error {
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<String> {
+        let remedy = match self {
+            Error::Io { .. } => return None,
+            Error::TooLarge => "record it again with a smaller TORCH_FR_BUFFER_SIZE",
+            Error::Callable { .. } => {
+                "do not load it with Python, and ask who wrote it; give what PyTorch's flight \
+                 recorder wrote"
+            }
+            Error::UnknownInstruction { .. } | Error::NoEntries { .. } => {
+                "give what PyTorch's flight recorder wrote (_dump_fr_trace, nccl_trace_rank_0)"
+            }
+        };
+        Some(remedy.to_owned())
+    }
+}
+
+/// Whether a file that begins like this is a dump: the pickle of a dict with string keys, or JSON
+/// with the keys of a dump.
+pub fn is_flight_dump(head: &[u8]) -> bool {
+    let has = |key: &[u8]| memchr::memmem::find(head, key).is_some();
+    if is_pickle(head) {
+        // `version` or `entries` is the first key of all versions; others follow in any order
+        return has(b"entries") || has(b"pg_config") || has(b"profiling_name");
+    }
+    let is_json = head.trim_ascii_start().first() == Some(&b'{');
+    is_json && has(b"\"profiling_name\"") && has(b"\"time_created_ns\"")
+        || is_json && has(b"\"pg_config\"") && has(b"\"pg_status\"") && has(b"\"entries\"")
+}
+
+/// Whether it begins as pickles of protocol 2 or later do.
+fn is_pickle(head: &[u8]) -> bool {
+    matches!(head, [0x80, 2..=5, ..])
+}
+
+/// Reads a dump, pickle or JSON. O(bytes), in memory too.
+///
+/// # Errors
+/// The source fails, it is no dump, or a pickle that would call code. A dump that is cut is no
+/// error: [`FlightDump::anomalies`].
+pub fn read(source: impl Read) -> Result<FlightDump, Error> {
+    let mut bytes = vec![];
+    let result = source.take(MAX_DUMP_BYTES + 1).read_to_end(&mut bytes);
+    let offset = bytes.len() as u64;
+    let source_error = match result {
+        Ok(_) => None,
+        // what a damaged archive gives before it ends is good
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData && offset > 0 => {
+            Some(error.to_string())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof && offset > 0 => {
+            Some(error.to_string())
+        }
+        Err(source) => return Err(Error::Io { offset, source }),
+    };
+    if offset > MAX_DUMP_BYTES {
+        return Err(Error::TooLarge);
+    }
+    let tree = match bytes.trim_ascii_start().first() {
+        Some(b'{') => json::read_json(&bytes),
+        _ => pickle::read_pickle(&bytes)?,
+    };
+    entries::dump_from_tree(&tree, offset, source_error)
+}

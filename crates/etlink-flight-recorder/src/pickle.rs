@@ -1,0 +1,391 @@
+//! A dump as a pickle (`_dump_fr_trace`), read without running it.
+//!
+//! A pickle is a program: `REDUCE` and its kin call whatever `GLOBAL` names. This machine knows the
+//! instructions that make plain values (`Lib/pickletools.py` of CPython, protocols 0 to 5) and
+//! refuses the others with the name of what they would call. PyTorch writes dumps with
+//! `torch/csrc/jit/serialization/pickler.cpp` without type tags (`pickle_str` of
+//! `TraceUtils.h`), which needs no others.
+//!
+//! Each instruction makes at most one value, and strings stay where they are: memory is in
+//! proportion to the bytes that are there, whatever lengths they claim.
+
+use crate::Error;
+use crate::tree::{DumpValue, ValueIdx, ValueTree};
+use rustc_hash::FxHashMap;
+
+/// What lies on the machine's stack.
+#[derive(Clone, Copy)]
+enum StackItem {
+    Value(ValueIdx),
+    /// Where a list or dict begins whose items follow.
+    Mark,
+}
+
+/// Reads a pickle. One that is cut keeps what came before. O(bytes).
+pub(crate) fn read_pickle(bytes: &[u8]) -> Result<ValueTree<'_>, Error> {
+    let mut machine = PickleMachine {
+        bytes,
+        at: 0,
+        tree: ValueTree::new(bytes.len()),
+        stack: vec![],
+        memo: FxHashMap::default(),
+    };
+    loop {
+        let at = machine.at;
+        let Some(code) = machine.byte() else {
+            machine.close_all();
+            break;
+        };
+        if code == b'.' {
+            machine.tree.root = machine.pop_value();
+            break;
+        }
+        match machine.run(code, at)? {
+            Some(()) => {}
+            // an argument ends behind the file
+            None => {
+                machine.close_all();
+                break;
+            }
+        }
+    }
+    Ok(machine.tree)
+}
+
+struct PickleMachine<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    tree: ValueTree<'a>,
+    stack: Vec<StackItem>,
+    /// What was remembered, by number. Numbers can be any, so a list would not do.
+    memo: FxHashMap<u64, ValueIdx>,
+}
+
+impl<'a> PickleMachine<'a> {
+    /// Runs an instruction that lies at `at`; nothing where its argument is cut.
+    fn run(&mut self, code: u8, at: usize) -> Result<Option<()>, Error> {
+        let done = match code {
+            // PROTO and FRAME say nothing that is needed
+            0x80 => self.take(1).map(|_| ()),
+            0x95 => self.take(8).map(|_| ()),
+            b'(' => {
+                self.stack.push(StackItem::Mark);
+                Some(())
+            }
+            b'0' => {
+                self.stack.pop();
+                Some(())
+            }
+            b'1' => {
+                self.items_from_mark();
+                Some(())
+            }
+            b'2' => {
+                let top = self.stack.last().copied();
+                self.stack.extend(top);
+                Some(())
+            }
+            b'N' => self.push(DumpValue::Nothing),
+            0x88 => self.push(DumpValue::Bool(true)),
+            0x89 => self.push(DumpValue::Bool(false)),
+            b'I' | b'L' | b'F' | b'S' | b'V' | b'p' | b'g' => self.text_argument(code),
+            b'J' | b'K' | b'M' | 0x8a | 0x8b | b'G' => self.binary_number(code),
+            b'T' | b'X' | b'B' | b'U' | b'C' | 0x8c | 0x8d | 0x8e | 0x96 => {
+                self.binary_string(code)
+            }
+            b']' | b')' | 0x8f => self.push(DumpValue::List(vec![])),
+            b'}' => self.push(DumpValue::Dict(vec![])),
+            b'l' | b't' | 0x91 => {
+                let items = self.items_from_mark();
+                self.push(DumpValue::List(items))
+            }
+            b'd' => {
+                let pairs = self.items_from_mark();
+                self.push(DumpValue::Dict(pairs))
+            }
+            0x85..=0x87 => self.tuple(usize::from(code - 0x84)),
+            b'a' => self.append(1),
+            b's' => self.append(2),
+            b'e' | b'u' | 0x90 => {
+                let items = self.items_from_mark();
+                self.extend_top(items);
+                Some(())
+            }
+            b'q' => self.take(1).map(|number| self.remember(number_of(number))),
+            b'r' => self.take(4).map(|number| self.remember(number_of(number))),
+            0x94 => {
+                self.remember(self.memo.len() as u64);
+                Some(())
+            }
+            b'h' => self
+                .take(1)
+                .and_then(|number| self.recall(number_of(number))),
+            b'j' => self
+                .take(4)
+                .and_then(|number| self.recall(number_of(number))),
+            _ => return Err(self.refuse(code, at)),
+        };
+        Ok(done)
+    }
+
+    /// Arguments of protocol 0: a line of text.
+    fn text_argument(&mut self, code: u8) -> Option<()> {
+        let line = self.line()?;
+        let number = || etlink_json::parse_int(line.strip_suffix(b"L").unwrap_or(line));
+        match code {
+            b'p' | b'g' => {
+                let place = number().and_then(|number| u64::try_from(number).ok());
+                // no number at all is no place in the memo
+                let place = place.unwrap_or(u64::MAX);
+                if code == b'g' {
+                    return self.recall(place);
+                }
+                self.remember(place);
+                Some(())
+            }
+            b'I' if line == b"01" => self.push(DumpValue::Bool(true)),
+            b'I' if line == b"00" => self.push(DumpValue::Bool(false)),
+            b'F' => {
+                let number = std::str::from_utf8(line)
+                    .ok()
+                    .and_then(|text| text.parse().ok());
+                self.push(number.map_or(DumpValue::Nothing, DumpValue::Float))
+            }
+            b'I' | b'L' => self.push(number().map_or(DumpValue::Nothing, DumpValue::Int)),
+            // the quotes of `STRING` are Python's: escapes of dumps are in names of files alone
+            b'S' => {
+                let inner = line.get(1..line.len().saturating_sub(1));
+                self.push(DumpValue::Text(inner.unwrap_or_default()))
+            }
+            _ => self.push(DumpValue::Text(line)),
+        }
+    }
+
+    fn binary_number(&mut self, code: u8) -> Option<()> {
+        let value = match code {
+            b'K' => DumpValue::Int(i64::from(self.byte()?)),
+            b'M' => DumpValue::Int(number_of(self.take(2)?) as i64),
+            b'J' => {
+                let bytes: [u8; 4] = self.take(4)?.try_into().ok()?;
+                DumpValue::Int(i64::from(i32::from_le_bytes(bytes)))
+            }
+            b'G' => {
+                let bytes: [u8; 8] = self.take(8)?.try_into().ok()?;
+                DumpValue::Float(f64::from_be_bytes(bytes))
+            }
+            _ => {
+                let size = if code == 0x8a { 1 } else { 4 };
+                long_value(self.counted_bytes(size)?)
+            }
+        };
+        self.push(value)
+    }
+
+    /// Strings and bytes, which a length comes before.
+    fn binary_string(&mut self, code: u8) -> Option<()> {
+        let size = match code {
+            b'U' | b'C' | 0x8c => 1,
+            b'T' | b'X' | b'B' => 4,
+            _ => 8,
+        };
+        let text = self.counted_bytes(size)?;
+        self.push(DumpValue::Text(text))
+    }
+
+    fn push(&mut self, value: DumpValue<'a>) -> Option<()> {
+        let place = self.tree.add(value);
+        self.stack.push(StackItem::Value(place));
+        Some(())
+    }
+
+    /// The value on top; nothing, and the stack as it was, where a mark is there.
+    fn pop_value(&mut self) -> Option<ValueIdx> {
+        match self.stack.last().copied() {
+            Some(StackItem::Value(place)) => {
+                self.stack.pop();
+                Some(place)
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes off what lies above the last mark, and the mark.
+    fn items_from_mark(&mut self) -> Vec<ValueIdx> {
+        let is_mark = |item: &StackItem| matches!(item, StackItem::Mark);
+        let begin = self.stack.iter().rposition(is_mark);
+        let above = self.stack.split_off(begin.unwrap_or(0));
+        let values = above.into_iter().filter_map(|item| match item {
+            StackItem::Value(place) => Some(place),
+            StackItem::Mark => None,
+        });
+        values.collect()
+    }
+
+    /// The last `count` values as one.
+    fn tuple(&mut self, count: usize) -> Option<()> {
+        let mut items = vec![];
+        for _ in 0..count {
+            items.extend(self.pop_value());
+        }
+        items.reverse();
+        self.push(DumpValue::List(items))
+    }
+
+    /// Adds the last `count` values to the list or dict below them.
+    fn append(&mut self, count: usize) -> Option<()> {
+        let mut items = vec![];
+        for _ in 0..count {
+            items.extend(self.pop_value());
+        }
+        items.reverse();
+        self.extend_top(items);
+        Some(())
+    }
+
+    fn extend_top(&mut self, mut items: Vec<ValueIdx>) {
+        let Some(StackItem::Value(top)) = self.stack.last().copied() else {
+            return;
+        };
+        if let Some(DumpValue::List(all) | DumpValue::Dict(all)) = self.tree.get_mut(top) {
+            all.append(&mut items);
+        }
+    }
+
+    fn remember(&mut self, number: u64) {
+        if let Some(StackItem::Value(top)) = self.stack.last().copied() {
+            self.memo.insert(number, top);
+        }
+    }
+
+    fn recall(&mut self, number: u64) -> Option<()> {
+        match self.memo.get(&number).copied() {
+            Some(place) => {
+                self.stack.push(StackItem::Value(place));
+                Some(())
+            }
+            // of a damaged file: the value is not known, and its place must stay
+            None => self.push(DumpValue::Nothing),
+        }
+    }
+
+    /// Ends a pickle that is cut: each list or dict takes what came before.
+    fn close_all(&mut self) {
+        self.tree.is_cut = true;
+        let mut items = vec![];
+        while let Some(item) = self.stack.pop() {
+            match item {
+                StackItem::Value(place) => items.push(place),
+                StackItem::Mark => {
+                    items.reverse();
+                    self.extend_top(std::mem::take(&mut items));
+                }
+            }
+        }
+        // The outermost value lies lowest. What lies on it without a mark belongs to `SETITEM`s
+        // that are lost.
+        self.tree.root = items.pop();
+    }
+
+    /// Why an instruction is not carried out.
+    fn refuse(&mut self, code: u8, at: usize) -> Error {
+        let callable = match code {
+            b'c' | b'i' => {
+                let module = self.line().map(String::from_utf8_lossy);
+                let name = self.line().map(String::from_utf8_lossy);
+                match (module, name) {
+                    (Some(module), Some(name)) => format!("{module}.{name}"),
+                    _ => "a callable whose name is cut".to_owned(),
+                }
+            }
+            // STACK_GLOBAL: both names lie on the stack
+            0x93 => {
+                let name = self.pop_value().map(|place| self.tree.text(place));
+                let module = self.pop_value().map(|place| self.tree.text(place));
+                format!(
+                    "{}.{}",
+                    module.unwrap_or_default(),
+                    name.unwrap_or_default()
+                )
+            }
+            b'R' | b'b' | b'o' | 0x81 | 0x92 => "a value that is no function".to_owned(),
+            0x82..=0x84 => "a registered extension".to_owned(),
+            b'P' | b'Q' => "a loader of persistent ids".to_owned(),
+            _ => {
+                return Error::UnknownInstruction {
+                    code,
+                    offset: at as u64,
+                };
+            }
+        };
+        Error::Callable {
+            callable: shortened(&callable),
+            offset: at as u64,
+        }
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        let byte = self.bytes.get(self.at).copied();
+        self.at += usize::from(byte.is_some());
+        byte
+    }
+
+    /// The next `length` bytes; nothing where the file has fewer.
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(length)?;
+        let taken = self.bytes.get(self.at..end)?;
+        self.at = end;
+        Some(taken)
+    }
+
+    /// Bytes behind their length, which itself has `size` bytes.
+    fn counted_bytes(&mut self, size: usize) -> Option<&'a [u8]> {
+        let length = number_of(self.take(size)?);
+        self.take(usize::try_from(length).ok()?)
+    }
+
+    /// What comes before the next line's end.
+    fn line(&mut self) -> Option<&'a [u8]> {
+        let rest = self.bytes.get(self.at..)?;
+        let length = memchr::memchr(b'\n', rest)?;
+        self.at += length + 1;
+        Some(&rest[..length])
+    }
+}
+
+/// Bytes as a number without a sign, the lowest first.
+fn number_of(bytes: &[u8]) -> u64 {
+    let mut number = 0u64;
+    for (place, byte) in bytes.iter().enumerate().take(8) {
+        number |= u64::from(*byte) << (8 * place);
+    }
+    number
+}
+
+/// `LONG1` and `LONG4`: two's complement, the lowest byte first. Numbers that 64 bits do not hold
+/// are no numbers of a dump.
+fn long_value(bytes: &[u8]) -> DumpValue<'static> {
+    let is_negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+    let filler = if is_negative { 0xff } else { 0 };
+    let mut all = [filler; 8];
+    if bytes.iter().skip(8).any(|byte| *byte != filler) {
+        return DumpValue::Nothing;
+    }
+    for (to, from) in all.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    let number = i64::from_le_bytes(all);
+    // a ninth byte of zeros says that the eighth has no sign
+    if (number < 0) != is_negative {
+        return DumpValue::Nothing;
+    }
+    DumpValue::Int(number)
+}
+
+/// A name for a message: a file can make it as long as itself.
+fn shortened(name: &str) -> String {
+    const SHOWN: usize = 120;
+    match name.chars().nth(SHOWN) {
+        Some(_) => name.chars().take(SHOWN).chain(['…']).collect(),
+        None => name.to_owned(),
+    }
+}

@@ -1,0 +1,97 @@
+//! Dumps of PyTorch's flight recorder: those of a folder, and what they say of traces beside them.
+
+use crate::Progress;
+use crate::discover::search_folders;
+use crate::error::RunError;
+use crate::input::{self, InputFile, InputKind, WantedTrace};
+use crate::run_files::FlightFolder;
+use crate::text;
+use etlink_flight_recorder::{FlightDump, FlightMatches, add_collectives};
+use etlink_model::DeviceTrace;
+use std::path::Path;
+
+/// The dumps in `root` and its subfolders that lie beside no traces, by folder.
+///
+/// # Errors
+/// `root` cannot be read, or files in it are being replaced.
+pub fn find_dumps(root: &Path) -> Result<Vec<FlightFolder>, RunError> {
+    Ok(search_folders(root)?.dumps)
+}
+
+/// Reads a dump.
+///
+/// # Errors
+/// It cannot be opened, is no dump, or is a pickle that would call code.
+pub fn read_dump(path: &Path, progress: &Progress) -> Result<FlightDump, RunError> {
+    read_opened(input::open(path, 1, progress)?)
+}
+
+/// Reads a dump that is open already.
+///
+/// # Errors
+/// As those of [`read_dump`].
+pub fn read_opened(input: InputFile) -> Result<FlightDump, RunError> {
+    if input.kind != InputKind::FlightRecorder {
+        return Err(input.refuse_kind(WantedTrace::Times).into());
+    }
+    let name = input.name;
+    etlink_flight_recorder::read(input.content)
+        .map_err(|source| RunError::FlightDump { name, source })
+}
+
+/// Gives the collectives of a trace what the dump of its rank says of them; what to say of that.
+/// A dump that cannot be read is no reason to go without the trace.
+pub(crate) fn describe_collectives(
+    dump: Option<&Path>,
+    device: &mut DeviceTrace,
+    progress: &Progress,
+) -> Vec<String> {
+    let Some(path) = dump else {
+        return vec![];
+    };
+    let dump = match read_dump(path, progress) {
+        Ok(dump) => dump,
+        Err(error) => {
+            let why = text::error_chain(&error);
+            return vec![format!("{why}: the dump is left out")];
+        }
+    };
+    let matches = add_collectives(device, &dump);
+    let mut notes = vec![matches_note(&matches)];
+    if let Some(damage) = text::damage(&dump.anomalies) {
+        notes.push(format!("{}: {damage}", input::display_name(path)));
+    }
+    notes
+}
+
+fn matches_note(matches: &FlightMatches) -> String {
+    let FlightMatches {
+        ops,
+        by_time,
+        by_order,
+        other_sizes,
+        is_other_run,
+        ..
+    } = *matches;
+    if is_other_run {
+        return "the flight recorder's dump beside it has no collective of the time of the trace: \
+                it is of another run, or its buffer was too small (TORCH_FR_BUFFER_SIZE), and is \
+                not used"
+            .to_owned();
+    }
+    if ops == 0 {
+        return "the flight recorder's dump beside it is not needed: the trace has records of its \
+                collectives, or no collectives"
+            .to_owned();
+    }
+    let known = by_time + by_order;
+    let mut note = format!(
+        "{known} of {} have group, sizes and type from the flight recorder's dump: {by_time} by \
+         the time of the call, {by_order} by time and order",
+        text::count(ops, "collective")
+    );
+    if other_sizes > 0 {
+        note += &format!("; {other_sizes} not taken, as sizes contradict");
+    }
+    note
+}

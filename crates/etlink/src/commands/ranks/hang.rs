@@ -1,0 +1,305 @@
+//! `etlink ranks` on dumps of the flight recorder alone: which rank hangs where.
+
+use crate::commands::{ReportForm, print_json, print_report, print_text};
+use crate::table::{Grid, Limit, count, csv_text, plain};
+use crate::{Outcome, notes};
+use anyhow::Result;
+use etlink_analyze::hang::{
+    CollectivePlace, FlightCall, HangReport, RankDump, RankHang, flight_calls, hang_report,
+};
+use etlink_link::ranks::rank_list;
+use etlink_model::{GlobalRank, Severity};
+use etlink_run::discover::{FlightFile, FlightFolder};
+use etlink_run::flight::{find_dumps, read_dump};
+use etlink_run::membership::Excluded;
+use etlink_run::run::RunOptions;
+use etlink_run::{RunError, text};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// What the dumps of a folder say.
+#[derive(Serialize)]
+struct FolderHangs {
+    /// The folder.
+    run: String,
+    /// What is odd about the files and in them.
+    notes: Vec<String>,
+    /// Dumps that could not be read.
+    excluded: Vec<Excluded>,
+    #[serde(flatten)]
+    report: HangReport,
+    /// The calls of all ranks.
+    #[serde(skip)]
+    calls: Vec<FlightCall>,
+}
+
+/// Reads the dumps in `folder` and says who hangs where.
+pub(super) fn run(
+    folder: &Path,
+    options: &RunOptions,
+    form: ReportForm,
+    rows: usize,
+) -> Result<Outcome> {
+    let mut all = vec![];
+    let mut errors = vec![];
+    for found in find_dumps(folder)? {
+        let (hangs, failed) = read_folder(&found, options);
+        errors.extend(failed);
+        all.extend(hangs);
+    }
+    if all.is_empty() {
+        return Err(RunError::no_trace_taken(errors).into());
+    }
+    let notes_of = |one: &FolderHangs| {
+        let excluded = one.excluded.iter().map(Excluded::note);
+        one.notes.iter().cloned().chain(excluded).collect()
+    };
+    match form {
+        ReportForm::Json => print_json(&all)?,
+        ReportForm::Csv => {
+            notes::print_of_runs(all.iter().map(|one| (one.run.as_str(), notes_of(one))));
+            print_text(&calls_csv(&all)?)?;
+        }
+        ReportForm::Text => {
+            notes::print_of_runs(all.iter().map(|one| (one.run.as_str(), notes_of(one))));
+            let texts = all.iter().map(|one| report_text(one, rows));
+            print_report(&texts.collect::<String>())?;
+        }
+    }
+    let is_partial = all.iter().any(|one| !one.excluded.is_empty());
+    Ok(if is_partial {
+        Outcome::Found
+    } else {
+        Outcome::Done
+    })
+}
+
+/// The report of a folder, unless no dump of it can be read; and why dumps cannot.
+fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHangs>, Vec<RunError>) {
+    let (mut dumps, mut notes, mut excluded, mut errors) = (vec![], vec![], vec![], vec![]);
+    let mut ranks = BTreeSet::new();
+    for file in &found.dumps {
+        let name = file.path.file_name().unwrap_or_default();
+        let name = name.to_string_lossy();
+        let Some(rank) = file.rank else {
+            notes.push(format!(
+                "the name of {name} tells no rank: it is left out; call it nccl_trace_rank_0"
+            ));
+            continue;
+        };
+        let mut asked = options.ranks.iter();
+        if asked.any(|ranks| !u32::try_from(rank).is_ok_and(|rank| ranks.has(rank))) {
+            continue;
+        }
+        // one recorder can be dumped as pickle and as JSON: both say the same
+        if ranks.contains(&rank) {
+            notes.push(format!(
+                "{name} is another dump of rank {rank}: it is left out"
+            ));
+            continue;
+        }
+        match read_checked(file, rank, options) {
+            Ok(dump) => {
+                ranks.insert(rank);
+                notes.extend(damage_note(&name, &dump));
+                dumps.push(dump);
+            }
+            Err(error) => {
+                excluded.push(Excluded::from_error(&name, &error));
+                errors.push(error);
+            }
+        }
+    }
+    if dumps.is_empty() {
+        return (None, errors);
+    }
+    let report = hang_report(&dumps);
+    for problem in &report.problems {
+        let first = problem.examples.first();
+        let first = first.map_or(String::new(), |first| format!(" (first: {first})"));
+        let what = problem.kind.describe();
+        notes.push(format!("{} {what}{first}", problem.count));
+    }
+    if !report.absent.is_empty() {
+        notes.push(format!("no dump of {}", rank_list("rank", &report.absent)));
+    }
+    let hangs = FolderHangs {
+        run: found.folder.display().to_string(),
+        notes,
+        excluded,
+        report,
+        calls: flight_calls(&dumps),
+    };
+    (Some(hangs), errors)
+}
+
+fn read_checked(file: &FlightFile, rank: i64, options: &RunOptions) -> Result<RankDump, RunError> {
+    options.cancellation.check()?;
+    let dump = read_dump(&file.path, &options.progress)?;
+    if options.strict && dump.anomalies.any(Severity::Damage) {
+        return Err(RunError::refused_trace(&file.path, &dump.anomalies));
+    }
+    Ok(RankDump {
+        rank: GlobalRank(rank),
+        dump,
+    })
+}
+
+fn damage_note(name: &str, one: &RankDump) -> Option<String> {
+    let damage = text::damage(&one.dump.anomalies)?;
+    Some(format!("{name}: {damage}"))
+}
+
+/// Each call of each rank, a line each.
+fn calls_csv(all: &[FolderHangs]) -> Result<String> {
+    let mut out = csv::Writer::from_writer(vec![]);
+    out.write_record([
+        "run",
+        "kind",
+        "ranks",
+        "group",
+        "number",
+        "rank",
+        "state",
+        "ended",
+        "created_ns",
+        "dtype",
+        "in_sizes",
+        "out_sizes",
+        "place",
+    ])?;
+    for one in all {
+        for call in &one.calls {
+            out.serialize((
+                (csv_text(&one.run), call.kind, csv_text(&call.ranks)),
+                (csv_text(&call.group), call.number, call.rank),
+                (call.state, call.ended, call.created_ns),
+                (csv_text(&call.dtype), csv_text(&call.in_sizes)),
+                (csv_text(&call.out_sizes), csv_text(&call.place)),
+            ))?;
+        }
+    }
+    Ok(String::from_utf8(out.into_inner()?)?)
+}
+
+/// Who hangs where, for people.
+fn report_text(one: &FolderHangs, rows: usize) -> String {
+    let run = match one.run.as_str() {
+        "" => String::new(),
+        run => format!("{run}: "),
+    };
+    let report = &one.report;
+    let ranks = count(report.ranks.len() as u64, "rank");
+    let collectives = count(report.collectives, "collective");
+    let mut out = format!("{run}flight recorder of {ranks}, {collectives}\n");
+    out += &verdict(report);
+    for stuck in &report.stuck {
+        out += &format!("  {}\n", stuck.sentence());
+    }
+    out + &rank_table(&report.ranks, rows)
+}
+
+/// What the run hangs on.
+fn verdict(report: &HangReport) -> String {
+    let waits = report
+        .ranks
+        .iter()
+        .filter(|rank| !rank.waits_for.is_empty());
+    let waiting = waits.count() as u64;
+    match &report.waited_for[..] {
+        [] => {}
+        [rank] => {
+            return format!(
+                "the run hangs on rank {rank}: others wait for it, and it waits for nobody\n"
+            );
+        }
+        ranks => {
+            let ranks = rank_list("rank", ranks);
+            return format!(
+                "the run hangs on {ranks}: others wait for them, and they wait for nobody\n"
+            );
+        }
+    }
+    if waiting > 0 {
+        return "the run hangs: ranks wait for each other, in different collectives\n".to_owned();
+    }
+    let unknown = report.stuck.iter().flat_map(|stuck| &stuck.unknown);
+    let unknown: BTreeSet<GlobalRank> = unknown.copied().collect();
+    if !unknown.is_empty() {
+        let unknown: Vec<GlobalRank> = unknown.into_iter().collect();
+        let unknown = rank_list("rank", &unknown);
+        return format!(
+            "the run hangs, and there is no dump of {unknown}, which others may wait for\n"
+        );
+    }
+    match report.stuck.is_empty() {
+        true => "no rank hangs in a collective: all that were called have ended\n".to_owned(),
+        false => "no rank waits for another: all ranks with a dump have called what they are in\n"
+            .to_owned(),
+    }
+}
+
+fn rank_table(ranks: &[RankHang], rows: usize) -> String {
+    let limit = Limit {
+        lines: rows,
+        option: "--rows",
+    };
+    let mut head = vec![
+        "rank",
+        "collectives",
+        "hangs in",
+        "state",
+        "waits for",
+        "last call",
+    ];
+    let place_of = |rank: &RankHang| {
+        let call = rank.hangs_in.as_ref().or(rank.last.as_ref());
+        call.map_or(String::new(), |call| call.place.clone())
+    };
+    // of dumps without stacks there is no place
+    if ranks.iter().any(|rank| !place_of(rank).is_empty()) {
+        head.push("called at");
+    }
+    let mut table = Grid::new(2, limit, head)
+        .text_columns(|head| head != "collectives")
+        .expendable(["collectives", "state"])
+        .decisive(["hangs in", "waits for"]);
+    // those that something can be said of first
+    let mut order: Vec<&RankHang> = ranks.iter().collect();
+    let is_waited_for: BTreeSet<GlobalRank> = ranks
+        .iter()
+        .flat_map(|rank| rank.waits_for.iter().copied())
+        .collect();
+    order.sort_by_key(|rank| (!is_waited_for.contains(&rank.rank), rank.rank));
+    for rank in order {
+        let hangs = rank.hangs_in.as_ref();
+        let last = rank.last.as_ref();
+        let waits_for = match &rank.waits_for[..] {
+            [] => "-".to_owned(),
+            ranks => rank_list("rank", ranks),
+        };
+        table.add([
+            rank.rank.to_string(),
+            rank.entries.to_string(),
+            hangs.map_or("-".to_owned(), place_text),
+            hangs.map_or("-", |place| place.state).to_owned(),
+            waits_for,
+            last.map_or("-".to_owned(), place_text),
+            plain(&place_of(rank)).into_owned(),
+        ]);
+    }
+    format!(
+        "per rank (hangs in: the first collective that has not ended; waits for: those that have \
+         not called it)\n{table}"
+    )
+}
+
+/// `all_reduce 4 of default_pg`.
+fn place_text(place: &CollectivePlace) -> String {
+    let group = match place.group_desc.as_str() {
+        "" | "undefined" => format!("group {}", place.group),
+        desc => desc.to_owned(),
+    };
+    format!("{} {} of {}", place.kind, place.number, plain(&group))
+}

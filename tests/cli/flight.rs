@@ -1,0 +1,175 @@
+//! Dumps of PyTorch's flight recorder: beside traces, and alone.
+
+use crate::tool::Tool;
+use serde_json::{Value, json};
+
+const DDP: &str = "{pairs}/../flight/ddp2_gloo-2.15.0";
+const GROUPS: &str = "{pairs}/../flight/tpdp4-2.15.0";
+const STUCK: &str = "{pairs}/../flight/stuck4-2.15.0";
+
+fn json_of(tool: &Tool, arguments: &str) -> Value {
+    tool.run(arguments).exits(0).json()
+}
+
+#[test]
+fn a_plain_gloo_run_has_collectives_with_sizes() {
+    let tool = Tool::new();
+    let report = json_of(&tool, &format!("ranks {DDP} --json"));
+    let collectives = report[0]["collectives"].as_array().expect("a list");
+    let mut bytes: Vec<_> = collectives
+        .iter()
+        .map(|one| one["bytes"].as_u64())
+        .collect();
+    bytes.sort();
+    // two buckets of DDP, 2,112 and 4,810 floats, in two steps
+    assert_eq!(bytes, [8448, 8448, 19240, 19240].map(Some));
+    assert_eq!(report[0]["problems"], json!([]));
+    tool.run(&format!("ranks {DDP}"))
+        .exits(0)
+        .notes("4 of 4 collectives have group, sizes and type from the flight recorder's dump");
+}
+
+#[test]
+fn a_plain_gloo_run_is_an_input_of_astra_sim() {
+    let tool = Tool::new();
+    tool.run(&format!("merge {DDP} -o sim --for astra-sim"))
+        .exits(0);
+    tool.run("check sim").exits(0);
+    for rank in 0..2 {
+        let file = tool.read(&format!("sim/ddp2_gloo-2.15.0.{rank}.et"));
+        let graph = etlink_chakra::read::read(&file[..]).expect("reads");
+        let sizes = (0..graph.len()).filter_map(|node| graph.comm_of(node).size);
+        let mut sizes: Vec<i64> = sizes.collect();
+        sizes.sort();
+        assert_eq!(sizes, [8448, 8448, 19240, 19240], "rank {rank}");
+    }
+}
+
+#[test]
+fn groups_of_a_part_of_the_ranks_are_those_of_the_trace() {
+    let tool = Tool::new();
+    let report = json_of(&tool, &format!("ranks {GROUPS} --json"));
+    let collectives = report[0]["collectives"].as_array().expect("a list");
+    let count = |kind: &str, ranks: &str, bytes: u64| {
+        let of_kind = collectives.iter().filter(|one| {
+            one["kind"] == kind && one["ranks"] == ranks && one["bytes"] == json!(bytes)
+        });
+        of_kind.count()
+    };
+    assert_eq!(collectives.len(), 26);
+    // what the same program says of itself over a backend with records: `pairs/tpdp4-2.15.0`
+    assert_eq!(count("all_gather", "ranks 0, 1", 1024), 4);
+    assert_eq!(count("reduce_scatter", "ranks 2, 3", 1024), 2);
+    assert_eq!(count("all_reduce", "ranks 1, 3", 4096), 4);
+    assert_eq!(count("barrier", "ranks 0, 1, 2, 3", 0), 2);
+}
+
+#[test]
+fn dumps_alone_say_which_rank_hangs_where() {
+    let tool = Tool::new();
+    tool.run(&format!("ranks {STUCK}"))
+        .exits(0)
+        .says("the run hangs on rank 2: others wait for it, and it waits for nobody")
+        .says(
+            "ranks 0, 1, 3 wait in all_reduce number 4 of ranks 0, 1, 2, 3, which rank 2 has not",
+        );
+    let report = json_of(&tool, &format!("ranks {STUCK} --json"));
+    assert_eq!(report[0]["waited_for"], json!([2]));
+    assert_eq!(
+        report[0]["stuck"][0]["not_called"][0]["last_number"],
+        json!(3)
+    );
+    let csv = tool.run(&format!("ranks {STUCK} --csv")).exits(0).stdout;
+    assert_eq!(csv.lines().count(), 1 + 15);
+    let inspected = json_of(&tool, &format!("inspect {STUCK}/nccl_trace_rank_0 --json"));
+    assert_eq!(inspected["kind"], json!("flight_recorder"));
+    assert_eq!(
+        (&inspected["entries"], &inspected["ended"]),
+        (&json!(4), &json!(3))
+    );
+}
+
+#[test]
+fn a_rank_without_a_dump_is_named() {
+    let tool = Tool::new();
+    for rank in [0, 1, 3] {
+        copy(
+            &tool,
+            &format!("{STUCK}/nccl_trace_rank_{rank}"),
+            &format!("nccl_trace_rank_{rank}"),
+        );
+    }
+    tool.run("ranks .")
+        .exits(0)
+        .says("there is no dump of rank 2")
+        .says("the run hangs, and there is no dump of rank 2, which others may wait for");
+    let report = json_of(&tool, "ranks . --json");
+    assert_eq!(report[0]["absent"], json!([2]));
+}
+
+#[test]
+fn a_pickle_that_would_call_code_is_refused_and_named() {
+    let tool = Tool::new();
+    let evil = b"\x80\x02}X\x07\x00\x00\x00entriescposix\nsystem\nX\x02\x00\x00\x00ls\x85Rs.";
+    tool.file("nccl_trace_rank_0", evil);
+    for command in ["ranks .", "inspect nccl_trace_rank_0"] {
+        tool.run(command).exits(2).complains(&[
+            "nccl_trace_rank_0: loading it would call posix.system (byte 15)",
+            "do not load it with Python",
+        ]);
+    }
+}
+
+#[test]
+fn a_cut_dump_says_what_came_before() {
+    let tool = Tool::new();
+    for rank in 0..4 {
+        copy(
+            &tool,
+            &format!("{STUCK}/nccl_trace_rank_{rank}"),
+            &format!("nccl_trace_rank_{rank}"),
+        );
+    }
+    let whole = std::fs::read(tool.path("nccl_trace_rank_2")).expect("reads");
+    tool.file("nccl_trace_rank_2", &whole[..whole.len() - 30]);
+    tool.run("ranks .")
+        .exits(0)
+        .says("the run hangs on rank 2")
+        .notes("nccl_trace_rank_2: damage: the file ends before its list does");
+    tool.run("ranks . --strict")
+        .exits(1)
+        .notes("nccl_trace_rank_2: refused under --strict");
+}
+
+#[test]
+fn a_dump_of_another_run_describes_nothing() {
+    let tool = Tool::new();
+    for rank in [0, 1] {
+        let trace = format!("kineto_trace_{rank}.json.gz");
+        copy(&tool, &format!("{DDP}/{trace}"), &trace);
+        let dump = format!("nccl_trace_rank_{rank}");
+        copy(&tool, &format!("{GROUPS}/{dump}"), &dump);
+    }
+    tool.run("ranks .")
+        .exits(0)
+        .notes("it is of another run, or its buffer was too small")
+        .notes("8 collectives of Gloo without group and size");
+}
+
+#[test]
+fn traces_are_wanted_elsewhere() {
+    let tool = Tool::new();
+    tool.run(&format!("merge {STUCK} -o out"))
+        .exits(2)
+        .complains(&[
+            "no host or device traces in it, but dumps of the flight recorder",
+            "give them to `etlink ranks`",
+        ]);
+}
+
+/// Copies a recording into the tool's folder.
+fn copy(tool: &Tool, from: &str, to: &str) {
+    let bytes = std::fs::read(from.replace("{pairs}", &crate::tool::pairs().display().to_string()))
+        .expect("reads");
+    tool.file(to, bytes);
+}
