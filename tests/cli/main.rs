@@ -19,6 +19,7 @@ mod faults;
 mod findings;
 mod flight;
 mod graph;
+mod inspector;
 mod link;
 mod memory;
 mod merge;

@@ -31,6 +31,7 @@
 mod analysis;
 pub mod breakdown;
 pub mod collectives;
+pub mod communicators;
 pub mod compute_rate;
 pub mod copies;
 pub mod device_peaks;

@@ -199,6 +199,24 @@ pub enum RunError {
         /// What is wrong, and where.
         source: etlink_flight_recorder::Error,
     },
+    /// A log of NCCL's inspector cannot be read.
+    #[error("{name}")]
+    InspectorLog {
+        /// The file.
+        name: String,
+        /// What is wrong, and where.
+        source: etlink_nccl_inspector::Error,
+    },
+    /// A source has logs of NCCL's inspector where traces are wanted.
+    #[error(
+        "{}: no host or device traces in it, but logs of NCCL's inspector: {}",
+        folder.display(),
+        self.remedy().unwrap_or_default()
+    )]
+    OnlyInspectorLogs {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A source has dumps of the flight recorder where traces are wanted.
     #[error(
         "{}: no host or device traces in it, but dumps of the flight recorder: {}",
@@ -322,6 +340,9 @@ impl RunError {
             RunError::OnlyFlightDumps { .. } => {
                 "give them to `etlink ranks`, which says which rank hangs where"
             }
+            RunError::OnlyInspectorLogs { .. } => {
+                "give them to `etlink ranks`, which has sizes and times per communicator"
+            }
             RunError::SeveralRuns { one, other, .. } => {
                 let (one, other) = (one.display(), other.display());
                 return Some(format!("give one of them, such as {one} or {other}"));
@@ -373,11 +394,13 @@ impl RunError {
             | RunError::DeviceTrace { name, .. }
             | RunError::XlaProfile { name, .. }
             | RunError::FlightDump { name, .. }
+            | RunError::InspectorLog { name, .. }
             | RunError::WrittenGraph { name, .. }
             | RunError::NoNodes { name, .. } => return Some(name.clone()),
             RunError::NotAFolder { path }
             | RunError::NoTraces { folder: path }
             | RunError::OnlyFlightDumps { folder: path }
+            | RunError::OnlyInspectorLogs { folder: path }
             | RunError::NoDeviceTrace { host: path, .. }
             | RunError::SameFile { path }
             | RunError::GroupList { path, .. }
@@ -480,6 +503,9 @@ fn own_remedy(error: &(dyn Error + 'static)) -> Option<String> {
         error
             .downcast_ref()
             .map(etlink_flight_recorder::Error::remedy),
+        error
+            .downcast_ref()
+            .map(etlink_nccl_inspector::Error::remedy),
         error
             .downcast_ref()
             .map(etlink_chakra::read::ChakraReadError::remedy),

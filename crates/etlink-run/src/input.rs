@@ -15,6 +15,7 @@ use crate::Progress;
 use crate::file_error::{FileAction, FileContext};
 use etlink_chakra::read::sniff;
 use etlink_flight_recorder::is_flight_dump;
+use etlink_nccl_inspector::is_inspector_log;
 use etlink_perfetto::{KinetoText, PerfettoOrigin, perfetto_origin};
 use gzip::Gzip;
 use memchr::memmem;
@@ -193,6 +194,9 @@ fn sniff_kind(head: &[u8]) -> InputKind {
     // A pickle's first bytes are the length of a Chakra message of 256 bytes or more.
     if is_flight_dump(head) {
         return InputKind::FlightRecorder;
+    }
+    if is_inspector_log(head) {
+        return InputKind::NcclInspector;
     }
     // A plane's name is surer than what a Chakra message would say: it is asked for first.
     if etlink_xla::is_xla_space(head) {

@@ -54,6 +54,7 @@ mod file_error;
 pub mod flight;
 pub mod graphs;
 pub mod input;
+pub mod inspector;
 pub mod interrupt;
 pub mod job;
 pub mod joined;

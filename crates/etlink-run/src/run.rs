@@ -11,6 +11,7 @@ use crate::error::RunError;
 use crate::flight;
 use crate::graphs::{self, GraphSet, find_graph_sets};
 use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
+use crate::inspector;
 use crate::job::{self, JobReport, JobSeconds, LinkJob};
 use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
@@ -853,6 +854,11 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
         if sets.is_empty() {
             if !flight::find_dumps(folder)?.is_empty() {
                 return Err(RunError::OnlyFlightDumps {
+                    folder: folder.to_owned(),
+                });
+            }
+            if !inspector::find_logs(folder)?.is_empty() {
+                return Err(RunError::OnlyInspectorLogs {
                     folder: folder.to_owned(),
                 });
             }

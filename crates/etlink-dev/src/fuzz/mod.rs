@@ -8,6 +8,7 @@
 //!                                ├─ figures   analyze, top, diff, replay, page, Parquet: laws hold
 //!                                └─ ranks     join, clocks, skews, replay together: theirs too
 //! dumps  ─ mutate ─ read ─────────── flight    who hangs where, records of a trace's collectives
+//! logs   ─ mutate ─ read ─────────── inspector sums per communicator
 //! ```
 //! A round takes the traces of one recording, damages them as crashes, disks and writers do (cut,
 //! splice, repeat, flip, raw quotes, odd numbers), and runs everything, on one thread and on three.
@@ -17,6 +18,7 @@
 mod corpus;
 mod figures;
 mod flight;
+mod inspector;
 mod perfetto;
 mod ranks;
 mod recorders;
@@ -73,7 +75,8 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
         let mut check = || {
             check_recording(&damaged, &rules)?;
             let mut devices = damaged_devices(&damaged);
-            flight::check_dumps(&dumps, &mut devices, &mut random)
+            flight::check_dumps(&dumps, &mut devices, &mut random)?;
+            inspector::check_logs(&mut random)
         };
         // What a panic left half done is thrown away with the round.
         let why = match catch_unwind(AssertUnwindSafe(&mut check)) {

@@ -164,7 +164,9 @@ impl WantedTrace {
             InputKind::ChakraEt | InputKind::ChakraJson => {
                 format!("{name} is {is}, which is linked already; {option} wants a {what}")
             }
-            InputKind::FlightRecorder => format!("{name} is {is}; {option} wants a {what}"),
+            InputKind::FlightRecorder | InputKind::NcclInspector => {
+                format!("{name} is {is}; {option} wants a {what}")
+            }
             InputKind::Unknown => format!("{name} is no {what}: it does not begin like one"),
         }
     }
@@ -207,6 +209,7 @@ impl WantedTrace {
                 "put it beside the traces, or give the folder of all dumps to `etlink ranks`"
                     .to_owned()
             }
+            InputKind::NcclInspector => "give its folder to `etlink ranks`".to_owned(),
             InputKind::Unknown => "see `etlink inspect`".to_owned(),
         })
     }

@@ -23,6 +23,8 @@ pub enum InputKind {
     XlaJson,
     /// A dump of PyTorch's flight recorder, pickle or JSON.
     FlightRecorder,
+    /// A log of NCCL's inspector.
+    NcclInspector,
     /// Anything else.
     #[default]
     Unknown,
@@ -40,6 +42,7 @@ impl InputKind {
             InputKind::XlaSpace => "a profile of JAX or XLA (device trace)",
             InputKind::XlaJson => "trace JSON of JAX or XLA (device trace)",
             InputKind::FlightRecorder => "a dump of PyTorch's flight recorder",
+            InputKind::NcclInspector => "a log of NCCL's inspector",
             InputKind::Unknown => "no trace that etlink knows",
         }
     }
@@ -53,6 +56,7 @@ impl InputKind {
             | InputKind::EtPlus
             | InputKind::HostTrace
             | InputKind::FlightRecorder
+            | InputKind::NcclInspector
             | InputKind::Unknown => false,
         }
     }

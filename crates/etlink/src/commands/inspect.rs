@@ -12,6 +12,7 @@ use etlink_flight_recorder::FlightDump;
 use etlink_model::{
     Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, HostTrace, Names, Severity,
 };
+use etlink_nccl_inspector::InspectorLog;
 use etlink_run::input::{InputFile, InputKind};
 use etlink_run::job::{read_device, read_host};
 use etlink_run::{Run, RunError, RunOptions, RunSource};
@@ -126,6 +127,11 @@ fn read_contents(
             );
             Ok((facts, graph.damage().is_some()))
         }
+        InputKind::NcclInspector => {
+            let log = etlink_run::inspector::read_opened_log(input)?;
+            let damaged = log.anomalies.any(Severity::Damage);
+            Ok((log_facts(&log), damaged))
+        }
         InputKind::FlightRecorder => {
             let dump = etlink_run::flight::read_opened(input)?;
             let damaged = dump.anomalies.any(Severity::Damage);
@@ -206,6 +212,22 @@ fn device_facts(trace: &DeviceTrace) -> Map<String, Value> {
         "steps": step_names(&trace.ops.name, &trace.names),
         "events": events,
         "anomalies": count_anomalies(&trace.anomalies),
+    }))
+}
+
+fn log_facts(log: &InspectorLog) -> Map<String, Value> {
+    let mut collectives: IndexMap<CollectiveKind, u64> = IndexMap::new();
+    for name in &log.calls.name {
+        let kind = CollectiveKind::from_name(log.names.get(*name));
+        *collectives.entry(kind).or_default() += 1;
+    }
+    collectives.sort_unstable_keys();
+    into_object(json!({
+        "bytes": log.bytes,
+        "calls": log.calls.len(),
+        "collectives": collectives,
+        "communicators": log.communicators,
+        "anomalies": count_anomalies(&log.anomalies),
     }))
 }
 

@@ -1,5 +1,6 @@
 //! `etlink ranks`: how the ranks of a run met.
 
+mod communicators;
 mod document;
 mod hang;
 mod show;
@@ -116,6 +117,9 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
         Err(error) => match error.downcast_ref() {
             Some(RunError::OnlyFlightDumps { folder }) => {
                 return hang::run(folder, &options, config.form, config.rows);
+            }
+            Some(RunError::OnlyInspectorLogs { folder }) => {
+                return communicators::run(folder, &options, config.form, config.rows);
             }
             _ => return Err(error),
         },

@@ -1,0 +1,146 @@
+//! Reads logs of NCCL's inspector plugin (`plugins/profiler/inspector` of NCCL 2.28 and newer, RCCL's
+//! likewise): a JSON object a line, one for each collective or message of each communicator.
+//!
+//! ```text
+//! {"header": {id, rank, n_ranks, nnodes}, "metadata": {hostname, pid, dump_timestamp_us, …},
+//!  "coll_perf": {coll, coll_sn, coll_msg_size_bytes, coll_exec_time_us, …}}
+//! ```
+//! Source: `inspector_json.cc`. Lines that are no such object are counted, not refused.
+//!
+//! ```
+//! let line = br#"{"header":{"id":"0x7f","rank":2,"n_ranks":8,"nnodes":1},
+//!   "coll_perf":{"coll":"AllReduce","coll_sn":7,"coll_msg_size_bytes":4096,"coll_exec_time_us":61}}"#;
+//! let line = line.iter().filter(|byte| **byte != b'\n').copied().collect::<Vec<u8>>();
+//! let log = etlink_nccl_inspector::read(&line[..])?;
+//! assert_eq!(log.calls.duration[0].0, 61_000);
+//! assert_eq!(log.communicators[0].ranks, 8);
+//! # Ok::<(), etlink_nccl_inspector::Error>(())
+//! ```
+
+mod line;
+mod log;
+
+#[cfg(test)]
+mod tests;
+
+pub use log::{InspectorCalls, InspectorCommunicator, InspectorLog, TimingSource};
+
+use etlink_model::{AnomalyKind, advice};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+
+/// The longest line that is read. Verbose lines have 200 bytes for each of 64 channels.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+
+/// Why a log could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The source failed.
+    #[error("reading stopped at byte {offset}: {source}")]
+    Io {
+        /// How many bytes had been read.
+        offset: u64,
+        /// What the source said.
+        source: std::io::Error,
+    },
+    /// No line of it is of the inspector.
+    #[error("none of its {lines} lines is of NCCL's inspector{}", advice(self.remedy()))]
+    NoCalls {
+        /// How many lines it has.
+        lines: u64,
+    },
+}
+
+impl Error {
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Error::Io { .. } => None,
+            Error::NoCalls { .. } => Some(
+                "give what the plugin wrote as JSON (NCCL_INSPECTOR_ENABLE=1 without \
+                 NCCL_INSPECTOR_PROM_DUMP)"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+/// Whether a file that begins like this is such a log.
+pub fn is_inspector_log(head: &[u8]) -> bool {
+    let has = |key: &[u8]| memchr::memmem::find(head, key).is_some();
+    let is_object = head.trim_ascii_start().first() == Some(&b'{');
+    let is_call = has(b"\"coll_perf\"") || has(b"\"p2p_perf\"");
+    is_object && is_call && has(b"\"header\"") && has(b"\"n_ranks\"")
+}
+
+/// Reads a log, line by line. O(bytes); memory is that of the calls.
+///
+/// # Errors
+/// The source fails, or no line is of the inspector. Lines that are damaged are counted in
+/// [`InspectorLog::anomalies`].
+pub fn read(source: impl Read) -> Result<InspectorLog, Error> {
+    let mut source = BufReader::new(source);
+    let mut reader = line::LineReader::default();
+    let (mut text, mut offset, mut lines) = (vec![], 0u64, 0u64);
+    loop {
+        text.clear();
+        let read = source
+            .by_ref()
+            .take(MAX_LINE_BYTES)
+            .read_until(b'\n', &mut text);
+        let bytes = match read {
+            Ok(0) => break,
+            Ok(bytes) => bytes as u64,
+            // what a damaged archive gives before it ends is good
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::InvalidData | ErrorKind::UnexpectedEof
+                ) =>
+            {
+                let anomalies = &mut reader.log.anomalies;
+                anomalies.note(AnomalyKind::SourceEnded, || error.to_string());
+                break;
+            }
+            Err(source) => return Err(Error::Io { offset, source }),
+        };
+        lines += 1;
+        let is_whole = text.ends_with(b"\n");
+        let is_too_long = !is_whole && bytes == MAX_LINE_BYTES;
+        if is_too_long {
+            skip_line(&mut source).map_err(|source| Error::Io { offset, source })?;
+        }
+        let is_read = !is_too_long && reader.read_line(&text);
+        let is_blank = text.trim_ascii().is_empty();
+        if !is_read && !is_blank {
+            // the process can end while it writes a line
+            let kind = match is_whole || is_too_long {
+                true => AnomalyKind::Skipped,
+                false => AnomalyKind::Truncated,
+            };
+            let at = offset;
+            reader.log.anomalies.note(kind, || format!("byte {at}"));
+        }
+        offset += bytes;
+    }
+    reader.log.bytes = offset;
+    if reader.log.calls.is_empty() {
+        return Err(Error::NoCalls { lines });
+    }
+    Ok(reader.log)
+}
+
+/// Walks behind the end of a line that is too long to be kept.
+fn skip_line(source: &mut impl BufRead) -> std::io::Result<()> {
+    loop {
+        let buffer = source.fill_buf()?;
+        let length = buffer.len();
+        match memchr::memchr(b'\n', buffer) {
+            Some(end) => {
+                source.consume(end + 1);
+                return Ok(());
+            }
+            None if length == 0 => return Ok(()),
+            None => source.consume(length),
+        }
+    }
+}

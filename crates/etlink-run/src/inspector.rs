@@ -1,0 +1,77 @@
+//! Logs of NCCL's inspector in a folder.
+
+use crate::Progress;
+use crate::error::RunError;
+use crate::file_error::{FileAction, FileContext};
+use crate::input::{self, InputFile, InputKind, WantedTrace};
+use crate::output::is_work_folder;
+use crate::run_files::file_name;
+use etlink_nccl_inspector::InspectorLog;
+use std::path::{Path, PathBuf};
+
+/// The logs in `root` and its subfolders, by path. Subfolders that cannot be read are passed by.
+///
+/// # Errors
+/// `root` cannot be read, or files in it are being replaced.
+pub fn find_logs(root: &Path) -> Result<Vec<PathBuf>, RunError> {
+    let mut folders = vec![root.to_owned()];
+    let mut logs = vec![];
+    // a list, not recursion: nobody bounds how deep folders lie
+    while let Some(folder) = folders.pop() {
+        let entries = match std::fs::read_dir(&folder).with_path(FileAction::ReadFolder, &folder) {
+            Ok(entries) => entries,
+            Err(_) if folder != root => continue,
+            Err(error) => return Err(error.into()),
+        };
+        for entry in entries {
+            let entry = entry.with_path(FileAction::ReadFolder, &folder)?;
+            let path = entry.path();
+            // links to folders are not followed: they can go in circles
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if !is_work_folder(&path)? {
+                    folders.push(path);
+                }
+            } else if path.is_file() && may_be_log(&path) {
+                let opened = input::open(&path, 1, &Progress::hidden());
+                if opened.is_ok_and(|input| input.kind == InputKind::NcclInspector) {
+                    logs.push(path);
+                }
+            }
+        }
+    }
+    logs.sort();
+    Ok(logs)
+}
+
+/// `<host>-pid<pid>.log` is the plugin's own name; its exporter also takes `.jsonl`.
+fn may_be_log(path: &Path) -> bool {
+    let name = file_name(path).to_lowercase();
+    let plain = name
+        .strip_suffix(".gz")
+        .or(name.strip_suffix(".zst"))
+        .unwrap_or(&name);
+    [".log", ".jsonl", ".json"]
+        .iter()
+        .any(|ending| plain.ends_with(ending))
+}
+
+/// Reads a log.
+///
+/// # Errors
+/// It cannot be opened, or has no line of the inspector.
+pub fn read_log(path: &Path, progress: &Progress) -> Result<InspectorLog, RunError> {
+    read_opened_log(input::open(path, 1, progress)?)
+}
+
+/// Reads a log that is open already.
+///
+/// # Errors
+/// As those of [`read_log`].
+pub fn read_opened_log(input: InputFile) -> Result<InspectorLog, RunError> {
+    if input.kind != InputKind::NcclInspector {
+        return Err(input.refuse_kind(WantedTrace::Times).into());
+    }
+    let name = input.name;
+    etlink_nccl_inspector::read(input.content)
+        .map_err(|source| RunError::InspectorLog { name, source })
+}

@@ -1,0 +1,245 @@
+//! `etlink ranks` on logs of NCCL's inspector: sizes, times and bandwidths per communicator.
+
+use crate::commands::{ReportForm, print_json, print_report, print_text};
+use crate::table::{Grid, Limit, count, csv_text, plain, time};
+use crate::{Outcome, notes};
+use anyhow::Result;
+use etlink_analyze::communicators::{
+    CommunicatorMember, CommunicatorReport, CommunicatorSize, communicator_report,
+};
+use etlink_model::Severity;
+use etlink_nccl_inspector::{InspectorLog, TimingSource};
+use etlink_run::inspector::{find_logs, read_log};
+use etlink_run::membership::Excluded;
+use etlink_run::run::RunOptions;
+use etlink_run::{RunError, text};
+use serde::Serialize;
+use std::path::Path;
+
+/// What the logs of a folder say.
+#[derive(Serialize)]
+struct FolderCommunicators {
+    /// What is odd about the files and in them.
+    notes: Vec<String>,
+    /// Logs that could not be read.
+    excluded: Vec<Excluded>,
+    #[serde(flatten)]
+    report: CommunicatorReport,
+}
+
+/// Reads the logs in `folder` and sums them up.
+pub(super) fn run(
+    folder: &Path,
+    options: &RunOptions,
+    form: ReportForm,
+    rows: usize,
+) -> Result<Outcome> {
+    let (mut logs, mut notes, mut excluded, mut errors) = (vec![], vec![], vec![], vec![]);
+    for path in find_logs(folder)? {
+        let name = path.display().to_string();
+        match read_checked(&path, options) {
+            Ok(log) => {
+                let damage = text::damage(&log.anomalies);
+                notes.extend(damage.map(|damage| format!("{name}: {damage}")));
+                logs.push(log);
+            }
+            Err(error) => {
+                excluded.push(Excluded::from_error(&name, &error));
+                errors.push(error);
+            }
+        }
+    }
+    if logs.is_empty() {
+        return Err(RunError::no_trace_taken(errors).into());
+    }
+    let report = communicator_report(&logs);
+    if report
+        .sizes
+        .iter()
+        .any(|size| size.timing != TimingSource::KernelGpu)
+    {
+        notes.push(
+            "times of some collectives are by the clock of the host, or it is not said by which: \
+             launches and callbacks are in them"
+                .to_owned(),
+        );
+    }
+    let found = FolderCommunicators {
+        notes,
+        excluded,
+        report,
+    };
+    let told = found.excluded.iter().map(Excluded::note);
+    let told: Vec<String> = found.notes.iter().cloned().chain(told).collect();
+    match form {
+        ReportForm::Json => print_json(&[&found])?,
+        ReportForm::Csv => {
+            notes::print_of_runs([("", told)].into_iter());
+            print_text(&sizes_csv(&found.report)?)?;
+        }
+        ReportForm::Text => {
+            notes::print_of_runs([("", told)].into_iter());
+            print_report(&report_text(&found.report, rows))?;
+        }
+    }
+    Ok(match found.excluded.is_empty() {
+        true => Outcome::Done,
+        false => Outcome::Found,
+    })
+}
+
+fn read_checked(path: &Path, options: &RunOptions) -> Result<InspectorLog, RunError> {
+    options.cancellation.check()?;
+    let log = read_log(path, &options.progress)?;
+    if options.strict && log.anomalies.any(Severity::Damage) {
+        return Err(RunError::refused_trace(path, &log.anomalies));
+    }
+    Ok(log)
+}
+
+/// Each kind and size of each communicator, a line each.
+fn sizes_csv(report: &CommunicatorReport) -> Result<String> {
+    let mut out = csv::Writer::from_writer(vec![]);
+    out.write_record([
+        "communicator",
+        "name",
+        "ranks",
+        "nodes",
+        "kind",
+        "bytes",
+        "times",
+        "logged_ranks",
+        "mean_transfer_ns",
+        "max_transfer_ns",
+        "mean_skew_ns",
+        "algorithm_bandwidth",
+        "bus_bandwidth",
+        "timing",
+    ])?;
+    for size in &report.sizes {
+        out.serialize((
+            (csv_text(&size.communicator), csv_text(&size.name)),
+            (size.ranks, size.nodes, size.kind, size.bytes, size.times),
+            (
+                size.logged_ranks,
+                size.mean_transfer_ns,
+                size.max_transfer_ns,
+            ),
+            (
+                size.mean_skew_ns,
+                size.algorithm_bandwidth,
+                size.bus_bandwidth,
+            ),
+            size.timing,
+        ))?;
+    }
+    Ok(String::from_utf8(out.into_inner()?)?)
+}
+
+fn report_text(report: &CommunicatorReport, rows: usize) -> String {
+    let times = report.sizes.iter().map(|size| size.times);
+    let all = times.fold(0, u64::saturating_add);
+    let processes = match report.processes {
+        1 => "1 process".to_owned(),
+        several => format!("{several} processes"),
+    };
+    let collectives = match all {
+        1 => "1 collective or message".to_owned(),
+        several => format!("{several} collectives and messages"),
+    };
+    let mut out = format!("NCCL's inspector in {processes}, {collectives}\n");
+    out += &size_table(&report.sizes, rows);
+    out += &member_table(&report.members, rows);
+    out
+}
+
+/// `DP group 0`, or what its ranks know it by.
+fn communicator_name(id: &str, name: &str) -> String {
+    let shown = if name.is_empty() { id } else { name };
+    plain(shown).into_owned()
+}
+
+fn size_table(sizes: &[CommunicatorSize], rows: usize) -> String {
+    let limit = Limit {
+        lines: rows,
+        option: "--rows",
+    };
+    let head = [
+        "communicator",
+        "ranks",
+        "kind",
+        "bytes",
+        "times",
+        "mean skew",
+        "mean transfer",
+        "algbw GB/s",
+        "busbw GB/s",
+    ];
+    let mut table = Grid::new(2, limit, head)
+        .text_columns(|head| matches!(head, "communicator" | "kind"))
+        .expendable(["ranks"])
+        .decisive(["mean transfer", "busbw GB/s"]);
+    let mut order: Vec<&CommunicatorSize> = sizes.iter().collect();
+    // most time first; a stable sort keeps communicator, kind and size of equals
+    order.sort_by_key(|size| {
+        let times = i64::try_from(size.times).unwrap_or(i64::MAX);
+        std::cmp::Reverse(size.mean_transfer_ns.saturating_mul(times))
+    });
+    let bandwidth = |value: Option<f64>| value.map_or("-".to_owned(), |gb| format!("{gb:.2}"));
+    for size in order {
+        table.add([
+            communicator_name(&size.communicator, &size.name),
+            size.ranks.to_string(),
+            size.kind.to_owned(),
+            size.bytes.to_string(),
+            size.times.to_string(),
+            size.mean_skew_ns.map_or("-".to_owned(), time),
+            time(size.mean_transfer_ns),
+            bandwidth(size.algorithm_bandwidth),
+            bandwidth(size.bus_bandwidth),
+        ]);
+    }
+    format!(
+        "per communicator, kind and size, most time first (bytes: that each rank gives; transfer: \
+         the shortest time of all ranks, which came last; algbw, busbw: as in nccl-tests)\n{table}"
+    )
+}
+
+fn member_table(members: &[CommunicatorMember], rows: usize) -> String {
+    let mut order: Vec<&CommunicatorMember> =
+        members.iter().filter(|one| one.collectives > 0).collect();
+    if order.is_empty() {
+        let ranks = count(members.len() as u64, "rank");
+        return format!(
+            "no collective has logs of several ranks ({ranks}): who came last is not known\n"
+        );
+    }
+    order.sort_by_key(|one| std::cmp::Reverse((one.last, one.collectives)));
+    let limit = Limit {
+        lines: rows,
+        option: "--rows",
+    };
+    let head = [
+        "communicator",
+        "rank",
+        "process",
+        "collectives",
+        "comes last",
+        "waits",
+    ];
+    let mut table = Grid::new(2, limit, head)
+        .text_columns(|head| matches!(head, "communicator" | "process"))
+        .expendable(["collectives", "process"])
+        .decisive(["comes last", "waits"]);
+    for one in order {
+        table.add([
+            communicator_name(&one.communicator, &one.name),
+            one.rank.to_string(),
+            plain(&format!("{} {}", one.host, one.pid)).into_owned(),
+            one.collectives.to_string(),
+            one.last.to_string(),
+            time(one.waited_ns),
+        ]);
+    }
+    format!("per rank of a communicator (comes last: its time is the shortest)\n{table}")
+}
