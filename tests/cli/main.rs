@@ -23,6 +23,7 @@ mod inspector;
 mod link;
 mod memory;
 mod merge;
+mod nsys;
 mod odd_ranks;
 mod options;
 #[cfg(target_os = "linux")]

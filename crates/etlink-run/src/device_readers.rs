@@ -1,10 +1,12 @@
 //! The reader of each kind of device trace. A recorder that is added has its kind in
 //! [`InputKind`], its first bytes in `input::sniff_kind`, and its reader here.
 
+use crate::database::DatabaseFile;
 use crate::error::RunError;
 use crate::input::{InputError, InputFile, InputKind, WantedTrace};
 use etlink_kineto::KinetoReadOptions;
-use etlink_model::DeviceTrace;
+use etlink_model::{DeviceTrace, KeepEvents};
+use etlink_nsys::{GlobalPid, NsysReadOptions};
 use etlink_xla::XlaReadOptions;
 use std::io::BufReader;
 
@@ -40,6 +42,7 @@ pub(crate) fn read_device_trace(
                 .map_err(|source| RunError::DeviceTrace { name, source })
         }
         InputKind::XlaSpace | InputKind::XlaJson => read_xla(input, options),
+        InputKind::NsysSqlite => read_nsys(input, options.keep),
         _ => Err(input.refuse_kind(wanted).into()),
     }
 }
@@ -56,4 +59,16 @@ fn read_xla(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace,
     };
     let name = input.name;
     trace.map_err(|source| RunError::XlaProfile { name, source })
+}
+
+/// Reads an export of Nsight Systems: the process that is wanted, or the only one.
+fn read_nsys(input: InputFile, keep: KeepEvents) -> Result<DeviceTrace, RunError> {
+    let (name, process) = (input.name.clone(), input.process.map(GlobalPid));
+    let file = DatabaseFile::from_input(input)?;
+    let connection = file.connect().map_err(|source| RunError::Database {
+        name: name.clone(),
+        source,
+    })?;
+    let options = NsysReadOptions { process, keep };
+    etlink_nsys::read(&connection, options).map_err(|source| RunError::NsysTrace { name, source })
 }

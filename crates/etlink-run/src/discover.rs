@@ -16,12 +16,12 @@ pub use crate::run_files::{FlightFile, FlightFolder, ManifestEntry, RankFiles, R
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
-use crate::input::InputKind;
+use crate::input::{InputKind, is_nsys_report};
 use crate::manifest::RunManifest;
 use crate::output::is_work_folder;
 use crate::run_files::file_name;
 use crate::text;
-use candidate::{Inside, TraceCandidate, look_at};
+use candidate::{Inside, TraceCandidate, look_at, number_by_order};
 use cycles::{RankCandidates, split_cycles};
 use layouts::join_folders;
 use std::collections::{BTreeMap, BTreeSet};
@@ -230,14 +230,8 @@ fn unique_labels(ranks: &mut [RankFiles]) {
     }
 }
 
-/// How names of traces end. What a file is, its content says.
-const TRACE_ENDINGS: [&str; 5] = [
-    ".json",
-    ".json.gz",
-    ".json.zst",
-    PROFILE_ENDING,
-    ".xplane.pb.gz",
-];
+/// How names of traces end, packed or not. What a file is, its content says.
+const TRACE_ENDINGS: [&str; 3] = [".json", ".sqlite", PROFILE_ENDING];
 
 /// How names of XLA's profiles end.
 const PROFILE_ENDING: &str = ".xplane.pb";
@@ -245,8 +239,40 @@ const PROFILE_ENDING: &str = ".xplane.pb";
 fn is_trace_name(path: &Path) -> bool {
     // in small letters: copies from other systems end in .JSON
     let name = file_name(path).to_lowercase();
-    TRACE_ENDINGS.iter().any(|ending| name.ends_with(ending))
+    let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst"));
+    let plain = plain.unwrap_or(&name);
+    TRACE_ENDINGS.iter().any(|ending| plain.ends_with(ending)) || is_nsys_report(path)
 }
+
+/// Reports of Nsight Systems of which there is no export: their format is not public.
+fn note_unexported(candidates: &[TraceCandidate], notes: &mut Vec<String>) {
+    let is_exported = |report: &TraceCandidate| {
+        let mut others = candidates.iter();
+        others.any(|other| other.kind == InputKind::NsysSqlite && other.stem == report.stem)
+    };
+    let reports = candidates
+        .iter()
+        .filter(|candidate| candidate.kind == InputKind::NsysReport);
+    let missing: Vec<&TraceCandidate> = reports.filter(|report| !is_exported(report)).collect();
+    if let Some(first) = missing.first() {
+        notes.push(format!(
+            "{} of Nsight Systems cannot be read as they are: export each with `nsys export --type \
+             sqlite {}`",
+            counted_reports(missing.len()),
+            first.path.display()
+        ));
+    }
+}
+
+fn counted_reports(count: usize) -> String {
+    match count {
+        1 => "1 report".to_owned(),
+        count => format!("{count} reports"),
+    }
+}
+
+/// A device trace: its file, and which of the processes in it.
+type DevicePlace = (PathBuf, Option<i64>);
 
 /// What is settled of the traces of a folder before they are put together.
 struct FolderFacts {
@@ -255,7 +281,7 @@ struct FolderFacts {
     /// How many ranks the traces say the run has.
     world_size: Option<i64>,
     /// What each trace says of itself.
-    inside: BTreeMap<PathBuf, Inside>,
+    inside: BTreeMap<DevicePlace, Inside>,
 }
 
 /// The runs of a folder: one, or one for each cycle of its recording where these are wanted. And the
@@ -277,7 +303,12 @@ fn sort_out(
         run.notes.push(why);
         None
     });
-    let mut candidates: Vec<TraceCandidate> = files.into_iter().map(look_at).collect();
+    let mut candidates: Vec<TraceCandidate> = vec![];
+    for file in files {
+        candidates.extend(look_at(file, &mut run.notes));
+    }
+    number_by_order(&mut candidates);
+    note_unexported(&candidates, &mut run.notes);
     candidates.retain(|candidate| {
         if candidate.is_view {
             run.notes.push(format!(
@@ -297,9 +328,9 @@ fn sort_out(
     let world_size = candidates
         .iter()
         .find_map(|candidate| candidate.inside.world_size);
-    let inside: BTreeMap<PathBuf, Inside> = candidates
+    let inside: BTreeMap<DevicePlace, Inside> = candidates
         .iter()
-        .map(|candidate| (candidate.path.clone(), candidate.inside))
+        .map(|candidate| (candidate.place(), candidate.inside))
         .collect();
     let mut by_rank = RankCandidates::new();
     let mut loose: Vec<TraceCandidate> = vec![];
@@ -370,9 +401,10 @@ fn fill_run(
             run.ranks.push(RankFiles {
                 rank: Some(rank),
                 label: rank.to_string(),
-                host,
+                host: host.map(|host| host.path),
                 is_device_unsure: has_devices && device.is_none(),
-                device,
+                process: device.as_ref().and_then(|device| device.process),
+                device: device.map(|device| device.path),
                 ..RankFiles::default()
             });
         }
@@ -393,7 +425,7 @@ fn pick_file(
     mut all: Vec<TraceCandidate>,
     loose: &mut Vec<TraceCandidate>,
     notes: &mut Vec<String>,
-) -> Option<PathBuf> {
+) -> Option<TraceCandidate> {
     // `kineto_trace_0.json` beside `kineto_trace_0.run1.json`: the exact name is the rank's
     if all.len() > 1 && all.iter().filter(|candidate| !candidate.variant).count() == 1 {
         let (variants, exact): (Vec<_>, Vec<_>) =
@@ -414,17 +446,17 @@ fn pick_file(
         ));
         loose.append(&mut all);
     }
-    all.pop().map(|candidate| candidate.path)
+    all.pop()
 }
 
 /// Where names and traces say different ranks: takes those of the traces if these are of one run
 /// and each of another rank, else those of the names. Gives what to say of it.
-fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<PathBuf, Inside>) -> Option<String> {
+fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>) -> Option<String> {
     let said = |found: &RankFiles| {
         found
             .device
             .as_ref()
-            .and_then(|device| inside.get(device))
+            .and_then(|device| inside.get(&(device.clone(), found.process)))
             .copied()
             .unwrap_or_default()
     };
@@ -494,7 +526,7 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
             found.host = Some(hosts[0].path.clone())
         }
         (Ok([found]), false, true) if found.device.is_none() && hosts.is_empty() => {
-            found.device = Some(devices[0].path.clone())
+            (found.device, found.process) = (Some(devices[0].path.clone()), devices[0].process)
         }
         // no rank, or several, lack a part: these two are a pair of their own
         (Err(_), true, true) => run.ranks.push(RankFiles {
@@ -506,6 +538,7 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
             },
             host: Some(hosts[0].path.clone()),
             device: Some(devices[0].path.clone()),
+            process: devices[0].process,
             ..RankFiles::default()
         }),
         _ => {
@@ -518,6 +551,7 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
                     label: candidate.stem,
                     host,
                     device,
+                    process: candidate.process,
                     ..RankFiles::default()
                 }
             };

@@ -227,6 +227,22 @@ pub enum RunError {
         /// The folder.
         folder: PathBuf,
     },
+    /// An export of Nsight Systems cannot be read.
+    #[error("{name}")]
+    NsysTrace {
+        /// The file.
+        name: String,
+        /// What is wrong.
+        source: etlink_nsys::Error,
+    },
+    /// A database cannot be opened.
+    #[error("{name}")]
+    Database {
+        /// The file.
+        name: String,
+        /// What is wrong.
+        source: etlink_sqlite::Error,
+    },
     /// A written graph cannot be read.
     #[error("{name}")]
     WrittenGraph {
@@ -395,6 +411,8 @@ impl RunError {
             | RunError::XlaProfile { name, .. }
             | RunError::FlightDump { name, .. }
             | RunError::InspectorLog { name, .. }
+            | RunError::NsysTrace { name, .. }
+            | RunError::Database { name, .. }
             | RunError::WrittenGraph { name, .. }
             | RunError::NoNodes { name, .. } => return Some(name.clone()),
             RunError::NotAFolder { path }
@@ -503,6 +521,8 @@ fn own_remedy(error: &(dyn Error + 'static)) -> Option<String> {
         error
             .downcast_ref()
             .map(etlink_flight_recorder::Error::remedy),
+        error.downcast_ref().map(etlink_nsys::Error::remedy),
+        error.downcast_ref().map(etlink_sqlite::Error::remedy),
         error
             .downcast_ref()
             .map(etlink_nccl_inspector::Error::remedy),

@@ -12,6 +12,7 @@ pub use error::{InputError, WantedTrace};
 pub use kind::InputKind;
 
 use crate::Progress;
+use crate::database::{MAGIC, database_kind};
 use crate::file_error::{FileAction, FileContext};
 use etlink_chakra::read::sniff;
 use etlink_flight_recorder::is_flight_dump;
@@ -21,7 +22,7 @@ use gzip::Gzip;
 use memchr::memmem;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How much of a file its kind is told from.
 const HEAD_BYTES: u64 = 256 << 10;
@@ -38,6 +39,10 @@ pub struct InputFile {
     /// It is such a view in Perfetto's own format, whose content is read as the recording that it
     /// was made from.
     pub is_read_back: bool,
+    /// Where it lies, if it is a file that is not packed.
+    pub plain_path: Option<PathBuf>,
+    /// Which of the processes in it is wanted, as its rows call it; `None`: the only one.
+    pub process: Option<i64>,
     /// Size as stored, if it is a file.
     pub stored_bytes: Option<u64>,
     /// Its unpacked content.
@@ -86,12 +91,19 @@ pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<InputFil
     }
     // pipes and devices have the length 0, which would be taken for an empty file
     let stored = data.is_file().then_some(data.len());
-    from_source(
+    let mut input = from_source(
         name,
         stored,
         threads,
         Box::new(progress.watch(file, stored.unwrap_or(0))),
-    )
+    )?;
+    // tables tell more than the text of the first pages, which need not have them all
+    if let Some(path) = &input.plain_path
+        && input.kind == InputKind::OtherSqlite
+    {
+        input.kind = database_kind(Some(path), &[]);
+    }
+    Ok(input)
 }
 
 /// Opens a file for a reader that tells kinds apart by itself; an empty one is for it to judge.
@@ -127,6 +139,10 @@ fn from_source(
     // standard input cannot be sought back to its beginning
     let stored = Cursor::new(magic.clone()).chain(source);
     let buffered = |stored| BufReader::with_capacity(BUFFER_BYTES, stored);
+    let is_packed = matches!(
+        magic[..],
+        [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]
+    );
     let mut content: Box<dyn Read + Send> = match magic[..] {
         // with two threads parsing keeps both busy: more that inflate gain nothing
         [0x1f, 0x8b, ..] => Box::new(Gzip::new(Box::new(buffered(stored)), threads / 2)),
@@ -165,6 +181,9 @@ fn from_source(
     if is_read_back {
         kind = InputKind::KinetoTrace;
     }
+    if kind == InputKind::Unknown && is_nsys_report(path) {
+        kind = InputKind::NsysReport;
+    }
     if let Some(error) = cut {
         // where the kind is known already, the reader keeps what came before the damage
         if kind == InputKind::Unknown {
@@ -179,8 +198,13 @@ fn from_source(
     if is_read_back {
         content = Box::new(KinetoText::new(content));
     }
+    // what is packed or no file is a stream, of which no place can be asked for
+    let is_plain = !is_packed && stored_bytes.is_some();
+    let plain_path = is_plain.then(|| path.to_owned());
     Ok(InputFile {
         name,
+        plain_path,
+        process: None,
         kind,
         is_view,
         is_read_back,
@@ -191,6 +215,9 @@ fn from_source(
 
 /// What a file is, by its unpacked beginning.
 fn sniff_kind(head: &[u8]) -> InputKind {
+    if head.starts_with(MAGIC) {
+        return database_kind(None, head);
+    }
     // A pickle's first bytes are the length of a Chakra message of 256 bytes or more.
     if is_flight_dump(head) {
         return InputKind::FlightRecorder;
@@ -206,6 +233,13 @@ fn sniff_kind(head: &[u8]) -> InputKind {
         InputKind::KinetoTrace if etlink_xla::is_xla_json(head) => InputKind::XlaJson,
         kind => kind,
     }
+}
+
+/// Whether a name is that of a report of Nsight Systems, whose format is not public; `.qdrep` until
+/// 2021.
+pub(crate) fn is_nsys_report(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+    ending.is_some_and(|ending| ending == "nsys-rep" || ending == "qdrep")
 }
 
 /// Whether Chrome JSON begins as that of `etlink_report::perfetto`, which names its writer before

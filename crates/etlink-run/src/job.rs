@@ -3,6 +3,7 @@
 pub use crate::perfetto::PerfettoCounts;
 
 use crate::Progress;
+use crate::database::database_processes;
 use crate::device_readers::{expect_device, read_device_trace};
 use crate::error::RunError;
 use crate::flight;
@@ -28,6 +29,8 @@ pub struct LinkJob {
     pub host: Option<PathBuf>,
     /// Device trace.
     pub device: PathBuf,
+    /// Which of the processes in the file of the device trace; `None`: the only one.
+    pub process: Option<i64>,
     /// Trace of the capture of its graphs.
     pub capture: Option<PathBuf>,
     /// Dump of the flight recorder.
@@ -60,6 +63,7 @@ impl LinkJob {
         LinkJob {
             host,
             device,
+            process: None,
             capture: None,
             flight: None,
             rank: None,
@@ -399,10 +403,11 @@ fn read_opened(
 ) -> Result<(Option<HostTrace>, DeviceTrace), RunError> {
     // a trace that was opened to see what it is cannot be opened again if it is standard input
     let Some(host) = &job.host else {
-        let device = match opened {
+        let mut device = match opened {
             Some(device) => device,
             None => input::open(&job.device, job.threads, progress)?,
         };
+        choose_process(&mut device, job);
         return Ok((
             None,
             read_device_with(
@@ -420,7 +425,8 @@ fn read_opened(
         return Err(RunError::SameFile { path: host.clone() });
     }
     let host = input::open(host, job.threads, progress)?;
-    let device = input::open(&job.device, job.threads, progress)?;
+    let mut device = input::open(&job.device, job.threads, progress)?;
+    choose_process(&mut device, job);
     // wrong kinds first: both files may be large
     expect_host(&host)?;
     expect_device(&device, WantedTrace::Device)?;
@@ -444,6 +450,21 @@ fn read_opened(
         let host = reading.join().map_err(|_| RunError::HostReader)??;
         Ok((Some(host), device?))
     })
+}
+
+/// Which process of a report is meant: the one that discovery found, else that of the rank that was
+/// asked for.
+fn choose_process(device: &mut InputFile, job: &LinkJob) {
+    device.process = job.process;
+    if let (None, Some(rank), Some(path)) = (job.process, job.rank, &device.plain_path)
+        && device.kind == InputKind::NsysSqlite
+    {
+        let processes = database_processes(path);
+        let of_rank = processes.iter().find(|process| process.rank == Some(rank));
+        // of one process the rank is what the user says it is
+        let of_rank = of_rank.filter(|_| processes.len() > 1);
+        device.process = of_rank.map(|process| process.process);
+    }
 }
 
 fn expect_host(input: &InputFile) -> Result<(), InputError> {

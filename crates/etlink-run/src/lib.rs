@@ -47,6 +47,7 @@
 )]
 
 mod cancel;
+mod database;
 mod device_readers;
 pub mod discover;
 mod error;

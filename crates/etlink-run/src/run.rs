@@ -6,6 +6,7 @@
 
 use crate::Progress;
 use crate::cancel::Cancellation;
+use crate::database::database_processes;
 use crate::discover::{self, RankFiles, RunFiles, discover};
 use crate::error::RunError;
 use crate::flight;
@@ -66,10 +67,14 @@ impl RankTraces {
 }
 
 impl RunSource {
-    /// A folder if `path` is one, or a cycle in it (`job/cycle2`), else a file.
+    /// A folder if `path` is one, or a cycle in it (`job/cycle2`), else a file; the ranks of a report
+    /// of several processes.
     pub fn from_path(path: &Path) -> RunSource {
         if path.is_dir() || discover::cycle_folder(path).is_some() {
             RunSource::Folder(path.to_owned())
+        } else if database_processes(path).len() > 1 {
+            // each of them is a rank
+            RunSource::Files(vec![path.to_owned()])
         } else {
             RunSource::File(path.to_owned())
         }
@@ -232,7 +237,7 @@ impl RunSet {
         let threads = thread_count(options.threads);
         let needs: Vec<RankMemory> = ranks
             .iter()
-            .map(|&(run, place)| rank_memory(&runs[run].ranks[place], ranks.len(), options.keep))
+            .map(|&(run, place)| rank_memory(&runs[run], place, ranks.len(), options.keep))
             .collect();
         // before anything is read: a rank that does not fit fails now, not after the others
         let budget = MemoryBudget::new(options.memory.map(ByteSize), threads);
@@ -494,6 +499,7 @@ impl<'s> RankEntry<'s> {
         let options = &self.set.options;
         let device = files.device.clone().ok_or_else(|| no_device(files))?;
         Ok(LinkJob {
+            process: files.process,
             capture: files.capture.clone(),
             flight: files.flight.clone(),
             rank: options.rank,
@@ -546,7 +552,11 @@ impl<'s> RankEntry<'s> {
         };
         options.progress.phase("reading");
         let input = input::open(path, threads, &options.progress)?;
-        if input.kind == InputKind::Unknown && is_file {
+        let is_unknown = matches!(
+            input.kind,
+            InputKind::Unknown | InputKind::NsysReport | InputKind::OtherSqlite
+        );
+        if is_unknown && is_file {
             return Err(input.refuse_kind(WantedTrace::Times).into());
         }
         if input.kind.is_device_trace() && is_file {
@@ -862,9 +872,7 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
                     folder: folder.to_owned(),
                 });
             }
-            return Err(RunError::NoTraces {
-                folder: folder.to_owned(),
-            });
+            return Err(no_traces(folder));
         }
         return Err(RunError::OnlyWrittenGraphs {
             source_name: input::display_name(folder),
@@ -884,15 +892,43 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
     Ok(runs)
 }
 
+/// A folder without traces; where it has a report of Nsight Systems that nobody exported, that is
+/// what is wrong.
+fn no_traces(folder: &Path) -> RunError {
+    let mut reports = vec![];
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        reports.extend(Some(entry.path()).filter(|path| input::is_nsys_report(path)));
+    }
+    // the system lists folders in any order
+    match reports.into_iter().min() {
+        Some(report) => RunError::Input(InputError::WrongKind {
+            name: input::display_name(&report),
+            kind: InputKind::NsysReport,
+            wanted: WantedTrace::Times,
+        }),
+        None => RunError::NoTraces {
+            folder: folder.to_owned(),
+        },
+    }
+}
+
 /// What one of so many ranks takes; a host trace alone is not read.
-fn rank_memory(files: &RankFiles, ranks: usize, keep: KeepEvents) -> RankMemory {
+fn rank_memory(run: &RunFiles, place: usize, ranks: usize, keep: KeepEvents) -> RankMemory {
+    let files = &run.ranks[place];
     if let Some(graph) = &files.graph {
         return RankMemory::of(None, Some(graph)).in_turn();
     }
     let device = files.device.as_deref();
     // without a device trace the rank fails before its host trace is opened
     let host = files.host.as_deref().filter(|_| device.is_some());
+    let in_file = run
+        .ranks
+        .iter()
+        .filter(|other| other.device == files.device);
     let mut memory = RankMemory::of(host, device).and(files.capture.as_deref());
+    if files.process.is_some() {
+        memory = memory.of_one_process(in_file.count());
+    }
     if keep == KeepEvents::Everything {
         memory = memory.with_details(device);
     }

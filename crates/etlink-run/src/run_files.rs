@@ -14,6 +14,9 @@ pub struct RankFiles {
     pub host: Option<PathBuf>,
     /// Device trace.
     pub device: Option<PathBuf>,
+    /// Which of the processes in the file of the device trace it is, as the file calls it; `None`:
+    /// the only one.
+    pub process: Option<i64>,
     /// Device trace of the time when its graphs were captured, where one was named.
     pub capture: Option<PathBuf>,
     /// Dump of the rank's flight recorder, which says what its collectives are.

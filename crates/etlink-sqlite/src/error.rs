@@ -8,7 +8,7 @@ use rusqlite::ErrorCode;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Its first page is none of SQLite, or nothing of its list of tables can be read.
-    #[error("no SQLite database, or its list of tables is damaged ({source}){}", advice(self.remedy()))]
+    #[error("no SQLite database, or its list of tables is damaged{}", advice(self.remedy()))]
     NotDatabase {
         /// What SQLite says.
         source: rusqlite::Error,
@@ -30,7 +30,7 @@ pub enum Error {
         remedy: String,
     },
     /// Anything else that SQLite refuses.
-    #[error("SQLite fails at {place}: {source}")]
+    #[error("SQLite fails at {place}")]
     Failed {
         /// What was to be read.
         place: String,

@@ -74,6 +74,11 @@ impl SqliteTables {
         Ok(tables)
     }
 
+    /// Forgets views: a query of the file's need not end, and a reader of tables wants none.
+    pub fn drop_views(&mut self) {
+        self.all.retain(|_, table| !table.is_view);
+    }
+
     /// The table or view of a name. As in SQL, case does not matter. O(1).
     pub fn table(&self, name: &str) -> Option<&SqliteTable> {
         self.all.get(&name.to_ascii_lowercase())

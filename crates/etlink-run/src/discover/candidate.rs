@@ -1,6 +1,7 @@
 //! What is known of a file before it is read: from its name, its beginning, the manifest.
 
 use crate::Progress;
+use crate::database::database_processes;
 use crate::file_error::{FileAction, FileContext};
 use crate::input::{self, InputError, InputKind};
 use crate::manifest::RunManifest;
@@ -15,6 +16,10 @@ pub(super) struct TraceCandidate {
     pub(super) path: PathBuf,
     pub(super) stem: String,
     pub(super) kind: InputKind,
+    /// Which of the processes in the file, where it has several.
+    pub(super) process: Option<i64>,
+    /// Nothing but the order of processes tells the rank.
+    pub(super) by_order: bool,
     pub(super) rank: Option<i64>,
     /// What the file tells at its beginning.
     pub(super) inside: Inside,
@@ -32,6 +37,11 @@ pub(super) struct Inside {
 }
 
 impl TraceCandidate {
+    /// Where its trace is: the file, and which process in it.
+    pub(super) fn place(&self) -> (PathBuf, Option<i64>) {
+        (self.path.clone(), self.process)
+    }
+
     /// Takes the rank that the manifest says where nothing else does; tells where they differ.
     pub(super) fn ask_manifest(&mut self, listed: &RunManifest, notes: &mut Vec<String>) {
         let name = file_name(&self.path);
@@ -49,13 +59,68 @@ impl TraceCandidate {
     }
 }
 
-pub(super) fn look_at(path: PathBuf) -> TraceCandidate {
+/// Looks at a file. One in which several processes were recorded is a trace of each; what tells their
+/// ranks is noted.
+pub(super) fn look_at(path: PathBuf, notes: &mut Vec<String>) -> Vec<TraceCandidate> {
+    let whole = look_at_file(path.clone());
+    if whole.kind != InputKind::NsysSqlite {
+        return vec![whole];
+    }
+    let processes = database_processes(&path);
+    if let [only] = &processes[..] {
+        let inside = Inside {
+            rank: only.rank,
+            world_size: only.world_size,
+        };
+        return vec![TraceCandidate {
+            rank: whole.rank.or(inside.rank),
+            inside,
+            ..whole
+        }];
+    }
+    let Some(first) = processes.first() else {
+        return vec![whole];
+    };
+    notes.push(format!(
+        "{} has {} processes with work on devices, each a rank by {}",
+        file_name(&path),
+        processes.len(),
+        first.told_by.unwrap_or("nothing that is known")
+    ));
+    let mut all = vec![];
+    for process in processes {
+        let inside = Inside {
+            rank: process.rank,
+            world_size: process.world_size,
+        };
+        all.push(TraceCandidate {
+            process: Some(process.process),
+            by_order: process.by_order,
+            rank: inside.rank,
+            inside,
+            ..whole.clone()
+        });
+    }
+    all
+}
+
+/// Numbers ranks that only the order of processes tells through all files that have such ones: those
+/// of the second machine follow those of the first.
+pub(super) fn number_by_order(candidates: &mut [TraceCandidate]) {
+    let ordered = candidates.iter_mut().filter(|candidate| candidate.by_order);
+    for (rank, candidate) in (0..).zip(ordered) {
+        candidate.rank = Some(rank);
+        candidate.inside.rank = Some(rank);
+    }
+}
+
+fn look_at_file(path: PathBuf) -> TraceCandidate {
     let name = file_name(&path);
     let packed = name
         .strip_suffix(".gz")
         .or(name.strip_suffix(".zst"))
         .unwrap_or(&name);
-    let endings = [".json", ".xplane.pb"];
+    let endings = [".json", ".xplane.pb", ".sqlite", ".nsys-rep", ".qdrep"];
     let stem = endings
         .iter()
         .find_map(|ending| packed.strip_suffix(ending))
@@ -70,6 +135,8 @@ pub(super) fn look_at(path: PathBuf) -> TraceCandidate {
     TraceCandidate {
         path,
         kind,
+        process: None,
+        by_order: false,
         is_view,
         rank: rank.or(inside.rank),
         inside,
@@ -109,6 +176,7 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
         "kineto_",
         "device_",
         "host_",
+        "nsys_",
         // SGLang: `<time>-TP-<rank>.trace`
         "tp-",
     ];

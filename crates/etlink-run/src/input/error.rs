@@ -154,9 +154,11 @@ impl WantedTrace {
             None => return format!("{name} is {is}"),
         };
         match kind {
+            InputKind::NsysReport | InputKind::OtherSqlite => format!("{name} is {is}"),
             InputKind::HostTrace
             | InputKind::EtPlus
             | InputKind::KinetoTrace
+            | InputKind::NsysSqlite
             | InputKind::XlaSpace
             | InputKind::XlaJson => {
                 format!("{name} is {is}, but {option} wants a {what}")
@@ -183,6 +185,11 @@ impl WantedTrace {
 
     /// What the user can do with it.
     fn remedy(self, name: &str, kind: InputKind) -> Option<String> {
+        if kind == InputKind::NsysReport {
+            return Some(format!(
+                "export it with `nsys export --type sqlite {name}`, and give the .sqlite file"
+            ));
+        }
         let Some((_, _, other)) = self.pair() else {
             let remedy = match self {
                 WantedTrace::Times if self.is_graph(name) => "see `etlink check`",
@@ -198,6 +205,7 @@ impl WantedTrace {
             InputKind::HostTrace
             | InputKind::EtPlus
             | InputKind::KinetoTrace
+            | InputKind::NsysSqlite
             | InputKind::XlaSpace
             | InputKind::XlaJson => {
                 format!("give that, and this one as {other}")
@@ -210,7 +218,9 @@ impl WantedTrace {
                     .to_owned()
             }
             InputKind::NcclInspector => "give its folder to `etlink ranks`".to_owned(),
-            InputKind::Unknown => "see `etlink inspect`".to_owned(),
+            InputKind::NsysReport | InputKind::OtherSqlite | InputKind::Unknown => {
+                "see `etlink inspect`".to_owned()
+            }
         })
     }
 

@@ -25,6 +25,12 @@ pub enum InputKind {
     FlightRecorder,
     /// A log of NCCL's inspector.
     NcclInspector,
+    /// An export of Nsight Systems.
+    NsysSqlite,
+    /// A report of Nsight Systems that was not exported.
+    NsysReport,
+    /// An SQLite database of another program.
+    OtherSqlite,
     /// Anything else.
     #[default]
     Unknown,
@@ -43,6 +49,9 @@ impl InputKind {
             InputKind::XlaJson => "trace JSON of JAX or XLA (device trace)",
             InputKind::FlightRecorder => "a dump of PyTorch's flight recorder",
             InputKind::NcclInspector => "a log of NCCL's inspector",
+            InputKind::NsysSqlite => "an export of Nsight Systems (device trace)",
+            InputKind::NsysReport => "a report of Nsight Systems that was not exported",
+            InputKind::OtherSqlite => "an SQLite database that etlink does not know",
             InputKind::Unknown => "no trace that etlink knows",
         }
     }
@@ -50,13 +59,18 @@ impl InputKind {
     /// Whether it is read as a device trace.
     pub fn is_device_trace(self) -> bool {
         match self {
-            InputKind::KinetoTrace | InputKind::XlaSpace | InputKind::XlaJson => true,
+            InputKind::KinetoTrace
+            | InputKind::XlaSpace
+            | InputKind::XlaJson
+            | InputKind::NsysSqlite => true,
             InputKind::ChakraEt
             | InputKind::ChakraJson
             | InputKind::EtPlus
             | InputKind::HostTrace
             | InputKind::FlightRecorder
             | InputKind::NcclInspector
+            | InputKind::NsysReport
+            | InputKind::OtherSqlite
             | InputKind::Unknown => false,
         }
     }

@@ -137,6 +137,12 @@ fn read_contents(
             let damaged = dump.anomalies.any(Severity::Damage);
             Ok((dump_facts(&dump), damaged))
         }
+        InputKind::NsysReport => bail!(
+            "{} is {}; export it with `nsys export --type sqlite {}`",
+            input.name,
+            input.kind.describe(),
+            input.name
+        ),
         _ => {
             bail!(
                 "{} is {}; give a host trace, a device trace, a .et or merged JSON",

@@ -1,0 +1,170 @@
+//! Communication records of ranges of NCCL and MPI.
+
+use etlink_model::{Collective, CollectiveKind, DeviceTrace};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+
+/// What a range says of its communication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommFacts {
+    /// Bytes that this rank gives.
+    pub(crate) input: u64,
+    /// Bytes that it gets.
+    pub(crate) output: u64,
+    /// Place of the root, or of the other rank of a message, in the group.
+    pub(crate) peer: Option<i64>,
+    pub(crate) communicator: Option<u64>,
+    pub(crate) asynchronous: bool,
+}
+
+/// What is known of the communicators of a process, until all ranges were read.
+#[derive(Debug, Default)]
+pub(crate) struct Communicators {
+    /// Members, where they are told.
+    pub(crate) sizes: FxHashMap<u64, u64>,
+    /// Global ranks, list text.
+    pub(crate) members: FxHashMap<u64, String>,
+    /// The communicator of each record.
+    used: Vec<(u32, u64)>,
+}
+
+impl Communicators {
+    /// Keeps a record. Gives its row; `u32::MAX` of what is no communication.
+    pub(crate) fn push_record(
+        &mut self,
+        trace: &mut DeviceTrace,
+        kind: CollectiveKind,
+        facts: CommFacts,
+    ) -> u32 {
+        if kind == CollectiveKind::Other {
+            return u32::MAX;
+        }
+        let peer = facts.peer.unwrap_or(-1);
+        let record = Collective {
+            name: trace.names.intern(kind.name()),
+            // Sizes are told in bytes, not in elements of a type.
+            dtype: trace.names.intern("Byte"),
+            in_elements: facts.input,
+            out_elements: facts.output,
+            rank: peer,
+            asynchronous: facts.asynchronous,
+            ..Collective::absent()
+        };
+        trace.collectives.push(record);
+        let row = u32::try_from(trace.collectives.len() - 1).unwrap_or(u32::MAX);
+        self.used.extend(facts.communicator.map(|used| (row, used)));
+        row
+    }
+
+    /// Gives records the size and the members of their group. A process that uses one communicator
+    /// needs no name for it: its id can be an address, which differs between ranks.
+    pub(crate) fn finish(self, trace: &mut DeviceTrace) {
+        let distinct: BTreeSet<u64> = self.used.iter().map(|(_, used)| *used).collect();
+        let records = &mut trace.collectives;
+        for (row, communicator) in &self.used {
+            let row = *row as usize;
+            if let Some(size) = self.sizes.get(communicator) {
+                records.group_size[row] = *size;
+            }
+            if let Some(members) = self.members.get(communicator) {
+                records.group_ranks[row] = trace.names.intern(members);
+            } else if distinct.len() > 1 {
+                records.comms_id[row] = trace.names.intern(&format!("{communicator:#x}"));
+            }
+        }
+    }
+}
+
+/// The kind of a function of NCCL: `ncclAllReduce`.
+pub(crate) fn nccl_kind(name: &str) -> CollectiveKind {
+    // `ncclGroupStart`, `ncclCommSplit` and the like begin no communication.
+    let is_housekeeping = ["ncclGroup", "ncclComm", "ncclGet", "ncclMem", "ncclRedOp"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix));
+    match is_housekeeping {
+        true => CollectiveKind::Other,
+        false => CollectiveKind::from_name(name),
+    }
+}
+
+/// The kind of a function of MPI: `MPI_Allreduce`.
+pub(crate) fn mpi_kind(name: &str) -> CollectiveKind {
+    let Some(function) = name.strip_prefix("MPI_") else {
+        return CollectiveKind::Other;
+    };
+    let function = function.to_ascii_lowercase();
+    let others = ["comm_", "win_", "file_", "type_", "op_", "group_", "cart_"];
+    // A persistent request (`MPI_Send_init`) communicates when it is started.
+    if others.iter().any(|prefix| function.starts_with(prefix)) || function.ends_with("_init") {
+        return CollectiveKind::Other;
+    }
+    match function.as_str() {
+        "bcast" | "ibcast" => CollectiveKind::Broadcast,
+        _ => CollectiveKind::from_name(&function),
+    }
+}
+
+/// Whether a function of MPI returns before its communication is done.
+pub(crate) fn is_immediate(name: &str) -> bool {
+    name.strip_prefix("MPI_I")
+        .is_some_and(|rest| !rest.starts_with("nit"))
+}
+
+/// What of a message's size this rank gives and gets. `size` is per rank for collectives, as NCCL
+/// (`collectives.cc`) and MPI count it; `ranks` is the size of the group, where it is known.
+pub(crate) fn input_and_output(kind: CollectiveKind, size: u64, ranks: u64) -> (u64, u64) {
+    let all = size.saturating_mul(ranks.max(1));
+    match kind {
+        CollectiveKind::AllGather => (size, all),
+        CollectiveKind::ReduceScatter => (all, size),
+        CollectiveKind::Send => (size, 0),
+        CollectiveKind::Recv => (0, size),
+        _ => (size, size),
+    }
+}
+
+/// The names of ranks as a list text; `None` for what is none.
+pub(crate) fn member_list(text: &str) -> Option<String> {
+    let digits = text.split(|c: char| !c.is_ascii_digit());
+    let members: Vec<&str> = digits.filter(|part| !part.is_empty()).collect();
+    // A list of more ranks than any job has is damage.
+    let fits = (1..=1 << 20).contains(&members.len());
+    fits.then(|| format!("[{}]", members.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_both_libraries() {
+        for (name, kind) in [
+            ("MPI_Allreduce", CollectiveKind::AllReduce),
+            ("MPI_Iallgatherv", CollectiveKind::AllGather),
+            ("MPI_Bcast", CollectiveKind::Broadcast),
+            ("MPI_Reduce_scatter_block", CollectiveKind::ReduceScatter),
+            ("MPI_Isend", CollectiveKind::Send),
+            ("MPI_Recv", CollectiveKind::Recv),
+            ("MPI_Recv_init", CollectiveKind::Other),
+            ("MPI_Sendrecv", CollectiveKind::Other),
+            ("MPI_Init", CollectiveKind::Other),
+            ("MPI_Comm_split", CollectiveKind::Other),
+            ("MPI_Wait", CollectiveKind::Other),
+            ("MPI_Barrier", CollectiveKind::Barrier),
+        ] {
+            assert_eq!(mpi_kind(name), kind, "{name}");
+        }
+        assert_eq!(nccl_kind("ncclAllGather"), CollectiveKind::AllGather);
+        assert_eq!(nccl_kind("ncclGroupEnd"), CollectiveKind::Other);
+        assert_eq!(nccl_kind("ncclCommInitRank"), CollectiveKind::Other);
+        assert!(is_immediate("MPI_Irecv"));
+        assert!(!is_immediate("MPI_Init"));
+    }
+
+    #[test]
+    fn members_of_any_spelling() {
+        assert_eq!(member_list("0,1,2").as_deref(), Some("[0, 1, 2]"));
+        assert_eq!(member_list("[4 5]").as_deref(), Some("[4, 5]"));
+        assert_eq!(member_list(""), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! Reads exports of NVIDIA Nsight Systems as device traces: SQLite files that
+//! `nsys export --type sqlite` writes, of schema 2 (2020 to 2022) and 3.
+//!
+//! ```text
+//! open connection -> processes -> read one of them: rows -> DeviceTrace, sorted by time
+//! ```
+//! Tables are there only where something was recorded, and their columns differ between versions:
+//! both are looked up, and what a file lacks reads as absent. Rows are streamed, so that memory is
+//! that of the kept columns. Sampling, context switches and calls of the C library, which are most of
+//! a large report, are not read.
+//!
+//! A report can hold several processes, whose correlation ids count from 1 each. So a device trace is
+//! that of one process: see [`processes`].
+//!
+//! Names are written as Kineto writes them, since the linker goes by them: `cudaLaunchKernel` for
+//! `cudaLaunchKernel_v7000`, `Memcpy HtoD (Pageable -> Device)`, `Stream Wait Event`. Ranges of
+//! `torch.autograd.profiler.emit_nvtx` become ops with their sequence number, handle and shapes.
+//! Other ranges of NVTX are annotations. Those of NCCL and MPI are ops that communicate.
+//!
+//! Source of tables and columns: <https://docs.nvidia.com/nsight-systems/UserGuide/>, "SQLite Schema
+//! Reference", and exports of schema 2.9 and 3.13.
+
+mod calls;
+mod comms;
+mod emitted;
+mod error;
+mod header;
+mod metrics;
+
+mod mpi;
+mod names;
+mod nvtx;
+mod payload;
+mod process;
+mod ranks;
+mod rows;
+mod strings;
+mod syncs;
+#[cfg(test)]
+mod tests;
+mod times;
+mod write;
+
+pub use error::Error;
+pub use process::{GlobalPid, NsysProcess, processes};
+pub use ranks::{ProcessRank, RankSource};
+pub use write::{NsysSchema, write};
+
+use etlink_model::{DeviceTrace, DeviceTraceAssembler, KeepEvents};
+use etlink_sqlite::{RowFilter, SqliteTables};
+use process::list_processes;
+use rusqlite::Connection;
+use strings::StringTable;
+
+/// How to read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NsysReadOptions {
+    /// Which process; `None`: the only one that has work on a device.
+    pub process: Option<GlobalPid>,
+    /// What to keep that no graph needs. [`KeepEvents::Everything`] has metrics of GPUs as counters.
+    pub keep: KeepEvents,
+}
+
+/// Whether a database is an export of Nsight Systems, by its tables.
+pub fn is_export(tables: &SqliteTables) -> bool {
+    let has = |name: &str| tables.table(name).is_some_and(|table| !table.is_view);
+    // `EXPORT_META_DATA` until 2022, `META_DATA_EXPORT` since; other tools drop both.
+    has("StringIds")
+        && (has("META_DATA_EXPORT")
+            || has("EXPORT_META_DATA")
+            || has("NVTX_EVENTS")
+            || tables
+                .iter()
+                .any(|table| table.name.starts_with("CUPTI_ACTIVITY_KIND_")))
+}
+
+/// The tables that a trace is read from, by their names in the schema.
+const READ_TABLES: [&str; 12] = [
+    rows::KERNELS,
+    rows::COPIES,
+    rows::SETS,
+    rows::GRAPHS,
+    calls::CALLS,
+    syncs::SYNCS,
+    syncs::EVENTS,
+    nvtx::RANGES,
+    mpi::COLLECTIVES,
+    mpi::MESSAGES,
+    mpi::WAITS,
+    mpi::OTHERS,
+];
+
+/// The tables of an export.
+pub(crate) fn export_tables(connection: &Connection) -> Result<SqliteTables, Error> {
+    let mut tables = SqliteTables::probe(connection)?;
+    // A view in place of a table is none of Nsight Systems, and need not end.
+    tables.drop_views();
+    if is_export(&tables) {
+        Ok(tables)
+    } else {
+        Err(Error::NotExport)
+    }
+}
+
+/// How many rows there are in the tables that a trace is read from, for a guess of the memory that it
+/// takes. O(tables · log rows).
+///
+/// # Errors
+/// It is no export of Nsight Systems, or it is locked.
+pub fn row_count(connection: &Connection) -> Result<u64, Error> {
+    let tables = export_tables(connection)?;
+    let read = READ_TABLES.iter().filter_map(|name| tables.table(name));
+    let rows = read.filter_map(|table| table.last_row(connection));
+    Ok(rows.fold(0, u64::saturating_add))
+}
+
+/// Reads the trace of one process. O(n log n) for the final sort, else linear.
+///
+/// Damage inside tables is no error: see [`DeviceTrace::anomalies`].
+///
+/// # Errors
+/// It is no export of Nsight Systems, it is locked, no process is wanted where several have work on
+/// devices, or the wanted one is not in it.
+pub fn read(connection: &Connection, options: NsysReadOptions) -> Result<DeviceTrace, Error> {
+    let tables = export_tables(connection)?;
+    let process = choose_process(connection, &tables, options.process)?;
+    let mut reader = ExportReader {
+        connection,
+        tables: &tables,
+        strings: StringTable::new(connection, &tables)?,
+        process,
+        keep: options.keep,
+        assembler: DeviceTraceAssembler::default(),
+    };
+    reader.read_header()?;
+    reader.read_calls()?;
+    reader.read_rows()?;
+    reader.read_syncs()?;
+    reader.read_ranges()?;
+    reader.read_mpi()?;
+    reader.read_metrics()?;
+    reader.close_open_ranges();
+    reader.fill_details();
+    let ExportReader { assembler, .. } = reader;
+    let mut trace = assembler.finish().ok_or(Error::TooManyRows)?;
+    trace.bytes = tables.bytes;
+    trace.first_start = trace.window().map(|(start, _)| start);
+    Ok(trace)
+}
+
+/// The process to read; `None`: rows do not say whose they are.
+fn choose_process(
+    connection: &Connection,
+    tables: &SqliteTables,
+    wanted: Option<GlobalPid>,
+) -> Result<Option<NsysProcess>, Error> {
+    let mut all = list_processes(connection, tables)?;
+    match wanted {
+        Some(wanted) => {
+            let at = all.iter().position(|process| process.global_pid == wanted);
+            at.map(|at| Some(all.swap_remove(at)))
+                .ok_or(Error::NoProcess { pid: wanted.pid() })
+        }
+        None if all.len() > 1 => Err(Error::SeveralProcesses {
+            pids: all.iter().map(|process| process.pid).collect(),
+        }),
+        None => Ok(all.pop()),
+    }
+}
+
+/// An export while it is read.
+struct ExportReader<'c> {
+    connection: &'c Connection,
+    tables: &'c SqliteTables,
+    strings: StringTable<'c>,
+    process: Option<NsysProcess>,
+    keep: KeepEvents,
+    assembler: DeviceTraceAssembler,
+}
+
+impl ExportReader<'_> {
+    fn global_pid(&self) -> Option<GlobalPid> {
+        self.process.as_ref().map(|process| process.global_pid)
+    }
+
+    /// Rows of the process, in a table that says it by `globalPid`.
+    fn of_process(&self) -> RowFilter<'static> {
+        match self.global_pid() {
+            None => RowFilter::All,
+            Some(process) => RowFilter::Equal {
+                column: "globalPid",
+                ignored_bits: 0,
+                value: process.0,
+            },
+        }
+    }
+
+    /// Rows of threads of the process, in a table that says it by `globalTid`.
+    fn of_threads(&self) -> RowFilter<'static> {
+        match self.global_pid() {
+            None => RowFilter::All,
+            Some(process) => RowFilter::Equal {
+                column: "globalTid",
+                ignored_bits: process::TID_BITS,
+                value: process.0 >> process::TID_BITS,
+            },
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Calls of MPI, which have tables of their own since schema 3.
+
+use crate::comms::{
+    CommFacts, Communicators, input_and_output, is_immediate, member_list, mpi_kind,
+};
+use crate::times::row_times;
+use crate::{Error, ExportReader};
+use etlink_model::{Anomalies, CollectiveKind};
+use etlink_sqlite::{RowFilter, scan_rows};
+
+/// Collectives.
+pub(crate) const COLLECTIVES: &str = "MPI_COLLECTIVES_EVENTS";
+/// Sends and receives.
+pub(crate) const MESSAGES: &str = "MPI_P2P_EVENTS";
+/// `MPI_Wait`, `MPI_Start` and their kin.
+pub(crate) const WAITS: &str = "MPI_START_WAIT_EVENTS";
+/// All other calls.
+pub(crate) const OTHERS: &str = "MPI_OTHER_EVENTS";
+
+impl ExportReader<'_> {
+    /// Reads the calls of the process.
+    pub(crate) fn read_mpi(&mut self) -> Result<(), Error> {
+        let mut communicators = self.mpi_communicators()?;
+        for name in [COLLECTIVES, MESSAGES, WAITS, OTHERS] {
+            self.read_mpi_table(name, &mut communicators)?;
+        }
+        communicators.finish(&mut self.assembler.trace);
+        Ok(())
+    }
+
+    fn read_mpi_table(
+        &mut self,
+        name: &'static str,
+        communicators: &mut Communicators,
+    ) -> Result<(), Error> {
+        let Some(table) = self.tables.table(name) else {
+            return Ok(());
+        };
+        let columns = [
+            "start",
+            "end",
+            "globalTid",
+            "textId",
+            "commHandle",
+            "size",
+            "recvSize",
+            "rootRank",
+            "remoteRank",
+        ];
+        let (connection, filter) = (self.connection, self.of_threads());
+        let (mut anomalies, mut scan_anomalies) = (Anomalies::default(), Anomalies::default());
+        let mut count = 0;
+        scan_rows(
+            connection,
+            table,
+            &columns,
+            filter,
+            &mut scan_anomalies,
+            |cells| {
+                let Some(times) = row_times(cells, name, &mut anomalies) else {
+                    return;
+                };
+                let text = self.string(cells.int(3));
+                let trace = &mut self.assembler.trace;
+                let function = trace.names.get(text);
+                let asynchronous = is_immediate(function);
+                let kind = match name {
+                    COLLECTIVES | MESSAGES => mpi_kind(function),
+                    _ => CollectiveKind::Other,
+                };
+                let communicator = cells.bits(4);
+                let ranks = communicator.and_then(|of| communicators.sizes.get(&of));
+                let (input, output) = match (cells.uint(5), cells.uint(6)) {
+                    (Some(sent), Some(received)) => (sent, received),
+                    (size, _) => {
+                        let ranks = ranks.copied().unwrap_or(0);
+                        input_and_output(kind, size.unwrap_or(0), ranks)
+                    }
+                };
+                let facts = CommFacts {
+                    input,
+                    output,
+                    peer: cells.int(8).or(cells.int(7)).filter(|rank| *rank >= 0),
+                    communicator,
+                    asynchronous,
+                };
+                let collective = communicators.push_record(trace, kind, facts);
+                self.push_op(text, cells.int(2).unwrap_or(0), times, collective);
+                count += 1;
+            },
+        )?;
+        self.note_anomalies([anomalies, scan_anomalies]);
+        self.count_rows("X mpi", count);
+        Ok(())
+    }
+
+    /// Sizes and members of communicators. Handles are a process's own.
+    fn mpi_communicators(&mut self) -> Result<Communicators, Error> {
+        let mut communicators = Communicators::default();
+        let Some(table) = self.tables.table("MPI_COMMUNICATORS") else {
+            return Ok(communicators);
+        };
+        let own = self.assembler.trace.header.rank.map(|rank| rank.0);
+        let columns = ["rank", "commHandle", "size", "members"];
+        let mut anomalies = Anomalies::default();
+        scan_rows(
+            self.connection,
+            table,
+            &columns,
+            RowFilter::All,
+            &mut anomalies,
+            |cells| {
+                // The table says the rank that made a communicator, and no process.
+                let is_other = own.is_some() && cells.int(0).is_some_and(|rank| Some(rank) != own);
+                let Some(handle) = cells.bits(1).filter(|_| !is_other) else {
+                    return;
+                };
+                if let Some(size) = cells.uint(2) {
+                    communicators.sizes.insert(handle, size);
+                }
+                let members = cells.text(3);
+                if let Some(members) = members.as_deref().and_then(member_list) {
+                    communicators.members.insert(handle, members);
+                }
+            },
+        )?;
+        self.note_anomalies([anomalies]);
+        Ok(communicators)
+    }
+}

@@ -1,0 +1,332 @@
+//! Ranges and names of NVTX.
+
+use crate::comms::{CommFacts, Communicators, input_and_output, is_immediate, mpi_kind, nccl_kind};
+use crate::emitted::EmittedRange;
+use crate::payload::NcclPayload;
+use crate::process::thread_id;
+use crate::times::row_times;
+use crate::{Error, ExportReader, GlobalPid};
+use etlink_model::{
+    Anomalies, AnomalyKind, CpuOp, DurationNs, HostThread, NameId, RfId, ThreadIdx, TimeNs,
+    TrackLabel,
+};
+use etlink_sqlite::{RowCells, RowFilter, SqliteTable, scan_rows};
+use rustc_hash::FxHashMap;
+
+/// Ranges, marks, names of threads and domains.
+pub(crate) const RANGES: &str = "NVTX_EVENTS";
+
+// `ENUM_NSYS_EVENT_TYPE`; the same numbers in schema 2, which has no such table.
+const PUSH_POP: i64 = 59;
+const START_END: i64 = 60;
+const DOMAIN: i64 = 75;
+/// `NvtxThreadName`.
+pub(crate) const THREAD_NAME: i64 = 39;
+
+/// Whose ranges a domain has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum RangeDomain {
+    /// The program's, PyTorch's, another library's.
+    #[default]
+    Program,
+    Nccl,
+    Mpi,
+}
+
+impl RangeDomain {
+    fn from_name(name: &str) -> RangeDomain {
+        match name {
+            "NCCL" => RangeDomain::Nccl,
+            "MPI" => RangeDomain::Mpi,
+            _ => RangeDomain::Program,
+        }
+    }
+}
+
+/// What the text of a range says.
+#[derive(Clone, Copy, Debug)]
+struct RangeText {
+    name: NameId,
+    sequence: i64,
+    rf_id: RfId,
+    shapes: NameId,
+    is_op: bool,
+}
+
+/// What is kept of ranges while they are read.
+#[derive(Default)]
+pub(crate) struct RangeReading {
+    domains: FxHashMap<i64, RangeDomain>,
+    /// Texts by their number in `StringIds`.
+    texts: FxHashMap<i64, RangeText>,
+    pub(crate) communicators: Communicators,
+    ops: u64,
+    annotations: u64,
+    others: u64,
+}
+
+/// The columns of a range, after `start` and `end`.
+const COLUMNS: [&str; 9] = [
+    "start",
+    "end",
+    "eventType",
+    "text",
+    "textId",
+    "globalTid",
+    "endGlobalTid",
+    "domainId",
+    "jsonText",
+];
+
+impl ExportReader<'_> {
+    /// Reads the ranges of the process: ops, annotations, communications.
+    pub(crate) fn read_ranges(&mut self) -> Result<(), Error> {
+        let Some(table) = self.tables.table(RANGES) else {
+            return Ok(());
+        };
+        let mut reading = RangeReading {
+            domains: self.domains(table)?,
+            ..RangeReading::default()
+        };
+        let (mut anomalies, mut scan_anomalies) = (Anomalies::default(), Anomalies::default());
+        let (connection, filter) = (self.connection, self.of_threads());
+        scan_rows(
+            connection,
+            table,
+            &COLUMNS,
+            filter,
+            &mut scan_anomalies,
+            |cells| match cells.int(2) {
+                Some(PUSH_POP | START_END) => self.push_range(cells, &mut reading, &mut anomalies),
+                Some(THREAD_NAME) => self.name_thread(cells),
+                Some(DOMAIN) => {}
+                _ => reading.others += 1,
+            },
+        )?;
+        self.note_anomalies([anomalies, scan_anomalies]);
+        self.count_rows("X cpu_op", reading.ops);
+        self.count_rows("X user_annotation", reading.annotations);
+        self.count_rows("i nvtx", reading.others);
+        reading.communicators.finish(&mut self.assembler.trace);
+        Ok(())
+    }
+
+    /// Domains by number. They are numbered per process, so that those of others are left out.
+    fn domains(&mut self, table: &SqliteTable) -> Result<FxHashMap<i64, RangeDomain>, Error> {
+        let mut domains = FxHashMap::default();
+        let filter = RowFilter::Equal {
+            column: "eventType",
+            ignored_bits: 0,
+            value: DOMAIN,
+        };
+        let columns = ["globalTid", "domainId", "text", "textId"];
+        let mut ignored = Anomalies::default();
+        let process = self.global_pid();
+        let strings = &mut self.strings;
+        scan_rows(
+            self.connection,
+            table,
+            &columns,
+            filter,
+            &mut ignored,
+            |cells| {
+                let of = cells.int(0).map(GlobalPid::of_thread);
+                if of.is_some() && process.is_some() && of != process {
+                    return;
+                }
+                let name = cells.text(2).map(|name| name.into_owned());
+                let name = name.or_else(|| strings.text(cells.int(3)?));
+                if let (Some(domain), Some(name)) = (cells.int(1), name) {
+                    domains.insert(domain, RangeDomain::from_name(&name));
+                }
+            },
+        )?;
+        Ok(domains)
+    }
+
+    /// Keeps what a thread is called.
+    fn name_thread(&mut self, cells: &RowCells<'_, '_>) {
+        let (Some(thread), Some(name)) = (cells.int(5), cells.text(3)) else {
+            return;
+        };
+        self.insert_thread_name(thread, &name);
+    }
+
+    /// What a thread is called; the last name counts.
+    pub(crate) fn insert_thread_name(&mut self, global_tid: i64, name: &str) {
+        let thread = HostThread {
+            pid: TrackLabel::Int(GlobalPid::of_thread(global_tid).pid()),
+            tid: TrackLabel::Int(thread_id(global_tid)),
+        };
+        let name = self.assembler.intern(name);
+        self.assembler.trace.thread_names.insert(thread, name);
+    }
+
+    fn push_range(
+        &mut self,
+        cells: &RowCells<'_, '_>,
+        reading: &mut RangeReading,
+        anomalies: &mut Anomalies,
+    ) {
+        let thread = cells.int(5).unwrap_or(0);
+        // A range that another thread ends says nothing of what either of them did meanwhile.
+        let is_of_two = cells.int(6).is_some_and(|end| end != thread);
+        if cells.int(2) == Some(START_END) && is_of_two {
+            reading.others += 1;
+            return;
+        }
+        let Some((start, duration, unfinished)) = range_times(cells, anomalies) else {
+            return;
+        };
+        let domain = cells
+            .int(7)
+            .and_then(|id| reading.domains.get(&id).copied());
+        let domain = domain.unwrap_or_default();
+        let text = self.range_text(cells, reading);
+        let pid = GlobalPid::of_thread(thread).pid();
+        let thread = self.assembler.thread_index(pid, thread_id(thread));
+        let collective = match domain {
+            RangeDomain::Program => u32::MAX,
+            RangeDomain::Nccl => self.nccl_record(cells, reading, text.name),
+            RangeDomain::Mpi => self.mpi_record(reading, text.name),
+        };
+        let is_op = text.is_op || domain != RangeDomain::Program;
+        if unfinished {
+            anomalies.note(AnomalyKind::Unfinished, || {
+                format!("{:?}", self.assembler.trace.names.get(text.name))
+            });
+        }
+        self.assembler.trace.has_rf_ids |= text.rf_id.get().is_some();
+        let op = CpuOp {
+            name: text.name,
+            thread,
+            start,
+            duration,
+            rf_id: text.rf_id,
+            external_id: -1,
+            seq_id: text.sequence,
+            fwd_thread: 0,
+            annotation: !is_op,
+            unfinished,
+            shapes: text.shapes,
+            types: NameId::EMPTY,
+            collective,
+        };
+        self.assembler.trace.ops.push(op);
+        match is_op {
+            true => reading.ops += 1,
+            false => reading.annotations += 1,
+        }
+    }
+
+    /// The name of a range with what PyTorch writes behind it. Nsight Systems keeps the text in the
+    /// row, or in `StringIds` where the program registered it, newer versions where it comes again.
+    fn range_text(&mut self, cells: &RowCells<'_, '_>, reading: &mut RangeReading) -> RangeText {
+        if let Some(text) = cells.text(3) {
+            return self.text_parts(&text);
+        }
+        let Some(id) = cells.int(4) else {
+            return self.text_parts("");
+        };
+        if let Some(known) = reading.texts.get(&id) {
+            return *known;
+        }
+        let text = self.strings.text(id).unwrap_or_default();
+        let parts = self.text_parts(&text);
+        reading.texts.insert(id, parts);
+        parts
+    }
+
+    fn text_parts(&mut self, text: &str) -> RangeText {
+        let range = EmittedRange::from_text(text);
+        RangeText {
+            name: self.assembler.intern(range.name),
+            sequence: range.sequence.unwrap_or(-1),
+            rf_id: RfId(range.op_id.unwrap_or(0)),
+            shapes: self.assembler.intern(range.sizes),
+            is_op: range.is_op(),
+        }
+    }
+
+    /// The communication of a range of NCCL.
+    fn nccl_record(
+        &mut self,
+        cells: &RowCells<'_, '_>,
+        reading: &mut RangeReading,
+        name: NameId,
+    ) -> u32 {
+        let payload = cells.text(8).map(|text| NcclPayload::from_text(&text));
+        let payload = payload.unwrap_or_default();
+        let communicators = &mut reading.communicators;
+        if let (Some(communicator), Some(ranks)) = (payload.communicator, payload.ranks) {
+            let ranks = u64::try_from(ranks).unwrap_or(0);
+            communicators.sizes.insert(communicator, ranks);
+        }
+        let trace = &mut self.assembler.trace;
+        let kind = nccl_kind(trace.names.get(name));
+        let known = payload
+            .communicator
+            .and_then(|of| communicators.sizes.get(&of));
+        let ranks = known.copied().unwrap_or(0);
+        let (input, output) = input_and_output(kind, payload.bytes.unwrap_or(0), ranks);
+        let facts = CommFacts {
+            input,
+            output,
+            peer: payload.peer.or(payload.root),
+            communicator: payload.communicator,
+            // The kernel communicates; the function gives it to a stream.
+            asynchronous: true,
+        };
+        communicators.push_record(trace, kind, facts)
+    }
+
+    /// The communication of a range of MPI, of which NVTX has the name alone.
+    fn mpi_record(&mut self, reading: &mut RangeReading, name: NameId) -> u32 {
+        let trace = &mut self.assembler.trace;
+        let name = trace.names.get(name);
+        let (kind, asynchronous) = (mpi_kind(name), is_immediate(name));
+        let facts = CommFacts {
+            asynchronous,
+            ..CommFacts::default()
+        };
+        reading.communicators.push_record(trace, kind, facts)
+    }
+
+    /// An op on a thread of the process that a row of another table tells of.
+    pub(crate) fn push_op(
+        &mut self,
+        name: NameId,
+        global_tid: i64,
+        (start, duration): (TimeNs, DurationNs),
+        collective: u32,
+    ) -> ThreadIdx {
+        let pid = GlobalPid::of_thread(global_tid).pid();
+        let thread = self.assembler.thread_index(pid, thread_id(global_tid));
+        let op = CpuOp {
+            name,
+            thread,
+            start,
+            duration,
+            external_id: -1,
+            seq_id: -1,
+            collective,
+            ..CpuOp::default()
+        };
+        self.assembler.trace.ops.push(op);
+        thread
+    }
+}
+
+/// Start and length of a range, and whether it has no end.
+fn range_times(
+    cells: &RowCells<'_, '_>,
+    anomalies: &mut Anomalies,
+) -> Option<(TimeNs, DurationNs, bool)> {
+    // A range that was open when recording stopped has no end, which is no damage.
+    if cells.int(0).is_some() && cells.int(1).is_none() {
+        let start = cells.int(0).map(TimeNs)?;
+        return Some((start, DurationNs::ZERO, true));
+    }
+    let (start, duration) = row_times(cells, RANGES, anomalies)?;
+    Some((start, duration, false))
+}

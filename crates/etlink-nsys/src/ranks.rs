@@ -1,0 +1,270 @@
+//! Which rank a process is.
+
+use crate::names::mpi_rank_name;
+use crate::payload::NcclPayload;
+use crate::{Error, GlobalPid, nvtx};
+use etlink_model::Anomalies;
+use etlink_sqlite::{RowFilter, SqliteTables, scan_rows};
+use rusqlite::Connection;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What tells the rank of a process, surest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RankSource {
+    /// `MPI_RANKS`.
+    MpiTable,
+    /// A thread that Nsight Systems calls `MPI Rank 3`.
+    ThreadName,
+    /// What NCCL was told when its largest communicator was made.
+    Nccl,
+    /// `RANK` or what a launcher of MPI sets, in the environment of the only process.
+    Environment,
+    /// Its place among the processes of the report, by process id: nothing else tells.
+    Order,
+}
+
+impl RankSource {
+    /// What it is called in messages.
+    pub fn describe(self) -> &'static str {
+        match self {
+            RankSource::MpiTable => "the table MPI_RANKS",
+            RankSource::ThreadName => "names of threads (MPI Rank N)",
+            RankSource::Nccl => "what NCCL was initialised with",
+            RankSource::Environment => "the environment of the recorded program",
+            RankSource::Order => "the order of process ids",
+        }
+    }
+}
+
+/// The rank of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessRank {
+    /// The rank.
+    pub rank: i64,
+    /// How many ranks there are, if that is told too.
+    pub world_size: Option<i64>,
+    /// What tells it.
+    pub source: RankSource,
+}
+
+/// The ranks of processes. A source counts if it names one rank for each process that it names, and
+/// no rank twice.
+pub(crate) fn process_ranks(
+    connection: &Connection,
+    tables: &SqliteTables,
+    processes: &BTreeSet<GlobalPid>,
+) -> Result<BTreeMap<GlobalPid, ProcessRank>, Error> {
+    let sources = [mpi_table, thread_names, nccl_ranks, environment];
+    for source in sources {
+        let mut ranks = source(connection, tables, processes)?;
+        ranks.retain(|process, _| processes.contains(process));
+        let distinct: BTreeSet<i64> = ranks.values().map(|rank| rank.rank).collect();
+        // A source that leaves out processes would mix with the order of the others.
+        if distinct.len() == processes.len() && !ranks.is_empty() {
+            return Ok(ranks);
+        }
+    }
+    // Of one process the order tells nothing.
+    if processes.len() < 2 {
+        return Ok(BTreeMap::new());
+    }
+    let mut by_order = BTreeMap::new();
+    for (rank, process) in (0..).zip(processes) {
+        let rank = ProcessRank {
+            rank,
+            world_size: None,
+            source: RankSource::Order,
+        };
+        by_order.insert(*process, rank);
+    }
+    Ok(by_order)
+}
+
+type FoundRanks = BTreeMap<GlobalPid, ProcessRank>;
+
+fn mpi_table(
+    connection: &Connection,
+    tables: &SqliteTables,
+    _: &BTreeSet<GlobalPid>,
+) -> Result<FoundRanks, Error> {
+    let mut found = FoundRanks::new();
+    let Some(table) = tables.table("MPI_RANKS") else {
+        return Ok(found);
+    };
+    let mut ignored = Anomalies::default();
+    let columns = ["globalTid", "rank"];
+    scan_rows(
+        connection,
+        table,
+        &columns,
+        RowFilter::All,
+        &mut ignored,
+        |cells| {
+            if let (Some(thread), Some(rank)) = (cells.int(0), cells.int(1)) {
+                note_rank(&mut found, thread, rank, RankSource::MpiTable);
+            }
+        },
+    )?;
+    Ok(found)
+}
+
+fn note_rank(found: &mut FoundRanks, thread: i64, rank: i64, source: RankSource) {
+    let rank = ProcessRank {
+        rank,
+        world_size: None,
+        source,
+    };
+    found.insert(GlobalPid::of_thread(thread), rank);
+}
+
+/// Names of threads, as the system and as NVTX has them.
+fn thread_names(
+    connection: &Connection,
+    tables: &SqliteTables,
+    _: &BTreeSet<GlobalPid>,
+) -> Result<FoundRanks, Error> {
+    let mut found = FoundRanks::new();
+    let mut note = |thread: Option<i64>, name: Option<&str>| {
+        if let (Some(thread), Some(rank)) = (thread, name.and_then(mpi_rank_name)) {
+            note_rank(&mut found, thread, rank, RankSource::ThreadName);
+        }
+    };
+    let names = "SELECT globalTid, value FROM ThreadNames JOIN StringIds ON id = nameId \
+                 WHERE value LIKE 'MPI Rank %'";
+    if tables.table("ThreadNames").is_some()
+        && let Ok(mut query) = connection.prepare(names)
+        && let Ok(mut rows) = query.query([])
+    {
+        while let Ok(Some(row)) = rows.next() {
+            let name: Option<String> = row.get(1).ok();
+            note(row.get(0).ok(), name.as_deref());
+        }
+    }
+    if let Some(table) = tables.table(nvtx::RANGES) {
+        let of_kind = RowFilter::Equal {
+            column: "eventType",
+            ignored_bits: 0,
+            value: nvtx::THREAD_NAME,
+        };
+        let mut ignored = Anomalies::default();
+        let columns = ["globalTid", "text"];
+        scan_rows(
+            connection,
+            table,
+            &columns,
+            of_kind,
+            &mut ignored,
+            |cells| {
+                note(cells.int(0), cells.text(1).as_deref());
+            },
+        )?;
+    }
+    Ok(found)
+}
+
+/// Ranges `ncclCommInitRank` say the rank in the communicator; in the largest it is that of the job.
+fn nccl_ranks(
+    connection: &Connection,
+    tables: &SqliteTables,
+    _: &BTreeSet<GlobalPid>,
+) -> Result<FoundRanks, Error> {
+    let mut found = FoundRanks::new();
+    let has_payloads = tables
+        .table(nvtx::RANGES)
+        .is_some_and(|table| table.has_column("jsonText"));
+    if !has_payloads {
+        return Ok(found);
+    }
+    let payloads = "SELECT globalTid, jsonText FROM NVTX_EVENTS WHERE jsonText LIKE '%\"Rank\"%'";
+    let mut query = connection
+        .prepare(payloads)
+        .map_err(|error| etlink_sqlite::Error::of(nvtx::RANGES, error))?;
+    let mut rows = query
+        .query([])
+        .map_err(|error| etlink_sqlite::Error::of(nvtx::RANGES, error))?;
+    while let Ok(Some(row)) = rows.next() {
+        let (Ok(thread), Ok(text)) = (row.get::<_, i64>(0), row.get::<_, String>(1)) else {
+            continue;
+        };
+        let payload = NcclPayload::from_text(&text);
+        let (Some(rank), Some(size)) = (payload.rank, payload.ranks) else {
+            continue;
+        };
+        let process = GlobalPid::of_thread(thread);
+        let known = found.get(&process).and_then(|rank| rank.world_size);
+        if known.is_none_or(|known| known < size) {
+            let rank = ProcessRank {
+                rank,
+                world_size: Some(size),
+                source: RankSource::Nccl,
+            };
+            found.insert(process, rank);
+        }
+    }
+    Ok(found)
+}
+
+/// Variables that say rank and number of ranks, surest first: those of `torchrun`, Open MPI, MPICH
+/// and Slurm.
+const VARIABLES: [(&str, &str); 4] = [
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+];
+
+/// The environment that `nsys profile` was called with: of the rank's own where each has a report.
+fn environment(
+    connection: &Connection,
+    tables: &SqliteTables,
+    processes: &BTreeSet<GlobalPid>,
+) -> Result<FoundRanks, Error> {
+    let mut found = FoundRanks::new();
+    let (Some(process), Some(table)) = (processes.first(), tables.table("META_DATA_CAPTURE"))
+    else {
+        return Ok(found);
+    };
+    // Children of one environment are not told apart by it.
+    if processes.len() > 1 {
+        return Ok(found);
+    }
+    let mut values: BTreeMap<String, i64> = BTreeMap::new();
+    let mut ignored = Anomalies::default();
+    let columns = ["name", "value"];
+    scan_rows(
+        connection,
+        table,
+        &columns,
+        RowFilter::All,
+        &mut ignored,
+        |cells| {
+            let is_variable = cells
+                .text(0)
+                .is_some_and(|name| name.ends_with(":ENVIRONMENT_VARIABLE"));
+            let text = cells.text(1).filter(|_| is_variable);
+            let variable = text.as_deref().and_then(|text| text.split_once('='));
+            if let Some((name, value)) = variable
+                && let Ok(value) = value.trim_matches('"').parse()
+            {
+                values.insert(name.to_owned(), value);
+            }
+        },
+    )?;
+    for (rank, size) in VARIABLES {
+        let Some(rank) = values.get(rank).copied() else {
+            continue;
+        };
+        let world_size = values.get(size).copied();
+        // A launcher's own process has rank 0 of 1, and starts ranks of other numbers.
+        if world_size.is_some_and(|size| size > 1) {
+            let rank = ProcessRank {
+                rank,
+                world_size,
+                source: RankSource::Environment,
+            };
+            found.insert(*process, rank);
+            return Ok(found);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,95 @@
+//! `StringIds`: the texts that rows name by number.
+
+use crate::Error;
+use etlink_model::{Anomalies, NameId, Names};
+use etlink_sqlite::{RowFilter, SqliteTables, scan_rows};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Statement};
+use rustc_hash::FxHashMap;
+
+/// Texts by number. Those that no row of the trace names, which are most (functions of call stacks),
+/// are not read.
+pub(crate) struct StringTable<'c> {
+    query: Option<Statement<'c>>,
+    /// All texts, where the table cannot be searched by number.
+    loaded: FxHashMap<i64, String>,
+    names: FxHashMap<i64, NameId>,
+    calls: FxHashMap<i64, NameId>,
+}
+
+impl<'c> StringTable<'c> {
+    pub(crate) fn new(
+        connection: &'c Connection,
+        tables: &SqliteTables,
+    ) -> Result<StringTable<'c>, Error> {
+        let mut strings = StringTable {
+            query: None,
+            loaded: FxHashMap::default(),
+            names: FxHashMap::default(),
+            calls: FxHashMap::default(),
+        };
+        let Some(table) = tables.table("StringIds") else {
+            return Ok(strings);
+        };
+        if table.row_id.as_deref() == Some("id") {
+            let query = connection.prepare("SELECT value FROM StringIds WHERE id = ?1");
+            strings.query =
+                Some(query.map_err(|error| etlink_sqlite::Error::of("StringIds", error))?);
+            return Ok(strings);
+        }
+        // Other tools copy the table without its key, so that each search would read all of it.
+        let mut ignored = Anomalies::default();
+        scan_rows(
+            connection,
+            table,
+            &["id", "value"],
+            RowFilter::All,
+            &mut ignored,
+            |cells| {
+                if let (Some(id), Some(text)) = (cells.int(0), cells.text(1)) {
+                    strings.loaded.insert(id, text.into_owned());
+                }
+            },
+        )?;
+        Ok(strings)
+    }
+
+    /// The text of a number; `None` where the table has none.
+    pub(crate) fn text(&mut self, id: i64) -> Option<String> {
+        let Some(query) = &mut self.query else {
+            return self.loaded.get(&id).cloned();
+        };
+        let text = query.query_row([id], |row| match row.get_ref(0)? {
+            ValueRef::Text(text) => Ok(String::from_utf8_lossy(text).into_owned()),
+            _ => Ok(String::new()),
+        });
+        text.ok()
+    }
+
+    /// The name of a number; none is empty.
+    #[inline]
+    pub(crate) fn name(&mut self, id: Option<i64>, names: &mut Names) -> NameId {
+        let Some(id) = id else { return NameId::EMPTY };
+        if let Some(name) = self.names.get(&id) {
+            return *name;
+        }
+        let name = self
+            .text(id)
+            .map_or(NameId::EMPTY, |text| names.intern(&text));
+        self.names.insert(id, name);
+        name
+    }
+
+    /// The name of a call, as Kineto writes it.
+    #[inline]
+    pub(crate) fn call_name(&mut self, id: Option<i64>, names: &mut Names) -> NameId {
+        let Some(id) = id else { return NameId::EMPTY };
+        if let Some(name) = self.calls.get(&id) {
+            return *name;
+        }
+        let text = self.text(id).unwrap_or_default();
+        let name = names.intern(crate::names::call_name(&text));
+        self.calls.insert(id, name);
+        name
+    }
+}

@@ -1,0 +1,178 @@
+//! Synchronisations, and the records of events that they wait for.
+
+use crate::calls::correlation;
+use crate::names::sync_name;
+use crate::rows::stream;
+use crate::times::row_times;
+use crate::{Error, ExportReader};
+use etlink_model::{Anomalies, Correlation, DeviceQueue, SyncRow};
+use etlink_sqlite::scan_rows;
+use rustc_hash::FxHashMap;
+
+/// Waits of threads and streams.
+pub(crate) const SYNCS: &str = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
+/// Calls that record events. Both are there with `--cuda-event-trace=true`, which is the default
+/// since 2024.
+pub(crate) const EVENTS: &str = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
+
+const EVENT_SYNC: i64 = 1;
+const STREAM_WAIT: i64 = 2;
+const CONTEXT_SYNC: i64 = 4;
+
+/// A call that recorded an event to a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct EventRecord {
+    correlation: i64,
+    stream: i64,
+}
+
+/// The records of events. Correlation ids of a process grow with time, so that the last record before
+/// a wait is the one with the next lower id, as Kineto takes it (`waitEventMap` in
+/// `CuptiActivityProfiler.cpp`).
+#[derive(Default)]
+struct EventRecords {
+    /// By context and event.
+    of_event: FxHashMap<(i64, i64), Vec<EventRecord>>,
+    /// By the number that CUDA 12.8 and later give each record and its waits.
+    of_sync: FxHashMap<i64, EventRecord>,
+}
+
+impl EventRecords {
+    fn push(&mut self, context: i64, event: i64, sync: Option<i64>, record: EventRecord) {
+        if let Some(sync) = sync.filter(|sync| *sync > 0) {
+            self.of_sync.insert(sync, record);
+        }
+        let records = self.of_event.entry((context, event)).or_default();
+        records.push(record);
+    }
+
+    fn sort(&mut self) {
+        self.of_event
+            .values_mut()
+            .for_each(|records| records.sort());
+    }
+
+    /// What a wait with a correlation id waits for.
+    fn find(
+        &self,
+        context: i64,
+        event: i64,
+        sync: Option<i64>,
+        wait: Correlation,
+    ) -> Option<EventRecord> {
+        if let Some(record) = sync.and_then(|sync| self.of_sync.get(&sync)) {
+            return Some(*record);
+        }
+        let records = self.of_event.get(&(context, event))?;
+        let before = records.partition_point(|record| record.correlation < wait.0);
+        Some(records[before.checked_sub(1)?])
+    }
+}
+
+impl ExportReader<'_> {
+    /// Reads the synchronisations of the process.
+    pub(crate) fn read_syncs(&mut self) -> Result<(), Error> {
+        let Some(table) = self.tables.table(SYNCS) else {
+            return Ok(());
+        };
+        let records = self.event_records()?;
+        let columns = [
+            "start",
+            "end",
+            "deviceId",
+            "contextId",
+            "streamId",
+            "correlationId",
+            "syncType",
+            "eventId",
+            "eventSyncId",
+        ];
+        let filter = self.of_process();
+        let (mut anomalies, mut scan_anomalies) = (Anomalies::default(), Anomalies::default());
+        let assembler = &mut self.assembler;
+        let mut count = 0;
+        scan_rows(
+            self.connection,
+            table,
+            &columns,
+            filter,
+            &mut scan_anomalies,
+            |cells| {
+                let Some((start, duration)) = row_times(cells, SYNCS, &mut anomalies) else {
+                    return;
+                };
+                let queue = DeviceQueue {
+                    device: cells.int(2).unwrap_or(0),
+                    context: cells.int(3).unwrap_or(0),
+                    stream: stream(cells.int(4)),
+                };
+                let id = correlation(cells.int(5));
+                let event = stream(cells.int(7));
+                let waits = matches!(cells.int(6), Some(EVENT_SYNC | STREAM_WAIT));
+                let record = Some(event)
+                    .filter(|event| waits && *event >= 0)
+                    .and_then(|event| records.find(queue.context, event, cells.int(8), id));
+                // Nsight Systems of 2022 writes synchronisations of a device as those of an event
+                // that is none.
+                let kind = match cells.int(6) {
+                    Some(EVENT_SYNC) if event < 0 && queue.stream < 0 => Some(CONTEXT_SYNC),
+                    kind => kind,
+                };
+                let row = SyncRow {
+                    name: assembler.intern(sync_name(kind)),
+                    queue: assembler.queue_index(queue),
+                    unsigned: false,
+                    start,
+                    duration,
+                    correlation: id,
+                    wait_stream: record.map_or(-1, |record| record.stream),
+                    wait_record: record
+                        .map_or(Correlation::NONE, |record| Correlation(record.correlation)),
+                    wait_event: if waits { event } else { -1 },
+                };
+                assembler.trace.syncs.push(row);
+                count += 1;
+            },
+        )?;
+        self.note_anomalies([anomalies, scan_anomalies]);
+        self.count_rows("X cuda_sync", count);
+        Ok(())
+    }
+
+    fn event_records(&mut self) -> Result<EventRecords, Error> {
+        let mut records = EventRecords::default();
+        let Some(table) = self.tables.table(EVENTS) else {
+            return Ok(records);
+        };
+        let columns = [
+            "contextId",
+            "eventId",
+            "eventSyncId",
+            "correlationId",
+            "streamId",
+        ];
+        let filter = self.of_process();
+        let mut anomalies = Anomalies::default();
+        let count = scan_rows(
+            self.connection,
+            table,
+            &columns,
+            filter,
+            &mut anomalies,
+            |cells| {
+                if let (Some(event), Some(correlation)) = (cells.int(1), cells.int(3)) {
+                    let stream = stream(cells.int(4));
+                    let record = EventRecord {
+                        correlation,
+                        stream,
+                    };
+                    records.push(cells.int(0).unwrap_or(0), event, cells.int(2), record);
+                }
+            },
+        )?;
+        records.sort();
+        self.note_anomalies([anomalies]);
+        self.count_rows("i cuda_event", count);
+        Ok(records)
+    }
+}

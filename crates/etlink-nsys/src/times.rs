@@ -1,0 +1,43 @@
+//! Start and length of rows.
+
+use crate::ExportReader;
+use etlink_model::{Anomalies, AnomalyKind, DurationNs, TimeNs};
+use etlink_sqlite::RowCells;
+
+/// Start and length of a row whose first two columns are `start` and `end`. A row without a start is
+/// left out; one that ends before it starts has no length. Times before the session are negative.
+pub(crate) fn row_times(
+    cells: &RowCells<'_, '_>,
+    table: &str,
+    anomalies: &mut Anomalies,
+) -> Option<(TimeNs, DurationNs)> {
+    let Some(start) = cells.int(0) else {
+        anomalies.note(AnomalyKind::NoTime, || table.to_owned());
+        return None;
+    };
+    let Some(end) = cells.int(1) else {
+        anomalies.note(AnomalyKind::BadNumber, || format!("{table}.end"));
+        return Some((TimeNs(start), DurationNs::ZERO));
+    };
+    if end < start {
+        anomalies.note(AnomalyKind::NegativeDuration, || {
+            format!("{table}, start {start}")
+        });
+    }
+    Some((TimeNs(start), TimeNs(end) - TimeNs(start)))
+}
+
+impl ExportReader<'_> {
+    /// Ranges that were open when recording stopped last until the last event.
+    pub(crate) fn close_open_ranges(&mut self) {
+        let trace = &mut self.assembler.trace;
+        let Some((_, end)) = trace.window() else {
+            return;
+        };
+        for op in 0..trace.ops.len() {
+            if trace.ops.unfinished[op] {
+                trace.ops.duration[op] = end - trace.ops.start[op];
+            }
+        }
+    }
+}

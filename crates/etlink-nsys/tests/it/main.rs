@@ -1,0 +1,12 @@
+//! Exports of Nsight Systems against Kineto traces of the same runs.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod same_graph;
+mod sums;
+mod support;

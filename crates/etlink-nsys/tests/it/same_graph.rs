@@ -1,0 +1,140 @@
+//! A Kineto trace and the export of the same run give the same device graph.
+
+use crate::support::{exported, read_export, read_kineto, recorded};
+use etlink_link::{EdgeKind, LinkOptions, LinkedTrace, NodeKind};
+use etlink_model::{DeviceTrace, NodeIdx};
+use etlink_nsys::NsysSchema;
+use etlink_testing::{DeviceQueue, Machine, TraceBuilder, random_program};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// What the graph says of the device, each fact as a line with how often it is there.
+type Facts = BTreeMap<String, usize>;
+
+fn linked(device: DeviceTrace) -> Option<LinkedTrace> {
+    etlink_link::link(None, device, LinkOptions::default()).ok()
+}
+
+fn node_text(trace: &LinkedTrace, node: NodeIdx) -> String {
+    let node = trace.nodes.get(node);
+    let name = trace.name(&node);
+    format!("{:?} {name:?} {} {}", node.kind, node.start, node.duration)
+}
+
+/// Rows with their streams, starts and launches; edges between rows, or between a row and a call:
+/// launches, the order of streams, waits.
+fn device_facts(trace: &LinkedTrace) -> Facts {
+    let mut facts = Facts::new();
+    let mut add = |fact: String| *facts.entry(fact).or_default() += 1;
+    let (device, rows) = (&trace.device, &trace.device.rows);
+    for row in 0..rows.len() {
+        let queue = device.queues[rows.queue[row].index()];
+        let name = device.names.get(rows.name[row]);
+        let call = trace.row_call[row].get().map(|call| {
+            let call = device.calls.row(call.index());
+            (device.names.get(call.name), call.start, call.duration)
+        });
+        let span = (rows.start[row], rows.duration[row]);
+        let why = trace.row_no_launch[row];
+        add(format!(
+            "row {name:?} {queue:?} {span:?} by {call:?} {why:?}"
+        ));
+    }
+    for edge in trace.edges.iter() {
+        let kinds = [edge.from, edge.to].map(|node| trace.nodes.get(node));
+        let is_device = kinds.iter().any(|node| node.on_device);
+        let is_call = kinds
+            .iter()
+            .all(|node| node.on_device || node.kind == NodeKind::Runtime);
+        if is_device && is_call {
+            let ends = [edge.from, edge.to].map(|node| node_text(trace, node));
+            let kind: EdgeKind = edge.kind;
+            add(format!("edge {kind:?} {ends:?}"));
+        }
+    }
+    facts
+}
+
+/// How many facts there are, and which are in one graph alone.
+fn compare(kineto: DeviceTrace, schema: NsysSchema) -> (usize, Vec<String>) {
+    let export = exported(&kineto, schema);
+    let again = read_export(&export);
+    let (Some(one), Some(two)) = (linked(kineto), linked(again)) else {
+        return (0, vec![]);
+    };
+    let (one, two) = (device_facts(&one), device_facts(&two));
+    let mut all: Facts = one.clone();
+    for (fact, count) in &two {
+        let known = all.entry(fact.clone()).or_default();
+        *known = (*known).max(*count);
+    }
+    let differs = |fact: &&String| one.get(*fact) != two.get(*fact);
+    let different = all.keys().filter(differs).cloned().collect();
+    (all.values().sum(), different)
+}
+
+/// Compares in both schemas. Gives how many facts there were.
+fn assert_same(kineto: &DeviceTrace) -> usize {
+    let mut total = 0;
+    for schema in NsysSchema::ALL {
+        let (facts, different) = compare(kineto.clone(), schema);
+        assert_eq!(different, Vec::<String>::new(), "{schema:?}");
+        total += facts;
+    }
+    total
+}
+
+#[test]
+fn recordings_give_the_same_graph() {
+    for case in ["transformer-2.15.0", "threads-2.15.0", "mlp-2.1.2"] {
+        assert_same(&recorded(case, 0));
+    }
+}
+
+#[test]
+fn copies_sets_and_graphs_are_the_same() {
+    let mut draw = TraceBuilder::default();
+    let thread = draw.thread();
+    draw.op(thread, "aten::copy_", 0, 40_000);
+    let (compute, copies) = (DeviceQueue::stream(7), DeviceQueue::stream(24));
+    draw.launch(thread, (1_000, 2_000), compute, "gemm", (3_000, 9_000));
+    for (place, name) in (1..).zip([
+        "Memcpy HtoD (Pageable -> Device)",
+        "Memcpy DtoH (Device -> Pinned)",
+        "Memcpy PtoP (Device -> Device)",
+        "Memcpy DtoD (Device Static -> Managed)",
+    ]) {
+        let id = draw.next_correlation();
+        let at = 10_000 * place;
+        draw.call(thread, "cudaMemcpyAsync", (at, at + 1_000), id);
+        draw.memcpy(copies, name, (at + 500, at + 3_000), id, 4096);
+    }
+    let id = draw.next_correlation();
+    draw.call(thread, "cudaMemsetAsync", (60_000, 61_000), id);
+    draw.memset(compute, (62_000, 63_000), id, 512);
+    let id = draw.next_correlation();
+    draw.driver_call(thread, "cuLaunchKernelEx", (70_000, 71_000), id);
+    draw.kernel(compute, "triton_poi_fused_0", (72_000, 73_000), id);
+    assert!(assert_same(&read_kineto(&draw.kineto())) > 25);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// What CUPTI's records of synchronisations say comes back, also of random programs.
+    #[test]
+    fn drawn_programs_give_the_same_graph(seed in any::<u64>()) {
+        let (program, options, change) = random_program(seed);
+        let machine = Machine::run(&program, options, change);
+        let mut kineto = read_kineto(&machine.trace.kineto());
+        // The drawing has one id for all events. CUDA has one for each that lives.
+        let syncs = &mut kineto.syncs;
+        for (event, record) in syncs.wait_event.iter_mut().zip(&syncs.wait_record) {
+            *event = record.get().map_or(-1, |record| record.0);
+        }
+        // Nor has it ops of PyTorch's names (`wait`): a number tells that they are no ranges of the
+        // program's own.
+        kineto.ops.seq_id.fill(1);
+        prop_assert!(assert_same(&kineto) > 100);
+    }
+}

@@ -1,0 +1,272 @@
+//! Device traces that are SQLite databases: which recorder wrote one, and a connection that leaves no
+//! trace beside it.
+
+use crate::file_error::{FileAction, FileContext};
+use crate::input::{InputError, InputFile, InputKind};
+use etlink_sqlite::{SqliteTables, set_safe_limits};
+use memchr::memmem;
+use rusqlite::{Connection, OpenFlags};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempPath;
+
+/// The first bytes of every database (<https://sqlite.org/fileformat.html>).
+pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// Where the header says how the file is written: 2 is a write-ahead log.
+const WRITE_VERSION: usize = 18;
+const WRITE_AHEAD_LOG: u8 = 2;
+
+/// A program that writes has so long to end a short write.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// A database on disk. One that was packed, or came from standard input, is unpacked into a temporary
+/// file: SQLite reads at any place.
+pub(crate) struct DatabaseFile {
+    path: PathBuf,
+    /// Removed with this.
+    _unpacked: Option<TempPath>,
+}
+
+impl DatabaseFile {
+    /// The file of an input; its unpacked content where that is needed.
+    ///
+    /// # Errors
+    /// It cannot be unpacked.
+    pub(crate) fn from_input(mut input: InputFile) -> Result<DatabaseFile, InputError> {
+        if let Some(path) = input.plain_path.take() {
+            return Ok(DatabaseFile {
+                path,
+                _unpacked: None,
+            });
+        }
+        let name = Path::new(&input.name);
+        let folder = std::env::temp_dir();
+        let unpacked = tempfile::Builder::new()
+            .prefix("etlink-")
+            .suffix(".sqlite")
+            .tempfile_in(&folder)
+            .with_path(FileAction::WriteInFolder, &folder)?;
+        let (mut file, path) = unpacked.into_parts();
+        std::io::copy(&mut input.content, &mut file).with_path(FileAction::Unpack, name)?;
+        Ok(DatabaseFile {
+            path: path.to_path_buf(),
+            _unpacked: Some(path),
+        })
+    }
+
+    /// A connection that reads alone. It makes no file beside the database.
+    ///
+    /// # Errors
+    /// Another program is writing the database, or SQLite cannot open it.
+    pub(crate) fn connect(&self) -> Result<Connection, etlink_sqlite::Error> {
+        let opened = |source| etlink_sqlite::Error::of("opening", source);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        // A write-ahead log needs two files beside the database, also of who only reads it. With
+        // `immutable` SQLite makes none, and looks at no lock.
+        let connection = match self.has_log() {
+            false => Connection::open_with_flags(&self.path, flags),
+            true if self.has_unwritten_log() => {
+                return Err(etlink_sqlite::Error::Locked {
+                    place: "write-ahead log".to_owned(),
+                });
+            }
+            true => {
+                let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+                Connection::open_with_flags(immutable_uri(&self.path), flags)
+            }
+        };
+        let connection = connection.map_err(opened)?;
+        connection.busy_timeout(PATIENCE).map_err(opened)?;
+        set_safe_limits(&connection)?;
+        Ok(connection)
+    }
+
+    fn has_log(&self) -> bool {
+        let mut head = vec![];
+        let file = File::open(&self.path);
+        let read = file.and_then(|file| file.take(100).read_to_end(&mut head));
+        read.is_ok() && head.get(WRITE_VERSION) == Some(&WRITE_AHEAD_LOG)
+    }
+
+    /// Whether there is a log whose rows are not in the database yet.
+    fn has_unwritten_log(&self) -> bool {
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
+    }
+}
+
+/// A path as an URI, by which SQLite takes options.
+fn immutable_uri(path: &Path) -> PathBuf {
+    let mut uri = OsString::from("file:");
+    // Other characters may stand as they are (<https://sqlite.org/uri.html>).
+    match path.to_str() {
+        Some(text) => {
+            let text = text.replace('%', "%25").replace('?', "%3f");
+            uri.push(text.replace('#', "%23"));
+        }
+        None => uri.push(path),
+    }
+    uri.push("?immutable=1");
+    PathBuf::from(uri)
+}
+
+/// What a database is, by its tables; by the text of its first pages where it cannot be opened now.
+pub(crate) fn database_kind(path: Option<&Path>, head: &[u8]) -> InputKind {
+    let Some(path) = path else {
+        return kind_of_pages(head);
+    };
+    let file = DatabaseFile {
+        path: path.to_owned(),
+        _unpacked: None,
+    };
+    let tables = file
+        .connect()
+        .and_then(|connection| SqliteTables::probe(&connection));
+    match tables {
+        Ok(tables) if etlink_nsys::is_export(&tables) => InputKind::NsysSqlite,
+        Ok(_) => InputKind::OtherSqlite,
+        // What is wrong with it is told by who reads it.
+        Err(_) => kind_of_pages(head),
+    }
+}
+
+/// The first pages have the text that made the tables.
+fn kind_of_pages(head: &[u8]) -> InputKind {
+    let has = |text: &str| memmem::find(head, text.as_bytes()).is_some();
+    let is_nsys = has("StringIds") && (has("EXPORT_META_DATA") || has("META_DATA_EXPORT"));
+    if is_nsys || has("CUPTI_ACTIVITY_KIND_") {
+        InputKind::NsysSqlite
+    } else {
+        InputKind::OtherSqlite
+    }
+}
+
+/// How many rows of a database become events of a trace, for a guess of the memory that they take.
+/// `None` for what is none that is known.
+pub(crate) fn event_rows(path: &Path) -> Option<u64> {
+    if !is_database(path) {
+        return None;
+    }
+    let file = DatabaseFile {
+        path: path.to_owned(),
+        _unpacked: None,
+    };
+    etlink_nsys::row_count(&file.connect().ok()?).ok()
+}
+
+/// Whether a file, which is no pipe, begins as databases do.
+fn is_database(path: &Path) -> bool {
+    let mut head = vec![];
+    // a pipe would be waited for, and its first bytes lost
+    path.is_file()
+        && File::open(path)
+            .and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut head))
+            .is_ok()
+        && head == MAGIC
+}
+
+/// A process of a database, for discovery.
+pub(crate) struct DatabaseProcess {
+    /// How rows call it.
+    pub(crate) process: i64,
+    pub(crate) rank: Option<i64>,
+    pub(crate) world_size: Option<i64>,
+    /// What tells the rank, in words.
+    pub(crate) told_by: Option<&'static str>,
+    /// Nothing but the order of processes tells it.
+    pub(crate) by_order: bool,
+}
+
+/// The processes of an export that have work on devices; none where it is no export, or cannot be
+/// read, which its reader will tell. A packed file is not unpacked to look at it.
+pub(crate) fn database_processes(path: &Path) -> Vec<DatabaseProcess> {
+    if !is_database(path) {
+        return vec![];
+    }
+    let file = DatabaseFile {
+        path: path.to_owned(),
+        _unpacked: None,
+    };
+    let connection = file.connect();
+    let processes = connection.map(|connection| etlink_nsys::processes(&connection));
+    let Ok(Ok(processes)) = processes else {
+        return vec![];
+    };
+    let mut all = vec![];
+    for process in processes {
+        let rank = process.rank;
+        all.push(DatabaseProcess {
+            process: process.global_pid.0,
+            rank: rank.map(|rank| rank.rank),
+            world_size: rank.and_then(|rank| rank.world_size),
+            told_by: rank.map(|rank| rank.source.describe()),
+            by_order: rank.is_some_and(|rank| rank.source == etlink_nsys::RankSource::Order),
+        });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_any_characters_are_uris() {
+        let uri = immutable_uri(Path::new("/a b/50%?#.sqlite"));
+        assert_eq!(uri, Path::new("file:/a b/50%25%3f%23.sqlite?immutable=1"));
+    }
+
+    #[test]
+    fn reading_a_database_with_a_log_makes_no_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x?y.sqlite");
+        let connection = Connection::open(&path).expect("opens");
+        connection
+            .execute_batch(
+                "PRAGMA journal_mode = WAL; CREATE TABLE t (a); INSERT INTO t VALUES (1);",
+            )
+            .expect("writes");
+        let file = DatabaseFile {
+            path: path.clone(),
+            _unpacked: None,
+        };
+        let error = file.connect().map(|_| ()).expect_err("a log");
+        assert!(error.to_string().contains("is writing"), "{error}");
+        drop(connection);
+        let names = || std::fs::read_dir(folder.path()).expect("lists").count();
+        assert_eq!(names(), 1, "the last connection removes the log");
+        let connection = file.connect().expect("opens");
+        let count = "SELECT count(*) FROM t";
+        let rows: i64 = connection
+            .query_row(count, [], |row| row.get(0))
+            .expect("a count");
+        assert_eq!((rows, names()), (1, 1));
+    }
+
+    #[test]
+    fn a_locked_database_is_said_to_be() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("locked.sqlite");
+        let writer = Connection::open(&path).expect("opens");
+        writer
+            .execute_batch("CREATE TABLE t (a); BEGIN EXCLUSIVE;")
+            .expect("locks");
+        let file = DatabaseFile {
+            path,
+            _unpacked: None,
+        };
+        let probed = file
+            .connect()
+            .and_then(|connection| SqliteTables::probe(&connection).map(|_| ()));
+        let error = probed.expect_err("locked");
+        assert!(
+            matches!(error, etlink_sqlite::Error::Locked { .. }),
+            "{error}"
+        );
+    }
+}

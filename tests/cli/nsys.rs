@@ -1,0 +1,185 @@
+//! Exports of Nsight Systems as users give them: alone, packed, of several processes, damaged.
+
+use crate::tool::Tool;
+use etlink_kineto::KinetoReadOptions;
+use etlink_model::DeviceTrace;
+use etlink_nsys::NsysSchema;
+use etlink_testing::{DeviceQueue, TraceBuilder};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rusqlite::Connection;
+use std::io::Write;
+use std::path::Path;
+
+/// A process that launches two kernels and waits for its device.
+fn drawn(pid: i64) -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    draw.process(pid);
+    let thread = draw.thread();
+    draw.op(thread, "aten::mm", 0, 30_000);
+    let queue = DeviceQueue::stream(7);
+    draw.launch(thread, (1_000, 2_000), queue, "gemm", (3_000, 20_000));
+    draw.launch(thread, (3_000, 4_000), queue, "relu", (21_000, 25_000));
+    let id = draw.next_correlation();
+    draw.call(thread, "cudaDeviceSynchronize", (5_000, 26_000), id);
+    let everywhere = DeviceQueue::stream(-1);
+    draw.sync("Context Sync", everywhere, (5_100, 25_900), id, None);
+    draw.kineto()
+}
+
+fn read_kineto(text: &[u8]) -> DeviceTrace {
+    etlink_kineto::read(text, KinetoReadOptions::default()).expect("a Kineto trace")
+}
+
+/// An export of these processes.
+fn export(path: &Path, pids: &[i64], schema: NsysSchema) {
+    let connection = Connection::open(path).expect("opens");
+    for pid in pids {
+        let trace = read_kineto(&drawn(*pid));
+        etlink_nsys::write(&trace, &connection, schema).expect("writes");
+    }
+}
+
+#[test]
+fn an_export_links_as_the_kineto_trace_of_the_same_run() {
+    let tool = Tool::new();
+    tool.file("kineto.json", drawn(1000));
+    let counts = |device: &str| {
+        let said = tool
+            .run(&format!("link --device {device} --json"))
+            .exits(0)
+            .json();
+        (
+            said["report"]["nodes"].clone(),
+            said["report"]["edges"].clone(),
+        )
+    };
+    let kineto = counts("kineto.json");
+    assert_ne!(kineto.1["host_wait"], 0, "{kineto:?}");
+    for schema in NsysSchema::ALL {
+        let name = format!("{schema:?}.sqlite");
+        export(&tool.path(&name), &[1000], schema);
+        assert_eq!(counts(&name), kineto, "{schema:?}");
+    }
+}
+
+#[test]
+fn a_packed_export_and_one_on_standard_input_are_unpacked() {
+    let tool = Tool::new();
+    export(&tool.path("x.sqlite"), &[1000], NsysSchema::V3_13);
+    let plain = tool.read("x.sqlite");
+    let mut packed = GzEncoder::new(vec![], Compression::fast());
+    packed.write_all(&plain).expect("packs");
+    tool.file("x.sqlite.gz", packed.finish().expect("packs"));
+    tool.run("link --device x.sqlite -o plain.et").exits(0);
+    tool.run("link --device x.sqlite.gz -o packed.et").exits(0);
+    tool.run_with("link --device - -o stdin.et", &plain)
+        .exits(0);
+    assert_eq!(tool.read("plain.et"), tool.read("packed.et"));
+    assert_eq!(tool.read("plain.et"), tool.read("stdin.et"));
+    // nothing is left beside the file
+    let names = [
+        "packed.et",
+        "plain.et",
+        "stdin.et",
+        "x.sqlite",
+        "x.sqlite.gz",
+    ];
+    assert_eq!(tool.names(), names);
+}
+
+#[test]
+fn each_process_of_a_report_is_a_rank() {
+    let tool = Tool::new();
+    tool.file("runs/.keep", "");
+    export(
+        &tool.path("runs/job.sqlite"),
+        &[2001, 2000],
+        NsysSchema::V3_13,
+    );
+    let merged = tool.run("merge runs -o out").exits(0);
+    merged.notes("2 processes with work on devices, each a rank by the order of process ids");
+    let files: Vec<String> = tool.files("out").into_keys().collect();
+    assert!(
+        files.contains(&"runs.0.et".to_owned()) && files.contains(&"runs.1.et".to_owned()),
+        "{files:?}"
+    );
+    // the report itself is a run of two ranks, and one of them can be asked for
+    tool.run("analyze runs/job.sqlite").exits(0);
+    tool.run("link --device runs/job.sqlite --rank 1 -o one.et")
+        .exits(0);
+    tool.run("link --device runs/job.sqlite -o none.et")
+        .exits(2)
+        .notes("2 processes of it have work on devices (pids [2000, 2001])");
+}
+
+#[test]
+fn exports_are_found_by_the_ranks_in_their_names() {
+    let tool = Tool::new();
+    tool.file("runs/.keep", "");
+    for rank in 0..2 {
+        let path = tool.path(&format!("runs/nsys_{rank}.sqlite"));
+        export(&path, &[3000 + rank], NsysSchema::V2_9);
+    }
+    // the report beside its export is what that was made of
+    tool.file("runs/nsys_0.nsys-rep", "not public");
+    let said = tool.run("merge runs -o out --json").exits(0);
+    assert!(!said.stderr.contains("nsys export"), "{}", said.stderr);
+    let files: Vec<String> = tool.files("out").into_keys().collect();
+    assert!(files.contains(&"runs.1.et".to_owned()), "{files:?}");
+}
+
+#[test]
+fn a_report_that_was_not_exported_is_told_how_to_be() {
+    let tool = Tool::new();
+    tool.file("runs/profile.nsys-rep", "not public");
+    let command = "nsys export --type sqlite";
+    tool.run("link --device runs/profile.nsys-rep")
+        .exits(2)
+        .notes(command);
+    tool.run("inspect runs/profile.nsys-rep")
+        .exits(2)
+        .notes(command);
+    tool.run("analyze runs/profile.nsys-rep")
+        .exits(2)
+        .notes(command);
+    tool.run("merge runs -o out").exits(2).notes(command);
+}
+
+#[test]
+fn other_and_damaged_databases_are_refused_in_words() {
+    let tool = Tool::new();
+    let other = Connection::open(tool.path("other.sqlite")).expect("opens");
+    other
+        .execute("CREATE TABLE users (id)", [])
+        .expect("creates");
+    drop(other);
+    tool.run("link --device other.sqlite")
+        .exits(2)
+        .notes("an SQLite database that etlink does not know");
+    export(&tool.path("x.sqlite"), &[1000], NsysSchema::V3_13);
+    let whole = tool.read("x.sqlite");
+    // of the first page nothing is left but its header
+    let mut cut = whole.clone();
+    cut.truncate(600);
+    tool.file("cut.sqlite", cut);
+    tool.run("link --device cut.sqlite").exits(2);
+    let mut damaged = whole;
+    let middle = damaged.len() / 3;
+    damaged[middle..].fill(0x5a);
+    tool.file("damaged.sqlite", damaged);
+    // an error or a trace of what is left, and never a panic
+    let ran = tool.run("link --device damaged.sqlite");
+    assert!(ran.code == 0 || ran.code == 2, "{}", ran.code);
+}
+
+#[test]
+fn a_locked_database_is_an_error_that_says_so() {
+    let tool = Tool::new();
+    export(&tool.path("x.sqlite"), &[1000], NsysSchema::V3_13);
+    let writer = Connection::open(tool.path("x.sqlite")).expect("opens");
+    writer.execute_batch("BEGIN EXCLUSIVE").expect("locks");
+    tool.run("link --device x.sqlite")
+        .exits(2)
+        .notes("another program is writing this database");
+}
