@@ -21,6 +21,7 @@ mod flight;
 mod graph;
 mod inspector;
 mod link;
+mod measurements;
 mod memory;
 mod merge;
 mod nsys;

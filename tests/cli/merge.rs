@@ -1,6 +1,6 @@
 //! `etlink merge` over folders of ranks.
 
-use crate::tool::{Tool, unpacked};
+use crate::tool::{Tool, pairs, unpacked};
 
 #[test]
 fn all_recorded_pairs_link_and_pass_the_check() {
@@ -186,6 +186,51 @@ fn folders_of_one_job_are_one_run() {
             );
         }
         assert!(tool.path("out/job.1.et").exists(), "{host}");
+    }
+}
+
+/// The layouts that `testdata/layouts` has, and whether a rank has a host trace in it.
+const LAYOUTS: [(&str, bool); 9] = [
+    ("chakra-samples", true),
+    ("host-and-device", true),
+    ("megatron", true),
+    ("mlrepository", true),
+    ("olmo", true),
+    ("sglang", false),
+    ("tensorboard", false),
+    ("torchtitan", false),
+    ("vllm", false),
+];
+
+#[test]
+fn every_layout_in_use_merges_as_it_lies() {
+    let folder = pairs().join("../layouts");
+    let mut names = vec![];
+    for entry in std::fs::read_dir(&folder).expect("lists folder") {
+        let name = entry.expect("entry").file_name();
+        names.push(name.to_string_lossy().into_owned());
+    }
+    names.sort();
+    // a layout that is added needs a line of its own
+    assert_eq!(names, LAYOUTS.map(|(name, _)| name));
+    for (layout, has_host) in LAYOUTS {
+        let tool = Tool::new();
+        let words = ["merge", layout, "-o", "out"].map(str::to_owned);
+        let path = folder.join(layout).display().to_string();
+        let words: Vec<String> = words
+            .into_iter()
+            .map(|word| if word == layout { path.clone() } else { word })
+            .collect();
+        let merged = tool.run_words(&words).exits(0);
+        let content = match has_host {
+            true => "42 of 42 ops matched",
+            false => "device trace only",
+        };
+        let ranks = merged.stdout.matches(content).count();
+        assert_eq!(ranks, 2, "{layout}: {}", merged.shown());
+        merged
+            .says("4 collectives and 0 messages matched, 0 not")
+            .says("2 linked, 0 failed");
     }
 }
 

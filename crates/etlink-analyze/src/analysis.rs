@@ -6,6 +6,7 @@ use crate::compute_rate::{self, ComputeRate};
 use crate::copies::{self, CopyTotals};
 use crate::host_ops::{self, HostOpTotals};
 use crate::idle::{self, HostIdle, IdleCauses, IdleGap};
+use crate::kernel_counters::{self, KernelCounter};
 use crate::kernels::{self, KernelTotals};
 use crate::launches::{self, LaunchTotals};
 use crate::memory::{self, MemoryPoint, MemoryUse};
@@ -123,6 +124,8 @@ tables! {
     coverage: SmCoverage,
     /// Operations of kernels, per device.
     work: ComputeRate,
+    /// Metrics that were measured of kernels beside the trace, by kernel.
+    counters: KernelCounter,
     /// How much of the peaks of a known device is used, per device.
     peaks: PeakUse,
     /// Communication by type and group.
@@ -174,6 +177,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
         copies: copies::copy_totals(&rows, &outside),
         phases: phases::phase_totals(std::iter::once(&steps[..])),
         steps,
+        counters: kernel_counters::kernel_counters(trace),
         coverage: sm_coverage::sm_coverage(&rows, &outside),
         breakdown: breakdown::device_times(&rows, &outside),
         collectives: collectives::collective_totals(&rows, &counted),

@@ -13,6 +13,7 @@
 //!                                           ├─ steps        step times, what the device did
 //!                                           ├─ phases       steps of inference: prefill, decode
 //!                                           ├─ coverage     how much of a device kernels can fill
+//!                                           ├─ counters     metrics measured of kernels
 //!                                           ├─ work         operations and their rate
 //!                                           ├─ peaks        how much of the device's peaks is used
 //!                                           ├─ collectives  volume, bandwidth by group and type
@@ -42,6 +43,7 @@ pub mod hang;
 pub mod host_ops;
 pub mod idle;
 mod intervals;
+pub mod kernel_counters;
 pub mod kernels;
 pub mod launches;
 pub mod memory;
@@ -71,6 +73,7 @@ pub use duration_stats::DurationStats;
 pub use exposed_communication::{CommunicationWait, DeviceUse, ExposedCommunication, device_use};
 pub use host_ops::HostOpTotals;
 pub use idle::{GapCause, HostIdle, IdleCauses, IdleGap};
+pub use kernel_counters::KernelCounter;
 pub use kernels::{KernelOp, KernelTotals};
 pub use launches::LaunchTotals;
 pub use memory::{MemoryPoint, MemoryUse};

@@ -213,6 +213,7 @@ impl<'a> KinetoEvent<'a> {
                 b"args"
                     if scanner.peek() == Some(b'{')
                         && (options.keep >= KeepEvents::Auxiliary
+                            || self.is_counter_range()
                             || !(self.is_known() && self.kind == EventKind::Other)) =>
                 {
                     self.read_args(scanner, options)?
@@ -251,8 +252,10 @@ impl<'a> KinetoEvent<'a> {
         let is_arrow = matches!(self.phase, b"s" | b"t" | b"f");
         match keep {
             KeepEvents::Everything => !is_arrow,
-            KeepEvents::Auxiliary => self.is_counter_range(),
-            KeepEvents::Graph | KeepEvents::Memory => false,
+            // Metrics of kernels belong to the graph; few traces have any.
+            KeepEvents::Graph | KeepEvents::Memory | KeepEvents::Auxiliary => {
+                self.is_counter_range()
+            }
         }
     }
 

@@ -97,7 +97,7 @@ impl ChunkTables {
 
     /// Keeps an event that no figure needs, if all are kept.
     fn push_other(&mut self, event: &KinetoEvent<'_>, keep: KeepEvents) {
-        let has_counters = keep >= KeepEvents::Auxiliary && event.is_counter_range();
+        let has_counters = event.is_counter_range();
         let is_shown = matches!(event.phase, b"X" | b"i" | b"I" | b"C");
         let is_kept = keep == KeepEvents::Everything && is_shown;
         if !has_counters && !is_kept {

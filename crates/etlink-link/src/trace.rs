@@ -10,9 +10,10 @@ use crate::graph::nodes::{Node, Nodes};
 use crate::host::comms::HostComm;
 use crate::report::LinkReport;
 use etlink_model::{
-    CallIdx, Collective, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace, NameId,
-    Names, NodeIdx, OpIdx, RowIdx, TimeNs,
+    CallIdx, Collective, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace,
+    KernelMetrics, NameId, Names, NodeIdx, OpIdx, RowIdx, TimeNs,
 };
+use std::ops::Range;
 
 /// What is known of a node's communication, with the table that its names are in.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +66,8 @@ pub struct LinkedTrace {
     /// Ops that launched the kernels of graph launches at capture time, if a trace of that was
     /// given.
     pub captured: Option<CapturedOps>,
+    /// Metrics of kernels that were measured beside the trace, by kernel.
+    pub kernel_metrics: KernelMetrics,
     /// How it went.
     pub report: LinkReport,
 }
@@ -111,6 +114,21 @@ impl LinkedTrace {
     /// [`Nodes::latency`] of a node.
     pub fn latency(&self, node: NodeIdx) -> DurationNs {
         self.nodes.latency(&self.edges, node)
+    }
+
+    /// The places of a device row's metrics in [`Self::kernel_metrics`]. O(log metrics).
+    pub fn row_metrics(&self, row: RowIdx) -> Range<usize> {
+        let rows = &self.kernel_metrics.row;
+        let begin = rows.partition_point(|other| *other < row);
+        begin..rows.partition_point(|other| *other <= row)
+    }
+
+    /// The places of a call's metrics, in a trace that has launches and no kernels. O(log metrics).
+    pub fn call_metrics(&self, call: CallIdx) -> Range<usize> {
+        let unrowed = self.row_metrics(RowIdx::NONE);
+        let calls = &self.kernel_metrics.call[unrowed.clone()];
+        let begin = unrowed.start + calls.partition_point(|other| *other < call);
+        begin..unrowed.start + calls.partition_point(|other| *other <= call)
     }
 
     /// Whether the recording has calls that wait for a device, as most have: a stream's or event's

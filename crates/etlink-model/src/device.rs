@@ -393,8 +393,7 @@ pub struct DeviceTrace {
     pub stream_ops: StreamOps,
     /// Allocations and frees by time; empty unless the reader was asked for them.
     pub memory: MemoryRows,
-    /// What CUPTI's range profiler counted, by start; empty unless the reader was asked for
-    /// auxiliary events.
+    /// What CUPTI's range profiler counted, by start.
     pub counter_ranges: CounterRanges,
     /// What the tables leave out; `None` unless the reader was asked for it.
     pub details: Option<Box<RecordedDetails>>,

@@ -18,6 +18,7 @@ use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::{InputKind, is_nsys_report};
 use crate::manifest::RunManifest;
+use crate::measurements::MeasurementFile;
 use crate::output::is_work_folder;
 use crate::run_files::file_name;
 use crate::text;
@@ -111,7 +112,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
                 }
             } else if !path.is_file() {
                 // a pipe without a writer would be waited for forever
-            } else if is_trace_name(&path) || dumps::is_dump(&path) {
+            } else if is_trace_name(&path) || is_measured(&path) || dumps::is_dump(&path) {
                 files.push(path);
             } else if path.extension().is_some_and(|ending| ending == "et") {
                 written.push(file_name(&path));
@@ -274,6 +275,14 @@ fn counted_reports(count: usize) -> String {
 /// A device trace: its file, and which of the processes in it.
 type DevicePlace = (PathBuf, Option<i64>);
 
+/// Whether a file is named as what is measured beside traces: tables, workload cards, lines of JSON.
+fn is_measured(path: &Path) -> bool {
+    let name = file_name(path).to_lowercase();
+    [".csv", ".csv.gz", ".csv.zst", ".jsonl", ".yaml", ".yml"]
+        .iter()
+        .any(|ending| name.ends_with(ending))
+}
+
 /// What is settled of the traces of a folder before they are put together.
 struct FolderFacts {
     /// The manifest of the recording.
@@ -334,10 +343,24 @@ fn sort_out(
         .collect();
     let mut by_rank = RankCandidates::new();
     let mut loose: Vec<TraceCandidate> = vec![];
+    let mut metrics: Vec<TraceCandidate> = vec![];
     for candidate in candidates {
         let side = match candidate.kind {
             InputKind::HostTrace => 0,
             kind if kind.is_device_trace() => 1,
+            InputKind::KernelMetrics => {
+                metrics.push(candidate);
+                continue;
+            }
+            kind if kind.is_measurement() => {
+                run.measurements.push(MeasurementFile {
+                    path: candidate.path,
+                    kind,
+                });
+                continue;
+            }
+            // Other tables and settings lie in such folders, and nobody takes them for traces.
+            InputKind::Unknown if is_measured(&candidate.path) => continue,
             kind => {
                 let (name, what) = (file_name(&candidate.path), kind.describe());
                 run.unused.push(format!("{name} is {what}: not used"));
@@ -361,6 +384,7 @@ fn sort_out(
     });
     let Some(cycles) = cycles else {
         fill_run(&mut run, by_rank, loose, facts.listed.as_ref(), &facts);
+        give_metrics(&mut run, metrics);
         dumps::pair_dumps(&mut run, &dumps);
         return (vec![run], dumps);
     };
@@ -381,7 +405,33 @@ fn sort_out(
         dumps::pair_dumps(&mut own, &dumps);
         runs.push(own);
     }
+    if let Some(first) = runs.first_mut() {
+        for file in metrics {
+            let name = file_name(&file.path);
+            first.unused.push(format!(
+                "{name} has metrics of kernels, of no cycle that it names: not used"
+            ));
+        }
+    }
     (runs, dumps)
+}
+
+/// Gives each rank the metrics of its kernels: by the rank in the file's name, or those that there
+/// are to the only rank.
+fn give_metrics(run: &mut RunFiles, metrics: Vec<TraceCandidate>) {
+    let is_alone = run.ranks.len() == 1;
+    for file in metrics {
+        let named = file.rank;
+        let mut ranks = run.ranks.iter_mut();
+        let rank = ranks.find(|rank| is_alone || named.is_some() && rank.rank == named);
+        match rank {
+            Some(rank) if rank.metrics.is_none() => rank.metrics = Some(file.path),
+            _ => run.unused.push(format!(
+                "{} has metrics of kernels, but its name says no rank that needs them: not used",
+                file_name(&file.path)
+            )),
+        }
+    }
 }
 
 /// Pairs the traces of each rank.

@@ -5,7 +5,7 @@
 
 use crate::cancel::Cancelled;
 use crate::file_error::FileError;
-use crate::input::InputError;
+use crate::input::{InputError, InputKind};
 use crate::memory::limit::{MemoryLimit, OversizedRank};
 use crate::output::OutputError;
 use crate::text;
@@ -243,6 +243,37 @@ pub enum RunError {
         /// What is wrong.
         source: etlink_sqlite::Error,
     },
+    /// A file that was measured beside the traces cannot be read.
+    #[error("{name}")]
+    Measurement {
+        /// The file.
+        name: String,
+        /// What is wrong with it.
+        source: etlink_metrics::Error,
+    },
+    /// A file that was named as a measurement is none.
+    #[error(
+        "{} is {}, and no measurement{}",
+        path.display(),
+        kind.describe(),
+        advice(self.remedy())
+    )]
+    NoMeasurement {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        kind: InputKind,
+    },
+    /// Two files of metrics are named for one rank.
+    #[error(
+        "{} is a second file with metrics of kernels{}",
+        path.display(),
+        advice(self.remedy())
+    )]
+    SeveralMetricFiles {
+        /// The second.
+        path: PathBuf,
+    },
     /// A written graph cannot be read.
     #[error("{name}")]
     WrittenGraph {
@@ -370,6 +401,11 @@ impl RunError {
             RunError::SeveralRanks { .. } => "give the traces of one of them",
             RunError::SameFile { .. } => "give the two traces of one rank",
             RunError::NoNodes { .. } => "see `etlink check`",
+            RunError::NoMeasurement { .. } => {
+                "give the CSV of Nsight Compute, the result of a benchmark of vLLM or SGLang, or a \
+                 workload card"
+            }
+            RunError::SeveralMetricFiles { .. } => "give one of them",
             RunError::GraphsTooLarge { .. } => {
                 let memory = Setting::Memory;
                 return Some(format!("allow more with {memory}, or replay fewer ranks"));
@@ -414,6 +450,7 @@ impl RunError {
             | RunError::NsysTrace { name, .. }
             | RunError::Database { name, .. }
             | RunError::WrittenGraph { name, .. }
+            | RunError::Measurement { name, .. }
             | RunError::NoNodes { name, .. } => return Some(name.clone()),
             RunError::NotAFolder { path }
             | RunError::NoTraces { folder: path }
@@ -421,6 +458,8 @@ impl RunError {
             | RunError::OnlyInspectorLogs { folder: path }
             | RunError::NoDeviceTrace { host: path, .. }
             | RunError::SameFile { path }
+            | RunError::NoMeasurement { path, .. }
+            | RunError::SeveralMetricFiles { path }
             | RunError::GroupList { path, .. }
             | RunError::Replay { path, .. }
             | RunError::TooManyAbsent { folder: path, .. } => path,

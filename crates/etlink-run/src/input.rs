@@ -231,6 +231,7 @@ fn sniff_kind(head: &[u8]) -> InputKind {
     }
     match InputKind::from(sniff(head)) {
         InputKind::KinetoTrace if etlink_xla::is_xla_json(head) => InputKind::XlaJson,
+        InputKind::Unknown => sniff_measurement(head),
         kind => kind,
     }
 }
@@ -240,6 +241,19 @@ fn sniff_kind(head: &[u8]) -> InputKind {
 pub(crate) fn is_nsys_report(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     ending.is_some_and(|ending| ending == "nsys-rep" || ending == "qdrep")
+}
+
+/// What is measured beside traces, by its unpacked beginning.
+fn sniff_measurement(head: &[u8]) -> InputKind {
+    if etlink_metrics::is_latency_file(head) {
+        InputKind::RequestLatencies
+    } else if etlink_metrics::is_compute_csv(head) {
+        InputKind::KernelMetrics
+    } else if etlink_metrics::is_workload_card(head) {
+        InputKind::WorkloadCard
+    } else {
+        InputKind::Unknown
+    }
 }
 
 /// Whether Chrome JSON begins as that of `etlink_report::perfetto`, which names its writer before

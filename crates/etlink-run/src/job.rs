@@ -8,6 +8,7 @@ use crate::device_readers::{expect_device, read_device_trace};
 use crate::error::RunError;
 use crate::flight;
 use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
+use crate::measurements::read_metric_file;
 use crate::output::{OutputError, OutputFormat, Piece, Target};
 use crate::perfetto;
 use crate::run_files::ManifestEntry;
@@ -15,7 +16,7 @@ use crate::step_pattern::StepPattern;
 use etlink_chakra::{RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus};
 use etlink_kineto::KinetoReadOptions;
 use etlink_link::ranks::RankSteps;
-use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorEdges};
+use etlink_link::{LinkOptions, LinkReport, LinkedTrace, MetricJoin, TensorEdges};
 use etlink_model::{DeviceTrace, GlobalRank, HostTrace, KeepEvents, Severity};
 use etlink_report::perfetto::TimelineRank;
 use serde::Serialize;
@@ -35,6 +36,8 @@ pub struct LinkJob {
     pub capture: Option<PathBuf>,
     /// Dump of the flight recorder.
     pub flight: Option<PathBuf>,
+    /// Metrics of its kernels.
+    pub metrics: Option<PathBuf>,
     /// Rank, where the traces do not name it.
     pub rank: Option<i64>,
     /// Where the result goes; nowhere if only the report is wanted.
@@ -66,6 +69,7 @@ impl LinkJob {
             process: None,
             capture: None,
             flight: None,
+            metrics: None,
             rank: None,
             target: None,
             form: ChakraOptions::default(),
@@ -274,6 +278,7 @@ pub fn link_opened(
         })?;
         link += stopwatch.lap();
     }
+    join_metrics(job, progress, &mut trace)?;
     let linked = JobReport {
         host: job.host.as_ref().map(|path| path.display().to_string()),
         device: job.device.display().to_string(),
@@ -292,6 +297,38 @@ pub fn link_opened(
         },
     };
     Ok((trace, linked))
+}
+
+/// Joins what was measured of kernels: what a file beside the trace says, else what CUPTI's range
+/// profiler wrote into it.
+fn join_metrics(
+    job: &LinkJob,
+    progress: &Progress,
+    trace: &mut LinkedTrace,
+) -> Result<(), RunError> {
+    let join = match &job.metrics {
+        Some(path) => {
+            let profile = read_metric_file(input::open(path, job.threads, progress)?)?;
+            let name = input::display_name(path);
+            if profile.damaged_lines > 0 {
+                trace.report.notes.push(format!(
+                    "{name}: {} lines are no lines of its table, and left out",
+                    profile.damaged_lines
+                ));
+            }
+            let join = etlink_link::join_kernel_metrics(trace, &profile);
+            let grid = if join.by_grid { ", grid, block" } else { "" };
+            trace.report.notes.push(format!(
+                "metrics of {name} are joined to {} kernels, by name{grid} and order of launch",
+                join.joined
+            ));
+            Some(join)
+        }
+        None => etlink_link::join_counter_ranges(trace),
+    };
+    let notes = join.iter().flat_map(MetricJoin::notes);
+    trace.report.notes.extend(notes);
+    Ok(())
 }
 
 /// Reads the host trace of a job and links it with a device trace that was read already.

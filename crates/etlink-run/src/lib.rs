@@ -60,6 +60,7 @@ pub mod interrupt;
 pub mod job;
 pub mod joined;
 pub mod manifest;
+pub mod measurements;
 pub mod membership;
 pub mod memory;
 pub mod merge;

@@ -15,6 +15,7 @@ use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::inspector;
 use crate::job::{self, JobReport, JobSeconds, LinkJob};
 use crate::joined::JoinedRun;
+use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::{MemoryBudget, RankMemory, at_once, in_budget, keeping};
 use crate::step_pattern::StepPattern;
@@ -56,6 +57,8 @@ pub struct RankTraces {
     pub device: PathBuf,
     /// Device trace of the time when its graphs were captured.
     pub capture: Option<PathBuf>,
+    /// What was measured beside it: metrics of kernels, latencies of requests, a workload card.
+    pub measurements: Vec<PathBuf>,
 }
 
 impl RankTraces {
@@ -80,21 +83,26 @@ impl RunSource {
         }
     }
 
-    /// What is named by a path and perhaps a host trace beside it.
+    /// What is named by a path, and perhaps a host trace and measurements beside it.
     ///
     /// # Errors
-    /// A host trace is given, and the path is a folder.
-    pub fn from_path_and_host(path: &Path, host: Option<&Path>) -> Result<RunSource, RunError> {
-        let Some(host) = host else {
+    /// Files beside it are given, and the path is a folder.
+    pub fn from_path_and_files(
+        path: &Path,
+        host: Option<&Path>,
+        measurements: &[PathBuf],
+    ) -> Result<RunSource, RunError> {
+        if host.is_none() && measurements.is_empty() {
             return Ok(RunSource::from_path(path));
-        };
+        }
         if path.is_dir() {
             return Err(RunError::OneTraceOption);
         }
         Ok(RunSource::Rank(RankTraces {
-            host: Some(host.to_owned()),
+            host: host.map(Path::to_owned),
             device: path.to_owned(),
             capture: None,
+            measurements: measurements.to_vec(),
         }))
     }
 
@@ -502,6 +510,7 @@ impl<'s> RankEntry<'s> {
             process: files.process,
             capture: files.capture.clone(),
             flight: files.flight.clone(),
+            metrics: files.metrics.clone(),
             rank: options.rank,
             tensor_deps: options.tensor_deps,
             keep: options.keep,
@@ -822,8 +831,14 @@ fn find_traces(traces: &RankTraces) -> Result<Vec<RunFiles>, RunError> {
         host,
         device,
         capture,
+        measurements,
     } = traces;
-    let run = RunFiles::one_rank(host.as_deref(), device, capture.as_deref());
+    let mut run = RunFiles::one_rank(host.as_deref(), device, capture.as_deref());
+    let (metrics, others) = sort_measurements(measurements)?;
+    for rank in &mut run.ranks {
+        rank.metrics.clone_from(&metrics);
+    }
+    run.measurements = others;
     Ok(vec![run])
 }
 

@@ -1,6 +1,7 @@
 //! The files of a run and of its ranks, as they were found.
 
 use crate::graphs::GraphSet;
+use crate::measurements::MeasurementFile;
 use std::path::{Path, PathBuf};
 
 /// The traces of one rank, as far as they are there.
@@ -21,6 +22,8 @@ pub struct RankFiles {
     pub capture: Option<PathBuf>,
     /// Dump of the rank's flight recorder, which says what its collectives are.
     pub flight: Option<PathBuf>,
+    /// Metrics of its kernels.
+    pub metrics: Option<PathBuf>,
     /// Several device traces claim the rank, so that it has none: a note of the run names them.
     pub is_device_unsure: bool,
     /// Its written graph, which stands for traces that are not there.
@@ -40,6 +43,8 @@ pub struct RunFiles {
     pub notes: Vec<String>,
     /// Files that are no traces, and what they are.
     pub unused: Vec<String>,
+    /// What was measured beside its traces, but metrics of kernels, which are of a rank.
+    pub measurements: Vec<MeasurementFile>,
     /// What the names of its files begin with, where they are written graphs.
     pub prefix: Option<PathBuf>,
 }
@@ -52,6 +57,7 @@ impl RunFiles {
             ranks: vec![],
             notes: vec![],
             unused: vec![],
+            measurements: vec![],
             prefix: None,
         }
     }
@@ -76,6 +82,7 @@ impl RunFiles {
             ranks: vec![rank],
             notes: vec![],
             unused: vec![],
+            measurements: vec![],
             prefix: None,
         }
     }
@@ -104,6 +111,7 @@ impl RunFiles {
             ranks,
             notes: vec![],
             unused: vec![],
+            measurements: vec![],
             prefix: Some(set.prefix.clone()),
         }
     }

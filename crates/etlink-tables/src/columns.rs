@@ -3,7 +3,8 @@
 use crate::Error;
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    ArrayRef, BooleanArray, DictionaryArray, Int64Array, RecordBatch, UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int64Array, RecordBatch, UInt32Array,
+    UInt64Array,
 };
 use std::sync::Arc;
 
@@ -43,6 +44,14 @@ impl ColumnSet {
         values: impl Iterator<Item = Option<u32>>,
     ) -> &mut Self {
         self.add(name, Arc::new(values.collect::<UInt32Array>()))
+    }
+
+    pub(crate) fn add_float(
+        &mut self,
+        name: &'static str,
+        values: impl Iterator<Item = Option<f64>>,
+    ) -> &mut Self {
+        self.add(name, Arc::new(values.collect::<Float64Array>()))
     }
 
     pub(crate) fn add_flag(

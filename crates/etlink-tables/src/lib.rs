@@ -9,6 +9,7 @@
 //! | `nodes` | a node of the graph: a slice of an event, or a delay | `rank`, `node` |
 //! | `edges` | a reason for a node to wait | `rank`, `to_node`, `from_node`, `kind` |
 //! | `collectives` | a collective, send or receive | `rank`, `node` |
+//! | `kernel_metrics` | a metric that was measured of a kernel | `rank`, `event`, `metric` |
 //!
 //! Times are integers, ns; starts since the Unix epoch by the rank's own clock, where the trace has
 //! a base time. What is not known is null. Names are dictionaries. Rows are made and written in
@@ -18,6 +19,7 @@ mod collectives;
 mod columns;
 mod edges;
 mod events;
+mod kernel_metrics;
 mod nodes;
 mod records;
 
@@ -64,6 +66,8 @@ pub enum TraceTable {
     Edges,
     /// Communication.
     Collectives,
+    /// Metrics of kernels.
+    KernelMetrics,
 }
 
 /// Why a table could not be written.
@@ -97,11 +101,12 @@ impl From<Error> for std::io::Error {
 
 impl TraceTable {
     /// All of them.
-    pub const ALL: [TraceTable; 4] = [
+    pub const ALL: [TraceTable; 5] = [
         TraceTable::Events,
         TraceTable::Nodes,
         TraceTable::Edges,
         TraceTable::Collectives,
+        TraceTable::KernelMetrics,
     ];
 
     /// Its name.
@@ -111,6 +116,7 @@ impl TraceTable {
             TraceTable::Nodes => "nodes",
             TraceTable::Edges => "edges",
             TraceTable::Collectives => "collectives",
+            TraceTable::KernelMetrics => "kernel_metrics",
         }
     }
 
@@ -121,6 +127,7 @@ impl TraceTable {
             // Edges are stored by the node that waits, and
             // collectives are nodes: both are found from there.
             TraceTable::Nodes | TraceTable::Edges | TraceTable::Collectives => trace.nodes.len(),
+            TraceTable::KernelMetrics => trace.kernel_metrics.len(),
         }
     }
 
@@ -141,6 +148,7 @@ impl TraceTable {
             TraceTable::Nodes => nodes::nodes_batch(trace, times, places, columns),
             TraceTable::Edges => edges::edges_batch(trace, times, places, columns),
             TraceTable::Collectives => collectives::collectives_batch(trace, places, columns),
+            TraceTable::KernelMetrics => kernel_metrics::metrics_batch(trace, places, columns),
         }
     }
 

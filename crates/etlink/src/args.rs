@@ -125,6 +125,10 @@ pub struct LinkArgs {
     /// from it to the kernels of graph launches; `-` for standard input
     #[arg(long, value_name = "KINETO")]
     pub capture: Option<PathBuf>,
+    /// Metrics of kernels beside the device trace: the CSV of Nsight Compute (`ncu --csv --page
+    /// raw`), joined by name, grid and order of launch
+    #[arg(long, value_name = "CSV")]
+    pub metrics: Option<PathBuf>,
     /// Rank, when the traces do not say
     #[arg(long)]
     pub rank: Option<i64>,

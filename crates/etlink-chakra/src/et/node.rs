@@ -13,8 +13,9 @@ use etlink_link::ranks::GroupResolver;
 use etlink_link::roofline::RooflineWork;
 use etlink_link::{CollectiveRef, Edge, EdgeKind, LinkedTrace, Node, NodeDeps, NodeKind};
 use etlink_model::{
-    CollectiveKind, CpuOps, DurationNs, NodeIdx, OpIdx, RowIdx, RowKind, TrackLabel,
+    CallIdx, CollectiveKind, CpuOps, DurationNs, NodeIdx, OpIdx, RowIdx, RowKind, TrackLabel,
 };
+use std::ops::Range;
 
 /// `tensor_size` of a device node is no less: ASTRA-sim aborts at a node that takes less than a
 /// nanosecond, which this does not below 16 TB/s.
@@ -320,6 +321,7 @@ impl<'t> Encoder<'t> {
                     calls.correlation[call].get().map(|c| c.0),
                     calls.external_id[call],
                 );
+                self.write_metrics(self.trace.call_metrics(CallIdx::new(call)));
             }
             NodeKind::HostOp | NodeKind::Collective | NodeKind::HostGap => {
                 self.op_slice(index, node)
@@ -417,6 +419,21 @@ impl<'t> Encoder<'t> {
         }
         for (name, text) in captured(self.trace, row) {
             self.message.attr_text(name, text);
+        }
+        self.write_metrics(self.trace.row_metrics(row));
+    }
+
+    /// What was measured of a kernel: `metric.dram__bytes.sum`, in the unit of the profile.
+    fn write_metrics(&mut self, places: Range<usize>) {
+        for place in places {
+            let metric = self.trace.kernel_metrics.row(place);
+            let names = &self.trace.device.names;
+            let name = format!("metric.{}", names.get(metric.metric));
+            self.message.attr_double(&name, metric.value);
+            let unit = names.get(metric.unit);
+            if !unit.is_empty() {
+                self.message.attr_text(&format!("{name}.unit"), unit);
+            }
         }
     }
 

@@ -126,6 +126,15 @@ impl MessageWriter {
         self.attr_number(name, attribute::BOOL_VAL, u64::from(value));
     }
 
+    /// Attribute of type `double`.
+    pub(crate) fn attr_double(&mut self, name: &str, value: f64) {
+        let bytes = value.to_le_bytes();
+        self.begin_attr(name, key_len(attribute::DOUBLE_VAL) + bytes.len());
+        let key = attribute::DOUBLE_VAL << 3 | WireType::SixtyFourBit as u32;
+        self.put_varint(u64::from(key));
+        self.bytes.extend_from_slice(&bytes);
+    }
+
     /// Attribute of type `string`, also when it is empty.
     #[inline(always)]
     pub(crate) fn attr_text(&mut self, name: &str, text: &str) {

@@ -50,6 +50,7 @@ pub(super) fn check_figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<
         let most = match table {
             TraceTable::Edges => trace.edges.len(),
             TraceTable::Nodes | TraceTable::Collectives => trace.nodes.len(),
+            TraceTable::KernelMetrics => trace.kernel_metrics.len(),
             // Events are counted from four tables; their number has no other source to compare
             // with.
             TraceTable::Events => usize::MAX,

@@ -4,6 +4,7 @@
 //! ```text
 //! corpus ─ mutate ─ read ─ link ─┬─ written   .et, merged JSON: hold for their own checker
 //!                                ├─ perfetto  .pftrace: comes back as the recording
+//!                                ├─ measurements metrics of kernels, latencies, cards: joined
 //!                                ├─ recorders as another recorder would have written it: comes back
 //!                                ├─ figures   analyze, top, diff, replay, page, Parquet: laws hold
 //!                                └─ ranks     join, clocks, skews, replay together: theirs too
@@ -19,6 +20,7 @@ mod corpus;
 mod figures;
 mod flight;
 mod inspector;
+mod measurements;
 mod perfetto;
 mod ranks;
 mod recorders;
@@ -111,6 +113,7 @@ fn check_recording(recording: &FuzzRecording, rules: &KernelRules) -> Result<()>
             outputs.push(figures::check_figures(trace, rules)?);
             outputs.push(perfetto::check_perfetto(trace)?);
             recorders::check_recorders(&trace.device, threads)?;
+            measurements::check_measurements(trace)?;
         }
         outputs.push(ranks::check_joined(&traces)?);
         Ok(outputs)

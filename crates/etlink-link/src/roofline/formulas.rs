@@ -18,6 +18,8 @@ pub enum RooflineFormula {
     Attention,
     /// The scores once more, and two products for either factor: 2 b h s t (3 d + 2 e).
     AttentionBackward,
+    /// Counted by the device itself: Nsight Compute, CUPTI.
+    Measured,
     /// One operation per element.
     Elementwise,
     /// One operation per element that goes in.
@@ -40,6 +42,7 @@ impl RooflineFormula {
             RooflineFormula::ConvolutionBackward => "convolution_backward",
             RooflineFormula::Attention => "attention",
             RooflineFormula::AttentionBackward => "attention_backward",
+            RooflineFormula::Measured => "measured",
             RooflineFormula::Elementwise => "elementwise",
             RooflineFormula::Reduction => "reduction",
             RooflineFormula::Bytes => "bytes",
@@ -48,9 +51,9 @@ impl RooflineFormula {
         }
     }
 
-    /// Whether it is one of those that PyTorch counts too.
+    /// Whether it is one of those that PyTorch counts too, or was measured.
     pub fn is_counted(self) -> bool {
-        self <= RooflineFormula::AttentionBackward
+        self <= RooflineFormula::Measured
     }
 }
 

@@ -13,6 +13,7 @@ mod shapes;
 pub use formulas::{RooflineFormula, work_from_shapes};
 pub use shapes::{TensorShape, TensorShapes};
 
+use crate::kernel_metrics::measured_work;
 use crate::trace::LinkedTrace;
 use etlink_model::{CollectiveKind, DurationNs, HostIdx, NameId, Names, OpIdx, RowIdx, RowKind};
 use rustc_hash::FxHashMap;
@@ -151,7 +152,26 @@ pub fn row_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork> 
             ..ops[op]
         });
     }
+    take_measured(trace, &mut work);
     work
+}
+
+/// What a device counted of a kernel stands for what formulas say of it.
+fn take_measured(trace: &LinkedTrace, work: &mut [RooflineWork]) {
+    for (row, measured) in measured_work(trace) {
+        let work = &mut work[row.index()];
+        if let Some(operations) = measured.operations {
+            work.operations = operations;
+            work.formula = RooflineFormula::Measured;
+        }
+        if let Some(bytes) = measured.bytes {
+            work.bytes = bytes;
+        }
+        // A kernel without an op has no formula; bytes alone are known of it.
+        if work.formula == RooflineFormula::None {
+            work.formula = RooflineFormula::Bytes;
+        }
+    }
 }
 
 /// The op whose work a kernel does; `None` for copies and collectives.

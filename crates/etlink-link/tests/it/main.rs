@@ -6,6 +6,7 @@ mod capture;
 mod graph_nodes;
 #[cfg(test)]
 mod handoffs;
+mod kernel_metrics;
 #[cfg(test)]
 mod late_ranks;
 mod launches;

@@ -233,6 +233,16 @@ export type IdleGap = {
   row_after: string;
 };
 
+export type KernelCounter = {
+  name: string;
+  metric: string;
+  unit: string;
+  kernels: number;
+  mean: number;
+  min: number;
+  max: number;
+};
+
 export type KernelSequence = {
   op: string;
   count: number;
@@ -519,6 +529,7 @@ export type ReportRank = {
   }[];
   coverage: SmCoverage[];
   work: ComputeRate[];
+  counters: KernelCounter[];
   peaks: PeakUse[];
   collectives: CollectiveTotals[];
   sequences: KernelSequence[];

@@ -114,6 +114,8 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     run.notes.extend(device_run.notes);
     run.unused.extend(host_run.unused);
     run.unused.extend(device_run.unused);
+    run.measurements.extend(host_run.measurements);
+    run.measurements.extend(device_run.measurements);
     siblings.push(run);
     siblings
 }
@@ -149,6 +151,7 @@ fn join_ranks(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
         }
         run.notes.extend(part.notes);
         run.unused.extend(part.unused);
+        run.measurements.extend(part.measurements);
     }
     run.ranks.sort_by_key(|rank| rank.rank);
     [vec![run], others].concat()

@@ -155,14 +155,6 @@ impl WantedTrace {
         };
         match kind {
             InputKind::NsysReport | InputKind::OtherSqlite => format!("{name} is {is}"),
-            InputKind::HostTrace
-            | InputKind::EtPlus
-            | InputKind::KinetoTrace
-            | InputKind::NsysSqlite
-            | InputKind::XlaSpace
-            | InputKind::XlaJson => {
-                format!("{name} is {is}, but {option} wants a {what}")
-            }
             InputKind::ChakraEt | InputKind::ChakraJson => {
                 format!("{name} is {is}, which is linked already; {option} wants a {what}")
             }
@@ -170,6 +162,7 @@ impl WantedTrace {
                 format!("{name} is {is}; {option} wants a {what}")
             }
             InputKind::Unknown => format!("{name} is no {what}: it does not begin like one"),
+            _ => format!("{name} is {is}, but {option} wants a {what}"),
         }
     }
 
@@ -210,6 +203,7 @@ impl WantedTrace {
             | InputKind::XlaJson => {
                 format!("give that, and this one as {other}")
             }
+            kind if kind.is_measurement() => "give that, and this one as --metrics".to_owned(),
             InputKind::ChakraEt | InputKind::ChakraJson => {
                 "give one of those that it was made from".to_owned()
             }
@@ -218,9 +212,7 @@ impl WantedTrace {
                     .to_owned()
             }
             InputKind::NcclInspector => "give its folder to `etlink ranks`".to_owned(),
-            InputKind::NsysReport | InputKind::OtherSqlite | InputKind::Unknown => {
-                "see `etlink inspect`".to_owned()
-            }
+            _ => "see `etlink inspect`".to_owned(),
         })
     }
 

@@ -31,6 +31,12 @@ pub enum InputKind {
     NsysReport,
     /// An SQLite database of another program.
     OtherSqlite,
+    /// Nsight Compute's CSV: metrics of kernels.
+    KernelMetrics,
+    /// A result of vLLM's or SGLang's benchmark: latencies of requests.
+    RequestLatencies,
+    /// A workload card of ccl-bench.
+    WorkloadCard,
     /// Anything else.
     #[default]
     Unknown,
@@ -52,6 +58,9 @@ impl InputKind {
             InputKind::NsysSqlite => "an export of Nsight Systems (device trace)",
             InputKind::NsysReport => "a report of Nsight Systems that was not exported",
             InputKind::OtherSqlite => "an SQLite database that etlink does not know",
+            InputKind::KernelMetrics => "metrics of kernels (CSV of Nsight Compute)",
+            InputKind::RequestLatencies => "latencies of requests (a result of vLLM or SGLang)",
+            InputKind::WorkloadCard => "a workload card (ccl-bench)",
             InputKind::Unknown => "no trace that etlink knows",
         }
     }
@@ -71,8 +80,19 @@ impl InputKind {
             | InputKind::NcclInspector
             | InputKind::NsysReport
             | InputKind::OtherSqlite
+            | InputKind::KernelMetrics
+            | InputKind::RequestLatencies
+            | InputKind::WorkloadCard
             | InputKind::Unknown => false,
         }
+    }
+
+    /// Whether it was measured beside a trace, and says nothing without one.
+    pub fn is_measurement(self) -> bool {
+        matches!(
+            self,
+            InputKind::KernelMetrics | InputKind::RequestLatencies | InputKind::WorkloadCard
+        )
     }
 
     /// Whether it is a graph that was linked already.

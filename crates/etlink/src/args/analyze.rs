@@ -23,11 +23,11 @@ pub struct AnalyzeArgs {
     #[arg(long, value_name = "OP")]
     pub sequences_of: Option<String>,
     /// Show only this table: utilization, breakdown, kernels, outside, host_ops, idle, host_idle,
-    /// gaps, stream_idle, launches, op_launches, queues, copies, steps, phases, coverage, work,
-    /// peaks, collectives, sequences (with --sequences-of), memory, memory_timeline, metrics or
-    /// stragglers; those of `--compat hta` are named where another is asked for [default: all at
-    /// the terminal but gaps, stream_idle, op_launches, memory_timeline, metrics and stragglers; as
-    /// JSON all but memory_timeline; as CSV breakdown]
+    /// gaps, stream_idle, launches, op_launches, queues, copies, steps, phases, coverage, counters,
+    /// work, peaks, collectives, sequences (with --sequences-of), memory, memory_timeline, requests,
+    /// metrics or stragglers; those of `--compat hta` are named where another is asked for
+    /// [default: all at the terminal but gaps, stream_idle, op_launches, memory_timeline, counters,
+    /// metrics and stragglers; as JSON all but memory_timeline; as CSV breakdown]
     #[arg(long, value_name = "NAME")]
     // no enum: which tables there are depends on --compat
     pub table: Option<String>,
@@ -56,7 +56,7 @@ pub struct AnalyzeArgs {
         hide_possible_values = true,
         // HTA has its own rules, and nothing to compare these figures with
         conflicts_with_all = [
-            "rules", "sequences_of", "peak_tflops", "peak_link", "parquet", "steps_by"
+            "rules", "sequences_of", "peak_tflops", "peak_link", "parquet", "steps_by", "workload_card"
         ]
     )]
     pub compat: Vec<Compat>,
@@ -64,10 +64,14 @@ pub struct AnalyzeArgs {
     pub choice: RankArgs,
     #[command(flatten)]
     pub reading: ReadingArgs,
-    /// Also write what was recorded, the graph and the communication as Parquet: DIR/events, nodes,
-    /// edges and collectives with a file per rank
+    /// Also write what was recorded, the graph, the communication and metrics of kernels as Parquet:
+    /// DIR/events, nodes, edges, collectives and kernel_metrics with a file per rank
     #[arg(long, value_name = "DIR")]
     pub parquet: Option<PathBuf>,
+    /// Also write a workload card of the run, as ccl-bench has them: YAML with what the traces and a
+    /// card beside them say, and empty values for the rest
+    #[arg(long, value_name = "FILE")]
+    pub workload_card: Option<PathBuf>,
     #[command(flatten)]
     pub overwrite: OverwriteArgs,
     #[command(flatten)]

@@ -60,7 +60,11 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
         progress: crate::progress::progress_bar(),
         ..args.reading.run_options(Some(&args.choice))?
     };
-    let source = RunSource::from_path_and_host(&args.path, args.trace.host.as_deref())?;
+    let source = RunSource::from_path_and_files(
+        &args.path,
+        args.trace.host.as_deref(),
+        &args.trace.metrics,
+    )?;
     let reports = find_in_runs(source, options, &rules)?;
     let outcome = match reports.iter().all(|report| report.excluded.is_empty()) {
         true => Outcome::Done,

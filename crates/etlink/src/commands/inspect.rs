@@ -10,11 +10,13 @@ use etlink_chakra::check;
 use etlink_chakra::read;
 use etlink_flight_recorder::FlightDump;
 use etlink_model::{
-    Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, HostTrace, Names, Severity,
+    Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, HostTrace, MetricProfile, Names,
+    Severity,
 };
 use etlink_nccl_inspector::InspectorLog;
 use etlink_run::input::{InputFile, InputKind};
 use etlink_run::job::{read_device, read_host};
+use etlink_run::measurements::{read_card_file, read_latency_file, read_metric_file};
 use etlink_run::{Run, RunError, RunOptions, RunSource};
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
@@ -143,6 +145,12 @@ fn read_contents(
             input.kind.describe(),
             input.name
         ),
+        InputKind::KernelMetrics => Ok((metric_facts(&read_metric_file(input)?), false)),
+        InputKind::RequestLatencies => {
+            let runs = read_latency_file(input)?;
+            Ok((into_object(json!({ "runs": runs })), false))
+        }
+        InputKind::WorkloadCard => Ok((into_object(json!(read_card_file(input)?)), false)),
         _ => {
             bail!(
                 "{} is {}; give a host trace, a device trace, a .et or merged JSON",
@@ -151,6 +159,25 @@ fn read_contents(
             )
         }
     }
+}
+
+fn metric_facts(profile: &MetricProfile) -> Map<String, Value> {
+    let mut metrics: Vec<&str> = vec![];
+    for name in &profile.metrics.metric {
+        metrics.push(profile.names.get(*name));
+    }
+    metrics.sort_unstable();
+    metrics.dedup();
+    let mut kernels: IndexMap<&str, u64> = IndexMap::new();
+    for name in &profile.kernels.name {
+        *kernels.entry(profile.names.get(*name)).or_default() += 1;
+    }
+    into_object(json!({
+        "kernels": profile.kernels.len(),
+        "kernels_by_name": kernels,
+        "metrics": metrics,
+        "damaged_lines": profile.damaged_lines,
+    }))
 }
 
 fn host_facts(trace: &HostTrace) -> Map<String, Value> {

@@ -42,6 +42,7 @@ impl LinkConfig {
             // clap wants it where no path was refused above
             device: args.device.unwrap_or_default(),
             capture: args.capture,
+            measurements: args.metrics.into_iter().collect(),
         };
         if let Some(output) = &args.output {
             refuse_input(output, traces.paths())?;

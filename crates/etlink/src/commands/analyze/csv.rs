@@ -1,5 +1,6 @@
 //! A table of all ranks as CSV: run, rank, then the fields that JSON has, by the same names.
 
+use super::requests::RequestLatency;
 use super::results::AnalyzedRun;
 use super::{Analyzed, AsHta};
 use crate::table::csv_text;
@@ -43,6 +44,21 @@ pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
                 ranks.map(|(run, rank)| (run, rank.rank.to_string(), stragglers(&[*rank]))),
                 table,
                 &stragglers(&[StragglerStats::default()])?,
+            )
+        }
+        "requests" => {
+            let tables =
+                |run: &[RequestLatency]| serde_json::to_value(BTreeMap::from([(table, run)]));
+            write_csv(
+                all.iter().map(|run| {
+                    (
+                        run.told.run.as_str(),
+                        "all".to_owned(),
+                        tables(&run.requests),
+                    )
+                }),
+                table,
+                &tables(&[RequestLatency::default()])?,
             )
         }
         _ => write_csv(

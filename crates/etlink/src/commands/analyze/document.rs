@@ -1,6 +1,7 @@
 //! What `analyze` prints, as tables.
 
 use super::load::AnalyzeConfig;
+use super::requests::RequestLatency;
 use super::results::Ranked;
 use super::{Analyzed, OF_ALL_RANKS, analyze_runs};
 use crate::record_tables::RankRecords;
@@ -63,6 +64,7 @@ impl AnalyzeDocument {
             told,
             total,
             stragglers,
+            requests,
             ..
         } = &self.0;
         let mut table = RecordTable::default();
@@ -77,6 +79,12 @@ impl AnalyzeDocument {
                 table.declare(false, &StragglerStats::default())?;
                 for rank in stragglers {
                     table.push(None, rank)?;
+                }
+            }
+            "requests" => {
+                table.declare(false, &RequestLatency::default())?;
+                for latency in requests {
+                    table.push(None, latency)?;
                 }
             }
             name => push_ranks(&mut table, &told.ranks, name)?,

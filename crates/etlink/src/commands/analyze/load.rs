@@ -1,5 +1,6 @@
 //! The traces of a file, a pair or a folder, each linked and given to a function.
 
+use super::card::CardFacts;
 use super::chakra;
 use super::parquet::TableFiles;
 use super::results::{AnalyzedRun, AnalyzedTrace, Ranked};
@@ -14,10 +15,12 @@ use etlink_model::KeepEvents;
 use etlink_run::RunError;
 use etlink_run::graphs::groups_of;
 use etlink_run::job;
+use etlink_run::measurements::RunMeasurements;
 use etlink_run::run::{
     self, LinkedRank, RankContent, RankEntry, RankResult, RunOptions, RunResults, RunSet,
     RunSource, WrittenRank,
 };
+use etlink_run::text;
 
 /// Which traces are analyzed, and how they are read.
 pub(super) struct AnalyzeConfig {
@@ -56,7 +59,11 @@ impl AnalyzeConfig {
                 progress: crate::progress::progress_bar(),
                 ..args.reading.run_options(Some(&args.choice))?
             },
-            source: RunSource::from_path_and_host(&args.path, args.trace.host.as_deref())?,
+            source: RunSource::from_path_and_files(
+                &args.path,
+                args.trace.host.as_deref(),
+                &args.trace.metrics,
+            )?,
         })
     }
 }
@@ -164,6 +171,7 @@ fn analyze_rank<T>(
         run::report_notes(&trace.report),
         trace.report.anomalies.clone(),
     );
+    let card = CardFacts::from_trace(&trace);
     let (said, found) = say(trace, of)?;
     let files = entry.files();
     // a written graph stands for the traces that it was made of
@@ -177,6 +185,7 @@ fn analyze_rank<T>(
         said,
         // lies in the result until the members of the run are selected by it
         summary: None,
+        card,
         found,
         written: is_written,
     };
@@ -219,7 +228,12 @@ fn analyzed_run<T>(runs: &RunSet, results: RunResults<Ranked<T>>) -> AnalyzedRun
             ..rank.value
         });
     }
+    let measured = RunMeasurements::read(&run.measurements).unwrap_or_else(|error| {
+        notes.push(format!("{}: left out", text::error_chain(&error)));
+        RunMeasurements::default()
+    });
     AnalyzedRun {
+        measured,
         run: run.folder.display().to_string(),
         notes,
         ranks,

@@ -1,5 +1,6 @@
 //! `etlink analyze`: what the traces say.
 
+mod card;
 mod chakra;
 mod csv;
 mod document;
@@ -7,6 +8,7 @@ mod hta;
 mod json;
 mod load;
 mod parquet;
+mod requests;
 mod results;
 mod show;
 
@@ -19,6 +21,7 @@ use crate::args::{AnalyzeArgs, Compat};
 use crate::kernel_rules::read_rules;
 use crate::run_findings::{FoundRank, findings_of_run, head_findings};
 use anyhow::{Result, bail};
+use card::CardTarget;
 use etlink_analyze::{
     HardwarePeaks, KernelRules, Options, RankAnalysis, RunTotals, analyze, is_counted_step,
     peak_metrics, run_totals,
@@ -29,6 +32,7 @@ use etlink_link::ranks::{StragglerStats, job_step_times};
 use etlink_run::joined::{JoinedRun, clock_notes};
 use load::{AnalyzeConfig, load_runs};
 use parquet::TableFiles;
+use requests::{RequestLatency, card_metrics, request_latencies};
 use results::AnalyzedRun;
 use results::AnalyzedTrace;
 use serde::Serialize;
@@ -42,6 +46,8 @@ struct Analyzed {
     total: RunTotals,
     /// Who came late to collectives that all ranks have; empty for one rank.
     stragglers: Vec<StragglerStats>,
+    /// Latencies of requests that a benchmark measured, beside the trace's phases.
+    requests: Vec<RequestLatency>,
     /// Kernels are shown by their full names.
     #[serde(skip)]
     full_names: bool,
@@ -54,7 +60,7 @@ struct Analyzed {
 }
 
 /// Tables of a run, not of each rank.
-const OF_ALL_RANKS: [&str; 2] = ["metrics", "stragglers"];
+const OF_ALL_RANKS: [&str; 3] = ["metrics", "stragglers", "requests"];
 
 pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     let tables = check_args(&args)?;
@@ -68,6 +74,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     };
     // made before the traces are read: what lies there already is refused first
     let files = TableFiles::new(&args);
+    let card = CardTarget::new(args.workload_card.as_ref(), args.overwrite.overwrite)?;
     // what was asked for by name is all that is wanted
     let wants_findings = args.table.is_none() && !args.print.csv;
     let told = analyze_runs(
@@ -89,6 +96,9 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
             ..Analyzed::new(told, peaks)
         });
     }
+    if let Some(card) = card {
+        write_card(&card, &analyzed)?;
+    }
     if args.print.json {
         json::print_tables(&analyzed, &tables, args.table.as_deref())?;
     } else if args.print.csv {
@@ -107,6 +117,18 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     }
     let outcome = exit_outcome(&args, analyzed.iter().map(|one| &one.told));
     replaced.map(|()| outcome)
+}
+
+/// Writes the card of the only run.
+fn write_card(card: &CardTarget, runs: &[Analyzed]) -> Result<()> {
+    let [run] = runs else {
+        bail!(
+            "{} would be of {} runs: give the folder of one of them",
+            card.path().display(),
+            runs.len()
+        );
+    };
+    card.write(run)
 }
 
 /// Analyzes the ranks of runs.
@@ -237,6 +259,8 @@ impl Analyzed {
         let found: Vec<Option<FoundRank>> = found.collect();
         let mut total = run_totals(told.ranks.iter().map(|rank| &rank.said));
         total.metrics.extend(peak_metrics(&total.metrics, peaks));
+        total.metrics.extend(card_metrics(&told.measured, &total));
+        let requests = request_latencies(&told.measured, &total);
         let joined = JoinedRun::new(summaries, true);
         let findings = findings_of_run(&joined, found).unwrap_or_else(|error| {
             told.notes.push(format!("no findings: {error:#}"));
@@ -265,6 +289,7 @@ impl Analyzed {
         Analyzed {
             total,
             stragglers,
+            requests,
             job_steps_ns,
             findings,
             told,

@@ -1,9 +1,11 @@
 //! What was said of the traces of a run.
 
+use super::card::CardFacts;
 use crate::run_findings::FoundRank;
 use crate::{notes, table};
 use etlink_link::ranks::RankSummary;
 use etlink_model::{Anomalies, GlobalRank};
+use etlink_run::measurements::RunMeasurements;
 use etlink_run::membership::Excluded;
 use etlink_run::run::RankEntry;
 use serde::Serialize;
@@ -37,6 +39,9 @@ pub(super) struct AnalyzedRun<T> {
     pub(super) excluded: Vec<Excluded>,
     /// Ranks of the run of which nothing is told here.
     pub(super) absent: Vec<GlobalRank>,
+    /// What was measured beside the traces.
+    #[serde(skip)]
+    pub(super) measured: RunMeasurements,
 }
 
 #[derive(Serialize)]
@@ -59,6 +64,9 @@ pub(super) struct Ranked<T> {
     /// What it has in common with the others.
     #[serde(skip)]
     pub(super) summary: Option<RankSummary>,
+    /// What its traces say for a workload card.
+    #[serde(skip)]
+    pub(super) card: CardFacts,
     /// What may cost it time, where that is asked for.
     #[serde(skip)]
     pub(super) found: Option<FoundRank>,

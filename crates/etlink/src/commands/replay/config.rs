@@ -65,6 +65,7 @@ impl ReplayConfig {
                     // clap wants one of the two, so it is there
                     device: args.link.device.unwrap_or_default(),
                     capture: None,
+                    measurements: vec![],
                 }),
             },
         })

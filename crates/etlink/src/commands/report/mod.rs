@@ -89,7 +89,11 @@ struct ReportConfig {
 impl ReportConfig {
     fn from_args(args: &ReportArgs, progress: &Progress) -> Result<ReportConfig> {
         Ok(ReportConfig {
-            source: RunSource::from_path_and_host(&args.path, args.trace.host.as_deref())?,
+            source: RunSource::from_path_and_files(
+                &args.path,
+                args.trace.host.as_deref(),
+                &args.trace.metrics,
+            )?,
             options: RunOptions {
                 rank: args.trace.rank,
                 // the page draws memory over time, and the tree of what called what has Python frames

@@ -111,7 +111,8 @@ fn finding_lines(one: &Analyzed) -> String {
 }
 
 /// Long ones, for `--table`.
-const ONLY_ASKED: [&str; 6] = [
+const ONLY_ASKED: [&str; 7] = [
+    "counters",
     "gaps",
     "op_launches",
     "stream_idle",
@@ -126,6 +127,7 @@ const TABLES: &[(&str, Show)] = &[
     ("breakdown", times::breakdown_table),
     ("steps", times::step_table),
     ("phases", times::phase_table),
+    ("requests", times::request_table),
     ("kernels", rows::kernel_table),
     ("outside", rows::outside_table),
     ("host_ops", rows::host_op_table),
@@ -139,6 +141,7 @@ const TABLES: &[(&str, Show)] = &[
     ("op_launches", rows::op_launch_table),
     ("queues", rows::queue_table),
     ("coverage", rows::coverage_table),
+    ("counters", rows::counter_table),
     ("work", rows::work_table),
     ("peaks", peaks::peak_table),
     ("sequences", rows::sequence_table),

@@ -3,9 +3,9 @@
 use super::{Analyzed, Shown, ShownNames, bandwidth_text, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mb, mean_time, percent, scaled, time};
 use etlink_analyze::{
-    CollectiveTotals, ComputeRate, CopyTotals, HostOpTotals, KernelSequence, KernelTotals,
-    LaunchTotals, MemoryPoint, MemoryUse, OutsideWork, QueueDepth, RunMetric, SmCoverage,
-    UtilizationWindow,
+    CollectiveTotals, ComputeRate, CopyTotals, HostOpTotals, KernelCounter, KernelSequence,
+    KernelTotals, LaunchTotals, MemoryPoint, MemoryUse, OutsideWork, QueueDepth, RunMetric,
+    SmCoverage, UtilizationWindow,
 };
 use etlink_link::ranks::StragglerStats;
 
@@ -228,6 +228,33 @@ pub(super) fn coverage_table(one: &Analyzed, limit: Limit) -> Shown {
             .into(),
         Grid::from_records(2, limit, columns, devices).expendable(["by kernel", "SMs"]),
     )
+}
+
+pub(super) fn counter_table(one: &Analyzed, limit: Limit) -> Shown {
+    let columns: &[Column<(&str, &KernelCounter)>] = &[
+        ("rank", |(rank, _)| (*rank).to_owned()),
+        ("kernels", |(_, of)| of.kernels.to_string()),
+        ("mean", |(_, of)| metric_text(of.mean)),
+        ("min", |(_, of)| metric_text(of.min)),
+        ("max", |(_, of)| metric_text(of.max)),
+        ("unit", |(_, of)| of.unit.clone()),
+        ("metric", |(_, of)| of.metric.clone()),
+        ("kernel", |(_, of)| of.name.clone()),
+    ];
+    let counters = of_ranks(one, |rank| &rank.counters);
+    (
+        "metrics of kernels: measured beside the trace, each kernel alone".into(),
+        Grid::from_records(4, limit, columns, counters).expendable(["min", "max"]),
+    )
+}
+
+/// A value of any unit: whole where it is, else with three decimals.
+fn metric_text(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.3}")
+    }
 }
 
 pub(super) fn work_table(one: &Analyzed, limit: Limit) -> Shown {

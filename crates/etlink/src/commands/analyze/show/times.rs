@@ -1,11 +1,13 @@
 //! Tables of where time goes.
 
+use super::super::requests::RequestLatency;
 use super::{Analyzed, Shown, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mean_time, percent, time};
 use etlink_analyze::{
     DeviceTime, IdleCauses, PhaseTotals, StepTime, Utilization, UtilizationWindow, counted_steps,
     step_period,
 };
+use etlink_metrics::LatencyKind;
 
 pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
     fn of(part: i64, all: &Utilization) -> String {
@@ -206,6 +208,40 @@ pub(super) fn phase_table(one: &Analyzed, limit: Limit) -> Shown {
         to the next one's, of the last over its time on the host or on the device, the longer)"
             .into(),
         Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.phases)),
+    )
+}
+
+pub(super) fn request_table(one: &Analyzed, limit: Limit) -> Shown {
+    fn time_or_none(ns: Option<i64>) -> String {
+        ns.map_or("-".to_owned(), time)
+    }
+    let columns: &[Column<&RequestLatency>] = &[
+        ("latency", |of| {
+            match of.latency {
+                LatencyKind::Ttft => "first token",
+                LatencyKind::Tpot => "per token",
+                LatencyKind::Itl => "between outputs",
+                LatencyKind::E2el => "whole request",
+            }
+            .to_owned()
+        }),
+        ("requests", |of| of.requests.to_string()),
+        ("mean", |of| time_or_none(of.mean_ns)),
+        ("median", |of| time_or_none(of.median_ns)),
+        ("p99", |of| time_or_none(of.p99_ns)),
+        ("steps", |of| match of.trace_phase {
+            "" => "-".to_owned(),
+            phase => format!("{} {phase}", of.trace_steps),
+        }),
+        ("their mean", |of| time_or_none(of.trace_mean_ns)),
+        ("file", |of| of.file.clone()),
+    ];
+    (
+        "latencies of requests: measured at the client by a benchmark (steps: those of the trace \
+        that make it, over all ranks, with their mean time on the host; the rest of a latency is \
+        waiting and what the server does around a step)"
+            .into(),
+        Grid::from_records(1, limit, columns, one.requests.iter()).expendable(["file", "median"]),
     )
 }
 

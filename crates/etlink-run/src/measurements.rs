@@ -1,0 +1,115 @@
+//! What was measured beside the traces of a run: which files, and what is in them.
+
+use crate::Progress;
+use crate::error::RunError;
+use crate::input::{self, InputFile, InputKind};
+use etlink_metrics::{RequestLatencies, WorkloadCard};
+use etlink_model::MetricProfile;
+use std::path::{Path, PathBuf};
+
+/// A file that was measured beside the traces of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasurementFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: InputKind,
+}
+
+/// What the files beside a run say.
+#[derive(Clone, Debug, Default)]
+pub struct RunMeasurements {
+    /// Runs of a benchmark, each with its file.
+    pub latencies: Vec<(PathBuf, RequestLatencies)>,
+    /// Workload cards, each with its file.
+    pub cards: Vec<(PathBuf, WorkloadCard)>,
+}
+
+impl RunMeasurements {
+    /// Reads the files of a run; metrics of kernels belong to a rank and are read with it.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not what it began as.
+    pub fn read(files: &[MeasurementFile]) -> Result<RunMeasurements, RunError> {
+        let mut found = RunMeasurements::default();
+        for file in files {
+            let input = input::open(&file.path, 1, &Progress::hidden())?;
+            match input.kind {
+                InputKind::RequestLatencies => {
+                    for run in read_latency_file(input)? {
+                        found.latencies.push((file.path.clone(), run));
+                    }
+                }
+                InputKind::WorkloadCard => {
+                    let card = read_card_file(input)?;
+                    found.cards.push((file.path.clone(), card));
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Reads the result of a benchmark.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_latency_file(input: InputFile) -> Result<Vec<RequestLatencies>, RunError> {
+    let name = input.name;
+    etlink_metrics::read_latencies(input.content)
+        .map_err(|source| RunError::Measurement { name, source })
+}
+
+/// Reads a workload card.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_card_file(input: InputFile) -> Result<WorkloadCard, RunError> {
+    let name = input.name;
+    WorkloadCard::read(input.content).map_err(|source| RunError::Measurement { name, source })
+}
+
+/// Reads metrics of kernels.
+///
+/// # Errors
+/// It cannot be read, or is something else.
+pub fn read_metric_file(input: InputFile) -> Result<MetricProfile, RunError> {
+    let name = input.name;
+    etlink_metrics::read_compute_csv(input.content)
+        .map_err(|source| RunError::Measurement { name, source })
+}
+
+/// Sorts files that were named as measurements into metrics of kernels, of which a rank has one, and
+/// the others.
+///
+/// # Errors
+/// One cannot be read, is no measurement, or a second file of metrics.
+pub(crate) fn sort_measurements(
+    paths: &[PathBuf],
+) -> Result<(Option<PathBuf>, Vec<MeasurementFile>), RunError> {
+    let (mut metrics, mut others) = (None, vec![]);
+    for path in paths {
+        let kind = measurement_kind(path)?;
+        if kind != InputKind::KernelMetrics {
+            others.push(MeasurementFile {
+                path: path.clone(),
+                kind,
+            });
+        } else if metrics.replace(path.clone()).is_some() {
+            return Err(RunError::SeveralMetricFiles { path: path.clone() });
+        }
+    }
+    Ok((metrics, others))
+}
+
+fn measurement_kind(path: &Path) -> Result<InputKind, RunError> {
+    let input = input::open(path, 1, &Progress::hidden())?;
+    if input.kind.is_measurement() {
+        return Ok(input.kind);
+    }
+    Err(RunError::NoMeasurement {
+        path: path.to_owned(),
+        kind: input.kind,
+    })
+}

@@ -1,0 +1,129 @@
+//! A workload card of a run, from what its traces say.
+
+use super::Analyzed;
+use anyhow::Result;
+use etlink_link::LinkedTrace;
+use etlink_metrics::{CardModel, WorkloadCard};
+use etlink_run::output::{OutputFormat, Target};
+use std::path::{Path, PathBuf};
+
+/// What a rank's traces say for the card of its run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct CardFacts {
+    /// The device that its work ran on; empty for none.
+    device: String,
+    /// Devices that have work of it.
+    devices: u64,
+    /// `distributedInfo.backend`.
+    backend: String,
+    /// Ranks of the job, as the trace has it.
+    world_size: Option<u64>,
+    /// Whether it has a host trace.
+    has_host: bool,
+    /// Whether its kernels have metrics.
+    has_metrics: bool,
+}
+
+impl CardFacts {
+    pub(super) fn from_trace(trace: &LinkedTrace) -> CardFacts {
+        let header = &trace.device.header;
+        let mut devices: Vec<i64> = trace
+            .device
+            .queues
+            .iter()
+            .map(|queue| queue.device)
+            .collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let name = devices
+            .first()
+            .and_then(|device| header.device_name(*device));
+        CardFacts {
+            device: name.unwrap_or_default().to_owned(),
+            devices: devices.len() as u64,
+            backend: header.backend.clone(),
+            world_size: header.world_size.and_then(|size| u64::try_from(size).ok()),
+            has_host: trace.host.is_some(),
+            has_metrics: !trace.kernel_metrics.is_empty(),
+        }
+    }
+}
+
+/// Where a card goes; refused before any work is done.
+pub(super) struct CardTarget(Target);
+
+impl CardTarget {
+    /// # Errors
+    /// The file is there, or cannot be written.
+    pub(super) fn new(path: Option<&PathBuf>, overwrite: bool) -> Result<Option<CardTarget>> {
+        let Some(path) = path else { return Ok(None) };
+        let target = Target::new(path, Some(OutputFormat::EtPlus), overwrite)?;
+        Ok(Some(CardTarget(target)))
+    }
+
+    /// Writes the card of a run.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn write(&self, run: &Analyzed) -> Result<()> {
+        let text = run_card(run).write()?;
+        self.0.write(|out| out.write_all(text.as_bytes()))?;
+        Ok(())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+/// What is known of a run; a card that lies beside it already says the rest.
+fn run_card(run: &Analyzed) -> WorkloadCard {
+    let known = match &run.told.measured.cards[..] {
+        [(_, card)] => card.clone(),
+        _ => WorkloadCard::default(),
+    };
+    let ranks = &run.told.ranks;
+    let facts = ranks.iter().map(|rank| &rank.card);
+    let stated = facts.clone().filter_map(|rank| rank.world_size).max();
+    let world = stated.unwrap_or(ranks.len() as u64);
+    let first = facts.clone().find(|rank| !rank.device.is_empty());
+    let is_inference = !run.total.phases.is_empty();
+    let mut traces = vec!["kineto_trace".to_owned()];
+    if facts.clone().any(|rank| rank.has_host) {
+        traces.push("torch_et".to_owned());
+    }
+    let mut metric_traces = known.metric_traces;
+    if metric_traces.is_empty() && facts.clone().any(|rank| rank.has_metrics) {
+        metric_traces.push("nsight_compute".to_owned());
+    }
+    let phase = match is_inference {
+        true => "inference",
+        false => "training",
+    };
+    let devices = facts.clone().map(|rank| rank.devices).max().unwrap_or(0);
+    let backends = facts.map(|rank| rank.backend.as_str());
+    let backend = backends.into_iter().find(|backend| !backend.is_empty());
+    WorkloadCard {
+        model: CardModel {
+            phase: text_or(known.model.phase, phase),
+            ..known.model
+        },
+        device: text_or(known.device, first.map_or("", |rank| &rank.device)),
+        devices: known.devices.or((devices > 0).then_some(world * devices)),
+        framework: text_or(known.framework, "pytorch"),
+        communication: text_or(known.communication, backend.unwrap_or_default()),
+        traces: match known.traces.is_empty() {
+            true => traces,
+            false => known.traces,
+        },
+        metric_traces,
+        ..known
+    }
+}
+
+fn text_or(known: String, found: &str) -> String {
+    match known.is_empty() {
+        true => found.to_owned(),
+        false => known,
+    }
+}

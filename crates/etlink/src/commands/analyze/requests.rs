@@ -1,0 +1,180 @@
+//! Latencies of requests, as a benchmark measured them at the client, beside what the trace says of
+//! the phases that make them.
+
+use etlink_analyze::{PhaseTotals, RunMetric, RunTotals};
+use etlink_metrics::{LatencyKind, WorkloadCard};
+use etlink_run::measurements::RunMeasurements;
+use serde::Serialize;
+
+/// A latency of the requests of a benchmark.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct RequestLatency {
+    /// File of the benchmark's result.
+    pub(super) file: String,
+    /// What ran the model, as the benchmark calls it.
+    pub(super) backend: String,
+    /// The model.
+    pub(super) model: String,
+    /// Requests that were answered.
+    pub(super) requests: u64,
+    /// Which latency.
+    pub(super) latency: LatencyKind,
+    /// Mean, ns.
+    pub(super) mean_ns: Option<i64>,
+    /// Median, ns.
+    pub(super) median_ns: Option<i64>,
+    /// 99th percentile, ns.
+    pub(super) p99_ns: Option<i64>,
+    /// The steps of the trace that make it: `prefill` or `decode`.
+    pub(super) trace_phase: &'static str,
+    /// Such steps in the trace, over all ranks.
+    pub(super) trace_steps: u64,
+    /// Their mean time on the host, ns; none where the trace has no such steps.
+    pub(super) trace_mean_ns: Option<i64>,
+}
+
+/// The latencies of all benchmarks beside a run.
+pub(super) fn request_latencies(
+    measured: &RunMeasurements,
+    total: &RunTotals,
+) -> Vec<RequestLatency> {
+    let mut all = vec![];
+    for (path, run) in &measured.latencies {
+        for latency in &run.latencies {
+            let phase = phase_of(latency.kind);
+            let found = total.phases.iter().find(|found| found.phase == phase);
+            let steps = |totals: &PhaseTotals| totals.durations.count;
+            all.push(RequestLatency {
+                file: path.display().to_string(),
+                backend: run.backend.clone(),
+                model: run.model.clone(),
+                requests: run.requests,
+                latency: latency.kind,
+                mean_ns: latency.mean_ns,
+                median_ns: latency.median_ns,
+                p99_ns: latency.p99_ns,
+                trace_phase: phase,
+                trace_steps: found.map_or(0, steps),
+                trace_mean_ns: found.map(|totals| totals.durations.mean_ns().round() as i64),
+            });
+        }
+    }
+    all
+}
+
+/// A first token waits for a prefill, each other one for a decode; a whole request has both.
+fn phase_of(kind: LatencyKind) -> &'static str {
+    match kind {
+        LatencyKind::Ttft => "prefill",
+        LatencyKind::Tpot | LatencyKind::Itl => "decode",
+        LatencyKind::E2el => "",
+    }
+}
+
+/// Tokens per second of a training, by the batch and the sequence length of a workload card and the
+/// step time of the trace.
+pub(super) fn card_metrics(measured: &RunMeasurements, total: &RunTotals) -> Option<RunMetric> {
+    // Two cards contradict each other, or are of two runs.
+    let [(_, card)] = &measured.cards[..] else {
+        return None;
+    };
+    let step = total
+        .metrics
+        .iter()
+        .find(|metric| metric.name == "avg_step_time")?;
+    let tokens = training_tokens(card)?;
+    (step.value > 0.0).then(|| RunMetric {
+        name: "tokens_per_second".to_owned(),
+        value: tokens as f64 / step.value,
+        unit: "tokens/s",
+    })
+}
+
+/// Tokens of a step of the whole job.
+fn training_tokens(card: &WorkloadCard) -> Option<u64> {
+    let is_training = card.model.phase == "training";
+    card.batch_size?
+        .checked_mul(card.seq_len?)
+        .filter(|tokens| is_training && *tokens > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etlink_metrics::{CardModel, LatencyTotals, RequestLatencies};
+
+    #[test]
+    fn a_latency_stands_beside_the_steps_that_make_it() {
+        let totals = |kind, ns| LatencyTotals {
+            kind,
+            mean_ns: Some(ns),
+            ..LatencyTotals::default()
+        };
+        let measured = RunMeasurements {
+            latencies: vec![(
+                "result.json".into(),
+                RequestLatencies {
+                    requests: 3,
+                    latencies: vec![
+                        totals(LatencyKind::Ttft, 900),
+                        totals(LatencyKind::Tpot, 50),
+                        totals(LatencyKind::E2el, 2_000),
+                    ],
+                    ..RequestLatencies::default()
+                },
+            )],
+            cards: vec![],
+        };
+        let mut phase = PhaseTotals {
+            phase: "decode".to_owned(),
+            ..PhaseTotals::default()
+        };
+        phase.durations.add(40);
+        phase.durations.add(60);
+        let total = RunTotals {
+            phases: vec![phase],
+            ..RunTotals::default()
+        };
+        let found = request_latencies(&measured, &total);
+        let said: Vec<_> = found
+            .iter()
+            .map(|one| (one.trace_phase, one.trace_steps, one.trace_mean_ns))
+            .collect();
+        assert_eq!(
+            said,
+            [("prefill", 0, None), ("decode", 2, Some(50)), ("", 0, None)]
+        );
+    }
+
+    #[test]
+    fn tokens_are_those_of_a_training_step() {
+        let card = |phase: &str| WorkloadCard {
+            model: CardModel {
+                phase: phase.to_owned(),
+                ..CardModel::default()
+            },
+            batch_size: Some(8),
+            seq_len: Some(1_024),
+            ..WorkloadCard::default()
+        };
+        let total = RunTotals {
+            metrics: vec![RunMetric {
+                name: "avg_step_time".to_owned(),
+                value: 0.5,
+                unit: "s",
+            }],
+            ..RunTotals::default()
+        };
+        let with = |cards: &[&str]| RunMeasurements {
+            cards: cards
+                .iter()
+                .map(|phase| ("c".into(), card(phase)))
+                .collect(),
+            ..RunMeasurements::default()
+        };
+        let value = card_metrics(&with(&["training"]), &total).map(|metric| metric.value);
+        assert_eq!(value, Some(16_384.0));
+        assert_eq!(card_metrics(&with(&["serving"]), &total), None);
+        assert_eq!(card_metrics(&with(&["training"; 2]), &total), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! What is measured beside traces: metrics of kernels, latencies of requests, workload cards.
+
+use crate::tool::Tool;
+use etlink_testing::{DeviceQueue, TraceBuilder};
+
+/// Two steps of a decode with two kernels each.
+fn device_trace() -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for step in 0..2 {
+        let begin = step * 1_000_000;
+        draw.annotation(
+            main,
+            "execute_context_0(0)_generation_4(4)",
+            begin,
+            begin + 900_000,
+        );
+        for (place, kernel) in (0..).zip(["void gemm<4>(float*)", "relu"]) {
+            let at = begin + 100_000 + place * 200_000;
+            draw.launch(
+                main,
+                (at, at + 5_000),
+                DeviceQueue::stream(7),
+                kernel,
+                (at + 20_000, at + 120_000),
+            );
+        }
+    }
+    draw.kineto()
+}
+
+/// As `ncu --csv --page raw` prints one step of it.
+const METRICS: &str = concat!(
+    "==PROF== Connected to process 41\n",
+    "\"ID\",\"Process ID\",\"Kernel Name\",\"Block Size\",\"Grid Size\",\"dram__bytes.sum\",",
+    "\"sm__sass_thread_inst_executed_op_ffma_pred_on.sum\"\n",
+    "\"\",\"\",\"\",\"\",\"\",\"Mbyte\",\"inst\"\n",
+    "\"0\",\"41\",\"void gemm<4>(float *)\",\"\",\"\",\"1,024.5\",\"500\"\n",
+    "\"1\",\"41\",\"relu\",\"\",\"\",\"2\",\"0\"\n",
+);
+
+const LATENCIES: &str = r#"{"backend": "vllm", "model_id": "llama", "completed": 3,
+    "mean_ttft_ms": 12.5, "median_ttft_ms": 12.0, "p99_ttft_ms": 20.25, "mean_tpot_ms": 1.5}"#;
+
+const CARD: &str = "
+workload:
+  model: {phase: training, model_family: llama}
+  data: {batch_size: 8, seq_len: 1024}
+metric_source: {traces: [kineto_trace]}
+";
+
+#[test]
+fn metrics_are_attributes_of_kernels_and_lines_of_tables() {
+    let tool = Tool::new();
+    tool.file("trace.json", device_trace());
+    tool.file("ncu.csv", METRICS);
+    tool.run("link --device trace.json --metrics ncu.csv -o out.et")
+        .exits(0)
+        .notes("metrics of ncu.csv are joined to 4 kernels, by name and order of launch")
+        .notes("2 of 4 kernels repeat the metrics of another launch");
+    let written = String::from_utf8_lossy(&tool.read("out.et")).into_owned();
+    assert!(written.contains("metric.dram__bytes.sum"));
+    assert!(written.contains("metric.dram__bytes.sum.unit"));
+    let counters = tool
+        .run("analyze trace.json --metrics ncu.csv --table counters --csv")
+        .exits(0);
+    let lines: Vec<&str> = counters.stdout.lines().collect();
+    assert!(
+        lines[1].ends_with("void gemm<4>(float*),dram__bytes.sum,Mbyte,2,1024.5,1024.5,1024.5"),
+        "{lines:?}"
+    );
+    // 500 fused multiplications and additions of two kernels
+    let work = tool
+        .run("analyze trace.json --metrics ncu.csv --table work --json")
+        .exits(0)
+        .json();
+    let work = &work[0]["ranks"][0]["work"][0];
+    assert_eq!(work["operations"], 2_000);
+    let without = tool.run("analyze trace.json --table work --json").exits(0);
+    assert_eq!(without.json()[0]["ranks"][0]["work"], serde_json::json!([]));
+}
+
+#[test]
+fn what_lies_in_the_folder_of_a_run_is_found() {
+    let tool = Tool::new();
+    tool.file("job/kineto_trace_0.json", device_trace());
+    tool.file("job/ncu_rank0.csv", METRICS);
+    tool.file("job/llama.latency.json", LATENCIES);
+    tool.file("job/card.yaml", CARD);
+    tool.file("job/customers.csv", "a,b\n1,2\n");
+    tool.file("job/settings.yaml", "a: 1\n");
+    let said = tool.run("analyze job --json").exits(0).json();
+    let run = &said[0];
+    assert_eq!(run["ranks"][0]["counters"][0]["kernels"], 2);
+    let requests = run["requests"].as_array().expect("requests");
+    let of = |place: usize| {
+        let one = &requests[place];
+        (
+            one["latency"].as_str(),
+            one["mean_ns"].as_i64(),
+            one["trace_phase"].as_str(),
+            one["trace_steps"].as_u64(),
+        )
+    };
+    assert_eq!(
+        of(0),
+        (Some("ttft"), Some(12_500_000), Some("prefill"), Some(0))
+    );
+    assert_eq!(
+        of(1),
+        (Some("tpot"), Some(1_500_000), Some("decode"), Some(2))
+    );
+    let metrics = run["total"]["metrics"].as_array().expect("metrics");
+    let tokens = metrics
+        .iter()
+        .find(|metric| metric["name"] == "tokens_per_second")
+        .expect("a card with batch and length");
+    // 8 · 1,024 tokens in steps of 0.9 ms
+    let value = tokens["value"].as_f64().expect("a number");
+    assert!((value - 8_192.0 / 0.0009).abs() < 1.0, "{value}");
+    tool.run("analyze job")
+        .exits(0)
+        .says("latencies of requests")
+        .says("2 decode");
+}
+
+#[test]
+fn a_card_is_written_from_a_run() {
+    let tool = Tool::new();
+    tool.file("trace.json", device_trace());
+    tool.run("analyze trace.json --workload-card card.yaml")
+        .exits(0);
+    let card = String::from_utf8(tool.read("card.yaml")).expect("text");
+    for line in ["phase: inference", "- kineto_trace", "total_count: 1"] {
+        assert!(card.contains(line), "{line}: {card}");
+    }
+    tool.run("inspect card.yaml")
+        .exits(0)
+        .says("a workload card (ccl-bench)");
+    tool.run("analyze trace.json --workload-card card.yaml")
+        .exits(2)
+        .complains(&["card.yaml exists"]);
+}
+
+#[test]
+fn what_is_no_measurement_is_refused_by_name() {
+    let tool = Tool::new();
+    tool.file("trace.json", device_trace());
+    tool.file("notes.txt", "hello");
+    tool.file("ncu.csv", METRICS);
+    tool.run("analyze trace.json --metrics notes.txt")
+        .exits(2)
+        .complains(&[
+            "notes.txt is no trace that etlink knows, and no measurement",
+            "give the CSV of Nsight Compute",
+        ]);
+    tool.run("analyze trace.json --metrics ncu.csv --metrics ncu.csv")
+        .exits(2)
+        .complains(&["ncu.csv is a second file with metrics of kernels"]);
+    tool.run("link --device ncu.csv")
+        .exits(2)
+        .complains(&["metrics of kernels (CSV of Nsight Compute)", "as --metrics"]);
+    tool.run("inspect ncu.csv")
+        .exits(0)
+        .says("metrics of kernels (CSV of Nsight Compute)");
+}
