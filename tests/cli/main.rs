@@ -37,6 +37,7 @@ mod record_faults;
 mod replay;
 mod replay_ranks;
 mod report;
+mod rocm;
 mod runs;
 mod schedule;
 mod simulator;

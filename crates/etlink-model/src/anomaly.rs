@@ -54,6 +54,8 @@ anomalies! {
     BrokenMessage = Damage, "parts of a protobuf trace that cannot be decoded, left out";
     /// An event that refers to a name which is not in the file.
     NamelessEvent = Damage, "events whose name is not in the file, left out";
+    /// A kernel that refers to a symbol which is not in the file.
+    NamelessKernel = Damage, "kernels whose name is not in the file, called unknown_kernel";
     /// A written graph states how many nodes it has.
     NodeCountDiffers = Damage,
         "nodes fewer or more than the file states it has: it is cut, or two files are in one";

@@ -43,6 +43,11 @@ pub(crate) fn read_device_trace(
         }
         InputKind::XlaSpace | InputKind::XlaJson => read_xla(input, options),
         InputKind::NsysSqlite => read_nsys(input, options.keep),
+        InputKind::RocprofJson => {
+            let name = input.name;
+            etlink_rocm::read_rocprof_json(input.content)
+                .map_err(|source| RunError::RocmTrace { name, source })
+        }
         _ => Err(input.refuse_kind(wanted).into()),
     }
 }

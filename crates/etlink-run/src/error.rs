@@ -274,6 +274,14 @@ pub enum RunError {
         /// The second.
         path: PathBuf,
     },
+    /// A recording of ROCm cannot be read.
+    #[error("{name}")]
+    RocmTrace {
+        /// The file.
+        name: String,
+        /// What is wrong, and where.
+        source: etlink_rocm::Error,
+    },
     /// A written graph cannot be read.
     #[error("{name}")]
     WrittenGraph {
@@ -445,6 +453,7 @@ impl RunError {
             | RunError::HostTrace { name, .. }
             | RunError::DeviceTrace { name, .. }
             | RunError::XlaProfile { name, .. }
+            | RunError::RocmTrace { name, .. }
             | RunError::FlightDump { name, .. }
             | RunError::InspectorLog { name, .. }
             | RunError::NsysTrace { name, .. }
@@ -557,6 +566,7 @@ fn own_remedy(error: &(dyn Error + 'static)) -> Option<String> {
         error.downcast_ref().map(etlink_host::Error::remedy),
         error.downcast_ref().map(etlink_kineto::Error::remedy),
         error.downcast_ref().map(etlink_xla::Error::remedy),
+        error.downcast_ref().map(etlink_rocm::Error::remedy),
         error
             .downcast_ref()
             .map(etlink_flight_recorder::Error::remedy),

@@ -229,6 +229,10 @@ fn sniff_kind(head: &[u8]) -> InputKind {
     if etlink_xla::is_xla_space(head) {
         return InputKind::XlaSpace;
     }
+    // Names of kernels in it are any text: its first key is asked for first.
+    if etlink_rocm::is_rocprof_json(head) {
+        return InputKind::RocprofJson;
+    }
     match InputKind::from(sniff(head)) {
         InputKind::KinetoTrace if etlink_xla::is_xla_json(head) => InputKind::XlaJson,
         InputKind::Unknown => sniff_measurement(head),

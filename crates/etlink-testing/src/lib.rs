@@ -26,6 +26,7 @@ mod machine;
 mod mechanisms;
 mod oddities;
 mod programs;
+mod rocm;
 mod rows;
 mod xla;
 
@@ -38,6 +39,7 @@ pub use machine::{Machine, MachineChange, MachineInstruction, MachineOptions};
 pub use mechanisms::{Mechanism, mechanisms};
 pub use oddities::{OddTraces, Oddity};
 pub use programs::random_program;
+pub use rocm::{ROCM_ORIGIN_NS, rocprof_json, write_rocpd};
 pub use xla::{xla_json, xla_space};
 
 use rows::{DrawnCall, DrawnRow, DrawnSync};

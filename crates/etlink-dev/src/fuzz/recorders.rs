@@ -4,8 +4,11 @@
 use anyhow::{Context, Result, ensure};
 use etlink_link::LinkOptions;
 use etlink_model::{DeviceTrace, KeepEvents, TimeNs};
-use etlink_testing::{xla_json, xla_space};
+use etlink_rocm::{read_rocpd, read_rocprof_json};
+use etlink_sqlite::set_safe_limits;
+use etlink_testing::{rocprof_json, write_rocpd, xla_json, xla_space};
 use etlink_xla::{XlaReadOptions, read_space, read_trace_json};
+use rusqlite::{Connection, MAIN_DB};
 
 /// Writes and reads, whole and damaged.
 pub(super) fn check_recorders(device: &DeviceTrace, threads: usize) -> Result<()> {
@@ -20,11 +23,38 @@ pub(super) fn check_recorders(device: &DeviceTrace, threads: usize) -> Result<()
         let read = read_space(&space[..], options).context("an own profile cannot be read")?;
         compare_rows(device, &read)?;
     }
+    let rocm = rocprof_json(device);
+    for bytes in damaged_files(&rocm).iter().chain([&rocm]) {
+        read_rocprof_json(&bytes[..]).map(link_alone).ok();
+    }
+    check_database(device)?;
     for bytes in damaged_files(&space) {
         read_space(&bytes[..], options).map(link_alone).ok();
     }
     for bytes in damaged_files(&json).iter().chain([&json]) {
         read_trace_json(&bytes[..], options).map(link_alone).ok();
+    }
+    Ok(())
+}
+
+/// The same of a rocpd database, whose pages are damaged.
+fn check_database(device: &DeviceTrace) -> Result<()> {
+    let mut connection = Connection::open_in_memory()?;
+    write_rocpd(device, "_0197a", &connection).context("a database cannot be written")?;
+    let read = read_rocpd(&connection).context("an own database cannot be read")?;
+    drop(etlink_link::link(None, read, LinkOptions::default()));
+    let whole = connection.serialize(MAIN_DB)?.to_vec();
+    for bytes in damaged_files(&whole) {
+        let mut damaged = Connection::open_in_memory()?;
+        // what is no database any more is refused here or below
+        let length = bytes.len();
+        if damaged
+            .deserialize_read_exact(MAIN_DB, &bytes[..], length, true)
+            .is_ok()
+        {
+            set_safe_limits(&damaged)?;
+            read_rocpd(&damaged).map(link_alone).ok();
+        }
     }
     Ok(())
 }

@@ -200,7 +200,8 @@ impl WantedTrace {
             | InputKind::KinetoTrace
             | InputKind::NsysSqlite
             | InputKind::XlaSpace
-            | InputKind::XlaJson => {
+            | InputKind::XlaJson
+            | InputKind::RocprofJson => {
                 format!("give that, and this one as {other}")
             }
             kind if kind.is_measurement() => "give that, and this one as --metrics".to_owned(),

@@ -21,6 +21,8 @@ pub enum InputKind {
     XlaSpace,
     /// The trace JSON that is made of one.
     XlaJson,
+    /// What rocprofv3 of ROCm writes as JSON.
+    RocprofJson,
     /// A dump of PyTorch's flight recorder, pickle or JSON.
     FlightRecorder,
     /// A log of NCCL's inspector.
@@ -53,6 +55,7 @@ impl InputKind {
             InputKind::ChakraEt => "a Chakra execution trace (protobuf)",
             InputKind::XlaSpace => "a profile of JAX or XLA (device trace)",
             InputKind::XlaJson => "trace JSON of JAX or XLA (device trace)",
+            InputKind::RocprofJson => "a recording of ROCm's rocprofv3 (device trace)",
             InputKind::FlightRecorder => "a dump of PyTorch's flight recorder",
             InputKind::NcclInspector => "a log of NCCL's inspector",
             InputKind::NsysSqlite => "an export of Nsight Systems (device trace)",
@@ -71,7 +74,8 @@ impl InputKind {
             InputKind::KinetoTrace
             | InputKind::XlaSpace
             | InputKind::XlaJson
-            | InputKind::NsysSqlite => true,
+            | InputKind::NsysSqlite
+            | InputKind::RocprofJson => true,
             InputKind::ChakraEt
             | InputKind::ChakraJson
             | InputKind::EtPlus

@@ -1,0 +1,418 @@
+//! rocpd: the SQLite database that rocprofv3 of ROCm 7 writes.
+//!
+//! The tables of a process bear its id in their names (`rocpd_region_0197…`), and views without it
+//! unite those of a merged database. Dispatches, copies and regions each have an event, whose
+//! `stack_id` is the internal correlation id; its `correlation_id` is the program's own
+//! (`source/lib/output/generateRocpd.cpp`).
+
+use crate::Error;
+use crate::assemble::assemble;
+use crate::record::{
+    CallFamily, RecordName, RecordSpan, RocmAgent, RocmCall, RocmCopy, RocmDispatch, RocmProcess,
+    record_times,
+};
+use etlink_json::{JsonValue, object_fields};
+use etlink_model::{Anomalies, Correlation, DeviceTrace, NameId, Names};
+use etlink_sqlite::{RowCells, RowFilter, SqliteTable, SqliteTables, scan_rows};
+use rusqlite::Connection;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// What names of tables begin with, before the id of their process.
+const PROCESSES: &str = "rocpd_info_process";
+const DISPATCHES: &str = "rocpd_kernel_dispatch";
+const COPIES: &str = "rocpd_memory_copy";
+const REGIONS: &str = "rocpd_region";
+
+/// Whether a database is one of rocpd, by its tables.
+pub fn is_rocpd(tables: &SqliteTables) -> bool {
+    !suffixes(tables).is_empty()
+}
+
+/// Reads a rocpd database. O(rows); memory of the records and of two numbers per event.
+///
+/// # Errors
+/// It is none, it is locked, or several processes in it have work on devices. Damage inside tables
+/// is no error: see [`DeviceTrace::anomalies`].
+pub fn read_rocpd(connection: &Connection) -> Result<DeviceTrace, Error> {
+    let tables = SqliteTables::probe(connection)?;
+    let suffixes = suffixes(&tables);
+    if suffixes.is_empty() {
+        return Err(Error::Sqlite(etlink_sqlite::Error::NoTable {
+            table: DISPATCHES.to_owned(),
+            meaning: "it is no rocpd database of rocprofv3".to_owned(),
+            remedy: "see `etlink inspect`".to_owned(),
+        }));
+    }
+    let mut reader = RocpdReader {
+        connection,
+        tables: &tables,
+        names: Names::default(),
+        anomalies: Anomalies::default(),
+    };
+    let mut processes = vec![];
+    for suffix in suffixes {
+        processes.extend(reader.read_part(&suffix)?);
+    }
+    assemble(processes, reader.names, reader.anomalies, tables.bytes)
+}
+
+/// The ends of the names of a process's tables, one for each process that has any work.
+fn suffixes(tables: &SqliteTables) -> Vec<String> {
+    let mut found = vec![];
+    for table in tables.iter().filter(|table| !table.is_view) {
+        let name = table.name.to_ascii_lowercase();
+        let suffix = [DISPATCHES, COPIES, REGIONS]
+            .iter()
+            .find_map(|prefix| name.strip_prefix(prefix))
+            // `rocpd_region_0197…`, and plain `rocpd_region` where a tool joined them
+            .filter(|suffix| suffix.is_empty() || suffix.starts_with('_'));
+        found.extend(suffix.map(str::to_owned));
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+struct RocpdReader<'c> {
+    connection: &'c Connection,
+    tables: &'c SqliteTables,
+    names: Names,
+    anomalies: Anomalies,
+}
+
+/// What the tables of one suffix refer to.
+#[derive(Default)]
+struct PartTables {
+    strings: FxHashMap<i64, NameId>,
+    events: FxHashMap<i64, PartEvent>,
+    /// By their row number, of which `tid` columns are.
+    threads: FxHashMap<i64, i64>,
+    /// By the row number of a process, in order.
+    processes: BTreeMap<i64, RocmProcess>,
+    agents: FxHashMap<i64, RocmAgent>,
+    kernels: FxHashMap<i64, NameId>,
+}
+
+/// An event, without what only markers have.
+#[derive(Clone, Copy, Debug)]
+struct PartEvent {
+    correlation: Correlation,
+    category: NameId,
+    message: NameId,
+}
+
+impl RocpdReader<'_> {
+    fn table(&self, name: &str, suffix: &str) -> Option<&SqliteTable> {
+        let table = self.tables.table(&format!("{name}{suffix}"));
+        // A view in its place is none of rocprofv3, and need not end.
+        table.filter(|table| !table.is_view)
+    }
+
+    fn scan(
+        &mut self,
+        (name, suffix): (&str, &str),
+        columns: &[&str],
+        mut take: impl FnMut(&RowCells<'_, '_>, &mut Names, &mut Anomalies),
+    ) -> Result<(), Error> {
+        let Some(table) = self.table(name, suffix).cloned() else {
+            return Ok(());
+        };
+        let (names, mut anomalies) = (&mut self.names, Anomalies::default());
+        let mut own = std::mem::take(&mut self.anomalies);
+        let scanned = scan_rows(
+            self.connection,
+            &table,
+            columns,
+            RowFilter::All,
+            &mut own,
+            |cells| take(cells, names, &mut anomalies),
+        );
+        self.anomalies = own;
+        self.anomalies.merge(anomalies);
+        scanned?;
+        Ok(())
+    }
+
+    /// Reads the tables of one suffix.
+    fn read_part(&mut self, suffix: &str) -> Result<Vec<RocmProcess>, Error> {
+        let mut part = PartTables::default();
+        self.read_references(suffix, &mut part)?;
+        self.read_events(suffix, &mut part)?;
+        self.read_dispatches(suffix, &mut part)?;
+        self.read_copies(suffix, &mut part)?;
+        self.read_regions(suffix, &mut part)?;
+        let PartTables {
+            processes,
+            agents,
+            kernels,
+            ..
+        } = part;
+        let mut all: Vec<RocmProcess> = processes.into_values().collect();
+        for process in &mut all {
+            process.agents.clone_from(&agents);
+            process.kernels.clone_from(&kernels);
+        }
+        Ok(all)
+    }
+
+    fn read_references(&mut self, suffix: &str, part: &mut PartTables) -> Result<(), Error> {
+        let mut hosts: FxHashMap<i64, String> = FxHashMap::default();
+        self.scan(
+            ("rocpd_string", suffix),
+            &["id", "string"],
+            |cells, names, _| {
+                if let (Some(id), Some(text)) = (cells.int(0), cells.text(1)) {
+                    part.strings.insert(id, names.intern(&text));
+                }
+            },
+        )?;
+        self.scan(
+            ("rocpd_info_node", suffix),
+            &["id", "hostname"],
+            |cells, _, _| {
+                if let (Some(id), Some(host)) = (cells.int(0), cells.text(1)) {
+                    hosts.insert(id, host.into_owned());
+                }
+            },
+        )?;
+        let columns = ["id", "pid", "nid", "environment"];
+        self.scan((PROCESSES, suffix), &columns, |cells, _, _| {
+            let Some(id) = cells.int(0) else { return };
+            let process = part.processes.entry(id).or_default();
+            process.pid = cells.int(1).unwrap_or(id);
+            let host = cells.int(2).and_then(|node| hosts.get(&node));
+            process.host_name = host.cloned().unwrap_or_default();
+            let environment = cells.bytes(3).unwrap_or_default();
+            process.rank = variable(environment, &RANKS);
+            process.world_size = variable(environment, &WORLD_SIZES);
+        })?;
+        let columns = ["id", "pid", "tid", "name"];
+        self.scan(
+            ("rocpd_info_thread", suffix),
+            &columns,
+            |cells, names, _| {
+                let Some(id) = cells.int(0) else { return };
+                let tid = cells.int(2).unwrap_or(id);
+                part.threads.insert(id, tid);
+                let process = cells.int(1).and_then(|pid| part.processes.get_mut(&pid));
+                if let (Some(process), Some(name)) = (process, cells.text(3)) {
+                    process.thread_names.push((tid, names.intern(&name)));
+                }
+            },
+        )?;
+        let columns = [
+            "id",
+            "type",
+            "type_index",
+            "product_name",
+            "name",
+            "extdata",
+        ];
+        self.scan(("rocpd_info_agent", suffix), &columns, |cells, _, _| {
+            let Some(id) = cells.int(0) else { return };
+            let product = cells.text(3).filter(|name| !name.is_empty());
+            let agent = RocmAgent {
+                is_device: cells.text(1).as_deref() == Some("GPU"),
+                number: cells.int(2).unwrap_or(0),
+                name: product.or(cells.text(4)).unwrap_or_default().into_owned(),
+                compute_units: cells.bytes(5).map_or(0, compute_units),
+            };
+            part.agents.insert(id, agent);
+        })?;
+        let columns = ["id", "display_name", "kernel_name"];
+        self.scan(
+            ("rocpd_info_kernel_symbol", suffix),
+            &columns,
+            |cells, names, _| {
+                let Some(id) = cells.int(0) else { return };
+                let shown = cells.text(1).filter(|name| !name.is_empty());
+                let name = shown.or(cells.text(2)).unwrap_or_default();
+                part.kernels.insert(id, names.intern(&name));
+            },
+        )
+    }
+
+    fn read_events(&mut self, suffix: &str, part: &mut PartTables) -> Result<(), Error> {
+        let columns = ["id", "category_id", "stack_id", "extdata"];
+        let strings = &part.strings;
+        let events = &mut part.events;
+        self.scan(("rocpd_event", suffix), &columns, |cells, names, _| {
+            let Some(id) = cells.int(0) else { return };
+            let category = cells.int(1).and_then(|category| strings.get(&category));
+            let category = category.copied().unwrap_or_default();
+            let is_marker = CallFamily::of(names.get(category)) == CallFamily::Marker;
+            // Only ranges of ROCTx say more than their name.
+            let text = cells.bytes(3).filter(|_| is_marker);
+            let message = text.and_then(marker_message);
+            let event = PartEvent {
+                correlation: cells.int(2).map_or(Correlation::NONE, Correlation),
+                category,
+                message: message.map_or(NameId::EMPTY, |text| names.intern(&text)),
+            };
+            events.insert(id, event);
+        })
+    }
+
+    fn read_dispatches(&mut self, suffix: &str, part: &mut PartTables) -> Result<(), Error> {
+        let columns = [
+            "start",
+            "end",
+            "pid",
+            "tid",
+            "event_id",
+            "agent_id",
+            "queue_id",
+            "stream_id",
+            "kernel_id",
+            "grid_size_x",
+            "grid_size_y",
+            "grid_size_z",
+            "workgroup_size_x",
+            "workgroup_size_y",
+            "workgroup_size_z",
+        ];
+        self.scan((DISPATCHES, suffix), &columns, |cells, _, anomalies| {
+            let Some((span, _)) = part.span(cells, anomalies) else {
+                return;
+            };
+            let number = |column| cells.int(column).unwrap_or(0);
+            let size = |column| cells.small_uint(column).unwrap_or(0);
+            let dispatch = RocmDispatch {
+                span,
+                agent: number(5),
+                queue: number(6),
+                stream: number(7),
+                kernel: number(8),
+                grid: [9, 10, 11].map(size),
+                workgroup: [12, 13, 14].map(size),
+            };
+            part.process(cells).dispatches.push(dispatch);
+        })
+    }
+
+    fn read_copies(&mut self, suffix: &str, part: &mut PartTables) -> Result<(), Error> {
+        let columns = [
+            "start",
+            "end",
+            "pid",
+            "tid",
+            "event_id",
+            "name_id",
+            "src_agent_id",
+            "dst_agent_id",
+            "stream_id",
+            "size",
+        ];
+        self.scan((COPIES, suffix), &columns, |cells, _, anomalies| {
+            let Some((span, _)) = part.span(cells, anomalies) else {
+                return;
+            };
+            let name = cells.int(5).and_then(|id| part.strings.get(&id));
+            let copy = RocmCopy {
+                span,
+                name: RecordName::Known(name.copied().unwrap_or_default()),
+                from: cells.int(6).unwrap_or(-1),
+                to: cells.int(7).unwrap_or(-1),
+                stream: cells.int(8).unwrap_or(0),
+                bytes: cells.uint(9).unwrap_or(0),
+            };
+            part.process(cells).copies.push(copy);
+        })
+    }
+
+    fn read_regions(&mut self, suffix: &str, part: &mut PartTables) -> Result<(), Error> {
+        let columns = ["start", "end", "pid", "tid", "event_id", "name_id"];
+        self.scan((REGIONS, suffix), &columns, |cells, names, anomalies| {
+            let Some((span, event)) = part.span(cells, anomalies) else {
+                return;
+            };
+            let category = event.map_or(NameId::EMPTY, |event| event.category);
+            let name = cells.int(5).and_then(|id| part.strings.get(&id));
+            let call = RocmCall {
+                span,
+                family: CallFamily::of(names.get(category)),
+                name: RecordName::Known(name.copied().unwrap_or_default()),
+            };
+            let process = part.process(cells);
+            let message = event.map(|event| event.message);
+            if let Some(message) = message.filter(|message| *message != NameId::EMPTY) {
+                process.messages.insert(span.correlation.0, message);
+            }
+            process.calls.push(call);
+        })
+    }
+}
+
+impl PartTables {
+    /// What all records have, in the first columns: start, end, process, thread and event.
+    fn span(
+        &self,
+        cells: &RowCells<'_, '_>,
+        anomalies: &mut Anomalies,
+    ) -> Option<(RecordSpan, Option<PartEvent>)> {
+        let event = cells.int(4);
+        let place = || format!("event {}", event.unwrap_or(-1));
+        let (start, duration) = record_times(cells.uint(0), cells.uint(1), anomalies, place)?;
+        let event = event.and_then(|event| self.events.get(&event)).copied();
+        let thread = cells.int(3).unwrap_or(0);
+        let span = RecordSpan {
+            thread: self.threads.get(&thread).copied().unwrap_or(thread),
+            correlation: event.map_or(Correlation::NONE, |event| event.correlation),
+            start,
+            duration,
+        };
+        Some((span, event))
+    }
+
+    /// The process of a record.
+    fn process(&mut self, cells: &RowCells<'_, '_>) -> &mut RocmProcess {
+        let id = cells.int(2).unwrap_or(0);
+        let new = || RocmProcess {
+            pid: id,
+            ..RocmProcess::default()
+        };
+        self.processes.entry(id).or_insert_with(new)
+    }
+}
+
+/// Variables that tell a process its rank, the surest first: of torchrun, Open MPI, MPICH and Slurm.
+const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
+const WORLD_SIZES: [&str; 4] = [
+    "WORLD_SIZE",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "SLURM_NTASKS",
+];
+
+/// The number that the first of these variables says. Nothing else of an environment is kept.
+fn variable(environment: &[u8], names: &[&str]) -> Option<i64> {
+    let fields = object_fields(environment);
+    let mut numbers = names.iter().filter_map(|name| {
+        let mut fields = fields.iter();
+        let (_, value) = fields.find(|(key, _)| *key == name.as_bytes())?;
+        value.int()
+    });
+    numbers.next()
+}
+
+/// The message of a range: `{"message": "forward"}`.
+fn marker_message(text: &[u8]) -> Option<String> {
+    let value = field(text, b"message")?;
+    Some(value.text().into_owned())
+}
+
+/// `cu_count` of what is kept of an agent.
+fn compute_units(text: &[u8]) -> u32 {
+    let units = field(text, b"cu_count").and_then(JsonValue::uint);
+    units
+        .and_then(|units| u32::try_from(units).ok())
+        .unwrap_or(0)
+}
+
+fn field<'a>(text: &'a [u8], wanted: &[u8]) -> Option<JsonValue<'a>> {
+    let mut fields = object_fields(text).into_iter();
+    fields
+        .find(|(key, _)| *key == wanted)
+        .map(|(_, value)| value)
+}
