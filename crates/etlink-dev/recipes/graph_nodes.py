@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder of the two files")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the files")
     return parser.parse_args()
 
 
@@ -72,6 +72,14 @@ def node(number: int) -> int:
     return GRAPH << 32 | number
 
 
+def annotations(all_rows: list) -> numpy.ndarray:
+    """What the program called the nodes when it captured the graph."""
+    notes = numpy.empty(len(all_rows), dtype=object)
+    for place, row in enumerate(all_rows):
+        notes[place] = [{"name": f"layer.{row[2]}"}]
+    return notes
+
+
 def rows(launches: list[int], nodes: list[tuple[int, int, float, float]]) -> dict:
     """The columns that all kinds have: nodes are number, stream, start and end."""
     all_rows = [
@@ -88,7 +96,7 @@ def rows(launches: list[int], nodes: list[tuple[int, int, float, float]]) -> dic
         "correlation_id": numpy.array([row[1] for row in all_rows], dtype=numpy.int64),
         "graph_id": numpy.full(count, GRAPH, dtype=numpy.int64),
         "graph_node_id": numpy.array([node(row[2]) for row in all_rows], dtype=numpy.int64),
-        "annotation": numpy.array([None] * count, dtype=object),
+        "annotation": annotations(all_rows),
     }
 
 
@@ -145,8 +153,9 @@ def main() -> None:
         pid, tid = replays[0]["pid"], replays[0]["tid"]
         for name, lanes in (("streams", False), ("lanes", True)):
             window = device_window(pid, tid, launches, lanes)
-            path = out / f"{name}-2.15.0.json"
-            trace.merge_trace_window_into_chrome_trace(host, path, window, trace_name=path.name)
+            # the second is Perfetto's format, by the same collector
+            for path in (out / f"{name}-2.15.0.json", out / f"{name}-2.15.0.pftrace"):
+                trace.merge_trace_window_into_chrome_trace(host, path, window, trace_name=path.name)
 
 
 if __name__ == "__main__":

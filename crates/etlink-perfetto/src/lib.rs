@@ -6,13 +6,14 @@
 //! Perfetto's format has ranges on tracks, and no correlation ids, streams or launch calls. etlink
 //! writes what the recording says of a range into a group of arguments of its own
 //! ([`words::RECORDED`]). [`KinetoText`] makes the recording of it, packet by packet, so that
-//! nothing behind it knows the difference. A trace of another program has no such groups
-//! ([`perfetto_origin`]).
+//! nothing behind it knows the difference. PyTorch's own CUPTI collector writes such traces too:
+//! [`TorchText`]. A trace of another program has no correlation ids ([`perfetto_origin`]).
 
 mod kineto_text;
 mod origin;
 mod packets;
 mod strings;
+mod torch_text;
 
 /// The messages of Perfetto's schema, generated from `schema/trace.proto`.
 #[allow(
@@ -28,3 +29,4 @@ pub mod words;
 
 pub use kineto_text::KinetoText;
 pub use origin::{PerfettoOrigin, perfetto_origin};
+pub use torch_text::TorchText;

@@ -1,7 +1,7 @@
 //! Who wrote a Perfetto trace, and whether it can be read back.
 
 use crate::packets::PacketReader;
-use crate::schema::TracePacket;
+use crate::schema::{BuiltinClock, TracePacket};
 use crate::words;
 use std::io::ErrorKind;
 
@@ -14,6 +14,8 @@ pub enum PerfettoOrigin {
     OtherLayout,
     /// etlink wrote it of several ranks, whose times it moved to one clock.
     SeveralRanks,
+    /// PyTorch's own CUPTI collector wrote it (2.15, `torch/profiler/_cuspy`).
+    Torch,
     /// Another program wrote it.
     Foreign,
 }
@@ -25,6 +27,7 @@ const FIRST_PACKETS: usize = 16;
 pub fn perfetto_origin(head: &[u8]) -> Option<PerfettoOrigin> {
     let mut packets = PacketReader::new(head);
     let mut is_perfetto = false;
+    let mut is_torch = false;
     let mut facts = vec![];
     for number in 0..FIRST_PACKETS {
         let packet = match packets.next_packet() {
@@ -34,6 +37,7 @@ pub fn perfetto_origin(head: &[u8]) -> Option<PerfettoOrigin> {
             Ok(None) | Err(_) => break,
         };
         is_perfetto |= has_known_field(&packet);
+        is_torch |= number == 0 && is_torch_clock(&packet);
         let bundle = packet.chrome_events.unwrap_or_default();
         for entry in bundle.metadata {
             facts.push((entry.name.unwrap_or_default(), entry.string_value));
@@ -48,11 +52,29 @@ pub fn perfetto_origin(head: &[u8]) -> Option<PerfettoOrigin> {
         return None;
     }
     Some(match (is_ours, fact(words::LAYOUT)) {
+        (false, _) if is_torch => PerfettoOrigin::Torch,
         (false, _) => PerfettoOrigin::Foreign,
         (true, _) if fact("ranks").is_some() => PerfettoOrigin::SeveralRanks,
         (true, Some(words::LAYOUT_VERSION)) => PerfettoOrigin::Recorded,
         (true, _) => PerfettoOrigin::OtherLayout,
     })
+}
+
+/// Whether a packet is the first of PyTorch's: its times are Unix times, and so both clocks show one
+/// (`cuspyEncodePftrace` in `torch/csrc/profiler/cuspy/cuspy_pftrace.cpp`). Perfetto's own recorder
+/// has clocks that began when the machine did.
+fn is_torch_clock(packet: &TracePacket) -> bool {
+    let Some(snapshot) = &packet.clock_snapshot else {
+        return false;
+    };
+    let [boot, real] = &snapshot.clocks[..] else {
+        return false;
+    };
+    boot.clock_id() == BuiltinClock::Boottime as u32
+        && real.clock_id() == BuiltinClock::Realtime as u32
+        && packet.timestamp.is_some()
+        && boot.timestamp == packet.timestamp
+        && real.timestamp == packet.timestamp
 }
 
 /// Whether a packet has a field of Perfetto's: unknown fields are stepped over, so that bytes of

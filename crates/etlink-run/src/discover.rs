@@ -16,10 +16,11 @@ pub use crate::run_files::{FlightFile, FlightFolder, ManifestEntry, RankFiles, R
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
-use crate::input::{InputKind, is_nsys_report};
+use crate::input::{self, InputKind, is_nsys_report};
 use crate::manifest::RunManifest;
 use crate::measurements::MeasurementFile;
 use crate::output::is_work_folder;
+use crate::progress::Progress;
 use crate::run_files::file_name;
 use crate::text;
 use candidate::{Inside, TraceCandidate, look_at, number_by_order};
@@ -112,7 +113,11 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
                 }
             } else if !path.is_file() {
                 // a pipe without a writer would be waited for forever
-            } else if is_trace_name(&path) || is_measured(&path) || dumps::is_dump(&path) {
+            } else if is_trace_name(&path)
+                || is_measured(&path)
+                || is_recorded_perfetto(&path)
+                || dumps::is_dump(&path)
+            {
                 files.push(path);
             } else if path.extension().is_some_and(|ending| ending == "et") {
                 written.push(file_name(&path));
@@ -281,6 +286,18 @@ fn is_measured(path: &Path) -> bool {
     [".csv", ".csv.gz", ".csv.zst", ".jsonl", ".yaml", ".yml"]
         .iter()
         .any(|ending| name.ends_with(ending))
+}
+
+/// Whether a file is a recording of PyTorch in Perfetto's format. The others that end so are views of
+/// recordings, which lie beside them.
+fn is_recorded_perfetto(path: &Path) -> bool {
+    let name = file_name(path).to_lowercase();
+    let may_be = [".pftrace", ".pftrace.gz", ".pftrace.zst"]
+        .iter()
+        .any(|ending| name.ends_with(ending));
+    may_be
+        && input::open(path, 1, &Progress::hidden())
+            .is_ok_and(|input| input.kind == InputKind::KinetoTrace && !input.is_read_back)
 }
 
 /// What is settled of the traces of a folder before they are put together.

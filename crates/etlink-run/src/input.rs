@@ -17,7 +17,7 @@ use crate::file_error::{FileAction, FileContext};
 use etlink_chakra::read::sniff;
 use etlink_flight_recorder::is_flight_dump;
 use etlink_nccl_inspector::is_inspector_log;
-use etlink_perfetto::{KinetoText, PerfettoOrigin, perfetto_origin};
+use etlink_perfetto::{KinetoText, PerfettoOrigin, TorchText, perfetto_origin};
 use gzip::Gzip;
 use memchr::memmem;
 use std::fs::File;
@@ -175,10 +175,11 @@ fn from_source(
     let is_packets = matches!(kind, InputKind::Unknown | InputKind::ChakraEt);
     let origin = perfetto_origin(&head).filter(|_| is_packets);
     let is_read_back = origin == Some(PerfettoOrigin::Recorded);
-    if let Some(origin) = origin.filter(|_| !is_read_back) {
+    let is_torch = origin == Some(PerfettoOrigin::Torch);
+    if let Some(origin) = origin.filter(|_| !is_read_back && !is_torch) {
         return Err(InputError::Perfetto { name, origin });
     }
-    if is_read_back {
+    if origin.is_some() {
         kind = InputKind::KinetoTrace;
     }
     if kind == InputKind::Unknown && is_nsys_report(path) {
@@ -197,6 +198,8 @@ fn from_source(
     content = Box::new(Cursor::new(head).chain(content));
     if is_read_back {
         content = Box::new(KinetoText::new(content));
+    } else if is_torch {
+        content = Box::new(TorchText::new(content));
     }
     // what is packed or no file is a stream, of which no place can be asked for
     let is_plain = !is_packed && stored_bytes.is_some();

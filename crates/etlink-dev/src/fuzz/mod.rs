@@ -59,6 +59,7 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
         KernelRules::built_in()?,
     );
     let dumps = flight::read_dumps()?;
+    let perfetto_files = perfetto::read_torch_files()?;
     let end = Instant::now() + Duration::from_secs(options.seconds);
     let mut round = options.seed;
     while Instant::now() < end {
@@ -78,6 +79,7 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
             check_recording(&damaged, &rules)?;
             let mut devices = damaged_devices(&damaged);
             flight::check_dumps(&dumps, &mut devices, &mut random)?;
+            perfetto::check_torch(&perfetto_files, &mut random);
             inspector::check_logs(&mut random)
         };
         // What a panic left half done is thrown away with the round.

@@ -1,13 +1,15 @@
 //! What is written for Perfetto comes back as the recording that it was made from, and a damaged
 //! file is no panic.
 
+use super::corpus::{mutate_text, read_unpacked, sorted_entries};
 use anyhow::{Context, Result, bail, ensure};
 use etlink_kineto::{KinetoReadOptions, KinetoWriteOptions};
 use etlink_link::LinkedTrace;
 use etlink_model::{DeviceTrace, DurationNs, KeepEvents, TimeNs};
-use etlink_perfetto::{KinetoText, perfetto_origin};
+use etlink_perfetto::{KinetoText, TorchText, perfetto_origin};
 use etlink_report::perfetto::{TimelineFormat, write_trace};
 use std::io::Read;
+use std::path::Path;
 
 /// Writes and reads back.
 pub(super) fn check_perfetto(trace: &LinkedTrace) -> Result<Vec<u8>> {
@@ -31,6 +33,28 @@ pub(super) fn check_perfetto(trace: &LinkedTrace) -> Result<Vec<u8>> {
         drop(etlink_kineto::read(&part[..], everything()));
     }
     Ok(bytes)
+}
+
+/// Damages what PyTorch's own collector wrote: read or refused.
+pub(super) fn check_torch(files: &[Vec<u8>], random: &mut fastrand::Rng) {
+    let damaged = mutate_text(&files[random.usize(..files.len())], random);
+    perfetto_origin(&damaged);
+    let mut text = vec![];
+    // an error is fine; what came before it is a recording that was cut
+    drop(TorchText::new(&damaged[..]).read_to_end(&mut text));
+    drop(etlink_kineto::read(&text[..], everything()));
+}
+
+/// The files of PyTorch's own collector in testdata.
+pub(super) fn read_torch_files() -> Result<Vec<Vec<u8>>> {
+    let mut files = vec![];
+    for entry in sorted_entries(Path::new("testdata/graphs"))? {
+        let path = entry.path();
+        if path.extension().is_some_and(|ending| ending == "pftrace") {
+            files.push(read_unpacked(&path)?);
+        }
+    }
+    Ok(files)
 }
 
 /// Whether all ranges end long before the last time that 64 bits hold.

@@ -311,10 +311,9 @@ fn track_below(parent: Option<u64>, uuid: u64, name: &str, place: i32) -> TrackD
         parent_uuid: parent,
         child_ordering: Some(ChildTracksOrdering::Explicit as i32),
         sibling_order_rank: Some(place),
-        description: None,
-        counter: None,
         // two threads may have one name, and are two
         sibling_merge_behavior: Some(SiblingMergeBehavior::None as i32),
+        ..TrackDescriptor::default()
     }
 }
 

@@ -120,7 +120,14 @@ fn look_at_file(path: PathBuf) -> TraceCandidate {
         .strip_suffix(".gz")
         .or(name.strip_suffix(".zst"))
         .unwrap_or(&name);
-    let endings = [".json", ".xplane.pb", ".sqlite", ".nsys-rep", ".qdrep"];
+    let endings = [
+        ".json",
+        ".xplane.pb",
+        ".pftrace",
+        ".sqlite",
+        ".nsys-rep",
+        ".qdrep",
+    ];
     let stem = endings
         .iter()
         .find_map(|ending| packed.strip_suffix(ending))

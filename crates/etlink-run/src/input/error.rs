@@ -104,7 +104,7 @@ fn perfetto_reason(origin: PerfettoOrigin) -> &'static str {
             "was written for Perfetto by another version of etlink, without what the recording \
              says of its events"
         }
-        PerfettoOrigin::Foreign => {
+        PerfettoOrigin::Foreign | PerfettoOrigin::Torch => {
             "is a Perfetto trace of another program: it has no correlation ids, streams and launch \
              calls"
         }
@@ -117,7 +117,9 @@ fn perfetto_remedy(origin: PerfettoOrigin) -> &'static str {
         PerfettoOrigin::Recorded | PerfettoOrigin::OtherLayout => {
             "give the trace that it was made from"
         }
-        PerfettoOrigin::Foreign => "give the Kineto trace (.json) of PyTorch's profiler",
+        PerfettoOrigin::Foreign | PerfettoOrigin::Torch => {
+            "give the Kineto trace (.json) of PyTorch's profiler"
+        }
     }
 }
 

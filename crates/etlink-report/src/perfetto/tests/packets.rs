@@ -85,7 +85,9 @@ impl Strings {
             name,
             dict_entries,
             string_value_iid,
+            array_values,
         } = argument;
+        assert!(array_values.is_empty(), "etlink writes no lists");
         let key = match name {
             Some(name) => name.clone(),
             None => self.get(2, *name_iid),

@@ -1,0 +1,516 @@
+//! A Perfetto trace that PyTorch's own CUPTI collector wrote, as the Kineto JSON that it writes of
+//! the same recording.
+//!
+//! ```text
+//! clock snapshot ──────────────> "baseTimeNanoseconds"
+//! begin and end of a range ────> {"ph": "X", "cat": "cpu_op", …, "args": {…}}
+//! render stage of a GPU ───────> {"ph": "X", "cat": "kernel", "args": {"correlation": …}}
+//! events that a stage waits for > {"ph": "s"}, {"ph": "f"}: dependencies in a CUDA graph
+//! ```
+//! Source: `_window_to_pftrace` in `torch/profiler/_cuspy/trace.py` and `cuspy_pftrace.cpp` of
+//! PyTorch 2.15. The writer cuts rows of one queue that overlap, and leaves out which way copies go
+//! and what `distributedInfo` says. Memory is that of the ranges that are open, which is a group of
+//! the writer's (all ranges of the host, all calls), and of the places of graph nodes.
+
+use crate::packets::{PacketReader, damaged};
+use crate::schema::compute_kernel_launch::Dim3;
+use crate::schema::track_event::Type;
+use crate::schema::{
+    BuiltinClock, DebugAnnotation, GpuRenderStageEvent, InternedString, TracePacket,
+    TrackDescriptor, TrackEvent,
+};
+use etlink_json::write::{micros, number, text};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind, Read};
+
+/// So much text is made at once.
+const BLOCK: usize = 64 << 10;
+
+/// The id of the first arrow between graph nodes (`_GRAPH_DEP_FLOW_ID_BASE`).
+const FIRST_ARROW: u64 = 1 << 40;
+
+/// What the stages of a GPU are called, and the category that each is in Kineto's JSON
+/// (`_RENDER_STAGES`).
+const STAGES: [(&str, &str); 6] = [
+    ("Kernel", "kernel"),
+    ("Memcpy", "gpu_memcpy"),
+    ("Memset", "gpu_memset"),
+    ("Annotation", "gpu_user_annotation"),
+    ("EventRecord", "graph_event_node"),
+    ("HostNode", "graph_host_node"),
+];
+
+/// Arguments of render stages that are numbers, and their names in Kineto's JSON (`_RENDER_EXTRA`).
+const NUMBERS: [(&str, &str); 11] = [
+    ("device id", "device"),
+    ("context id", "context"),
+    ("correlation", "correlation"),
+    ("priority", "priority"),
+    ("queued", "queued"),
+    ("channel", "channel"),
+    ("channel_type", "channel_type"),
+    ("graph id", "graph id"),
+    ("graph node id", "graph node id"),
+    ("bytes", "bytes"),
+    ("value", "value"),
+];
+
+/// Arguments that are of the trace, not of the row (`_gpu_panel_const_extra`).
+const OF_TRACE: [&str; 3] = ["arch", "process_id", "process_name"];
+
+/// Reads as the JSON text of a Kineto trace.
+///
+/// A cut or damaged file ends the text early, with an error that has the position in the file.
+#[derive(Debug)]
+pub struct TorchText<R> {
+    packets: PacketReader<R>,
+    /// Text that is made and not taken.
+    text: Vec<u8>,
+    taken: usize,
+    /// Where the file ends or is damaged, told once all text is taken.
+    error: Option<io::Error>,
+    is_done: bool,
+    any_event: bool,
+    has_head: bool,
+    /// What the trace's clock shows at the base time.
+    base: i64,
+    tracks: BTreeMap<u64, ThreadPlace>,
+    names: BTreeMap<u64, String>,
+    categories: BTreeMap<u64, String>,
+    specifications: BTreeMap<u64, String>,
+    /// Per track, the ranges that have begun. Each group has its beginnings first and then its ends,
+    /// in one order.
+    open: BTreeMap<u64, VecDeque<OpenSlice>>,
+    /// Where the nodes of graphs are.
+    nodes: BTreeMap<u64, NodePlace>,
+    /// The nodes that wait, and for which.
+    waits: Vec<(u64, u64)>,
+}
+
+/// A thread, or a queue of a GPU.
+#[derive(Clone, Copy, Debug)]
+struct ThreadPlace {
+    pid: i32,
+    tid: i32,
+    /// It has the profiler's own work.
+    is_overhead: bool,
+}
+
+/// A range that has begun.
+#[derive(Debug)]
+struct OpenSlice {
+    start: i64,
+    /// The event's text, and where its duration goes.
+    text: Vec<u8>,
+    duration_at: usize,
+}
+
+/// A row of a graph.
+#[derive(Clone, Copy, Debug)]
+struct NodePlace {
+    gpu: i32,
+    lane: i64,
+    start: i64,
+    end: i64,
+}
+
+impl<R: Read> TorchText<R> {
+    /// Reads `source`, which begins as [`PerfettoOrigin::Torch`](crate::PerfettoOrigin) does.
+    pub fn new(source: R) -> Self {
+        TorchText {
+            packets: PacketReader::new(source),
+            text: vec![],
+            taken: 0,
+            error: None,
+            is_done: false,
+            any_event: false,
+            has_head: false,
+            base: 0,
+            tracks: BTreeMap::new(),
+            names: BTreeMap::new(),
+            categories: BTreeMap::new(),
+            specifications: BTreeMap::new(),
+            open: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            waits: vec![],
+        }
+    }
+
+    /// Makes some text, or notes why there is no more.
+    fn make_text(&mut self) {
+        while self.text.len() < BLOCK && !self.is_done && self.error.is_none() {
+            if let Err(error) = self.advance() {
+                // what is known of graphs is good
+                self.put_arrows();
+                self.error = Some(error);
+            }
+        }
+    }
+
+    /// Takes one packet.
+    fn advance(&mut self) -> io::Result<()> {
+        match self.packets.next_packet()? {
+            Some((begin, packet)) => self.add_packet(&packet).map_err(|why| damaged(begin, &why)),
+            None => self.finish(),
+        }
+    }
+
+    /// At the end of the file.
+    fn finish(&mut self) -> io::Result<()> {
+        if self.open.values().any(|open| !open.is_empty()) {
+            let end = self.packets.position();
+            let text = format!("the file ends at byte {end}, before the ends of its ranges");
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
+        }
+        self.put_arrows();
+        self.begin_events(0);
+        self.text.extend_from_slice(b"\n]}\n");
+        self.is_done = true;
+        Ok(())
+    }
+
+    fn add_packet(&mut self, packet: &TracePacket) -> Result<(), String> {
+        if let Some(snapshot) = &packet.clock_snapshot {
+            let clock = |id: BuiltinClock| {
+                let mut clocks = snapshot.clocks.iter();
+                let clock = clocks.find(|clock| clock.clock_id() == id as u32)?;
+                i64::try_from(clock.timestamp()).ok()
+            };
+            let boot = clock(BuiltinClock::Boottime).ok_or("its clock is out of range")?;
+            let real = clock(BuiltinClock::Realtime).ok_or("its clock is out of range")?;
+            if !self.has_head {
+                self.base = boot;
+                self.begin_events(real);
+            }
+        }
+        if let Some(track) = &packet.track_descriptor {
+            self.add_track(track)?;
+        }
+        if let Some(data) = &packet.interned_data {
+            learn(&mut self.names, &data.event_names);
+            learn(&mut self.categories, &data.event_categories);
+            learn(&mut self.specifications, &data.gpu_specifications);
+        }
+        if packet.track_event.is_none() && packet.gpu_render_stage_event.is_none() {
+            return Ok(());
+        }
+        let at = packet.timestamp.and_then(|at| i64::try_from(at).ok());
+        let at = at.and_then(|at| at.checked_sub(self.base));
+        let at = at.ok_or("its time is out of range")?;
+        if let Some(event) = &packet.track_event {
+            self.add_event(at, event)?;
+        }
+        match &packet.gpu_render_stage_event {
+            Some(stage) => self.add_stage(at, stage),
+            None => Ok(()),
+        }
+    }
+
+    /// A track is a process or a thread, with its name.
+    fn add_track(&mut self, track: &TrackDescriptor) -> Result<(), String> {
+        if let Some(process) = &track.process {
+            let name = process.process_name();
+            return self.put_name("process_name", process.pid(), 0, name);
+        }
+        let Some(thread) = &track.thread else {
+            return Ok(());
+        };
+        let place = ThreadPlace {
+            pid: thread.pid(),
+            tid: thread.tid(),
+            is_overhead: thread.thread_name() == "Overhead",
+        };
+        self.tracks.insert(track.uuid(), place);
+        self.put_name("thread_name", place.pid, place.tid, thread.thread_name())
+    }
+
+    fn put_name(&mut self, what: &str, pid: i32, tid: i32, name: &str) -> Result<(), String> {
+        let mut event = format!(
+            "{{\"name\": \"{what}\", \"ph\": \"M\", \"pid\": {pid}, \"tid\": {tid}, \
+             \"args\": {{\"name\": "
+        )
+        .into_bytes();
+        put_text(&mut event, name)?;
+        event.extend_from_slice(b"}}");
+        self.put_event(&event);
+        Ok(())
+    }
+
+    fn add_event(&mut self, at: i64, event: &TrackEvent) -> Result<(), String> {
+        match event.r#type() {
+            Type::SliceBegin => self.begin_slice(at, event),
+            Type::SliceEnd => self.end_slice(at, event.track_uuid()),
+            // the writer has no others
+            _ => Ok(()),
+        }
+    }
+
+    fn begin_slice(&mut self, at: i64, event: &TrackEvent) -> Result<(), String> {
+        let uuid = event.track_uuid();
+        let place = self.tracks.get(&uuid);
+        let place = *place.ok_or("its event is on a track that no packet describes")?;
+        let category = event.category_iids.first();
+        let category = category.and_then(|iid| self.categories.get(iid));
+        let mut annotations = event.debug_annotations.iter();
+        let is_sync = annotations.any(|annotation| annotation.name() == "cuda_sync_kind");
+        // calls that wait, and the profiler's own work, are written without a category
+        let category = match category {
+            Some(category) => category.as_str(),
+            None if is_sync => "cuda_sync",
+            None if place.is_overhead => "overhead",
+            None => "",
+        };
+        let name = self.names.get(&event.name_iid()).map_or("", |name| name);
+        let mut text = begin_event(category, name)?;
+        put_place(&mut text, i64::from(place.pid), i64::from(place.tid), at)?;
+        let duration_at = text.len();
+        if !event.debug_annotations.is_empty() {
+            text.extend_from_slice(b", \"args\": ");
+            put_object(&mut text, &event.debug_annotations)?;
+        }
+        text.push(b'}');
+        self.open.entry(uuid).or_default().push_back(OpenSlice {
+            start: at,
+            text,
+            duration_at,
+        });
+        Ok(())
+    }
+
+    fn end_slice(&mut self, at: i64, uuid: u64) -> Result<(), String> {
+        let open = self.open.get_mut(&uuid).and_then(VecDeque::pop_front);
+        let open = open.ok_or("a range ends that did not begin")?;
+        let (head, tail) = open.text.split_at(open.duration_at);
+        let mut event = head.to_vec();
+        // Rows of one queue that overlap are cut, at their start in the worst case.
+        put_duration(&mut event, at.saturating_sub(open.start).max(0))?;
+        event.extend_from_slice(tail);
+        self.put_event(&event);
+        Ok(())
+    }
+
+    /// Work on a GPU.
+    fn add_stage(&mut self, at: i64, stage: &GpuRenderStageEvent) -> Result<(), String> {
+        let what = self.specifications.get(&stage.stage_iid());
+        let what = what.ok_or("its stage has no name")?.clone();
+        let category = STAGES.iter().find(|(name, _)| *name == what);
+        let (_, category) = category.ok_or("its stage is none of PyTorch's")?;
+        let extra = |key: &str| {
+            let mut all = stage.extra_data.iter();
+            all.find(|data| data.name() == key).map(|data| data.value())
+        };
+        let stream: i64 = extra("stream id")
+            .and_then(|stream| stream.parse().ok())
+            .unwrap_or(0);
+        let queue = self.specifications.get(&stage.hw_queue_iid());
+        let lane = queue.and_then(|name| lane_number(name)).unwrap_or(stream);
+        let named = self.names.get(&stage.name_iid());
+        let name = match (named, extra("host fn")) {
+            (Some(name), _) => name.clone(),
+            // as the JSON calls them
+            (None, Some(function)) => format!("{what}: {function}"),
+            (None, None) => what,
+        };
+        let duration = i64::try_from(stage.duration()).unwrap_or(0);
+        let mut text = begin_event(category, &name)?;
+        put_place(&mut text, i64::from(stage.gpu_id()), lane, at)?;
+        put_duration(&mut text, duration)?;
+        text.extend_from_slice(format!(", \"args\": {{\"stream\": {lane}").as_bytes());
+        if lane != stream {
+            text.extend_from_slice(format!(", \"original_stream\": {stream}").as_bytes());
+        }
+        if let Some(launch) = &stage.launch {
+            put_dims(&mut text, "grid", launch.grid_size.as_ref());
+            put_dims(&mut text, "block", launch.workgroup_size.as_ref());
+        }
+        for data in &stage.extra_data {
+            let (key, value) = (data.name(), data.value());
+            if key == "stream id" || OF_TRACE.contains(&key) {
+                continue;
+            }
+            let numeric = NUMBERS.iter().find(|(name, _)| *name == key);
+            text.extend_from_slice(b", ");
+            put_text(&mut text, numeric.map_or(key, |(_, name)| name))?;
+            text.extend_from_slice(b": ");
+            match value.parse::<i64>() {
+                Ok(value) if numeric.is_some() => put_number(&mut text, value)?,
+                _ => put_text(&mut text, value)?,
+            }
+        }
+        text.extend_from_slice(b"}}");
+        self.put_event(&text);
+        if extra("graph node id").is_some() {
+            let place = NodePlace {
+                gpu: stage.gpu_id(),
+                lane,
+                start: at,
+                end: at.saturating_add(duration),
+            };
+            self.nodes.insert(stage.event_id(), place);
+            let causes = stage.event_wait_ids.iter();
+            self.waits
+                .extend(causes.map(|cause| (*cause, stage.event_id())));
+        }
+        Ok(())
+    }
+
+    /// The dependencies between nodes of graphs: a node can wait for one that comes later in the
+    /// file.
+    fn put_arrows(&mut self) {
+        let waits = std::mem::take(&mut self.waits);
+        for (id, (cause, effect)) in (FIRST_ARROW..).zip(waits) {
+            let (Some(&from), Some(&to)) = (self.nodes.get(&cause), self.nodes.get(&effect)) else {
+                continue;
+            };
+            let sides = [
+                ("s", from, from.end, ""),
+                ("f", to, to.start, ", \"bp\": \"e\""),
+            ];
+            for (phase, place, at, more) in sides {
+                let mut event = format!(
+                    "{{\"ph\": \"{phase}\", \"id\": {id}, \"cat\": \"ac2g\", \"name\": \"ac2g\""
+                )
+                .into_bytes();
+                // a time that no text has is that of no row either
+                if put_place(&mut event, i64::from(place.gpu), place.lane, at).is_ok() {
+                    event.extend_from_slice(more.as_bytes());
+                    event.push(b'}');
+                    self.put_event(&event);
+                }
+            }
+        }
+    }
+
+    fn put_event(&mut self, event: &[u8]) {
+        self.begin_events(0);
+        let before: &[u8] = match std::mem::replace(&mut self.any_event, true) {
+            true => b",\n",
+            false => b"\n",
+        };
+        self.text.extend_from_slice(before);
+        self.text.extend_from_slice(event);
+    }
+
+    /// The keys before the events; `real` is the base time.
+    fn begin_events(&mut self, real: i64) {
+        if !self.has_head {
+            self.has_head = true;
+            let head = format!(
+                "{{\"schemaVersion\": 1, \"baseTimeNanoseconds\": {real},\n\"traceEvents\": ["
+            );
+            self.text.extend_from_slice(head.as_bytes());
+        }
+    }
+}
+
+impl<R: Read> Read for TorchText<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.taken == self.text.len() && !self.is_done {
+            if let Some(error) = self.error.take() {
+                self.is_done = true;
+                return Err(error);
+            }
+            self.text.clear();
+            self.taken = 0;
+            self.make_text();
+        }
+        let rest = &self.text[self.taken..];
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        self.taken += count;
+        Ok(count)
+    }
+}
+
+fn learn(known: &mut BTreeMap<u64, String>, strings: &[InternedString]) {
+    for string in strings {
+        known.insert(string.iid(), string.name().to_owned());
+    }
+}
+
+/// The number of a queue, which its name begins with: `[0013] stream 13`.
+fn lane_number(name: &str) -> Option<i64> {
+    let (number, _) = name.strip_prefix('[')?.split_once(']')?;
+    // 32 bits of a signed number
+    let number: u32 = number.parse().ok()?;
+    Some(i64::from(number as i32))
+}
+
+fn begin_event(category: &str, name: &str) -> Result<Vec<u8>, String> {
+    let mut event = b"{\"ph\": \"X\"".to_vec();
+    if !category.is_empty() {
+        event.extend_from_slice(b", \"cat\": ");
+        put_text(&mut event, category)?;
+    }
+    event.extend_from_slice(b", \"name\": ");
+    put_text(&mut event, name)?;
+    Ok(event)
+}
+
+fn put_place(out: &mut Vec<u8>, pid: i64, tid: i64, at: i64) -> Result<(), String> {
+    let place = format!(", \"pid\": {pid}, \"tid\": {tid}, \"ts\": ");
+    out.extend_from_slice(place.as_bytes());
+    micros(out, at).map_err(|error| error.to_string())
+}
+
+fn put_duration(out: &mut Vec<u8>, ns: i64) -> Result<(), String> {
+    out.extend_from_slice(b", \"dur\": ");
+    micros(out, ns).map_err(|error| error.to_string())
+}
+
+fn put_dims(out: &mut Vec<u8>, key: &str, dims: Option<&Dim3>) {
+    if let Some(dims) = dims {
+        let (x, y, z) = (dims.x(), dims.y(), dims.z());
+        out.extend_from_slice(format!(", \"{key}\": [{x}, {y}, {z}]").as_bytes());
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, value: &str) -> Result<(), String> {
+    text(out, value).map_err(|error| error.to_string())
+}
+
+fn put_number(out: &mut Vec<u8>, value: i64) -> Result<(), String> {
+    number(out, value).map_err(|error| error.to_string())
+}
+
+fn put_object(out: &mut Vec<u8>, entries: &[DebugAnnotation]) -> Result<(), String> {
+    out.push(b'{');
+    for (place, entry) in entries.iter().enumerate() {
+        out.extend_from_slice(if place > 0 { b", " } else { b"" });
+        put_text(out, entry.name())?;
+        out.extend_from_slice(b": ");
+        put_value(out, entry)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// The value of an argument. Values in values go no deeper than the decoder lets messages, which is
+/// 100 (`RECURSION_LIMIT` of prost).
+fn put_value(out: &mut Vec<u8>, value: &DebugAnnotation) -> Result<(), String> {
+    if let Some(value) = &value.string_value {
+        return put_text(out, value);
+    }
+    if let Some(value) = value.int_value {
+        return put_number(out, value);
+    }
+    if let Some(value) = value.bool_value {
+        out.extend_from_slice(if value { b"true" } else { b"false" });
+        return Ok(());
+    }
+    if let Some(value) = value.double_value.filter(|value| value.is_finite()) {
+        out.extend_from_slice(format!("{value:?}").as_bytes());
+        return Ok(());
+    }
+    if !value.dict_entries.is_empty() {
+        return put_object(out, &value.dict_entries);
+    }
+    // an empty object has no entries either, and nothing tells it from an empty list
+    out.push(b'[');
+    for (place, item) in value.array_values.iter().enumerate() {
+        out.extend_from_slice(if place > 0 { b", " } else { b"" });
+        put_value(out, item)?;
+    }
+    out.push(b']');
+    Ok(())
+}
