@@ -310,7 +310,28 @@ class Recorded(Traces):
         self.assert_steps(rank, (3, 4))
         device = load(self.traces / rank["cycles"][0]["device_trace"])
         self.assertEqual([device.get(key) for key in ("record_shapes", "with_stack", "profile_memory", "with_flops")], [1, 1, 1, 1])
+        # PyTorch 2.15 leaves them out, silently, when it records all threads
+        self.assertGreater(sum(event["name"] == "[memory]" for event in device["traceEvents"]), 20)
+        self.assertNotIn("was asked for", ran.stderr)
+        self.assertIn("lacks allocations together with threads", ran.stderr)
 
+    def test_a_cycle_without_what_was_asked_for_says_so(self):
+        program = self.folder / "zeros.py"
+        program.write_text(
+            "import torch\n"
+            "weight = torch.ones(9)\n"
+            "def step():\n"
+            "    for _ in range(9):\n"
+            "        weight.zero_()\n"
+            "for _ in range(8):\n"
+            "    step()\n"
+        )
+        options = " --step-on __main__:step --record-shapes --profile-memory"
+        ran = self.record(SCHEDULE + options, f"python {program}")
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+        note = "profile_memory was asked for, and the device trace has nothing of it"
+        self.assertEqual(self.manifest()["ranks"][0]["notes"], [note])
+        self.assertIn(note, ran.stderr)
 
     def test_tensorboard_gets_the_device_traces_as_well(self):
         self.record("--wait 0 --warmup 1 --active 1 --repeat 2 --gzip --tensorboard board/run", "python train.py 8")

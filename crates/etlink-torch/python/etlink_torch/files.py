@@ -13,6 +13,13 @@ from .process import clock
 
 KINDS = ("torch_et", "kineto_trace")
 TAIL_BYTES = 4096
+BLOCK_BYTES = 1 << 20
+MARKS = {
+    "record_shapes": b'"Input Dims"',
+    "with_stack": b'"python_function"',
+    "profile_memory": b'"[memory]"',
+}
+"""What a device trace has of each option, as Kineto writes it; of `with_flops` it has nothing."""
 
 
 @contextlib.contextmanager
@@ -104,6 +111,23 @@ def check_end(path):
             "a trace of this cycle was not written to its end, so the cycle is lost: is the disk "
             "full? Make room, or choose another folder with -o"
         )
+
+
+def missing(path, options):
+    """The options that were asked for and of which a device trace has nothing."""
+    left = [name for name in MARKS if options.get(name)]
+    overlap = max(map(len, MARKS.values()))
+    with open(path, "rb") as file:
+        before = b""
+        while left:
+            block = file.read(BLOCK_BYTES)
+            if not block:
+                break
+            block = before + block
+            left = [name for name in left if MARKS[name] not in block]
+            # a mark may lie across two blocks
+            before = block[-overlap:]
+    return left
 
 
 def sync(path):

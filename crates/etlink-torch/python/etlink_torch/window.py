@@ -4,11 +4,13 @@ import contextlib
 import os
 import threading
 
-from . import steps, wait_events
+from . import files, steps, wait_events
 from .guard import attempt, describe
 from .process import clock
 from .waits import Waits
 
+THREADS_OR_MEMORY = "allocations together with threads that the program makes itself (profile_all_threads)"
+"""What no PyTorch has, as the manifest says it."""
 OWN = {"making": False}
 """Whether a profiler that is being made is ours."""
 
@@ -35,7 +37,8 @@ def activities(torch):
 def experimental(torch, options):
     """Settings that not every PyTorch has, and the names of those that this one lacks."""
     config = torch._C._profiler._ExperimentalConfig
-    wanted = {"profile_all_threads": True}
+    # with it PyTorch 2.15 writes no row of memory, and says nothing
+    wanted = {} if options["profile_memory"] else {"profile_all_threads": True}
     if options["cuda_sync_events"]:
         wanted["enable_cuda_sync_events"] = True
     chosen, lacking = {}, []
@@ -143,7 +146,9 @@ class Window:
         config, lacking = experimental(self.torch, options)
         for name in lacking:
             self.report.lacks(name)
-        self.is_global = "profile_all_threads" not in lacking
+        if options["profile_memory"]:
+            self.report.lacks(THREADS_OR_MEMORY)
+        self.is_global = "profile_all_threads" not in lacking and not options["profile_memory"]
         profiler = profiler_class(self.torch)(
             activities=activities(self.torch),
             schedule=self.action,
@@ -193,12 +198,19 @@ class Window:
             raise self.error
         if self.saved and self.waits is not None and self.begin is not None:
             self.add_waits()
+        if self.saved:
+            attempt(self.note_missing)
         recorded = [step for step in range(self.first, self.next + 1) if self.is_recorded(step)]
         return (recorded[0], recorded[-1]) if self.saved and recorded else None
 
     def stop_waits(self):
         if self.waits is not None:
             attempt(self.waits.stop)
+
+    def note_missing(self):
+        """Says what was asked for and is not in the trace."""
+        for name in files.missing(self.device, self.settings["options"]):
+            self.report.note("{} was asked for, and the device trace has nothing of it".format(name))
 
     def add_waits(self):
         """A trace without them is a whole trace."""
