@@ -2,8 +2,9 @@
 
 use crate::tool::{Tool, gzip};
 use etlink_kineto::KinetoReadOptions;
-use etlink_model::DeviceTrace;
-use etlink_testing::{DeviceQueue, TraceBuilder, rocprof_json};
+use etlink_model::{DeviceTrace, GlobalRank};
+use etlink_testing::{DeviceQueue, TraceBuilder, rocprof_json, write_rocpd};
+use rusqlite::Connection;
 
 /// Two annotated steps of a copy and two kernels each.
 fn drawn_trace() -> DeviceTrace {
@@ -74,4 +75,91 @@ fn what_is_cut_or_of_several_processes_is_said() {
     tool.run("inspect none.json")
         .exits(2)
         .complains(&["none.json", "--output-format json"]);
+}
+
+/// A database of processes of these ranks.
+fn draw_database(tool: &Tool, name: &str, ranks: &[Option<i64>]) {
+    let connection = Connection::open(tool.file(name, "")).expect("opens");
+    for (place, rank) in ranks.iter().enumerate() {
+        let mut trace = drawn_trace();
+        trace.header.rank = rank.map(GlobalRank);
+        trace.header.world_size = rank.map(|_| 2);
+        let suffix = format!("_0197{place}");
+        write_rocpd(&trace, &suffix, &connection).expect("writes");
+        let views = "DROP VIEW rocpd_string; DROP VIEW rocpd_kernel_dispatch";
+        connection.execute_batch(views).expect("drops views");
+    }
+}
+
+#[test]
+fn rocpd_databases_are_known_linked_and_merged() {
+    let tool = Tool::new();
+    for rank in [0, 1] {
+        let name = format!("run/gpu1/{}_results.db", 4711 + rank);
+        draw_database(&tool, &name, &[Some(rank)]);
+    }
+    let file = "run/gpu1/4711_results.db";
+    let facts = tool.run(&format!("inspect {file} --json")).exits(0).json();
+    assert_eq!(facts["kind"], "rocpd_sqlite");
+    assert_eq!(facts["device_rows"], 4);
+    assert_eq!(facts["rank"], 0);
+    assert_eq!(facts["world_size"], 2);
+    tool.run(&format!("link --device {file} -o one.et"))
+        .exits(0)
+        .says("4 launched, 4 owned by an op");
+    tool.run(&format!("analyze {file}"))
+        .exits(0)
+        .says("Cijk_gemm");
+    // The environment of each process tells its rank.
+    let merged = tool.run("merge run -o out").exits(0);
+    merged.says("2 linked, 0 failed");
+    let written = tool.files("out");
+    let graphs = written.keys().filter(|name| name.ends_with(".et"));
+    assert_eq!(graphs.count(), 2, "{:?}", written.keys());
+    // Packed ones are unpacked beside, and gone afterwards.
+    let packed = gzip(&tool.read(file));
+    tool.file("packed.db.gz", packed);
+    tool.run("link --device packed.db.gz -o two.et")
+        .exits(0)
+        .says("4 launched");
+}
+
+#[test]
+fn each_process_of_a_merged_rocpd_database_is_a_rank() {
+    let tool = Tool::new();
+    draw_database(&tool, "run/all_results.db", &[Some(1), Some(0)]);
+    tool.run("link --device run/all_results.db -o one.et")
+        .exits(2)
+        .complains(&["all_results.db", "2 processes", "etlink merge"]);
+    tool.run("link --device run/all_results.db --rank 1 -o one.et")
+        .exits(0)
+        .says("4 launched");
+    tool.run("merge run -o out")
+        .exits(0)
+        .notes("2 processes with work on devices, each a rank by the environment")
+        .says("2 linked, 0 failed");
+    draw_database(&tool, "unsaid/all_results.db", &[None, None]);
+    tool.run("merge unsaid -o two")
+        .exits(0)
+        .notes("each a rank by the order of its tables");
+}
+
+#[test]
+fn damaged_rocpd_databases_are_said_to_be() {
+    let tool = Tool::new();
+    draw_database(&tool, "one_results.db", &[None]);
+    let whole = tool.read("one_results.db");
+    tool.file("cut_results.db", &whole[..whole.len() / 2]);
+    let cut = tool.run("inspect cut_results.db");
+    assert!([0, 2].contains(&cut.code), "{}", cut.shown());
+    tool.file("head_results.db", &whole[..50]);
+    tool.run("link --device head_results.db -o one.et").exits(2);
+    let other = Connection::open(tool.file("other_results.db", "")).expect("opens");
+    other
+        .execute_batch("CREATE TABLE songs (name)")
+        .expect("writes");
+    drop(other);
+    tool.run("inspect other_results.db")
+        .exits(2)
+        .complains(&["other_results.db", "SQLite"]);
 }

@@ -12,30 +12,34 @@ use etlink_model::{
 /// No row of the table of collectives.
 const NO_RECORD: u32 = u32::MAX;
 
-/// Makes a device trace of the one process that has work on devices, or of the first.
-pub(crate) fn assemble(
-    mut processes: Vec<RocmProcess>,
-    names: Names,
-    anomalies: Anomalies,
-    bytes: u64,
-) -> Result<DeviceTrace, Error> {
+/// The one process that has work on devices, or the first.
+///
+/// # Errors
+/// Several have.
+pub(crate) fn only_process(mut processes: Vec<RocmProcess>) -> Result<RocmProcess, Error> {
     let working: Vec<usize> = (0..processes.len())
         .filter(|place| processes[*place].has_device_work())
         .collect();
     if working.len() > 1 {
-        let pids = working
-            .iter()
-            .map(|place| processes[*place].pid.to_string());
+        let pids = working.iter().map(|place| processes[*place].pid);
         return Err(Error::SeveralProcesses {
-            count: working.len(),
-            pids: pids.collect::<Vec<_>>().join(", "),
+            pids: pids.collect(),
         });
     }
     let chosen = working.first().copied().unwrap_or(0);
-    let process = match chosen < processes.len() {
-        true => processes.swap_remove(chosen),
-        false => RocmProcess::default(),
-    };
+    match chosen < processes.len() {
+        true => Ok(processes.swap_remove(chosen)),
+        false => Ok(RocmProcess::default()),
+    }
+}
+
+/// Makes a device trace of a process. O(n log n) for the final sort, else linear.
+pub(crate) fn assemble(
+    process: RocmProcess,
+    names: Names,
+    anomalies: Anomalies,
+    bytes: u64,
+) -> Result<DeviceTrace, Error> {
     let mut assembler = DeviceTraceAssembler::default();
     assembler.trace.names = names;
     assembler.trace.anomalies = anomalies;

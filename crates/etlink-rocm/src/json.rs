@@ -11,7 +11,7 @@
 //! The lists are walked element by element, in whatever order they come.
 
 use crate::Error;
-use crate::assemble::assemble;
+use crate::assemble::{assemble, only_process};
 use crate::json_stream::{JsonStream, StreamEnd};
 use crate::record::{
     CallFamily, RecordName, RecordSpan, RocmAgent, RocmCall, RocmCopy, RocmDispatch, RocmProcess,
@@ -52,7 +52,8 @@ pub fn read_rocprof_json<R: Read>(source: R) -> Result<DeviceTrace, Error> {
         }
         reader.note_end(end);
     }
-    assemble(reader.processes, reader.names, reader.anomalies, bytes)
+    let process = only_process(reader.processes)?;
+    assemble(process, reader.names, reader.anomalies, bytes)
 }
 
 struct RocprofReader<R> {

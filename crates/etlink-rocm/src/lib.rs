@@ -27,7 +27,9 @@ mod record;
 mod rocpd;
 
 pub use json::{is_rocprof_json, read_rocprof_json};
-pub use rocpd::{is_rocpd, read_rocpd};
+pub use rocpd::{
+    RocpdProcess, RocpdReadOptions, is_rocpd, read_rocpd, rocpd_processes, rocpd_row_count,
+};
 
 use etlink_model::advice;
 
@@ -63,15 +65,18 @@ pub enum Error {
     Sqlite(#[from] etlink_sqlite::Error),
     /// More than one process has work on devices.
     #[error(
-        "{count} processes in it have work on devices ({pids}), and a trace is of one{}",
+        "{} processes in it have work on devices (process ids {}), and a trace is of one{}",
+        pids.len(),
+        listed(pids),
         advice(self.remedy())
     )]
     SeveralProcesses {
-        /// How many.
-        count: usize,
         /// Their ids.
-        pids: String,
+        pids: Vec<i64>,
     },
+    /// No such process is in it.
+    #[error("the process that is wanted has no tables in it")]
+    NoProcess,
     /// More rows than row numbers.
     #[error(
         "the trace has more than {limit} events of one kind, more than one link can hold",
@@ -86,12 +91,22 @@ impl Error {
         match self {
             Error::NoTool { .. } => Some("record it with --output-format json".to_owned()),
             Error::SeveralProcesses { .. } => {
-                Some("give the file of each process, which rocprofv3 writes (%pid%)".to_owned())
+                let remedy = "give the file of each process, which rocprofv3 writes (%pid%), or \
+                              the folder of a database to `etlink merge`";
+                Some(remedy.to_owned())
             }
             Error::Sqlite(error) => error.remedy(),
-            Error::Io { .. } | Error::TooLarge { .. } | Error::TooManyRows => None,
+            Error::Io { .. } | Error::TooLarge { .. } | Error::NoProcess | Error::TooManyRows => {
+                None
+            }
         }
     }
+}
+
+/// Process ids with commas between them.
+fn listed(pids: &[i64]) -> String {
+    let pids: Vec<String> = pids.iter().map(i64::to_string).collect();
+    pids.join(", ")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! (`source/lib/output/generateRocpd.cpp`).
 
 use crate::Error;
-use crate::assemble::assemble;
+use crate::assemble::{assemble, only_process};
 use crate::record::{
     CallFamily, RecordName, RecordSpan, RocmAgent, RocmCall, RocmCopy, RocmDispatch, RocmProcess,
     record_times,
@@ -29,32 +29,155 @@ pub fn is_rocpd(tables: &SqliteTables) -> bool {
     !suffixes(tables).is_empty()
 }
 
-/// Reads a rocpd database. O(rows); memory of the records and of two numbers per event.
+/// How to read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RocpdReadOptions {
+    /// Which process, by its [`RocpdProcess::place`]; `None`: the only one that has work on devices.
+    pub process: Option<i64>,
+}
+
+/// A process of a database that has work on devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RocpdProcess {
+    /// Its place among the processes of the database, which its process id need not tell: a merged
+    /// database can be of several machines.
+    pub place: i64,
+    /// Its process id.
+    pub pid: i64,
+    /// Its rank, by its environment.
+    pub rank: Option<i64>,
+    /// How many ranks there are, by its environment.
+    pub world_size: Option<i64>,
+}
+
+/// The processes that have work on devices. O(processes · log rows).
 ///
 /// # Errors
-/// It is none, it is locked, or several processes in it have work on devices. Damage inside tables
-/// is no error: see [`DeviceTrace::anomalies`].
-pub fn read_rocpd(connection: &Connection) -> Result<DeviceTrace, Error> {
-    let tables = SqliteTables::probe(connection)?;
-    let suffixes = suffixes(&tables);
-    if suffixes.is_empty() {
-        return Err(Error::Sqlite(etlink_sqlite::Error::NoTable {
-            table: DISPATCHES.to_owned(),
-            meaning: "it is no rocpd database of rocprofv3".to_owned(),
-            remedy: "see `etlink inspect`".to_owned(),
-        }));
+/// It is no rocpd database, or it is locked.
+pub fn rocpd_processes(connection: &Connection) -> Result<Vec<RocpdProcess>, Error> {
+    let tables = rocpd_tables(connection)?;
+    let mut found = vec![];
+    for (place, listed) in (0..).zip(listed_processes(connection, &tables)?) {
+        if listed.has_device_work(connection, &tables) {
+            found.push(RocpdProcess {
+                place,
+                pid: listed.process.pid,
+                rank: listed.process.rank,
+                world_size: listed.process.world_size,
+            });
+        }
     }
+    Ok(found)
+}
+
+/// How many rows there are in the tables that a trace is read from, for a guess of the memory that it
+/// takes. O(tables · log rows).
+///
+/// # Errors
+/// It is no rocpd database, or it is locked.
+pub fn rocpd_row_count(connection: &Connection) -> Result<u64, Error> {
+    let tables = rocpd_tables(connection)?;
+    let mut rows = 0u64;
+    for suffix in suffixes(&tables) {
+        for name in [DISPATCHES, COPIES, REGIONS] {
+            let table = tables.table(&format!("{name}{suffix}"));
+            let last = table.and_then(|table| table.last_row(connection));
+            rows = rows.saturating_add(last.unwrap_or(0));
+        }
+    }
+    Ok(rows)
+}
+
+/// Reads a process of a rocpd database. O(rows); memory of the records and of two numbers per event.
+///
+/// # Errors
+/// It is none, it is locked, or no process is wanted where several have work on devices. Damage
+/// inside tables is no error: see [`DeviceTrace::anomalies`].
+pub fn read_rocpd(
+    connection: &Connection,
+    options: RocpdReadOptions,
+) -> Result<DeviceTrace, Error> {
+    let tables = rocpd_tables(connection)?;
     let mut reader = RocpdReader {
         connection,
         tables: &tables,
         names: Names::default(),
         anomalies: Anomalies::default(),
     };
-    let mut processes = vec![];
-    for suffix in suffixes {
-        processes.extend(reader.read_part(&suffix)?);
+    let process = match options.process {
+        Some(place) => {
+            let mut listed = listed_processes(connection, &tables)?.into_iter();
+            let place = usize::try_from(place).map_err(|_| Error::NoProcess)?;
+            let wanted = listed.nth(place).ok_or(Error::NoProcess)?;
+            let mut part = reader.read_part(&wanted.suffix)?;
+            part.remove(&wanted.id).ok_or(Error::NoProcess)?
+        }
+        None => {
+            let mut processes = vec![];
+            for suffix in suffixes(&tables) {
+                processes.extend(reader.read_part(&suffix)?.into_values());
+            }
+            only_process(processes)?
+        }
+    };
+    assemble(process, reader.names, reader.anomalies, tables.bytes)
+}
+
+/// The tables of a database of rocpd.
+fn rocpd_tables(connection: &Connection) -> Result<SqliteTables, Error> {
+    let mut tables = SqliteTables::probe(connection)?;
+    // A view in place of a table is none of rocprofv3, and need not end.
+    tables.drop_views();
+    if is_rocpd(&tables) {
+        return Ok(tables);
     }
-    assemble(processes, reader.names, reader.anomalies, tables.bytes)
+    Err(Error::Sqlite(etlink_sqlite::Error::NoTable {
+        table: DISPATCHES.to_owned(),
+        meaning: "it is no rocpd database of rocprofv3".to_owned(),
+        remedy: "see `etlink inspect`".to_owned(),
+    }))
+}
+
+/// A process that a database lists, without its records.
+struct ListedProcess {
+    suffix: String,
+    /// The number of its row.
+    id: i64,
+    process: RocmProcess,
+}
+
+impl ListedProcess {
+    fn has_device_work(&self, connection: &Connection, tables: &SqliteTables) -> bool {
+        [DISPATCHES, COPIES].iter().any(|name| {
+            let table = tables.table(&format!("{name}{}", self.suffix));
+            table.is_some_and(|table| table.has_row(connection, "pid", self.id))
+        })
+    }
+}
+
+/// All processes, in the order of the names of their tables.
+fn listed_processes(
+    connection: &Connection,
+    tables: &SqliteTables,
+) -> Result<Vec<ListedProcess>, Error> {
+    let mut reader = RocpdReader {
+        connection,
+        tables,
+        names: Names::default(),
+        anomalies: Anomalies::default(),
+    };
+    let mut all = vec![];
+    for suffix in suffixes(tables) {
+        for (id, process) in reader.read_processes(&suffix)? {
+            let suffix = suffix.clone();
+            all.push(ListedProcess {
+                suffix,
+                id,
+                process,
+            });
+        }
+    }
+    Ok(all)
 }
 
 /// The ends of the names of a process's tables, one for each process that has any work.
@@ -104,9 +227,7 @@ struct PartEvent {
 
 impl RocpdReader<'_> {
     fn table(&self, name: &str, suffix: &str) -> Option<&SqliteTable> {
-        let table = self.tables.table(&format!("{name}{suffix}"));
-        // A view in its place is none of rocprofv3, and need not end.
-        table.filter(|table| !table.is_view)
+        self.tables.table(&format!("{name}{suffix}"))
     }
 
     fn scan(
@@ -134,39 +255,34 @@ impl RocpdReader<'_> {
         Ok(())
     }
 
-    /// Reads the tables of one suffix.
-    fn read_part(&mut self, suffix: &str) -> Result<Vec<RocmProcess>, Error> {
-        let mut part = PartTables::default();
+    /// Reads the tables of one suffix, by the row numbers of processes.
+    fn read_part(&mut self, suffix: &str) -> Result<BTreeMap<i64, RocmProcess>, Error> {
+        let mut part = PartTables {
+            processes: self.read_processes(suffix)?,
+            ..PartTables::default()
+        };
         self.read_references(suffix, &mut part)?;
         self.read_events(suffix, &mut part)?;
         self.read_dispatches(suffix, &mut part)?;
         self.read_copies(suffix, &mut part)?;
         self.read_regions(suffix, &mut part)?;
         let PartTables {
-            processes,
+            mut processes,
             agents,
             kernels,
             ..
         } = part;
-        let mut all: Vec<RocmProcess> = processes.into_values().collect();
-        for process in &mut all {
+        for process in processes.values_mut() {
             process.agents.clone_from(&agents);
             process.kernels.clone_from(&kernels);
         }
-        Ok(all)
+        Ok(processes)
     }
 
-    fn read_references(&mut self, suffix: &str, part: &mut PartTables) -> Result<(), Error> {
+    /// The processes of one suffix, without their records.
+    fn read_processes(&mut self, suffix: &str) -> Result<BTreeMap<i64, RocmProcess>, Error> {
         let mut hosts: FxHashMap<i64, String> = FxHashMap::default();
-        self.scan(
-            ("rocpd_string", suffix),
-            &["id", "string"],
-            |cells, names, _| {
-                if let (Some(id), Some(text)) = (cells.int(0), cells.text(1)) {
-                    part.strings.insert(id, names.intern(&text));
-                }
-            },
-        )?;
+        let mut processes: BTreeMap<i64, RocmProcess> = BTreeMap::new();
         self.scan(
             ("rocpd_info_node", suffix),
             &["id", "hostname"],
@@ -179,7 +295,7 @@ impl RocpdReader<'_> {
         let columns = ["id", "pid", "nid", "environment"];
         self.scan((PROCESSES, suffix), &columns, |cells, _, _| {
             let Some(id) = cells.int(0) else { return };
-            let process = part.processes.entry(id).or_default();
+            let process = processes.entry(id).or_default();
             process.pid = cells.int(1).unwrap_or(id);
             let host = cells.int(2).and_then(|node| hosts.get(&node));
             process.host_name = host.cloned().unwrap_or_default();
@@ -187,6 +303,19 @@ impl RocpdReader<'_> {
             process.rank = variable(environment, &RANKS);
             process.world_size = variable(environment, &WORLD_SIZES);
         })?;
+        Ok(processes)
+    }
+
+    fn read_references(&mut self, suffix: &str, part: &mut PartTables) -> Result<(), Error> {
+        self.scan(
+            ("rocpd_string", suffix),
+            &["id", "string"],
+            |cells, names, _| {
+                if let (Some(id), Some(text)) = (cells.int(0), cells.text(1)) {
+                    part.strings.insert(id, names.intern(&text));
+                }
+            },
+        )?;
         let columns = ["id", "pid", "tid", "name"];
         self.scan(
             ("rocpd_info_thread", suffix),

@@ -1,6 +1,9 @@
 //! Drawn programs of known truth, and damage.
 
-use crate::{Error, is_rocpd, is_rocprof_json, read_rocpd, read_rocprof_json};
+use crate::{
+    Error, RocpdReadOptions, is_rocpd, is_rocprof_json, read_rocpd, read_rocprof_json,
+    rocpd_processes, rocpd_row_count,
+};
 use etlink_kineto::KinetoReadOptions;
 use etlink_model::{AnomalyKind, DeviceTrace, GlobalRank, RowKind, TimeNs};
 use etlink_sqlite::SqliteTables;
@@ -83,7 +86,8 @@ fn a_program_comes_back_from_both_forms() {
         let connection = database(&trace, "_0197a_bc");
         let tables = SqliteTables::probe(&connection).expect("tables");
         assert!(is_rocpd(&tables));
-        let database = read_rocpd(&connection).expect("a rocpd database");
+        let database =
+            read_rocpd(&connection, RocpdReadOptions::default()).expect("a rocpd database");
         for read in [json(&bytes), database] {
             assert_eq!(meaning(&read, ROCM_ORIGIN_NS), truth, "seed {seed}");
             assert_eq!(read.anomalies.iter().count(), 0, "{:?}", read.anomalies);
@@ -212,11 +216,12 @@ fn the_environment_tells_the_rank() {
     trace.header.rank = Some(GlobalRank(3));
     trace.header.world_size = Some(8);
     trace.header.host_name = "gpu1".to_owned();
-    let read = read_rocpd(&database(&trace, "_a")).expect("reads");
+    let read = read_rocpd(&database(&trace, "_a"), RocpdReadOptions::default()).expect("reads");
     assert_eq!(read.header.rank, Some(GlobalRank(3)));
     assert_eq!(read.header.world_size, Some(8));
     assert_eq!(read.header.host_name, "gpu1");
-    let unknown = read_rocpd(&database(&drawn(1), "_a")).expect("reads");
+    let unknown =
+        read_rocpd(&database(&drawn(1), "_a"), RocpdReadOptions::default()).expect("reads");
     assert_eq!(unknown.header.rank, None);
 }
 
@@ -228,30 +233,49 @@ fn several_processes_are_refused() {
         .trim_end_matches("]}");
     let both = format!("{{\"rocprofiler-sdk-tool\": [{process}, {process}]}}");
     let refused = read_rocprof_json(both.as_bytes());
-    let Err(Error::SeveralProcesses { count: 2, pids }) = refused else {
+    let Err(Error::SeveralProcesses { pids }) = refused else {
         panic!("{refused:?}");
     };
-    assert_eq!(pids, "9, 9");
+    assert_eq!(pids, [9, 9]);
     // One without work on devices does not matter.
     let other = format!("{{\"rocprofiler-sdk-tool\": [{{\"metadata\": {{}}}}, {process}]}}");
     assert_eq!(json(other.as_bytes()).rows.len(), 1);
-    let trace = drawn(1);
-    let connection = database(&trace, "_a");
+}
+
+#[test]
+fn each_process_of_a_merged_database_is_a_trace() {
+    let [mut one, mut two] = [1, 2].map(drawn);
+    (one.header.rank, two.header.rank) = (Some(GlobalRank(1)), Some(GlobalRank(0)));
+    let connection = database(&one, "_a");
     connection
         .execute_batch("DROP VIEW rocpd_string; DROP VIEW rocpd_kernel_dispatch")
         .expect("drops");
-    write_rocpd(&trace, "_b", &connection).expect("writes");
-    let refused = read_rocpd(&connection);
-    assert!(
-        matches!(refused, Err(Error::SeveralProcesses { count: 2, .. })),
-        "{refused:?}"
-    );
+    write_rocpd(&two, "_b", &connection).expect("writes");
+    let refused = read_rocpd(&connection, RocpdReadOptions::default());
+    let is_refused = matches!(&refused, Err(Error::SeveralProcesses { pids }) if pids.len() == 2);
+    assert!(is_refused, "{refused:?}");
+    let processes = rocpd_processes(&connection).expect("lists");
+    let ranks: Vec<_> = processes.iter().map(|process| process.rank).collect();
+    assert_eq!(ranks, [Some(1), Some(0)]);
+    for (process, trace) in processes.iter().zip([&one, &two]) {
+        let process = Some(process.place);
+        let read = read_rocpd(&connection, RocpdReadOptions { process }).expect("reads");
+        assert_eq!(meaning(&read, ROCM_ORIGIN_NS), meaning(trace, 0));
+    }
+    let rows = rocpd_row_count(&connection).expect("counts");
+    let expected = [&one, &two].map(|trace| trace.rows.len() + trace.calls.len() + trace.ops.len());
+    assert_eq!(rows, expected.iter().sum::<usize>() as u64);
+    let none = read_rocpd(&connection, RocpdReadOptions { process: Some(2) });
+    assert!(matches!(none, Err(Error::NoProcess)), "{none:?}");
 }
 
 #[test]
 fn other_and_damaged_databases() {
     let empty = Connection::open_in_memory().expect("opens");
-    assert!(matches!(read_rocpd(&empty), Err(Error::Sqlite(_))));
+    assert!(matches!(
+        read_rocpd(&empty, RocpdReadOptions::default()),
+        Err(Error::Sqlite(_))
+    ));
     let trace = drawn(1);
     let connection = database(&trace, "_a");
     // Cells of other types, absent ones and absent tables are what other tools leave behind.
@@ -264,7 +288,7 @@ fn other_and_damaged_databases() {
              ALTER TABLE rocpd_memory_copy_a DROP COLUMN size;",
         )
         .expect("damages");
-    let read = read_rocpd(&connection).expect("reads");
+    let read = read_rocpd(&connection, RocpdReadOptions::default()).expect("reads");
     assert_eq!(read.rows.len(), trace.rows.len() - 1);
     let count = |kind| read.anomalies.count(kind);
     assert_eq!(count(AnomalyKind::NoTime), 1);

@@ -3,6 +3,8 @@
 
 use crate::file_error::{FileAction, FileContext};
 use crate::input::{InputError, InputFile, InputKind};
+use etlink_nsys::NsysProcess;
+use etlink_rocm::RocpdProcess;
 use etlink_sqlite::{SqliteTables, set_safe_limits};
 use memchr::memmem;
 use rusqlite::{Connection, OpenFlags};
@@ -129,6 +131,7 @@ pub(crate) fn database_kind(path: Option<&Path>, head: &[u8]) -> InputKind {
         .and_then(|connection| SqliteTables::probe(&connection));
     match tables {
         Ok(tables) if etlink_nsys::is_export(&tables) => InputKind::NsysSqlite,
+        Ok(tables) if etlink_rocm::is_rocpd(&tables) => InputKind::RocpdSqlite,
         Ok(_) => InputKind::OtherSqlite,
         // What is wrong with it is told by who reads it.
         Err(_) => kind_of_pages(head),
@@ -141,6 +144,8 @@ fn kind_of_pages(head: &[u8]) -> InputKind {
     let is_nsys = has("StringIds") && (has("EXPORT_META_DATA") || has("META_DATA_EXPORT"));
     if is_nsys || has("CUPTI_ACTIVITY_KIND_") {
         InputKind::NsysSqlite
+    } else if has("rocpd_info_process") {
+        InputKind::RocpdSqlite
     } else {
         InputKind::OtherSqlite
     }
@@ -156,7 +161,9 @@ pub(crate) fn event_rows(path: &Path) -> Option<u64> {
         path: path.to_owned(),
         _unpacked: None,
     };
-    etlink_nsys::row_count(&file.connect().ok()?).ok()
+    let connection = file.connect().ok()?;
+    let rows = etlink_nsys::row_count(&connection).ok();
+    rows.or_else(|| etlink_rocm::rocpd_row_count(&connection).ok())
 }
 
 /// Whether a file, which is no pipe, begins as databases do.
@@ -182,8 +189,8 @@ pub(crate) struct DatabaseProcess {
     pub(crate) by_order: bool,
 }
 
-/// The processes of an export that have work on devices; none where it is no export, or cannot be
-/// read, which its reader will tell. A packed file is not unpacked to look at it.
+/// The processes of a recording that have work on devices; none where it is of no recorder, or cannot
+/// be read, which its reader will tell. A packed file is not unpacked to look at it.
 pub(crate) fn database_processes(path: &Path) -> Vec<DatabaseProcess> {
     if !is_database(path) {
         return vec![];
@@ -192,11 +199,38 @@ pub(crate) fn database_processes(path: &Path) -> Vec<DatabaseProcess> {
         path: path.to_owned(),
         _unpacked: None,
     };
-    let connection = file.connect();
-    let processes = connection.map(|connection| etlink_nsys::processes(&connection));
-    let Ok(Ok(processes)) = processes else {
+    let Ok(connection) = file.connect() else {
         return vec![];
     };
+    match etlink_nsys::processes(&connection) {
+        Ok(processes) => nsys_processes(processes),
+        Err(_) => etlink_rocm::rocpd_processes(&connection).map_or(vec![], rocpd_processes),
+    }
+}
+
+/// Those of a rocpd database. Where the environment of one does not tell its rank, the order of all
+/// does.
+fn rocpd_processes(processes: Vec<RocpdProcess>) -> Vec<DatabaseProcess> {
+    // One process alone is not the first of several.
+    let by_order = processes.len() > 1 && processes.iter().any(|process| process.rank.is_none());
+    let mut all = vec![];
+    for (order, process) in (0..).zip(processes) {
+        all.push(DatabaseProcess {
+            process: process.place,
+            rank: if by_order { Some(order) } else { process.rank },
+            world_size: process.world_size,
+            told_by: Some(match by_order {
+                true => "the order of its tables",
+                false => "the environment of the recorded program",
+            }),
+            by_order,
+        });
+    }
+    all
+}
+
+/// Those of an export of Nsight Systems.
+fn nsys_processes(processes: Vec<NsysProcess>) -> Vec<DatabaseProcess> {
     let mut all = vec![];
     for process in processes {
         let rank = process.rank;

@@ -7,6 +7,7 @@ use crate::input::{InputError, InputFile, InputKind, WantedTrace};
 use etlink_kineto::KinetoReadOptions;
 use etlink_model::{DeviceTrace, KeepEvents};
 use etlink_nsys::{GlobalPid, NsysReadOptions};
+use etlink_rocm::RocpdReadOptions;
 use etlink_xla::XlaReadOptions;
 use std::io::BufReader;
 
@@ -48,6 +49,7 @@ pub(crate) fn read_device_trace(
             etlink_rocm::read_rocprof_json(input.content)
                 .map_err(|source| RunError::RocmTrace { name, source })
         }
+        InputKind::RocpdSqlite => read_rocpd(input),
         _ => Err(input.refuse_kind(wanted).into()),
     }
 }
@@ -64,6 +66,18 @@ fn read_xla(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace,
     };
     let name = input.name;
     trace.map_err(|source| RunError::XlaProfile { name, source })
+}
+
+/// Reads a rocpd database: the process that is wanted, or the only one.
+fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
+    let (name, process) = (input.name.clone(), input.process);
+    let file = DatabaseFile::from_input(input)?;
+    let connection = file.connect().map_err(|source| RunError::Database {
+        name: name.clone(),
+        source,
+    })?;
+    etlink_rocm::read_rocpd(&connection, RocpdReadOptions { process })
+        .map_err(|source| RunError::RocmTrace { name, source })
 }
 
 /// Reads an export of Nsight Systems: the process that is wanted, or the only one.

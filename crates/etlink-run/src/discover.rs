@@ -237,7 +237,8 @@ fn unique_labels(ranks: &mut [RankFiles]) {
 }
 
 /// How names of traces end, packed or not. What a file is, its content says.
-const TRACE_ENDINGS: [&str; 3] = [".json", ".sqlite", PROFILE_ENDING];
+// rocprofv3 ends the names of its databases so, whatever they are called.
+const TRACE_ENDINGS: [&str; 4] = [".json", ".sqlite", "_results.db", PROFILE_ENDING];
 
 /// How names of XLA's profiles end.
 const PROFILE_ENDING: &str = ".xplane.pb";

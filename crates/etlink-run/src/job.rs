@@ -494,7 +494,7 @@ fn read_opened(
 fn choose_process(device: &mut InputFile, job: &LinkJob) {
     device.process = job.process;
     if let (None, Some(rank), Some(path)) = (job.process, job.rank, &device.plain_path)
-        && device.kind == InputKind::NsysSqlite
+        && device.kind.has_processes()
     {
         let processes = database_processes(path);
         let of_rank = processes.iter().find(|process| process.rank == Some(rank));

@@ -30,6 +30,20 @@ impl SqliteTable {
             .any(|column| column.eq_ignore_ascii_case(name))
     }
 
+    /// Whether it has a row with this number in a column; of a table without the column, any row.
+    /// O(rows) where there is none and no index; damage counts as none.
+    pub fn has_row(&self, connection: &Connection, column: &str, value: i64) -> bool {
+        let condition = match self.has_column(column) {
+            true => format!("{} = ?1", quoted_name(column)),
+            false => "?1 = ?1".to_owned(),
+        };
+        let table = quoted_name(&self.name);
+        let query = format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE {condition})");
+        connection
+            .query_row(&query, [value], |row| row.get(0))
+            .unwrap_or(false)
+    }
+
     /// Its highest row number, which is how many rows a table has from which nothing was deleted;
     /// `None` where it has none or cannot be read. O(log rows).
     pub fn last_row(&self, connection: &Connection) -> Option<u64> {

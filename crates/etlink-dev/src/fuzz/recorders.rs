@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use etlink_link::LinkOptions;
 use etlink_model::{DeviceTrace, KeepEvents, TimeNs};
-use etlink_rocm::{read_rocpd, read_rocprof_json};
+use etlink_rocm::{RocpdReadOptions, read_rocpd, read_rocprof_json, rocpd_processes};
 use etlink_sqlite::set_safe_limits;
 use etlink_testing::{rocprof_json, write_rocpd, xla_json, xla_space};
 use etlink_xla::{XlaReadOptions, read_space, read_trace_json};
@@ -41,7 +41,8 @@ pub(super) fn check_recorders(device: &DeviceTrace, threads: usize) -> Result<()
 fn check_database(device: &DeviceTrace) -> Result<()> {
     let mut connection = Connection::open_in_memory()?;
     write_rocpd(device, "_0197a", &connection).context("a database cannot be written")?;
-    let read = read_rocpd(&connection).context("an own database cannot be read")?;
+    let read = read_rocpd(&connection, RocpdReadOptions::default())
+        .context("an own database cannot be read")?;
     drop(etlink_link::link(None, read, LinkOptions::default()));
     let whole = connection.serialize(MAIN_DB)?.to_vec();
     for bytes in damaged_files(&whole) {
@@ -53,7 +54,10 @@ fn check_database(device: &DeviceTrace) -> Result<()> {
             .is_ok()
         {
             set_safe_limits(&damaged)?;
-            read_rocpd(&damaged).map(link_alone).ok();
+            rocpd_processes(&damaged).ok();
+            read_rocpd(&damaged, RocpdReadOptions::default())
+                .map(link_alone)
+                .ok();
         }
     }
     Ok(())

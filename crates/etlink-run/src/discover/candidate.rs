@@ -63,7 +63,7 @@ impl TraceCandidate {
 /// ranks is noted.
 pub(super) fn look_at(path: PathBuf, notes: &mut Vec<String>) -> Vec<TraceCandidate> {
     let whole = look_at_file(path.clone());
-    if whole.kind != InputKind::NsysSqlite {
+    if !whole.kind.has_processes() {
         return vec![whole];
     }
     let processes = database_processes(&path);
@@ -125,6 +125,7 @@ fn look_at_file(path: PathBuf) -> TraceCandidate {
         ".xplane.pb",
         ".pftrace",
         ".sqlite",
+        ".db",
         ".nsys-rep",
         ".qdrep",
     ];

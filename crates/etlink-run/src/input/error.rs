@@ -203,7 +203,8 @@ impl WantedTrace {
             | InputKind::NsysSqlite
             | InputKind::XlaSpace
             | InputKind::XlaJson
-            | InputKind::RocprofJson => {
+            | InputKind::RocprofJson
+            | InputKind::RocpdSqlite => {
                 format!("give that, and this one as {other}")
             }
             kind if kind.is_measurement() => "give that, and this one as --metrics".to_owned(),

@@ -23,6 +23,8 @@ pub enum InputKind {
     XlaJson,
     /// What rocprofv3 of ROCm writes as JSON.
     RocprofJson,
+    /// A rocpd database, which it writes by default.
+    RocpdSqlite,
     /// A dump of PyTorch's flight recorder, pickle or JSON.
     FlightRecorder,
     /// A log of NCCL's inspector.
@@ -56,6 +58,7 @@ impl InputKind {
             InputKind::XlaSpace => "a profile of JAX or XLA (device trace)",
             InputKind::XlaJson => "trace JSON of JAX or XLA (device trace)",
             InputKind::RocprofJson => "a recording of ROCm's rocprofv3 (device trace)",
+            InputKind::RocpdSqlite => "a rocpd database of ROCm's rocprofv3 (device trace)",
             InputKind::FlightRecorder => "a dump of PyTorch's flight recorder",
             InputKind::NcclInspector => "a log of NCCL's inspector",
             InputKind::NsysSqlite => "an export of Nsight Systems (device trace)",
@@ -75,7 +78,8 @@ impl InputKind {
             | InputKind::XlaSpace
             | InputKind::XlaJson
             | InputKind::NsysSqlite
-            | InputKind::RocprofJson => true,
+            | InputKind::RocprofJson
+            | InputKind::RocpdSqlite => true,
             InputKind::ChakraEt
             | InputKind::ChakraJson
             | InputKind::EtPlus
@@ -97,6 +101,11 @@ impl InputKind {
             self,
             InputKind::KernelMetrics | InputKind::RequestLatencies | InputKind::WorkloadCard
         )
+    }
+
+    /// Whether several processes may have been recorded in it.
+    pub(crate) fn has_processes(self) -> bool {
+        matches!(self, InputKind::NsysSqlite | InputKind::RocpdSqlite)
     }
 
     /// Whether it is a graph that was linked already.
