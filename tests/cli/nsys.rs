@@ -183,3 +183,21 @@ fn a_locked_database_is_an_error_that_says_so() {
         .exits(2)
         .notes("another program is writing this database");
 }
+
+#[test]
+fn metrics_of_gpus_are_counters_in_a_trace_for_perfetto() {
+    let tool = Tool::new();
+    export(&tool.path("x.sqlite"), &[1000], NsysSchema::V3_13);
+    let connection = Connection::open(tool.path("x.sqlite")).expect("opens");
+    connection
+        .execute_batch(
+            "CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER, metricId INTEGER, \
+             value INTEGER); INSERT INTO GPU_METRICS VALUES (5000, 0, 3, 97), (9000, 0, 3, 12);",
+        )
+        .expect("adds");
+    drop(connection);
+    tool.run("link --device x.sqlite -o x.trace.json").exits(0);
+    let text = String::from_utf8(tool.read("x.trace.json")).expect("JSON");
+    assert!(text.contains("GPU 0 metric 3"), "{text}");
+    tool.run("link --device x.sqlite -o x.pftrace").exits(0);
+}

@@ -15,6 +15,7 @@ mod fuzz;
 mod growth;
 mod hta;
 mod many;
+mod nsys;
 mod packages;
 mod perfetto;
 mod recording;
@@ -82,6 +83,9 @@ enum DevCommand {
     /// Make the traces of many ranks, with clocks apart and one rank late, out of those of one that
     /// was recorded on the CPU
     Ranks(Box<many::RanksOptions>),
+    /// Write a Kineto trace as an export of Nsight Systems (SQLite) of the same run
+    #[command(name = "nsys-export")]
+    NsysExport(nsys::NsysExportOptions),
     /// Measure how well waits are inferred: compare with what cuda_sync rows state
     Waits {
         /// Kineto traces recorded with enable_cuda_sync_events
@@ -185,6 +189,7 @@ fn main() -> ExitCode {
         } => generate::repeat_traces(host.as_deref(), device.as_deref(), times, &output, gzip)
             .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
         DevCommand::Ranks(options) => many::generate_ranks(&options),
+        DevCommand::NsysExport(options) => nsys::write_export(&options),
         DevCommand::Waits { files } => waits::compare_waits(&files),
         DevCommand::WhatIf(options) => whatif::test_whatif(&options),
         DevCommand::WhatIfPrograms(options) => whatif_programs::test_programs(&options),

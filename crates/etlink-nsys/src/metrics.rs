@@ -1,10 +1,10 @@
 //! What no graph needs: what the profiler itself took, and metrics of GPUs as counters.
 
-use crate::times::row_times;
+use crate::times::{row_times, time_in_range};
 use crate::{Error, ExportReader};
 use etlink_model::{
     Anomalies, AuxiliaryEvent, AuxiliaryKind, DurationNs, EventDetail, HostThread, KeepEvents,
-    NameId, OtherEvent, RecordedDetails, TextSpan, ThreadIdx, TimeNs, TrackLabel,
+    NameId, OtherEvent, RecordedDetails, TextSpan, ThreadIdx, TrackLabel,
 };
 use etlink_sqlite::{RowFilter, scan_rows};
 use rustc_hash::FxHashMap;
@@ -80,7 +80,7 @@ impl ExportReader<'_> {
         let phase = self.assembler.intern("C");
         let category = self.assembler.intern("gpu_metrics");
         let columns = ["timestamp", "typeId", "metricId", "value"];
-        let mut anomalies = Anomalies::default();
+        let (mut anomalies, mut times) = (Anomalies::default(), Anomalies::default());
         let connection = self.connection;
         let mut known: FxHashMap<(i64, i64), NameId> = FxHashMap::default();
         let count = scan_rows(
@@ -90,7 +90,8 @@ impl ExportReader<'_> {
             RowFilter::All,
             &mut anomalies,
             |cells| {
-                let (Some(time), Some(value)) = (cells.int(0), cells.int(3)) else {
+                let time = time_in_range(cells, &mut times);
+                let (Some(time), Some(value)) = (time, cells.int(3)) else {
                     return;
                 };
                 let kind = (cells.int(1).unwrap_or(0), cells.int(2).unwrap_or(0));
@@ -106,7 +107,7 @@ impl ExportReader<'_> {
                 details.others.push(OtherEvent {
                     phase,
                     name,
-                    start: TimeNs(time),
+                    start: time,
                     duration: DurationNs::ZERO,
                 });
                 details.other_details.push(EventDetail {
@@ -119,7 +120,7 @@ impl ExportReader<'_> {
                 });
             },
         )?;
-        self.note_anomalies([anomalies]);
+        self.note_anomalies([anomalies, times]);
         self.count_rows("C gpu_metrics", count);
         // Details are kept of all events or of none, and a trace without counters needs none.
         if count > 0 {

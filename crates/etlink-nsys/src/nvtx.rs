@@ -4,7 +4,7 @@ use crate::comms::{CommFacts, Communicators, input_and_output, is_immediate, mpi
 use crate::emitted::EmittedRange;
 use crate::payload::NcclPayload;
 use crate::process::thread_id;
-use crate::times::row_times;
+use crate::times::{row_times, time_in_range};
 use crate::{Error, ExportReader, GlobalPid};
 use etlink_model::{
     Anomalies, AnomalyKind, CpuOp, DurationNs, HostThread, NameId, RfId, ThreadIdx, TimeNs,
@@ -324,7 +324,7 @@ fn range_times(
 ) -> Option<(TimeNs, DurationNs, bool)> {
     // A range that was open when recording stopped has no end, which is no damage.
     if cells.int(0).is_some() && cells.int(1).is_none() {
-        let start = cells.int(0).map(TimeNs)?;
+        let start = time_in_range(cells, anomalies)?;
         return Some((start, DurationNs::ZERO, true));
     }
     let (start, duration) = row_times(cells, RANGES, anomalies)?;

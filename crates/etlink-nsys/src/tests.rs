@@ -3,7 +3,7 @@ use crate::{
 };
 use etlink_model::{
     AnomalyKind, CollectiveKind, Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTrace,
-    DeviceTraceAssembler, DurationNs, RfId, RuntimeCall, TimeNs,
+    DeviceTraceAssembler, DurationNs, KeepEvents, RfId, RuntimeCall, TimeNs,
 };
 use etlink_sqlite::SqliteTables;
 use rusqlite::Connection;
@@ -285,4 +285,36 @@ fn a_view_in_place_of_a_table_is_not_asked() {
         .unwrap();
     // it would never end
     assert_eq!(read_only_process(&connection).rows.len(), 0);
+}
+
+#[test]
+fn metrics_of_gpus_are_counters_where_all_is_kept() {
+    let connection = export(&[1000], NsysSchema::V3_13);
+    connection
+        .execute_batch(
+            "CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER, metricId INTEGER, \
+             value INTEGER); \
+             CREATE TABLE TARGET_INFO_GPU_METRICS (typeId INTEGER, metricId INTEGER, \
+             metricName TEXT); \
+             INSERT INTO TARGET_INFO_GPU_METRICS VALUES (256, 5, 'SMs Active [%]'); \
+             INSERT INTO GPU_METRICS VALUES (10, 256, 5, 97), (20, 256, 6, 1);",
+        )
+        .unwrap();
+    assert!(read_only_process(&connection).details.is_none());
+    let options = NsysReadOptions {
+        process: None,
+        keep: KeepEvents::Everything,
+    };
+    let trace = read(&connection, options).unwrap();
+    let details = trace.details.as_ref().unwrap();
+    let name = |row: usize| trace.names.get(details.others.name[row]);
+    assert_eq!(
+        [name(0), name(1)],
+        ["GPU 0 SMs Active [%]", "GPU 0 metric 6"]
+    );
+    let args = details.other_details.args[0];
+    assert_eq!(details.args(args), b"{\"value\": 97}");
+    // details are kept of all events or of none
+    assert_eq!(details.calls.len(), trace.calls.len());
+    assert_eq!(details.rows.len(), trace.rows.len());
 }

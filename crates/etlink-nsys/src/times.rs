@@ -4,6 +4,9 @@ use crate::ExportReader;
 use etlink_model::{Anomalies, AnomalyKind, DurationNs, TimeNs};
 use etlink_sqlite::RowCells;
 
+/// 146 years around the start of the session.
+const IN_RANGE: std::ops::RangeInclusive<i64> = -(1 << 62)..=1 << 62;
+
 /// Start and length of a row whose first two columns are `start` and `end`. A row without a start is
 /// left out; one that ends before it starts has no length. Times before the session are negative.
 pub(crate) fn row_times(
@@ -15,6 +18,11 @@ pub(crate) fn row_times(
         anomalies.note(AnomalyKind::NoTime, || table.to_owned());
         return None;
     };
+    // Sums of such times would pass the last one that there is.
+    if !IN_RANGE.contains(&start) || cells.int(1).is_some_and(|end| !IN_RANGE.contains(&end)) {
+        anomalies.note(AnomalyKind::TimeOutOfRange, || table.to_owned());
+        return None;
+    }
     let Some(end) = cells.int(1) else {
         anomalies.note(AnomalyKind::BadNumber, || format!("{table}.end"));
         return Some((TimeNs(start), DurationNs::ZERO));
@@ -25,6 +33,15 @@ pub(crate) fn row_times(
         });
     }
     Some((TimeNs(start), TimeNs(end) - TimeNs(start)))
+}
+
+/// The start of a row without an end.
+pub(crate) fn time_in_range(cells: &RowCells<'_, '_>, anomalies: &mut Anomalies) -> Option<TimeNs> {
+    let start = cells.int(0).filter(|start| IN_RANGE.contains(start));
+    if start.is_none() {
+        anomalies.note(AnomalyKind::TimeOutOfRange, String::new);
+    }
+    start.map(TimeNs)
 }
 
 impl ExportReader<'_> {

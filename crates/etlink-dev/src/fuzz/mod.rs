@@ -5,6 +5,7 @@
 //! corpus ─ mutate ─ read ─ link ─┬─ written   .et, merged JSON: hold for their own checker
 //!                                ├─ perfetto  .pftrace: comes back as the recording
 //!                                ├─ measurements metrics of kernels, latencies, cards: joined
+//!                                ├─ nsys      .sqlite: comes back as the same rows
 //!                                ├─ recorders as another recorder would have written it: comes back
 //!                                ├─ figures   analyze, top, diff, replay, page, Parquet: laws hold
 //!                                └─ ranks     join, clocks, skews, replay together: theirs too
@@ -21,6 +22,7 @@ mod figures;
 mod flight;
 mod inspector;
 mod measurements;
+mod nsys;
 mod perfetto;
 mod ranks;
 mod recorders;
@@ -114,6 +116,7 @@ fn check_recording(recording: &FuzzRecording, rules: &KernelRules) -> Result<()>
             outputs.extend(written::check_written(trace)?);
             outputs.push(figures::check_figures(trace, rules)?);
             outputs.push(perfetto::check_perfetto(trace)?);
+            outputs.push(nsys::check_exports(trace)?);
             recorders::check_recorders(&trace.device, threads)?;
             measurements::check_measurements(trace)?;
         }

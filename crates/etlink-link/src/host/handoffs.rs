@@ -104,7 +104,7 @@ fn engine_handoffs(
             // A consumer that has slept wakes some time after it was given the work.
             let slept = idle.is_none_or(|idle| idle < start);
             let given = match slept {
-                true => TimeNs(start.0 - USUAL_WAKE.0).max(quiet.0),
+                true => start.shifted(-USUAL_WAKE.0).max(quiet.0),
                 false => start,
             };
             found.push(Handoff {

@@ -126,7 +126,7 @@ impl Finish {
         if let Some(place) = overslept.map(|place| first + place) {
             let rest = next[place];
             self.slept += place + 1;
-            handoff.end_early(TimeNs(rest.1.0 - USUAL_WAKE.0));
+            handoff.end_early(rest.1.shifted(-USUAL_WAKE.0));
             self.sleep(handoff, rest);
             return;
         }

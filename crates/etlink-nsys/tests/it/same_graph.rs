@@ -1,10 +1,11 @@
 //! A Kineto trace and the export of the same run give the same device graph.
 
 use crate::support::{exported, read_export, read_kineto, recorded};
-use etlink_link::{EdgeKind, LinkOptions, LinkedTrace, NodeKind};
+use etlink_host::HostReadOptions;
+use etlink_link::{EdgeKind, LinkOptions, LinkedTrace, MatchRule, NodeKind};
 use etlink_model::{DeviceTrace, NodeIdx};
 use etlink_nsys::NsysSchema;
-use etlink_testing::{DeviceQueue, Machine, TraceBuilder, random_program};
+use etlink_testing::{DeviceQueue, HostSchema, Machine, TraceBuilder, random_program};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -137,4 +138,25 @@ proptest! {
         kineto.ops.seq_id.fill(1);
         prop_assert!(assert_same(&kineto) > 100);
     }
+}
+
+#[test]
+fn ops_pair_with_the_host_trace_by_their_ids() {
+    let mut draw = TraceBuilder::default();
+    let thread = draw.thread();
+    draw.op(thread, "aten::linear", 0, 20_000);
+    draw.op(thread, "aten::addmm", 1_000, 19_000);
+    let queue = DeviceQueue::stream(7);
+    draw.launch(thread, (2_000, 3_000), queue, "gemm", (4_000, 9_000));
+    let export = exported(&read_kineto(&draw.kineto()), NsysSchema::V3_13);
+    let host = draw.host(HostSchema::V1_1_1);
+    let host = etlink_host::read(&host[..], HostReadOptions { threads: 1 }).expect("a host trace");
+    let trace = etlink_link::link(Some(host), read_export(&export), LinkOptions::default());
+    let trace = trace.expect("links");
+    assert_eq!(trace.op_rule, [MatchRule::Id, MatchRule::Id]);
+    let owner = trace.row_op[0].index();
+    assert_eq!(
+        trace.device.names.get(trace.device.ops.name[owner]),
+        "aten::addmm"
+    );
 }

@@ -1,0 +1,130 @@
+//! What is written as an export of Nsight Systems is read as the same rows, and a damaged database is
+//! no panic.
+
+use anyhow::{Context, Result, ensure};
+use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_model::{AnomalyKind, DeviceTrace, KeepEvents, RowKind};
+use etlink_nsys::{NsysReadOptions, NsysSchema, read, write};
+use etlink_sqlite::{SqliteTables, set_safe_limits};
+use rusqlite::Connection;
+use rusqlite::types::Value;
+
+/// Damaged copies of each export, of either kind.
+const COPIES: usize = 3;
+
+/// Cells that are changed in a copy.
+const CELLS: usize = 24;
+
+/// Writes, reads back, and reads damaged copies. Says what was read of each.
+pub(super) fn check_exports(trace: &LinkedTrace) -> Result<Vec<u8>> {
+    let device = &trace.device;
+    let mut said = vec![];
+    for schema in NsysSchema::ALL {
+        let mut export = Connection::open_in_memory()?;
+        write(device, &export, schema).context("a trace cannot be exported")?;
+        let again = read(&export, everything()).context("an own export cannot be read")?;
+        // Rows of the year 2116 are left out, which damaged numbers make.
+        if again.anomalies.count(AnomalyKind::TimeOutOfRange) == 0 {
+            compare_counts(device, &again)?;
+        }
+        let image = export.serialize("main")?.to_vec();
+        // Places depend on the file alone, so that all threads damage the same ones.
+        let mut random = fastrand::Rng::with_seed(image.len() as u64);
+        for _ in 0..COPIES {
+            said.push(read_damaged(
+                &flipped(&image, &mut random),
+                &mut |_| Ok(()),
+            )?);
+            let mut change = |copy: &Connection| change_cells(copy, &mut random);
+            said.push(read_damaged(&image, &mut change)?);
+        }
+    }
+    Ok(format!("{said:?}").into_bytes())
+}
+
+fn everything() -> NsysReadOptions {
+    NsysReadOptions {
+        process: None,
+        keep: KeepEvents::Everything,
+    }
+}
+
+/// Nodes of graphs that are no work have no table there.
+fn compare_counts(one: &DeviceTrace, two: &DeviceTrace) -> Result<()> {
+    let kinds = one.rows.kind.iter();
+    let work = kinds.filter(|kind| **kind != RowKind::GraphNode).count();
+    let counts = |trace: &DeviceTrace, rows: usize| {
+        [trace.ops.len(), trace.calls.len(), rows, trace.syncs.len()]
+    };
+    let (written, read) = (counts(one, work), counts(two, two.rows.len()));
+    ensure!(
+        written == read,
+        "{written:?} rows were exported, {read:?} read"
+    );
+    Ok(())
+}
+
+/// Reads an image of a database after a change to it. How many rows it had; errors are refusals.
+fn read_damaged(
+    image: &[u8],
+    change: &mut dyn FnMut(&Connection) -> Result<()>,
+) -> Result<Option<usize>> {
+    let mut copy = Connection::open_in_memory()?;
+    // SQLite refuses some images as a whole
+    if copy
+        .deserialize_read_exact("main", image, image.len(), false)
+        .is_err()
+    {
+        return Ok(None);
+    }
+    change(&copy)?;
+    if set_safe_limits(&copy).is_err() {
+        return Ok(None);
+    }
+    let Ok(trace) = read(&copy, everything()) else {
+        return Ok(None);
+    };
+    let rows = trace.rows.len();
+    drop(etlink_link::link(None, trace, LinkOptions::default()));
+    Ok(Some(rows))
+}
+
+/// A few bytes are others, or the end is missing.
+fn flipped(image: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut damaged = image.to_vec();
+    for _ in 0..random.usize(1..40) {
+        // Behind the header, without which it is no database.
+        let place = random.usize(100.min(damaged.len() - 1)..damaged.len());
+        damaged[place] = random.u8(..);
+    }
+    if random.u8(..4) == 0 {
+        damaged.truncate(random.usize(512..=damaged.len().max(512)));
+    }
+    damaged
+}
+
+/// Cells have values of other types, none, or numbers at the ends of their range.
+fn change_cells(copy: &Connection, random: &mut fastrand::Rng) -> Result<()> {
+    let tables = SqliteTables::probe(copy)?;
+    let tables: Vec<_> = tables.iter().collect();
+    for _ in 0..CELLS {
+        let table = tables[random.usize(..tables.len())];
+        let column = &table.columns[random.usize(..table.columns.len())];
+        let value = match random.u8(..7) {
+            0 => Value::Null,
+            1 => Value::Integer(i64::MIN),
+            2 => Value::Integer(i64::MAX),
+            3 => Value::Integer(i64::from(random.i32(..))),
+            4 => Value::Real(f64::NAN),
+            5 => Value::Text("\u{0}1e9, seq = 99999999999999999999".to_owned()),
+            _ => Value::Blob(vec![0xff; 9]),
+        };
+        let update = format!(
+            "UPDATE \"{}\" SET \"{column}\" = ?1 WHERE rowid % 7 = ?2",
+            table.name
+        );
+        // Keys and columns that must not be empty refuse some of them.
+        drop(copy.execute(&update, (value, random.u8(..7))));
+    }
+    Ok(())
+}

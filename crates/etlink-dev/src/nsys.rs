@@ -1,0 +1,59 @@
+//! Writes Kineto traces as exports of Nsight Systems, to compare readers and their speed on one run.
+
+use anyhow::{Context, Result, bail};
+use etlink_kineto::KinetoReadOptions;
+use etlink_nsys::NsysSchema;
+use flate2::read::MultiGzDecoder;
+use rusqlite::Connection;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// What to write.
+#[derive(Debug, clap::Args)]
+pub struct NsysExportOptions {
+    /// Kineto trace, plain or gzip
+    #[arg(value_name = "KINETO")]
+    trace: PathBuf,
+    /// File for the export, which must not be there
+    #[arg(value_name = "SQLITE")]
+    output: PathBuf,
+    /// Write schema 2.9 of 2022 instead of 3.13 of 2024
+    #[arg(long)]
+    old: bool,
+}
+
+/// Writes a trace as an export.
+pub fn write_export(options: &NsysExportOptions) -> Result<()> {
+    let output = options.output.display();
+    if options.output.exists() {
+        bail!("{output} is there already");
+    }
+    let trace = etlink_kineto::read(open_trace(&options.trace)?, KinetoReadOptions::default())
+        .with_context(|| options.trace.display().to_string())?;
+    let schema = match options.old {
+        true => NsysSchema::V2_9,
+        false => NsysSchema::V3_13,
+    };
+    let connection = Connection::open(&options.output).with_context(|| output.to_string())?;
+    etlink_nsys::write(&trace, &connection, schema).with_context(|| output.to_string())?;
+    println!(
+        "{output}: {} kernels and copies, {} calls, {} ranges, {} synchronisations",
+        trace.rows.len(),
+        trace.calls.len(),
+        trace.ops.len(),
+        trace.syncs.len()
+    );
+    Ok(())
+}
+
+fn open_trace(path: &Path) -> Result<Box<dyn Read + Send>> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    let file = BufReader::new(file);
+    Ok(
+        match path.extension().is_some_and(|ending| ending == "gz") {
+            true => Box::new(MultiGzDecoder::new(file)),
+            false => Box::new(file),
+        },
+    )
+}
