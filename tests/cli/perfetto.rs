@@ -288,3 +288,27 @@ fn a_folder_of_traces_of_the_collector_of_torch_is_a_run() {
     tool.run("link --device cut.pftrace -o y.et --strict")
         .exits(1);
 }
+
+#[test]
+fn what_a_program_called_a_node_of_a_graph_is_told() {
+    let tool = Tool::new();
+    for ending in ["json", "pftrace"] {
+        let file = format!("{{pairs}}/../graphs/streams-2.15.0.{ending}");
+        tool.run(&format!("replay {file} --explain kC"))
+            .exits(0)
+            .says("\"kC\" (layer.3)");
+        tool.run(&format!("link --device {file} -o x.et --overwrite"))
+            .exits(0);
+        let graph = tool.read("x.et");
+        let note = b"layer.4";
+        assert!(
+            graph.windows(note.len()).any(|part| part == note),
+            "{ending}"
+        );
+        tool.run(&format!("link --device {file} -o x.pftrace --overwrite"))
+            .exits(0);
+        tool.run("replay x.pftrace --explain kB")
+            .exits(0)
+            .says("(layer.2)");
+    }
+}

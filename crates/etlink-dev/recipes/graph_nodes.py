@@ -76,7 +76,7 @@ def annotations(all_rows: list) -> numpy.ndarray:
     """What the program called the nodes when it captured the graph."""
     notes = numpy.empty(len(all_rows), dtype=object)
     for place, row in enumerate(all_rows):
-        notes[place] = [{"name": f"layer.{row[2]}"}]
+        notes[place] = {"name": f"layer.{row[2]}"}
     return notes
 
 

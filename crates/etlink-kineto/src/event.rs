@@ -132,6 +132,7 @@ arguments! {
     context = b"context";
     stream = b"stream";
     original_stream = b"original_stream";
+    annotation = b"annotation";
     bytes = b"bytes";
     size = b"size";
     gb_per_s = b"memory bandwidth (GB/s)";

@@ -355,6 +355,17 @@ impl ChunkTables {
             collective: self.push_collective(event),
         };
         self.note_multiprocessors(&row, args.blocks_per_sm);
+        // `_annotation_to_args` spreads the annotation of a node: a dict by its keys, a text as
+        // `annotation`.
+        if let Some(note) = args
+            .name
+            .or(args.annotation)
+            .filter(|_| row.graph_node != 0)
+        {
+            let note = self.name_of(note.raw());
+            let key = (row.correlation, row.graph_node);
+            self.trace.node_annotations.insert(key, note);
+        }
         if args.original_stream.is_some() {
             let queue = self.trace.queues.get(row.queue.index());
             let lane = stream(args.stream).or(int(event.tid));
@@ -728,6 +739,9 @@ fn append_around(
     for (thread, name) in part.thread_names.drain(..) {
         all.thread_names
             .insert(renumber_thread(thread, names), names[name.index()]);
+    }
+    for (node, note) in part.node_annotations.drain(..) {
+        all.node_annotations.insert(node, names[note.index()]);
     }
     all.has_rf_ids |= part.has_rf_ids;
     all.anomalies.merge(std::mem::take(&mut part.anomalies));

@@ -391,6 +391,9 @@ pub struct DeviceTrace {
     pub auxiliary: AuxiliaryEvents,
     /// CPU ops that bear a stream, by start.
     pub stream_ops: StreamOps,
+    /// What the program called a node of a CUDA graph when it captured it, by the launch and the
+    /// node; only PyTorch's own CUPTI collector (2.15) writes it.
+    pub node_annotations: IndexMap<(Correlation, u64), NameId, FxBuildHasher>,
     /// Allocations and frees by time; empty unless the reader was asked for them.
     pub memory: MemoryRows,
     /// What CUPTI's range profiler counted, by start.
@@ -418,6 +421,19 @@ pub struct DeviceTrace {
 }
 
 impl DeviceTrace {
+    /// What the program called a row that is a node of a CUDA graph; empty where it did not.
+    pub fn row_annotation(&self, row: RowIdx) -> &str {
+        // few traces have any, and all rows are asked for
+        if self.node_annotations.is_empty() {
+            return "";
+        }
+        let (rows, at) = (&self.rows, row.index());
+        let node = rows.correlation.get(at).zip(rows.graph_node.get(at));
+        let key = node.map(|(launch, node)| (*launch, *node));
+        let name = key.and_then(|key| self.node_annotations.get(&key));
+        name.map_or("", |name| self.names.get(*name))
+    }
+
     /// First start and last end over all tables, `None` for a trace without timed rows.
     pub fn window(&self) -> Option<(TimeNs, TimeNs)> {
         // `stream_ops` need no look: each of them is one of the ops.

@@ -15,6 +15,11 @@ pub trait LabelSource {
         u64::from(node.0)
     }
 
+    /// What the program called the node of a CUDA graph that it is; empty where it did not.
+    fn annotation(&self, _node: NodeIdx) -> &str {
+        ""
+    }
+
     /// The number that a runtime call and the device work that it caused share.
     fn correlation(&self, node: NodeIdx) -> Option<Correlation>;
 }
@@ -42,6 +47,9 @@ pub struct NodeLabel {
     pub node: u64,
     /// Name, as [`LabelSource::name`] has it.
     pub name: String,
+    /// What the program called it when it captured the CUDA graph that it is a node of.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub annotation: String,
     /// What runs, or why nothing does.
     pub kind: crate::ReplayKind,
     /// Thread or stream.
@@ -55,6 +63,7 @@ impl NodeLabel {
             rank: graph.rank(node),
             node: labels.id(node),
             name: labels.name(node).to_owned(),
+            annotation: labels.annotation(node).to_owned(),
             kind: graph.kind[node.index()],
             place: graph.place(node).to_owned(),
         }

@@ -102,6 +102,11 @@ impl LabelSource for LinkedTrace {
         self.name(&self.nodes.get(node))
     }
 
+    fn annotation(&self, node: NodeIdx) -> &str {
+        let row = self.row_of(&self.nodes.get(node));
+        row.map_or("", |row| self.device.row_annotation(row))
+    }
+
     fn correlation(&self, node: NodeIdx) -> Option<Correlation> {
         let node = self.nodes.get(node);
         let correlation = match node.kind {

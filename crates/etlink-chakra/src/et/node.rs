@@ -416,6 +416,10 @@ impl<'t> Encoder<'t> {
         }
         if rows.graph_node[at] != 0 {
             self.message.attr_uint("graph_node", rows.graph_node[at]);
+            let note = device.row_annotation(row);
+            if !note.is_empty() {
+                self.message.attr_text("annotation", note);
+            }
         }
         for (name, text) in captured(self.trace, row) {
             self.message.attr_text(name, text);

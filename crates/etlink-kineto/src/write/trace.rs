@@ -235,6 +235,10 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
                 }
                 if row.graph_node != 0 {
                     args.number("graph node id", row.graph_node)?;
+                    let note = trace.row_annotation(RowIdx::new(index));
+                    if !note.is_empty() {
+                        args.text("name", note)?;
+                    }
                 }
                 communication_arguments(trace, args, row.collective)
             })?;

@@ -4,6 +4,7 @@ use super::plan::CollectiveIdx;
 use super::{CollectiveNodes, JoinedGraph};
 use crate::labels::LabelSource;
 use etlink_model::{Correlation, NameId, Names, NodeIdx, RankIdx};
+use std::collections::BTreeMap;
 
 /// A rank's names and numbers, without the trace that they are from.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +12,8 @@ pub struct RankNames {
     names: Names,
     name: Vec<NameId>,
     correlation: Vec<Correlation>,
+    /// Of the few nodes that have one.
+    annotation: BTreeMap<NodeIdx, NameId>,
     /// Empty: the nodes' places.
     id: Vec<u64>,
 }
@@ -22,6 +25,12 @@ impl RankNames {
         let mut names = Names::default();
         let name = all.clone().map(|node| names.intern(labels.name(node)));
         let name = name.collect();
+        let noted = all
+            .clone()
+            .filter(|node| !labels.annotation(*node).is_empty());
+        let annotation = noted
+            .map(|node| (node, names.intern(labels.annotation(node))))
+            .collect();
         // 8 bytes per node instead of the 16 of an `Option`.
         let correlations = all.clone().map(|node| labels.correlation(node));
         let correlation = correlations.map(Option::unwrap_or_default).collect();
@@ -38,6 +47,7 @@ impl RankNames {
             names,
             name,
             correlation,
+            annotation,
             id,
         }
     }
@@ -55,6 +65,11 @@ impl LabelSource for RankNames {
             .get(node.index())
             .copied()
             .unwrap_or(u64::from(node.0))
+    }
+
+    fn annotation(&self, node: NodeIdx) -> &str {
+        let note = self.annotation.get(&node);
+        note.map_or("", |note| self.names.get(*note))
     }
 
     fn correlation(&self, node: NodeIdx) -> Option<Correlation> {
@@ -116,6 +131,13 @@ impl LabelSource for RankLabels<'_> {
             // A meeting is in no file: its collective's number is what two reports have in common.
             Origin::Meeting(collective) => u64::from(collective.0),
             Origin::Nowhere => 0,
+        }
+    }
+
+    fn annotation(&self, node: NodeIdx) -> &str {
+        match self.origin(node) {
+            Origin::Own(rank, node) => self.names(rank).map_or("", |names| names.annotation(node)),
+            Origin::Meeting(_) | Origin::Nowhere => "",
         }
     }
 

@@ -68,6 +68,10 @@ fn row_facts(trace: &LinkedTrace, row: RowIdx) -> String {
     }
     if rows.graph_node[at] != 0 {
         add_fact(&mut out, "graph node", &rows.graph_node[at].to_string());
+        let note = trace.device.row_annotation(row);
+        if !note.is_empty() {
+            add_fact(&mut out, "annotation", note);
+        }
     }
     if let Some(of) = trace.row_collective(row) {
         collective_facts(&mut out, &of);

@@ -207,6 +207,10 @@ fn row_facts(trace: &LinkedTrace, row: RowIdx, args: &mut FactWriter<'_>) -> io:
         "graph_node",
         Some(rows.graph_node[at]).filter(|node| *node != 0),
     )?;
+    let note = device.row_annotation(row);
+    if !note.is_empty() {
+        args.add_text("annotation", note)?;
+    }
     args.add_word(
         "no_launch",
         Some(trace.row_no_launch[at]).filter(|reason| *reason != NoLaunch::Launched),

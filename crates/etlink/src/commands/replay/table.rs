@@ -4,7 +4,7 @@ use super::all_ranks::AllRanks;
 use super::steps::RankStep;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
-use crate::table::{FactRows, cut, enum_name, mb, perfetto_text, signed_time, time};
+use crate::table::{FactRows, cut, enum_name, mb, perfetto_text, plain, signed_time, time};
 use etlink_model::{DurationNs, GlobalRank};
 use etlink_replay::{
     EdgeKind, NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, PathTrust, ReplayFigures,
@@ -755,11 +755,15 @@ fn explanation_text(told: &StartExplanation) -> String {
 fn node_text(label: &NodeLabel) -> String {
     // a line has place, kind and number too
     let name = cut(&label.name, 60, 0);
+    let note = match label.annotation.as_str() {
+        "" => String::new(),
+        note => format!(" ({})", plain(&cut(note, 30, 0))),
+    };
     let rank = label
         .rank
         .map_or(String::new(), |rank| format!("rank {rank} "));
     format!(
-        "{rank}node {} {name:?}, {}, {}",
+        "{rank}node {} {name:?}{note}, {}, {}",
         label.node,
         enum_name(label.kind),
         label.place
