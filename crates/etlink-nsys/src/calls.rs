@@ -1,6 +1,6 @@
 //! Runtime and driver calls.
 
-use crate::process::thread_id;
+use crate::global_pid::thread_id;
 use crate::times::row_times;
 use crate::{Error, ExportReader, GlobalPid};
 use etlink_model::{Anomalies, Correlation, NameId, RuntimeCall};

@@ -24,9 +24,9 @@ mod calls;
 mod comms;
 mod emitted;
 mod error;
+mod global_pid;
 mod header;
 mod metrics;
-
 mod mpi;
 mod names;
 mod nvtx;
@@ -42,7 +42,8 @@ mod times;
 mod write;
 
 pub use error::Error;
-pub use process::{GlobalPid, NsysProcess, processes};
+pub use global_pid::GlobalPid;
+pub use process::{NsysProcess, processes};
 pub use ranks::{ProcessRank, RankSource};
 pub use write::{NsysSchema, write};
 
@@ -201,8 +202,8 @@ impl ExportReader<'_> {
             None => RowFilter::All,
             Some(process) => RowFilter::Equal {
                 column: "globalTid",
-                ignored_bits: process::TID_BITS,
-                value: process.0 >> process::TID_BITS,
+                ignored_bits: global_pid::TID_BITS,
+                value: process.0 >> global_pid::TID_BITS,
             },
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::comms::{CommFacts, Communicators, input_and_output, is_immediate, mpi_kind, nccl_kind};
 use crate::emitted::EmittedRange;
+use crate::global_pid::thread_id;
 use crate::payload::NcclPayload;
-use crate::process::thread_id;
 use crate::times::{row_times, time_in_range};
 use crate::{Error, ExportReader, GlobalPid};
 use etlink_model::{

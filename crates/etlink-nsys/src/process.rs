@@ -1,5 +1,6 @@
 //! Which processes a report has.
 
+use crate::global_pid::{GlobalPid, TID_BITS};
 use crate::ranks::{ProcessRank, process_ranks};
 use crate::{Error, calls, nvtx, rows};
 use etlink_model::Anomalies;
@@ -7,33 +8,8 @@ use etlink_sqlite::{RowFilter, SqliteTable, SqliteTables, scan_rows};
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 
-/// Bits of a `globalTid` that are the thread's id.
-pub(crate) const TID_BITS: u32 = 24;
-
 /// More processes than this are not listed: damage, not a machine.
 const MOST_PROCESSES: i64 = 4096;
-
-/// A process of a report: machine and virtual machine in the highest 16 bits, its id in the next 24,
-/// then 24 zeros ("Serialized process and thread identifiers" in the guide of Nsight Systems).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GlobalPid(pub i64);
-
-impl GlobalPid {
-    /// The process of a thread.
-    pub fn of_thread(global_tid: i64) -> GlobalPid {
-        GlobalPid(global_tid & !((1 << TID_BITS) - 1))
-    }
-
-    /// The process id that the system gave it.
-    pub fn pid(self) -> i64 {
-        (self.0 >> TID_BITS) & 0xff_ffff
-    }
-}
-
-/// The thread id in a `globalTid`.
-pub(crate) fn thread_id(global_tid: i64) -> i64 {
-    global_tid & ((1 << TID_BITS) - 1)
-}
 
 /// A process that has work on a device; where none has, one that has calls or ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]

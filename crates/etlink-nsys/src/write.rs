@@ -3,7 +3,7 @@
 
 mod layout;
 
-use crate::process::TID_BITS;
+use crate::global_pid::TID_BITS;
 use crate::{GlobalPid, calls, nvtx, rows, syncs};
 use etlink_model::{
     Correlation, DeviceQueue, DeviceTrace, HostThread, NameId, RowKind, TrackLabel,

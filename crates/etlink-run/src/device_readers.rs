@@ -1,8 +1,8 @@
 //! The reader of each kind of device trace. A recorder that is added has its kind in
 //! [`InputKind`], its first bytes in `input::sniff_kind`, and its reader here.
 
-use crate::database::DatabaseFile;
 use crate::error::RunError;
+use crate::input::database::DatabaseFile;
 use crate::input::{InputError, InputFile, InputKind, WantedTrace};
 use etlink_kineto::KinetoReadOptions;
 use etlink_model::{DeviceTrace, KeepEvents};

@@ -1,6 +1,7 @@
 //! Opening traces: files or standard input, plain, gzip or zstd, by content.
 
 mod batches;
+pub(crate) mod database;
 mod error;
 mod gzip;
 mod kind;
@@ -12,8 +13,8 @@ pub use error::{InputError, WantedTrace};
 pub use kind::InputKind;
 
 use crate::Progress;
-use crate::database::{MAGIC, database_kind};
 use crate::file_error::{FileAction, FileContext};
+use database::{MAGIC, database_kind};
 use etlink_chakra::read::sniff;
 use etlink_flight_recorder::is_flight_dump;
 use etlink_nccl_inspector::is_inspector_log;

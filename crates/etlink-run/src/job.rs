@@ -3,10 +3,10 @@
 pub use crate::perfetto::PerfettoCounts;
 
 use crate::Progress;
-use crate::database::database_processes;
 use crate::device_readers::{expect_device, read_device_trace};
 use crate::error::RunError;
 use crate::flight;
+use crate::input::database::database_processes;
 use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::measurements::read_metric_file;
 use crate::output::{OutputError, OutputFormat, Piece, Target};

@@ -47,7 +47,6 @@
 )]
 
 mod cancel;
-mod database;
 mod device_readers;
 pub mod discover;
 mod error;

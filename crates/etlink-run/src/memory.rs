@@ -9,8 +9,8 @@ mod unpacked;
 pub use gate::{at_once, in_budget, keeping};
 pub use limit::{MemoryLimit, OversizedRank};
 
-use crate::database::event_rows;
 use crate::error::RunError;
+use crate::input::database::event_rows;
 use bytesize::ByteSize;
 use std::path::{Path, PathBuf};
 

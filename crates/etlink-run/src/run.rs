@@ -6,11 +6,11 @@
 
 use crate::Progress;
 use crate::cancel::Cancellation;
-use crate::database::database_processes;
 use crate::discover::{self, RankFiles, RunFiles, discover};
 use crate::error::RunError;
 use crate::flight;
 use crate::graphs::{self, GraphSet, find_graph_sets};
+use crate::input::database::database_processes;
 use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::inspector;
 use crate::job::{self, JobReport, JobSeconds, LinkJob};

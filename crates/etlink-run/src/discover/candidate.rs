@@ -1,8 +1,8 @@
 //! What is known of a file before it is read: from its name, its beginning, the manifest.
 
 use crate::Progress;
-use crate::database::database_processes;
 use crate::file_error::{FileAction, FileContext};
+use crate::input::database::database_processes;
 use crate::input::{self, InputError, InputKind};
 use crate::manifest::RunManifest;
 use crate::run_files::file_name;
