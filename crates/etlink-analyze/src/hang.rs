@@ -65,7 +65,7 @@ pub fn flight_calls(dumps: &[RankDump]) -> Vec<FlightCall> {
                     number,
                     rank: one.rank,
                     state: entry.state.name(),
-                    ended: entry.is_done(),
+                    ended: one.dump.has_ended(entry),
                     created_ns: entry.created.0,
                     dtype: name(entry.dtype),
                     in_sizes: name(entry.in_sizes),
@@ -83,12 +83,13 @@ fn first_stuck(dumps: &[RankDump], group: &GroupSides) -> Option<StuckCollective
     for number in group.numbers() {
         let sides = group.sides_of(number);
         let entry_of = |side: &groups::Side| &dumps[side.dump].dump.entries[side.entry];
-        let is_open = |side: &&groups::Side| !entry_of(side).is_done();
+        let has_ended = |side: &&groups::Side| dumps[side.dump].dump.has_ended(entry_of(side));
+        let is_open = |side: &&groups::Side| !has_ended(side);
         let waiting: Vec<GlobalRank> = sides.iter().filter(is_open).map(|side| side.rank).collect();
         if waiting.is_empty() {
             continue;
         }
-        let ended = sides.iter().filter(|side| entry_of(side).is_done());
+        let ended = sides.iter().filter(has_ended);
         let first = sides.first()?;
         let entry = entry_of(first);
         let names = &dumps[first.dump].dump.names;
@@ -120,7 +121,7 @@ fn first_stuck(dumps: &[RankDump], group: &GroupSides) -> Option<StuckCollective
 fn rank_place(one: &RankDump, dumps: &[RankDump], groups: &[GroupSides]) -> RankHang {
     let entries = &one.dump.entries;
     let place = |entry: &FlightEntry| collective_place(one, entry);
-    let hanging = entries.iter().find(|entry| !entry.is_done());
+    let hanging = entries.iter().find(|entry| !one.dump.has_ended(entry));
     let waits_for = hanging.map_or(vec![], |entry| {
         let key = GroupKey::of(one, entry);
         let group = groups.iter().find(|group| group.has(one.rank, &key));
@@ -179,7 +180,7 @@ fn message_peer(
     let of_peer = dumps.iter().find(|other| other.rank == peer);
     let is_called = of_peer.is_some_and(|other| {
         other.dump.entries.iter().any(|open| {
-            !open.is_done()
+            !other.dump.has_ended(open)
                 && open.kind == other_kind
                 && usize::try_from(open.peer).ok() == own_place
         })

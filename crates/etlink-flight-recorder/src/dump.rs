@@ -117,7 +117,7 @@ pub struct FlightEntry {
 }
 
 impl FlightEntry {
-    /// Whether it has ended.
+    /// Whether it says itself that it has ended; see [`FlightDump::has_ended`].
     pub fn is_done(&self) -> bool {
         // Gloo's entries stay `scheduled` (`ProcessGroupGloo.cpp` retires the entry when the work
         // is done); NCCL's watchdog sets the state before it retires.
@@ -126,6 +126,15 @@ impl FlightEntry {
 }
 
 impl FlightDump {
+    /// Whether a collective or message has ended: by its own state, or because its group has
+    /// completed a later one. The parts of a coalesced collective have no state of their own
+    /// (`ProcessGroupNCCL::endCoalescing`).
+    pub fn has_ended(&self, entry: &FlightEntry) -> bool {
+        let progress = self.progress.get(&entry.group_id);
+        let is_passed = progress.is_some_and(|progress| progress.completed >= entry.number);
+        entry.is_done() || is_passed && !entry.is_message
+    }
+
     /// The group of an entry as the dump lists it.
     pub fn group_of(&self, entry: &FlightEntry) -> Option<&FlightGroup> {
         let name = self.names.get(entry.group_name);

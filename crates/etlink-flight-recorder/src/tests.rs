@@ -427,3 +427,19 @@ fn a_dump_of_another_run_is_not_taken() {
     assert!(matches.is_other_run);
     assert!(trace.collectives.is_empty());
 }
+
+#[test]
+fn what_a_group_has_completed_has_ended() {
+    let bytes = pickled(vec![
+        entry(3, "nccl:_all_gather_base", 5, 10, false),
+        entry(4, "nccl:_all_gather_base", 6, 10, false),
+    ]);
+    let dump = read(&bytes[..]).expect("a dump");
+    let ended: Vec<bool> = dump
+        .entries
+        .iter()
+        .map(|entry| dump.has_ended(entry))
+        .collect();
+    // `last_completed_collective` of the group is 3
+    assert_eq!(ended, [true, false]);
+}

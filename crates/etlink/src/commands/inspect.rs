@@ -270,13 +270,13 @@ fn dump_facts(dump: &FlightDump) -> Map<String, Value> {
         *collectives.entry(entry.kind).or_default() += 1;
     }
     collectives.sort_unstable_keys();
-    let done = dump.entries.iter().filter(|entry| entry.is_done()).count();
+    let ended = dump.entries.iter().filter(|entry| dump.has_ended(entry));
     let times = dump.entries.iter().map(|entry| entry.created.0);
     into_object(json!({
         "bytes": dump.bytes,
         "version": dump.version,
         "entries": dump.entries.len(),
-        "ended": done,
+        "ended": ended.count(),
         "first_created_ns": times.clone().min(),
         "last_created_ns": times.max(),
         "collectives": collectives,
