@@ -372,14 +372,19 @@ impl<R: Read> SpaceReader<R> {
         }
         let texts = &mut self.profile.names;
         let name = *names.entry(id).or_insert_with(|| texts.intern(&kind.name));
+        let mut intern = |text: &str| match text.is_empty() {
+            true => NameId::EMPTY,
+            false => texts.intern(text),
+        };
+        let (hlo, module) = (intern(&stats.hlo), intern(&stats.module));
         let event = XlaEvent {
             track,
             name,
             start,
             duration: length,
             is_instant,
-            hlo: texts.intern(&stats.hlo),
-            module: texts.intern(&stats.module),
+            hlo,
+            module,
             correlation: stats.correlation,
             step: stats.step,
             details: stats.details,
@@ -415,7 +420,7 @@ enum StatValue<'a, 't> {
     Known(&'t str),
 }
 
-impl StatValue<'_, '_> {
+impl<'a: 't, 't> StatValue<'a, 't> {
     fn int(self) -> Option<i64> {
         match self {
             StatValue::Field(field) => field.int(),
@@ -423,7 +428,7 @@ impl StatValue<'_, '_> {
         }
     }
 
-    fn text(&self) -> Cow<'_, str> {
+    fn text(self) -> Cow<'t, str> {
         match self {
             StatValue::Field(field) => field.text(),
             StatValue::Known(text) => Cow::Borrowed(text),
@@ -496,19 +501,19 @@ fn map_entry(entry: &[u8]) -> (i64, &[u8]) {
 
 /// What an event's stats say.
 #[derive(Default)]
-struct EventStats {
-    hlo: String,
-    module: String,
+struct EventStats<'t> {
+    hlo: Cow<'t, str>,
+    module: Cow<'t, str>,
     correlation: Correlation,
     step: Option<i64>,
     details: WorkDetails,
 }
 
-impl EventStats {
-    fn add(&mut self, stat: &NamedStat<'_, '_>) {
+impl<'t> EventStats<'t> {
+    fn add<'a: 't>(&mut self, stat: &NamedStat<'a, 't>) {
         match stat.name {
-            "hlo_op" => self.hlo = stat.value.text().into_owned(),
-            "hlo_module" => self.module = stat.value.text().into_owned(),
+            "hlo_op" => self.hlo = stat.value.text(),
+            "hlo_module" => self.module = stat.value.text(),
             "correlation_id" => {
                 self.correlation = stat.value.int().map_or(Correlation::NONE, Correlation);
             }
