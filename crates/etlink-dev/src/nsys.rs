@@ -1,12 +1,12 @@
 //! Writes Kineto traces as exports of Nsight Systems, to compare readers and their speed on one run.
 
 use anyhow::{Context, Result, bail};
-use etlink_kineto::KinetoReadOptions;
+use etlink_kineto::{KinetoReadOptions, KinetoWriteOptions};
 use etlink_nsys::NsysSchema;
 use flate2::read::MultiGzDecoder;
 use rusqlite::Connection;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
 
 /// What to write.
@@ -21,6 +21,9 @@ pub struct NsysExportOptions {
     /// Write schema 2.9 of 2022 instead of 3.13 of 2024
     #[arg(long)]
     old: bool,
+    /// Write the same columns as a Kineto trace too: what the export has no place for is not in it
+    #[arg(long, value_name = "JSON")]
+    kineto: Option<PathBuf>,
 }
 
 /// Writes a trace as an export.
@@ -37,6 +40,10 @@ pub fn write_export(options: &NsysExportOptions) -> Result<()> {
     };
     let connection = Connection::open(&options.output).with_context(|| output.to_string())?;
     etlink_nsys::write(&trace, &connection, schema).with_context(|| output.to_string())?;
+    if let Some(path) = &options.kineto {
+        let file = File::create(path).with_context(|| path.display().to_string())?;
+        etlink_kineto::write(&trace, BufWriter::new(file), KinetoWriteOptions::default())?;
+    }
     println!(
         "{output}: {} kernels and copies, {} calls, {} ranges, {} synchronisations",
         trace.rows.len(),

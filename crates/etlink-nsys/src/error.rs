@@ -30,6 +30,9 @@ pub enum Error {
         /// Its process id.
         pid: i64,
     },
+    /// The thread that read the other half ended without a result.
+    #[error("a thread of the reader ended without a result")]
+    HalfLost,
     /// More rows than row numbers.
     #[error(
         "the report has more than {limit} events of one kind, more than one link can hold",
@@ -51,7 +54,7 @@ impl Error {
                 "say by its rank which is meant, or merge the report, which makes a rank of each"
                     .to_owned(),
             ),
-            Error::NoProcess { .. } | Error::TooManyRows => None,
+            Error::NoProcess { .. } | Error::HalfLost | Error::TooManyRows => None,
         }
     }
 }

@@ -25,6 +25,7 @@ mod comms;
 mod emitted;
 mod error;
 mod global_pid;
+mod halves;
 mod header;
 mod metrics;
 mod mpi;
@@ -49,9 +50,12 @@ pub use write::{NsysSchema, write};
 
 use etlink_model::{DeviceTrace, DeviceTraceAssembler, KeepEvents};
 use etlink_sqlite::{RowFilter, SqliteTables};
+use halves::{ExportParts, append_work};
+use metrics::fill_details;
 use process::list_processes;
 use rusqlite::Connection;
 use strings::StringTable;
+use times::close_open_ranges;
 
 /// How to read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -123,26 +127,39 @@ pub fn row_count(connection: &Connection) -> Result<u64, Error> {
 /// It is no export of Nsight Systems, it is locked, no process is wanted where several have work on
 /// devices, or the wanted one is not in it.
 pub fn read(connection: &Connection, options: NsysReadOptions) -> Result<DeviceTrace, Error> {
+    read_with(connection, None, options)
+}
+
+/// The same with a second connection to the same database, by which a half of it is read at the same
+/// time. Gives the same trace.
+///
+/// # Errors
+/// As those of [`read`].
+pub fn read_with(
+    connection: &Connection,
+    second: Option<Connection>,
+    options: NsysReadOptions,
+) -> Result<DeviceTrace, Error> {
     let tables = export_tables(connection)?;
     let process = choose_process(connection, &tables, options.process)?;
-    let mut reader = ExportReader {
-        connection,
+    let parts = ExportParts {
         tables: &tables,
-        strings: StringTable::new(connection, &tables)?,
-        process,
-        keep: options.keep,
-        assembler: DeviceTraceAssembler::default(),
+        process: process.as_ref(),
+        options,
     };
-    reader.read_header()?;
-    reader.read_calls()?;
-    reader.read_rows()?;
-    reader.read_syncs()?;
-    reader.read_ranges()?;
-    reader.read_mpi()?;
-    reader.read_metrics()?;
-    reader.close_open_ranges();
-    reader.fill_details();
-    let ExportReader { assembler, .. } = reader;
+    let (ranges, work) = match second {
+        None => (parts.read_ranges(connection), parts.read_work(connection)),
+        Some(second) => std::thread::scope(|scope| {
+            let reading = scope.spawn(move || parts.read_work(&second));
+            let ranges = parts.read_ranges(connection);
+            let work = reading.join().unwrap_or(Err(Error::HalfLost));
+            (ranges, work)
+        }),
+    };
+    let mut assembler = ranges?;
+    append_work(&mut assembler, work?);
+    close_open_ranges(&mut assembler.trace);
+    fill_details(&mut assembler.trace);
     let mut trace = assembler.finish().ok_or(Error::TooManyRows)?;
     trace.bytes = tables.bytes;
     trace.first_start = trace.window().map(|(start, _)| start);

@@ -3,8 +3,8 @@
 use crate::times::{row_times, time_in_range};
 use crate::{Error, ExportReader};
 use etlink_model::{
-    Anomalies, AuxiliaryEvent, AuxiliaryKind, DurationNs, EventDetail, HostThread, KeepEvents,
-    NameId, OtherEvent, RecordedDetails, TextSpan, ThreadIdx, TrackLabel,
+    Anomalies, AuxiliaryEvent, AuxiliaryKind, DeviceTrace, DurationNs, EventDetail, HostThread,
+    KeepEvents, NameId, OtherEvent, RecordedDetails, TextSpan, ThreadIdx, TrackLabel,
 };
 use etlink_sqlite::{RowFilter, scan_rows};
 use rustc_hash::FxHashMap;
@@ -153,44 +153,43 @@ impl ExportReader<'_> {
         self.note_anomalies([anomalies]);
         Ok(names)
     }
+}
 
-    /// Fills in the details of events that tables keep, where there are details: what the recorder
-    /// says of them beyond the tables is left out, so that none has arguments.
-    pub(crate) fn fill_details(&mut self) {
-        let trace = &mut self.assembler.trace;
-        let Some(details) = &mut trace.details else {
-            return;
-        };
-        let category = trace.names.intern("nsys");
-        let detail = |track: u32| EventDetail {
-            category,
-            track,
-            args: TextSpan::default(),
-        };
-        // tracks: the process first, then its threads, then its queues
-        let first_thread = details.tracks.len() as u32;
-        details.tracks.extend(trace.threads.iter().copied());
-        let first_queue = details.tracks.len() as u32;
-        for queue in &trace.queues {
-            details.tracks.push(HostThread {
-                pid: TrackLabel::Int(queue.device),
-                tid: TrackLabel::Int(queue.stream),
-            });
-        }
-        for thread in &trace.ops.thread {
-            details.ops.push(detail(first_thread + thread.0));
-        }
-        for thread in &trace.calls.thread {
-            details.calls.push(detail(first_thread + thread.0));
-        }
-        for queue in &trace.rows.queue {
-            details.rows.push(detail(first_queue + queue.0));
-        }
-        for queue in &trace.syncs.queue {
-            details.syncs.push(detail(first_queue + queue.0));
-        }
-        for _ in 0..trace.auxiliary.len() {
-            details.auxiliary.push(detail(0));
-        }
+/// Fills in the details of events that tables keep, where there are details: what the recorder
+/// says of them beyond the tables is left out, so that none has arguments.
+pub(crate) fn fill_details(trace: &mut DeviceTrace) {
+    let Some(details) = &mut trace.details else {
+        return;
+    };
+    let category = trace.names.intern("nsys");
+    let detail = |track: u32| EventDetail {
+        category,
+        track,
+        args: TextSpan::default(),
+    };
+    // tracks: the process first, then its threads, then its queues
+    let first_thread = details.tracks.len() as u32;
+    details.tracks.extend(trace.threads.iter().copied());
+    let first_queue = details.tracks.len() as u32;
+    for queue in &trace.queues {
+        details.tracks.push(HostThread {
+            pid: TrackLabel::Int(queue.device),
+            tid: TrackLabel::Int(queue.stream),
+        });
+    }
+    for thread in &trace.ops.thread {
+        details.ops.push(detail(first_thread + thread.0));
+    }
+    for thread in &trace.calls.thread {
+        details.calls.push(detail(first_thread + thread.0));
+    }
+    for queue in &trace.rows.queue {
+        details.rows.push(detail(first_queue + queue.0));
+    }
+    for queue in &trace.syncs.queue {
+        details.syncs.push(detail(first_queue + queue.0));
+    }
+    for _ in 0..trace.auxiliary.len() {
+        details.auxiliary.push(detail(0));
     }
 }

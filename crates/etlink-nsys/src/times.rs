@@ -1,7 +1,6 @@
 //! Start and length of rows.
 
-use crate::ExportReader;
-use etlink_model::{Anomalies, AnomalyKind, DurationNs, TimeNs};
+use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, DurationNs, TimeNs};
 use etlink_sqlite::RowCells;
 
 /// 146 years around the start of the session.
@@ -44,17 +43,14 @@ pub(crate) fn time_in_range(cells: &RowCells<'_, '_>, anomalies: &mut Anomalies)
     start.map(TimeNs)
 }
 
-impl ExportReader<'_> {
-    /// Ranges that were open when recording stopped last until the last event.
-    pub(crate) fn close_open_ranges(&mut self) {
-        let trace = &mut self.assembler.trace;
-        let Some((_, end)) = trace.window() else {
-            return;
-        };
-        for op in 0..trace.ops.len() {
-            if trace.ops.unfinished[op] {
-                trace.ops.duration[op] = end - trace.ops.start[op];
-            }
+/// Ranges that were open when recording stopped last until the last event.
+pub(crate) fn close_open_ranges(trace: &mut DeviceTrace) {
+    let Some((_, end)) = trace.window() else {
+        return;
+    };
+    for op in 0..trace.ops.len() {
+        if trace.ops.unfinished[op] {
+            trace.ops.duration[op] = end - trace.ops.start[op];
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::error::RunError;
 use crate::input::database::DatabaseFile;
 use crate::input::{InputError, InputFile, InputKind, WantedTrace};
 use etlink_kineto::KinetoReadOptions;
-use etlink_model::{DeviceTrace, KeepEvents};
+use etlink_model::DeviceTrace;
 use etlink_nsys::{GlobalPid, NsysReadOptions};
 use etlink_rocm::RocpdReadOptions;
 use etlink_xla::XlaReadOptions;
@@ -43,7 +43,7 @@ pub(crate) fn read_device_trace(
                 .map_err(|source| RunError::DeviceTrace { name, source })
         }
         InputKind::XlaSpace | InputKind::XlaJson => read_xla(input, options),
-        InputKind::NsysSqlite => read_nsys(input, options.keep),
+        InputKind::NsysSqlite => read_nsys(input, options),
         InputKind::RocprofJson => {
             let name = input.name;
             etlink_rocm::read_rocprof_json(input.content)
@@ -81,13 +81,23 @@ fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
 }
 
 /// Reads an export of Nsight Systems: the process that is wanted, or the only one.
-fn read_nsys(input: InputFile, keep: KeepEvents) -> Result<DeviceTrace, RunError> {
+fn read_nsys(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace, RunError> {
     let (name, process) = (input.name.clone(), input.process.map(GlobalPid));
     let file = DatabaseFile::from_input(input)?;
-    let connection = file.connect().map_err(|source| RunError::Database {
+    let failed = |source| RunError::Database {
         name: name.clone(),
         source,
-    })?;
-    let options = NsysReadOptions { process, keep };
-    etlink_nsys::read(&connection, options).map_err(|source| RunError::NsysTrace { name, source })
+    };
+    let connection = file.connect().map_err(failed)?;
+    // SQLite reads with one thread per connection
+    let second = match options.threads {
+        0 | 1 => None,
+        _ => Some(file.connect().map_err(failed)?),
+    };
+    let options = NsysReadOptions {
+        process,
+        keep: options.keep,
+    };
+    let trace = etlink_nsys::read_with(&connection, second, options);
+    trace.map_err(|source| RunError::NsysTrace { name, source })
 }

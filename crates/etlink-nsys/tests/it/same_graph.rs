@@ -2,11 +2,13 @@
 
 use crate::support::{exported, read_export, read_kineto, recorded};
 use etlink_host::HostReadOptions;
+use etlink_kineto::KinetoWriteOptions;
 use etlink_link::{EdgeKind, LinkOptions, LinkedTrace, MatchRule, NodeKind};
 use etlink_model::{DeviceTrace, NodeIdx};
-use etlink_nsys::NsysSchema;
+use etlink_nsys::{NsysReadOptions, NsysSchema};
 use etlink_testing::{DeviceQueue, HostSchema, Machine, TraceBuilder, random_program};
 use proptest::prelude::*;
+use rusqlite::Connection;
 use std::collections::BTreeMap;
 
 /// What the graph says of the device, each fact as a line with how often it is there.
@@ -159,4 +161,23 @@ fn ops_pair_with_the_host_trace_by_their_ids() {
         trace.device.names.get(trace.device.ops.name[owner]),
         "aten::addmm"
     );
+}
+
+#[test]
+fn two_connections_give_the_same_trace_as_one() {
+    let (program, options, change) = random_program(5);
+    let machine = Machine::run(&program, options, change);
+    let drawn = read_kineto(&machine.trace.kineto());
+    let open = || Connection::open("file:halves?mode=memory&cache=shared").expect("memory");
+    let (one, two) = (open(), open());
+    etlink_nsys::write(&drawn, &one, NsysSchema::V3_13).expect("writes");
+    let options = NsysReadOptions::default();
+    let text = |trace: &DeviceTrace| {
+        etlink_kineto::write(trace, vec![], KinetoWriteOptions::default()).expect("memory")
+    };
+    let alone = etlink_nsys::read(&one, options).expect("reads");
+    let both = etlink_nsys::read_with(&one, Some(two), options).expect("reads");
+    assert_eq!(alone.rows.len(), drawn.rows.len());
+    assert_eq!(text(&alone), text(&both));
+    assert_eq!(alone.events, both.events);
 }
