@@ -51,7 +51,8 @@ fn ranks_says_sizes_and_times_per_communicator() {
     );
     tool.run("ranks logs")
         .exits(0)
-        .says("NCCL's inspector in 2 processes, 6 collectives and messages");
+        .says("NCCL's inspector in 2 processes, 6 collectives and messages")
+        .says("0xabc dp");
     assert_eq!(
         tool.run("ranks logs --csv").exits(0).stdout.lines().count(),
         1 + 2

@@ -153,10 +153,9 @@ fn report_text(report: &CommunicatorReport, rows: usize) -> String {
     out
 }
 
-/// `DP group 0`, or what its ranks know it by.
+/// `0x7f8c DP`: several communicators can have one name.
 fn communicator_name(id: &str, name: &str) -> String {
-    let shown = if name.is_empty() { id } else { name };
-    plain(shown).into_owned()
+    plain(format!("{id} {name}").trim_end()).into_owned()
 }
 
 fn size_table(sizes: &[CommunicatorSize], rows: usize) -> String {
