@@ -35,6 +35,9 @@ OF_DYNAMO = {"is_tracing", "set_eval_frame"}
 """A constant, and a function in C that takes what it gave before."""
 TRUSTED = GUARDS | PROGRAMS_OWN | OF_DYNAMO
 STEPS = 6
+OWN = ("own", "own-observer")
+"""Programs that profile themselves; faults in what records beside them."""
+OWN_FILES = {"own": ("own_profiler", "host_cut", "session"), "own-observer": ("own_profiler", "host_cut")}
 WAYS = ("optimizer", "forward", "forward:Linear", "__main__:late_step", "late:step", "importing:step")
 """What counts as a step; the first with faults everywhere. The modules are those of `MODULES`."""
 AT_EXIT = range(1, 30, 7)
@@ -105,8 +108,8 @@ class Sources:
             self.counted[path] = compile(tree, path, "exec", dont_inherit=True)
             self.sites.update(calls.places)
 
-    def use(self, counter, part):
-        """From here on what is loaded from the folder of the hook has counted calls, where its path has `part`."""
+    def use(self, counter, parts):
+        """From here on what is loaded from the folder of the hook has counted calls, where its path has one of `parts`."""
         __builtins__.__etlink_call__ = counter.call
         loader = importlib.machinery.SourceFileLoader
         get_code = loader.get_code
@@ -115,7 +118,7 @@ class Sources:
             path = self_of_loader.get_filename(name)
             if path not in self.plain:
                 return get_code(self_of_loader, name)
-            return self.counted.get(path, self.plain[path]) if part in path else self.plain[path]
+            return self.counted.get(path, self.plain[path]) if any(part in path for part in parts) else self.plain[path]
 
         # compiled files on the disk are of plain code
         loader.get_code = get_counted
@@ -167,6 +170,49 @@ def call(iteration):
     iteration()
 
 
+class Profiled:
+    """A program with a profiler: two cycles by a schedule, and one that nobody exports."""
+
+    def __init__(self, torch, folder, has_observer):
+        self.torch, self.folder, self.exports = torch, folder, 0
+        self.kinds = {"activities": [torch.profiler.ProfilerActivity.CPU]}
+        self.observer = None
+        if has_observer:
+            self.observer = torch.profiler.ExecutionTraceObserver()
+            self.observer.register_callback(str(folder / "host.theirs"))
+        plan = torch.profiler.schedule(wait=0, warmup=1, active=1, repeat=2)
+        more = {"execution_trace_observer": self.observer} if has_observer else {}
+        self.profiler = torch.profiler.profile(**self.kinds, schedule=plan, on_trace_ready=self.export, **more)
+        self.profiler.__enter__()
+
+    def __call__(self, iteration):
+        iteration()
+        self.profiler.step()
+
+    def export(self, profiler):
+        profiler.export_chrome_trace(str(self.folder / "device_{}.theirs".format(self.exports)))
+        self.exports += 1
+
+    def end(self):
+        self.profiler.__exit__(None, None, None)
+        with self.torch.profiler.profile(**self.kinds):
+            self.torch.ones(3) + 1
+        assert self.exports == 2
+
+
+def complaint_of_theirs(folder, name):
+    """What is wrong with the files of a program that profiles itself."""
+    wanted = {"device_0.theirs", "device_1.theirs"} | ({"host.theirs"} if name.startswith(OWN[1]) else set())
+    if {path.name for path in folder.glob("*.theirs")} != wanted:
+        return "the program's own files are not there"
+    for path in folder.glob("*.theirs"):
+        try:
+            json.loads(path.read_text())
+        except ValueError:
+            return "the program's own file is half: {}".format(path.name)
+    return None
+
+
 class Child:
     """A forked process: installs the hook with a fault, trains, and ends as any program."""
 
@@ -182,9 +228,10 @@ class Child:
         work.mkdir(parents=True)
         (self.folder / "hook").mkdir()
         settings.update(output=str(self.folder), work=str(work), hook=str(self.folder / "hook"))
-        settings["step_on"] = self.way
+        settings["step_on"] = WAYS[0] if self.way in OWN else self.way
         os.environ["ETLINK_RECORD"] = json.dumps(settings)
-        self.sources.use(self.counter, "" if self.way == WAYS[0] else os.sep + "steps")
+        parts = ("",) if self.way == WAYS[0] else OWN_FILES.get(self.way, (os.sep + "steps",))
+        self.sources.use(self.counter, parts)
         module = self.way.partition(":")[0]
         if module != "importing":
             self.install()
@@ -199,7 +246,11 @@ class Child:
             step = importlib.import_module(module).step
         elif module != "__main__":
             step = call
+        if self.way in OWN:
+            step = Profiled(self.torch, self.folder, self.way == OWN[1])
         printed = train(self.torch, step)
+        if self.way in OWN:
+            step.end()
         (self.folder / "printed").write_text(printed)
         # registered last, so called first: the calls at exit are not in it
         made = self.counter.made
@@ -298,6 +349,8 @@ class Runs:
         pid, status = os.wait()
         name = self.active.pop(pid)
         complaint = judge(self.root / name, status, self.expected)
+        if name.startswith(OWN):
+            complaint = complaint or complaint_of_theirs(self.root / name, name)
         if is_unloaded(self.hook, pid) and complaint and complaint.startswith("nothing is recorded"):
             complaint = None
         self.complaints[name] = complaint
@@ -323,7 +376,7 @@ def main():
     import torch
 
     try:
-        report = run_all(Runs(torch, finder.then, root), sys.argv[3:] or WAYS, all_calls)
+        report = run_all(Runs(torch, finder.then, root), sys.argv[3:] or WAYS + OWN, all_calls)
     except Forked as forked:
         return forked.child
     print(json.dumps(report))
@@ -344,7 +397,7 @@ def run_all(runs, ways, all_calls):
             wrong.append([way, complaint])
             continue
         reached.update(made_at)
-        for ending, target, persistent in targets(way == WAYS[0], made_at, all_calls):
+        for ending, target, persistent in targets(way, made_at, all_calls):
             name = "{}-{}".format(places[way], ending)
             faults[name] = persistent
             runs.start(way, name, target, persistent)
@@ -362,13 +415,14 @@ def run_all(runs, ways, all_calls):
     return {"calls": calls, "sites": sites, "faults": len(faults), "failed": names, "wrong": wrong}
 
 
-def targets(is_first, places, all_calls):
+def targets(way, places, all_calls):
     """Which call fails, and whether those after it do, too."""
+    is_first = way == WAYS[0]
     at_place = collections.defaultdict(list)
     for at, place in enumerate(places, 1):
         at_place[place].append(at)
     # what counts steps needs the operating system for nothing
-    for persistent in (False, True) if is_first else (False,):
+    for persistent in (False, True) if is_first or way == OWN[0] else (False,):
         if all_calls:
             chosen = range(1, len(places) + 1)
         elif persistent:

@@ -268,13 +268,14 @@ class Recorded(Traces):
         self.assertIn("--step-on torch:no_such", ran.stderr)
 
     def test_a_program_that_profiles_itself_is_left_alone(self):
-        ran = self.record("--wait 3 --warmup 1 --active 2", "python profiled.py", code=1)
+        leave = " --own-profiler leave"
+        ran = self.record("--wait 3 --warmup 1 --active 2" + leave, "python profiled.py", code=1)
         self.assertEqual(ran.stdout, "2\n")
         self.assertIn("the program uses the profiler itself", ran.stderr)
-        self.record("--wait 0 --warmup 1 --active 1 --overwrite", "python profiled.py")
+        self.record("--wait 0 --warmup 1 --active 1 --overwrite" + leave, "python profiled.py")
         self.assert_steps(self.manifest()["ranks"][0], (1, 1))
         shutil.rmtree(self.traces)
-        self.record("--wait 0 --warmup 1 --active 4", "python profiled.py", code=1)
+        self.record("--wait 0 --warmup 1 --active 4" + leave, "python profiled.py", code=1)
         self.assertEqual(sorted(path.name for path in self.traces.iterdir()), ["etlink.json"])
 
     def test_recording_that_is_never_reached(self):
@@ -343,6 +344,96 @@ class Recorded(Traces):
         self.assertTrue(parts[0][1].endswith("_rank0"))
         for name, cycle in zip(names, ("", "cycle_1/")):
             self.assertEqual((self.folder / "board/run" / name).read_bytes(), (self.traces / f"{cycle}kineto_trace_0.json.gz").read_bytes())
+
+
+class OwnProfilers(Traces):
+    """Programs that profile themselves: both traces of exactly what they record, and all that is theirs as without us."""
+
+    CASES = {
+        # name: first and last step of each cycle, and whether each ends before the program does
+        "tensorboard": [(2, 3, True), (6, 7, True)],
+        "plain": [(0, 0, True)],
+        "observed": [(2, 3, True), (6, 7, True)],
+        "two": [(0, 1, True), (2, 3, True), (4, 4, False), (0, 0, True)],
+        "unexported": [(1, 1, True), (3, 3, True), (0, 0, True)],
+        "fails": [(0, 0, True)],
+    }
+
+    def files(self, folder: Path) -> dict[str, int]:
+        """Names and kinds of the program's files; TensorBoard's have a time in their name."""
+        names = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and self.traces not in path.parents]
+        return Counter(re.sub(r"\d{9,}", "TIME", name) for name in names)
+
+    def alone(self, command: str) -> tuple[str, dict[str, int]]:
+        """What the program prints and leaves without us."""
+        folder = self.folder / "alone"
+        folder.mkdir()
+        words = [str(PROGRAMS / word) if word.endswith(".py") else word for word in command.split()]
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": ""}
+        ran = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=True)
+        files = self.files(folder)
+        shutil.rmtree(folder)
+        return ran.stdout, files
+
+    def assert_linked(self, cycles: list[dict]):
+        """Every op of the host trace is in the device trace, and the other way round."""
+        for cycle in cycles:
+            pair = ["--host", str(self.traces / cycle["host_trace"]), "--device", str(self.traces / cycle["device_trace"])]
+            ran = subprocess.run([CHOSEN.etlink, "link", *pair, "--json"], capture_output=True, text=True, check=True)
+            report = json.loads(ran.stdout)
+            report = report.get("report", report)
+            if has_record_function_id(CHOSEN.torch):
+                self.assertEqual([count for kind, count in report["unmatched"].items() if count], [], report)
+            # a step in which the program ended has nothing but its range
+            self.assertGreater(sum(report["matched"].values()), 20 if cycle["whole"] else 0)
+
+    def adopt(self, case: str):
+        command = f"python own_profilers.py {case}"
+        printed, files = self.alone(command)
+        ran = self.record("", command)
+        self.assertEqual((ran.stdout, self.files(self.folder)), (printed, files), ran.stderr)
+        (rank,) = self.manifest()["ranks"]
+        cycles = rank["cycles"]
+        self.assertEqual([(c["first_step"], c["last_step"], c["whole"]) for c in cycles], self.CASES[case], ran.stderr)
+        self.assertTrue(all(cycle["own_profiler"] for cycle in cycles))
+        self.assertEqual([note for note in rank["notes"]], [])
+        self.assertIn("(of the program's own profiler)", ran.stderr)
+        self.assert_linked(cycles)
+        self.assertFalse([path for path in self.traces.iterdir() if path.name.startswith(".")])
+        return cycles
+
+    def test_a_schedule_with_files_for_tensorboard(self):
+        for cycle in self.adopt("tensorboard"):
+            self.assert_pair(cycle)
+
+    def test_no_schedule_and_an_export_at_the_end(self):
+        self.adopt("plain")
+
+    def test_an_observer_of_the_program_is_used(self):
+        for cycle in self.adopt("observed"):
+            self.assert_pair(cycle)
+
+    def test_two_profilers(self):
+        self.adopt("two")
+
+    def test_traces_that_the_program_does_not_export(self):
+        self.adopt("unexported")
+
+    def test_a_handler_that_raises(self):
+        self.adopt("fails")
+
+    def test_the_schedule_of_the_command_counts_for_nothing(self):
+        ran = self.record("--wait 0 --warmup 1 --active 4 --gzip", "python own_profilers.py tensorboard")
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual([cycle["first_step"] for cycle in rank["cycles"]], [2, 6])
+        self.assertIn("--wait, --warmup and --active are not used", ran.stderr)
+        self.assertIn("the program started a profiler of its own: the cycle", ran.stderr)
+        self.assertTrue(rank["cycles"][0]["device_trace"].endswith(".gz"))
+
+    def test_neither_a_schedule_nor_a_profiler(self):
+        ran = self.record("", "python train.py 8", code=1)
+        self.assertRegex(ran.stdout, r"\Aloss \d\.\d+\n\Z")
+        self.assertIn("the program made 8 steps and no profiler of its own; choose the steps with --wait", ran.stderr)
 
 
 class Steps(Traces):

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text. The package has a private name there, so that no
 /// `etlink_torch` of the program is taken for it, nor it for one of theirs.
-pub const HOOK: [(&str, &str); 24] = [
+pub const HOOK: [(&str, &str); 26] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
@@ -32,12 +32,20 @@ pub const HOOK: [(&str, &str); 24] = [
         include_str!("../python/etlink_torch/hook.py"),
     ),
     (
+        "_etlink_hook/host_cut.py",
+        include_str!("../python/etlink_torch/host_cut.py"),
+    ),
+    (
         "_etlink_hook/locks.py",
         include_str!("../python/etlink_torch/locks.py"),
     ),
     (
         "_etlink_hook/manifest.py",
         include_str!("../python/etlink_torch/manifest.py"),
+    ),
+    (
+        "_etlink_hook/own_profiler.py",
+        include_str!("../python/etlink_torch/own_profiler.py"),
     ),
     (
         "_etlink_hook/process.py",

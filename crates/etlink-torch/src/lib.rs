@@ -24,4 +24,4 @@ pub use etlink_schedule::{InvalidRanks, RankSelection};
 pub use hook::{ENDED, HOOK, MARKER, python_path};
 pub use manifest::{Ended, Manifest, ManifestContents, NOTHING, Task};
 pub use process::{Clock, Cycle, Process, Rank, StepTimes};
-pub use settings::{Options, SETTINGS_VARIABLE, ScheduleSettings, Settings};
+pub use settings::{Options, OwnProfiler, SETTINGS_VARIABLE, ScheduleSettings, Settings};

@@ -1,6 +1,8 @@
 //! `etlink.json`: what was recorded, how, and what is missing.
 
-use crate::{Options, Process, Rank, RankSelection, ScheduleSettings, StepTimes, apart};
+use crate::{
+    Options, OwnProfiler, Process, Rank, RankSelection, ScheduleSettings, StepTimes, apart,
+};
 use etlink_schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -20,8 +22,10 @@ pub struct Manifest {
     /// Launchers of the job that have ended, by task.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Task>,
-    /// When to record.
-    pub schedule: ScheduleSettings,
+    /// When to record; none: when a profiler of the program's own does.
+    pub schedule: Option<ScheduleSettings>,
+    /// What is done about a profiler that the program makes itself.
+    pub own_profiler: OwnProfiler,
     /// What counts as a step.
     pub step_on: String,
     /// The ranks that were asked for; none: all.
@@ -305,6 +309,11 @@ impl Manifest {
             .iter()
             .all(|process| process.steps == 0 && process.notes.is_empty() && process.rank.is_none())
         {
+            if self.schedule.is_none() {
+                let why = "nothing is recorded: the program made no profiler of its own; choose \
+                           the steps with --wait, --warmup and --active";
+                return vec![why.to_owned()];
+            }
             return vec![format!(
                 "nothing is recorded: the program imported torch and made no step; steps are {}",
                 self.steps_are()
@@ -346,6 +355,13 @@ impl Manifest {
                 process.torch
             ));
         }
+        // What was typed counts for nothing where the program itself says what is recorded.
+        if self.schedule.is_some() && process.cycles.iter().any(|cycle| cycle.own_profiler) {
+            notes.push(format!(
+                "{name}: the program's own profiler decides which steps are recorded: --wait, \
+                 --warmup and --active are not used; --own-profiler leave leaves it alone"
+            ));
+        }
         // The traces of such a cycle are whole files, but their last step is not a whole step.
         for cycle in process.cycles.iter().filter(|cycle| !cycle.whole) {
             notes.push(format!(
@@ -366,6 +382,13 @@ impl Manifest {
     }
 
     fn never_reached(&self, steps: u64) -> String {
+        let plural = if steps == 1 { "" } else { "s" };
+        let Some(schedule) = self.schedule else {
+            return format!(
+                "nothing is recorded: the program made {steps} step{plural} and no profiler of its \
+                 own; choose the steps with --wait, --warmup and --active"
+            );
+        };
         let ScheduleSettings {
             skip_first,
             wait,
@@ -373,7 +396,7 @@ impl Manifest {
             active,
             repeat,
             skip_first_wait,
-        } = self.schedule;
+        } = schedule;
         let arguments = etlink_schedule::Arguments {
             skip_first,
             wait,
@@ -388,7 +411,6 @@ impl Manifest {
             || "is never due".to_owned(),
             |first| format!("starts at step {first}"),
         );
-        let plural = if steps == 1 { "" } else { "s" };
         format!(
             "nothing is recorded: the program made {steps} step{plural}, recording {first} \
              (they count from 0); choose a smaller --wait, --warmup or --skip-first"

@@ -86,6 +86,9 @@ pub struct Cycle {
     /// First and last step of the host trace, where these are others: with `--interleave`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_steps: Option<(u64, u64)>,
+    /// Whether it is of a profiler that the program made itself, whose own steps these are.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub own_profiler: bool,
     /// Whether the last step came to its end before the program did.
     pub whole: bool,
     /// Host trace, relative to the manifest.

@@ -23,8 +23,10 @@ pub struct Settings {
     /// Folder that gets the device traces under names that TensorBoard's plugin knows, too;
     /// absolute.
     pub tensorboard: Option<PathBuf>,
-    /// When to record.
-    pub schedule: ScheduleSettings,
+    /// When to record; none: when a profiler of the program's own does.
+    pub schedule: Option<ScheduleSettings>,
+    /// What is done about a profiler that the program makes itself.
+    pub own_profiler: OwnProfiler,
     /// What counts as a step: `optimizer`, `forward` or `module:function`.
     pub step_on: String,
     /// Which ranks to record; none: all.
@@ -33,6 +35,17 @@ pub struct Settings {
     pub max_size: Option<u64>,
     /// What to record.
     pub options: Options,
+}
+
+/// What is done about a profiler that the program makes itself: PyTorch has one at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OwnProfiler {
+    /// Its traces are taken, and the host trace is recorded beside it.
+    #[default]
+    Adopt,
+    /// It is left alone, and nothing is recorded from there on.
+    Leave,
 }
 
 /// The arguments of `torch.profiler.schedule`, in steps but for `repeat` (cycles) and

@@ -22,7 +22,7 @@ pub use groups::{
     JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, RankArgs, ReadingArgs,
     ResourceArgs, RowArgs, StepArgs,
 };
-pub use record::RecordArgs;
+pub use record::{OwnProfilerArg, RecordArgs};
 pub use replay::{ReplayArgs, TracePairArgs};
 pub use report::ReportArgs;
 pub use schedule::{ScheduleArgs, TorchScheduleArgs};

@@ -75,6 +75,7 @@ class profile:
             "launcher": attempt(socket.gethostname) or "local",
             "hook": None,
             "schedule": schedule,
+            "own_profiler": "leave",
             "step_on": step_on,
             "ranks": None if ranks is None else [[int(rank), int(rank)] for rank in ranks],
             "tensorboard": tensorboard and os.path.abspath(tensorboard),

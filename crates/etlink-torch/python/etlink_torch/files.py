@@ -100,13 +100,18 @@ def recorded_files(folder, rank):
     return [path for path in paths if os.path.exists(path)]
 
 
-def check_end(path):
-    """Raises if a trace is cut: PyTorch's writers do not look whether a write succeeded."""
+def is_whole(path):
+    """Whether a trace of PyTorch comes to its end: its writers do not look whether a write succeeded."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - TAIL_BYTES))
         tail = file.read().rstrip()
-    if not tail.endswith(b"}") or not any(key in tail for key in (b'"traceName"', b'"finish_ts"')):
+    return tail.endswith(b"}") and any(key in tail for key in (b'"traceName"', b'"finish_ts"'))
+
+
+def check_end(path):
+    """Raises if a trace is cut."""
+    if not is_whole(path):
         raise Failure(
             "a trace of this cycle was not written to its end, so the cycle is lost: is the disk "
             "full? Make room, or choose another folder with -o"
@@ -178,6 +183,46 @@ def make_room(settings):
             if os.path.exists(source):
                 os.rename(source, os.path.join(work, "{}.old".format(index)))
         write_whole(moved, "")
+
+
+def is_packed(path):
+    with open(path, "rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def copy_plain(source, target):
+    """Copies a trace of the program; a packed one is unpacked, whatever its name."""
+    if is_packed(source):
+        with gzip.open(source, "rb") as packed, open(target, "wb") as out:
+            shutil.copyfileobj(packed, out, BLOCK_BYTES)
+    else:
+        shutil.copyfile(source, target)
+
+
+def read_plain(path, limit):
+    """The bytes of a trace of the program. Raises if there are more than `limit`."""
+    opened = gzip.open(path, "rb") if is_packed(path) else open(path, "rb")
+    with opened as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise ValueError("{} is larger than {} bytes".format(path, limit))
+    return content
+
+
+def detach(path):
+    """In a forked child: what this process still has buffered of a file goes nowhere. Needs /proc, as Linux has it."""
+    links = "/proc/self/fd"
+    if not os.path.isdir(links):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    path = os.path.realpath(path)
+    for name in os.listdir(links):
+        try:
+            if os.readlink(os.path.join(links, name)) == path:
+                os.dup2(nowhere, int(name))
+        except OSError:
+            continue
+    os.close(nowhere)
 
 
 def pack(path):

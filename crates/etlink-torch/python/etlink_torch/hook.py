@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from . import files, locks, manifest, steps, workers
+from . import files, locks, manifest, own_profiler, steps, workers
 from .guard import attempt, describe, silent
 from .report import Report
 from .session import Session
@@ -81,15 +81,21 @@ def leave_first(session):
 
 
 def watch_profilers(torch, session):
-    """A profiler or observer that the program makes ends the recording. Gives what was there before: owner, name, function."""
-    watched = [
-        (torch.profiler.profile, "__init__"),
-        (torch.autograd.profiler.profile, "__init__"),
-        (torch.profiler.ExecutionTraceObserver, "register_callback"),
-    ]
+    """A profiler or observer that the program makes ends our schedule. Gives what was there before: owner, name, function.
+
+    It is adopted, if that is wanted; one of `torch.autograd` never is, which has no schedule and no observer.
+    """
+    watched = [(torch.autograd.profiler.profile, "__init__")]
+    if session.own is None:
+        watched += [
+            (torch.profiler.profile, "__init__"),
+            (torch.profiler.ExecutionTraceObserver, "register_callback"),
+        ]
     before = [(owner, name, getattr(owner, name)) for owner, name in watched]
     for owner, name, original in before:
         setattr(owner, name, wrapped(original, session))
+    if session.own is not None:
+        before += own_profiler.watch(torch, session.own)
     return before
 
 

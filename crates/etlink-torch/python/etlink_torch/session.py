@@ -7,11 +7,14 @@ from time import perf_counter_ns
 
 from . import files, steps
 from .guard import attempt, describe, guarded, silent
+from .own_profiler import OwnProfilers
 from .process import clock, end_without_destructors, hide_from_children, rank_and_world
 from .signals import Termination, deferred
 from .timing import StepTimes
 from .window import Window, is_profiled
 
+ADOPT = "adopt"
+"""What is done about a profiler of the program: its traces are taken, and the host trace is recorded beside it."""
 NEAR_FULL = 0.8
 """The part of `max_size` from which on a note says that it is near."""
 
@@ -26,6 +29,7 @@ class Session:
         self.idle_until = 0
         self.begun, self.off, self.closed, self.thread = False, False, False, None
         self.times, self.termination, self.has_profiled = StepTimes(), None, False
+        self.own = OwnProfilers(torch, self) if settings["own_profiler"] == ADOPT else None
         # at the end of the process another thread may be saving a cycle
         self.saving = threading.RLock()
 
@@ -71,6 +75,8 @@ class Session:
         self.idle_until, self.thread = 0, get_ident()
         now = perf_counter_ns()
         self.made += 1
+        if self.own is not None and self.end_own_step(now):
+            return
         if self.window is None and (self.off or self.made < self.next_action):
             self.times.end_plain(now)
             self.report.count(self.made, now)
@@ -78,6 +84,25 @@ class Session:
             self.record_step(now)
         if self.window is None and not self.closed:
             self.idle_until = steps.NEVER if self.off else self.next_action
+
+    def end_own_step(self, now):
+        """Whether the program's own profiler records."""
+        self.own.prepared()
+        if self.own.cycle is None:
+            return False
+        self.times.end_recorded(now)
+        self.report.count(self.made, now)
+        self.times.start()
+        return True
+
+    def time_own_steps(self):
+        """The program's own profiler has begun to record."""
+        self.idle_until = 0
+        self.times.start()
+
+    def forget_own_steps(self):
+        """What it does at the end of a cycle is no part of a step."""
+        self.times.started = None
 
     def record_step(self, now):
         if self.window is None:
@@ -105,12 +130,13 @@ class Session:
     def enter(self, step):
         """Begins a cycle if `step` is its first."""
         self.idle_until = 0
-        self.next_action = steps.next_action(self.settings["schedule"], step)
+        schedule = self.settings["schedule"]
+        self.next_action = steps.NEVER if schedule is None else steps.next_action(schedule, step)
         if self.off or step < self.next_action:
             return
         if not self.take_rank() or self.is_full():
             return
-        if is_profiled(self.torch):
+        if is_profiled(self.torch) or (self.own is not None and self.own.registered_observer()):
             self.fail("a profiler of the program records: it is left alone from there on")
             return
         self.window = Window(self.torch, self.settings, self.report, step)
@@ -152,6 +178,14 @@ class Session:
         if self.made == 0 and self.settings["step_on"] is not None:
             # a helper or a worker that runs the script too comes by here, and makes no step
             return self.is_chosen(rank)
+        return self.claim_rank()
+
+    def claim_rank(self):
+        """Whether the rank is this process's, and to be recorded."""
+        content = self.report.content
+        if content["rank"] is not None:
+            return not content["excluded"] and not content["duplicate"]
+        rank, world = rank_and_world(self.torch)
         content["rank"], content["world"] = rank, world
         if self.settings["hook"]:
             attempt(hide_from_children, self.settings["hook"])
@@ -165,6 +199,12 @@ class Session:
             return False
         self.report.write()
         return True
+
+    def is_to_be_recorded(self):
+        """Whether a cycle of the program's own profiler is to be taken."""
+        if not self.recordable() or self.report.content["excluded"] or self.report.content["duplicate"]:
+            return False
+        return self.claim_rank() and not self.is_full()
 
     def is_chosen(self, rank):
         chosen = self.settings["ranks"]
@@ -219,6 +259,14 @@ class Session:
         if recorded is None:
             window.discard()
             return
+        self.publish(window, recorded, self.made > recorded[1], False)
+
+    def keep_own(self, cycle):
+        """Puts the traces of a cycle of the program's own profiler in place; signals wait until that is done."""
+        with self.saving, deferred():
+            self.publish(cycle, cycle.recorded(), cycle.whole, True)
+
+    def publish(self, window, recorded, is_whole, is_own):
         rank = self.report.content["rank"]
         folder = "cycle_{}".format(self.cycle) if self.cycle else ""
         names = [os.path.join(folder, "{}_{}.json".format(kind, rank)) for kind in files.KINDS]
@@ -229,7 +277,8 @@ class Session:
                 "first_step": recorded[0],
                 "last_step": recorded[1],
                 "host_steps": window.host_steps(),
-                "whole": self.made > recorded[1],
+                "own_profiler": is_own,
+                "whole": is_whole,
                 "host_trace": names[0],
                 "device_trace": names[1],
                 "begin": window.begin,
@@ -246,6 +295,8 @@ class Session:
         if os.getpid() != self.report.pid:
             return
         self.report.write_count(self.made)
+        if self.own is not None:
+            self.own.leave()
         if self.window is not None:
             if self.report.content["rank"] is None:
                 self.abandon()
@@ -269,6 +320,9 @@ class Session:
         if content["rank"] is None:
             content["rank"], content["world"] = rank_and_world(self.torch)
         if content["cycles"] or content["notes"] or content["excluded"]:
+            return
+        if schedule is None:
+            self.report.note("nothing is recorded: the program started no profiler of its own")
             return
         first = schedule["skip_first"] + schedule["warmup"]
         first += 0 if schedule["skip_first_wait"] else schedule["wait"]
@@ -305,6 +359,8 @@ class Session:
     def forked(self):
         """In a forked child, such as a worker of a DataLoader: the observer would write into the parent's file."""
         self.close()
+        if self.own is not None:
+            attempt(self.own.forked)
         if self.termination is not None:
             attempt(self.termination.forked)
         if self.window is not None:
@@ -317,6 +373,16 @@ class Session:
         """The program makes a profiler of its own: there can be only one."""
         if not self.off and os.getpid() == self.report.pid:
             self.fail("the program uses the profiler itself: it is left alone from there on")
+
+    def yield_to_program(self):
+        """From here on the program's own profiler decides what is recorded."""
+        self.give_up_window("the program started a profiler of its own")
+        self.off, self.has_profiled = True, True
+
+    def give_up_window(self, why):
+        """The cycle that is recorded by the schedule, if there is one."""
+        if self.window is not None:
+            self.fail(why + ": the cycle of --wait, --warmup and --active that was recorded is given up")
 
     def fail(self, why):
         """Ends the recording. Never raises."""

@@ -1,7 +1,6 @@
 """One cycle of the schedule: profiler and execution trace observer over exactly the same steps, and the two files."""
 
 import contextlib
-import os
 import threading
 
 from . import files, steps, wait_events
@@ -87,6 +86,14 @@ def profiler_class(torch):
                 super().stop_trace()
 
     return Observed
+
+
+def add_waits(device, waits, report, begin, end):
+    """A trace without them is a whole trace; `begin` and `end` are readings of `clock`."""
+    try:
+        wait_events.add(device, waits, report, begin["unix_ns"], end["unix_ns"])
+    except Exception as error:
+        report.note("waits of threads are not in the trace: {}".format(describe(error)))
 
 
 class Window:
@@ -197,7 +204,7 @@ class Window:
         if self.error is not None:
             raise self.error
         if self.saved and self.waits is not None and self.begin is not None:
-            self.add_waits()
+            add_waits(self.device, self.waits, self.report, self.begin, self.end)
         if self.saved:
             attempt(self.note_missing)
         recorded = [step for step in range(self.first, self.next + 1) if self.is_recorded(step)]
@@ -211,14 +218,6 @@ class Window:
         """Says what was asked for and is not in the trace."""
         for name in files.missing(self.device, self.settings["options"]):
             self.report.note("{} was asked for, and the device trace has nothing of it".format(name))
-
-    def add_waits(self):
-        """A trace without them is a whole trace."""
-        begin, end = self.begin["unix_ns"], self.end["unix_ns"]
-        try:
-            wait_events.add(self.device, self.waits, self.report, begin, end)
-        except Exception as error:
-            self.report.note("waits of threads are not in the trace: {}".format(describe(error)))
 
     def unregister(self):
         if self.registered:
@@ -241,20 +240,9 @@ class Window:
         return True
 
     def detach(self):
-        """In a forked child: what this process still has buffered of the host trace goes nowhere. Needs /proc, as Linux has it."""
+        """In a forked child: what this process still has buffered of the host trace goes nowhere."""
         self.stop_waits()
-        links = "/proc/self/fd"
-        if not os.path.isdir(links):
-            return
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        host = os.path.realpath(self.host)
-        for name in os.listdir(links):
-            try:
-                if os.readlink(os.path.join(links, name)) == host:
-                    os.dup2(nowhere, int(name))
-            except OSError:
-                continue
-        os.close(nowhere)
+        files.detach(self.host)
 
     def discard(self):
         for path in (self.host, self.device):

@@ -2,7 +2,7 @@
 
 use super::{OverwriteArgs, TorchScheduleArgs};
 use bytesize::ByteSize;
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
 use etlink_torch::RankSelection;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +11,10 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub struct RecordArgs {
     #[command(flatten)]
-    pub schedule: TorchScheduleArgs,
+    pub schedule: RecordScheduleArgs,
+    /// What is done about a `torch.profiler.profile` of the program
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    pub own_profiler: OwnProfilerArg,
     /// Folder for the traces: `torch_et_0.json` and `kineto_trace_0.json` for rank 0, those of
     /// further cycles in cycle_1, cycle_2, …, and etlink.json, which says what was recorded, as
     /// JSON (there is no --json: standard output is the program's); made if it is not there
@@ -47,6 +50,59 @@ pub struct RecordArgs {
     // behind `--` alone: options of the program are not ours to read
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// What is done about a profiler that the program makes itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OwnProfilerArg {
+    /// It keeps its schedule, options and files; the host trace is recorded beside it, and both
+    /// traces come to DIR as well. Steps are the profiler's, and --wait, --warmup and --active are
+    /// not used
+    #[default]
+    Adopt,
+    /// From where it is made nothing is recorded
+    Leave,
+}
+
+/// Which steps are recorded of a program that has no profiler of its own: the arguments of
+/// `torch.profiler.schedule`, by its names.
+#[derive(Clone, Copy, Debug, Args)]
+// so that -1 reaches the schedule, which says why it is refused, as PyTorch does
+#[command(allow_negative_numbers = true)]
+pub struct RecordScheduleArgs {
+    /// Idle steps at the start of each cycle; --wait, --warmup and --active may be left out
+    /// together if the program has a profiler of its own
+    #[arg(long, value_name = "N", requires_all = ["warmup", "active"])]
+    pub wait: Option<i64>,
+    /// Steps for which the recorders warm up
+    #[arg(long, value_name = "N", requires_all = ["wait", "active"])]
+    pub warmup: Option<i64>,
+    /// Steps that are recorded, at least 1; the trace is saved when the last of them ends
+    #[arg(long, value_name = "N", requires_all = ["wait", "warmup"])]
+    pub active: Option<i64>,
+    /// Cycles of wait, warmup and active steps; 0: until the program ends [default: 1]
+    #[arg(long, value_name = "N", requires = "active")]
+    pub repeat: Option<i64>,
+    /// Steps before the first cycle
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip_first: i64,
+    /// Anything but 0: the first cycle does not wait
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip_first_wait: i64,
+}
+
+impl RecordScheduleArgs {
+    /// As `etlink schedule` takes them; none where the steps are left to the program's profiler.
+    pub fn given(self) -> Option<TorchScheduleArgs> {
+        Some(TorchScheduleArgs {
+            wait: self.wait?,
+            warmup: self.warmup?,
+            active: self.active?,
+            repeat: self.repeat,
+            skip_first: self.skip_first,
+            skip_first_wait: self.skip_first_wait,
+        })
+    }
 }
 
 /// What the profiler records besides times, by its own names.

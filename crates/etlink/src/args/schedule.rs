@@ -30,8 +30,7 @@ pub struct TorchScheduleArgs {
     /// Steps that are recorded, at least 1; the trace is saved when the last of them ends
     #[arg(long, value_name = "N")]
     pub active: i64,
-    /// Cycles of wait, warmup and active steps; 0: until the program ends [default: 0, for `record`
-    /// 1]
+    /// Cycles of wait, warmup and active steps; 0: until the program ends [default: 0]
     #[arg(long, value_name = "N")]
     // none is not 0: `record` and `schedule` do different things without it
     pub repeat: Option<i64>,

@@ -15,13 +15,13 @@ mod task;
 mod wrappers;
 
 use crate::Outcome;
-use crate::args::RecordArgs;
+use crate::args::{OwnProfilerArg, RecordArgs};
 use crate::notes;
 use crate::own_command::own_command;
 use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
-use etlink_schedule::Schedule;
-use etlink_torch::{Ended, HOOK, Options, SETTINGS_VARIABLE, Settings, python_path};
+use etlink_schedule::{Arguments, Schedule};
+use etlink_torch::{Ended, HOOK, Options, OwnProfiler, SETTINGS_VARIABLE, Settings, python_path};
 use finish::EndedRecording;
 use folder::Output;
 use std::ffi::OsString;
@@ -40,15 +40,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
             args.output.join(MANIFEST).display()
         );
     }
-    let arguments = args.schedule.torch_arguments(REPEAT);
-    let schedule = Schedule::new(arguments)?;
-    if args.what.interleave && arguments.active % 2 != 0 {
-        bail!(
-            "--interleave needs an even number of steps, --active is {}: half of them are in each \
-             trace",
-            arguments.active
-        );
-    }
+    let schedule = schedule(args)?;
     let task = JobTask::from_variables(|name| std::env::var(name).ok());
     let hook = hook()?;
     let launcher = launcher(hook.path());
@@ -66,7 +58,8 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         hook: hook.path().to_owned(),
         launcher,
         tensorboard,
-        schedule: arguments.into(),
+        schedule: schedule.map(|(arguments, _)| arguments.into()),
+        own_profiler: own_profiler(args),
         step_on: args.step_on.clone(),
         ranks: args.ranks.clone(),
         max_size: args.max_size.map(|size| size.as_u64()),
@@ -85,7 +78,8 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         }
     };
     // behind the program, whose own output would have buried it
-    if let Some(warning) = schedule.warning().filter(|_| notes::are_wanted()) {
+    let warning = schedule.and_then(|(_, schedule)| schedule.warning());
+    if let Some(warning) = warning.filter(|_| notes::are_wanted()) {
         eprintln!("etlink: note: {warning}");
     }
     // the program has ended: whatever goes wrong from here on, its exit code goes before ours
@@ -99,6 +93,35 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
     let finished = finished.unwrap_or_else(failed);
     let is_linked = !finished.is_to_be_linked || link(args).unwrap_or_else(failed_to_link);
     Ok(outcome(ended, finished.is_whole && is_linked))
+}
+
+/// When to record; none: when a profiler of the program's own does.
+fn schedule(args: &RecordArgs) -> Result<Option<(Arguments, Schedule)>> {
+    let Some(given) = args.schedule.given() else {
+        if args.own_profiler == OwnProfilerArg::Leave {
+            bail!("--own-profiler leave needs a schedule: --wait, --warmup and --active");
+        }
+        if args.what.interleave {
+            bail!("--interleave needs a schedule: --wait, --warmup and --active");
+        }
+        return Ok(None);
+    };
+    let arguments = given.torch_arguments(REPEAT);
+    if args.what.interleave && arguments.active % 2 != 0 {
+        bail!(
+            "--interleave needs an even number of steps, --active is {}: half of them are in each \
+             trace",
+            arguments.active
+        );
+    }
+    Ok(Some((arguments, Schedule::new(arguments)?)))
+}
+
+fn own_profiler(args: &RecordArgs) -> OwnProfiler {
+    match args.own_profiler {
+        OwnProfilerArg::Adopt => OwnProfiler::Adopt,
+        OwnProfilerArg::Leave => OwnProfiler::Leave,
+    }
 }
 
 /// The folder's own name, which no other launcher of this machine has, and the process id.

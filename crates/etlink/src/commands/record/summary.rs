@@ -59,6 +59,10 @@ fn counted(step_on: &str, processes: &[&Process]) -> String {
         .filter_map(|process| process.counted.as_deref());
     // ranks of a pipeline may have models of several classes
     let names: BTreeSet<&str> = counted.collect();
+    let mut cycles = processes.iter().flat_map(|process| &process.cycles);
+    if cycles.any(|cycle| cycle.own_profiler) {
+        return " (of the program's own profiler)".to_owned();
+    }
     if names.is_empty() {
         return String::new();
     }

@@ -1,0 +1,378 @@
+"""Profilers that the program makes itself: all that is theirs stays, and the host trace is recorded beside them.
+
+What is wrapped calls the program's own function in any case, with its arguments, result and error. A trace of
+Kineto can be saved once, so the program comes first: what it exports is copied. Only a trace that it can export
+no more is exported by us.
+"""
+
+import functools
+import os
+import shutil
+import weakref
+
+from . import files, host_cut
+from .guard import attempt, describe, guarded
+from .process import clock
+from .waits import Waits
+from .window import OWN, add_waits
+
+
+def watch(torch, own):
+    """Wraps what profilers do. What was there before: owner, name, function."""
+    kineto, profile = torch.profiler.profiler._KinetoProfile, torch.profiler.profile
+    legacy, observer = torch.autograd.profiler.profile, torch.profiler.ExecutionTraceObserver
+    wanted = [
+        (profile, "start", own.take_over, None),
+        (profile, "stop", own.note_stop, own.forget_stop),
+        (kineto, "prepare_trace", own.take_over, own.prepared),
+        (kineto, "start_trace", own.begin, own.begun),
+        (kineto, "stop_trace", own.end, own.ended),
+        (legacy, "export_chrome_trace", None, own.exported),
+        (observer, "register_callback", own.make_way, own.registered),
+        (observer, "unregister_callback", None, own.unregistered),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _, _ in wanted]
+    for owner, name, first, last in wanted:
+        setattr(owner, name, around(getattr(owner, name), first, last))
+    return before
+
+
+def around(original, first, last):
+    """The function with a call before it and one after it; the latter learns whether it raised."""
+
+    @functools.wraps(original)
+    def wrapper(self, *arguments, **named):
+        if OWN["making"]:
+            return original(self, *arguments, **named)
+        attempt(first, self)
+        try:
+            result = original(self, *arguments, **named)
+        except BaseException:
+            attempt(last, self, arguments, named, True)
+            raise
+        attempt(last, self, arguments, named, False)
+        return result
+
+    return wrapper
+
+
+class OwnProfilers:
+    """Those of one process. One records at a time; of several the traces may wait to be exported."""
+
+    def __init__(self, torch, session):
+        self.torch, self.session, self.report = torch, session, session.report
+        self.taken, self.off, self.number = False, False, 0
+        # the cycle that is recorded, and those that lack one of their traces
+        self.cycle, self.waiting = None, []
+        # whether the program ends the profiler, and not a step of it
+        self.is_stopping = False
+        # the program's execution trace observer as (weak reference, path): there can be only one
+        self.observer = None
+
+    def is_here(self):
+        """Not in a forked child."""
+        return not self.off and not self.session.closed and os.getpid() == self.report.pid
+
+    def fail(self, why):
+        """Gives up the cycle that is recorded. Never raises."""
+        cycle, self.cycle = self.cycle, None
+        if cycle is not None:
+            attempt(cycle.abandon)
+        attempt(self.report.note, why)
+
+    @guarded
+    def take_over(self, _):
+        """From here on the program decides what is recorded."""
+        if not self.taken and self.is_here():
+            self.taken = True
+            self.session.yield_to_program()
+
+    def note_stop(self, _):
+        self.is_stopping = True
+
+    def forget_stop(self, *_):
+        self.is_stopping = False
+
+    @guarded
+    def prepared(self, *_):
+        """The profiler has dropped what it had recorded before."""
+        self.export_dropped()
+
+    @guarded
+    def begin(self, profiler):
+        """Just before the program's profiler records."""
+        self.export_dropped()
+        if self.cycle is not None or not self.is_here() or not self.is_recording(profiler):
+            return
+        # a profiler that collects over several cycles has one object for all
+        for cycle in [cycle for cycle in self.waiting if cycle.legacy() is profiler.profiler]:
+            self.export(cycle)
+        if not self.session.is_to_be_recorded():
+            return
+        for cycle in self.waiting:
+            cycle.make_room()
+        self.number += 1
+        self.cycle = OwnCycle(self, profiler, self.number)
+        self.cycle.open(self.registered_observer())
+
+    def is_recording(self, profiler):
+        """Whether a schedule asks for it: one that ends in the warmup starts and stops for nothing."""
+        kinds = self.torch.profiler.ProfilerAction
+        action = getattr(profiler, "current_action", kinds.RECORD)
+        return action in (kinds.RECORD, kinds.RECORD_AND_SAVE)
+
+    @guarded
+    def begun(self, profiler, _, __, has_failed):
+        if self.cycle is None or self.cycle.profiler() is not profiler:
+            return
+        if has_failed:
+            self.fail("the profiler of the program could not start")
+            return
+        self.session.time_own_steps()
+
+    @guarded
+    def end(self, profiler):
+        """Just before the program's profiler stops."""
+        if self.cycle is not None and self.cycle.profiler() is profiler:
+            self.session.forget_own_steps()
+            self.cycle.stop()
+
+    @guarded
+    def ended(self, profiler, _, __, has_failed):
+        cycle = self.cycle
+        if cycle is None or cycle.profiler() is not profiler:
+            return
+        if has_failed:
+            self.fail("the profiler of the program could not stop")
+            return
+        cycle.finish(profiler, self.is_stopping)
+        self.cycle = None
+        self.waiting.append(cycle)
+
+    @guarded
+    def exported(self, legacy, arguments, named, has_failed):
+        """The program has exported a trace: this is the one to copy."""
+        path = arguments[0] if arguments else named.get("path")
+        if has_failed or path is None or not self.is_here():
+            return
+        for cycle in [cycle for cycle in self.waiting if cycle.results is legacy.kineto_results]:
+            self.settle(cycle, cycle.copy, path)
+
+    def export_dropped(self):
+        """What the program cannot export any more."""
+        for cycle in [cycle for cycle in self.waiting if cycle.is_dropped()]:
+            self.export(cycle)
+
+    def export(self, cycle):
+        self.settle(cycle, cycle.export)
+
+    def settle(self, cycle, make_device_trace, *arguments):
+        """Makes the device trace, and puts the pair into place if the host trace is there."""
+        try:
+            make_device_trace(*arguments)
+            self.publish_whole()
+        except Exception as error:
+            self.lose(cycle, describe(error))
+
+    def lose(self, cycle, why):
+        if cycle in self.waiting:
+            self.waiting.remove(cycle)
+        attempt(cycle.abandon)
+        self.report.note(why)
+
+    def publish_whole(self):
+        """Puts the pairs into place that have both traces, in order."""
+        for cycle in [cycle for cycle in self.waiting if cycle.is_whole()]:
+            self.waiting.remove(cycle)
+            try:
+                self.session.keep_own(cycle)
+            except Exception as error:
+                attempt(cycle.abandon)
+                self.report.note(describe(error))
+
+    def registered_observer(self):
+        """The program's own observer, if it is registered."""
+        observer = None if self.observer is None else self.observer[0]()
+        is_registered = observer is not None and getattr(observer, "_registered", False)
+        return observer if is_registered else None
+
+    @guarded
+    def make_way(self, _):
+        """PyTorch has one observer at a time: the program's."""
+        if not self.is_here():
+            return
+        if self.cycle is not None and self.cycle.observer is not None:
+            self.fail("the program registered an execution trace observer within a recorded cycle: its cycle is left alone")
+        self.session.give_up_window("the program registered an execution trace observer")
+
+    @guarded
+    def registered(self, observer, arguments, named, _):
+        path = arguments[0] if arguments else named.get("output_file_path")
+        if self.is_here() and path is not None and self.registered_observer() is None:
+            self.observer = (weakref.ref(observer), os.path.abspath(path))
+
+    @guarded
+    def unregistered(self, observer, *_):
+        """The program's host trace is whole: cycles wait for it."""
+        if self.observer is None or self.observer[0]() is not observer or not self.is_here():
+            return
+        path, self.observer = self.observer[1], None
+        if self.cycle is not None and self.cycle.observer is None:
+            self.fail("the program ended its execution trace observer within a recorded cycle")
+        mine = [cycle for cycle in self.waiting if not cycle.has_host]
+        try:
+            host_cut.share(path, mine, self.report)
+        except Exception as error:
+            for cycle in mine:
+                self.lose(cycle, describe(error))
+        self.publish_whole()
+
+    @guarded
+    def leave(self):
+        """The process ends: the program exports nothing more."""
+        if not self.is_here():
+            return
+        if self.cycle is not None:
+            self.fail("the profiler of the program was not stopped: its cycle is lost")
+        for cycle in [cycle for cycle in self.waiting if not cycle.has_device]:
+            self.export(cycle)
+        observer = self.registered_observer()
+        if observer is not None and self.waiting:
+            # as Python does it later, when the object goes
+            observer.unregister_callback()
+        for cycle in list(self.waiting):
+            self.lose(cycle, "the host trace of the program's observer was not finished: its cycle is lost")
+        if self.taken and not self.report.content["cycles"] and not self.report.content["notes"]:
+            self.report.note("nothing is recorded: the program's own profiler recorded no step")
+        self.off = True
+
+    def forked(self):
+        self.off = True
+        if self.cycle is not None:
+            self.cycle.detach()
+
+
+class OwnCycle:
+    """What one profiler of the program records at once, and the host trace of the same steps."""
+
+    def __init__(self, own, profiler, number):
+        self.own, self.report, self.torch = own, own.report, own.torch
+        self.profiler = weakref.ref(profiler)
+        self.first = self.last = getattr(profiler, "step_num", 0)
+        self.is_scheduled = bool(getattr(profiler, "record_steps", False))
+        self.host = self.report.path("host.json")
+        self.device = self.report.path("own_{}.device".format(number))
+        self.has_host, self.has_device, self.whole = False, False, True
+        self.observer, self.results, self.legacy = None, None, lambda: None
+        self.begin, self.end = None, None
+        self.waits = Waits() if own.session.settings["options"]["thread_waits"] else None
+        self.number = number
+
+    def open(self, theirs):
+        """Starts our observer, unless the program has one."""
+        if self.waits is not None:
+            attempt(self.waits.start, self.torch)
+        if theirs is not None:
+            self.host = self.report.path("own_{}.host".format(self.number))
+        else:
+            self.observer = self.torch.profiler.ExecutionTraceObserver()
+            with_own(self.observer.register_callback, self.host)
+        self.begin = clock()
+        if self.observer is not None:
+            self.observer.start()
+
+    def make_room(self):
+        """The next cycle writes its host trace under the name that is looked for when a process dies."""
+        place = self.report.path("own_{}.host".format(self.number))
+        if self.has_host and self.host != place:
+            os.rename(self.host, place)
+            self.host = place
+
+    def stop(self):
+        if self.observer is not None:
+            self.observer.stop()
+
+    def finish(self, profiler, is_stopping):
+        """The program's profiler has stopped."""
+        self.end = clock()
+        self.stop_waits()
+        if self.observer is not None:
+            self.unregister()
+            self.has_host = True
+        self.last = getattr(profiler, "step_num", 0)
+        if is_stopping:
+            self.whole = not self.is_scheduled
+        elif self.is_scheduled:
+            self.last -= 1
+        legacy = profiler.profiler
+        self.results, self.legacy = legacy.kineto_results, weakref.ref(legacy, self.dropped)
+
+    def dropped(self, _):
+        """The trace is exported at the next chance: here any code of the program may run."""
+        self.own.session.idle_until = 0
+
+    def is_dropped(self):
+        """Whether the program has no way left to export the trace."""
+        return not self.has_device and self.results is not None and self.legacy() is None
+
+    def copy(self, path):
+        """A copy of what the program has exported, if that is Kineto's own text."""
+        if self.has_device:
+            return
+        files.copy_plain(path, self.device)
+        if not files.is_whole(self.device):
+            # written by another exporter than Kineto's: that one can still be asked
+            os.remove(self.device)
+            return
+        self.has_device, self.results = True, None
+
+    def export(self):
+        results, self.results = self.results, None
+        results.save(self.device)
+        self.has_device = True
+
+    def is_whole(self):
+        return self.has_host and self.has_device
+
+    def recorded(self):
+        """First and last step; waits are added, which may fail without harm."""
+        if self.waits is not None:
+            attempt(add_waits, self.device, self.waits, self.report, self.begin, self.end)
+        return self.first, self.last
+
+    def host_steps(self):
+        """The same as those of the device trace."""
+
+    def stop_waits(self):
+        if self.waits is not None:
+            attempt(self.waits.stop)
+
+    def unregister(self):
+        observer, self.observer = self.observer, None
+        if observer is not None:
+            with_own(observer.unregister_callback)
+
+    def abandon(self):
+        self.results = None
+        self.stop_waits()
+        attempt(self.unregister) or attempt(self.unregister)
+        attempt(self.discard)
+
+    def discard(self):
+        for path in (self.host, self.device):
+            if os.path.exists(path):
+                os.remove(path)
+
+    def detach(self):
+        """In a forked child."""
+        self.stop_waits()
+        files.detach(self.host)
+
+
+def with_own(function, *arguments):
+    """A call of ours of what is wrapped."""
+    before, OWN["making"] = OWN["making"], True
+    try:
+        return function(*arguments)
+    finally:
+        OWN["making"] = before
