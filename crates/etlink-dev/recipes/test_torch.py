@@ -316,6 +316,11 @@ class Recorded(Traces):
         self.assertNotIn("was asked for", ran.stderr)
         self.assertIn("lacks allocations together with threads", ran.stderr)
 
+    def test_activities_that_are_not_there(self):
+        ran = self.record(SCHEDULE + " --activities cpu,cuda", "python train.py 8")
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+        self.assertIn("lacks activities of cuda here: recorded without", ran.stderr)
+
     def test_a_cycle_without_what_was_asked_for_says_so(self):
         program = self.folder / "zeros.py"
         program.write_text(
@@ -574,7 +579,7 @@ class InScripts(Traces):
         return sorted(path.name for path in self.traces.iterdir())
 
     def test_two_lines(self):
-        ran = self.run_in(self.TWO_STEPS + ", record_shapes=True")
+        ran = self.run_in(self.TWO_STEPS + ", record_shapes=True, activities=[torch.profiler.ProfilerActivity.CPU]")
         self.assertRegex(ran.stdout, r"\Aloss \d\.\d+\n\Z")
         (rank,) = self.manifest()["ranks"]
         self.assertEqual((rank["rank"], rank["steps"], rank["notes"]), (0, 8, []))
@@ -617,6 +622,7 @@ class InScripts(Traces):
         self.assert_steps(rank, (3, 4))
         self.assertFalse(rank["cycles"][0]["whole"])
         self.assertIn("active is 0, needs to be at least 1", self.run_in("active=0", code=1).stderr)
+        self.assertIn("activities has gpu", self.run_in("activities=['gpu']", code=1).stderr)
         self.assertIn("no option with_stacks", self.run_in("with_stacks=True", code=1).stderr)
 
     def test_under_the_command_the_command_decides(self):

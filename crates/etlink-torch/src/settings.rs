@@ -33,6 +33,8 @@ pub struct Settings {
     pub ranks: Option<RankSelection>,
     /// Bytes that all traces in the output folder may take; none: any number.
     pub max_size: Option<u64>,
+    /// Activities to record, such as `cpu` and `cuda`; none: all that the machine has.
+    pub activities: Option<Vec<String>>,
     /// What to record.
     pub options: Options,
 }

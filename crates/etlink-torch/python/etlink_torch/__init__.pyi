@@ -18,6 +18,7 @@ class profile:
         tensorboard: str | PathLike[str] | None = None,
         overwrite: bool = False,
         max_size: int | None = None,
+        activities: Iterable[object] | None = None,
         *,
         wait: int = ...,
         warmup: int = ...,

@@ -10,7 +10,7 @@ from .guard import attempt, describe, guarded
 from .process import rank_and_world
 from .report import Report
 from .session import Session
-from .window import is_profiled
+from .window import DEVICES, is_profiled
 
 OPTIONS = {
     "record_shapes": False,
@@ -32,6 +32,17 @@ SCHEDULE = {
 }
 """Arguments of the schedule: what goes without saying, and the least."""
 
+def activity_names(activities):
+    """Names of kinds of activity. Raises for what is none."""
+    if activities is None:
+        return None
+    names = [str(getattr(kind, "name", kind)).lower() for kind in activities]
+    unknown = [name for name in names if name != "cpu" and name not in DEVICES]
+    if unknown:
+        raise ValueError("activities has {}, knows cpu, {}".format(", ".join(unknown), ", ".join(DEVICES)))
+    return names
+
+
 OPEN = []
 """The `profile` that records in this process, if there is one."""
 
@@ -46,6 +57,8 @@ class profile:
     tensorboard: folder that gets the device traces under names that TensorBoard's plugin knows, too
     overwrite: replace the traces that an earlier recording left of this rank
     max_size: bytes that the traces in the folder may take, or None
+    activities: what is recorded, as `torch.profiler.ProfilerActivity` or by name ("cpu", "cuda"), with that of the CPU in any
+        case; None: all that is there
     and record_shapes, with_stack, profile_memory, with_flops, cuda_sync_events, thread_waits,
     gzip, interleave.
 
@@ -54,7 +67,7 @@ class profile:
     Under `etlink record` that command decides, and this does nothing; so does one inside of another.
     """
 
-    def __init__(self, output, step_on=None, ranks=None, tensorboard=None, overwrite=False, max_size=None, **options):
+    def __init__(self, output, step_on=None, ranks=None, tensorboard=None, overwrite=False, max_size=None, activities=None, **options):
         self.overwrite, self.session, self.undo, self.early_notes = overwrite, None, [], []
         self.held, self.patches, self.early = None, None, []
         schedule = {name: int(options.pop(name, usual)) for name, (usual, _) in SCHEDULE.items()}
@@ -76,6 +89,7 @@ class profile:
             "hook": None,
             "schedule": schedule,
             "own_profiler": "leave",
+            "activities": activity_names(activities),
             "step_on": step_on,
             "ranks": None if ranks is None else [[int(rank), int(rank)] for rank in ranks],
             "tensorboard": tensorboard and os.path.abspath(tensorboard),

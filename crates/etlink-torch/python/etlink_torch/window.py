@@ -10,6 +10,8 @@ from .waits import Waits
 
 THREADS_OR_MEMORY = "allocations together with threads that the program makes itself (profile_all_threads)"
 """What no PyTorch has, as the manifest says it."""
+DEVICES = ("cuda", "xpu", "mtia")
+"""Kinds of activity beside that of the host, as modules of torch."""
 OWN = {"making": False}
 """Whether a profiler that is being made is ours."""
 
@@ -23,14 +25,17 @@ def own():
         OWN["making"] = before
 
 
-def activities(torch):
+def activities(torch, names):
+    """The kinds of activity that are recorded, and the names of those that are not there. No names: all that are there."""
     kinds = torch.profiler.ProfilerActivity
-    chosen = [kinds.CPU]
-    for name, module in (("CUDA", "cuda"), ("XPU", "xpu"), ("MTIA", "mtia")):
-        device = getattr(torch, module, None)
-        if hasattr(kinds, name) and device is not None and device.is_available():
-            chosen.append(getattr(kinds, name))
-    return chosen
+    chosen, lacking = [kinds.CPU], []
+    for name in DEVICES if names is None else names:
+        device = getattr(torch, name, None)
+        if name in DEVICES and hasattr(kinds, name.upper()) and device is not None and device.is_available():
+            chosen.append(getattr(kinds, name.upper()))
+        elif name != "cpu":
+            lacking.append(name)
+    return chosen, [] if names is None else lacking
 
 
 def experimental(torch, options):
@@ -156,8 +161,11 @@ class Window:
         if options["profile_memory"]:
             self.report.lacks(THREADS_OR_MEMORY)
         self.is_global = "profile_all_threads" not in lacking and not options["profile_memory"]
+        chosen, missing = activities(self.torch, self.settings["activities"])
+        for name in missing:
+            self.report.lacks("activities of {} here".format(name))
         profiler = profiler_class(self.torch)(
-            activities=activities(self.torch),
+            activities=chosen,
             schedule=self.action,
             on_trace_ready=self.ready,
             experimental_config=config,

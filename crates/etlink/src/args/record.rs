@@ -29,6 +29,10 @@ pub struct RecordArgs {
     /// Ranks to record, such as 0,8-15 [default: all]
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<RankSelection>,
+    /// Activities to record, such as cpu,cuda; cpu is always recorded, because the two traces are
+    /// joined by its operators [default: all that the machine has]
+    #[arg(long, value_name = "KINDS", value_enum, value_delimiter = ',')]
+    pub activities: Vec<ActivityArg>,
     #[command(flatten)]
     pub what: RecordedArgs,
     /// Link the traces as soon as the program has ended, into DIR/chakra, as `merge` does
@@ -62,6 +66,31 @@ pub enum OwnProfilerArg {
     Adopt,
     /// From where it is made nothing is recorded
     Leave,
+}
+
+/// What the profiler records, by PyTorch's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ActivityArg {
+    /// Operators and calls of the host
+    Cpu,
+    /// Kernels and copies of CUDA and ROCm
+    Cuda,
+    /// Intel
+    Xpu,
+    /// Meta
+    Mtia,
+}
+
+impl ActivityArg {
+    /// As the hook knows it: the module of torch.
+    pub fn name(self) -> &'static str {
+        match self {
+            ActivityArg::Cpu => "cpu",
+            ActivityArg::Cuda => "cuda",
+            ActivityArg::Xpu => "xpu",
+            ActivityArg::Mtia => "mtia",
+        }
+    }
 }
 
 /// Which steps are recorded of a program that has no profiler of its own: the arguments of

@@ -63,6 +63,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         step_on: args.step_on.clone(),
         ranks: args.ranks.clone(),
         max_size: args.max_size.map(|size| size.as_u64()),
+        activities: activities(args),
         options: options(args),
     });
     let ended = settings.and_then(|settings| {
@@ -115,6 +116,12 @@ fn schedule(args: &RecordArgs) -> Result<Option<(Arguments, Schedule)>> {
         );
     }
     Ok(Some((arguments, Schedule::new(arguments)?)))
+}
+
+fn activities(args: &RecordArgs) -> Option<Vec<String>> {
+    let chosen = args.activities.iter();
+    // none chosen is all of them, not none
+    (!args.activities.is_empty()).then(|| chosen.map(|kind| kind.name().to_owned()).collect())
 }
 
 fn own_profiler(args: &RecordArgs) -> OwnProfiler {
