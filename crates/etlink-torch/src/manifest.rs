@@ -263,7 +263,10 @@ impl Manifest {
     /// Whether there are traces, and none that was begun is lost.
     pub fn is_complete(&self) -> bool {
         let is_accounted_for = |rank: &Rank| {
-            rank.process.excluded || self.is_whole(rank) || self.is_recorded_elsewhere(rank)
+            rank.process.excluded
+                || self.is_whole(rank)
+                || self.is_recorded_elsewhere(rank)
+                || self.is_left_to_itself(rank)
         };
         self.recorded() > 0 && self.missing.is_empty() && self.ranks.iter().all(is_accounted_for)
     }
@@ -274,6 +277,12 @@ impl Manifest {
             .iter()
             .filter(|rank| !rank.process.cycles.is_empty())
             .count()
+    }
+
+    /// Programs profile some of their ranks: without a schedule the others are not asked for.
+    fn is_left_to_itself(&self, rank: &Rank) -> bool {
+        let process = &rank.process;
+        self.schedule.is_none() && !rank.lost && process.notes.is_empty()
     }
 
     fn is_whole(&self, rank: &Rank) -> bool {

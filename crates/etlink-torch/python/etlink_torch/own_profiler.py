@@ -242,7 +242,8 @@ class OwnProfilers:
             observer.unregister_callback()
         for cycle in list(self.waiting):
             self.lose(cycle, "the host trace of the program's observer was not finished: its cycle is lost")
-        if self.taken and not self.report.content["cycles"] and not self.report.content["notes"]:
+        content = self.report.content
+        if self.taken and not content["cycles"] and not content["notes"] and not content["excluded"]:
             self.report.note("nothing is recorded: the program's own profiler recorded no step")
         self.off = True
 

@@ -292,3 +292,26 @@ fn tasks_of_a_job_join_their_parts() {
     assert!(both.clone().with_missing(false).is_complete());
     assert_eq!(both.with_missing(true).missing, [2]);
 }
+
+#[test]
+fn ranks_that_the_program_does_not_profile_are_no_loss_without_a_schedule() {
+    let own = Cycle {
+        own_profiler: true,
+        whole: true,
+        ..Cycle::default()
+    };
+    let processes = || vec![rank(0, 8, vec![own.clone()]), rank(1, 8, vec![])];
+    let asked = manifest().with(processes(), true, &BTreeSet::new());
+    assert!(!asked.is_complete());
+    let mut unasked = manifest();
+    unasked.schedule = None;
+    let unasked = unasked.with(processes(), true, &BTreeSet::new());
+    assert!(unasked.is_complete());
+    assert_eq!(
+        unasked.notes,
+        [
+            "rank 1: nothing is recorded: the program made 8 steps and no profiler of its own; \
+             choose the steps with --wait, --warmup and --active"
+        ]
+    );
+}
