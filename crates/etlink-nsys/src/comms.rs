@@ -2,7 +2,6 @@
 
 use etlink_model::{Collective, CollectiveKind, DeviceTrace};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
 
 /// What a range says of its communication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,10 +55,17 @@ impl Communicators {
         row
     }
 
-    /// Gives records the size and the members of their group. A process that uses one communicator
-    /// needs no name for it: its id can be an address, which differs between ranks.
-    pub(crate) fn finish(self, trace: &mut DeviceTrace) {
-        let distinct: BTreeSet<u64> = self.used.iter().map(|(_, used)| *used).collect();
+    /// The only one that the process uses.
+    pub(crate) fn only_one(&self) -> Option<u64> {
+        let (_, first) = self.used.first()?;
+        let is_only = self.used.iter().all(|(_, used)| used == first);
+        is_only.then_some(*first)
+    }
+
+    /// Gives records the size and the members of their group. `named`: also the only communicator of
+    /// a process is told by its id.
+    pub(crate) fn finish(self, trace: &mut DeviceTrace, named: bool) {
+        let named = named || self.only_one().is_none();
         let records = &mut trace.collectives;
         for (row, communicator) in &self.used {
             let row = *row as usize;
@@ -68,7 +74,7 @@ impl Communicators {
             }
             if let Some(members) = self.members.get(communicator) {
                 records.group_ranks[row] = trace.names.intern(members);
-            } else if distinct.len() > 1 {
+            } else if named {
                 records.comms_id[row] = trace.names.intern(&format!("{communicator:#x}"));
             }
         }

@@ -18,6 +18,8 @@ use rusqlite::Connection;
 pub(crate) struct ExportParts<'t> {
     pub(crate) tables: &'t SqliteTables,
     pub(crate) process: Option<&'t NsysProcess>,
+    /// How many there are in the report.
+    pub(crate) process_count: usize,
     pub(crate) options: NsysReadOptions,
 }
 
@@ -28,6 +30,7 @@ impl ExportParts<'_> {
             tables: self.tables,
             strings: StringTable::new(connection, self.tables)?,
             process: self.process.cloned(),
+            process_count: self.process_count,
             keep: self.options.keep,
             assembler: DeviceTraceAssembler::default(),
         })

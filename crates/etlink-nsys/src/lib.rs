@@ -25,6 +25,7 @@ mod comms;
 mod emitted;
 mod error;
 mod global_pid;
+mod groups;
 mod halves;
 mod header;
 mod metrics;
@@ -141,10 +142,13 @@ pub fn read_with(
     options: NsysReadOptions,
 ) -> Result<DeviceTrace, Error> {
     let tables = export_tables(connection)?;
-    let process = choose_process(connection, &tables, options.process)?;
+    let all = list_processes(connection, &tables)?;
+    let process_count = all.len();
+    let process = choose_process(all, options.process)?;
     let parts = ExportParts {
         tables: &tables,
         process: process.as_ref(),
+        process_count,
         options,
     };
     let (ranges, work) = match second {
@@ -168,11 +172,9 @@ pub fn read_with(
 
 /// The process to read; `None`: rows do not say whose they are.
 fn choose_process(
-    connection: &Connection,
-    tables: &SqliteTables,
+    mut all: Vec<NsysProcess>,
     wanted: Option<GlobalPid>,
 ) -> Result<Option<NsysProcess>, Error> {
-    let mut all = list_processes(connection, tables)?;
     match wanted {
         Some(wanted) => {
             let at = all.iter().position(|process| process.global_pid == wanted);
@@ -192,6 +194,8 @@ struct ExportReader<'c> {
     tables: &'c SqliteTables,
     strings: StringTable<'c>,
     process: Option<NsysProcess>,
+    /// How many processes the report has.
+    process_count: usize,
     keep: KeepEvents,
     assembler: DeviceTraceAssembler,
 }

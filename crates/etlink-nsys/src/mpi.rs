@@ -24,7 +24,8 @@ impl ExportReader<'_> {
         for name in [COLLECTIVES, MESSAGES, WAITS, OTHERS] {
             self.read_mpi_table(name, &mut communicators)?;
         }
-        communicators.finish(&mut self.assembler.trace);
+        // Handles are numbers of a process: those of one communicator alone would join nothing.
+        communicators.finish(&mut self.assembler.trace, false);
         Ok(())
     }
 

@@ -107,7 +107,9 @@ impl ExportReader<'_> {
         self.count_rows("X cpu_op", reading.ops);
         self.count_rows("X user_annotation", reading.annotations);
         self.count_rows("i nvtx", reading.others);
-        reading.communicators.finish(&mut self.assembler.trace);
+        let named = self.names_group(&reading.communicators);
+        let trace = &mut self.assembler.trace;
+        reading.communicators.finish(trace, named);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use crate::{Error, calls, nvtx, rows};
 use etlink_model::Anomalies;
 use etlink_sqlite::{RowFilter, SqliteTable, SqliteTables, scan_rows};
 use rusqlite::Connection;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// More processes than this are not listed: damage, not a machine.
 const MOST_PROCESSES: i64 = 4096;
@@ -24,8 +24,7 @@ pub struct NsysProcess {
     pub rank: Option<ProcessRank>,
 }
 
-/// The processes whose traces can be read, by process id. O(rows) at worst, where the report does not
-/// list the streams of its processes.
+/// The processes whose traces can be read, by process id. O(rows of devices).
 ///
 /// # Errors
 /// It is no export of Nsight Systems, or it is locked.
@@ -38,13 +37,11 @@ pub(crate) fn list_processes(
     connection: &Connection,
     tables: &SqliteTables,
 ) -> Result<Vec<NsysProcess>, Error> {
-    let mut found = listed_processes(connection, tables)?;
-    found.retain(|process| has_device_rows(connection, tables, *process));
-    if found.is_empty() {
-        // Older exports, and those of other tools, do not list streams.
-        for name in rows::DEVICE_TABLES {
-            found.extend(distinct(connection, tables.table(name), "globalPid", 0));
-        }
+    // The rows themselves tell: lists of streams (`TARGET_INFO_CUDA_STREAM`) can lack a process, and
+    // older exports have none.
+    let mut found = BTreeSet::new();
+    for name in rows::DEVICE_TABLES {
+        found.extend(distinct(connection, tables.table(name), "globalPid", 0));
     }
     if found.is_empty() {
         for name in [calls::CALLS, nvtx::RANGES] {
@@ -60,61 +57,14 @@ pub(crate) fn list_processes(
     let names = process_names(connection, tables)?;
     let mut all = vec![];
     for global_pid in found {
-        let name = names.iter().find(|(process, _)| *process == global_pid);
         all.push(NsysProcess {
             global_pid,
             pid: global_pid.pid(),
-            name: name.map(|(_, name)| name.clone()).unwrap_or_default(),
+            name: names.get(&global_pid).cloned().unwrap_or_default(),
             rank: ranks.get(&global_pid).copied(),
         });
     }
     Ok(all)
-}
-
-/// Processes that have streams of CUDA, by the lists of these.
-fn listed_processes(
-    connection: &Connection,
-    tables: &SqliteTables,
-) -> Result<BTreeSet<GlobalPid>, Error> {
-    let lists = [
-        "TARGET_INFO_CUDA_STREAM",
-        "TARGET_INFO_CUDA_CONTEXT_INFO",
-        "TARGET_INFO_CUDA_NULL_STREAM",
-    ];
-    let mut found = BTreeSet::new();
-    for table in lists.into_iter().filter_map(|name| tables.table(name)) {
-        let columns = ["hwId", "vmId", "processId"];
-        let mut ignored = Anomalies::default();
-        scan_rows(
-            connection,
-            table,
-            &columns,
-            RowFilter::All,
-            &mut ignored,
-            |cells| {
-                let number = |column: usize| cells.int(column).unwrap_or(0);
-                let machine = ((number(0) & 0xff) << 56) | ((number(1) & 0xff) << 48);
-                found.insert(GlobalPid(machine | ((number(2) & 0xff_ffff) << TID_BITS)));
-            },
-        )?;
-    }
-    Ok(found)
-}
-
-/// Whether any row of a device is of a process. O(1) where the first is, O(rows) where none is.
-fn has_device_rows(connection: &Connection, tables: &SqliteTables, process: GlobalPid) -> bool {
-    let device_tables = rows::DEVICE_TABLES.into_iter();
-    let mut tables = device_tables.filter_map(|name| tables.table(name));
-    tables.any(|table| {
-        let query = format!(
-            "SELECT 1 FROM \"{}\" WHERE globalPid = ?1 LIMIT 1",
-            table.name
-        );
-        // A table without the column has no process to tell.
-        connection
-            .query_row(&query, [process.0], |_| Ok(()))
-            .is_ok()
-    })
 }
 
 /// The processes that a column names. O(rows).
@@ -149,8 +99,8 @@ fn distinct(
 fn process_names(
     connection: &Connection,
     tables: &SqliteTables,
-) -> Result<Vec<(GlobalPid, String)>, Error> {
-    let mut names = vec![];
+) -> Result<BTreeMap<GlobalPid, String>, Error> {
+    let mut names = BTreeMap::new();
     let Some(table) = tables.table("PROCESSES") else {
         return Ok(names);
     };
@@ -164,7 +114,8 @@ fn process_names(
         &mut ignored,
         |cells| {
             if let (Some(process), Some(name)) = (cells.int(0), cells.text(1)) {
-                names.push((GlobalPid(process), name.into_owned()));
+                let name = || name.into_owned();
+                names.entry(GlobalPid(process)).or_insert_with(name);
             }
         },
     )?;

@@ -173,6 +173,93 @@ fn ranges_of_nccl_communicate() {
     assert_eq!((rank, trace.header.world_size), (Some(3), Some(8)));
 }
 
+/// An export of processes that each reduce once in a group of two, by the ids of their groups.
+fn export_of_groups(ids: &[u64], size: u64) -> Connection {
+    let pids: Vec<i64> = (1000..).take(ids.len()).collect();
+    let connection = export(&pids, NsysSchema::V3_13);
+    let insert = "INSERT INTO NVTX_EVENTS \
+                  (start, end, eventType, text, globalTid, domainId, jsonText) \
+                  VALUES (?1, ?2, ?3, ?4, ?5, 3, ?6)";
+    for (pid, id) in pids.iter().zip(ids) {
+        let thread = GlobalPid((1 << 48) | (pid << 24)).0 | pid;
+        let payload =
+            format!(r#"{{"NCCL communicator ID": {id}, "No. of ranks": {size}, "Rank": 0}}"#);
+        for values in [
+            (0, 0, 75, "NCCL", thread, ""),
+            (1_100, 3_000, 59, "ncclAllReduce", thread, &payload),
+        ] {
+            connection.execute(insert, values).unwrap();
+        }
+    }
+    connection
+}
+
+/// The ids by which each process names its group.
+fn group_ids(connection: &Connection) -> Vec<String> {
+    let mut ids = vec![];
+    for process in processes(connection).unwrap() {
+        let options = NsysReadOptions {
+            process: Some(process.global_pid),
+            ..NsysReadOptions::default()
+        };
+        let trace = read(connection, options).unwrap();
+        let record = trace.collectives.row(0);
+        assert_eq!(trace.collectives.len(), 1);
+        ids.push(trace.names.get(record.comms_id).to_owned());
+    }
+    ids
+}
+
+#[test]
+fn groups_of_one_communicator_each_are_told_apart() {
+    // The id is a hash that the ranks of a group share.
+    let two_groups = export_of_groups(&[10, 10, 11, 11], 2);
+    assert_eq!(group_ids(&two_groups), ["0xa", "0xa", "0xb", "0xb"]);
+    // Addresses of one group of all ranks: it needs no name.
+    let addresses = export_of_groups(&[10, 20, 30, 40], 4);
+    assert_eq!(group_ids(&addresses), [""; 4]);
+    // Addresses of two groups: who is with whom is not known, so that nothing is joined.
+    let unknown = export_of_groups(&[10, 20, 30, 40], 2);
+    assert_eq!(group_ids(&unknown), ["0xa", "0x14", "0x1e", "0x28"]);
+    // `1` is a part of the other number, and not the same id.
+    let part = export_of_groups(&[1, 21], 2);
+    assert_eq!(group_ids(&part), [""; 2]);
+    // Of one rank an id that no address can be is shared with other reports.
+    let alone = export_of_groups(&[0xabcd_0000_0000_0001], 2);
+    assert_eq!(group_ids(&alone), ["0xabcd000000000001"]);
+    assert_eq!(group_ids(&export_of_groups(&[10], 2)), [""]);
+}
+
+#[test]
+fn processes_that_no_list_has_are_found() {
+    let connection = export(&[1000, 1001], NsysSchema::V3_13);
+    let delete = "DELETE FROM TARGET_INFO_CUDA_STREAM WHERE processId = 1001";
+    assert_ne!(connection.execute(delete, []).unwrap(), 0);
+    assert_eq!(processes(&connection).unwrap().len(), 2);
+}
+
+#[test]
+fn a_list_of_very_many_processes_takes_no_time() {
+    let connection = export(&[1000], NsysSchema::V3_13);
+    connection
+        .execute_batch(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000) \
+             INSERT INTO TARGET_INFO_CUDA_STREAM (hwId, vmId, processId) \
+             SELECT 0, 0, 2000 + i FROM n; \
+             WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) \
+             INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, globalPid, streamId) \
+             SELECT k.start, k.end, k.globalPid, k.streamId \
+             FROM n, (SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL LIMIT 1) k;",
+        )
+        .unwrap();
+    #[allow(clippy::disallowed_methods, reason = "a test")]
+    let begin = std::time::Instant::now();
+    assert_eq!(processes(&connection).unwrap().len(), 1);
+    let taken = begin.elapsed();
+    // A look at 20,000 rows for each of 60,000 processes takes minutes.
+    assert!(taken.as_secs() < 20, "{taken:?}");
+}
+
 #[test]
 fn calls_of_mpi_communicate() {
     let connection = export(&[1000], NsysSchema::V3_13);

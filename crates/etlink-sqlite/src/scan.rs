@@ -1,7 +1,7 @@
 //! Rows of a table, one after the other.
 
 use crate::error::is_damage;
-use crate::tables::{SqliteTable, quoted_name};
+use crate::tables::{SqliteTable, quoted_name, stored_bytes};
 use crate::{Error, RowCells};
 use etlink_model::{Anomalies, AnomalyKind};
 use rusqlite::Connection;
@@ -44,7 +44,7 @@ pub fn scan_rows(
         Ok(query) => query,
         Err(error) => return damaged(table, 0, error, anomalies),
     };
-    let most = most_rows(connection).map_err(failed)?;
+    let most = stored_bytes(connection).map_err(failed)?;
     let mut rows = match filter {
         RowFilter::All => query.query([]),
         RowFilter::Equal { value, .. } => query.query([value]),
@@ -110,13 +110,6 @@ fn select(table: &SqliteTable, columns: &[&str], filter: RowFilter<'_>) -> Strin
         };
     }
     query
-}
-
-/// No table has more rows than the file has bytes. What is in memory alone has no limit.
-fn most_rows(connection: &Connection) -> rusqlite::Result<u64> {
-    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let bytes = pragma("page_count")?.saturating_mul(pragma("page_size")?);
-    Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
 /// Counts damage, behind which nothing is read. Other failures are errors.

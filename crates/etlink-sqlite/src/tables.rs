@@ -9,6 +9,10 @@ use rustc_hash::FxBuildHasher;
 /// exports have some hundred tables.
 const MOST: usize = 2000;
 
+/// No row of an event takes less: a cell has a pointer of two bytes, two lengths and a number, and
+/// its header a byte for each column (<https://sqlite.org/fileformat.html>, 1.6 and 2.1).
+const LEAST_ROW_BYTES: u64 = 10;
+
 /// A table, or a view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SqliteTable {
@@ -44,8 +48,8 @@ impl SqliteTable {
             .unwrap_or(false)
     }
 
-    /// Its highest row number, which is how many rows a table has from which nothing was deleted;
-    /// `None` where it has none or cannot be read. O(log rows).
+    /// At most so many rows it has: its highest row number, or what fits into the file where most rows
+    /// were deleted. `None` where it has none or cannot be read. O(log rows).
     pub fn last_row(&self, connection: &Connection) -> Option<u64> {
         if self.is_view {
             return None;
@@ -53,7 +57,10 @@ impl SqliteTable {
         // `count(*)` would read every page of the table.
         let query = format!("SELECT max(rowid) FROM {}", quoted_name(&self.name));
         let last: Option<i64> = connection.query_row(&query, [], |row| row.get(0)).ok()?;
-        last.and_then(|last| u64::try_from(last).ok())
+        let last = u64::try_from(last?).ok()?;
+        // Numbers stay when rows are deleted: a trimmed table has few rows of high numbers.
+        let bytes = stored_bytes(connection).ok()?;
+        Some(last.min(bytes / LEAST_ROW_BYTES))
     }
 }
 
@@ -81,10 +88,7 @@ impl SqliteTables {
                 tables.all.insert(table.name.to_ascii_lowercase(), table);
             }
         }
-        let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        let pages = pragma("page_count").map_err(failed)?;
-        let page_bytes = pragma("page_size").map_err(failed)?;
-        tables.bytes = u64::try_from(pages.saturating_mul(page_bytes)).unwrap_or(0);
+        tables.bytes = stored_bytes(connection).map_err(failed)?;
         Ok(tables)
     }
 
@@ -102,6 +106,13 @@ impl SqliteTables {
     pub fn iter(&self) -> impl Iterator<Item = &SqliteTable> {
         self.all.values()
     }
+}
+
+/// The size of a database; no table has more rows. What is in memory alone has its pages' size.
+pub(crate) fn stored_bytes(connection: &Connection) -> rusqlite::Result<u64> {
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let bytes = pragma("page_count")?.saturating_mul(pragma("page_size")?);
+    Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
 /// Names of tables and views, with whether each is a view.

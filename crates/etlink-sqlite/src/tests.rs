@@ -102,6 +102,16 @@ fn tables_views_and_keys() {
 }
 
 #[test]
+fn a_trimmed_table_has_no_more_rows_than_fit_into_its_file() {
+    let connection = database(
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, v); INSERT INTO t VALUES (1000000000000, 1);",
+    );
+    let tables = SqliteTables::probe(&connection).unwrap();
+    let rows = tables.table("t").unwrap().last_row(&connection);
+    assert_eq!(rows, Some(tables.bytes / 10));
+}
+
+#[test]
 fn what_is_no_database_is_said() {
     let folder = std::env::temp_dir().join(format!("etlink-sqlite-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
