@@ -131,7 +131,12 @@ fn a_card_is_written_from_a_run() {
     tool.run("analyze trace.json --workload-card card.yaml")
         .exits(0);
     let card = String::from_utf8(tool.read("card.yaml")).expect("text");
-    for line in ["phase: inference", "- kineto_trace", "total_count: 1"] {
+    for line in [
+        "phase: inference",
+        "- kineto_trace",
+        "total_count: 1",
+        "name: pytorch",
+    ] {
         assert!(card.contains(line), "{line}: {card}");
     }
     tool.run("inspect card.yaml")
@@ -163,4 +168,76 @@ fn what_is_no_measurement_is_refused_by_name() {
     tool.run("inspect ncu.csv")
         .exits(0)
         .says("metrics of kernels (CSV of Nsight Compute)");
+}
+
+#[test]
+fn tables_and_settings_that_are_named_by_ranks_are_no_traces() {
+    let tool = Tool::new();
+    tool.file("job/kineto_trace_0.json", device_trace());
+    for (name, content) in [
+        ("host_0.yaml", "a: 1\n"),
+        ("device_0.csv", "a,b\n1,2\n"),
+        ("trace_rank_0.jsonl", "{}\n"),
+        ("kineto_0.db", "no database"),
+    ] {
+        tool.file(&format!("job/{name}"), content);
+    }
+    tool.run("merge job -o out")
+        .exits(0)
+        .says("1 linked, 0 failed");
+}
+
+#[test]
+fn metrics_of_another_rank_are_not_those_of_the_only_one() {
+    let tool = Tool::new();
+    tool.file("job/kineto_trace_0.json", device_trace());
+    tool.file("job/ncu_rank_3.csv", METRICS);
+    let said = tool.run("analyze job --json").exits(0).json();
+    assert_eq!(said[0]["ranks"][0]["counters"], serde_json::json!([]));
+}
+
+#[test]
+fn a_cut_file_of_metrics_costs_no_trace() {
+    let tool = Tool::new();
+    tool.file("job/kineto_trace_0.json", device_trace());
+    let mut packed = crate::tool::gzip(METRICS.as_bytes());
+    packed.truncate(packed.len() - 12);
+    tool.file("job/ncu_rank_0.csv.gz", packed);
+    tool.run("analyze job")
+        .exits(0)
+        .notes("lines are no lines of its table, and left out");
+}
+
+#[test]
+fn shapes_count_where_no_tensor_cores_were_measured() {
+    let tool = Tool::new();
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let op = draw.op(main, "aten::mm", 0, 50_000);
+    draw.arg(op, "Input Dims", "[[64, 32], [32, 16]]");
+    draw.arg(op, "Input type", "[\"float\", \"float\"]");
+    draw.launch(
+        main,
+        (5_000, 10_000),
+        DeviceQueue::stream(7),
+        "void gemm<4>(float*)",
+        (20_000, 40_000),
+    );
+    tool.file("trace.json", draw.kineto());
+    tool.file("ncu.csv", METRICS);
+    let operations = |line: &str| {
+        let said = tool.run(line).exits(0).json();
+        said[0]["ranks"][0]["work"][0]["operations"].clone()
+    };
+    let by_shapes = operations("analyze trace.json --table work --json");
+    assert_eq!(by_shapes, 2 * 64 * 32 * 16);
+    let measured = operations("analyze trace.json --metrics ncu.csv --table work --json");
+    assert_eq!(measured, by_shapes);
+    let tensor = METRICS.replace(
+        "sm__sass_thread_inst_executed_op_ffma_pred_on.sum",
+        "sm__ops_path_tensor_src_fp16_dst_fp32.sum",
+    );
+    tool.file("tensor.csv", tensor);
+    let measured = operations("analyze trace.json --metrics tensor.csv --table work --json");
+    assert_eq!(measured, 500);
 }

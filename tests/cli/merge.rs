@@ -380,3 +380,31 @@ fn a_folder_without_traces_says_so() {
         .exits(2)
         .complains(&["nowhere", "not a folder"]);
 }
+
+#[test]
+fn a_packed_twin_of_any_recorder_is_one_file() {
+    let tool = Tool::new();
+    let profile = std::fs::read(pairs().join("../jax/mlp-0.10.2/host.xplane.pb"));
+    let profile = profile.expect("a recorded profile");
+    tool.file("job/rank0.xplane.pb.gz", crate::tool::gzip(&profile));
+    tool.file("job/rank0.xplane.pb", profile);
+    tool.run("merge job -o out")
+        .exits(0)
+        .notes("is there unpacked too")
+        .says("1 linked, 0 failed");
+}
+
+#[test]
+fn a_rank_of_two_recorders_has_its_kineto_trace() {
+    let tool = Tool::new();
+    for (rank, [host, device]) in two_ranks().iter().enumerate() {
+        put(&tool, "job/torch_et_R.json", rank, host);
+        put(&tool, "job/kineto_trace_R.json", rank, device);
+        // cut: its tables cannot be read
+        put(&tool, "job/nsys_R.sqlite", rank, b"SQLite format 3\0");
+    }
+    tool.run("merge job -o out")
+        .exits(0)
+        .says("2 linked, 0 failed")
+        .says("518 of 518 ops matched");
+}

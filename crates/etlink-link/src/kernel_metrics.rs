@@ -199,9 +199,11 @@ impl NameForm {
 
     /// A name in this form. Demanglers differ in blanks alone: `float*` and `float *`.
     fn name_key(self, name: &str) -> String {
+        // The bracket of this namespace is none of parameters.
+        let unbracketed = name.replace("(anonymous namespace)::", "");
         let name = match self {
             NameForm::Whole => name,
-            NameForm::Function => function_name(name),
+            NameForm::Function => function_name(&unbracketed),
         };
         name.chars()
             .filter(|symbol| !symbol.is_whitespace())
@@ -216,7 +218,7 @@ fn function_name(name: &str) -> &str {
     let begin = before
         .rfind([' ', ':'])
         .map_or(0, |separator| separator + 1);
-    // `(anonymous namespace)::f` begins with a bracket: such names keep their whole text.
+    // A name that begins with a bracket keeps its whole text.
     if before.is_empty() {
         name
     } else {
@@ -315,6 +317,9 @@ fn push_metrics(
 pub(crate) struct MeasuredWork {
     /// Floating point operations; a fused multiplication and addition is two.
     pub(crate) operations: Option<u64>,
+    /// Whether operations of tensor cores are among them. Without these a matrix product has hardly
+    /// any.
+    pub(crate) has_tensor: bool,
     /// Bytes that the device's memory read and wrote.
     pub(crate) bytes: Option<u64>,
 }
@@ -404,6 +409,7 @@ impl<'t> MetricValues<'t> {
             let is_tensor = name.starts_with("sm__ops_path_tensor_src_");
             tensor.extend(name.split('.').next().filter(|_| is_tensor));
         }
+        let has_tensor = !tensor.is_empty();
         for name in tensor {
             if let Some(count) = self.total(name) {
                 operations = Some(operations.unwrap_or(0.0) + count);
@@ -414,6 +420,7 @@ impl<'t> MetricValues<'t> {
         let bytes = self.total("dram__bytes").or_else(|| Some(read? + written?));
         MeasuredWork {
             operations: operations.and_then(whole_number),
+            has_tensor,
             bytes: bytes.and_then(whole_number),
         }
     }
@@ -426,8 +433,11 @@ fn whole_number(value: f64) -> Option<u64> {
 /// By what a value has to be multiplied for bytes, seconds or counts: `Mbyte/second`, `usecond`,
 /// `Kinst` as Nsight Compute writes units.
 fn unit_factor(unit: &str) -> f64 {
-    let first = unit.split('/').next().unwrap_or_default();
-    match first {
+    // `cycle/nsecond` of older versions is what newer ones call `Ghz`.
+    if let Some((counted, time)) = unit.split_once('/') {
+        return unit_factor(counted) / unit_factor(time);
+    }
+    match unit {
         "usecond" | "us" => return 1e-6,
         "nsecond" | "ns" => return 1e-9,
         "msecond" | "ms" => return 1e-3,
@@ -436,8 +446,8 @@ fn unit_factor(unit: &str) -> f64 {
     let bases = [
         "byte", "inst", "hz", "Hz", "sector", "request", "cycle", "second",
     ];
-    let base = bases.into_iter().find(|base| first.ends_with(base));
-    match base.and_then(|base| first.strip_suffix(base)) {
+    let base = bases.into_iter().find(|base| unit.ends_with(base));
+    match base.and_then(|base| unit.strip_suffix(base)) {
         Some("K" | "k") => 1e3,
         Some("M") => 1e6,
         Some("G") => 1e9,
@@ -457,11 +467,12 @@ mod tests {
             ("gemm", "gemm"),
             ("void gemm(int)", "gemm"),
             (
-                "(anonymous namespace)::f(int)",
-                "(anonymous namespace)::f(int)",
+                "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float>(int)",
+                "CatArrayBatchedCopy",
             ),
+            ("void (anonymous namespace)::f<4>(int)", "f"),
         ] {
-            assert_eq!(function_name(name), function);
+            assert_eq!(NameForm::Function.name_key(name), function);
         }
     }
 
@@ -472,7 +483,9 @@ mod tests {
             ("Kbyte", 1e3),
             ("Gbyte/second", 1e9),
             ("usecond", 1e-6),
-            ("cycle/nsecond", 1.0),
+            ("cycle/nsecond", 1.0 / 1e-9),
+            ("Kbyte/msecond", 1e3 / 1e-3),
+            ("byte/block", 1.0),
             ("", 1.0),
             ("%", 1.0),
             ("Ghz", 1e9),

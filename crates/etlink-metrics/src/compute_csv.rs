@@ -7,7 +7,7 @@
 
 use crate::Error;
 use etlink_model::{MetricProfile, NameId, ProfiledKernel, ProfiledMetric};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 
 /// So much of a file may stand before the table: what the program printed.
 const MAX_PREAMBLE_BYTES: usize = 64 << 20;
@@ -67,6 +67,11 @@ pub fn read_compute_csv<R: Read>(source: R) -> Result<MetricProfile, Error> {
             }
             Ok(true) => reader.read_line(&record),
             Err(error) => match error.into_kind() {
+                // A packed file that is cut: what came before is whole.
+                csv::ErrorKind::Io(error) if is_damage(&error) => {
+                    reader.profile.damaged_lines += 1;
+                    break;
+                }
                 csv::ErrorKind::Io(error) => return Err(Error::Source(error)),
                 // Text in another encoding, say; the next line may be whole.
                 _ => reader.profile.damaged_lines += 1,
@@ -74,6 +79,14 @@ pub fn read_compute_csv<R: Read>(source: R) -> Result<MetricProfile, Error> {
         }
     }
     Ok(reader.profile)
+}
+
+/// Whether a source ended early, and did not fail.
+fn is_damage(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof | ErrorKind::InvalidData
+    )
 }
 
 /// The line of column names, with what stood before it passed over.
@@ -211,8 +224,13 @@ fn cell(line: &csv::StringRecord, column: Option<usize>) -> &str {
         .trim()
 }
 
-/// A number as `ncu` prints it: `1,234.5`, by the thousands separator of the C locale's users.
+/// A number as `ncu` prints it: `1,234.5`. In a locale whose comma is a decimal point (`1.234,5`) it
+/// is not known.
 fn metric_value(text: &str) -> Option<f64> {
+    let (dot, comma) = (text.find('.'), text.rfind(','));
+    if dot.is_some_and(|dot| comma.is_some_and(|comma| dot < comma)) {
+        return None;
+    }
     let digits: String = text.chars().filter(|symbol| *symbol != ',').collect();
     digits.parse().ok().filter(|value: &f64| value.is_finite())
 }
@@ -284,6 +302,38 @@ mod tests {
         ));
         assert!(!is_compute_csv(b"\"ID\",\"Process ID\"\n"));
         assert!(is_compute_csv(WIDE.as_bytes()));
+    }
+
+    #[test]
+    fn numbers_are_those_of_one_locale() {
+        for (text, value) in [
+            ("1,234.5", Some(1_234.5)),
+            ("1.234,5", None),
+            ("12", Some(12.0)),
+            ("inf", None),
+            ("", None),
+        ] {
+            assert_eq!(metric_value(text), value, "{text}");
+        }
+    }
+
+    /// Text that ends as a cut gzip file does.
+    struct CutSource<'t>(&'t [u8]);
+
+    impl Read for CutSource<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            if self.0.is_empty() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            self.0.read(buffer)
+        }
+    }
+
+    #[test]
+    fn what_came_before_the_damage_of_a_packed_file_is_kept() {
+        let end = WIDE.find("\"1\",\"41\"").expect("a second kernel");
+        let profile = read_compute_csv(CutSource(&WIDE.as_bytes()[..end])).expect("a table");
+        assert_eq!((profile.kernels.len(), profile.damaged_lines), (1, 1));
     }
 
     #[test]

@@ -4,15 +4,18 @@
 //! `bench_serving --output-file` (`sglang/bench_serving.py`) a line per run. Both have
 //! `mean_ttft_ms`, `median_…`, `std_…`, `p99_…` for each latency. With `--save-detailed` vLLM adds the
 //! figures of each request (`ttfts`, `itls`, seconds). `vllm bench latency` writes `avg_latency` and
-//! `percentiles` of whole requests.
+//! `percentiles` of batches.
 
 use crate::Error;
-use serde::Serialize;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Read;
 
 /// Results with the text of every answer are large; more than this is no result.
-const MAX_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 256 << 20;
 
 /// A latency of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -27,6 +30,8 @@ pub enum LatencyKind {
     Itl,
     /// From the request to the end of its answer.
     E2el,
+    /// From begin to end of a batch of requests (`vllm bench latency`).
+    Batch,
 }
 
 impl LatencyKind {
@@ -45,6 +50,7 @@ impl LatencyKind {
             LatencyKind::Itl => &["itl"],
             // SGLang writes `e2e_latency`.
             LatencyKind::E2el => &["e2el", "e2e_latency"],
+            LatencyKind::Batch => &[],
         }
     }
 }
@@ -71,7 +77,7 @@ pub struct RequestLatencies {
     pub backend: String,
     /// The model.
     pub model: String,
-    /// Requests that were answered.
+    /// Requests that were answered; of batches, how many there were.
     pub requests: u64,
     /// Tokens that came out, per second.
     pub output_tokens_per_s: Option<f64>,
@@ -108,12 +114,11 @@ pub fn read_latencies<R: Read>(source: R) -> Result<Vec<RequestLatencies>, Error
         });
     }
     let mut runs = vec![];
-    match serde_json::from_slice::<Value>(&text) {
-        Ok(Value::Object(run)) => runs.extend(run_latencies(&run)),
-        Ok(_) => {}
+    match serde_json::from_slice::<ResultFields>(&text) {
+        Ok(run) => runs.extend(run_latencies(&run)),
         Err(_) => {
             for line in text.split(|byte| *byte == b'\n') {
-                if let Ok(Value::Object(run)) = serde_json::from_slice(line) {
+                if let Ok(run) = serde_json::from_slice::<ResultFields>(line) {
                     runs.extend(run_latencies(&run));
                 }
             }
@@ -125,17 +130,125 @@ pub fn read_latencies<R: Read>(source: R) -> Result<Vec<RequestLatencies>, Error
     Ok(runs)
 }
 
-fn run_latencies(run: &Map<String, Value>) -> Option<RequestLatencies> {
+/// The keys of a result that are read. Answers of the model, which are most of a detailed result, are
+/// passed over and take no memory.
+#[derive(Default)]
+struct ResultFields {
+    /// Texts, and figures over all requests.
+    scalars: Map<String, Value>,
+    /// Of each request: `ttfts`, `itls`, `latencies`; lists in them one after the other.
+    lists: BTreeMap<String, Vec<f64>>,
+    /// `percentiles`.
+    percentiles: BTreeMap<String, f64>,
+}
+
+impl ResultFields {
+    fn get(&self, key: &str) -> Option<&Value> {
+        self.scalars.get(key)
+    }
+}
+
+impl<'de> Deserialize<'de> for ResultFields {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(ResultVisitor)
+    }
+}
+
+struct ResultVisitor;
+
+impl<'de> Visitor<'de> for ResultVisitor {
+    type Value = ResultFields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ResultFields, A::Error> {
+        let mut fields = ResultFields::default();
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "ttfts" | "itls" | "latencies" => {
+                    let numbers = map.next_value::<FlatNumbers>()?;
+                    fields.lists.insert(key, numbers.0);
+                }
+                "percentiles" => fields.percentiles = map.next_value()?,
+                _ if is_figure(&key) => {
+                    let value = map.next_value::<Value>()?;
+                    fields.scalars.insert(key, value);
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(fields)
+    }
+}
+
+fn is_figure(key: &str) -> bool {
+    let texts = ["backend", "model", "model_id", "completed", "avg_latency"];
+    let is_latency = key.ends_with("_ms")
+        && ["mean_", "median_", "p99_", "std_"]
+            .iter()
+            .any(|begin| key.starts_with(begin));
+    is_latency || texts.contains(&key) || key == "output_throughput"
+}
+
+/// The numbers of a list and of the lists in it.
+struct FlatNumbers(Vec<f64>);
+
+impl<'de> Deserialize<'de> for FlatNumbers {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(NumberVisitor)
+    }
+}
+
+struct NumberVisitor;
+
+impl<'de> Visitor<'de> for NumberVisitor {
+    type Value = FlatNumbers;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("numbers")
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<FlatNumbers, E> {
+        Ok(FlatNumbers(vec![number]))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<FlatNumbers, E> {
+        Ok(FlatNumbers(vec![number as f64]))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<FlatNumbers, E> {
+        Ok(FlatNumbers(vec![number as f64]))
+    }
+
+    // A request that failed has none.
+    fn visit_unit<E>(self) -> Result<FlatNumbers, E> {
+        Ok(FlatNumbers(vec![]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<FlatNumbers, A::Error> {
+        let mut all = vec![];
+        while let Some(FlatNumbers(numbers)) = list.next_element()? {
+            all.extend(numbers);
+        }
+        Ok(FlatNumbers(all))
+    }
+}
+
+fn run_latencies(run: &ResultFields) -> Option<RequestLatencies> {
     let mut latencies = vec![];
     for kind in LatencyKind::ALL {
         latencies.extend(summary_latency(run, kind).or_else(|| detailed_latency(run, kind)));
     }
-    // `vllm bench latency` knows whole requests alone.
+    // `vllm bench latency` runs one batch again and again.
     if latencies.is_empty() {
         let mean_ns = seconds_ns(run.get("avg_latency"))?;
-        let percentile = |which: &str| seconds_ns(run.get("percentiles")?.get(which));
+        let percentile = |which: &str| rounded_ns(run.percentiles.get(which)? * 1e9);
         latencies.push(LatencyTotals {
-            kind: LatencyKind::E2el,
+            kind: LatencyKind::Batch,
             mean_ns: Some(mean_ns),
             median_ns: percentile("50"),
             p99_ns: percentile("99"),
@@ -147,7 +260,7 @@ fn run_latencies(run: &Map<String, Value>) -> Option<RequestLatencies> {
         "" => text("model"),
         model => model,
     };
-    let measured = run.get("latencies").and_then(Value::as_array);
+    let measured = run.lists.get("latencies");
     let requests = run.get("completed").and_then(Value::as_u64);
     Some(RequestLatencies {
         backend: text("backend").to_owned(),
@@ -159,7 +272,7 @@ fn run_latencies(run: &Map<String, Value>) -> Option<RequestLatencies> {
 }
 
 /// The figures that the benchmark worked out, milliseconds.
-fn summary_latency(run: &Map<String, Value>, kind: LatencyKind) -> Option<LatencyTotals> {
+fn summary_latency(run: &ResultFields, kind: LatencyKind) -> Option<LatencyTotals> {
     let mut found = LatencyTotals {
         kind,
         ..LatencyTotals::default()
@@ -178,20 +291,13 @@ fn summary_latency(run: &Map<String, Value>, kind: LatencyKind) -> Option<Latenc
 }
 
 /// The figures of each request, seconds.
-fn detailed_latency(run: &Map<String, Value>, kind: LatencyKind) -> Option<LatencyTotals> {
+fn detailed_latency(run: &ResultFields, kind: LatencyKind) -> Option<LatencyTotals> {
     let key = match kind {
         LatencyKind::Ttft => "ttfts",
         LatencyKind::Itl => "itls",
-        LatencyKind::Tpot | LatencyKind::E2el => return None,
+        LatencyKind::Tpot | LatencyKind::E2el | LatencyKind::Batch => return None,
     };
-    let mut all = vec![];
-    for value in run.get(key)?.as_array()? {
-        match value {
-            // the times between the outputs of one request
-            Value::Array(outputs) => all.extend(outputs.iter().filter_map(Value::as_f64)),
-            _ => all.extend(value.as_f64()),
-        }
-    }
+    let mut all = run.lists.get(key)?.clone();
     all.retain(|seconds| seconds.is_finite());
     all.sort_by(f64::total_cmp);
     let count = all.len() as f64;
@@ -273,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_requests() {
+    fn batches() {
         let text = br#"{"avg_latency": 2.5, "latencies": [2, 3],
             "percentiles": {"50": 2.5, "99": 2.99}}"#;
         assert!(is_latency_file(text));

@@ -172,14 +172,18 @@ pub fn sort_out_files(mut files: Vec<PathBuf>) -> Vec<RunFiles> {
 
 /// A file that lies there plain and packed is one file (`gunzip -k`): the plain one.
 fn without_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
-    let plain: Vec<PathBuf> = files
+    let is_packed = |file: &Path| {
+        let ending = file.extension();
+        ending.is_some_and(|ending| ending == "gz" || ending == "zst")
+    };
+    let plain: BTreeSet<PathBuf> = files
         .iter()
-        .filter(|file| file.extension().is_some_and(|ending| ending == "json"))
+        .filter(|file| !is_packed(file))
         .cloned()
         .collect();
-    let is_twin =
-        |file: &PathBuf| plain.contains(&file.with_extension("")) && !plain.contains(file);
-    let (twins, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_twin);
+    let (twins, files): (Vec<_>, Vec<_>) = files
+        .into_iter()
+        .partition(|file| is_packed(file) && plain.contains(&file.with_extension("")));
     let note = |twin: &PathBuf| format!("{} is there unpacked too: it is left out", twin.display());
     let mut notes: Vec<String> = twins.iter().map(note).collect();
     let (files, drawn) = without_drawn_profiles(files);
@@ -441,7 +445,10 @@ fn give_metrics(run: &mut RunFiles, metrics: Vec<TraceCandidate>) {
     for file in metrics {
         let named = file.rank;
         let mut ranks = run.ranks.iter_mut();
-        let rank = ranks.find(|rank| is_alone || named.is_some() && rank.rank == named);
+        let rank = ranks.find(|rank| match named {
+            Some(named) => rank.rank.map_or(is_alone, |own| own == named),
+            None => is_alone,
+        });
         match rank {
             Some(rank) if rank.metrics.is_none() => rank.metrics = Some(file.path),
             _ => run.unused.push(format!(
@@ -501,6 +508,7 @@ fn pick_file(
         loose.extend(variants);
         all = exact;
     }
+    prefer_kineto(rank, &mut all, notes);
     if all.len() > 1 {
         let names: Vec<String> = all
             .iter()
@@ -515,6 +523,22 @@ fn pick_file(
         loose.append(&mut all);
     }
     all.pop()
+}
+
+/// A rank that two recorders have recorded has the trace that says more: Kineto's knows the ops.
+fn prefer_kineto(rank: i64, all: &mut Vec<TraceCandidate>, notes: &mut Vec<String>) {
+    let is_kineto = |candidate: &TraceCandidate| candidate.kind == InputKind::KinetoTrace;
+    let kineto = all.iter().filter(|candidate| is_kineto(candidate)).count();
+    if kineto == 0 || kineto == all.len() {
+        return;
+    }
+    let others = all.iter().filter(|candidate| !is_kineto(candidate));
+    let names: Vec<String> = others.map(|other| file_name(&other.path)).collect();
+    notes.push(format!(
+        "rank {rank} has a Kineto trace, and one of another recorder ({}), which is left out",
+        names.join(", ")
+    ));
+    all.retain(is_kineto);
 }
 
 /// Where names and traces say different ranks: takes those of the traces if these are of one run

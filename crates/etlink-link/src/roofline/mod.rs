@@ -160,7 +160,9 @@ pub fn row_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork> 
 fn take_measured(trace: &LinkedTrace, work: &mut [RooflineWork]) {
     for (row, measured) in measured_work(trace) {
         let work = &mut work[row.index()];
-        if let Some(operations) = measured.operations {
+        // Whoever measured no tensor cores knows less of a product than its shapes say.
+        let is_whole = measured.has_tensor || !work.formula.is_counted();
+        if let Some(operations) = measured.operations.filter(|_| is_whole) {
             work.operations = operations;
             work.formula = RooflineFormula::Measured;
         }

@@ -136,8 +136,10 @@ fn look_at_file(path: PathBuf) -> TraceCandidate {
         .to_owned();
     let (rank, variant) = rank_in_name(&stem);
     let (mut kind, inside, is_view) = look_inside(&path).unwrap_or_default();
-    // a file that is named like a trace of a rank shall be missed when it is none
-    if kind == InputKind::Unknown && rank.is_some() {
+    // a file that is named like a trace of a rank shall be missed when it is none; tables, settings
+    // and databases of all kinds lie in such folders
+    let may_be_trace = packed.to_lowercase().ends_with(".json");
+    if kind == InputKind::Unknown && rank.is_some() && may_be_trace {
         kind = kind_of_name(&stem);
     }
     TraceCandidate {

@@ -4,6 +4,9 @@ use super::Analyzed;
 use anyhow::Result;
 use etlink_link::LinkedTrace;
 use etlink_metrics::{CardModel, WorkloadCard};
+use etlink_run::Progress;
+use etlink_run::discover::RankFiles;
+use etlink_run::input::{self, InputKind};
 use etlink_run::output::{OutputFormat, Target};
 use std::path::{Path, PathBuf};
 
@@ -22,10 +25,22 @@ pub(super) struct CardFacts {
     has_host: bool,
     /// Whether its kernels have metrics.
     has_metrics: bool,
+    /// What kind its device trace is; none of a written graph, or of standard input.
+    kind: Option<InputKind>,
+    /// Whether it has steps of an optimizer, or a backward pass.
+    is_training: bool,
 }
 
 impl CardFacts {
-    pub(super) fn from_trace(trace: &LinkedTrace) -> CardFacts {
+    pub(super) fn from_trace(trace: &LinkedTrace, files: &RankFiles) -> CardFacts {
+        let path = files
+            .device
+            .as_deref()
+            .filter(|path| *path != Path::new("-"));
+        let mut names = trace.device.names.iter();
+        let is_training = names.any(|name| {
+            name.starts_with("Optimizer.step") || name.starts_with("autograd::engine::")
+        });
         let header = &trace.device.header;
         let mut devices: Vec<i64> = trace
             .device
@@ -45,7 +60,25 @@ impl CardFacts {
             world_size: header.world_size.and_then(|size| u64::try_from(size).ok()),
             has_host: trace.host.is_some(),
             has_metrics: !trace.kernel_metrics.is_empty(),
+            kind: path.and_then(file_kind),
+            is_training,
         }
+    }
+}
+
+fn file_kind(path: &Path) -> Option<InputKind> {
+    let opened = input::open(path, 1, &Progress::hidden());
+    opened.ok().map(|input| input.kind)
+}
+
+/// What ccl-bench calls a kind of trace, and the framework that it says; empty where it says none.
+fn trace_words(kind: InputKind) -> (&'static str, &'static str) {
+    match kind {
+        InputKind::KinetoTrace => ("kineto_trace", "pytorch"),
+        InputKind::NsysSqlite => ("nsys", ""),
+        InputKind::XlaSpace | InputKind::XlaJson => ("xla_trace", "jax"),
+        InputKind::RocprofJson | InputKind::RocpdSqlite => ("rocprof", ""),
+        _ => ("", ""),
     }
 }
 
@@ -88,7 +121,19 @@ fn run_card(run: &Analyzed) -> WorkloadCard {
     let world = stated.unwrap_or(ranks.len() as u64);
     let first = facts.clone().find(|rank| !rank.device.is_empty());
     let is_inference = !run.total.phases.is_empty();
-    let mut traces = vec!["kineto_trace".to_owned()];
+    let mut traces: Vec<String> = vec![];
+    let mut framework = "";
+    for kind in facts.clone().filter_map(|rank| rank.kind) {
+        let (word, of_kind) = trace_words(kind);
+        if !word.is_empty() && !traces.iter().any(|known| known == word) {
+            traces.push(word.to_owned());
+        }
+        framework = if framework.is_empty() {
+            of_kind
+        } else {
+            framework
+        };
+    }
     if facts.clone().any(|rank| rank.has_host) {
         traces.push("torch_et".to_owned());
     }
@@ -96,9 +141,12 @@ fn run_card(run: &Analyzed) -> WorkloadCard {
     if metric_traces.is_empty() && facts.clone().any(|rank| rank.has_metrics) {
         metric_traces.push("nsight_compute".to_owned());
     }
-    let phase = match is_inference {
-        true => "inference",
-        false => "training",
+    let is_training = facts.clone().any(|rank| rank.is_training);
+    let phase = match (is_inference, is_training) {
+        (true, false) => "inference",
+        (false, true) => "training",
+        // nothing tells, or both do
+        _ => "",
     };
     let devices = facts.clone().map(|rank| rank.devices).max().unwrap_or(0);
     let backends = facts.map(|rank| rank.backend.as_str());
@@ -109,8 +157,10 @@ fn run_card(run: &Analyzed) -> WorkloadCard {
             ..known.model
         },
         device: text_or(known.device, first.map_or("", |rank| &rank.device)),
-        devices: known.devices.or((devices > 0).then_some(world * devices)),
-        framework: text_or(known.framework, "pytorch"),
+        devices: known
+            .devices
+            .or(world.checked_mul(devices).filter(|_| devices > 0)),
+        framework: text_or(known.framework, framework),
         communication: text_or(known.communication, backend.unwrap_or_default()),
         traces: match known.traces.is_empty() {
             true => traces,

@@ -171,7 +171,7 @@ fn analyze_rank<T>(
         run::report_notes(&trace.report),
         trace.report.anomalies.clone(),
     );
-    let card = CardFacts::from_trace(&trace);
+    let card = CardFacts::from_trace(&trace, entry.files());
     let (said, found) = say(trace, of)?;
     let files = entry.files();
     // a written graph stands for the traces that it was made of

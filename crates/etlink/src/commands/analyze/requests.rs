@@ -29,7 +29,8 @@ pub(super) struct RequestLatency {
     pub(super) trace_phase: &'static str,
     /// Such steps in the trace, over all ranks.
     pub(super) trace_steps: u64,
-    /// Their mean time on the host, ns; none where the trace has no such steps.
+    /// Their mean time on the host or on the device, the longer, ns; none where the trace has no such
+    /// steps.
     pub(super) trace_mean_ns: Option<i64>,
 }
 
@@ -55,11 +56,20 @@ pub(super) fn request_latencies(
                 p99_ns: latency.p99_ns,
                 trace_phase: phase,
                 trace_steps: found.map_or(0, steps),
-                trace_mean_ns: found.map(|totals| totals.durations.mean_ns().round() as i64),
+                trace_mean_ns: found.map(step_mean_ns),
             });
         }
     }
     all
+}
+
+/// A step whose host runs ahead is over when the device is.
+fn step_mean_ns(totals: &PhaseTotals) -> i64 {
+    let steps = i64::try_from(totals.durations.count)
+        .unwrap_or(i64::MAX)
+        .max(1);
+    let on_device = totals.device_window_ns / steps;
+    on_device.max(totals.durations.mean_ns().round() as i64)
 }
 
 /// A first token waits for a prefill, each other one for a decode; a whole request has both.
@@ -67,7 +77,7 @@ fn phase_of(kind: LatencyKind) -> &'static str {
     match kind {
         LatencyKind::Ttft => "prefill",
         LatencyKind::Tpot | LatencyKind::Itl => "decode",
-        LatencyKind::E2el => "",
+        LatencyKind::E2el | LatencyKind::Batch => "",
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn peak_table(one: &Analyzed, limit: Limit) -> Shown {
     sheets.sort_unstable();
     sheets.dedup();
     let mut title = "use of the device's peaks (links: all of them, one way; known: the part of \
-        its kernels' time whose work shapes say"
+        its kernels' time whose work shapes or metrics say"
         .to_owned();
     if devices().any(|(_, device)| device.covered < ENOUGH) {
         title += &format!("; under {} there are no shares", percent(ENOUGH, 0));

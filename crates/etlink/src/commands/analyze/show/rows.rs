@@ -274,7 +274,7 @@ pub(super) fn work_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     let devices = of_ranks(one, |rank| &rank.work);
     (
-        "operations of multiplications, convolutions and attention, by shapes (rate: over the \
+        "operations of multiplications, convolutions and attention, by shapes, or as measured (rate: over the \
         steps or the recording)"
             .into(),
         Grid::from_records(2, limit, columns, devices).expendable(["kernels", "they run"]),

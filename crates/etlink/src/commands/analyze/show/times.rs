@@ -222,10 +222,11 @@ pub(super) fn request_table(one: &Analyzed, limit: Limit) -> Shown {
                 LatencyKind::Tpot => "per token",
                 LatencyKind::Itl => "between outputs",
                 LatencyKind::E2el => "whole request",
+                LatencyKind::Batch => "whole batch",
             }
             .to_owned()
         }),
-        ("requests", |of| of.requests.to_string()),
+        ("count", |of| of.requests.to_string()),
         ("mean", |of| time_or_none(of.mean_ns)),
         ("median", |of| time_or_none(of.median_ns)),
         ("p99", |of| time_or_none(of.p99_ns)),
@@ -238,8 +239,7 @@ pub(super) fn request_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     (
         "latencies of requests: measured at the client by a benchmark (steps: those of the trace \
-        that make it, over all ranks, with their mean time on the host; the rest of a latency is \
-        waiting and what the server does around a step)"
+        that make it, over all ranks; their mean: on the host or on the device, the longer)"
             .into(),
         Grid::from_records(1, limit, columns, one.requests.iter()).expendable(["file", "median"]),
     )
