@@ -82,6 +82,17 @@ impl Serialize for DurationStats {
     }
 }
 
+/// The value in the middle; of an even number the mean of the two in the middle, 0 of none.
+/// O(n log n).
+pub fn median_ns(values: &mut [i64]) -> i64 {
+    values.sort_unstable();
+    let upper = values.get(values.len() / 2).copied().unwrap_or(0);
+    if values.len() % 2 == 1 || values.is_empty() {
+        return upper;
+    }
+    i64::midpoint(values[values.len() / 2 - 1], upper)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

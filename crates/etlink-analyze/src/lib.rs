@@ -69,7 +69,7 @@ pub use collectives::{CollectiveTotals, input_bytes};
 pub use compute_rate::ComputeRate;
 pub use copies::CopyTotals;
 pub use device_peaks::{DevicePeaks, Precision};
-pub use duration_stats::DurationStats;
+pub use duration_stats::{DurationStats, median_ns};
 pub use exposed_communication::{CommunicationWait, DeviceUse, ExposedCommunication, device_use};
 pub use host_ops::HostOpTotals;
 pub use idle::{GapCause, HostIdle, IdleCauses, IdleGap};

@@ -8,7 +8,7 @@
 //! ```
 //! A trace whose steps name no phase has no records. Steps without one are `other`.
 
-use crate::duration_stats::DurationStats;
+use crate::duration_stats::{DurationStats, median_ns};
 use crate::steps::StepTime;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -96,7 +96,7 @@ fn phase_total(phase: &str, steps: &PhaseSteps<'_>) -> PhaseTotals {
     PhaseTotals {
         phase: phase.to_owned(),
         durations,
-        median_ns: median(lengths),
+        median_ns: median_ns(&mut lengths),
         period_ns: periods.fold(0, i64::saturating_add),
         // names of annotations may claim any number: whole ones could overflow
         batch: (!batches.is_empty())
@@ -109,14 +109,4 @@ fn phase_total(phase: &str, steps: &PhaseSteps<'_>) -> PhaseTotals {
         exposed_communication_ns: sum(|step| step.exposed_communication_ns),
         idle_ns: sum(|step| step.idle_ns),
     }
-}
-
-/// Of an even number the mean of the two in the middle; 0 of none.
-fn median(mut values: Vec<i64>) -> i64 {
-    values.sort_unstable();
-    let upper = values.get(values.len() / 2).copied().unwrap_or(0);
-    if values.len() % 2 == 1 || values.is_empty() {
-        return upper;
-    }
-    i64::midpoint(values[values.len() / 2 - 1], upper)
 }

@@ -13,6 +13,7 @@
 //! What a recording cuts is no step like the others, and would halve a mean: see [`StepExclusion`].
 
 use crate::breakdown::DeviceTime;
+use crate::duration_stats::median_ns;
 use crate::intervals::Intervals;
 use crate::outside_time::OutsideTime;
 use crate::rows::ClassifiedRows;
@@ -148,8 +149,7 @@ pub fn step_period(steps: &[StepTime]) -> Option<i64> {
         _ => None,
     });
     let mut periods: Vec<i64> = pairs.collect();
-    periods.sort_unstable();
-    periods.get(periods.len() / 2).copied()
+    (!periods.is_empty()).then(|| median_ns(&mut periods))
 }
 
 /// Whether a step of a job counts in means: on one rank at least, or no rank says that it does not.

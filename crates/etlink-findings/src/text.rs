@@ -76,12 +76,3 @@ pub(crate) fn mean_ns(values: &[i64]) -> i64 {
     let mean = sum / values.len().max(1) as i128;
     i64::try_from(mean).unwrap_or(i64::MAX)
 }
-
-/// The value in the middle of many; 0 of none.
-pub(crate) fn median_ns(values: &mut [i64]) -> i64 {
-    let Some(last) = values.len().checked_sub(1) else {
-        return 0;
-    };
-    let (_, value, _) = values.select_nth_unstable(last / 2);
-    *value
-}

@@ -3,8 +3,9 @@
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::covered_time::CoveredTime;
 use crate::kind::CauseKind;
-use crate::text::{median_ns, sum_ns};
+use crate::text::sum_ns;
 use crate::view::RankView;
+use etlink_analyze::median_ns;
 use etlink_link::NodeKind;
 use etlink_model::{AuxiliaryKind, NodeIdx};
 use etlink_replay::GraphEdits;

@@ -2,8 +2,8 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::kind::CauseKind;
-use crate::text::median_ns;
 use crate::view::RankView;
+use etlink_analyze::median_ns;
 use etlink_analyze::{RowClass, counted_steps};
 use etlink_link::NodeKind;
 use etlink_model::NodeIdx;
@@ -55,11 +55,22 @@ impl StepWork {
         let first = self.times.first().filter(|(step, _)| *step == 0);
         let first = first.map_or(0, |(_, ns)| *ns);
         // The other steps have 0, the least of times: the middle of all lies that much lower.
-        let without = steps.saturating_sub(1).saturating_sub(others.len());
+        let count = steps.saturating_sub(1);
+        let without = count.saturating_sub(others.len());
         others.sort_unstable();
-        let middle = steps.saturating_sub(2) / 2;
-        let usual = middle.checked_sub(without).map(|at| others[at]);
-        (first, usual.unwrap_or(0))
+        let at = |place: usize| {
+            let place = place.checked_sub(without);
+            place
+                .and_then(|place| others.get(place))
+                .copied()
+                .unwrap_or(0)
+        };
+        let upper = at(count / 2);
+        let usual = match count % 2 {
+            0 => i64::midpoint(at((count / 2).saturating_sub(1)), upper),
+            _ => upper,
+        };
+        (first, usual)
     }
 }
 
