@@ -167,6 +167,78 @@ fn traces_are_wanted_elsewhere() {
         ]);
 }
 
+#[test]
+fn a_dump_counts_in_the_memory_budget() {
+    let tool = Tool::new();
+    for rank in [0, 1] {
+        let trace = format!("kineto_trace_{rank}.json.gz");
+        copy(&tool, &format!("{DDP}/{trace}"), &trace);
+    }
+    let head = b"\x80\x02}X\x07\x00\x00\x00entries](";
+    let dump = [&head[..], &b"N".repeat(60_000_000), b"es."].concat();
+    tool.file("nccl_trace_rank_0.gz", crate::tool::gzip(&dump));
+    tool.run("merge . -o out --memory 100M")
+        .exits(2)
+        .complains(&["nccl_trace_rank_0.gz", "100"]);
+}
+
+#[test]
+fn other_pickles_displace_no_dump() {
+    let tool = Tool::new();
+    let snapshot =
+        b"\x80\x04\x95\x9b\0\0\0\0\0\0\0}\x94(\x8c\x08segments\x94]\x94\x8c\x0cload_entries\x94u.";
+    for rank in [0, 1] {
+        let trace = format!("kineto_trace_{rank}.json.gz");
+        copy(&tool, &format!("{DDP}/{trace}"), &trace);
+        let dump = format!("nccl_trace_rank_{rank}");
+        copy(&tool, &format!("{DDP}/{dump}"), &dump);
+        tool.file(&format!("cuda_memory_rank_{rank}.pickle"), snapshot);
+        // a dump that cannot be read, which comes first by name
+        tool.file(
+            &format!("broken_rank_{rank}"),
+            b"\x80\x02}X\x07\x00\x00\x00entriescposix\nsystem\n.",
+        );
+    }
+    tool.run("ranks .")
+        .exits(0)
+        .notes("4 of 4 collectives have group, sizes and type from the flight recorder's dump")
+        .notes("broken_rank_0 is a dump of rank 0 that cannot be read: not used");
+}
+
+#[test]
+fn logs_of_the_inspector_beside_dumps_are_told() {
+    let tool = Tool::new();
+    for rank in 0..4 {
+        let dump = format!("nccl_trace_rank_{rank}");
+        copy(&tool, &format!("{STUCK}/{dump}"), &dump);
+    }
+    tool.file("node-pid7.log", crate::inspector::log_of(0));
+    tool.run("ranks .")
+        .exits(0)
+        .says("the run hangs on rank 2")
+        .notes("1 log of NCCL's inspector beside the dumps is not looked at");
+}
+
+#[test]
+fn terminals_get_no_escape_sequences_of_a_dump() {
+    let tool = Tool::new();
+    let dump = r#"{"version": "2.10", "pg_config": {"0": {"desc": "\u001b[4J"}}, "pg_status": {}, "entries": [{
+        "frames": [{"name": "\u001b]0;f", "filename": "a\u001b.py", "line": 1}], "record_id": 1,
+        "process_group": ["\u001b[2J", "\u001b[3J"], "collective_seq_id": 1,
+        "profiling_name": "nccl:all_reduce", "time_created_ns": 5, "state": "started"}]}"#;
+    tool.file("rank0.json", dump);
+    tool.file(
+        "nccl_trace_rank_1",
+        b"\x80\x02}X\x07\x00\x00\x00entriescos\n\x1b]0;pwn\x07\n.",
+    );
+    for command in ["ranks .", "ranks . --csv", "inspect rank0.json"] {
+        let ran = tool.run(command);
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(said.contains("u{1b}"), "{command}: {said:?}");
+        assert!(!said.contains('\x1b'), "{command}: {said:?}");
+    }
+}
+
 /// Copies a recording into the tool's folder.
 fn copy(tool: &Tool, from: &str, to: &str) {
     let bytes = std::fs::read(from.replace("{pairs}", &crate::tool::pairs().display().to_string()))

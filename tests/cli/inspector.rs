@@ -4,7 +4,7 @@ use crate::tool::{Tool, gzip};
 use serde_json::json;
 
 /// Four all-reduces and a send of a rank of two; rank 1 is late, so that rank 0 waits.
-fn log_of(rank: i64) -> String {
+pub(crate) fn log_of(rank: i64) -> String {
     let mut text = String::new();
     let header =
         format!(r#"{{"header":{{"id":"0xabc","comm_name":"dp","rank":{rank},"n_ranks":2,"#)
@@ -83,4 +83,20 @@ fn damaged_logs_are_told() {
         "no host or device traces in it, but logs of NCCL's inspector",
         "give them to `etlink ranks`",
     ]);
+}
+
+#[test]
+fn a_log_that_lies_there_packed_too_counts_once() {
+    let tool = Tool::new();
+    tool.file("once/node-pid70.log", log_of(0));
+    tool.file("twice/node-pid70.log", log_of(0));
+    tool.file("twice/node-pid70.log.gz", gzip(log_of(0).as_bytes()));
+    let sizes = |folder: &str| {
+        let report = tool.run(&format!("ranks {folder} --json")).exits(0).json();
+        (report[0]["sizes"].clone(), report[0]["members"].clone())
+    };
+    assert_eq!(sizes("twice"), sizes("once"));
+    tool.run("ranks twice")
+        .exits(0)
+        .notes("node-pid70.log.gz is there unpacked too: it is left out");
 }

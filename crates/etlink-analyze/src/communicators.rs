@@ -8,9 +8,9 @@
 //! one collective. Clocks are not needed. Bandwidths are those of nccl-tests, as
 //! `inspectorComputeOpBw` (`inspector.cc`) takes sizes. O(calls log calls).
 
-use etlink_model::{CollectiveKind, NameId};
+use etlink_model::{CollectiveKind, NameId, UnixNs};
 use etlink_nccl_inspector::{InspectorLog, TimingSource};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,6 +105,10 @@ struct SizeSum {
 /// Communicator, kind, whether it is a message, bytes.
 type SizeKey = (u32, CollectiveKind, u64);
 
+/// A call as the log of one rank has it: communicator, kind, rank, peer, number, and when its line
+/// was written, as messages of old logs have no numbers.
+type LoggedCall = (u32, CollectiveKind, i64, i64, u64, UnixNs);
+
 /// Sums up the logs of all processes of a run.
 pub fn communicator_report(logs: &[InspectorLog]) -> CommunicatorReport {
     let mut shared = SharedIds::default();
@@ -112,6 +116,7 @@ pub fn communicator_report(logs: &[InspectorLog]) -> CommunicatorReport {
     let mut collectives: FxHashMap<(u32, CollectiveKind, u64), LoggedCollective> =
         FxHashMap::default();
     let mut sums: BTreeMap<SizeKey, SizeSum> = BTreeMap::new();
+    let mut known: FxHashSet<LoggedCall> = FxHashSet::default();
     for log in logs {
         let ids: Vec<u32> = log
             .communicators
@@ -126,6 +131,12 @@ pub fn communicator_report(logs: &[InspectorLog]) -> CommunicatorReport {
                 continue;
             };
             let kind = kind_of(log.calls.name[call]).unwrap_or(CollectiveKind::Other);
+            let (peer, number) = (log.calls.peer[call], log.calls.number[call]);
+            let written = log.calls.written[call];
+            // a log that is there twice says the same twice
+            if !known.insert((id, kind, own.rank, peer, number, written)) {
+                continue;
+            }
             let ns = log.calls.duration[call].0;
             let member = members
                 .entry((id, own.rank))
@@ -139,7 +150,7 @@ pub fn communicator_report(logs: &[InspectorLog]) -> CommunicatorReport {
                 });
             member.total_ns = member.total_ns.saturating_add(ns);
             let (bytes, timing) = (log.calls.bytes[call], log.calls.timing[call]);
-            if log.calls.peer[call] >= 0 {
+            if peer >= 0 {
                 // the two sides of a message have numbers of their own
                 let side = LoggedCollective {
                     bytes,
@@ -149,7 +160,7 @@ pub fn communicator_report(logs: &[InspectorLog]) -> CommunicatorReport {
                 add_to(&mut sums, (id, kind), &side);
                 continue;
             }
-            let key = (id, kind, log.calls.number[call]);
+            let key = (id, kind, number);
             let collective = collectives.entry(key).or_insert_with(|| LoggedCollective {
                 bytes,
                 timing,
@@ -163,7 +174,7 @@ pub fn communicator_report(logs: &[InspectorLog]) -> CommunicatorReport {
     let mut ordered: Vec<_> = collectives.into_iter().collect();
     ordered.sort_by_key(|(key, _)| *key);
     for ((id, kind, _), collective) in &mut ordered {
-        // a log that is there twice says the same twice
+        // a rank has one part in a collective
         collective.sides.sort_unstable();
         collective.sides.dedup_by_key(|(rank, _)| *rank);
         add_to(&mut sums, (*id, *kind), collective);
@@ -398,5 +409,29 @@ mod tests {
                 ("reduce_scatter", 8192, 1)
             ]
         );
+    }
+
+    #[test]
+    fn a_log_that_is_there_twice_counts_once() {
+        let text = |number: u64, peer: u64| {
+            format!(
+                concat!(
+                    r#"{{"header":{{"id":"0x1","rank":0,"n_ranks":4,"nnodes":1}},"#,
+                    r#""metadata":{{"hostname":"a","pid":1}},"p2p_perf":{{"p2p":"Send","#,
+                    r#""p2p_sn":{},"p2p_peer":{},"p2p_msg_size_bytes":64,"#,
+                    r#""p2p_exec_time_us":10,"p2p_timing_source":"kernel_gpu"}}}}"#,
+                    "\n"
+                ),
+                number, peer
+            )
+        };
+        let messages = [text(0, 1), text(1, 1), text(0, 2)].concat();
+        let log = || etlink_nccl_inspector::read(messages.as_bytes()).expect("a log");
+        let once = communicator_report(&[log(), log_of(0, &[("AllReduce", 1, 8, 10)])]);
+        let reduces = || log_of(0, &[("AllReduce", 1, 8, 10)]);
+        let twice = communicator_report(&[log(), log(), reduces(), reduces()]);
+        let sends = twice.sizes.iter().find(|size| size.kind == "send");
+        assert_eq!(sends.map(|size| size.times), Some(3));
+        assert_eq!(twice, once);
     }
 }

@@ -111,7 +111,7 @@ fn first_stuck(dumps: &[RankDump], group: &GroupSides) -> Option<StuckCollective
             waiting,
             ended: ended.map(|side| side.rank).collect(),
             not_called: group.not_called(dumps, number),
-            unknown: group.absent.clone(),
+            unknown: group.absent.iter().copied().collect(),
             created_ns: created.max().unwrap_or(0),
         });
     }

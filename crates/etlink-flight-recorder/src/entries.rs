@@ -1,8 +1,8 @@
 //! The entries of a dump, from its values.
 
-use crate::Error;
 use crate::dump::{FlightDump, FlightEntry, FlightGroup, FlightProgress, FlightState};
 use crate::tree::{ValueIdx, ValueTree};
+use crate::{Error, MAX_BAD_ENTRIES};
 use etlink_model::{AnomalyKind, CollectiveKind, NameId, Names, UnixNs};
 
 /// Takes what is known of a dump; what is not known is passed over, as versions add keys.
@@ -33,6 +33,7 @@ pub(crate) fn dump_from_tree(
             _ => {}
         }
     }
+    let mut is_ended = tree.is_cut;
     match entries {
         Some(list) => {
             for &item in tree.items(list) {
@@ -42,7 +43,9 @@ pub(crate) fn dump_from_tree(
                         format!("entry {}", dump.entries.len())
                     }),
                 }
-                if tree.is_exhausted() {
+                let is_other = dump.anomalies.count(AnomalyKind::Skipped) >= MAX_BAD_ENTRIES;
+                if tree.is_exhausted() || is_other {
+                    is_ended = true;
                     break;
                 }
             }
@@ -51,7 +54,7 @@ pub(crate) fn dump_from_tree(
         None if tree.is_cut && !dump.version.is_empty() => {}
         None => return Err(Error::NoEntries { bytes }),
     }
-    if tree.is_cut || tree.is_exhausted() {
+    if is_ended || tree.is_exhausted() {
         let last = dump.entries.len();
         dump.anomalies
             .note(AnomalyKind::Truncated, || format!("after {last} entries"));

@@ -1,6 +1,7 @@
 //! A dump in JSON (`_dump_fr_trace_json`) as a list of values. A stack of its own holds what is
 //! open, so that depth costs memory in proportion to the text and nothing else.
 
+use crate::Error;
 use crate::tree::{DumpValue, ValueIdx, ValueTree};
 use etlink_json::{BrokenJson, JsonScanner, JsonValue};
 
@@ -11,15 +12,20 @@ enum OpenValue {
 }
 
 /// Reads a document; one that is cut or broken ends there. O(bytes).
-pub(crate) fn read_json(text: &[u8]) -> ValueTree<'_> {
+///
+/// # Errors
+/// It has more values than a dump.
+pub(crate) fn read_json(text: &[u8]) -> Result<ValueTree<'_>, Error> {
     let mut tree = ValueTree::new(text.len());
     let mut scanner = JsonScanner::new(text);
     let mut open: Vec<OpenValue> = vec![];
     loop {
+        // what is open is no value yet, and takes its memory already
+        tree.check_size(open.len())?;
         match read_next(&mut scanner, &mut tree, &mut open) {
             Ok(Some(whole)) => {
                 tree.root = Some(whole);
-                return tree;
+                return Ok(tree);
             }
             Ok(None) => {}
             Err(_) => break,
@@ -34,7 +40,7 @@ pub(crate) fn read_json(text: &[u8]) -> ValueTree<'_> {
             None => tree.root = Some(place),
         }
     }
-    tree
+    Ok(tree)
 }
 
 /// Reads up to the next bracket or value; the document when that ended it.

@@ -34,7 +34,14 @@ use std::io::Read;
 
 /// The largest file that is read. The recorder keeps a set number of entries of some hundred bytes:
 /// dumps of 10,000 entries with their Python stacks have 20 MB.
-pub const MAX_DUMP_BYTES: u64 = 512 << 20;
+pub const MAX_DUMP_BYTES: u64 = 64 << 20;
+
+/// The most values, and names of values, that are read; each takes up to 50 bytes. Dumps of PyTorch
+/// have one per two to four bytes: 60 an entry, and ten a frame of its stack.
+pub const MAX_DUMP_VALUES: u64 = 10_000_000;
+
+/// So many entries that are none end the reading: the list is something else.
+const MAX_BAD_ENTRIES: u64 = 1_000;
 
 /// Why a dump could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -50,10 +57,13 @@ pub enum Error {
     /// Larger than any dump.
     #[error("it has more than {} MiB, which no dump has{}", MAX_DUMP_BYTES >> 20, advice(self.remedy()))]
     TooLarge,
+    /// More values than any dump.
+    #[error("it has more than {MAX_DUMP_VALUES} values, which no dump has{}", advice(self.remedy()))]
+    ManyValues,
     /// Loading it by Python would run code.
     #[error("loading it would call {callable} (byte {offset}), which no dump of PyTorch does{}", advice(self.remedy()))]
     Callable {
-        /// What would be called.
+        /// What would be called, without control characters: a file can have any.
         callable: String,
         /// Where the pickle names it.
         offset: u64,
@@ -79,7 +89,9 @@ impl Error {
     pub fn remedy(&self) -> Option<String> {
         let remedy = match self {
             Error::Io { .. } => return None,
-            Error::TooLarge => "record it again with a smaller TORCH_FR_BUFFER_SIZE",
+            Error::TooLarge | Error::ManyValues => {
+                "record it again with a smaller TORCH_FR_BUFFER_SIZE"
+            }
             Error::Callable { .. } => {
                 "do not load it with Python, and ask who wrote it; give what PyTorch's flight \
                  recorder wrote"
@@ -92,13 +104,18 @@ impl Error {
     }
 }
 
-/// Whether a file that begins like this is a dump: the pickle of a dict with string keys, or JSON
-/// with the keys of a dump.
+/// Whether a file that begins like this is a dump: the pickle of a dict whose first key is one of a
+/// dump, or JSON with the keys of a dump.
 pub fn is_flight_dump(head: &[u8]) -> bool {
     let has = |key: &[u8]| memchr::memmem::find(head, key).is_some();
     if is_pickle(head) {
-        // `version` or `entries` is the first key of all versions; others follow in any order
-        return has(b"entries") || has(b"pg_config") || has(b"profiling_name");
+        // Other pickles, such as snapshots of CUDA's memory, can have these words in any text.
+        // `version` or `entries` is the first key of all versions; others follow in any order.
+        return match pickle::first_key(head) {
+            Some(b"entries") => true,
+            Some(b"version") => has(b"entries") || has(b"pg_config") || has(b"profiling_name"),
+            _ => false,
+        };
     }
     let is_json = head.trim_ascii_start().first() == Some(&b'{');
     is_json && has(b"\"profiling_name\"") && has(b"\"time_created_ns\"")
@@ -110,10 +127,10 @@ fn is_pickle(head: &[u8]) -> bool {
     matches!(head, [0x80, 2..=5, ..])
 }
 
-/// Reads a dump, pickle or JSON. O(bytes), in memory too.
+/// Reads a dump, pickle or JSON. O(bytes), in memory too, up to [`MAX_DUMP_VALUES`].
 ///
 /// # Errors
-/// The source fails, it is no dump, or a pickle that would call code. A dump that is cut is no
+/// The source fails, it has more bytes or values than a dump, it is no dump, or a pickle that would call code. A dump that is cut is no
 /// error: [`FlightDump::anomalies`].
 pub fn read(source: impl Read) -> Result<FlightDump, Error> {
     let mut bytes = vec![];
@@ -134,7 +151,7 @@ pub fn read(source: impl Read) -> Result<FlightDump, Error> {
         return Err(Error::TooLarge);
     }
     let tree = match bytes.trim_ascii_start().first() {
-        Some(b'{') => json::read_json(&bytes),
+        Some(b'{') => json::read_json(&bytes)?,
         _ => pickle::read_pickle(&bytes)?,
     };
     entries::dump_from_tree(&tree, offset, source_error)

@@ -29,8 +29,10 @@ pub(crate) fn read_pickle(bytes: &[u8]) -> Result<ValueTree<'_>, Error> {
         tree: ValueTree::new(bytes.len()),
         stack: vec![],
         memo: FxHashMap::default(),
+        named: 0,
     };
     loop {
+        machine.tree.check_size(machine.named)?;
         let at = machine.at;
         let Some(code) = machine.byte() else {
             machine.close_all();
@@ -59,6 +61,8 @@ struct PickleMachine<'a> {
     stack: Vec<StackItem>,
     /// What was remembered, by number. Numbers can be any, so a list would not do.
     memo: FxHashMap<u64, ValueIdx>,
+    /// Marks, and values that were put on the stack again: they take a place as values do.
+    named: usize,
 }
 
 impl<'a> PickleMachine<'a> {
@@ -69,6 +73,7 @@ impl<'a> PickleMachine<'a> {
             0x80 => self.take(1).map(|_| ()),
             0x95 => self.take(8).map(|_| ()),
             b'(' => {
+                self.named += 1;
                 self.stack.push(StackItem::Mark);
                 Some(())
             }
@@ -82,6 +87,7 @@ impl<'a> PickleMachine<'a> {
             }
             b'2' => {
                 let top = self.stack.last().copied();
+                self.named += 1;
                 self.stack.extend(top);
                 Some(())
             }
@@ -252,6 +258,8 @@ impl<'a> PickleMachine<'a> {
     }
 
     fn remember(&mut self, number: u64) {
+        // of numbers that are used again and again there is one
+        self.named += 1;
         if let Some(StackItem::Value(top)) = self.stack.last().copied() {
             self.memo.insert(number, top);
         }
@@ -260,6 +268,7 @@ impl<'a> PickleMachine<'a> {
     fn recall(&mut self, number: u64) -> Option<()> {
         match self.memo.get(&number).copied() {
             Some(place) => {
+                self.named += 1;
                 self.stack.push(StackItem::Value(place));
                 Some(())
             }
@@ -318,7 +327,7 @@ impl<'a> PickleMachine<'a> {
             }
         };
         Error::Callable {
-            callable: shortened(&callable),
+            callable: shown_name(&callable),
             offset: at as u64,
         }
     }
@@ -381,11 +390,43 @@ fn long_value(bytes: &[u8]) -> DumpValue<'static> {
     DumpValue::Int(number)
 }
 
-/// A name for a message: a file can make it as long as itself.
-fn shortened(name: &str) -> String {
+/// A name for a message: a file can make it as long as itself, and a terminal obeys the control
+/// characters in it.
+fn shown_name(name: &str) -> String {
     const SHOWN: usize = 120;
-    match name.chars().nth(SHOWN) {
-        Some(_) => name.chars().take(SHOWN).chain(['…']).collect(),
-        None => name.to_owned(),
+    let mut shown = String::new();
+    for letter in name.chars().take(SHOWN) {
+        if letter.is_control() {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    if name.chars().nth(SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// The first key of the dict that a pickle begins with, as PyTorch and Python write one: protocol,
+/// frame, `}`, the places where it is remembered, a mark, a string.
+pub(crate) fn first_key(head: &[u8]) -> Option<&[u8]> {
+    let rest = head.get(2..)?;
+    let rest = match rest {
+        [0x95, ..] => rest.get(9..)?,
+        _ => rest,
+    };
+    let mut rest = rest.strip_prefix(b"}")?;
+    loop {
+        rest = match rest {
+            [0x94 | b'(', after @ ..] | [b'q', _, after @ ..] => after,
+            [b'r', _, _, _, _, after @ ..] => after,
+            [b'X' | b'T', a, b, c, d, after @ ..] => {
+                let length = u32::from_le_bytes([*a, *b, *c, *d]);
+                return after.get(..usize::try_from(length).ok()?);
+            }
+            [0x8c | b'U', length, after @ ..] => return after.get(..usize::from(*length)),
+            _ => return None,
+        };
     }
 }

@@ -291,6 +291,58 @@ fn a_pickle_that_would_call_code_is_refused_with_its_name() {
 }
 
 #[test]
+fn what_a_pickle_would_call_is_named_without_control_characters() {
+    let said = error_of(b"\x80\x02}X\x07\x00\x00\x00entriescos\n\x1b]0;pwn\x07\n.");
+    assert!(!said.contains(char::is_control), "{said:?}");
+    assert!(said.contains(r"would call os.\u{1b}]0;pwn\u{7} "), "{said}");
+}
+
+#[test]
+fn pickles_and_chakra_graphs_of_others_are_no_dumps() {
+    // a snapshot of CUDA's memory with a function of this name, protocol 4
+    let snapshot =
+        b"\x80\x04\x95\x9b\0\0\0\0\0\0\0}\x94(\x8c\x08segments\x94]\x94\x8c\x0cload_entries\x94u.";
+    assert!(!is_flight_dump(snapshot));
+    // a Chakra message of 256 bytes
+    assert!(!is_flight_dump(
+        b"\x80\x02\x0a\x051.1.1\x0a\x14aten::lookup_entries"
+    ));
+    // `version` is a key of many programs
+    assert!(!is_flight_dump(b"\x80\x02}(X\x07\0\0\0versionq\0K\x01u."));
+    for dump in [
+        // of PyTorch, of Python with protocol 2 and 4, and of one key
+        &b"\x80\x02}(X\x07\0\0\0versionq\0X\x04\0\0\x002.10q\x01X\x07\0\0\0entriesq\x02]u."[..],
+        b"\x80\x02}q\0(X\x07\0\0\0entriesq\x01]q\x02u.",
+        b"\x80\x04\x95\x12\0\0\0\0\0\0\0}\x94(\x8c\x07entries\x94]\x94u.",
+        b"\x80\x02}X\x07\0\0\0entries]s.",
+    ] {
+        assert!(is_flight_dump(dump), "{dump:?}");
+    }
+}
+
+#[test]
+fn values_and_bad_entries_are_bounded() {
+    let values = |count: usize| {
+        let head = b"\x80\x02}X\x07\x00\x00\x00entries](";
+        [&head[..], &b"N".repeat(count), b"es."].concat()
+    };
+    let dump = read(&values(100_000)[..]).expect("a dump");
+    assert_eq!(dump.anomalies.count(AnomalyKind::Skipped), MAX_BAD_ENTRIES);
+    assert_eq!(dump.anomalies.count(AnomalyKind::Truncated), 1);
+    let count = MAX_DUMP_VALUES as usize;
+    for many in [
+        values(count),
+        [b"\x80\x02".to_vec(), b"(".repeat(count + 1)].concat(),
+        [&b"{\"entries\":["[..], &b"0,".repeat(count)].concat(),
+        [&b"{\"entries\":"[..], &b"[".repeat(count + 1)].concat(),
+    ] {
+        assert!(matches!(read(&many[..]), Err(Error::ManyValues)));
+    }
+    let long = std::io::repeat(b' ').take(MAX_DUMP_BYTES + 1);
+    assert!(matches!(read(long), Err(Error::TooLarge)));
+}
+
+#[test]
 fn what_is_no_dump_is_refused() {
     assert!(error_of(b"\x80\x02}.").contains("no \"entries\" list in it (4 bytes read)"));
     assert!(error_of(b"\x80\x02\xff").contains("byte 2 (0xff) is no instruction of a pickle"));

@@ -1,5 +1,6 @@
 //! The values of a document, each once, in a list: neither reading nor dropping them recurses.
 
+use crate::{Error, MAX_DUMP_VALUES};
 use etlink_json::unescape;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -57,6 +58,15 @@ impl<'a> ValueTree<'a> {
         let place = ValueIdx(u32::try_from(self.values.len()).unwrap_or(u32::MAX));
         self.values.push(value);
         place
+    }
+
+    /// Refuses a document that has more values than a dump, with so many more places that name values.
+    pub(crate) fn check_size(&self, more: usize) -> Result<(), Error> {
+        let count = (self.values.len() as u64).saturating_add(more as u64);
+        if count > MAX_DUMP_VALUES {
+            return Err(Error::ManyValues);
+        }
+        Ok(())
     }
 
     pub(crate) fn get(&self, place: ValueIdx) -> &DumpValue<'a> {

@@ -9,11 +9,20 @@ use crate::run_files::file_name;
 use etlink_nccl_inspector::InspectorLog;
 use std::path::{Path, PathBuf};
 
-/// The logs in `root` and its subfolders, by path. Subfolders that cannot be read are passed by.
+/// The logs of a folder.
+#[derive(Clone, Debug, Default)]
+pub struct LogFiles {
+    /// By path.
+    pub logs: Vec<PathBuf>,
+    /// What was left out.
+    pub notes: Vec<String>,
+}
+
+/// The logs in `root` and its subfolders. Subfolders that cannot be read are passed by.
 ///
 /// # Errors
 /// `root` cannot be read, or files in it are being replaced.
-pub fn find_logs(root: &Path) -> Result<Vec<PathBuf>, RunError> {
+pub fn find_logs(root: &Path) -> Result<LogFiles, RunError> {
     let mut folders = vec![root.to_owned()];
     let mut logs = vec![];
     // a list, not recursion: nobody bounds how deep folders lie
@@ -40,7 +49,26 @@ pub fn find_logs(root: &Path) -> Result<Vec<PathBuf>, RunError> {
         }
     }
     logs.sort();
-    Ok(logs)
+    Ok(without_packed_twins(&logs))
+}
+
+/// A log that lies there plain and packed is one (`gunzip -k`): the plain one.
+fn without_packed_twins(all: &[PathBuf]) -> LogFiles {
+    let mut found = LogFiles::default();
+    for path in all {
+        let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+        let is_packed = ending.is_some_and(|ending| ending == "gz" || ending == "zst");
+        // sorted, so that a folder of thousands of ranks takes no long search
+        if is_packed && all.binary_search(&path.with_extension("")).is_ok() {
+            let name = path.display();
+            found
+                .notes
+                .push(format!("{name} is there unpacked too: it is left out"));
+        } else {
+            found.logs.push(path.clone());
+        }
+    }
+    found
 }
 
 /// `<host>-pid<pid>.log` is the plugin's own name; its exporter also takes `.jsonl`.

@@ -15,6 +15,7 @@ use crate::input::database::event_rows;
 use crate::input::{self, InputKind};
 use crate::run_files::file_name;
 use bytesize::ByteSize;
+use etlink_flight_recorder::{MAX_DUMP_BYTES, MAX_DUMP_VALUES};
 use std::path::{Path, PathBuf};
 
 /// Peak memory per byte of host trace, in percent. Measured: see [`DEVICE_PERCENT`].
@@ -47,6 +48,8 @@ const DETAILS_PERCENT: u64 = 110;
 const ROW_BYTES: u64 = 260;
 /// What the process takes before it reads anything: program, allocator, output buffers.
 const BASE: u64 = 8_000_000;
+/// Peak memory per byte of a flight recorder's dump, beyond its own, and at most per value.
+const DUMP_VALUE_BYTES: u64 = 50;
 /// Chunks in work per thread, of both traces: 1 to 2 MB measured with 1 to 64 threads.
 const PER_THREAD: u64 = 2_000_000;
 
@@ -123,6 +126,25 @@ impl RankMemory {
             files,
             unpacked: self.unpacked.saturating_add(other.unpacked),
             bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
+    /// With the dump of its flight recorder.
+    pub fn and_dump(self, dump: Option<&Path>) -> RankMemory {
+        let Some(path) = dump else {
+            return self;
+        };
+        // of a longer one only the begin is read, and then it is refused
+        let size = unpacked::unpacked_size(path).unwrap_or(0);
+        let size = size.min(MAX_DUMP_BYTES);
+        // a byte makes one value at most
+        let values = size.min(MAX_DUMP_VALUES);
+        let need = size.saturating_add(values.saturating_mul(DUMP_VALUE_BYTES));
+        let files = self.files.into_iter().chain([path.to_owned()]).collect();
+        RankMemory {
+            files,
+            unpacked: self.unpacked.saturating_add(size),
+            bytes: self.bytes.saturating_add(need),
         }
     }
 

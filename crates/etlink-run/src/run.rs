@@ -882,7 +882,7 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
                     folder: folder.to_owned(),
                 });
             }
-            if !inspector::find_logs(folder)?.is_empty() {
+            if !inspector::find_logs(folder)?.logs.is_empty() {
                 return Err(RunError::OnlyInspectorLogs {
                     folder: folder.to_owned(),
                 });
@@ -944,6 +944,7 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, keep: KeepEvents) -> 
     if files.process.is_some() {
         memory = memory.of_one_process(in_file.count());
     }
+    memory = memory.and_dump(files.flight.as_deref().filter(|_| device.is_some()));
     if keep == KeepEvents::Everything {
         memory = memory.with_details(device);
     }

@@ -41,7 +41,7 @@ pub(super) struct GroupSides {
     /// Its ranks; those that have calls where none are listed.
     pub(super) ranks: Vec<GlobalRank>,
     /// Ranks without a dump.
-    pub(super) absent: Vec<GlobalRank>,
+    pub(super) absent: BTreeSet<GlobalRank>,
     /// What each rank calls it.
     keys: BTreeMap<GlobalRank, GroupKey>,
     /// By number, the calls by rank.

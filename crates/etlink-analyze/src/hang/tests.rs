@@ -154,3 +154,23 @@ fn unequal_calls_are_named_in_the_words_of_a_join() {
         ]
     );
 }
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a search that is quadratic shows in nothing but its time"
+)]
+fn many_absent_ranks_take_little_time() {
+    let listed: Vec<String> = (0..60_000).map(|rank: i64| rank.to_string()).collect();
+    let group = format!(
+        r#""0": {{"name": "0", "desc": "g0", "ranks": "[{}]"}}"#,
+        listed.join(", ")
+    );
+    let calls = [("0", 1, "all_reduce", 8, false)];
+    let dumps: Vec<RankDump> = (0..3).map(|rank| dump_of(rank, &group, &calls)).collect();
+    let begin = std::time::Instant::now();
+    let report = hang_report(&dumps);
+    assert_eq!(report.absent.len(), 59_997);
+    // to look for each absent rank among all of them takes a minute
+    assert!(begin.elapsed() < std::time::Duration::from_secs(5));
+}

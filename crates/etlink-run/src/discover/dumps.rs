@@ -1,6 +1,7 @@
 //! Dumps of the flight recorder: which files they are, and of which rank's traces.
 
 use super::candidate::TraceCandidate;
+use crate::flight::read_dump;
 use crate::input::{self, InputKind};
 use crate::progress::Progress;
 use crate::run_files::{FlightFile, FlightFolder, RunFiles, file_name};
@@ -62,13 +63,32 @@ pub(super) fn pair_dumps(run: &mut RunFiles, dumps: &[FlightFile]) {
             continue;
         };
         // one recorder can be dumped as pickle and as JSON: both say the same
-        files.flight = own.first().map(|dump| dump.path.clone());
-        for other in own.iter().skip(1) {
-            let (other, first) = (file_name(&other.path), file_name(&own[0].path));
-            let note = format!("{other} is of rank {rank} like {first}, which is used");
+        let used = own.iter().find(|dump| can_be_read(dump, own.len()));
+        // where none can be read, the first says why when the rank is linked
+        let Some(used) = used.or(own.first()) else {
+            continue;
+        };
+        files.flight = Some(used.path.clone());
+        for (place, other) in own.iter().enumerate() {
+            let (name, first) = (file_name(&other.path), file_name(&used.path));
+            if other.path == used.path {
+                continue;
+            }
+            if own.iter().position(|dump| dump.path == used.path) > Some(place) {
+                run.notes.push(format!(
+                    "{name} is a dump of rank {rank} that cannot be read: not used"
+                ));
+                continue;
+            }
+            let note = format!("{name} is of rank {rank} like {first}, which is used");
             run.unused.push(note);
         }
     }
+}
+
+/// Whether one of so many dumps of a rank can be read. The only one is read when its rank is.
+fn can_be_read(dump: &FlightFile, count: usize) -> bool {
+    count == 1 || read_dump(&dump.path, &Progress::hidden()).is_ok()
 }
 
 /// Dumps in a folder of their own are of the only run that there is.

@@ -35,7 +35,9 @@ pub(super) fn run(
     rows: usize,
 ) -> Result<Outcome> {
     let (mut logs, mut notes, mut excluded, mut errors) = (vec![], vec![], vec![], vec![]);
-    for path in find_logs(folder)? {
+    let found = find_logs(folder)?;
+    notes.extend(found.notes);
+    for path in found.logs {
         let name = path.display().to_string();
         match read_checked(&path, options) {
             Ok(log) => {
@@ -118,7 +120,7 @@ fn sizes_csv(report: &CommunicatorReport) -> Result<String> {
     ])?;
     for size in &report.sizes {
         out.serialize((
-            (csv_text(&size.communicator), csv_text(&size.name)),
+            (shown(&size.communicator), shown(&size.name)),
             (size.ranks, size.nodes, size.kind, size.bytes, size.times),
             (
                 size.logged_ranks,
@@ -134,6 +136,12 @@ fn sizes_csv(report: &CommunicatorReport) -> Result<String> {
         ))?;
     }
     Ok(String::from_utf8(out.into_inner()?)?)
+}
+
+/// Text of a log for a table: a spreadsheet takes no formula from it, a terminal no control
+/// character.
+fn shown(text: &str) -> String {
+    csv_text(&plain(text)).into_owned()
 }
 
 fn report_text(report: &CommunicatorReport, rows: usize) -> String {

@@ -11,6 +11,7 @@ use etlink_link::ranks::rank_list;
 use etlink_model::{GlobalRank, Severity};
 use etlink_run::discover::{FlightFile, FlightFolder};
 use etlink_run::flight::{find_dumps, read_dump};
+use etlink_run::inspector::find_logs;
 use etlink_run::membership::Excluded;
 use etlink_run::run::RunOptions;
 use etlink_run::{RunError, text};
@@ -51,6 +52,9 @@ pub(super) fn run(
     if all.is_empty() {
         return Err(RunError::no_trace_taken(errors).into());
     }
+    if let Some(first) = all.first_mut() {
+        first.notes.extend(other_logs_note(folder)?);
+    }
     let notes_of = |one: &FolderHangs| {
         let excluded = one.excluded.iter().map(Excluded::note);
         one.notes.iter().cloned().chain(excluded).collect()
@@ -73,6 +77,23 @@ pub(super) fn run(
     } else {
         Outcome::Done
     })
+}
+
+/// Logs of NCCL's inspector say other things, which this report has no place for.
+fn other_logs_note(folder: &Path) -> Result<Option<String>> {
+    let logs = find_logs(folder)?.logs.len() as u64;
+    if logs == 0 {
+        return Ok(None);
+    }
+    let verb = match logs {
+        1 => "is",
+        _ => "are",
+    };
+    Ok(Some(format!(
+        "{} of NCCL's inspector beside the dumps {verb} not looked at: for bandwidths put logs \
+         into a folder of their own, and give that to `etlink ranks`",
+        count(logs, "log")
+    )))
 }
 
 /// The report of a folder, unless no dump of it can be read; and why dumps cannot.
@@ -173,14 +194,20 @@ fn calls_csv(all: &[FolderHangs]) -> Result<String> {
         for call in &one.calls {
             out.serialize((
                 (csv_text(&one.run), call.kind, csv_text(&call.ranks)),
-                (csv_text(&call.group), call.number, call.rank),
+                (shown(&call.group), call.number, call.rank),
                 (call.state, call.ended, call.created_ns),
-                (csv_text(&call.dtype), csv_text(&call.in_sizes)),
-                (csv_text(&call.out_sizes), csv_text(&call.place)),
+                (shown(&call.dtype), shown(&call.in_sizes)),
+                (shown(&call.out_sizes), shown(&call.place)),
             ))?;
         }
     }
     Ok(String::from_utf8(out.into_inner()?)?)
+}
+
+/// Text of a dump for a table: a spreadsheet takes no formula from it, a terminal no control
+/// character.
+fn shown(text: &str) -> String {
+    csv_text(&plain(text)).into_owned()
 }
 
 /// Who hangs where, for people.
