@@ -53,6 +53,15 @@ pub(crate) fn about_device(
         );
     }
     if device.rows.is_empty() && device.calls.is_empty() {
+        // Kineto writes what devices did behind the ops.
+        if is_cut(&device.anomalies) {
+            notes.push(
+                "the device trace is cut, and has no device rows and no runtime calls before that \
+                 place: what devices did may be in the part that is missing"
+                    .into(),
+            );
+            return;
+        }
         notes.push(
             "the device trace has no device rows and no runtime calls: a CPU run, or \
              recorded without ProfilerActivity.CUDA"

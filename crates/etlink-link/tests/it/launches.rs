@@ -296,3 +296,21 @@ fn a_start_before_the_call_within_the_clocks_tolerance_is_a_launch() {
         );
     }
 }
+
+#[test]
+fn a_trace_that_is_cut_before_its_rows_is_no_run_without_devices() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "aten::mm", 0, 20_000);
+    let whole = alone(&draw);
+    let text = draw.kineto();
+    let end = text.len() - 40;
+    let device = etlink_kineto::read(&text[..end], etlink_kineto::KinetoReadOptions::default());
+    let device = device.expect("a cut trace");
+    let cut = etlink_link::link(None, device, etlink_link::LinkOptions::default());
+    let notes = |trace: &etlink_link::LinkedTrace| trace.report.notes.join("\n");
+    assert!(notes(&whole).contains("a CPU run, or recorded without"));
+    let cut = notes(&cut.expect("links"));
+    assert!(cut.contains("is cut, and has no device rows"), "{cut}");
+    assert!(!cut.contains("a CPU run"), "{cut}");
+}
