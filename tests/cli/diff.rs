@@ -219,7 +219,7 @@ fn the_cut_rest_of_a_step_halves_no_mean() {
     );
     tool.run("analyze after.json --table steps")
         .exits(0)
-        .says("3 steps, one every 414.000 us (median, from end to end on host and device), mean ")
+        .says("3 steps, one every 410.000 us (median, from end to end on host and device), mean ")
         .says("mean 400.000 us on the host")
         .says("left out of the mean: ProfilerStep#3 of 20.000 us, which is the cut rest of a");
 }
@@ -413,4 +413,23 @@ fn work_of_the_iteration_before_is_not_compared() {
     tool.run("analyze before.json --table outside")
         .exits(0)
         .says("before the recording");
+}
+
+#[test]
+fn waits_are_no_time_of_a_device() {
+    let tool = Tool::new();
+    let one = draw("gemm", 20);
+    let mut two = draw("gemm", 20);
+    let main = two.thread();
+    let id = two.next_correlation();
+    two.call(main, "cudaDeviceSynchronize", (50 * US, 90 * US), id);
+    two.raw(
+        r#"{"ph": "X", "cat": "cuda_sync", "name": "Context Sync", "pid": 0, "tid": 7, "ts": 50,
+            "dur": 40, "args": {"device": 0, "stream": -1, "correlation": 3}}"#,
+    );
+    tool.file("one.json", one.kineto());
+    tool.file("two.json", two.kineto());
+    tool.run("diff one.json two.json")
+        .exits(0)
+        .says("device time 20.000 us -> 20.000 us");
 }

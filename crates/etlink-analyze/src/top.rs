@@ -182,7 +182,7 @@ pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
         TopGroup::Stack(depth) => stacks::python_stacks(trace, &ranges, &tree, depth),
         TopGroup::Name | TopGroup::Shape => stacks::PythonStacks::default(),
     };
-    let mut launched = device::launched_time(trace, &ranges);
+    let mut launched = device::launched_time(trace, &ranges, options.counted.is_none());
     tree.merge(&ranges, &names, &mut launched);
     let memory = memory::MemoryEvents::new(trace);
     let figures = tree.figures(&ranges, &launched, &memory);

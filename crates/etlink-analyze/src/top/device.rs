@@ -6,7 +6,12 @@ use etlink_model::{Correlation, DeviceTrace, OpIdx};
 use rustc_hash::FxHashMap;
 
 /// Per range, the time of the device rows that it launched itself, ns. O(n).
-pub(super) fn launched_time(trace: &DeviceTrace, ranges: &[HostRange]) -> Vec<i64> {
+/// Rows of waits count where `with_waits` is, as in PyTorch's table.
+pub(super) fn launched_time(
+    trace: &DeviceTrace,
+    ranges: &[HostRange],
+    with_waits: bool,
+) -> Vec<i64> {
     let linked = LaunchingOps::new(trace);
     let mut of_op = vec![0i64; trace.ops.len()];
     let DeviceTrace {
@@ -32,7 +37,8 @@ pub(super) fn launched_time(trace: &DeviceTrace, ranges: &[HostRange]) -> Vec<i6
             // Kineto writes no `External id` on `cuda_sync` rows: the op is found through the call.
             add(&mut of_op, op, rows.duration[row].0);
         }
-        for row in 0..syncs.len() {
+        let waits = if with_waits { syncs.len() } else { 0 };
+        for row in 0..waits {
             add(
                 &mut of_op,
                 made(syncs.correlation[row]).and_then(|call| linked.of_call(call)),

@@ -151,7 +151,9 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
         for row in (0..rows.len()).filter(counts) {
             self.add_row(rows.name[row], false, rows.start[row], rows.duration[row]);
         }
-        for row in 0..syncs.len() {
+        // Runs are compared by what devices do, and in these a device or the host waits.
+        let waits = if counted.is_none() { syncs.len() } else { 0 };
+        for row in 0..waits {
             self.add_row(
                 syncs.name[row],
                 false,
