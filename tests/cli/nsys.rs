@@ -1,14 +1,11 @@
 //! Exports of Nsight Systems as users give them: alone, packed, of several processes, damaged.
 
-use crate::tool::Tool;
+use crate::tool::{Tool, gzip};
 use etlink_kineto::KinetoReadOptions;
 use etlink_model::DeviceTrace;
 use etlink_nsys::NsysSchema;
 use etlink_testing::{DeviceQueue, TraceBuilder};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use rusqlite::Connection;
-use std::io::Write;
 use std::path::Path;
 
 /// A process that launches two kernels and waits for its device.
@@ -68,9 +65,7 @@ fn a_packed_export_and_one_on_standard_input_are_unpacked() {
     let tool = Tool::new();
     export(&tool.path("x.sqlite"), &[1000], NsysSchema::V3_13);
     let plain = tool.read("x.sqlite");
-    let mut packed = GzEncoder::new(vec![], Compression::fast());
-    packed.write_all(&plain).expect("packs");
-    tool.file("x.sqlite.gz", packed.finish().expect("packs"));
+    tool.file("x.sqlite.gz", gzip(&plain));
     tool.run("link --device x.sqlite -o plain.et").exits(0);
     tool.run("link --device x.sqlite.gz -o packed.et").exits(0);
     tool.run_with("link --device - -o stdin.et", &plain)
@@ -111,6 +106,71 @@ fn each_process_of_a_report_is_a_rank() {
     tool.run("link --device runs/job.sqlite -o none.et")
         .exits(2)
         .notes("2 processes of it have work on devices (pids [2000, 2001])");
+}
+
+#[test]
+fn tables_and_lists_of_a_report_of_several_processes() {
+    let tool = Tool::new();
+    export(&tool.path("job.sqlite"), &[2001, 2000], NsysSchema::V3_13);
+    let tables = tool.run("top job.sqlite --json").exits(0).json();
+    let ranks: Vec<_> = tables["tables"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .collect();
+    assert_eq!(
+        (&ranks[0]["rank"], &ranks[1]["rank"]),
+        (&0.into(), &1.into())
+    );
+    tool.run("diff job.sqlite job.sqlite").exits(0);
+    let listed = tool.run("inspect job.sqlite --json").exits(0).json();
+    let processes = &listed["processes"];
+    assert_eq!(processes[0]["pid"], 2000);
+    assert_eq!(
+        (&processes[1]["pid"], &processes[1]["rank"]),
+        (&2001.into(), &1.into())
+    );
+    tool.run("inspect job.sqlite").exits(0).says("pid 2001");
+    tool.run("link --device job.sqlite --rank 7")
+        .exits(2)
+        .notes("none of its processes is rank 7, they are 0, 1");
+    // measured of one rank, by the name of the file
+    let metrics = "\"ID\",\"Kernel Name\",\"dram__bytes.sum\"\n\"\",\"\",\"Mbyte\"\n\
+                   \"0\",\"gemm\",\"1\"\n";
+    tool.file("ncu_rank_1.csv", metrics);
+    tool.run("analyze job.sqlite --metrics ncu_rank_1.csv")
+        .exits(0)
+        .notes("metrics of ncu_rank_1.csv are joined to 1 kernels");
+}
+
+#[test]
+fn a_packed_report_of_several_processes_is_to_be_unpacked() {
+    let tool = Tool::new();
+    export(&tool.path("job.sqlite"), &[2001, 2000], NsysSchema::V3_13);
+    let plain = tool.read("job.sqlite");
+    tool.file("runs/job.sqlite.gz", gzip(&plain));
+    tool.run("merge runs -o out")
+        .exits(2)
+        .says("unpack it first (gunzip");
+    tool.run("link --device runs/job.sqlite.gz --rank 1")
+        .exits(2)
+        .notes("unpack it first (gunzip");
+    tool.run_with("link --device -", &plain)
+        .exits(2)
+        .notes("save standard input to a file");
+}
+
+#[test]
+fn reports_of_machines_are_in_the_order_of_the_numbers_in_their_names() {
+    let tool = Tool::new();
+    tool.file("runs/.keep", "");
+    for (node, pid) in [(10, 2000), (2, 3000)] {
+        let path = tool.path(&format!("runs/report_node{node}.sqlite"));
+        export(&path, &[pid, pid + 1], NsysSchema::V3_13);
+    }
+    tool.run("merge runs -o out")
+        .exits(0)
+        .notes("in this order: report_node2.sqlite, report_node10.sqlite");
 }
 
 #[test]

@@ -143,6 +143,36 @@ fn an_interrupted_run_leaves_no_file() {
 }
 
 #[test]
+fn an_unpacked_database_goes_when_a_signal_ends_the_program() {
+    let tool = Tool::new();
+    tool.file("temporary/.keep", "");
+    let temporary = || tool.files("temporary").len();
+    let mut child = std::process::Command::new("env")
+        .args(["--default-signal", "TMPDIR=temporary"])
+        .args([env!("CARGO_BIN_EXE_etlink"), "link", "--device", "-"])
+        .current_dir(tool.path(""))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("starts");
+    let mut trace = child.stdin.take().expect("piped");
+    let mut pages = b"SQLite format 3\0 CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL".to_vec();
+    // more than the kind is told from, and no end of it
+    pages.resize(1 << 20, 0);
+    trace.write_all(&pages).expect("writes");
+    let start = Instant::now();
+    while temporary() < 2 {
+        assert!(start.elapsed() < Duration::from_secs(60), "no file");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    signal(&child, Signal::SIGTERM);
+    assert_eq!(child.wait().expect("ends").code(), Some(143));
+    drop(trace);
+    assert_eq!(temporary(), 1);
+}
+
+#[test]
 fn ignored_signals_stay_ignored() {
     let (tool, want) = with_trace();
     let mut child = std::process::Command::new("nohup")

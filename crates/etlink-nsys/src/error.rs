@@ -51,7 +51,8 @@ impl Error {
                     .to_owned(),
             ),
             Error::SeveralProcesses { .. } => Some(
-                "say by its rank which is meant, or merge the report, which makes a rank of each"
+                "say by its rank which is meant, which `etlink inspect` lists; `etlink merge` makes a \
+                 rank of each"
                     .to_owned(),
             ),
             Error::NoProcess { .. } | Error::HalfLost | Error::TooManyRows => None,

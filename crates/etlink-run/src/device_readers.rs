@@ -71,18 +71,26 @@ fn read_xla(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace,
 /// Reads a rocpd database: the process that is wanted, or the only one.
 fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
     let (name, process) = (input.name.clone(), input.process);
+    let is_plain = input.plain_path.is_some();
     let file = DatabaseFile::from_input(input)?;
     let connection = file.connect().map_err(|source| RunError::Database {
         name: name.clone(),
         source,
     })?;
-    etlink_rocm::read_rocpd(&connection, RocpdReadOptions { process })
-        .map_err(|source| RunError::RocmTrace { name, source })
+    let trace = etlink_rocm::read_rocpd(&connection, RocpdReadOptions { process });
+    trace.map_err(|source| match source {
+        etlink_rocm::Error::SeveralProcesses { pids } if !is_plain => {
+            let count = pids.len();
+            RunError::PackedProcesses { name, count }
+        }
+        source => RunError::RocmTrace { name, source },
+    })
 }
 
 /// Reads an export of Nsight Systems: the process that is wanted, or the only one.
 fn read_nsys(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace, RunError> {
     let (name, process) = (input.name.clone(), input.process.map(GlobalPid));
+    let is_plain = input.plain_path.is_some();
     let file = DatabaseFile::from_input(input)?;
     let failed = |source| RunError::Database {
         name: name.clone(),
@@ -99,5 +107,12 @@ fn read_nsys(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace
         keep: options.keep,
     };
     let trace = etlink_nsys::read_with(&connection, second, options);
-    trace.map_err(|source| RunError::NsysTrace { name, source })
+    trace.map_err(|source| match source {
+        // ranks are told before a trace is read, and a packed file is not unpacked for that
+        etlink_nsys::Error::SeveralProcesses { pids } if !is_plain => {
+            let count = pids.len();
+            RunError::PackedProcesses { name, count }
+        }
+        source => RunError::NsysTrace { name, source },
+    })
 }

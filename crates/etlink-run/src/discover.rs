@@ -338,7 +338,7 @@ fn sort_out(
     for file in files {
         candidates.extend(look_at(file, &mut run.notes));
     }
-    number_by_order(&mut candidates);
+    number_by_order(&mut candidates, &mut run.notes);
     note_unexported(&candidates, &mut run.notes);
     candidates.retain(|candidate| {
         if candidate.is_view {

@@ -235,6 +235,32 @@ pub enum RunError {
         /// What is wrong.
         source: etlink_nsys::Error,
     },
+    /// Several processes were recorded in a database that is packed, or comes from standard input.
+    #[error(
+        "{name} has {count} processes with work on devices, which can only be told apart in an \
+         unpacked file{}",
+        advice(self.remedy())
+    )]
+    PackedProcesses {
+        /// The file.
+        name: String,
+        /// How many processes it has.
+        count: usize,
+    },
+    /// No process of a report is the rank that was asked for.
+    #[error(
+        "{name}: none of its processes is rank {rank}, they are {}{}",
+        listed_ranks(ranks),
+        advice(self.remedy())
+    )]
+    NoProcessOfRank {
+        /// The file.
+        name: String,
+        /// What was asked for.
+        rank: i64,
+        /// The ranks that its processes are.
+        ranks: Vec<i64>,
+    },
     /// A database cannot be opened.
     #[error("{name}")]
     Database {
@@ -413,7 +439,12 @@ impl RunError {
                 "give the CSV of Nsight Compute, the result of a benchmark of vLLM or SGLang, or a \
                  workload card"
             }
-            RunError::SeveralMetricFiles { .. } => "give one of them",
+            RunError::SeveralMetricFiles { .. } | RunError::NoProcessOfRank { .. } => {
+                "give one of them"
+            }
+            RunError::PackedProcesses { .. } => {
+                "unpack it first (gunzip), or save standard input to a file"
+            }
             RunError::GraphsTooLarge { .. } => {
                 let memory = Setting::Memory;
                 return Some(format!("allow more with {memory}, or replay fewer ranks"));
@@ -458,6 +489,8 @@ impl RunError {
             | RunError::InspectorLog { name, .. }
             | RunError::NsysTrace { name, .. }
             | RunError::Database { name, .. }
+            | RunError::PackedProcesses { name, .. }
+            | RunError::NoProcessOfRank { name, .. }
             | RunError::WrittenGraph { name, .. }
             | RunError::Measurement { name, .. }
             | RunError::NoNodes { name, .. } => return Some(name.clone()),
@@ -540,6 +573,19 @@ impl RunError {
             first: Box::new(first),
         }
     }
+}
+
+/// Ranks with commas between them; of very many the first.
+fn listed_ranks(ranks: &[i64]) -> String {
+    const MOST: usize = 32;
+    let mut listed: Vec<String> = vec![];
+    for rank in ranks.iter().take(MOST) {
+        listed.push(rank.to_string());
+    }
+    if ranks.len() > MOST {
+        listed.push(format!("and {} more", ranks.len() - MOST));
+    }
+    listed.join(", ")
 }
 
 /// What the user can do about an error: the remedy of the innermost cause that has one, behind which

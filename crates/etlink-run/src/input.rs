@@ -9,6 +9,7 @@ mod member;
 #[cfg(test)]
 mod tests;
 
+pub use database::{DatabaseProcess, database_processes};
 pub use error::{InputError, WantedTrace};
 pub use kind::InputKind;
 

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Work folders of this process, see [`crate::output`].
+/// Work folders of this process, see [`crate::output`], and databases that it has unpacked.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(vec![]);
 
 /// The right to change the file system; one thread has it at a time.
@@ -20,20 +20,20 @@ impl Changes {
         Changes(UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Has `folder` removed when the program is interrupted.
-    pub fn add_unfinished(&mut self, folder: &Path) {
-        self.0.push(folder.to_owned());
+    /// Has a work folder, or a file, removed when the program is interrupted.
+    pub fn add_unfinished(&mut self, path: &Path) {
+        self.0.push(path.to_owned());
     }
 
-    /// `folder` is finished, or gone.
-    pub fn remove_unfinished(&mut self, folder: &Path) {
-        self.0.retain(|listed| listed != folder);
+    /// `path` is finished, or gone.
+    pub fn remove_unfinished(&mut self, path: &Path) {
+        self.0.retain(|listed| listed != path);
     }
 
     /// Removes what is not finished: the program is about to end, and this is held until it has.
     pub fn remove_all_unfinished(&self) {
-        for folder in self.0.iter() {
-            crate::output::remove_work_folder(folder);
+        for path in self.0.iter() {
+            crate::output::remove_work(path);
         }
     }
 }

@@ -444,7 +444,7 @@ fn read_opened(
             Some(device) => device,
             None => input::open(&job.device, job.threads, progress)?,
         };
-        choose_process(&mut device, job);
+        choose_process(&mut device, job)?;
         return Ok((
             None,
             read_device_with(
@@ -463,7 +463,7 @@ fn read_opened(
     }
     let host = input::open(host, job.threads, progress)?;
     let mut device = input::open(&job.device, job.threads, progress)?;
-    choose_process(&mut device, job);
+    choose_process(&mut device, job)?;
     // wrong kinds first: both files may be large
     expect_host(&host)?;
     expect_device(&device, WantedTrace::Device)?;
@@ -491,17 +491,30 @@ fn read_opened(
 
 /// Which process of a report is meant: the one that discovery found, else that of the rank that was
 /// asked for.
-fn choose_process(device: &mut InputFile, job: &LinkJob) {
+fn choose_process(device: &mut InputFile, job: &LinkJob) -> Result<(), RunError> {
     device.process = job.process;
     if let (None, Some(rank), Some(path)) = (job.process, job.rank, &device.plain_path)
         && device.kind.has_processes()
     {
         let processes = database_processes(path);
-        let of_rank = processes.iter().find(|process| process.rank == Some(rank));
         // of one process the rank is what the user says it is
-        let of_rank = of_rank.filter(|_| processes.len() > 1);
-        device.process = of_rank.map(|process| process.process);
+        if processes.len() < 2 {
+            return Ok(());
+        }
+        let of_rank = processes.iter().find(|process| process.rank == Some(rank));
+        let Some(of_rank) = of_rank else {
+            let ranks = processes.iter().filter_map(|process| process.rank);
+            let mut ranks: Vec<i64> = ranks.collect();
+            ranks.sort_unstable();
+            return Err(RunError::NoProcessOfRank {
+                name: device.name.clone(),
+                rank,
+                ranks,
+            });
+        };
+        device.process = Some(of_rank.process);
     }
+    Ok(())
 }
 
 fn expect_host(input: &InputFile) -> Result<(), InputError> {

@@ -17,7 +17,7 @@ pub use error::{OutputError, StdoutError};
 pub use pieces::Piece;
 pub use set::FileSet;
 pub use work::is_work_folder;
-pub use work_files::remove_work_folder;
+pub use work_files::remove_work;
 
 use crate::file_error::{FileAction, FileContext};
 use crate::interrupt::Changes;

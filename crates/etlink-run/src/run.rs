@@ -98,6 +98,12 @@ impl RunSource {
         if path.is_dir() {
             return Err(RunError::OneTraceOption);
         }
+        if host.is_none() && database_processes(path).len() > 1 {
+            // as in a folder, where the name of a file says which rank was measured
+            let mut files = measurements.to_vec();
+            files.push(path.to_owned());
+            return Ok(RunSource::Files(files));
+        }
         Ok(RunSource::Rank(RankTraces {
             host: host.map(Path::to_owned),
             device: path.to_owned(),
@@ -542,7 +548,22 @@ impl<'s> RankEntry<'s> {
         let path = files.graph.as_ref().or(files.device.as_ref());
         let path = path.ok_or_else(|| no_device(files))?;
         let progress = &self.set.options.progress;
-        Ok(input::open(path, self.set.threads_each, progress)?)
+        let mut input = input::open(path, self.set.threads_each, progress)?;
+        input.process = files.process;
+        Ok(input)
+    }
+
+    /// Opens its device trace; of a report of several processes the process that it is.
+    ///
+    /// # Errors
+    /// It has none, or that cannot be opened.
+    pub fn open_device(self) -> Result<InputFile, RunError> {
+        let files = self.files();
+        let device = files.device.as_ref().ok_or_else(|| no_device(files))?;
+        let progress = &self.set.options.progress;
+        let mut input = input::open(device, self.set.threads_each, progress)?;
+        input.process = files.process;
+        Ok(input)
     }
 
     /// Reads what it has: its traces, which are linked, or its written graph.
@@ -560,7 +581,8 @@ impl<'s> RankEntry<'s> {
             _ => return Ok(RankContent::Linked(Box::new(self.link()?))),
         };
         options.progress.phase("reading");
-        let input = input::open(path, threads, &options.progress)?;
+        let mut input = input::open(path, threads, &options.progress)?;
+        input.process = files.process;
         let is_unknown = matches!(
             input.kind,
             InputKind::Unknown | InputKind::NsysReport | InputKind::OtherSqlite

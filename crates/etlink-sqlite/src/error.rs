@@ -19,6 +19,13 @@ pub enum Error {
         /// What was to be read.
         place: String,
     },
+    /// Its newest rows are not in it, but in the write-ahead log beside it.
+    #[error(
+        "another program is writing this database, or ended before all rows were in it: some are in \
+         the -wal file beside it alone{}",
+        advice(self.remedy())
+    )]
+    PendingLog,
     /// A table that a reader cannot do without.
     #[error("the database has no table {table}: {meaning}{}", advice(self.remedy()))]
     NoTable {
@@ -57,6 +64,12 @@ impl Error {
         match self {
             Error::NotDatabase { .. } => Some("export or copy it again".to_owned()),
             Error::Locked { .. } => Some("wait until that has ended, or read a copy".to_owned()),
+            // <https://sqlite.org/pragma.html#pragma_wal_checkpoint>
+            Error::PendingLog => Some(
+                "wait until that has ended; where none is running, copy both files and take the rows \
+                 into the copy: `sqlite3 COPY 'PRAGMA wal_checkpoint(TRUNCATE)'`"
+                    .to_owned(),
+            ),
             Error::NoTable { remedy, .. } => Some(remedy.clone()).filter(|text| !text.is_empty()),
             Error::Failed { .. } => None,
         }

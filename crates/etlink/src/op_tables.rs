@@ -11,7 +11,6 @@ use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx};
 use etlink_run::discover::ManifestEntry;
-use etlink_run::input;
 use etlink_run::job::{self, LinkJob};
 use etlink_run::membership::Excluded;
 use etlink_run::run::{self, RankEntry, RunOptions, RunSet, RunSource};
@@ -149,7 +148,7 @@ fn table_of_rank(config: &OpTableConfig<'_>, entry: RankEntry<'_>) -> Result<Opt
         .cancellation
         .check()
         .map_err(RunError::from)?;
-    let made = trace_table(config, files.host.as_deref(), device, entry.set)?;
+    let made = trace_table(config, files.host.as_deref(), device, entry)?;
     let rank = files.rank.or(made.rank);
     Ok(entry
         .is_wanted(rank.map(GlobalRank))
@@ -160,11 +159,12 @@ fn trace_table(
     config: &OpTableConfig<'_>,
     host: Option<&Path>,
     device: &Path,
-    set: &RunSet,
+    entry: RankEntry<'_>,
 ) -> Result<OpTable> {
+    let set = entry.set;
     let (group, threads, progress) = (config.group, set.threads_each, &set.options.progress);
     // not linked: PyTorch makes this table of the profiler's events alone
-    let mut trace = job::read_for_figures(input::open(device, threads, progress)?, threads)?;
+    let mut trace = job::read_for_figures(entry.open_device()?, threads)?;
     // a trace of nothing but Python frames still has rows under --python
     if trace.window().is_none() && trace.auxiliary.kind.is_empty() {
         return Err(etlink_link::Error::empty_device(&trace))

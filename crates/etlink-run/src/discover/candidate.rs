@@ -105,13 +105,50 @@ pub(super) fn look_at(path: PathBuf, notes: &mut Vec<String>) -> Vec<TraceCandid
 }
 
 /// Numbers ranks that only the order of processes tells through all files that have such ones: those
-/// of the second machine follow those of the first.
-pub(super) fn number_by_order(candidates: &mut [TraceCandidate]) {
+/// of the second machine follow those of the first, in the order of the numbers in their names. A note
+/// names the files in that order.
+pub(super) fn number_by_order(candidates: &mut [TraceCandidate], notes: &mut Vec<String>) {
     let ordered = candidates.iter_mut().filter(|candidate| candidate.by_order);
+    let mut ordered: Vec<&mut TraceCandidate> = ordered.collect();
+    // stable: processes of a file stay in their order
+    ordered.sort_by_cached_key(|candidate| natural_key(&candidate.path.to_string_lossy()));
+    let mut files: Vec<String> = vec![];
     for (rank, candidate) in (0..).zip(ordered) {
         candidate.rank = Some(rank);
         candidate.inside.rank = Some(rank);
+        let name = file_name(&candidate.path);
+        if files.last() != Some(&name) {
+            files.push(name);
+        }
     }
+    if files.len() > 1 {
+        const MOST: usize = 16;
+        let more = files.len().saturating_sub(MOST);
+        files.truncate(MOST);
+        if more > 0 {
+            files.push(format!("and {more} more"));
+        }
+        notes.push(format!(
+            "ranks of processes are numbered through the files in this order: {}",
+            files.join(", ")
+        ));
+    }
+}
+
+/// By this names are in the order of their numbers, `node2` before `node10`: texts, each with how
+/// many digits follow, and these.
+fn natural_key(name: &str) -> Vec<(String, usize, String)> {
+    let mut parts = vec![];
+    let mut rest = name;
+    while !rest.is_empty() {
+        let digits_at = rest.find(|c: char| c.is_ascii_digit());
+        let (text, behind) = rest.split_at(digits_at.unwrap_or(rest.len()));
+        let number = behind.trim_start_matches(|c: char| c.is_ascii_digit());
+        let digits = behind[..behind.len() - number.len()].trim_start_matches('0');
+        parts.push((text.to_owned(), digits.len(), digits.to_owned()));
+        rest = number;
+    }
+    parts
 }
 
 fn look_at_file(path: PathBuf) -> TraceCandidate {
@@ -273,6 +310,13 @@ mod tests {
             distributed_info(br#"{"schemaVersion": 1, "traceEvents": ["#),
             Inside::default()
         );
+    }
+
+    #[test]
+    fn names_are_in_the_order_of_their_numbers() {
+        let mut names = ["a10.x", "a2.x", "b1", "a02-3", "a2-10", "a"];
+        names.sort_by_cached_key(|name| natural_key(name));
+        assert_eq!(names, ["a", "a02-3", "a2-10", "a2.x", "a10.x", "b1"]);
     }
 
     #[test]

@@ -3,11 +3,13 @@
 
 use crate::file_error::{FileAction, FileContext};
 use crate::input::{InputError, InputFile, InputKind};
+use crate::interrupt::Changes;
 use etlink_nsys::NsysProcess;
 use etlink_rocm::RocpdProcess;
 use etlink_sqlite::{SqliteTables, set_safe_limits};
 use memchr::memmem;
 use rusqlite::{Connection, OpenFlags};
+use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -30,7 +32,34 @@ const PATIENCE: Duration = Duration::from_millis(300);
 pub(crate) struct DatabaseFile {
     path: PathBuf,
     /// Removed with this.
-    _unpacked: Option<TempPath>,
+    _unpacked: Option<UnpackedFile>,
+}
+
+/// The unpacked content of a database. It goes with this, and where a signal ends the program.
+struct UnpackedFile(TempPath);
+
+impl UnpackedFile {
+    /// Makes it, still empty, where temporary files are.
+    fn create() -> Result<(File, UnpackedFile), InputError> {
+        let folder = std::env::temp_dir();
+        // held, so that no signal comes between the file and its place in the list
+        let mut changes = Changes::begin();
+        let unpacked = tempfile::Builder::new()
+            .prefix("etlink-")
+            .suffix(".sqlite")
+            .tempfile_in(&folder)
+            .with_path(FileAction::WriteInFolder, &folder)?;
+        let (file, path) = unpacked.into_parts();
+        changes.add_unfinished(&path);
+        Ok((file, UnpackedFile(path)))
+    }
+}
+
+impl Drop for UnpackedFile {
+    fn drop(&mut self) {
+        // the file itself goes when its path is dropped, after this
+        Changes::begin().remove_unfinished(&self.0);
+    }
 }
 
 impl DatabaseFile {
@@ -46,17 +75,11 @@ impl DatabaseFile {
             });
         }
         let name = Path::new(&input.name);
-        let folder = std::env::temp_dir();
-        let unpacked = tempfile::Builder::new()
-            .prefix("etlink-")
-            .suffix(".sqlite")
-            .tempfile_in(&folder)
-            .with_path(FileAction::WriteInFolder, &folder)?;
-        let (mut file, path) = unpacked.into_parts();
+        let (mut file, unpacked) = UnpackedFile::create()?;
         std::io::copy(&mut input.content, &mut file).with_path(FileAction::Unpack, name)?;
         Ok(DatabaseFile {
-            path: path.to_path_buf(),
-            _unpacked: Some(path),
+            path: unpacked.0.to_path_buf(),
+            _unpacked: Some(unpacked),
         })
     }
 
@@ -72,9 +95,7 @@ impl DatabaseFile {
         let connection = match self.has_log() {
             false => Connection::open_with_flags(&self.path, flags),
             true if self.has_unwritten_log() => {
-                return Err(etlink_sqlite::Error::Locked {
-                    place: "write-ahead log".to_owned(),
-                });
+                return Err(etlink_sqlite::Error::PendingLog);
             }
             true => {
                 let flags = flags | OpenFlags::SQLITE_OPEN_URI;
@@ -177,21 +198,28 @@ fn is_database(path: &Path) -> bool {
         && head == MAGIC
 }
 
-/// A process of a database, for discovery.
-pub(crate) struct DatabaseProcess {
+/// A process of a database that has work on devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DatabaseProcess {
+    /// Its rank, if anything tells.
+    pub rank: Option<i64>,
+    /// Its process id.
+    pub pid: i64,
     /// How rows call it.
-    pub(crate) process: i64,
-    pub(crate) rank: Option<i64>,
-    pub(crate) world_size: Option<i64>,
+    #[serde(skip)]
+    pub process: i64,
+    /// How many ranks there are, if that is told too.
+    pub world_size: Option<i64>,
     /// What tells the rank, in words.
-    pub(crate) told_by: Option<&'static str>,
+    pub told_by: Option<&'static str>,
     /// Nothing but the order of processes tells it.
-    pub(crate) by_order: bool,
+    #[serde(skip)]
+    pub by_order: bool,
 }
 
 /// The processes of a recording that have work on devices; none where it is of no recorder, or cannot
 /// be read, which its reader will tell. A packed file is not unpacked to look at it.
-pub(crate) fn database_processes(path: &Path) -> Vec<DatabaseProcess> {
+pub fn database_processes(path: &Path) -> Vec<DatabaseProcess> {
     if !is_database(path) {
         return vec![];
     }
@@ -216,6 +244,7 @@ fn rocpd_processes(processes: Vec<RocpdProcess>) -> Vec<DatabaseProcess> {
     let mut all = vec![];
     for (order, process) in (0..).zip(processes) {
         all.push(DatabaseProcess {
+            pid: process.pid,
             process: process.place,
             rank: if by_order { Some(order) } else { process.rank },
             world_size: process.world_size,
@@ -235,6 +264,7 @@ fn nsys_processes(processes: Vec<NsysProcess>) -> Vec<DatabaseProcess> {
     for process in processes {
         let rank = process.rank;
         all.push(DatabaseProcess {
+            pid: process.pid,
             process: process.global_pid.0,
             rank: rank.map(|rank| rank.rank),
             world_size: rank.and_then(|rank| rank.world_size),
@@ -270,7 +300,9 @@ mod tests {
             _unpacked: None,
         };
         let error = file.connect().map(|_| ()).expect_err("a log");
-        assert!(error.to_string().contains("is writing"), "{error}");
+        let said = error.to_string();
+        assert!(said.contains("is writing"), "{said}");
+        assert!(said.contains("PRAGMA wal_checkpoint(TRUNCATE)"), "{said}");
         drop(connection);
         let names = || std::fs::read_dir(folder.path()).expect("lists").count();
         assert_eq!(names(), 1, "the last connection removes the log");

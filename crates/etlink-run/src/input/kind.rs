@@ -104,7 +104,7 @@ impl InputKind {
     }
 
     /// Whether several processes may have been recorded in it.
-    pub(crate) fn has_processes(self) -> bool {
+    pub fn has_processes(self) -> bool {
         matches!(self, InputKind::NsysSqlite | InputKind::RocpdSqlite)
     }
 

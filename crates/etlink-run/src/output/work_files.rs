@@ -15,9 +15,13 @@ pub(super) fn has_journal(work: &Path) -> bool {
     work.join(JOURNAL).symlink_metadata().is_ok()
 }
 
-/// Removes a work folder of which the lock is ours, unless files are being replaced out of it.
-pub fn remove_work_folder(path: &Path) {
-    if !has_journal(path) {
+/// Removes a work folder of which the lock is ours, unless files are being replaced out of it; or a
+/// file of ours.
+pub fn remove_work(path: &Path) {
+    if path.is_file() {
+        // the program is being ended: nobody is left to be told
+        drop(disk::remove_file(path));
+    } else if !has_journal(path) {
         remove(path);
     }
 }

@@ -14,7 +14,7 @@ use etlink_model::{
     Severity,
 };
 use etlink_nccl_inspector::InspectorLog;
-use etlink_run::input::{InputFile, InputKind};
+use etlink_run::input::{InputFile, InputKind, database_processes};
 use etlink_run::job::{read_device, read_host};
 use etlink_run::measurements::{read_card_file, read_latency_file, read_metric_file};
 use etlink_run::{Run, RunError, RunOptions, RunSource};
@@ -85,7 +85,15 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>
     } else {
         kind.describe()
     };
-    let found = read_contents(input, file, run.set().threads_each);
+    // A trace is of one process. Of a report of several it is told which they are.
+    let processes = match (&input.plain_path, kind.has_processes()) {
+        (Some(path), true) => database_processes(path),
+        _ => vec![],
+    };
+    let found = match processes.len() {
+        0 | 1 => read_contents(input, file, run.set().threads_each),
+        _ => Ok((into_object(json!({ "processes": processes })), false)),
+    };
     let mut facts = Map::new();
     facts.insert("file".into(), json!(file.display().to_string()));
     facts.insert("kind".into(), json!(kind));
