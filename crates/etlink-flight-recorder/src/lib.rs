@@ -36,7 +36,7 @@ use std::io::Read;
 /// dumps of 10,000 entries with their Python stacks have 20 MB.
 pub const MAX_DUMP_BYTES: u64 = 64 << 20;
 
-/// The most values, and names of values, that are read; each takes up to 50 bytes. Dumps of PyTorch
+/// The most values, and names of values, that are read; each takes up to 54 bytes. Dumps of PyTorch
 /// have one per two to four bytes: 60 an entry, and ten a frame of its stack.
 pub const MAX_DUMP_VALUES: u64 = 10_000_000;
 
