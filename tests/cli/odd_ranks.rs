@@ -679,5 +679,5 @@ fn times_that_no_trace_should_have_do_no_harm() {
     );
     tool.run("link --device x.json")
         .exits(2)
-        .complains(&["x.json", "more than 292 years"]);
+        .complains(&["x.json", "more than 146 years"]);
 }

@@ -145,6 +145,42 @@ fn each_process_of_a_merged_rocpd_database_is_a_rank() {
 }
 
 #[test]
+fn ranks_that_the_environment_tells_in_part_or_twice_are_distinct() {
+    let tool = Tool::new();
+    // What both were started by had the variable.
+    draw_database(&tool, "same/all_results.db", &[Some(3), Some(3)]);
+    tool.run("merge same -o one --allow-mismatch")
+        .exits(0)
+        .notes("the order of its tables (the environment of the recorded program tells one rank")
+        .says("2 linked, 0 failed");
+    draw_database(&tool, "part/all_results.db", &[Some(0), None, Some(2)]);
+    tool.run("merge part -o two --allow-mismatch")
+        .exits(0)
+        .notes("where that tells one, and else by the order of its tables")
+        .says("3 linked, 0 failed");
+    let graphs = |folder: &str| {
+        let written = tool.files(folder);
+        let names = written.into_keys().filter(|name| name.ends_with(".et"));
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(graphs("one"), ["same.0.et", "same.1.et"]);
+    assert_eq!(graphs("two"), ["part.0.et", "part.1.et", "part.2.et"]);
+}
+
+#[test]
+fn a_view_of_what_is_no_kineto_trace_is_not_blamed_on_another_version() {
+    let tool = Tool::new();
+    tool.file("4711_results.json", rocprof_json(&drawn_trace()));
+    tool.run("link --device 4711_results.json --format perfetto -o view.pftrace")
+        .exits(0);
+    tool.run("analyze view.pftrace").exits(2).complains(&[
+        "view.pftrace",
+        "a recording that is no Kineto trace",
+        "give the trace that it was made from",
+    ]);
+}
+
+#[test]
 fn damaged_rocpd_databases_are_said_to_be() {
     let tool = Tool::new();
     draw_database(&tool, "one_results.db", &[None]);

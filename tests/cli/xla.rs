@@ -52,6 +52,32 @@ fn both_recorded_forms_are_known_and_say_the_same() {
 }
 
 #[test]
+fn times_at_the_ends_of_the_range_are_left_out() {
+    let tool = Tool::new();
+    let event = |start: &str| {
+        format!(
+            r#"{{"ph": "X", "pid": 3, "tid": 1, "name": "fusion", "ts": {start}, "dur": 1,
+                "args": {{"hlo_op": "fusion"}}}}"#
+        )
+    };
+    let events = ["-9200000000000000", "9200000000000000", "5", "7"].map(event);
+    let names = [
+        r#"{"ph":"M","pid":3,"name":"process_name","args":{"name":"/device:TPU:0"}}"#,
+        r#"{"ph":"M","pid":3,"tid":1,"name":"thread_name","args":{"name":"XLA Ops"}}"#,
+    ];
+    let all = [names.join(","), events.join(",")].join(",");
+    let head = r#"{"displayTimeUnit":"ns","metadata":{"highres-ticks":true},"traceEvents":["#;
+    tool.file("ends.trace.json", format!("{head}{all}]}}"));
+    let facts = tool.run("inspect ends.trace.json --json").exits(0).json();
+    assert_eq!(facts["kind"], "xla_json");
+    let anomalies = facts["anomalies"].as_object().expect("a table");
+    let (label, count) = anomalies.iter().next().expect("one");
+    assert!(label.contains("more than 146 years"), "{facts}");
+    assert_eq!(*count, 2);
+    tool.run("analyze ends.trace.json").exits(0);
+}
+
+#[test]
 fn recorded_steps_and_hlo_ops_are_analyzed() {
     let tool = Tool::new();
     let file = recorded("mlp-0.10.2/host.xplane.pb");

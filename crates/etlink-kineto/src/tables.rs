@@ -202,11 +202,13 @@ impl ChunkTables {
 
     /// Start and duration. Kineto prints `-1.-500` for negative ones, as `fmtTs` of
     /// `output_json.cpp` gives quotient and remainder their signs. Such a start is before the
-    /// origin; such a duration is none. An event whose start is no number is left out: at 0 it would stretch the window by years.
+    /// origin; such a duration is none. An event whose start is no number is left out: at 0 it
+    /// would stretch the window by years.
     fn event_times(&mut self, event: &KinetoEvent<'_>) -> Option<(TimeNs, DurationNs)> {
         let anomalies = &mut self.trace.anomalies;
         let place = || format!("{:?}", unescape(event.name));
-        let Some(start) = event.start.and_then(JsonValue::time_ns) else {
+        let start = event.start.and_then(JsonValue::time_ns).map(TimeNs);
+        let Some(start) = start.filter(|start| start.is_in_range()) else {
             anomalies.note(
                 // A number that is too large is reported as such:
                 // it shows a wrong unit, not a missing time.
@@ -225,7 +227,7 @@ impl ChunkTables {
         };
         // Instants have none.
         let Some(duration) = event.duration else {
-            return Some((TimeNs(start), DurationNs(0)));
+            return Some((start, DurationNs::ZERO));
         };
         let ns = duration.time_ns();
         if ns.is_none_or(|ns| ns < 0) {
@@ -240,7 +242,12 @@ impl ChunkTables {
                 place,
             );
         }
-        Some((TimeNs(start), DurationNs(ns.unwrap_or(0).max(0))))
+        let duration = DurationNs(ns.unwrap_or(0).max(0));
+        if !(start + duration).is_in_range() {
+            anomalies.note(AnomalyKind::TimeOutOfRange, place);
+            return None;
+        }
+        Some((start, duration))
     }
 
     fn push_aside(

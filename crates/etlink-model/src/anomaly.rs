@@ -85,9 +85,9 @@ anomalies! {
     NegativeDuration = Damage, "negative durations, read as 0";
     /// A complete event without a `ts` that is a number.
     NoTime = Damage, "events without a start time, left out";
-    /// A `ts` that no count of nanoseconds holds.
+    /// A start or an end that is not [in range](crate::TimeNs::is_in_range).
     TimeOutOfRange = Damage,
-        "events whose start time is more than 292 years from the trace's origin, left out";
+        "events that start or end more than 146 years from the trace's origin, left out";
     /// Kineto `finished: false`.
     Unfinished = Info, "ops still open when recording stopped: their end is the window's end";
     /// Two host nodes with one id.

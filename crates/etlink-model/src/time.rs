@@ -80,6 +80,14 @@ instant! {
     CommonNs
 }
 
+impl TimeNs {
+    /// Whether it is less than 2^62 ns (146 years) from the origin. What two such times are apart is
+    /// a number that there is: readers leave out what starts or ends elsewhere.
+    pub fn is_in_range(self) -> bool {
+        self.0.unsigned_abs() < 1 << 62
+    }
+}
+
 /// A length of time in nanoseconds, never negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]

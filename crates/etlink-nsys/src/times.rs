@@ -3,9 +3,6 @@
 use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, DurationNs, TimeNs};
 use etlink_sqlite::RowCells;
 
-/// 146 years around the start of the session.
-const IN_RANGE: std::ops::RangeInclusive<i64> = -(1 << 62)..=1 << 62;
-
 /// Start and length of a row whose first two columns are `start` and `end`. A row without a start is
 /// left out; one that ends before it starts has no length. Times before the session are negative.
 pub(crate) fn row_times(
@@ -18,7 +15,8 @@ pub(crate) fn row_times(
         return None;
     };
     // Sums of such times would pass the last one that there is.
-    if !IN_RANGE.contains(&start) || cells.int(1).is_some_and(|end| !IN_RANGE.contains(&end)) {
+    let is_out = |time: i64| !TimeNs(time).is_in_range();
+    if is_out(start) || cells.int(1).is_some_and(is_out) {
         anomalies.note(AnomalyKind::TimeOutOfRange, || table.to_owned());
         return None;
     }
@@ -36,11 +34,11 @@ pub(crate) fn row_times(
 
 /// The start of a row without an end.
 pub(crate) fn time_in_range(cells: &RowCells<'_, '_>, anomalies: &mut Anomalies) -> Option<TimeNs> {
-    let start = cells.int(0).filter(|start| IN_RANGE.contains(start));
+    let start = cells.int(0).map(TimeNs).filter(|start| start.is_in_range());
     if start.is_none() {
         anomalies.note(AnomalyKind::TimeOutOfRange, String::new);
     }
-    start.map(TimeNs)
+    start
 }
 
 /// Ranges that were open when recording stopped last until the last event.

@@ -10,7 +10,10 @@ use std::io::ErrorKind;
 pub enum PerfettoOrigin {
     /// etlink wrote it, with all that the recording has.
     Recorded,
-    /// etlink wrote it, without what reading back needs, or another version with another layout.
+    /// etlink wrote it without what reading back needs: of a replay, or of a recording that is no
+    /// trace of Kineto.
+    ViewAlone,
+    /// Another version of etlink wrote it, with another layout.
     OtherLayout,
     /// etlink wrote it of several ranks, whose times it moved to one clock.
     SeveralRanks,
@@ -56,7 +59,8 @@ pub fn perfetto_origin(head: &[u8]) -> Option<PerfettoOrigin> {
         (false, _) => PerfettoOrigin::Foreign,
         (true, _) if fact("ranks").is_some() => PerfettoOrigin::SeveralRanks,
         (true, Some(words::LAYOUT_VERSION)) => PerfettoOrigin::Recorded,
-        (true, _) => PerfettoOrigin::OtherLayout,
+        (true, Some(_)) => PerfettoOrigin::OtherLayout,
+        (true, None) => PerfettoOrigin::ViewAlone,
     })
 }
 

@@ -202,9 +202,8 @@ impl ProcessBuilder {
 
     /// A range of ROCTx has a message. The call that ends it, and a mark, last no time.
     fn push_marker(&mut self, call: RocmCall) {
-        let id = call.span.correlation.0;
-        let message = self.process.messages.get(&id).copied();
-        match message {
+        let listed = self.process.messages.get(&call.span.correlation.0);
+        match call.message.or(listed.copied()) {
             Some(message) if call.span.duration.0 > 0 => {
                 let name = crate::record::RecordName::Known(message);
                 let range = RocmCall { name, ..call };

@@ -20,6 +20,7 @@ use crate::record::{
 use etlink_json::{JsonScanner, JsonValue};
 use etlink_model::{Anomalies, AnomalyKind, Correlation, DeviceTrace, NameId, Names};
 use std::io::Read;
+use std::sync::Arc;
 
 const TOOL: &[u8] = b"\"rocprofiler-sdk-tool\"";
 
@@ -241,7 +242,7 @@ impl<R: Read> RocprofReader<R> {
             compute_units: small(units),
         };
         let id = handle(id)?;
-        self.process()?.agents.insert(id, agent);
+        Arc::make_mut(&mut self.process()?.agents).insert(id, agent);
         Some(())
     }
 
@@ -259,7 +260,7 @@ impl<R: Read> RocprofReader<R> {
         let mut texts = texts.map(JsonValue::text).filter(|text| !text.is_empty());
         let name = self.names.intern(&texts.next().unwrap_or_default());
         let id = id.and_then(JsonValue::int)?;
-        self.process()?.kernels.insert(id, name);
+        Arc::make_mut(&mut self.process()?.kernels).insert(id, name);
         Some(())
     }
 
@@ -407,6 +408,7 @@ impl<R: Read> RocprofReader<R> {
             span,
             family,
             name: record_name(kind, operation),
+            message: None,
         };
         self.process()?.calls.push(call);
         Some(())

@@ -103,10 +103,14 @@ impl Error {
     }
 }
 
-/// Process ids with commas between them.
+/// Process ids with commas between them, the first ones where there are many.
 fn listed(pids: &[i64]) -> String {
-    let pids: Vec<String> = pids.iter().map(i64::to_string).collect();
-    pids.join(", ")
+    const MOST: usize = 16;
+    let mut shown: Vec<String> = pids.iter().take(MOST).map(i64::to_string).collect();
+    if pids.len() > MOST {
+        shown.push("…".to_owned());
+    }
+    shown.join(", ")
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use etlink_model::{Anomalies, AnomalyKind, Correlation, DurationNs, NameId, TimeNs};
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// What a call belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,8 @@ pub(crate) struct RocmCall {
     pub(crate) span: RecordSpan,
     pub(crate) family: CallFamily,
     pub(crate) name: RecordName,
+    /// What a range of ROCTx says, where that stands at the range itself.
+    pub(crate) message: Option<NameId>,
 }
 
 /// An agent: a processor of the host or a device.
@@ -103,11 +106,12 @@ pub(crate) struct RocmProcess {
     /// Its rank, and how many there are, by its environment.
     pub(crate) rank: Option<i64>,
     pub(crate) world_size: Option<i64>,
-    pub(crate) agents: FxHashMap<i64, RocmAgent>,
-    pub(crate) kernels: FxHashMap<i64, NameId>,
+    /// Shared by the processes of one part of a database: a file can claim many of both.
+    pub(crate) agents: Arc<FxHashMap<i64, RocmAgent>>,
+    pub(crate) kernels: Arc<FxHashMap<i64, NameId>>,
     /// Names of operations, by kind and operation.
     pub(crate) operations: Vec<Vec<NameId>>,
-    /// Messages of ROCTx, by internal correlation id.
+    /// Messages of ROCTx by internal correlation id, where they stand in a list of their own.
     pub(crate) messages: FxHashMap<i64, NameId>,
     pub(crate) thread_names: Vec<(i64, NameId)>,
     pub(crate) dispatches: Vec<RocmDispatch>,
@@ -146,17 +150,25 @@ pub(crate) fn record_times(
         anomalies.note(AnomalyKind::NoTime, place);
         return None;
     };
-    let Ok(start) = i64::try_from(start) else {
+    let Some(start) = time_in_range(start) else {
         anomalies.note(AnomalyKind::TimeOutOfRange, place);
         return None;
     };
-    let end = end.and_then(|end| i64::try_from(end).ok());
     let Some(end) = end else {
         anomalies.note(AnomalyKind::BadNumber, place);
-        return Some((TimeNs(start), DurationNs::ZERO));
+        return Some((start, DurationNs::ZERO));
+    };
+    let Some(end) = time_in_range(end) else {
+        anomalies.note(AnomalyKind::TimeOutOfRange, place);
+        return None;
     };
     if end < start {
         anomalies.note(AnomalyKind::NegativeDuration, place);
     }
-    Some((TimeNs(start), TimeNs(end) - TimeNs(start)))
+    Some((start, end - start))
+}
+
+fn time_in_range(ns: u64) -> Option<TimeNs> {
+    let time = i64::try_from(ns).ok().map(TimeNs);
+    time.filter(|time| time.is_in_range())
 }

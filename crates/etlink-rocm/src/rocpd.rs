@@ -16,7 +16,8 @@ use etlink_model::{Anomalies, Correlation, DeviceTrace, NameId, Names};
 use etlink_sqlite::{RowCells, RowFilter, SqliteTable, SqliteTables, scan_rows};
 use rusqlite::Connection;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What names of tables begin with, before the id of their process.
 const PROCESSES: &str = "rocpd_info_process";
@@ -50,15 +51,16 @@ pub struct RocpdProcess {
     pub world_size: Option<i64>,
 }
 
-/// The processes that have work on devices. O(processes · log rows).
+/// The processes that have work on devices. O(rows · log processes).
 ///
 /// # Errors
 /// It is no rocpd database, or it is locked.
 pub fn rocpd_processes(connection: &Connection) -> Result<Vec<RocpdProcess>, Error> {
     let tables = rocpd_tables(connection)?;
     let mut found = vec![];
+    let mut working = WorkingProcesses::default();
     for (place, listed) in (0..).zip(listed_processes(connection, &tables)?) {
-        if listed.has_device_work(connection, &tables) {
+        if working.has(&listed, connection, &tables) {
             found.push(RocpdProcess {
                 place,
                 pid: listed.process.pid,
@@ -146,12 +148,39 @@ struct ListedProcess {
     process: RocmProcess,
 }
 
-impl ListedProcess {
-    fn has_device_work(&self, connection: &Connection, tables: &SqliteTables) -> bool {
-        [DISPATCHES, COPIES].iter().any(|name| {
-            let table = tables.table(&format!("{name}{}", self.suffix));
-            table.is_some_and(|table| table.has_row(connection, "pid", self.id))
-        })
+/// The processes that tables of one suffix name: a search for each would read all rows each time.
+#[derive(Default)]
+struct WorkingProcesses {
+    suffix: Option<String>,
+    ids: BTreeSet<i64>,
+    /// A table does not say of which process its rows are: they can be of any.
+    is_any: bool,
+}
+
+impl WorkingProcesses {
+    /// Whether a process has work on devices. Processes come suffix by suffix.
+    fn has(
+        &mut self,
+        listed: &ListedProcess,
+        connection: &Connection,
+        tables: &SqliteTables,
+    ) -> bool {
+        if self.suffix.as_ref() != Some(&listed.suffix) {
+            self.suffix = Some(listed.suffix.clone());
+            self.ids.clear();
+            self.is_any = false;
+            for name in [DISPATCHES, COPIES] {
+                let Some(table) = tables.table(&format!("{name}{}", listed.suffix)) else {
+                    continue;
+                };
+                if table.has_column("pid") {
+                    self.ids.extend(table.distinct_ints(connection, "pid"));
+                } else {
+                    self.is_any |= table.last_row(connection).is_some();
+                }
+            }
+        }
+        self.is_any || self.ids.contains(&listed.id)
     }
 }
 
@@ -266,15 +295,11 @@ impl RocpdReader<'_> {
         self.read_dispatches(suffix, &mut part)?;
         self.read_copies(suffix, &mut part)?;
         self.read_regions(suffix, &mut part)?;
-        let PartTables {
-            mut processes,
-            agents,
-            kernels,
-            ..
-        } = part;
+        let mut processes = part.processes;
+        let (agents, kernels) = (Arc::new(part.agents), Arc::new(part.kernels));
         for process in processes.values_mut() {
-            process.agents.clone_from(&agents);
-            process.kernels.clone_from(&kernels);
+            process.agents = Arc::clone(&agents);
+            process.kernels = Arc::clone(&kernels);
         }
         Ok(processes)
     }
@@ -458,17 +483,14 @@ impl RocpdReader<'_> {
             };
             let category = event.map_or(NameId::EMPTY, |event| event.category);
             let name = cells.int(5).and_then(|id| part.strings.get(&id));
+            let message = event.map(|event| event.message);
             let call = RocmCall {
                 span,
                 family: CallFamily::of(names.get(category)),
                 name: RecordName::Known(name.copied().unwrap_or_default()),
+                message: message.filter(|message| *message != NameId::EMPTY),
             };
-            let process = part.process(cells);
-            let message = event.map(|event| event.message);
-            if let Some(message) = message.filter(|message| *message != NameId::EMPTY) {
-                process.messages.insert(span.correlation.0, message);
-            }
-            process.calls.push(call);
+            part.process(cells).calls.push(call);
         })
     }
 }

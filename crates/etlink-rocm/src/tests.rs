@@ -269,6 +269,62 @@ fn each_process_of_a_merged_database_is_a_trace() {
     assert!(matches!(none, Err(Error::NoProcess)), "{none:?}");
 }
 
+/// ROCTx of some versions gives its ranges no internal correlation id.
+#[test]
+fn ranges_without_an_id_keep_their_own_messages() {
+    let trace = drawn(1);
+    let connection = database(&trace, "_a");
+    let category = "(SELECT id FROM rocpd_string_a WHERE string LIKE 'MARKER%')";
+    let forget = format!("UPDATE rocpd_event_a SET stack_id = 0 WHERE category_id = {category}");
+    let forgotten = connection.execute(&forget, []).expect("forgets");
+    assert!(forgotten > 1, "the test could not fail");
+    let read = read_rocpd(&connection, RocpdReadOptions::default()).expect("reads");
+    assert_eq!(meaning(&read, ROCM_ORIGIN_NS), meaning(&trace, 0));
+}
+
+/// Each process once had a copy of all agents and kernels, and a search of all rows.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test is of time")]
+fn many_processes_of_one_part_share_what_they_refer_to() {
+    let connection = database(&drawn(1), "_a");
+    connection
+        .execute_batch(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+             INSERT INTO rocpd_info_process_a (id, pid) SELECT 1000000 + i, i FROM n;
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+             INSERT INTO rocpd_info_kernel_symbol_a (id, display_name) SELECT 1000000 + i, i FROM n;
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
+             INSERT INTO rocpd_kernel_dispatch_a (pid, start, \"end\") SELECT 4711, i, i + 1 FROM n;",
+        )
+        .expect("inserts");
+    let started = std::time::Instant::now();
+    assert_eq!(rocpd_processes(&connection).expect("lists").len(), 1);
+    let read = read_rocpd(&connection, RocpdReadOptions::default()).expect("reads");
+    assert!(read.rows.len() >= 100_000);
+    // Seconds where work grows with the rows; hours where it grows with their square.
+    assert!(started.elapsed().as_secs() < 60);
+}
+
+#[test]
+fn times_at_the_ends_of_the_range_are_left_out() {
+    let most = i64::MAX - 1;
+    let dispatch = |start: i64, end: i64| {
+        format!(
+            r#"{{"start_timestamp": {start}, "end_timestamp": {end}, "dispatch_info": {{"kernel_id": 7}}}}"#
+        )
+    };
+    let (first, late, long) = (dispatch(5, 6), dispatch(most, most), dispatch(7, most));
+    let list = format!(r#""kernel_dispatch": [{first}, {late}, {long}]"#);
+    let trace = json(document(&list).as_bytes());
+    assert_eq!(trace.anomalies.count(AnomalyKind::TimeOutOfRange), 2);
+    assert_eq!(trace.rows.start, [TimeNs(5)]);
+    let connection = database(&drawn(1), "_a");
+    let change = format!("UPDATE rocpd_kernel_dispatch_a SET \"end\" = {most} WHERE id = 1");
+    connection.execute(&change, []).expect("changes");
+    let read = read_rocpd(&connection, RocpdReadOptions::default()).expect("reads");
+    assert_eq!(read.anomalies.count(AnomalyKind::TimeOutOfRange), 1);
+}
+
 #[test]
 fn other_and_damaged_databases() {
     let empty = Connection::open_in_memory().expect("opens");

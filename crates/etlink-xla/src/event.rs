@@ -48,16 +48,20 @@ pub(crate) struct XlaEvent {
 
 /// Lines last no shorter in JSON: the writer makes 1 ps of 0 (`trace_events_to_json.cc`).
 const LEAST_PS: i128 = 1;
-const PS_PER_NS: i128 = 1_000;
+pub(crate) const PS_PER_NS: i128 = 1_000;
 
 /// Start and duration in nanoseconds, each end rounded down, and whether it is a point in time.
-/// `None` where no count of nanoseconds holds the times.
+/// `None` where an end is not [in range](TimeNs::is_in_range).
 pub(crate) fn event_times(start_ps: i128, duration_ps: i128) -> Option<(TimeNs, DurationNs, bool)> {
     let end_ps = start_ps + duration_ps;
-    let start = i64::try_from(start_ps.div_euclid(PS_PER_NS)).ok()?;
-    let end = i64::try_from(end_ps.div_euclid(PS_PER_NS)).ok()?;
-    let duration = DurationNs(end.checked_sub(start)?);
-    Some((TimeNs(start), duration, duration_ps <= LEAST_PS))
+    let start = time_in_range(start_ps)?;
+    let duration = time_in_range(end_ps)? - start;
+    Some((start, duration, duration_ps <= LEAST_PS))
+}
+
+fn time_in_range(ps: i128) -> Option<TimeNs> {
+    let ns = i64::try_from(ps.div_euclid(PS_PER_NS)).ok()?;
+    Some(TimeNs(ns)).filter(|time| time.is_in_range())
 }
 
 /// Files a stat that is text under its name: those that details are.
@@ -108,7 +112,12 @@ mod tests {
         assert_eq!(times(4_000, 999), (TimeNs(4), DurationNs(0), false));
         assert_eq!(times(-1, 0), (TimeNs(-1), DurationNs(0), true));
         assert_eq!(times(12_000, 1), (TimeNs(12), DurationNs(0), true));
-        assert_eq!(event_times(i128::from(i64::MAX) * 1_001, 0), None);
+        let most = i128::from(i64::MAX) * 1_000;
+        assert_eq!(event_times(most + most / 1_000, 0), None);
+        // What two such times are apart would pass the last number.
+        for (start, duration) in [(most, 0), (-most, 0), (0, most), (-most, 2 * most)] {
+            assert_eq!(event_times(start, duration), None, "{start} {duration}");
+        }
     }
 
     #[test]

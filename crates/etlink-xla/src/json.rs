@@ -5,7 +5,7 @@
 //! million events at most.
 
 use crate::assemble::{XlaProfile, assemble};
-use crate::event::{WorkDetails, XlaEvent, event_times, read_details};
+use crate::event::{PS_PER_NS, WorkDetails, XlaEvent, event_times, read_details};
 use crate::track::{PlaneKind, XlaTrack};
 use crate::{Error, XlaReadOptions};
 use etlink_json::{ArrayLayout, BrokenJson, JsonScanner, JsonValue, micros_to_ps, read_elements};
@@ -157,7 +157,7 @@ impl ChunkEvents {
             return;
         }
         let place = || format!("{text:?}");
-        let picos = |value: Option<JsonValue<'_>>| value.and_then(|v| micros_to_ps(v.raw()));
+        let picos = |value: Option<JsonValue<'_>>| value.and_then(picoseconds);
         let Some(start) = picos(event.start) else {
             return self.anomalies.note(AnomalyKind::NoTime, place);
         };
@@ -169,7 +169,7 @@ impl ChunkEvents {
             self.anomalies.note(AnomalyKind::NegativeDuration, place);
             length = 0;
         }
-        let Some((start, duration, is_instant)) = event_times(start.into(), length.into()) else {
+        let Some((start, duration, is_instant)) = event_times(start, length) else {
             return self.anomalies.note(AnomalyKind::TimeOutOfRange, place);
         };
         let mut details = WorkDetails::default();
@@ -198,6 +198,13 @@ impl ChunkEvents {
             details,
         });
     }
+}
+
+/// Microseconds as picoseconds, of times that are too long for 64 bits of them (106 days, as Unix
+/// times of old files are) in whole nanoseconds.
+fn picoseconds(value: JsonValue<'_>) -> Option<i128> {
+    let exact = micros_to_ps(value.raw()).map(i128::from);
+    exact.or_else(|| Some(i128::from(value.time_ns()?) * PS_PER_NS))
 }
 
 /// The events of all chunks, in the order of the file.

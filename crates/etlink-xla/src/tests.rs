@@ -2,7 +2,9 @@
 
 use crate::{Error, XlaReadOptions, is_xla_json, is_xla_space, read_space, read_trace_json};
 use etlink_kineto::KinetoReadOptions;
-use etlink_model::{AnomalyKind, CollectiveKind, DeviceTrace, KeepEvents, RowKind};
+use etlink_model::{
+    AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, KeepEvents, RowKind, TimeNs,
+};
 use etlink_testing::{Machine, MachineChange, random_program, xla_json, xla_space};
 use proptest::prelude::*;
 use std::fmt::Debug;
@@ -103,6 +105,31 @@ fn recorded(case: &str, file: &str) -> Vec<u8> {
     let crates = env!("CARGO_MANIFEST_DIR");
     let path = format!("{crates}/../../testdata/jax/{case}/{file}");
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Old files hold Unix times, of which 64 bits hold no picoseconds.
+#[test]
+fn times_of_day_are_read_and_longer_ones_counted() {
+    let event = |start: &str| {
+        format!(
+            r#"{{"ph":"X","pid":3,"tid":1,"name":"fusion","ts":{start},"dur":1.5,"args":{{}}}}"#
+        )
+    };
+    let starts = [
+        "1700000000000000.25",
+        "9200000000000000",
+        "-9200000000000000",
+    ];
+    let names = [
+        r#"{"ph":"M","pid":3,"name":"process_name","args":{"name":"/device:TPU:0"}}"#.to_owned(),
+        r#"{"ph":"M","pid":3,"tid":1,"name":"thread_name","args":{"name":"XLA Ops"}}"#.to_owned(),
+    ];
+    let events = [names.to_vec(), starts.map(event).to_vec()].concat();
+    let text = format!(r#"{{"traceEvents":[{}]}}"#, events.join(","));
+    let trace = json(text.as_bytes(), 1);
+    assert_eq!(trace.rows.start, [TimeNs(1_700_000_000_000_000_250)]);
+    assert_eq!(trace.rows.duration, [DurationNs(1_500)]);
+    assert_eq!(trace.anomalies.count(AnomalyKind::TimeOutOfRange), 2);
 }
 
 /// Name, start and duration.

@@ -96,11 +96,19 @@ fn a_start_that_is_no_number_is_no_time() {
             "{ts}"
         );
     }
-    for ts in ["9223372036854775.808", "-99999999999999999999", "1e99"] {
+    for (ts, dur) in [
+        ("9223372036854775.808", "1"),
+        ("-99999999999999999999", "1"),
+        ("1e99", "1"),
+        // what such times are apart would pass the last number
+        ("9200000000000000", "1"),
+        ("-9200000000000000", "1"),
+        ("1", "9200000000000000"),
+    ] {
         assert_eq!(
-            at(ts, "1"),
+            at(ts, dur),
             (None, None, vec![(AnomalyKind::TimeOutOfRange, 1)]),
-            "{ts}"
+            "{ts} {dur}"
         );
     }
 }

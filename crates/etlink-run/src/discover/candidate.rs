@@ -7,6 +7,7 @@ use crate::input::{self, InputError, InputKind};
 use crate::manifest::RunManifest;
 use crate::run_files::file_name;
 use etlink_json::JsonScanner;
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -106,14 +107,19 @@ pub(super) fn look_at(path: PathBuf, notes: &mut Vec<String>) -> Vec<TraceCandid
 
 /// Numbers ranks that only the order of processes tells through all files that have such ones: those
 /// of the second machine follow those of the first, in the order of the numbers in their names. A note
-/// names the files in that order.
+/// names the files in that order. Ranks that recordings with processes tell themselves are taken.
 pub(super) fn number_by_order(candidates: &mut [TraceCandidate], notes: &mut Vec<String>) {
+    let told = candidates
+        .iter()
+        .filter(|candidate| candidate.kind.has_processes() && !candidate.by_order);
+    let taken: BTreeSet<i64> = told.filter_map(|candidate| candidate.rank).collect();
+    let free = (0..).filter(|rank| !taken.contains(rank));
     let ordered = candidates.iter_mut().filter(|candidate| candidate.by_order);
     let mut ordered: Vec<&mut TraceCandidate> = ordered.collect();
     // stable: processes of a file stay in their order
     ordered.sort_by_cached_key(|candidate| natural_key(&candidate.path.to_string_lossy()));
     let mut files: Vec<String> = vec![];
-    for (rank, candidate) in (0..).zip(ordered) {
+    for (rank, candidate) in free.zip(ordered) {
         candidate.rank = Some(rank);
         candidate.inside.rank = Some(rank);
         let name = file_name(&candidate.path);

@@ -10,6 +10,7 @@ use etlink_sqlite::{SqliteTables, set_safe_limits};
 use memchr::memmem;
 use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -236,22 +237,37 @@ pub fn database_processes(path: &Path) -> Vec<DatabaseProcess> {
     }
 }
 
-/// Those of a rocpd database. Where the environment of one does not tell its rank, the order of all
-/// does.
+/// Those of a rocpd database. What the environment does not tell, the order of its tables does: the
+/// ranks that are left free, or all where the environment tells one rank twice.
 fn rocpd_processes(processes: Vec<RocpdProcess>) -> Vec<DatabaseProcess> {
+    let known = processes.iter().filter_map(|process| process.rank);
+    let ranks: BTreeSet<i64> = known.clone().collect();
+    let is_distinct = known.count() == ranks.len();
     // One process alone is not the first of several.
-    let by_order = processes.len() > 1 && processes.iter().any(|process| process.rank.is_none());
+    let is_alone = processes.len() == 1;
+    let told_by = match (is_distinct, ranks.len()) {
+        (true, all) if all == processes.len() => "the environment of the recorded program",
+        (true, 1..) => {
+            "the environment of the recorded program, where that tells one, and else by the order \
+             of its tables"
+        }
+        (true, 0) => "the order of its tables",
+        // A process that started both had it.
+        (false, _) => {
+            "the order of its tables (the environment of the recorded program tells one rank twice)"
+        }
+    };
+    let mut free = (0..).filter(|rank| !is_distinct || !ranks.contains(rank));
     let mut all = vec![];
-    for (order, process) in (0..).zip(processes) {
+    for process in processes {
+        let told = process.rank.filter(|_| is_distinct);
+        let by_order = told.is_none() && !is_alone;
         all.push(DatabaseProcess {
             pid: process.pid,
             process: process.place,
-            rank: if by_order { Some(order) } else { process.rank },
+            rank: if by_order { free.next() } else { told },
             world_size: process.world_size,
-            told_by: Some(match by_order {
-                true => "the order of its tables",
-                false => "the environment of the recorded program",
-            }),
+            told_by: Some(told_by),
             by_order,
         });
     }

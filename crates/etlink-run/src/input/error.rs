@@ -71,7 +71,7 @@ impl InputError {
             InputError::Empty { .. } => "record the trace again",
             InputError::WrongKind { name, kind, wanted } => return wanted.remedy(name, *kind),
             InputError::View { .. } => {
-                "give the trace that it was made from, or the view as .pftrace"
+                "give the trace that it was made from, or, of a Kineto trace, its view as .pftrace"
             }
             InputError::Perfetto { origin, .. } => perfetto_remedy(*origin),
             InputError::HostAlone { .. } => {
@@ -100,6 +100,10 @@ fn perfetto_reason(origin: PerfettoOrigin) -> &'static str {
         PerfettoOrigin::SeveralRanks => {
             "is a timeline of several ranks, whose times are by one clock"
         }
+        PerfettoOrigin::ViewAlone => {
+            "is a view that etlink wrote for Perfetto, of a replay or a recording that is no \
+             Kineto trace: it lacks what reading it back needs"
+        }
         PerfettoOrigin::Recorded | PerfettoOrigin::OtherLayout => {
             "was written for Perfetto by another version of etlink, without what the recording \
              says of its events"
@@ -114,7 +118,7 @@ fn perfetto_reason(origin: PerfettoOrigin) -> &'static str {
 fn perfetto_remedy(origin: PerfettoOrigin) -> &'static str {
     match origin {
         PerfettoOrigin::SeveralRanks => "give the folder of their traces, or the trace of one rank",
-        PerfettoOrigin::Recorded | PerfettoOrigin::OtherLayout => {
+        PerfettoOrigin::Recorded | PerfettoOrigin::OtherLayout | PerfettoOrigin::ViewAlone => {
             "give the trace that it was made from"
         }
         PerfettoOrigin::Foreign | PerfettoOrigin::Torch => {

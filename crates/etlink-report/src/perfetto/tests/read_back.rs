@@ -183,7 +183,7 @@ fn a_cut_file_says_where_it_ends() {
 fn traces_of_others_are_known() {
     let trace = linked_with(&draw_everything(), KeepEvents::Graph);
     let origin = perfetto_origin(&written(&trace));
-    assert_eq!(origin, Some(PerfettoOrigin::OtherLayout));
+    assert_eq!(origin, Some(PerfettoOrigin::ViewAlone));
     // a clock, as every recording of Perfetto's own has it
     let foreign = [0x0a, 0x08, 0x32, 0x06, 0x0a, 0x04, 0x08, 0x06, 0x10, 0x05];
     assert_eq!(perfetto_origin(&foreign), Some(PerfettoOrigin::Foreign));
