@@ -130,8 +130,8 @@ fn is_pickle(head: &[u8]) -> bool {
 /// Reads a dump, pickle or JSON. O(bytes), in memory too, up to [`MAX_DUMP_VALUES`].
 ///
 /// # Errors
-/// The source fails, it has more bytes or values than a dump, it is no dump, or a pickle that would call code. A dump that is cut is no
-/// error: [`FlightDump::anomalies`].
+/// The source fails, it has more bytes or values than a dump, it is no dump, or a pickle that would
+/// call code. A dump that is cut is no error: [`FlightDump::anomalies`].
 pub fn read(source: impl Read) -> Result<FlightDump, Error> {
     let mut bytes = vec![];
     let result = source.take(MAX_DUMP_BYTES + 1).read_to_end(&mut bytes);

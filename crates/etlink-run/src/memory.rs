@@ -48,8 +48,8 @@ const DETAILS_PERCENT: u64 = 110;
 const ROW_BYTES: u64 = 260;
 /// What the process takes before it reads anything: program, allocator, output buffers.
 const BASE: u64 = 8_000_000;
-/// Peak memory per value of a flight recorder's dump, beyond its bytes. Peak RSS of `etlink inspect` of a
-/// pickle of 10^7 empty lists, which take the most: 54. This is that and a tenth.
+/// Peak memory per value of a flight recorder's dump, beyond its bytes. Peak RSS of `etlink inspect`
+/// of a pickle of 10^7 empty lists, which take the most: 54. This is that and a tenth.
 const DUMP_VALUE_BYTES: u64 = 60;
 /// Chunks in work per thread, of both traces: 1 to 2 MB measured with 1 to 64 threads.
 const PER_THREAD: u64 = 2_000_000;
