@@ -141,6 +141,12 @@ fn tables_and_lists_of_a_report_of_several_processes() {
     tool.run("analyze job.sqlite --metrics ncu_rank_1.csv")
         .exits(0)
         .notes("metrics of ncu_rank_1.csv are joined to 1 kernels");
+    tool.file("ncu.csv", metrics);
+    tool.run("analyze job.sqlite --metrics ncu.csv")
+        .exits(0)
+        .notes(
+            "ncu.csv has metrics of kernels, but its name says no rank that needs them: not used",
+        );
 }
 
 #[test]

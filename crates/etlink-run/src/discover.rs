@@ -165,6 +165,8 @@ pub fn sort_out_files(mut files: Vec<PathBuf>) -> Vec<RunFiles> {
     }
     for run in &mut runs {
         unique_labels(&mut run.ranks);
+        // in a folder anything may lie; who names a file wants to know that it is not used
+        run.notes.append(&mut run.unused);
     }
     runs.retain(|run| !run.ranks.is_empty());
     runs
