@@ -102,7 +102,9 @@ fn a_rank_without_a_dump_is_named() {
     tool.run("ranks .")
         .exits(0)
         .says("there is no dump of rank 2")
-        .says("the run hangs, and there is no dump of rank 2, which others may wait for");
+        .says(
+            "what the run hangs on is not known: there is no dump of rank 2, and others may wait",
+        );
     let report = json_of(&tool, "ranks . --json");
     assert_eq!(report[0]["absent"], json!([2]));
 }
@@ -134,8 +136,18 @@ fn a_cut_dump_says_what_came_before() {
     tool.file("nccl_trace_rank_2", &whole[..whole.len() - 30]);
     tool.run("ranks .")
         .exits(0)
-        .says("the run hangs on rank 2")
+        .says("what the run hangs on is not known: the dump of rank 2 is cut")
+        .says("rank 2's dump is cut after all_reduce")
         .notes("nccl_trace_rank_2: damage: the file ends before its list does");
+    let report = json_of(&tool, "ranks . --json");
+    assert_eq!(report[0]["verdict"], json!("unknown"));
+    assert_eq!(report[0]["waited_for"], json!([]));
+    assert_eq!(report[0]["cut"][0]["rank"], json!(2));
+    tool.run("ranks . --csv")
+        .exits(0)
+        .says(",is_cut")
+        .says(",true")
+        .notes("what it called afterwards is not known");
     tool.run("ranks . --strict")
         .exits(1)
         .notes("nccl_trace_rank_2: refused under --strict");
@@ -237,6 +249,23 @@ fn terminals_get_no_escape_sequences_of_a_dump() {
         assert!(said.contains("u{1b}"), "{command}: {said:?}");
         assert!(!said.contains('\x1b'), "{command}: {said:?}");
     }
+}
+
+#[test]
+fn commands_that_want_times_say_what_to_do_with_what_has_none() {
+    let tool = Tool::new();
+    tool.run(&format!("analyze {STUCK}/nccl_trace_rank_0"))
+        .exits(2)
+        .complains(&[
+            "is a dump of PyTorch's flight recorder",
+            "give the folder of all dumps to `etlink ranks`",
+        ]);
+    let card = b"version: 1\ndescription: x\nworkload:\n  model:\n    model_family: x\n";
+    tool.file("card.yaml", card);
+    tool.run("analyze card.yaml").exits(2).complains(&[
+        "is a workload card (ccl-bench)",
+        "give a trace of the same run, and this one as --metrics",
+    ]);
 }
 
 /// Copies a recording into the tool's folder.

@@ -7,19 +7,21 @@
 mod compare;
 mod groups;
 mod report;
+mod verdict;
 
 #[cfg(test)]
 mod tests;
 
 pub use report::{
-    AbsentCall, CollectivePlace, FlightCall, HangProblem, HangReport, RankDump, RankHang,
-    StuckCollective,
+    AbsentCall, CallMismatch, CallPart, CollectivePlace, CutDump, FlightCall, HangProblem,
+    HangReport, HangVerdict, PeerSide, RankDump, RankHang, StuckCollective, StuckMessage,
 };
 
-use compare::compare_sides;
+use compare::{call_mismatch, compare_sides};
 use etlink_flight_recorder::FlightEntry;
 use etlink_model::{CollectiveKind, GlobalRank, NameId, dtype_bytes};
-use groups::{GroupKey, GroupSides, group_sides};
+use groups::{GroupKey, GroupSides, Side, group_sides};
+use verdict::add_verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,31 +29,40 @@ use std::collections::{BTreeMap, BTreeSet};
 pub fn hang_report(dumps: &[RankDump]) -> HangReport {
     let groups = group_sides(dumps);
     let mut report = HangReport::default();
+    let cut = dumps.iter().filter(|one| one.is_cut());
+    let cut: BTreeSet<GlobalRank> = cut.map(|one| one.rank).collect();
     let mut problems = BTreeMap::new();
     let mut absent = BTreeSet::new();
     for group in &groups {
         report.collectives += group.numbers().len() as u64;
         absent.extend(group.absent.iter().copied());
         compare_sides(dumps, group, &mut problems);
-        report.stuck.extend(first_stuck(dumps, group));
+        report.stuck.extend(stuck_collectives(dumps, &cut, group));
     }
     report.problems = problems.into_values().collect();
     report.absent = absent.into_iter().collect();
-    report.ranks = dumps
-        .iter()
-        .map(|one| rank_place(one, dumps, &groups))
-        .collect();
+    for one in dumps {
+        let place = rank_place(one, dumps, &cut, &groups);
+        report.messages.extend(place.message);
+        if one.is_cut() {
+            let last = place.hang.last.clone();
+            report.cut.push(CutDump::new(one.rank, last));
+        }
+        report.ranks.push(place.hang);
+    }
     report.waited_for = waited_for(&report.ranks);
     // those that wait longest first: what comes later may follow from them
     report
         .stuck
         .sort_by_key(|stuck| (stuck.not_called.is_empty(), stuck.created_ns));
+    add_verdict(&mut report);
     report
 }
 
 /// Each call of each rank, by group, number and rank.
 pub fn flight_calls(dumps: &[RankDump]) -> Vec<FlightCall> {
     let mut calls = vec![];
+    let is_cut: Vec<bool> = dumps.iter().map(RankDump::is_cut).collect();
     for group in group_sides(dumps) {
         for number in group.numbers() {
             for side in group.sides_of(number) {
@@ -67,6 +78,7 @@ pub fn flight_calls(dumps: &[RankDump]) -> Vec<FlightCall> {
                     state: entry.state.name(),
                     ended: one.dump.has_ended(entry),
                     created_ns: entry.created.0,
+                    is_cut: is_cut[side.dump],
                     dtype: name(entry.dtype),
                     in_sizes: name(entry.in_sizes),
                     out_sizes: name(entry.out_sizes),
@@ -78,69 +90,131 @@ pub fn flight_calls(dumps: &[RankDump]) -> Vec<FlightCall> {
     calls
 }
 
-/// The first collective of a group that has not ended in a rank which called it.
-fn first_stuck(dumps: &[RankDump], group: &GroupSides) -> Option<StuckCollective> {
+/// Of each rank of a group the first collective that has not ended in it.
+fn stuck_collectives(
+    dumps: &[RankDump],
+    cut: &BTreeSet<GlobalRank>,
+    group: &GroupSides,
+) -> Vec<StuckCollective> {
+    let mut stuck = vec![];
+    let mut seen: BTreeSet<GlobalRank> = BTreeSet::new();
     for number in group.numbers() {
-        let sides = group.sides_of(number);
-        let entry_of = |side: &groups::Side| &dumps[side.dump].dump.entries[side.entry];
-        let has_ended = |side: &&groups::Side| dumps[side.dump].dump.has_ended(entry_of(side));
-        let is_open = |side: &&groups::Side| !has_ended(side);
-        let waiting: Vec<GlobalRank> = sides.iter().filter(is_open).map(|side| side.rank).collect();
-        if waiting.is_empty() {
-            continue;
+        let open = group.sides_of(number).iter();
+        let open = open.filter(|side| !has_ended(dumps, side));
+        let open: Vec<GlobalRank> = open.map(|side| side.rank).collect();
+        // what comes behind what a rank waits in may only wait for that
+        if open.iter().any(|rank| !seen.contains(rank)) {
+            stuck.extend(stuck_collective(dumps, cut, group, number));
         }
-        let ended = sides.iter().filter(has_ended);
-        let first = sides.first()?;
-        let entry = entry_of(first);
-        let names = &dumps[first.dump].dump.names;
-        let created = sides
-            .iter()
-            .filter(is_open)
-            .map(|side| entry_of(side).created.0);
-        return Some(StuckCollective {
-            kind: entry.kind.name(),
-            ranks: group.title(),
-            group: names.get(entry.group_name).to_owned(),
-            group_desc: names.get(entry.group_desc).to_owned(),
-            number,
-            bytes: entry
-                .in_elements
-                .saturating_mul(dtype_bytes(names.get(entry.dtype)).unwrap_or(0)),
-            dtype: names.get(entry.dtype).to_owned(),
-            sizes: names.get(entry.in_sizes).to_owned(),
-            waiting,
-            ended: ended.map(|side| side.rank).collect(),
-            not_called: group.not_called(dumps, number),
-            unknown: group.absent.iter().copied().collect(),
-            created_ns: created.max().unwrap_or(0),
-        });
+        seen.extend(open);
     }
-    None
+    stuck
 }
 
-fn rank_place(one: &RankDump, dumps: &[RankDump], groups: &[GroupSides]) -> RankHang {
+fn entry_of<'d>(dumps: &'d [RankDump], side: &Side) -> &'d FlightEntry {
+    &dumps[side.dump].dump.entries[side.entry]
+}
+
+fn has_ended(dumps: &[RankDump], side: &Side) -> bool {
+    dumps[side.dump].dump.has_ended(entry_of(dumps, side))
+}
+
+fn stuck_collective(
+    dumps: &[RankDump],
+    cut: &BTreeSet<GlobalRank>,
+    group: &GroupSides,
+    number: i64,
+) -> Option<StuckCollective> {
+    let sides = group.sides_of(number);
+    let (ended, open): (Vec<&Side>, Vec<&Side>) =
+        sides.iter().partition(|side| has_ended(dumps, side));
+    let first = sides.first()?;
+    let entry = entry_of(dumps, first);
+    let names = &dumps[first.dump].dump.names;
+    let created = open.iter().map(|side| entry_of(dumps, side).created.0);
+    let (may_be_absent, not_called) = absent_calls(dumps, cut, group, number);
+    Some(StuckCollective {
+        kind: entry.kind.name(),
+        ranks: group.title(),
+        group: names.get(entry.group_name).to_owned(),
+        group_desc: names.get(entry.group_desc).to_owned(),
+        number,
+        bytes: entry
+            .in_elements
+            .saturating_mul(dtype_bytes(names.get(entry.dtype)).unwrap_or(0)),
+        dtype: names.get(entry.dtype).to_owned(),
+        sizes: names.get(entry.in_sizes).to_owned(),
+        waiting: open.iter().map(|side| side.rank).collect(),
+        ended: ended.iter().map(|side| side.rank).collect(),
+        not_called,
+        unknown: group.absent.iter().copied().collect(),
+        cut: may_be_absent,
+        mismatch: call_mismatch(dumps, sides),
+        created_ns: created.max().unwrap_or(0),
+    })
+}
+
+/// The ranks that have not come to a number: those whose dump is cut, who may have, and the others.
+fn absent_calls(
+    dumps: &[RankDump],
+    cut: &BTreeSet<GlobalRank>,
+    group: &GroupSides,
+    number: i64,
+) -> (Vec<AbsentCall>, Vec<AbsentCall>) {
+    let absent = group.not_called(dumps, number).into_iter();
+    absent.partition(|call| cut.contains(&call.rank))
+}
+
+/// Where a rank is, and the message in which it is.
+struct RankPlace {
+    hang: RankHang,
+    message: Option<StuckMessage>,
+}
+
+fn rank_place(
+    one: &RankDump,
+    dumps: &[RankDump],
+    cut: &BTreeSet<GlobalRank>,
+    groups: &[GroupSides],
+) -> RankPlace {
     let entries = &one.dump.entries;
     let place = |entry: &FlightEntry| collective_place(one, entry);
     let hanging = entries.iter().find(|entry| !one.dump.has_ended(entry));
-    let waits_for = hanging.map_or(vec![], |entry| {
-        let key = GroupKey::of(one, entry);
-        let group = groups.iter().find(|group| group.has(one.rank, &key));
-        match group {
-            Some(group) if entry.is_message => message_peer(one, entry, dumps, group),
-            Some(group) => {
-                let absent = group.not_called(dumps, entry.number);
-                absent.iter().map(|call| call.rank).collect()
-            }
-            None => vec![],
+    let mut found = RankPlace {
+        hang: RankHang {
+            rank: one.rank,
+            entries: entries.len() as u64,
+            hangs_in: hanging.map(place),
+            last: entries.last().map(place),
+            is_cut: one.is_cut(),
+            ..RankHang::default()
+        },
+        message: None,
+    };
+    let Some(entry) = hanging else {
+        return found;
+    };
+    let key = GroupKey::of(one, entry);
+    let Some(group) = groups.iter().find(|group| group.has(one.rank, &key)) else {
+        return found;
+    };
+    let hang = &mut found.hang;
+    if entry.is_message {
+        let message = stuck_message(one, entry, dumps, group);
+        match message.side {
+            PeerSide::Missing => hang.waits_for.extend(message.peer),
+            PeerSide::Cut | PeerSide::Absent => hang.may_wait_for.extend(message.peer),
+            PeerSide::Met | PeerSide::Unnamed => {}
         }
-    });
-    RankHang {
-        rank: one.rank,
-        entries: entries.len() as u64,
-        hangs_in: hanging.map(place),
-        last: entries.last().map(place),
-        waits_for,
+        found.message = Some(message);
+        return found;
     }
+    let (may_be_absent, absent) = absent_calls(dumps, cut, group, entry.number);
+    hang.waits_for = absent.iter().map(|call| call.rank).collect();
+    let may_be_absent = may_be_absent.iter().map(|call| call.rank);
+    hang.may_wait_for = may_be_absent.chain(group.absent.iter().copied()).collect();
+    hang.may_wait_for.sort();
+    found
 }
 
 fn collective_place(one: &RankDump, entry: &FlightEntry) -> CollectivePlace {
@@ -160,35 +234,44 @@ fn collective_place(one: &RankDump, entry: &FlightEntry) -> CollectivePlace {
     }
 }
 
-/// The other side of a message that has not ended, unless that is in it too.
-fn message_peer(
+/// A message that has not ended, and its other side.
+fn stuck_message(
     one: &RankDump,
     entry: &FlightEntry,
     dumps: &[RankDump],
     group: &GroupSides,
-) -> Vec<GlobalRank> {
+) -> StuckMessage {
+    let mut message = StuckMessage {
+        rank: one.rank,
+        call: collective_place(one, entry),
+        ..StuckMessage::default()
+    };
     // the peer is a place in the group
     let place = usize::try_from(entry.peer).ok();
     let Some(peer) = place.and_then(|place| group.ranks.get(place)).copied() else {
-        return vec![];
+        return message;
+    };
+    message.peer = Some(peer);
+    let Some(other) = dumps.iter().find(|other| other.rank == peer) else {
+        message.side = PeerSide::Absent;
+        return message;
     };
     let other_kind = match entry.kind {
         CollectiveKind::Send => CollectiveKind::Recv,
         _ => CollectiveKind::Send,
     };
     let own_place = group.ranks.iter().position(|rank| *rank == one.rank);
-    let of_peer = dumps.iter().find(|other| other.rank == peer);
-    let is_called = of_peer.is_some_and(|other| {
-        other.dump.entries.iter().any(|open| {
-            !other.dump.has_ended(open)
-                && open.kind == other_kind
-                && usize::try_from(open.peer).ok() == own_place
-        })
+    let is_called = other.dump.entries.iter().any(|open| {
+        !other.dump.has_ended(open)
+            && open.kind == other_kind
+            && usize::try_from(open.peer).ok() == own_place
     });
-    match is_called {
-        true => vec![],
-        false => vec![peer],
-    }
+    message.side = match (is_called, other.is_cut()) {
+        (true, _) => PeerSide::Met,
+        (false, true) => PeerSide::Cut,
+        (false, false) => PeerSide::Missing,
+    };
+    message
 }
 
 /// Ranks that others wait for and that wait for nobody.

@@ -587,7 +587,13 @@ impl<'s> RankEntry<'s> {
             input.kind,
             InputKind::Unknown | InputKind::NsysReport | InputKind::OtherSqlite
         );
-        if is_unknown && is_file {
+        // known, and without times of a program
+        let is_beside = input.kind.is_measurement()
+            || matches!(
+                input.kind,
+                InputKind::FlightRecorder | InputKind::NcclInspector
+            );
+        if (is_unknown || is_beside) && is_file {
             return Err(input.refuse_kind(WantedTrace::Times).into());
         }
         if input.kind.is_device_trace() && is_file {

@@ -1,7 +1,7 @@
 //! What the ranks of a collective say differently.
 
 use super::groups::{GroupSides, Side};
-use super::report::{HangProblem, RankDump};
+use super::report::{CallMismatch, CallPart, HangProblem, RankDump};
 use etlink_flight_recorder::FlightEntry;
 use etlink_link::ranks::JoinProblemKind;
 use etlink_model::{CollectiveKind, dtype_bytes};
@@ -46,6 +46,28 @@ pub(super) fn compare_sides(
                 .push(format!("{name} number {number} of {title}: {one}, {two}"));
         }
     }
+}
+
+/// What the calls of one collective say differently, with who says what.
+pub(super) fn call_mismatch(dumps: &[RankDump], sides: &[Side]) -> Option<CallMismatch> {
+    let (first, others) = sides.split_first()?;
+    // a wrong type says more than a wrong size: problems are in that order
+    let found = others.iter().map(|other| difference(dumps, *first, *other));
+    let kind = found.flatten().min()?;
+    let mut parts: Vec<CallPart> = vec![];
+    for side in sides {
+        let what = words(kind, dumps, side);
+        match parts.iter_mut().find(|part| part.what == what) {
+            Some(part) => part.ranks.push(side.rank),
+            None => parts.push(CallPart {
+                what,
+                ranks: vec![side.rank],
+            }),
+        }
+    }
+    // stable: of parts of one length that of the first rank
+    parts.sort_by_key(|part| std::cmp::Reverse(part.ranks.len()));
+    Some(CallMismatch { kind, parts })
 }
 
 fn entry_of<'d>(dumps: &'d [RankDump], side: &Side) -> &'d FlightEntry {

@@ -174,3 +174,165 @@ fn many_absent_ranks_take_little_time() {
     // to look for each absent rank among all of them takes a minute
     assert!(begin.elapsed() < std::time::Duration::from_secs(5));
 }
+
+/// The same dump as if its file ended after these calls.
+fn cut_dump(rank: i64, groups: &str, calls: &[Call]) -> RankDump {
+    let mut one = dump_of(rank, groups, calls);
+    one.dump
+        .anomalies
+        .note(etlink_model::AnomalyKind::Truncated, String::new);
+    one
+}
+
+const PAIR: &str = r#""0": {"name": "0", "desc": "g0", "ranks": "[0, 1]"}"#;
+
+#[test]
+fn a_rank_whose_dump_is_cut_is_not_accused() {
+    let (done, open) = (
+        ("0", 1, "all_reduce", 8, true),
+        ("0", 4, "barrier", 0, false),
+    );
+    let dumps = [cut_dump(0, PAIR, &[done]), dump_of(1, PAIR, &[done, open])];
+    let report = hang_report(&dumps);
+    assert_eq!(report.verdict, HangVerdict::Unknown);
+    assert!(report.waited_for.is_empty());
+    assert_eq!(
+        report.sentences,
+        [
+            "what the run hangs on is not known: the dump of rank 0 is cut, and others may wait \
+             for it"
+        ]
+    );
+    assert_eq!(
+        report.cut[0].message,
+        "rank 0's dump is cut after all_reduce 1: what it called afterwards is not known"
+    );
+    assert_eq!(
+        report.stuck[0].sentence(),
+        "rank 1 waits in barrier number 4 of ranks 0, 1; what rank 0 called after all_reduce \
+         number 1 is not known: its dump is cut"
+    );
+    assert_eq!(report.ranks[1].may_wait_for, ranks(&[0]));
+    let cut = flight_calls(&dumps).into_iter().filter(|call| call.is_cut);
+    assert_eq!(cut.count(), 1);
+}
+
+#[test]
+fn what_ranks_call_differently_is_the_verdict() {
+    let said = |kinds: [(&'static str, u64); 4]| {
+        let dumps: Vec<RankDump> = (0i64..)
+            .zip(kinds)
+            .map(|(rank, (kind, elements))| {
+                dump_of(rank, WORLD, &[("0", 2, kind, elements, false)])
+            })
+            .collect();
+        let report = hang_report(&dumps);
+        assert_eq!(report.verdict, HangVerdict::Hangs);
+        (report.sentences[0].clone(), report.stuck[0].sentence())
+    };
+    let reduce = ("all_reduce", 8);
+    let (verdict, stuck) = said([reduce, reduce, reduce, ("broadcast", 8)]);
+    assert_eq!(
+        verdict,
+        "the run hangs: rank 3 called broadcast 2 where ranks 0, 1, 2 called all_reduce 2"
+    );
+    assert_eq!(
+        stuck,
+        "ranks 0, 1, 2, 3 wait in collective number 2 of ranks 0, 1, 2, 3: all_reduce on ranks 0, \
+         1, 2, broadcast on rank 3"
+    );
+    let (verdict, stuck) = said([reduce, ("all_reduce", 4), reduce, reduce]);
+    assert_eq!(
+        verdict,
+        "the run hangs: rank 1 called all_reduce 2 with 16 bytes where ranks 0, 2, 3 called \
+         all_reduce 2 with 32 bytes"
+    );
+    assert!(stuck.ends_with(": 32 bytes on ranks 0, 2, 3, 16 bytes on rank 1"));
+}
+
+#[test]
+fn one_dump_of_two_says_only_what_its_rank_did() {
+    let done = ("0", 1, "all_reduce", 8, true);
+    let report = hang_report(&[dump_of(0, PAIR, &[done])]);
+    assert_eq!(report.verdict, HangVerdict::Ended);
+    assert_eq!(
+        report.sentences,
+        [
+            "rank 0, the only rank with a dump, has ended all that it called; there is no dump of \
+          rank 1"
+        ]
+    );
+    let both = [dump_of(0, PAIR, &[done]), dump_of(1, PAIR, &[done])];
+    assert_eq!(
+        hang_report(&both).sentences,
+        ["no rank hangs in a collective: all that were called have ended"]
+    );
+}
+
+#[test]
+fn what_has_ended_elsewhere_may_have_been_in_flight() {
+    let call = |done| ("0", 9, "all_reduce", 8, done);
+    let dumps = [
+        dump_of(0, PAIR, &[call(false)]),
+        dump_of(1, PAIR, &[call(true)]),
+    ];
+    let report = hang_report(&dumps);
+    assert_eq!(report.verdict, HangVerdict::InFlight);
+    assert_eq!(
+        report.sentences,
+        [
+            "no rank is seen to hang: all_reduce 9 has ended in rank 1 and not in rank 0, and may \
+          have been in flight when the dumps were made"
+        ]
+    );
+}
+
+#[test]
+fn a_send_without_its_receive_is_named() {
+    let send = ("0", 1, "send 0->1", 8, false);
+    let report = hang_report(&[dump_of(0, PAIR, &[send]), dump_of(1, PAIR, &[])]);
+    assert_eq!(report.waited_for, ranks(&[1]));
+    assert_eq!(
+        report.messages[0].sentence(),
+        "rank 0 waits in send 1 to rank 1, which is in no recv of it"
+    );
+    // a rank of which nothing is known is not accused
+    let report = hang_report(&[dump_of(0, PAIR, &[send])]);
+    assert_eq!(report.verdict, HangVerdict::Unknown);
+    assert_eq!(
+        report.messages[0].sentence(),
+        "rank 0 waits in send 1 to rank 1; there is no dump of rank 1"
+    );
+}
+
+#[test]
+fn each_rank_that_waits_has_a_line() {
+    let dumps = [
+        dump_of(
+            0,
+            PAIR,
+            &[
+                ("0", 104, "all_reduce", 8, true),
+                ("0", 105, "all_reduce", 8, false),
+            ],
+        ),
+        dump_of(1, PAIR, &[("0", 55, "all_reduce", 8, false)]),
+    ];
+    let report = hang_report(&dumps);
+    assert_eq!(
+        report.sentences,
+        [
+            "the run hangs on rank 1: others wait for it; rank 1 is in all_reduce 55, for which it \
+          waits for no rank"
+        ]
+    );
+    let lines: Vec<String> = report.stuck.iter().map(StuckCollective::sentence).collect();
+    assert_eq!(
+        lines,
+        [
+            "rank 0 waits in all_reduce number 105 of ranks 0, 1, which rank 1 has not called (its \
+             last is all_reduce number 55)",
+            "rank 1 waits in all_reduce number 55 of ranks 0, 1, which all of them have called",
+        ]
+    );
+}

@@ -191,6 +191,15 @@ impl WantedTrace {
         }
         let Some((_, _, other)) = self.pair() else {
             let remedy = match self {
+                WantedTrace::Times if kind == InputKind::FlightRecorder => {
+                    "give the folder of all dumps to `etlink ranks`, or put it beside the traces"
+                }
+                WantedTrace::Times if kind == InputKind::NcclInspector => {
+                    "give its folder to `etlink ranks`"
+                }
+                WantedTrace::Times if kind.is_measurement() => {
+                    "give a trace of the same run, and this one as --metrics"
+                }
                 WantedTrace::Times if self.is_graph(name) => "see `etlink check`",
                 WantedTrace::Times => "give a Kineto trace or a Chakra trace (.et)",
                 WantedTrace::Table => {

@@ -5,7 +5,8 @@ use crate::table::{Grid, Limit, count, csv_text, plain};
 use crate::{Outcome, notes};
 use anyhow::Result;
 use etlink_analyze::hang::{
-    CollectivePlace, FlightCall, HangReport, RankDump, RankHang, flight_calls, hang_report,
+    CollectivePlace, FlightCall, HangReport, HangVerdict, RankDump, RankHang, flight_calls,
+    hang_report,
 };
 use etlink_link::ranks::rank_list;
 use etlink_model::{GlobalRank, Severity};
@@ -62,7 +63,13 @@ pub(super) fn run(
     match form {
         ReportForm::Json => print_json(&all)?,
         ReportForm::Csv => {
-            notes::print_of_runs(all.iter().map(|one| (one.run.as_str(), notes_of(one))));
+            let with_cut = |one: &FolderHangs| {
+                let mut notes: Vec<String> = notes_of(one);
+                // the table of calls has no line for what is not known
+                notes.extend(one.report.cut.iter().map(|cut| cut.message.clone()));
+                notes
+            };
+            notes::print_of_runs(all.iter().map(|one| (one.run.as_str(), with_cut(one))));
             print_text(&calls_csv(&all)?)?;
         }
         ReportForm::Text => {
@@ -189,6 +196,7 @@ fn calls_csv(all: &[FolderHangs]) -> Result<String> {
         "in_sizes",
         "out_sizes",
         "place",
+        "is_cut",
     ])?;
     for one in all {
         for call in &one.calls {
@@ -197,7 +205,7 @@ fn calls_csv(all: &[FolderHangs]) -> Result<String> {
                 (shown(&call.group), call.number, call.rank),
                 (call.state, call.ended, call.created_ns),
                 (shown(&call.dtype), shown(&call.in_sizes)),
-                (shown(&call.out_sizes), shown(&call.place)),
+                (shown(&call.out_sizes), shown(&call.place), call.is_cut),
             ))?;
         }
     }
@@ -220,54 +228,28 @@ fn report_text(one: &FolderHangs, rows: usize) -> String {
     let ranks = count(report.ranks.len() as u64, "rank");
     let collectives = count(report.collectives, "collective");
     let mut out = format!("{run}flight recorder of {ranks}, {collectives}\n");
-    out += &verdict(report);
+    for sentence in &report.sentences {
+        out += &format!("{}\n", plain(sentence));
+    }
+    for cut in &report.cut {
+        out += &format!("  {}\n", cut.message);
+    }
     for stuck in &report.stuck {
-        out += &format!("  {}\n", stuck.sentence());
+        out += &format!("  {}\n", plain(&stuck.sentence()));
     }
-    out + &rank_table(&report.ranks, rows)
+    for message in &report.messages {
+        out += &format!("  {}\n", message.sentence());
+    }
+    out + &rank_table(report, rows)
 }
 
-/// What the run hangs on.
-fn verdict(report: &HangReport) -> String {
-    let waits = report
-        .ranks
-        .iter()
-        .filter(|rank| !rank.waits_for.is_empty());
-    let waiting = waits.count() as u64;
-    match &report.waited_for[..] {
-        [] => {}
-        [rank] => {
-            return format!(
-                "the run hangs on rank {rank}: others wait for it, and it waits for nobody\n"
-            );
-        }
-        ranks => {
-            let ranks = rank_list("rank", ranks);
-            return format!(
-                "the run hangs on {ranks}: others wait for them, and they wait for nobody\n"
-            );
-        }
-    }
-    if waiting > 0 {
-        return "the run hangs: ranks wait for each other, in different collectives\n".to_owned();
-    }
-    let unknown = report.stuck.iter().flat_map(|stuck| &stuck.unknown);
-    let unknown: BTreeSet<GlobalRank> = unknown.copied().collect();
-    if !unknown.is_empty() {
-        let unknown: Vec<GlobalRank> = unknown.into_iter().collect();
-        let unknown = rank_list("rank", &unknown);
-        return format!(
-            "the run hangs, and there is no dump of {unknown}, which others may wait for\n"
-        );
-    }
-    match report.stuck.is_empty() {
-        true => "no rank hangs in a collective: all that were called have ended\n".to_owned(),
-        false => "no rank waits for another: all ranks with a dump have called what they are in\n"
-            .to_owned(),
-    }
-}
-
-fn rank_table(ranks: &[RankHang], rows: usize) -> String {
+fn rank_table(report: &HangReport, rows: usize) -> String {
+    let ranks = &report.ranks;
+    // what had not ended need not hang
+    let open = match report.verdict {
+        HangVerdict::Hangs => "hangs in",
+        _ => "not ended",
+    };
     let limit = Limit {
         lines: rows,
         option: "--rows",
@@ -275,7 +257,7 @@ fn rank_table(ranks: &[RankHang], rows: usize) -> String {
     let mut head = vec![
         "rank",
         "collectives",
-        "hangs in",
+        open,
         "state",
         "waits for",
         "last call",
@@ -291,7 +273,7 @@ fn rank_table(ranks: &[RankHang], rows: usize) -> String {
     let mut table = Grid::new(2, limit, head)
         .text_columns(|head| head != "collectives")
         .expendable(["collectives", "state"])
-        .decisive(["hangs in", "waits for"]);
+        .decisive([open, "waits for"]);
     // those that something can be said of first
     let mut order: Vec<&RankHang> = ranks.iter().collect();
     let is_waited_for: BTreeSet<GlobalRank> = ranks
@@ -302,16 +284,23 @@ fn rank_table(ranks: &[RankHang], rows: usize) -> String {
     for rank in order {
         let hangs = rank.hangs_in.as_ref();
         let last = rank.last.as_ref();
-        let waits_for = match &rank.waits_for[..] {
-            [] => "-".to_owned(),
-            ranks => rank_list("rank", ranks),
-        };
+        let mut waits_for = vec![];
+        if !rank.waits_for.is_empty() {
+            waits_for.push(rank_list("rank", &rank.waits_for));
+        }
+        if !rank.may_wait_for.is_empty() {
+            let unknown = rank_list("rank", &rank.may_wait_for);
+            waits_for.push(format!("perhaps {unknown}"));
+        }
+        if waits_for.is_empty() {
+            waits_for.push("-".to_owned());
+        }
         table.add([
             rank.rank.to_string(),
             rank.entries.to_string(),
             hangs.map_or("-".to_owned(), place_text),
             hangs.map_or("-", |place| place.state).to_owned(),
-            waits_for,
+            waits_for.join(", "),
             last.map_or("-".to_owned(), place_text),
             plain(&place_of(rank)).into_owned(),
         ]);
