@@ -22,7 +22,7 @@ from pyarrow import parquet
 import etlink
 
 RUNS = sorted(path.name for path in PAIRS.iterdir() if path.is_dir())
-PARQUET = ["events", "nodes", "edges", "collectives"]
+PARQUET = ["events", "nodes", "edges", "collectives", "kernel_metrics"]
 ANALYZE = {
     name: name.removeprefix("analyze.")
     for name in etlink.open(PAIRS / RUNS[0]).tables
@@ -160,8 +160,8 @@ def check_run(path: Path) -> None:
                 continue
             if name == "metrics":
                 records = said["total"]["metrics"]
-            elif name == "stragglers":
-                records = said["stragglers"]
+            elif name in ("stragglers", "requests"):
+                records = said[name]
             else:
                 records = of_ranks(said, own_name)
             check_lines(run.table(name), records)

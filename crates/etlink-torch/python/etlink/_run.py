@@ -128,7 +128,7 @@ class Run:
 
         name: that of a table of `etlink analyze`, such as "kernels"; "findings", "top",
             "ranks.steps", …: what those commands print with --json; "events", "nodes", "edges" or
-            "collectives": what was recorded, and the graph. `tables` has all names.
+            "collectives", "kernel_metrics": what was recorded, and the graph. `tables` has all names.
         sequences_of: for the table "sequences": those of the ops whose names contain this
         """
         if not isinstance(name, str):
