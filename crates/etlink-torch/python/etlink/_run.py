@@ -127,8 +127,8 @@ class Run:
         """A table of all its ranks.
 
         name: that of a table of `etlink analyze`, such as "kernels"; "findings", "top",
-            "ranks.steps", …: what those commands print with --json; "events", "nodes", "edges" or
-            "collectives", "kernel_metrics": what was recorded, and the graph. `tables` has all names.
+            "ranks.steps", …: what those commands print with --json; "events", "nodes", "edges",
+            "collectives" or "kernel_metrics": what was recorded, and the graph. `tables` has all names.
         sequences_of: for the table "sequences": those of the ops whose names contain this
         """
         if not isinstance(name, str):
