@@ -101,7 +101,7 @@ fn what_cannot_be_run_is_named_and_leaves_nothing() {
         ("--ranks 3-1", "`3-1` is neither a rank nor a range"),
         (
             "--step-on batch",
-            "a step is `optimizer`, `forward`, `forward:CLASS`, or a function such as",
+            "a step is `optimizer`, `forward`, `forward:CLASS`, `annotation:NAME`, or a function such as",
         ),
     ] {
         let ran = tool

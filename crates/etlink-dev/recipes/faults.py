@@ -38,7 +38,7 @@ STEPS = 6
 OWN = ("own", "own-observer")
 """Programs that profile themselves; faults in what records beside them."""
 OWN_FILES = {"own": ("own_profiler", "host_cut", "session"), "own-observer": ("own_profiler", "host_cut")}
-WAYS = ("optimizer", "forward", "forward:Linear", "__main__:late_step", "late:step", "importing:step")
+WAYS = ("optimizer", "forward", "forward:Linear", "__main__:late_step", "late:step", "importing:step", "annotation:iteration")
 """What counts as a step; the first with faults everywhere. The modules are those of `MODULES`."""
 AT_EXIT = range(1, 30, 7)
 """Calls behind the last that is counted, which fail besides."""
@@ -170,6 +170,17 @@ def call(iteration):
     iteration()
 
 
+class Annotated:
+    """A program whose ranges are its steps."""
+
+    def __init__(self, torch):
+        self.torch = torch
+
+    def __call__(self, iteration):
+        with self.torch.profiler.record_function("iteration"):
+            iteration()
+
+
 class Profiled:
     """A program with a profiler: two cycles by a schedule, and one that nobody exports."""
 
@@ -248,6 +259,8 @@ class Child:
             step = call
         if self.way in OWN:
             step = Profiled(self.torch, self.folder, self.way == OWN[1])
+        if module == "annotation":
+            step = Annotated(self.torch)
         printed = train(self.torch, step)
         if self.way in OWN:
             step.end()

@@ -12,6 +12,7 @@ import json
 import re
 import runpy
 import shutil
+import socket
 import subprocess
 import tempfile
 import types
@@ -266,6 +267,53 @@ class Recorded(Traces):
             self.assert_steps(self.manifest()["ranks"][0], (3, 4))
         ran = self.record(f"{SCHEDULE} --overwrite --step-on torch:no_such", "python train.py 7", code=1)
         self.assertIn("--step-on torch:no_such", ran.stderr)
+
+    def test_ranges_are_steps(self):
+        """Of an engine without an optimizer, whose ranges have numbers in their names; one is compiled, one is another's."""
+        program = self.folder / "engine.py"
+        program.write_text(
+            "import threading, torch\n"
+            "from torch.profiler import record_function\n"
+            "model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())\n"
+            "@torch.inference_mode()\n"
+            "def execute(number):\n"
+            "    with record_function(f'execute_{number}'), record_function('inner'):\n"
+            "        return model(torch.ones(2, 8)).sum()\n"
+            "@record_function('execute_decorated')\n"
+            "def decorated():\n"
+            "    return model(torch.ones(2, 8))\n"
+            "for number in range(7):\n"
+            "    execute(number)\n"
+            "    other = threading.Thread(target=execute, args=(number,))\n"
+            "    other.start(), other.join()\n"
+            "decorated()\n"
+            "print(float(execute(8)) >= 0)\n"
+        )
+        ran = self.record(SCHEDULE + " --step-on annotation:execute_*", f"python {program}")
+        self.assertEqual(ran.stdout, "True\n")
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual((rank["steps"], rank["counted"]), (9, "execute_*"))
+        self.assert_steps(rank, (3, 4))
+        self.assertIn("steps 3-4 (ranges of execute_*)", ran.stderr)
+        ran = self.record(SCHEDULE + " --overwrite --step-on annotation:execute", f"python {program}", code=1)
+        self.assertIn('steps are ranges of record_function("execute"): is the name of --step-on right?', ran.stderr)
+
+    def test_the_manifest_has_versions_and_the_environment_without_secrets(self):
+        script = self.folder / "job.sh"
+        variables = "NCCL_DEBUG=WARN TORCH_LOGS_KEY=hidden SLURM_JOB_ID=7 PASSWORD=hidden CUDA_MODULE_LOADING=$(printf '\\377')"
+        script.write_text(f"{variables} python {PROGRAMS}/train.py 8\n")
+        self.record(SCHEDULE, f"sh {script}")
+        (rank,) = self.manifest()["ranks"]
+        taken = rank["environment"]
+        wanted = {"NCCL_DEBUG": "WARN", "SLURM_JOB_ID": "7", "OMP_NUM_THREADS": "1", "CUDA_MODULE_LOADING": "?"}
+        self.assertEqual({name: taken.get(name) for name in wanted}, wanted)
+        self.assertNotIn("hidden", json.dumps(rank))
+        self.assertNotIn("PATH", taken)
+        self.assertEqual((rank["host"], rank["python"]), (socket.gethostname(), self.python_version()))
+
+    def python_version(self) -> str:
+        code = "import platform; print(platform.python_version())"
+        return subprocess.run([CHOSEN.python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
     def test_a_program_that_profiles_itself_is_left_alone(self):
         leave = " --own-profiler leave"

@@ -340,6 +340,10 @@ impl Manifest {
                     .to_owned()
             }
             "forward" => "calls of a model that has parameters".to_owned(),
+            chosen if chosen.starts_with("annotation:") => {
+                let name = chosen.trim_start_matches("annotation:");
+                format!("ranges of record_function({name:?}): is the name of --step-on right?")
+            }
             chosen => {
                 let called = chosen.strip_prefix("forward:").unwrap_or(chosen);
                 format!("calls of {called}: is the name of --step-on right?")

@@ -1,6 +1,7 @@
 //! What one process of the program reported.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A process that imported torch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -18,6 +19,12 @@ pub struct Process {
     pub torch: String,
     /// Version of CUDA or HIP that PyTorch was built for.
     pub device: Option<String>,
+    /// Version of NCCL, where PyTorch has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nccl: Option<String>,
+    /// Variables of the environment that change how PyTorch runs, and the ids of the job.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
     /// Rank; known once a cycle begins.
     pub rank: Option<u32>,
     /// Number of ranks, where the program says.

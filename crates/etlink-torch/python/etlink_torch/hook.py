@@ -49,7 +49,13 @@ def is_recorded_by_command():
 
 def versions(torch):
     device = torch.version.cuda or getattr(torch.version, "hip", None)
-    return {"torch": str(torch.__version__), "device": device}
+    return {"torch": str(torch.__version__), "device": device, "nccl": attempt(nccl_version, torch)}
+
+
+def nccl_version(torch):
+    """As torch.cuda.nccl has it, which is not imported for this; raises where PyTorch has no NCCL."""
+    number = torch._C._nccl_version()
+    return "{}.{}.{}".format(number >> 32, number >> 16 & 0xFFFF, number & 0xFFFF)
 
 
 @silent

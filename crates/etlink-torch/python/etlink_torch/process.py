@@ -2,10 +2,39 @@
 
 import ctypes
 import os
+import re
 import time
 
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK")
 WORLD_VARIABLES = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+
+TAKEN_PREFIXES = ("NCCL_", "RCCL_", "GLOO_", "TORCH_", "PYTORCH_", "CUDA_", "HIP_", "ROCR_")
+TAKEN = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "KINETO_LOG_LEVEL",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "SLURM_PROCID",
+    "SLURM_NODEID",
+    "SLURM_RESTART_COUNT",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+)
+"""What the manifest has of the environment: these variables and those that begin so, no others."""
+SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
+"""Names of variables that the manifest has in no case."""
+VALUE_LENGTH = 1000
+
+
+def environment():
+    """The variables of this process that change how PyTorch runs, and the ids of its job."""
+    return {
+        # what is no text in the environment would make the report none
+        name: value[:VALUE_LENGTH].encode("utf-8", "replace").decode()
+        for name, value in sorted(os.environ.items())
+        if (name in TAKEN or name.startswith(TAKEN_PREFIXES)) and not SECRET.search(name)
+    }
 
 
 def rank_and_world(torch):

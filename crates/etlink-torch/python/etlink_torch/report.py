@@ -12,7 +12,7 @@ import socket
 
 from .files import remove_folder, write_whole
 from .guard import attempt, silent
-from .process import local_world
+from .process import environment, local_world
 
 NOTE_BYTES = 1000
 COUNT_NS = 100_000_000
@@ -33,6 +33,8 @@ class Report:
             "python": attempt(platform.python_version) or "",
             "torch": versions["torch"],
             "device": versions["device"],
+            "nccl": versions["nccl"],
+            "environment": attempt(environment) or {},
             "rank": None,
             "world": None,
             "local_world": attempt(local_world),

@@ -22,7 +22,8 @@ pub struct RecordArgs {
     pub output: PathBuf,
     /// What counts as a step: `optimizer` (a call of optimizer.step()), `forward` (a call of the
     /// model: the outermost module with parameters), `forward:CLASS` (of a module of that class),
-    /// or a function of the program, `module:function`, `module:Class.method` or
+    /// `annotation:NAME` (a range of torch.profiler.record_function(NAME); `NAME*` for all that
+    /// begin so), or a function of the program, `module:function`, `module:Class.method` or
     /// `__main__:function`
     #[arg(long, value_name = "WHAT", default_value = "optimizer", value_parser = step_on)]
     pub step_on: String,
@@ -192,15 +193,18 @@ fn is_dotted_path(path: &str) -> bool {
 
 // looked at before the program starts: it may run for hours before the hook would notice
 fn step_on(text: &str) -> Result<String, String> {
+    let is_annotation = text
+        .strip_prefix("annotation:")
+        .is_some_and(|name| !name.is_empty());
     let is_function = text
         .split_once(':')
         .is_some_and(|(module, function)| is_dotted_path(module) && is_dotted_path(function));
-    if is_function || ["optimizer", "forward"].contains(&text) {
+    if is_function || is_annotation || ["optimizer", "forward"].contains(&text) {
         return Ok(text.to_owned());
     }
     Err(
-        "a step is `optimizer`, `forward`, `forward:CLASS`, or a function such as \
-        `train:train_step` or `__main__:train_step`"
+        "a step is `optimizer`, `forward`, `forward:CLASS`, `annotation:NAME`, or a function \
+        such as `train:train_step` or `__main__:train_step`"
             .to_owned(),
     )
 }

@@ -1,5 +1,6 @@
 """What counts as a step, and which action it has."""
 
+from .annotation import AnnotationSteps
 from .forward import ForwardSteps
 from .function import FunctionSteps
 from .optimizer import OptimizerSteps
@@ -21,7 +22,8 @@ __all__ = [
 def count(torch, session, after_import, what):
     """Calls `session.begin()` before the first step and `session.step()` at the end of each.
 
-    what: `optimizer`, `forward`, `forward:CLASS`, `module:function` or `module:Class.method`
+    what: `optimizer`, `forward`, `forward:CLASS`, `annotation:NAME`, `module:function` or
+    `module:Class.method`
     after_import: makes a finder for `sys.meta_path` that calls a function once a module is imported
 
     `undo()` of the result takes everything back that was replaced in the program.
@@ -32,6 +34,8 @@ def count(torch, session, after_import, what):
         steps = OptimizerSteps(torch, session, patches)
     elif kind == "forward":
         steps = ForwardSteps(torch, session, patches, name or None)
+    elif kind == "annotation":
+        steps = AnnotationSteps(torch, session, patches, name)
     else:
         steps = FunctionSteps(torch, session, patches, what, after_import)
     try:

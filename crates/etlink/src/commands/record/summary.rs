@@ -67,8 +67,12 @@ fn counted(step_on: &str, processes: &[&Process]) -> String {
         return String::new();
     }
     let names: Vec<&str> = names.into_iter().collect();
+    let names = names.join(", ");
+    if step_on.starts_with("annotation:") {
+        return format!(" (ranges of {names})");
+    }
     let method = if step_on == "optimizer" { ".step" } else { "" };
-    format!(" (calls of {}{method})", names.join(", "))
+    format!(" (calls of {names}{method})")
 }
 
 /// How much slower recorded steps were: times in the traces are theirs.
