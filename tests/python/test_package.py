@@ -70,9 +70,9 @@ def test_schedules_are_those_of_the_command() -> None:
 
 
 def test_the_recorder_is_that_of_etlink_torch() -> None:
-    import etlink_torch.context
+    import etlink_torch
 
-    assert etlink.record is etlink_torch.context.profile
+    assert etlink.record is etlink_torch.profile
     with pytest.raises(AttributeError):
         etlink.recording  # type: ignore[attr-defined]
 

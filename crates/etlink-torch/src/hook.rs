@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text. The package has a private name there, so that no
 /// `etlink_torch` of the program is taken for it, nor it for one of theirs.
-pub const HOOK: [(&str, &str); 27] = [
+pub const HOOK: [(&str, &str); 26] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
@@ -14,10 +14,6 @@ pub const HOOK: [(&str, &str); 27] = [
     (
         "_etlink_hook/__init__.py",
         include_str!("../python/etlink_torch/__init__.py"),
-    ),
-    (
-        "_etlink_hook/context.py",
-        include_str!("../python/etlink_torch/context.py"),
     ),
     (
         "_etlink_hook/files.py",

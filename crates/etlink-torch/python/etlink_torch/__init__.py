@@ -7,17 +7,38 @@
             train(batch)
             prof.step()
 
+A script that uses `torch.profiler.profile` changes its import alone; all arguments stay.
+
 The other modules are the part of `etlink record` that runs inside the recorded program.
 """
 
 __version__ = "0.1.0"
+OF_TORCH = (
+    "ExecutionTraceObserver",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "kineto_available",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+)
+"""Names of `torch.profiler`, for scripts that import all from one place."""
 __all__ = ["profile"]
 
 
 def __getattr__(name):
-    """Not at once: each Python process of a recorded program comes by here."""
+    """Not at once: each Python process of a recorded program comes by here, and a process without torch."""
     if name == "profile":
-        from .context import profile
+        try:
+            from .drop_in import profile
+        except ImportError:
+            # without torch: it notes that, and the script goes on
+            from .context import Recording as profile
 
         return profile
-    raise AttributeError(name)
+    if name in OF_TORCH:
+        import torch.profiler
+
+        return getattr(torch.profiler, name)
+    raise AttributeError("module {!r} has no attribute {!r}".format(__name__, name))

@@ -1,28 +1,54 @@
 """Types of what programs use; the other modules are the package's own."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from types import TracebackType
+from typing import Any, overload
 
+from torch.profiler import ExecutionTraceObserver as ExecutionTraceObserver
+from torch.profiler import ProfilerAction as ProfilerAction
+from torch.profiler import ProfilerActivity as ProfilerActivity
+from torch.profiler import kineto_available as kineto_available
+from torch.profiler import profile as torch_profile
+from torch.profiler import record_function as record_function
+from torch.profiler import schedule as schedule
+from torch.profiler import supported_activities as supported_activities
+from torch.profiler import tensorboard_trace_handler as tensorboard_trace_handler
 from typing_extensions import Self
 
 __version__: str
 __all__ = ["profile"]
 
-class profile:
-    def __init__(
+class Recording:
+    """What `profile` gives for a schedule in its own arguments."""
+
+    @property
+    def notes(self) -> list[str]: ...
+    def step(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
         self,
-        output: str | PathLike[str],
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+class profile(torch_profile):
+    # a schedule in its own arguments
+    @overload
+    def __new__(  # type: ignore[misc]
+        cls,
+        output: str | PathLike[str] | None = None,
         step_on: str | None = None,
         ranks: Iterable[int] | None = None,
         tensorboard: str | PathLike[str] | None = None,
-        overwrite: bool = False,
+        overwrite: bool | None = None,
         max_size: int | None = None,
         activities: Iterable[object] | None = None,
         *,
         wait: int = ...,
         warmup: int = ...,
-        active: int = ...,
+        active: int,
         repeat: int = ...,
         skip_first: int = ...,
         skip_first_wait: int = ...,
@@ -34,14 +60,39 @@ class profile:
         thread_waits: bool = ...,
         gzip: bool = ...,
         interleave: bool = ...,
-    ) -> None: ...
+    ) -> Recording: ...
+    # the arguments of `torch.profiler.profile`
+    @overload
+    def __new__(
+        cls,
+        output: str | PathLike[str] | None = None,
+        *,
+        activities: Iterable[Any] | None = None,
+        schedule: Callable[[int], ProfilerAction] | None = None,
+        on_trace_ready: Callable[[Any], Any] | Sequence[Callable[[Any], Any]] | None = None,
+        record_shapes: bool = ...,
+        profile_memory: bool = ...,
+        with_stack: bool = ...,
+        with_flops: bool = ...,
+        with_modules: bool = ...,
+        experimental_config: Any = ...,
+        execution_trace_observer: Any = ...,
+        acc_events: bool = ...,
+        custom_trace_id_callback: Callable[[], str] | None = ...,
+        post_processing_timeout_s: float | None = ...,
+        ranks: Iterable[int] | None = None,
+        tensorboard: str | PathLike[str] | None = None,
+        overwrite: bool | None = None,
+        max_size: int | None = None,
+        thread_waits: bool = ...,
+        gzip: bool = ...,
+    ) -> Self: ...
     @property
     def notes(self) -> list[str]: ...
-    def step(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
     ) -> None: ...

@@ -1,16 +1,16 @@
-"""`profile`: what `etlink record` does, for a part of a script. Prints nothing."""
+"""`profile` with a schedule in its own arguments: what `etlink record` does, for a part of a script. Prints nothing."""
 
 import gc
 import os
 import socket
-import sys
 
-from . import files, hook, manifest, steps
+from . import hook, steps
 from .guard import attempt, describe, guarded
-from .process import rank_and_world
-from .report import Report
-from .session import Session
+from .output_folder import OutputFolder
 from .window import DEVICES, is_profiled
+
+OUTPUT = "etlink_traces"
+"""The folder where none is given."""
 
 OPTIONS = {
     "record_shapes": False,
@@ -32,6 +32,33 @@ SCHEDULE = {
 }
 """Arguments of the schedule: what goes without saying, and the least."""
 
+
+def folder_settings(output, ranks, tensorboard, max_size, options):
+    """What all recordings without a launcher have in common."""
+    output = os.path.abspath(OUTPUT if output is None else output)
+    return {
+        "work": os.path.join(output, ".etlink"),
+        "output": output,
+        "launcher": attempt(socket.gethostname) or "local",
+        "hook": None,
+        "ranks": None if ranks is None else [[int(rank), int(rank)] for rank in ranks],
+        "tensorboard": tensorboard and os.path.abspath(tensorboard),
+        "max_size": None if max_size is None else int(max_size),
+        "options": {name: bool(options.get(name, usual)) for name, usual in OPTIONS.items()},
+    }
+
+
+def is_to_be_replaced(output, overwrite):
+    """Whether an earlier recording is: one in a folder that was named only if that is asked for."""
+    return output is None if overwrite is None else overwrite
+
+
+def refuse_old(old):
+    raise FileExistsError(
+        "{} is there already; choose another folder, or use overwrite=True to replace the recording".format(old[0])
+    )
+
+
 def activity_names(activities):
     """Names of kinds of activity. Raises for what is none."""
     if activities is None:
@@ -44,18 +71,18 @@ def activity_names(activities):
 
 
 OPEN = []
-"""The `profile` that records in this process, if there is one."""
+"""The one that records in this process, if there is one."""
 
 
-class profile:
+class Recording:
     """Records both traces of the steps that the schedule names, with the options of `etlink record` under their names there.
 
-    output: folder for the traces and `etlink.json`, made if it is not there
+    output: folder for the traces and `etlink.json`, made if it is not there; "etlink_traces" if none is given
     wait, warmup, active, repeat, skip_first, skip_first_wait: as `torch.profiler.schedule`, one cycle unless `repeat` says otherwise
     step_on: None (a step ends at each call of `step()`), or "optimizer", "forward", "module:function"
     ranks: ranks to record, such as [0, 8], or None for all
     tensorboard: folder that gets the device traces under names that TensorBoard's plugin knows, too
-    overwrite: replace the traces that an earlier recording left of this rank
+    overwrite: replace the traces that an earlier recording left of this rank; None: if no output is given
     max_size: bytes that the traces in the folder may take, or None
     activities: what is recorded, as `torch.profiler.ProfilerActivity` or by name ("cpu", "cuda"), with that of the CPU in any
         case; None: all that is there
@@ -67,35 +94,30 @@ class profile:
     Under `etlink record` that command decides, and this does nothing; so does one inside of another.
     """
 
-    def __init__(self, output, step_on=None, ranks=None, tensorboard=None, overwrite=False, max_size=None, activities=None, **options):
-        self.overwrite, self.session, self.undo, self.early_notes = overwrite, None, [], []
-        self.held, self.patches, self.early = None, None, []
+    def __init__(self, output=None, step_on=None, ranks=None, tensorboard=None, overwrite=None, max_size=None, activities=None, **options):
+        self.overwrite, self.folder = is_to_be_replaced(output, overwrite), None
+        self.undo, self.early_notes = [], []
+        self.patches, self.early = None, []
         schedule = {name: int(options.pop(name, usual)) for name, (usual, _) in SCHEDULE.items()}
         for name, (_, least) in SCHEDULE.items():
             if least is not None and schedule[name] < least:
                 raise ValueError("{} is {}, needs to be at least {}".format(name, schedule[name], least))
-        chosen = {name: bool(options.pop(name, usual)) for name, usual in OPTIONS.items()}
-        if options:
-            raise TypeError("profile() has no option {}".format(", ".join(sorted(options))))
-        if chosen["interleave"] and schedule["active"] % 2:
+        unknown = sorted(set(options) - set(OPTIONS))
+        if unknown:
+            raise TypeError("profile() has no option {}".format(", ".join(unknown)))
+        self.settings = folder_settings(output, ranks, tensorboard, max_size, options)
+        self.settings.update(
+            schedule=schedule, own_profiler="leave", activities=activity_names(activities), step_on=step_on
+        )
+        if self.settings["options"]["interleave"] and schedule["active"] % 2:
             raise ValueError(
                 "active is {}, needs to be even with interleave: half of the steps are in each "
                 "trace".format(schedule["active"])
             )
-        self.settings = {
-            "work": os.path.join(os.path.abspath(output), ".etlink"),
-            "output": os.path.abspath(output),
-            "launcher": attempt(socket.gethostname) or "local",
-            "hook": None,
-            "schedule": schedule,
-            "own_profiler": "leave",
-            "activities": activity_names(activities),
-            "step_on": step_on,
-            "ranks": None if ranks is None else [[int(rank), int(rank)] for rank in ranks],
-            "tensorboard": tensorboard and os.path.abspath(tensorboard),
-            "max_size": None if max_size is None else int(max_size),
-            "options": chosen,
-        }
+
+    @property
+    def session(self):
+        return None if self.folder is None else self.folder.session
 
     @property
     def notes(self):
@@ -115,10 +137,7 @@ class profile:
         old = self.old_files()
         if old and not self.overwrite:
             self.give_up()
-            raise FileExistsError(
-                "{} is there already; choose another folder, or use overwrite=True to replace "
-                "the recording".format(old[0])
-            )
+            refuse_old(old)
         self.start(old)
         return self
 
@@ -134,39 +153,27 @@ class profile:
         if is_profiled(torch) or has_prepared_profiler(torch):
             self.fail("a profiler of the program records already: this one does nothing")
             return
-        for folder in (self.settings["work"], self.settings["tensorboard"]):
-            if folder:
-                os.makedirs(folder, exist_ok=True)
-        running = os.path.join(self.settings["work"], "running")
-        self.held = attempt(files.hold_shared, running)
-        self.session = Session(torch, self.settings, Report(self.settings, hook.versions(torch)))
+        self.folder = OutputFolder(torch, self.settings)
 
     @guarded
     def old_files(self):
         """What an earlier recording left of this rank."""
         if self.session is None or self.session.closed:
             return []
-        rank = rank_and_world(self.session.torch)[0]
-        return files.recorded_files(self.settings["output"], rank)
+        return self.folder.old_files()
 
     @guarded
     def give_up(self):
-        if self.session is not None:
-            self.remove_report()
-            self.session = None
-
-    def remove_report(self):
-        held, self.held = self.held, None
-        self.session.report.remove(held)
-        if held is not None:
-            attempt(os.close, held)
+        if self.folder is not None:
+            self.folder.leave()
+            self.folder = None
 
     @guarded
     def start(self, old):
         session = self.session
         if session is None or session.closed:
             return
-        self.list_old(old or [])
+        self.folder.list_old(old or [])
         OPEN.append(self)
         self.undo = hook.watch_profilers(session.torch, session)
         self.early = hook.watch_waits(session.torch, session)
@@ -174,10 +181,6 @@ class profile:
         if self.settings["step_on"] is not None:
             self.patches = steps.count(session.torch, session, None, self.settings["step_on"])
         session.begin()
-
-    def list_old(self, old):
-        """Names the files that the first new trace of this rank replaces."""
-        self.settings["old"] = [os.path.relpath(path, self.settings["output"]) for path in old]
 
     @guarded
     def step(self):
@@ -203,13 +206,11 @@ class profile:
             attempt(patches.undo)
         for owner, name, original in self.undo:
             attempt(setattr, owner, name, original)
-        session.note_end()
         try:
-            session.complete()
-            manifest.update(self.settings, session.process(), sys.argv)
+            self.folder.end()
         except Exception as error:
             self.early_notes.append(describe(error))
-        self.remove_report()
+        self.folder.leave()
 
 
 def has_prepared_profiler(torch):

@@ -11,49 +11,79 @@ import shutil
 import weakref
 
 from . import files, host_cut
-from .guard import attempt, describe, guarded
+from .guard import Failure, attempt, describe, guarded
 from .process import clock
 from .waits import Waits
 from .window import OWN, add_waits
 
 
 def watch(torch, own):
-    """Wraps what profilers do. What was there before: owner, name, function."""
+    """Wraps what all profilers of the program do. What was there before: owner, name, function."""
+    return wrap_all([*calls_of_profilers(torch), *calls_beside_profilers(torch)], lambda _: [own])
+
+
+def calls_of_profilers(torch):
+    """Methods of profilers, and what is done before and after each."""
     kineto, profile = torch.profiler.profiler._KinetoProfile, torch.profiler.profile
-    legacy, observer = torch.autograd.profiler.profile, torch.profiler.ExecutionTraceObserver
-    wanted = [
-        (profile, "start", own.take_over, None),
-        (profile, "stop", own.note_stop, own.forget_stop),
-        (kineto, "prepare_trace", own.take_over, own.prepared),
-        (kineto, "start_trace", own.begin, own.begun),
-        (kineto, "stop_trace", own.end, own.ended),
-        (legacy, "export_chrome_trace", None, own.exported),
-        (observer, "register_callback", own.make_way, own.registered),
-        (observer, "unregister_callback", None, own.unregistered),
+    return [
+        (profile, "start", OwnProfilers.take_over, None),
+        (profile, "stop", OwnProfilers.note_stop, OwnProfilers.forget_stop),
+        (kineto, "prepare_trace", OwnProfilers.take_over, OwnProfilers.prepared),
+        (kineto, "start_trace", OwnProfilers.begin, OwnProfilers.begun),
+        (kineto, "stop_trace", OwnProfilers.end, OwnProfilers.ended),
+        (kineto, "toggle_collection_dynamic", None, OwnProfilers.toggled),
     ]
-    before = [(owner, name, getattr(owner, name)) for owner, name, _, _ in wanted]
-    for owner, name, first, last in wanted:
-        setattr(owner, name, around(getattr(owner, name), first, last))
+
+
+def calls_beside_profilers(torch):
+    """The same of what profilers use."""
+    legacy, observer = torch.autograd.profiler.profile, torch.profiler.ExecutionTraceObserver
+    return [
+        (legacy, "export_chrome_trace", None, OwnProfilers.exported),
+        (observer, "register_callback", OwnProfilers.make_way, OwnProfilers.registered),
+        (observer, "unregister_callback", None, OwnProfilers.unregistered),
+    ]
+
+
+def wrap_all(calls, owns):
+    """Puts wrappers into the classes. What was there before: owner, name, function."""
+    # PyTorch 2.5 and older lack `toggle_collection_dynamic`
+    present = [call for call in calls if hasattr(call[0], call[1])]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _, _ in present]
+    for owner, name, first, last in present:
+        setattr(owner, name, around(getattr(owner, name), first, last, owns))
     return before
 
 
-def around(original, first, last):
-    """The function with a call before it and one after it; the latter learns whether it raised."""
+def around(original, first, last, owns):
+    """The function with a call before it and one after it; the latter learns whether it raised.
+
+    first, last: methods of `OwnProfilers`, or None
+    owns: gives the objects of `OwnProfilers` that these are called with
+    """
 
     @functools.wraps(original)
     def wrapper(self, *arguments, **named):
         if OWN["making"]:
             return original(self, *arguments, **named)
-        attempt(first, self)
+        call_each(owns, first, self)
         try:
             result = original(self, *arguments, **named)
         except BaseException:
-            attempt(last, self, arguments, named, True)
+            call_each(owns, last, self, arguments, named, True)
             raise
-        attempt(last, self, arguments, named, False)
+        call_each(owns, last, self, arguments, named, False)
         return result
 
     return wrapper
+
+
+def call_each(owns, method, *arguments):
+    """Never raises."""
+    if method is None:
+        return
+    for own in attempt(owns, arguments[0]) or ():
+        attempt(method, own, *arguments)
 
 
 class OwnProfilers:
@@ -109,6 +139,7 @@ class OwnProfilers:
             self.export(cycle)
         if not self.session.is_to_be_recorded():
             return
+        self.find_observer(profiler)
         for cycle in self.waiting:
             cycle.make_room()
         self.number += 1
@@ -158,6 +189,20 @@ class OwnProfilers:
         for cycle in [cycle for cycle in self.waiting if cycle.results is legacy.kineto_results]:
             self.settle(cycle, cycle.copy, path)
 
+    @guarded
+    def toggled(self, profiler, arguments, named, has_failed):
+        """The program has switched what is collected: the host trace has the same hole."""
+        cycle = self.cycle
+        if has_failed or cycle is None or cycle.profiler() is not profiler or cycle.observer is None:
+            return
+        enable, kinds = bound_toggle(*arguments, **named)
+        if self.torch.profiler.ProfilerActivity.CPU not in kinds:
+            return
+        if enable:
+            cycle.observer.start()
+        else:
+            cycle.observer.stop()
+
     def export_dropped(self):
         """What the program cannot export any more."""
         for cycle in [cycle for cycle in self.waiting if cycle.is_dropped()]:
@@ -195,6 +240,15 @@ class OwnProfilers:
         observer = None if self.observer is None else self.observer[0]()
         is_registered = observer is not None and getattr(observer, "_registered", False)
         return observer if is_registered else None
+
+    def find_observer(self, profiler):
+        """An observer that the program registered before this recording began, where PyTorch says which file is its."""
+        observer = getattr(profiler, "execution_trace_observer", None)
+        if self.registered_observer() is not None or not getattr(observer, "_registered", False):
+            return
+        path = getattr(observer, "output_file_path", None)
+        if path:
+            self.observer = (weakref.ref(observer), os.path.abspath(path))
 
     @guarded
     def make_way(self, _):
@@ -276,11 +330,19 @@ class OwnCycle:
         if theirs is not None:
             self.host = self.report.path("own_{}.host".format(self.number))
         else:
-            self.observer = self.torch.profiler.ExecutionTraceObserver()
-            with_own(self.observer.register_callback, self.host)
+            self.register()
         self.begin = clock()
         if self.observer is not None:
             self.observer.start()
+
+    def register(self):
+        observer = self.torch.profiler.ExecutionTraceObserver()
+        with_own(observer.register_callback, self.host)
+        if not os.path.exists(self.host):
+            # PyTorch has one observer and says nothing: what is done with this one would be done to the other
+            observer._registered = False
+            raise Failure("the program has an execution trace observer of its own: its cycle is left alone")
+        self.observer = observer
 
     def make_room(self):
         """The next cycle writes its host trace under the name that is looked for when a process dies."""
@@ -368,6 +430,11 @@ class OwnCycle:
         """In a forked child."""
         self.stop_waits()
         files.detach(self.host)
+
+
+def bound_toggle(enable, activities):
+    """The arguments of `toggle_collection_dynamic`, however they are given; what is no list may be read only once."""
+    return enable, activities if isinstance(activities, (list, tuple, set, frozenset)) else ()
 
 
 def with_own(function, *arguments):

@@ -30,6 +30,8 @@ class Session:
         self.begun, self.off, self.closed, self.thread = False, False, False, None
         self.times, self.termination, self.has_profiled = StepTimes(), None, False
         self.own = OwnProfilers(torch, self) if settings["own_profiler"] == ADOPT else None
+        # called when traces are in place; traces that TensorBoard has
+        self.published, self.shown = None, 0
         # at the end of the process another thread may be saving a cycle
         self.saving = threading.RLock()
 
@@ -288,6 +290,8 @@ class Session:
         )
         self.report.content["step_times"] = attempt(self.times.summary)
         self.report.write()
+        if self.published is not None:
+            attempt(self.published)
 
     @guarded
     def leave(self):
@@ -308,6 +312,12 @@ class Session:
         content["step_times"] = self.times.summary()
         if self.made:
             self.report.write()
+
+    def resume(self, earlier):
+        """Goes on after a recording of this process into the same folder, which has ended."""
+        content = earlier.report.content
+        self.made, self.cycle, self.shown = earlier.made, earlier.cycle, earlier.shown
+        self.report.content.update(cycles=content["cycles"], notes=content["notes"], lacks=content["lacks"])
 
     def close(self):
         """Nothing counts any more."""
@@ -342,9 +352,10 @@ class Session:
                 for kind in ("host_trace", "device_trace"):
                     cycle[kind] = files.packed_name(output, cycle[kind])
         if self.settings["tensorboard"]:
-            for cycle in cycles:
+            for cycle in cycles[self.shown :]:
                 trace = os.path.join(output, cycle["device_trace"])
                 files.show(trace, self.settings["tensorboard"], self.report.content["rank"])
+            self.shown = len(cycles)
         names = [cycle[kind] for cycle in cycles for kind in ("host_trace", "device_trace")]
         # a rank that is not to be recorded any more has none to keep beside the others' new ones
         if names or self.report.content["excluded"]:

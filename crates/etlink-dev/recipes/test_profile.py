@@ -1,0 +1,163 @@
+"""`from etlink_torch import profile` in place of torch.profiler's: all that is the script's stays, and both traces are there.
+
+    python3 crates/etlink-dev/recipes/test_profile.py --etlink target/debug/etlink [--torch 2.15.0]
+
+Started by `cargo dev test-torch`, after test_torch.py.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+
+import test_torch
+import venvs
+from test_torch import CHOSEN, MODIFIED, PACKAGE, PROGRAMS, Traces, host_ops, load
+
+
+class DropIn(Traces):
+    """Scripts that change one import."""
+
+    def setUp(self):
+        super().setUp()
+        self.traces = self.folder / "etlink_traces"
+
+    def run_script(self, script: Path, *words: str, code: int = 0, **more: str) -> subprocess.CompletedProcess:
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)} | more
+        line = ["python", str(script), *words]
+        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
+        return ran
+
+    def case(self, name: str, code: int = 0, **more: str) -> str:
+        """Runs a case of drop_in.py; what it prints."""
+        return self.run_script(MODIFIED / "drop_in.py", name, code=code, **more).stdout.strip()
+
+    def cycles(self) -> list[dict]:
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual(rank["notes"], [])
+        for cycle in rank["cycles"]:
+            test_torch.OwnProfilers.assert_linked(self, [cycle])
+        return rank["cycles"]
+
+    def steps(self) -> list[tuple[int, int]]:
+        return [(cycle["first_step"], cycle["last_step"]) for cycle in self.cycles()]
+
+    def test_programs_with_a_changed_import(self):
+        text = (PROGRAMS / "own_profilers.py").read_text()
+        changed = self.folder / "changed.py"
+        changed.write_text(text.replace("from torch.profiler import", "from etlink_torch import"))
+        for name in ("tensorboard", "observed", "two"):
+            with self.subTest(name):
+                found = []
+                for script, folder in ((PROGRAMS / "own_profilers.py", "theirs"), (changed, "ours")):
+                    place = self.folder / name / folder
+                    place.mkdir(parents=True)
+                    self.traces = place / "etlink_traces"
+                    environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+                    line = ["python", str(script), name]
+                    ran = subprocess.run(line, cwd=place, env=environment, capture_output=True, text=True, check=True)
+                    found.append((ran.stdout, test_torch.OwnProfilers.files(self, place)))
+                self.assertEqual(found[0], found[1])
+                recorded = [(cycle["first_step"], cycle["last_step"], cycle["whole"]) for cycle in self.cycles()]
+                self.assertEqual(recorded, test_torch.OwnProfilers.CASES[name])
+                self.assertFalse([path for path in self.traces.iterdir() if path.name.startswith(".")])
+
+    def test_it_is_a_profiler_of_pytorch(self):
+        self.assertEqual(self.case("kinds"), "True True True False")
+
+    def test_several_handlers_each_export(self):
+        counts = json.loads(self.case("handlers"))
+        self.assertEqual(counts[0], counts[1])
+        self.assertGreater(counts[0], 20)
+        self.assertEqual(self.steps(), [(1, 2)])
+
+    def test_a_handler_that_raises_reaches_the_script(self):
+        """In `step()`, and at the end of the block."""
+        self.assertEqual(self.case("raises"), "mine 1, mine 2")
+        self.assertEqual(self.steps(), [(0, 0), (0, 0)])
+
+    def test_steps_are_any_callable_and_start_and_stop_need_no_block(self):
+        self.case("callable")
+        self.assertEqual(self.steps(), [(1, 1), (4, 5), (0, 0)])
+
+    def test_what_is_not_collected_is_in_neither_trace(self):
+        self.case("toggle")
+        (cycle,) = self.cycles()
+        names = list(host_ops(self.traces / cycle["host_trace"]).values())
+        self.assertEqual([name for name in names if name in ("before", "hidden", "after")], ["before", "after"])
+
+    def test_what_is_added_to_a_trace(self):
+        self.assertEqual(self.case("metadata"), "['mine', [1], {'preset': 2}, 'id 1']")
+        device = load(self.traces / self.cycles()[0]["device_trace"])
+        self.assertEqual([device[key] for key in ("text", "json", "early", "trace_id")], ["mine", [1], {"preset": 2}, "id 1"])
+
+    def test_traces_are_there_once_the_script_exports(self):
+        self.assertEqual(self.case("exported"), "['etlink.json', 'kineto_trace_0.json', 'torch_et_0.json'] []")
+
+    def test_folders(self):
+        """The default folder is replaced, one that was named is not, unless that is asked for."""
+        for _ in range(2):
+            self.case("plain")
+            self.assertEqual(self.steps(), [(0, 0)])
+        self.case("named")
+        self.assertIn("FileExistsError: ", self.run_script(MODIFIED / "drop_in.py", "named", code=1).stderr)
+        self.case("named_again")
+        self.traces = self.folder / "named"
+        self.assertEqual(self.steps(), [(0, 0), (0, 0)])
+        self.assertEqual(sorted(path.name for path in self.traces.iterdir()), [
+            "cycle_1", "etlink.json", "kineto_trace_0.json.gz", "torch_et_0.json.gz",
+        ])
+
+    def test_many_folders_leave_nothing_open(self):
+        self.assertEqual(self.case("many"), "40 True True")
+
+    def test_forked_ranks_that_end_with_os_exit(self):
+        self.case("forked", MASTER_PORT=str(venvs.environment(CHOSEN.python)["PET_MASTER_PORT"]))
+        ranks = self.manifest()["ranks"]
+        self.assertEqual([rank["rank"] for rank in ranks], [0, 1])
+        for rank in ranks:
+            self.assertEqual((rank["notes"], len(rank["cycles"])), ([], 1))
+        self.assertNotIn(".etlink", [path.name for path in self.traces.iterdir()])
+
+    def test_a_folder_that_cannot_be_made(self):
+        """The script goes on, with its own table."""
+        self.traces.write_text("a file")
+        printed = self.case("notes")
+        self.assertIn("NotADirectoryError", printed)
+        self.assertTrue(printed.endswith("table True"), printed)
+
+    def test_arguments_of_both(self):
+        for case, message in (
+            ("mixed", "TypeError: profile() takes wait with a schedule of its own, and schedule with one of torch.profiler"),
+            ("unknown", "got an unexpected keyword argument 'with_stacks'"),
+            ("ranks", "ValueError: invalid literal for int()"),
+        ):
+            with self.subTest(case):
+                self.assertIn(message, self.run_script(MODIFIED / "drop_in.py", case, code=1).stderr)
+        self.assertFalse(self.traces.exists())
+
+    def test_under_the_command_the_command_records(self):
+        self.python_path = str(PACKAGE)
+        self.traces = self.folder / "traces"
+        self.record("", f"python {MODIFIED}/drop_in.py callable")
+        self.assertEqual(self.steps(), [(1, 1), (4, 5), (0, 0)])
+        self.assertFalse((self.folder / "etlink_traces").exists())
+
+    def test_without_torch(self):
+        script = self.folder / "no_torch.py"
+        script.write_text(
+            "import sys\n"
+            "sys.modules['torch'] = None\n"
+            "from etlink_torch import profile\n"
+            "with profile('traces', wait=1, active=1) as prof:\n"
+            "    prof.step()\n"
+            "print(prof.notes)\n"
+            "from etlink_torch import schedule\n"
+        )
+        ran = self.run_script(script, code=1)
+        self.assertIn("import of torch halted", ran.stdout)
+        self.assertIn("ModuleNotFoundError: ", ran.stderr)
+
+
+if __name__ == "__main__":
+    test_torch.main(longest=("test_programs_with_a_changed_import",))

@@ -1,0 +1,160 @@
+"""`profile` with the arguments of `torch.profiler.profile`: PyTorch's own profiler, whose traces are recorded as well."""
+
+import gzip
+import inspect
+import os
+import shutil
+
+import torch
+from torch.profiler import profile as torch_profile
+
+from . import adoption, files
+from .context import OPTIONS, SCHEDULE, Recording, folder_settings, is_to_be_replaced, refuse_old
+from .guard import attempt, describe
+from .own_profiler import around, calls_of_profilers
+from .process import rank_and_world
+
+SCHEDULED = {*SCHEDULE, "step_on", "interleave", "cuda_sync_events"}
+"""Arguments that only a schedule of `Recording` has."""
+FOLDER = ("output", "ranks", "tensorboard", "overwrite", "max_size", "gzip", "thread_waits")
+"""Arguments that PyTorch's profiler has not."""
+OF_BOTH = {"activities", "record_shapes", "with_stack", "profile_memory", "with_flops"}
+
+
+def is_scheduled(arguments, named):
+    """Whether a call is one of `Recording`. Raises for one that asks for both schedules."""
+    scheduled = sorted(SCHEDULED.intersection(named))
+    known = set(inspect.signature(torch_profile.__init__).parameters) - OF_BOTH
+    others = sorted(known.intersection(named))
+    if scheduled and others:
+        raise TypeError(
+            "profile() takes {} with a schedule of its own, and {} with one of torch.profiler: choose "
+            "schedule=torch.profiler.schedule(...) instead of wait, warmup and active, or leave {} out".format(
+                ", ".join(scheduled), ", ".join(others), ", ".join(others)
+            )
+        )
+    has_output = bool(arguments) or named.get("output") is not None
+    return bool(scheduled) or len(arguments) > 1 or (has_output and not others)
+
+
+class profile(torch_profile):
+    """`torch.profiler.profile`, whose steps are recorded with the execution trace observer as well.
+
+    All arguments and methods are PyTorch's. What it exports, prints and hands to `on_trace_ready` is the script's, and
+    both traces of each cycle come into a folder too, with `etlink.json`.
+
+    on_trace_ready: as PyTorch's, or a list: each of the handlers may export the trace
+    output: the folder, "etlink_traces" if none is given; made if it is not there
+    ranks, tensorboard, overwrite, max_size, gzip, thread_waits: as in the other form
+
+    With `wait`, `warmup`, `active`, `repeat`, `skip_first`, `skip_first_wait` or `step_on`, or with no argument that
+    only PyTorch's has beside `output`, this is a `Recording` instead.
+
+    Raises what PyTorch raises, for wrong arguments TypeError and ValueError, and FileExistsError where a
+    recording is there already and an output was given without `overwrite=True`. Whatever else goes wrong is in `notes`.
+    Under `etlink record` that command decides what becomes of the traces.
+    """
+
+    def __new__(cls, *arguments, **named):
+        if cls is profile and is_scheduled(arguments, named):
+            return Recording(*arguments, **named)
+        return super().__new__(cls)
+
+    def __init__(self, output=None, *, on_trace_ready=None, overwrite=None, **options):
+        given = {name: options.pop(name) for name in FOLDER if name in options}
+        if isinstance(on_trace_ready, (list, tuple)):
+            on_trace_ready = Handlers(on_trace_ready)
+        super().__init__(on_trace_ready=on_trace_ready, **options)
+        self.etlink, self.early_notes = None, []
+        if not adoption.is_wanted():
+            return
+        settings = adopted_settings(output, {**options, **given})
+        old = attempt(old_files, settings["output"]) or []
+        if old and not is_to_be_replaced(output, overwrite):
+            refuse_old(old)
+        try:
+            self.etlink = adoption.adopt(torch, settings, old, self)
+        except Exception as error:
+            self.early_notes.append(describe(error))
+
+    @property
+    def notes(self):
+        """What kept this process from being recorded; empty if nothing did."""
+        noted = [] if self.etlink is None else self.etlink.session.report.content["notes"]
+        return self.early_notes + list(noted)
+
+    def step(self):
+        if self.etlink is not None:
+            attempt(self.etlink.session.step)
+        super().step()
+
+    def export_chrome_trace(self, path, *arguments, **named):
+        handlers = self.on_trace_ready
+        if isinstance(handlers, Handlers) and handlers.copy(path):
+            return
+        super().export_chrome_trace(path, *arguments, **named)
+        if isinstance(handlers, Handlers):
+            handlers.exported = path
+
+
+def adopted_settings(output, options):
+    allowed = {name: options[name] for name in ("ranks", "tensorboard", "max_size") if name in options}
+    chosen = {name: options[name] for name in OPTIONS if name in options}
+    settings = folder_settings(
+        output, allowed.get("ranks"), allowed.get("tensorboard"), allowed.get("max_size"), chosen
+    )
+    settings.update(schedule=None, own_profiler="adopt", activities=None, step_on=None)
+    return settings
+
+
+def old_files(output):
+    """What an earlier process left of this rank."""
+    return [] if adoption.is_known(output) else files.recorded_files(output, rank_and_world(torch)[0])
+
+
+class Handlers:
+    """Several handlers of a trace that PyTorch saves once: what the first of them exports is copied for the others."""
+
+    def __init__(self, handlers):
+        self.handlers, self.is_called, self.exported = list(handlers), False, None
+
+    def __call__(self, profiler):
+        self.is_called, self.exported = True, None
+        try:
+            for handler in self.handlers:
+                handler(profiler)
+        finally:
+            self.is_called, self.exported = False, None
+
+    def copy(self, path):
+        """Whether the trace had been exported before, and is now at the path too."""
+        if not self.is_called or self.exported is None:
+            return False
+        if str(path).endswith(".gz"):
+            opened = gzip.open(self.exported, "rb") if files.is_packed(self.exported) else open(self.exported, "rb")
+            with opened as source, gzip.open(path, "wb") as target:
+                shutil.copyfileobj(source, target)
+        else:
+            files.copy_plain(self.exported, os.fspath(path))
+        return True
+
+
+def owns(profiler):
+    """The recording of this profiler alone: others of the script are left alone."""
+    recording = profiler.__dict__.get("etlink")
+    return () if recording is None else (recording.session.own,)
+
+
+def of_base(name):
+    """PyTorch's method as it is at the time of the call: others may replace it."""
+
+    def call(self, *arguments, **named):
+        return getattr(super(profile, self), name)(*arguments, **named)
+
+    call.__name__ = name
+    return call
+
+
+for _, name, first, last in calls_of_profilers(torch):
+    if hasattr(torch_profile, name):
+        setattr(profile, name, around(of_base(name), first, last, owns))

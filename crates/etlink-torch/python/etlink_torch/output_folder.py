@@ -1,0 +1,46 @@
+"""The output folder of a recording that no launcher watches: this process makes it, shares it with other ranks, and ends it."""
+
+import os
+import sys
+
+from . import files, hook, manifest
+from .guard import attempt
+from .process import rank_and_world
+from .report import Report
+from .session import Session
+
+
+class OutputFolder:
+    def __init__(self, torch, settings):
+        self.settings = settings
+        for folder in (settings["work"], settings["tensorboard"]):
+            if folder:
+                os.makedirs(folder, exist_ok=True)
+        running = os.path.join(settings["work"], "running")
+        self.held = attempt(files.hold_shared, running)
+        self.session = Session(torch, settings, Report(settings, hook.versions(torch)))
+
+    def old_files(self):
+        """What an earlier recording left of this rank."""
+        rank = rank_and_world(self.session.torch)[0]
+        return files.recorded_files(self.settings["output"], rank)
+
+    def list_old(self, old):
+        """Names the files that the first new trace of this rank replaces."""
+        self.settings["old"] = [os.path.relpath(path, self.settings["output"]) for path in old]
+
+    def write_manifest(self):
+        manifest.update(self.settings, self.session.process(), sys.argv)
+
+    def end(self):
+        """Puts all in its place. Raises; `leave` is to be called in any case."""
+        self.session.note_end()
+        self.session.complete()
+        self.write_manifest()
+
+    def leave(self):
+        """Removes what only the recording needed, and the work folder if no other rank uses it."""
+        held, self.held = self.held, None
+        self.session.report.remove(held)
+        if held is not None:
+            attempt(os.close, held)
