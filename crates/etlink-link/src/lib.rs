@@ -97,7 +97,12 @@ pub fn link(
         .first_dropped
         .zip(host.as_ref())
         .map(|(node, host)| format!("{:?}", host.names.get(host.nodes.name[node.index()])));
-    let tensors = tensors::between_ops(used.pairs, &matching.op_host);
+    let has_tensors = host.as_ref().is_some_and(|host| host.tensors.is_some());
+    let tensors = if has_tensors || options.tensor_deps == TensorEdges::None {
+        tensors::between_ops(used.pairs, &matching.op_host)
+    } else {
+        tensors::recorded_producers(&device)
+    };
     // needed no more, and large
     host.iter_mut().for_each(|host| host.tensors = None);
     let mut anomalies = std::mem::take(&mut report.anomalies);

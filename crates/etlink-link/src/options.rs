@@ -14,6 +14,6 @@ pub struct LinkOptions {
     /// The rank that the user says; compared with what the traces say.
     pub rank: Option<GlobalRank>,
     /// Which dependencies through tensors become edges, where [`etlink_model::HostTrace::tensors`]
-    /// are given.
+    /// are given. Else [`etlink_model::DeviceTrace::op_producers`] tell, unless none are wanted.
     pub tensor_deps: TensorEdges,
 }

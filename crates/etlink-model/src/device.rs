@@ -181,6 +181,18 @@ columns! {
 }
 
 columns! {
+    /// Which op made an input of another op, where a recorder names both ops.
+    table OpProducers;
+    /// An input of an op.
+    row OpProducer {
+        /// The op that reads it.
+        reader: RfId,
+        /// The op that made it.
+        producer: RfId,
+    }
+}
+
+columns! {
     /// Synchronisation rows.
     table SyncRows;
     /// `cuda_sync`, `xpu_sync`: written when `enable_cuda_sync_events` was on.
@@ -385,6 +397,9 @@ pub struct DeviceTrace {
     /// Dependencies inside CUDA graphs, by effect; only PyTorch's own CUPTI collector (2.15,
     /// `enable_graph_dependencies`) writes them.
     pub graph_dependencies: GraphDependencies,
+    /// Inputs that an op of another thread made, by start of the reader; only Nsight Systems has
+    /// them, of `emit_nvtx`.
+    pub op_producers: OpProducers,
     /// Waits of host threads by start.
     pub waits: ThreadWaits,
     /// Rows that no graph needs, by start; empty unless the reader was asked for them.

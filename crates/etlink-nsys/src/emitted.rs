@@ -4,6 +4,15 @@
 //! `torch/csrc/profiler/util.cpp`. `op_id`, since PyTorch 1.12, is the handle of the `RecordFunction`:
 //! `rf_id` of host traces, `Record function id` of Kineto.
 
+use std::collections::BTreeSet;
+
+const SEQUENCE: &str = ", seq = ";
+const OP_ID: &str = ", op_id = ";
+const SIZES: &str = ", sizes = ";
+
+/// What stands before each part, in the order of the parts.
+const MARKS: [&str; 4] = [SEQUENCE, OP_ID, SIZES, ", input_op_ids = "];
+
 /// Such a text in its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EmittedRange<'t> {
@@ -12,6 +21,8 @@ pub(crate) struct EmittedRange<'t> {
     pub(crate) op_id: Option<u64>,
     /// List text; empty where there is none.
     pub(crate) sizes: &'t str,
+    /// Which ops made the inputs, `[(M,0), …]`; empty where it is not told.
+    input_op_ids: &'t str,
 }
 
 impl<'t> EmittedRange<'t> {
@@ -21,30 +32,41 @@ impl<'t> EmittedRange<'t> {
             name: text,
             ..EmittedRange::default()
         };
-        let marks = [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
+        let places = mark_places(text);
         // From the last part to the first, so that each part ends where the next one began.
         let mut rest = text;
-        for mark in marks.iter().rev() {
-            let Some((before, value)) = rest.split_once(mark) else {
+        for (mark, place) in MARKS.iter().zip(places).rev() {
+            let value = place.and_then(|place| rest.get(place + mark.len()..));
+            let (Some(place), Some(value)) = (place, value) else {
                 continue;
             };
             let is_kept = match *mark {
-                ", seq = " => set_number(&mut range.sequence, value),
-                ", op_id = " => set_number(&mut range.op_id, value),
-                ", sizes = " => {
+                SEQUENCE => set_number(&mut range.sequence, value),
+                OP_ID => set_number(&mut range.op_id, value),
+                SIZES => {
                     range.sizes = value;
                     true
                 }
-                // Which op made an input: the tensors of a host trace say that of more ops, and no
-                // table of a device trace has a place for it.
-                _ => true,
+                _ => {
+                    range.input_op_ids = value;
+                    true
+                }
             };
             if is_kept {
-                rest = before;
+                rest = &rest[..place];
             }
         }
         range.name = rest;
         range
+    }
+
+    /// The handles of the ops that made the inputs, each once. An input that no recorded op made has
+    /// 0 (`getOpIdFromInput` in `torch/csrc/profiler/standalone/nvtx_observer.cpp`) and is left out.
+    pub(crate) fn producers(&self) -> BTreeSet<u64> {
+        // `(handle,output)`, as `inputOpIdsToStr` in `torch/csrc/profiler/util.cpp` writes it
+        let pairs = self.input_op_ids.split('(').skip(1);
+        let handles = pairs.filter_map(|pair| pair.split(',').next()?.trim().parse().ok());
+        handles.filter(|handle| *handle != 0).collect()
     }
 
     /// Whether it is an op of PyTorch, not a range of the program's own.
@@ -54,6 +76,19 @@ impl<'t> EmittedRange<'t> {
         is_emitted && (self.sequence.is_some() || is_op_name(self.name))
             || self.name.starts_with("aten::")
     }
+}
+
+/// Where each mark comes first. Millions of texts are looked at, each once from end to end.
+fn mark_places(text: &str) -> [Option<usize>; MARKS.len()] {
+    let mut places = [None; MARKS.len()];
+    for comma in memchr::memchr_iter(b',', text.as_bytes()) {
+        for (mark, place) in MARKS.iter().zip(&mut places) {
+            if place.is_none() && text[comma..].starts_with(mark) {
+                *place = Some(comma);
+            }
+        }
+    }
+    places
 }
 
 /// Sets a number if the text is one.
@@ -71,7 +106,9 @@ fn is_op_name(name: &str) -> bool {
     let has_namespace = name
         .split_once("::")
         .is_some_and(|(space, op)| is_word(space) && is_word(op));
-    has_namespace || name.contains("Backward") || name == "record_param_comms"
+    has_namespace
+        || name == "record_param_comms"
+        || memchr::memmem::find(name.as_bytes(), b"Backward").is_some()
 }
 
 #[cfg(test)]
@@ -86,12 +123,28 @@ mod tests {
         assert_eq!(range.name, "aten::addmm");
         assert_eq!((range.sequence, range.op_id), (Some(12), Some(345)));
         assert_eq!(range.sizes, "[[2], [2, 3], []]");
+        assert_eq!(Vec::from_iter(range.producers()), [344]);
         assert!(range.is_op());
         let range = EmittedRange::from_text("MulBackward0, seq = 3");
         assert_eq!((range.name, range.sequence), ("MulBackward0", Some(3)));
         assert!(range.is_op());
         let range = EmittedRange::from_text("aten::detach, op_id = 7");
         assert_eq!((range.op_id, range.sizes), (Some(7), ""));
+    }
+
+    #[test]
+    fn damaged_lists_of_producers() {
+        for (list, producers) in [
+            ("[(7,0), (3,1), (7,1)]", &[3, 7][..]),
+            ("[]", &[]),
+            ("[(", &[]),
+            ("[(x,0), (5", &[5]),
+            ("", &[]),
+        ] {
+            let text = format!("aten::add, op_id = 9, input_op_ids = {list}");
+            let range = EmittedRange::from_text(&text);
+            assert_eq!(Vec::from_iter(range.producers()), producers, "{list}");
+        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use crate::payload::NcclPayload;
 use crate::times::{row_times, time_in_range};
 use crate::{Error, ExportReader, GlobalPid};
 use etlink_model::{
-    Anomalies, AnomalyKind, CpuOp, DurationNs, HostThread, NameId, RfId, ThreadIdx, TimeNs,
-    TrackLabel,
+    Anomalies, AnomalyKind, CpuOp, DeviceTrace, DurationNs, HostThread, NameId, OpProducer,
+    OpProducers, RfId, ThreadIdx, TimeNs, TrackLabel,
 };
 use etlink_sqlite::{RowCells, RowFilter, SqliteTable, scan_rows};
 use rustc_hash::FxHashMap;
@@ -110,6 +110,7 @@ impl ExportReader<'_> {
         let named = self.names_group(&reading.communicators);
         let trace = &mut self.assembler.trace;
         reading.communicators.finish(trace, named);
+        keep_producers_of_other_threads(trace);
         Ok(())
     }
 
@@ -241,10 +242,18 @@ impl ExportReader<'_> {
 
     fn text_parts(&mut self, text: &str) -> RangeText {
         let range = EmittedRange::from_text(text);
+        let reader = RfId(range.op_id.unwrap_or(0));
+        if reader.get().is_some() {
+            for producer in range.producers() {
+                let producer = RfId(producer);
+                let input = OpProducer { reader, producer };
+                self.assembler.trace.op_producers.push(input);
+            }
+        }
         RangeText {
             name: self.assembler.intern(range.name),
             sequence: range.sequence.unwrap_or(-1),
-            rf_id: RfId(range.op_id.unwrap_or(0)),
+            rf_id: reader,
             shapes: self.assembler.intern(range.sizes),
             is_op: range.is_op(),
         }
@@ -317,6 +326,36 @@ impl ExportReader<'_> {
         self.assembler.trace.ops.push(op);
         thread
     }
+}
+
+/// Leaves out inputs that an op of the same thread made: on one thread order says that. O(n log n).
+fn keep_producers_of_other_threads(trace: &mut DeviceTrace) {
+    let all = std::mem::take(&mut trace.op_producers);
+    let ops = &trace.ops;
+    let is_threaded = ops.thread.windows(2).any(|pair| pair[0] != pair[1]);
+    if all.is_empty() || !is_threaded {
+        return;
+    }
+    let mut threads: Vec<(RfId, ThreadIdx)> = vec![];
+    for (handle, thread) in ops.rf_id.iter().zip(&ops.thread) {
+        if handle.get().is_some() {
+            threads.push((*handle, *thread));
+        }
+    }
+    threads.sort_unstable();
+    let thread_of = |handle: RfId| {
+        let at = threads.binary_search_by_key(&handle, |(handle, _)| *handle);
+        at.ok().map(|at| threads[at].1)
+    };
+    let mut kept = OpProducers::default();
+    for index in 0..all.len() {
+        let input = all.row(index);
+        let (reader, producer) = (thread_of(input.reader), thread_of(input.producer));
+        if reader.is_some() && producer.is_some() && reader != producer {
+            kept.push(input);
+        }
+    }
+    trace.op_producers = kept;
 }
 
 /// Start and length of a range, and whether it has no end.

@@ -6,7 +6,7 @@ mod layout;
 use crate::global_pid::TID_BITS;
 use crate::{GlobalPid, calls, nvtx, rows, syncs};
 use etlink_model::{
-    Correlation, DeviceQueue, DeviceTrace, HostThread, NameId, RowKind, TrackLabel,
+    Correlation, DeviceQueue, DeviceTrace, HostThread, NameId, RfId, RowKind, TrackLabel,
 };
 use layout::TableLayout;
 use rusqlite::types::Value;
@@ -318,8 +318,9 @@ impl<'t> ExportWriter<'t> {
     fn write_ranges(&mut self) -> rusqlite::Result<()> {
         let trace = self.trace;
         let mut table = self.table(&layout::RANGES)?;
+        let producers = producers_by_reader(trace);
         for index in 0..trace.ops.len() {
-            let text = emitted_text(trace, index);
+            let text = emitted_text(trace, &producers, index);
             let op = trace.ops.row(index);
             let thread = self.thread(op.thread.index());
             let end = (!op.unfinished).then(|| (op.start + op.duration).0);
@@ -390,8 +391,22 @@ fn global_threads(trace: &DeviceTrace, process: GlobalPid) -> Vec<i64> {
     trace.threads.iter().map(&mut number).collect()
 }
 
+/// Per op, those that made its inputs.
+fn producers_by_reader(trace: &DeviceTrace) -> FxHashMap<RfId, Vec<RfId>> {
+    let mut producers: FxHashMap<RfId, Vec<RfId>> = FxHashMap::default();
+    let inputs = &trace.op_producers;
+    for (reader, producer) in inputs.reader.iter().zip(&inputs.producer) {
+        producers.entry(*reader).or_default().push(*producer);
+    }
+    producers
+}
+
 /// What `emit_nvtx` writes for an op.
-fn emitted_text(trace: &DeviceTrace, index: usize) -> String {
+fn emitted_text(
+    trace: &DeviceTrace,
+    producers: &FxHashMap<RfId, Vec<RfId>>,
+    index: usize,
+) -> String {
     let op = trace.ops.row(index);
     let mut text = trace.names.get(op.name).to_owned();
     if op.annotation {
@@ -406,6 +421,14 @@ fn emitted_text(trace: &DeviceTrace, index: usize) -> String {
     match trace.names.get(op.shapes) {
         "" => {}
         shapes => text += &format!(", sizes = {shapes}"),
+    }
+    if let Some(producers) = producers.get(&op.rf_id) {
+        // Which of its outputs it was is not kept.
+        let pairs: Vec<String> = producers
+            .iter()
+            .map(|producer| format!("({},0)", producer.0))
+            .collect();
+        text += &format!(", input_op_ids = [{}]", pairs.join(", "));
     }
     text
 }

@@ -118,7 +118,8 @@ pub struct LinkArgs {
     /// input
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
-    /// Device trace: Kineto trace (JSON; gzip and zstd are recognised), `-` for standard input
+    /// Device trace: Kineto trace (JSON; gzip and zstd are recognised), or a recording of Nsight
+    /// Systems, ROCm or JAX; `-` for standard input
     #[arg(long, value_name = "KINETO", required_unless_present = "path")]
     pub device: Option<PathBuf>,
     /// Kineto trace of the time when the graphs were captured (ROCm): ops and shapes are carried

@@ -6,7 +6,7 @@
 //! the same, so only what crosses threads counts. O(uses log uses): what reads very many pieces
 //! joins them, see [`Bytes`].
 
-use etlink_model::{HostIdx, HostTrace, OpIdx, TensorRef, TensorUses};
+use etlink_model::{DeviceTrace, HostIdx, HostTrace, OpIdx, RfId, TensorRef, TensorUses};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -57,6 +57,33 @@ pub(crate) fn between_ops(
         .into_iter()
         .filter_map(|(to, from)| Some((*ops.get(&to)?, *ops.get(&from)?)))
         .collect()
+}
+
+/// The pairs of ops that the device trace tells by itself, in the same order. O(ops + pairs log
+/// pairs).
+pub(crate) fn recorded_producers(device: &DeviceTrace) -> Vec<(OpIdx, OpIdx)> {
+    let recorded = &device.op_producers;
+    if recorded.is_empty() {
+        return vec![];
+    }
+    let mut op_of: FxHashMap<RfId, Option<OpIdx>> = FxHashMap::default();
+    for handle in recorded.reader.iter().chain(&recorded.producer) {
+        op_of.insert(*handle, None);
+    }
+    for (handle, op) in device.ops.rf_id.iter().zip(0..) {
+        if let Some(place) = op_of.get_mut(handle) {
+            place.get_or_insert(OpIdx(op));
+        }
+    }
+    let mut pairs = vec![];
+    for (reader, producer) in recorded.reader.iter().zip(&recorded.producer) {
+        if let (Some(reader), Some(producer)) = (op_of[reader], op_of[producer]) {
+            pairs.push((reader, producer));
+        }
+    }
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
 }
 
 /// The dependencies between threads that `which` asks for.

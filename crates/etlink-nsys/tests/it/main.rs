@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod producers;
 mod same_graph;
 mod sums;
 mod support;

@@ -13,8 +13,9 @@ use std::path::PathBuf;
         not of the run, or is damaged under --strict; 2 no trace could be read."
 )]
 pub struct AnalyzeArgs {
-    /// A Kineto trace, a written graph (`.et`, ET+) as far as it tells, or a folder with the traces
-    /// of all ranks or with the `.et` files that `merge` wrote; `-` for standard input
+    /// A device trace (Kineto, Nsight Systems, ROCm, JAX), a written graph (`.et`, ET+) as far as it
+    /// tells, or a folder with the traces of all ranks or with the `.et` files that `merge` wrote; `-`
+    /// for standard input
     #[arg(value_name = "TRACE|DIR")]
     pub path: PathBuf,
     #[command(flatten)]

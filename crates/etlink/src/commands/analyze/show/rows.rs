@@ -5,7 +5,7 @@ use crate::table::{Column, Grid, Limit, count, mb, mean_time, percent, scaled, t
 use etlink_analyze::{
     CollectiveTotals, ComputeRate, CopyTotals, HostOpTotals, KernelCounter, KernelSequence,
     KernelTotals, LaunchTotals, MemoryPoint, MemoryUse, OutsideWork, QueueDepth, RunMetric,
-    SmCoverage, UtilizationWindow,
+    SmCoverage, UtilizationWindow, short_names,
 };
 use etlink_link::ranks::StragglerStats;
 
@@ -231,20 +231,28 @@ pub(super) fn coverage_table(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn counter_table(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<(&str, &KernelCounter)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("kernels", |(_, of)| of.kernels.to_string()),
-        ("mean", |(_, of)| metric_text(of.mean)),
-        ("min", |(_, of)| metric_text(of.min)),
-        ("max", |(_, of)| metric_text(of.max)),
-        ("unit", |(_, of)| of.unit.clone()),
-        ("metric", |(_, of)| of.metric.clone()),
-        ("kernel", |(_, of)| of.name.clone()),
+    let columns: &[Column<(&str, &KernelCounter, String)>] = &[
+        ("rank", |(rank, ..)| (*rank).to_owned()),
+        ("kernels", |(_, of, _)| of.kernels.to_string()),
+        ("mean", |(_, of, _)| metric_text(of.mean)),
+        ("min", |(_, of, _)| metric_text(of.min)),
+        ("max", |(_, of, _)| metric_text(of.max)),
+        ("unit", |(_, of, _)| of.unit.clone()),
+        ("metric", |(_, of, _)| of.metric.clone()),
+        ("kernel", |(.., name)| name.clone()),
     ];
-    let counters = of_ranks(one, |rank| &rank.counters);
+    let all: Vec<(&str, &KernelCounter)> = of_ranks(one, |rank| &rank.counters).collect();
+    let shorts = short_names(all.iter().map(|(_, of)| of.name.as_str()));
+    let counters = all.into_iter().zip(shorts).map(|((rank, of), short)| {
+        let short = short.filter(|_| !one.full_names);
+        let name = short.map_or_else(|| of.name.clone(), String::from);
+        (rank, of, name)
+    });
     (
         "metrics of kernels: measured beside the trace, each kernel alone".into(),
-        Grid::from_records(4, limit, columns, counters).expendable(["min", "max"]),
+        Grid::from_records(1, limit, columns, counters)
+            .last_texts(3)
+            .expendable(["min", "max"]),
     )
 }
 
