@@ -32,8 +32,9 @@ pub use device::keep_events::KeepEvents;
 pub use device::{
     AuxiliaryEvent, AuxiliaryEvents, AuxiliaryKind, CounterRange, CounterRanges, CpuOp, CpuOps,
     DeviceHeader, DeviceQueue, DeviceRow, DeviceRows, DeviceTrace, GraphDependencies,
-    GraphDependency, HostThread, MemoryRow, MemoryRows, OpProducer, OpProducers, RowKind, RuntimeCall, RuntimeCalls,
-    StreamOp, StreamOps, SyncRow, SyncRows, ThreadWait, ThreadWaits, TrackLabel,
+    GraphDependency, HostThread, MemoryRow, MemoryRows, OpProducer, OpProducers, RowKind,
+    RuntimeCall, RuntimeCalls, StreamOp, StreamOps, SyncRow, SyncRows, ThreadWait, ThreadWaits,
+    TrackLabel,
 };
 pub use host::{HostHeader, HostNode, HostNodes, HostTrace, TextSpan, ValueList};
 pub use ids::{

@@ -81,7 +81,11 @@ fn an_input_from_another_thread_is_an_edge() {
         ),
     ];
     let trace = read_export(&export_of(&ranges));
-    assert_eq!(trace.op_producers.len(), 2, "those of one thread are left out");
+    assert_eq!(
+        trace.op_producers.len(),
+        2,
+        "those of one thread are left out"
+    );
     let (edges, anomalies) = tensor_edges(trace.clone(), TensorEdges::Raw);
     assert_eq!(edges, ["aten::mul -> aten::add", "aten::add -> aten::sub"]);
     assert_eq!(anomalies.count(AnomalyKind::TensorContradicted), 0);
