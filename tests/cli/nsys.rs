@@ -213,6 +213,26 @@ fn a_report_that_was_not_exported_is_told_how_to_be() {
 }
 
 #[test]
+fn tables_of_a_parquet_export_are_told_what_to_export_instead() {
+    let tool = Tool::new();
+    tool.file("run/.keep", "");
+    export(&tool.path("run/nsys_0.sqlite"), &[3000], NsysSchema::V3_13);
+    tool.run("analyze run --parquet tables").exits(0);
+    let table = std::fs::read(tool.path("tables/events/0.parquet")).expect("a table");
+    let path = "run.parquetdir/CUPTI_ACTIVITY_KIND_KERNEL.parquet";
+    tool.file(path, table);
+    let command = "nsys export --type sqlite";
+    for line in [
+        format!("link --device {path}"),
+        format!("inspect {path}"),
+        format!("analyze {path}"),
+        "merge run.parquetdir -o out".to_owned(),
+    ] {
+        tool.run(&line).exits(2).notes(command);
+    }
+}
+
+#[test]
 fn other_and_damaged_databases_are_refused_in_words() {
     let tool = Tool::new();
     let other = Connection::open(tool.path("other.sqlite")).expect("opens");

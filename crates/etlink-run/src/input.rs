@@ -218,10 +218,16 @@ fn from_source(
     })
 }
 
+/// The first bytes of every Parquet file (<https://parquet.apache.org/docs/file-format/>).
+const PARQUET_MAGIC: &[u8] = b"PAR1";
+
 /// What a file is, by its unpacked beginning.
 fn sniff_kind(head: &[u8]) -> InputKind {
     if head.starts_with(MAGIC) {
         return database_kind(None, head);
+    }
+    if head.starts_with(PARQUET_MAGIC) {
+        return InputKind::ParquetTable;
     }
     // A pickle's first bytes are the length of a Chakra message of 256 bytes or more.
     if is_flight_dump(head) {

@@ -585,7 +585,10 @@ impl<'s> RankEntry<'s> {
         input.process = files.process;
         let is_unknown = matches!(
             input.kind,
-            InputKind::Unknown | InputKind::NsysReport | InputKind::OtherSqlite
+            InputKind::Unknown
+                | InputKind::NsysReport
+                | InputKind::ParquetTable
+                | InputKind::OtherSqlite
         );
         // known, and without times of a program
         let is_beside = input.kind.is_measurement()
@@ -935,18 +938,31 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
     Ok(runs)
 }
 
-/// A folder without traces; where it has a report of Nsight Systems that nobody exported, that is
-/// what is wrong.
+/// A folder without traces; where it has a report of Nsight Systems that nobody exported, or
+/// exported to Parquet, that is what is wrong.
 fn no_traces(folder: &Path) -> RunError {
-    let mut reports = vec![];
+    let (mut reports, mut tables) = (vec![], vec![]);
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        reports.extend(Some(entry.path()).filter(|path| input::is_nsys_report(path)));
+        let path = entry.path();
+        if input::is_nsys_report(&path) {
+            reports.push(path);
+        } else if path.extension().is_some_and(|ending| ending == "parquet") {
+            tables.push(path);
+        }
     }
     // the system lists folders in any order
-    match reports.into_iter().min() {
-        Some(report) => RunError::Input(InputError::WrongKind {
-            name: input::display_name(&report),
-            kind: InputKind::NsysReport,
+    let report = reports
+        .into_iter()
+        .min()
+        .map(|path| (path, InputKind::NsysReport));
+    let table = tables
+        .into_iter()
+        .min()
+        .map(|path| (path, InputKind::ParquetTable));
+    match report.or(table) {
+        Some((path, kind)) => RunError::Input(InputError::WrongKind {
+            name: input::display_name(&path),
+            kind,
             wanted: WantedTrace::Times,
         }),
         None => RunError::NoTraces {

@@ -160,7 +160,9 @@ impl WantedTrace {
             None => return format!("{name} is {is}"),
         };
         match kind {
-            InputKind::NsysReport | InputKind::OtherSqlite => format!("{name} is {is}"),
+            InputKind::NsysReport | InputKind::ParquetTable | InputKind::OtherSqlite => {
+                format!("{name} is {is}")
+            }
             InputKind::ChakraEt | InputKind::ChakraJson => {
                 format!("{name} is {is}, which is linked already; {option} wants a {what}")
             }
@@ -188,6 +190,11 @@ impl WantedTrace {
             return Some(format!(
                 "export it with `nsys export --type sqlite {name}`, and give the .sqlite file"
             ));
+        }
+        if kind == InputKind::ParquetTable {
+            return Some(
+                "export a report of Nsight Systems with `nsys export --type sqlite` instead".into(),
+            );
         }
         let Some((_, _, other)) = self.pair() else {
             let remedy = match self {

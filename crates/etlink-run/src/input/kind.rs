@@ -33,6 +33,8 @@ pub enum InputKind {
     NsysSqlite,
     /// A report of Nsight Systems that was not exported.
     NsysReport,
+    /// A table of the folder that `nsys export --type parquetdir` writes, or another Parquet file.
+    ParquetTable,
     /// An SQLite database of another program.
     OtherSqlite,
     /// Nsight Compute's CSV: metrics of kernels.
@@ -63,6 +65,7 @@ impl InputKind {
             InputKind::NcclInspector => "a log of NCCL's inspector",
             InputKind::NsysSqlite => "an export of Nsight Systems (device trace)",
             InputKind::NsysReport => "a report of Nsight Systems that was not exported",
+            InputKind::ParquetTable => "a Parquet table, which is not read",
             InputKind::OtherSqlite => "an SQLite database that etlink does not know",
             InputKind::KernelMetrics => "metrics of kernels (CSV of Nsight Compute)",
             InputKind::RequestLatencies => "latencies of requests (a result of vLLM or SGLang)",
@@ -87,6 +90,7 @@ impl InputKind {
             | InputKind::FlightRecorder
             | InputKind::NcclInspector
             | InputKind::NsysReport
+            | InputKind::ParquetTable
             | InputKind::OtherSqlite
             | InputKind::KernelMetrics
             | InputKind::RequestLatencies

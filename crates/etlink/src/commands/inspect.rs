@@ -153,6 +153,11 @@ fn read_contents(
             input.kind.describe(),
             input.name
         ),
+        InputKind::ParquetTable => bail!(
+            "{} is {}; export a report of Nsight Systems with `nsys export --type sqlite` instead",
+            input.name,
+            input.kind.describe()
+        ),
         InputKind::KernelMetrics => Ok((metric_facts(&read_metric_file(input)?), false)),
         InputKind::RequestLatencies => {
             let runs = read_latency_file(input)?;
