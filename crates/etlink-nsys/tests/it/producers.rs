@@ -8,7 +8,7 @@ use etlink_model::{
 };
 use etlink_nsys::NsysSchema;
 use rusqlite::Connection;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ranges on two threads: thread, text as PyTorch writes it, begin and end.
 fn export_of(ranges: &[(i64, &str, i64, i64)]) -> Connection {
@@ -114,7 +114,7 @@ fn a_reader_that_began_before_its_producer_ended_has_no_edge() {
 /// gave it out. The host trace has the same tensors by their ids.
 fn producers_of(host: &HostTrace) -> OpProducers {
     let uses = host.tensors.as_ref().expect("tensors");
-    let mut made: HashMap<u64, RfId> = HashMap::new();
+    let mut made: BTreeMap<u64, RfId> = BTreeMap::new();
     let mut found = OpProducers::default();
     for node in 0..host.nodes.len() {
         let reader = host.nodes.rf_id[node];
