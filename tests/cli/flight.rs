@@ -1,6 +1,6 @@
 //! Dumps of PyTorch's flight recorder: beside traces, and alone.
 
-use crate::tool::Tool;
+use crate::tool::{Tool, pairs};
 use serde_json::{Value, json};
 
 const DDP: &str = "{pairs}/../flight/ddp2_gloo-2.15.0";
@@ -27,6 +27,28 @@ fn a_plain_gloo_run_has_collectives_with_sizes() {
     tool.run(&format!("ranks {DDP}"))
         .exits(0)
         .notes("4 of 4 collectives have group, sizes and type from the flight recorder's dump");
+}
+
+/// As `etlink record` names them.
+#[test]
+fn dumps_that_end_in_pickle_are_of_the_rank_before_the_ending() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        for (source, name) in [
+            (format!("torch_et_{rank}.json.gz"), None),
+            (format!("kineto_trace_{rank}.json.gz"), None),
+            (
+                format!("nccl_trace_rank_{rank}"),
+                Some(format!("flight_recorder_{rank}.pickle")),
+            ),
+        ] {
+            let bytes = std::fs::read(pairs().join("../flight/ddp2_gloo-2.15.0").join(&source));
+            let name = name.unwrap_or(source);
+            tool.file(&format!("run/{name}"), bytes.expect("recorded"));
+        }
+    }
+    let report = json_of(&tool, "ranks run --json");
+    assert_eq!(report[0]["problems"], json!([]));
 }
 
 #[test]

@@ -116,8 +116,11 @@ class Recorded(Traces):
     def merge(self, gloo: bool = False) -> list[dict]:
         """Links the recording with --strict, and gives the ranks of the report. Nothing of them is damaged.
 
-        Of Gloo's collectives PyTorch records neither group nor size: --strict ends with 1, for this alone.
+        Of Gloo's collectives the traces have neither group nor size. Where PyTorch's flight recorder does not have them
+        either, --strict ends with 1, for this alone.
         """
+        cycles = [cycle for rank in self.manifest()["ranks"] for cycle in rank["cycles"]]
+        gloo = gloo and any(cycle["flight_recorder"] is None for cycle in cycles)
         merge = [CHOSEN.etlink, "merge", str(self.traces), "-o", str(self.folder / "linked"), "--json", "--strict"]
         ran = subprocess.run(merge, capture_output=True, text=True)
         self.assertEqual(ran.returncode, 1 if gloo else 0, ran.stderr)
@@ -140,6 +143,33 @@ class Recorded(Traces):
             # every op of the host trace that was recorded in these steps
             self.assertEqual((rank["report"]["unmatched"]["host_not_in_device"], rank["report"]["unmatched"]["same_id_other_name"]), (0, 0))
             self.assertGreater(sum(rank["report"]["matched"].values()), 400)
+
+    def test_collectives_of_gloo_have_groups_and_sizes(self):
+        self.traces.mkdir()
+        earlier = self.traces / "flight_recorder_5.pickle"
+        # of an earlier hang, say: whose it is nobody knows, so that it stays
+        own = self.traces / "nccl_trace_rank_5"
+        for file in (earlier, own):
+            file.write_bytes(b"earlier")
+        self.record(SCHEDULE + " --repeat 2 --overwrite", "torchrun --nproc-per-node 2 ddp.py 0")
+        self.assertEqual((earlier.exists(), own.exists()), (False, True))
+        own.unlink()
+        ranks = self.manifest()["ranks"]
+        self.assertEqual(len(ranks[0]["cycles"]), 2)
+        names = [cycle["flight_recorder"] for rank in ranks for cycle in rank["cycles"]]
+        if version_key(CHOSEN.torch) < (2, 15):
+            # its flight recorder knows of NCCL alone
+            self.assertEqual(names, [None] * 4)
+            return
+        places = ["", "cycle_1/"]
+        self.assertEqual(names, [f"{place}flight_recorder_{rank}.pickle" for rank in range(2) for place in places])
+        ranks = [CHOSEN.etlink, "ranks", str(self.traces), "--json"]
+        runs = json.loads(subprocess.run(ranks, capture_output=True, check=True, text=True).stdout)
+        self.assertEqual([run["problems"] for run in runs], [[], []])
+        called = [[(one["kind"], one["bytes"]) for one in run["collectives"]] for run in runs]
+        # two buckets of DDP in each of two steps; the program ends in the second cycle
+        step = [("all_reduce", 19240), ("all_reduce", 8448)]
+        self.assertEqual(called, [step * 2, [("barrier", 0)]])
 
     def test_a_program_that_fails_keeps_its_exit_code_and_its_traces(self):
         self.record(SCHEDULE, "torchrun --nproc-per-node 2 ddp.py 3", code=1)

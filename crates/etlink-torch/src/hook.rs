@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text. The package has a private name there, so that no
 /// `etlink_torch` of the program is taken for it, nor it for one of theirs.
-pub const HOOK: [(&str, &str); 26] = [
+pub const HOOK: [(&str, &str); 27] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
@@ -18,6 +18,10 @@ pub const HOOK: [(&str, &str); 26] = [
     (
         "_etlink_hook/files.py",
         include_str!("../python/etlink_torch/files.py"),
+    ),
+    (
+        "_etlink_hook/flight_recorder.py",
+        include_str!("../python/etlink_torch/flight_recorder.py"),
     ),
     (
         "_etlink_hook/guard.py",

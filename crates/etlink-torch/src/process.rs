@@ -102,6 +102,10 @@ pub struct Cycle {
     pub host_trace: String,
     /// Device trace, relative to the manifest.
     pub device_trace: String,
+    /// Dump of PyTorch's flight recorder beside them, relative to the manifest; none where the
+    /// program called no collective, or PyTorch recorded none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flight_recorder: Option<String>,
     /// The machine's clocks before the first recorded step.
     pub begin: Option<Clock>,
     /// The machine's clocks after the last recorded step.

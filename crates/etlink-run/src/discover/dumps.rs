@@ -39,8 +39,10 @@ pub(super) fn take_dumps(candidates: &mut Vec<TraceCandidate>) -> Vec<FlightFile
     files
 }
 
-/// The number that a name ends in.
+/// The number that a name ends in: 3 of `nccl_trace_rank_3` and `flight_recorder_3.pickle`.
 fn last_number(stem: &str) -> Option<i64> {
+    let plain = stem.strip_suffix(".pickle").or(stem.strip_suffix(".pkl"));
+    let stem = plain.unwrap_or(stem);
     let digits = stem.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     stem[digits..].parse().ok()
 }

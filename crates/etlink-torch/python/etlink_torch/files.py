@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 
+from . import flight_recorder
 from .guard import Failure, attempt
 from .process import clock
 
@@ -95,6 +96,7 @@ def write_whole(path, text):
 def recorded_files(folder, rank):
     """The files that a recording has left of a rank."""
     names = ["{}_{}.json{}".format(kind, rank, packed) for kind in KINDS for packed in ("", ".gz")]
+    names.append(flight_recorder.file_name(rank))
     places = [folder, *sorted(glob.glob(os.path.join(glob.escape(folder), "cycle_*")))]
     paths = [os.path.join(place, name) for place in places for name in names]
     return [path for path in paths if os.path.exists(path)]
@@ -144,13 +146,17 @@ def sync(path):
         os.close(descriptor)
 
 
-def publish(settings, pairs):
-    """Moves finished traces, as (source, name in the output folder), to their names: all of them or none."""
-    for source, _ in pairs:
+def publish(settings, traces, beside):
+    """Moves finished traces, and what lies beside them, to their names: all of them or none.
+
+    Both are lists of (source, name in the output folder).
+    """
+    for source, _ in traces:
         check_end(source)
+    for source, _ in traces + beside:
         sync(source)
     make_room(settings)
-    moves = [(source, os.path.join(settings["output"], name)) for source, name in pairs]
+    moves = [(source, os.path.join(settings["output"], name)) for source, name in traces + beside]
     for _, target in moves:
         os.makedirs(os.path.dirname(target), exist_ok=True)
     moved = 0

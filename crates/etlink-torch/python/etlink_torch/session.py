@@ -5,7 +5,7 @@ import threading
 from threading import get_ident
 from time import perf_counter_ns
 
-from . import files, steps
+from . import files, flight_recorder, steps
 from .guard import attempt, describe, guarded, silent
 from .own_profiler import OwnProfilers
 from .process import clock, end_without_destructors, hide_from_children, rank_and_world
@@ -272,7 +272,14 @@ class Session:
         rank = self.report.content["rank"]
         folder = "cycle_{}".format(self.cycle) if self.cycle else ""
         names = [os.path.join(folder, "{}_{}.json".format(kind, rank)) for kind in files.KINDS]
-        files.publish(self.settings, list(zip((window.host, window.device), names)))
+        traces = list(zip((window.host, window.device), names))
+        beside = self.dump_flight_recorder(os.path.join(folder, flight_recorder.file_name(rank)))
+        try:
+            files.publish(self.settings, traces, beside)
+        except BaseException:
+            for source, _ in beside:
+                attempt(os.remove, source)
+            raise
         self.cycle += 1
         self.report.content["cycles"].append(
             {
@@ -283,6 +290,7 @@ class Session:
                 "whole": is_whole,
                 "host_trace": names[0],
                 "device_trace": names[1],
+                "flight_recorder": beside[0][1] if beside else None,
                 "begin": window.begin,
                 "end": window.end,
                 "clock": clock(),
@@ -292,6 +300,12 @@ class Session:
         self.report.write()
         if self.published is not None:
             attempt(self.published)
+
+    def dump_flight_recorder(self, name):
+        """The dump of the flight recorder as (source, name in the output folder), if there is one."""
+        source = self.report.path("flight")
+        # traces are whole without it
+        return [(source, name)] if attempt(flight_recorder.dump, self.torch, source) else []
 
     @guarded
     def leave(self):
@@ -356,7 +370,8 @@ class Session:
                 trace = os.path.join(output, cycle["device_trace"])
                 files.show(trace, self.settings["tensorboard"], self.report.content["rank"])
             self.shown = len(cycles)
-        names = [cycle[kind] for cycle in cycles for kind in ("host_trace", "device_trace")]
+        kinds = ("host_trace", "device_trace", "flight_recorder")
+        names = [cycle[kind] for cycle in cycles for kind in kinds if cycle[kind] is not None]
         # a rank that is not to be recorded any more has none to keep beside the others' new ones
         if names or self.report.content["excluded"]:
             for name in set(self.settings.get("old", [])).difference(names):

@@ -170,6 +170,7 @@ pub fn recorded(folder: &Path) -> Result<Vec<String>> {
 fn is_recorded(name: &str) -> bool {
     let plain = name.strip_suffix(".gz").unwrap_or(name);
     name == MANIFEST
+        || is_numbered(plain, "flight_recorder_", ".pickle")
         || is_numbered(plain, "torch_et_", ".json")
         || is_numbered(plain, "kineto_trace_", ".json")
 }
