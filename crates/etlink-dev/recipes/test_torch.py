@@ -171,6 +171,30 @@ class Recorded(Traces):
         step = [("all_reduce", 19240), ("all_reduce", 8448)]
         self.assertEqual(called, [step * 2, [("barrier", 0)]])
 
+    def parallelism(self, kind: str):
+        """A program is recorded that shares its model between ranks by PyTorch's own means."""
+        if version_key(CHOSEN.torch) < (2, 6):
+            self.skipTest("fully_shard and torch.distributed.pipelining came later")
+        environment = venvs.environment(CHOSEN.python)
+        line = ["torchrun", "--standalone", "--nproc-per-node", "2", str(PROGRAMS / "parallelism.py"), kind]
+        alone = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300)
+        self.assertRegex(alone.stdout, r"\A\d\.\d+\n\Z", alone.stderr)
+        ran = self.record(SCHEDULE, f"torchrun --standalone --nproc-per-node 2 parallelism.py {kind}")
+        self.assertEqual(ran.stdout, alone.stdout)
+        ranks = self.manifest()["ranks"]
+        self.assertEqual([(rank["rank"], rank["steps"]) for rank in ranks], [(0, 8), (1, 8)])
+        for rank in ranks:
+            self.assert_steps(rank, (3, 4))
+
+    def test_fsdp2(self):
+        self.parallelism("fsdp2")
+
+    def test_tensor_parallel(self):
+        self.parallelism("tensor")
+
+    def test_pipeline_parallel(self):
+        self.parallelism("pipeline")
+
     def test_a_program_that_fails_keeps_its_exit_code_and_its_traces(self):
         self.record(SCHEDULE, "torchrun --nproc-per-node 2 ddp.py 3", code=1)
         self.assertEqual(len(self.manifest()["ranks"]), 2)

@@ -75,8 +75,8 @@ fn matches_note(matches: &FlightMatches) -> String {
     } = *matches;
     if is_other_run {
         return "the flight recorder's dump beside it has no collective of the time of the trace: \
-                it is of another run, or its buffer was too small (TORCH_FR_BUFFER_SIZE), and is \
-                not used"
+                it is of another run, its buffer was too small (TORCH_FR_BUFFER_SIZE), or the trace \
+                has only sends and receives of Gloo, which PyTorch does not keep; it is not used"
             .to_owned();
     }
     if ops == 0 {
