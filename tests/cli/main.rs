@@ -45,6 +45,7 @@ mod steps;
 mod timeline;
 mod tool;
 mod top;
+mod trigger;
 mod two_traces;
 mod width;
 mod written;

@@ -11,7 +11,7 @@ import time
 import torch
 from torch import nn
 
-from etlink_torch import profile
+from etlink_torch import arm, profile
 from etlink_torch.steps import forward, optimizer, patches
 
 ROUNDS, CALLS = 3000, 100
@@ -61,5 +61,35 @@ def counted(session) -> dict[str, float]:
     return figures
 
 
-with tempfile.TemporaryDirectory() as folder, profile(folder, wait=10**9) as made:
-    print(json.dumps(counted(made.session)))
+def mean(function, seconds: float = 3) -> float:
+    """Over all calls of some seconds, with whatever other threads of this process take away."""
+    made, begin = 0, time.perf_counter_ns()
+    end = begin + int(seconds * 1e9)
+    while True:
+        for _ in range(CALLS):
+            function()
+        made += CALLS
+        now = time.perf_counter_ns()
+        if now >= end:
+            return (now - begin) / made
+
+
+def idle(session, name: str) -> dict[str, float]:
+    """Of a session that has nothing to record, its end of a step."""
+    session.end_step()
+    mean(session.end_step, 0.2)
+    begin = time.process_time_ns()
+    time.sleep(3)
+    thread = (time.process_time_ns() - begin) / 3
+    return {
+        f"{name}, least": least(lambda _: session.end_step(), None) - least(nothing, None),
+        f"{name}, mean": mean(session.end_step) - mean(lambda: None),
+        f"{name}, its thread in a second": thread,
+    }
+
+
+with tempfile.TemporaryDirectory() as folder:
+    with profile(folder + "/scheduled", wait=10**9) as made:
+        figures = {**counted(made.session), **idle(made.session, "step of a schedule")}
+    figures.update(idle(arm(folder + "/armed").session, "step that is armed"))
+    print(json.dumps(figures))

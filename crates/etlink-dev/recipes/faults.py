@@ -38,6 +38,10 @@ STEPS = 6
 OWN = ("own", "own-observer")
 """Programs that profile themselves; faults in what records beside them."""
 OWN_FILES = {"own": ("own_profiler", "host_cut", "session"), "own-observer": ("own_profiler", "host_cut")}
+ARMED = "armed"
+"""A program that is asked for a recording that it does not come to, and records another by the number of a step."""
+ARMED_SETTINGS = {"steps": 1, "warmup": 1, "every": 4, "keep": 1, "when": {"factor": 2.0}, "signal": "SIGUSR2"}
+OWN_FILES[ARMED] = ("armed", "watch", "trigger_signal")
 WAYS = ("optimizer", "forward", "forward:Linear", "__main__:late_step", "late:step", "importing:step", "annotation:iteration")
 """What counts as a step; the first with faults everywhere. The modules are those of `MODULES`."""
 AT_EXIT = range(1, 30, 7)
@@ -239,7 +243,10 @@ class Child:
         work.mkdir(parents=True)
         (self.folder / "hook").mkdir()
         settings.update(output=str(self.folder), work=str(work), hook=str(self.folder / "hook"))
-        settings["step_on"] = WAYS[0] if self.way in OWN else self.way
+        settings["step_on"] = WAYS[0] if self.way in (*OWN, ARMED) else self.way
+        if self.way == ARMED:
+            settings.update(schedule=None, armed=ARMED_SETTINGS)
+            (work / "trigger.json").touch()
         os.environ["ETLINK_RECORD"] = json.dumps(settings)
         parts = ("",) if self.way == WAYS[0] else OWN_FILES.get(self.way, (os.sep + "steps",))
         self.sources.use(self.counter, parts)
@@ -293,7 +300,7 @@ def judge(folder, status, expected):
     printed = folder / "printed"
     if not printed.exists() or printed.read_text() != expected:
         return "the program did not print what it prints"
-    traces = sorted(path for path in folder.iterdir() if path.name.startswith(("torch_et", "kineto")))
+    traces = sorted(path for path in place_of_traces(folder).glob("*") if path.name.startswith(("torch_et", "kineto")))
     for path in traces:
         try:
             json.loads(path.read_text())
@@ -304,6 +311,10 @@ def judge(folder, status, expected):
     if not traces and not noted(folder):
         return "nothing is recorded and no note says why"
     return None
+
+
+def place_of_traces(folder):
+    return folder / "cycle_4" if folder.name.startswith(ARMED) else folder
 
 
 def noted(folder):
@@ -389,7 +400,7 @@ def main():
     import torch
 
     try:
-        report = run_all(Runs(torch, finder.then, root), sys.argv[3:] or WAYS + OWN, all_calls)
+        report = run_all(Runs(torch, finder.then, root), sys.argv[3:] or (*WAYS, *OWN, ARMED), all_calls)
     except Forked as forked:
         return forked.child
     print(json.dumps(report))
@@ -406,7 +417,7 @@ def run_all(runs, ways, all_calls):
     for way in ways:
         calls[way], _, made_at = runs.calls(places[way])
         complaint = runs.complaints[places[way]]
-        if complaint or len(list((runs.root / places[way]).glob("*_0.json"))) != 2:
+        if complaint or len(list(place_of_traces(runs.root / places[way]).glob("*_0.json"))) != 2:
             wrong.append([way, complaint])
             continue
         reached.update(made_at)

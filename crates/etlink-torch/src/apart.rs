@@ -21,10 +21,12 @@ pub(crate) fn notes(ranks: &[Rank]) -> Vec<String> {
     for rank in recorded.filter(|rank| rank.process.rank != first.process.rank) {
         // One machine has one clock, so that its ranks are compared much more closely.
         let is_one_machine = rank.process.host == first.process.host;
-        // Cycles are compared by their place: the schedule is the same for all ranks.
-        let pairs = first.process.cycles.iter().zip(&rank.process.cycles);
-        for (index, (expected, cycle)) in pairs.enumerate() {
-            let Some(distance) = distance_ns(expected, cycle, is_one_machine) else {
+        for (index, expected) in first.process.cycles.iter().enumerate() {
+            // Not by its place: one of them may have missed what was asked for before.
+            let mut cycles = rank.process.cycles.iter();
+            let same = cycles.find(|cycle| cycle.first_step == expected.first_step);
+            let distance = same.and_then(|cycle| distance_ns(expected, cycle, is_one_machine));
+            let Some(distance) = distance else {
                 continue;
             };
             notes.push(format!(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text. The package has a private name there, so that no
 /// `etlink_torch` of the program is taken for it, nor it for one of theirs.
-pub const HOOK: [(&str, &str); 27] = [
+pub const HOOK: [(&str, &str); 30] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
@@ -14,6 +14,10 @@ pub const HOOK: [(&str, &str); 27] = [
     (
         "_etlink_hook/__init__.py",
         include_str!("../python/etlink_torch/__init__.py"),
+    ),
+    (
+        "_etlink_hook/armed.py",
+        include_str!("../python/etlink_torch/armed.py"),
     ),
     (
         "_etlink_hook/files.py",
@@ -100,12 +104,20 @@ pub const HOOK: [(&str, &str); 27] = [
         include_str!("../python/etlink_torch/timing.py"),
     ),
     (
+        "_etlink_hook/trigger_signal.py",
+        include_str!("../python/etlink_torch/trigger_signal.py"),
+    ),
+    (
         "_etlink_hook/wait_events.py",
         include_str!("../python/etlink_torch/wait_events.py"),
     ),
     (
         "_etlink_hook/waits.py",
         include_str!("../python/etlink_torch/waits.py"),
+    ),
+    (
+        "_etlink_hook/watch.py",
+        include_str!("../python/etlink_torch/watch.py"),
     ),
     (
         "_etlink_hook/window.py",

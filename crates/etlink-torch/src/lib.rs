@@ -5,6 +5,7 @@
 //! launcher (the command)                     each Python process of the program
 //!   HOOK ──> private folder ── PYTHONPATH ──> sitecustomize: waits for `import torch`
 //!   Settings ── ETLINK_RECORD ─────────────> counts steps, runs the profiler by the schedule
+//!                                            records by a schedule, or when `etlink trigger` asks
 //!   Manifest <── <pid>.json, <pid>.steps <── torch_et_<rank>.json, kineto_trace_<rank>.json
 //! ```
 //! `python/` is a package as well, for scripts that record themselves (`from etlink_torch import
@@ -15,11 +16,13 @@
 //! files as soon as its last step ends.
 
 mod apart;
+mod armed;
 mod hook;
 mod manifest;
 mod process;
 mod settings;
 
+pub use armed::{ArmedSettings, ArmedStatus, AskedRecording, PLAN, REQUEST, StepTimeLimit};
 pub use etlink_schedule::{InvalidRanks, RankSelection};
 pub use hook::{ENDED, HOOK, MARKER, python_path};
 pub use manifest::{Ended, Manifest, ManifestContents, NOTHING, Task};

@@ -1,7 +1,8 @@
 //! `etlink.json`: what was recorded, how, and what is missing.
 
 use crate::{
-    Options, OwnProfiler, Process, Rank, RankSelection, ScheduleSettings, StepTimes, apart,
+    ArmedSettings, AskedRecording, Options, OwnProfiler, Process, Rank, RankSelection,
+    ScheduleSettings, StepTimes, apart,
 };
 use etlink_schedule::Schedule;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,9 @@ pub struct Manifest {
     pub tasks: Vec<Task>,
     /// When to record; none: when a profiler of the program's own does.
     pub schedule: Option<ScheduleSettings>,
+    /// What asks for recordings while the program runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub armed: Option<ArmedSettings>,
     /// What is done about a profiler that the program makes itself.
     pub own_profiler: OwnProfiler,
     /// What counts as a step.
@@ -47,6 +51,11 @@ pub const NOTHING: &str = "nothing is recorded";
 fn is_same_process(a: &Rank, b: &Rank) -> bool {
     // Machines of one job count processes each for itself.
     a.process.pid == b.process.pid && a.process.launcher == b.process.launcher
+}
+
+/// Whether nothing is missing of what was asked for while the process ran.
+fn has_all_asked(process: &Process) -> bool {
+    process.asked.iter().all(|asked| asked.why.is_none())
 }
 
 /// The numbers, for a sentence.
@@ -268,7 +277,8 @@ impl Manifest {
                 || self.is_recorded_elsewhere(rank)
                 || self.is_left_to_itself(rank)
         };
-        self.recorded() > 0 && self.missing.is_empty() && self.ranks.iter().all(is_accounted_for)
+        let is_recorded = self.recorded() > 0 || self.is_idle();
+        is_recorded && self.missing.is_empty() && self.ranks.iter().all(is_accounted_for)
     }
 
     /// How many processes left at least one pair of traces.
@@ -279,14 +289,21 @@ impl Manifest {
             .count()
     }
 
+    /// Whether nothing was recorded because nobody asked for it.
+    pub fn is_idle(&self) -> bool {
+        let is_unasked =
+            |rank: &Rank| rank.process.cycles.is_empty() && rank.process.asked.is_empty();
+        self.armed.is_some() && !self.ranks.is_empty() && self.ranks.iter().all(is_unasked)
+    }
+
     /// Programs profile some of their ranks: without a schedule the others are not asked for.
     fn is_left_to_itself(&self, rank: &Rank) -> bool {
         let process = &rank.process;
-        self.schedule.is_none() && !rank.lost && process.notes.is_empty()
+        self.schedule.is_none() && !rank.lost && process.notes.is_empty() && has_all_asked(process)
     }
 
     fn is_whole(&self, rank: &Rank) -> bool {
-        !rank.lost && !rank.process.cycles.is_empty()
+        !rank.lost && !rank.process.cycles.is_empty() && has_all_asked(&rank.process)
     }
 
     /// Launchers start ranks again, and scripts run one program after the other: whether another
@@ -318,7 +335,7 @@ impl Manifest {
             .iter()
             .all(|process| process.steps == 0 && process.notes.is_empty() && process.rank.is_none())
         {
-            if self.schedule.is_none() {
+            if self.schedule.is_none() && self.armed.is_none() {
                 let why = "nothing is recorded: the program made no profiler of its own; choose \
                            the steps with --wait, --warmup and --active";
                 return vec![why.to_owned()];
@@ -382,13 +399,28 @@ impl Manifest {
                 cycle.last_step
             ));
         }
+        for asked in &process.asked {
+            // a recording that failed is noted already
+            if let Some(why) = &asked.why
+                && !process.notes.contains(why)
+            {
+                let AskedRecording { by, first_step, .. } = asked;
+                notes.push(format!(
+                    "{name}: nothing is recorded from step {first_step} on, for which {by} asked: {why}"
+                ));
+            }
+        }
         if rank.lost {
             notes.push(format!(
                 "{name}: died in or after step {} while it was recorded: \
                  the traces of that cycle are lost",
                 process.steps
             ));
-        } else if process.cycles.is_empty() && process.notes.is_empty() && !process.excluded {
+        } else if self.armed.is_none()
+            && process.cycles.is_empty()
+            && process.notes.is_empty()
+            && !process.excluded
+        {
             notes.push(format!("{name}: {}", self.never_reached(process.steps)));
         }
         notes

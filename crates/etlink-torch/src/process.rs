@@ -1,5 +1,6 @@
 //! What one process of the program reported.
 
+use crate::AskedRecording;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -45,6 +46,9 @@ pub struct Process {
     pub lacks: Vec<String>,
     /// What kept the process from being recorded.
     pub notes: Vec<String>,
+    /// What was asked for while it ran.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<AskedRecording>,
     /// How long its steps took.
     pub step_times: Option<StepTimes>,
 }

@@ -1,6 +1,6 @@
 //! What the launcher tells the hook.
 
-use crate::RankSelection;
+use crate::{ArmedSettings, RankSelection};
 use etlink_schedule::Arguments;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -25,6 +25,8 @@ pub struct Settings {
     pub tensorboard: Option<PathBuf>,
     /// When to record; none: when a profiler of the program's own does.
     pub schedule: Option<ScheduleSettings>,
+    /// What asks for recordings; none: the schedule or a profiler of the program's own says.
+    pub armed: Option<ArmedSettings>,
     /// What is done about a profiler that the program makes itself.
     pub own_profiler: OwnProfiler,
     /// What counts as a step: `optimizer`, `forward` or `module:function`.

@@ -11,6 +11,7 @@ mod replay;
 mod report;
 mod schedule;
 mod top;
+mod trigger;
 
 pub use analyze::{AnalyzeArgs, Compat};
 pub use completions::CompletionsArgs;
@@ -22,11 +23,12 @@ pub use groups::{
     JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, RankArgs, ReadingArgs,
     ResourceArgs, RowArgs, StepArgs,
 };
-pub use record::{OwnProfilerArg, RecordArgs};
+pub use record::{ArmedArgs, OwnProfilerArg, RecordArgs};
 pub use replay::{ReplayArgs, TracePairArgs};
 pub use report::ReportArgs;
 pub use schedule::{ScheduleArgs, TorchScheduleArgs};
 pub use top::{TableArgs, TopArgs};
+pub use trigger::TriggerArgs;
 
 use crate::notes::Verbosity;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -101,6 +103,8 @@ pub enum EtlinkCommand {
     Inspect(InspectArgs),
     /// Collect both traces from a PyTorch program as it is, all ranks over the same steps
     Record(RecordArgs),
+    /// Have a running job record its next steps, all ranks the same ones
+    Trigger(TriggerArgs),
     /// Say what each step of a program would do under a schedule of the PyTorch profiler, before
     /// anything runs
     Schedule(ScheduleArgs),

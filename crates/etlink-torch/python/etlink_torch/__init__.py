@@ -9,7 +9,8 @@
 
 A script that uses `torch.profiler.profile` changes its import alone; all arguments stay.
 
-The other modules are the part of `etlink record` that runs inside the recorded program.
+`arm("traces")` records nothing until `etlink trigger` asks for it. The other modules are the
+part of `etlink record` that runs inside the recorded program.
 """
 
 __version__ = "0.1.0"
@@ -24,7 +25,7 @@ OF_TORCH = (
     "tensorboard_trace_handler",
 )
 """Names of `torch.profiler`, for scripts that import all from one place."""
-__all__ = ["profile"]
+__all__ = ["arm", "profile"]
 
 
 def __getattr__(name):
@@ -37,6 +38,10 @@ def __getattr__(name):
             from .context import Recording as profile
 
         return profile
+    if name == "arm":
+        from .on_demand import arm
+
+        return arm
     if name in OF_TORCH:
         import torch.profiler
 

@@ -17,7 +17,34 @@ from torch.profiler import tensorboard_trace_handler as tensorboard_trace_handle
 from typing_extensions import Self
 
 __version__: str
-__all__ = ["profile"]
+__all__ = ["arm", "profile"]
+
+class arm:
+    def __init__(
+        self,
+        output: str | PathLike[str],
+        step_on: str = "optimizer",
+        steps: int = 2,
+        every: int | None = None,
+        when: str | None = None,
+        keep: int | None = None,
+        signal: str | None = "SIGUSR2",
+        ranks: Iterable[int] | None = None,
+        overwrite: bool = False,
+        max_size: int | None = None,
+        activities: Iterable[object] | None = None,
+        *,
+        record_shapes: bool = ...,
+        with_stack: bool = ...,
+        profile_memory: bool = ...,
+        with_flops: bool = ...,
+        cuda_sync_events: bool = ...,
+        thread_waits: bool = ...,
+        gzip: bool = ...,
+    ) -> None: ...
+    @property
+    def notes(self) -> list[str]: ...
+    def close(self) -> None: ...
 
 class Recording:
     """What `profile` gives for a schedule in its own arguments."""

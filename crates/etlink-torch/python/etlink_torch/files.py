@@ -68,7 +68,7 @@ def is_only_holder(descriptor):
 def remove_folder(work, held):
     """Removes the work folder if nothing else is in it and no other process needs it."""
     with locked(work):
-        if not set(os.listdir(work)) <= {"lock", "running", "job"}:
+        if not set(os.listdir(work)) <= {"lock", "running", "job", "trigger.json", "plan.json"}:
             return
         running = os.path.join(work, "running")
         if os.path.exists(running):

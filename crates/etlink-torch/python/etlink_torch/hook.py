@@ -28,7 +28,7 @@ def install(torch, after_import):
         # before what may fail: the folder stays as long as this process needs it
         held = attempt(files.hold_shared, os.path.join(settings["work"], "running"))
         HELD.append(held)
-        session = Session(torch, settings, report)
+        session = session_of(torch, settings, report)
         # first: a child must never count in the place of its parent
         os.register_at_fork(after_in_child=session.forked)
         steps.count(torch, session, after_import, settings["step_on"])
@@ -39,6 +39,14 @@ def install(torch, after_import):
         ACTIVE.append(session)
     except Exception as error:
         report.note(describe(error))
+
+
+def session_of(torch, settings, report):
+    if not settings["armed"]:
+        return Session(torch, settings, report)
+    from .armed import ArmedSession
+
+    return ArmedSession(torch, settings, report)
 
 
 def is_recorded_by_command():

@@ -34,6 +34,7 @@ def own_manifest(settings, ranks, command):
         "command": list(command),
         "ended": None,
         "schedule": settings["schedule"],
+        "armed": settings.get("armed"),
         "step_on": settings["step_on"] or "prof.step()",
         "asked_ranks": settings["ranks"],
         "options": settings["options"],

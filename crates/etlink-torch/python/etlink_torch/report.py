@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import socket
+import threading
 
 from .files import remove_folder, write_whole
 from .guard import attempt, silent
@@ -18,6 +19,9 @@ NOTE_BYTES = 1000
 COUNT_NS = 100_000_000
 """So often the number of steps is written outside of the cycles: that is a system call."""
 
+TURN_S = 5
+"""A child that was forked while another thread wrote would wait for ever."""
+
 
 class Report:
     """Files `<key>.json` and `<key>.steps` in the work folder; `key` is unique among all processes that write there."""
@@ -26,6 +30,7 @@ class Report:
         self.pid, self.folder = os.getpid(), settings["work"]
         self.key = "{}.{}".format(settings["launcher"], self.pid)
         self.counter, self.count_due, self.spare = None, 0, None
+        self.turn = threading.Lock()
         self.content = {
             "pid": self.pid,
             "host": attempt(socket.gethostname) or "",
@@ -91,7 +96,14 @@ class Report:
             self.content["lacks"].append(feature)
 
     def write(self):
-        """Whether it is written; tried twice."""
+        """Whether it is written; tried twice. By any thread."""
+        has_turn = attempt(self.turn.acquire, True, TURN_S)
+        is_written = attempt(self.write_now)
+        if has_turn:
+            attempt(self.turn.release)
+        return bool(is_written)
+
+    def write_now(self):
         for _ in range(2):
             try:
                 write_whole(self.path("json"), json.dumps(self.content))
@@ -107,7 +119,8 @@ class Report:
             attempt(os.close, counter)
         claims = attempt(self.claims) or []
         rings = attempt(glob.glob, glob.escape(self.path("worker_")) + "*") or []
-        for path in (self.path("json"), self.path("steps"), *rings, *claims):
+        own = [self.path(ending) for ending in ("json", "steps", "armed", "alive")]
+        for path in (*own, *rings, *claims):
             attempt(os.remove, path)
         attempt(remove_folder, self.folder, held)
 
@@ -133,8 +146,11 @@ class Report:
             if lives or self.has_recorded(holder):
                 return holder or "?", lives
             # launchers start ranks again
-            write_whole(path, self.key)
+            self.take(rank)
             return None
+
+    def take(self, rank):
+        write_whole(os.path.join(self.folder, "rank_{}".format(rank)), self.key)
 
     def lives(self, holder):
         """Whether a process still runs; one of another launcher, perhaps on another machine, does."""

@@ -196,7 +196,7 @@ class Session:
             self.report.write()
             return False
         holder = self.report.claim(rank)
-        if holder is not None:
+        if holder is not None and not self.takes_over(rank, *holder):
             self.leave_to(rank, *holder)
             return False
         self.report.write()
@@ -211,6 +211,10 @@ class Session:
     def is_chosen(self, rank):
         chosen = self.settings["ranks"]
         return chosen is None or any(first <= rank <= last for first, last in chosen)
+
+    def takes_over(self, rank, holder, lives):
+        """Whether this process records in the place of another one of its rank."""
+        return False
 
     def leave_to(self, rank, holder, lives):
         """The rank is another process's: an earlier one that has ended is no mistake."""
@@ -268,9 +272,13 @@ class Session:
         with self.saving, deferred():
             self.publish(cycle, cycle.recorded(), cycle.whole, True)
 
+    def folder(self):
+        """Of the cycle that is published next."""
+        return "cycle_{}".format(self.cycle) if self.cycle else ""
+
     def publish(self, window, recorded, is_whole, is_own):
         rank = self.report.content["rank"]
-        folder = "cycle_{}".format(self.cycle) if self.cycle else ""
+        folder = self.folder()
         names = [os.path.join(folder, "{}_{}.json".format(kind, rank)) for kind in files.KINDS]
         traces = list(zip((window.host, window.device), names))
         beside = self.dump_flight_recorder(os.path.join(folder, flight_recorder.file_name(rank)))

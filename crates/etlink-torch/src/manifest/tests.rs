@@ -25,6 +25,7 @@ fn manifest() -> Manifest {
         command: vec![],
         ended: Ended::ExitCode(0),
         schedule: Some(schedule),
+        armed: None,
         own_profiler: OwnProfiler::Adopt,
         step_on: "optimizer".into(),
         asked_ranks: None,
@@ -312,6 +313,47 @@ fn ranks_that_the_program_does_not_profile_are_no_loss_without_a_schedule() {
         [
             "rank 1: nothing is recorded: the program made 8 steps and no profiler of its own; \
              choose the steps with --wait, --warmup and --active"
+        ]
+    );
+}
+
+#[test]
+fn an_armed_program_misses_only_what_was_asked_for() {
+    let armed = || Manifest {
+        schedule: None,
+        armed: Some(ArmedSettings {
+            steps: 2,
+            warmup: 1,
+            every: None,
+            when: None,
+            keep: None,
+            signal: None,
+        }),
+        ..manifest()
+    };
+    let asked = |why: Option<&str>| AskedRecording {
+        by: "etlink trigger".into(),
+        first_step: 12,
+        why: why.map(str::to_owned),
+        ..AskedRecording::default()
+    };
+    let process = |number, cycles, asked| Process {
+        asked,
+        ..rank(number, 40, cycles)
+    };
+    let none = BTreeSet::new();
+    let idle = armed().with(vec![process(0, vec![], vec![])], true, &none);
+    assert!(idle.is_idle() && idle.is_complete() && idle.notes.is_empty());
+    let recorded = || process(0, vec![cycle(true)], vec![asked(None)]);
+    let whole = armed().with(vec![recorded()], true, &none);
+    assert!(!whole.is_idle() && whole.is_complete() && whole.notes.is_empty());
+    let late = process(1, vec![], vec![asked(Some("it was late"))]);
+    let partial = armed().with(vec![recorded(), late], true, &none);
+    assert!(!partial.is_complete());
+    assert_eq!(
+        partial.notes,
+        [
+            "rank 1: nothing is recorded from step 12 on, for which etlink trigger asked: it was late"
         ]
     );
 }

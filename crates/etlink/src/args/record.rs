@@ -3,7 +3,7 @@
 use super::{OverwriteArgs, TorchScheduleArgs};
 use bytesize::ByteSize;
 use clap::{ArgAction, Args, ValueEnum};
-use etlink_torch::RankSelection;
+use etlink_torch::{RankSelection, StepTimeLimit};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -12,6 +12,8 @@ use std::path::PathBuf;
 pub struct RecordArgs {
     #[command(flatten)]
     pub schedule: RecordScheduleArgs,
+    #[command(flatten)]
+    pub armed: ArmedArgs,
     /// What is done about a `torch.profiler.profile` of the program
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     pub own_profiler: OwnProfilerArg,
@@ -132,6 +134,57 @@ impl RecordScheduleArgs {
             skip_first: self.skip_first,
             skip_first_wait: self.skip_first_wait,
         })
+    }
+}
+
+/// Recordings that are asked for while the program runs.
+#[derive(Clone, Debug, Args)]
+pub struct ArmedArgs {
+    /// Record nothing until `etlink trigger`, a signal, --every or --when asks for it; each recording
+    /// is in a folder named for its first step, such as cycle_1200
+    #[arg(long, conflicts_with_all = [
+        "wait", "warmup", "active", "repeat", "skip_first", "skip_first_wait", "interleave",
+    ])]
+    pub armed: bool,
+    /// Steps of a recording for which nobody says how many [default: 2]
+    #[arg(long, value_name = "N", requires = "armed", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub steps: Option<u64>,
+    /// Record at each step whose number is a multiple of N
+    #[arg(long, value_name = "N", requires = "armed", value_parser = clap::value_parser!(u64).range(1..))]
+    pub every: Option<u64>,
+    /// Record after a step that took long: `step_time > 1.5 x median` or `step_time > 200 ms`
+    #[arg(long, value_name = "CONDITION", requires = "armed")]
+    pub when: Option<StepTimeLimit>,
+    /// Keep the last K recordings of this job, and remove older ones
+    #[arg(long, value_name = "K", requires = "armed", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keep: Option<u64>,
+    /// The signal by which a process of the job asks for a recording; it is left alone where the
+    /// program handles it [default: usr2]
+    #[arg(long, value_name = "SIGNAL", value_enum, requires = "armed")]
+    pub trigger_signal: Option<TriggerSignal>,
+}
+
+/// A signal that asks for a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TriggerSignal {
+    /// SIGUSR1
+    Usr1,
+    /// SIGUSR2
+    #[default]
+    Usr2,
+    /// No signal does
+    None,
+}
+
+impl TriggerSignal {
+    /// As Python knows it.
+    pub fn name(self) -> Option<String> {
+        let name = match self {
+            TriggerSignal::Usr1 => "SIGUSR1",
+            TriggerSignal::Usr2 => "SIGUSR2",
+            TriggerSignal::None => return None,
+        };
+        Some(name.to_owned())
     }
 }
 

@@ -14,6 +14,7 @@ mod replay;
 mod report;
 mod schedule;
 mod top;
+mod trigger;
 
 pub use analyze::{AnalyzeDocument, AnalyzeQuery, HtaDocument, HtaQuery};
 pub use diff::DiffDocument;
@@ -67,6 +68,7 @@ pub fn run(args: EtlinkArgs) -> Result<Outcome> {
         EtlinkCommand::Check(args) => check::run(args),
         EtlinkCommand::Inspect(args) => inspect::run(args),
         EtlinkCommand::Top(args) => top::run(args),
+        EtlinkCommand::Trigger(args) => trigger::run(&args),
         EtlinkCommand::Schedule(args) => schedule::run(&args),
         EtlinkCommand::Completions(args) => completions::run(&args),
     }

@@ -130,6 +130,7 @@ impl EndedRecording<'_> {
             job: self.task.as_ref().map(|task| task.job.clone()),
             tasks: vec![],
             schedule: settings.schedule,
+            armed: settings.armed.clone(),
             own_profiler: settings.own_profiler,
             step_on: settings.step_on.clone(),
             asked_ranks: settings.ranks.clone(),

@@ -15,19 +15,27 @@ mod task;
 mod wrappers;
 
 use crate::Outcome;
-use crate::args::{OwnProfilerArg, RecordArgs};
+use crate::args::{ArmedArgs, OwnProfilerArg, RecordArgs};
 use crate::notes;
 use crate::own_command::own_command;
 use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
 use etlink_schedule::{Arguments, Schedule};
-use etlink_torch::{Ended, HOOK, Options, OwnProfiler, SETTINGS_VARIABLE, Settings, python_path};
+use etlink_torch::{
+    ArmedSettings, Ended, HOOK, Options, OwnProfiler, SETTINGS_VARIABLE, Settings, python_path,
+};
 use finish::EndedRecording;
 use folder::Output;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use task::JobTask;
+
+/// Steps of a recording that is asked for, when nobody says how many.
+const ARMED_STEPS: u64 = 2;
+
+/// Steps before it for which the recorders warm up: the first one after their start takes longer.
+const ARMED_WARMUP: u64 = 1;
 
 /// Cycles when none are asked for: a program may make a million steps.
 const REPEAT: i64 = 1;
@@ -41,6 +49,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         );
     }
     let schedule = schedule(args)?;
+    let armed = armed(&args.armed)?;
     let task = JobTask::from_variables(|name| std::env::var(name).ok());
     let hook = hook()?;
     let launcher = launcher(hook.path());
@@ -59,6 +68,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         launcher,
         tensorboard,
         schedule: schedule.map(|(arguments, _)| arguments.into()),
+        armed,
         own_profiler: own_profiler(args),
         step_on: args.step_on.clone(),
         ranks: args.ranks.clone(),
@@ -98,6 +108,9 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
 
 /// When to record; none: when a profiler of the program's own does.
 fn schedule(args: &RecordArgs) -> Result<Option<(Arguments, Schedule)>> {
+    if args.armed.armed {
+        return Ok(None);
+    }
     let Some(given) = args.schedule.given() else {
         if args.own_profiler == OwnProfilerArg::Leave {
             bail!("--own-profiler leave needs a schedule: --wait, --warmup and --active");
@@ -116,6 +129,30 @@ fn schedule(args: &RecordArgs) -> Result<Option<(Arguments, Schedule)>> {
         );
     }
     Ok(Some((arguments, Schedule::new(arguments)?)))
+}
+
+/// What asks for recordings, if the program is armed.
+fn armed(args: &ArmedArgs) -> Result<Option<ArmedSettings>> {
+    if !args.armed {
+        return Ok(None);
+    }
+    let steps = args.steps.unwrap_or(ARMED_STEPS);
+    if let Some(every) = args.every
+        && every <= steps + ARMED_WARMUP
+    {
+        bail!(
+            "--every is {every}, needs to be more than the {steps} steps of a recording and one of \
+             warmup"
+        );
+    }
+    Ok(Some(ArmedSettings {
+        steps,
+        warmup: ARMED_WARMUP,
+        every: args.every,
+        when: args.when,
+        keep: args.keep,
+        signal: args.trigger_signal.unwrap_or_default().name(),
+    }))
 }
 
 fn activities(args: &RecordArgs) -> Option<Vec<String>> {

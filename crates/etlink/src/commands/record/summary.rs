@@ -14,6 +14,10 @@ pub fn print_summary(manifest: &Manifest, output: &Path) {
     for note in manifest.notes.iter().filter(|_| notes::are_wanted()) {
         eprintln!("etlink: note: {note}");
     }
+    if manifest.is_idle() {
+        eprintln!("etlink: nothing is recorded: the program was armed, and nobody asked for it");
+        return;
+    }
     if manifest.recorded() == 0 {
         // a note that says so itself names the cause too
         if !manifest.notes.iter().any(|note| note.contains(NOTHING)) {

@@ -1,0 +1,404 @@
+"""`etlink trigger`: running jobs record their next steps, all ranks the same ones, and are as before otherwise.
+
+    python3 crates/etlink-dev/recipes/test_trigger.py --etlink target/debug/etlink [--torch 2.15.0]
+
+Started by `cargo dev test-torch`, after test_safety.py.
+"""
+
+import concurrent.futures
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import unittest
+from pathlib import Path
+
+import test_torch
+import venvs
+from test_safety import Safety
+from test_torch import CHOSEN, PACKAGE, PROGRAMS, load
+
+
+class Jobs(Safety):
+    """Programs that run until they are told to stop."""
+
+    def setUp(self):
+        super().setUp()
+        self.stop = self.folder / "stop"
+
+    def start_job(self, options: str, command: str, ranks: int = 1, **more) -> subprocess.Popen:
+        job = self.start(f"--armed {options}", command, **more)
+        self.addCleanup(self.end_job, job)
+        self.wait_for_steps(job, ranks)
+        return job
+
+    def wait_for_steps(self, job: subprocess.Popen, ranks: int):
+        """Until each rank has made some steps."""
+        work = self.traces / ".etlink"
+
+        def is_running():
+            self.assertIsNone(job.poll(), "the job has ended")
+            counts = [path.read_text() for path in work.glob("*.steps")] if work.exists() else []
+            statuses = list(work.glob("*.armed")) if work.exists() else []
+            return len(statuses) >= ranks and sum(int(count or 0) >= 25 for count in counts) >= ranks
+
+        self.wait_for(is_running)
+
+    def end_job(self, job: subprocess.Popen) -> tuple[str, str]:
+        """Lets it end as it does by itself; what it printed."""
+        self.stop.touch()
+        if job.stdout.closed:
+            return "", ""
+        return job.communicate(timeout=300)
+
+    def trigger(self, *words: str, code: int = 0) -> subprocess.CompletedProcess:
+        line = [CHOSEN.etlink, "trigger", *map(str, words)]
+        ran = subprocess.run(line, cwd=self.folder, capture_output=True, text=True, timeout=300)
+        self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
+        return ran
+
+    def triggered(self, *words: str, code: int = 0) -> dict:
+        return json.loads(self.trigger(*words, "--json", code=code).stdout)
+
+    def iterations(self, folder: Path, rank: int) -> tuple[list[str], list[str]]:
+        """The program's own names of its iterations in both traces of a rank."""
+        host = [node["name"] for node in load(folder / f"torch_et_{rank}.json")["nodes"]]
+        device = load(folder / f"kineto_trace_{rank}.json")["traceEvents"]
+        device = [event["name"] for event in device if event.get("cat") == "user_annotation"]
+        return tuple(sorted({name for name in names if name.startswith("iteration ")}) for names in (host, device))
+
+    def assert_same_iterations(self, folder: Path, ranks: int, steps: int):
+        """The traces of all ranks are of the same iterations, by the program's own count."""
+        wanted = self.iterations(folder, 0)[0]
+        self.assertEqual(len(wanted), steps)
+        for rank in range(ranks):
+            self.assertEqual(self.iterations(folder, rank), (wanted, wanted))
+
+    def pids(self) -> dict[int, int]:
+        """Of the ranks that are armed."""
+        statuses = [json.loads(path.read_text()) for path in (self.traces / ".etlink").glob("*.armed")]
+        return {status["rank"]: status["pid"] for status in statuses}
+
+
+class Triggered(Jobs):
+    def test_four_ranks_record_the_same_steps(self):
+        job = self.start_job("", f"torchrun --nproc-per-node 4 looping.py {self.stop} ddp", ranks=4)
+        by_folder = self.triggered(self.traces, "--steps", "3")
+        by_rank = self.triggered(self.pids()[2])
+        by_launcher = self.triggered(job.pid, "--for", "0.2")
+        for found, steps in ((by_folder, 3), (by_rank, 2), (by_launcher, None)):
+            ranks = found["ranks"]
+            self.assertEqual([(rank["rank"], rank["why"]) for rank in ranks], [(0, None), (1, None), (2, None), (3, None)])
+            ends = {(rank["first_step"], rank["last_step"]) for rank in ranks}
+            ((first, last),) = ends
+            self.assertEqual(Path(found["recording"]), self.traces / f"cycle_{first}")
+            self.assert_same_iterations(self.traces / f"cycle_{first}", 4, steps or last - first + 1)
+            merge = [CHOSEN.etlink, "merge", found["recording"], "-o", str(self.folder / f"linked_{first}"), "--json"]
+            merged = json.loads(subprocess.run(merge, capture_output=True, text=True, check=True).stdout)
+            self.assertEqual(len(merged["ranks"]), 4)
+        out, err = self.end_job(job)
+        self.assertEqual((out.count("done\n"), job.returncode), (4, 1), err)
+        manifest = self.manifest()
+        for rank in manifest["ranks"]:
+            self.assert_steps(rank, *[(f["ranks"][0]["first_step"], f["ranks"][0]["last_step"]) for f in (by_folder, by_rank, by_launcher)])
+            self.assertEqual(rank["notes"], [])
+        self.assertEqual([note for note in manifest["notes"] if "step" in note], [])
+
+    def test_ranks_that_die_are_named(self):
+        ranks = "".join(f"RANK={rank} python {PROGRAMS}/looping.py {self.stop} 0.02 &\n" for rank in range(4))
+        script = self.script("ranks.sh", f"export WORLD_SIZE=4 LOCAL_WORLD_SIZE=4\n{ranks}wait\n")
+        job = self.start_job("", f"sh {script}", ranks=4)
+        pids = self.pids()
+        os.kill(pids[1], signal.SIGKILL)
+        self.wait_for(lambda: b"State:\tZ" in Path(f"/proc/{pids[1]}/status").read_bytes() if Path(f"/proc/{pids[1]}").exists() else True)
+        found = self.triggered(self.traces, code=1)
+        whys = [rank["why"] for rank in found["ranks"]]
+        self.assertEqual(whys, [None, "the process has died", None, None])
+        self.assert_same_iterations_of(Path(found["recording"]), (0, 2, 3))
+        # one dies while the others record
+        waiting = subprocess.Popen([CHOSEN.etlink, "trigger", str(self.traces), "--steps", "100"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.wait_for(lambda: list((self.traces / ".etlink").glob(f"*.{pids[3]}.host.json")))
+        os.kill(pids[3], signal.SIGKILL)
+        refused = self.trigger(self.traces, code=2)
+        self.assertIn("another recording of this job is under way, asked for", refused.stderr)
+        out, err = waiting.communicate(timeout=300)
+        self.assertEqual(waiting.returncode, 1, err)
+        self.assertRegex(out, r"recorded steps \d+-\d+ of 2 ranks: ")
+        self.assertRegex(out, rf"not recorded: rank 3 \(process {pids[3]} on .*\): the process has died\n")
+        _, err = self.end_job(job)
+        self.assertEqual(job.returncode, 1, err)
+        self.assertRegex(err, r"rank 3: died in or after step \d+ while it was recorded")
+
+    def assert_same_iterations_of(self, folder: Path, ranks: tuple[int, ...]):
+        """Ranks that do not wait for each other record the same numbers of steps."""
+        for rank in ranks:
+            self.assertEqual(self.iterations(folder, rank), self.iterations(folder, ranks[0]))
+
+    def test_a_signal_and_a_file(self):
+        job = self.start_job("--steps 1", f"python looping.py {self.stop}")
+        pid = self.pids()[0]
+        os.kill(pid, signal.SIGUSR2)
+        self.wait_for(lambda: len(list(self.traces.glob("cycle_*/*_0.json"))) == 2)
+        self.wait_for(lambda: not (self.traces / ".etlink/trigger.json").exists())
+        (self.traces / ".etlink/trigger.json").touch()
+        self.wait_for(lambda: len(list(self.traces.glob("cycle_*/*_0.json"))) == 4)
+        self.end_job(job)
+        self.assertEqual(job.returncode, 3)
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual([asked["by"] for asked in rank["asked"]], ["a signal", "a file"])
+        self.assertEqual({cycle["last_step"] - cycle["first_step"] for cycle in rank["cycles"]}, {0})
+
+    def test_a_signal_that_the_program_has_a_use_for(self):
+        text = (PROGRAMS / "looping.py").read_text()
+        for how in (
+            "import signal\nsignal.signal(signal.SIGUSR2, lambda *_: print('mine', flush=True))\n",
+            "import faulthandler, signal, sys\nfaulthandler.register(signal.SIGUSR2, file=sys.stdout)\n",
+        ):
+            with self.subTest(how):
+                self.stop.unlink(missing_ok=True)
+                script = self.script("handles.py", how + text)
+                job = self.start_job("--overwrite", f"python {script} {self.stop}")
+                (status,) = (self.traces / ".etlink").glob("*.armed")
+                self.assertIsNone(json.loads(status.read_text())["signal"])
+                os.kill(self.pids()[0], signal.SIGUSR2)
+                self.triggered(self.traces)
+                out, err = self.end_job(job)
+                self.assertRegex(out, "mine|most recent call first", err)
+                (rank,) = self.manifest()["ranks"]
+                self.assertEqual(([asked["by"] for asked in rank["asked"]], job.returncode), (["etlink trigger"], 3))
+
+    def test_every_so_many_steps_and_slow_ones_of_which_the_last_are_kept(self):
+        options = "--every 100 --steps 2 --keep 2 --when"
+        words = [CHOSEN.etlink, "record", "--armed", *options.split(), "step_time > 8 x median", "-o", str(self.traces), "--"]
+        command = [*words, "python", str(PROGRAMS / "looping.py"), str(self.stop)]
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": ""}
+        job = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end_job, job)
+        mine = self.traces / "cycle_7"
+        self.wait_for(lambda: self.traces.exists())
+        # no recording of this job
+        mine.mkdir()
+        (mine / "torch_et_0.json").write_text("mine")
+        self.wait_for(lambda: (self.traces / "cycle_400").exists() and list((self.traces / "cycle_400").iterdir()))
+        Path(f"{self.stop}.slow").touch()
+        self.wait_for(lambda: self.asked_by("--when"))
+        _, err = self.end_job(job)
+        (rank,) = self.manifest()["ranks"]
+        every = [asked["first_step"] for asked in rank["asked"] if asked["by"] == "--every"]
+        self.assertEqual(every[:4], [100, 200, 300, 400], err)
+        self.assertEqual([asked["why"] for asked in rank["asked"] if asked["why"]], [])
+        self.assertEqual(len(rank["cycles"]), 2)
+        for cycle in rank["cycles"]:
+            self.assert_pair(cycle)
+        kept = {Path(cycle["host_trace"]).parent.name for cycle in rank["cycles"]}
+        self.assertEqual({path.name for path in self.traces.glob("cycle_*")}, kept | {"cycle_7"})
+        self.assertEqual((mine / "torch_et_0.json").read_text(), "mine")
+
+    def asked_by(self, who: str) -> bool:
+        found = [json.loads(path.read_text()) for path in (self.traces / ".etlink").glob("*.armed")]
+        return any(asked["by"] == who for status in found for asked in status["asked"])
+
+    def test_nothing_is_asked_for(self):
+        """Nothing of ours is left, and that is no mistake."""
+        ran = self.record("--armed", "python train.py 8")
+        self.assertRegex(ran.stdout, r"\Aloss \d\.\d+\n\Z")
+        self.assertIn("the program was armed, and nobody asked for it", ran.stderr)
+        self.assertEqual(self.left(), ["etlink.json"])
+        self.assertIn("made no step", self.record("--armed --overwrite", "python inference.py", code=1).stderr)
+
+    def test_a_program_that_ends_before(self):
+        job = self.start_job("", f"python looping.py {self.stop} 0.05")
+        waiting = subprocess.Popen([CHOSEN.etlink, "trigger", str(self.traces), "--steps", "9000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.wait_for(lambda: (self.traces / ".etlink/plan.json").exists())
+        self.end_job(job)
+        out, err = waiting.communicate(timeout=300)
+        # as far as it went, or not at all: the traces decide
+        recorded = list(self.traces.glob("cycle_*/*_0.json"))
+        self.assertEqual((waiting.returncode, len(recorded)), (0, 2) if recorded else (1, 0), out + err)
+        self.assertRegex(out, r"recorded steps \d+" if recorded else "the program ended after")
+
+
+class Serving(Jobs):
+    """An asyncio server without an optimizer; its clients are in this process."""
+
+    def serve(self, *options: str) -> tuple[subprocess.Popen, int]:
+        port = self.folder / "port"
+        port.unlink(missing_ok=True)
+        job = self.start(" ".join(("--armed --overwrite", *options)), f"python serving.py {port}")
+        self.addCleanup(job.kill)
+        self.wait_for(lambda: port.exists() and port.read_text().endswith("\n"))
+        return job, int(port.read_text())
+
+    def ask(self, port: int, requests: list[int]) -> list[str]:
+        """The answers to requests that are sent one after the other."""
+        with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as stream:
+            answers = []
+            for request in requests:
+                stream.write(f"{request}\n")
+                stream.flush()
+                answers.append(stream.readline())
+        return answers
+
+    def load(self, port: int, trigger: list[str]) -> dict:
+        """Four clients that ask until the recording is there; each gets its own answers, as an idle server gives them."""
+        asked, wanted = range(50), self.ask(port, list(range(50)))
+        over = threading.Event()
+
+        def client() -> list[list[str]]:
+            answers = [self.ask(port, asked)]
+            while not over.is_set():
+                answers.append(self.ask(port, asked))
+            return answers
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            clients = [pool.submit(client) for _ in range(4)]
+            try:
+                found = self.triggered(self.traces, "--timeout", "60", *trigger)
+            finally:
+                over.set()
+            for one in clients:
+                for answers in one.result(60):
+                    self.assertEqual(answers, wanted)
+        return found
+
+    def end(self, job: subprocess.Popen, port: int):
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(b"stop\n")
+        out, err = job.communicate(timeout=60)
+        self.assertEqual((out, job.returncode), ("served\n", 4), err)
+
+    def test_a_server_under_load(self):
+        for step_on, trigger, name in (
+            ("forward", ("--steps", "20"), None),
+            ("annotation:execute_model", ("--for", "0.3"), "execute_model"),
+            ("annotation:request", ("--steps", "30"), "request"),
+        ):
+            with self.subTest(step_on):
+                job, port = self.serve("--step-on", step_on)
+                found = self.load(port, list(trigger))
+                self.end(job, port)
+                (rank,) = found["ranks"]
+                steps = rank["last_step"] - rank["first_step"] + 1
+                (cycle,) = self.manifest()["ranks"][0]["cycles"]
+                self.assert_pair(cycle)
+                if trigger[0] == "--steps":
+                    self.assertEqual(steps, int(trigger[1]))
+                else:
+                    seconds = (cycle["end"]["unix_ns"] - cycle["begin"]["unix_ns"]) / 1e9
+                    self.assertTrue(0.25 < seconds < 3, seconds)
+                ranges = [event["name"] for event in load(self.traces / cycle["device_trace"])["traceEvents"] if event.get("cat") == "user_annotation"]
+                # of requests some were open when the recording began
+                counted = ranges.count(name)
+                self.assertTrue(name is None or (counted == steps if name == "execute_model" else counted > 0), (counted, steps))
+
+
+class InScripts(Jobs):
+    def test_one_line_in_a_script(self):
+        text = f"from etlink_torch import arm\narmed = arm({str(self.traces)!r}, steps=3)\n"
+        script = self.script("arms.py", text + (PROGRAMS / "looping.py").read_text())
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        job = subprocess.Popen([CHOSEN.python, script, self.stop], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end_job, job)
+        self.wait_for_steps(job, 1)
+        found = self.triggered(job.pid)
+        self.assert_same_iterations(Path(found["recording"]), 1, 3)
+        out, _ = self.end_job(job)
+        self.assertEqual((out.splitlines()[-1], job.returncode), ("done", 3))
+
+    def test_the_manifest_of_a_script_that_ends(self):
+        text = f"from etlink_torch import arm\narm({str(self.traces)!r}, every=4, steps=1, gzip=True)\n"
+        script = self.script("arms.py", text + (PROGRAMS / "train.py").read_text())
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        subprocess.run([CHOSEN.python, script, "10"], env=environment, check=True, capture_output=True)
+        manifest = self.manifest()
+        (rank,) = manifest["ranks"]
+        self.assert_steps(rank, (4, 4), (8, 8))
+        self.assertEqual((self.left(), manifest["armed"]["every"]), (["cycle_4", "cycle_8", "etlink.json"], 4))
+        again = subprocess.run([CHOSEN.python, script, "10"], env=environment, capture_output=True, text=True)
+        self.assertRegex(again.stderr, "FileExistsError: .*is there already")
+
+    def test_what_cannot_be_meant(self):
+        for arguments, message in (
+            ("every=3", "every is 3, needs to be more"),
+            ("when='step_time > 3'", "knows `step_time > 1.5 x median`"),
+            ("signal='SIGTERM'", "knows SIGUSR1, SIGUSR2 and None"),
+            ("steps=0", "steps is 0, needs to be at least 1"),
+            ("interleave=True", "no option interleave"),
+        ):
+            code = f"from etlink_torch import arm; arm('x', {arguments})"
+            environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+            ran = subprocess.run([CHOSEN.python, "-c", code], cwd=self.folder, env=environment, capture_output=True, text=True)
+            self.assertIn(message, ran.stderr)
+        self.assertFalse((self.folder / "x").exists())
+
+
+class Wrong(Jobs):
+    """What cannot be asked for, and recordings that fail."""
+
+    def test_no_such_job(self):
+        for job, message in (
+            ("4194999", "there is no process 4194999 on this machine"),
+            (str(os.getpid()), "is recorded by etlink"),
+            ("nowhere", "nowhere is neither a folder nor the number of a process"),
+            (str(self.folder), "no job is recorded into"),
+        ):
+            self.assertIn(message, self.trigger(job, code=2).stderr)
+
+    def test_a_job_that_is_not_armed(self):
+        job = self.start("--wait 100000 --warmup 1 --active 1", f"python looping.py {self.stop}")
+        self.addCleanup(self.end_job, job)
+        self.wait_for(lambda: list((self.traces / ".etlink").glob("*.steps")))
+        self.assertIn("is armed and has made a step", self.trigger(self.traces, code=2).stderr)
+
+    def test_traces_that_cannot_be_written(self):
+        """A trace that comes to no end is given up and named; when there is room again, the next one is whole."""
+        text = (PROGRAMS / "looping.py").read_text()
+        limit = "import os, resource\n"
+        change = "    made += 1\n    if os.path.exists(stop + '.full') != full:\n        full = not full\n        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000 if full else -1, -1))\n"
+        text = limit + text.replace("made = 0\n", "made, full = 0, False\n").replace("    made += 1\n", change)
+        script = self.script("full.py", text)
+        job = self.start_job("", f"python {script} {self.stop}")
+        full = Path(f"{self.stop}.full")
+        full.touch()
+        found = self.triggered(self.traces, code=1)
+        self.assertIn("was not written to its end", found["ranks"][0]["why"])
+        self.assertEqual(list(self.traces.glob("cycle_*")), [])
+        full.unlink()
+        found = self.triggered(self.traces)
+        self.assert_same_iterations(Path(found["recording"]), 1, 2)
+        out, err = self.end_job(job)
+        self.assertEqual((out.splitlines()[-1], job.returncode), ("done", 3), err)
+
+    @unittest.skipIf(os.geteuid() == 0 and not Path("/usr/bin/setpriv").exists(), "root may write everywhere")
+    def test_a_folder_that_may_not_be_written(self):
+        job = self.start_job("", f"python looping.py {self.stop}")
+        work = self.traces / ".etlink"
+        for folder in (self.folder, self.traces):
+            folder.chmod(0o755)
+        work.chmod(0o555)
+        line = [CHOSEN.etlink, "trigger", str(self.traces)]
+        if os.geteuid() == 0:
+            line = ["setpriv", "--reuid=65534", "--clear-groups", *line]
+        ran = subprocess.run(line, capture_output=True, text=True)
+        work.chmod(0o755)
+        self.assertEqual(ran.returncode, 2)
+        self.assertIn("run this as the user that the job runs as", ran.stderr)
+        self.end_job(job)
+        self.assertEqual(job.returncode, 3)
+
+    def test_nobody_makes_a_step(self):
+        script = self.script("stands.py", (PROGRAMS / "train.py").read_text() + f"import os, time\nwhile not os.path.exists({str(self.stop)!r}): time.sleep(0.01)\n")
+        job = self.start("--armed", f"python {script} 30")
+        self.addCleanup(self.end_job, job)
+        self.wait_for(lambda: list((self.traces / ".etlink").glob("*.armed")))
+        found = self.triggered(self.traces, "--timeout", "1", code=1)
+        self.assertRegex(found["ranks"][0]["why"], r"it has made \d+ steps, and none since it was asked; the request is withdrawn")
+        self.assertFalse((self.traces / ".etlink/trigger.json").exists())
+        self.end_job(job)
+        self.assertEqual(job.returncode, 0)
+
+
+if __name__ == "__main__":
+    test_torch.main(longest=("test_four_ranks_record_the_same_steps", "test_ranks_that_die_are_named"))

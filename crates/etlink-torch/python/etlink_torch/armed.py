@@ -1,0 +1,240 @@
+"""Records when it is asked to: a session that is idle until a file, a signal, a condition or a step number asks for a recording.
+
+Each recording is a cycle in a folder named for its first step, `cycle_1200`, which is the same on all ranks.
+What asks, and how ranks agree on the step, is in `watch.py`; here is what happens at the end of a step.
+A step on which nothing is asked for takes no further call: the watching thread sets `idle_until` to 0,
+which the next step sees.
+"""
+
+import os
+import statistics
+
+from . import steps
+from .guard import attempt, guarded
+from .session import Session
+from .watch import Watcher
+
+ANSWERED_AFTER = 3
+"""Steps after which it is known how long one takes: the first is not measured."""
+MOST_ASKED = 1000
+ASKED_KEPT = 8
+"""Recordings whose outcome is remembered, in the manifest and where others look for it while the program runs."""
+
+
+class ArmedSession(Session):
+    """`settings["armed"]`: `steps` and `warmup` of a recording, `every`, `keep`, `when` and `signal`, or None for each of these four."""
+
+    def __init__(self, torch, settings, report):
+        # the schedule is that of the recording that was asked for
+        super().__init__(torch, dict(settings, schedule=None), report)
+        self.armed = settings["armed"]
+        # whether there is news for others
+        self.changed = True
+        # the request that was answered last, as (its id, steps made then, ns per step)
+        self.answer = None
+        # what is to be recorded next or is being recorded
+        self.running = None
+        self.watcher = Watcher(self)
+        report.content["asked"] = []
+
+    def end_step_of_cycle(self):
+        if not self.closed:
+            self.prepare(self.made + 1)
+        super().end_step_of_cycle()
+        if self.is_to_wait() and not self.closed:
+            # a recording has ended: the next one is not before the end of the next step
+            self.wait_for_next(self.made + 1)
+            self.idle_until = self.next_action
+
+    def is_to_wait(self):
+        """Whether a step is to be waited for, by its number."""
+        return self.running is None and self.armed["every"] and not self.off
+
+    def prepare(self, made):
+        """What was asked for; `made`: steps with the one that ends now."""
+        watcher = self.watcher
+        if not watcher.started:
+            watcher.start()
+        request, plan = watcher.request, watcher.plan
+        if request is not None and made >= ANSWERED_AFTER and not self.has_answered(request):
+            self.claim_rank()
+            times = self.times.plain
+            self.answer = (request["id"], made, int(statistics.median(times)) if times else None)
+        if plan is not None and self.window is None and not watcher.has_taken(plan):
+            self.take(plan, made)
+        if self.is_to_wait():
+            self.wait_for_next(made)
+        running = self.running
+        if running is not None and self.window is not None:
+            self.end_at(watcher.last_step(running))
+
+    def has_answered(self, request):
+        return self.answer is not None and self.answer[0] == request["id"]
+
+    def take(self, plan, made):
+        """Waits for the step that the ranks have agreed on; not if it is over, or nothing is recorded here."""
+        self.watcher.taken = plan["id"]
+        before = self.running
+        self.running = dict(plan)
+        if self.off:
+            self.settle("it records nothing more: {}".format("; ".join(self.report.content["notes"]) or "see its notes"))
+        elif made > plan["first"] - plan["warmup"]:
+            self.settle("it saw the request too late: it had made {} steps, recording begins with step {}".format(made, plan["first"] - plan["warmup"]))
+        else:
+            self.set_schedule()
+            return
+        if before is not None:
+            self.running = before
+            self.set_schedule()
+
+    def wait_for_next(self, made):
+        """The next multiple of `every` that is still to come."""
+        every, warmup = self.armed["every"], self.armed["warmup"]
+        first = max(1, -(-(made + warmup) // every)) * every
+        self.running = {"id": None, "by": "--every", "first": first, "warmup": warmup, "steps": self.armed["steps"]}
+        self.set_schedule()
+
+    def set_schedule(self):
+        running = self.running
+        begin = running["first"] - running["warmup"]
+        active = steps.NEVER if running["steps"] is None else running["steps"]
+        self.settings["schedule"] = {
+            "skip_first": begin,
+            "wait": 0,
+            "warmup": running["warmup"],
+            "active": active,
+            "repeat": 1,
+            "skip_first_wait": 0,
+        }
+        self.next_action = begin
+
+    def end_at(self, last):
+        """Of a recording that ends by time, once the ranks have agreed on its last step."""
+        schedule = self.settings["schedule"]
+        if last is not None and schedule["active"] == steps.NEVER:
+            schedule["active"] = max(last, self.made) - self.running["first"] + 1
+
+    def enter(self, step):
+        super().enter(step)
+        if self.running is not None and self.window is None and step >= self.running["first"] - self.running["warmup"]:
+            self.settle("this rank is not recorded")
+
+    def is_full(self):
+        is_full = super().is_full()
+        if is_full and self.running is not None:
+            # with --keep there may be room again
+            self.off = False
+            self.settle("one more recording would exceed --max-size")
+        return is_full
+
+    def finish(self):
+        cycles = self.report.content["cycles"]
+        before = len(cycles)
+        super().finish()
+        if self.running is None:
+            return
+        if len(cycles) > before:
+            self.settle(None, cycles[-1])
+            attempt(self.remove_oldest)
+        else:
+            self.settle("the recording ended before its first step did")
+
+    def fail(self, why):
+        """A recording that fails is given up, and the next one may be asked for."""
+        if self.running is None or self.closed:
+            super().fail(why)
+            return
+        attempt(self.abandon)
+        attempt(self.report.note, why)
+        attempt(self.settle, why)
+        self.off = False
+
+    def settle(self, why, cycle=None):
+        """What came of the recording that was asked for; `why` it is not there, or its cycle."""
+        running, self.running = self.running, None
+        self.settings["schedule"], self.next_action = None, steps.NEVER
+        self.changed, content = True, self.report.content
+        del content["asked"][: -MOST_ASKED]
+        content["asked"].append(
+            {
+                "id": running["id"],
+                "by": running["by"],
+                "first_step": running["first"] if cycle is None else cycle["first_step"],
+                "last_step": None if cycle is None else cycle["last_step"],
+                "folder": None if cycle is None else self.folder(),
+                "why": why,
+            }
+        )
+        self.report.write()
+
+    def folder(self):
+        """Named for the first step: ranks that missed a recording put the next one in the same place as the others."""
+        return "cycle_{}".format(self.first_step)
+
+    def publish(self, window, recorded, is_whole, is_own):
+        self.first_step = recorded[0]
+        super().publish(window, recorded, is_whole, is_own)
+
+    def remove_oldest(self):
+        """`--keep`: only traces that this process has written."""
+        cycles, keep = self.report.content["cycles"], self.armed["keep"]
+        while keep and len(cycles) > keep:
+            oldest = cycles.pop(0)
+            self.report.write()
+            for kind in ("host_trace", "device_trace", "flight_recorder"):
+                if oldest[kind] is not None:
+                    attempt(os.remove, os.path.join(self.settings["output"], oldest[kind]))
+            # other ranks may still have theirs in it
+            attempt(os.rmdir, os.path.join(self.settings["output"], os.path.dirname(oldest["host_trace"])))
+
+    def takes_over(self, rank, holder, lives):
+        """A job that was started again is armed again."""
+        if lives:
+            return super().takes_over(rank, holder, lives)
+        self.report.take(rank)
+        return True
+
+    def status(self):
+        """For the other ranks and `etlink trigger`."""
+        content, running, answer = self.report.content, self.running, self.answer
+        return {
+            "pid": self.report.pid,
+            "host": content["host"],
+            "rank": content["rank"],
+            "world": content["world"],
+            "local_world": content["local_world"],
+            "excluded": content["excluded"],
+            "answer": answer,
+            "first": None if running is None or running["id"] is None else running["first"],
+            "asked": content["asked"][-ASKED_KEPT:],
+        }
+
+    @guarded
+    def leave(self):
+        super().leave()
+        if os.getpid() != self.report.pid:
+            return
+        self.settle_unanswered()
+        self.watcher.end()
+
+    def settle_unanswered(self):
+        """What was asked for and has not begun."""
+        request = self.watcher.request
+        asked = self.report.content["asked"]
+        if request is not None and request["id"] not in [one["id"] for one in asked] and not self.off:
+            plan = self.watcher.plan or {"first": self.made}
+            self.running = dict(request, first=plan["first"])
+            self.settle("the program ended after {} steps, before it was recorded".format(self.made))
+
+    def forked(self):
+        attempt(self.watcher.forked)
+        super().forked()
+
+    def close(self):
+        attempt(self.watcher.end)
+        super().close()
+
+    def note_end(self):
+        """Nothing was asked for: no mistake."""
+        if self.report.content["rank"] is None:
+            super().note_end()

@@ -1,0 +1,167 @@
+"""`arm`: one line in a script, by which a job records when it is asked to. Prints nothing."""
+
+import atexit
+import os
+import re
+import socket
+import sys
+
+from . import files, hook, manifest, steps
+from .armed import ArmedSession
+from .context import OPTIONS, activity_names
+from .guard import attempt, describe
+from .process import rank_and_world
+from .report import Report
+from .window import is_profiled
+
+WHEN = re.compile(r"\s*step_time\s*>\s*(\d+(?:\.\d+)?)\s*(x\s*median|us|ms|s)\s*")
+NS = {"us": 1e3, "ms": 1e6, "s": 1e9}
+SIGNALS = ("SIGUSR1", "SIGUSR2", None)
+OPEN = []
+"""What is armed in this process."""
+
+
+def limit_of(when):
+    """`step_time > 1.5 x median` or `step_time > 200 ms`. Raises for anything else."""
+    if when is None:
+        return None
+    found = WHEN.fullmatch(when)
+    if found is None or float(found.group(1)) <= 0:
+        raise ValueError("when is {!r}, knows `step_time > 1.5 x median` and `step_time > 200 ms`".format(when))
+    value, unit = float(found.group(1)), found.group(2)
+    return {"ns": int(value * NS[unit])} if unit in NS else {"factor": value}
+
+
+def positive(name, value):
+    if value is not None and int(value) < 1:
+        raise ValueError("{} is {}, needs to be at least 1".format(name, value))
+    return None if value is None else int(value)
+
+
+class arm:
+    """From here on this process records whenever it is asked to, as under `etlink record --armed`, and nothing before.
+
+    output: folder for the traces and `etlink.json`; `etlink trigger` is given its name, or the id of the process
+    step_on: what counts as a step, as `etlink record --step-on` takes it
+    steps: steps of a recording for which nobody says how many
+    every: record at each step whose number is a multiple of this
+    when: record after a step that takes long: "step_time > 1.5 x median" or "step_time > 200 ms"
+    keep: so many recordings, the latest; older ones of this process are removed
+    signal: "SIGUSR2", "SIGUSR1" or None; left alone where the program handles it
+    ranks, overwrite, max_size, activities and the other options: as those of `profile`
+
+    Raises for wrong arguments (TypeError, ValueError) and where a recording is there already
+    (FileExistsError). Whatever else goes wrong is in `notes`, and the program goes on.
+    Under `etlink record` that command decides, and this does nothing; so does a second `arm`.
+    """
+
+    def __init__(
+        self,
+        output,
+        step_on="optimizer",
+        steps=2,
+        every=None,
+        when=None,
+        keep=None,
+        signal="SIGUSR2",
+        ranks=None,
+        overwrite=False,
+        max_size=None,
+        activities=None,
+        **options
+    ):
+        self.session, self.early_notes, self.patches = None, [], []
+        chosen = {name: bool(options.pop(name, usual)) for name, usual in OPTIONS.items()}
+        if options or chosen["interleave"]:
+            raise TypeError("arm() has no option {}".format(", ".join(sorted(options)) or "interleave"))
+        if signal not in SIGNALS:
+            raise ValueError("signal is {!r}, knows SIGUSR1, SIGUSR2 and None".format(signal))
+        armed = {"warmup": 1, "steps": positive("steps", steps), "every": positive("every", every)}
+        armed.update(keep=positive("keep", keep), when=limit_of(when), signal=signal)
+        if armed["every"] is not None and armed["every"] <= armed["steps"] + armed["warmup"]:
+            raise ValueError("every is {}, needs to be more than steps and one of warmup".format(every))
+        output = os.path.abspath(output)
+        self.settings = {
+            "work": os.path.join(output, ".etlink"),
+            "output": output,
+            "launcher": attempt(socket.gethostname) or "local",
+            "hook": None,
+            "schedule": None,
+            "armed": armed,
+            "own_profiler": "leave",
+            "activities": activity_names(activities),
+            "step_on": step_on,
+            "ranks": None if ranks is None else [[int(rank), int(rank)] for rank in ranks],
+            "tensorboard": None,
+            "max_size": None if max_size is None else int(max_size),
+            "options": chosen,
+        }
+        if OPEN or hook.is_recorded_by_command():
+            return
+        old = attempt(self.old_files) or []
+        if old and not overwrite:
+            raise FileExistsError(
+                "{} is there already; choose another folder, or use overwrite=True to replace the recording".format(old[0])
+            )
+        self.settings["old"] = [os.path.relpath(path, output) for path in old]
+        try:
+            self.begin()
+        except Exception as error:
+            self.early_notes.append(describe(error))
+            attempt(self.undo)
+
+    @property
+    def notes(self):
+        """What keeps this process from being recorded; empty if nothing does."""
+        noted = [] if self.session is None else self.session.report.content["notes"]
+        return self.early_notes + list(noted)
+
+    def old_files(self):
+        import torch
+
+        return files.recorded_files(self.settings["output"], rank_and_world(torch)[0])
+
+    def begin(self):
+        import torch
+
+        if is_profiled(torch):
+            self.early_notes.append("a profiler of the program records already: nothing is armed")
+            return
+        os.makedirs(self.settings["work"], exist_ok=True)
+        self.held = attempt(files.hold_shared, os.path.join(self.settings["work"], "running"))
+        session = ArmedSession(torch, self.settings, Report(self.settings, hook.versions(torch)))
+        self.session = session
+        OPEN.append(self)
+        self.watched = hook.watch_profilers(torch, session)
+        self.patches += hook.watch_waits(torch, session)
+        os.register_at_fork(after_in_child=session.forked)
+        self.patches.append(steps.count(torch, session, None, self.settings["step_on"]))
+        atexit.register(self.close)
+
+    def undo(self):
+        session = self.session
+        if session is not None:
+            session.close()
+        for patches in self.patches:
+            attempt(patches.undo)
+        for owner, name, original in getattr(self, "watched", ()):
+            attempt(setattr, owner, name, original)
+
+    def close(self):
+        """Nothing is recorded any more; at the end of the process it does this itself. Never raises."""
+        attempt(self.end)
+
+    def end(self):
+        session = self.session
+        if self not in OPEN or session is None or os.getpid() != session.report.pid:
+            return
+        OPEN.remove(self)
+        session.leave()
+        self.undo()
+        session.note_end()
+        try:
+            session.complete()
+            manifest.update(self.settings, session.process(), sys.argv)
+        except Exception as error:
+            self.early_notes.append(describe(error))
+        session.report.remove(self.held)

@@ -1,0 +1,326 @@
+"""Waits for what asks for a recording, in a thread of its own, and agrees with the other ranks on its first step.
+
+All of it goes by files in the work folder, which ranks on several machines share:
+
+    trigger.json    what is asked for; made by `etlink trigger`, or by a rank at a signal or a condition
+    plan.json       the first step, by the rank that coordinates: the lowest that lives
+    L.123.armed     what process 123 of launcher L says: its answer to the request, and what came of earlier ones
+    L.123.alive     locked by the process for as long as it lives
+
+A rank answers at the end of a step with the number of steps it has made. When all ranks that live have
+answered, the plan names a step that is far enough ahead for each of them to read of it before. A request
+ends when each has recorded it, or said why not, or died.
+"""
+
+import _thread
+import glob
+import json
+import math
+import os
+import statistics
+import threading
+import time
+
+from .files import write_whole
+from .guard import attempt, describe
+from .process import rank_and_world
+from .trigger_signal import TriggerSignal
+
+REQUEST, PLAN = "trigger.json", "plan.json"
+IDLE_S, BUSY_S = 0.25, 0.05
+"""So often the thread looks for a request, and for what comes of it."""
+LEAD_S, FAR_LEAD_S = 0.5, 4.0
+"""How long before its first step a plan is there: for ranks of one machine, and of several, whose file systems keep what they have read for seconds."""
+MISSING_S = 10
+"""How long a rank is waited for that has made no step yet."""
+KNOWN_STEPS = 20
+"""Steps whose median says whether one is slow."""
+MOST_STEPS = 1_000_000
+MOST_BYTES = 1 << 16
+
+
+class Watcher:
+    def __init__(self, session):
+        self.session, self.report = session, session.report
+        self.started, self.ended = False, False
+        # what is asked for, and the plan for it
+        self.request, self.plan, self.seen_at, self.began_at = None, None, 0, None
+        # the id of the plan that the thread which makes the steps has decided on
+        self.taken = None
+        self.rank, self.world, self.excluded = None, None, False
+        self.written, self.turn, self.next_look = None, threading.Lock(), 0
+        self.lock = None
+        self.signal = TriggerSignal(session.armed["signal"])
+        self.condition = SlowSteps(session.armed["when"])
+
+    def start(self):
+        """At the end of the first step, by the thread that makes the steps: helpers that make none come not here."""
+        self.started = True
+        self.rank, self.world = rank_and_world(self.session.torch)
+        self.excluded = not self.session.is_chosen(self.rank)
+        self.lock = lock_own(self.report.path("alive"))
+        attempt(self.signal.install)
+        _thread.start_new_thread(self.watch, ())
+
+    def watch(self):
+        pause = 0
+        while not self.ended:
+            try:
+                time.sleep(pause)
+                pause = IDLE_S
+                if not self.ended:
+                    pause = self.look()
+            except Exception as error:
+                attempt(self.report.note, "looking for `etlink trigger`: {}".format(describe(error)))
+
+    def look(self):
+        """How long to wait until the next look."""
+        request = self.read_request()
+        if request is None:
+            self.request, self.plan = None, None
+            self.ask_if_due()
+            if self.session.changed:
+                self.session.changed = False
+                self.write_status()
+            return IDLE_S
+        if self.request is None or self.request["id"] != request["id"]:
+            self.plan, self.began_at, self.seen_at = None, None, time.monotonic()
+            self.request = request
+        plan = self.read(PLAN)
+        self.plan = plan if plan is not None and plan.get("id") == request["id"] else None
+        if not self.session.has_answered(request) or (self.plan is not None and not self.has_taken(self.plan)):
+            # again and again: the other thread may be setting it
+            self.session.idle_until = 0
+        self.condition.start_again(self.session.made)
+        self.write_status()
+        if time.monotonic() >= self.next_look:
+            self.coordinate()
+        return BUSY_S
+
+    def has_taken(self, plan):
+        return self.taken == plan["id"]
+
+    def last_step(self, running):
+        """Of a recording that ends by time, once it is known."""
+        plan = self.plan
+        return plan.get("last") if plan is not None and plan["id"] == running["id"] else None
+
+    def read(self, name):
+        """The object in a file of the work folder, or None; opened anew each time, which file systems of several machines take for a reason to look."""
+        try:
+            descriptor = os.open(os.path.join(self.report.folder, name), os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            text, found = os.read(descriptor, MOST_BYTES), os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        content = attempt(json.loads, text)
+        content = content if isinstance(content, dict) else {}
+        content.setdefault("id", "{}.{}".format(found.st_ino, found.st_mtime_ns))
+        return content
+
+    def read_request(self):
+        """An empty file will do: the rest goes without saying."""
+        found, armed = self.read(REQUEST), self.session.armed
+        if found is None:
+            return None
+        seconds = found.get("seconds")
+        by_time = isinstance(seconds, (int, float)) and seconds > 0
+        return {
+            "id": str(found["id"]),
+            "by": str(found.get("by", "a file")),
+            "warmup": number(found.get("warmup"), 0, armed["warmup"]),
+            "steps": None if by_time else number(found.get("steps"), 1, armed["steps"]),
+            "seconds": seconds if by_time else None,
+        }
+
+    def ask_if_due(self):
+        by = "a signal" if self.signal.take() else None
+        if by is None and self.session.window is None and self.condition.is_due(self.session.made, self.session.times.plain):
+            by = "--when"
+        if by is None or self.session.off or self.excluded:
+            return
+        own = self.report.path("ask")
+        content = {"id": "{}.{}".format(self.report.key, time.time_ns()), "by": by}
+        try:
+            write_whole(own, json.dumps(content))
+            # fails if another has asked in this moment, whose recording is as good
+            os.link(own, os.path.join(self.report.folder, REQUEST))
+        except FileExistsError:
+            pass
+        finally:
+            attempt(os.remove, own)
+
+    def write_status(self, ended=False):
+        """If it has changed."""
+        with self.turn:
+            content = self.session.status()
+            if content["rank"] is None:
+                content.update(rank=self.rank, world=self.world)
+            content.update(excluded=self.excluded or content["excluded"], signal=self.signal.name(), ended=ended)
+            if content != self.written and not (self.ended and not ended):
+                write_whole(self.report.path("armed"), json.dumps(content))
+                self.written = content
+
+    def coordinate(self):
+        """If this is the lowest rank that lives."""
+        began = time.monotonic()
+        here = self.peers()
+        peers = [peer for peer in here if peer["lives"]]
+        if peers and peers[0]["key"] == self.report.key:
+            if self.plan is not None:
+                self.end_when_done(peers)
+            elif self.is_answered(peers) and (began > self.seen_at + MISSING_S or not self.is_missed(here)):
+                self.make_plan(peers)
+        # a thousand ranks are a thousand files
+        now = time.monotonic()
+        self.next_look = now + 20 * (now - began)
+
+    def peers(self):
+        """The processes that are to record, or were, by rank."""
+        found = []
+        for path in glob.glob(os.path.join(glob.escape(self.report.folder), "*.armed")):
+            peer, key = self.read(os.path.basename(path)), os.path.basename(path)[: -len(".armed")]
+            if not peer or "rank" not in peer or peer["excluded"]:
+                continue
+            lives = key == self.report.key or is_locked(path[: -len("armed")] + "alive")
+            found.append(dict(peer, key=key, lives=lives and not peer["ended"]))
+        return sorted(found, key=lambda peer: (peer["rank"], peer["key"]))
+
+    def is_answered(self, peers):
+        """By each rank; of several processes with one rank, one makes the steps."""
+        wanted = {peer["rank"] for peer in peers}
+        return bool(wanted) and wanted == {peer["rank"] for peer in peers if self.answer_of(peer)}
+
+    def answer_of(self, peer):
+        answer = peer["answer"]
+        return answer if answer is not None and answer[0] == self.request["id"] else None
+
+    def is_missed(self, peers):
+        """Whether a rank of the machines that are here has made no step yet."""
+        ranks = {peer["rank"] for peer in peers}
+        for peer in peers:
+            world = peer["world"]
+            if world is None:
+                continue
+            local = min(peer["local_world"] or world, world)
+            first = peer["rank"] // local * local
+            chosen = [rank for rank in range(first, min(first + local, world)) if self.session.is_chosen(rank)]
+            if not ranks.issuperset(chosen):
+                return True
+        return False
+
+    def make_plan(self, peers):
+        """Says from which step on all record."""
+        request = self.request
+        answers = [answer for answer in map(self.answer_of, peers) if answer is not None]
+        fastest = min([answer[2] for answer in answers if answer[2]] or [1_000_000]) / 1e9
+        made = max([answer[1] for answer in answers] + [self.steps_made(peer) for peer in peers])
+        lead = LEAD_S if len({peer["host"] for peer in peers}) == 1 else FAR_LEAD_S
+        begin = made + max(2, math.ceil(lead / fastest))
+        length = request["steps"] or math.ceil(request["seconds"] / fastest)
+        first = self.beside_every(begin, request["warmup"] + length) + request["warmup"]
+        plan = {"id": request["id"], "by": request["by"], "first": first, "warmup": request["warmup"]}
+        plan.update(steps=request["steps"], seconds=request["seconds"])
+        self.write_plan(plan)
+
+    def steps_made(self, peer):
+        """As each process writes it every 100 ms, if it makes steps."""
+        with open(os.path.join(self.report.folder, peer["key"] + ".steps")) as file:
+            return int(file.read() or 0)
+
+    def beside_every(self, begin, length):
+        """The first step from `begin` on before which no recording of `--every` has to end."""
+        armed = self.session.armed
+        every = armed["every"]
+        if not every:
+            return begin
+        nearest = max(1, (begin - armed["steps"]) // every + 1)
+        busy = nearest * every - armed["warmup"]
+        return nearest * every + armed["steps"] if begin + length > busy else begin
+
+    def write_plan(self, plan):
+        write_whole(os.path.join(self.report.folder, PLAN), json.dumps(plan))
+
+    def end_when_done(self, peers):
+        plan = self.plan
+        if all(is_settled(peer, plan["id"]) for peer in peers):
+            for name in (PLAN, REQUEST):
+                attempt(os.remove, os.path.join(self.report.folder, name))
+            return
+        if plan["seconds"] is None or "last" in plan or self.session.made < plan["first"]:
+            return
+        now = time.monotonic()
+        self.began_at = self.began_at or now
+        if now >= self.began_at + plan["seconds"]:
+            times = self.session.times
+            known = list(times.recorded)[-KNOWN_STEPS:] or list(times.plain)
+            step_s = statistics.median(known) / 1e9 if known else 1
+            lead = 0 if len(peers) == 1 else max(1, math.ceil(LEAD_S / step_s))
+            self.write_plan(dict(plan, last=self.session.made + lead))
+
+    def end(self):
+        """The process ends, or its recording."""
+        if self.started and not self.ended:
+            self.ended = True
+            attempt(self.write_status, True)
+            attempt(self.signal.uninstall)
+
+    def forked(self):
+        """In a forked child: nothing of it is its own."""
+        self.ended = True
+        attempt(self.signal.uninstall)
+
+
+def number(given, least, usual):
+    return given if isinstance(given, int) and least <= given <= MOST_STEPS else usual
+
+
+def is_settled(peer, request):
+    return any(asked["id"] == request for asked in peer["asked"])
+
+
+def lock_own(path):
+    """A lock that dies with this process, and that a forked child does not have; nothing else here may open the file."""
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def is_locked(path):
+    """Whether the process that made a file still lives."""
+    import fcntl
+
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+class SlowSteps:
+    """Whether a step took longer than a limit: `{"factor": 1.5}` of the median, or `{"ns": …}`; None: never."""
+
+    def __init__(self, limit):
+        self.limit, self.made = limit, 0
+
+    def start_again(self, made):
+        """The steps of a recording are slow, and the first ones after it."""
+        self.made = made + KNOWN_STEPS
+
+    def is_due(self, made, plain):
+        new = made - self.made
+        if self.limit is None or new <= 0 or len(plain) < KNOWN_STEPS:
+            return False
+        self.made, times = made, list(plain)
+        limit = self.limit.get("ns") or self.limit["factor"] * statistics.median(times)
+        return any(time_ns > limit for time_ns in times[-new:])

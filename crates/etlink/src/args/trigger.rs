@@ -1,0 +1,36 @@
+//! What can be typed about recordings that are asked for.
+
+use super::JsonArgs;
+use clap::Args;
+use std::time::Duration;
+
+/// `etlink trigger`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 all ranks have recorded the steps; 1 a rank has not, which is named; \
+        2 nothing could be asked for: no such job, it is not armed, it cannot be written to, or \
+        another recording is under way."
+)]
+pub struct TriggerArgs {
+    /// The job: the folder that `etlink record --armed -o` or `etlink_torch.arm` was given, or the
+    /// number of a process of it. A job on other machines is reached by its folder
+    #[arg(value_name = "PID|DIR")]
+    pub job: String,
+    /// Steps to record [default: what the job was started with, else 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub steps: Option<u64>,
+    /// Record for this time instead, in seconds; all ranks end with the same step
+    #[arg(long = "for", value_name = "SECONDS", conflicts_with = "steps", value_parser = seconds)]
+    pub duration: Option<Duration>,
+    /// Stop waiting after this time, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    pub timeout: Duration,
+    #[command(flatten)]
+    pub print: JsonArgs,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "a time in seconds is a number over 0".to_owned())
+}

@@ -1,0 +1,216 @@
+//! The work folder of an armed job: who is there, and the file that asks. `watch.py` of the hook has
+//! the protocol.
+
+use crate::args::TriggerArgs;
+use anyhow::{Context, Result, bail};
+use etlink_torch::{ArmedStatus, PLAN, REQUEST};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const WORK: &str = ".etlink";
+const STATUS: &str = ".armed";
+
+/// A job whose processes wait for what asks for a recording.
+pub struct ArmedJob {
+    /// Folder of the traces.
+    pub folder: PathBuf,
+    work: PathBuf,
+}
+
+/// A process of the job.
+#[derive(Clone, Debug)]
+pub struct ArmedPeer {
+    /// Launcher and process id.
+    pub key: String,
+    /// What it says of itself.
+    pub status: ArmedStatus,
+    /// Whether it runs, by the lock that dies with it.
+    pub is_alive: bool,
+}
+
+impl ArmedPeer {
+    /// Whether it can record.
+    pub fn is_waited_for(&self) -> bool {
+        self.is_alive && !self.status.ended && !self.status.excluded
+    }
+
+    /// Whether it was killed, or fell.
+    pub fn is_dead(&self) -> bool {
+        !self.is_alive && !self.status.ended && !self.status.excluded
+    }
+}
+
+/// What the file says that asks for a recording.
+#[derive(Serialize)]
+struct Request<'a> {
+    id: &'a str,
+    by: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PlannedRecording {
+    id: String,
+    first: u64,
+}
+
+impl ArmedJob {
+    pub fn open(folder: PathBuf) -> Result<ArmedJob> {
+        let work = folder.join(WORK);
+        if !work.is_dir() {
+            bail!(
+                "no job is recorded into {} at present; it is started by `etlink record --armed`, \
+                 or arms itself by `etlink_torch.arm`",
+                folder.display()
+            );
+        }
+        Ok(ArmedJob { folder, work })
+    }
+
+    /// Whether the job still runs: its work folder goes with its last process.
+    pub fn is_there(&self) -> bool {
+        self.work.is_dir()
+    }
+
+    /// All processes that have said something, by rank.
+    pub fn peers(&self) -> Result<Vec<ArmedPeer>> {
+        let mut peers = vec![];
+        let entries = match fs::read_dir(&self.work) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(vec![]),
+            entries => {
+                entries.with_context(|| format!("cannot read folder {}", self.work.display()))?
+            }
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(key) = name.to_str().and_then(|name| name.strip_suffix(STATUS)) else {
+                continue;
+            };
+            // it may be removed in this moment, by a process that ends
+            let Ok(text) = fs::read(entry.path()) else {
+                continue;
+            };
+            let status = ArmedStatus::read(&text)
+                .with_context(|| format!("cannot read {}", entry.path().display()))?;
+            peers.push(ArmedPeer {
+                key: key.to_owned(),
+                status,
+                is_alive: is_locked(&self.work.join(format!("{key}.alive"))),
+            });
+        }
+        peers.sort_by_key(|peer| (peer.status.rank, peer.key.clone()));
+        Ok(peers)
+    }
+
+    /// Asks for a recording; the id of the request.
+    pub fn ask(&self, args: &TriggerArgs) -> Result<String> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let id = format!(
+            "{}.{}",
+            std::process::id(),
+            now.unwrap_or_default().as_nanos()
+        );
+        let request = Request {
+            id: &id,
+            by: "etlink trigger",
+            steps: args.steps,
+            seconds: args.duration.map(|duration| duration.as_secs_f64()),
+        };
+        let target = self.work.join(REQUEST);
+        let cannot = || {
+            format!(
+                "cannot write {}: run this as the user that the job runs as",
+                target.display()
+            )
+        };
+        let mut file = tempfile::Builder::new()
+            .prefix(".trigger-")
+            .tempfile_in(&self.work)
+            .with_context(cannot)?;
+        readable_by_all(file.as_file()).with_context(cannot)?;
+        file.write_all(&serde_json::to_vec(&request)?)
+            .and_then(|()| file.as_file().sync_all())
+            .with_context(cannot)?;
+        match file.persist_noclobber(&target) {
+            Ok(_) => Ok(id),
+            Err(error) if error.error.kind() == ErrorKind::AlreadyExists => bail!(
+                "another recording of this job is under way{}: wait for its end",
+                self.age_of_request()
+            ),
+            Err(error) => Err(error.error).with_context(cannot),
+        }
+    }
+
+    fn age_of_request(&self) -> String {
+        let asked = fs::metadata(self.work.join(REQUEST)).and_then(|found| found.modified());
+        let age = asked.ok().and_then(|asked| asked.elapsed().ok());
+        age.map_or_else(String::new, |age| {
+            format!(", asked for {} s ago", age.as_secs())
+        })
+    }
+
+    /// The first step of the recording, once the ranks have agreed on it.
+    pub fn planned(&self, request: &str) -> Option<u64> {
+        let text = fs::read(self.work.join(PLAN)).ok()?;
+        let plan: PlannedRecording = serde_json::from_slice(&text).ok()?;
+        (plan.id == request).then_some(plan.first)
+    }
+
+    /// Takes a request back that the ranks have not agreed on.
+    pub fn withdraw(&self) {
+        // the processes forget it when the file is gone
+        drop(fs::remove_file(self.work.join(REQUEST)));
+    }
+
+    /// Steps that a process has made, some 100 ms ago.
+    pub fn steps_made(&self, peer: &ArmedPeer) -> Option<u64> {
+        let path = self.work.join(format!("{}.steps", peer.key));
+        fs::read_to_string(path).ok()?.trim().parse().ok()
+    }
+}
+
+/// Whether the process that made a file still lives.
+#[cfg(unix)]
+fn is_locked(path: &Path) -> bool {
+    use nix::fcntl::{FcntlArg, fcntl};
+    use nix::libc;
+    let Ok(file) = File::open(path) else {
+        return false;
+    };
+    let mut lock = libc::flock {
+        l_type: libc::F_RDLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    match fcntl(&file, FcntlArg::F_GETLK(&mut lock)) {
+        Ok(_) => lock.l_type != libc::F_UNLCK as libc::c_short,
+        // where there are no locks nobody is taken for dead
+        Err(_) => true,
+    }
+}
+
+#[cfg(not(unix))]
+fn is_locked(path: &Path) -> bool {
+    path.exists()
+}
+
+/// Temporary files are their owner's alone; the job may run as another user.
+#[cfg(unix)]
+fn readable_by_all(file: &File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn readable_by_all(_: &File) -> std::io::Result<()> {
+    Ok(())
+}

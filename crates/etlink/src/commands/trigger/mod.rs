@@ -1,0 +1,80 @@
+//! `etlink trigger`: asks the processes of a running job for a recording, waits, and says what came
+//! of it.
+
+mod find;
+mod job;
+mod show;
+mod wait;
+
+use super::print_document;
+use crate::Outcome;
+use crate::args::TriggerArgs;
+use anyhow::{Result, bail};
+use job::ArmedJob;
+use serde::Serialize;
+use show::print_result;
+use std::path::PathBuf;
+
+/// What came of a recording that was asked for.
+#[derive(Debug, Serialize)]
+pub struct TriggeredRecording {
+    /// Folder of the job.
+    pub folder: PathBuf,
+    /// Folder of the recording, if there is one.
+    pub recording: Option<PathBuf>,
+    /// By rank.
+    pub ranks: Vec<TriggeredRank>,
+}
+
+/// What came of it on a rank.
+#[derive(Clone, Debug, Serialize)]
+pub struct TriggeredRank {
+    /// Rank.
+    pub rank: Option<u32>,
+    /// Its process, if there is one.
+    pub pid: Option<u32>,
+    /// The machine of the process.
+    pub host: Option<String>,
+    /// First step that it recorded.
+    pub first_step: Option<u64>,
+    /// Last step that it recorded.
+    pub last_step: Option<u64>,
+    /// Why it recorded none.
+    pub why: Option<String>,
+}
+
+impl TriggeredRecording {
+    fn is_whole(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.why.is_none())
+    }
+}
+
+pub fn run(args: &TriggerArgs) -> Result<Outcome> {
+    let job = ArmedJob::open(find::folder_of(&args.job)?)?;
+    let peers = job.peers()?;
+    if peers.is_empty() {
+        bail!(
+            "no process of the job in {} is armed and has made a step; it is started by `etlink \
+             record --armed`, or arms itself by `etlink_torch.arm`",
+            job.folder.display()
+        );
+    }
+    if !peers.iter().any(job::ArmedPeer::is_waited_for) {
+        bail!(
+            "all processes of the job in {} have ended or died",
+            job.folder.display()
+        );
+    }
+    let request = job.ask(args)?;
+    let result = wait::wait(&job, &request, peers, args.timeout)?;
+    if args.print.json {
+        print_document("etlink.trigger", &result)?;
+    } else {
+        print_result(&result)?;
+    }
+    Ok(if result.is_whole() {
+        Outcome::Done
+    } else {
+        Outcome::Found
+    })
+}

@@ -1,0 +1,248 @@
+//! Waits until each rank has recorded what was asked for, or has said why not, or has died.
+
+use super::job::{ArmedJob, ArmedPeer};
+use super::{TriggeredRank, TriggeredRecording};
+use crate::notes;
+use anyhow::Result;
+use etlink_run::manifest::MANIFEST;
+use etlink_torch::{AskedRecording, ManifestContents};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+const PAUSE: Duration = Duration::from_millis(50);
+/// A process that has ended may still write the manifest.
+const ENDING: Duration = Duration::from_secs(20);
+
+/// Where a process stands.
+enum Progress {
+    Recorded(AskedRecording),
+    Failed(String),
+    Waiting,
+}
+
+/// The processes that were there, as they were last seen.
+struct Waiting<'a> {
+    job: &'a ArmedJob,
+    request: &'a str,
+    peers: BTreeMap<String, ArmedPeer>,
+    planned: Option<u64>,
+    /// Since when processes are gone without a word.
+    gone: Option<Instant>,
+    /// Whether the last process of the job has ended.
+    is_over: bool,
+}
+
+pub fn wait(
+    job: &ArmedJob,
+    request: &str,
+    peers: Vec<ArmedPeer>,
+    timeout: Duration,
+) -> Result<TriggeredRecording> {
+    let known = peers.into_iter().map(|peer| (peer.key.clone(), peer));
+    let mut waiting = Waiting {
+        job,
+        request,
+        peers: known.collect(),
+        planned: None,
+        gone: None,
+        is_over: false,
+    };
+    let begun = Instant::now();
+    loop {
+        waiting.look()?;
+        if waiting.is_done() {
+            return Ok(waiting.result());
+        }
+        if begun.elapsed() >= timeout {
+            if waiting.planned.is_none() {
+                job.withdraw();
+            }
+            return Ok(waiting.result());
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+impl Waiting<'_> {
+    fn look(&mut self) -> Result<()> {
+        // before anything is read: the manifest is written before the folder goes
+        self.is_over = !self.job.is_there();
+        let seen = self.job.peers()?;
+        let here: BTreeSet<String> = seen.iter().map(|peer| peer.key.clone()).collect();
+        for peer in seen {
+            self.peers.insert(peer.key.clone(), peer);
+        }
+        // those that have ended in order remove what they said
+        for peer in self.peers.values_mut() {
+            if !here.contains(&peer.key) {
+                peer.is_alive = false;
+                peer.status.ended = true;
+            }
+        }
+        if self.planned.is_none() {
+            self.planned = self.job.planned(self.request);
+            if let Some(first) = self.planned {
+                notes::print_note(&format!("recording begins with step {first}"));
+            }
+        }
+        self.read_manifest();
+        Ok(())
+    }
+
+    /// What processes that have ended left in the manifest.
+    fn read_manifest(&mut self) {
+        let is_asked = |peer: &&mut ArmedPeer| {
+            peer.status.ended && peer.status.outcome(self.request).is_none()
+        };
+        let mut left = self.peers.values_mut().filter(is_asked).peekable();
+        if left.peek().is_none() {
+            self.gone = None;
+            return;
+        }
+        self.gone.get_or_insert_with(Instant::now);
+        let path = self.job.folder.join(MANIFEST);
+        let manifest = std::fs::read(path).ok();
+        let manifest = manifest.and_then(|text| ManifestContents::read(&text).ok());
+        let ranks = manifest.map(|manifest| manifest.ranks).unwrap_or_default();
+        for peer in left {
+            let same = |process: &&etlink_torch::Process| {
+                format!("{}.{}", process.launcher, process.pid) == peer.key
+            };
+            let processes = ranks.iter().map(|rank| &rank.process);
+            if let Some(process) = processes.clone().find(same) {
+                peer.status.asked.clone_from(&process.asked);
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        // the manifest comes a moment after the process has gone
+        let has_waited = self.gone.is_some_and(|gone| gone.elapsed() > ENDING);
+        self.counted().all(|peer| match self.progress(peer) {
+            Progress::Waiting => false,
+            Progress::Failed(_) => {
+                !peer.status.ended || has_waited || self.is_told(peer) || self.is_over
+            }
+            Progress::Recorded(_) => true,
+        })
+    }
+
+    fn is_told(&self, peer: &ArmedPeer) -> bool {
+        peer.status.outcome(self.request).is_some()
+    }
+
+    /// The processes that the result is of: those that could record when they were asked, and those
+    /// that have died and have no successor.
+    fn counted(&self) -> impl Iterator<Item = &ArmedPeer> {
+        let live: BTreeSet<Option<u32>> = self
+            .peers
+            .values()
+            .filter(|peer| peer.is_waited_for())
+            .map(|peer| peer.status.rank)
+            .collect();
+        self.peers.values().filter(move |peer| {
+            let is_asked = self.is_told(peer) || self.has_answered(peer);
+            let is_succeeded = live.contains(&peer.status.rank);
+            peer.is_waited_for() || is_asked || (peer.is_dead() && !is_succeeded)
+        })
+    }
+
+    fn has_answered(&self, peer: &ArmedPeer) -> bool {
+        let answer = peer.status.answer.as_ref();
+        answer.is_some_and(|(request, _, _)| request == self.request)
+    }
+
+    fn progress(&self, peer: &ArmedPeer) -> Progress {
+        if let Some(asked) = peer.status.outcome(self.request) {
+            return match &asked.why {
+                Some(why) => Progress::Failed(why.clone()),
+                None => Progress::Recorded(asked.clone()),
+            };
+        }
+        if peer.is_dead() {
+            return Progress::Failed("the process has died".to_owned());
+        }
+        if peer.status.ended {
+            return Progress::Failed("the process ended before it was recorded".to_owned());
+        }
+        Progress::Waiting
+    }
+
+    fn result(&self) -> TriggeredRecording {
+        let mut recording = None;
+        let mut ranks: Vec<TriggeredRank> = vec![];
+        for peer in self.counted() {
+            let mut rank = TriggeredRank {
+                rank: peer.status.rank,
+                pid: Some(peer.status.pid),
+                host: Some(peer.status.host.clone()),
+                first_step: None,
+                last_step: None,
+                why: None,
+            };
+            match self.progress(peer) {
+                Progress::Recorded(asked) => {
+                    rank.first_step = Some(asked.first_step);
+                    rank.last_step = asked.last_step;
+                    let folder = asked.folder.map(|folder| self.job.folder.join(folder));
+                    recording = recording.or(folder);
+                }
+                Progress::Failed(why) => rank.why = Some(why),
+                Progress::Waiting => rank.why = Some(self.where_it_stands(peer)),
+            }
+            ranks.push(rank);
+        }
+        ranks.extend(self.missing());
+        ranks.sort_by_key(|rank| (rank.rank, rank.pid));
+        TriggeredRecording {
+            folder: self.job.folder.clone(),
+            recording,
+            ranks,
+        }
+    }
+
+    fn where_it_stands(&self, peer: &ArmedPeer) -> String {
+        let made = self.job.steps_made(peer).unwrap_or_default();
+        match self.planned {
+            Some(first) => format!(
+                "it has made {made} steps and records when it comes to step {first}: this was not \
+                 waited for"
+            ),
+            None if self.has_answered(peer) => {
+                "it waited for the others; the request is withdrawn".to_owned()
+            }
+            None => format!(
+                "it has made {made} steps, and none since it was asked; the request is withdrawn"
+            ),
+        }
+    }
+
+    /// Ranks of the machines that are here of which no process has made a step.
+    fn missing(&self) -> Vec<TriggeredRank> {
+        let known: BTreeSet<u32> = self
+            .peers
+            .values()
+            .filter_map(|peer| peer.status.rank)
+            .collect();
+        let mut expected = BTreeSet::new();
+        for status in self.peers.values().map(|peer| &peer.status) {
+            let (Some(rank), Some(world)) = (status.rank, status.world) else {
+                continue;
+            };
+            let on_machine = status.local_world.unwrap_or(world).clamp(1, world.max(1));
+            let first = rank / on_machine * on_machine;
+            expected.extend(first..world.min(first + on_machine));
+        }
+        let missing = expected.difference(&known);
+        missing
+            .map(|rank| TriggeredRank {
+                rank: Some(*rank),
+                pid: None,
+                host: None,
+                first_step: None,
+                last_step: None,
+                why: Some("no process of it has made a step".to_owned()),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,81 @@
+//! `etlink trigger` where nothing can be asked for, and `etlink record --armed` with options that do
+//! not go together. Jobs of real PyTorch are in `cargo dev test-torch`.
+
+use crate::tool::Tool;
+
+#[test]
+fn what_is_no_job_is_named() {
+    let tool = Tool::new();
+    tool.file("plain/torch_et_0.json", "{}");
+    for (job, words) in [
+        (
+            "nowhere",
+            "nowhere is neither a folder nor the number of a process",
+        ),
+        ("plain", "no job is recorded into plain at present"),
+    ] {
+        tool.run(&format!("trigger {job}"))
+            .exits(2)
+            .complains(&[words]);
+    }
+    for (options, words) in [
+        ("--steps 2 --for 3", "cannot be used with"),
+        ("--for 0", "a time in seconds is a number over 0"),
+    ] {
+        let ran = tool.run(&format!("trigger plain {options}")).exits(2);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_process_that_is_not_recorded_is_told_from_none() {
+    let tool = Tool::new();
+    let own = std::process::id();
+    tool.run(&format!("trigger {own}"))
+        .exits(2)
+        .complains(&["is recorded by etlink"]);
+    tool.run("trigger 4194999")
+        .exits(2)
+        .complains(&["there is no process 4194999 on this machine"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_job_that_is_not_armed_is_told() {
+    let tool = Tool::new();
+    // while the program runs its work folder is there
+    let ran = tool
+        .shell("$ETLINK record --armed -o traces -- sh -c '$ETLINK trigger traces; echo code $?'")
+        .exits(1)
+        .says("code 2");
+    let words = "no process of the job in traces is armed and has made a step";
+    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+}
+
+#[test]
+fn options_that_do_not_go_together() {
+    let tool = Tool::new();
+    for (options, words) in [
+        (
+            "--armed --wait 1 --warmup 1 --active 1",
+            "cannot be used with",
+        ),
+        ("--armed --interleave", "cannot be used with"),
+        ("--every 100", "--armed"),
+        (
+            "--armed --every 3",
+            "--every is 3, needs to be more than the 2 steps",
+        ),
+        (
+            "--armed --when step_time",
+            "knows `step_time > 1.5 x median`",
+        ),
+    ] {
+        let ran = tool
+            .run(&format!("record {options} -o traces -- true"))
+            .exits(2);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    }
+    assert!(tool.names().is_empty(), "{:?}", tool.names());
+}
