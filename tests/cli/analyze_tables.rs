@@ -185,6 +185,29 @@ fn sentences_and_units() {
 }
 
 /// A terminal would obey what stands in names.
+/// A file name is whatever its maker wanted, and ends up in titles, notes and errors.
+#[test]
+fn control_characters_in_names_of_files() {
+    let tool = Tool::new();
+    tool.file("run/ki\u{1b}[31mneto_trace_0.json", draw(0).kineto());
+    for line in [
+        "analyze run",
+        "top run",
+        "top run --tree",
+        "findings run",
+        "ranks run",
+        "replay run",
+        "merge run -o out",
+        "report run -o page.html",
+        "check run",
+    ] {
+        let ran = tool.run(line);
+        for text in [&ran.stdout, &ran.stderr] {
+            assert!(!text.contains('\u{1b}'), "{line}: {text:?}");
+        }
+    }
+}
+
 #[test]
 fn control_characters_in_names() {
     let tool = Tool::new();

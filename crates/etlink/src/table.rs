@@ -9,7 +9,7 @@ mod width;
 pub use csv_text::csv_text;
 pub use etlink_run::text::{count, damage, infos, rank, same_notes, time};
 pub use grid::{Column, Grid, Limit};
-pub use text::{cut, mb, mean_time, percent, plain, scaled, signed_time};
+pub use text::{cut, mb, mean_time, percent, plain, plain_lines, scaled, signed_time};
 pub use width::fold_lines;
 
 use crate::notes;

@@ -26,7 +26,7 @@ pub use top::TopDocument;
 
 use crate::Outcome;
 use crate::args::{EtlinkArgs, EtlinkCommand};
-use crate::table::fold_lines;
+use crate::table::{fold_lines, plain_lines};
 use crate::{notes, signals};
 use anyhow::{Context, Result};
 use etlink_run::RunSet;
@@ -96,7 +96,9 @@ fn print_report(text: &str) -> Result<()> {
     print_text(&fold_lines(text))
 }
 
+/// Prints a text, in which names of traces and files can be: a terminal obeys control characters.
 fn print_text(text: &str) -> Result<()> {
+    let text = plain_lines(text);
     // not by print!, which panics when the reader is gone
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes())

@@ -45,6 +45,16 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(escape_control).collect())
 }
 
+/// The same of a text of several lines, whose ends stay.
+pub fn plain_lines(text: &str) -> Cow<'_, str> {
+    let is_odd = |letter: char| letter.is_control() && letter != '\n';
+    if !text.contains(is_odd) {
+        return Cow::Borrowed(text);
+    }
+    let lines: Vec<Cow<'_, str>> = text.split('\n').map(plain).collect();
+    Cow::Owned(lines.join("\n"))
+}
+
 fn escape_control(letter: char) -> String {
     if letter.is_control() {
         letter.escape_default().collect()
