@@ -109,6 +109,31 @@ fn what_cannot_be_run_is_named_and_leaves_nothing() {
             .exits(2);
         assert!(ran.stderr.contains(words), "{}", ran.stderr);
     }
+    for (phase, words) in [
+        (
+            "validation:active=1",
+            "there is no phase validation; the phases are train, validate, test, predict",
+        ),
+        (
+            "train",
+            "the phase comes first, such as validate:wait=1,active=2",
+        ),
+        ("train:wait=1", "active is 0, needs to be at least 1"),
+        ("train:active", "active has no number, such as active=2"),
+        (
+            "train:active=two",
+            "active is two, which is no whole number",
+        ),
+        ("train:steps=2", "a schedule has no steps"),
+    ] {
+        let ran = tool
+            .run(&format!("record --phase {phase} -o other -- true"))
+            .exits(2);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    }
+    let both = format!("record {SCHEDULE} --phase train:active=1 -o other -- true");
+    let ran = tool.run(&both).exits(2);
+    assert!(ran.stderr.contains("cannot be used with"), "{}", ran.stderr);
     assert_eq!(tool.names(), ["file", "traces"]);
     assert_eq!(
         std::fs::read_dir(tool.path("traces"))

@@ -32,6 +32,7 @@ def packages(version: str) -> list[str]:
 LIBRARIES = {
     "transformers": ("transformers==5.23.0", "transformers==4.44.2"),
     "accelerate": ("accelerate==1.15.0", "accelerate==0.33.0"),
+    "lightning": ("lightning==2.6.6", "lightning==2.4.0"),
 }
 """Libraries over torch: the version for PyTorch 2.4 and newer, and that for older ones."""
 

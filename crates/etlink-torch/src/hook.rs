@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text. The package has a private name there, so that no
 /// `etlink_torch` of the program is taken for it, nor it for one of theirs.
-pub const HOOK: [(&str, &str); 30] = [
+pub const HOOK: [(&str, &str); 32] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
@@ -40,6 +40,10 @@ pub const HOOK: [(&str, &str); 30] = [
         include_str!("../python/etlink_torch/host_cut.py"),
     ),
     (
+        "_etlink_hook/lightning_hooks.py",
+        include_str!("../python/etlink_torch/lightning_hooks.py"),
+    ),
+    (
         "_etlink_hook/locks.py",
         include_str!("../python/etlink_torch/locks.py"),
     ),
@@ -50,6 +54,10 @@ pub const HOOK: [(&str, &str); 30] = [
     (
         "_etlink_hook/own_profiler.py",
         include_str!("../python/etlink_torch/own_profiler.py"),
+    ),
+    (
+        "_etlink_hook/phases.py",
+        include_str!("../python/etlink_torch/phases.py"),
     ),
     (
         "_etlink_hook/process.py",

@@ -6,7 +6,7 @@ use crate::{
 };
 use etlink_schedule::Schedule;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `etlink.json`: what was recorded, how, and what is missing.
 #[derive(Clone, Debug, Serialize)]
@@ -28,6 +28,9 @@ pub struct Manifest {
     /// What asks for recordings while the program runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub armed: Option<ArmedSettings>,
+    /// Schedules of phases of Lightning.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub phases: BTreeMap<String, ScheduleSettings>,
     /// What is done about a profiler that the program makes itself.
     pub own_profiler: OwnProfiler,
     /// What counts as a step.
@@ -303,7 +306,15 @@ impl Manifest {
     }
 
     fn is_whole(&self, rank: &Rank) -> bool {
-        !rank.lost && !rank.process.cycles.is_empty() && has_all_asked(&rank.process)
+        let cycles = &rank.process.cycles;
+        let has_cycle_of = |phase: &String| {
+            let mut phases = cycles.iter().filter_map(|cycle| cycle.phase.as_ref());
+            phases.any(|recorded| recorded == phase)
+        };
+        // A profiler of the program's own decides for itself what is recorded.
+        let is_own = cycles.iter().any(|cycle| cycle.own_profiler);
+        let has_all_phases = is_own || self.phases.keys().all(has_cycle_of);
+        !rank.lost && !cycles.is_empty() && has_all_phases && has_all_asked(&rank.process)
     }
 
     /// Launchers start ranks again, and scripts run one program after the other: whether another
@@ -335,6 +346,11 @@ impl Manifest {
             .iter()
             .all(|process| process.steps == 0 && process.notes.is_empty() && process.rank.is_none())
         {
+            if !self.phases.is_empty() {
+                let why = "nothing is recorded: the program ran no batch with Lightning, whose \
+                           phases --phase names; choose steps with --wait, --warmup and --active";
+                return vec![why.to_owned()];
+            }
             if self.schedule.is_none() && self.armed.is_none() {
                 let why = "nothing is recorded: the program made no profiler of its own; choose \
                            the steps with --wait, --warmup and --active";

@@ -100,6 +100,9 @@ pub struct Cycle {
     /// Whether it is of a profiler that the program made itself, whose own steps these are.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub own_profiler: bool,
+    /// The phase of Lightning that these steps are of: `train`, `validate`, `test` or `predict`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
     /// Whether the last step came to its end before the program did.
     pub whole: bool,
     /// Host trace, relative to the manifest.

@@ -3,6 +3,7 @@
 use crate::{ArmedSettings, RankSelection};
 use etlink_schedule::Arguments;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The environment variable that has [`Settings`] as JSON.
@@ -27,6 +28,10 @@ pub struct Settings {
     pub schedule: Option<ScheduleSettings>,
     /// What asks for recordings; none: the schedule or a profiler of the program's own says.
     pub armed: Option<ArmedSettings>,
+    /// Schedules of phases of Lightning, such as `validate`; with one of these there is no other
+    /// schedule.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub phases: BTreeMap<String, ScheduleSettings>,
     /// What is done about a profiler that the program makes itself.
     pub own_profiler: OwnProfiler,
     /// What counts as a step: `optimizer`, `forward` or `module:function`.

@@ -5,12 +5,10 @@ goes on where it ended when the script makes another one. PyTorch saves a trace 
 see `own_profiler`.
 """
 
-import atexit
-import functools
 import os
 import weakref
 
-from . import hook, own_profiler
+from . import at_end, hook, own_profiler
 from .guard import attempt, silent
 from .output_folder import OutputFolder
 
@@ -93,8 +91,7 @@ def watch(torch):
         return
     WATCHED.extend(own_profiler.wrap_all(own_profiler.calls_beside_profilers(torch), owns_here))
     os.register_at_fork(after_in_child=forked)
-    atexit.register(leave)
-    leave_first()
+    at_end.call(leave)
 
 
 @silent
@@ -103,18 +100,6 @@ def forked():
     for adoption in RUNNING:
         attempt(adoption.session.forked)
     RUNNING.clear()
-
-
-def leave_first():
-    """`os._exit` skips all that Python does at exit, and forked processes of `multiprocessing` end by it."""
-    original = os._exit
-
-    @functools.wraps(original)
-    def wrapper(status):
-        leave()
-        original(status)
-
-    os._exit = wrapper
 
 
 @silent

@@ -7,6 +7,7 @@ import socket
 from . import hook, steps
 from .guard import attempt, describe, guarded
 from .output_folder import OutputFolder
+from .phases import Phases
 from .window import DEVICES, is_profiled
 
 OUTPUT = "etlink_traces"
@@ -22,6 +23,8 @@ OPTIONS = {
     "gzip": False,
     "interleave": False,
 }
+OF_ALL = ("ranks", "tensorboard", "overwrite", "max_size", "activities")
+"""Further arguments of all recordings."""
 SCHEDULE = {
     "skip_first": (0, 0),
     "wait": (0, 0),
@@ -57,6 +60,25 @@ def refuse_old(old):
     raise FileExistsError(
         "{} is there already; choose another folder, or use overwrite=True to replace the recording".format(old[0])
     )
+
+
+def checked_schedule(options):
+    """Takes the arguments of a schedule out of the options. Raises for numbers that make none."""
+    schedule = {name: int(options.pop(name, usual)) for name, (usual, _) in SCHEDULE.items()}
+    for name, (_, least) in SCHEDULE.items():
+        if least is not None and schedule[name] < least:
+            raise ValueError("{} is {}, needs to be at least {}".format(name, schedule[name], least))
+    return schedule
+
+
+def checked_phases(phases):
+    checked = {}
+    for phase, given in phases.items():
+        given = dict(given)
+        checked[phase] = checked_schedule(given)
+        if given:
+            raise TypeError("the schedule of {} has no argument {}".format(phase, ", ".join(sorted(given))))
+    return checked
 
 
 def activity_names(activities):
@@ -98,10 +120,8 @@ class Recording:
         self.overwrite, self.folder = is_to_be_replaced(output, overwrite), None
         self.undo, self.early_notes = [], []
         self.patches, self.early = None, []
-        schedule = {name: int(options.pop(name, usual)) for name, (usual, _) in SCHEDULE.items()}
-        for name, (_, least) in SCHEDULE.items():
-            if least is not None and schedule[name] < least:
-                raise ValueError("{} is {}, needs to be at least {}".format(name, schedule[name], least))
+        phases = options.pop("phases", None)
+        schedule = None if phases else checked_schedule(options)
         unknown = sorted(set(options) - set(OPTIONS))
         if unknown:
             raise TypeError("profile() has no option {}".format(", ".join(unknown)))
@@ -109,7 +129,12 @@ class Recording:
         self.settings.update(
             schedule=schedule, own_profiler="leave", activities=activity_names(activities), step_on=step_on
         )
-        if self.settings["options"]["interleave"] and schedule["active"] % 2:
+        is_interleaved = self.settings["options"]["interleave"]
+        if phases:
+            self.settings.update(phases=checked_phases(phases), step_on="phase")
+            if is_interleaved:
+                raise ValueError("interleave needs a schedule that is not of a phase")
+        elif is_interleaved and schedule["active"] % 2:
             raise ValueError(
                 "active is {}, needs to be even with interleave: half of the steps are in each "
                 "trace".format(schedule["active"])
@@ -178,7 +203,9 @@ class Recording:
         self.undo = hook.watch_profilers(session.torch, session)
         self.early = hook.watch_waits(session.torch, session)
         os.register_at_fork(after_in_child=session.forked)
-        if self.settings["step_on"] is not None:
+        if "phases" in self.settings:
+            session.phases = Phases(session, self.settings["phases"])
+        elif self.settings["step_on"] is not None:
             self.patches = steps.count(session.torch, session, None, self.settings["step_on"])
         session.begin()
 

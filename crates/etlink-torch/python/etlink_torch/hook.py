@@ -6,10 +6,11 @@ import json
 import os
 import sys
 
-from . import files, locks, manifest, own_profiler, steps, workers
+from . import files, lightning_hooks, locks, manifest, own_profiler, steps, workers
 from .guard import attempt, describe, silent
 from .report import Report
 from .session import Session
+from .steps.patches import Patches
 from .window import OWN
 
 ACTIVE = []
@@ -31,7 +32,7 @@ def install(torch, after_import):
         session = session_of(torch, settings, report)
         # first: a child must never count in the place of its parent
         os.register_at_fork(after_in_child=session.forked)
-        steps.count(torch, session, after_import, settings["step_on"])
+        count(torch, session, after_import)
         watch_profilers(torch, session)
         watch_waits(torch, session)
         atexit.register(leave, session)
@@ -47,6 +48,15 @@ def session_of(torch, settings, report):
     from .armed import ArmedSession
 
     return ArmedSession(torch, settings, report)
+
+
+def count(torch, session, after_import):
+    """Steps, or batches where phases have schedules of their own."""
+    settings = session.settings
+    if settings.get("phases"):
+        lightning_hooks.watch(session, settings["phases"], Patches(), after_import)
+    else:
+        steps.count(torch, session, after_import, settings["step_on"])
 
 
 def is_recorded_by_command():

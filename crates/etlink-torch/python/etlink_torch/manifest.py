@@ -35,6 +35,7 @@ def own_manifest(settings, ranks, command):
         "ended": None,
         "schedule": settings["schedule"],
         "armed": settings.get("armed"),
+        **({"phases": settings["phases"]} if settings.get("phases") else {}),
         "step_on": settings["step_on"] or "prof.step()",
         "asked_ranks": settings["ranks"],
         "options": settings["options"],

@@ -319,7 +319,7 @@ class OwnCycle:
         self.device = self.report.path("own_{}.device".format(number))
         self.has_host, self.has_device, self.whole = False, False, True
         self.observer, self.results, self.legacy = None, None, lambda: None
-        self.begin, self.end = None, None
+        self.begin, self.end, self.phase = None, None, None
         self.waits = Waits() if own.session.settings["options"]["thread_waits"] else None
         self.number = number
 

@@ -32,6 +32,8 @@ class Session:
         self.own = OwnProfilers(torch, self) if settings["own_profiler"] == ADOPT else None
         # called when traces are in place; traces that TensorBoard has
         self.published, self.shown = None, 0
+        # where phases have schedules of their own, these decide instead of ours
+        self.phases = None
         # at the end of the process another thread may be saving a cycle
         self.saving = threading.RLock()
 
@@ -136,12 +138,17 @@ class Session:
         self.next_action = steps.NEVER if schedule is None else steps.next_action(schedule, step)
         if self.off or step < self.next_action:
             return
-        if not self.take_rank() or self.is_full():
+        if self.take_rank():
+            self.open_window(step, self.settings)
+
+    def open_window(self, step, settings):
+        """Begins to record with this step, unless something speaks against it."""
+        if self.is_full():
             return
         if is_profiled(self.torch) or (self.own is not None and self.own.registered_observer()):
             self.fail("a profiler of the program records: it is left alone from there on")
             return
-        self.window = Window(self.torch, self.settings, self.report, step)
+        self.window = Window(self.torch, settings, self.report, step)
         self.has_profiled = True
         self.window.open()
         self.termination = Termination(self.leave, self.window.is_closable_here)
@@ -265,7 +272,8 @@ class Session:
         if recorded is None:
             window.discard()
             return
-        self.publish(window, recorded, self.made > recorded[1], False)
+        made = self.made if window.phase is None else self.phases.made[window.phase]
+        self.publish(window, recorded, made > recorded[1], False)
 
     def keep_own(self, cycle):
         """Puts the traces of a cycle of the program's own profiler in place; signals wait until that is done."""
@@ -295,6 +303,7 @@ class Session:
                 "last_step": recorded[1],
                 "host_steps": window.host_steps(),
                 "own_profiler": is_own,
+                "phase": window.phase,
                 "whole": is_whole,
                 "host_trace": names[0],
                 "device_trace": names[1],
@@ -329,6 +338,8 @@ class Session:
             else:
                 self.finish()
         content = self.report.content
+        if self.made and self.phases is not None:
+            self.phases.note_missing()
         if self.made and content["rank"] is None and not self.closed:
             content["rank"], content["world"] = rank_and_world(self.torch)
         content["step_times"] = self.times.summary()
@@ -351,6 +362,8 @@ class Session:
         content, schedule = self.report.content, self.settings["schedule"]
         if content["rank"] is None:
             content["rank"], content["world"] = rank_and_world(self.torch)
+        if self.phases is not None:
+            self.phases.note_missing()
         if content["cycles"] or content["notes"] or content["excluded"]:
             return
         if schedule is None:

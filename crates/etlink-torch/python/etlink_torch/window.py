@@ -1,6 +1,7 @@
 """One cycle of the schedule: profiler and execution trace observer over exactly the same steps, and the two files."""
 
 import contextlib
+import os
 import threading
 
 from . import files, steps, wait_events
@@ -108,9 +109,14 @@ class Window:
         self.torch, self.settings, self.report = torch, settings, report
         self.first, self.next, self.saved, self.error = first, first, False, None
         self.begin, self.end = None, None
+        # the phase of the program that these steps are of
+        self.phase = None
         self.interleaved = settings["options"]["interleave"]
         schedule = settings["schedule"]
-        self.host_first = first + schedule["warmup"]
+        # a part of a cycle may begin behind its warmup
+        self.host_first = first
+        while steps.action(schedule, self.host_first) == steps.WARMUP:
+            self.host_first += 1
         # of an interleaved cycle: the first step of the device trace, after those of the host trace
         self.device_first = self.host_first + (schedule["active"] // 2 if self.interleaved else 0)
         self.thread, self.is_global = threading.get_ident(), False

@@ -26,6 +26,7 @@ fn manifest() -> Manifest {
         ended: Ended::ExitCode(0),
         schedule: Some(schedule),
         armed: None,
+        phases: BTreeMap::new(),
         own_profiler: OwnProfiler::Adopt,
         step_on: "optimizer".into(),
         asked_ranks: None,
@@ -355,5 +356,36 @@ fn an_armed_program_misses_only_what_was_asked_for() {
         [
             "rank 1: nothing is recorded from step 12 on, for which etlink trigger asked: it was late"
         ]
+    );
+}
+
+#[test]
+fn a_phase_without_a_cycle_is_missed() {
+    let of_phase = |phase: &str| Cycle {
+        phase: Some(phase.to_owned()),
+        ..cycle(true)
+    };
+    let asked = manifest();
+    let steps = asked.schedule.expect("a schedule");
+    let asked = Manifest {
+        schedule: None,
+        phases: ["train", "test"]
+            .map(|phase| (phase.to_owned(), steps))
+            .into(),
+        ..asked
+    };
+    for (recorded, is_complete) in [(vec!["train"], false), (vec!["train", "test"], true)] {
+        let cycles = recorded.into_iter().map(of_phase).collect();
+        let process = Process {
+            notes: vec!["a note".into()],
+            ..rank(0, 20, cycles)
+        };
+        let found = asked.clone().with(vec![process], true, &BTreeSet::new());
+        assert_eq!(found.is_complete(), is_complete);
+    }
+    let idle = asked.with(vec![Process::default()], true, &BTreeSet::new());
+    assert!(
+        idle.notes[0].contains("ran no batch with Lightning"),
+        "{idle:?}"
     );
 }

@@ -3,6 +3,7 @@
 use super::{OverwriteArgs, TorchScheduleArgs};
 use bytesize::ByteSize;
 use clap::{ArgAction, Args, ValueEnum};
+use etlink_schedule::{Arguments, Schedule};
 use etlink_torch::{RankSelection, StepTimeLimit};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,6 +30,16 @@ pub struct RecordArgs {
     /// `__main__:function`
     #[arg(long, value_name = "WHAT", default_value = "optimizer", value_parser = step_on)]
     pub step_on: String,
+    /// A schedule of its own for a phase of Lightning: `train`, `validate`, `test` or `predict`, such
+    /// as `validate:wait=1,active=2`; the steps are batches of the phase. Also: warmup, repeat,
+    /// skip_first, skip_first_wait. For several phases it is given several times
+    #[arg(
+        long,
+        value_name = "PHASE:STEPS",
+        value_parser = phase_schedule,
+        conflicts_with_all = ["wait", "step_on", "interleave", "armed"]
+    )]
+    pub phase: Vec<PhaseScheduleArg>,
     /// Ranks to record, such as 0,8-15 [default: all]
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<RankSelection>,
@@ -186,6 +197,51 @@ impl TriggerSignal {
         };
         Some(name.to_owned())
     }
+}
+
+/// The schedule of a phase.
+#[derive(Clone, Debug)]
+pub struct PhaseScheduleArg {
+    /// `train`, `validate`, `test` or `predict`.
+    pub name: String,
+    /// One cycle, if no number is given.
+    pub schedule: Arguments,
+}
+
+const PHASES: [&str; 4] = ["train", "validate", "test", "predict"];
+
+fn phase_schedule(text: &str) -> Result<PhaseScheduleArg, String> {
+    let (name, steps) = text
+        .split_once(':')
+        .ok_or("the phase comes first, such as validate:wait=1,active=2")?;
+    if !PHASES.contains(&name) {
+        let known = PHASES.join(", ");
+        return Err(format!("there is no phase {name}; the phases are {known}"));
+    }
+    let mut schedule = Arguments {
+        repeat: 1,
+        ..Arguments::default()
+    };
+    for pair in steps.split(',') {
+        let (key, number) = pair
+            .split_once('=')
+            .ok_or_else(|| format!("{pair} has no number, such as active=2"))?;
+        let number = number
+            .parse()
+            .map_err(|_| format!("{key} is {number}, which is no whole number"))?;
+        match key.replace('-', "_").as_str() {
+            "wait" => schedule.wait = number,
+            "warmup" => schedule.warmup = number,
+            "active" => schedule.active = number,
+            "repeat" => schedule.repeat = number,
+            "skip_first" => schedule.skip_first = number,
+            "skip_first_wait" => schedule.skip_first_wait = number,
+            _ => return Err(format!("a schedule has no {key}")),
+        }
+    }
+    Schedule::new(schedule).map_err(|error| error.to_string())?;
+    let name = name.to_owned();
+    Ok(PhaseScheduleArg { name, schedule })
 }
 
 /// What the profiler records besides times, by its own names.

@@ -131,6 +131,7 @@ impl EndedRecording<'_> {
             tasks: vec![],
             schedule: settings.schedule,
             armed: settings.armed.clone(),
+            phases: settings.phases.clone(),
             own_profiler: settings.own_profiler,
             step_on: settings.step_on.clone(),
             asked_ranks: settings.ranks.clone(),

@@ -22,10 +22,12 @@ use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
 use etlink_schedule::{Arguments, Schedule};
 use etlink_torch::{
-    ArmedSettings, Ended, HOOK, Options, OwnProfiler, SETTINGS_VARIABLE, Settings, python_path,
+    ArmedSettings, Ended, HOOK, Options, OwnProfiler, SETTINGS_VARIABLE, ScheduleSettings,
+    Settings, python_path,
 };
 use finish::EndedRecording;
 use folder::Output;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -69,8 +71,9 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         tensorboard,
         schedule: schedule.map(|(arguments, _)| arguments.into()),
         armed,
+        phases: phases(args),
         own_profiler: own_profiler(args),
-        step_on: args.step_on.clone(),
+        step_on: step_on(args),
         ranks: args.ranks.clone(),
         max_size: args.max_size.map(|size| size.as_u64()),
         activities: activities(args),
@@ -112,6 +115,9 @@ fn schedule(args: &RecordArgs) -> Result<Option<(Arguments, Schedule)>> {
         return Ok(None);
     }
     let Some(given) = args.schedule.given() else {
+        if !args.phase.is_empty() {
+            return Ok(None);
+        }
         if args.own_profiler == OwnProfilerArg::Leave {
             bail!("--own-profiler leave needs a schedule: --wait, --warmup and --active");
         }
@@ -153,6 +159,22 @@ fn armed(args: &ArmedArgs) -> Result<Option<ArmedSettings>> {
         keep: args.keep,
         signal: args.trigger_signal.unwrap_or_default().name(),
     }))
+}
+
+/// Schedules of phases; of a phase that is named twice the last one counts, as with options.
+fn phases(args: &RecordArgs) -> BTreeMap<String, ScheduleSettings> {
+    let schedules = args.phase.iter();
+    schedules
+        .map(|phase| (phase.name.clone(), phase.schedule.into()))
+        .collect()
+}
+
+/// What counts as a step.
+fn step_on(args: &RecordArgs) -> String {
+    match args.phase.first() {
+        Some(_) => "phase".to_owned(),
+        None => args.step_on.clone(),
+    }
 }
 
 fn activities(args: &RecordArgs) -> Option<Vec<String>> {

@@ -3,7 +3,7 @@
 use crate::notes;
 use etlink_run::manifest::MANIFEST;
 use etlink_torch::{Cycle, Manifest, NOTHING, Process};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Recorded steps that took less than this many times as long are not worth a word.
@@ -48,8 +48,23 @@ fn recorded(manifest: &Manifest, output: &Path) -> String {
         _ => String::new(),
     };
     let plural = if processes.len() == 1 { "" } else { "s" };
+    let phases: BTreeMap<&str, (u64, u64)> = cycles().fold(BTreeMap::new(), |mut phases, cycle| {
+        if let Some(phase) = &cycle.phase {
+            let (first, last) = phases.entry(phase).or_insert((cycle.first_step, 0));
+            *first = cycle.first_step.min(*first);
+            *last = cycle.last_step.max(*last);
+        }
+        phases
+    });
+    let steps = if phases.is_empty() {
+        format!("steps {first}-{last}")
+    } else {
+        let of_phase = |(phase, (first, last))| format!("{phase} {first}-{last}");
+        let phases: Vec<String> = phases.into_iter().map(of_phase).collect();
+        format!("steps of phases: {}", phases.join(", "))
+    };
     format!(
-        "recorded {} rank{plural}, steps {first}-{last}{times}{}: {}",
+        "recorded {} rank{plural}, {steps}{times}{}: {}",
         processes.len(),
         counted(&manifest.step_on, &processes),
         output.join(MANIFEST).display()

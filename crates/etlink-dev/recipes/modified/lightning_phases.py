@@ -1,0 +1,60 @@
+"""Trains with Lightning, validates within the epochs, tests and predicts: lightning_phases.py [profiler OPTIONS]; prints its losses."""
+
+import sys
+import warnings
+
+import lightning
+import torch
+from torch import nn
+
+warnings.simplefilter("ignore")
+
+
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 10))
+        self.calls = []
+
+    def loss(self, batch, phase):
+        self.calls.append(phase)
+        # the phase is named in the traces
+        with torch.profiler.record_function("{} {}".format(phase, self.calls.count(phase) - 1)):
+            return nn.functional.cross_entropy(self.layers(batch[0]), batch[1])
+
+    def training_step(self, batch, _):
+        return self.loss(batch, "train")
+
+    def validation_step(self, batch, _):
+        return self.loss(batch, "sanity" if self.trainer.sanity_checking else "validate")
+
+    def test_step(self, batch, _):
+        self.log("loss", self.loss(batch, "test"))
+
+    def predict_step(self, batch, _):
+        return self.loss(batch, "predict")
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def profiler():
+    if sys.argv[1:2] != ["profiler"]:
+        return None
+    from etlink_torch.lightning import EtlinkProfiler
+
+    return eval("EtlinkProfiler('traces', {})".format(sys.argv[2]))
+
+
+lightning.seed_everything(7, verbose=False)
+data = torch.utils.data.TensorDataset(torch.randn(64, 32), torch.randint(0, 10, (64,)))
+loader = torch.utils.data.DataLoader(data, 8)
+trainer = lightning.Trainer(
+    max_epochs=2, val_check_interval=3, limit_val_batches=3, accelerator="cpu", profiler=profiler(),
+    logger=False, enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+)
+model = Model()
+trainer.fit(model, loader, loader)
+(tested,) = trainer.test(model, loader, verbose=False)
+predicted = trainer.predict(model, loader)
+print(tested["loss"], float(sum(predicted)), {phase: model.calls.count(phase) for phase in sorted(set(model.calls))})
