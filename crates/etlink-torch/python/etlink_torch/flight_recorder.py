@@ -1,5 +1,7 @@
 """The dump of PyTorch's flight recorder: sizes, types and groups of collectives, of which Kineto has the name alone where they are Gloo's."""
 
+import pickle
+
 DUMPS = ("_dump_fr_trace", "_dump_nccl_trace")
 """How PyTorch makes one: of all backends, or, in versions before, of NCCL alone."""
 
@@ -18,8 +20,8 @@ def dump(torch, path):
     if not found:
         return False
     content = dump_without_stacks(found[0])
-    # a recorder that is switched off, or saw no call, writes its groups alone
-    if b"entries" not in content:
+    # of a recorder that is switched off, or saw no call, there is no entry
+    if not pickle.loads(content).get("entries"):
         return False
     with open(path, "wb") as file:
         file.write(content)
