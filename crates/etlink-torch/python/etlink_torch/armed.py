@@ -219,10 +219,12 @@ class ArmedSession(Session):
 
     def settle_unanswered(self):
         """What was asked for and has not begun."""
-        request = self.watcher.request
+        # it may have been taken back since the last look
+        request = attempt(self.watcher.read_request) if self.watcher.request is not None else None
         asked = self.report.content["asked"]
         if request is not None and request["id"] not in [one["id"] for one in asked] and not self.off:
-            plan = self.watcher.plan or {"first": self.made}
+            plan = self.watcher.plan
+            plan = plan if plan is not None and plan["id"] == request["id"] else {"first": self.made}
             self.running = dict(request, first=plan["first"])
             self.settle("the program ended after {} steps, before it was recorded".format(self.made))
 

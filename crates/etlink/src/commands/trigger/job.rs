@@ -156,6 +156,12 @@ impl ArmedJob {
         })
     }
 
+    /// Whether the request is still there.
+    pub fn is_asked(&self, request: &str) -> bool {
+        let text = fs::read_to_string(self.work.join(REQUEST)).unwrap_or_default();
+        text.contains(request)
+    }
+
     /// The first step of the recording, once the ranks have agreed on it.
     pub fn planned(&self, request: &str) -> Option<u64> {
         let text = fs::read(self.work.join(PLAN)).ok()?;

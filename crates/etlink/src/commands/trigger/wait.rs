@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(50);
-/// A process that has ended may still write the manifest.
+/// A process that has ended may still write the manifest, and one that lives removes the request.
 const ENDING: Duration = Duration::from_secs(20);
 
 /// Where a process stands.
@@ -48,10 +48,14 @@ pub fn wait(
         is_over: false,
     };
     let begun = Instant::now();
+    let mut done_since = None;
     loop {
         waiting.look()?;
         if waiting.is_done() {
-            return Ok(waiting.result());
+            let done = *done_since.get_or_insert_with(Instant::now);
+            if waiting.is_put_away() || done.elapsed() > ENDING {
+                return Ok(waiting.result());
+            }
         }
         if begun.elapsed() >= timeout {
             if waiting.planned.is_none() {
@@ -125,6 +129,12 @@ impl Waiting<'_> {
             }
             Progress::Recorded(_) => true,
         })
+    }
+
+    /// Whether the next request may come: the lowest rank removes the one that is done.
+    fn is_put_away(&self) -> bool {
+        let is_alive = self.peers.values().any(ArmedPeer::is_waited_for);
+        !is_alive || !self.job.is_asked(self.request)
     }
 
     fn is_told(&self, peer: &ArmedPeer) -> bool {
