@@ -117,14 +117,8 @@ def metadata():
     profiler.export_chrome_trace("mine.json")
     with open("mine.json") as file:
         trace = json.load(file)
-    return [trace[key] for key in ("text", "json", "early", "trace_id")]
-
-
-def exported():
-    with profile(activities=CPU) as profiler:
-        steps(1)
-    profiler.export_chrome_trace("mine.json")
-    return sorted(name for name in os.listdir("etlink_traces") if name[0] != "."), profiler.notes
+    added = [trace[key] for key in ("text", "json", "early", "trace_id")]
+    return added, sorted(name for name in os.listdir("etlink_traces") if name[0] != "."), profiler.notes
 
 
 def named(**more):
@@ -134,7 +128,9 @@ def named(**more):
 
 
 def named_again():
+    said = refused(output="named", activities=CPU, with_modules=False)
     named(overwrite=True)
+    return said
 
 
 def many():
@@ -175,16 +171,16 @@ def notes():
     return " ".join([*profiler.notes, "table", str(len(profiler.key_averages()) > 5)])
 
 
-def mixed():
-    profile(wait=1, schedule=schedule(wait=0, warmup=0, active=1))
+def refused(**arguments):
+    try:
+        profile(**arguments)
+    except Exception as error:
+        return "{}: {}".format(type(error).__name__, error)
 
 
-def unknown():
-    profile(with_stacks=True)
-
-
-def ranks():
-    profile(ranks=["one"])
+def wrong():
+    plan = schedule(wait=0, warmup=0, active=1)
+    return refused(wait=1, schedule=plan), refused(with_stacks=True), refused(ranks=["one"])
 
 
 result = globals()[sys.argv[1]]()
