@@ -2,6 +2,7 @@
 
 use crate::analyze::draw;
 use crate::tool::Tool;
+use etlink_testing::DeviceQueue;
 use serde_json::{Value, json};
 
 const US: i64 = 1_000;
@@ -277,6 +278,38 @@ fn csv_quotes_formulas_of_traces() {
     let json = tool.run("top =run --json").exits(0).json();
     assert!(
         json.to_string().contains("\"=HYPERLINK"),
+        "JSON has the name as it is"
+    );
+}
+
+/// `cat` of a file must not let a name in it control the terminal.
+#[test]
+fn csv_has_no_control_characters_of_traces() {
+    let tool = Tool::new();
+    let mut trace = draw(0);
+    let main = trace.thread();
+    let name = "evil\\u001b[31m\\u0007\\u009b2J";
+    trace.op(main, name, 0, 10 * US);
+    let queue = DeviceQueue::stream(7);
+    trace.launch(main, (US, 2 * US), queue, name, (3 * US, 9 * US));
+    tool.file("run/kineto_trace_0.json", trace.kineto());
+    for line in [
+        "top run --csv",
+        "analyze run --table kernels --csv",
+        "analyze run --table op_launches --csv",
+        "diff run run --csv",
+    ] {
+        let csv = tool.run(line).exits(0).stdout;
+        assert!(
+            csv.contains("evil\\u{1b}[31m\\u{7}\\u{9b}2J"),
+            "{line}: {csv}"
+        );
+        let is_odd = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!csv.contains(is_odd), "{line}: {csv:?}");
+    }
+    let json = tool.run("top run --json").exits(0).json();
+    assert!(
+        json.to_string().contains("evil\\u001b[31m"),
         "JSON has the name as it is"
     );
 }

@@ -109,6 +109,103 @@ fn each_process_of_a_report_is_a_rank() {
 }
 
 #[test]
+fn sizes_that_a_report_does_not_say_are_no_zeros() {
+    let tool = Tool::new();
+    export(&tool.path("job.sqlite"), &[1000], NsysSchema::V3_13);
+    let connection = Connection::open(tool.path("job.sqlite")).expect("opens");
+    let thread = (1_i64 << 48) | (1000 << 24) | 1000;
+    connection
+        .execute_batch(&format!(
+            "CREATE TABLE MPI_P2P_EVENTS (start INTEGER, end INTEGER, globalTid INTEGER, \
+             textId INTEGER, commHandle INTEGER, tag INTEGER, remoteRank INTEGER, size INTEGER); \
+             INSERT INTO StringIds VALUES (901, 'MPI_Send'), (902, 'MPI_Recv'); \
+             INSERT INTO MPI_P2P_EVENTS VALUES \
+             (40000, 42000, {thread}, 901, -5, 0, 1, 64), \
+             (50000, 54000, {thread}, 901, -5, 0, 1, NULL), \
+             (60000, 62000, {thread}, 902, -5, 0, 1, NULL);"
+        ))
+        .expect("writes");
+    let table = "analyze job.sqlite --table collectives";
+    let text = tool.run(table).exits(0);
+    let text = text.says("bytes: sum of those with a size");
+    let cells = |kind: &str| -> Vec<String> {
+        let line = text
+            .stdout
+            .lines()
+            .find(|line| line.trim().starts_with(kind));
+        let line = line.expect("a line of the kind");
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    // kind, group, on, times, without size, bytes
+    assert_eq!(cells("send")[3..7], ["host", "2", "1", "64"]);
+    assert_eq!(cells("recv")[3..7], ["host", "1", "1", "-"]);
+    let json = tool.run(&format!("{table} --json")).exits(0).json();
+    let kinds = json[0]["total"]["collectives"]
+        .as_array()
+        .expect("a list")
+        .clone();
+    let of = |kind: &str| {
+        kinds
+            .iter()
+            .find(|one| one["kind"] == kind)
+            .expect("there")
+            .clone()
+    };
+    let (send, recv) = (of("send"), of("recv"));
+    assert_eq!(
+        (&send["bytes"], &send["without_size"]),
+        (&64.into(), &1.into())
+    );
+    assert!(
+        recv["bytes"].is_null() && recv["in_bytes"].is_null(),
+        "{recv}"
+    );
+    let csv = tool.run(&format!("{table} --csv")).exits(0).stdout;
+    let row = csv
+        .lines()
+        .find(|line| line.contains(",recv,"))
+        .expect("a line");
+    let head: Vec<&str> = csv.lines().next().expect("a head").split(',').collect();
+    let cell = |name: &str| {
+        let at = head
+            .iter()
+            .position(|head| *head == name)
+            .expect("a column");
+        row.split(',').nth(at).expect("a cell")
+    };
+    assert_eq!(
+        (cell("bytes"), cell("in_bytes"), cell("without_size")),
+        ("", "", "1")
+    );
+}
+
+#[test]
+fn messages_that_say_no_peer_are_counted_beside_what_matches() {
+    let tool = Tool::new();
+    tool.file("runs/.keep", "");
+    let path = tool.path("runs/job.sqlite");
+    export(&path, &[2000, 2001], NsysSchema::V3_13);
+    let connection = Connection::open(path).expect("opens");
+    let thread = (1_i64 << 48) | (2000 << 24) | 2000;
+    connection
+        .execute_batch(&format!(
+            "CREATE TABLE MPI_P2P_EVENTS (start INTEGER, end INTEGER, globalTid INTEGER, \
+             textId INTEGER, commHandle INTEGER, tag INTEGER, remoteRank INTEGER, size INTEGER); \
+             INSERT INTO StringIds VALUES (901, 'MPI_Send'); \
+             INSERT INTO MPI_P2P_EVENTS VALUES \
+             (40000, 42000, {thread}, 901, -5, 0, NULL, NULL), \
+             (50000, 54000, {thread}, 901, -5, 0, NULL, NULL);"
+        ))
+        .expect("writes");
+    tool.run("ranks runs").says(
+        "2 ranks, 0 matched collectives and messages, 2 messages without a peer in the traces",
+    );
+    tool.run("merge runs -o out").says(
+        "0 collectives and 0 messages matched, 0 not, 2 messages without a peer in the traces",
+    );
+}
+
+#[test]
 fn tables_and_lists_of_a_report_of_several_processes() {
     let tool = Tool::new();
     export(&tool.path("job.sqlite"), &[2001, 2000], NsysSchema::V3_13);

@@ -47,10 +47,12 @@ pub struct CollectiveTotals {
     pub on_device: bool,
     /// How many.
     pub count: u64,
-    /// This rank's input, bytes.
-    pub in_bytes: u64,
-    /// The larger of input and output, bytes.
-    pub bytes: u64,
+    /// This rank's input, bytes, of those that say it; none where none does.
+    pub in_bytes: Option<u64>,
+    /// The larger of input and output, bytes, of those that say it; none where none does.
+    pub bytes: Option<u64>,
+    /// How many do not say it: they are in no sum of bytes and no bandwidth.
+    pub without_size: u64,
     /// Sum of the durations, ns.
     pub sum_ns: i64,
     /// Sum of the durations of those with a size whose transfer is recorded, ns.
@@ -166,8 +168,13 @@ impl CollectiveTotals {
         self.count += 1;
         self.fit
             .add(&HockneyFit::one_communication(sized, duration));
-        self.in_bytes = self.in_bytes.saturating_add(one.in_bytes);
-        self.bytes = self.bytes.saturating_add(one.bytes);
+        match one.is_sized {
+            true => {
+                add_bytes(&mut self.in_bytes, Some(one.in_bytes));
+                add_bytes(&mut self.bytes, Some(one.bytes));
+            }
+            false => self.without_size += 1,
+        }
         self.sum_ns = self.sum_ns.saturating_add(duration);
         if sized > 0 {
             self.sized_ns = self.sized_ns.saturating_add(duration);
@@ -178,11 +185,19 @@ impl CollectiveTotals {
     fn add(&mut self, other: &CollectiveTotals) {
         self.count += other.count;
         self.fit.add(&other.fit);
-        self.in_bytes = self.in_bytes.saturating_add(other.in_bytes);
-        self.bytes = self.bytes.saturating_add(other.bytes);
+        add_bytes(&mut self.in_bytes, other.in_bytes);
+        add_bytes(&mut self.bytes, other.bytes);
+        self.without_size += other.without_size;
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.sized_ns = self.sized_ns.saturating_add(other.sized_ns);
         self.sized_bytes = self.sized_bytes.saturating_add(other.sized_bytes);
+    }
+}
+
+/// Adds a size to a sum, if it is known.
+fn add_bytes(sum: &mut Option<u64>, bytes: Option<u64>) {
+    if let Some(bytes) = bytes {
+        *sum = Some(sum.unwrap_or(0).saturating_add(bytes));
     }
 }
 
@@ -253,6 +268,7 @@ fn unrecorded_kernels(
             ..CollectiveTotals::default()
         });
         totals.count += 1;
+        totals.without_size += 1;
         totals.sum_ns = totals.sum_ns.saturating_add(device.rows.duration[row].0);
     }
     all.into_values()

@@ -353,9 +353,11 @@ impl MetricList {
         let calls = (count > 0).then_some(count as f64);
         self.add("coll_call_num", calls, "count");
         let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
-        for one in all.filter(|one| one.in_bytes > 0) {
-            let sum = kinds.entry(&one.kind).or_default();
-            *sum = sum.saturating_add(one.in_bytes);
+        for one in all {
+            if let Some(bytes) = one.in_bytes.filter(|bytes| *bytes > 0) {
+                let sum = kinds.entry(&one.kind).or_default();
+                *sum = sum.saturating_add(bytes);
+            }
         }
         let ranks = ranks.len() as f64;
         for (kind, bytes) in &kinds {

@@ -10,6 +10,8 @@ pub(crate) struct CommFacts {
     pub(crate) input: u64,
     /// Bytes that it gets.
     pub(crate) output: u64,
+    /// Whether the report says these bytes; else both are 0.
+    pub(crate) is_sized: bool,
     /// Place of the root, or of the other rank of a message, in the group.
     pub(crate) peer: Option<i64>,
     pub(crate) communicator: Option<u64>,
@@ -41,8 +43,9 @@ impl Communicators {
         let peer = facts.peer.unwrap_or(-1);
         let record = Collective {
             name: trace.names.intern(kind.name()),
-            // Sizes are told in bytes, not in elements of a type.
-            dtype: trace.names.intern("Byte"),
+            // Sizes are told in bytes, not in elements of a type. A record without a type is one
+            // whose size is not known.
+            dtype: trace.names.intern(if facts.is_sized { "Byte" } else { "" }),
             in_elements: facts.input,
             out_elements: facts.output,
             rank: peer,

@@ -81,6 +81,7 @@ impl ExportReader<'_> {
                 let facts = CommFacts {
                     input,
                     output,
+                    is_sized: cells.uint(5).is_some(),
                     peer: cells.int(8).or(cells.int(7)).filter(|rank| *rank >= 0),
                     communicator,
                     asynchronous,

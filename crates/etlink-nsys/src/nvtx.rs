@@ -283,6 +283,7 @@ impl ExportReader<'_> {
         let facts = CommFacts {
             input,
             output,
+            is_sized: payload.bytes.is_some(),
             peer: payload.peer.or(payload.root),
             communicator: payload.communicator,
             // The kernel communicates; the function gives it to a stream.

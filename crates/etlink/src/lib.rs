@@ -61,6 +61,7 @@ mod run_query;
 mod signals;
 mod table;
 mod trace_tables;
+mod unjoined;
 mod written_files;
 
 use clap::{CommandFactory, Parser};

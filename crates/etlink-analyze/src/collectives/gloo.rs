@@ -2,7 +2,7 @@
 //! and group as their inputs and the trace's list of groups say. A range also holds the time in
 //! which the work was queued, so that there is no bandwidth.
 
-use super::CollectiveTotals;
+use super::{CollectiveTotals, add_bytes};
 use crate::outside_work::CountedWork;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::rank_list;
@@ -30,7 +30,7 @@ pub(super) fn gloo_ranges(
         }
         // Plain Gloo never writes `record_param_comms`:
         // shapes are all that the trace has of the size.
-        let in_bytes = input_bytes(trace, op).unwrap_or(0);
+        let in_bytes = input_bytes(trace, op);
         // the output is not said: it is no larger than the input of these
         let as_large = matches!(
             kind,
@@ -43,9 +43,10 @@ pub(super) fn gloo_ranges(
             ..CollectiveTotals::default()
         });
         totals.count += 1;
-        totals.in_bytes = totals.in_bytes.saturating_add(in_bytes);
-        let bytes = if as_large { in_bytes } else { 0 };
-        totals.bytes = totals.bytes.saturating_add(bytes);
+        let bytes = in_bytes.filter(|_| as_large);
+        add_bytes(&mut totals.in_bytes, in_bytes);
+        add_bytes(&mut totals.bytes, bytes);
+        totals.without_size += u64::from(bytes.is_none());
         totals.sum_ns = totals.sum_ns.saturating_add(device.ops.duration[op].0);
     }
     all.into_values()

@@ -442,11 +442,26 @@ fn volume_and_bandwidth_of_collectives() {
     assert_eq!(
         found,
         [
-            ("all_reduce", "ranks 0, 1, 2, 3", 2, 8_000, 8_000),
-            ("all_gather", "ranks 0, 1, 2, 3", 1, 4_000, 16_000),
-            ("reduce_scatter", "", 1, 0, 0)
+            (
+                "all_reduce",
+                "ranks 0, 1, 2, 3",
+                2,
+                Some(8_000),
+                Some(8_000)
+            ),
+            (
+                "all_gather",
+                "ranks 0, 1, 2, 3",
+                1,
+                Some(4_000),
+                Some(16_000)
+            ),
+            // only its kernel's name is known
+            ("reduce_scatter", "", 1, None, None)
         ]
     );
+    let unsized_ones: Vec<u64> = all.iter().map(|one| one.without_size).collect();
+    assert_eq!(unsized_ones, [0, 0, 1]);
     // 8000 bytes in 10 us, twice 3/4 of them on the links
     assert_eq!(all[0].algorithm_gb_per_s, Some(0.8));
     assert!((all[0].bus_gb_per_s.expect("known") - 1.2).abs() < 1e-9);
@@ -486,7 +501,7 @@ fn host_ops_last_as_long_as_what_carries_them_out() {
             all.bytes,
             all.sum_ns
         ),
-        ("all_reduce", false, 2, 8_000, 160_000)
+        ("all_reduce", false, 2, Some(8_000), 160_000)
     );
     assert_eq!(all.algorithm_gb_per_s, Some(0.05));
 }
@@ -527,8 +542,9 @@ fn ranges_of_gloo_without_records() {
     assert_eq!(
         found,
         [
-            ("all_reduce", 2, 480, 480, 160_000, None),
-            ("all_gather", 1, 32, 0, 80_000, None)
+            ("all_reduce", 2, Some(480), Some(480), 160_000, None),
+            // its input says nothing of its output
+            ("all_gather", 1, Some(32), None, 80_000, None)
         ]
     );
 }

@@ -243,7 +243,7 @@ proptest! {
             ranks.iter().map(|rank| rows(&rank.launches)).sum::<u64>()
         );
         let bytes =
-            |all: &[etlink_analyze::CollectiveTotals]| all.iter().map(|one| one.bytes).sum::<u64>();
+            |all: &[etlink_analyze::CollectiveTotals]| all.iter().filter_map(|one| one.bytes).sum::<u64>();
         prop_assert_eq!(
             bytes(&sum.collectives),
             ranks

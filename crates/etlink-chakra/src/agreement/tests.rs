@@ -19,6 +19,7 @@ fn rank(rank: i64, drawn: Drawn<'_>) -> (RankSummary, Vec<Option<i64>>) {
                 dtype: Default::default(),
                 in_bytes: size.unwrap_or(0).unsigned_abs(),
                 bytes: size.unwrap_or(0).unsigned_abs(),
+                is_sized: size.is_some(),
                 seq: Some(seq),
                 start_ns: UnixNs(i64::from(node)),
                 end_ns: UnixNs(i64::from(node) + 1),

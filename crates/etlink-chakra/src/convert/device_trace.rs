@@ -297,8 +297,9 @@ impl<'f> Converter<'f> {
         let names = &mut self.device.names;
         Collective {
             name: names.intern(name),
-            // the file has sizes in bytes, so its elements are bytes
-            dtype: names.intern("Byte"),
+            // the file has sizes in bytes, so its elements are bytes; without a type the size of a
+            // record is not known
+            dtype: names.intern(comm.size.map_or("", |_| "Byte")),
             in_elements: bytes,
             out_elements,
             group_size,

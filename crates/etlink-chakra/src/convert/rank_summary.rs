@@ -67,6 +67,7 @@ pub fn summarize_rank(
             dtype: NameId::default(),
             in_bytes: bytes,
             bytes,
+            is_sized: comm.size.is_some() || kind == CollectiveKind::Barrier,
             // A written graph has no sequence numbers: communications match by their order.
             seq: None,
             start_ns: own.start_ns,

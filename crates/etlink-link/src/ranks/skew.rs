@@ -23,8 +23,8 @@ pub struct CollectiveSkew {
     pub group: u32,
     /// `Seq`, or the place in the channel's order.
     pub number: i64,
-    /// Largest of the ranks' sizes, bytes.
-    pub bytes: u64,
+    /// Largest of the ranks' sizes, bytes; none where no rank says one.
+    pub bytes: Option<u64>,
     /// First arrival.
     pub start_ns: CommonNs,
     /// The rank that came last.
@@ -79,13 +79,13 @@ fn skew(
 ) -> Option<CollectiveSkew> {
     let (matched, last) = (collective.matched, collective.last);
     let first = collective.arrivals.first()?.at_ns;
-    let (mut end, mut bytes) = (None, 0);
+    let (mut end, mut bytes) = (None, None);
     // an absent rank may have come later still
     let mut is_known = matched.absent == 0;
     for member in &matched.members {
         let communication = side(ranks, *member).1;
         end = end.max(Some(aligned(clocks, member.rank, communication.end_ns)));
-        bytes = bytes.max(communication.bytes);
+        bytes = bytes.max(communication.is_sized.then_some(communication.bytes));
         is_known &= communication.on_device;
     }
     let transfer_ns =
@@ -110,9 +110,10 @@ fn skew(
             )
         }
     };
+    let moved = bytes.filter(|bytes| *bytes > 0);
     let algorithm = transfer_ns
-        .filter(|_| bytes > 0)
-        .map(|transfer| bytes as f64 / transfer as f64 * 1e9);
+        .zip(moved)
+        .map(|(transfer, bytes)| bytes as f64 / transfer as f64 * 1e9);
     Some(CollectiveSkew {
         kind,
         ranks: ranks_text,

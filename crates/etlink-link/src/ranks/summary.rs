@@ -81,6 +81,8 @@ pub struct Communication {
     pub in_bytes: u64,
     /// The larger of input and output, bytes.
     pub bytes: u64,
+    /// Whether the traces say these sizes; else both are 0.
+    pub is_sized: bool,
     /// `Seq`, the number of the collective in its group.
     pub seq: Option<i64>,
     /// Start, by this rank's clock.
@@ -176,7 +178,8 @@ impl RankSummary {
             };
             let start_ns = trace.device.header.unix_time(node.start);
             let end_ns = start_ns + node.duration;
-            let (in_bytes, bytes) = sizes(&found);
+            let sizes = sizes(&found);
+            let (in_bytes, bytes) = sizes.unwrap_or_default();
             let dtype = summary.names.intern(found.names.get(found.record.dtype));
             let extent = match node.on_device {
                 true => of_node(trace, index),
@@ -191,6 +194,7 @@ impl RankSummary {
                 dtype,
                 in_bytes,
                 bytes,
+                is_sized: sizes.is_some(),
                 seq: Some(found.record.seq).filter(|seq| *seq >= 0),
                 start_ns,
                 end_ns,
@@ -251,18 +255,23 @@ fn peers(
     }
 }
 
-fn sizes(found: &CollectiveRef<'_>) -> (u64, u64) {
+/// Of input, and the larger of input and output, bytes; `None` where the trace does not say.
+fn sizes(found: &CollectiveRef<'_>) -> Option<(u64, u64)> {
     let Collective {
         dtype,
         in_elements,
         out_elements,
         ..
     } = found.record;
-    let element = dtype_bytes(found.names.get(dtype)).unwrap_or(0);
-    (
+    // A barrier needs no element type: it moves nothing.
+    if found.kind() == CollectiveKind::Barrier && dtype_bytes(found.names.get(dtype)).is_none() {
+        return Some((0, 0));
+    }
+    let element = dtype_bytes(found.names.get(dtype))?;
+    Some((
         in_elements.saturating_mul(element),
         in_elements.max(out_elements).saturating_mul(element),
-    )
+    ))
 }
 
 fn group_of(known: &GroupResolver<'_>, found: &CollectiveRef<'_>) -> GroupIdentity {

@@ -35,6 +35,7 @@ pub(super) fn collective(
         dtype,
         in_bytes: 1024,
         bytes: 1024,
+        is_sized: true,
         seq: Some(seq).filter(|seq| *seq >= 0),
         start_ns,
         end_ns,

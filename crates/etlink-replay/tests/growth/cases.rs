@@ -113,6 +113,7 @@ fn rank_summaries(events: usize) -> Vec<RankSummary> {
                 dtype,
                 in_bytes: 1024,
                 bytes: 1024,
+                is_sized: true,
                 seq: None,
                 start_ns,
                 end_ns,

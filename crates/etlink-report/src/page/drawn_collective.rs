@@ -12,7 +12,7 @@ pub(super) struct DrawnCollective {
     /// Number of the process group.
     pub(super) group: u32,
     pub(super) number: i64,
-    pub(super) bytes: u64,
+    pub(super) bytes: Option<u64>,
     /// The first arrival.
     pub(super) start_ns: i64,
     /// The rank that came first.

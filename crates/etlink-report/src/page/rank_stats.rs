@@ -169,7 +169,7 @@ mod tests {
             ranks: String::new(),
             group: 0,
             number: at,
-            bytes: 0,
+            bytes: None,
             start_ns: CommonNs(at),
             last: GlobalRank(0),
             step: None,

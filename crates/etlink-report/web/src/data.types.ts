@@ -46,7 +46,7 @@ export type CollectiveSkew = {
   ranks: string;
   group: number;
   number: number;
-  bytes: number;
+  bytes: number | null;
   start_ns: number;
   last: number;
   step: string | null;
@@ -68,8 +68,9 @@ export type CollectiveTotals = {
   group_size: number;
   on_device: boolean;
   count: number;
-  in_bytes: number;
-  bytes: number;
+  in_bytes: number | null;
+  bytes: number | null;
+  without_size: number;
   sum_ns: number;
   sized_ns: number;
   algorithm_gb_per_s: number | null;
@@ -167,7 +168,7 @@ export type DrawnCollective = {
   ranks: string;
   group: number;
   number: number;
-  bytes: number;
+  bytes: number | null;
   start_ns: number;
   first: number;
   last: number;

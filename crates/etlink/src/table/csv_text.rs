@@ -1,16 +1,20 @@
-//! Texts of traces in CSV, which people open in spreadsheets.
+//! Texts of traces in CSV, which people open in spreadsheets and print at terminals.
 
+use super::text::plain;
 use std::borrow::Cow;
 
-/// A cell with a text from a file. Spreadsheets run a cell that begins with `=`, `+`, `-`, `@`, a
-/// tab or a carriage return as a formula (<https://owasp.org/www-community/attacks/CSV_Injection>):
-/// such a text gets an apostrophe before it. A whole number, such as a rank's, stays one.
+/// A cell with a text from a file. Control characters are shown as escapes, as at a terminal, which
+/// `cat` would let them control. Spreadsheets run a cell that begins with `=`, `+`, `-` or `@` as a
+/// formula (<https://owasp.org/www-community/attacks/CSV_Injection>): such a text gets an apostrophe
+/// before it. A whole number, such as a rank's, stays one.
 pub fn csv_text(text: &str) -> Cow<'_, str> {
-    let starts_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    // OWASP also names tabs and carriage returns at the begin, which are escapes here.
+    let text = plain(text);
+    let starts_formula = text.starts_with(['=', '+', '-', '@']);
     if starts_formula && text.parse::<i64>().is_err() {
         Cow::Owned(format!("'{text}"))
     } else {
-        Cow::Borrowed(text)
+        text
     }
 }
 
@@ -20,13 +24,24 @@ mod tests {
 
     #[test]
     fn a_formula_becomes_text_and_all_else_stays() {
-        for formula in [
-            "=1+2", "+cmd", "-x", "@SUM(A1)", "\t=1", "\r=1", "-1.5e3", "-",
-        ] {
+        for formula in ["=1+2", "+cmd", "-x", "@SUM(A1)", "-1.5e3", "-"] {
             assert_eq!(csv_text(formula), format!("'{formula}"));
         }
         for plain in ["", "aten::mm", "-1", "+7", "42", "a=b", "'=1", " =1", "é"] {
             assert_eq!(csv_text(plain), plain);
+        }
+    }
+
+    #[test]
+    fn control_characters_become_escapes() {
+        for (text, cell) in [
+            ("\u{1b}[31mred", "\\u{1b}[31mred"),
+            ("two\nlines", "two\\nlines"),
+            ("\t=1", "\\t=1"),
+            ("\r=1", "\\r=1"),
+            ("nul\0", "nul\\u{0}"),
+        ] {
+            assert_eq!(csv_text(text), cell);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::notes;
 use crate::table::{FactRows, count, enum_name, infos, mb, same_notes};
+use crate::unjoined::unjoined_text;
 use etlink_chakra::Demotion;
 use etlink_chakra::astra::file;
 use etlink_link::ranks::{JoinProblem, RankClock};
@@ -163,7 +164,9 @@ fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
     for text in &joined.taken_in {
         notes::print_note(&format!("{run}{text}"));
     }
+    let unjoined = unjoined_text(&joined.problems);
     if joined.groups.is_empty()
+        && unjoined.is_empty()
         && joined.messages + joined.unmatched == 0
         && joined.ranks.len() < 2
         && joined.timeline.is_none()
@@ -202,7 +205,8 @@ fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
         (*messages, "message"),
     ]
     .map(|(number, what)| count(number, what));
-    let said = format!("{groups}; {collectives} and {messages} matched, {unmatched} not{alone}");
+    let said =
+        format!("{groups}; {collectives} and {messages} matched, {unmatched} not{alone}{unjoined}");
     rows.add(
         &format!("joined {}", joined.run),
         count(joined.ranks.len() as u64, "rank"),

@@ -141,7 +141,7 @@ fn sizes_csv(report: &CommunicatorReport) -> Result<String> {
 /// Text of a log for a table: a spreadsheet takes no formula from it, a terminal no control
 /// character.
 fn shown(text: &str) -> String {
-    csv_text(&plain(text)).into_owned()
+    csv_text(text).into_owned()
 }
 
 fn report_text(report: &CommunicatorReport, rows: usize) -> String {

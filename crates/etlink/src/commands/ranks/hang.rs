@@ -215,7 +215,7 @@ fn calls_csv(all: &[FolderHangs]) -> Result<String> {
 /// Text of a dump for a table: a spreadsheet takes no formula from it, a terminal no control
 /// character.
 fn shown(text: &str) -> String {
-    csv_text(&plain(text)).into_owned()
+    csv_text(text).into_owned()
 }
 
 /// Who hangs where, for people.

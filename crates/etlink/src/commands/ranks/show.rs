@@ -3,6 +3,7 @@
 use super::RanksReport;
 use crate::notes;
 use crate::table::{Grid, Limit, count, csv_text, percent, signed_time, time};
+use crate::unjoined::unjoined_text;
 use anyhow::Result;
 use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats};
 use etlink_model::GlobalRank;
@@ -84,7 +85,9 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
         1 => "1 matched collective or message".to_owned(),
         several => format!("{several} matched collectives and messages"),
     };
-    let mut out = format!("{run}{}, {met}\n", count(one.ranks.len() as u64, "rank"));
+    let ranks = count(one.ranks.len() as u64, "rank");
+    let unjoined = unjoined_text(&one.problems);
+    let mut out = format!("{run}{ranks}, {met}{unjoined}\n");
     out += &not_compared(one);
     if one.collectives.is_empty() {
         return out;
@@ -424,13 +427,13 @@ fn by_kind(one: &RanksReport) -> String {
     for ((_, kind, ranks), skews) in kinds {
         let skew_ns = skews.iter().map(|skew| skew.skew_ns);
         let mean_skew = skew_ns.fold(0, i64::saturating_add) / skews.len().max(1) as i64;
-        let bytes = skews.iter().map(|skew| skew.bytes);
+        let bytes = skews.iter().filter_map(|skew| skew.bytes);
         let [transfer, algorithm, bus] = transfer_cells(&skews);
         table.add([
             kind.to_owned(),
             ranks.to_owned(),
             skews.len().to_string(),
-            bytes.fold(0, u64::saturating_add).to_string(),
+            bytes_text(bytes.reduce(u64::saturating_add)),
             time(mean_skew),
             transfer,
             algorithm,
@@ -457,15 +460,18 @@ fn transfer_cells(skews: &[&CollectiveSkew]) -> [String; 3] {
     let transfer = timed.iter().map(|(ns, _)| *ns).fold(0, i64::saturating_add);
     let mean = time(transfer / timed.len() as i64);
     // Of sizes that are not known there is no bandwidth, and their time would make it too low.
-    let sized = timed.iter().filter(|(_, skew)| skew.bytes > 0);
+    let sized = timed
+        .iter()
+        .filter_map(|(ns, skew)| Some((ns, skew, skew.bytes?)));
+    let sized = sized.filter(|(.., bytes)| *bytes > 0);
     let (mut bytes, mut ns) = (0.0, 0.0);
-    for (transfer_ns, skew) in sized.clone() {
-        bytes += skew.bytes as f64;
+    for (transfer_ns, _, of_one) in sized.clone() {
+        bytes += of_one as f64;
         ns += *transfer_ns as f64;
     }
     let factor = sized
         .clone()
-        .find_map(|(_, skew)| Some(skew.bus_bandwidth? / skew.algorithm_bandwidth?));
+        .find_map(|(_, skew, _)| Some(skew.bus_bandwidth? / skew.algorithm_bandwidth?));
     let Some(factor) = factor else {
         return [mean, none(), none()];
     };
@@ -498,7 +504,7 @@ fn largest_skews(one: &RanksReport, top: usize) -> String {
             skew.kind.clone(),
             skew.ranks.clone(),
             skew.number.to_string(),
-            skew.bytes.to_string(),
+            bytes_text(skew.bytes),
             time(skew.skew_ns),
             format!("rank {}", skew.last),
             late_by(skew),
@@ -506,6 +512,11 @@ fn largest_skews(one: &RanksReport, top: usize) -> String {
         ]);
     }
     format!("largest skew (late by: what made the last rank late, most of it)\n{table}")
+}
+
+/// A size, where it is known.
+fn bytes_text(bytes: Option<u64>) -> String {
+    bytes.map_or("-".to_owned(), |bytes| bytes.to_string())
 }
 
 /// What made most of the others' waiting.

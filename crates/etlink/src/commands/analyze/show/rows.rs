@@ -93,7 +93,9 @@ fn op_text(kernel: &KernelTotals) -> String {
 }
 
 pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<&CollectiveTotals>] = &[
+    let all = &one.total.collectives;
+    let is_partial = all.iter().any(|one| one.without_size > 0);
+    let mut columns: Vec<Column<&CollectiveTotals>> = vec![
         ("kind", |one| one.kind.clone()),
         ("group", |one| {
             if one.group.is_empty() {
@@ -106,11 +108,19 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
             if one.on_device { "device" } else { "host" }.to_owned()
         }),
         ("times", |one| one.count.to_string()),
-        ("bytes", |one| one.bytes.to_string()),
+        ("without size", |one| one.without_size.to_string()),
+        ("bytes", |one| {
+            one.bytes.map_or("-".into(), |bytes| bytes.to_string())
+        }),
         ("sum", |one| time(one.sum_ns)),
         ("algorithm", |one| bandwidth_text(one.algorithm_gb_per_s)),
         ("bus", |one| bandwidth_text(one.bus_gb_per_s)),
     ];
+    let mut expendable = vec!["on", "without size", "algorithm", "times"];
+    if !is_partial {
+        columns.retain(|(head, _)| *head != "without size");
+        expendable.retain(|head| *head != "without size");
+    }
     let summed = match one.told.ranks.len() {
         0 | 1 => "sum",
         _ => "sum over all ranks",
@@ -120,14 +130,18 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         true => "",
         false => ", see `etlink ranks`",
     };
+    let with_size = match is_partial {
+        true => " of those with a size",
+        false => "",
+    };
     let title = format!(
-        "communication (bytes: {summed}; bandwidths: over all its time, also that of waiting for other \
-         ranks{see})"
+        "communication (bytes: {summed}{with_size}; bandwidths: over all its time, also that of \
+         waiting for other ranks{see})"
     );
     (
         title,
-        Grid::from_records(3, limit, columns, one.total.collectives.iter())
-            .expendable(["on", "algorithm", "times"])
+        Grid::from_records(3, limit, &columns, all.iter())
+            .expendable(expendable)
             .decisive(["sum"]),
     )
 }
