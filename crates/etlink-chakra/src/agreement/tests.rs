@@ -1,5 +1,5 @@
 use super::*;
-use etlink_link::ranks::{Communication, GroupIdentity, Peers, join_ranks};
+use etlink_link::ranks::{Communication, GroupIdentity, Peers, RankSet, join_ranks};
 use etlink_model::CollectiveKind::{AllReduce, AllToAll, Broadcast, Recv, Send};
 use etlink_model::{CollectiveKind, GlobalRank, GroupIdx, UnixNs};
 
@@ -28,7 +28,7 @@ fn rank(rank: i64, drawn: Drawn<'_>) -> (RankSummary, Vec<Option<i64>>) {
             }
         };
     let communications = (10u32..).zip(drawn).map(communication).collect();
-    let groups = vec![GroupIdentity::Ranks(vec![0, 1])];
+    let groups = vec![GroupIdentity::Ranks(RankSet::from_iter([0, 1]))];
     (
         RankSummary {
             rank: GlobalRank(rank),
@@ -186,7 +186,9 @@ fn kernels_that_overlap_take_turns_in_the_order_of_their_ends() {
         .map(|(at, drawn)| rank(at, drawn))
         .unzip();
     for facts in &mut facts {
-        facts.groups.push(GroupIdentity::Ranks(vec![0, 1, 2]));
+        facts
+            .groups
+            .push(GroupIdentity::Ranks(RankSet::from_iter([0, 1, 2])));
         facts.communications.iter_mut().for_each(|communication| {
             communication.end_ns.0 = if communication.peers == PAIR { 90 } else { 80 }
         });
@@ -199,7 +201,9 @@ fn kernels_that_overlap_take_turns_in_the_order_of_their_ends() {
         "no file says so: one is taken out"
     );
     facts.push(rank(2, &[one[1]]).0);
-    facts[2].groups.push(GroupIdentity::Ranks(vec![0, 1, 2]));
+    facts[2]
+        .groups
+        .push(GroupIdentity::Ranks(RankSet::from_iter([0, 1, 2])));
     let sizes = [sizes, vec![vec![Some(4)]]].concat();
     let join = etlink_link::ranks::join_ranks(&facts);
     let run = agree(&facts, &sizes, &join, true);

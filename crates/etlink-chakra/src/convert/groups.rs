@@ -1,6 +1,6 @@
 //! The ranks of process groups, as `comm_group.json` lists them.
 
-use etlink_link::ranks::GroupIdentity;
+use etlink_link::ranks::{GroupIdentity, RankSet};
 use std::collections::BTreeMap;
 
 /// The global ranks of groups, by `pg_name`.
@@ -10,7 +10,7 @@ pub type GroupList = BTreeMap<String, Vec<i64>>;
 #[derive(Clone, Debug, Default)]
 pub struct GroupRanks {
     listed: GroupList,
-    all: Vec<u64>,
+    all: RankSet,
 }
 
 impl GroupRanks {
@@ -34,7 +34,7 @@ impl GroupRanks {
     }
 }
 
-fn non_negative(ranks: impl IntoIterator<Item = i64>) -> Vec<u64> {
+fn non_negative(ranks: impl IntoIterator<Item = i64>) -> RankSet {
     ranks
         .into_iter()
         .filter_map(|rank| u64::try_from(rank).ok())

@@ -7,7 +7,7 @@ use crate::etplus::write_etplus;
 use crate::read::{ChakraGraph, read};
 use crate::testing::sample;
 use etlink_kineto::KinetoReadOptions;
-use etlink_link::ranks::{GroupIdentity, Peers};
+use etlink_link::ranks::{GroupIdentity, Peers, RankSet};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{CollectiveKind, DurationNs, GlobalRank, GroupIdx};
 use etlink_replay::{ReplayKind, ReplaySettings, run_graph, work_makespan};
@@ -129,7 +129,10 @@ fn what_communicates_is_summarized() {
     let own = summary.communications[0];
     assert_eq!((own.kind, own.bytes), (CollectiveKind::AllReduce, 4096));
     assert_eq!(own.peers, Peers::Group(GroupIdx(0)));
-    assert_eq!(summary.groups, [GroupIdentity::Ranks(vec![0, 1])]);
+    assert_eq!(
+        summary.groups,
+        [GroupIdentity::Ranks(RankSet::from_iter([0, 1]))]
+    );
     assert!(own.on_device && own.extent.is_transfer);
 }
 

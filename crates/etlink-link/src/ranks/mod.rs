@@ -21,6 +21,7 @@ mod deadlock;
 mod delays;
 mod groups;
 mod join;
+mod rank_set;
 mod selection;
 mod skew;
 mod steps;
@@ -39,6 +40,7 @@ pub use join::{
     CollectiveMatch, CommChannel, JoinProblem, JoinProblemKind, MatchMember, Mismatch,
     ProblemExample, RunJoin, join_ranks, rank_list,
 };
+pub use rank_set::RankSet;
 pub use selection::{ExcludeReason, RunSelection, select_run};
 pub use skew::{CollectiveSkew, bus_factor, collective_skews};
 pub use steps::{RankSteps, SeparateRanges, StepSpan};

@@ -2,7 +2,7 @@
 
 mod extent;
 
-use super::{GroupResolver, RankSteps};
+use super::{GroupResolver, RankSet, RankSteps};
 use crate::host::pending::gloo_ranges;
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{
@@ -47,8 +47,8 @@ pub struct RankSummary {
 /// What a rank knows of a group's ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum GroupIdentity {
-    /// Its global ranks, ascending.
-    Ranks(Vec<u64>),
+    /// Its global ranks.
+    Ranks(RankSet),
     /// Not its ranks, but it is the only group of the rank's trace.
     Only,
     /// Not its ranks, but its NCCL communicator (`Comms Id`) and size, 0 = not said.
@@ -277,11 +277,7 @@ fn sizes(found: &CollectiveRef<'_>) -> Option<(u64, u64)> {
 fn group_of(known: &GroupResolver<'_>, found: &CollectiveRef<'_>) -> GroupIdentity {
     let communicator = found.names.get(found.record.comms_id);
     match known.ranks(found) {
-        Some(mut ranks) => {
-            ranks.sort_unstable();
-            ranks.dedup();
-            GroupIdentity::Ranks(ranks)
-        }
+        Some(ranks) => GroupIdentity::Ranks(RankSet::from_iter(ranks)),
         // The communicator before the name: PyTorch's names of groups differ between ranks.
         None if !communicator.is_empty() => {
             GroupIdentity::Communicator(communicator.to_owned(), found.record.group_size)

@@ -7,7 +7,7 @@ use etlink_model::{CollectiveKind, GlobalRank, GroupIdx, NodeIdx, UnixNs};
 pub(super) fn rank(rank: i64, world: i64, groups: &[&[u64]]) -> RankSummary {
     let groups = groups
         .iter()
-        .map(|ranks| GroupIdentity::Ranks(ranks.to_vec()))
+        .map(|ranks| GroupIdentity::Ranks(ranks.iter().copied().collect()))
         .collect();
     RankSummary {
         rank: GlobalRank(rank),

@@ -1,6 +1,7 @@
 //! One number per group for all ranks.
 
-use crate::ranks::{GroupIdentity, RankSummary};
+use crate::ranks::{GroupIdentity, RankSet, RankSummary};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The groups of all ranks.
@@ -20,23 +21,21 @@ pub(super) fn groups(ranks: &[RankSummary]) -> Numbers {
         .iter()
         .filter_map(|summary| u64::try_from(summary.rank.0).ok())
         .collect();
-    let resolved: Vec<Vec<Option<Vec<u64>>>> = ranks
-        .iter()
-        .map(|summary| {
-            summary
-                .groups
-                .iter()
-                .map(|group| resolve(group, summary, &users, &given))
-                .collect()
-        })
-        .collect();
-    let all: BTreeSet<&Vec<u64>> = resolved
+    let mut resolved: Vec<Vec<Option<RankSet>>> = Vec::with_capacity(ranks.len());
+    for summary in ranks {
+        let groups = summary.groups.iter();
+        let of_rank = groups.map(|group| resolve(group, summary, &users, &given));
+        resolved.push(of_rank.collect());
+    }
+    let distinct: FxHashSet<&RankSet> = resolved
         .iter()
         .flatten()
         .flatten()
         .filter(|ranks| ranks.len() > 1)
         .collect();
-    let numbers: BTreeMap<&Vec<u64>, u32> = all.into_iter().zip(1..).collect();
+    let mut sorted: Vec<&RankSet> = distinct.into_iter().collect();
+    sorted.sort_by(|one, other| one.iter().cmp(other.iter()));
+    let numbers: FxHashMap<&RankSet, u32> = sorted.iter().copied().zip(1..).collect();
     let mut of_rank = Vec::with_capacity(ranks.len());
     for groups in &resolved {
         // A group of one rank is not among `numbers`.
@@ -46,11 +45,11 @@ pub(super) fn groups(ranks: &[RankSummary]) -> Numbers {
         });
         of_rank.push(of_groups.collect());
     }
-    let groups = numbers
-        .iter()
-        .map(|(ranks, number)| (*number, (*ranks).clone()))
-        .collect();
-    Numbers { groups, of_rank }
+    let groups = (1..).zip(sorted.iter().map(|ranks| ranks.iter().collect()));
+    Numbers {
+        groups: groups.collect(),
+        of_rank,
+    }
 }
 
 /// Which ranks use a communicator whose ranks no trace lists.
@@ -73,7 +72,7 @@ fn resolve(
     summary: &RankSummary,
     users: &BTreeMap<&str, BTreeSet<u64>>,
     given: &BTreeSet<u64>,
-) -> Option<Vec<u64>> {
+) -> Option<RankSet> {
     match group {
         GroupIdentity::Ranks(ranks) => Some(ranks.clone()),
         GroupIdentity::Only => Some(

@@ -1,0 +1,113 @@
+//! Sets of ranks that take little memory where their ranks are evenly spaced.
+
+use std::iter::FusedIterator;
+
+/// Global ranks, ascending, each once.
+///
+/// Each of thousands of ranks knows the ranks of its groups, and a group of all would be a list as
+/// long as that in each of them. Ranks of a group are mostly evenly spaced, and are kept as such.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RankSet {
+    /// Longest runs, the first first: so equal sets have equal runs.
+    runs: Box<[EvenRun]>,
+}
+
+/// `start`, `start + stride`, …, so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct EvenRun {
+    start: u64,
+    /// 1 in a run of one rank.
+    stride: u64,
+    count: u64,
+}
+
+impl EvenRun {
+    fn last(self) -> u64 {
+        self.start + self.stride * (self.count - 1)
+    }
+
+    /// Takes a higher rank in if it is as far from the last as that is from the one before.
+    fn extend(&mut self, rank: u64) -> bool {
+        let stride = rank - self.last();
+        let fits = self.count == 1 || stride == self.stride;
+        if fits {
+            self.stride = stride;
+            self.count += 1;
+        }
+        fits
+    }
+}
+
+impl RankSet {
+    /// How many ranks there are. O(runs).
+    pub fn len(&self) -> usize {
+        let ranks: u64 = self.runs.iter().map(|run| run.count).sum();
+        ranks as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// The ranks, ascending.
+    pub fn iter(&self) -> impl FusedIterator<Item = u64> + Clone + '_ {
+        self.runs
+            .iter()
+            .flat_map(|run| (0..run.count).map(move |place| run.start + run.stride * place))
+    }
+}
+
+/// In any order; a rank that comes twice counts once. O(ranks log ranks).
+impl FromIterator<u64> for RankSet {
+    fn from_iter<I: IntoIterator<Item = u64>>(ranks: I) -> RankSet {
+        let mut ranks: Vec<u64> = ranks.into_iter().collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let mut runs: Vec<EvenRun> = vec![];
+        for rank in ranks {
+            if !runs.last_mut().is_some_and(|run| run.extend(rank)) {
+                runs.push(EvenRun {
+                    start: rank,
+                    stride: 1,
+                    count: 1,
+                });
+            }
+        }
+        RankSet { runs: runs.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn even_ranks_take_one_run() {
+        for ranks in [
+            Vec::from_iter(0..4096),
+            vec![1, 5, 9],
+            vec![7],
+            vec![3, u64::MAX],
+            vec![],
+        ] {
+            let set = RankSet::from_iter(ranks.clone());
+            assert_eq!(set.runs.len(), usize::from(!ranks.is_empty()));
+            assert_eq!(Vec::from_iter(set.iter()), ranks);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_ranks_come_back(ranks in prop::collection::vec(0u64..40, 0..30)) {
+            let set = RankSet::from_iter(ranks.iter().copied());
+            let sorted = BTreeSet::from_iter(ranks.iter().copied());
+            prop_assert_eq!(set.len(), sorted.len());
+            prop_assert_eq!(BTreeSet::from_iter(set.iter()), sorted.clone());
+            let again = RankSet::from_iter(sorted.into_iter().rev());
+            prop_assert_eq!(set, again);
+        }
+    }
+}
