@@ -259,7 +259,9 @@ fn communication_that_nothing_is_seen_to_wait_for_has_no_price() {
     tool.run("findings trace.json")
         .exits(0)
         .says("nothing stands out in 1 step (200.000 ms)")
-        .says("the host communicates in 90 % of the step (180 ms of 200 ms), most in all_reduce")
+        .says(
+            "the host communicates in 90 % of the step (180 ms of 200 ms), all of it in all_reduce",
+        )
         .says("what that costs cannot be said: the traces do not show what waits for it");
     tool.run("replay trace.json --what-if overlap-comm")
         .exits(0)

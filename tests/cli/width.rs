@@ -105,10 +105,22 @@ fn drawn_runs() -> Tool {
         }
     }
     tool.run("merge one -o graphs").exits(0);
+    let metrics = [
+        "dram__bytes.sum",
+        "sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active",
+    ];
+    let rows = ["Mul", "Div", "Greater"].map(|functor| {
+        let name = long_kernel(functor);
+        format!("\"1\",\"{name}\",\"1,234,567.5\",\"12.25\"\n")
+    });
+    let [bytes, share] = metrics;
+    let head =
+        format!("\"ID\",\"Kernel Name\",\"{bytes}\",\"{share}\"\n\"\",\"\",\"Mbyte\",\"%\"\n");
+    tool.file("ncu_rank_0.csv", head + &rows.concat());
     tool
 }
 
-const TABLES: [&str; 22] = [
+const TABLES: [&str; 24] = [
     "utilization",
     "breakdown",
     "steps",
@@ -131,9 +143,11 @@ const TABLES: [&str; 22] = [
     "phases",
     "op_launches",
     "peaks",
+    "outside",
+    "host_ops",
 ];
 
-const LINES: [&str; 25] = [
+const LINES: [&str; 26] = [
     "link --host one/pytorch_et_0.json --device one/kineto_trace_0.json",
     "link --device one/kineto_trace_0.json -o linked.pftrace --overwrite",
     "merge one -o merged --for astra-sim --overwrite",
@@ -147,6 +161,7 @@ const LINES: [&str; 25] = [
     "diff one two --group shape",
     "analyze one",
     "analyze graphs",
+    "analyze one/kineto_trace_0.json --table counters --metrics ncu_rank_0.csv",
     "analyze one --compat hta",
     "report one -o page.html --overwrite",
     "report one two -o page.html --overwrite",

@@ -74,6 +74,18 @@ pub struct CauseEvidence {
     /// How much of it comes from that line, ns.
     #[serde(skip)]
     pub python_ns: i64,
+    /// How much of its longest occurrence is in `within`, where it has a part of less than half.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within_share: Option<f64>,
+    /// How much of the time is of calls of which no later ones tell what is usual, ns.
+    #[serde(skip)]
+    pub whole_ns: i64,
+    /// How much of it is before the first launch of its thread, ns.
+    #[serde(skip)]
+    pub before_launches_ns: i64,
+    /// How much of it is behind the last launch of its thread, ns.
+    #[serde(skip)]
+    pub after_launches_ns: i64,
 }
 
 /// Python stacks of a trace.
@@ -86,6 +98,18 @@ pub enum PythonStacks {
     NotRead,
     /// They were read.
     Read,
+}
+
+/// By what a program runs on devices: whose words help it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProgramKind {
+    /// PyTorch.
+    #[default]
+    Torch,
+    /// CUDA without PyTorch, or something that the trace does not name.
+    Cuda,
+    /// HIP without PyTorch.
+    Hip,
 }
 
 /// The time that gains are of.
@@ -136,6 +160,8 @@ pub struct RankCauses {
     pub rank: Option<GlobalRank>,
     /// When its first event begins, ns since the origin of the trace.
     pub first_ns: i64,
+    /// By what its program runs on devices.
+    pub program: ProgramKind,
     /// The time that gains are of.
     pub window: RankWindow,
     /// Where that begins and ends in the graph.
@@ -182,6 +208,7 @@ impl CauseCandidate {
             sum.since_first_ns = other.since_first_ns;
             sum.message_bytes = other.message_bytes;
             sum.within.clone_from(&other.within);
+            sum.within_share = other.within_share;
             sum.communication.clone_from(&other.communication);
             sum.python.clone_from(&other.python);
             sum.stacks = other.stacks;
@@ -196,7 +223,11 @@ impl CauseCandidate {
         // Sums over ranks: the sentence says over how many.
         sum.may_wait |= other.may_wait;
         sum.count += other.count;
-        sum.time_ns = sum.time_ns.saturating_add(other.time_ns);
+        let add = |sum: &mut i64, ns: i64| *sum = sum.saturating_add(ns);
+        add(&mut sum.time_ns, other.time_ns);
+        add(&mut sum.whole_ns, other.whole_ns);
+        add(&mut sum.before_launches_ns, other.before_launches_ns);
+        add(&mut sum.after_launches_ns, other.after_launches_ns);
         if self.kind.sums_compared() {
             let both = [sum.compared, other.compared];
             sum.compared = both.into_iter().flatten().reduce(|one, more| one + more);

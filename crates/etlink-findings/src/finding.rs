@@ -1,10 +1,11 @@
 //! What is told of a run.
 
-use crate::candidate::{CauseEvidence, RankCauses};
+use crate::candidate::{CauseEvidence, ProgramKind, RankCauses};
 use crate::kind::CauseKind;
 use etlink_analyze::UtilizationWindow;
 use etlink_model::{GlobalRank, NodeIdx};
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// A rank's part of a graph.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ pub struct RunFinding {
     /// What the trace shows.
     pub evidence: CauseEvidence,
     /// What helps.
-    pub remedy: &'static str,
+    pub remedy: Cow<'static, str>,
     /// All of that in one sentence.
     pub sentence: String,
 }
@@ -43,6 +44,8 @@ pub struct RunFinding {
 pub struct CommunicationShare {
     /// The kind and group that lasts longest.
     pub subject: String,
+    /// How much of the communication that of this kind and group is.
+    pub subject_share: f64,
     /// How long communication is exposed, summed over ranks, ns; without a device in how much of the
     /// windows it goes on.
     pub time_ns: i64,
@@ -86,6 +89,9 @@ pub struct RunFindings {
     pub has_device: bool,
     /// Ranks that were looked at together.
     pub ranks: u64,
+    /// By what the program runs on devices.
+    #[serde(skip)]
+    pub program: ProgramKind,
     /// Communication that takes much of the time, of which no finding is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub communication: Option<CommunicationShare>,

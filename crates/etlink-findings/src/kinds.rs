@@ -17,8 +17,10 @@ pub struct KindRule {
     pub inferred: bool,
     /// Whether it says less than others about the same time: then these are told instead.
     pub general: bool,
-    /// What helps.
+    /// What helps a program of PyTorch.
     pub remedy: &'static str,
+    /// What helps other programs, in the words of CUDA; none where that is the same.
+    pub other_remedy: Option<&'static str>,
     /// None where only several ranks together show it.
     pub(crate) detect: Option<Detect>,
 }
@@ -30,6 +32,7 @@ const fn stated(kind: CauseKind, detect: Detect, remedy: &'static str) -> KindRu
         inferred: false,
         general: false,
         remedy,
+        other_remedy: None,
         detect: Some(detect),
     }
 }
@@ -57,7 +60,18 @@ const fn of_ranks(kind: CauseKind, remedy: &'static str) -> KindRule {
         inferred: false,
         general: false,
         remedy,
+        other_remedy: None,
         detect: None,
+    }
+}
+
+impl KindRule {
+    /// The same, with words for programs without PyTorch.
+    const fn without_torch(self, remedy: &'static str) -> KindRule {
+        KindRule {
+            other_remedy: Some(remedy),
+            ..self
+        }
     }
 }
 
@@ -75,17 +89,27 @@ pub const KINDS: [KindRule; 24] = [
         CauseKind::InputPipeline,
         host::input_pipeline,
         "load ahead: more `num_workers`, a larger `prefetch_factor`, less work per sample",
+    )
+    .without_torch(
+        "load ahead on other threads, while the device works",
     ),
     general(
         CauseKind::HostWork,
         host::host_work,
         "make what it does there shorter, or do it ahead of time or on another thread; findings name \
         the line where stacks were recorded (`with_stack=True`)",
+    )
+    .without_torch(
+        "make what it does there shorter, or do it ahead of time or on another thread; ranges of your \
+             own (NVTX, ROCTX) name its parts",
     ),
     general(
         CauseKind::SmallKernels,
         launches::small_kernels,
         "use CUDA graphs (`torch.compile(mode=\"reduce-overhead\")`) or larger batches",
+    )
+    .without_torch(
+        "capture the launches into a graph (`cudaGraphLaunch`), or launch fewer and larger kernels",
     ),
     stated(
         CauseKind::OptimizerLaunches,
@@ -105,23 +129,40 @@ pub const KINDS: [KindRule; 24] = [
     stated(
         CauseKind::PageableCopy,
         syncs::pageable_copies,
-        "pin the memory (`pin_memory=True`) and copy with `non_blocking=True`",
+        // No trace shows when the host needs the data.
+        "pin the memory (`pin_memory=True`) and copy with `non_blocking=True`; the gain holds if the \
+        host has other work until it needs the data",
+    )
+    .without_torch(
+        "copy with `cudaMemcpyAsync` from and to pinned memory (`cudaHostAlloc`); the gain holds if the host \
+        has other work until it needs the data",
     ),
     stated(
         CauseKind::ExplicitSync,
         syncs::explicit_syncs,
         "take the synchronisation out of the loop",
+    )
+    .without_torch(
+        "let streams wait for each other with `cudaStreamWaitEvent`, and the host only where it needs \
+             a result",
     ),
     probable(
         CauseKind::UnrecordedSync,
         host::unrecorded_syncs,
         "look there for what waits, such as `.item()`, a copy or a synchronisation, and take it out \
         of the loop; the trace records no call that waits",
+    )
+    .without_torch(
+        "look there for what waits, such as a copy or a synchronisation, and take it out of the loop; \
+             the trace records no call that waits",
     ),
     stated(
         CauseKind::AllocatorCalls,
         syncs::allocator_calls,
         "keep shapes alike, or set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`",
+    )
+    .without_torch(
+        "get the memory once and use it again, or take it from a pool (`cudaMallocAsync`)",
     ),
     stated(
         CauseKind::ExposedCommunication,
@@ -147,6 +188,9 @@ pub const KINDS: [KindRule; 24] = [
         CauseKind::FusibleChain,
         device::fusible_chains,
         "fuse them: `torch.compile`, or one kernel of your own",
+    )
+    .without_torch(
+        "fuse them into one kernel",
     ),
     stated(
         CauseKind::TensorCopies,
@@ -162,6 +206,9 @@ pub const KINDS: [KindRule; 24] = [
         CauseKind::FirstCall,
         start_up::first_calls,
         "warm up before you record or measure: `schedule(warmup=…)`",
+    )
+    .without_torch(
+        "do it once, before what you measure, and record what comes after",
     ),
     KindRule {
         general: true,
@@ -170,6 +217,7 @@ pub const KINDS: [KindRule; 24] = [
             steps::first_step,
             "warm up before you record or measure: `schedule(warmup=…)`",
         )
+        .without_torch("warm up before you measure, and record what comes after")
     },
     probable(
         CauseKind::ProfilerOverhead,

@@ -24,6 +24,7 @@ mod kind;
 mod kinds;
 mod launched_row;
 mod overlap;
+mod program_kind;
 mod python_lines;
 mod question;
 mod rank_causes;
@@ -35,7 +36,8 @@ mod text;
 mod view;
 
 pub use candidate::{
-    CauseCandidate, CauseEvidence, PythonStacks, RankCauses, RankWindow, RankWork, WindowEnds,
+    CauseCandidate, CauseEvidence, ProgramKind, PythonStacks, RankCauses, RankWindow, RankWork,
+    WindowEnds,
 };
 pub use finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 pub use kind::CauseKind;

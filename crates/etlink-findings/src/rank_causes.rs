@@ -1,6 +1,6 @@
 //! Looks for all kinds of causes in the trace of one rank.
 
-use crate::candidate::{RankCauses, RankWork};
+use crate::candidate::{ProgramKind, RankCauses, RankWork};
 use crate::detect::communication::host_communication_ns;
 use crate::detect::names;
 use crate::kinds::KINDS;
@@ -61,6 +61,7 @@ fn causes_alone(view: &RankView<'_>) -> RankCauses {
     RankCauses {
         rank,
         first_ns,
+        program: ProgramKind::of_trace(view.trace),
         window,
         window_ends: view.window_ends(),
         candidates,

@@ -1,7 +1,7 @@
 //! Replays the run without each cause and ranks causes by what that gains.
 
 use crate::awaited::is_awaited;
-use crate::candidate::{CauseCandidate, CauseEvidence, PythonStacks};
+use crate::candidate::{CauseCandidate, CauseEvidence, ProgramKind, PythonStacks};
 use crate::finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 use crate::kind::CauseKind;
 use crate::kinds::{HOST_WORK_AT_LINE, HOST_WORK_STACKS_UNREAD};
@@ -70,6 +70,10 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
     // Of thousands of ranks the candidates are as large as the graph: nothing of them stands twice.
     let merged = merge_candidates(&mut parts);
     let parts = &parts[..];
+    // Ranks of one run have the same program: the first speaks for all.
+    let program = parts
+        .first()
+        .map_or(ProgramKind::Torch, |part| part.causes.program);
     let editable = EditableGraph::new(graph);
     let plain_ns = window_length(editable.plain_run(), parts);
     let whole_ns = match parts {
@@ -87,7 +91,7 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
     let compared = compared.into_iter().map(|candidate| (candidate, vec![]));
     for (candidate, ranks) in merged.into_iter().chain(compared) {
         if candidate.evidence.time_ns > longest.evidence.time_ns {
-            longest = plain_finding(&candidate, &ranks);
+            longest = plain_finding(&candidate, &ranks, program);
         }
         if cannot_matter(&candidate, least_ns) {
             continue;
@@ -119,6 +123,7 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
         idle_ns,
         has_device: parts.iter().any(|part| part.causes.window.has_device),
         ranks: parts.len() as u64,
+        program,
         communication: None,
         longest_cause: None,
         findings: vec![],
@@ -197,7 +202,8 @@ fn all_causes(kept: &[Replayed]) -> CauseCandidate {
     all
 }
 
-/// All kinds and groups of communication as one cause, named for the one that lasts longest.
+/// All kinds and groups of communication as one cause, named for the one that lasts longest, whose
+/// time is its typical one.
 fn all_communication(merged: &[(CauseCandidate, Vec<GlobalRank>)]) -> CauseCandidate {
     let mut all = CauseCandidate {
         kind: CauseKind::ExposedCommunication,
@@ -218,6 +224,7 @@ fn all_communication(merged: &[(CauseCandidate, Vec<GlobalRank>)]) -> CauseCandi
         if time_ns > longest_ns {
             longest_ns = time_ns;
             all.subject.clone_from(&one.subject);
+            all.evidence.typical_ns = time_ns;
         }
     }
     all
@@ -231,6 +238,7 @@ fn communication_share(all: &CauseCandidate, parts: &[RankPart]) -> Option<Commu
     let is_much = time_ns as f64 >= MUCH_COMMUNICATION * windows_ns as f64;
     is_much.then(|| CommunicationShare {
         subject: all.subject.clone(),
+        subject_share: all.evidence.typical_ns as f64 / all.evidence.time_ns.max(1) as f64,
         time_ns,
         windows_ns,
         ..CommunicationShare::default()
@@ -390,7 +398,7 @@ fn finding_of(one: Replayed, found: &RunFindings) -> RunFinding {
     let mut finding = RunFinding {
         gain_ns,
         gain_share: gain_ns as f64 / found.window_ns.max(1) as f64,
-        ..plain_finding(&one.candidate, &one.ranks)
+        ..plain_finding(&one.candidate, &one.ranks, found.program)
     };
     finding.sentence = sentence::finding_sentence(&finding, found);
     finding
@@ -407,22 +415,32 @@ fn host_work_remedy(evidence: &CauseEvidence) -> &'static str {
 }
 
 /// What is told of a cause but for its gain.
-fn plain_finding(candidate: &CauseCandidate, ranks: &[GlobalRank]) -> RunFinding {
+fn plain_finding(
+    candidate: &CauseCandidate,
+    ranks: &[GlobalRank],
+    program: ProgramKind,
+) -> RunFinding {
     let rule = candidate.kind.rule();
     // What a small message takes is not its bytes.
     let bytes = candidate.evidence.message_bytes;
     let is_small = bytes.is_some_and(|bytes| bytes < SMALL_MESSAGE);
+    let other = rule.and_then(|rule| rule.other_remedy);
+    let other = other.filter(|_| program != ProgramKind::Torch);
+    let remedy = match candidate.kind {
+        _ if is_small => SMALL_MESSAGE_REMEDY,
+        // What names the line is of the program already.
+        CauseKind::HostWork if other.is_none() || candidate.evidence.python.is_some() => {
+            host_work_remedy(&candidate.evidence)
+        }
+        _ => other.unwrap_or(rule.map_or("", |rule| rule.remedy)),
+    };
     RunFinding {
         kind: candidate.kind,
         subject: candidate.subject.clone(),
         ranks: ranks.to_vec(),
         inferred: rule.is_some_and(|rule| rule.inferred),
         evidence: candidate.evidence.clone(),
-        remedy: match candidate.kind {
-            _ if is_small => SMALL_MESSAGE_REMEDY,
-            CauseKind::HostWork => host_work_remedy(&candidate.evidence),
-            _ => rule.map_or("", |rule| rule.remedy),
-        },
+        remedy: program.in_its_words(remedy),
         ..RunFinding::default()
     }
 }

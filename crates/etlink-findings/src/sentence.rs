@@ -1,5 +1,6 @@
 //! A finding as one sentence: what is gained, what the trace shows, what helps.
 
+use crate::candidate::{CauseEvidence, ProgramKind};
 use crate::detect::communication::UNNAMED_COMMUNICATION;
 use crate::detect::names::{ANOTHER_THREAD, BETWEEN_OPS};
 use crate::finding::{CommunicationShare, JointGain, RunFinding, RunFindings};
@@ -76,7 +77,11 @@ pub(crate) fn communication_sentence(
     };
     let most = match &share.subject[..] {
         "" | UNNAMED_COMMUNICATION => String::new(),
-        subject => format!(", most in {subject}"),
+        subject if share.subject_share > 0.995 => format!(", all of it in {subject}"),
+        subject => {
+            let part = percent_text(share.subject_share);
+            format!(", {part} of it in {subject}")
+        }
     };
     let why = match (found.ranks, ranks_meet) {
         // What follows may wait for it all the same: a trace does not show each cause.
@@ -164,9 +169,8 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             format!("the program waits for another thread, which shows no op for {total}{threads}")
         }
         CauseKind::HostWork => {
-            format!(
-                "the host is in `{subject}` and what it calls for {total}{threads} between launches"
-            )
+            let when = launch_text(evidence);
+            format!("the host is in `{subject}` and what it calls for {total}{threads} {when}")
         }
         CauseKind::SmallKernels => format!(
             "kernels are over before the host launches the next: {count} of {typical} (mean), one \
@@ -246,7 +250,11 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             count_text(compared as u64, "chain")
         ),
         CauseKind::TensorCopies => {
-            format!("`{subject}` copies tensors inside of the device, {times}, {total} in all")
+            let what = match found.program {
+                ProgramKind::Torch => "tensors",
+                ProgramKind::Cuda | ProgramKind::Hip => "memory",
+            };
+            format!("`{subject}` copies {what} inside of the device, {times}, {total} in all")
         }
         CauseKind::Recomputation => format!(
             "checkpointing computes forward work again in the backward pass, {times}, {total} of \
@@ -280,14 +288,35 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
     }
 }
 
+/// When work of the host is, by the launches of its thread.
+fn launch_text(evidence: &CauseEvidence) -> String {
+    let (before, after) = (evidence.before_launches_ns, evidence.after_launches_ns);
+    let between = evidence
+        .time_ns
+        .saturating_sub(before.saturating_add(after));
+    // What is less than a tenth needs no word.
+    let parts = [
+        (before, "before the first launch"),
+        (between, "between launches"),
+        (after, "after the last launch"),
+    ];
+    let parts = parts.into_iter();
+    let parts = parts.filter(|(ns, _)| ns.saturating_mul(10) >= evidence.time_ns);
+    let parts: Vec<&str> = parts.map(|(_, when)| when).collect();
+    parts.join(" and ")
+}
+
 /// What starts up, and what its longest part is.
 fn first_call_text(finding: &RunFinding) -> String {
     let evidence = &finding.evidence;
     let subject = short_name(&finding.subject);
     let took = time_text(evidence.typical_ns);
-    let mostly = match evidence.within.as_deref() {
-        Some(part) => format!(", mostly in `{}`", short_name(part)),
-        None => String::new(),
+    let mostly = match (evidence.within.as_deref(), evidence.within_share) {
+        (Some(part), Some(share)) => {
+            format!(", {} of it in `{}`", percent_text(share), short_name(part))
+        }
+        (Some(part), None) => format!(", mostly in `{}`", short_name(part)),
+        (None, _) => String::new(),
     };
     let later = match evidence.compared {
         Some(usual) => format!(", the median of later ones is {}", time_text(usual as i64)),
@@ -297,7 +326,15 @@ fn first_call_text(finding: &RunFinding) -> String {
         0 | 1 => String::new(),
         count => {
             let total = time_text(evidence.time_ns);
-            format!("; {count} such calls take {total} longer than usual")
+            let than = match evidence.whole_ns {
+                0 => "longer than the median of later calls of their names".to_owned(),
+                whole if whole >= evidence.time_ns => "in all".to_owned(),
+                whole => format!(
+                    "more than later ones, {} of that by calls that have none",
+                    time_text(whole)
+                ),
+            };
+            format!("; {count} calls that start up, get or free memory take {total} {than}")
         }
     };
     let which = match evidence.place {

@@ -39,6 +39,8 @@ pub(crate) struct LaunchInterval {
     pub(crate) span: HostSpan,
     /// The row whose launch begins it; none before the first.
     pub(crate) row: Option<usize>,
+    /// Whether no launch ends it.
+    pub(crate) is_last: bool,
     /// How long the thread worked in it, ns: without what it waited for.
     pub(crate) worked_ns: i64,
 }
@@ -62,6 +64,8 @@ pub(crate) struct RankView<'t> {
     pub(crate) thread_work: ThreadWork,
     /// Waits of threads for devices, once they were asked for.
     pub(crate) syncs: OnceCell<Vec<HostSync>>,
+    /// Per call, whether it copies memory for a device by itself, once that was asked for.
+    pub(crate) staging: OnceCell<Vec<bool>>,
     /// From launch to launch of each thread, once that was asked for.
     pub(crate) intervals: OnceCell<Vec<LaunchInterval>>,
     /// What the process does for the first time, once that was asked for.
@@ -103,6 +107,7 @@ impl<'t> RankView<'t> {
             launched,
             thread_work: ThreadWork::of_trace(trace),
             syncs: OnceCell::new(),
+            staging: OnceCell::new(),
             intervals: OnceCell::new(),
             first_calls: OnceCell::new(),
             communication: OnceCell::new(),

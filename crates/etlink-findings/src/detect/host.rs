@@ -1,6 +1,7 @@
 //! What the host does while the device has nothing to do.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
+use crate::detect::host_waits::is_staging;
 use crate::detect::names::{ANOTHER_THREAD, is_allocator_call, is_input_op};
 use crate::detect::start_up::start_up;
 use crate::drain_times::DrainTimes;
@@ -66,6 +67,10 @@ struct SpanGroup<'t> {
     lines: PythonLines,
     /// What its slices are called, with their time, ns.
     by_name: BTreeMap<&'t str, i64>,
+    /// How much of it is before the first launch of its thread, ns.
+    before_launches_ns: i64,
+    /// How much of it is behind the last, ns.
+    after_launches_ns: i64,
 }
 
 impl SpanGroup<'_> {
@@ -95,6 +100,8 @@ impl SpanGroup<'_> {
             typical_ns: median_ns(&mut self.times),
             start_ns: longest.map(|span| span.start),
             within: self.main_slice(),
+            before_launches_ns: self.before_launches_ns,
+            after_launches_ns: self.after_launches_ns,
             ..CauseEvidence::default()
         };
         // the many short ones become no candidates
@@ -155,6 +162,7 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
                 intervals.push(LaunchInterval {
                     span,
                     row: None,
+                    is_last: true,
                     worked_ns: worked_ns(view, span),
                 });
             }
@@ -171,6 +179,7 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
                 intervals.push(LaunchInterval {
                     span,
                     row: begin.1,
+                    is_last: row.is_none(),
                     worked_ns: worked_ns(view, span),
                 });
             }
@@ -194,7 +203,10 @@ pub(crate) fn is_own_work(view: &RankView<'_>, node: NodeIdx) -> bool {
     match slice.kind {
         NodeKind::Boundary => false,
         NodeKind::HostGap => !view.is_idle(node),
-        NodeKind::Runtime => !is_allocator_call(view.call_name(CallIdx(slice.source))),
+        NodeKind::Runtime => {
+            let call = CallIdx(slice.source);
+            !is_allocator_call(view.call_name(call)) && !is_staging(view, call)
+        }
         _ => true,
     }
 }
@@ -251,6 +263,11 @@ fn work_slices<'t>(view: &RankView<'t>, end_with_stream: bool) -> BTreeMap<&'t s
             group.edits.removed.push(*node);
             let slice_ns = group.by_name.entry(view.trace.name(&slice)).or_default();
             *slice_ns = slice_ns.saturating_add(slice.duration.0);
+            match (interval.row, interval.is_last) {
+                (None, false) => add_ns(&mut group.before_launches_ns, slice.duration.0),
+                (Some(_), true) => add_ns(&mut group.after_launches_ns, slice.duration.0),
+                _ => {}
+            }
             group.note(HostSpan {
                 thread: interval.span.thread,
                 start: slice.start.0,
@@ -261,8 +278,12 @@ fn work_slices<'t>(view: &RankView<'t>, end_with_stream: bool) -> BTreeMap<&'t s
     groups
 }
 
+fn add_ns(sum: &mut i64, ns: i64) {
+    *sum = sum.saturating_add(ns);
+}
+
 /// What a slice of the host is part of: the nearest annotation that is no step, else the outermost
-/// op, else nothing but a step. None of what has a kind of its own.
+/// op, else the call, else nothing but a step. None of what has a kind of its own.
 fn work_name<'t>(view: &RankView<'t>, node: NodeIdx) -> Option<&'t str> {
     let slice = view.trace.nodes.get(node);
     if !is_own_work(view, node) || slice.duration.0 == 0 {
@@ -281,6 +302,10 @@ fn work_name<'t>(view: &RankView<'t>, node: NodeIdx) -> Option<&'t str> {
         if !view.is_step_name(name) {
             outermost = Some(name);
         }
+    }
+    // A call shows what it is as well as an op.
+    if slice.kind == NodeKind::Runtime && outermost.is_none() {
+        return Some(view.call_name(CallIdx(slice.source)));
     }
     // What a thread of somebody else's work does between its ops is not the program's loop.
     let is_program = slice

@@ -21,6 +21,9 @@ const FIRST_FACTOR: i64 = 10;
 /// more than one, and `torch.compile` compiles again for dynamic shapes.
 const MOST_FIRST: usize = 3;
 
+/// A part of a call that is smaller is not what it is mostly in.
+const HALF: f64 = 0.5;
+
 /// With fewer calls behind those nothing tells what is usual.
 const LEAST_LATER: usize = 3;
 
@@ -253,6 +256,9 @@ pub(crate) fn first_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         }
     }
     free_streams(view, calls, &mut edits);
+    let (within, within_share) = longest_part(view, longest).unzip();
+    let within_share = within_share.filter(|share| *share < HALF);
+    let whole = calls.iter().filter(|first| first.usual_ns.is_none());
     let evidence = CauseEvidence {
         count: calls.len() as u64,
         time_ns,
@@ -260,7 +266,9 @@ pub(crate) fn first_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         compared: longest.usual_ns.map(|usual| usual as f64),
         place: Some(longest.place as u64 + 1).filter(|place| *place > 1),
         start_ns: Some(longest.span.start),
-        within: longest_part(view, longest),
+        within,
+        within_share,
+        whole_ns: sum_ns(whole.map(FirstCall::took_ns)),
         python: view.python_at(longest.span.thread, longest.span.start),
         ..CauseEvidence::default()
     };
@@ -287,14 +295,15 @@ fn free_streams(view: &RankView<'_>, calls: &[FirstCall<'_>], edits: &mut GraphE
     }
 }
 
-/// What most of a first call is spent in.
-fn longest_part(view: &RankView<'_>, first: &FirstCall<'_>) -> Option<String> {
+/// What a first call is longest in, and its share of the call.
+fn longest_part(view: &RankView<'_>, first: &FirstCall<'_>) -> Option<(String, f64)> {
     let mut by_name: BTreeMap<&str, i64> = BTreeMap::new();
     for node in view.nodes_in(first.span) {
         let slice = view.trace.nodes.get(*node);
         let sum = by_name.entry(view.trace.name(&slice)).or_default();
         *sum = sum.saturating_add(slice.duration.0);
     }
-    let (name, _) = by_name.iter().max_by_key(|(_, ns)| **ns)?;
-    (*name != first.name).then(|| (*name).to_owned())
+    let (name, ns) = by_name.iter().max_by_key(|(_, ns)| **ns)?;
+    let share = *ns as f64 / first.took_ns().max(1) as f64;
+    (*name != first.name).then(|| ((*name).to_owned(), share))
 }

@@ -2,16 +2,18 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::communication::{communication_name, communication_waited_for};
-use crate::detect::host_waits::{host_waits, pageable_copy};
+use crate::detect::host_waits::{host_waits, is_staging, pageable_copy};
 use crate::detect::names::{is_allocator_call, is_input_op};
 use crate::detect::spans::remove_spans;
 use crate::detect::start_up::start_up;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
+use crate::launched_row::LaunchedRow;
 use crate::python_lines::PythonLines;
 use crate::text::sum_ns;
 use crate::view::{HostSync, RankView};
 use etlink_analyze::median_ns;
+use etlink_link::NodeKind;
 use etlink_model::{CallIdx, NodeIdx, OpIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
@@ -69,10 +71,7 @@ fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, 
         if communication_waited_for(view, sync).is_some() {
             return None;
         }
-        let op = view
-            .op_and_parents(sync.op)
-            .find(|op| !view.trace.device.ops.annotation[op.index()]);
-        let subject = op.map_or(name, |op| view.op_name(op));
+        let subject = copy_name(view, sync.op, call);
         return Some((CauseKind::PageableCopy, subject.to_owned(), None));
     }
     let lower = name.to_ascii_lowercase();
@@ -81,8 +80,21 @@ fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, 
         .then(|| (CauseKind::ExplicitSync, name.to_owned(), None))
 }
 
-/// The waits of a kind, by subject.
+/// What copies: the innermost op, else the call.
+fn copy_name<'t>(view: &RankView<'t>, op: Option<OpIdx>, call: CallIdx) -> &'t str {
+    let op = view
+        .op_and_parents(op)
+        .find(|op| !view.trace.device.ops.annotation[op.index()]);
+    op.map_or_else(|| view.call_name(call), |op| view.op_name(op))
+}
+
+/// The waits of a kind.
 fn syncs_of_kind(view: &RankView<'_>, kind: CauseKind) -> Vec<CauseCandidate> {
+    groups_as_candidates(view, kind, waits_of_kind(view, kind))
+}
+
+/// The same by subject.
+fn waits_of_kind(view: &RankView<'_>, kind: CauseKind) -> BTreeMap<String, SyncGroup> {
     let mut by_subject: BTreeMap<String, SyncGroup> = BTreeMap::new();
     for sync in host_waits(view) {
         let Some((found, subject, op)) = cause_of(view, sync) else {
@@ -92,6 +104,14 @@ fn syncs_of_kind(view: &RankView<'_>, kind: CauseKind) -> Vec<CauseCandidate> {
             by_subject.entry(subject).or_default().add(view, sync, op);
         }
     }
+    by_subject
+}
+
+fn groups_as_candidates(
+    view: &RankView<'_>,
+    kind: CauseKind,
+    by_subject: BTreeMap<String, SyncGroup>,
+) -> Vec<CauseCandidate> {
     let groups = by_subject.into_iter();
     groups
         .map(|(subject, group)| group.into_candidate(view, kind, subject))
@@ -111,7 +131,8 @@ struct SyncGroup {
     communicated_ns: i64,
     /// The communication that was waited for longest, and for how long.
     communication: Option<(i64, NodeIdx)>,
-    longest: Option<(i64, NodeIdx)>,
+    /// The longest: how long, when it began, and the node behind it.
+    longest: Option<(i64, i64, NodeIdx)>,
     lines: PythonLines,
 }
 
@@ -134,9 +155,10 @@ impl SyncGroup {
         }
         if self
             .longest
-            .is_none_or(|(longest, _)| sync.waited_ns > longest)
+            .is_none_or(|(longest, ..)| sync.waited_ns > longest)
         {
-            self.longest = Some((sync.waited_ns, sync.node));
+            let begun = slice.start.0.saturating_sub(sync.waited_ns);
+            self.longest = Some((sync.waited_ns, begun, sync.node));
         }
         // Where nothing is read back, the op and its copy go with the wait.
         if let Some(op) = read.filter(|op| SCALAR_OPS.contains(&view.op_name(*op))) {
@@ -144,6 +166,27 @@ impl SyncGroup {
         // The rest of a synchronising call is nothing but the return from it.
         } else if read.is_none() {
             self.edits.removed.push(sync.node);
+        }
+    }
+
+    /// Adds a call in which the thread copies for the device.
+    fn add_staging(&mut self, view: &RankView<'_>, launched: &LaunchedRow) {
+        let span = view.call_span(launched.call);
+        let took_ns = span.end.saturating_sub(span.start);
+        let mut first = None;
+        for node in view.nodes_in(span) {
+            let slice = view.trace.nodes.get(*node);
+            if slice.kind == NodeKind::Runtime && slice.source == launched.call.0 {
+                self.edits.removed.push(*node);
+                first = first.or(Some(*node));
+            }
+        }
+        let Some(first) = first else { return };
+        self.waits.push(took_ns);
+        self.lines.add_call(took_ns, span.thread, span.start);
+        self.copied_ns = view.row_ns(launched.row).saturating_add(self.copied_ns);
+        if self.longest.is_none_or(|(longest, ..)| took_ns > longest) {
+            self.longest = Some((took_ns, span.start, first));
         }
     }
 
@@ -158,9 +201,8 @@ impl SyncGroup {
             view.remove_row(launched.row, &mut self.edits);
         }
         let (mut within, mut start_ns) = (None, None);
-        if let Some((waited, node)) = self.longest {
+        if let Some((_, begun, node)) = self.longest {
             let slice = view.trace.nodes.get(node);
-            let begun = slice.start.0.saturating_sub(waited);
             start_ns = Some(begun);
             within = outer_range(view, view.trace.op_of(&slice), &subject);
         }
@@ -205,7 +247,20 @@ pub(crate) fn dynamic_shapes(view: &RankView<'_>) -> Vec<CauseCandidate> {
 
 /// Copies of memory that is not pinned.
 pub(crate) fn pageable_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    syncs_of_kind(view, CauseKind::PageableCopy)
+    let mut by_subject = waits_of_kind(view, CauseKind::PageableCopy);
+    for launched in view.launched.iter().flatten() {
+        let is_inside = launched.called >= view.span.0 && launched.called < view.span.1;
+        let op = view.trace.call_op[launched.call.index()].get();
+        // Input has a kind of its own.
+        let mut around = view.op_and_parents(op);
+        let is_input = around.any(|op| is_input_op(view.op_name(op)));
+        if is_inside && !is_input && is_staging(view, launched.call) {
+            let subject = copy_name(view, op, launched.call);
+            let group = by_subject.entry(subject.to_owned()).or_default();
+            group.add_staging(view, launched);
+        }
+    }
+    groups_as_candidates(view, CauseKind::PageableCopy, by_subject)
 }
 
 /// `torch.cuda.synchronize()` and its like.

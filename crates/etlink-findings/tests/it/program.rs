@@ -72,6 +72,9 @@ pub(crate) enum Act {
     Graph(Vec<Work>),
     /// A copy; `true`: the host waits for it, as for memory that is not pinned.
     Copy(Work, bool),
+    /// A copy to the device through the driver's own memory: the host moves it inside of the call, which
+    /// returns before the copy ends.
+    CopyInCall(Work),
     /// A call that keeps the host for so long.
     Call(&'static str, i64),
     /// A call that waits for a stream, or for all.
@@ -305,6 +308,14 @@ impl Host {
                     .is_some();
             }
             Act::Copy(work, true) => return self.blocking_copy(work),
+            Act::CopyInCall(work) => {
+                let begun = self.now;
+                let Some(call) = self.launch("cudaMemcpyAsync", std::slice::from_ref(work)) else {
+                    return false;
+                };
+                self.now = self.now.max(begun + work.ns);
+                self.ran.calls[call].span.1 = self.now;
+            }
             Act::Sync(name, stream) => return self.synchronize(name, *stream),
             Act::Fence(from, to) => self.fence(*from, *to),
             Act::Meet(_) => unreachable!("collectives are marks"),

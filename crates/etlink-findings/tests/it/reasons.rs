@@ -182,7 +182,7 @@ fn early_calls_that_start_up_are_no_work_of_the_host() {
     for part in [
         "the second call of `aten::bmm` takes 30.0 ms",
         "the median of later ones is ",
-        "; 3 such calls take 60.0 ms longer than usual",
+        "; 3 calls that start up, get or free memory take 60.0 ms longer than the median of later calls",
     ] {
         assert!(sentence.contains(part), "{sentence}");
     }
@@ -285,4 +285,141 @@ fn a_thread_without_work_is_none_of_the_host() {
     let work = causes.candidates.iter();
     let mut work = work.filter(|one| one.kind == CauseKind::HostWork);
     assert_eq!(work.next(), None, "nobody waits for the pool");
+}
+
+/// A program of CUDA alone: nothing of PyTorch's is advice for it.
+#[test]
+fn programs_without_pytorch_get_no_advice_for_pytorch() {
+    let kernel = || Act::Launch(work("stencil_kernel", COMPUTE, 2 * US));
+    let copy = || Act::Copy(work("Memcpy DtoH (Device -> Pageable)", COMPUTE, MS), true);
+    let program = |op_name: Option<&str>| {
+        let mut acts = vec![];
+        for _ in 0..40 {
+            let mut part = vec![Act::Host(300 * US)];
+            part.extend((0..30).flat_map(|_| [kernel(), Act::Host(20 * US)]));
+            part.extend([copy(), Act::Host(1_500 * US)]);
+            part.extend([kernel(), Act::Sync("cudaDeviceSynchronize", None)]);
+            part.push(Act::Call("cudaMalloc", MS));
+            match op_name {
+                Some(name) => acts.push(op(name, part)),
+                None => acts.extend(part),
+            }
+        }
+        // The first range of a program begins its recording.
+        vec![Act::Annotation("solve".to_owned(), acts)]
+    };
+    let words = [
+        "torch",
+        "PYTORCH",
+        "non_blocking",
+        "DataLoader",
+        "with_stack",
+        "schedule(",
+    ];
+    let found = findings_of(program(None));
+    assert!(found.findings.len() > 2, "{found:#?}");
+    for finding in &found.findings {
+        let odd = words.iter().find(|word| finding.sentence.contains(**word));
+        assert_eq!(odd, None, "{}", finding.sentence);
+    }
+    let remedies = |found: &RunFindings| -> String {
+        found
+            .findings
+            .iter()
+            .map(|one| format!("{}\n", one.remedy))
+            .collect()
+    };
+    assert!(
+        remedies(&found).contains("`cudaMemcpyAsync`"),
+        "{}",
+        remedies(&found)
+    );
+    let of_torch = findings_of(program(Some("aten::copy_")));
+    assert!(
+        remedies(&of_torch).contains("non_blocking"),
+        "{}",
+        remedies(&of_torch)
+    );
+}
+
+/// A blocking copy to the device ends with it: the thread moves the memory, and waits for no row.
+#[test]
+fn copies_that_the_thread_does_itself_count_with_those_that_it_waits_for() {
+    let to_device = Act::CopyInCall(work("Memcpy HtoD (Pageable -> Device)", COMPUTE, 5 * MS));
+    let back = Act::Copy(
+        work("Memcpy DtoH (Device -> Pageable)", COMPUTE, 5 * MS),
+        true,
+    );
+    let kernel = Act::Launch(work("saxpy", COMPUTE, MS));
+    let acts = vec![
+        to_device.clone(),
+        to_device,
+        kernel,
+        back,
+        Act::Host(10 * MS),
+    ];
+    let program = Act::Annotation(
+        "solve".to_owned(),
+        [Act::Host(20 * MS)]
+            .into_iter()
+            .chain(vec![acts; 5].concat())
+            .collect(),
+    );
+    let found = findings_of(vec![program]);
+    let copies = found
+        .findings
+        .iter()
+        .find(|one| one.kind == CauseKind::PageableCopy);
+    let copies = copies.expect("copies");
+    assert_eq!(copies.evidence.count, 15, "{}", copies.sentence);
+    assert!(
+        copies
+            .sentence
+            .contains("if the host has other work until it needs the data"),
+        "{}",
+        copies.sentence
+    );
+    // what the calls show is no work that nothing shows
+    let work = found
+        .findings
+        .iter()
+        .find(|one| one.kind == CauseKind::HostWork);
+    let work_ns = work.expect("work of the host").evidence.time_ns;
+    assert!((work_ns - 70 * MS).abs() < MS, "{found:#?}");
+}
+
+#[test]
+fn work_before_the_first_launch_is_not_between_launches() {
+    let init = op("MPI_Init", vec![Act::Host(300 * MS)]);
+    let kernel = || Act::Launch(work("gemm", COMPUTE, 10 * MS));
+    let between = op("MPI_Recv", vec![Act::Host(300 * MS)]);
+    let found = findings_of(vec![init, kernel(), between, kernel()]);
+    let sentences: Vec<&str> = found.findings.iter().map(|one| &one.sentence[..]).collect();
+    let of = |name: &str| {
+        *sentences
+            .iter()
+            .find(|one| one.contains(name))
+            .expect("told")
+    };
+    assert!(
+        of("MPI_Init").contains("300 ms before the first launch"),
+        "{sentences:#?}"
+    );
+    assert!(
+        of("MPI_Recv").contains("300 ms between launches"),
+        "{sentences:#?}"
+    );
+}
+
+#[test]
+fn memory_that_is_got_first_says_how_long_it_takes_and_compares_it_with_nothing() {
+    let get = |ns: i64| Act::Call("cudaMalloc", ns);
+    let mut acts = vec![get(200 * MS), get(MS), get(MS)];
+    acts.extend(vec![compute(); 10]);
+    let found = findings_of(vec![Act::Annotation("solve".to_owned(), acts)]);
+    let sentence = &found.findings[0].sentence;
+    assert!(
+        sentence.contains("3 calls that start up, get or free memory take 202 ms in all"),
+        "{sentence}"
+    );
 }

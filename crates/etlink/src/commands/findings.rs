@@ -93,7 +93,7 @@ impl FindingsReport {
             gain_ns: 0,
             gain_share: 0.0,
             evidence: CauseEvidence::default(),
-            remedy: "",
+            remedy: "".into(),
             sentence: String::new(),
         };
         records_table(Some(&blank), &self.found.findings)
