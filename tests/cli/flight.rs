@@ -51,6 +51,24 @@ fn dumps_that_end_in_pickle_are_of_the_rank_before_the_ending() {
     assert_eq!(report[0]["problems"], json!([]));
 }
 
+/// What processes of a job that is being recorded write there is theirs until it is whole.
+#[test]
+fn the_work_folder_of_a_running_job_is_passed_by() {
+    let tool = Tool::new();
+    for name in ["torch_et_0.json.gz", "kineto_trace_0.json.gz"] {
+        let bytes = std::fs::read(pairs().join("../flight/ddp2_gloo-2.15.0").join(name));
+        tool.file(&format!("run/{name}"), bytes.expect("recorded"));
+    }
+    tool.file(
+        "run/.etlink/uDy41.17.host.json",
+        r#"{"schema": "1.1.1", "nodes": ["#,
+    );
+    let ran = tool.run("merge run -o out").exits(0);
+    for text in [&ran.stdout, &ran.stderr] {
+        assert!(!text.contains(".etlink"), "{text}");
+    }
+}
+
 #[test]
 fn a_plain_gloo_run_is_an_input_of_astra_sim() {
     let tool = Tool::new();

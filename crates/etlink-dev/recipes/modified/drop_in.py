@@ -123,12 +123,12 @@ def metadata():
 
 def named(**more):
     for _ in range(2):
-        with profile(output="named", activities=CPU, with_modules=False, gzip=True, **more):
+        with profile(output="named", activities=CPU, gzip=True, **more):
             steps(1)
 
 
 def named_again():
-    said = refused(output="named", activities=CPU, with_modules=False)
+    said = refused(output="named", activities=CPU)
     named(overwrite=True)
     return said
 
@@ -138,7 +138,7 @@ def many():
     before = len(os.listdir("/proc/self/fd"))
     made, wrapped = 0, set()
     for number in range(40):
-        with profile(output="many/{}".format(number), activities=CPU, with_modules=False):
+        with profile(output="many/{}".format(number), activities=["cpu"]):
             model(torch.randn(8, 32))
         wrapped.add(torch.profiler.ExecutionTraceObserver.register_callback)
     gc.collect()

@@ -204,8 +204,8 @@ impl Drop for WorkFolder {
 /// If files beside it are being replaced, or that was cut: they are of two runs.
 pub fn is_work_folder(path: &Path) -> Result<bool, OutputError> {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    // also those of `etlink record`
-    if !name.starts_with(b".etlink-") {
+    // also those of `etlink record`: `.etlink` has what its processes are writing
+    if name != b".etlink" && !name.starts_with(b".etlink-") {
         return Ok(false);
     }
     if name.starts_with(PREFIX.as_bytes()) && has_journal(path) {

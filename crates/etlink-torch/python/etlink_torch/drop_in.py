@@ -34,7 +34,8 @@ def is_scheduled(arguments, named):
             )
         )
     has_output = bool(arguments) or named.get("output") is not None
-    return bool(scheduled) or len(arguments) > 1 or (has_output and not others)
+    is_of_torch = bool(others) or not OF_BOTH.isdisjoint(named)
+    return bool(scheduled) or len(arguments) > 1 or (has_output and not is_of_torch)
 
 
 class profile(torch_profile):
@@ -47,8 +48,8 @@ class profile(torch_profile):
     output: the folder, "etlink_traces" if none is given; made if it is not there
     ranks, tensorboard, overwrite, max_size, gzip, thread_waits: as in the other form
 
-    With `wait`, `warmup`, `active`, `repeat`, `skip_first`, `skip_first_wait` or `step_on`, or with no argument that
-    only PyTorch's has beside `output`, this is a `Recording` instead.
+    With `wait`, `warmup`, `active`, `repeat`, `skip_first`, `skip_first_wait` or `step_on`, or with an output and no
+    argument that PyTorch's takes, this is a `Recording` instead.
 
     Raises what PyTorch raises, for wrong arguments TypeError and ValueError, and FileExistsError where a
     recording is there already and an output was given without `overwrite=True`. Whatever else goes wrong is in `notes`.
@@ -62,6 +63,8 @@ class profile(torch_profile):
 
     def __init__(self, output=None, *, on_trace_ready=None, overwrite=None, **options):
         given = {name: options.pop(name) for name in FOLDER if name in options}
+        if options.get("activities") is not None:
+            options["activities"] = [kind_of_activity(kind) for kind in options["activities"]]
         if isinstance(on_trace_ready, (list, tuple)):
             on_trace_ready = Handlers(on_trace_ready)
         super().__init__(on_trace_ready=on_trace_ready, **options)
@@ -95,6 +98,16 @@ class profile(torch_profile):
         super().export_chrome_trace(path, *arguments, **named)
         if isinstance(handlers, Handlers):
             handlers.exported = path
+
+
+def kind_of_activity(kind):
+    """The same for a name, such as "cuda", as the other form takes it."""
+    if not isinstance(kind, str):
+        return kind
+    try:
+        return getattr(torch.profiler.ProfilerActivity, kind.upper())
+    except AttributeError:
+        raise ValueError("activities has {!r}, which this PyTorch does not know".format(kind)) from None
 
 
 def adopted_settings(output, options):
