@@ -109,11 +109,13 @@ class DropIn(Traces):
         self.assertEqual(self.case("many"), "40 True True")
 
     def test_forked_ranks_that_end_with_os_exit(self):
-        self.case("forked", MASTER_PORT=str(venvs.environment(CHOSEN.python)["PET_MASTER_PORT"]))
+        self.case("forked")
         ranks = self.manifest()["ranks"]
         self.assertEqual([rank["rank"] for rank in ranks], [0, 1])
         for rank in ranks:
             self.assertEqual((rank["notes"], len(rank["cycles"])), ([], 1))
+            for kind in ("host_trace", "device_trace", "flight_recorder"):
+                self.assertTrue((self.traces / rank["cycles"][0][kind]).exists())
         self.assertNotIn(".etlink", [path.name for path in self.traces.iterdir()])
 
     def test_a_folder_that_cannot_be_made(self):

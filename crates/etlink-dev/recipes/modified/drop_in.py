@@ -63,6 +63,11 @@ def handlers():
     (board,) = os.listdir("board")
     counts = [ops(path) for path in ("board/" + board, *paths)]
     assert len(set(counts)) == 1, counts
+    for export, path in zip(exports, paths):
+        # to the file that is there already, and is the one that would be copied
+        with profile(activities=CPU, output="again", overwrite=True, on_trace_ready=[export, export]):
+            steps(1)
+        assert ops(path) > 5
     return json.dumps(counts)
 
 
@@ -147,22 +152,27 @@ def many():
     return made, len(os.listdir("/proc/self/fd")) < before + 10, len(wrapped) == 1
 
 
-def rank(number):
-    os.environ.update(RANK=str(number), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1")
-    torch.distributed.init_process_group("gloo")
-    with profile(activities=CPU):
+def rank(number, store):
+    # made before anything tells the rank
+    profiler = profile(activities=CPU)
+    torch.distributed.init_process_group("gloo", init_method="file://" + store, rank=number, world_size=2)
+    with profiler:
         torch.distributed.all_reduce(torch.ones(4))
+    torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
 
 def forked():
+    """Twice: the second recording replaces the first."""
     context = torch.multiprocessing.get_context("fork")
-    ranks = [context.Process(target=rank, args=(number,)) for number in range(2)]
-    for process in ranks:
-        process.start()
-    for process in ranks:
-        process.join()
-    assert [process.exitcode for process in ranks] == [0, 0]
+    for turn in range(2):
+        store = os.path.abspath("store{}".format(turn))
+        ranks = [context.Process(target=rank, args=(number, store)) for number in range(2)]
+        for process in ranks:
+            process.start()
+        for process in ranks:
+            process.join()
+        assert [process.exitcode for process in ranks] == [0, 0]
 
 
 def notes():

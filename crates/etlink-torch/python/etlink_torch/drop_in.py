@@ -143,13 +143,25 @@ class Handlers:
         """Whether the trace had been exported before, and is now at the path too."""
         if not self.is_called or self.exported is None:
             return False
-        if str(path).endswith(".gz"):
-            opened = gzip.open(self.exported, "rb") if files.is_packed(self.exported) else open(self.exported, "rb")
-            with opened as source, gzip.open(path, "wb") as target:
-                shutil.copyfileobj(source, target)
-        else:
-            files.copy_plain(self.exported, os.fspath(path))
+        path = os.fspath(path)
+        if os.path.exists(path) and os.path.samefile(self.exported, path):
+            return True
+        temporary = path + ".new"
+        try:
+            self.copy_whole(temporary, path.endswith(".gz"))
+            os.replace(temporary, path)
+        except BaseException:
+            attempt(os.remove, temporary)
+            raise
         return True
+
+    def copy_whole(self, target, is_packed):
+        if is_packed:
+            opened = gzip.open(self.exported, "rb") if files.is_packed(self.exported) else open(self.exported, "rb")
+            with opened as source, gzip.open(target, "wb") as packed:
+                shutil.copyfileobj(source, packed)
+        else:
+            files.copy_plain(self.exported, target)
 
 
 def owns(profiler):

@@ -93,10 +93,15 @@ def write_whole(path, text):
         raise
 
 
+def file_names(rank):
+    """What files of a rank are called."""
+    names = ["{}_{}.json{}".format(kind, rank, packed) for kind in KINDS for packed in ("", ".gz")]
+    return names + [flight_recorder.file_name(rank)]
+
+
 def recorded_files(folder, rank):
     """The files that a recording has left of a rank."""
-    names = ["{}_{}.json{}".format(kind, rank, packed) for kind in KINDS for packed in ("", ".gz")]
-    names.append(flight_recorder.file_name(rank))
+    names = file_names(rank)
     places = [folder, *sorted(glob.glob(os.path.join(glob.escape(folder), "cycle_*")))]
     paths = [os.path.join(place, name) for place in places for name in names]
     return [path for path in paths if os.path.exists(path)]

@@ -1,5 +1,7 @@
 """A profiler for Lightning: `Trainer(profiler=EtlinkProfiler("traces", train={"wait": 1, "active": 2}))`."""
 
+import sys
+
 from . import lightning_hooks
 from .context import OF_ALL, OPTIONS
 from .guard import attempt
@@ -27,7 +29,7 @@ class EtlinkProfiler(Profiler):
     def __init__(self, output=None, train=None, validate=None, test=None, predict=None, **options):
         super().__init__()
         # Lightning calls `teardown` when the object goes, also of one that was not made to its end
-        self.recorder = None
+        self.recorder, self.handled = None, None
         given = zip(PHASES, (train, validate, test, predict))
         schedules = {phase: schedule for phase, schedule in given if schedule is not None}
         unknown = sorted(set(options).difference(OPTIONS, OF_ALL))
@@ -47,10 +49,15 @@ class EtlinkProfiler(Profiler):
         self.recorder.open()
 
     def start(self, action_name):
+        self.handled = sys.exc_info()[1]
         self.call(lightning_hooks.before, action_name)
 
     def stop(self, action_name):
         self.call(lightning_hooks.after, action_name)
+        # an action that ends with an error is the last one: Lightning calls no `teardown` then
+        error = sys.exc_info()[1]
+        if error is not None and error is not self.handled and self.phases is not None:
+            attempt(self.phases.cut)
 
     @property
     def phases(self):

@@ -321,8 +321,11 @@ class Session:
     def dump_flight_recorder(self, name):
         """The dump of the flight recorder as (source, name in the output folder), if there is one."""
         source = self.report.path("flight")
-        # traces are whole without it
-        return [(source, name)] if attempt(flight_recorder.dump, self.torch, source) else []
+        if attempt(flight_recorder.dump, self.torch, source):
+            return [(source, name)]
+        # traces are whole without it; a full disk may have left a part of it
+        attempt(os.remove, source)
+        return []
 
     @guarded
     def leave(self):
@@ -395,8 +398,11 @@ class Session:
         names = [cycle[kind] for cycle in cycles for kind in kinds if cycle[kind] is not None]
         # a rank that is not to be recorded any more has none to keep beside the others' new ones
         if names or self.report.content["excluded"]:
+            # the list is made before the rank may be known: another rank's files are new by now
+            own = files.file_names(self.report.content["rank"])
             for name in set(self.settings.get("old", [])).difference(names):
-                attempt(os.remove, os.path.join(output, name))
+                if os.path.basename(name) in own:
+                    attempt(os.remove, os.path.join(output, name))
 
     def process(self):
         """What the manifest says of this process."""

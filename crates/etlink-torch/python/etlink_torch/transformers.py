@@ -34,6 +34,8 @@ class EtlinkCallback(TrainerCallback):
             attempt(getattr(self.recorder.phases, method), *arguments)
 
     def on_train_begin(self, args, state, control, **named):
+        # of a training that ended with an error, of which nothing else tells
+        self.call("cut")
         self.recorder.open()
 
     def on_step_begin(self, args, state, control, **named):
