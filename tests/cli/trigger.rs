@@ -34,7 +34,7 @@ fn a_process_that_is_not_recorded_is_told_from_none() {
     let own = std::process::id();
     tool.run(&format!("trigger {own}"))
         .exits(2)
-        .complains(&["is recorded by etlink"]);
+        .complains(&["is not recorded by etlink"]);
     tool.run("trigger 4194999")
         .exits(2)
         .complains(&["there is no process 4194999 on this machine"]);
@@ -51,6 +51,23 @@ fn a_job_that_is_not_armed_is_told() {
         .says("code 2");
     let words = "no process of the job in traces is armed and has made a step";
     assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    for cause in ["try again", "--step-on", "without --armed"] {
+        assert!(ran.stderr.contains(cause), "{}", ran.stderr);
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_started_the_recording_is_not_the_job() {
+    let tool = Tool::new();
+    // the shell outside, `etlink record`, the shell inside, and one that has no file open
+    let inside = "for job in $OUTSIDE $PPID $$; do $ETLINK trigger $job; done; sh -c '$ETLINK trigger $$; true'";
+    tool.file("inside.sh", inside);
+    let outside = "export OUTSIDE=$$; $ETLINK record --armed -o traces -- sh inside.sh; exit $?";
+    let ran = tool.shell(outside).exits(1);
+    let said = |words: &str| ran.stderr.matches(words).count();
+    assert_eq!(said("is not recorded by etlink"), 1, "{}", ran.stderr);
+    assert_eq!(said("is armed and has made a step"), 3, "{}", ran.stderr);
 }
 
 #[test]

@@ -219,6 +219,15 @@ class Triggered(Jobs):
         self.assertEqual((waiting.returncode, len(recorded)), (0, 2) if recorded else (1, 0), out + err)
         self.assertRegex(out, r"recorded steps \d+" if recorded else "the program ended after")
 
+    def test_a_recording_that_is_not_waited_for(self):
+        job = self.start_job("", f"python looping.py {self.stop} 0.05")
+        ran = self.trigger(self.traces, "--steps", "9000", "--timeout", "10", code=1)
+        self.assertRegex(ran.stdout, r"it records since step \d+ and goes on: the end was not waited for")
+        self.end_job(job)
+        (asked,) = self.manifest()["ranks"][0]["asked"]
+        self.assertIn(f"since step {asked['first_step']} and", ran.stdout)
+        self.assertIsNotNone(asked["last_step"], asked)
+
 
 class Serving(Jobs):
     """An asyncio server without an optimizer; its clients are in this process."""

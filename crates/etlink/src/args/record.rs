@@ -163,14 +163,15 @@ pub struct ArmedArgs {
     /// Record at each step whose number is a multiple of N
     #[arg(long, value_name = "N", requires = "armed", value_parser = clap::value_parser!(u64).range(1..))]
     pub every: Option<u64>,
-    /// Record after a step that took long: `step_time > 1.5 x median` or `step_time > 200 ms`
+    /// Record after a step that took long: `step_time > 1.5 x median` or `step_time > 200 ms`. The
+    /// recording begins about half a second later: it shows causes that last, not the slow step
     #[arg(long, value_name = "CONDITION", requires = "armed")]
     pub when: Option<StepTimeLimit>,
     /// Keep the last K recordings of this job, and remove older ones
     #[arg(long, value_name = "K", requires = "armed", value_parser = clap::value_parser!(u64).range(1..))]
     pub keep: Option<u64>,
-    /// The signal by which a process of the job asks for a recording; it is left alone where the
-    /// program handles it [default: usr2]
+    /// The signal that asks for a recording: send it to a rank (a Python process that trains), not to
+    /// torchrun, which would end. It is left alone where the program handles it [default: usr2]
     #[arg(long, value_name = "SIGNAL", value_enum, requires = "armed")]
     pub trigger_signal: Option<TriggerSignal>,
 }

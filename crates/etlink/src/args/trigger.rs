@@ -13,7 +13,8 @@ use std::time::Duration;
 )]
 pub struct TriggerArgs {
     /// The job: the folder that `etlink record --armed -o` or `etlink_torch.arm` was given, or the
-    /// number of a process of it. A job on other machines is reached by its folder
+    /// number of a rank, of `etlink record` or of a process under it. A job on other machines is
+    /// reached by its folder
     #[arg(value_name = "PID|DIR")]
     pub job: String,
     /// Steps to record [default: what the job was started with, else 2]
@@ -22,7 +23,8 @@ pub struct TriggerArgs {
     /// Record for this time instead, in seconds; all ranks end with the same step
     #[arg(long = "for", value_name = "SECONDS", conflicts_with = "steps", value_parser = seconds)]
     pub duration: Option<Duration>,
-    /// Stop waiting after this time, in seconds
+    /// Stop waiting after this time, in seconds: a request that not all ranks have agreed to is
+    /// withdrawn, a recording that they have agreed on is made all the same
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     pub timeout: Duration,
     #[command(flatten)]

@@ -3,8 +3,7 @@
 //! The processes of a recorded job, and the command that started it, have files of its work folder
 //! open for as long as they live. So the kernel knows the folder, whoever armed the job.
 
-use anyhow::{Context, Result, bail};
-use std::collections::BTreeMap;
+use anyhow::{Result, bail};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -40,18 +39,18 @@ fn folder_of_process(pid: u32) -> Result<PathBuf> {
     {
         bail!("process {pid} is somebody else's: name the job's folder");
     }
-    let children = children()?;
-    // the shell or launcher that the job was started with
-    let mut family = vec![pid];
-    let mut next = 0;
-    while let Some(pid) = family.get(next).copied() {
+    // the processes between `etlink record` and a rank, such as torchrun, have no file open
+    let mut next = Some(pid);
+    while let Some(pid) = next {
         if let Ok(Some(folder)) = open_work_folder(pid) {
             return Ok(folder);
         }
-        family.extend(children.get(&pid).into_iter().flatten());
-        next += 1;
+        next = parent(pid);
     }
-    bail!("neither process {pid} nor what it has started is recorded by etlink")
+    bail!(
+        "process {pid} is not recorded by etlink: name a rank, `etlink record` or a process under \
+         it, or the job's folder"
+    );
 }
 
 /// The job's folder, if a process has a file of its work folder open.
@@ -71,23 +70,10 @@ fn open_work_folder(pid: u32) -> std::io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// The processes that each process has started.
-fn children() -> Result<BTreeMap<u32, Vec<u32>>> {
-    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for entry in fs::read_dir("/proc").context("cannot list the processes")? {
-        let entry = entry.context("cannot list the processes")?;
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        // it may have ended in this moment
-        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-        let parent = status
-            .lines()
-            .find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
-        if let Some(parent) = parent {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
-    Ok(children)
+/// The process that has started another one; none where that has ended.
+fn parent(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
 }

@@ -54,8 +54,9 @@ pub fn run(args: &TriggerArgs) -> Result<Outcome> {
     let peers = job.peers()?;
     if peers.is_empty() {
         bail!(
-            "no process of the job in {} is armed and has made a step; it is started by `etlink \
-             record --armed`, or arms itself by `etlink_torch.arm`",
+            "no process of the job in {} is armed and has made a step: PyTorch is still being \
+             imported or no step is made yet (try again), or what --step-on names is never called, \
+             or the job was started without --armed",
             job.folder.display()
         );
     }

@@ -214,6 +214,9 @@ impl Waiting<'_> {
     fn where_it_stands(&self, peer: &ArmedPeer) -> String {
         let made = self.job.steps_made(peer).unwrap_or_default();
         match self.planned {
+            Some(first) if made >= first => {
+                format!("it records since step {first} and goes on: the end was not waited for")
+            }
             Some(first) => format!(
                 "it has made {made} steps and records when it comes to step {first}: this was not \
                  waited for"
