@@ -21,7 +21,7 @@ for kind, last in (("torch_et", "finish_ts"), ("kineto_trace", "traceName")):
     with open(key + "." + kind, "w") as file:
         file.write('{"new": true, "%s": 0}' % last)
     pairs.append((key + "." + kind, kind + "_0.json"))
-files.publish(settings, pairs)
+files.publish(settings, pairs, [])
 cycle = {"whole": True, "host_trace": pairs[0][1], "device_trace": pairs[1][1]}
 report = {"pid": os.getpid(), "launcher": settings["launcher"], "rank": 0, "cycles": [cycle]}
 files.write_whole(key + ".json", json.dumps(report))
