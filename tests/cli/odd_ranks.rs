@@ -239,6 +239,36 @@ fn the_manifest_tells_ranks_that_nothing_else_does() {
 }
 
 #[test]
+fn interleave_is_advised_only_where_it_can_be_given() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    let mut ranks = all(&[0, 1, 2, 3], "");
+    for rank in &mut ranks {
+        rank["step_times"] = json!({"plain_ns": 100, "recorded_ns": 400,
+            "plain_steps": 5, "recorded_steps": 2});
+    }
+    let of_cycle = |name: &str, value: Value| {
+        let mut ranks = ranks.clone();
+        ranks[0]["cycles"][0][name] = value;
+        ranks
+    };
+    let mut asked = ranks.clone();
+    asked[0]["asked"] = json!([{"by": "etlink trigger", "first_step": 3, "last_step": 4}]);
+    for (ranks, is_advised) in [
+        (ranks.clone(), true),
+        (of_cycle("own_profiler", json!(true)), false),
+        (of_cycle("phase", json!("train")), false),
+        (asked, false),
+    ] {
+        manifest(&tool, "run/etlink.json", &ranks);
+        let ran = tool.run("ranks run").exits(0);
+        let said = &ran.stderr;
+        assert!(said.contains("recorded steps took 4.0 x"), "{said}");
+        assert_eq!(said.contains("--interleave"), is_advised, "{said}");
+    }
+}
+
+#[test]
 fn a_manifest_that_contradicts_the_files_is_told_and_the_files_count() {
     let tool = Tool::new();
     put(&tool, &RUN);

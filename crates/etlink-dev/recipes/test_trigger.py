@@ -144,11 +144,28 @@ class Triggered(Jobs):
         self.wait_for(lambda: not (self.traces / ".etlink/trigger.json").exists())
         (self.traces / ".etlink/trigger.json").touch()
         self.wait_for(lambda: len(list(self.traces.glob("cycle_*/*_0.json"))) == 4)
-        self.end_job(job)
+        _, err = self.end_job(job)
         self.assertEqual(job.returncode, 3)
+        self.assertRegex(err, r"recorded 1 rank, 2 recordings, 2 steps between step \d+ and \d+ \(")
         (rank,) = self.manifest()["ranks"]
         self.assertEqual([asked["by"] for asked in rank["asked"]], ["a signal", "a file"])
         self.assertEqual({cycle["last_step"] - cycle["first_step"] for cycle in rank["cycles"]}, {0})
+
+    def test_a_signal_and_a_file_while_a_recording_is_under_way(self):
+        job = self.start_job("--steps 400", f"python looping.py {self.stop}")
+        request, plan = (self.traces / ".etlink" / name for name in ("trigger.json", "plan.json"))
+        request.touch()
+        self.wait_for(plan.exists)
+        first = json.loads(plan.read_text())["first"]
+        request.touch()
+        os.kill(self.pids()[0], signal.SIGUSR2)
+        refused = self.trigger(self.traces, code=2)
+        self.assertRegex(refused.stderr, rf"under way, asked for \d+ s ago, from step {first} on: wait")
+        self.wait_for(lambda: self.asked_by("a signal"))
+        self.end_job(job)
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual([(asked["by"], asked["why"]) for asked in rank["asked"]], [("a file", None), ("a signal", None)])
+        self.assertEqual(rank["asked"][0]["first_step"], first)
 
     def test_a_signal_that_the_program_has_a_use_for(self):
         text = (PROGRAMS / "looping.py").read_text()
@@ -380,6 +397,14 @@ class Wrong(Jobs):
         self.assertIn("run this as the user that the job runs as", ran.stderr)
         self.end_job(job)
         self.assertEqual(job.returncode, 3)
+
+    def test_a_program_that_has_used_its_own_profiler(self):
+        text = (PROGRAMS / "looping.py").read_text()
+        own = "with torch.profiler.profile():\n    torch.ones(3).sum()\n"
+        script = self.script("own.py", text.replace("made = 0\n", f"{own}made = 0\n"))
+        self.start_job("", f"python {script} {self.stop}")
+        (rank,) = self.triggered(self.traces, code=1)["ranks"]
+        self.assertRegex(rank["why"], "it records nothing more: the program has used a profiler of its own")
 
     def test_nobody_makes_a_step(self):
         script = self.script("stands.py", (PROGRAMS / "train.py").read_text() + f"import os, time\nwhile not os.path.exists({str(self.stop)!r}): time.sleep(0.01)\n")

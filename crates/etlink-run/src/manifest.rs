@@ -203,7 +203,7 @@ impl RunManifest {
     fn cost(&self) -> Option<String> {
         let slowdown = self.recorded.slowdown()?.slowdown();
         let slowdown = slowdown.filter(|slowdown| *slowdown > SLOW)?;
-        let remedy = if self.interleaved.is_empty() {
+        let remedy = if self.interleaved.is_empty() && self.is_scheduled() {
             "; etlink record --interleave keeps most of that out of the times"
         } else {
             ""
@@ -212,6 +212,14 @@ impl RunManifest {
             "recorded steps took {slowdown:.1} x the time of plain ones: host times are longer \
              than in your run{remedy}"
         ))
+    }
+
+    /// Whether the steps are those of --wait, --warmup and --active, with which --interleave goes.
+    fn is_scheduled(&self) -> bool {
+        let is_asked = |rank: &Rank| !rank.process.asked.is_empty();
+        let is_other = |cycle: &Cycle| cycle.own_profiler || cycle.phase.is_some();
+        !self.recorded.ranks.iter().any(is_asked)
+            && !cycles(&self.recorded).any(|(_, cycle)| is_other(cycle))
     }
 
     /// Whether ranks were recorded over different steps.

@@ -34,6 +34,7 @@ class ArmedSession(Session):
         self.answer = None
         # what is to be recorded next or is being recorded
         self.running = None
+        self.is_left_to_program = False
         self.watcher = Watcher(self)
         report.content["asked"] = []
 
@@ -77,7 +78,7 @@ class ArmedSession(Session):
         before = self.running
         self.running = dict(plan)
         if self.off:
-            self.settle("it records nothing more: {}".format("; ".join(self.report.content["notes"]) or "see its notes"))
+            self.settle("it records nothing more: {}".format(self.why_off()))
         elif made > plan["first"] - plan["warmup"]:
             self.settle("it saw the request too late: it had made {} steps, recording begins with step {}".format(made, plan["first"] - plan["warmup"]))
         else:
@@ -86,6 +87,15 @@ class ArmedSession(Session):
         if before is not None:
             self.running = before
             self.set_schedule()
+
+    def yield_to_program(self):
+        super().yield_to_program()
+        self.is_left_to_program = True
+
+    def why_off(self):
+        if self.is_left_to_program:
+            return "the program has used a profiler of its own, which decides what is recorded from there on"
+        return "; ".join(self.report.content["notes"]) or "this rank is not to be recorded"
 
     def wait_for_next(self, made):
         """The next multiple of `every` that is still to come."""
@@ -220,7 +230,7 @@ class ArmedSession(Session):
     def settle_unanswered(self):
         """What was asked for and has not begun."""
         # it may have been taken back since the last look
-        request = attempt(self.watcher.read_request) if self.watcher.request is not None else None
+        request = attempt(self.watcher.current_request) if self.watcher.request is not None else None
         asked = self.report.content["asked"]
         if request is not None and request["id"] not in [one["id"] for one in asked] and not self.off:
             plan = self.watcher.plan

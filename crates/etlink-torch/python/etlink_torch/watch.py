@@ -75,7 +75,7 @@ class Watcher:
 
     def look(self):
         """How long to wait until the next look."""
-        request = self.read_request()
+        request = self.current_request()
         if request is None:
             self.request, self.plan = None, None
             self.ask_if_due()
@@ -134,6 +134,14 @@ class Watcher:
             "steps": None if by_time else number(found.get("steps"), 1, armed["steps"]),
             "seconds": seconds if by_time else None,
         }
+
+    def current_request(self):
+        """The request that is under way stays the same when its file is touched again."""
+        found, known = self.read_request(), self.request
+        if found is None or found["by"] != "a file" or known is None or known["id"] == found["id"]:
+            return found
+        plan = self.read(PLAN)
+        return known if plan is not None and plan["id"] == known["id"] else found
 
     def ask_if_due(self):
         by = "a signal" if self.signal.take() else None

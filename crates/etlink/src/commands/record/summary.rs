@@ -43,9 +43,12 @@ fn recorded(manifest: &Manifest, output: &Path) -> String {
     let last = cycles().map(|cycle| cycle.last_step).max().unwrap_or(0);
     // the most: a rank that died early has fewer
     let each = processes.iter().map(|process| process.cycles.len()).max();
-    let times = match each {
-        Some(each) if each > 1 => format!(" in {each} cycles"),
-        _ => String::new(),
+    let each = each.unwrap_or(0);
+    let is_asked = manifest.armed.is_some() && !cycles().any(|cycle| cycle.own_profiler);
+    let times = if each > 1 && !is_asked {
+        format!(" in {each} cycles")
+    } else {
+        String::new()
     };
     let plural = if processes.len() == 1 { "" } else { "s" };
     let phases: BTreeMap<&str, (u64, u64)> = cycles().fold(BTreeMap::new(), |mut phases, cycle| {
@@ -56,7 +59,12 @@ fn recorded(manifest: &Manifest, output: &Path) -> String {
         }
         phases
     });
-    let steps = if phases.is_empty() {
+    let steps = if is_asked && each > 1 {
+        // few steps may lie hours apart
+        let most = processes.iter().map(|process| recorded_steps(process));
+        let most = most.max().unwrap_or(0);
+        format!("{each} recordings, {most} steps between step {first} and {last}")
+    } else if phases.is_empty() {
         format!("steps {first}-{last}")
     } else {
         let of_phase = |(phase, (first, last))| format!("{phase} {first}-{last}");
@@ -69,6 +77,11 @@ fn recorded(manifest: &Manifest, output: &Path) -> String {
         counted(&manifest.step_on, &processes),
         output.join(MANIFEST).display()
     )
+}
+
+fn recorded_steps(process: &Process) -> u64 {
+    let steps = |cycle: &Cycle| (cycle.last_step + 1).saturating_sub(cycle.first_recorded());
+    process.cycles.iter().map(steps).sum()
 }
 
 /// What was counted as a step: the class of an optimizer or a model, or a function.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const WORK: &str = ".etlink";
 const STATUS: &str = ".armed";
@@ -149,11 +149,17 @@ impl ArmedJob {
     }
 
     fn age_of_request(&self) -> String {
-        let asked = fs::metadata(self.work.join(REQUEST)).and_then(|found| found.modified());
-        let age = asked.ok().and_then(|asked| asked.elapsed().ok());
-        age.map_or_else(String::new, |age| {
+        let plan = self.plan();
+        // the file may have been touched since
+        let planned = plan.as_ref().and_then(|plan| asked_at(&plan.id));
+        let touched = || fs::metadata(self.work.join(REQUEST)).and_then(|found| found.modified());
+        let asked = planned.or_else(|| touched().ok());
+        let age = asked.and_then(|asked| asked.elapsed().ok());
+        let age = age.map_or_else(String::new, |age| {
             format!(", asked for {} s ago", age.as_secs())
-        })
+        });
+        let first = plan.map_or_else(String::new, |plan| format!(", from step {} on", plan.first));
+        age + &first
     }
 
     /// Whether the request is still there.
@@ -164,9 +170,13 @@ impl ArmedJob {
 
     /// The first step of the recording, once the ranks have agreed on it.
     pub fn planned(&self, request: &str) -> Option<u64> {
-        let text = fs::read(self.work.join(PLAN)).ok()?;
-        let plan: PlannedRecording = serde_json::from_slice(&text).ok()?;
+        let plan = self.plan()?;
         (plan.id == request).then_some(plan.first)
+    }
+
+    fn plan(&self) -> Option<PlannedRecording> {
+        let text = fs::read(self.work.join(PLAN)).ok()?;
+        serde_json::from_slice(&text).ok()
     }
 
     /// Takes a request back that the ranks have not agreed on.
@@ -180,6 +190,12 @@ impl ArmedJob {
         let path = self.work.join(format!("{}.steps", peer.key));
         fs::read_to_string(path).ok()?.trim().parse().ok()
     }
+}
+
+/// When a recording was asked for: the ids of all requests end with that time.
+fn asked_at(request: &str) -> Option<SystemTime> {
+    let ns = request.rsplit('.').next()?.parse().ok()?;
+    UNIX_EPOCH.checked_add(Duration::from_nanos(ns))
 }
 
 /// Whether the process that made a file still lives.
