@@ -236,6 +236,17 @@ class Triggered(Jobs):
         self.assertEqual((waiting.returncode, len(recorded)), (0, 2) if recorded else (1, 0), out + err)
         self.assertRegex(out, r"recorded steps \d+" if recorded else "the program ended after")
 
+    def test_a_program_that_ends_as_it_is_asked(self):
+        """It looks four times a second, and may see the request or not."""
+        job = self.start_job("", f"python looping.py {self.stop} 0.05")
+        waiting = subprocess.Popen([CHOSEN.etlink, "trigger", str(self.traces)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.wait_for(lambda: (self.traces / ".etlink/trigger.json").exists())
+        self.end_job(job)
+        out, err = waiting.communicate(timeout=300)
+        recorded = list(self.traces.glob("cycle_*/*_0.json"))
+        self.assertEqual(waiting.returncode, 0 if recorded else 1, out + err)
+        self.assertIn("rank 0", out)
+
     def test_a_recording_that_is_not_waited_for(self):
         job = self.start_job("", f"python looping.py {self.stop} 0.05")
         ran = self.trigger(self.traces, "--steps", "9000", "--timeout", "10", code=1)

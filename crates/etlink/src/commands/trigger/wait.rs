@@ -25,6 +25,8 @@ struct Waiting<'a> {
     job: &'a ArmedJob,
     request: &'a str,
     peers: BTreeMap<String, ArmedPeer>,
+    /// Keys of those that could record when they were asked.
+    asked: BTreeSet<String>,
     planned: Option<u64>,
     /// Since when processes are gone without a word.
     gone: Option<Instant>,
@@ -38,11 +40,14 @@ pub fn wait(
     peers: Vec<ArmedPeer>,
     timeout: Duration,
 ) -> Result<TriggeredRecording> {
+    let could_record = peers.iter().filter(|peer| peer.is_waited_for());
+    let asked = could_record.map(|peer| peer.key.clone()).collect();
     let known = peers.into_iter().map(|peer| (peer.key.clone(), peer));
     let mut waiting = Waiting {
         job,
         request,
         peers: known.collect(),
+        asked,
         planned: None,
         gone: None,
         is_over: false,
@@ -151,9 +156,11 @@ impl Waiting<'_> {
             .map(|peer| peer.status.rank)
             .collect();
         self.peers.values().filter(move |peer| {
-            let is_asked = self.is_told(peer) || self.has_answered(peer);
+            let has_spoken = self.is_told(peer) || self.has_answered(peer);
             let is_succeeded = live.contains(&peer.status.rank);
-            peer.is_waited_for() || is_asked || (peer.is_dead() && !is_succeeded)
+            // one that has ended before it saw the request said nothing
+            let is_missed = peer.is_dead() || self.asked.contains(&peer.key);
+            peer.is_waited_for() || has_spoken || (is_missed && !is_succeeded)
         })
     }
 
