@@ -6,6 +6,7 @@ Started by `cargo dev test-torch`, after test_safety.py.
 """
 
 import concurrent.futures
+import fcntl
 import json
 import os
 import signal
@@ -172,6 +173,9 @@ class Triggered(Jobs):
         for how in (
             "import signal\nsignal.signal(signal.SIGUSR2, lambda *_: print('mine', flush=True))\n",
             "import faulthandler, signal, sys\nfaulthandler.register(signal.SIGUSR2, file=sys.stdout)\n",
+            # after the hook has come, and as Lightning looks
+            "import torch, faulthandler, signal, sys\nfaulthandler.register(signal.SIGUSR2, file=sys.stdout)\n",
+            "import torch, signal\nif signal.getsignal(signal.SIGUSR2) in (None, signal.SIG_DFL):\n    signal.signal(signal.SIGUSR2, lambda *_: print('mine', flush=True))\n",
         ):
             with self.subTest(how):
                 self.stop.unlink(missing_ok=True)
@@ -257,6 +261,15 @@ class Triggered(Jobs):
         self.assertIsNotNone(asked["last_step"], asked)
 
 
+def is_locked(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
 class Serving(Jobs):
     """An asyncio server without an optimizer; its clients are in this process."""
 
@@ -331,6 +344,107 @@ class Serving(Jobs):
 
 
 class InScripts(Jobs):
+    def start_script(self, before: str, program: str = "looping.py") -> subprocess.Popen:
+        """A program with lines before it."""
+        script = self.script("arms.py", before + (PROGRAMS / program).read_text())
+        job = subprocess.Popen([CHOSEN.python, script, self.stop], cwd=self.folder, env=self.with_package(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end_job, job)
+        return job
+
+    def run_script(self, text: str) -> subprocess.CompletedProcess:
+        script = self.script("arms.py", text)
+        return subprocess.run([CHOSEN.python, script], cwd=self.folder, env=self.with_package(), capture_output=True, text=True, timeout=300)
+
+    @staticmethod
+    def with_package() -> dict[str, str]:
+        return venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+
+    def test_what_a_killed_job_has_left(self):
+        """A request, a plan and ranks of it are nothing to the next one; containers number processes from 1 again."""
+        work = self.traces / ".etlink"
+        work.mkdir(parents=True)
+        status = {"rank": 1, "world": 2, "local_world": 2, "host": "other", "pid": 7, "excluded": False, "ended": False}
+        status |= {"answer": None, "first": None, "asked": [], "signal": None}
+        for name, text in (
+            ("trigger.json", json.dumps({"id": "old", "steps": 7})),
+            ("plan.json", json.dumps({"id": "old", "by": "a file", "first": 9, "warmup": 1, "steps": 7, "seconds": None})),
+            ("other.7.armed", json.dumps(status)),
+            ("other.7.alive", ""),
+            ("other.7.steps", "30"),
+            ("rank_0", "other.7"),
+        ):
+            (work / name).write_text(text)
+        own = "import os, socket\nopen({!r}, 'w').write(socket.gethostname() + '.' + str(os.getpid()))\n"
+        job = self.start_script(f"from etlink_torch import arm\narm({str(self.traces)!r}, steps=3)\n" + own.format(str(work / "rank_0")))
+        self.wait_for(lambda: not (work / "other.7.armed").exists())
+        self.wait_for_steps(job, 1)
+        found = self.triggered(self.traces)
+        self.assertEqual([(rank["rank"], rank["why"]) for rank in found["ranks"]], [(0, None)])
+        self.assert_same_iterations(Path(found["recording"]), 1, 3)
+        self.end_job(job)
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual(([asked["by"] for asked in rank["asked"]], rank["notes"]), (["etlink trigger"], []))
+        self.assertEqual(self.left(), [Path(found["recording"]).name, "etlink.json"])
+
+    def test_a_signal_where_another_thread_makes_the_steps(self):
+        """And one before the first step."""
+        ahead = "import os, signal\nos.kill(os.getpid(), signal.SIGUSR2)\n"
+        runs = f"import runpy, sys, threading\nsteps = threading.Thread(target=runpy.run_path, args=({str(PROGRAMS / 'looping.py')!r},))\n"
+        thread = ahead + runs + "steps.start()\nsteps.join()\n"
+        for start in ("arm", "record"):
+            with self.subTest(start):
+                self.stop.unlink(missing_ok=True)
+                if start == "arm":
+                    before = f"from etlink_torch import arm\narm({str(self.traces)!r})\n"
+                    script = self.script("thread.py", before + thread)
+                    job = subprocess.Popen([CHOSEN.python, script, self.stop], env=self.with_package(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                    self.addCleanup(self.end_job, job)
+                    self.wait_for_steps(job, 1)
+                else:
+                    script = self.script("thread.py", "import torch\n" + thread)
+                    job = self.start_job("--overwrite", f"python {script} {self.stop}")
+                self.wait_for(lambda: self.asked_in_status() == ["a signal"])
+                os.kill(self.pids()[0], signal.SIGUSR2)
+                self.wait_for(lambda: self.asked_in_status() == ["a signal", "a signal"])
+                self.end_job(job)
+                (rank,) = self.manifest()["ranks"]
+                self.assertEqual((rank["notes"], len(rank["cycles"]), job.returncode), ([], 2, 3))
+
+    def asked_in_status(self) -> list[str]:
+        (path,) = (self.traces / ".etlink").glob("*.armed")
+        return [asked["by"] for asked in json.loads(path.read_text())["asked"]]
+
+    def test_a_forked_child_of_multiprocessing(self):
+        train = f"import runpy, sys\n    sys.argv = ['train.py', '10']\n    runpy.run_path({str(PROGRAMS / 'train.py')!r})"
+        child = f"def work():\n    from etlink_torch import arm\n    arm({str(self.traces)!r}, every=4, steps=1)\n    {train}\n"
+        ran = self.run_script("import multiprocessing\n" + child + "multiprocessing.get_context('fork').Process(target=work).start()\n")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertEqual(self.left(), ["cycle_4", "cycle_8", "etlink.json"])
+        self.assert_steps(self.manifest()["ranks"][0], (4, 4), (8, 8))
+
+    def test_an_arm_that_fails_and_one_too_many(self):
+        text = "import os\nfrom etlink_torch import arm, at_end\nfor words in (dict(step_on='nonsense'), {}, {}):\n"
+        text += "    print(arm('traces', **words).notes, os.path.exists('traces'), flush=True)\ndef interrupt(): raise KeyboardInterrupt\nat_end.ACTIONS.append(interrupt)\nos._exit(5)\n"
+        ran = self.run_script(text)
+        failed, armed, second = ran.stdout.splitlines()
+        self.assertRegex(failed, "nonsense.* False")
+        self.assertEqual(armed, "[] True")
+        self.assertIn("another `arm` is open already", second)
+        # whatever is raised at the end
+        self.assertEqual(ran.returncode, 5)
+
+    def test_a_program_that_copies_its_folder(self):
+        """Which ends the locks of POSIX that the process has."""
+        copy = f"import os, shutil\nif made == 30: shutil.copytree({str(self.traces)!r}, 'copy'); open('copied', 'w')\n"
+        text = (PROGRAMS / "looping.py").read_text().replace("    made += 1\n", "    made += 1\n" + "".join(f"    {line}\n" for line in copy.splitlines()))
+        script = self.script("copies.py", text)
+        job = self.start_job("", f"python {script} {self.stop}")
+        self.wait_for((self.folder / "copied").exists)
+        (alive,) = (self.traces / ".etlink").glob("*.alive")
+        self.wait_for(lambda: is_locked(alive), seconds=20)
+        self.triggered(self.traces)
+        self.end_job(job)
+
     def test_one_line_in_a_script(self):
         text = f"from etlink_torch import arm\narmed = arm({str(self.traces)!r}, steps=3)\n"
         script = self.script("arms.py", text + (PROGRAMS / "looping.py").read_text())

@@ -27,7 +27,9 @@ def leave_first():
 
     @functools.wraps(original)
     def wrapper(status):
-        leave()
-        original(status)
+        try:
+            leave()
+        finally:
+            original(status)
 
     os._exit = wrapper

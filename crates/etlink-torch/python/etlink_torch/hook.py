@@ -47,7 +47,9 @@ def session_of(torch, settings, report):
         return Session(torch, settings, report)
     from .armed import ArmedSession
 
-    return ArmedSession(torch, settings, report)
+    session = ArmedSession(torch, settings, report)
+    session.watcher.handle_signal()
+    return session
 
 
 def count(torch, session, after_import):
@@ -98,8 +100,10 @@ def leave_first(session):
 
     @functools.wraps(original)
     def wrapper(status):
-        leave(session)
-        original(status)
+        try:
+            leave(session)
+        finally:
+            original(status)
 
     os._exit = wrapper
 

@@ -1,17 +1,16 @@
 """`arm`: one line in a script, by which a job records when it is asked to. Prints nothing."""
 
-import atexit
 import os
 import re
 import socket
 import sys
 
-from . import files, hook, manifest, steps
+from . import at_end, files, hook, manifest, steps
 from .armed import ArmedSession
 from .context import OPTIONS, activity_names
 from .guard import attempt, describe
 from .process import rank_and_world
-from .report import Report
+from .report import Report, join_folder
 from .window import is_profiled
 
 WHEN = re.compile(r"\s*step_time\s*>\s*(\d+(?:\.\d+)?)\s*(x\s*median|us|ms|s)\s*")
@@ -70,7 +69,8 @@ class arm:
         activities=None,
         **options
     ):
-        self.session, self.early_notes, self.patches = None, [], []
+        self.session, self.early_notes, self.patches, self.watched = None, [], [], []
+        self.report, self.held = None, None
         chosen = {name: bool(options.pop(name, usual)) for name, usual in OPTIONS.items()}
         if options or chosen["interleave"]:
             raise TypeError("arm() has no option {}".format(", ".join(sorted(options)) or "interleave"))
@@ -96,7 +96,10 @@ class arm:
             "max_size": None if max_size is None else int(max_size),
             "options": chosen,
         }
-        if OPEN or hook.is_recorded_by_command():
+        if hook.is_recorded_by_command():
+            return
+        if OPEN:
+            self.early_notes.append("another `arm` is open already: this one does nothing")
             return
         old = attempt(self.old_files) or []
         if old and not overwrite:
@@ -104,11 +107,15 @@ class arm:
                 "{} is there already; choose another folder, or use overwrite=True to replace the recording".format(old[0])
             )
         self.settings["old"] = [os.path.relpath(path, output) for path in old]
+        is_new = not os.path.exists(output)
         try:
             self.begin()
         except Exception as error:
             self.early_notes.append(describe(error))
             attempt(self.undo)
+            self.leave_folder()
+            if is_new:
+                attempt(os.rmdir, output)
 
     @property
     def notes(self):
@@ -128,15 +135,17 @@ class arm:
             self.early_notes.append("a profiler of the program records already: nothing is armed")
             return
         os.makedirs(self.settings["work"], exist_ok=True)
-        self.held = attempt(files.hold_shared, os.path.join(self.settings["work"], "running"))
-        session = ArmedSession(torch, self.settings, Report(self.settings, hook.versions(torch)))
-        self.session = session
-        OPEN.append(self)
+        self.held = attempt(join_folder, self.settings["work"])
+        self.report = Report(self.settings, hook.versions(torch))
+        self.session = session = ArmedSession(torch, self.settings, self.report)
         self.watched = hook.watch_profilers(torch, session)
         self.patches += hook.watch_waits(torch, session)
         os.register_at_fork(after_in_child=session.forked)
         self.patches.append(steps.count(torch, session, None, self.settings["step_on"]))
-        atexit.register(self.close)
+        session.watcher.handle_signal()
+        # children of multiprocessing end by `os._exit`
+        at_end.call(self.close)
+        OPEN.append(self)
 
     def undo(self):
         session = self.session
@@ -144,8 +153,16 @@ class arm:
             session.close()
         for patches in self.patches:
             attempt(patches.undo)
-        for owner, name, original in getattr(self, "watched", ()):
+        for owner, name, original in self.watched:
             attempt(setattr, owner, name, original)
+
+    def leave_folder(self):
+        """Removes what only this process needed, and the work folder if no other process uses it."""
+        held, self.held = self.held, None
+        if self.report is not None:
+            self.report.remove(held)
+        if held is not None:
+            attempt(os.close, held)
 
     def close(self):
         """Nothing is recorded any more; at the end of the process it does this itself. Never raises."""
@@ -164,4 +181,4 @@ class arm:
             manifest.update(self.settings, session.process(), sys.argv)
         except Exception as error:
             self.early_notes.append(describe(error))
-        session.report.remove(self.held)
+        self.leave_folder()

@@ -11,7 +11,7 @@ import platform
 import socket
 import threading
 
-from .files import remove_folder, write_whole
+from .files import hold_shared, is_only_holder, locked, remove_folder, write_whole
 from .guard import attempt, silent
 from .process import environment, local_world
 
@@ -19,8 +19,39 @@ NOTE_BYTES = 1000
 COUNT_NS = 100_000_000
 """So often the number of steps is written outside of the cycles: that is a system call."""
 
+OF_ALL = ("lock", "running", "job")
+"""Files of the work folder that are of no process: others have them open, and a new file of the name would be another lock."""
+
 TURN_S = 5
 """A child that was forked while another thread wrote would wait for ever."""
+
+
+def join_folder(work):
+    """Holds the work folder as long as the descriptor that is given back is open.
+
+    The first process that comes removes what processes have left that were killed, as `etlink record` does.
+    """
+    # whoever ends, or comes too, waits for the other lock
+    with locked(work):
+        held = hold_shared(os.path.join(work, "running"))
+        if attempt(is_only_holder, held):
+            attempt(remove_left, work)
+        # shared again, after the test
+        return hold_again(held)
+
+
+def hold_again(held):
+    import fcntl
+
+    fcntl.flock(held, fcntl.LOCK_SH)
+    return held
+
+
+def remove_left(work):
+    """Not what `etlink record` has put aside: traces that it puts back."""
+    for name in os.listdir(work):
+        if name not in OF_ALL and not name.startswith("old.") and not name.endswith(".old"):
+            attempt(os.remove, os.path.join(work, name))
 
 
 class Report:
@@ -142,6 +173,9 @@ class Report:
             return None
         except FileExistsError:
             holder = self.holder(path)
+            if holder == self.key:
+                # of this process itself, or of one that had its number: containers start with the same ones again
+                return None
             lives = self.lives(holder)
             if lives or self.has_recorded(holder):
                 return holder or "?", lives

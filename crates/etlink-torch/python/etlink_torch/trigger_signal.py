@@ -1,44 +1,74 @@
 """A signal that asks for a recording, where the program has no use for it."""
 
+import ctypes
 import signal
 import threading
+
+ACTION_BYTES = 256
+"""More than `struct sigaction` has, which begins with the handler."""
 
 
 class TriggerSignal:
     """`chosen`: such as "SIGUSR2", or None."""
 
     def __init__(self, chosen):
-        self.chosen, self.number, self.arrived = chosen, None, False
+        self.chosen, self.number, self.address = chosen, None, None
+        self.handler, self.is_missed = Handler(), False
 
     def install(self):
         """Not outside of the main thread, and not over a handler of the program, of Python or of C."""
         number = None if self.chosen is None else getattr(signal, self.chosen, None)
-        if number is None or threading.current_thread() is not threading.main_thread():
+        if number is None or self.number is not None:
             return
         if signal.getsignal(number) is not signal.SIG_DFL or is_handled(number):
             return
-        signal.signal(number, self.handle)
+        self.is_missed = threading.current_thread() is not threading.main_thread()
+        if self.is_missed:
+            return
+        signal.signal(number, self.handler)
         # calls of the system that wait go on
         signal.siginterrupt(number, False)
-        self.number = number
-
-    def handle(self, number, frame):
-        self.arrived = True
+        self.number, self.address = number, address(number)
 
     def take(self):
         """Whether it has arrived since the last look."""
-        arrived, self.arrived = self.arrived, False
+        arrived, self.handler.arrived = self.handler.arrived, False
         return arrived
 
     def name(self):
         """None: it is not ours, or no longer."""
-        if self.number is None or signal.getsignal(self.number) != self.handle:
+        if self.number is None or signal.getsignal(self.number) is not self.handler:
             return None
-        return self.chosen
+        return self.chosen if address(self.number) == self.address else None
 
     def uninstall(self):
         if self.name() is not None and threading.current_thread() is threading.main_thread():
             signal.signal(self.number, signal.SIG_DFL)
+
+
+class Handler:
+    """Equal to `SIG_DFL`: a program that looks whether anybody handles the signal is to install its own.
+
+    Lightning compares so before it handles the signal by which Slurm asks to requeue a job.
+    """
+
+    def __init__(self):
+        self.arrived = False
+
+    def __call__(self, number, frame):
+        self.arrived = True
+
+    def __eq__(self, other):
+        return self is other or other is signal.SIG_DFL
+
+    __hash__ = object.__hash__
+
+
+def address(number):
+    """The handler that the system knows: C code, as that of `faulthandler`, takes a signal without a word to Python."""
+    found = ctypes.create_string_buffer(ACTION_BYTES)
+    ctypes.CDLL(None).sigaction(int(number), None, found)
+    return found.raw[: ctypes.sizeof(ctypes.c_void_p)]
 
 
 def is_handled(number):

@@ -35,6 +35,7 @@ MISSING_S = 10
 """How long a rank is waited for that has made no step yet."""
 KNOWN_STEPS = 20
 """Steps whose median says whether one is slow."""
+NOT_HANDLED = "{} is not handled, and ends the process: only the main thread can handle signals, and others arm and make the steps"
 MOST_STEPS = 1_000_000
 MOST_BYTES = 1 << 16
 
@@ -59,8 +60,14 @@ class Watcher:
         self.rank, self.world = rank_and_world(self.session.torch)
         self.excluded = not self.session.is_chosen(self.rank)
         self.lock = lock_own(self.report.path("alive"))
-        attempt(self.signal.install)
+        self.handle_signal()
+        if self.signal.is_missed:
+            attempt(self.report.note, NOT_HANDLED.format(self.signal.chosen))
         _thread.start_new_thread(self.watch, ())
+
+    def handle_signal(self):
+        """From the start: the signal may come before the first step, and another thread may make the steps."""
+        attempt(self.signal.install)
 
     def watch(self):
         pause = 0
@@ -75,6 +82,7 @@ class Watcher:
 
     def look(self):
         """How long to wait until the next look."""
+        attempt(lock, self.lock)
         request = self.current_request()
         if request is None:
             self.request, self.plan = None, None
@@ -273,7 +281,7 @@ class Watcher:
         if self.started and not self.ended:
             self.ended = True
             attempt(self.write_status, True)
-            attempt(self.signal.uninstall)
+        attempt(self.signal.uninstall)
 
     def forked(self):
         """In a forked child: nothing of it is its own."""
@@ -290,12 +298,17 @@ def is_settled(peer, request):
 
 
 def lock_own(path):
-    """A lock that dies with this process, and that a forked child does not have; nothing else here may open the file."""
+    """A lock that dies with this process, and that a forked child does not have."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    lock(descriptor)
+    return descriptor
+
+
+def lock(descriptor):
+    """Again and again: the lock is lost when this process opens and closes the file elsewhere, as a program does that copies its folder."""
     import fcntl
 
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return descriptor
 
 
 def is_locked(path):
