@@ -391,24 +391,16 @@ class InScripts(Jobs):
         ahead = "import os, signal\nos.kill(os.getpid(), signal.SIGUSR2)\n"
         runs = f"import runpy, sys, threading\nsteps = threading.Thread(target=runpy.run_path, args=({str(PROGRAMS / 'looping.py')!r},))\n"
         thread = ahead + runs + "steps.start()\nsteps.join()\n"
-        for start in ("arm", "record"):
-            with self.subTest(start):
-                self.stop.unlink(missing_ok=True)
-                if start == "arm":
-                    before = f"from etlink_torch import arm\narm({str(self.traces)!r})\n"
-                    script = self.script("thread.py", before + thread)
-                    job = subprocess.Popen([CHOSEN.python, script, self.stop], env=self.with_package(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                    self.addCleanup(self.end_job, job)
-                    self.wait_for_steps(job, 1)
-                else:
-                    script = self.script("thread.py", "import torch\n" + thread)
-                    job = self.start_job("--overwrite", f"python {script} {self.stop}")
-                self.wait_for(lambda: self.asked_in_status() == ["a signal"])
-                os.kill(self.pids()[0], signal.SIGUSR2)
-                self.wait_for(lambda: self.asked_in_status() == ["a signal", "a signal"])
-                self.end_job(job)
-                (rank,) = self.manifest()["ranks"]
-                self.assertEqual((rank["notes"], len(rank["cycles"]), job.returncode), ([], 2, 3))
+        script = self.script("thread.py", f"from etlink_torch import arm\narm({str(self.traces)!r})\n" + thread)
+        job = subprocess.Popen([CHOSEN.python, script, self.stop], env=self.with_package(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end_job, job)
+        self.wait_for_steps(job, 1)
+        self.wait_for(lambda: self.asked_in_status() == ["a signal"])
+        os.kill(job.pid, signal.SIGUSR2)
+        self.wait_for(lambda: self.asked_in_status() == ["a signal", "a signal"])
+        self.end_job(job)
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual((rank["notes"], len(rank["cycles"]), job.returncode), ([], 2, 3))
 
     def asked_in_status(self) -> list[str]:
         (path,) = (self.traces / ".etlink").glob("*.armed")

@@ -30,6 +30,11 @@ class TriggerSignal:
         signal.siginterrupt(number, False)
         self.number, self.address = number, address(number)
 
+    def wake_main(self):
+        """By the thread that makes the steps: a main thread that only waits for it runs no handler unless its wait is interrupted."""
+        if self.name() is not None and threading.current_thread() is not threading.main_thread():
+            signal.siginterrupt(self.number, True)
+
     def take(self):
         """Whether it has arrived since the last look."""
         arrived, self.handler.arrived = self.handler.arrived, False

@@ -61,6 +61,7 @@ class Watcher:
         self.excluded = not self.session.is_chosen(self.rank)
         self.lock = lock_own(self.report.path("alive"))
         self.handle_signal()
+        attempt(self.signal.wake_main)
         if self.signal.is_missed:
             attempt(self.report.note, NOT_HANDLED.format(self.signal.chosen))
         _thread.start_new_thread(self.watch, ())
