@@ -107,7 +107,7 @@ def kind_of_activity(kind):
     try:
         return getattr(torch.profiler.ProfilerActivity, kind.upper())
     except AttributeError:
-        raise ValueError("activities has {!r}, which this PyTorch does not know".format(kind)) from None
+        raise ValueError("activities has {}, which this PyTorch does not know".format(kind)) from None
 
 
 def adopted_settings(output, options):
