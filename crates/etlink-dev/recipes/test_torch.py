@@ -727,6 +727,22 @@ class InScripts(Traces):
         self.assertIn("activities has gpu", self.run_in("activities=['gpu']", code=1).stderr)
         self.assertIn("no option with_stacks", self.run_in("with_stacks=True", code=1).stderr)
 
+    def test_a_signal_that_c_code_handles_stays_handled(self):
+        program = (
+            "import faulthandler, os, signal, torch\n"
+            "from etlink_torch import profile\n"
+            "faulthandler.register(signal.SIGUSR1)\n"
+            "with profile('traces', active=1) as prof:\n"
+            "    torch.ones(2).add(1)\n"
+            "    prof.step()\n"
+            "os.kill(os.getpid(), signal.SIGUSR1)\n"
+            "print(prof.notes)\n"
+        )
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        line = ["python", "-c", program]
+        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        self.assertEqual((ran.returncode, ran.stdout), (0, "[]\n"), ran.stderr)
+
     def test_under_the_command_the_command_decides(self):
         self.python_path = str(PACKAGE)
         before = sorted(PACKAGE.iterdir())

@@ -2,12 +2,11 @@
 
 import os
 import re
-import socket
 import sys
 
 from . import at_end, files, hook, manifest, steps
 from .armed import ArmedSession
-from .context import OPTIONS, activity_names
+from .context import OPTIONS, activity_names, folder_settings, refuse_old
 from .guard import attempt, describe
 from .process import rank_and_world
 from .report import Report, join_folder
@@ -80,22 +79,11 @@ class arm:
         armed.update(keep=positive("keep", keep), when=limit_of(when), signal=signal)
         if armed["every"] is not None and armed["every"] <= armed["steps"] + armed["warmup"]:
             raise ValueError("every is {}, needs to be more than steps and one of warmup".format(every))
-        output = os.path.abspath(output)
-        self.settings = {
-            "work": os.path.join(output, ".etlink"),
-            "output": output,
-            "launcher": attempt(socket.gethostname) or "local",
-            "hook": None,
-            "schedule": None,
-            "armed": armed,
-            "own_profiler": "leave",
-            "activities": activity_names(activities),
-            "step_on": step_on,
-            "ranks": None if ranks is None else [[int(rank), int(rank)] for rank in ranks],
-            "tensorboard": None,
-            "max_size": None if max_size is None else int(max_size),
-            "options": chosen,
-        }
+        self.settings = folder_settings(output, ranks, None, max_size, chosen)
+        self.settings.update(
+            schedule=None, armed=armed, own_profiler="leave", activities=activity_names(activities), step_on=step_on
+        )
+        output = self.settings["output"]
         if hook.is_recorded_by_command():
             return
         if OPEN:
@@ -103,9 +91,7 @@ class arm:
             return
         old = attempt(self.old_files) or []
         if old and not overwrite:
-            raise FileExistsError(
-                "{} is there already; choose another folder, or use overwrite=True to replace the recording".format(old[0])
-            )
+            refuse_old(old)
         self.settings["old"] = [os.path.relpath(path, output) for path in old]
         is_new = not os.path.exists(output)
         try:

@@ -14,6 +14,7 @@ import threading
 import time
 
 from .guard import attempt
+from .trigger_signal import is_handled
 
 DEFERRED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")
 GRACE_S = 2.0
@@ -33,6 +34,9 @@ def deferred():
                 handler = None if number is None else signal.getsignal(number)
                 # None: set by C code, which Python could not put back
                 if handler is None or handler is signal.SIG_IGN:
+                    continue
+                # nor the handler of `faulthandler.register`, which it takes for none
+                if handler is signal.SIG_DFL and is_handled(number):
                     continue
                 before[number] = handler
                 signal.signal(number, lambda number, frame: arrived.append(number))
