@@ -37,7 +37,7 @@ export function Meeting({ model, data, range, jump }: Props) {
       <h4>Matched collective</h4>
       <p>
         {met.kind.replaceAll("_", " ")} {met.number}, {met.ranks}
-        {met.bytes > 0 ? `, ${bytes(met.bytes)}` : ""}:{" "}
+        {met.bytes ? `, ${bytes(met.bytes)}` : ""}:{" "}
         <strong>
           rank {met.last} came last, {time(met.skew_ns)} after the first
         </strong>{" "}
