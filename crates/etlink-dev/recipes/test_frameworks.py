@@ -71,6 +71,16 @@ class Lightning(Frameworks):
         self.assertEqual(ran.stdout, printed)
         self.assert_phases(self.CYCLES)
 
+    def test_a_training_that_raises_in_a_recorded_step(self):
+        """Lightning ends neither the action nor the profiler then."""
+        ran = self.run_script(self.PROGRAM, "profiler", "train={'wait': 1, 'warmup': 1, 'active': 5}", "raise")
+        self.assertEqual(ran.stdout.splitlines()[-1], "mine False", ran.stderr)
+        (rank,) = self.manifest()["ranks"]
+        # validation comes after the third batch
+        self.assertEqual([(c["first_step"], c["last_step"], c["whole"]) for c in rank["cycles"]], [(2, 2, True), (3, 5, False)])
+        for cycle in rank["cycles"]:
+            self.assert_pair(cycle)
+
     def test_under_the_command_the_command_decides_and_names_what_is_missing(self):
         self.python_path = str(PACKAGE)
         phases = "--phase validate:wait=1,active=1 --phase test:wait=50,active=1"
@@ -106,6 +116,16 @@ class HuggingFace(Frameworks):
         losses = [text.splitlines()[-1] for text in (alone, ran.stdout)]
         self.assertEqual(losses[0], losses[1])
         self.assert_phases({"train": [(2, 3), (4, 5)]})
+
+    def test_a_training_that_raises_in_a_recorded_step(self):
+        """No callback is called then: the cycle ends with the error, which the script gets as it was raised."""
+        ran = self.run_script("hugging_face.py", "callback", "wait=0, warmup=0, active=9", "raise")
+        wanted = [f"Own {place} None False" for place in ("forward", "backward", "data")]
+        self.assertEqual([line for line in ran.stdout.splitlines() if line.startswith("Own")], wanted, ran.stderr)
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual([(c["first_step"], c["last_step"], c["whole"]) for c in rank["cycles"]], [(0, 2, False), (2, 4, False), (4, 4, True)])
+        for cycle in rank["cycles"]:
+            self.assert_pair(cycle)
 
 
 if __name__ == "__main__":

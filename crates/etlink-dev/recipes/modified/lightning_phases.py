@@ -1,4 +1,7 @@
-"""Trains with Lightning, validates within the epochs, tests and predicts: lightning_phases.py [profiler OPTIONS]; prints its losses."""
+"""Trains with Lightning, validates within the epochs, tests and predicts: lightning_phases.py [profiler OPTIONS [raise]]; prints its losses.
+
+With `raise` a batch raises; it prints the error, and whether a profiler is left running.
+"""
 
 import sys
 import warnings
@@ -22,7 +25,9 @@ class Model(lightning.LightningModule):
         with torch.profiler.record_function("{} {}".format(phase, self.calls.count(phase) - 1)):
             return nn.functional.cross_entropy(self.layers(batch[0]), batch[1])
 
-    def training_step(self, batch, _):
+    def training_step(self, batch, index):
+        if "raise" in sys.argv and index == 5:
+            raise ZeroDivisionError("mine")
         return self.loss(batch, "train")
 
     def validation_step(self, batch, _):
@@ -54,7 +59,11 @@ trainer = lightning.Trainer(
     logger=False, enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
 )
 model = Model()
-trainer.fit(model, loader, loader)
+try:
+    trainer.fit(model, loader, loader)
+except ZeroDivisionError as error:
+    print(error, torch.autograd.profiler._is_profiler_enabled)
+    sys.exit()
 (tested,) = trainer.test(model, loader, verbose=False)
 predicted = trainer.predict(model, loader)
 print(tested["loss"], float(sum(predicted)), {phase: model.calls.count(phase) for phase in sorted(set(model.calls))})

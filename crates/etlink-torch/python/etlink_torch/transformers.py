@@ -1,5 +1,7 @@
 """A callback for the Trainer of Hugging Face: `Trainer(..., callbacks=[EtlinkCallback("traces", wait=1, active=2)])`."""
 
+import functools
+
 from transformers import TrainerCallback
 
 from .context import SCHEDULE
@@ -7,6 +9,32 @@ from .guard import attempt
 from .phase_recorder import PhaseRecorder
 
 PHASE = "train"
+
+
+def watch_errors():
+    """Of a training that ends with an error callbacks hear nothing: the Trainer calls none then."""
+    from transformers import Trainer
+
+    original = Trainer.train
+    if getattr(original, "is_watched_by_etlink", False):
+        return
+
+    @functools.wraps(original)
+    def train(self, *arguments, **named):
+        try:
+            return original(self, *arguments, **named)
+        except BaseException:
+            attempt(cut_cycles, self)
+            raise
+
+    train.is_watched_by_etlink = True
+    Trainer.train = train
+
+
+def cut_cycles(trainer):
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, EtlinkCallback):
+            callback.call("cut")
 
 
 class EtlinkCallback(TrainerCallback):
@@ -23,6 +51,7 @@ class EtlinkCallback(TrainerCallback):
     def __init__(self, output=None, **options):
         schedule = {name: options.pop(name) for name in SCHEDULE if name in options}
         self.recorder = PhaseRecorder(output, {PHASE: schedule}, options)
+        attempt(watch_errors)
 
     @property
     def notes(self):
@@ -34,7 +63,7 @@ class EtlinkCallback(TrainerCallback):
             attempt(getattr(self.recorder.phases, method), *arguments)
 
     def on_train_begin(self, args, state, control, **named):
-        # of a training that ended with an error, of which nothing else tells
+        # of a training whose Trainer has a `train` of its own, and ended with an error
         self.call("cut")
         self.recorder.open()
 
