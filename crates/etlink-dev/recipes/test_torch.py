@@ -715,6 +715,18 @@ class InScripts(Traces):
         self.run_in(self.TWO_STEPS + ", overwrite=True")
         self.assert_steps(self.manifest()["ranks"][0], (3, 4))
 
+    def test_the_claim_of_a_process_that_was_killed_elsewhere(self):
+        """A container that was killed on another machine leaves its claim on a rank in the folder that both share."""
+        for form in (self.TWO_STEPS, "schedule=torch.profiler.schedule(wait=2, warmup=1, active=2, repeat=1)"):
+            with self.subTest(form):
+                work = self.traces / ".etlink"
+                work.mkdir(parents=True)
+                (work / "rank_0").write_text("other-host.7")
+                self.run_in(form + ", overwrite=True")
+                (rank,) = self.manifest()["ranks"]
+                self.assertEqual((rank["duplicate"], rank["notes"], work.exists()), (False, [], False))
+                self.assert_steps(rank, (3, 4))
+
     def test_what_goes_wrong(self):
         self.run_in("wait=10, warmup=2, active=2")
         (note,) = self.manifest()["notes"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, overload
+from typing import Any, TypedDict, overload
 
 from torch.profiler import ExecutionTraceObserver as ExecutionTraceObserver
 from torch.profiler import ProfilerAction as ProfilerAction
@@ -14,10 +14,30 @@ from torch.profiler import record_function as record_function
 from torch.profiler import schedule as schedule
 from torch.profiler import supported_activities as supported_activities
 from torch.profiler import tensorboard_trace_handler as tensorboard_trace_handler
-from typing_extensions import Self
+from typing_extensions import Required, Self, Unpack
 
 __version__: str
 __all__ = ["arm", "profile"]
+
+class _Recorded(TypedDict, total=False):
+    """What is recorded, and how."""
+
+    record_shapes: bool
+    with_stack: bool
+    profile_memory: bool
+    with_flops: bool
+    cuda_sync_events: bool
+    thread_waits: bool
+    gzip: bool
+
+class _Scheduled(_Recorded, total=False):
+    wait: int
+    warmup: int
+    active: Required[int]
+    repeat: int
+    skip_first: int
+    skip_first_wait: int
+    interleave: bool
 
 class arm:
     def __init__(
@@ -33,14 +53,7 @@ class arm:
         overwrite: bool = False,
         max_size: int | None = None,
         activities: Iterable[object] | None = None,
-        *,
-        record_shapes: bool = ...,
-        with_stack: bool = ...,
-        profile_memory: bool = ...,
-        with_flops: bool = ...,
-        cuda_sync_events: bool = ...,
-        thread_waits: bool = ...,
-        gzip: bool = ...,
+        **options: Unpack[_Recorded],
     ) -> None: ...
     @property
     def notes(self) -> list[str]: ...
@@ -72,21 +85,7 @@ class profile(torch_profile):
         overwrite: bool | None = None,
         max_size: int | None = None,
         activities: Iterable[object] | None = None,
-        *,
-        wait: int = ...,
-        warmup: int = ...,
-        active: int,
-        repeat: int = ...,
-        skip_first: int = ...,
-        skip_first_wait: int = ...,
-        record_shapes: bool = ...,
-        with_stack: bool = ...,
-        profile_memory: bool = ...,
-        with_flops: bool = ...,
-        cuda_sync_events: bool = ...,
-        thread_waits: bool = ...,
-        gzip: bool = ...,
-        interleave: bool = ...,
+        **options: Unpack[_Scheduled],
     ) -> Recording: ...
     # the arguments of `torch.profiler.profile`
     @overload

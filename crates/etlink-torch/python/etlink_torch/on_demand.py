@@ -2,14 +2,13 @@
 
 import os
 import re
-import sys
 
-from . import at_end, files, hook, manifest, steps
+from . import at_end, files, hook, steps
 from .armed import ArmedSession
 from .context import OPTIONS, activity_names, folder_settings, refuse_old
 from .guard import attempt, describe
+from .output_folder import OutputFolder
 from .process import rank_and_world
-from .report import Report, join_folder
 from .window import is_profiled
 
 WHEN = re.compile(r"\s*step_time\s*>\s*(\d+(?:\.\d+)?)\s*(x\s*median|us|ms|s)\s*")
@@ -68,8 +67,7 @@ class arm:
         activities=None,
         **options
     ):
-        self.session, self.early_notes, self.patches, self.watched = None, [], [], []
-        self.report, self.held = None, None
+        self.folder, self.early_notes, self.patches, self.watched = None, [], [], []
         chosen = {name: bool(options.pop(name, usual)) for name, usual in OPTIONS.items()}
         if options or chosen["interleave"]:
             raise TypeError("arm() has no option {}".format(", ".join(sorted(options)) or "interleave"))
@@ -99,9 +97,14 @@ class arm:
         except Exception as error:
             self.early_notes.append(describe(error))
             attempt(self.undo)
-            self.leave_folder()
+            if self.folder is not None:
+                self.folder.leave()
             if is_new:
                 attempt(os.rmdir, output)
+
+    @property
+    def session(self):
+        return None if self.folder is None else self.folder.session
 
     @property
     def notes(self):
@@ -120,10 +123,8 @@ class arm:
         if is_profiled(torch):
             self.early_notes.append("a profiler of the program records already: nothing is armed")
             return
-        os.makedirs(self.settings["work"], exist_ok=True)
-        self.held = attempt(join_folder, self.settings["work"])
-        self.report = Report(self.settings, hook.versions(torch))
-        self.session = session = ArmedSession(torch, self.settings, self.report)
+        self.folder = OutputFolder(torch, self.settings, ArmedSession)
+        session = self.session
         self.watched = hook.watch_profilers(torch, session)
         self.patches += hook.watch_waits(torch, session)
         os.register_at_fork(after_in_child=session.forked)
@@ -142,14 +143,6 @@ class arm:
         for owner, name, original in self.watched:
             attempt(setattr, owner, name, original)
 
-    def leave_folder(self):
-        """Removes what only this process needed, and the work folder if no other process uses it."""
-        held, self.held = self.held, None
-        if self.report is not None:
-            self.report.remove(held)
-        if held is not None:
-            attempt(os.close, held)
-
     def close(self):
         """Nothing is recorded any more; at the end of the process it does this itself. Never raises."""
         attempt(self.end)
@@ -161,10 +154,8 @@ class arm:
         OPEN.remove(self)
         session.leave()
         self.undo()
-        session.note_end()
         try:
-            session.complete()
-            manifest.update(self.settings, session.process(), sys.argv)
+            self.folder.end()
         except Exception as error:
             self.early_notes.append(describe(error))
-        self.leave_folder()
+        self.folder.leave()

@@ -6,19 +6,25 @@ import sys
 from . import files, hook, manifest
 from .guard import attempt
 from .process import rank_and_world
-from .report import Report
+from .report import Report, join_folder
 from .session import Session
 
 
 class OutputFolder:
-    def __init__(self, torch, settings):
+    """`kind`: the class of its session."""
+
+    def __init__(self, torch, settings, kind=Session):
         self.settings = settings
         for folder in (settings["work"], settings["tensorboard"]):
             if folder:
                 os.makedirs(folder, exist_ok=True)
-        running = os.path.join(settings["work"], "running")
-        self.held = attempt(files.hold_shared, running)
-        self.session = Session(torch, settings, Report(settings, hook.versions(torch)))
+        self.held = attempt(join_folder, settings["work"])
+        self.report = Report(settings, hook.versions(torch))
+        try:
+            self.session = kind(torch, settings, self.report)
+        except BaseException:
+            self.leave()
+            raise
 
     def old_files(self):
         """What an earlier recording left of this rank."""
@@ -41,6 +47,6 @@ class OutputFolder:
     def leave(self):
         """Removes what only the recording needed, and the work folder if no other rank uses it."""
         held, self.held = self.held, None
-        self.session.report.remove(held)
+        self.report.remove(held)
         if held is not None:
             attempt(os.close, held)
