@@ -476,6 +476,43 @@ class InScripts(Jobs):
         self.assertFalse((self.folder / "x").exists())
 
 
+class StartedAgain(Jobs):
+    """Programs of one job that count their steps from 0 once more."""
+
+    def test_a_program_after_the_other(self):
+        train = f"python {PROGRAMS}/train.py 6"
+        script = self.script("both.sh", f"{train} && {train}\n")
+        self.record("--armed --every 4 --steps 1", f"sh {script}")
+        first, second = self.manifest()["ranks"]
+        self.assertEqual([first["asked"][0]["folder"], second["asked"][0]["folder"]], ["cycle_4", "cycle_5"])
+        self.assert_steps(first, (4, 4))
+        self.assert_steps(second, (4, 4))
+        self.assertEqual(self.left(), ["cycle_4", "cycle_5", "etlink.json"])
+        times = [rank["cycles"][0]["begin"]["unix_ns"] for rank in (first, second)]
+        self.assertLess(*times)
+
+    def test_ranks_of_torchrun(self):
+        """One of them fell before it had recorded: both record into one folder afterwards."""
+        text = (PROGRAMS / "train.py").read_text()
+        text = text.replace("import os\n", "import os\nimport time\n", 1).replace(
+            "    train_step()\n",
+            "    is_first = os.environ['TORCHELASTIC_RESTART_COUNT'] == '0'\n"
+            "    while is_first and step == 2 and os.environ['RANK'] == '1':\n"
+            f"        if os.path.exists({str(self.traces)!r} + '/cycle_4/kineto_trace_0.json'): sys.exit(7)\n"
+            "        time.sleep(0.02)\n"
+            "    while is_first and step == 5: time.sleep(1)\n"
+            "    train_step()\n",
+        )
+        script = self.script("falls.py", text)
+        command = f"torchrun --standalone --nproc-per-node 2 --max-restarts 1 {script} 6"
+        self.record("--armed --every 4 --steps 1", command)
+        ranks = self.manifest()["ranks"]
+        recorded = [(rank["rank"], cycle["host_trace"]) for rank in ranks for cycle in rank["cycles"]]
+        self.assertEqual(sorted(recorded), [
+            (0, "cycle_4/torch_et_0.json"), (0, "cycle_5/torch_et_0.json"), (1, "cycle_5/torch_et_1.json"),
+        ])
+
+
 class Wrong(Jobs):
     """What cannot be asked for, and recordings that fail."""
 

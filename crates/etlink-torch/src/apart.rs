@@ -5,6 +5,7 @@
 //! nearly the same time, so the clocks of their cycles tell.
 
 use crate::{Cycle, Rank};
+use std::path::Path;
 
 /// Clocks of different machines may differ by this, ns.
 const BETWEEN_MACHINES_NS: i64 = 1_000_000_000;
@@ -13,33 +14,55 @@ const ON_ONE_MACHINE_NS: i64 = 20_000_000;
 
 /// A note for each cycle of a rank that lies at least a step from that of the first rank.
 pub(crate) fn notes(ranks: &[Rank]) -> Vec<String> {
-    let mut recorded = ranks.iter().filter(|rank| rank.process.rank.is_some());
-    let Some(first) = recorded.find(|rank| !rank.process.cycles.is_empty()) else {
+    let recorded = ranks.iter().filter(|rank| rank.process.rank.is_some());
+    let Some(first) = recorded
+        .clone()
+        .find(|rank| !rank.process.cycles.is_empty())
+    else {
         return vec![];
     };
+    let is_first = |rank: &&Rank| rank.process.rank == first.process.rank;
     let mut notes = vec![];
-    for rank in recorded.filter(|rank| rank.process.rank != first.process.rank) {
-        // One machine has one clock, so that its ranks are compared much more closely.
-        let is_one_machine = rank.process.host == first.process.host;
-        for (index, expected) in first.process.cycles.iter().enumerate() {
-            // Not by its place: one of them may have missed what was asked for before.
-            let mut cycles = rank.process.cycles.iter();
-            let same = cycles.find(|cycle| cycle.first_step == expected.first_step);
-            let distance = same.and_then(|cycle| distance_ns(expected, cycle, is_one_machine));
-            let Some(distance) = distance else {
-                continue;
-            };
-            notes.push(format!(
-                "rank {} recorded cycle {index} {:.3} s {} rank {}, more than a step apart: \
-                 did one of them make extra steps before?",
-                rank.process.rank.unwrap_or_default(),
-                distance.unsigned_abs() as f64 / 1e9,
-                if distance > 0 { "after" } else { "before" },
-                first.process.rank.unwrap_or_default(),
-            ));
+    for rank in recorded.clone().filter(|rank| !is_first(rank)) {
+        // A rank that was started again has several processes.
+        for first in recorded.clone().filter(is_first) {
+            notes.extend(notes_of(first, rank));
         }
     }
     notes
+}
+
+/// A note for each cycle of `rank` that lies at least a step from that of `first`.
+fn notes_of(first: &Rank, rank: &Rank) -> Vec<String> {
+    // One machine has one clock, so that its ranks are compared much more closely.
+    let is_one_machine = rank.process.host == first.process.host;
+    let mut notes = vec![];
+    for (index, expected) in first.process.cycles.iter().enumerate() {
+        // Not by its place: one of them may have missed what was asked for before. Nor by the step
+        // alone: a program that was started again makes it once more.
+        let mut cycles = rank.process.cycles.iter();
+        let same = cycles.find(|cycle| {
+            cycle.first_step == expected.first_step && folder(cycle) == folder(expected)
+        });
+        let distance = same.and_then(|cycle| distance_ns(expected, cycle, is_one_machine));
+        let Some(distance) = distance else {
+            continue;
+        };
+        notes.push(format!(
+            "rank {} recorded cycle {index} {:.3} s {} rank {}, more than a step apart: \
+             did one of them make extra steps before?",
+            rank.process.rank.unwrap_or_default(),
+            distance.unsigned_abs() as f64 / 1e9,
+            if distance > 0 { "after" } else { "before" },
+            first.process.rank.unwrap_or_default(),
+        ));
+    }
+    notes
+}
+
+/// The folder of its traces.
+fn folder(cycle: &Cycle) -> Option<&Path> {
+    Path::new(&cycle.host_trace).parent()
 }
 
 /// How much later than `expected` a cycle began, ns, if it both began and ended more than a step
@@ -105,6 +128,23 @@ mod tests {
                  did one of them make extra steps before?"
             ]
         );
+    }
+
+    #[test]
+    fn a_program_that_was_started_again_is_compared_with_itself() {
+        let in_folder = |mut rank: Rank, folder: &str| {
+            rank.process.cycles[0].host_trace = format!("{folder}/torch_et_0.json");
+            rank
+        };
+        let again = [
+            in_folder(rank(0, 1000, 1200), "cycle_3"),
+            in_folder(rank(0, 9000, 9200), "cycle_4"),
+            in_folder(rank(1, 1000, 1200), "cycle_3"),
+            in_folder(rank(1, 8000, 8200), "cycle_4"),
+        ];
+        let notes = notes(&again);
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].starts_with("rank 1 recorded cycle 0 1.000 s before rank 0"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text. The package has a private name there, so that no
 /// `etlink_torch` of the program is taken for it, nor it for one of theirs.
-pub const HOOK: [(&str, &str); 32] = [
+pub const HOOK: [(&str, &str); 33] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
@@ -66,6 +66,10 @@ pub const HOOK: [(&str, &str); 32] = [
     (
         "_etlink_hook/report.py",
         include_str!("../python/etlink_torch/report.py"),
+    ),
+    (
+        "_etlink_hook/restarts.py",
+        include_str!("../python/etlink_torch/restarts.py"),
     ),
     (
         "_etlink_hook/session.py",

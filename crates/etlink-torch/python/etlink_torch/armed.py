@@ -1,6 +1,7 @@
 """Records when it is asked to: a session that is idle until a file, a signal, a condition or a step number asks for a recording.
 
-Each recording is a cycle in a folder named for its first step, `cycle_1200`, which is the same on all ranks.
+Each recording is a cycle in a folder named for its first step, `cycle_1200`, which is the same on all ranks; where a program
+that was started again comes to that step once more, the next number that is free.
 What asks, and how ranks agree on the step, is in `watch.py`; here is what happens at the end of a step.
 A step on which nothing is asked for takes no further call: the watching thread sets `idle_until` to 0,
 which the next step sees.
@@ -11,6 +12,7 @@ import statistics
 
 from . import steps
 from .guard import attempt, guarded
+from .restarts import taken_folders
 from .session import Session
 from .watch import Watcher
 
@@ -146,6 +148,9 @@ class ArmedSession(Session):
         if len(cycles) > before:
             self.settle(None, cycles[-1])
             attempt(self.remove_oldest)
+        elif self.running["id"] is None:
+            # the program ended in the warmup of one that nobody waits for
+            self.running = None
         else:
             self.settle("the recording ended before its first step did")
 
@@ -178,12 +183,15 @@ class ArmedSession(Session):
         self.report.write()
 
     def folder(self):
-        """Named for the first step: ranks that missed a recording put the next one in the same place as the others."""
-        return "cycle_{}".format(self.first_step)
+        """Of the last cycle."""
+        return os.path.dirname(self.report.content["cycles"][-1]["host_trace"])
 
-    def publish(self, window, recorded, is_whole, is_own):
-        self.first_step = recorded[0]
-        super().publish(window, recorded, is_whole, is_own)
+    def next_folder(self, first):
+        """Named for the first step: ranks that missed a recording put the next one in the same place as the others."""
+        taken = taken_folders(self)
+        while "cycle_{}".format(first) in taken:
+            first += 1
+        return "cycle_{}".format(first)
 
     def remove_oldest(self):
         """`--keep`: only traces that this process has written."""

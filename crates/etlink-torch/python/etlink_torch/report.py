@@ -85,6 +85,11 @@ class Report:
             attempt(self.reserve, settings["hook"])
         attempt(self.open_counter)
         self.write()
+        # by the clock of the file system, which the traces have their times of too
+        self.began = attempt(self.time_written)
+
+    def time_written(self):
+        return os.stat(self.path("json")).st_mtime_ns
 
     def reserve(self, hook):
         """Room for a note, on another disk perhaps than the traces."""
@@ -96,7 +101,10 @@ class Report:
         self.counter = os.open(self.path("steps"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
 
     def path(self, ending):
-        return os.path.join(self.folder, "{}.{}".format(self.key, ending))
+        return self.path_of(self.key, ending)
+
+    def path_of(self, key, ending):
+        return os.path.join(self.folder, "{}.{}".format(key, ending))
 
     def count(self, number, now):
         """The number of steps made at `now` in ns; of a process that is killed the last may be missing."""

@@ -280,13 +280,13 @@ class Session:
         with self.saving, deferred():
             self.publish(cycle, cycle.recorded(), cycle.whole, True)
 
-    def folder(self):
-        """Of the cycle that is published next."""
+    def next_folder(self, first):
+        """Of the cycle that is published next; `first`: its first step."""
         return "cycle_{}".format(self.cycle) if self.cycle else ""
 
     def publish(self, window, recorded, is_whole, is_own):
         rank = self.report.content["rank"]
-        folder = self.folder()
+        folder = self.next_folder(recorded[0])
         names = [os.path.join(folder, "{}_{}.json".format(kind, rank)) for kind in files.KINDS]
         traces = list(zip((window.host, window.device), names))
         beside = self.dump_flight_recorder(os.path.join(folder, flight_recorder.file_name(rank)))
