@@ -24,6 +24,7 @@ mod link;
 mod measurements;
 mod memory;
 mod merge;
+mod merge_phases;
 mod nsys;
 mod odd_ranks;
 mod options;

@@ -1,9 +1,9 @@
 //! Why a communication is no communication node.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Why a communication node was written as computation with its measured duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Demotion {
     /// Some rank does not have it, or has something else.

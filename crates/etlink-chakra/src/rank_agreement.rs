@@ -2,9 +2,10 @@
 
 use crate::demotion::Demotion;
 use etlink_model::NodeIdx;
+use serde::{Deserialize, Serialize};
 
 /// What becomes of a communication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommDecision {
     /// A communication node.
     Communication {
@@ -18,7 +19,7 @@ pub enum CommDecision {
 }
 
 /// What one rank is written with: [`WriteOptions::agreement`](crate::WriteOptions::agreement).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankAgreement {
     /// By ascending node.
     pub(crate) decisions: Vec<(NodeIdx, CommDecision)>,

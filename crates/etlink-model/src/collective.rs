@@ -5,7 +5,7 @@
 
 use crate::columns::columns;
 use crate::{NameId, Names};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A process group as the trace lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -90,7 +90,7 @@ impl Collective {
 }
 
 /// The kind of a collective, whatever name the backend gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the field's names")]
 pub enum CollectiveKind {

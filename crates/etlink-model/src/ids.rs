@@ -1,6 +1,6 @@
 //! Ids. Each is a number with its own type, so that two id spaces never mix.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A row number with a type of its own: what grouping and sorting need to know of one.
@@ -55,6 +55,8 @@ macro_rules! index {
 
 index! {
     /// A string in [`Names`](crate::Names). Row 0 is the empty string.
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
     NameId
 }
 index! {
@@ -84,7 +86,7 @@ index! {
 
 index! {
     /// A node of a graph, by its place among the nodes.
-    #[derive(Serialize)]
+    #[derive(Serialize, Deserialize)]
     #[serde(transparent)]
     NodeIdx
 }
@@ -113,11 +115,15 @@ index! {
 index! {
     /// A group of a rank, by its place among those that the rank's trace has. Other ranks number
     /// theirs otherwise.
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
     GroupIdx
 }
 
 index! {
     /// A step of a rank, by its place in time.
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
     StepIdx
 }
 
@@ -134,7 +140,9 @@ index! {
 
 /// A rank by its number in the job: what `torch.distributed.get_rank()` returns. Damaged traces
 /// have any number here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct GlobalRank(pub i64);
 

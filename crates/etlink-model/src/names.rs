@@ -3,9 +3,11 @@
 use crate::NameId;
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxBuildHasher;
+use serde::{Deserialize, Serialize};
 
 /// Every string once, numbered in order of first use. Number 0 is the empty string.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct Names {
     all: IndexSet<Box<str>, FxBuildHasher>,
     bytes: usize,
@@ -17,6 +19,23 @@ impl Default for Names {
         // `NameId::EMPTY` is the id of all that has no name, so it must be number 0.
         all.insert(Box::from(""));
         Names { all, bytes: 0 }
+    }
+}
+
+impl From<Vec<String>> for Names {
+    /// Strings in the order of their numbers, the empty one first.
+    fn from(texts: Vec<String>) -> Names {
+        let mut names = Names::default();
+        for text in texts {
+            names.intern(&text);
+        }
+        names
+    }
+}
+
+impl From<Names> for Vec<String> {
+    fn from(names: Names) -> Vec<String> {
+        names.iter().map(str::to_owned).collect()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Steps that somebody marked: which ranges they are, and what they say of their work.
 
 use crate::OpIdx;
+use serde::{Deserialize, Serialize};
 
 /// What the name of a step says of it: of inference, what was run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepWork {
     /// `prefill`, `decode`, `mixed`, or the word that the user's pattern caught.
     pub phase: Option<String>,

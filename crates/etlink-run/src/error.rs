@@ -7,6 +7,7 @@ use crate::cancel::Cancelled;
 use crate::file_error::FileError;
 use crate::input::{InputError, InputKind};
 use crate::memory::limit::{MemoryLimit, OversizedRank};
+use crate::merge::phases::PhaseError;
 use crate::output::OutputError;
 use crate::text;
 use etlink_model::{AdvisedError, Anomalies, Setting, advice};
@@ -24,6 +25,9 @@ pub enum RunError {
     /// A result cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
+    /// A phase of a merge cannot go on.
+    #[error(transparent)]
+    Phase(#[from] PhaseError),
     /// A file or folder cannot be read.
     #[error(transparent)]
     File(#[from] FileError),

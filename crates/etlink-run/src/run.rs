@@ -18,6 +18,7 @@ use crate::joined::JoinedRun;
 use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::{MemoryBudget, RankMemory, at_once, in_budget, keeping};
+use crate::merge::phases::Shard;
 use crate::step_pattern::StepPattern;
 use crate::text;
 use bytesize::ByteSize;
@@ -159,6 +160,8 @@ pub struct RunOptions {
     pub rank: Option<i64>,
     /// Which ranks to take; `None`: all.
     pub ranks: Option<RankSelection>,
+    /// Which part of these ranks to work on.
+    pub shard: Shard,
     /// Which dependencies through tensors become edges.
     pub tensor_deps: TensorEdges,
     /// What to read that no graph needs.
@@ -186,6 +189,7 @@ impl Default for RunOptions {
             memory: None,
             rank: None,
             ranks: None,
+            shard: Shard::WHOLE,
             tensor_deps: TensorEdges::default(),
             keep: KeepEvents::Graph,
             steps_by: None,
@@ -221,6 +225,8 @@ pub struct RunSet {
     pub runs: Vec<RunFiles>,
     /// Per rank, its run and its place there.
     pub ranks: Vec<(usize, usize)>,
+    /// The same for the ranks of all shards.
+    pub listed: Vec<(usize, usize)>,
     bytes: Vec<u64>,
     budget: MemoryBudget,
     threads: usize,
@@ -239,15 +245,18 @@ impl RunSet {
         let progress = std::mem::take(&mut options.progress);
         options.progress = progress.with_cancellation(options.cancellation.clone());
         let runs = find_runs(&source, options.traces_only)?;
-        let mut ranks = vec![];
+        let mut listed = vec![];
         for (at, run) in runs.iter().enumerate() {
             for (place, files) in run.ranks.iter().enumerate() {
                 // one that does not name its rank is asked when it is read
                 if files.rank.is_none() || options.is_asked(files.rank) {
-                    ranks.push((at, place));
+                    listed.push((at, place));
                 }
             }
         }
+        let of_shard = listed.iter().enumerate();
+        let of_shard = of_shard.filter(|(place, _)| options.shard.has(*place));
+        let ranks: Vec<(usize, usize)> = of_shard.map(|(_, rank)| *rank).collect();
         let threads = thread_count(options.threads);
         let needs: Vec<RankMemory> = ranks
             .iter()
@@ -265,6 +274,7 @@ impl RunSet {
             options,
             runs,
             ranks,
+            listed,
             bytes,
             budget,
             threads,
@@ -470,6 +480,12 @@ impl<'s> RankEntry<'s> {
     /// Its run.
     pub fn run(self) -> &'s RunFiles {
         &self.set.runs[self.set.ranks[self.index].0]
+    }
+
+    /// Its place among the ranks of all shards.
+    pub fn place(self) -> usize {
+        let shard = self.set.options.shard;
+        shard.index() as usize + self.index * shard.count() as usize
     }
 
     /// Its files.

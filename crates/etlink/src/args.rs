@@ -33,6 +33,7 @@ pub use trigger::TriggerArgs;
 use crate::notes::Verbosity;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use etlink_run::job::ChakraOptions;
+use etlink_run::merge::phases::Shard;
 use std::path::PathBuf;
 
 /// Links PyTorch host traces (execution traces) and device traces (Kineto) into dependency graphs
@@ -185,10 +186,28 @@ pub struct MergeArgs {
     /// Leave each rank's times by its own clock, not by that of the first rank
     #[arg(long)]
     pub no_align: bool,
+    /// Do one phase of the merge, for many machines that share DIR and the output: `summaries` for
+    /// each shard, then `join` once, then `write` for each shard
+    #[arg(long, value_enum, hide_possible_values = true)]
+    pub phase: Option<PhaseName>,
+    /// The part of the ranks that this phase works on: its number from 0, and how many there are
+    #[arg(long, value_name = "K/N", requires = "phase", required_if_eq_any = [("phase", "summaries"), ("phase", "write")])]
+    pub shard: Option<Shard>,
     #[command(flatten)]
     pub choice: RankArgs,
     #[command(flatten)]
     pub how: OutputArgs,
+}
+
+/// A phase of `etlink merge`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PhaseName {
+    /// Link the ranks of a shard, and store what the join needs.
+    Summaries,
+    /// Decide what each rank is written with.
+    Join,
+    /// Write the ranks of a shard.
+    Write,
 }
 
 /// `etlink ranks`.

@@ -1,19 +1,20 @@
 //! Sets of ranks that take little memory where their ranks are evenly spaced.
 
+use serde::{Deserialize, Serialize};
 use std::iter::FusedIterator;
 
 /// Global ranks, ascending, each once.
 ///
 /// Each of thousands of ranks knows the ranks of its groups, and a group of all would be a list as
 /// long as that in each of them. Ranks of a group are mostly evenly spaced, and are kept as such.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RankSet {
     /// Longest runs, the first first: so equal sets have equal runs.
     runs: Box<[EvenRun]>,
 }
 
 /// `start`, `start + stride`, …, so many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct EvenRun {
     start: u64,
     /// 1 in a run of one rank.

@@ -19,10 +19,11 @@ use etlink_model::{
     TimeNs, UnixNs,
 };
 use inference::{InferenceEngine, step_work};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A step of a rank.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepSpan {
     /// The same on all ranks that do it: `ProfilerStep#7`; optimizer steps are counted from 0 in
     /// the window.
@@ -36,7 +37,7 @@ pub struct StepSpan {
 }
 
 /// The steps of a rank.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankSteps {
     /// In order of time.
     pub all: Vec<StepSpan>,

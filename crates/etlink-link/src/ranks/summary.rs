@@ -12,9 +12,10 @@ use etlink_model::{
 use extent::{Carriers, of_node};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
+use serde::{Deserialize, Serialize};
 
 /// One rank's communications and what tells whether it belongs to the run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RankSummary {
     /// Global rank.
     pub rank: GlobalRank,
@@ -45,7 +46,7 @@ pub struct RankSummary {
 }
 
 /// What a rank knows of a group's ranks.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum GroupIdentity {
     /// Its global ranks.
     Ranks(RankSet),
@@ -58,7 +59,7 @@ pub enum GroupIdentity {
 }
 
 /// With whom a rank communicates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Peers {
     /// A group, by its place in [`RankSummary::groups`].
     Group(GroupIdx),
@@ -67,7 +68,7 @@ pub enum Peers {
 }
 
 /// One communication of one rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Communication {
     /// Node of the linked trace.
     pub node: NodeIdx,
@@ -97,7 +98,7 @@ pub struct Communication {
 
 /// The nodes in which a communication goes on: its own, or, where calls return at once (Gloo),
 /// those that carry it out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommExtent {
     /// When this node begins, the rank has arrived.
     pub arrives: NodeIdx,

@@ -1,14 +1,14 @@
 //! The ranks of one run, joined.
 
 use super::timeline_context::{TimelineContext, TimelineReport};
-use super::{MergeOptions, MergedRank};
+use super::{KnownRank, MergeOptions};
 use crate::job::RankContext;
 use crate::joined::JoinedRun;
-use crate::membership::{Excluded, Members, MembershipRule};
+use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::run::RunOptions;
 use etlink_chakra::{RunAgreement, agree};
 use etlink_link::ranks::{
-    CommChannel, JoinProblem, JoinProblemKind, RankClock, RunJoin, serialize_comms,
+    CommChannel, JoinProblem, JoinProblemKind, RankClock, RankSummary, RunJoin, serialize_comms,
 };
 use etlink_model::GlobalRank;
 use serde::Serialize;
@@ -64,23 +64,22 @@ impl MergedRun {
         options: &MergeOptions,
         how: &RunOptions,
         run: &str,
-        ranks: &[&MergedRank],
+        ranks: Vec<JoinMember<'_>>,
     ) -> MergedRun {
-        let usable = ranks.iter().copied().filter(|rank| rank.is_usable());
         let rule = MembershipRule {
             allow_mismatch: how.allow_mismatch,
             // files are named by ranks, and simulators find the peers of a message by them
             needs_rank: true,
         };
-        let members = Members::select(usable.collect(), rule);
+        let members = Members::select(ranks, rule);
         let taken_in: Vec<String> = members.mismatch_notes().collect();
         let (mut facts, mut sizes, mut labels) = (vec![], vec![], vec![]);
         for rank in &members.ranks {
             // always so, since a rank without it has no summary and is excluded
-            if let Some(known) = &rank.known {
+            if let Some(known) = rank.known {
                 facts.push(known.facts.clone());
                 sizes.push(known.sizes.clone());
-                labels.push(rank.label.clone());
+                labels.push(rank.label.to_owned());
             }
         }
         let JoinedRun {
@@ -193,9 +192,20 @@ impl MergedRun {
     }
 }
 
-impl MergedRank {
-    /// Whether it was linked and may be written.
-    fn is_usable(&self) -> bool {
-        self.known.is_some() || self.linked.as_ref().is_some_and(|linked| !linked.refused)
+/// A rank that was linked and may be written, for the join.
+#[derive(Clone, Copy)]
+pub(super) struct JoinMember<'r> {
+    pub(super) label: &'r str,
+    /// `None` where its rank is not sure.
+    pub(super) known: Option<&'r KnownRank>,
+}
+
+impl RunMember for JoinMember<'_> {
+    fn label(&self) -> &str {
+        self.label
+    }
+
+    fn summary(&self) -> Option<&RankSummary> {
+        self.known.map(|known| &known.facts)
     }
 }

@@ -6,6 +6,7 @@
 
 mod earlier;
 mod joined;
+pub mod phases;
 mod simulator;
 mod timeline;
 mod timeline_context;
@@ -17,7 +18,6 @@ use crate::Progress;
 use crate::discover::{RankFiles, RunFiles};
 use crate::error::RunError;
 use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
-use crate::membership::RunMember;
 use crate::output::{FileSet, OutputError, OutputFormat, Piece, Target};
 use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
 use crate::text;
@@ -26,6 +26,7 @@ use etlink_chakra::astra::file;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
 use etlink_model::GlobalRank;
+use joined::JoinMember;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -144,14 +145,7 @@ pub fn merge(
     output: &Path,
     options: &MergeOptions,
 ) -> Result<MergeReport, RunError> {
-    if runs.runs.iter().any(RunFiles::is_written) {
-        return Err(RunError::OnlyWrittenGraphs {
-            source_name: runs.source_name(),
-        });
-    }
-    if options.simulator.is_some() && !options.is_et() {
-        return Err(RunError::SimulatorFormat);
-    }
+    check_source(runs, options)?;
     // before a folder is made for nothing
     if runs.is_empty() {
         return Err(RunError::NoRankAsked);
@@ -173,6 +167,19 @@ pub fn merge(
         drop(std::fs::remove_dir(folder));
     }
     report
+}
+
+/// Refuses what cannot be merged, or not in this form.
+fn check_source(runs: &RunSet, options: &MergeOptions) -> Result<(), RunError> {
+    if runs.runs.iter().any(RunFiles::is_written) {
+        return Err(RunError::OnlyWrittenGraphs {
+            source_name: runs.source_name(),
+        });
+    }
+    if options.simulator.is_some() && !options.is_et() {
+        return Err(RunError::SimulatorFormat);
+    }
+    Ok(())
 }
 
 /// Where a run is written.
@@ -332,16 +339,7 @@ impl Merger<'_> {
 
     /// Links a rank; writes it where that does not depend on others.
     fn link(&self, entry: RankEntry<'_>) -> MergedRank {
-        let mut rank = MergedRank {
-            run: entry.run().folder.display().to_string(),
-            label: entry.label().to_owned(),
-            error: None,
-            linked: None,
-            known: None,
-            is_unwanted: false,
-            piece: None,
-            alone: None,
-        };
+        let mut rank = MergedRank::of_entry(entry);
         if let Err(error) = self.try_link(entry, &mut rank) {
             // a rank that failed late is not joined either: its file would be missing in the run
             (rank.linked, rank.error, rank.known) = (None, Some(text::error_chain(&error)), None);
@@ -374,7 +372,8 @@ impl Merger<'_> {
             let context = RankContext::default();
             job::write_out(&trace, &job, context, self.progress(), &mut linked)?;
         } else if alone {
-            let joined = MergedRun::new(self.options, &self.runs.options, &rank.run, &[&*rank]);
+            let members = rank.join_member().into_iter().collect();
+            let joined = MergedRun::new(self.options, &self.runs.options, &rank.run, members);
             rank.piece = self.write_rank(&trace, &job, &joined, &rank.label, &mut linked)?;
             rank.alone = Some(joined);
         } else if let Some(known) = rank.known.as_mut().filter(|_| self.hold) {
@@ -457,13 +456,13 @@ impl Merger<'_> {
                 runs.push(joined);
                 continue;
             }
-            let members: Vec<&MergedRank> = places.iter().map(|at| &ranks[*at]).collect();
+            let members = places.iter().filter_map(|at| ranks[*at].join_member());
             let name = files.folder.display().to_string();
             runs.push(MergedRun::new(
                 self.options,
                 &self.runs.options,
                 &name,
-                &members,
+                members.collect(),
             ));
         }
         runs
@@ -647,8 +646,32 @@ fn output_name(runs: &RunSet, run: &RunFiles) -> String {
 }
 
 impl MergedRank {
+    /// A rank of which nothing is known yet.
+    fn of_entry(entry: RankEntry<'_>) -> MergedRank {
+        MergedRank {
+            run: entry.run().folder.display().to_string(),
+            label: entry.label().to_owned(),
+            error: None,
+            linked: None,
+            known: None,
+            is_unwanted: false,
+            piece: None,
+            alone: None,
+        }
+    }
+
+    /// What the join takes of it; `None` if it was not linked, or may not be written.
+    fn join_member(&self) -> Option<JoinMember<'_>> {
+        let is_linked = self.linked.as_ref().is_some_and(|linked| !linked.refused);
+        let known = self.known.as_ref();
+        (known.is_some() || is_linked).then_some(JoinMember {
+            label: &self.label,
+            known,
+        })
+    }
+
     /// Whether there is no result of it.
-    fn is_bad(&self) -> bool {
+    pub fn is_bad(&self) -> bool {
         !self.is_unwanted && self.linked.as_ref().is_none_or(|linked| linked.refused)
     }
 
@@ -668,15 +691,5 @@ impl MergedRank {
             Some(Err(error)) => (self.linked, self.error) = (None, Some(text::error_chain(&error))),
             None => {}
         }
-    }
-}
-
-impl RunMember for &MergedRank {
-    fn label(&self) -> &str {
-        &self.label
-    }
-
-    fn summary(&self) -> Option<&RankSummary> {
-        self.known.as_ref().map(|known| &known.facts)
     }
 }

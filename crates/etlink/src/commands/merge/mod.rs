@@ -1,14 +1,16 @@
 //! `etlink merge`: every rank of a folder, one output each or one of all, joined with the others.
 
+mod phases;
 mod show;
 
 use super::{json_document, print_report, print_text, print_unused_files};
-use crate::args::{Compute, FormatName, MergeArgs};
+use crate::args::{Compute, FormatName, MergeArgs, PhaseName};
 use crate::{Outcome, notes};
 use anyhow::{Result, bail};
 use etlink_chakra::TracePart;
 use etlink_model::KeepEvents;
 use etlink_run::Progress;
+use etlink_run::merge::phases::Shard;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergedRun, merge};
 use etlink_run::output::OutputFormat;
 use etlink_run::run::{RunOptions, RunSet, RunSource};
@@ -21,6 +23,7 @@ struct MergeConfig {
     /// Folder of the results.
     output: PathBuf,
     options: MergeOptions,
+    phase: Option<PhaseName>,
     json: bool,
 }
 
@@ -35,7 +38,11 @@ impl MergeConfig {
         if args.simulator.is_some() && how.dep_latencies {
             bail!("--for astra-sim writes what ASTRA-sim reads: leave --dep-latencies out");
         }
+        if args.shard.is_some() && args.phase == Some(PhaseName::Join) {
+            bail!("--phase join joins all shards: leave --shard out");
+        }
         Ok(MergeConfig {
+            phase: args.phase,
             options: MergeOptions {
                 format,
                 chakra: how.chakra_options(Some(format))?.with(trace_part(&args)),
@@ -56,6 +63,7 @@ impl MergeConfig {
                     None => KeepEvents::Graph,
                 },
                 progress: progress.clone(),
+                shard: args.shard.unwrap_or(Shard::WHOLE),
                 ..how.reading.run_options(Some(&args.choice))?
             },
             json: how.print.json,
@@ -69,6 +77,11 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     let progress = crate::progress::progress_bar();
     let config = MergeConfig::from_args(args, &progress)?;
     let runs = RunSet::open(config.source, config.run_options)?;
+    if let Some(phase) = config.phase {
+        let outcome = phases::run(phase, &runs, &config.output, &config.options, config.json);
+        progress.finish();
+        return outcome;
+    }
     let report = merge(&runs, &config.output, &config.options);
     progress.finish();
     let report = report?;

@@ -10,6 +10,7 @@ use etlink_model::{Anomalies, Severity};
 use etlink_run::discover::RunFiles;
 use etlink_run::job::JobReport;
 use etlink_run::membership::absent_note;
+use etlink_run::merge::phases::JoinReport;
 use etlink_run::merge::{MergedRank, MergedRun};
 use indexmap::IndexMap;
 use std::path::Path;
@@ -79,6 +80,24 @@ pub(super) fn merge_summary(
             "{} linked{refusals}, {failed} failed\n",
             ranks.len() - failed - refused
         )
+}
+
+/// What the ranks of all shards have in common, and which of them failed.
+pub(super) fn join_summary(report: &JoinReport) -> String {
+    let mut text: String = report
+        .runs
+        .iter()
+        .map(|joined| common_rows(joined, &[]))
+        .collect();
+    for failed in &report.failed {
+        text += &format!("failed: {}: {}\n", failed.name, failed.message);
+    }
+    let failed = report.failed.len();
+    let linked = report.ranks - failed;
+    text + &format!(
+        "{linked} joined of {} shards, {failed} failed\n",
+        report.shards
+    )
 }
 
 /// What is left to do before a simulator runs what was written into `output`.

@@ -1,0 +1,160 @@
+//! What is in the files that phases hand to each other.
+
+use crate::merge::{KnownRank, MergeOptions};
+use crate::run::RunSet;
+use etlink_chakra::RankAgreement;
+use etlink_link::ranks::{ClockDrift, RankClock, RankSummary};
+use etlink_model::{GlobalRank, UnixNs};
+use serde::{Deserialize, Serialize};
+
+/// What was summarized, and how: the same in all phases and shards of one merge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MergeIdentity {
+    /// Folder of the run and label of each rank of the source, in their order.
+    pub(super) ranks: Vec<(String, String)>,
+    /// Options that what is written depends on, with their values.
+    pub(super) settings: Vec<(String, String)>,
+}
+
+impl MergeIdentity {
+    pub(super) fn new(runs: &RunSet, options: &MergeOptions) -> MergeIdentity {
+        let how = &runs.options;
+        let settings = [
+            ("--format", format!("{:?}", options.format)),
+            ("form of `.et`", format!("{:?}", options.chakra)),
+            ("--for", format!("{:?}", options.simulator)),
+            ("--tensor-deps", format!("{:?}", how.tensor_deps)),
+            ("--ranks", format!("{:?}", how.ranks)),
+            ("--steps-by", format!("{:?}", how.steps_by)),
+            ("--strict", how.strict.to_string()),
+            ("--allow-mismatch", how.allow_mismatch.to_string()),
+            ("--no-align", (!how.align).to_string()),
+        ];
+        let ranks = runs.listed.iter().map(|&(run, place)| {
+            let files = &runs.runs[run];
+            let folder = files.folder.display().to_string();
+            (folder, files.ranks[place].label.clone())
+        });
+        MergeIdentity {
+            ranks: ranks.collect(),
+            settings: settings
+                .into_iter()
+                .map(|(option, value)| (option.to_owned(), value))
+                .collect(),
+        }
+    }
+}
+
+/// The ranks of a shard.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ShardSummaries {
+    pub(super) identity: MergeIdentity,
+    pub(super) ranks: Vec<SummarizedRank>,
+}
+
+/// What the join needs of one rank.
+#[derive(Serialize, Deserialize)]
+pub(super) struct SummarizedRank {
+    /// Its place among all ranks of the source.
+    pub(super) place: usize,
+    pub(super) outcome: RankOutcome,
+}
+
+/// What became of a rank that was to be linked.
+#[derive(Serialize, Deserialize)]
+pub(super) enum RankOutcome {
+    /// It takes part in the join where its rank is sure.
+    Linked(Option<Box<LinkedSummary>>),
+    /// Its traces are damaged, and damaged traces were to be refused.
+    Refused,
+    /// Its trace states a rank that was not asked for.
+    Unwanted,
+    /// It could not be linked: why.
+    Failed(String),
+}
+
+/// What the join needs of a rank that was linked.
+#[derive(Serialize, Deserialize)]
+pub(super) struct LinkedSummary {
+    pub(super) facts: RankSummary,
+    /// As [`etlink_chakra::simulated_sizes`] gives them.
+    pub(super) sizes: Vec<Option<i64>>,
+}
+
+impl LinkedSummary {
+    pub(super) fn into_known(self) -> KnownRank {
+        KnownRank {
+            facts: self.facts,
+            sizes: self.sizes,
+            trace: None,
+        }
+    }
+}
+
+/// What the ranks of a shard are written with.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ShardAgreement {
+    pub(super) identity: MergeIdentity,
+    pub(super) ranks: Vec<JoinedRank>,
+}
+
+/// What one rank is written with; ranks that are not joined have none.
+#[derive(Serialize, Deserialize)]
+pub(super) struct JoinedRank {
+    /// Its place among all ranks of the source.
+    pub(super) place: usize,
+    pub(super) agreement: Option<RankAgreement>,
+    pub(super) clock: StoredClock,
+}
+
+/// A [`RankClock`] with all its fields, which JSON leaves out where they say nothing.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredClock {
+    rank: GlobalRank,
+    offset_ns: i64,
+    uncertainty_ns: Option<i64>,
+    support: u64,
+    contradicted: bool,
+    /// Growth, its uncertainty, whether it is applied.
+    drift: Option<(i64, i64, bool)>,
+    at_ns: UnixNs,
+    by_machine: bool,
+}
+
+impl From<RankClock> for StoredClock {
+    fn from(clock: RankClock) -> StoredClock {
+        let drift = clock.drift;
+        StoredClock {
+            rank: clock.rank,
+            offset_ns: clock.offset_ns,
+            uncertainty_ns: clock.uncertainty_ns,
+            support: clock.support,
+            contradicted: clock.contradicted,
+            drift: drift.map(|drift| (drift.ppb, drift.uncertainty_ppb, drift.applied)),
+            at_ns: clock.at_ns,
+            by_machine: clock.by_machine,
+        }
+    }
+}
+
+impl StoredClock {
+    pub(super) fn to_clock(&self) -> RankClock {
+        let drift = self
+            .drift
+            .map(|(ppb, uncertainty_ppb, applied)| ClockDrift {
+                ppb,
+                uncertainty_ppb,
+                applied,
+            });
+        RankClock {
+            rank: self.rank,
+            offset_ns: self.offset_ns,
+            uncertainty_ns: self.uncertainty_ns,
+            support: self.support,
+            contradicted: self.contradicted,
+            drift,
+            at_ns: self.at_ns,
+            by_machine: self.by_machine,
+        }
+    }
+}

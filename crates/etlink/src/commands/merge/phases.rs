@@ -1,0 +1,64 @@
+//! `etlink merge --phase`: one phase of a merge that many machines do together.
+
+use super::show;
+use crate::Outcome;
+use crate::args::PhaseName;
+use crate::commands::{json_document, print_report, print_text};
+use anyhow::Result;
+use etlink_run::merge::phases::{
+    JoinReport, ShardReport, join_shards, summarize_shard, write_shard,
+};
+use etlink_run::merge::{MergeOptions, MergedRank};
+use etlink_run::run::RunSet;
+use std::path::Path;
+
+/// Runs a phase, and prints what it did.
+pub(super) fn run(
+    phase: PhaseName,
+    runs: &RunSet,
+    output: &Path,
+    options: &MergeOptions,
+    json: bool,
+) -> Result<Outcome> {
+    match phase {
+        PhaseName::Summaries => {
+            let report = summarize_shard(runs, output, options)?;
+            print_shard(runs, &report, json)
+        }
+        PhaseName::Join => {
+            let report = join_shards(runs, output, options)?;
+            print_join(&report, json)
+        }
+        PhaseName::Write => {
+            let report = write_shard(runs, output, options)?;
+            print_shard(runs, &report, json)
+        }
+    }
+}
+
+fn print_shard(runs: &RunSet, report: &ShardReport, json: bool) -> Result<Outcome> {
+    if json {
+        print_text(&json_document("etlink.merge", report)?)?;
+    } else {
+        print_report(&show::merge_summary(&runs.runs, &report.ranks, &[]))?;
+    }
+    let is_bad = report.ranks.iter().any(MergedRank::is_bad);
+    Ok(if is_bad {
+        Outcome::Found
+    } else {
+        Outcome::Done
+    })
+}
+
+fn print_join(report: &JoinReport, json: bool) -> Result<Outcome> {
+    if json {
+        print_text(&json_document("etlink.merge", report)?)?;
+    } else {
+        print_report(&show::join_summary(report))?;
+    }
+    Ok(if report.failed.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::Found
+    })
+}
