@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -33,6 +34,14 @@ class Jobs(Safety):
         job = self.start(f"--armed {options}", command, **more)
         self.addCleanup(self.end_job, job)
         self.wait_for_steps(job, ranks)
+        return job
+
+    def stand(self) -> subprocess.Popen:
+        """A job that makes no further step, so that no request of it is agreed on."""
+        script = self.script("stands.py", (PROGRAMS / "train.py").read_text() + f"import os, time\nwhile not os.path.exists({str(self.stop)!r}): time.sleep(0.01)\n")
+        job = self.start("--armed", f"python {script} 30")
+        self.addCleanup(self.end_job, job)
+        self.wait_for(lambda: list((self.traces / ".etlink").glob("*.armed")))
         return job
 
     def wait_for_steps(self, job: subprocess.Popen, ranks: int):
@@ -513,6 +522,71 @@ class StartedAgain(Jobs):
         ])
 
 
+class Withdrawn(Jobs):
+    """Requests that are taken back: either nothing is recorded, or it is too late, never both."""
+
+    def wait_in_background(self, *words: str) -> subprocess.Popen:
+        request = self.traces / ".etlink/trigger.json"
+        before = request.exists()
+        line = [CHOSEN.etlink, "trigger", str(self.traces), *words]
+        waiting = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.wait_for(lambda: before or request.exists() or waiting.poll() is not None)
+        return waiting
+
+    def test_before_the_ranks_have_agreed(self):
+        job = self.stand()
+        work = self.traces / ".etlink"
+        for number in (signal.SIGINT, signal.SIGTERM):
+            waiting = self.wait_in_background()
+            waiting.send_signal(number)
+            out, err = waiting.communicate(timeout=60)
+            self.assertEqual(waiting.returncode, 1, err)
+            self.assertIn("none since it was asked; the request is withdrawn", out)
+            self.assertEqual([name for name in ("trigger.json", "plan.json") if (work / name).exists()], [])
+        self.assertIn("no recording is asked for", self.trigger(self.traces, "--cancel", code=2).stderr)
+        waiting = self.wait_in_background()
+        self.assertRegex(self.trigger(self.traces, "--cancel").stdout, r"withdrawn: the request of `etlink trigger`, asked for \d+ s ago\n")
+        out, err = waiting.communicate(timeout=60)
+        self.assertEqual(waiting.returncode, 1, err)
+        self.assertIn("another command has withdrawn the request", out)
+        # a file that nobody has written to is a request too
+        (work / "trigger.json").touch()
+        self.assertIn("withdrawn: the request of a file", self.trigger(self.traces, "--cancel").stdout)
+        self.end_job(job)
+        self.assertEqual((job.returncode, self.left()), (0, ["etlink.json"]))
+
+    def test_after_the_ranks_have_agreed(self):
+        job = self.start_job("", f"python looping.py {self.stop} 0.01")
+        waiting = self.wait_in_background("--steps", "9000")
+        self.wait_for((self.traces / ".etlink/plan.json").exists)
+        late = self.trigger(self.traces, "--cancel", code=1)
+        self.assertRegex(late.stdout, r"too late: the ranks have agreed to record from step \d+ on, and do so\n")
+        waiting.terminate()
+        out, err = waiting.communicate(timeout=60)
+        self.assertEqual(waiting.returncode, 1, err)
+        self.assertRegex(out, r"records (since|when it comes to) step \d+")
+        self.end_job(job)
+        (asked,) = self.manifest()["ranks"][0]["asked"]
+        self.assertIn(f"step {asked['first_step']} ", late.stdout)
+
+    def test_at_the_same_moment(self):
+        job = self.start_job("", f"torchrun --nproc-per-node 2 looping.py {self.stop} ddp", ranks=2)
+        ends = []
+        for round in range(10):
+            waiting = self.wait_in_background()
+            time.sleep(round * 0.03)
+            line = [CHOSEN.etlink, "trigger", str(self.traces), "--cancel"]
+            cancelled = subprocess.run(line, capture_output=True, text=True)
+            out, err = waiting.communicate(timeout=60)
+            is_recorded = out.startswith("recorded steps")
+            self.assertEqual((cancelled.returncode, waiting.returncode), (1, 0) if is_recorded else (0, 1), (cancelled, out, err))
+            ends.append(is_recorded)
+        self.assertEqual(set(ends), {True, False})
+        self.end_job(job)
+        for rank in self.manifest()["ranks"]:
+            self.assertEqual([asked["why"] for asked in rank["asked"]], [None] * sum(ends))
+
+
 class Wrong(Jobs):
     """What cannot be asked for, and recordings that fail."""
 
@@ -561,10 +635,7 @@ class Wrong(Jobs):
         self.assertRegex(rank["why"], "it records nothing more: the program has used a profiler of its own")
 
     def test_nobody_makes_a_step(self):
-        script = self.script("stands.py", (PROGRAMS / "train.py").read_text() + f"import os, time\nwhile not os.path.exists({str(self.stop)!r}): time.sleep(0.01)\n")
-        job = self.start("--armed", f"python {script} 30")
-        self.addCleanup(self.end_job, job)
-        self.wait_for(lambda: list((self.traces / ".etlink").glob("*.armed")))
+        job = self.stand()
         found = self.triggered(self.traces, "--timeout", "1", code=1)
         self.assertRegex(found["ranks"][0]["why"], r"it has made \d+ steps, and none since it was asked; the request is withdrawn")
         self.assertFalse((self.traces / ".etlink/trigger.json").exists())

@@ -13,13 +13,7 @@ pub fn install_handlers() -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
     use std::sync::{Arc, atomic::AtomicBool};
 
-    let ignored = ignored_signals();
-    // a shell under `nohup` has said that we outlive the terminal: a handler would undo that
-    let heeded: Vec<i32> = [SIGINT, SIGTERM, SIGHUP]
-        .into_iter()
-        .filter(|signal| ignored & (1 << (signal - 1)) == 0)
-        .collect();
-    let mut signals = signal_hook::iterator::Signals::new(heeded)?;
+    let mut signals = signal_hook::iterator::Signals::new(heeded(&[SIGINT, SIGTERM, SIGHUP]))?;
     // a file that grows beyond `ulimit -f` is an error of its write, not the end of the program
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     let wait = move || {
@@ -41,6 +35,15 @@ pub fn install_handlers() -> io::Result<()> {
 #[cfg(not(unix))]
 pub fn install_handlers() -> io::Result<()> {
     ctrlc::set_handler(|| end_program(130)).map_err(io::Error::other)
+}
+
+/// Those that the parent does not have us ignore: a shell under `nohup` has said that we outlive the
+/// terminal, and a handler would undo that.
+#[cfg(unix)]
+pub fn heeded(signals: &[i32]) -> Vec<i32> {
+    let ignored = ignored_signals();
+    let is_heeded = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
+    signals.iter().copied().filter(is_heeded).collect()
 }
 
 /// Signals that the parent has us ignore, as a mask: SIGHUP under `nohup`, SIGINT of a shell's

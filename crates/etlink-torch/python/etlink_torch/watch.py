@@ -3,13 +3,14 @@
 All of it goes by files in the work folder, which ranks on several machines share:
 
     trigger.json    what is asked for; made by `etlink trigger`, or by a rank at a signal or a condition
-    plan.json       the first step, by the rank that coordinates: the lowest that lives
+    plan.json       the first step, by the rank that coordinates: the lowest that lives; or that the request is withdrawn
     L.123.armed     what process 123 of launcher L says: its answer to the request, and what came of earlier ones
     L.123.alive     locked by the process for as long as it lives
 
 A rank answers at the end of a step with the number of steps it has made. When all ranks that live have
 answered, the plan names a step that is far enough ahead for each of them to read of it before. A request
-ends when each has recorded it, or said why not, or died.
+ends when each has recorded it, or said why not, or died. Who takes a request back makes a plan that says so:
+of both plans the one that has the name first counts, because a link to a name that is there fails.
 """
 
 import _thread
@@ -86,6 +87,9 @@ class Watcher:
         attempt(lock, self.lock)
         request = self.current_request()
         if request is None:
+            if not self.excluded:
+                # none is made before this rank has answered
+                attempt(self.remove_plan)
             self.request, self.plan = None, None
             self.ask_if_due()
             if self.session.changed:
@@ -96,7 +100,7 @@ class Watcher:
             self.plan, self.began_at, self.seen_at = None, None, time.monotonic()
             self.request = request
         plan = self.read(PLAN)
-        self.plan = plan if plan is not None and plan.get("id") == request["id"] else None
+        self.plan = plan if is_plan_of(plan, request) else None
         if not self.session.has_answered(request) or (self.plan is not None and not self.has_taken(self.plan)):
             # again and again: the other thread may be setting it
             self.session.idle_until = 0
@@ -149,8 +153,7 @@ class Watcher:
         found, known = self.read_request(), self.request
         if found is None or found["by"] != "a file" or known is None or known["id"] == found["id"]:
             return found
-        plan = self.read(PLAN)
-        return known if plan is not None and plan["id"] == known["id"] else found
+        return known if is_plan_of(self.read(PLAN), known) else found
 
     def ask_if_due(self):
         by = "a signal" if self.signal.take() else None
@@ -186,7 +189,9 @@ class Watcher:
         here = self.peers()
         peers = [peer for peer in here if peer["lives"]]
         if peers and peers[0]["key"] == self.report.key:
-            if self.plan is not None:
+            if self.is_withdrawn():
+                self.end_request()
+            elif self.plan is not None:
                 self.end_when_done(peers)
             elif self.is_answered(peers) and (began > self.seen_at + MISSING_S or not self.is_missed(here)):
                 self.make_plan(peers)
@@ -240,7 +245,22 @@ class Watcher:
         first = self.beside_every(begin, request["warmup"] + length) + request["warmup"]
         plan = {"id": request["id"], "by": request["by"], "first": first, "warmup": request["warmup"]}
         plan.update(steps=request["steps"], seconds=request["seconds"])
-        self.write_plan(plan)
+        self.publish_plan(plan)
+
+    def publish_plan(self, plan):
+        """Unless the request has been withdrawn in this moment."""
+        found = self.read(PLAN)
+        if found is not None and found["id"] != plan["id"]:
+            # of a request whose file somebody has removed
+            self.remove_plan()
+        own = self.report.path("plan")
+        write_whole(own, json.dumps(plan))
+        try:
+            os.link(own, os.path.join(self.report.folder, PLAN))
+        except FileExistsError:
+            pass
+        finally:
+            attempt(os.remove, own)
 
     def steps_made(self, peer):
         """As each process writes it every 100 ms, if it makes steps."""
@@ -257,14 +277,28 @@ class Watcher:
         busy = nearest * every - armed["warmup"]
         return nearest * every + armed["steps"] if begin + length > busy else begin
 
-    def write_plan(self, plan):
+    def is_withdrawn(self):
+        """By a command that ended before it could remove the request."""
+        found = self.read(PLAN)
+        return found is not None and found["id"] == self.request["id"] and "withdrawn" in found
+
+    def remove_plan(self):
+        path = os.path.join(self.report.folder, PLAN)
+        if os.path.exists(path):
+            os.remove(path)
+
+    def end_request(self):
+        # first the request: without a plan it would be planned
+        for name in (REQUEST, PLAN):
+            attempt(os.remove, os.path.join(self.report.folder, name))
+
+    def change_plan(self, plan):
         write_whole(os.path.join(self.report.folder, PLAN), json.dumps(plan))
 
     def end_when_done(self, peers):
         plan = self.plan
         if all(is_settled(peer, plan["id"]) for peer in peers):
-            for name in (PLAN, REQUEST):
-                attempt(os.remove, os.path.join(self.report.folder, name))
+            self.end_request()
             return
         if plan["seconds"] is None or "last" in plan or self.session.made < plan["first"]:
             return
@@ -275,7 +309,7 @@ class Watcher:
             known = list(times.recorded)[-KNOWN_STEPS:] or list(times.plain)
             step_s = statistics.median(known) / 1e9 if known else 1
             lead = 0 if len(peers) == 1 else max(1, math.ceil(LEAD_S / step_s))
-            self.write_plan(dict(plan, last=self.session.made + lead))
+            self.change_plan(dict(plan, last=self.session.made + lead))
 
     def end(self):
         """The process ends, or its recording."""
@@ -292,6 +326,10 @@ class Watcher:
 
 def number(given, least, usual):
     return given if isinstance(given, int) and least <= given <= MOST_STEPS else usual
+
+
+def is_plan_of(plan, request):
+    return plan is not None and plan["id"] == request["id"] and "withdrawn" not in plan
 
 
 def is_settled(peer, request):

@@ -9,7 +9,8 @@ use std::time::Duration;
 #[command(
     after_help = "Exit codes: 0 all ranks have recorded the steps; 1 a rank has not, which is named; \
         2 nothing could be asked for: no such job, it is not armed, it cannot be written to, or \
-        another recording is under way."
+        another recording is under way. Ctrl-C takes the request back, unless the ranks have agreed \
+        to it. With --cancel: 0 it is taken back; 1 it is too late; 2 nothing is asked for."
 )]
 pub struct TriggerArgs {
     /// The job: the folder that `etlink record --armed -o` or `etlink_torch.arm` was given, or the
@@ -27,6 +28,9 @@ pub struct TriggerArgs {
     /// withdrawn, a recording that they have agreed on is made all the same
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     pub timeout: Duration,
+    /// Take back what was asked for, unless the ranks have agreed on a step: then it is recorded
+    #[arg(long, conflicts_with_all = ["steps", "duration", "timeout", "json"])]
+    pub cancel: bool,
     #[command(flatten)]
     pub print: JsonArgs,
 }

@@ -51,8 +51,12 @@ pub fn run(args: EtlinkArgs) -> Result<Outcome> {
     args.check_renamed()?;
     // before anything else: opening a source may have something to note
     notes::set_verbosity(args.verbosity());
-    // a program that is recorded gets the signals itself
-    if !matches!(args.command, EtlinkCommand::Record(_)) {
+    // a program that is recorded gets the signals itself, and a request is taken back
+    let is_own = matches!(
+        args.command,
+        EtlinkCommand::Record(_) | EtlinkCommand::Trigger(_)
+    );
+    if !is_own {
         signals::install_handlers().context("cannot listen for signals")?;
     }
     match args.command {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use etlink_torch::{ArmedStatus, PLAN, REQUEST};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -54,11 +54,22 @@ struct Request<'a> {
     seconds: Option<f64>,
 }
 
+/// What is asked for.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct PlannedRecording {
-    id: String,
-    first: u64,
+pub struct PendingRequest {
+    pub id: String,
+    pub by: String,
+}
+
+/// What the ranks have agreed on.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct PlannedRecording {
+    pub id: String,
+    pub first: u64,
+    /// Somebody has taken the request back before.
+    pub withdrawn: bool,
 }
 
 impl ArmedJob {
@@ -123,32 +134,59 @@ impl ArmedJob {
             steps: args.steps,
             seconds: args.duration.map(|duration| duration.as_secs_f64()),
         };
-        let target = self.work.join(REQUEST);
-        let cannot = || {
-            format!(
-                "cannot write {}: run this as the user that the job runs as",
-                target.display()
-            )
-        };
-        let mut file = tempfile::Builder::new()
-            .prefix(".trigger-")
-            .tempfile_in(&self.work)
-            .with_context(cannot)?;
-        readable_by_all(file.as_file()).with_context(cannot)?;
-        file.write_all(&serde_json::to_vec(&request)?)
-            .and_then(|()| file.as_file().sync_all())
-            .with_context(cannot)?;
-        match file.persist_noclobber(&target) {
+        let file = self.temporary(&serde_json::to_vec(&request)?)?;
+        match file.persist_noclobber(self.work.join(REQUEST)) {
             Ok(_) => Ok(id),
             Err(error) if error.error.kind() == ErrorKind::AlreadyExists => bail!(
                 "another recording of this job is under way{}: wait for its end",
                 self.age_of_request()
             ),
-            Err(error) => Err(error.error).with_context(cannot),
+            Err(error) => Err(error.error).with_context(|| self.cannot_write()),
         }
     }
 
-    fn age_of_request(&self) -> String {
+    /// A file of the work folder that has no name of the protocol yet.
+    pub fn temporary(&self, content: &[u8]) -> Result<tempfile::NamedTempFile> {
+        let write = || -> std::io::Result<tempfile::NamedTempFile> {
+            let mut file = tempfile::Builder::new()
+                .prefix(".trigger-")
+                .tempfile_in(&self.work)?;
+            readable_by_all(file.as_file())?;
+            file.write_all(content)?;
+            file.as_file().sync_all()?;
+            Ok(file)
+        };
+        write().with_context(|| self.cannot_write())
+    }
+
+    pub fn cannot_write(&self) -> String {
+        format!(
+            "cannot write {}: run this as the user that the job runs as",
+            self.work.join(REQUEST).display()
+        )
+    }
+
+    /// What is asked for at present. The file may be empty, as the ranks read it too.
+    pub fn request(&self) -> Result<Option<PendingRequest>> {
+        let path = self.work.join(REQUEST);
+        let mut file = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            file => file.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        let mut text = vec![];
+        file.read_to_end(&mut text)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let mut request: PendingRequest = serde_json::from_slice(&text).unwrap_or_default();
+        if request.id.is_empty() {
+            request.id = id_of_file(&file)?;
+        }
+        if request.by.is_empty() {
+            "a file".clone_into(&mut request.by);
+        }
+        Ok(Some(request))
+    }
+
+    pub fn age_of_request(&self) -> String {
         let plan = self.plan();
         // the file may have been touched since
         let planned = plan.as_ref().and_then(|plan| asked_at(&plan.id));
@@ -164,25 +202,33 @@ impl ArmedJob {
 
     /// Whether the request is still there.
     pub fn is_asked(&self, request: &str) -> bool {
-        let text = fs::read_to_string(self.work.join(REQUEST)).unwrap_or_default();
-        text.contains(request)
+        matches!(self.request(), Ok(Some(pending)) if pending.id == request)
     }
 
     /// The first step of the recording, once the ranks have agreed on it.
     pub fn planned(&self, request: &str) -> Option<u64> {
         let plan = self.plan()?;
-        (plan.id == request).then_some(plan.first)
+        (plan.id == request && !plan.withdrawn).then_some(plan.first)
     }
 
-    fn plan(&self) -> Option<PlannedRecording> {
+    pub fn plan(&self) -> Option<PlannedRecording> {
         let text = fs::read(self.work.join(PLAN)).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    /// Takes a request back that the ranks have not agreed on.
-    pub fn withdraw(&self) {
-        // the processes forget it when the file is gone
-        drop(fs::remove_file(self.work.join(REQUEST)));
+    pub fn plan_path(&self) -> PathBuf {
+        self.work.join(PLAN)
+    }
+
+    /// Removes a request that is withdrawn: the processes forget it when the file is gone.
+    pub fn forget(&self, request: &str) {
+        // first the request: without a plan it would be planned
+        if self.is_asked(request) {
+            drop(fs::remove_file(self.work.join(REQUEST)));
+        }
+        if self.plan().is_some_and(|plan| plan.id == request) {
+            drop(fs::remove_file(self.plan_path()));
+        }
     }
 
     /// Steps that a process has made, some 100 ms ago.
@@ -190,6 +236,20 @@ impl ArmedJob {
         let path = self.work.join(format!("{}.steps", peer.key));
         fs::read_to_string(path).ok()?.trim().parse().ok()
     }
+}
+
+/// The id of a request that has none: `Watcher.read` of the hook makes the same.
+#[cfg(unix)]
+fn id_of_file(file: &File) -> Result<String> {
+    use std::os::unix::fs::MetadataExt;
+    let found = file.metadata()?;
+    let modified = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
+    Ok(format!("{}.{modified}", found.ino()))
+}
+
+#[cfg(not(unix))]
+fn id_of_file(_: &File) -> Result<String> {
+    bail!("a request that has no id cannot be named here")
 }
 
 /// When a recording was asked for: the ids of all requests end with that time.

@@ -2,9 +2,11 @@
 //! of it.
 
 mod find;
+mod interrupt;
 mod job;
 mod show;
 mod wait;
+mod withdraw;
 
 use super::print_document;
 use crate::Outcome;
@@ -51,6 +53,9 @@ impl TriggeredRecording {
 
 pub fn run(args: &TriggerArgs) -> Result<Outcome> {
     let job = ArmedJob::open(find::folder_of(&args.job)?)?;
+    if args.cancel {
+        return withdraw::cancel(&job);
+    }
     let peers = job.peers()?;
     if peers.is_empty() {
         bail!(
@@ -66,8 +71,10 @@ pub fn run(args: &TriggerArgs) -> Result<Outcome> {
             job.folder.display()
         );
     }
+    // before the request: a signal between the two would leave it behind
+    let interrupt = interrupt::Interrupt::new()?;
     let request = job.ask(args)?;
-    let result = wait::wait(&job, &request, peers, args.timeout)?;
+    let result = wait::wait(&job, &request, peers, args.timeout, &interrupt)?;
     if args.print.json {
         print_document("etlink.trigger", &result)?;
     } else {

@@ -1,6 +1,8 @@
 //! Waits until each rank has recorded what was asked for, or has said why not, or has died.
 
+use super::interrupt::Interrupt;
 use super::job::{ArmedJob, ArmedPeer};
+use super::withdraw::{Withdrawal, withdraw};
 use super::{TriggeredRank, TriggeredRecording};
 use crate::notes;
 use anyhow::Result;
@@ -12,6 +14,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(50);
 /// A process that has ended may still write the manifest, and one that lives removes the request.
 const ENDING: Duration = Duration::from_secs(20);
+/// The request is gone before what came of it is written.
+const SETTLING: Duration = Duration::from_secs(2);
 
 /// Where a process stands.
 enum Progress {
@@ -30,6 +34,8 @@ struct Waiting<'a> {
     planned: Option<u64>,
     /// Since when processes are gone without a word.
     gone: Option<Instant>,
+    /// Since when the request is gone without a plan.
+    withdrawn: Option<Instant>,
     /// Whether the last process of the job has ended.
     is_over: bool,
 }
@@ -39,6 +45,7 @@ pub fn wait(
     request: &str,
     peers: Vec<ArmedPeer>,
     timeout: Duration,
+    interrupt: &Interrupt,
 ) -> Result<TriggeredRecording> {
     let could_record = peers.iter().filter(|peer| peer.is_waited_for());
     let asked = could_record.map(|peer| peer.key.clone()).collect();
@@ -50,6 +57,7 @@ pub fn wait(
         asked,
         planned: None,
         gone: None,
+        withdrawn: None,
         is_over: false,
     };
     let begun = Instant::now();
@@ -62,9 +70,14 @@ pub fn wait(
                 return Ok(waiting.result());
             }
         }
-        if begun.elapsed() >= timeout {
-            if waiting.planned.is_none() {
-                job.withdraw();
+        if waiting.is_withdrawn() {
+            return Ok(waiting.result());
+        }
+        if begun.elapsed() >= timeout || interrupt.has_arrived() {
+            if waiting.planned.is_none()
+                && let Withdrawal::TooLate(first) = withdraw(job, request)?
+            {
+                waiting.planned = Some(first);
             }
             return Ok(waiting.result());
         }
@@ -92,6 +105,10 @@ impl Waiting<'_> {
             self.planned = self.job.planned(self.request);
             if let Some(first) = self.planned {
                 notes::print_note(&format!("recording begins with step {first}"));
+            } else if self.is_over || self.job.is_asked(self.request) {
+                self.withdrawn = None;
+            } else {
+                self.withdrawn.get_or_insert_with(Instant::now);
             }
         }
         self.read_manifest();
@@ -140,6 +157,13 @@ impl Waiting<'_> {
     fn is_put_away(&self) -> bool {
         let is_alive = self.peers.values().any(ArmedPeer::is_waited_for);
         !is_alive || !self.job.is_asked(self.request)
+    }
+
+    /// Whether another command has taken the request back.
+    fn is_withdrawn(&self) -> bool {
+        let since = self.withdrawn.filter(|_| self.planned.is_none());
+        since.is_some_and(|since| since.elapsed() > SETTLING)
+            && !self.peers.values().any(|peer| self.is_told(peer))
     }
 
     fn is_told(&self, peer: &ArmedPeer) -> bool {
@@ -228,6 +252,7 @@ impl Waiting<'_> {
                 "it has made {made} steps and records when it comes to step {first}: this was not \
                  waited for"
             ),
+            None if self.is_withdrawn() => "another command has withdrawn the request".to_owned(),
             None if self.has_answered(peer) => {
                 "it waited for the others; the request is withdrawn".to_owned()
             }

@@ -1,0 +1,92 @@
+//! Requests that are taken back.
+//!
+//! Whoever withdraws makes a plan that says so, in the place where the ranks make theirs. Of both
+//! the one that is there first counts, because a link to a name that is taken fails. So a request is
+//! never withdrawn and recorded.
+
+use super::job::ArmedJob;
+use crate::Outcome;
+use crate::commands::print_report;
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+/// The rank that plans removes a plan that is of another request.
+const OTHER_PLAN: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// Nobody records it.
+    Withdrawn,
+    /// The ranks had agreed to record from this step on.
+    TooLate(u64),
+}
+
+/// The plan that says that there is none.
+#[derive(Serialize)]
+struct WithdrawnPlan<'a> {
+    id: &'a str,
+    withdrawn: bool,
+}
+
+/// `etlink trigger --cancel`.
+pub fn cancel(job: &ArmedJob) -> Result<Outcome> {
+    let Some(request) = job.request()? else {
+        bail!("no recording is asked for in {}", job.folder.display());
+    };
+    let age = job.age_of_request();
+    Ok(match withdraw(job, &request.id)? {
+        Withdrawal::Withdrawn => {
+            print_report(&format!(
+                "withdrawn: the request of {}{age}\n",
+                asker(&request.by)
+            ))?;
+            Outcome::Done
+        }
+        Withdrawal::TooLate(first) => {
+            print_report(&format!(
+                "too late: the ranks have agreed to record from step {first} on, and do so\n"
+            ))?;
+            Outcome::Found
+        }
+    })
+}
+
+fn asker(by: &str) -> String {
+    match by {
+        "etlink trigger" => format!("`{by}`"),
+        _ => by.to_owned(),
+    }
+}
+
+/// Takes a request back that the ranks have not agreed on.
+///
+/// # Errors
+/// The folder cannot be written.
+pub fn withdraw(job: &ArmedJob, request: &str) -> Result<Withdrawal> {
+    let plan = WithdrawnPlan {
+        id: request,
+        withdrawn: true,
+    };
+    let file = job.temporary(&serde_json::to_vec(&plan)?)?;
+    let begun = Instant::now();
+    loop {
+        match std::fs::hard_link(file.path(), job.plan_path()) {
+            Ok(()) => break,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| job.cannot_write()),
+        }
+        match job.plan() {
+            Some(plan) if plan.id == request && plan.withdrawn => break,
+            Some(plan) if plan.id == request => return Ok(Withdrawal::TooLate(plan.first)),
+            // nobody plans any more
+            _ if begun.elapsed() > OTHER_PLAN => break,
+            _ => std::thread::sleep(PAUSE),
+        }
+    }
+    job.forget(request);
+    Ok(Withdrawal::Withdrawn)
+}
