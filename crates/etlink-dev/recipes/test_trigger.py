@@ -522,6 +522,88 @@ class StartedAgain(Jobs):
         ])
 
 
+class OwnProfiler(Jobs):
+    """The program's own profiler comes first, and afterwards recordings may be asked for again."""
+
+    SWITCHED = """
+    if os.path.exists(stop + ".profile") != (own is not None):
+        if own is None:
+            own = torch.profiler.profile(schedule=lambda _: torch.profiler.ProfilerAction.RECORD)
+            own.start()
+        else:
+            own.stop()
+            own.export_chrome_trace(stop + ".own.json")
+            own = None
+        open(stop + ".switched", "w").close()
+    if own is not None:
+        own.step()
+"""
+
+    def program(self) -> str:
+        text = (PROGRAMS / "looping.py").read_text()
+        return text.replace("made = 0\n", "made, own = 0, None\n").replace("    made += 1\n", "    made += 1" + self.SWITCHED)
+
+    def switch(self):
+        """Has the program start or stop its profiler."""
+        switched, chosen = Path(f"{self.stop}.switched"), Path(f"{self.stop}.profile")
+        switched.unlink(missing_ok=True)
+        if chosen.exists():
+            chosen.unlink()
+        else:
+            chosen.touch()
+        self.wait_for(switched.exists)
+
+    def ask_around(self) -> tuple[dict, list[str]]:
+        """Before the program's profiler, while it runs, and after it; the program's trace, and why nothing was recorded."""
+        self.triggered(self.traces)
+        self.switch()
+        (refused,) = self.triggered(self.traces, code=1)["ranks"]
+        self.switch()
+        theirs = load(Path(f"{self.stop}.own.json"))
+        found = self.triggered(self.traces)
+        self.assert_same_iterations(Path(found["recording"]), 1, 2)
+        # and one that begins while a recording is under way
+        waiting = subprocess.Popen([CHOSEN.etlink, "trigger", str(self.traces), "--steps", "9000", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.wait_for(lambda: list((self.traces / ".etlink").glob("*.host.json")))
+        self.switch()
+        (given_up,) = json.loads(waiting.communicate(timeout=60)[0])["ranks"]
+        self.switch()
+        return theirs, [refused["why"], given_up["why"]]
+
+    def assert_around(self, theirs: dict, whys: list[str]):
+        wanted = [
+            "a profiler or an execution trace observer of the program's own was running: PyTorch has one at a time",
+            "the program started a profiler of its own while this was recorded: it is given up",
+        ]
+        self.assertEqual(whys, wanted)
+        # as without us: each iteration of its time is in it
+        ranges = [event["name"] for event in theirs["traceEvents"] if event.get("cat") == "user_annotation"]
+        self.assertGreater(sum(name.startswith("iteration") for name in ranges), 20)
+
+    def test_under_the_command_its_traces_are_taken_too(self):
+        script = self.script("own.py", self.program())
+        job = self.start_job("", f"python {script} {self.stop}")
+        self.assert_around(*self.ask_around())
+        _, err = self.end_job(job)
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual([cycle.get("own_profiler", False) for cycle in rank["cycles"]], [False, True, False, True], err)
+        folders = [Path(cycle["host_trace"]).parent for cycle in rank["cycles"]]
+        self.assertEqual(len(set(folders)), 4)
+        for cycle in rank["cycles"]:
+            self.assert_pair(cycle)
+
+    def test_in_a_script_it_is_left_alone(self):
+        script = self.script("own.py", f"from etlink_torch import arm\narm({str(self.traces)!r})\n" + self.program())
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        job = subprocess.Popen([CHOSEN.python, script, self.stop], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end_job, job)
+        self.wait_for_steps(job, 1)
+        self.assert_around(*self.ask_around())
+        self.end_job(job)
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual([cycle.get("own_profiler", False) for cycle in rank["cycles"]], [False, False])
+
+
 class Withdrawn(Jobs):
     """Requests that are taken back: either nothing is recorded, or it is too late, never both."""
 
@@ -625,14 +707,6 @@ class Wrong(Jobs):
         self.assertIn("run this as the user that the job runs as", ran.stderr)
         self.end_job(job)
         self.assertEqual(job.returncode, 3)
-
-    def test_a_program_that_has_used_its_own_profiler(self):
-        text = (PROGRAMS / "looping.py").read_text()
-        own = "with torch.profiler.profile():\n    torch.ones(3).sum()\n"
-        script = self.script("own.py", text.replace("made = 0\n", f"{own}made = 0\n"))
-        self.start_job("", f"python {script} {self.stop}")
-        (rank,) = self.triggered(self.traces, code=1)["ranks"]
-        self.assertRegex(rank["why"], "it records nothing more: the program has used a profiler of its own")
 
     def test_nobody_makes_a_step(self):
         job = self.stand()

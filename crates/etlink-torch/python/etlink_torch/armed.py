@@ -5,10 +5,14 @@ that was started again comes to that step once more, the next number that is fre
 What asks, and how ranks agree on the step, is in `watch.py`; here is what happens at the end of a step.
 A step on which nothing is asked for takes no further call: the watching thread sets `idle_until` to 0,
 which the next step sees.
+
+A profiler that the program makes itself comes first, because PyTorch has one at a time. While it records, or warms up,
+nothing else does; once it has stopped, recordings may be asked for again.
 """
 
 import os
 import statistics
+import weakref
 
 from . import steps
 from .guard import attempt, guarded
@@ -26,6 +30,8 @@ ASKED_KEPT = 8
 class ArmedSession(Session):
     """`settings["armed"]`: `steps` and `warmup` of a recording, `every`, `keep`, `when` and `signal`, or None for each of these four."""
 
+    LEFT_ALONE = "a profiler or an execution trace observer of the program's own was running: PyTorch has one at a time"
+
     def __init__(self, torch, settings, report):
         # the schedule is that of the recording that was asked for
         super().__init__(torch, dict(settings, schedule=None), report)
@@ -36,7 +42,8 @@ class ArmedSession(Session):
         self.answer = None
         # what is to be recorded next or is being recorded
         self.running = None
-        self.is_left_to_program = False
+        # the program's own profiler and observer, the latest ones
+        self.theirs = {}
         self.watcher = Watcher(self)
         report.content["asked"] = []
 
@@ -90,13 +97,37 @@ class ArmedSession(Session):
             self.running = before
             self.set_schedule()
 
+    @guarded
+    def foreign(self, own):
+        """A profiler of the program is about to warm up or to record, or its observer is registered."""
+        if os.getpid() == self.report.pid and not self.closed:
+            self.theirs[type(own)] = weakref.ref(own)
+            self.yield_to_program()
+
     def yield_to_program(self):
-        super().yield_to_program()
-        self.is_left_to_program = True
+        self.has_profiled = True
+        self.give_up_window("the program started a profiler of its own")
+
+    def give_up_window(self, why):
+        if self.window is not None:
+            self.fail(why + " while this was recorded: it is given up")
+
+    def is_program_profiled(self):
+        """Also while it warms up, which PyTorch's own flag does not say."""
+        return super().is_program_profiled() or any(is_used(own()) for own in self.theirs.values())
+
+    def open_window(self, step, settings):
+        if self.own is not None:
+            self.own.make_room()
+        super().open_window(step, settings)
+
+    def end_own_step(self, now):
+        is_own, running = super().end_own_step(now), self.running
+        if is_own and running is not None and self.made >= running["first"] - running["warmup"]:
+            self.settle(self.LEFT_ALONE)
+        return is_own
 
     def why_off(self):
-        if self.is_left_to_program:
-            return "the program has used a profiler of its own, which decides what is recorded from there on"
         return "; ".join(self.report.content["notes"]) or "this rank is not to be recorded"
 
     def wait_for_next(self, made):
@@ -258,3 +289,10 @@ class ArmedSession(Session):
         """Nothing was asked for: no mistake."""
         if self.report.content["rank"] is None:
             super().note_end()
+
+
+def is_used(own):
+    """Whether a profiler of `torch.autograd`, which is a part of each, has not stopped; or an observer not."""
+    if getattr(own, "entered", False):
+        return own.kineto_results is None
+    return bool(getattr(own, "_registered", False))

@@ -111,14 +111,16 @@ def leave_first(session):
 def watch_profilers(torch, session):
     """A profiler or observer that the program makes ends our schedule. Gives what was there before: owner, name, function.
 
-    It is adopted, if that is wanted; one of `torch.autograd` never is, which has no schedule and no observer.
+    It is adopted, if that is wanted; one of `torch.autograd` never is, which has no schedule and no observer. An armed
+    session goes on when the program's has stopped.
     """
-    watched = [(torch.autograd.profiler.profile, "__init__")]
-    if session.own is None:
-        watched += [
-            (torch.profiler.profile, "__init__"),
-            (torch.profiler.ExecutionTraceObserver, "register_callback"),
-        ]
+    legacy, observer = torch.autograd.profiler.profile, torch.profiler.ExecutionTraceObserver
+    if session.settings.get("armed"):
+        watched = [(legacy, "_prepare_trace"), (legacy, "_start_trace"), (observer, "register_callback")]
+    else:
+        watched = [(legacy, "__init__")]
+        if session.own is None:
+            watched += [(torch.profiler.profile, "__init__"), (observer, "register_callback")]
     before = [(owner, name, getattr(owner, name)) for owner, name in watched]
     for owner, name, original in before:
         setattr(owner, name, wrapped(original, session))
@@ -140,9 +142,9 @@ def watch_waits(torch, session):
 
 def wrapped(original, session):
     @functools.wraps(original)
-    def wrapper(*arguments, **named):
+    def wrapper(self, *arguments, **named):
         if not OWN["making"]:
-            session.foreign()
-        return original(*arguments, **named)
+            session.foreign(self)
+        return original(self, *arguments, **named)
 
     return wrapper

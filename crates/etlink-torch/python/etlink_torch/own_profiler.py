@@ -140,11 +140,15 @@ class OwnProfilers:
         if not self.session.is_to_be_recorded():
             return
         self.find_observer(profiler)
-        for cycle in self.waiting:
-            cycle.make_room()
+        self.make_room()
         self.number += 1
         self.cycle = OwnCycle(self, profiler, self.number)
         self.cycle.open(self.registered_observer())
+
+    def make_room(self):
+        """For the next host trace, beside those of cycles that wait for the program to export them."""
+        for cycle in self.waiting:
+            cycle.make_room()
 
     def is_recording(self, profiler):
         """Whether a schedule asks for it: one that ends in the warmup starts and stops for nothing."""

@@ -16,7 +16,8 @@ from .watch import is_locked
 def taken_folders(session):
     """Names of folders in the output folder."""
     report, output = session.report, session.settings["output"]
-    taken = set()
+    # own ones too: a profiler of the program counts its steps by itself
+    taken = {os.path.dirname(cycle["host_trace"]) for cycle in report.content["cycles"]}
     for process, is_over in others(session):
         is_same_rank = process.get("rank") == report.content["rank"]
         for cycle in process.get("cycles") or []:

@@ -20,6 +20,8 @@ NEAR_FULL = 0.8
 
 
 class Session:
+    LEFT_ALONE = "a profiler of the program records: it is left alone from there on"
+
     def __init__(self, torch, settings, report):
         self.torch, self.settings, self.report = torch, settings, report
         self.made, self.window, self.cycle = 0, None, 0
@@ -145,14 +147,18 @@ class Session:
         """Begins to record with this step, unless something speaks against it."""
         if self.is_full():
             return
-        if is_profiled(self.torch) or (self.own is not None and self.own.registered_observer()):
-            self.fail("a profiler of the program records: it is left alone from there on")
+        if self.is_program_profiled():
+            self.fail(self.LEFT_ALONE)
             return
         self.window = Window(self.torch, settings, self.report, step)
         self.has_profiled = True
         self.window.open()
         self.termination = Termination(self.leave, self.window.is_closable_here)
         self.termination.install()
+
+    def is_program_profiled(self):
+        """Whether a profiler or an observer of its own records."""
+        return is_profiled(self.torch) or (self.own is not None and self.own.registered_observer() is not None)
 
     def is_full(self):
         """Whether one more cycle like the last would be more than `--max-size`."""
@@ -422,8 +428,8 @@ class Session:
             end_without_destructors()
 
     @guarded
-    def foreign(self):
-        """The program makes a profiler of its own: there can be only one."""
+    def foreign(self, _):
+        """The program makes a profiler or an observer of its own: there can be only one."""
         if not self.off and os.getpid() == self.report.pid:
             self.fail("the program uses the profiler itself: it is left alone from there on")
 
