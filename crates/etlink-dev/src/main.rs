@@ -18,6 +18,7 @@ mod many;
 mod nsys;
 mod packages;
 mod perfetto;
+mod ray;
 mod recording;
 mod support;
 mod tables;
@@ -144,6 +145,9 @@ enum DevCommand {
     /// Test: build the Python wheel, install it into an empty environment and run the Python tests
     /// (python3 with pip, a package index)
     Wheel(wheel::WheelOptions),
+    /// Test: `etlink.ray` on a cluster of two workers on this machine (python3 with pip, a package
+    /// index)
+    Ray,
     /// Test: licences, duplicates, sources and known vulnerabilities of dependencies, by cargo-deny,
     /// which is built first (a package index)
     Deny,
@@ -202,6 +206,7 @@ fn main() -> ExitCode {
         DevCommand::Web { check } => web::build_page(check),
         DevCommand::Browser => web::test_page(),
         DevCommand::Wheel(options) => wheel::test_wheel(&options),
+        DevCommand::Ray => ray::test_ray(),
         DevCommand::Deny => dependencies::check_dependencies(),
         DevCommand::Packages => packages::check_packages(),
         DevCommand::Dist(options) => dist::make_archive(&options),

@@ -145,7 +145,7 @@ impl VirtualEnv {
         self.program("python")
     }
 
-    fn module(&self, name: &str) -> Command {
+    pub(crate) fn module(&self, name: &str) -> Command {
         let mut command = Command::new(self.python());
         command.args(["-m", name]);
         command

@@ -7,6 +7,7 @@
 
 mod errors;
 mod hta;
+mod merge_phase;
 mod progress;
 mod run;
 mod schedule;
@@ -20,6 +21,8 @@ use std::ffi::OsString;
 mod _etlink {
     #[pymodule_export]
     use super::hta::HtaHandle;
+    #[pymodule_export]
+    use super::merge_phase::merge_phase;
     #[pymodule_export]
     use super::run::RunHandle;
     #[pymodule_export]

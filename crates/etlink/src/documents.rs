@@ -8,6 +8,7 @@ pub use crate::commands::{
     RanksDocument, ReplayDocument, ReplayQuery, TopDocument, findings_of_run, report_page,
 };
 
+pub use crate::merge_phase::{MergePhase, PhaseResult, merge_phase};
 pub use crate::run_query::RunQuery;
 pub use crate::trace_tables::TraceDocument;
 pub use crate::written_files::{write_chakra, write_timeline};

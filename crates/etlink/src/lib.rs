@@ -48,6 +48,7 @@ mod commands;
 pub mod documents;
 mod kernel_rules;
 mod kernel_work;
+mod merge_phase;
 mod notes;
 mod op_tables;
 mod own_command;

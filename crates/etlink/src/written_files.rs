@@ -4,6 +4,7 @@ use crate::run_query::RunQuery;
 use anyhow::{Context, Result, bail};
 use etlink_model::KeepEvents;
 use etlink_run::job::{self, LinkJob};
+use etlink_run::merge::phases::Shard;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, merge};
 use etlink_run::output::{OutputFormat, Target};
 use etlink_run::run::{RunOptions, RunSet, RunSource};
@@ -21,7 +22,7 @@ pub fn write_chakra(
     simulator: bool,
     overwrite: bool,
 ) -> Result<Vec<PathBuf>> {
-    let runs = open_to_write(run, KeepEvents::Graph)?;
+    let runs = open_to_write(run, KeepEvents::Graph, Shard::WHOLE)?;
     let options = MergeOptions {
         simulator: simulator.then(AstraSimOptions::default),
         overwrite,
@@ -43,7 +44,7 @@ pub fn write_chakra(
 pub fn write_timeline(run: &RunQuery, path: &Path, overwrite: bool) -> Result<()> {
     let target = Target::perfetto(path, overwrite)?;
     // an export leaves nothing out
-    let runs = open_to_write(run, KeepEvents::Everything)?;
+    let runs = open_to_write(run, KeepEvents::Everything, Shard::WHOLE)?;
     if runs.len() == 1 {
         let job = LinkJob {
             target: Some(target),
@@ -73,8 +74,8 @@ pub fn write_timeline(run: &RunQuery, path: &Path, overwrite: bool) -> Result<()
     check_complete(&report, &options)
 }
 
-/// The ranks of a run, whose outputs lie in no subfolder.
-fn open_to_write(run: &RunQuery, keep: KeepEvents) -> Result<RunSet> {
+/// The ranks of a shard of a run, whose outputs lie in no subfolder.
+pub(crate) fn open_to_write(run: &RunQuery, keep: KeepEvents, shard: Shard) -> Result<RunSet> {
     let mut source = run.source.clone();
     let opened = Run::open(source.clone(), run.options.clone())?;
     if let RunSource::Folder(folder) = &source {
@@ -83,6 +84,7 @@ fn open_to_write(run: &RunQuery, keep: KeepEvents) -> Result<RunSet> {
     }
     let options = RunOptions {
         keep,
+        shard,
         // graphs that were written before have no events to be joined by
         traces_only: true,
         ..run.options.clone()

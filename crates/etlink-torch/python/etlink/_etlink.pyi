@@ -3,8 +3,20 @@
 from os import PathLike
 from typing import Any, final
 
-__all__ = ["HtaHandle", "RunHandle", "Schedule", "Table", "run_command"]
+__all__ = ["HtaHandle", "RunHandle", "Schedule", "Table", "merge_phase", "run_command"]
 
+def merge_phase(
+    source: str,
+    folder: str,
+    phase: str,
+    shard: tuple[int, int],
+    ranks: str | None,
+    memory: int | None,
+    threads: int,
+    strict: bool,
+    simulator: bool,
+    overwrite: bool,
+) -> tuple[list[PathLike[str]], list[tuple[str, str]]]: ...
 def run_command(own_command: list[str], words: list[str]) -> int: ...
 @final
 class HtaHandle:

@@ -1,0 +1,166 @@
+"""Merges the ranks of a run on a Ray cluster: `pip install etlink[ray]`.
+
+    import etlink.ray
+
+    etlink.ray.merge("/shared/traces", "/shared/merged", shards=64)
+
+The ranks are split into shards, and each shard is a task of Ray. All machines of the cluster have to see both folders by the same
+path. The files are those that `etlink merge` writes, byte for byte. A task that is lost with its machine is done again.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from . import _etlink
+from ._error import Error
+from ._run import Path, _bytes, _path_text, _rank_list
+from ._run import open as open_run
+
+SHARDS_PER_CPU = 4
+"""More shards than processors: who is done early takes another."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with the name of a phase, the shards that are done, and all shards."""
+
+
+def merge(
+    source: Path,
+    folder: Path,
+    *,
+    shards: int | None = None,
+    ranks: int | Iterable[int] | None = None,
+    memory: int | str = "4G",
+    simulator: str | None = None,
+    strict: bool = False,
+    overwrite: bool = False,
+    retries: int = 3,
+    progress: Progress | None = None,
+) -> list[str]:
+    """Writes a Chakra file for each rank of a folder into another folder, and returns their paths.
+
+    source: the folder with the traces of all ranks
+    folder: where the files go; it is made if it is not there
+    shards: how many tasks the ranks are split into; None: four for each processor of the cluster
+    ranks: the ranks to take; None: all
+    memory: what one task may take, bytes or a text such as "4G"; Ray starts it where so much is free
+    simulator: "astra-sim": also what it needs to run them
+    strict: refuse damaged traces
+    overwrite: replace files of an earlier merge
+    retries: how often a task is done again when its worker or machine is lost
+    progress: called when a task is done
+
+    Raises Error where a rank could not be linked or written, with its name; the other ranks are
+    written. Ctrl-C cancels all tasks.
+    """
+    paths = [os.path.abspath(_path_text(path)) for path in (source, folder)]
+    if simulator not in (None, "astra-sim"):
+        raise Error(f"there is no simulator {simulator!r}; give 'astra-sim', or None")
+    chosen, most = _rank_list(ranks), _bytes(memory)
+    count = len(open_run(paths[0], ranks=chosen))
+    if not overwrite:
+        _refuse_graphs(paths[1])
+    ray = _import_ray()
+    if not ray.is_initialized():
+        ray.init()
+    settings: dict[str, Any] = {
+        "source": paths[0],
+        "folder": paths[1],
+        "ranks": None if chosen is None else ",".join(map(str, chosen)),
+        "memory": most,
+        "threads": 1,
+        "strict": bool(strict),
+        "simulator": simulator is not None,
+    }
+    # a task that is done again finds what it wrote before
+    cluster = _Cluster(ray, {**settings, "overwrite": True}, most, retries, progress)
+    parts = _shard_count(ray, shards, count)
+    failed = dict(cluster.run("summaries", parts)[1])
+    failed.update(cluster.run("join", 1)[1])
+    files, unwritten = cluster.run("write", parts)
+    failed.update(unwritten)
+    if failed:
+        label, reason = min(failed.items())
+        more = f"; {len(failed) - 1} more ranks failed" if len(failed) > 1 else ""
+        raise Error(f"rank {label}: {reason}{more}")
+    return sorted(files)
+
+
+class _Cluster:
+    """Does the shards of a phase as tasks, one processor each."""
+
+    def __init__(
+        self,
+        ray: Any,
+        settings: dict[str, Any],
+        memory: int | None,
+        retries: int,
+        progress: Progress | None,
+    ) -> None:
+        self.ray, self.settings, self.progress = ray, settings, progress
+        self.task = ray.remote(_run_phase).options(
+            num_cpus=1, memory=memory, max_retries=retries, name="etlink"
+        )
+
+    def run(self, phase: str, shards: int) -> tuple[list[str], list[tuple[str, str]]]:
+        """The files that were written, and the ranks that failed with their reasons."""
+        waiting = [
+            self.task.remote(self.settings, phase, (shard, shards)) for shard in range(shards)
+        ]
+        files: list[str] = []
+        failed: list[tuple[str, str]] = []
+        try:
+            while waiting:
+                done, waiting = self.ray.wait(waiting, num_returns=1)
+                for written, refused in self.ray.get(done):
+                    files += written
+                    failed += refused
+                if self.progress is not None:
+                    self.progress(phase, shards - len(waiting), shards)
+        except self.ray.exceptions.RayTaskError as error:
+            # what failed is an Error of etlink, which Ray has wrapped
+            raise error.cause from None
+        finally:
+            for task in waiting:
+                self.ray.cancel(task)
+        return files, failed
+
+
+def _run_phase(
+    settings: dict[str, Any], phase: str, shard: tuple[int, int]
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """A task: a phase of one shard."""
+    files, failed = _etlink.merge_phase(phase=phase, shard=shard, **settings)
+    return [os.fspath(path) for path in files], failed
+
+
+def _import_ray() -> Any:
+    """Not at once: the rest of the package needs no Ray."""
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        remedy = "pip install 'etlink[ray]'"
+        raise Error(f"Ray is not installed; {remedy}", remedy=remedy) from error
+
+
+def _shard_count(ray: Any, asked: int | None, ranks: int) -> int:
+    if asked is None:
+        processors = int(ray.cluster_resources().get("CPU", 1))
+        asked = max(1, processors) * SHARDS_PER_CPU
+    if isinstance(asked, bool) or not isinstance(asked, int):
+        raise TypeError(f"shards is an int, not {type(asked).__name__}")
+    if asked < 1:
+        raise Error(f"{asked} shards are no shards; give at least 1")
+    return min(asked, ranks)
+
+
+def _refuse_graphs(folder: str) -> None:
+    """Refuses a folder that has results: tasks that are done again replace what they find."""
+    for _, _, names in os.walk(folder):
+        graphs = [name for name in names if name.endswith(".et")]
+        if graphs:
+            remedy = "give overwrite=True to replace it"
+            raise Error(f"{os.path.join(folder, min(graphs))} exists; {remedy}", remedy=remedy)

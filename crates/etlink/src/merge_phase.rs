@@ -1,0 +1,88 @@
+//! A phase of a merge that many machines do together, for programs.
+
+use crate::run_query::RunQuery;
+use crate::written_files::open_to_write;
+use anyhow::Result;
+use etlink_model::KeepEvents;
+use etlink_run::merge::phases::{
+    JoinReport, Shard, ShardReport, join_shards, summarize_shard, write_shard,
+};
+use etlink_run::merge::{AstraSimOptions, MergeOptions};
+use std::path::{Path, PathBuf};
+
+/// A phase, and the part of the ranks that it works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergePhase {
+    /// Link the ranks of a shard, and store what the join needs.
+    Summaries(Shard),
+    /// Decide what each rank is written with.
+    Join,
+    /// Write the ranks of a shard.
+    Write(Shard),
+}
+
+/// What a phase did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PhaseResult {
+    /// The files of ranks that were written.
+    pub files: Vec<PathBuf>,
+    /// Ranks that failed, each with its reason.
+    pub failed: Vec<(String, String)>,
+}
+
+/// Does one phase of a merge into `folder`; with `simulator` also what ASTRA-sim needs.
+///
+/// # Errors
+/// An earlier phase is missing or was run with other options, or files cannot be written. What
+/// fails for one rank alone is in the result.
+pub fn merge_phase(
+    run: &RunQuery,
+    folder: &Path,
+    phase: MergePhase,
+    simulator: bool,
+    overwrite: bool,
+) -> Result<PhaseResult> {
+    let shard = match phase {
+        MergePhase::Summaries(shard) | MergePhase::Write(shard) => shard,
+        MergePhase::Join => Shard::WHOLE,
+    };
+    let runs = open_to_write(run, KeepEvents::Graph, shard)?;
+    let options = MergeOptions {
+        simulator: simulator.then(AstraSimOptions::default),
+        overwrite,
+        ..MergeOptions::default()
+    };
+    Ok(match phase {
+        MergePhase::Summaries(_) => {
+            PhaseResult::of_shard(summarize_shard(&runs, folder, &options)?)
+        }
+        MergePhase::Join => PhaseResult::of_join(join_shards(&runs, folder, &options)?),
+        MergePhase::Write(_) => PhaseResult::of_shard(write_shard(&runs, folder, &options)?),
+    })
+}
+
+impl PhaseResult {
+    fn of_shard(report: ShardReport) -> PhaseResult {
+        let mut result = PhaseResult::default();
+        for rank in report.ranks {
+            let name = rank.name();
+            match (rank.linked, rank.error) {
+                (Some(linked), _) if linked.refused => {
+                    let reason = "damaged, and strict was given".to_owned();
+                    result.failed.push((name, reason));
+                }
+                (Some(linked), _) => result.files.extend(linked.output.map(PathBuf::from)),
+                (None, error) => result.failed.push((name, error.unwrap_or_default())),
+            }
+        }
+        result
+    }
+
+    fn of_join(report: JoinReport) -> PhaseResult {
+        let failed = report.failed.into_iter();
+        PhaseResult {
+            files: vec![],
+            failed: failed.map(|rank| (rank.name, rank.message)).collect(),
+        }
+    }
+}
