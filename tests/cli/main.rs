@@ -13,6 +13,7 @@ mod analyze_tables;
 mod bad_input;
 mod capture;
 mod completions;
+mod convert;
 mod diff;
 #[cfg(all(feature = "faults", target_os = "linux"))]
 mod faults;

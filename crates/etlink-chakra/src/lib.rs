@@ -6,7 +6,9 @@
 //! all ranks ────> agree                  what the ranks' files have to agree on
 //!                 astra                  what else ASTRA-sim wants
 //! .et, ET+ ─────> read::read ──> ChakraGraph ─┬─> check::check ──> findings
-//!                                             └─> convert ───────> graphs, traces, Graphviz
+//!                                             ├─> convert ───────> graphs, traces
+//!                                             └─> picture ───────> Graphviz, GraphML, Mermaid
+//! .et, its JSON <──────> messages ───> as protobuf has them, nothing left out
 //! ```
 //! The wire format is MLCommons Chakra's public schema 0.0.4 (`schema/et_def.proto`).
 //! All of it is pure: readers and writers take byte streams, nothing touches files. Both
@@ -21,8 +23,10 @@ mod demotion;
 pub mod et;
 pub mod etplus;
 pub mod finding;
+pub mod messages;
 mod options;
 mod ordered_writer;
+pub mod picture;
 mod rank_agreement;
 pub mod read;
 mod wire;
@@ -42,6 +46,7 @@ pub use rank_agreement::{CommDecision, RankAgreement};
 )]
 pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/chakra_proto_msg.rs"));
+    include!(concat!(env!("OUT_DIR"), "/chakra_proto_msg.serde.rs"));
 }
 
 /// Text with marks for what is not UTF-8. Nearly all is, and to see only that is cheaper.

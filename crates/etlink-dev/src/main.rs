@@ -9,6 +9,7 @@
 
 mod bench;
 mod chakra;
+mod converted;
 mod dependencies;
 mod dist;
 mod fuzz;
@@ -127,6 +128,9 @@ enum DevCommand {
     /// Test: read `.et` files with protobuf's own reader, with and without what `--dep-latencies`
     /// adds (python3 with pip, a package index)
     Chakra(chakra::ChakraReaderOptions),
+    /// Test: read what `etlink convert` writes with protobuf's JSON, networkx and Graphviz, which are
+    /// installed if they are missing (python3 with pip, a package index)
+    Converted(converted::ConvertedOptions),
     /// Test: what `etlink analyze` says of busy devices against an independent script that reads the
     /// raw JSON (python3); without traces drawn and recorded ones
     Utilization {
@@ -202,6 +206,7 @@ fn main() -> ExitCode {
         DevCommand::Perfetto { device } => perfetto::test_perfetto(&device),
         DevCommand::Tables => tables::test_tables(),
         DevCommand::Chakra(options) => chakra::compare_readers(&options),
+        DevCommand::Converted(options) => converted::test_converted(&options),
         DevCommand::Utilization { traces } => utilization::compare_utilization(&traces),
         DevCommand::Web { check } => web::build_page(check),
         DevCommand::Browser => web::test_page(),

@@ -47,6 +47,7 @@
 )]
 
 mod cancel;
+pub mod convert;
 mod device_readers;
 pub mod discover;
 mod error;

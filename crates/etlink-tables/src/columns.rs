@@ -75,6 +75,11 @@ impl ColumnSet {
         )
     }
 
+    /// A column that is made already.
+    pub(crate) fn add_column(&mut self, name: &'static str, array: ArrayRef) -> &mut Self {
+        self.add(name, array)
+    }
+
     fn add(&mut self, name: &'static str, array: ArrayRef) -> &mut Self {
         self.named.push((name, array));
         self

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! LinkedTrace ─ batch (of a table's rows) ─> Arrow ─ write ─> Parquet
+//! messages of a written graph <── written_graph ──> Parquet
 //! ```
 //! | table | a line is | key |
 //! |---|---|---|
@@ -22,6 +23,7 @@ mod events;
 mod kernel_metrics;
 mod nodes;
 mod records;
+pub mod written_graph;
 
 pub use records::RecordTable;
 
@@ -82,6 +84,12 @@ pub enum Error {
     /// A record of a report cannot be written as JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
+    /// Tables that are not those of a written graph.
+    #[error(
+        "these are no tables of a written graph, with the columns that `etlink convert` writes; \
+        convert the .et itself"
+    )]
+    NotAWrittenGraph,
     /// What was to be a record has no fields.
     #[error("a line of a table is no record")]
     NoRecord,

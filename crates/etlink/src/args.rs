@@ -2,6 +2,7 @@
 
 mod analyze;
 mod completions;
+mod convert;
 mod diff;
 mod findings;
 mod format;
@@ -15,6 +16,7 @@ mod trigger;
 
 pub use analyze::{AnalyzeArgs, Compat};
 pub use completions::CompletionsArgs;
+pub use convert::ConvertArgs;
 pub use diff::DiffArgs;
 pub use findings::FindingsArgs;
 pub use format::FormatName;
@@ -100,6 +102,8 @@ pub enum EtlinkCommand {
     Replay(ReplayArgs),
     /// Check files against what simulators and other readers need
     Check(CheckArgs),
+    /// Turn a written graph into another format: protobuf, JSON, Parquet, pictures, GOAL
+    Convert(ConvertArgs),
     /// Say what kind of file it is and what is in it
     Inspect(InspectArgs),
     /// Collect both traces from a PyTorch program as it is, all ranks over the same steps

@@ -4,14 +4,12 @@
 //! ChakraGraph ─┬─ replay_graph ────> etlink_replay::ReplayGraph   to run
 //!              ├─ tree_graph ──────> etlink_replay::ReplayGraph   to draw (ET+ has no deps)
 //!              ├─ linked_trace ────> LinkedTrace            to analyze
-//!              ├─ summarize_rank ──> etlink_link::ranks     to join with other ranks
-//!              └─ to_dot ──────────> Graphviz               to look at
+//!              └─ summarize_rank ──> etlink_link::ranks     to join with other ranks
 //! ```
 //! A file states that a node waits, not why: reasons follow from where the two nodes run.
 
 mod collective;
 mod device_trace;
-mod dot;
 mod groups;
 mod placement;
 mod rank_summary;
@@ -22,7 +20,8 @@ mod tests;
 
 pub use collective::{collective_kind, comm_type};
 pub use device_trace::linked_trace;
-pub use dot::{DotOptions, to_dot};
+pub(crate) use replay_graph::is_communication;
+
 pub use groups::{GroupList, GroupRanks};
 pub use placement::{NodeNumbers, runs_on_device};
 pub use rank_summary::{is_idle_rank, summarize_rank};

@@ -30,8 +30,13 @@ impl NodeNumbers {
         Some(self.sorted[place.ok()?].1)
     }
 
+    /// Nodes whose id an earlier node has.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
     /// The nodes that a node waits for; those that are not in the file are left out.
-    pub(super) fn deps<'f>(
+    pub(crate) fn deps<'f>(
         &'f self,
         file: &'f ChakraGraph,
         index: usize,

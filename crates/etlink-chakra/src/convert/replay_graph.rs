@@ -327,7 +327,7 @@ fn node_kind(file: &ChakraGraph, index: usize, on_device: bool) -> ReplayKind {
 }
 
 /// Whether a node of this type sends, receives or takes part in a collective.
-pub(super) fn is_communication(node_type: NodeType) -> bool {
+pub(crate) fn is_communication(node_type: NodeType) -> bool {
     matches!(
         node_type,
         NodeType::CommCollNode | NodeType::CommSendNode | NodeType::CommRecvNode

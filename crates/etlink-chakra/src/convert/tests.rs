@@ -146,22 +146,3 @@ fn a_written_graph_has_rows_and_calls() {
     let empty = linked_trace(&ChakraGraph::default(), None, &groups).expect("links");
     assert!(empty.is_none());
 }
-
-#[test]
-fn a_graph_is_drawn() {
-    let file = written_graph();
-    let whole = to_dot(&file, &DotOptions::default());
-    assert!(whole.starts_with("digraph {"), "{whole}");
-    assert!(
-        whole.contains(r#"shape = ellipse, label = "1 train \"x\"\n1.5 us""#),
-        "{whole}"
-    );
-    assert!(whole.contains("shape = box") && whole.contains("shape = hexagon"));
-    assert_eq!(whole.matches("style = dashed").count(), 6);
-    assert_eq!(whole.matches("style = solid").count(), 4);
-    let part = to_dot(&file, &DotOptions { nodes: 1..3 });
-    assert_eq!(
-        (part.matches("shape").count(), part.matches("->").count()),
-        (2, 1)
-    );
-}

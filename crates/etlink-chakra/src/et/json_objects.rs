@@ -6,7 +6,7 @@ use std::io::{self, Read};
 const CHUNK_BYTES: usize = 1 << 16;
 
 /// The objects of a stream, each as its bytes. Stops before what is no object.
-pub(super) struct JsonObjects<R> {
+pub(crate) struct JsonObjects<R> {
     source: R,
     /// What was read and not given out yet, from `start` on.
     buffer: Vec<u8>,
@@ -19,13 +19,13 @@ pub(super) struct JsonObjects<R> {
 
 /// A place in a stream, as errors name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct StreamPlace {
+pub(crate) struct StreamPlace {
     /// Bytes before it.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Line breaks before it.
-    pub(super) lines: usize,
+    pub(crate) lines: usize,
     /// Bytes before it in its line.
-    pub(super) column: usize,
+    pub(crate) column: usize,
 }
 
 impl StreamPlace {
@@ -83,7 +83,7 @@ impl ObjectScan {
 }
 
 impl<R: Read> JsonObjects<R> {
-    pub(super) fn new(source: R) -> JsonObjects<R> {
+    pub(crate) fn new(source: R) -> JsonObjects<R> {
         JsonObjects {
             source,
             buffer: vec![],
@@ -95,7 +95,7 @@ impl<R: Read> JsonObjects<R> {
     }
 
     /// The next object, where there is a whole one.
-    pub(super) fn next_object(&mut self) -> Option<&[u8]> {
+    pub(crate) fn next_object(&mut self) -> Option<&[u8]> {
         self.skip_blanks();
         if self.buffer.get(self.start) != Some(&b'{') {
             return None;
@@ -112,19 +112,19 @@ impl<R: Read> JsonObjects<R> {
     }
 
     /// Goes behind so many bytes, those of an object that was taken.
-    pub(super) fn advance(&mut self, length: usize) {
+    pub(crate) fn advance(&mut self, length: usize) {
         let end = self.start + length;
         self.place.advance(&self.buffer[self.start..end]);
         self.start = end;
     }
 
     /// Where the next object begins, or what is no object.
-    pub(super) fn place(&self) -> StreamPlace {
+    pub(crate) fn place(&self) -> StreamPlace {
         self.place
     }
 
     /// What was not given out, to be read by somebody else.
-    pub(super) fn into_rest(mut self) -> impl Read {
+    pub(crate) fn into_rest(mut self) -> impl Read {
         self.buffer.drain(..self.start);
         let failure = FailingSource(self.failure.take());
         io::Cursor::new(self.buffer)

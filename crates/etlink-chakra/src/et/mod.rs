@@ -10,7 +10,7 @@
 //! aborts on metadata nodes. O(nodes + edges).
 
 pub(crate) mod communication;
-mod json_objects;
+pub(crate) mod json_objects;
 mod jsonizer;
 pub(crate) mod metadata;
 mod node;
@@ -25,7 +25,7 @@ mod weights;
 mod tests;
 
 pub(crate) use jsonizer::read_jsonizer;
-pub(crate) use read::read_et;
+pub(crate) use read::{MessageReader, NextMessage, is_metadata, read_et};
 
 use crate::ordered_writer;
 use crate::{WriteOptions, WriteSummary};

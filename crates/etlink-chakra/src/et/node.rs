@@ -112,6 +112,7 @@ impl<'t> Encoder<'t> {
         );
         self.message
             .uint(field::DURATION_MICROS, self.plan.duration_us[index.index()]);
+        self.write_arguments(index, &node);
         self.write_attributes(index, &node, comm.as_ref());
         if node.kind == NodeKind::Collective {
             self.write_communication(record.as_ref(), trace.name(&node));
@@ -342,15 +343,12 @@ impl<'t> Encoder<'t> {
         }
     }
 
-    /// What names an op: in the host trace, in the device trace, and its arguments.
+    /// What names an op: in the host trace and in the device trace.
     fn write_identity(&mut self, op: OpIdx) {
         let (ops, at) = (&self.trace.device.ops, op.index());
         self.op_ids(ops, at);
         let host = self.trace.host.as_ref();
         let Some((host, node)) = host.zip(self.trace.op_host[at].get()) else {
-            let names = &self.trace.device.names;
-            let texts = ["", names.get(ops.shapes[at]), names.get(ops.types[at])];
-            self.message.texts(field::INPUTS, texts);
             return;
         };
         let (nodes, node) = (&host.nodes, node.index());
@@ -361,6 +359,30 @@ impl<'t> Encoder<'t> {
         self.message.attr_int("scope", i64::from(nodes.scope[node]));
         self.message
             .attr_int("host_id", nodes.id[node].cast_signed());
+    }
+
+    /// The arguments of an op, on its first slice. They stand before the attributes, as their
+    /// numbers in the schema do: who reads a file and writes it again gets the same bytes.
+    fn write_arguments(&mut self, index: NodeIdx, node: &Node) {
+        let is_of_op = matches!(
+            node.kind,
+            NodeKind::HostOp | NodeKind::Collective | NodeKind::HostGap
+        );
+        let is_slice = is_of_op && self.trace.row_of(node).is_none() && !node.on_device;
+        let first = self.plan.first_slice.get(node.source as usize);
+        if !is_slice || first != Some(&index) {
+            return;
+        }
+        let (ops, op) = (&self.trace.device.ops, OpIdx(node.source));
+        let host = self.trace.host.as_ref();
+        let Some((host, node)) = host.zip(self.trace.op_host[op.index()].get()) else {
+            let names = &self.trace.device.names;
+            let (shapes, types) = (ops.shapes[op.index()], ops.types[op.index()]);
+            let texts = ["", names.get(shapes), names.get(types)];
+            self.message.texts(field::INPUTS, texts);
+            return;
+        };
+        let (nodes, node) = (&host.nodes, node.index());
         for (tag, list) in [
             (field::INPUTS, &nodes.inputs[node]),
             (field::OUTPUTS, &nodes.outputs[node]),

@@ -13,7 +13,7 @@ use crate::wire::schema::{io_info, list, metadata, node as field};
 use etlink_model::TrackLabel;
 use prost::DecodeError;
 use std::borrow::Cow;
-use std::io::{BufRead, ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 
 /// The largest message that is read; Chakra nodes have kilobytes.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
@@ -23,10 +23,7 @@ pub(crate) fn read_et(source: impl Read) -> Result<ChakraGraph, ChakraReadError>
         format: FileKind::ChakraEt,
         ..ChakraGraph::default()
     };
-    let mut messages = MessageReader {
-        source: std::io::BufReader::with_capacity(1 << 18, source),
-        offset: 0,
-    };
+    let mut messages = MessageReader::new(source);
     let (mut message, mut scratch) = (vec![], DepBuffers::default());
     let mut first = true;
     loop {
@@ -68,19 +65,30 @@ fn note_finding(graph: &mut ChakraGraph, kind: FindingKind, offset: u64, detail:
     });
 }
 
-enum NextMessage {
+pub(crate) enum NextMessage {
     Message,
     End,
     Cut(String),
 }
 
-struct MessageReader<R> {
+/// Messages after their lengths.
+pub(crate) struct MessageReader<R> {
     source: R,
-    offset: u64,
+    /// Where the next message begins.
+    pub(crate) offset: u64,
+}
+
+impl<R: Read> MessageReader<BufReader<R>> {
+    pub(crate) fn new(source: R) -> Self {
+        MessageReader {
+            source: BufReader::with_capacity(1 << 18, source),
+            offset: 0,
+        }
+    }
 }
 
 impl<R: BufRead> MessageReader<R> {
-    fn next(&mut self, message: &mut Vec<u8>) -> Result<NextMessage, ChakraReadError> {
+    pub(crate) fn next(&mut self, message: &mut Vec<u8>) -> Result<NextMessage, ChakraReadError> {
         match self.try_next(message) {
             // A cut gzip or zstd stream ends like this: what came before is still good.
             Err(error)
@@ -139,7 +147,7 @@ impl<R: BufRead> MessageReader<R> {
 /// Metadata has a version and attributes, a node almost always an id or a type. A node of id
 /// 0 begins with its name under the number that metadata's attributes have, so those have to
 /// look like attributes.
-fn is_metadata(mut message: &[u8]) -> bool {
+pub(crate) fn is_metadata(mut message: &[u8]) -> bool {
     while !message.is_empty() {
         match next_field(&mut message) {
             Ok((metadata::VERSION, Field::Block(_))) => {}

@@ -3,6 +3,7 @@
 mod analyze;
 mod check;
 mod completions;
+mod convert;
 mod diff;
 mod findings;
 mod inspect;
@@ -70,6 +71,7 @@ pub fn run(args: EtlinkArgs) -> Result<Outcome> {
         EtlinkCommand::Report(args) => report::run(args),
         EtlinkCommand::Replay(args) => replay::run(args),
         EtlinkCommand::Check(args) => check::run(args),
+        EtlinkCommand::Convert(args) => convert::run(args),
         EtlinkCommand::Inspect(args) => inspect::run(args),
         EtlinkCommand::Top(args) => top::run(args),
         EtlinkCommand::Trigger(args) => trigger::run(&args),

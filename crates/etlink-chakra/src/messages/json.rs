@@ -1,0 +1,90 @@
+//! Messages from and to JSON as `chakra_jsonizer` prints it: protobuf's own mapping, an object after
+//! the other, two blanks deep. Integers of 64 bits are texts there, enums are their names, and what
+//! has its default value is left out.
+
+use super::{ChakraMessage, LossKind, Losses, MessageError};
+use crate::et::json_objects::JsonObjects;
+use crate::proto::attribute_proto::Value;
+use crate::proto::{AttributeProto, GlobalMetadata, Node, NodeType};
+use crate::read::ChakraReadError;
+use serde::Serialize;
+use std::io::{self, Read, Write};
+
+pub(super) fn read_json(
+    source: impl Read,
+    sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
+) -> Result<Losses, MessageError> {
+    let mut losses = Losses::default();
+    let mut objects = JsonObjects::new(source);
+    let mut is_first = true;
+    while let Some(object) = objects.next_object() {
+        let (length, is_metadata) = (object.len(), std::mem::take(&mut is_first));
+        match decode(object, is_metadata) {
+            Ok(message) => sink(message)?,
+            Err(_) => losses.add(LossKind::Undecodable, 1),
+        }
+        objects.advance(length);
+    }
+    let offset = objects.place().offset;
+    let mut rest = vec![];
+    let read = objects.into_rest().take(1).read_to_end(&mut rest);
+    read.map_err(|source| ChakraReadError::Io { offset, source })?;
+    losses.add(LossKind::CutTail, rest.len() as u64);
+    Ok(losses)
+}
+
+/// The first object is metadata, unless it is of a node's fields.
+fn decode(object: &[u8], is_first: bool) -> Result<ChakraMessage, serde_json::Error> {
+    if is_first && let Ok(metadata) = serde_json::from_slice::<GlobalMetadata>(object) {
+        return Ok(ChakraMessage::Metadata(metadata));
+    }
+    let node: Node = serde_json::from_slice(object)?;
+    Ok(ChakraMessage::Node(Box::new(node)))
+}
+
+/// Writes a message. Values that JSON has no text for are left out of their attributes and counted.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_json(
+    message: ChakraMessage,
+    out: &mut impl Write,
+    losses: &mut Losses,
+) -> io::Result<()> {
+    match message {
+        ChakraMessage::Metadata(mut metadata) => {
+            clear_not_finite(&mut metadata.attr, losses);
+            write_object(&metadata, out)
+        }
+        ChakraMessage::Node(mut node) => {
+            clear_not_finite(&mut node.attr, losses);
+            if NodeType::try_from(node.r#type).is_err() {
+                node.r#type = NodeType::InvalidNode as i32;
+                losses.add(LossKind::UnknownType, 1);
+            }
+            write_object(&node, out)
+        }
+    }
+}
+
+fn write_object(object: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, object)?;
+    // `chakra_jsonizer` writes none, but a line is easier to find
+    out.write_all(b"\n")
+}
+
+fn clear_not_finite(attributes: &mut [AttributeProto], losses: &mut Losses) {
+    for attribute in attributes {
+        let is_finite = match &attribute.value {
+            Some(Value::DoubleVal(number)) => number.is_finite(),
+            Some(Value::FloatVal(number)) => number.is_finite(),
+            Some(Value::DoubleList(list)) => list.values.iter().all(|number| number.is_finite()),
+            Some(Value::FloatList(list)) => list.values.iter().all(|number| number.is_finite()),
+            _ => true,
+        };
+        if !is_finite {
+            attribute.value = None;
+            losses.add(LossKind::NotFinite, 1);
+        }
+    }
+}

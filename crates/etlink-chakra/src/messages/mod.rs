@@ -1,0 +1,105 @@
+//! Trace files as the messages of Chakra's schema, nothing left out.
+//!
+//! ```text
+//! .et ──────────────┐                              ┌──> .et
+//!                   ├─> for_each_message ─> sink ──┤
+//! jsonizer's JSON ──┘                              └──> jsonizer's JSON
+//! ```
+//! [`read`](crate::read) keeps of a file what graphs, checks and figures need. A file that is
+//! written again needs all of it: attributes of any name and type, arguments, texts of
+//! documentation. Messages go by one at a time, so that memory does not grow with the file. What a
+//! message has that the schema does not, or what cannot be decoded, is counted in [`Losses`].
+
+mod json;
+mod loss;
+mod protobuf;
+
+#[cfg(test)]
+mod tests;
+
+pub use json::write_json;
+pub use loss::{LossKind, Losses};
+pub use protobuf::write_et;
+
+use crate::proto::{GlobalMetadata, Node};
+use crate::read::{ChakraReadError, FileKind, SNIFF_BYTES, sniff};
+use std::io::{self, Read};
+
+/// A message of a trace file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChakraMessage {
+    /// What stands before the nodes.
+    Metadata(GlobalMetadata),
+    /// A node.
+    Node(Box<Node>),
+}
+
+/// Why messages could not be handed on.
+#[derive(Debug, thiserror::Error)]
+pub enum MessageError {
+    /// The file is none that has messages, or cannot be read.
+    #[error(transparent)]
+    Read(#[from] ChakraReadError),
+    /// What took them failed.
+    #[error(transparent)]
+    Sink(#[from] io::Error),
+}
+
+/// Reads a `.et` or jsonizer's JSON, which is to be unpacked already, and hands on each message.
+/// Returns what could not be.
+///
+/// # Errors
+/// The source fails, is neither of the two, or `sink` fails.
+pub fn for_each_message(
+    mut source: impl Read,
+    sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
+) -> Result<Losses, MessageError> {
+    let mut head = vec![];
+    let wanted = SNIFF_BYTES as u64;
+    let read = source.by_ref().take(wanted).read_to_end(&mut head);
+    read.map_err(|source| ChakraReadError::Io { offset: 0, source })?;
+    let kind = sniff(&head);
+    let whole = head.as_slice().chain(source);
+    match kind {
+        FileKind::ChakraEt => protobuf::read_et(whole, sink),
+        FileKind::ChakraJson => json::read_json(whole, sink),
+        kind => Err(ChakraReadError::NotChakra { kind }.into()),
+    }
+}
+
+/// All messages of a file, in memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChakraMessages {
+    /// What stands before the nodes.
+    pub metadata: GlobalMetadata,
+    /// The nodes, in the order of the file.
+    pub nodes: Vec<Node>,
+}
+
+impl ChakraMessages {
+    /// Reads a file whole; as [`for_each_message`].
+    ///
+    /// # Errors
+    /// Those of [`for_each_message`].
+    pub fn read(source: impl Read) -> Result<(ChakraMessages, Losses), MessageError> {
+        let mut all = ChakraMessages::default();
+        let losses = for_each_message(source, &mut |message| {
+            match message {
+                ChakraMessage::Metadata(metadata) => all.metadata = metadata,
+                ChakraMessage::Node(node) => all.nodes.push(*node),
+            }
+            Ok(())
+        })?;
+        Ok((all, losses))
+    }
+
+    /// The file as Chakra protobuf.
+    pub fn to_et(&self) -> Vec<u8> {
+        let mut bytes = vec![];
+        protobuf::append(&mut bytes, &self.metadata);
+        for node in &self.nodes {
+            protobuf::append(&mut bytes, node);
+        }
+        bytes
+    }
+}

@@ -1,0 +1,68 @@
+//! Messages from and to varint-delimited protobuf.
+
+use super::{ChakraMessage, LossKind, Losses, MessageError};
+use crate::et::{MessageReader, NextMessage, is_metadata};
+use crate::proto::{GlobalMetadata, Node};
+use prost::Message;
+use prost::encoding::encode_varint;
+use std::io::{self, Read, Write};
+
+pub(super) fn read_et(
+    source: impl Read,
+    sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
+) -> Result<Losses, MessageError> {
+    let mut losses = Losses::default();
+    let mut messages = MessageReader::new(source);
+    let mut bytes = vec![];
+    let mut is_first = true;
+    loop {
+        match messages.next(&mut bytes)? {
+            NextMessage::End => break,
+            NextMessage::Cut(_) => {
+                losses.add(LossKind::CutTail, 1);
+                break;
+            }
+            NextMessage::Message => {}
+        }
+        let message = if std::mem::take(&mut is_first) && is_metadata(&bytes) {
+            decode::<GlobalMetadata>(&bytes, &mut losses).map(ChakraMessage::Metadata)
+        } else {
+            decode::<Node>(&bytes, &mut losses).map(|node| ChakraMessage::Node(Box::new(node)))
+        };
+        if let Some(message) = message {
+            sink(message)?;
+        }
+    }
+    Ok(losses)
+}
+
+/// Decodes a message; what the schema does not have is counted.
+fn decode<M: Message + Default>(bytes: &[u8], losses: &mut Losses) -> Option<M> {
+    let Ok(message) = M::decode(bytes) else {
+        losses.add(LossKind::Undecodable, 1);
+        return None;
+    };
+    // prost drops fields that it does not know, and then the message is shorter
+    let is_whole = message.encoded_len() >= bytes.len();
+    losses.add(LossKind::UnknownField, u64::from(!is_whole));
+    Some(message)
+}
+
+/// Writes a message after its length.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_et(message: &ChakraMessage, out: &mut impl Write) -> io::Result<()> {
+    let mut bytes = vec![];
+    match message {
+        ChakraMessage::Metadata(metadata) => append(&mut bytes, metadata),
+        ChakraMessage::Node(node) => append(&mut bytes, node.as_ref()),
+    }
+    out.write_all(&bytes)
+}
+
+/// Appends a message after its length.
+pub(super) fn append(bytes: &mut Vec<u8>, message: &impl Message) {
+    encode_varint(message.encoded_len() as u64, bytes);
+    bytes.extend(message.encode_to_vec());
+}

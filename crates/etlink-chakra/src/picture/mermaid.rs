@@ -1,0 +1,63 @@
+//! A small graph as a flow chart of Mermaid, which Markdown of GitHub and GitLab draws.
+
+use super::{DepKind, NodeClass, Picture};
+use petgraph::visit::EdgeRef;
+use std::fmt::Write;
+
+/// More edges Mermaid does not draw (`maxEdges` of its configuration).
+pub const MERMAID_EDGES: usize = 500;
+
+/// A graph that Mermaid would refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Mermaid draws {MERMAID_EDGES} edges at most, and these are {edges}; choose less with --range, --step or --depth, or take dot"
+)]
+pub struct TooLarge {
+    /// How many edges it has.
+    pub edges: usize,
+}
+
+/// The graph as a flow chart. Devices' nodes have corners, hosts' nodes none, communications are
+/// hexagons; edges of `ctrl_deps` are dotted.
+///
+/// # Errors
+/// It has more edges than Mermaid draws.
+pub fn to_mermaid(picture: &Picture<'_>) -> Result<String, TooLarge> {
+    let (_, edges) = picture.size();
+    if edges > MERMAID_EDGES {
+        return Err(TooLarge { edges });
+    }
+    let file = picture.file;
+    let mut out = String::from("flowchart TD\n");
+    for &node in picture.graph.node_weights() {
+        let (open, close) = match picture.class_of(node) {
+            NodeClass::Communication => ("{{", "}}"),
+            NodeClass::Device => ("[", "]"),
+            NodeClass::Host => ("(", ")"),
+        };
+        let _ = write!(out, "  n{}{open}\"", file.id[node]);
+        picture
+            .short_name(node)
+            .for_each(|letter| push_letter(&mut out, letter));
+        let _ = writeln!(out, "<br/>{:.1} us\"{close}", picture.micros_of(node));
+    }
+    for edge in picture.graph.edge_references() {
+        let [from, to] = [edge.source(), edge.target()].map(|end| file.id[picture.graph[end]]);
+        let arrow = match edge.weight() {
+            DepKind::Control => "-.->",
+            DepKind::Data => "-->",
+        };
+        let _ = writeln!(out, "  n{from} {arrow} n{to}");
+    }
+    Ok(out)
+}
+
+/// What Mermaid would read as its own is written by its number.
+fn push_letter(out: &mut String, letter: char) {
+    match letter {
+        '"' | '#' | '<' | '>' | '&' | ';' | '`' | '\\' => {
+            let _ = write!(out, "#{};", u32::from(letter));
+        }
+        other => out.push(other),
+    }
+}

@@ -1,0 +1,154 @@
+//! Written graphs as pictures: Graphviz, GraphML and Mermaid.
+//!
+//! ```text
+//! ChakraGraph ─ NodeChoice ─> Picture ─┬─ to_dot ─────> dot -Tsvg
+//!                                      ├─ to_graphml ─> networkx, yEd, Gephi
+//!                                      └─ to_mermaid ─> Markdown, small graphs
+//! ```
+//! A graph of a step has tens of thousands of nodes, which nobody can look at: a [`NodeChoice`] says
+//! which are drawn. Edges point from a node to the one that waits for it. In a tree (ET+) they
+//! point from an op to those inside of it. O(nodes + deps).
+
+mod choice;
+mod dot;
+mod graphml;
+mod mermaid;
+
+#[cfg(test)]
+mod tests;
+
+pub use choice::{ChoiceError, NodeChoice};
+pub use dot::to_dot;
+pub use graphml::to_graphml;
+pub use mermaid::{MERMAID_EDGES, TooLarge, to_mermaid};
+
+use crate::convert::{NodeNumbers, is_communication, runs_on_device};
+use crate::messages::{LossKind, Losses};
+use crate::read::ChakraGraph;
+use petgraph::graph::{DiGraph, NodeIndex};
+
+/// Letters of a name that are drawn: kernels' names run to hundreds.
+const NAME_LETTERS: usize = 60;
+
+/// Whether an edge is one of `ctrl_deps` or of `data_deps`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DepKind {
+    Control,
+    Data,
+}
+
+impl DepKind {
+    fn name(self) -> &'static str {
+        match self {
+            DepKind::Control => "ctrl",
+            DepKind::Data => "data",
+        }
+    }
+}
+
+/// Where a node runs, as it is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NodeClass {
+    Host,
+    Device,
+    Communication,
+}
+
+impl NodeClass {
+    fn name(self) -> &'static str {
+        match self {
+            NodeClass::Host => "host",
+            NodeClass::Device => "device",
+            NodeClass::Communication => "communication",
+        }
+    }
+}
+
+/// The nodes of a file that are drawn, and their edges.
+#[derive(Clone, Debug)]
+pub struct Picture<'f> {
+    file: &'f ChakraGraph,
+    /// A node is its place in the file.
+    graph: DiGraph<usize, DepKind>,
+    losses: Losses,
+}
+
+impl<'f> Picture<'f> {
+    /// Takes the chosen nodes of `file`. O(nodes + deps).
+    ///
+    /// # Errors
+    /// Nothing is chosen, or a step that the file does not have.
+    pub fn new(file: &'f ChakraGraph, choice: &NodeChoice) -> Result<Picture<'f>, ChoiceError> {
+        let numbers = NodeNumbers::new(file);
+        let is_drawn = choice.find_nodes(file, &numbers)?;
+        let mut losses = Losses::default();
+        losses.add(LossKind::DuplicateId, numbers.duplicates());
+        let mut graph = DiGraph::new();
+        let mut drawn: Vec<Option<NodeIndex>> = vec![None; file.len()];
+        for (index, _) in is_drawn.iter().enumerate().filter(|(_, drawn)| **drawn) {
+            drawn[index] = Some(graph.add_node(index));
+        }
+        losses.add(
+            LossKind::NodeNotChosen,
+            (file.len() - graph.node_count()) as u64,
+        );
+        for to in 0..file.len() {
+            let lists = [
+                (DepKind::Control, file.ctrl_deps.list(to)),
+                (DepKind::Data, file.data_deps.list(to)),
+            ];
+            for (kind, id) in lists
+                .into_iter()
+                .flat_map(|(kind, ids)| ids.iter().map(move |id| (kind, *id)))
+            {
+                let Some(from) = numbers.find(id) else {
+                    losses.add(LossKind::DanglingDep, 1);
+                    continue;
+                };
+                match (drawn[from as usize], drawn[to]) {
+                    // the process root of a tree is its own parent
+                    (Some(from), Some(to)) if from != to => {
+                        graph.add_edge(from, to, kind);
+                    }
+                    (Some(_), None) | (None, Some(_)) => losses.add(LossKind::DepNotChosen, 1),
+                    _ => {}
+                }
+            }
+        }
+        Ok(Picture {
+            file,
+            graph,
+            losses,
+        })
+    }
+
+    /// How many nodes and edges are drawn.
+    pub fn size(&self) -> (usize, usize) {
+        (self.graph.node_count(), self.graph.edge_count())
+    }
+
+    /// What of the file is not drawn.
+    pub fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    fn class_of(&self, node: usize) -> NodeClass {
+        if is_communication(self.file.node_type[node]) {
+            NodeClass::Communication
+        } else if runs_on_device(self.file, node, self.file.place_of(node)) {
+            NodeClass::Device
+        } else {
+            NodeClass::Host
+        }
+    }
+
+    fn micros_of(&self, node: usize) -> f64 {
+        self.file.duration_ns[node] as f64 / 1000.0
+    }
+
+    /// The first letters of a node's name, without control characters.
+    fn short_name(&self, node: usize) -> impl Iterator<Item = char> {
+        let letters = self.file.name_of(node).chars().take(NAME_LETTERS);
+        letters.map(|letter| if letter.is_control() { ' ' } else { letter })
+    }
+}

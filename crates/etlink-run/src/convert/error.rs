@@ -1,0 +1,132 @@
+//! Why a graph is not converted.
+
+use super::GraphFormat;
+use crate::RunError;
+use etlink_chakra::messages::{Losses, MessageError};
+use etlink_chakra::picture::{ChoiceError, TooLarge};
+use etlink_chakra::read::ChakraReadError;
+use etlink_workload::text_workload::TextWorkloadError;
+use std::path::PathBuf;
+
+/// Why a graph is not converted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConvertError {
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The input is of no format that is converted.
+    #[error(
+        "{}: none of the formats that convert reads; give a .et, its JSON, merged JSON (ET+), \
+        tables of convert, or a text workload of ASTRA-sim 1.0",
+        path.display()
+    )]
+    UnknownInput {
+        /// The input.
+        path: PathBuf,
+    },
+    /// The input is not of the format that was said.
+    #[error("{}: this is {}, not {}; leave --from out", path.display(), found.describe(),
+        said.describe())]
+    OtherInput {
+        /// The input.
+        path: PathBuf,
+        /// Its format.
+        found: GraphFormat,
+        /// The format that was said.
+        said: GraphFormat,
+    },
+    /// The name of the output does not say its format.
+    #[error(
+        "{}: the name's ending does not tell the format; end it in .et, .json, .dot, .graphml, \
+        .mmd, .goal or .parquet, or say --to",
+        path.display()
+    )]
+    UnknownOutput {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The two formats do not go together.
+    #[error("{} cannot become {}: {why}", from.describe(), to.describe())]
+    NoWay {
+        /// Format of the input.
+        from: GraphFormat,
+        /// Format of the output.
+        to: GraphFormat,
+        /// Why, and what to do instead.
+        why: &'static str,
+    },
+    /// An option that the formats do not take.
+    #[error("{option} {applies}")]
+    Unused {
+        /// The option.
+        option: &'static str,
+        /// To what it applies.
+        applies: &'static str,
+    },
+    /// A folder that is not one run.
+    #[error("{}: {found}; {remedy}", path.display())]
+    NotOneRank {
+        /// The folder.
+        path: PathBuf,
+        /// What is in it.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Something would be lost, and that was forbidden.
+    #[error("with --strict nothing was written: what would be lost: {}", describe(.0))]
+    Lossy(Losses),
+    /// The input is no trace.
+    #[error("{}: {source}", path.display())]
+    Graph {
+        /// The input.
+        path: PathBuf,
+        /// What is wrong.
+        source: ChakraReadError,
+    },
+    /// A text workload with a mistake.
+    #[error("{}: {source}", path.display())]
+    Text {
+        /// The input.
+        path: PathBuf,
+        /// What is wrong.
+        source: TextWorkloadError,
+    },
+    /// Tables that are no graph's.
+    #[error("{}: {source}", path.display())]
+    Tables {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        source: etlink_tables::Error,
+    },
+    /// The output cannot be written.
+    #[error(transparent)]
+    Sink(std::io::Error),
+    /// Nothing to draw.
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
+    /// Too much to draw.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+}
+
+/// What is lost, in a line.
+fn describe(losses: &Losses) -> String {
+    let parts = losses
+        .iter()
+        .map(|(kind, count)| format!("{}: {count}", kind.describe()));
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+impl ConvertError {
+    /// Names the input of which messages were to be read.
+    pub(super) fn of_messages(path: &std::path::Path, error: MessageError) -> ConvertError {
+        let path = path.to_owned();
+        match error {
+            MessageError::Read(source) => ConvertError::Graph { path, source },
+            MessageError::Sink(source) => ConvertError::Sink(source),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Which format a file has that is to be converted, and which one its conversion has.
+
+use crate::file_error::{FileAction, FileContext};
+use crate::{RunError, input};
+use etlink_chakra::read::{FileKind, SNIFF_BYTES, sniff};
+use etlink_workload::text_workload::is_text_workload;
+use serde::Serialize;
+use std::io::Read;
+use std::path::Path;
+
+/// Formats that graphs are converted between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GraphFormat {
+    /// Chakra protobuf, `.et`.
+    Chakra,
+    /// Its JSON, as `chakra_jsonizer` prints it.
+    Jsonizer,
+    /// Merged JSON: a tree of ops.
+    EtPlus,
+    /// Tables of nodes and edges.
+    Parquet,
+    /// Text workload of ASTRA-sim 1.0.
+    Text,
+    /// Graphviz.
+    Dot,
+    /// GraphML.
+    GraphMl,
+    /// Mermaid.
+    Mermaid,
+    /// Schedules of LogGOPSim and ATLAHS.
+    Goal,
+}
+
+/// Endings of names, without that of a compression. The first of a format is the one to advise.
+const ENDINGS: [(&str, GraphFormat); 10] = [
+    (".et", GraphFormat::Chakra),
+    (".json", GraphFormat::Jsonizer),
+    (".parquet", GraphFormat::Parquet),
+    (".dot", GraphFormat::Dot),
+    (".gv", GraphFormat::Dot),
+    (".graphml", GraphFormat::GraphMl),
+    (".mmd", GraphFormat::Mermaid),
+    (".mermaid", GraphFormat::Mermaid),
+    (".goal", GraphFormat::Goal),
+    (".txt", GraphFormat::Text),
+];
+
+impl GraphFormat {
+    /// For people.
+    pub fn describe(self) -> &'static str {
+        match self {
+            GraphFormat::Chakra => "Chakra protobuf",
+            GraphFormat::Jsonizer => "jsonizer's JSON",
+            GraphFormat::EtPlus => "merged JSON (ET+)",
+            GraphFormat::Parquet => "Parquet tables",
+            GraphFormat::Text => "a text workload of ASTRA-sim 1.0",
+            GraphFormat::Dot => "Graphviz",
+            GraphFormat::GraphMl => "GraphML",
+            GraphFormat::Mermaid => "Mermaid",
+            GraphFormat::Goal => "GOAL",
+        }
+    }
+
+    /// Whether it is to be looked at: a part can be chosen.
+    pub fn is_picture(self) -> bool {
+        matches!(
+            self,
+            GraphFormat::Dot | GraphFormat::GraphMl | GraphFormat::Mermaid
+        )
+    }
+
+    /// What the name of an output says.
+    pub(super) fn from_name(path: &Path) -> Option<GraphFormat> {
+        let name = path.file_name()?.to_string_lossy().to_lowercase();
+        let plain = name.strip_suffix(".gz").unwrap_or(&name);
+        let known = ENDINGS.iter().find(|(ending, _)| plain.ends_with(ending));
+        known.map(|(_, format)| *format)
+    }
+
+    /// What an input is, by its content; none of the formats is `None`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn from_content(path: &Path) -> Result<Option<GraphFormat>, RunError> {
+        if path.join(super::tables::NODES).is_file() {
+            return Ok(Some(GraphFormat::Parquet));
+        }
+        let mut head = vec![];
+        let source = input::open_any(path)?;
+        let wanted = SNIFF_BYTES as u64;
+        let read = source.take(wanted).read_to_end(&mut head);
+        read.with_path(FileAction::Read, path)?;
+        Ok(match sniff(&head) {
+            FileKind::ChakraEt => Some(GraphFormat::Chakra),
+            FileKind::ChakraJson => Some(GraphFormat::Jsonizer),
+            FileKind::EtPlus | FileKind::HostTrace => Some(GraphFormat::EtPlus),
+            FileKind::KinetoTrace | FileKind::Unknown => {
+                is_text_workload(&head).then_some(GraphFormat::Text)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_by_name() {
+        for (name, format) in [
+            ("a.0.et", Some(GraphFormat::Chakra)),
+            ("a.0.ET.gz", Some(GraphFormat::Chakra)),
+            ("a.json", Some(GraphFormat::Jsonizer)),
+            ("a.gv", Some(GraphFormat::Dot)),
+            ("run.goal", Some(GraphFormat::Goal)),
+            ("run", None),
+        ] {
+            assert_eq!(GraphFormat::from_name(Path::new(name)), format, "{name}");
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! Turns a written graph into another format.
+//!
+//! ```text
+//! .et, its JSON ────┬─> .et, its JSON    message by message, nothing left out
+//! tables ───────────┤─> tables
+//! text workload ────┘        (of a text workload a file for each rank)
+//! any of them, ET+ ───> picture           of a part that is chosen
+//! all ranks of a run ─> GOAL              collectives as messages
+//! ```
+//! What the other format cannot hold is counted, and refused if that was asked for.
+
+mod error;
+mod format;
+mod tables;
+
+pub use error::ConvertError;
+pub use format::GraphFormat;
+
+use crate::file_error::{FileAction, FileContext};
+use crate::graphs::{GraphSet, find_graph_sets, groups_beside, prefix_and_rank};
+use crate::output::{FileSet, OutputFormat, Target, refuse_input};
+use crate::{RunError, input};
+use etlink_chakra::convert::GroupList;
+use etlink_chakra::messages::{
+    ChakraMessage, ChakraMessages, Losses, for_each_message, write_et, write_json,
+};
+use etlink_chakra::picture::{NodeChoice, Picture, to_dot, to_graphml, to_mermaid};
+use etlink_chakra::read::{self, ChakraGraph};
+use etlink_workload::goal::{CollectiveAlgorithm, GoalRun, write_goal};
+use etlink_workload::text_workload::TextWorkload;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What is to be converted, and how.
+#[derive(Clone, Debug, Default)]
+pub struct ConvertOptions {
+    /// Format of the input; by its content otherwise.
+    pub from: Option<GraphFormat>,
+    /// Format of the output; by its name otherwise.
+    pub to: Option<GraphFormat>,
+    /// Which part is drawn.
+    pub choice: NodeChoice,
+    /// Which rank of a folder.
+    pub rank: Option<i64>,
+    /// How collectives become messages, for GOAL.
+    pub algorithm: Option<CollectiveAlgorithm>,
+    /// For how many ranks a text workload is, and how many passes are made.
+    pub text: Option<TextRanks>,
+    /// Refuse to lose anything.
+    pub strict: bool,
+    /// Replace what is there.
+    pub overwrite: bool,
+}
+
+/// Of how many ranks and passes a text workload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextRanks {
+    /// Files to write.
+    pub ranks: u32,
+    /// Forward and backward passes.
+    pub passes: u32,
+}
+
+/// What was converted.
+#[derive(Clone, Debug, Serialize)]
+pub struct ConvertReport {
+    /// What was read.
+    pub input: PathBuf,
+    /// Its format.
+    pub from: GraphFormat,
+    /// What was written.
+    pub output: PathBuf,
+    /// Its format.
+    pub to: GraphFormat,
+    /// Nodes that were written.
+    pub nodes: u64,
+    /// Files of ranks that were read or written.
+    pub ranks: u64,
+    /// Size of what was written, bytes.
+    pub bytes: u64,
+    /// What is not in the output.
+    pub losses: Losses,
+}
+
+/// Converts `source` to `output`.
+///
+/// # Errors
+/// One of them cannot be read or written, the formats do not go together, or something would be
+/// lost that must not be.
+pub fn convert(
+    source: &Path,
+    output: &Path,
+    options: &ConvertOptions,
+) -> Result<ConvertReport, ConvertError> {
+    let ranks = input_ranks(source, output, options)?;
+    let first = ranks.first().cloned().unwrap_or_default();
+    let from = input_format(&first, options.from)?;
+    let named = options.to.or_else(|| GraphFormat::from_name(output));
+    let to = match named {
+        Some(format) => format,
+        // a folder with a file for each rank
+        None if from == GraphFormat::Text => GraphFormat::Chakra,
+        None => {
+            return Err(ConvertError::UnknownOutput {
+                path: output.to_owned(),
+            });
+        }
+    };
+    refuse_formats(from, to)?;
+    refuse_options(from, to, options)?;
+    refuse_input(output, ranks.iter()).map_err(RunError::from)?;
+    let mut job = ConvertJob {
+        source: first,
+        output: output.to_owned(),
+        from,
+        to,
+        options,
+        losses: Losses::default(),
+    };
+    let (nodes, written, bytes) = match (from, to) {
+        (GraphFormat::Text, _) => job.write_text_ranks()?,
+        (_, GraphFormat::Goal) => job.write_goal(&ranks)?,
+        (_, to) if to.is_picture() => job.write_picture()?,
+        (_, GraphFormat::Parquet) => job.write_tables()?,
+        _ => job.write_messages()?,
+    };
+    Ok(ConvertReport {
+        input: source.to_owned(),
+        from,
+        output: output.to_owned(),
+        to,
+        nodes,
+        ranks: written,
+        bytes,
+        losses: job.losses,
+    })
+}
+
+/// The files to read: one, or those of all ranks of a run for GOAL.
+fn input_ranks(
+    source: &Path,
+    output: &Path,
+    options: &ConvertOptions,
+) -> Result<Vec<PathBuf>, ConvertError> {
+    let is_tables = source.join(tables::NODES).is_file();
+    if !source.is_dir() || is_tables {
+        return Ok(vec![source.to_owned()]);
+    }
+    let refused = |found: String, remedy| ConvertError::NotOneRank {
+        path: source.to_owned(),
+        found,
+        remedy,
+    };
+    let mut sets = find_graph_sets(source)?;
+    let [GraphSet { ranks, .. }] = &mut sets[..] else {
+        let found = format!("{} runs of written graphs are in it", sets.len());
+        return Err(refused(found, "give the folder of one run, or a file"));
+    };
+    let to = options.to.or_else(|| GraphFormat::from_name(output));
+    if let Some(rank) = options.rank {
+        ranks.retain(|known, _| *known == rank);
+        if ranks.is_empty() {
+            return Err(refused(
+                format!("rank {rank} has no file in it"),
+                "give a rank that has one",
+            ));
+        }
+    }
+    if ranks.len() > 1 && to != Some(GraphFormat::Goal) {
+        return Err(refused(
+            format!("{} ranks are in it", ranks.len()),
+            "choose one with --rank, or give a file; only GOAL takes all",
+        ));
+    }
+    Ok(ranks.values().cloned().collect())
+}
+
+fn input_format(path: &Path, said: Option<GraphFormat>) -> Result<GraphFormat, ConvertError> {
+    let path = path.to_owned();
+    match (GraphFormat::from_content(&path)?, said) {
+        (Some(found), Some(said)) if found != said => {
+            Err(ConvertError::OtherInput { path, found, said })
+        }
+        (Some(found), _) => Ok(found),
+        // a workload whose first line is wrong shall be told so
+        (None, Some(GraphFormat::Text)) => Ok(GraphFormat::Text),
+        (None, _) => Err(ConvertError::UnknownInput { path }),
+    }
+}
+
+fn refuse_formats(from: GraphFormat, to: GraphFormat) -> Result<(), ConvertError> {
+    let why = match (from, to) {
+        (GraphFormat::EtPlus, to) if to.is_picture() => return Ok(()),
+        (GraphFormat::EtPlus, _) => {
+            "it has the tree of ops, without the launches and waits of a graph; link the recording \
+            with `etlink link --host ET --device KINETO -o x.et`"
+        }
+        (_, GraphFormat::EtPlus) => {
+            "a graph of slices has no tree of ops; link the recording with `etlink link --host ET \
+            --device KINETO -o x.json`"
+        }
+        (_, GraphFormat::Text) => "it has layers and no graph",
+        (GraphFormat::Text, to) if to != GraphFormat::Chakra => {
+            "it becomes a .et for each rank first; convert one of those, or their folder"
+        }
+        _ => return Ok(()),
+    };
+    Err(ConvertError::NoWay { from, to, why })
+}
+
+fn refuse_options(
+    from: GraphFormat,
+    to: GraphFormat,
+    options: &ConvertOptions,
+) -> Result<(), ConvertError> {
+    let unused = |option, applies| Err(ConvertError::Unused { option, applies });
+    if options.choice != NodeChoice::default() && !to.is_picture() {
+        return unused(
+            "--range, --step and --depth",
+            "choose what is drawn: they go with dot, graphml and mermaid",
+        );
+    }
+    if options.algorithm.is_some() && to != GraphFormat::Goal {
+        return unused("--collectives", "is for GOAL, which has messages alone");
+    }
+    match (options.text, from) {
+        (None, GraphFormat::Text) => {
+            unused("--ranks", "is needed: a text workload does not say it")
+        }
+        (Some(_), from) if from != GraphFormat::Text => unused(
+            "--ranks and --passes",
+            "are for text workloads of ASTRA-sim 1.0",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// A conversion under way.
+struct ConvertJob<'o> {
+    source: PathBuf,
+    output: PathBuf,
+    from: GraphFormat,
+    to: GraphFormat,
+    options: &'o ConvertOptions,
+    losses: Losses,
+}
+
+/// Nodes, files of ranks and bytes.
+type Written = (u64, u64, u64);
+
+impl ConvertJob<'_> {
+    /// Message by message: memory does not grow with the file.
+    fn write_messages(&mut self) -> Result<Written, ConvertError> {
+        let target = self.target()?;
+        let mut nodes = 0;
+        let mut lost_in_json = Losses::default();
+        let mut read = None;
+        let written = target.write(|mut out| {
+            let mut sink = |message: ChakraMessage| {
+                nodes += u64::from(matches!(message, ChakraMessage::Node(_)));
+                match self.to {
+                    GraphFormat::Jsonizer => write_json(message, &mut out, &mut lost_in_json),
+                    _ => write_et(&message, &mut out),
+                }
+            };
+            let result = match self.from {
+                GraphFormat::Parquet => hand_on_tables(&self.source, &mut sink),
+                _ => hand_on_messages(&self.source, &mut sink),
+            };
+            let result = result.and_then(|mut losses| {
+                losses.extend(&lost_in_json);
+                self.allow(losses)
+            });
+            if let Err(ConvertError::Sink(error)) = result {
+                return Err(error);
+            }
+            // an error in here leaves no file behind
+            let failed = result.as_ref().err().map(|_| io::ErrorKind::InvalidData);
+            read = Some(result);
+            failed.map_or(Ok(()), |kind| Err(kind.into()))
+        });
+        if let Some(result) = read {
+            self.losses = result?;
+        }
+        let (_, bytes) = written.map_err(RunError::from)?;
+        Ok((nodes, 1, bytes))
+    }
+
+    fn write_tables(&mut self) -> Result<Written, ConvertError> {
+        let graph = self.read_messages()?;
+        let bytes = tables::write(&graph, &self.output, self.options.overwrite)?;
+        Ok((graph.nodes.len() as u64, 1, bytes))
+    }
+
+    fn read_messages(&mut self) -> Result<ChakraMessages, ConvertError> {
+        if self.from == GraphFormat::Parquet {
+            return tables::read(&self.source);
+        }
+        let mut graph = ChakraMessages::default();
+        let losses = hand_on_messages(&self.source, &mut |message| {
+            match message {
+                ChakraMessage::Metadata(metadata) => graph.metadata = metadata,
+                ChakraMessage::Node(node) => graph.nodes.push(*node),
+            }
+            Ok(())
+        })?;
+        self.losses = self.allow(losses)?;
+        Ok(graph)
+    }
+
+    fn write_picture(&mut self) -> Result<Written, ConvertError> {
+        let target = self.target()?;
+        let graph = self.read_graph(&self.source)?;
+        let picture = Picture::new(&graph, &self.options.choice)?;
+        let text = match self.to {
+            GraphFormat::GraphMl => to_graphml(&picture),
+            GraphFormat::Mermaid => to_mermaid(&picture)?,
+            _ => to_dot(&picture),
+        };
+        self.losses = self.allow(picture.losses().clone())?;
+        let written = target.write(|out| out.write_all(text.as_bytes()));
+        let (_, bytes) = written.map_err(RunError::from)?;
+        Ok((picture.size().0 as u64, 1, bytes))
+    }
+
+    fn write_goal(&mut self, files: &[PathBuf]) -> Result<Written, ConvertError> {
+        let target = self.target()?;
+        let mut graphs: BTreeMap<u32, ChakraGraph> = BTreeMap::new();
+        let mut groups = GroupList::new();
+        for file in files {
+            let named = prefix_and_rank(file);
+            if let Some((prefix, _)) = &named {
+                groups = groups_beside(prefix)?.unwrap_or_default();
+            }
+            let rank = named.and_then(|(_, rank)| u32::try_from(rank).ok());
+            graphs.insert(rank.unwrap_or(0), self.read_graph(file)?);
+        }
+        let run = GoalRun {
+            ranks: graphs.iter().map(|(rank, graph)| (*rank, graph)).collect(),
+            groups,
+            algorithm: self.options.algorithm.unwrap_or_default(),
+        };
+        let mut result = None;
+        let written = target.write(|mut out| {
+            let losses = write_goal(&run, &mut out)?;
+            let allowed = self.allow(losses);
+            let failed = allowed.as_ref().err().map(|_| io::ErrorKind::InvalidData);
+            result = Some(allowed);
+            failed.map_or(Ok(()), |kind| Err(kind.into()))
+        });
+        if let Some(result) = result {
+            self.losses = result?;
+        }
+        let (_, bytes) = written.map_err(RunError::from)?;
+        let nodes = graphs.values().map(ChakraGraph::len).sum::<usize>();
+        Ok((nodes as u64, graphs.len() as u64, bytes))
+    }
+
+    /// A file for each rank, in the folder that the output is.
+    fn write_text_ranks(&mut self) -> Result<Written, ConvertError> {
+        let path = &self.source;
+        let text = io::read_to_string(input::open_any(path).map_err(RunError::from)?);
+        let text = text
+            .with_path(FileAction::Read, path)
+            .map_err(RunError::from)?;
+        let workload = TextWorkload::parse(&text).map_err(|source| ConvertError::Text {
+            path: path.clone(),
+            source,
+        })?;
+        let wanted = self.options.text.unwrap_or(TextRanks {
+            ranks: 1,
+            passes: 1,
+        });
+        let graph = workload.to_graph(wanted.passes);
+        let et = graph.to_et();
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let set = FileSet::new(&self.output, self.options.overwrite).map_err(RunError::from)?;
+        for rank in 0..wanted.ranks {
+            let target = set.target(&format!("{stem}.{rank}.et"), OutputFormat::Chakra);
+            let written = target.and_then(|target| target.write(|out| out.write_all(&et)));
+            written.map_err(RunError::from)?;
+        }
+        set.replace(vec![]).map_err(RunError::from)?;
+        let ranks = u64::from(wanted.ranks);
+        Ok((
+            graph.nodes.len() as u64 * ranks,
+            ranks,
+            et.len() as u64 * ranks,
+        ))
+    }
+
+    fn target(&self) -> Result<Target, RunError> {
+        // the format is not looked at: what is written is chosen here
+        let format = Some(OutputFormat::EtPlus);
+        Ok(Target::new(&self.output, format, self.options.overwrite)?)
+    }
+
+    fn read_graph(&self, path: &Path) -> Result<ChakraGraph, ConvertError> {
+        let failed = |source| ConvertError::Graph {
+            path: path.to_owned(),
+            source,
+        };
+        if self.from == GraphFormat::Parquet {
+            let bytes = tables::read(path)?.to_et();
+            return read::read(bytes.as_slice()).map_err(failed);
+        }
+        let source = input::open_any(path).map_err(RunError::from)?;
+        read::read(source).map_err(failed)
+    }
+
+    /// What is lost, unless nothing may be.
+    fn allow(&self, losses: Losses) -> Result<Losses, ConvertError> {
+        let is_lossy = losses.iter().any(|(kind, _)| !kind.is_chosen());
+        if self.options.strict && is_lossy {
+            return Err(ConvertError::Lossy(losses));
+        }
+        Ok(losses)
+    }
+}
+
+fn hand_on_messages(
+    path: &Path,
+    sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
+) -> Result<Losses, ConvertError> {
+    let source = input::open_any(path).map_err(RunError::from)?;
+    for_each_message(source, sink).map_err(|error| ConvertError::of_messages(path, error))
+}
+
+fn hand_on_tables(
+    path: &Path,
+    sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
+) -> Result<Losses, ConvertError> {
+    let graph = tables::read(path)?;
+    let metadata = std::iter::once(ChakraMessage::Metadata(graph.metadata));
+    let nodes = graph.nodes.into_iter();
+    let nodes = nodes.map(|node| ChakraMessage::Node(Box::new(node)));
+    for message in metadata.chain(nodes) {
+        sink(message).map_err(ConvertError::Sink)?;
+    }
+    Ok(Losses::default())
+}

@@ -1,0 +1,49 @@
+//! Graphs as Parquet: a folder with two tables.
+
+use super::ConvertError;
+use crate::RunError;
+use crate::file_error::{FileAction, FileContext};
+use crate::output::{FileSet, OutputFormat};
+use etlink_chakra::messages::ChakraMessages;
+use etlink_tables::written_graph;
+use std::fs::File;
+use std::path::Path;
+
+/// The table of nodes.
+pub(super) const NODES: &str = "nodes.parquet";
+/// The table of edges.
+pub(super) const EDGES: &str = "edges.parquet";
+
+pub(super) fn read(folder: &Path) -> Result<ChakraMessages, ConvertError> {
+    let open = |name: &str| {
+        let path = folder.join(name);
+        let file = File::open(&path).with_path(FileAction::Open, &path);
+        file.map_err(RunError::from)
+    };
+    let tables = written_graph::read_graph(open(NODES)?, open(EDGES)?);
+    tables.map_err(|source| ConvertError::Tables {
+        path: folder.to_owned(),
+        source,
+    })
+}
+
+/// Writes both tables; returns their size, bytes.
+pub(super) fn write(
+    graph: &ChakraMessages,
+    folder: &Path,
+    overwrite: bool,
+) -> Result<u64, RunError> {
+    let set = FileSet::new(folder, overwrite)?;
+    let mut bytes = 0;
+    // the format is not looked at: the writer of the table fills the file
+    let nodes = set.target(NODES, OutputFormat::EtPlus)?;
+    bytes += nodes
+        .write(|out| Ok(written_graph::write_nodes(graph, out)?))?
+        .1;
+    let edges = set.target(EDGES, OutputFormat::EtPlus)?;
+    bytes += edges
+        .write(|out| Ok(written_graph::write_edges(graph, out)?))?
+        .1;
+    set.replace(vec![])?;
+    Ok(bytes)
+}

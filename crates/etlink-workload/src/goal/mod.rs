@@ -1,0 +1,276 @@
+//! GOAL: schedules of sends, receives and calculations per rank, which LogGOPSim and ATLAHS simulate.
+//!
+//! ```text
+//! num_ranks 2
+//!
+//! rank 0 {
+//! n0: calc 1500 cpu 0
+//! n1: send 4096b to 1 tag 0 cpu 1
+//! n1 requires n0
+//! }
+//! …
+//! ```
+//! Each thread and stream of a rank is a `cpu`, on which one op runs at a time. Times are ns.
+//! Collectives become messages (`unroll`); the n-th collective of a group has a tag that no other
+//! one has. Grammar: `txt2bin.re` of LogGOPSim.
+
+mod unroll;
+
+#[cfg(test)]
+mod tests;
+
+pub use unroll::{CollectiveAlgorithm, CommStep, GroupPlace, unroll};
+
+use etlink_chakra::convert::{GroupList, NodeNumbers};
+use etlink_chakra::messages::{LossKind, Losses};
+use etlink_chakra::proto::NodeType;
+use etlink_chakra::read::ChakraGraph;
+use indexmap::IndexMap;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// GOAL numbers the processors of a rank with 8 bits.
+const MAX_PROCESSORS: usize = 256;
+/// Tags below are of messages, those above of collectives.
+const MESSAGE_TAGS: i64 = 1 << 24;
+
+/// The ranks of a run, and what decides how they are written.
+#[derive(Clone, Debug)]
+pub struct GoalRun<'g> {
+    /// The graph of each rank.
+    pub ranks: BTreeMap<u32, &'g ChakraGraph>,
+    /// The ranks of groups, by `pg_name`.
+    pub groups: GroupList,
+    /// How collectives become messages.
+    pub algorithm: CollectiveAlgorithm,
+}
+
+/// Writes the run as GOAL; returns what GOAL does not have of it. O(nodes + deps + messages).
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_goal(run: &GoalRun<'_>, out: &mut impl Write) -> io::Result<Losses> {
+    let count = run.ranks.keys().next_back().map_or(0, |last| last + 1);
+    writeln!(out, "num_ranks {count}")?;
+    let mut tags = CollectiveTags::default();
+    let mut losses = Losses::default();
+    let absent = (0..count).filter(|rank| !run.ranks.contains_key(rank));
+    losses.add(LossKind::AbsentRank, absent.count() as u64);
+    for rank in 0..count {
+        writeln!(out, "\nrank {rank} {{")?;
+        if let Some(file) = run.ranks.get(&rank) {
+            let mut writer = RankWriter {
+                run,
+                rank,
+                file,
+                numbers: NodeNumbers::new(file),
+                processors: IndexMap::new(),
+                places: BTreeMap::new(),
+                is_written: vec![false; file.len()],
+                late: String::new(),
+                losses: &mut losses,
+            };
+            writer.write(&mut tags, out)?;
+        }
+        writeln!(out, "}}")?;
+    }
+    Ok(losses)
+}
+
+/// The tags of collectives: by group, and the place in the order of that group's collectives.
+#[derive(Default)]
+struct CollectiveTags {
+    tags: IndexMap<(Vec<u32>, u64), ()>,
+}
+
+impl CollectiveTags {
+    fn tag(&mut self, group: &[u32], place: u64) -> i64 {
+        let key = (group.to_vec(), place);
+        let entry = self.tags.entry(key);
+        let index = entry.index();
+        entry.or_default();
+        MESSAGE_TAGS + index as i64
+    }
+}
+
+struct RankWriter<'a, 'g> {
+    run: &'a GoalRun<'g>,
+    rank: u32,
+    file: &'a ChakraGraph,
+    numbers: NodeNumbers,
+    /// Places of the file, as they are numbered in the schedule.
+    processors: IndexMap<u32, ()>,
+    /// How many collectives of each group have come.
+    places: BTreeMap<Vec<u32>, u64>,
+    /// Per node, whether its label has come.
+    is_written: Vec<bool>,
+    /// Dependencies on nodes that come later.
+    late: String,
+    losses: &'a mut Losses,
+}
+
+impl RankWriter<'_, '_> {
+    fn write(&mut self, tags: &mut CollectiveTags, out: &mut impl Write) -> io::Result<()> {
+        self.losses
+            .add(LossKind::DuplicateId, self.numbers.duplicates());
+        // ASTRA-sim starts ready nodes by id: that is the order of a group's collectives
+        let mut order: Vec<usize> = (0..self.file.len()).collect();
+        order.sort_by_key(|node| self.file.id[*node]);
+        for node in order {
+            match self.file.node_type[node] {
+                NodeType::CommCollNode => self.write_collective(node, tags, out)?,
+                NodeType::CommSendNode => self.write_message(node, true, out)?,
+                NodeType::CommRecvNode => self.write_message(node, false, out)?,
+                kind => {
+                    let is_memory = matches!(kind, NodeType::MemLoadNode | NodeType::MemStoreNode);
+                    self.losses
+                        .add(LossKind::MemoryAsCalc, u64::from(is_memory));
+                    self.write_calc(node, out)?;
+                }
+            }
+            self.is_written[node] = true;
+        }
+        out.write_all(self.late.as_bytes())
+    }
+
+    fn write_calc(&mut self, node: usize, out: &mut impl Write) -> io::Result<()> {
+        let latency = self.file.latency_ns[node].unwrap_or_default();
+        let time = self.file.duration_ns[node].saturating_add(latency).max(0);
+        let processor = self.processor(node);
+        writeln!(out, "n{node}: calc {time} cpu {processor}")?;
+        self.write_deps(node, &format!("n{node}"), out)
+    }
+
+    fn write_message(&mut self, node: usize, sends: bool, out: &mut impl Write) -> io::Result<()> {
+        let comm = self.file.comm_of(node);
+        let peer = if sends { comm.dst } else { comm.src };
+        let peer = peer.and_then(|peer| u32::try_from(peer).ok());
+        let size = comm.size.filter(|size| *size >= 0);
+        let (Some(peer), Some(size)) = (peer, size) else {
+            self.losses.add(LossKind::MessageAsCalc, 1);
+            return self.write_calc(node, out);
+        };
+        let whole_tag = comm.tag.unwrap_or(0);
+        let tag = whole_tag & (MESSAGE_TAGS - 1);
+        self.losses
+            .add(LossKind::TagFolded, u64::from(tag != whole_tag));
+        let (op, way) = if sends {
+            ("send", "to")
+        } else {
+            ("recv", "from")
+        };
+        let processor = self.processor(node);
+        writeln!(
+            out,
+            "n{node}: {op} {size}b {way} {peer} tag {tag} cpu {processor}"
+        )?;
+        self.write_deps(node, &format!("n{node}"), out)
+    }
+
+    /// A collective begins with `nNe` and ends with `nN`; between them are its messages.
+    fn write_collective(
+        &mut self,
+        node: usize,
+        tags: &mut CollectiveTags,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        let comm = self.file.comm_of(node);
+        let group = self.group_of(node);
+        let (Some(kind), Some(group)) = (comm.collective_type(), group) else {
+            self.losses.add(LossKind::CollectiveAsCalc, 1);
+            return self.write_calc(node, out);
+        };
+        let count = self.places.entry(group.clone()).or_default();
+        let tag = tags.tag(&group, *count);
+        *count += 1;
+        let place = GroupPlace {
+            rank: group.iter().take_while(|rank| **rank != self.rank).count() as u32,
+            ranks: group.len() as u32,
+        };
+        let bytes = comm.size.and_then(|size| u64::try_from(size).ok());
+        let steps = unroll(self.run.algorithm, kind, bytes.unwrap_or(0), place);
+        let processor = self.processor(node);
+        writeln!(out, "n{node}e: calc 0 cpu {processor}")?;
+        self.write_deps(node, &format!("n{node}e"), out)?;
+        let mut before = vec![format!("n{node}e")];
+        for (number, step) in steps.iter().enumerate() {
+            let mut own = vec![];
+            let sends = step.sends.iter().map(|message| ("send", "to", message));
+            let receives = step
+                .receives
+                .iter()
+                .map(|message| ("recv", "from", message));
+            for (at, (op, way, (peer, bytes))) in sends.chain(receives).enumerate() {
+                let label = format!("n{node}s{number}x{at}");
+                let peer = group[*peer as usize];
+                writeln!(
+                    out,
+                    "{label}: {op} {bytes}b {way} {peer} tag {tag} cpu {processor}"
+                )?;
+                for earlier in &before {
+                    writeln!(out, "{label} requires {earlier}")?;
+                }
+                own.push(label);
+            }
+            before = own;
+        }
+        writeln!(out, "n{node}: calc 0 cpu {processor}")?;
+        for earlier in &before {
+            writeln!(out, "n{node} requires {earlier}")?;
+        }
+        Ok(())
+    }
+
+    /// The ranks of a collective's group that have files; none where it is not known, or this rank
+    /// is not in it.
+    fn group_of(&self, node: usize) -> Option<Vec<u32>> {
+        let name = self.file.comm_of(node).group;
+        let name = name.map_or("", |name| self.file.names.get(name));
+        let present = &self.run.ranks;
+        let group: Vec<u32> = match self.run.groups.get(name) {
+            Some(listed) => listed
+                .iter()
+                .filter_map(|rank| u32::try_from(*rank).ok())
+                .filter(|rank| present.contains_key(rank))
+                .collect(),
+            None if name.is_empty() || name == "0" => present.keys().copied().collect(),
+            None => return None,
+        };
+        group.contains(&self.rank).then_some(group)
+    }
+
+    fn write_deps(&mut self, node: usize, label: &str, out: &mut impl Write) -> io::Result<()> {
+        let (control, data) = (
+            self.file.ctrl_deps.list(node),
+            self.file.data_deps.list(node),
+        );
+        let known: Vec<u32> = control
+            .iter()
+            .chain(data)
+            .filter_map(|id| self.numbers.find(*id))
+            .collect();
+        let missing = control.len() + data.len() - known.len();
+        self.losses.add(LossKind::DanglingDep, missing as u64);
+        for (at, dep) in known.iter().enumerate() {
+            // a node can be in both lists
+            if known[..at].contains(dep) {
+                continue;
+            }
+            let line = format!("{label} requires n{dep}\n");
+            // the parser knows labels that have come alone
+            if self.is_written[*dep as usize] {
+                out.write_all(line.as_bytes())?;
+            } else {
+                self.late.push_str(&line);
+            }
+        }
+        Ok(())
+    }
+
+    fn processor(&mut self, node: usize) -> usize {
+        let entry = self.processors.entry(self.file.place[node]);
+        let index = entry.index();
+        entry.or_default();
+        index.min(MAX_PROCESSORS - 1)
+    }
+}

@@ -1,0 +1,106 @@
+//! Graphs as GOAL.
+
+use super::*;
+use crate::{GraphBuilder, Message};
+use etlink_chakra::proto::CollectiveCommType;
+use etlink_chakra::read::read;
+
+fn goal(graphs: Vec<GraphBuilder>, groups: GroupList) -> (String, Losses) {
+    let files: Vec<ChakraGraph> = graphs
+        .into_iter()
+        .map(|graph| read(graph.finish(&[]).to_et().as_slice()).expect("reads"))
+        .collect();
+    let run = GoalRun {
+        ranks: (0..).zip(&files).collect(),
+        groups,
+        algorithm: CollectiveAlgorithm::Ring,
+    };
+    let mut out = vec![];
+    let losses = write_goal(&run, &mut out).expect("writes");
+    (String::from_utf8(out).expect("is text"), losses)
+}
+
+#[test]
+fn messages_and_calculations_keep_their_order() {
+    let message = Message {
+        source: 0,
+        destination: 1,
+        tag: 3,
+        bytes: 64,
+    };
+    let mut sender = GraphBuilder::default();
+    let work = sender.add_computation("work", 7, &[]);
+    sender.add_send("give", message, &[work]);
+    let mut receiver = GraphBuilder::default();
+    receiver.add_receive("take", message, &[]);
+    let (text, losses) = goal(vec![sender, receiver], GroupList::new());
+    assert!(losses.is_empty(), "{losses:?}");
+    assert_eq!(
+        text,
+        "num_ranks 2\n\nrank 0 {\nn0: calc 7000 cpu 0\nn1: send 64b to 1 tag 3 cpu 0\n\
+        n1 requires n0\n}\n\nrank 1 {\nn0: recv 64b from 0 tag 3 cpu 0\n}\n"
+    );
+}
+
+#[test]
+fn collectives_of_two_groups_have_tags_of_their_own() {
+    let graph = || {
+        let mut graph = GraphBuilder::default();
+        let kind = CollectiveCommType::AllReduce;
+        let first = graph.add_collective("a", kind, 8, None, &[]);
+        graph.add_collective("b", kind, 8, Some(1), &[first]);
+        graph
+    };
+    let groups = GroupList::from([("1".to_owned(), vec![1, 2])]);
+    let (text, losses) = goal(vec![graph(), graph(), graph()], groups);
+    // rank 0 is not in the group
+    assert_eq!(losses.count(LossKind::CollectiveAsCalc), 1);
+    let tags = |tag: i64| text.matches(&format!("tag {tag} ")).count();
+    // a ring of three sends and receives four times on each rank, of two ranks twice
+    assert_eq!((tags(1 << 24), tags((1 << 24) + 1)), (3 * 2 * 4, 2 * 2 * 2));
+    assert!(text.contains("n1e requires n0\n"), "{text}");
+}
+
+#[test]
+fn what_goal_does_not_have_is_counted() {
+    let mut graph = GraphBuilder::default();
+    graph.add_collective("a", CollectiveCommType::AllReduce, 8, Some(7), &[]);
+    let mut file = read(graph.finish(&[]).to_et().as_slice()).expect("reads");
+    file.node_type.push(NodeType::MemLoadNode);
+    file.node_type.swap_remove(0);
+    let run = GoalRun {
+        ranks: BTreeMap::from([(2, &file)]),
+        groups: GroupList::new(),
+        algorithm: CollectiveAlgorithm::Tree,
+    };
+    let mut out = vec![];
+    let losses = write_goal(&run, &mut out).expect("writes");
+    assert_eq!(losses.count(LossKind::MemoryAsCalc), 1);
+    assert_eq!(losses.count(LossKind::AbsentRank), 2);
+    let text = String::from_utf8(out).expect("is text");
+    assert!(text.starts_with("num_ranks 3\n\nrank 0 {\n}\n"), "{text}");
+}
+
+#[test]
+fn labels_come_before_who_requires_them() {
+    let mut graph = GraphBuilder::default();
+    let first = graph.add_computation("a", 1, &[]);
+    graph.add_computation("b", 1, &[first]);
+    let mut file = graph.finish(&[]);
+    // the first waits for the second
+    file.nodes[0].data_deps.push(1);
+    file.nodes[1].data_deps.clear();
+    let file = read(file.to_et().as_slice()).expect("reads");
+    let run = GoalRun {
+        ranks: BTreeMap::from([(0, &file)]),
+        groups: GroupList::new(),
+        algorithm: CollectiveAlgorithm::Ring,
+    };
+    let mut out = vec![];
+    write_goal(&run, &mut out).expect("writes");
+    let text = String::from_utf8(out).expect("is text");
+    assert!(
+        text.ends_with("n1: calc 1000 cpu 0\nn0 requires n1\n}\n"),
+        "{text}"
+    );
+}

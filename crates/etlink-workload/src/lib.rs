@@ -1,0 +1,13 @@
+//! Workloads for simulators, made of Chakra graphs or into them.
+//!
+//! ```text
+//! graphs of all ranks ──> goal::write_goal ───────> GOAL, for LogGOPSim and ATLAHS
+//! text of ASTRA-sim 1.0 > text_workload ──────────> Chakra graphs
+//! ```
+//! All of it is pure: texts and messages in, texts and messages out.
+
+mod builder;
+pub mod goal;
+pub mod text_workload;
+
+pub use builder::{GraphBuilder, Message, NodeId};

@@ -1,0 +1,48 @@
+//! `etlink convert`: a written graph in another format.
+
+use super::{print_document, print_report};
+use crate::Outcome;
+use crate::args::ConvertArgs;
+use crate::notes;
+use anyhow::Result;
+use etlink_run::convert::{ConvertError, ConvertReport, convert};
+use std::path::Path;
+
+pub fn run(args: ConvertArgs) -> Result<Outcome> {
+    let report = match convert(&args.input, &args.output, &args.options()) {
+        Err(error @ ConvertError::Lossy(_)) => {
+            eprintln!("etlink: {}: {error}", args.input.display());
+            return Ok(Outcome::Found);
+        }
+        other => other?,
+    };
+    for (kind, count) in report.losses.iter() {
+        notes::print_note(&format!("not in the output: {}: {count}", kind.describe()));
+    }
+    // standard output may be the converted graph
+    if args.output == Path::new("-") {
+        return Ok(Outcome::Done);
+    }
+    if args.print.json {
+        print_document("etlink.convert", &report)?;
+    } else {
+        print_report(&describe(&report))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn describe(report: &ConvertReport) -> String {
+    let ranks = match report.ranks {
+        1 => String::new(),
+        ranks => format!(" of {ranks} ranks"),
+    };
+    format!(
+        "{} ({}) -> {} ({}): {} nodes{ranks}, {} bytes\n",
+        report.input.display(),
+        report.from.describe(),
+        report.output.display(),
+        report.to.describe(),
+        report.nodes,
+        report.bytes
+    )
+}

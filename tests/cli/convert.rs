@@ -1,0 +1,178 @@
+//! `etlink convert`.
+
+use crate::tool::{Tool, gzip};
+use etlink_chakra::messages::{Losses, for_each_message, write_et, write_json};
+
+/// The ranks of a recorded run, written in `run`.
+fn written_run() -> Tool {
+    let tool = Tool::new();
+    tool.run("merge {pairs}/tpdp4-2.15.0 -o run").exits(0);
+    tool
+}
+
+const RANK: &str = "run/tpdp4-2.15.0.0.et";
+
+/// A file in the other of the two forms that hold all of it.
+fn turned(bytes: &[u8], to_json: bool) -> Vec<u8> {
+    let mut out = vec![];
+    let mut lost_in_json = Losses::default();
+    let losses = for_each_message(bytes, &mut |message| match to_json {
+        true => write_json(message, &mut out, &mut lost_in_json),
+        false => write_et(&message, &mut out),
+    });
+    assert!(losses.expect("reads").is_empty() && lost_in_json.is_empty());
+    out
+}
+
+#[test]
+fn all_recordings_come_back_from_json_byte_by_byte() {
+    let tool = Tool::new();
+    tool.run("merge {pairs} -o all").exits(0);
+    let written = tool.files("all");
+    let graphs = written.iter().filter(|(name, _)| name.ends_with(".et"));
+    let mut compared = 0;
+    for (name, bytes) in graphs {
+        let back = turned(&turned(bytes, true), false);
+        assert!(back == *bytes, "{name}");
+        compared += 1;
+    }
+    assert!(compared > 30, "{compared} files");
+}
+
+#[test]
+fn a_rank_comes_back_from_json_and_tables_byte_by_byte() {
+    let tool = written_run();
+    for (middle, back) in [("x.json", "json.et"), ("x.parquet", "tables.et")] {
+        tool.run(&format!("convert {RANK} {middle} --strict"))
+            .exits(0);
+        tool.run(&format!("convert {middle} {back} --strict"))
+            .exits(0);
+        assert!(tool.read(back) == tool.read(RANK), "by way of {middle}");
+    }
+}
+
+#[test]
+fn packed_files_and_standard_output() {
+    let tool = written_run();
+    tool.file("packed.et.gz", gzip(&tool.read(RANK)));
+    tool.run("convert packed.et.gz x.json.gz").exits(0);
+    tool.run("convert x.json.gz back.et").exits(0);
+    assert!(tool.read("back.et") == tool.read(RANK));
+    let ran = tool
+        .run(&format!("convert {RANK} - --to mermaid --range 3..5"))
+        .exits(0);
+    assert!(ran.stdout.starts_with("flowchart TD\n"), "{}", ran.stdout);
+}
+
+#[test]
+fn what_is_lost_is_said_and_refused() {
+    let tool = written_run();
+    let bytes = tool.read(RANK);
+    tool.file("cut.et", &bytes[..bytes.len() - 5]);
+    tool.run("convert cut.et cut.json --strict")
+        .exits(1)
+        .complains(&["messages cut at the end of the file: 1"]);
+    assert!(!tool.path("cut.json").exists());
+    tool.run("convert cut.et cut.json")
+        .exits(0)
+        .notes("not in the output: messages cut at the end of the file: 1");
+    // a part that was chosen is no loss
+    tool.run(&format!("convert {RANK} part.dot --range 3..9 --strict"))
+        .exits(0)
+        .says("7 nodes");
+}
+
+#[test]
+fn pictures_of_graphs_and_trees() {
+    let tool = written_run();
+    tool.run(&format!("convert {RANK} x.mmd"))
+        .exits(2)
+        .complains(&["500 edges at most"]);
+    tool.run(&format!("convert {RANK} x.graphml")).exits(0);
+    tool.run(&format!("convert {RANK} x.dot --step 99"))
+        .exits(2)
+        .complains(&["ProfilerStep#99"]);
+    tool.run(
+        "link --host {pairs}/tpdp4-2.15.0/torch_et_0.json.gz --device \
+        {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz -o tree.json",
+    )
+    .exits(0);
+    tool.run("convert tree.json tree.dot --depth 2")
+        .exits(0)
+        .says("merged JSON (ET+)");
+    let upper = String::from_utf8(tool.read("tree.dot")).expect("is text");
+    assert!(upper.contains("|process]") && upper.contains("style = dashed"));
+}
+
+#[test]
+fn a_run_as_goal() {
+    let tool = written_run();
+    for how in ["ring", "tree", "pairwise"] {
+        tool.run(&format!(
+            "convert run {how}.goal --collectives {how} --strict"
+        ))
+        .exits(0)
+        .says("of 4 ranks");
+        let text = String::from_utf8(tool.read(&format!("{how}.goal"))).expect("is text");
+        assert!(text.starts_with("num_ranks 4\n"));
+        let count = |word: &str| text.matches(word).count();
+        assert!(count(": send ") > 0);
+        assert_eq!(count(": send "), count(": recv "));
+    }
+    tool.run("convert run x.et")
+        .exits(2)
+        .complains(&["4 ranks are in it", "--rank"]);
+    tool.run("convert run --rank 2 x.et").exits(0);
+    assert!(tool.read("x.et") == tool.read("run/tpdp4-2.15.0.2.et"));
+}
+
+#[test]
+fn a_text_workload_becomes_ranks_that_check_takes() {
+    let tool = Tool::new();
+    let layers = "conv -1 5 NONE 0 6 NONE 0 7 ALLREDUCE 4096 1\n\
+        fc -1 5 ALLGATHER 64 6 ALLTOALL 64 7 NONE 0 1\n";
+    tool.file("net.txt", format!("DATA\n2\n{layers}"));
+    tool.run("convert net.txt out --ranks 3 --passes 2")
+        .exits(0)
+        .says("of 3 ranks");
+    tool.run("check out --strict")
+        .exits(0)
+        .says("3 ranks together");
+    tool.run("convert net.txt out2")
+        .exits(2)
+        .complains(&["--ranks"]);
+    tool.file("bad.txt", format!("DATA\n3\n{layers}"));
+    tool.run("convert bad.txt out3 --ranks 2")
+        .exits(2)
+        .complains(&["bad.txt: 2 layers follow, and line 2 says 3"]);
+}
+
+#[test]
+fn formats_that_do_not_go_together_are_refused_with_the_way() {
+    let tool = written_run();
+    tool.run(
+        "link --device {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz --format etplus -o tree.json",
+    )
+    .exits(0);
+    tool.run("convert tree.json x.et")
+        .exits(2)
+        .complains(&["etlink link --host ET --device KINETO -o x.et"]);
+    tool.run(&format!("convert {RANK} x.json --to etplus"))
+        .exits(2)
+        .complains(&["a graph of slices has no tree of ops"]);
+    tool.run(&format!("convert {RANK} x.json --from jsonizer"))
+        .exits(2)
+        .complains(&["this is Chakra protobuf"]);
+    tool.run(&format!("convert {RANK} x.unknown"))
+        .exits(2)
+        .complains(&["--to"]);
+    tool.run(&format!("convert {RANK} x.json --depth 3"))
+        .exits(2)
+        .complains(&["choose what is drawn"]);
+    tool.run("convert {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz x.et")
+        .exits(2)
+        .complains(&["none of the formats that convert reads"]);
+    tool.run(&format!("convert -f {RANK} {RANK}"))
+        .exits(2)
+        .complains(&["is an input"]);
+}
