@@ -11,11 +11,11 @@ pub struct NodeId(pub u64);
 /// Nodes of one rank. Ids ascend from 0 in the order of the calls: a node can wait for earlier ones
 /// alone, so that there is no cycle.
 #[derive(Clone, Debug, Default)]
-pub struct GraphBuilder {
+pub struct WorkloadBuilder {
     nodes: Vec<Node>,
 }
 
-impl GraphBuilder {
+impl WorkloadBuilder {
     /// A calculation on the device.
     pub fn add_computation(&mut self, name: &str, micros: u64, deps: &[NodeId]) -> NodeId {
         let id = self.push(name, NodeType::CompNode, deps);

@@ -10,4 +10,4 @@ mod builder;
 pub mod goal;
 pub mod text_workload;
 
-pub use builder::{GraphBuilder, Message, NodeId};
+pub use builder::{Message, NodeId, WorkloadBuilder};

@@ -13,7 +13,7 @@
 //! (`text_converter.py` of mlcommons/chakra). It makes an all-reduce where a layer says `NONE`; here
 //! there is no communication, and what would wait for it waits for the computation before it.
 
-use crate::builder::{GraphBuilder, NodeId};
+use crate::builder::{NodeId, WorkloadBuilder};
 use etlink_chakra::messages::ChakraMessages;
 use etlink_chakra::proto::CollectiveCommType;
 
@@ -127,7 +127,7 @@ impl TextWorkload {
     pub fn to_graph(&self, passes: u32) -> ChakraMessages {
         let mut run = Passes {
             layers: &self.layers,
-            graph: GraphBuilder::default(),
+            graph: WorkloadBuilder::default(),
             done: vec![Done::default(); self.layers.len()],
         };
         for _ in 0..passes {
@@ -153,7 +153,7 @@ struct Done {
 
 struct Passes<'w> {
     layers: &'w [Layer],
-    graph: GraphBuilder,
+    graph: WorkloadBuilder,
     done: Vec<Done>,
 }
 

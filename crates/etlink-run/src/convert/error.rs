@@ -1,6 +1,6 @@
 //! Why a graph is not converted.
 
-use super::GraphFormat;
+use super::format::GraphFormat;
 use crate::RunError;
 use etlink_chakra::messages::{Losses, MessageError};
 use etlink_chakra::picture::{ChoiceError, TooLarge};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Why a graph is not converted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConvertError {
+pub enum ConversionError {
     /// A file cannot be read or written.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -120,13 +120,13 @@ fn describe(losses: &Losses) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-impl ConvertError {
+impl ConversionError {
     /// Names the input of which messages were to be read.
-    pub(super) fn of_messages(path: &std::path::Path, error: MessageError) -> ConvertError {
+    pub(super) fn of_messages(path: &std::path::Path, error: MessageError) -> ConversionError {
         let path = path.to_owned();
         match error {
-            MessageError::Read(source) => ConvertError::Graph { path, source },
-            MessageError::Sink(source) => ConvertError::Sink(source),
+            MessageError::Read(source) => ConversionError::Graph { path, source },
+            MessageError::Sink(source) => ConversionError::Sink(source),
         }
     }
 }

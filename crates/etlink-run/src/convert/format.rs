@@ -32,6 +32,9 @@ pub enum GraphFormat {
     Goal,
 }
 
+/// The table of nodes, in a folder of tables.
+pub(super) const NODES: &str = "nodes.parquet";
+
 /// Endings of names, without that of a compression. The first of a format is the one to advise.
 const ENDINGS: [(&str, GraphFormat); 10] = [
     (".et", GraphFormat::Chakra),
@@ -83,7 +86,7 @@ impl GraphFormat {
     /// # Errors
     /// It cannot be read.
     pub(super) fn from_content(path: &Path) -> Result<Option<GraphFormat>, RunError> {
-        if path.join(super::tables::NODES).is_file() {
+        if path.join(NODES).is_file() {
             return Ok(Some(GraphFormat::Parquet));
         }
         let mut head = vec![];

@@ -13,7 +13,7 @@ mod error;
 mod format;
 mod tables;
 
-pub use error::ConvertError;
+pub use error::ConversionError;
 pub use format::GraphFormat;
 
 use crate::file_error::{FileAction, FileContext};
@@ -93,7 +93,7 @@ pub fn convert(
     source: &Path,
     output: &Path,
     options: &ConvertOptions,
-) -> Result<ConvertReport, ConvertError> {
+) -> Result<ConvertReport, ConversionError> {
     let ranks = input_ranks(source, output, options)?;
     let first = ranks.first().cloned().unwrap_or_default();
     let from = input_format(&first, options.from)?;
@@ -103,7 +103,7 @@ pub fn convert(
         // a folder with a file for each rank
         None if from == GraphFormat::Text => GraphFormat::Chakra,
         None => {
-            return Err(ConvertError::UnknownOutput {
+            return Err(ConversionError::UnknownOutput {
                 path: output.to_owned(),
             });
         }
@@ -143,12 +143,12 @@ fn input_ranks(
     source: &Path,
     output: &Path,
     options: &ConvertOptions,
-) -> Result<Vec<PathBuf>, ConvertError> {
-    let is_tables = source.join(tables::NODES).is_file();
+) -> Result<Vec<PathBuf>, ConversionError> {
+    let is_tables = source.join(format::NODES).is_file();
     if !source.is_dir() || is_tables {
         return Ok(vec![source.to_owned()]);
     }
-    let refused = |found: String, remedy| ConvertError::NotOneRank {
+    let refused = |found: String, remedy| ConversionError::NotOneRank {
         path: source.to_owned(),
         found,
         remedy,
@@ -177,20 +177,20 @@ fn input_ranks(
     Ok(ranks.values().cloned().collect())
 }
 
-fn input_format(path: &Path, said: Option<GraphFormat>) -> Result<GraphFormat, ConvertError> {
+fn input_format(path: &Path, said: Option<GraphFormat>) -> Result<GraphFormat, ConversionError> {
     let path = path.to_owned();
     match (GraphFormat::from_content(&path)?, said) {
         (Some(found), Some(said)) if found != said => {
-            Err(ConvertError::OtherInput { path, found, said })
+            Err(ConversionError::OtherInput { path, found, said })
         }
         (Some(found), _) => Ok(found),
         // a workload whose first line is wrong shall be told so
         (None, Some(GraphFormat::Text)) => Ok(GraphFormat::Text),
-        (None, _) => Err(ConvertError::UnknownInput { path }),
+        (None, _) => Err(ConversionError::UnknownInput { path }),
     }
 }
 
-fn refuse_formats(from: GraphFormat, to: GraphFormat) -> Result<(), ConvertError> {
+fn refuse_formats(from: GraphFormat, to: GraphFormat) -> Result<(), ConversionError> {
     let why = match (from, to) {
         (GraphFormat::EtPlus, to) if to.is_picture() => return Ok(()),
         (GraphFormat::EtPlus, _) => {
@@ -207,15 +207,15 @@ fn refuse_formats(from: GraphFormat, to: GraphFormat) -> Result<(), ConvertError
         }
         _ => return Ok(()),
     };
-    Err(ConvertError::NoWay { from, to, why })
+    Err(ConversionError::NoWay { from, to, why })
 }
 
 fn refuse_options(
     from: GraphFormat,
     to: GraphFormat,
     options: &ConvertOptions,
-) -> Result<(), ConvertError> {
-    let unused = |option, applies| Err(ConvertError::Unused { option, applies });
+) -> Result<(), ConversionError> {
+    let unused = |option, applies| Err(ConversionError::Unused { option, applies });
     if options.choice != NodeChoice::default() && !to.is_picture() {
         return unused(
             "--range, --step and --depth",
@@ -252,7 +252,7 @@ type Written = (u64, u64, u64);
 
 impl ConvertJob<'_> {
     /// Message by message: memory does not grow with the file.
-    fn write_messages(&mut self) -> Result<Written, ConvertError> {
+    fn write_messages(&mut self) -> Result<Written, ConversionError> {
         let target = self.target()?;
         let mut nodes = 0;
         let mut lost_in_json = Losses::default();
@@ -273,7 +273,7 @@ impl ConvertJob<'_> {
                 losses.extend(&lost_in_json);
                 self.allow(losses)
             });
-            if let Err(ConvertError::Sink(error)) = result {
+            if let Err(ConversionError::Sink(error)) = result {
                 return Err(error);
             }
             // an error in here leaves no file behind
@@ -288,13 +288,13 @@ impl ConvertJob<'_> {
         Ok((nodes, 1, bytes))
     }
 
-    fn write_tables(&mut self) -> Result<Written, ConvertError> {
+    fn write_tables(&mut self) -> Result<Written, ConversionError> {
         let graph = self.read_messages()?;
         let bytes = tables::write(&graph, &self.output, self.options.overwrite)?;
         Ok((graph.nodes.len() as u64, 1, bytes))
     }
 
-    fn read_messages(&mut self) -> Result<ChakraMessages, ConvertError> {
+    fn read_messages(&mut self) -> Result<ChakraMessages, ConversionError> {
         if self.from == GraphFormat::Parquet {
             return tables::read(&self.source);
         }
@@ -310,7 +310,7 @@ impl ConvertJob<'_> {
         Ok(graph)
     }
 
-    fn write_picture(&mut self) -> Result<Written, ConvertError> {
+    fn write_picture(&mut self) -> Result<Written, ConversionError> {
         let target = self.target()?;
         let graph = self.read_graph(&self.source)?;
         let picture = Picture::new(&graph, &self.options.choice)?;
@@ -325,7 +325,7 @@ impl ConvertJob<'_> {
         Ok((picture.size().0 as u64, 1, bytes))
     }
 
-    fn write_goal(&mut self, files: &[PathBuf]) -> Result<Written, ConvertError> {
+    fn write_goal(&mut self, files: &[PathBuf]) -> Result<Written, ConversionError> {
         let target = self.target()?;
         let mut graphs: BTreeMap<u32, ChakraGraph> = BTreeMap::new();
         let mut groups = GroupList::new();
@@ -359,13 +359,13 @@ impl ConvertJob<'_> {
     }
 
     /// A file for each rank, in the folder that the output is.
-    fn write_text_ranks(&mut self) -> Result<Written, ConvertError> {
+    fn write_text_ranks(&mut self) -> Result<Written, ConversionError> {
         let path = &self.source;
         let text = io::read_to_string(input::open_any(path).map_err(RunError::from)?);
         let text = text
             .with_path(FileAction::Read, path)
             .map_err(RunError::from)?;
-        let workload = TextWorkload::parse(&text).map_err(|source| ConvertError::Text {
+        let workload = TextWorkload::parse(&text).map_err(|source| ConversionError::Text {
             path: path.clone(),
             source,
         })?;
@@ -397,8 +397,8 @@ impl ConvertJob<'_> {
         Ok(Target::new(&self.output, format, self.options.overwrite)?)
     }
 
-    fn read_graph(&self, path: &Path) -> Result<ChakraGraph, ConvertError> {
-        let failed = |source| ConvertError::Graph {
+    fn read_graph(&self, path: &Path) -> Result<ChakraGraph, ConversionError> {
+        let failed = |source| ConversionError::Graph {
             path: path.to_owned(),
             source,
         };
@@ -411,10 +411,10 @@ impl ConvertJob<'_> {
     }
 
     /// What is lost, unless nothing may be.
-    fn allow(&self, losses: Losses) -> Result<Losses, ConvertError> {
+    fn allow(&self, losses: Losses) -> Result<Losses, ConversionError> {
         let is_lossy = losses.iter().any(|(kind, _)| !kind.is_chosen());
         if self.options.strict && is_lossy {
-            return Err(ConvertError::Lossy(losses));
+            return Err(ConversionError::Lossy(losses));
         }
         Ok(losses)
     }
@@ -423,21 +423,21 @@ impl ConvertJob<'_> {
 fn hand_on_messages(
     path: &Path,
     sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
-) -> Result<Losses, ConvertError> {
+) -> Result<Losses, ConversionError> {
     let source = input::open_any(path).map_err(RunError::from)?;
-    for_each_message(source, sink).map_err(|error| ConvertError::of_messages(path, error))
+    for_each_message(source, sink).map_err(|error| ConversionError::of_messages(path, error))
 }
 
 fn hand_on_tables(
     path: &Path,
     sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
-) -> Result<Losses, ConvertError> {
+) -> Result<Losses, ConversionError> {
     let graph = tables::read(path)?;
     let metadata = std::iter::once(ChakraMessage::Metadata(graph.metadata));
     let nodes = graph.nodes.into_iter();
     let nodes = nodes.map(|node| ChakraMessage::Node(Box::new(node)));
     for message in metadata.chain(nodes) {
-        sink(message).map_err(ConvertError::Sink)?;
+        sink(message).map_err(ConversionError::Sink)?;
     }
     Ok(Losses::default())
 }

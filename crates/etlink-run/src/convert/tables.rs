@@ -1,6 +1,7 @@
 //! Graphs as Parquet: a folder with two tables.
 
-use super::ConvertError;
+use super::error::ConversionError;
+use super::format::NODES;
 use crate::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::output::{FileSet, OutputFormat};
@@ -9,19 +10,17 @@ use etlink_tables::written_graph;
 use std::fs::File;
 use std::path::Path;
 
-/// The table of nodes.
-pub(super) const NODES: &str = "nodes.parquet";
 /// The table of edges.
-pub(super) const EDGES: &str = "edges.parquet";
+const EDGES: &str = "edges.parquet";
 
-pub(super) fn read(folder: &Path) -> Result<ChakraMessages, ConvertError> {
+pub(super) fn read(folder: &Path) -> Result<ChakraMessages, ConversionError> {
     let open = |name: &str| {
         let path = folder.join(name);
         let file = File::open(&path).with_path(FileAction::Open, &path);
         file.map_err(RunError::from)
     };
     let tables = written_graph::read_graph(open(NODES)?, open(EDGES)?);
-    tables.map_err(|source| ConvertError::Tables {
+    tables.map_err(|source| ConversionError::Tables {
         path: folder.to_owned(),
         source,
     })

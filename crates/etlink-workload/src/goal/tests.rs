@@ -1,11 +1,11 @@
 //! Graphs as GOAL.
 
 use super::*;
-use crate::{GraphBuilder, Message};
+use crate::{Message, WorkloadBuilder};
 use etlink_chakra::proto::CollectiveCommType;
 use etlink_chakra::read::read;
 
-fn goal(graphs: Vec<GraphBuilder>, groups: GroupList) -> (String, Losses) {
+fn goal(graphs: Vec<WorkloadBuilder>, groups: GroupList) -> (String, Losses) {
     let files: Vec<ChakraGraph> = graphs
         .into_iter()
         .map(|graph| read(graph.finish(&[]).to_et().as_slice()).expect("reads"))
@@ -28,10 +28,10 @@ fn messages_and_calculations_keep_their_order() {
         tag: 3,
         bytes: 64,
     };
-    let mut sender = GraphBuilder::default();
+    let mut sender = WorkloadBuilder::default();
     let work = sender.add_computation("work", 7, &[]);
     sender.add_send("give", message, &[work]);
-    let mut receiver = GraphBuilder::default();
+    let mut receiver = WorkloadBuilder::default();
     receiver.add_receive("take", message, &[]);
     let (text, losses) = goal(vec![sender, receiver], GroupList::new());
     assert!(losses.is_empty(), "{losses:?}");
@@ -45,7 +45,7 @@ fn messages_and_calculations_keep_their_order() {
 #[test]
 fn collectives_of_two_groups_have_tags_of_their_own() {
     let graph = || {
-        let mut graph = GraphBuilder::default();
+        let mut graph = WorkloadBuilder::default();
         let kind = CollectiveCommType::AllReduce;
         let first = graph.add_collective("a", kind, 8, None, &[]);
         graph.add_collective("b", kind, 8, Some(1), &[first]);
@@ -63,7 +63,7 @@ fn collectives_of_two_groups_have_tags_of_their_own() {
 
 #[test]
 fn what_goal_does_not_have_is_counted() {
-    let mut graph = GraphBuilder::default();
+    let mut graph = WorkloadBuilder::default();
     graph.add_collective("a", CollectiveCommType::AllReduce, 8, Some(7), &[]);
     let mut file = read(graph.finish(&[]).to_et().as_slice()).expect("reads");
     file.node_type.push(NodeType::MemLoadNode);
@@ -83,7 +83,7 @@ fn what_goal_does_not_have_is_counted() {
 
 #[test]
 fn labels_come_before_who_requires_them() {
-    let mut graph = GraphBuilder::default();
+    let mut graph = WorkloadBuilder::default();
     let first = graph.add_computation("a", 1, &[]);
     graph.add_computation("b", 1, &[first]);
     let mut file = graph.finish(&[]);

@@ -5,12 +5,12 @@ use crate::Outcome;
 use crate::args::ConvertArgs;
 use crate::notes;
 use anyhow::Result;
-use etlink_run::convert::{ConvertError, ConvertReport, convert};
+use etlink_run::convert::{ConversionError, ConvertReport, convert};
 use std::path::Path;
 
 pub fn run(args: ConvertArgs) -> Result<Outcome> {
     let report = match convert(&args.input, &args.output, &args.options()) {
-        Err(error @ ConvertError::Lossy(_)) => {
+        Err(error @ ConversionError::Lossy(_)) => {
             eprintln!("etlink: {}: {error}", args.input.display());
             return Ok(Outcome::Found);
         }
