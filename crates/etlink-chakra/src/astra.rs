@@ -4,6 +4,7 @@
 //! (`inputs/system/analytical/hgx_h100_8gpu.json`): with its roofline, where that is asked for, 700
 //! TFLOP/s and 3350 GB/s. With other analytical or ns-3 configurations the traces run as well.
 
+use crate::RooflineCover;
 use crate::et::metadata::{NODE_COUNT, SCHEMA_VERSION, WRITER};
 use crate::proto::{AttributeProto, GlobalMetadata, Node, NodeType, attribute_proto::Value};
 use prost::Message;
@@ -22,6 +23,10 @@ pub mod file {
     pub const README: &str = "README.md";
 }
 
+/// GB/s of the memory of the device in [`system`]: with its roofline a node without a formula takes
+/// the bytes that it moves in the node's time.
+pub(crate) const LOCAL_MEM_GBPS: u64 = 3350;
+
 /// What there is to run.
 #[derive(Clone, Debug, Default)]
 pub struct Workload<'a> {
@@ -33,6 +38,12 @@ pub struct Workload<'a> {
     pub groups: bool,
     /// Ranks that have no trace and do nothing.
     pub idle: &'a [i64],
+    /// A run of one rank, which has an idle neighbour.
+    pub single: bool,
+    /// Whether the files can have nodes of the host.
+    pub host_nodes: bool,
+    /// A group of two or more ranks that is a part of all.
+    pub subgroups: bool,
 }
 
 /// The network of ASTRA-sim has two ranks at least.
@@ -84,7 +95,7 @@ pub fn system(roofline: bool) -> String {
   "reduce-scatter-implementation": ["ring"],
   "all-to-all-implementation": ["ring"],
   "collective-optimization": "localBWAware",
-  "local-mem-bw": 3350,
+  "local-mem-bw": {LOCAL_MEM_GBPS},
   "boost-mode": 0,
   "peak-perf": 700,
   "roofline-enabled": {enabled},
@@ -108,17 +119,13 @@ pub fn memory() -> &'static str {
     "{\"memory-type\": \"NO_MEMORY_EXPANSION\"}\n"
 }
 
-/// What the system configuration does with its roofline.
-const ROOFLINE_HINT: &str = "; with `roofline-enabled` 1 device nodes take what `num_ops` and \
-                             `tensor_size` need at `peak-perf` and `local-mem-bw`";
-
 /// What the folder holds and the command that runs it.
 pub fn readme(workload: &Workload<'_>) -> String {
     let Workload {
         name,
         ranks,
         groups,
-        idle,
+        ..
     } = workload;
     // Runs without subgroups have no such file.
     let groups_line = if *groups {
@@ -133,18 +140,6 @@ pub fn readme(workload: &Workload<'_>) -> String {
         format!("- `{}`: the ranks of each `pg_name`\n", file::GROUPS)
     } else {
         String::new()
-    };
-    // The reader should not take an idle rank for one that was measured.
-    let idle = match idle {
-        [] => String::new(),
-        idle => {
-            let list: Vec<String> = idle.iter().map(i64::to_string).collect();
-            format!(
-                "\nNo trace was there of rank {}: its file has one empty node, and what others did \
-                with it is computation with the measured time.\n",
-                list.join(", ")
-            )
-        }
     };
     format!(
         r#"# {name}: {ranks} ranks for ASTRA-sim
@@ -162,16 +157,85 @@ AstraSim_Analytical_Congestion_Unaware \
 All went well when every rank logs `finished`; the exit code is 0 also when ranks are stuck.
 
 - `{name}.<rank>.et`: what each rank did; communications go in turn, in one order on all ranks
-{groups_file}- `{system}`: collective algorithms (rings){roofline}
+{groups_file}- `{system}`: collective algorithms (rings), and whether device nodes take a roofline's time
 - `{network}`: one switch, 400 GB/s, 936 ns: put your topology here
 - `{memory}`: no remote memory
-{idle}"#,
+
+{notes}"#,
         path = quoted(name),
-        roofline = ROOFLINE_HINT,
         system = file::SYSTEM,
         network = file::NETWORK,
         memory = file::MEMORY,
+        notes = notes(workload).join("\n\n") + "\n",
     )
+}
+
+/// What a reader should know before believing a figure, a paragraph each.
+fn notes(workload: &Workload<'_>) -> Vec<String> {
+    let mut notes = vec![
+        "The network alone times a communication. What a rank waited for others before it is not in \
+         the files: the simulator makes it anew. Ranks whose traces begin later have a node \
+         `begins later`."
+            .to_owned(),
+        roofline_note(),
+    ];
+    // The reader should not take an idle rank for one that was measured.
+    match workload.idle {
+        [] => {}
+        [neighbour] if workload.single => notes.push(format!(
+            "The run has one rank. ASTRA-sim's network has two at least, so rank {neighbour} is a \
+             neighbour that does nothing."
+        )),
+        idle => {
+            let list: Vec<String> = idle.iter().map(i64::to_string).collect();
+            notes.push(format!(
+                "No trace was there of rank {}: its file has one empty node, and what others did \
+                 with it is computation with the measured time.",
+                list.join(", ")
+            ));
+        }
+    }
+    if workload.host_nodes {
+        notes.push(
+            "ASTRA-sim's statistics refuse nodes of the host (`is_cpu_op`): it logs `a callable is removed` and \
+             `Only GPU and COMM types are supported` for each rank, and calls all of the time \
+             exposed. The finished times are right. For its statistics merge with `--comm-only`."
+                .to_owned(),
+        );
+    }
+    if workload.subgroups {
+        notes.push(
+            "Where a rank is in several groups ASTRA-sim can abort at exit, after it has logged all \
+             times: those are right."
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+/// What `roofline-enabled` would do.
+fn roofline_note() -> String {
+    format!(
+        "With `roofline-enabled` 1 in `{}`, nodes of devices take what `num_ops` and `tensor_size` \
+         need at `peak-perf` and `local-mem-bw`. Nodes without shapes (`roofline_source` \
+         `duration`) keep the measured time: their `tensor_size` is what {LOCAL_MEM_GBPS} GB/s move \
+         in it. `etlink merge --compute roofline` says which share that is.",
+        file::SYSTEM
+    )
+}
+
+/// Which share of what devices do has no formula, a clause; `None` where all has one.
+pub fn uncovered(cover: &RooflineCover) -> Option<String> {
+    if cover.kept == 0 {
+        return None;
+    }
+    let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+    Some(format!(
+        "{} of {} nodes ({:.0} % of their time) have no shapes, and keep the measured time",
+        cover.kept,
+        cover.nodes,
+        percent(cover.kept_ns, cover.time_ns)
+    ))
 }
 
 fn needs_no_quotes(byte: u8) -> bool {
@@ -225,6 +289,7 @@ mod tests {
             ranks: 4,
             groups: true,
             idle: &[2],
+            ..Workload::default()
         });
         assert!(
             text.contains("workload-configuration=\"$PWD\"/step \\")
@@ -237,6 +302,7 @@ mod tests {
             ranks: 4,
             groups: false,
             idle: &[],
+            ..Workload::default()
         });
         assert!(odd.contains(r#""$PWD"/'it'\''s $(odd)' \"#), "{odd}");
         let text = readme(&Workload {
@@ -244,9 +310,29 @@ mod tests {
             ranks: 4,
             groups: false,
             idle: &[],
+            ..Workload::default()
         });
         assert!(
-            !text.contains("comm_group") && !text.contains("No trace"),
+            !text.contains("comm_group")
+                && !text.contains("No trace")
+                && !text.contains("refuse")
+                && !text.contains("abort"),
+            "{text}"
+        );
+        let text = readme(&Workload {
+            name: "step",
+            ranks: 2,
+            idle: &[1],
+            single: true,
+            host_nodes: true,
+            subgroups: true,
+            ..Workload::default()
+        });
+        assert!(
+            text.contains("rank 1 is a neighbour")
+                && !text.contains("No trace")
+                && text.contains("refuse")
+                && text.contains("abort"),
             "{text}"
         );
     }

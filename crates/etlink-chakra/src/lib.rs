@@ -29,14 +29,16 @@ mod ordered_writer;
 pub mod picture;
 mod rank_agreement;
 pub mod read;
+mod transfers;
 mod wire;
 
 use std::borrow::Cow;
 
 pub use agreement::{RunAgreement, agree, simulated_sizes, write_groups};
 pub use demotion::Demotion;
-pub use options::{LatencyMode, TracePart, WriteOptions, WriteSummary};
+pub use options::{LatencyMode, RooflineCover, TracePart, WriteOptions, WriteSummary};
 pub use rank_agreement::{CommDecision, RankAgreement};
+pub use transfers::set_waits;
 
 /// The messages of the Chakra schema, generated from `schema/et_def.proto`.
 #[allow(

@@ -78,6 +78,29 @@ impl WriteOptions<'_> {
     }
 }
 
+/// How much of what devices do has a formula, so that a roofline can say how long it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RooflineCover {
+    /// Nodes of devices that compute, copy or wait.
+    pub nodes: u64,
+    /// What they took, ns.
+    pub time_ns: u64,
+    /// Those without a formula, which keep their time.
+    pub kept: u64,
+    /// What these took, ns.
+    pub kept_ns: u64,
+}
+
+impl RooflineCover {
+    /// Adds another part of the same run.
+    pub fn add(&mut self, other: &RooflineCover) {
+        self.nodes += other.nodes;
+        self.time_ns = self.time_ns.saturating_add(other.time_ns);
+        self.kept += other.kept;
+        self.kept_ns = self.kept_ns.saturating_add(other.kept_ns);
+    }
+}
+
 /// What was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WriteSummary {
@@ -94,6 +117,8 @@ pub struct WriteSummary {
     pub demoted: IndexMap<Demotion, u64>,
     /// Nodes that say what they compute and move, by how it was found.
     pub work: IndexMap<RooflineFormula, u64>,
+    /// How much of what a simulator's roofline times has a formula.
+    pub roofline: RooflineCover,
     /// ET+: host nodes that have times.
     pub timed: u64,
     /// ET+: device rows.
@@ -128,6 +153,7 @@ impl WriteSummary {
         part.work
             .iter()
             .for_each(|(formula, count)| *self.work.entry(*formula).or_default() += count);
+        self.roofline.add(&part.roofline);
         self.timed += part.timed;
         self.device_rows += part.device_rows;
         self.unreadable_values += part.unreadable_values;

@@ -1,7 +1,7 @@
 //! What one rank is written with, so that its file fits those of the others.
 
 use crate::demotion::Demotion;
-use etlink_model::NodeIdx;
+use etlink_model::{DurationNs, NodeIdx};
 use serde::{Deserialize, Serialize};
 
 /// What becomes of a communication.
@@ -26,6 +26,23 @@ pub struct RankAgreement {
     /// Nodes in the order in which they go one after the other, where that is not the order of
     /// nodes.
     pub(crate) serial_order: Vec<NodeIdx>,
+    /// Communications whose transfer goes on in host nodes, by ascending node. Set for simulators.
+    pub(crate) host_transfers: Vec<HostTransfer>,
+    /// How much later than the first rank this one begins.
+    pub(crate) begins_later: DurationNs,
+}
+
+/// Where a communication of the host waits for the others and transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HostTransfer {
+    /// The communication: when it begins, the rank has arrived.
+    pub(crate) node: NodeIdx,
+    /// The node that is blocked until the transfer ends; it can be the same.
+    pub(crate) carrier: NodeIdx,
+    /// From this rank's arrival to that of the last.
+    pub(crate) until_last: DurationNs,
+    /// What the simulator's network takes for it; `None`: the network takes what was measured.
+    pub(crate) network: Option<DurationNs>,
 }
 
 impl RankAgreement {

@@ -398,8 +398,8 @@ fn write(
         dep_latencies,
         agreement,
         serialize_comms,
-        // for ASTRA-sim alone; of communications alone the rest is a chain, which has no shapes
-        roofline: serialize_comms && part != TracePart::Communication,
+        // for ASTRA-sim alone
+        roofline: serialize_comms,
         clock,
     };
     let (summary, stored) = match target.format {

@@ -32,6 +32,26 @@ pub(crate) enum SimulatedComm<'t> {
     },
 }
 
+impl SimulatedComm<'_> {
+    /// What its node is called: kind and group, or peer.
+    pub(crate) fn name(&self) -> String {
+        match *self {
+            SimulatedComm::Collective { kind, group, .. } => {
+                let kind = kind.as_str_name().to_ascii_lowercase();
+                match group {
+                    PgName::All => kind,
+                    PgName::Named(name) => format!("{kind}, group {name}"),
+                    PgName::Numbered(number) => format!("{kind}, group {number}"),
+                }
+            }
+            SimulatedComm::PointToPoint {
+                send: true, peer, ..
+            } => format!("send to {peer}"),
+            SimulatedComm::PointToPoint { peer, .. } => format!("recv from {peer}"),
+        }
+    }
+}
+
 /// `pg_name`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PgName<'t> {

@@ -3,6 +3,7 @@
 use super::communication::{PgName, SimulatedComm, comm_of};
 use super::part::PartGraph;
 use super::plan::{EtPlan, is_left_out};
+use crate::astra::LOCAL_MEM_GBPS;
 use crate::captured::captured;
 use crate::ordered_writer::OutputBlock;
 use crate::proto::NodeType;
@@ -20,6 +21,9 @@ use std::ops::Range;
 /// `tensor_size` of a device node is no less: ASTRA-sim aborts at a node that takes less than a
 /// nanosecond, which this does not below 16 TB/s.
 const MIN_DEVICE_BYTES: u64 = 16_384;
+
+/// `roofline_source` of a node that has no formula and keeps its time.
+const DURATION: &str = "duration";
 
 /// Encodes nodes of a trace, each by itself.
 pub(crate) struct Encoder<'t> {
@@ -85,23 +89,27 @@ impl<'t> Encoder<'t> {
         let record = trace
             .collective(&node)
             .filter(|_| trace.is_communication(&node));
-        let comm = graph
+        // Of the nodes that one of the trace has become only one communicates.
+        let origin = graph
             .origin(index)
-            .and_then(|origin| comm_of(trace, self.groups, self.options, origin)?.ok());
+            .filter(|_| graph.is_communication(index));
+        let comm =
+            origin.and_then(|origin| comm_of(trace, self.groups, self.options, origin)?.ok());
         let node_type = node_type(comm.as_ref());
         self.write_deps(index);
         // The latency node takes the deps and leaves its own id as the node's only one.
         if self.plan.has_latency_node(index) {
             self.latency_node(index, &node);
         }
+        let trace_name = graph
+            .standing_for(index)
+            .unwrap_or_else(|| trace.name(&node));
+        let comm_name = comm.as_ref().filter(|_| self.options.serialize_comms);
+        let comm_name = comm_name.map(SimulatedComm::name);
         self.message.begin();
         self.message.uint(field::ID, self.plan.id(index));
-        self.message.text(
-            field::NAME,
-            graph
-                .standing_for(index)
-                .unwrap_or_else(|| trace.name(&node)),
-        );
+        self.message
+            .text(field::NAME, comm_name.as_deref().unwrap_or(trace_name));
         self.message.uint(field::TYPE, node_type as u64);
         self.message.list(field::CTRL_DEPS, &self.ctrl_deps);
         self.message.list(field::DATA_DEPS, &self.data_deps);
@@ -114,6 +122,9 @@ impl<'t> Encoder<'t> {
             .uint(field::DURATION_MICROS, self.plan.duration_us[index.index()]);
         self.write_arguments(index, &node);
         self.write_attributes(index, &node, comm.as_ref());
+        if comm_name.is_some() {
+            self.message.attr_text("trace_name", trace_name);
+        }
         if node.kind == NodeKind::Collective {
             self.write_communication(record.as_ref(), trace.name(&node));
         }
@@ -143,10 +154,11 @@ impl<'t> Encoder<'t> {
         );
         self.message
             .uint(field::DURATION_MICROS, self.plan.latency_us[index.index()]);
-        self.message.attr_bool("is_cpu_op", !node.on_device);
+        let on_host = self.graph.is_cpu_op(node);
+        self.message.attr_bool("is_cpu_op", on_host);
         self.message.attr_text("kind", "latency");
-        if node.on_device && self.plan.roofline.is_some() {
-            self.roofline_attributes(true, Some(RooflineWork::default()));
+        if !on_host && self.plan.roofline.is_some() {
+            self.keep_duration(self.plan.latency_us[index.index()]);
         }
         self.message.attr_int("start_ns", start_ns);
         self.message.attr_int("duration_ns", latency.0);
@@ -245,10 +257,10 @@ impl<'t> Encoder<'t> {
     }
 
     fn write_attributes(&mut self, index: NodeIdx, node: &Node, comm: Option<&SimulatedComm<'_>>) {
-        self.message
-            // ASTRA-sim throws at a communication node with `is_cpu_op` true, so Gloo's have false
-            // as well.
-            .attr_bool("is_cpu_op", comm.is_none() && !node.on_device);
+        // ASTRA-sim throws at a communication node with `is_cpu_op` true, so Gloo's have false as
+        // well.
+        let is_cpu_op = comm.is_none() && self.graph.is_cpu_op(node);
+        self.message.attr_bool("is_cpu_op", is_cpu_op);
         self.message.attr_text(
             "kind",
             self.graph.standing_for(index).unwrap_or(node.kind.name()),
@@ -271,7 +283,7 @@ impl<'t> Encoder<'t> {
             self.simulator_attributes(comm);
         }
         if let (None, Some(roofline)) = (comm, &self.plan.roofline) {
-            self.roofline_attributes(node.on_device, roofline.node_work(self.trace, node));
+            self.roofline_attributes(index, node, roofline.node_work(self.trace, node));
         }
         if let Some(communication) = self.plan.transfer_of(index) {
             self.message
@@ -286,17 +298,41 @@ impl<'t> Encoder<'t> {
     }
 
     /// What a simulator with a roofline reads.
-    fn roofline_attributes(&mut self, on_device: bool, work: Option<RooflineWork>) {
+    fn roofline_attributes(&mut self, index: NodeIdx, node: &Node, work: Option<RooflineWork>) {
+        let on_host = self.graph.is_cpu_op(node);
+        let cover = &mut self.summary.roofline;
+        let take_ns = self.plan.duration_us[index.index()].saturating_mul(1000);
+        if !on_host {
+            cover.nodes += 1;
+            cover.time_ns = cover.time_ns.saturating_add(take_ns);
+        }
         let Some(work) = work else {
+            if !on_host {
+                cover.kept += 1;
+                cover.kept_ns = cover.kept_ns.saturating_add(take_ns);
+                self.keep_duration(take_ns / 1000);
+            }
             return;
         };
-        let least = if on_device { MIN_DEVICE_BYTES } else { 1 };
+        let least = if on_host { 1 } else { MIN_DEVICE_BYTES };
         // ASTRA-sim's roofline throws where one is missing, and aborts at a `num_ops` of 0.
         self.message.attr_uint("num_ops", work.operations.max(1));
         self.message.attr_uint("tensor_size", work.bytes.max(least));
         self.message
             .attr_text("roofline_source", work.formula.name());
         *self.summary.work.entry(work.formula).or_default() += 1;
+    }
+
+    /// Gives a node without a formula the bytes that the memory of the reference device moves in
+    /// its time, so that the roofline takes that time.
+    fn keep_duration(&mut self, duration_us: u64) {
+        let ns = duration_us.saturating_mul(1000);
+        // Half a nanosecond more: ASTRA-sim cuts its quotient to whole ones.
+        let bytes = ns.saturating_mul(LOCAL_MEM_GBPS) + LOCAL_MEM_GBPS / 2;
+        self.message.attr_uint("num_ops", 1);
+        self.message
+            .attr_uint("tensor_size", bytes.max(MIN_DEVICE_BYTES));
+        self.message.attr_text("roofline_source", DURATION);
     }
 
     fn write_thread(&mut self, thread: usize) {

@@ -74,10 +74,10 @@ impl EtPlan {
         }
         let first_slice = first_slices(trace, graph);
         let roofline = options.roofline.then(|| RooflineWorks::of(trace));
-        let transfers = if options.part == TracePart::Whole {
-            transfers(trace)
-        } else {
-            vec![]
+        let transfers = match &graph.transfers {
+            _ if options.part != TracePart::Whole => vec![],
+            Some(transfers) => transfers.clone(),
+            None => transfers(trace),
         };
         let mut plan = EtPlan {
             with,
@@ -351,10 +351,10 @@ impl CommTurns {
     }
 
     /// One that had ended before its turn now ends later. The gap behind it on its thread begins
-    /// there.
+    /// there, and so does what only waits for it and takes no time.
     fn move_gaps(&self, graph: &mut PartGraph<'_>) {
         let nodes = &graph.nodes;
-        let later: FxHashMap<NodeIdx, TimeNs> = self
+        let mut later: FxHashMap<NodeIdx, TimeNs> = self
             .moved
             .iter()
             .filter(|node| nodes.duration[node.index()] == DurationNs(0))
@@ -363,15 +363,22 @@ impl CommTurns {
         if later.is_empty() {
             return;
         }
-        let mut gaps = vec![];
+        let mut moves = vec![];
+        // Edges come by what waits, ascending: a cause is known to be late before its effects.
         for edge in graph.edges.iter() {
-            let is_gap = nodes.kind[edge.to.index()] == NodeKind::HostGap;
-            let end = later.get(&edge.from).filter(|_| is_gap);
-            gaps.extend(end.map(|end| (edge.to, *end)));
+            let Some(since) = later.get(&edge.from).copied() else {
+                continue;
+            };
+            let (start, end) = (nodes.start[edge.to.index()], nodes.end(edge.to));
+            if start == end && start < since && !graph.is_communication(edge.to) {
+                moves.push((edge.to, since, since));
+                later.insert(edge.to, since);
+            } else if nodes.kind[edge.to.index()] == NodeKind::HostGap {
+                moves.push((edge.to, start.max(since.min(end)), end));
+            }
         }
-        for (gap, since) in gaps {
-            let (start, end) = (graph.nodes.start[gap.index()], graph.nodes.end(gap));
-            begin_at(graph, gap, start.max(since.min(end)), end);
+        for (node, start, end) in moves {
+            begin_at(graph, node, start, end);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The work of nodes: what a simulator's roofline needs.
 
-use etlink_link::roofline::{self, RooflineWork};
+use etlink_link::roofline::{self, RooflineFormula, RooflineWork};
 use etlink_link::{LinkedTrace, Node, NodeKind};
 
 /// Of all nodes of a trace.
@@ -20,20 +20,16 @@ impl RooflineWorks {
         }
     }
 
-    /// The work of each node on a device, and of the first slice of each op that does any.
+    /// The work of each node on a device, and of the first slice of each op; `None` where nothing
+    /// says what it is.
     pub(crate) fn node_work(&self, trace: &LinkedTrace, node: &Node) -> Option<RooflineWork> {
-        // Every device node needs work in a roofline, or it takes no time and ASTRA-sim aborts.
-        if node.on_device {
-            return Some(
-                trace
-                    .row_of(node)
-                    .map_or_else(RooflineWork::default, |row| self.on_devices[row.index()]),
-            );
-        }
-        let work = *self
-            .on_host
-            .get(node.source as usize)
-            .filter(|_| node.first && node.kind == NodeKind::HostOp)?;
-        Some(work).filter(|work| *work != RooflineWork::default())
+        let work = if node.on_device {
+            self.on_devices.get(trace.row_of(node)?.index())
+        } else {
+            let is_op = node.first && node.kind == NodeKind::HostOp;
+            self.on_host.get(node.source as usize).filter(|_| is_op)
+        };
+        work.copied()
+            .filter(|work| work.formula != RooflineFormula::None)
     }
 }

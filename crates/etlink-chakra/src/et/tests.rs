@@ -738,3 +738,53 @@ fn what_nodes_compute_and_move() {
             .all(|node| attr(node, "num_ops").is_none())
     );
 }
+
+#[test]
+fn what_has_no_shapes_keeps_its_time_in_a_roofline() {
+    let mut b = TraceSketch::new();
+    let row = b.row(
+        "gemm",
+        0,
+        7_000,
+        etlink_model::OpIdx::NONE,
+        etlink_model::CallIdx::NONE,
+    );
+    b.node(NodeKind::DeviceOp, row.0, 0, 7_000);
+    let trace = b.done();
+    let options = WriteOptions {
+        roofline: true,
+        ..WriteOptions::default()
+    };
+    let (_, nodes, summary) = written(&trace, &options);
+    // At one operation the roofline takes the bytes over 3350 GB/s, cut to whole ns.
+    let bytes = int(&nodes[0], "tensor_size").expect("a size");
+    assert_eq!((int(&nodes[0], "num_ops"), bytes / 3350), (Some(1), 7_000));
+    assert_eq!(text(&nodes[0], "roofline_source"), Some("duration"));
+    let cover = summary.roofline;
+    assert_eq!(
+        [cover.nodes, cover.time_ns, cover.kept, cover.kept_ns],
+        [1, 7_000, 1, 7_000]
+    );
+    assert_eq!(
+        crate::astra::uncovered(&cover).expect("all"),
+        "1 of 1 nodes (100 % of their time) have no shapes, and keep the measured time"
+    );
+}
+
+#[test]
+fn simulated_communications_are_called_by_kind_and_group() {
+    let trace = sample(true);
+    let options = WriteOptions {
+        serialize_comms: true,
+        ..WriteOptions::default()
+    };
+    let (_, nodes, _) = written(&trace, &options);
+    let node = nodes.last().expect("a node");
+    assert_eq!(
+        (node.name.as_str(), text(node, "trace_name")),
+        (
+            "all_reduce, group 0",
+            Some("ncclDevKernel_AllReduce_Sum_f32")
+        )
+    );
+}

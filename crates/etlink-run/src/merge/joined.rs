@@ -6,7 +6,7 @@ use crate::job::RankContext;
 use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::run::RunOptions;
-use etlink_chakra::{RunAgreement, agree};
+use etlink_chakra::{RunAgreement, agree, set_waits};
 use etlink_link::ranks::{
     CommChannel, JoinProblem, JoinProblemKind, RankClock, RankSummary, RunJoin, serialize_comms,
 };
@@ -88,7 +88,10 @@ impl MergedRun {
             clocks,
         } = JoinedRun::new(facts, how.align);
         // a simulator stops for ever where two ranks state different sizes for one collective
-        let agreed = agree(&facts, &sizes, &join, options.simulator.is_some());
+        let mut agreed = agree(&facts, &sizes, &join, options.simulator.is_some());
+        if options.simulator.is_some() {
+            set_waits(&mut agreed, &facts, &join, &clocks);
+        }
         let common = TimelineContext::from_join(options, &facts, &join, &clocks);
         let mut joined = MergedRun::from_counts(&join);
         joined

@@ -4,6 +4,7 @@ use super::{MergeOptions, MergedRun};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::output::{FileSet, OutputError, OutputFormat};
+use etlink_chakra::TracePart;
 use etlink_chakra::astra::{self, Workload, file};
 use etlink_model::GlobalRank;
 use memchr::memmem;
@@ -146,6 +147,9 @@ pub(super) fn write_files(
         ranks,
         groups: !groups.is_empty(),
         idle: &idle,
+        single: joined.world_size.unwrap_or(1) <= 1 && joined.ranks.len() == 1,
+        host_nodes: options.chakra.part != TracePart::Communication,
+        subgroups: groups.len() > 1,
     };
     let system = astra::system(simulator.roofline);
     put_file(set, file::SYSTEM, system.as_bytes())?;

@@ -28,8 +28,8 @@ type Span = (TimeNs, TimeNs);
 #[derive(Clone, Copy)]
 struct ExposedComm {
     node: Node,
-    /// Its number in the trace.
-    origin: NodeIdx,
+    /// Its number in the whole graph.
+    number: NodeIdx,
     /// From when on nothing went on but for it.
     exposed: Option<TimeNs>,
 }
@@ -47,8 +47,8 @@ pub(super) fn of<'t>(
     whole: PartGraph<'t>,
     serialize_comms: bool,
 ) -> PartGraph<'t> {
-    let comms = exposed_communications(trace, &whole.communications);
-    let pieces = compute_pieces(trace, &comms);
+    let comms = exposed_communications(trace, &whole);
+    let pieces = compute_pieces(&whole.nodes, &comms);
     let mut all: Vec<(TimeNs, bool, usize)> = (0..)
         .zip(&comms)
         .map(|(at, comm)| (comm.node.start, false, at))
@@ -77,7 +77,7 @@ pub(super) fn of<'t>(
             nodes.push(stand_in(place, pieces[at].1 - start));
         } else {
             comm_number[at] = number;
-            origin.push(comms[at].origin);
+            origin.push(whole.origin(comms[at].number).unwrap_or(NodeIdx::NONE));
             communications.push(number);
             nodes.push(comms[at].node);
         }
@@ -101,48 +101,48 @@ pub(super) fn of<'t>(
 }
 
 /// The communications in order of time, and what they expose.
-fn exposed_communications(trace: &LinkedTrace, numbers: &[NodeIdx]) -> Vec<ExposedComm> {
-    let nodes = &trace.nodes;
+fn exposed_communications(trace: &LinkedTrace, whole: &PartGraph<'_>) -> Vec<ExposedComm> {
+    let nodes = &whole.nodes;
     let mut holds_up = vec![false; nodes.len()];
     for node in nodes.indices() {
-        let deps = trace.edges.deps(node).iter().map(|edge| edge.from);
+        let deps = whole.edges.deps(node).iter().map(|edge| edge.from);
         // Only the last that a node waits for holds it up; of equal ends the later node.
         if let Some(last) = deps.max_by_key(|from| (nodes.end(*from), *from)) {
             holds_up[last.index()] = true;
         }
     }
-    let busy = busy_intervals(trace, numbers);
+    let busy = busy_intervals(trace, whole);
     let mut comms: Vec<ExposedComm> = vec![];
-    for &origin in numbers {
-        let node = nodes.get(origin);
+    for &number in &whole.communications {
+        let node = nodes.get(number);
         let mut comm = ExposedComm {
             node,
-            origin,
+            number,
             exposed: None,
         };
         // What ran last before its end: the communication is exposed from when that stopped.
         let before = &busy[..busy.partition_point(|(start, _)| *start < comm.end())];
         let idle = before.last().map_or(node.start, |(_, end)| *end);
-        if holds_up[origin.index()] && idle < comm.end() {
+        if holds_up[number.index()] && idle < comm.end() {
             comm.exposed = Some(idle.max(node.start));
         }
         comms.push(comm);
     }
-    comms.sort_by_key(|comm| (comm.node.start, comm.origin));
+    comms.sort_by_key(|comm| (comm.node.start, comm.number));
     comms
 }
 
 /// When anything but communications ran: on devices where the trace has any, else on threads.
 /// Apart, in order.
-fn busy_intervals(trace: &LinkedTrace, communications: &[NodeIdx]) -> Vec<Span> {
-    let nodes = &trace.nodes;
+fn busy_intervals(trace: &LinkedTrace, whole: &PartGraph<'_>) -> Vec<Span> {
+    let nodes = &whole.nodes;
     let (on_device, looks_on) = (nodes.on_device.contains(&true), trace.passive_threads());
     let mut busy: Vec<Span> = vec![];
     for node in (0..nodes.len())
         .filter(|node| nodes.on_device[*node] == on_device && !nodes.kind[*node].is_delay())
     {
         if !on_device && looks_on[nodes.track[node].index()]
-            || communications.binary_search(&NodeIdx::new(node)).is_ok()
+            || whole.is_communication(NodeIdx::new(node))
         {
             continue;
         }
@@ -156,8 +156,7 @@ fn busy_intervals(trace: &LinkedTrace, communications: &[NodeIdx]) -> Vec<Span> 
 }
 
 /// Computation in order.
-fn compute_pieces(trace: &LinkedTrace, comms: &[ExposedComm]) -> Vec<Span> {
-    let nodes = &trace.nodes;
+fn compute_pieces(nodes: &Nodes, comms: &[ExposedComm]) -> Vec<Span> {
     let ends = nodes
         .start
         .iter()

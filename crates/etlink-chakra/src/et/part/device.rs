@@ -24,9 +24,15 @@ pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
         .for_each(|node| stays[node.index()] = true);
     let with = written_with(&whole.edges, &stays);
     let edges = whole.edges.clone();
+    let origins: Vec<NodeIdx> = nodes
+        .indices()
+        .map(|node| whole.origin(node).unwrap_or(NodeIdx::NONE))
+        .collect();
+    let transfers = whole.transfers.clone();
     let mut part = PartGraph {
         nodes: Cow::Owned(Nodes::default()),
         edges: Cow::Owned(Edges::default()),
+        origin: vec![],
         standing_for: "host",
         ..whole
     };
@@ -39,7 +45,7 @@ pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
         if first == node {
             number[own] = NodeIdx::new(kept.len());
             if stays[own] {
-                part.origin.push(node);
+                part.origin.push(origins[own]);
                 kept.push(nodes.get(node));
             } else {
                 part.origin.push(NodeIdx::NONE);
@@ -67,6 +73,13 @@ pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
         .iter()
         .map(|node| number[node.index()])
         .collect();
+    let renumbered = |pairs: Vec<(NodeIdx, NodeIdx)>| {
+        let pairs = pairs.into_iter();
+        pairs
+            .map(|(node, comm)| (number[node.index()], number[comm.index()]))
+            .collect()
+    };
+    part.transfers = transfers.map(renumbered);
     part.edges = Cow::Owned(Edges::new(made, kept.len()));
     (part.nodes, part.takes) = (Cow::Owned(kept), takes);
     part

@@ -4,6 +4,7 @@
 mod communication;
 mod device;
 mod serialize;
+mod waits;
 
 use super::communication::comm_of;
 use crate::{Demotion, LatencyMode, TracePart, WriteOptions};
@@ -24,10 +25,14 @@ pub(crate) struct PartGraph<'t> {
     pub(crate) takes: Vec<DurationNs>,
     /// Nodes that communicate.
     pub(crate) communications: Vec<NodeIdx>,
+    /// Nodes that carry out a communication of the host, and its node; `None`: those of the trace.
+    pub(crate) transfers: Option<Vec<(NodeIdx, NodeIdx)>>,
     /// Communications that are computation, by reason.
     pub(crate) demoted: IndexMap<Demotion, u64>,
     /// What a node is called that stands for several.
     standing_for: &'static str,
+    /// No node runs on the host, for simulators: time of the host is all computation that there is.
+    host_computes: bool,
 }
 
 impl<'t> PartGraph<'t> {
@@ -43,8 +48,10 @@ impl<'t> PartGraph<'t> {
             origin: vec![],
             takes: vec![],
             communications: vec![],
+            transfers: None,
             demoted: IndexMap::new(),
             standing_for: "host gap",
+            host_computes: false,
         };
         let is_collective = |node: &NodeIdx| trace.nodes.kind[node.index()] == NodeKind::Collective;
         for node in trace.nodes.indices().filter(is_collective) {
@@ -54,14 +61,24 @@ impl<'t> PartGraph<'t> {
                 None => {}
             }
         }
+        if let Some(agreement) = options.agreement.filter(|_| options.serialize_comms) {
+            waits::take_out(&mut whole, agreement);
+        }
         // ASTRA-sim runs one host node at a time (`HardwareResource.cc`): only files that it is to
         // run, with latencies folded in, need times that add up.
         if options.serialize_comms
             && options.latency == LatencyMode::Fold
             && options.part != TracePart::Communication
         {
-            serialize::serialize(trace, &mut whole, !options.no_gaps);
+            serialize::serialize(&mut whole, !options.no_gaps);
         }
+        // ASTRA-sim counts as computation what devices do, and drops its statistics where the host
+        // does anything (`Statistics.cc`).
+        whole.host_computes = match options.part {
+            TracePart::Whole => false,
+            TracePart::Device => !trace.nodes.on_device.contains(&true),
+            TracePart::Communication => true,
+        };
         match options.part {
             TracePart::Whole => whole,
             TracePart::Device => device::of(whole),
@@ -81,6 +98,16 @@ impl<'t> PartGraph<'t> {
             return Some(node);
         }
         self.origin.get(node.index())?.get()
+    }
+
+    /// Whether a node that does not communicate is the host's for a simulator.
+    pub(crate) fn is_cpu_op(&self, node: &Node) -> bool {
+        !node.on_device && !self.host_computes
+    }
+
+    /// Whether a node communicates.
+    pub(crate) fn is_communication(&self, node: NodeIdx) -> bool {
+        self.communications.binary_search(&node).is_ok()
     }
 
     /// What a node is called, `None` for one that the trace has.

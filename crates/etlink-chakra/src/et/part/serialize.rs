@@ -2,7 +2,7 @@
 //!
 //! Threads run side by side, and streams do. One after the other they would take the sum, so the
 //! time in which several run is given to one of them: work goes before a thread that stands still
-//! for a device, that before gaps, and of two that which began last. What is left of a node is its
+//! for a device or for other ranks, that before gaps, and of two that which began last. What is left of a node is its
 //! time here; all of them together take as long as host or devices were busy.
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //! its measured start would contradict the wait. O(n log n).
 
 use super::PartGraph;
-use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, NodeKind};
+use etlink_link::{Edge, EdgeKind, Edges, NodeKind};
 use etlink_model::{DurationNs, NodeIdx, TimeNs};
 use std::borrow::Cow;
 use std::collections::BinaryHeap;
@@ -27,7 +27,7 @@ const LOOK_BACK: usize = 64;
 enum TimePriority {
     /// Nothing is known to run: host gaps, unexplained waits, what came before the recording.
     Gap,
-    /// A thread stands still for a device.
+    /// A thread stands still for a device or for other ranks.
     Wait,
     /// Anything else.
     Work,
@@ -44,24 +44,25 @@ struct RunningNode {
 
 /// Sets the times of a whole graph, and has gaps wait if they are written. Communications, which
 /// have a place of their own, take all of theirs.
-pub(super) fn serialize(trace: &LinkedTrace, whole: &mut PartGraph<'_>, gaps_wait: bool) {
-    let mut takes = vec![DurationNs(0); trace.nodes.len()];
+pub(super) fn serialize(whole: &mut PartGraph<'_>, gaps_wait: bool) {
+    let (nodes, edges) = (&whole.nodes, &whole.edges);
+    let mut takes = vec![DurationNs(0); nodes.len()];
     for &node in &whole.communications {
-        takes[node.index()] = trace.nodes.duration[node.index()];
-        takes[node.index()] += trace.latency(node);
+        takes[node.index()] = nodes.duration[node.index()];
+        takes[node.index()] += nodes.latency(edges, node);
     }
     let mut waits = vec![];
     // Host and devices run side by side in the simulator too: each has its own time to give.
     for on_device in [false, true] {
-        let mut all = running_nodes(trace, on_device, &whole.communications);
+        let mut all = running_nodes(whole, on_device);
         attribute_time(&all, &mut takes);
         let found = if gaps_wait {
-            wait_anchors(trace, &all, &takes)
+            wait_anchors(whole, &all, &takes)
         } else {
             vec![]
         };
         for &(at, anchor) in &found {
-            all[at].start = trace.nodes.end(anchor);
+            all[at].start = nodes.end(anchor);
             waits.push(Edge {
                 to: all[at].node,
                 kind: EdgeKind::Handoff,
@@ -85,28 +86,25 @@ pub(super) fn serialize(trace: &LinkedTrace, whole: &mut PartGraph<'_>, gaps_wai
             nodes.start[gap] = nodes.start[gap].max(since);
             nodes.duration[gap] = end - nodes.start[gap];
         }
-        waits.extend(trace.edges.iter());
-        whole.edges = Cow::Owned(Edges::new(waits, trace.nodes.len()));
+        waits.extend(whole.edges.iter());
+        whole.edges = Cow::Owned(Edges::new(waits, whole.nodes.len()));
     }
     whole.takes = takes;
 }
 
 /// What runs on the host or on devices, by start, with latency.
-fn running_nodes(
-    trace: &LinkedTrace,
-    on_device: bool,
-    communications: &[NodeIdx],
-) -> Vec<RunningNode> {
-    let nodes = &trace.nodes;
+fn running_nodes(whole: &PartGraph<'_>, on_device: bool) -> Vec<RunningNode> {
+    let (nodes, edges) = (&whole.nodes, &whole.edges);
     let mut all: Vec<RunningNode> = vec![];
-    for node in nodes.indices().filter(|node| {
-        nodes.on_device[node.index()] == on_device && communications.binary_search(node).is_err()
-    }) {
+    for node in nodes
+        .indices()
+        .filter(|node| nodes.on_device[node.index()] == on_device && !whole.is_communication(*node))
+    {
         let gap = matches!(
             nodes.kind[node.index()],
             NodeKind::HostGap | NodeKind::Boundary | NodeKind::UnexplainedWait
         );
-        let start = nodes.start[node.index()].shifted(-trace.latency(node).0);
+        let start = nodes.start[node.index()].shifted(-nodes.latency(edges, node).0);
         all.push(RunningNode {
             priority: if gap {
                 TimePriority::Gap
@@ -117,7 +115,7 @@ fn running_nodes(
             node,
             end: nodes.end(node),
         });
-        let deps = trace.edges.deps(node);
+        let deps = edges.deps(node);
         let last = deps
             .iter()
             .map(|edge| edge.from)
@@ -126,9 +124,12 @@ fn running_nodes(
             .iter()
             .find(|edge| edge.kind == EdgeKind::ProgramOrder)
             .map(|edge| nodes.end(edge.from));
-        if let Some(since) = before.filter(|since| {
-            *since < start && last.is_some_and(|last| nodes.on_device[last.index()])
-        }) {
+        // The simulator's host stands still as well until a device or the network is done.
+        let is_waited_for =
+            |last: NodeIdx| nodes.on_device[last.index()] || whole.is_communication(last);
+        if let Some(since) =
+            before.filter(|since| *since < start && last.is_some_and(is_waited_for))
+        {
             all.push(RunningNode {
                 priority: TimePriority::Wait,
                 start: since,
@@ -162,7 +163,7 @@ fn attribute_until(
     while let Some(&top) = open.peek().filter(|_| *now < next) {
         // one that ended while a greater one ran has nothing left: its end is before `now`
         let end = top.end.min(next).max(*now);
-        // a thread that stands still for a device takes no time of the simulator's host
+        // a thread that stands still for these takes no time of the simulator's host
         if top.priority != TimePriority::Wait {
             takes[top.node.index()] += end - *now;
         }
@@ -177,13 +178,13 @@ fn attribute_until(
 /// Places of gaps that have to share their time, and what each can wait for: of other threads or
 /// streams the last to end before it does, and before anything that waits for the gap.
 fn wait_anchors(
-    trace: &LinkedTrace,
+    whole: &PartGraph<'_>,
     all: &[RunningNode],
     takes: &[DurationNs],
 ) -> Vec<(usize, NodeIdx)> {
-    let nodes = &trace.nodes;
+    let nodes = &whole.nodes;
     let mut followed = vec![NodeIdx::NONE; nodes.len()];
-    for edge in trace.edges.iter() {
+    for edge in whole.edges.iter() {
         let first = &mut followed[edge.from.index()];
         // Nodes are numbered by time: what waits for the gap first has the lowest number.
         *first = edge.to.min(*first);

@@ -1,7 +1,9 @@
 //! Parts of drawn traces.
 
 use super::*;
+use crate::rank_agreement::HostTransfer;
 use crate::testing::{TraceSketch, sample};
+use crate::{CommDecision, RankAgreement};
 use etlink_link::EdgeKind;
 use etlink_model::{OpIdx, TrackIdx};
 
@@ -196,4 +198,127 @@ fn a_gap_waits_instead_of_taking_the_time_of_others() {
         part_of(&trace, TracePart::Whole, false).takes.is_empty(),
         "not unless one goes after the other"
     );
+}
+
+/// ```text
+///           10    15      35         60   85      90
+/// thread    call  op      wait . . . . . .  op
+/// network   |waits for the last | 20 of network |
+/// ```
+/// The last rank comes 30 after this one.
+fn blocked() -> (LinkedTrace, [NodeIdx; 4]) {
+    let mut b = TraceSketch::new();
+    let ops =
+        ["c10d::allreduce_", "aten::mul", "wait", "aten::add"].map(|name| b.op(name, 10, 5, None));
+    b.trace.device.ops.collective[ops[0].index()] = b.collective("allreduce", "Half", 64);
+    let nodes = [
+        b.node(NodeKind::Collective, ops[0].0, 10, 5),
+        b.node(NodeKind::HostOp, ops[1].0, 15, 20),
+        b.node(NodeKind::HostOp, ops[2].0, 35, 50),
+        b.node(NodeKind::HostOp, ops[3].0, 85, 5),
+    ];
+    for pair in nodes.windows(2) {
+        b.edge(EdgeKind::ProgramOrder, pair[0], pair[1]);
+    }
+    (b.done(), nodes)
+}
+
+fn agreed(node: NodeIdx, carrier: NodeIdx, network: Option<i64>) -> RankAgreement {
+    let runs = CommDecision::Communication {
+        group: Some(1),
+        bytes: 128,
+    };
+    RankAgreement {
+        decisions: vec![(node, runs)],
+        host_transfers: vec![HostTransfer {
+            node,
+            carrier,
+            until_last: DurationNs(30),
+            network: network.map(DurationNs),
+        }],
+        ..RankAgreement::default()
+    }
+}
+
+fn simulated<'t>(
+    trace: &'t LinkedTrace,
+    agreement: &RankAgreement,
+    part: TracePart,
+) -> PartGraph<'t> {
+    let options = WriteOptions {
+        part,
+        agreement: Some(agreement),
+        serialize_comms: true,
+        ..WriteOptions::default()
+    };
+    PartGraph::of(trace, &GroupResolver::new(trace), &options)
+}
+
+#[test]
+fn a_blocked_thread_waits_for_the_network_and_keeps_what_it_does_not_take() {
+    let (trace, [call, _, wait, _]) = blocked();
+    for (network, rest) in [(None, 0), (Some(20), 25), (Some(500), 0), (Some(0), 45)] {
+        let graph = simulated(&trace, &agreed(call, wait, network), TracePart::Whole);
+        assert_eq!(
+            told(&trace, &graph),
+            [
+                ("c10d::allreduce_", 10, 5, vec![]),
+                ("c10d::allreduce_", 10, 75 - rest, vec![]),
+                ("aten::mul", 15, 20, vec![0]),
+                ("wait", 85 - rest, rest, vec![2, 1]),
+                ("aten::add", 85, 5, vec![3]),
+            ],
+            "network {network:?}"
+        );
+        assert_eq!(graph.communications, [NodeIdx(1)], "the call is the host's");
+        // A simulator's host works for 5 + 20 + 5 and the rest, and stands still meanwhile.
+        let takes: Vec<i64> = graph.takes.iter().map(|take| take.0).collect();
+        assert_eq!(takes, [5, 75 - rest, 20, rest, 5]);
+    }
+}
+
+#[test]
+fn of_a_worker_s_range_the_rest_is_a_node_after_it() {
+    let (mut trace, [call, _, _, _]) = blocked();
+    trace.nodes.duration[call.index()] = DurationNs(60);
+    let graph = simulated(&trace, &agreed(call, call, Some(20)), TracePart::Whole);
+    assert_eq!(
+        told(&trace, &graph)[..3],
+        [
+            ("c10d::allreduce_", 10, 50, vec![]),
+            ("c10d::allreduce_", 60, 10, vec![0]),
+            ("aten::mul", 15, 20, vec![1]),
+        ]
+    );
+    assert_eq!(graph.communications, [NodeIdx(0)]);
+}
+
+#[test]
+fn who_begins_later_has_a_node_for_it() {
+    let (trace, [call, _, wait, _]) = blocked();
+    let agreement = RankAgreement {
+        begins_later: DurationNs(7),
+        ..agreed(call, wait, Some(20))
+    };
+    let graph = simulated(&trace, &agreement, TracePart::Whole);
+    assert_eq!(
+        told(&trace, &graph)[..3],
+        [
+            ("begins later", 3, 7, vec![]),
+            ("c10d::allreduce_", 10, 5, vec![0]),
+            ("c10d::allreduce_", 10, 50, vec![0]),
+        ]
+    );
+    let graph = simulated(&trace, &agreement, TracePart::Communication);
+    assert_eq!(
+        told(&trace, &graph),
+        [
+            ("compute", 3, 7, vec![]),
+            ("c10d::allreduce_", 10, 50, vec![0]),
+            // beside the communication, until the thread was blocked
+            ("compute", 10, 25, vec![0]),
+            ("compute", 60, 30, vec![2, 1]),
+        ]
+    );
+    assert!(!graph.is_cpu_op(&graph.nodes.get(NodeIdx(0))));
 }

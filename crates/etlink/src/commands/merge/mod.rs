@@ -104,7 +104,13 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
         return Err(incomplete.into());
     }
     printed?;
-    if config.options.simulator.is_some()
+    let simulator = config.options.simulator;
+    if simulator.is_some_and(|simulator| simulator.roofline)
+        && let Some(note) = show::roofline_note(&report.ranks)
+    {
+        notes::print_note(&note);
+    }
+    if simulator.is_some()
         && let Some(note) = show::simulator_note(&config.output, &report.runs, &report.ranks)
     {
         notes::print_note(&note);

@@ -3,8 +3,8 @@
 use crate::notes;
 use crate::table::{FactRows, count, enum_name, infos, mb, same_notes};
 use crate::unjoined::unjoined_text;
-use etlink_chakra::Demotion;
-use etlink_chakra::astra::file;
+use etlink_chakra::astra::{file, uncovered};
+use etlink_chakra::{Demotion, RooflineCover};
 use etlink_link::ranks::{JoinProblem, RankClock};
 use etlink_model::{Anomalies, Severity};
 use etlink_run::discover::RunFiles;
@@ -123,6 +123,21 @@ pub(super) fn simulator_note(
         folder.join(file::NETWORK).display(),
         folder.join(file::README).display()
     ))
+}
+
+/// Which share of what devices do a roofline says nothing of.
+pub(super) fn roofline_note(ranks: &[MergedRank]) -> Option<String> {
+    let mut cover = RooflineCover::default();
+    for written in ranks
+        .iter()
+        .filter_map(|rank| rank.linked.as_ref()?.written.as_ref())
+    {
+        cover.add(&written.roofline);
+    }
+    if cover.nodes == 0 {
+        return Some("no rank has nodes of a device: the roofline times nothing".to_owned());
+    }
+    uncovered(&cover)
 }
 
 /// What is odd in the traces but harmless; else only its count is shown.
