@@ -22,7 +22,14 @@ WORKERS = 2
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
-    ray.init(num_cpus=WORKERS, include_dashboard=False, logging_level="ERROR")
+    # small: the default is a third of the machine's memory
+    store = 100_000_000
+    ray.init(
+        num_cpus=WORKERS,
+        object_store_memory=store,
+        include_dashboard=False,
+        logging_level="ERROR",
+    )
     yield
     ray.shutdown()
 
