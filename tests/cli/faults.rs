@@ -1,11 +1,39 @@
 //! What becomes of files when the n-th call of the file system fails, or the process ends at it,
 //! for every n.
+//!
+//! Each test prints a line of a table:
+//! `cargo test -p etlink --features faults --test cli faults -- --nocapture | grep '^|'`
 
 use crate::ranks::{Drawn, RUN, put};
 use crate::tool::{Ran, Tool, unpacked};
 use std::collections::BTreeMap;
 
 type Files = BTreeMap<String, Vec<u8>>;
+
+/// What runs with faults ended with, for a table.
+#[derive(Default)]
+struct FaultTally {
+    exit_codes: BTreeMap<i32, u32>,
+    /// The earlier files are there, the new ones, or a part of both that no command reads.
+    earlier: u32,
+    new: u32,
+    refused: u32,
+}
+
+impl FaultTally {
+    fn print(&self, line: &str, fault: &str) {
+        let runs: u32 = self.exit_codes.values().sum();
+        let codes: Vec<String> = (self.exit_codes.iter())
+            .map(|(code, runs)| format!("{code} ({runs})"))
+            .collect();
+        let (codes, [earlier, new, refused]) =
+            (codes.join(", "), [self.earlier, self.new, self.refused]);
+        println!(
+            "| {line} | {fault} | {runs} runs | exit {codes} | earlier files {earlier}, new {new}, \
+             cut and refused {refused} |"
+        );
+    }
+}
 
 /// How a command replaces the files of an earlier run.
 struct Replacement {
@@ -50,15 +78,15 @@ impl Replacement {
         }
     }
 
-    /// Of one file.
-    fn of_file() -> Replacement {
+    /// Of one file, which the command writes of a device trace.
+    fn of_file(line: &'static str) -> Replacement {
         let tool = Tool::new();
         tool.file("device.json", unpacked("mlp-2.15.0/kineto_trace_0.json.gz"));
-        let line = "link --device device.json -o out/out.et --overwrite";
         std::fs::create_dir(tool.path("out")).expect("makes folder");
         tool.run(line).exits(0);
         let after = tool.files("out");
-        let before = BTreeMap::from([("out.et".to_owned(), b"precious".to_vec())]);
+        let precious = |name: &String| (name.clone(), b"precious".to_vec());
+        let before = after.keys().map(precious).collect();
         Replacement {
             tool,
             line,
@@ -83,6 +111,19 @@ impl Replacement {
             .collect();
         let more = count > seen.len();
         (seen, more)
+    }
+
+    /// Counts how a run ended and what is there then.
+    fn note(&self, tally: &mut FaultTally, ran: &Ran) {
+        *tally.exit_codes.entry(ran.code).or_default() += 1;
+        let seen = self.files().0;
+        if seen == self.after {
+            tally.new += 1;
+        } else if seen == self.before {
+            tally.earlier += 1;
+        } else {
+            tally.refused += 1;
+        }
     }
 
     /// All is as it was, or as it is to be.
@@ -123,6 +164,7 @@ impl Replacement {
 
     /// Each call fails in turn. Returns how many there are.
     fn fail(&self, error: &str, message: &str) -> u32 {
+        let mut tally = FaultTally::default();
         for number in 1.. {
             let ran = self.run(&format!("any:{number}:{error}"));
             let is_cut = ran.stderr.contains("not all files are replaced");
@@ -137,6 +179,11 @@ impl Replacement {
                 _ => panic!("{}", ran.shown()),
             }
             let is_past = !ran.stderr.contains("injected: ");
+            if is_past {
+                tally.print(self.line, error);
+            } else {
+                self.note(&mut tally, &ran);
+            }
             self.assert_is_repeatable(&ran);
             if is_past {
                 return number;
@@ -147,10 +194,12 @@ impl Replacement {
 
     /// The process is killed at each call. Returns how many there are.
     fn kill(&self) -> u32 {
+        let mut tally = FaultTally::default();
         for number in 1.. {
             let ran = self.run(&format!("any:{number}:KILL"));
             let is_past = ran.code == 0;
             if is_past {
+                tally.print(self.line, "SIGKILL");
                 assert!(
                     self.files() == (self.after.clone(), false),
                     "{}",
@@ -158,6 +207,7 @@ impl Replacement {
                 );
                 return number;
             }
+            self.note(&mut tally, &ran);
             self.assert_is_whole_or_refused(&ran);
             self.assert_is_repeatable(&ran);
         }
@@ -166,14 +216,17 @@ impl Replacement {
 
     /// SIGTERM comes at each call. Returns how many there are.
     fn terminate(&self) -> u32 {
+        let mut tally = FaultTally::default();
         for number in 1.. {
             let ran = self.run(&format!("any:{number}:TERM"));
             self.assert_is_whole(&ran);
             assert!(!self.files().1, "files are left\n{}", ran.shown());
             if !ran.stderr.contains("injected: ") {
+                tally.print(self.line, "SIGTERM");
                 ran.exits(0);
                 return number;
             }
+            self.note(&mut tally, &ran);
             // the last calls are made when all else is done
             assert!(ran.code == 143 || ran.code == 0, "{}", ran.shown());
         }
@@ -181,19 +234,45 @@ impl Replacement {
     }
 }
 
+const LINK: &str = "link --device device.json -o out/out.et --overwrite";
+const PAGE: &str = "report device.json -o out/page.html --overwrite";
+const REPLAY: &str = "replay --device device.json -o out/new.pftrace --overwrite";
 const MERGE: &str = "merge run -o out --overwrite -j 2";
 const TIMELINE: &str = "merge run -o out --format perfetto --overwrite -j 2";
 const TABLES: &str = "analyze run --parquet out --overwrite -j 2";
 
 #[test]
 fn a_call_fails_while_a_file_is_replaced() {
-    let calls = Replacement::of_file().fail("EIO", "Input/output error");
+    let calls = Replacement::of_file(LINK).fail("EIO", "Input/output error");
     assert!(calls > 8, "{calls}");
 }
 
 #[test]
+fn a_call_fails_while_a_page_or_a_replay_is_replaced() {
+    for line in [PAGE, REPLAY] {
+        let calls = Replacement::of_file(line).fail("EIO", "Input/output error");
+        assert!(calls > 8, "{line}: {calls}");
+    }
+}
+
+#[test]
+fn a_run_is_killed_while_it_replaces_a_page_or_a_replay() {
+    for line in [PAGE, REPLAY] {
+        let calls = Replacement::of_file(line).kill();
+        assert!(calls > 8, "{line}: {calls}");
+    }
+}
+
+#[test]
+fn a_run_is_interrupted_while_it_replaces_a_page_or_a_replay() {
+    for line in [PAGE, REPLAY] {
+        Replacement::of_file(line).terminate();
+    }
+}
+
+#[test]
 fn the_disk_is_full_while_a_file_is_replaced() {
-    Replacement::of_file().fail("ENOSPC", "No space left on device");
+    Replacement::of_file(LINK).fail("ENOSPC", "No space left on device");
 }
 
 #[test]
@@ -216,7 +295,7 @@ fn a_call_fails_while_tables_are_replaced() {
 
 #[test]
 fn a_run_is_killed_while_it_replaces_a_file() {
-    let calls = Replacement::of_file().kill();
+    let calls = Replacement::of_file(LINK).kill();
     assert!(calls > 8, "{calls}");
 }
 
@@ -234,7 +313,7 @@ fn a_run_is_killed_while_it_replaces_tables() {
 
 #[test]
 fn a_run_is_interrupted_while_it_replaces_a_file() {
-    Replacement::of_file().terminate();
+    Replacement::of_file(LINK).terminate();
 }
 
 #[test]
@@ -247,11 +326,16 @@ fn a_run_is_interrupted_while_it_replaces_a_timeline() {
     Replacement::new(TIMELINE).terminate();
 }
 
+#[test]
+fn a_run_is_interrupted_while_it_replaces_tables() {
+    Replacement::new(TABLES).terminate();
+}
+
 /// Some file systems of networks have no locks: then a folder that is there stops the next run,
 /// which says so.
 #[test]
 fn a_file_system_without_locks() {
-    let file = Replacement::of_file();
+    let file = Replacement::of_file(LINK);
     file.run("lock:1:ENOLCK").exits(0);
     assert!(file.files() == (file.after.clone(), false));
     file.tool.file("out/.etlink-write.out.et/result", "half");

@@ -1,5 +1,6 @@
 //! `etlink record` when the n-th call of its own file system calls fails, or is the last before it
 //! is killed, for every n. The program publishes two traces as the hook does, without PyTorch.
+//! Each test prints lines of the table that `faults.rs` prints.
 
 use crate::tool::{Ran, Tool};
 use flate2::read::GzDecoder;
@@ -36,6 +37,18 @@ fn earlier() -> Files {
     Files::from(old)
 }
 
+/// How the runs with faults ended, as a line of a table.
+fn print_tally(fault: &str, exit_codes: &BTreeMap<i32, u32>) {
+    let runs: u32 = exit_codes.values().sum();
+    let codes: Vec<String> = (exit_codes.iter())
+        .map(|(code, runs)| format!("{code} ({runs})"))
+        .collect();
+    println!(
+        "| record | {fault} | {runs} runs | exit {} |",
+        codes.join(", ")
+    );
+}
+
 fn run_with_fault(tool: &Tool, number: u32) -> Ran {
     drop(std::fs::remove_file(tool.path("ran")));
     drop(std::fs::remove_dir_all(tool.path("board")));
@@ -67,6 +80,7 @@ fn text(name: &str, bytes: &[u8]) -> String {
 fn each_call_fails(before: &Files) {
     let tool = Tool::new();
     tool.file("program.py", PROGRAM);
+    let mut exit_codes = BTreeMap::new();
     for number in 1.. {
         drop(std::fs::remove_dir_all(tool.path("traces")));
         std::fs::create_dir(tool.path("traces")).expect("makes folder");
@@ -76,8 +90,10 @@ fn each_call_fails(before: &Files) {
         if !ran.stderr.contains("injected: ") {
             assert!(number > 50, "only {number} calls");
             ran.exits(0);
+            print_tally("a call fails", &exit_codes);
             return;
         }
+        *exit_codes.entry(ran.code).or_default() += 1;
         let has_started = tool.path("ran").exists();
         let what = format!("call {number}: {}", ran.stderr);
         if !has_started {
@@ -131,6 +147,7 @@ fn earlier_of_two_ranks() -> Files {
 fn each_call_over(program: &str, variable: &str, check: fn(&Files, &str)) {
     let tool = Tool::new();
     tool.file("program.py", program);
+    let mut exit_codes = BTreeMap::new();
     for number in 1.. {
         drop(std::fs::remove_dir_all(tool.path("traces")));
         drop(std::fs::remove_dir_all(tool.path("board")));
@@ -145,8 +162,10 @@ fn each_call_over(program: &str, variable: &str, check: fn(&Files, &str)) {
         assert!(!tool.path("traces/.etlink").exists(), "{what}");
         if !ran.stderr.contains("injected: ") {
             assert!(number > 50, "only {number} calls");
+            print_tally(variable, &exit_codes);
             return;
         }
+        *exit_codes.entry(ran.code).or_default() += 1;
     }
 }
 

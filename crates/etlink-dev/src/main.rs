@@ -20,6 +20,7 @@ mod nsys;
 mod packages;
 mod perfetto;
 mod ray;
+mod reader_fuzz;
 mod recording;
 mod support;
 mod tables;
@@ -54,6 +55,8 @@ enum DevCommand {
     },
     /// Test: throw damaged recordings at readers, linker, writers, checker and all figures
     Fuzz(fuzz::FuzzOptions),
+    /// Test: throw millions of small damaged documents at each reader, and count them
+    FuzzReaders(reader_fuzz::ReaderFuzzOptions),
     /// Measure etlink as whole processes, against gzip and other tools; see BENCHMARKS.md
     Bench(Box<bench::BenchOptions>),
     /// Run one command and print what it used, as JSON
@@ -187,6 +190,7 @@ fn main() -> ExitCode {
         // Hidden: `bench` and `growth` run it, so that each figure has a process of its own.
         DevCommand::Measure { command } => bench::measure::print_usage_of(&command),
         DevCommand::Fuzz(options) => fuzz::run_fuzzer(&options),
+        DevCommand::FuzzReaders(options) => reader_fuzz::fuzz_readers(&options),
         DevCommand::Growth(options) => growth::test_growth(&options),
         DevCommand::Generate {
             host,
