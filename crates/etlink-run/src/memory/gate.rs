@@ -108,33 +108,36 @@ pub fn keeping<T: Send>(
         state: Mutex::default(),
         freed: Condvar::new(),
     };
-    let one = |mut entered: Entered<'_>| {
-        let (result, kept) = job(entered.at);
-        entered.kept = kept;
-        (entered.at, result)
-    };
+    // Each result goes to its place at once: a list per thread would hold all of them twice.
+    let results: Vec<Option<T>> = needs.iter().map(|_| None).collect();
+    let results = Mutex::new(results);
     let work = || {
-        std::iter::from_fn(|| gate.enter())
-            .map(one)
-            .collect::<Vec<_>>()
+        while let Some(mut entered) = gate.enter() {
+            let (result, kept) = job(entered.at);
+            entered.kept = kept;
+            let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+            results[entered.at] = Some(result);
+        }
     };
-    let mut results = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let workers: Vec<_> = (0..at_once(needs, budget, threads))
             .map(|_| scope.spawn(work))
             .collect();
-        let done = workers.into_iter().flat_map(|worker| {
+        for worker in workers {
+            // a panic of a job is its caller's, as if the job had run on this thread
             worker
                 .join()
-                // a panic of a job is its caller's, as if the job had run on this thread
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        done.collect::<Vec<_>>()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
     });
-    // threads finish in any order, and outputs must not depend on that
-    results.sort_by_key(|(at, _)| *at);
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     let kept = gate.lock().kept;
-    let all = results.len() == needs.len() && (kept == 0 || kept <= budget);
-    all.then(|| results.into_iter().map(|(_, result)| result).collect())
+    let fits = kept == 0 || kept <= budget;
+    // a job that was not let in has left no result
+    results
+        .into_iter()
+        .collect::<Option<Vec<T>>>()
+        .filter(|_| fits)
 }
 
 #[cfg(test)]

@@ -107,7 +107,8 @@ pub struct MergedRank {
 struct KnownRank {
     facts: RankSummary,
     sizes: Vec<Option<i64>>,
-    trace: Option<LinkedTrace>,
+    /// Boxed, as most runs keep none: its columns alone take kilobytes, empty.
+    trace: Option<Box<LinkedTrace>>,
 }
 
 /// What was written, and what was not.
@@ -377,7 +378,7 @@ impl Merger<'_> {
             rank.piece = self.write_rank(&trace, &job, &joined, &rank.label, &mut linked)?;
             rank.alone = Some(joined);
         } else if let Some(known) = rank.known.as_mut().filter(|_| self.hold) {
-            known.trace = Some(trace);
+            known.trace = Some(Box::new(trace));
         }
         rank.linked = Some(linked);
         Ok(())
@@ -498,7 +499,7 @@ impl Merger<'_> {
     ) -> WrittenParts {
         let mut job = self.job(entry)?;
         if let (Some(trace), Some(linked)) = (
-            rank.known.as_ref().and_then(|known| known.trace.as_ref()),
+            rank.known.as_ref().and_then(|known| known.trace.as_deref()),
             &rank.linked,
         ) {
             let mut linked = linked.clone();

@@ -1,0 +1,111 @@
+//! What stays in memory of each rank, of runs with hundreds of them. A program of its own, since
+//! the allocator counts for all its threads.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
+use etlink_run::merge::{MergeOptions, merge};
+use etlink_run::{Run, RunOptions, RunSet, RunSource};
+use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
+use peak_alloc::PeakAlloc;
+use std::path::Path;
+
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
+
+/// Few and many ranks. What grows with the square of the ranks is far above the bound at the many.
+const FEW: u64 = 136;
+const MANY: u64 = 544;
+/// What a rank of three collectives may keep. Its names, collectives and report are 5 kB.
+const MOST_OF_RANK: usize = 9_000;
+
+/// A rank with three all-reduces over all ranks, each of which lists them, as PyTorch writes.
+fn draw_rank(rank: u64, ranks: u64) -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank.cast_signed(), ranks.cast_signed());
+    let main = draw.thread();
+    for round in 0..3i64 {
+        let begin = 1_000_000 * (round + 1);
+        let comms = ParamComms::new("allreduce", 0..ranks, rank.cast_signed(), round);
+        draw.collective(main, &comms, begin, begin + 20_000);
+        let correlation = draw.next_correlation();
+        let call = (begin + 5_000, begin + 9_000);
+        draw.call(main, "cudaLaunchKernelExC", call, correlation);
+        draw.collective_kernel(
+            DeviceQueue::stream(20),
+            "ncclDevKernel_AllReduce_Sum_f32",
+            (begin + 100_000, begin + 450_000),
+            correlation,
+            &comms,
+        );
+    }
+    draw.kineto()
+}
+
+fn draw_run(folder: &Path, ranks: u64) -> RunSource {
+    let folder = folder.join(format!("run{ranks}"));
+    std::fs::create_dir_all(&folder).expect("makes folder");
+    for rank in 0..ranks {
+        let path = folder.join(format!("kineto_trace_{rank}.json"));
+        std::fs::write(path, draw_rank(rank, ranks)).expect("writes");
+    }
+    RunSource::Folder(folder)
+}
+
+/// The least budget that lets a rank in: no linked trace is kept, and ranks come one after the
+/// other, so that the peak is what stays.
+fn options() -> RunOptions {
+    RunOptions {
+        threads: 1,
+        memory: Some(10_100_000),
+        ..RunOptions::default()
+    }
+}
+
+/// The most bytes that an action takes beyond what there was.
+fn peak_of(action: impl FnOnce()) -> usize {
+    let before = HEAP.current_usage();
+    HEAP.reset_peak_usage();
+    action();
+    HEAP.peak_usage().saturating_sub(before)
+}
+
+fn merge_peak(source: &RunSource, output: &Path) -> usize {
+    peak_of(|| {
+        let runs = RunSet::open(source.clone(), options()).expect("opens");
+        let report = merge(&runs, output, &MergeOptions::default()).expect("merges");
+        assert!(report.is_complete(&MergeOptions::default()));
+        std::fs::remove_dir_all(output).expect("removes");
+    })
+}
+
+fn join_peak(source: &RunSource, ranks: u64) -> usize {
+    peak_of(|| {
+        let run = Run::open(source.clone(), options()).expect("opens");
+        let joined = run.join().expect("joins");
+        assert_eq!(joined.summaries.len() as u64, ranks);
+        assert_eq!(joined.collective_skews().len(), 3);
+    })
+}
+
+#[test]
+fn what_stays_of_a_rank_does_not_grow_with_the_ranks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = folder.path().join("out");
+    let [few, many] = [FEW, MANY].map(|ranks| {
+        let source = draw_run(folder.path(), ranks);
+        [merge_peak(&source, &output), join_peak(&source, ranks)]
+    });
+    let added = usize::try_from(MANY - FEW).expect("a small number");
+    for (place, command) in ["merge", "join"].into_iter().enumerate() {
+        let of_rank = many[place].saturating_sub(few[place]) / added;
+        println!(
+            "{command}: {} bytes at {FEW} ranks, {} at {MANY}: {of_rank} a rank",
+            few[place], many[place]
+        );
+        assert!(of_rank < MOST_OF_RANK, "{command} keeps {of_rank} a rank");
+    }
+}
