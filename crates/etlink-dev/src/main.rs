@@ -24,6 +24,7 @@ mod reader_fuzz;
 mod recording;
 mod support;
 mod tables;
+mod toolchains;
 mod utilization;
 mod waits;
 mod web;
@@ -57,6 +58,12 @@ enum DevCommand {
     Fuzz(fuzz::FuzzOptions),
     /// Test: throw millions of small damaged documents at each reader, and count them
     FuzzReaders(reader_fuzz::ReaderFuzzOptions),
+    /// Test: the workspace compiles with the oldest Rust that it promises (rustup, an index of
+    /// toolchains)
+    OldestRust,
+    /// Test: run the tests of crates that use C code, unsafe code of others or threads under a
+    /// sanitiser (rustup with nightly)
+    Sanitize(toolchains::SanitizeOptions),
     /// Measure etlink as whole processes, against gzip and other tools; see BENCHMARKS.md
     Bench(Box<bench::BenchOptions>),
     /// Run one command and print what it used, as JSON
@@ -191,6 +198,8 @@ fn main() -> ExitCode {
         DevCommand::Measure { command } => bench::measure::print_usage_of(&command),
         DevCommand::Fuzz(options) => fuzz::run_fuzzer(&options),
         DevCommand::FuzzReaders(options) => reader_fuzz::fuzz_readers(&options),
+        DevCommand::OldestRust => toolchains::check_oldest_rust(),
+        DevCommand::Sanitize(options) => toolchains::test_sanitized(&options),
         DevCommand::Growth(options) => growth::test_growth(&options),
         DevCommand::Generate {
             host,

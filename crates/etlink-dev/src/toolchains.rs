@@ -1,0 +1,105 @@
+//! Other toolchains than the usual one: the oldest Rust that is promised, and nightly's sanitisers.
+//! Both need rustup.
+
+use crate::support::{repository_root, run_command};
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use std::process::Command;
+
+/// Compiles the whole workspace with the version that `rust-version` promises.
+pub fn check_oldest_rust() -> Result<()> {
+    let promised = env!("CARGO_PKG_RUST_VERSION");
+    // 1.89 is no name of a toolchain that is installed as 1.89.0
+    let toolchain = format!("{promised}.0");
+    run_command(Command::new("rustup").args([
+        "toolchain",
+        "install",
+        "--profile",
+        "minimal",
+        "--no-self-update",
+        &toolchain,
+    ]))?;
+    let mut check = cargo_of(&toolchain)?;
+    check.args(["check", "--workspace", "--all-features", "--locked"]);
+    run_command(check.env("CARGO_TARGET_DIR", "target/oldest-rust"))?;
+    println!("the workspace compiles with Rust {toolchain}");
+    Ok(())
+}
+
+/// `cargo dev sanitize`.
+#[derive(Debug, Args)]
+pub struct SanitizeOptions {
+    /// What is looked for: `thread` needs nightly's component rust-src
+    #[arg(long, value_name = "NAME", default_value = "address")]
+    sanitizer: Sanitizer,
+    /// Crates whose tests are run [default: those that use C code, unsafe code of others, or threads]
+    #[arg(value_name = "CRATE")]
+    crates: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Sanitizer {
+    Address,
+    Thread,
+}
+
+/// SQLite is C; simd-json, memchr and the inflaters are unsafe inside; the scanner and the linker
+/// work on several threads.
+const SANITIZED: [&str; 8] = [
+    "etlink-json",
+    "etlink-host",
+    "etlink-kineto",
+    "etlink-sqlite",
+    "etlink-nsys",
+    "etlink-rocm",
+    "etlink-flight-recorder",
+    "etlink-chakra",
+];
+
+/// Runs the tests of crates under a sanitiser.
+pub fn test_sanitized(options: &SanitizeOptions) -> Result<()> {
+    let mut test = cargo_of("nightly")?;
+    test.args(["test", "--lib", "--tests", "--locked"]);
+    // a target is named, so that build scripts and macros stay as they are
+    test.args(["--target", &host_target()?]);
+    let flags = match options.sanitizer {
+        Sanitizer::Address => "-Zsanitizer=address",
+        Sanitizer::Thread => {
+            // the standard library has to be instrumented too, or its locks are not seen
+            test.arg("-Zbuild-std");
+            "-Zsanitizer=thread"
+        }
+    };
+    if options.crates.is_empty() {
+        test.args(SANITIZED.iter().flat_map(|name| ["-p", name]));
+    } else {
+        test.args(options.crates.iter().flat_map(|name| ["-p", name.as_str()]));
+    }
+    test.env("RUSTFLAGS", flags);
+    // what the program holds until its end is no leak that matters
+    test.env("ASAN_OPTIONS", "detect_leaks=0");
+    run_command(test.env("CARGO_TARGET_DIR", "target/sanitize"))
+}
+
+/// cargo of a toolchain, in the repository.
+fn cargo_of(toolchain: &str) -> Result<Command> {
+    let mut command = Command::new("rustup");
+    command.args(["run", toolchain, "cargo"]);
+    command.current_dir(repository_root()?);
+    // set by the cargo that runs this program, for its own toolchain
+    command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+    command.env_remove("RUSTC").env_remove("RUSTDOC");
+    Ok(command)
+}
+
+/// The target that nightly compiles for by itself.
+fn host_target() -> Result<String> {
+    let output = Command::new("rustup")
+        .args(["run", "nightly", "rustc", "-vV"])
+        .output()
+        .context("cannot run rustup")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.context("there is no toolchain nightly: rustup toolchain install nightly")?;
+    Ok(host.to_owned())
+}
