@@ -36,13 +36,7 @@ fn draw_step() -> TraceBuilder {
     draw.annotation(main, "ProfilerStep#1", 0, 190_000);
     draw.op(main, "aten::mm", 2_000, 40_000);
     let queue = DeviceQueue::stream(7);
-    draw.launch(
-        main,
-        (5_000, 8_000),
-        queue.clone(),
-        "gemm",
-        (12_000, 60_000),
-    );
+    draw.launch(main, (5_000, 8_000), queue, "gemm", (12_000, 60_000));
     let comms = ParamComms::new("allreduce", 0..2, 0, 1);
     draw.collective(main, &comms, 50_000, 60_000);
     let reduce = draw.next_correlation();

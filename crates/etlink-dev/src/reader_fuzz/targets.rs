@@ -124,6 +124,8 @@ impl Sight {
     /// The names of variants, without what they hold.
     fn variants(&mut self, error: &impl Debug) {
         let text = format!("{error:?}");
+        // quotes begin what the document says
+        let text = text.split('"').next().unwrap_or_default();
         let is_name = |c: char| c.is_ascii_alphanumeric();
         let names = text.split(|c| !is_name(c)).filter(|word| !word.is_empty());
         let variants = names.filter(|word| word.starts_with(|c: char| c.is_ascii_uppercase()));
@@ -177,8 +179,10 @@ fn outcome_of<T, E: Debug>(result: Result<T, E>, see: impl FnOnce(&mut Sight, T)
 
 /// Of a document that is refused before a reader sees it.
 fn refused() -> Outcome {
-    let mut sight = Sight::default();
-    sight.is_refused = true;
+    let sight = Sight {
+        is_refused: true,
+        ..Sight::default()
+    };
     sight.end()
 }
 
@@ -235,8 +239,8 @@ fn read_pair(document: &[u8], _: &Path) -> Outcome {
         let result = etlink_chakra::et::write_et(&trace, &options, &mut written);
         assert!(result.is_ok(), "a graph cannot be written: {result:?}");
         let graph = etlink_chakra::read::read(&written[..]);
-        let graph = graph.unwrap_or_else(|error| panic!("own output is not read: {error}"));
-        let findings = etlink_chakra::check::check(&graph);
+        assert!(graph.is_ok(), "own output is not read: {graph:?}");
+        let findings = graph.map_or(vec![], |graph| etlink_chakra::check::check(&graph));
         let fault = etlink_model::Severity::Error;
         let fault = findings.iter().find(|finding| finding.severity == fault);
         assert!(fault.is_none(), "own output has faults: {fault:?}");
@@ -352,7 +356,8 @@ fn read_latency_file(document: &[u8], _: &Path) -> Outcome {
 
 fn read_card(document: &[u8], _: &Path) -> Outcome {
     outcome_of(WorkloadCard::read(document), |sight, card| {
-        sight.variants(&card);
+        // which fields are there, not what they say
+        sight.count(format!("{card:?}").matches("Some(").count());
     })
 }
 
