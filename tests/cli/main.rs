@@ -3,6 +3,7 @@
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stdout,
     reason = "tests"
 )]
 #![allow(unreachable_pub, reason = "a test program has no outside")]
