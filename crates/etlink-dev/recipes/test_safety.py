@@ -149,6 +149,61 @@ class Ends(Safety):
         self.assertEqual(len(list((self.folder / "outer").glob("*_0.json"))), 2)
 
 
+class HookFolders(Safety):
+    """The private folders of commands that were killed: the next command removes those that nobody needs."""
+
+    def setUp(self):
+        super().setUp()
+        self.stop = self.folder / "stop"
+
+    def hooks(self) -> list[Path]:
+        return sorted(self.folder.glob("etlink-hook-*"))
+
+    def record_nothing(self, *before: str):
+        environment = dict(os.environ, TMPDIR=str(self.folder))
+        line = [*before, CHOSEN.etlink, "record", "--armed", "--overwrite", "-o", str(self.folder / "nothing"), "--", "true"]
+        ran = subprocess.run(line, env=environment, capture_output=True, text=True)
+        self.assertIn("nothing is recorded", ran.stderr)
+
+    def kill(self, job: subprocess.Popen):
+        job.kill()
+        self.assertEqual(job.wait(), -signal.SIGKILL)
+        self.record_nothing()
+        # also from a container that numbers processes for itself
+        self.record_nothing("unshare", "--user", "--pid", "--fork")
+
+    def test_a_job_whose_command_was_killed(self):
+        job = self.start("--armed", f"python looping.py {self.stop}")
+        self.wait_for(lambda: list((self.traces / ".etlink").glob("*.armed")))
+        (hook,) = self.hooks()
+        self.kill(job)
+        self.assertEqual(self.hooks(), [hook])
+        self.stop.touch()
+        out, _ = job.communicate(timeout=60)
+        self.assertEqual(out.splitlines()[-1], "done")
+        self.assertEqual(self.hooks(), [hook])
+        self.record_nothing()
+        self.assertEqual(self.hooks(), [])
+
+    def test_a_script_that_has_not_come_to_python(self):
+        started = self.folder / "started"
+        script = self.script("later.sh", f"touch {started}; until [ -e {self.stop} ]; do sleep 0.05; done\npython -c 'import os; print(os.environ[\"PYTHONPATH\"]); print(os.listdir(os.environ[\"PYTHONPATH\"]))'\n")
+        job = self.start("--armed", f"sh {script}")
+        self.wait_for(started.exists)
+        (hook,) = self.hooks()
+        self.kill(job)
+        self.stop.touch()
+        out, err = job.communicate(timeout=60)
+        self.assertEqual(out.splitlines()[:1], [str(hook)], err)
+        self.assertIn("'python'", out.splitlines()[1])
+        # of another user, or another machine: nobody here knows who holds it
+        others = self.folder / "etlink-hook-others"
+        others.mkdir()
+        (others / "launcher").write_text("another machine")
+        self.record_nothing()
+        self.assertEqual(self.hooks(), [others])
+
+
 class Folders(Safety):
     def test_an_earlier_recording_stays_until_there_is_another(self):
         self.record(SCHEDULE, "python train.py 8")

@@ -4,6 +4,7 @@
 use super::disk;
 use super::earlier::Earlier;
 use super::folder::Output;
+use super::hook_folder::HookFolder;
 use super::lock;
 use super::task::JobTask;
 use super::{pack, script, summary};
@@ -12,7 +13,6 @@ use anyhow::{Context, Result};
 use etlink_torch::{ENDED, Ended, MARKER, Manifest, ManifestContents, Process, Settings, Task};
 use std::collections::BTreeSet;
 use std::path::Path;
-use tempfile::TempDir;
 
 /// A program that was recorded and has ended.
 pub struct EndedRecording<'a> {
@@ -36,7 +36,7 @@ impl EndedRecording<'_> {
     ///
     /// # Errors
     /// The manifest cannot be written.
-    pub fn finish(&self, output: &mut Output, hook: TempDir) -> Result<Finished> {
+    pub fn finish(&self, output: &mut Output, hook: HookFolder) -> Result<Finished> {
         // before the lock: from now on processes that end take it, to write the manifest themselves
         let has_alive = has_processes(hook.path());
         // until the manifest is written: launchers of one job read it, add their ranks, and write
@@ -104,7 +104,9 @@ impl EndedRecording<'_> {
             output.close(is_alone, &alive_pids)?;
         }
         summary::print_summary(&manifest, &self.args.output);
-        keep_hook(hook, has_alive);
+        if has_alive {
+            hook.keep();
+        }
         earlier.context("cannot put the earlier recording in order")?;
         Ok(Finished {
             is_whole: manifest.is_complete(),
@@ -234,12 +236,5 @@ fn add_note(processes: &mut Vec<Process>, pid: u32, note: String) {
             notes: vec![note],
             ..Process::default()
         }),
-    }
-}
-
-/// The hook's folder stays while processes run that may load from it; the last of them removes it.
-fn keep_hook(hook: TempDir, is_needed: bool) {
-    if is_needed {
-        let _path = hook.keep();
     }
 }

@@ -7,6 +7,7 @@ mod earlier;
 mod file_names;
 mod finish;
 mod folder;
+mod hook_folder;
 mod lock;
 mod pack;
 mod script;
@@ -22,11 +23,12 @@ use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
 use etlink_schedule::{Arguments, Schedule};
 use etlink_torch::{
-    ArmedSettings, Ended, HOOK, Options, OwnProfiler, SETTINGS_VARIABLE, ScheduleSettings,
-    Settings, python_path,
+    ArmedSettings, Ended, Options, OwnProfiler, SETTINGS_VARIABLE, ScheduleSettings, Settings,
+    python_path,
 };
 use finish::EndedRecording;
 use folder::Output;
+use hook_folder::HookFolder;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
@@ -53,7 +55,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
     let schedule = schedule(args)?;
     let armed = armed(&args.armed)?;
     let task = JobTask::from_variables(|name| std::env::var(name).ok());
-    let hook = hook()?;
+    let hook = HookFolder::new()?;
     let launcher = launcher(hook.path());
     let mut output = Output::new(
         &args.output,
@@ -194,7 +196,7 @@ fn own_profiler(args: &RecordArgs) -> OwnProfiler {
 fn launcher(hook: &Path) -> String {
     // process ids come again, in containers often at once: the random name does not
     let name = hook.file_name().unwrap_or_default().to_string_lossy();
-    let unique = name.trim_start_matches(HOOK_PREFIX);
+    let unique = name.trim_start_matches(hook_folder::PREFIX);
     format!("{unique}-{}", std::process::id())
 }
 
@@ -210,27 +212,6 @@ fn options(args: &RecordArgs) -> Options {
         gzip: what.gzip,
         interleave: what.interleave,
     }
-}
-
-const HOOK_PREFIX: &str = "etlink-hook-";
-
-/// A private folder with the hook, gone when this is dropped.
-fn hook() -> Result<tempfile::TempDir> {
-    let mut builder = tempfile::Builder::new();
-    // launchers of a whole cluster write into one folder, each under this name
-    builder.prefix(HOOK_PREFIX).rand_bytes(12);
-    let folder = disk::attempt(&std::env::temp_dir()).and_then(|()| builder.tempdir());
-    let folder = folder.context("cannot make a temporary folder; TMPDIR names where")?;
-    // the hook travels in the binary: nothing has to be installed into the program's Python
-    for (name, text) in HOOK {
-        let path = folder.path().join(name);
-        let written = path
-            .parent()
-            .map_or(Ok(()), disk::make_folders)
-            .and_then(|()| disk::write(&path, text.as_bytes()));
-        written.with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(folder)
 }
 
 fn command(args: &RecordArgs, settings: &Settings, hook: &Path) -> Result<Command> {
