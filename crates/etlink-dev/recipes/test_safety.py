@@ -149,6 +149,55 @@ class Ends(Safety):
         self.assertEqual(len(list((self.folder / "outer").glob("*_0.json"))), 2)
 
 
+class Clocks(Safety):
+    """How the clocks of machines lie to each other is measured by the times of files in the folder that they share."""
+
+    SHIFT = """#define _GNU_SOURCE
+#include <time.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *time) {
+  int failed = syscall(SYS_clock_gettime, clock, time);
+  if (!failed && clock == CLOCK_REALTIME) time->tv_sec -= 5;
+  return failed;
+}
+"""
+
+    def behind(self) -> dict[str, str]:
+        """The environment of a program whose clock is 5 s behind."""
+        source, library = self.script("shift.c", self.SHIFT), self.folder / "shift.so"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+        return {"LD_PRELOAD": str(library)}
+
+    def assert_clock(self, rank: dict, seconds: float):
+        clock = rank["clock"]
+        self.assertEqual(clock["against"], "file system of the output folder")
+        self.assertLessEqual(abs(clock["offset_ns"] - seconds * 1e9), clock["uncertainty_ns"])
+        self.assertLess(clock["uncertainty_ns"], 1e9)
+
+    def test_a_machine_whose_clock_is_behind(self):
+        behind = self.behind()
+        for number, more in ((0, {}), (1, behind)):
+            slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": str(number)}
+            process = self.start(SCHEDULE, "python train.py 8", **slurm, **more)
+            _, err = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, err)
+        manifest = self.manifest()
+        for rank, seconds in zip(manifest["ranks"], (0, 5)):
+            self.assert_clock(rank, seconds)
+        manifest["ranks"][1]["host"] = "other"
+        (self.traces / "etlink.json").write_text(json.dumps(manifest))
+        ran = subprocess.run([CHOSEN.etlink, "ranks", str(self.traces)], capture_output=True, text=True)
+        self.assertRegex(ran.stderr, r"says that the clock of other is (4\.9|5\.0)\d\d s behind that of .*, to within 0\.\d+ s")
+
+    def test_a_script_without_the_command(self):
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)} | self.behind()
+        line = ["python", str(MODIFIED / "train.py"), "8", "wait=2, active=2"]
+        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assert_clock(self.manifest()["ranks"][0], 5)
+
+
 class HookFolders(Safety):
     """The private folders of commands that were killed: the next command removes those that nobody needs."""
 

@@ -184,6 +184,7 @@ impl RunManifest {
             ));
         }
         notes.extend(self.other_steps(&name));
+        notes.extend(self.other_clocks(&name));
         notes.extend(self.cost());
         let said = ranks
             .values()
@@ -234,6 +235,31 @@ impl RunManifest {
         ))
     }
 
+    /// Whether the clock of a machine surely differs from that of the first one.
+    fn other_clocks(&self, name: &dyn Display) -> Option<String> {
+        let processes = self.recorded.ranks.iter().map(|rank| &rank.process);
+        let mut clocks =
+            processes.filter_map(|process| Some((&process.host, process.clock.as_ref()?)));
+        let (first, of_first) = clocks.next()?;
+        // of all the one that is furthest off
+        let apart = clocks.map(|(host, clock)| {
+            let distance = of_first.offset_ns.saturating_sub(clock.offset_ns);
+            let uncertainty = of_first.uncertainty_ns.saturating_add(clock.uncertainty_ns);
+            (host, distance, uncertainty)
+        });
+        let sure = apart.filter(|(host, distance, uncertainty)| {
+            *host != first && distance.saturating_abs() > *uncertainty
+        });
+        let (host, distance, uncertainty) =
+            sure.max_by_key(|(_, distance, _)| distance.saturating_abs())?;
+        Some(format!(
+            "{name} says that the clock of {host} is {} s {} that of {first}, to within {} s",
+            seconds(distance.saturating_abs()),
+            if distance > 0 { "ahead of" } else { "behind" },
+            seconds(uncertainty)
+        ))
+    }
+
     /// Why a rank has no traces in the folder.
     fn missing_reason(&self, rank: &Rank) -> String {
         let process = &rank.process;
@@ -261,6 +287,10 @@ impl RunManifest {
             "it was recorded in other cycles only".to_owned()
         }
     }
+}
+
+fn seconds(ns: i64) -> String {
+    format!("{:.3}", ns as f64 / 1e9)
 }
 
 /// The cycles of all ranks.

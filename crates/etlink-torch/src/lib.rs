@@ -26,5 +26,5 @@ pub use armed::{ArmedSettings, ArmedStatus, AskedRecording, PLAN, REQUEST, StepT
 pub use etlink_schedule::{InvalidRanks, RankSelection};
 pub use hook::{ENDED, HOOK, MARKER, python_path};
 pub use manifest::{Ended, Manifest, ManifestContents, NOTHING, Task};
-pub use process::{Clock, Cycle, Process, Rank, StepTimes};
+pub use process::{Clock, Cycle, FILE_SYSTEM, HostClock, Process, Rank, StepTimes};
 pub use settings::{Options, OwnProfiler, SETTINGS_VARIABLE, ScheduleSettings, Settings};

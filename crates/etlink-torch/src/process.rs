@@ -26,6 +26,9 @@ pub struct Process {
     /// Variables of the environment that change how PyTorch runs, and the ids of the job.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
+    /// How the clock of its machine lies to that of the output folder's file system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<HostClock>,
     /// Rank; known once a cycle begins.
     pub rank: Option<u32>,
     /// Number of ranks, where the program says.
@@ -130,6 +133,21 @@ pub struct Clock {
     /// Since the machine's own origin, mostly its start.
     pub monotonic_ns: i64,
 }
+
+/// How the clock of a machine lies to one that all machines of a job see: the times that the file
+/// system of the output folder gives to new files.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct HostClock {
+    /// How much the other clock is ahead, ns.
+    pub offset_ns: i64,
+    /// The offset is no further from the true one than this, ns.
+    pub uncertainty_ns: i64,
+    /// The other clock.
+    pub against: String,
+}
+
+/// What [`HostClock`] is measured against.
+pub const FILE_SYSTEM: &str = "file system of the output folder";
 
 impl Cycle {
     /// First step that is in one of the traces.

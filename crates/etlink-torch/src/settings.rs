@@ -1,6 +1,6 @@
 //! What the launcher tells the hook.
 
-use crate::{ArmedSettings, RankSelection};
+use crate::{ArmedSettings, HostClock, RankSelection};
 use etlink_schedule::Arguments;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,6 +21,8 @@ pub struct Settings {
     /// A name that no other launcher has: launchers of one job, on several machines, share the
     /// folders.
     pub launcher: String,
+    /// How the clock of this machine lies to that of the output folder's file system.
+    pub clock: Option<HostClock>,
     /// Folder that gets the device traces under names that TensorBoard's plugin knows, too;
     /// absolute.
     pub tensorboard: Option<PathBuf>,

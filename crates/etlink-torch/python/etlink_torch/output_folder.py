@@ -3,7 +3,7 @@
 import os
 import sys
 
-from . import files, hook, manifest
+from . import files, hook, host_clock, manifest
 from .guard import attempt
 from .process import rank_and_world
 from .report import Report, join_folder
@@ -19,6 +19,7 @@ class OutputFolder:
             if folder:
                 os.makedirs(folder, exist_ok=True)
         self.held = attempt(join_folder, settings["work"])
+        settings["clock"] = attempt(host_clock.measure, settings["work"])
         self.report = Report(settings, hook.versions(torch))
         try:
             self.session = kind(torch, settings, self.report)

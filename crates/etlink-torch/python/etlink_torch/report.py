@@ -71,6 +71,7 @@ class Report:
             "device": versions["device"],
             "nccl": versions["nccl"],
             "environment": attempt(environment) or {},
+            "clock": settings.get("clock"),
             "rank": None,
             "world": None,
             "local_world": attempt(local_world),

@@ -5,12 +5,15 @@ use super::disk;
 use super::earlier::Earlier;
 use super::folder::Output;
 use super::hook_folder::HookFolder;
+use super::host_clock::OffsetInterval;
 use super::lock;
 use super::task::JobTask;
 use super::{pack, script, summary};
 use crate::args::RecordArgs;
 use anyhow::{Context, Result};
-use etlink_torch::{ENDED, Ended, MARKER, Manifest, ManifestContents, Process, Settings, Task};
+use etlink_torch::{
+    ENDED, Ended, HostClock, MARKER, Manifest, ManifestContents, Process, Settings, Task,
+};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -18,6 +21,8 @@ use std::path::Path;
 pub struct EndedRecording<'a> {
     pub args: &'a RecordArgs,
     pub settings: Settings,
+    /// Of the machine's clock, before the program.
+    pub clock: Option<OffsetInterval>,
     pub task: Option<JobTask>,
     pub ended: Ended,
 }
@@ -43,6 +48,10 @@ impl EndedRecording<'_> {
         // it
         let _lock = output.lock()?;
         let (mut processes, mut notes) = output.processes()?;
+        let clock = self.clock(output.work());
+        for process in &mut processes {
+            process.clock.clone_from(&clock);
+        }
         let spare = spare_notes(hook.path());
         for (pid, note) in spare {
             add_note(&mut processes, pid, note);
@@ -112,6 +121,15 @@ impl EndedRecording<'_> {
             is_whole: manifest.is_complete(),
             is_to_be_linked: self.args.link && manifest.recorded() > 0 && is_last,
         })
+    }
+
+    /// How the clock of this machine has lain to that of the file system.
+    fn clock(&self, work: &Path) -> Option<HostClock> {
+        let (earlier, later) = (self.clock, OffsetInterval::measure(work));
+        let both = earlier.zip(later);
+        let interval = both.map(|(earlier, later)| earlier.with(later));
+        let interval = interval.or(earlier).or(later)?;
+        Some(interval.clock())
     }
 
     fn manifest(

@@ -8,6 +8,7 @@ mod file_names;
 mod finish;
 mod folder;
 mod hook_folder;
+mod host_clock;
 mod lock;
 mod pack;
 mod script;
@@ -29,6 +30,7 @@ use etlink_torch::{
 use finish::EndedRecording;
 use folder::Output;
 use hook_folder::HookFolder;
+use host_clock::OffsetInterval;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
@@ -63,6 +65,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         &launcher,
         task.as_ref(),
     )?;
+    let clock = OffsetInterval::measure(output.work());
     // no `?` here: from now on an error has to give the folder up first, as below
     let tensorboard = args.tensorboard.as_deref().map(folder::made).transpose();
     let settings = tensorboard.map(|tensorboard| Settings {
@@ -70,6 +73,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         output: output.path.clone(),
         hook: hook.path().to_owned(),
         launcher,
+        clock: clock.map(OffsetInterval::clock),
         tensorboard,
         schedule: schedule.map(|(arguments, _)| arguments.into()),
         armed,
@@ -102,6 +106,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
     let recording = EndedRecording {
         args,
         settings,
+        clock,
         task,
         ended,
     };
