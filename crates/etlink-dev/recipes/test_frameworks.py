@@ -2,7 +2,7 @@
 
     python3 crates/etlink-dev/recipes/test_frameworks.py --etlink target/debug/etlink [--torch 2.15.0]
 
-Started by `cargo dev test-torch`, after test_torch.py.
+Started by `cargo dev test-torch` with the others (suites.py).
 """
 
 import re
@@ -11,6 +11,7 @@ from collections import defaultdict
 
 import test_torch
 import venvs
+from catalog import version_key
 from test_torch import CHOSEN, MODIFIED, PACKAGE, Traces, host_ops
 
 
@@ -123,12 +124,15 @@ class HuggingFace(Frameworks):
         wanted = [f"Own {place} None False" for place in ("forward", "backward", "data")]
         self.assertEqual([line for line in ran.stdout.splitlines() if line.startswith("Own")], wanted, ran.stderr)
         (rank,) = self.manifest()["ranks"]
-        self.assertEqual([(c["first_step"], c["last_step"], c["whole"]) for c in rank["cycles"]], [(0, 2, False), (2, 4, False), (4, 4, True)])
+        # older versions fetch the second batch of a step within it
+        last = (4, 4, True) if version_key(CHOSEN.torch) >= (2, 4) else (4, 5, False)
+        self.assertEqual([(c["first_step"], c["last_step"], c["whole"]) for c in rank["cycles"]], [(0, 2, False), (2, 4, False), last])
         for cycle in rank["cycles"]:
             self.assert_pair(cycle)
 
 
+LONGEST = ("test_phases_by_the_command_and_by_a_profiler",)
+LIBRARIES = ("transformers", "accelerate", "lightning")
+
 if __name__ == "__main__":
-    test_torch.main(
-        longest=("test_phases_by_the_command_and_by_a_profiler",), libraries=("transformers", "accelerate", "lightning")
-    )
+    test_torch.main(LONGEST, LIBRARIES)

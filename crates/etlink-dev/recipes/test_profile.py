@@ -2,7 +2,7 @@
 
     python3 crates/etlink-dev/recipes/test_profile.py --etlink target/debug/etlink [--torch 2.15.0]
 
-Started by `cargo dev test-torch`, after test_torch.py.
+Started by `cargo dev test-torch` with the others (suites.py).
 """
 
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import test_torch
 import venvs
+from catalog import version_key
 from test_torch import CHOSEN, MODIFIED, PACKAGE, PROGRAMS, Traces, host_ops, load
 
 
@@ -46,7 +47,8 @@ class DropIn(Traces):
         text = (PROGRAMS / "own_profilers.py").read_text()
         changed = self.folder / "changed.py"
         changed.write_text(text.replace("from torch.profiler import", "from etlink_torch import"))
-        for name in ("observed", "two"):
+        # PyTorch has the argument from 2.3 on
+        for name in ("observed", "two") if version_key(CHOSEN.torch) >= (2, 3) else ("plain", "two"):
             with self.subTest(name):
                 found = []
                 for script, folder in ((PROGRAMS / "own_profilers.py", "theirs"), (changed, "ours")):
@@ -73,7 +75,9 @@ class DropIn(Traces):
 
     def test_a_handler_that_raises_reaches_the_script(self):
         """In `step()`, and at the end of the block."""
-        self.assertEqual(self.case("raises"), "mine 1, mine 2")
+        # PyTorch 2.1 stops twice then
+        first = "mine 1" if version_key(CHOSEN.torch) >= (2, 3) else "Can't disable Kineto profiler when it's not running"
+        self.assertEqual(self.case("raises"), f"{first}, mine 2")
         self.assertEqual(self.steps(), [(0, 0), (0, 0)])
 
     def test_steps_are_any_callable_and_start_and_stop_need_no_block(self):
@@ -81,6 +85,7 @@ class DropIn(Traces):
         self.assertEqual(self.steps(), [(1, 1), (4, 5), (0, 0)])
 
     def test_what_is_not_collected_is_in_neither_trace(self):
+        self.needs((2, 6), "toggle_collection_dynamic")
         self.case("toggle")
         (cycle,) = self.cycles()
         names = list(host_ops(self.traces / cycle["host_trace"]).values())
@@ -88,6 +93,7 @@ class DropIn(Traces):
 
     def test_what_is_added_to_a_trace_which_is_there_once_the_script_has_exported_it(self):
         files = ["etlink.json", "kineto_trace_0.json", "torch_et_0.json"]
+        self.needs((2, 6), "custom_trace_id_callback")
         self.assertEqual(self.case("metadata"), f"['mine', [1], {{'preset': 2}}, 'id 1'] {files} []")
         device = load(self.traces / self.cycles()[0]["device_trace"])
         self.assertEqual([device[key] for key in ("text", "json", "early", "trace_id")], ["mine", [1], {"preset": 2}, "id 1"])
@@ -114,7 +120,9 @@ class DropIn(Traces):
         self.assertEqual([rank["rank"] for rank in ranks], [0, 1])
         for rank in ranks:
             self.assertEqual((rank["notes"], len(rank["cycles"])), ([], 1))
-            for kind in ("host_trace", "device_trace", "flight_recorder"):
+            kinds = ("host_trace", "device_trace", "flight_recorder")
+            # of Gloo's collectives older ones record none
+            for kind in kinds if version_key(CHOSEN.torch) >= (2, 15) else kinds[:2]:
                 self.assertTrue((self.traces / rank["cycles"][0][kind]).exists())
         self.assertNotIn(".etlink", [path.name for path in self.traces.iterdir()])
 
@@ -158,5 +166,7 @@ class DropIn(Traces):
         self.assertIn("ModuleNotFoundError: ", ran.stderr)
 
 
+LONGEST = ("test_programs_with_a_changed_import",)
+
 if __name__ == "__main__":
-    test_torch.main(longest=("test_programs_with_a_changed_import",))
+    test_torch.main(LONGEST)

@@ -2,7 +2,7 @@
 
     python3 crates/etlink-dev/recipes/test_safety.py --etlink target/debug/etlink [--torch 2.15.0]
 
-Started by `cargo dev test-torch`, after test_torch.py.
+Started by `cargo dev test-torch` with the others (suites.py).
 """
 
 import json
@@ -352,5 +352,7 @@ class Folders(Safety):
         self.assertTrue(any("one more cycle would exceed --max-size" in note for note in rank["notes"]), rank["notes"])
 
 
+LONGEST = ("test_every_call_of_the_hook_may_fail",)
+
 if __name__ == "__main__":
-    test_torch.main(longest=("test_every_call_of_the_hook_may_fail",))
+    test_torch.main(LONGEST)

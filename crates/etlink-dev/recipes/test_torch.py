@@ -2,7 +2,7 @@
 
     python3 crates/etlink-dev/recipes/test_torch.py --etlink target/debug/etlink [--torch 2.15.0]
 
-Started by `cargo dev test-torch`. The environment is that of record.py, under target/testdata-venvs.
+Started by `cargo dev test-torch` with the others (suites.py). The environment is that of record.py, under target/testdata-venvs.
 """
 
 import argparse
@@ -72,6 +72,11 @@ class Traces(unittest.TestCase):
         ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
         self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
         return ran
+
+    def needs(self, version: tuple[int, ...], what: str):
+        """Skips the test with a PyTorch that is older."""
+        if version_key(CHOSEN.torch) < version:
+            self.skipTest(f"PyTorch {CHOSEN.torch} has no {what}")
 
     def manifest(self) -> dict:
         return load(self.traces / "etlink.json")
@@ -173,8 +178,7 @@ class Recorded(Traces):
 
     def parallelism(self, kind: str):
         """A program is recorded that shares its model between ranks by PyTorch's own means."""
-        if version_key(CHOSEN.torch) < (2, 6):
-            self.skipTest("fully_shard and torch.distributed.pipelining came later")
+        self.needs((2, 6), "fully_shard and torch.distributed.pipelining")
         environment = venvs.environment(CHOSEN.python)
         line = ["torchrun", "--standalone", "--nproc-per-node", "2", str(PROGRAMS / "parallelism.py"), kind]
         alone = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300)
@@ -517,6 +521,7 @@ class OwnProfilers(Traces):
         self.adopt("plain")
 
     def test_an_observer_of_the_program_is_used(self):
+        self.needs((2, 3), "execution_trace_observer=")
         for cycle in self.adopt("observed"):
             self.assert_pair(cycle)
 
@@ -783,7 +788,7 @@ LONGEST = (
 )
 
 
-def main(longest: tuple[str, ...], libraries: tuple[str, ...] = ()) -> None:
+def main(longest: tuple[str, ...], libraries: tuple[str, ...] = (), modules: tuple[str, ...] = ("__main__",)) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--etlink", required=True, help="the command to test")
     parser.add_argument("--torch", default=NEWEST, metavar="VERSION")
@@ -796,8 +801,10 @@ def main(longest: tuple[str, ...], libraries: tuple[str, ...] = ()) -> None:
     for library in libraries:
         # before the tests: pip may not change what another one of them imports
         venvs.add(CHOSEN.python, CHOSEN.torch, library)
-    parallel.run_module("__main__", rest, longest)
+    parallel.run_modules(modules, rest, longest)
 
+
+LIBRARIES = ("transformers", "accelerate")
 
 if __name__ == "__main__":
-    main(LONGEST, ("transformers", "accelerate"))
+    main(LONGEST, LIBRARIES)

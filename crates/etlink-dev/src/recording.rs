@@ -39,11 +39,7 @@ pub fn test_recording() -> Result<()> {
 
 /// Records programs with `etlink record` as users do.
 pub fn test_torch(options: &[String]) -> Result<()> {
-    run_with_etlink("test_torch.py", options)?;
-    run_with_etlink("test_profile.py", options)?;
-    run_with_etlink("test_frameworks.py", options)?;
-    run_with_etlink("test_safety.py", options)?;
-    run_with_etlink("test_trigger.py", options)
+    run_with_etlink("suites.py", options)
 }
 
 /// Measures steps under `etlink record`.

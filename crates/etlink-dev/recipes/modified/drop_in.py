@@ -2,6 +2,7 @@
 
 import gc
 import gzip
+import inspect
 import json
 import os
 import sys
@@ -13,6 +14,8 @@ from etlink_torch import ProfilerAction, ProfilerActivity, profile, record_funct
 
 torch.manual_seed(7)
 CPU = [ProfilerActivity.CPU]
+# PyTorch has the argument from 2.5 on
+COLLECTS = {"acc_events": True} if "acc_events" in inspect.signature(torch.profiler.profile).parameters else {}
 model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
@@ -81,14 +84,14 @@ def raises():
         try:
             with profile(activities=CPU, schedule=plan, on_trace_ready=handler) as profiler:
                 steps(number, profiler if plan else None)
-        except KeyError as error:
+        except (KeyError, RuntimeError) as error:
             said.append(error.args[0])
     return ", ".join(said)
 
 
 def callable():
     actions = {1: ProfilerAction.RECORD_AND_SAVE, 4: ProfilerAction.RECORD, 5: ProfilerAction.RECORD_AND_SAVE}
-    profiler = profile(activities=CPU, schedule=lambda step: actions.get(step, ProfilerAction.NONE), acc_events=True)
+    profiler = profile(activities=CPU, schedule=lambda step: actions.get(step, ProfilerAction.NONE), **COLLECTS)
     profiler.start()
     steps(8, profiler)
     profiler.stop()
