@@ -19,6 +19,7 @@ import errno
 import gc
 import importlib
 import importlib.machinery
+import inspect
 import json
 import multiprocessing
 import os
@@ -41,7 +42,7 @@ OWN_FILES = {"own": ("own_profiler", "host_cut", "session"), "own-observer": ("o
 ARMED = "armed"
 """A program that is asked for a recording that it does not come to, and records another by the number of a step."""
 ARMED_SETTINGS = {"steps": 1, "warmup": 1, "every": 4, "keep": 1, "when": {"factor": 2.0}, "signal": "SIGUSR2"}
-OWN_FILES[ARMED] = ("armed", "watch", "trigger_signal")
+OWN_FILES[ARMED] = ("armed", "restarts", "watch", "trigger_signal")
 WAYS = ("optimizer", "forward", "forward:Linear", "__main__:late_step", "late:step", "importing:step", "annotation:iteration")
 """What counts as a step; the first with faults everywhere. The modules are those of `MODULES`."""
 AT_EXIT = range(1, 30, 7)
@@ -389,6 +390,12 @@ class Runs:
         return json.loads(path.read_text()) if path.exists() else (None, None, None)
 
 
+def own_ways(torch):
+    """PyTorch takes an observer from 2.3 on."""
+    has_observer = "execution_trace_observer" in inspect.signature(torch.profiler.profile).parameters
+    return OWN if has_observer else OWN[:1]
+
+
 def main():
     """Returns in forked processes alone."""
     root, all_calls = pathlib.Path(sys.argv[1]), {"every-call": True, "every-place": False}[sys.argv[2]]
@@ -400,7 +407,7 @@ def main():
     import torch
 
     try:
-        report = run_all(Runs(torch, finder.then, root), sys.argv[3:] or (*WAYS, *OWN, ARMED), all_calls)
+        report = run_all(Runs(torch, finder.then, root), sys.argv[3:] or (*WAYS, *own_ways(torch), ARMED), all_calls)
     except Forked as forked:
         return forked.child
     print(json.dumps(report))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import test_torch
 import venvs
+from catalog import version_key
 from test_torch import CHOSEN, MODIFIED, PACKAGE, PROGRAMS, SCHEDULE, Traces
 
 FAULTS = PROGRAMS.parent / "faults.py"
@@ -116,7 +117,10 @@ class Ends(Safety):
         out, err = process.communicate(timeout=300)
         self.assertEqual(out, f"rank 0 ended with {-signal.SIGTERM}\n", err)
         (rank,) = [rank for rank in self.manifest()["ranks"] if rank["rank"] == 0]
-        self.assertEqual([(c["first_step"], c["last_step"], c["whole"]) for c in rank["cycles"]], [(4, 5, False)])
+        # a profiler that is not of all threads cannot be stopped by another one
+        saved = [(4, 5, False)] if version_key(CHOSEN.torch) >= (2, 3) else []
+        self.assertEqual([(c["first_step"], c["last_step"], c["whole"]) for c in rank["cycles"]], saved)
+        self.assertEqual(rank["lost"], not saved)
 
     def test_a_forked_child_ends(self):
         ran = self.record(SCHEDULE, "python forking.py")

@@ -7,6 +7,7 @@ Started by `cargo dev test-torch` with the others (suites.py).
 
 import concurrent.futures
 import fcntl
+import functools
 import json
 import os
 import signal
@@ -610,7 +611,9 @@ class Withdrawn(Jobs):
         request = self.traces / ".etlink/trigger.json"
         before = request.exists()
         line = [CHOSEN.etlink, "trigger", str(self.traces), *words]
-        waiting = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        # a suite that runs in the background of a shell has it ignored
+        heeds = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        waiting = subprocess.Popen(line, preexec_fn=heeds, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.wait_for(lambda: before or request.exists() or waiting.poll() is not None)
         return waiting
 

@@ -10,7 +10,7 @@ use super::disk;
 use anyhow::{Context, Result};
 use etlink_torch::{HOOK, MARKER};
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tempfile::TempDir;
 
 pub const PREFIX: &str = "etlink-hook-";
@@ -136,7 +136,7 @@ fn lock_alone(path: &Path) -> Lock {
     }
 }
 
-fn is_of_machine(folder: &PathBuf) -> bool {
+fn is_of_machine(folder: &Path) -> bool {
     let written = std::fs::read_to_string(folder.join(LAUNCHER));
     written.is_ok_and(|written| written == machine())
 }
