@@ -264,6 +264,44 @@ fn a_dump_that_is_cut_keeps_what_came_before() {
 }
 
 #[test]
+fn what_versions_write_differently() {
+    // version 1 has one number, which some programs that merge dumps write as text
+    let json = br#"{"version": "1.0", "entries": [{"profiling_name": "nccl:send 0->1",
+        "time_created_ns": 5, "seq_id": "7", "is_p2p": true}]}"#;
+    let dump = read(&json[..]).expect("a dump");
+    let entry = &dump.entries[0];
+    assert_eq!((entry.number, entry.is_message), (7, true));
+}
+
+#[test]
+fn a_dump_without_entries_is_one_only_where_it_is_cut_behind_its_version() {
+    let cut = read(&br#"{"version": "2.10", "pg_config": {"#[..]).expect("a dump");
+    assert_eq!(cut.version, "2.10");
+    assert!(error_of(br#"{"version": "2.10", "pg_config": {}}"#).contains("no \"entries\""));
+    assert!(error_of(br#"{"pg_config": {"#).contains("no \"entries\""));
+}
+
+/// Fails as a packed file does that is cut.
+struct CutSource(&'static [u8]);
+
+impl Read for CutSource {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.read(bytes)? {
+            0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            read => Ok(read),
+        }
+    }
+}
+
+#[test]
+fn a_source_that_fails_before_its_first_byte_is_an_error() {
+    let empty = read(CutSource(b""));
+    assert!(matches!(empty, Err(Error::Io { offset: 0, .. })));
+    let cut = read(CutSource(br#"{"version": "2.10", "entries": ["#)).expect("a dump");
+    assert_eq!(cut.anomalies.count(AnomalyKind::SourceEnded), 1);
+}
+
+#[test]
 fn a_pickle_that_would_call_code_is_refused_with_its_name() {
     let reduce = b"\x80\x02cposix\nsystem\nX\x02\x00\x00\x00ls\x85R.";
     assert_eq!(
@@ -333,6 +371,7 @@ fn values_and_bad_entries_are_bounded() {
     for many in [
         values(count),
         [b"\x80\x02".to_vec(), b"(".repeat(count + 1)].concat(),
+        [b"\x80\x02N".to_vec(), b"2".repeat(count + 1)].concat(),
         [&b"{\"entries\":["[..], &b"0,".repeat(count)].concat(),
         [&b"{\"entries\":"[..], &b"[".repeat(count + 1)].concat(),
     ] {
