@@ -125,7 +125,7 @@ class Recorded(Traces):
         either, --strict ends with 1, for this alone.
         """
         cycles = [cycle for rank in self.manifest()["ranks"] for cycle in rank["cycles"]]
-        gloo = gloo and any(cycle["flight_recorder"] is None for cycle in cycles)
+        gloo = gloo and any(cycle.get("flight_recorder") is None for cycle in cycles)
         merge = [CHOSEN.etlink, "merge", str(self.traces), "-o", str(self.folder / "linked"), "--json", "--strict"]
         ran = subprocess.run(merge, capture_output=True, text=True)
         self.assertEqual(ran.returncode, 1 if gloo else 0, ran.stderr)
@@ -161,7 +161,7 @@ class Recorded(Traces):
         own.unlink()
         ranks = self.manifest()["ranks"]
         self.assertEqual(len(ranks[0]["cycles"]), 2)
-        names = [cycle["flight_recorder"] for rank in ranks for cycle in rank["cycles"]]
+        names = [cycle.get("flight_recorder") for rank in ranks for cycle in rank["cycles"]]
         if version_key(CHOSEN.torch) < (2, 15):
             # its flight recorder knows of NCCL alone
             self.assertEqual(names, [None] * 4)
@@ -351,7 +351,11 @@ class Recorded(Traces):
         self.assertEqual(ran.stdout, "True\n")
         (rank,) = self.manifest()["ranks"]
         self.assertEqual((rank["steps"], rank["counted"]), (9, "execute_*"))
-        self.assert_steps(rank, (3, 4))
+        if has_record_function_id(CHOSEN.torch):
+            self.assert_steps(rank, (3, 4))
+        else:
+            # of other threads its device trace has nothing
+            self.assertEqual([(cycle["first_step"], cycle["last_step"]) for cycle in rank["cycles"]], [(3, 4)])
         self.assertIn("steps 3-4 (ranges of execute_*)", ran.stderr)
         ran = self.record(SCHEDULE + " --overwrite --step-on annotation:execute", f"python {program}", code=1)
         self.assertIn('steps are ranges of record_function("execute"): is the name of --step-on right?', ran.stderr)

@@ -1,6 +1,6 @@
 """Trains with Lightning, validates within the epochs, tests and predicts: lightning_phases.py [profiler OPTIONS [raise]]; prints its losses.
 
-With `raise` a batch raises; it prints the error, and whether a profiler is left running.
+With a profiler it does so without it first, which shows that nothing changes. With `raise` a batch raises; it prints the error, and whether a profiler is left running.
 """
 
 import sys
@@ -44,26 +44,31 @@ class Model(lightning.LightningModule):
 
 
 def profiler():
-    if sys.argv[1:2] != ["profiler"]:
-        return None
     from etlink_torch.lightning import EtlinkProfiler
 
     return eval("EtlinkProfiler('traces', {})".format(sys.argv[2]))
 
 
-lightning.seed_everything(7, verbose=False)
-data = torch.utils.data.TensorDataset(torch.randn(64, 32), torch.randint(0, 10, (64,)))
-loader = torch.utils.data.DataLoader(data, 8)
-trainer = lightning.Trainer(
-    max_epochs=2, val_check_interval=3, limit_val_batches=3, accelerator="cpu", profiler=profiler(),
-    logger=False, enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
-)
-model = Model()
-try:
-    trainer.fit(model, loader, loader)
-except ZeroDivisionError as error:
-    print(error, torch.autograd.profiler._is_profiler_enabled)
-    sys.exit()
-(tested,) = trainer.test(model, loader, verbose=False)
-predicted = trainer.predict(model, loader)
-print(tested["loss"], float(sum(predicted)), {phase: model.calls.count(phase) for phase in sorted(set(model.calls))})
+def run(profiler=None):
+    lightning.seed_everything(7, verbose=False)
+    data = torch.utils.data.TensorDataset(torch.randn(64, 32), torch.randint(0, 10, (64,)))
+    loader = torch.utils.data.DataLoader(data, 8)
+    trainer = lightning.Trainer(
+        max_epochs=2, val_check_interval=3, limit_val_batches=3, accelerator="cpu", profiler=profiler,
+        logger=False, enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+    )
+    model = Model()
+    try:
+        trainer.fit(model, loader, loader)
+    except ZeroDivisionError as error:
+        print(error, torch.autograd.profiler._is_profiler_enabled)
+        sys.exit()
+    (tested,) = trainer.test(model, loader, verbose=False)
+    predicted = trainer.predict(model, loader)
+    print(tested["loss"], float(sum(predicted)), {phase: model.calls.count(phase) for phase in sorted(set(model.calls))})
+
+
+if "raise" not in sys.argv:
+    run()
+if sys.argv[1:2] == ["profiler"]:
+    run(profiler())
