@@ -61,3 +61,18 @@ pub(crate) fn structure_follows(text: &[u8]) -> bool {
         .first()
         .is_none_or(|b| b",}]{".contains(b))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_a_brace_stands_structure() {
+        for text in ["", " ", ",", "}", "\n]", " {\"a\": 1}"] {
+            assert!(structure_follows(text.as_bytes()), "{text:?}");
+        }
+        for text in ["a", " \"", "1", ":"] {
+            assert!(!structure_follows(text.as_bytes()), "{text:?}");
+        }
+    }
+}

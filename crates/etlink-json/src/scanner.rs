@@ -466,6 +466,45 @@ mod tests {
     }
 
     #[test]
+    fn an_object_is_left_from_any_place() {
+        let text = r#"{"a": {"b": "}", "c": [{}]}, "d": "-7"}, 3]"#;
+        let mut scanner = JsonScanner::new(text.as_bytes());
+        scanner.enter().expect("an object");
+        scanner.key().expect("a key");
+        scanner.leave().expect("its end is there");
+        assert_eq!(scanner.pos(), text.len() - 4);
+        assert!(scanner.eat(b','), "it stands behind the object");
+        assert_eq!(scanner.value().expect("a value").int(), Some(3));
+        assert!(JsonScanner::new(b"{\"a\": 1").leave().is_err());
+    }
+
+    #[test]
+    fn an_element_ends_where_another_can_begin() {
+        for (behind, is_end) in [
+            ("", true),
+            (" ,", true),
+            ("]", true),
+            ("{", true),
+            ("a", false),
+        ] {
+            let ended = JsonScanner::new(behind.as_bytes()).end_element();
+            assert_eq!(ended.is_ok(), is_end, "{behind:?}");
+        }
+    }
+
+    #[test]
+    fn mended_strings_are_told() {
+        for (text, is_mended) in [(r#"{"a": "b"}"#, false), (r#"{"a": "b "c" d"}"#, true)] {
+            let mut scanner = JsonScanner::new(text.as_bytes());
+            scanner.restart(0, true);
+            scanner.enter().expect("an object");
+            scanner.key().expect("a key");
+            scanner.value().expect("a value");
+            assert_eq!(scanner.repaired(), is_mended, "{text}");
+        }
+    }
+
+    #[test]
     fn quotes_are_found_at_every_distance() {
         for length in 0..80 {
             for wanted in [b'"', b'\\'] {
