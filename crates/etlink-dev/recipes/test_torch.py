@@ -254,9 +254,11 @@ class Recorded(Traces):
         for rank in self.manifest()["ranks"]:
             steps = [(cycle["host_steps"], cycle["first_step"], cycle["last_step"]) for cycle in rank["cycles"]]
             self.assertEqual(steps, [([2, 2], 3, 3), ([6, 6], 7, 7)])
+        # PyTorch 2.1 has three ops in the device trace alone, of 255
+        least = 0.99 if has_record_function_id(CHOSEN.torch) else 0.98
         for linked in self.merge(gloo=True):
             report = linked["report"]
-            self.assertGreater(report["matched"]["order"], 0.99 * report["cpu_ops"])
+            self.assertGreater(report["matched"]["order"], least * report["cpu_ops"])
 
     def test_spawned_ranks_and_a_choice_of_ranks(self):
         self.record(SCHEDULE + " --ranks 1-3", f"python spawned.py {self.folder}/store")
