@@ -112,7 +112,7 @@ fn phases_refuse_other_traces_options_and_damage() {
     }
     tool.run("merge run -o out --phase join --strict")
         .exits(2)
-        .notes("another --strict: false and not true");
+        .notes("shard 0/2 was run with another --strict: give all phases the same options");
     let one = tool.path("out/.etlink-phases/summaries.1-of-2");
     let whole = fs::read(&one).expect("a file");
     for cut in [whole.len() - 1, whole.len() / 2, 30] {
@@ -136,7 +136,7 @@ fn phases_refuse_other_traces_options_and_damage() {
     fs::remove_file(tool.path("run/kineto_trace_3.json")).expect("removes");
     fs::remove_file(tool.path("run/torch_et_3.json")).expect("removes");
     tool.run("merge run -o out --phase join")
-        .exits(2).notes("the traces have changed since shard 0/2 was summarized: it saw 4 ranks, and now there are 3");
+        .exits(2).notes("the traces have changed since shard 0/2 was summarized, which saw 4 ranks where there are 3 now");
     for (options, message) in [
         ("--phase summaries", "--shard <K/N>"),
         ("--phase join --shard 0/2", "joins all shards"),
@@ -165,7 +165,7 @@ fn a_rank_that_fails_is_named_in_its_shard_and_by_the_join() {
     tool.run("merge run -o out --phase join")
         .exits(1)
         .says("torch_et_2.json")
-        .says("3 joined of 2 shards, 1 failed");
+        .says("3 ranks joined, of 2 shards; 1 failed");
     tool.run("merge run -o out --phase write --shard 0/2")
         .exits(1);
     tool.run("merge run -o out --phase write --shard 1/2")
@@ -176,4 +176,176 @@ fn a_rank_that_fails_is_named_in_its_shard_and_by_the_join() {
         let written = fs::read(tool.path(&format!("out/{name}"))).expect("a file");
         assert!(written == content, "{name} differs");
     }
+}
+
+/// All phases of two shards into `out`, with these options; the exit codes must be these.
+fn run_phases(tool: &Tool, options: &str, codes: [i32; 3]) {
+    let [summaries, join, write] = codes;
+    for shard in 0..2 {
+        let phase = format!("--phase summaries --shard {shard}/2");
+        tool.run(&format!("merge {options} -o out {phase}"))
+            .exits(summaries);
+    }
+    tool.run(&format!("merge {options} -o out --phase join"))
+        .exits(join);
+    for shard in 0..2 {
+        let phase = format!("--phase write --shard {shard}/2");
+        tool.run(&format!("merge {options} -o out {phase}"))
+            .exits(write);
+    }
+}
+
+#[test]
+fn phases_replace_nothing_that_is_not_of_etlink() {
+    let tool = four_ranks();
+    for (option, name) in [("--format etplus", "run.0.json.gz"), ("", "run.0.et")] {
+        tool.file(&format!("out/{name}"), "somebody's");
+        for shard in 0..2 {
+            let phase = format!("--phase summaries --shard {shard}/2");
+            tool.run(&format!("merge run {option} -o out {phase}"))
+                .exits(0);
+        }
+        for phase in ["join", "write --shard 0/2"] {
+            tool.run(&format!("merge run {option} -f -o out --phase {phase}"))
+                .exits(2);
+        }
+        assert_eq!(tool.read(&format!("out/{name}")), b"somebody's");
+        fs::remove_dir_all(tool.path("out")).expect("removes");
+    }
+}
+
+#[test]
+fn a_join_can_be_run_again_before_and_after_its_ranks_are_written() {
+    let tool = four_ranks();
+    tool.run("merge run -o one").exits(0);
+    for shard in 0..2 {
+        let phase = format!("--phase summaries --shard {shard}/2");
+        tool.run(&format!("merge run -o out {phase}")).exits(0);
+    }
+    tool.run("merge run -o out --phase join").exits(0);
+    tool.run("merge run -f -o out --phase join").exits(0);
+    run_phases(&tool, "run -f", [0, 0, 0]);
+    run_phases(&tool, "run -f", [0, 0, 0]);
+    assert_eq!(results(&tool, "one"), results(&tool, "out"));
+    // another number of shards, when what the first ones left is removed
+    for shard in 0..2 {
+        fs::remove_file(tool.path(&format!("out/.etlink-phases/summaries.{shard}-of-2")))
+            .expect("removes");
+    }
+    tool.run("merge run -f -o out --phase summaries --shard 0/1")
+        .exits(0);
+    tool.run("merge run -f -o out --phase join").exits(0);
+    tool.run("merge run -f -o out --phase write --shard 0/2")
+        .exits(2)
+        .notes("shard 0/2 has not been joined");
+}
+
+#[test]
+fn phases_of_other_traces_are_refused() {
+    let tool = four_ranks();
+    run_phases(&tool, "run", [0, 0, 0]);
+    // the same names, another run
+    for rank in 0..4 {
+        for kind in ["torch_et", "kineto_trace"] {
+            let name = format!("{kind}_{rank}.json");
+            let content = unpacked(&format!("pipeline4-2.15.0/{name}.gz"));
+            tool.file(&format!("run/{name}"), content);
+        }
+    }
+    for phase in ["write --shard 0/2", "join"] {
+        tool.run(&format!("merge run -f -o out --phase {phase}"))
+            .exits(2)
+            .notes("the traces have changed since shard 0/2 was summarized");
+    }
+    run_phases(&tool, "run -f", [0, 0, 0]);
+    tool.run("merge run -o one").exits(0);
+    assert_eq!(results(&tool, "one"), results(&tool, "out"));
+}
+
+#[test]
+fn ranks_of_an_earlier_run_never_stay_beside_others() {
+    let tool = four_ranks();
+    run_phases(&tool, "run --for astra-sim", [0, 0, 0]);
+    let before = results(&tool, "out");
+    // its file would stay
+    let broken = tool.read("run/torch_et_2.json");
+    tool.file("run/torch_et_2.json", "this is no trace");
+    for shard in 0..2 {
+        let phase = format!("--phase summaries --shard {shard}/2");
+        tool.run(&format!("merge run -f -o out {phase}"))
+            .exits(1 - shard);
+    }
+    tool.run("merge run -f -o out --phase join")
+        .exits(2)
+        .notes("1 ranks failed, and run.2.et of an earlier run would stay");
+    assert_eq!(before, results(&tool, "out"));
+    // fewer ranks, and no simulation: what only the earlier run has goes
+    tool.file("run/torch_et_2.json", broken);
+    for kind in ["torch_et", "kineto_trace"] {
+        fs::remove_file(tool.path(&format!("run/{kind}_3.json"))).expect("removes");
+    }
+    run_phases(&tool, "run -f", [0, 0, 0]);
+    tool.run("merge run -o one").exits(0);
+    assert_eq!(results(&tool, "one"), results(&tool, "out"));
+}
+
+#[test]
+fn a_rank_that_was_not_joined_is_not_written_later() {
+    let tool = four_ranks();
+    let whole = tool.read("run/torch_et_2.json");
+    let state = fs::metadata(tool.path("run/torch_et_2.json")).expect("a file");
+    let mut broken = whole.clone();
+    broken[..20].fill(b'x');
+    tool.file("run/torch_et_2.json", &broken);
+    set_changed(&tool, &state);
+    for shard in 0..2 {
+        let phase = format!("--phase summaries --shard {shard}/2");
+        tool.run(&format!("merge run -o out {phase}"))
+            .exits(1 - shard);
+    }
+    tool.run("merge run -o out --phase join").exits(1);
+    // as where a disk could not be read for a moment: the file has not changed
+    tool.file("run/torch_et_2.json", &whole);
+    set_changed(&tool, &state);
+    tool.run("merge run -o out --phase write --shard 0/2")
+        .exits(1)
+        .says("failed: 2: it failed when it was summarized");
+}
+
+/// Gives the file the time of the last change that it had.
+fn set_changed(tool: &Tool, state: &fs::Metadata) {
+    let path = tool.path("run/torch_et_2.json");
+    let file = fs::File::options().write(true).open(path).expect("a file");
+    let changed = state.modified().expect("a time");
+    file.set_modified(changed).expect("a time");
+}
+
+#[test]
+fn phases_end_with_the_codes_of_one_merge() {
+    let tool = four_ranks();
+    tool.run("merge run --ranks 99 -o one").exits(2);
+    for shard in 0..2 {
+        let phase = format!("--phase summaries --shard {shard}/2");
+        tool.run(&format!("merge run --ranks 99 -o out {phase}"))
+            .exits(0);
+    }
+    tool.run("merge run --ranks 99 -o out --phase join")
+        .exits(2);
+    for rank in 0..4 {
+        tool.file(&format!("run/torch_et_{rank}.json"), "this is no trace");
+    }
+    tool.run("merge run -o one").exits(2);
+    for shard in 0..2 {
+        let phase = format!("--phase summaries --shard {shard}/2");
+        tool.run(&format!("merge run -f -o out {phase}")).exits(1);
+    }
+    tool.run("merge run -f -o out --phase join").exits(2);
+    // a join links nothing, and so needs none of the memory for it
+    let tool = four_ranks();
+    for shard in 0..2 {
+        let phase = format!("--phase summaries --shard {shard}/2");
+        tool.run(&format!("merge run -o out {phase}")).exits(0);
+    }
+    tool.run("merge run -o out --phase join --memory 1M")
+        .exits(0);
 }

@@ -61,9 +61,10 @@ def test_the_files_are_those_of_one_merge(merged, tmp_path) -> None:
         assert [what for what in seen if what[0] == phase] == [
             (phase, done, count) for done in range(1, count + 1)
         ]
+    assert not (tmp_path / ".etlink-phases").exists()
     with pytest.raises(etlink.Error, match="exists; give overwrite=True to replace it"):
         etlink.ray.merge(TRACES, tmp_path, memory="1G")
-    etlink.ray.merge(TRACES, tmp_path, memory="1G", overwrite=True)
+    etlink.ray.merge(TRACES, tmp_path, shards=3, overwrite=True)
     assert results(tmp_path) == merged
 
 
@@ -99,6 +100,14 @@ def test_a_worker_that_is_killed_is_replaced(merged, tmp_path) -> None:
     assert results(tmp_path) == merged
 
 
+def test_a_worker_that_is_always_killed_is_an_error(tmp_path) -> None:
+    killer = Killer(["summaries"])
+    with pytest.raises(etlink.Error, match="a task of the phase summaries was lost: "):
+        etlink.ray.merge(
+            TRACES, tmp_path, memory="1G", shards=16, retries=0, progress=killer.on_progress
+        )
+
+
 def test_a_rank_that_fails_is_named_and_the_others_are_written(merged, tmp_path) -> None:
     source = tmp_path / "source"
     source.mkdir()
@@ -120,6 +129,7 @@ def test_bad_arguments_are_errors_before_any_task(tmp_path) -> None:
         ({"simulator": "ns-3"}, "no simulator 'ns-3'"),
         ({"memory": "much"}, "'much' is no size"),
         ({"ranks": [-1]}, "-1 is no rank"),
+        ({"memory": "900T"}, "no machine of the cluster has 900000000000000 bytes"),
     ]:
         with pytest.raises(etlink.Error, match=message):
             etlink.ray.merge(TRACES, tmp_path / "out", **arguments)

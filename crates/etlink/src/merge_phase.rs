@@ -44,7 +44,8 @@ pub fn merge_phase(
 ) -> Result<PhaseResult> {
     let shard = match phase {
         MergePhase::Summaries(shard) | MergePhase::Write(shard) => shard,
-        MergePhase::Join => Shard::WHOLE,
+        // it links nothing, and needs no memory to link
+        MergePhase::Join => Shard::NONE,
     };
     let runs = open_to_write(run, KeepEvents::Graph, shard)?;
     let options = MergeOptions {
@@ -56,7 +57,7 @@ pub fn merge_phase(
         MergePhase::Summaries(_) => {
             PhaseResult::of_shard(summarize_shard(&runs, folder, &options)?)
         }
-        MergePhase::Join => PhaseResult::of_join(join_shards(&runs, folder, &options)?),
+        MergePhase::Join => PhaseResult::of_join(join_shards(&runs, folder, &options)?, simulator),
         MergePhase::Write(_) => PhaseResult::of_shard(write_shard(&runs, folder, &options)?),
     })
 }
@@ -78,11 +79,18 @@ impl PhaseResult {
         result
     }
 
-    fn of_join(report: JoinReport) -> PhaseResult {
+    fn of_join(report: JoinReport, simulator: bool) -> PhaseResult {
         let failed = report.failed.into_iter();
+        let mut failed: Vec<(String, String)> =
+            failed.map(|rank| (rank.name, rank.message)).collect();
+        // a file for each rank is of use without the others; a simulation is not
+        if simulator {
+            let excluded = report.runs.into_iter().flat_map(|run| run.excluded);
+            failed.extend(excluded.map(|one| (one.label, one.message)));
+        }
         PhaseResult {
             files: vec![],
-            failed: failed.map(|rank| (rank.name, rank.message)).collect(),
+            failed,
         }
     }
 }

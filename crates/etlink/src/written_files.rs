@@ -77,17 +77,20 @@ pub fn write_timeline(run: &RunQuery, path: &Path, overwrite: bool) -> Result<()
 /// The ranks of a shard of a run, whose outputs lie in no subfolder.
 pub(crate) fn open_to_write(run: &RunQuery, keep: KeepEvents, shard: Shard) -> Result<RunSet> {
     let mut source = run.source.clone();
-    let opened = Run::open(source.clone(), run.options.clone())?;
+    let options = RunOptions {
+        shard,
+        ..run.options.clone()
+    };
+    let opened = Run::open(source.clone(), options.clone())?;
     if let RunSource::Folder(folder) = &source {
         // outputs lie as the traces do: a run in a subfolder would be written into one of its name
         source = RunSource::Folder(folder.join(&opened.files().folder));
     }
     let options = RunOptions {
         keep,
-        shard,
         // graphs that were written before have no events to be joined by
         traces_only: true,
-        ..run.options.clone()
+        ..options
     };
     Ok(RunSet::open(source, options)?)
 }

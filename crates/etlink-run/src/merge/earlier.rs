@@ -29,7 +29,8 @@ pub(super) struct EarlierFiles {
 
 impl EarlierFiles {
     /// Looks for them; `name` is what files of ranks begin with, `outputs` are the names of those
-    /// that will be written, of ranks or of the file of all.
+    /// that will be written, of ranks or of the file of all. `knows_groups`: the list of groups is
+    /// ours although no graph of ours lies beside it yet.
     ///
     /// # Errors
     /// If a file is named like one that may be written, but is not ours.
@@ -38,6 +39,7 @@ impl EarlierFiles {
         folder: &Path,
         name: &str,
         outputs: &BTreeSet<String>,
+        knows_groups: bool,
     ) -> Result<EarlierFiles, OutputError> {
         let mut earlier = EarlierFiles::default();
         let mut other_graphs = vec![];
@@ -72,7 +74,11 @@ impl EarlierFiles {
         // JSON has no mark of its writer: the list is ours where our graphs are. They may have the
         // name of another folder, from which they were merged before it was renamed
         let has_graphs = !earlier.ranks.is_empty() || other_graphs.iter().any(|path| is_ours(path));
-        if let Some(groups) = earlier.groups.as_ref().filter(|_| !has_graphs) {
+        if let Some(groups) = earlier
+            .groups
+            .as_ref()
+            .filter(|_| !has_graphs && !knows_groups)
+        {
             let path = folder.join(groups);
             return Err(OutputError::NotOurs { path });
         }
@@ -146,7 +152,7 @@ fn is_of_rank(options: &MergeOptions, path: &Path, file_name: &str, name: &str) 
 
 /// Whether etlink wrote a file: `.et` says it in its first message, merged JSON before its nodes,
 /// what Perfetto reads before its events.
-fn is_ours(path: &Path) -> bool {
+pub(super) fn is_ours(path: &Path) -> bool {
     let input = match input::open(path, 1, &Progress::hidden()) {
         Ok(input) => input,
         // a timeline is no input

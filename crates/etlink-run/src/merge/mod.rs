@@ -230,7 +230,7 @@ fn output_place(
     }
     let outputs = rank_outputs(runs, run, options);
     let name = output_name(runs, run);
-    let earlier = EarlierFiles::find(options, set.folder(), &name, &outputs)?;
+    let earlier = EarlierFiles::find(options, set.folder(), &name, &outputs, false)?;
     if options.simulator.is_some() && runs.options.ranks.is_some() {
         earlier.check_simulation(set.folder(), &outputs)?;
     }
@@ -259,8 +259,13 @@ fn rank_file_name(
     files: &RankFiles,
     options: &MergeOptions,
 ) -> String {
+    rank_file_name_of(runs, run, &files.label, options)
+}
+
+/// The same of a rank by its label.
+fn rank_file_name_of(runs: &RunSet, run: &RunFiles, label: &str, options: &MergeOptions) -> String {
     let ending = if options.is_et() { "et" } else { "json.gz" };
-    format!("{}.{}.{ending}", output_name(runs, run), files.label)
+    format!("{}.{label}.{ending}", output_name(runs, run))
 }
 
 /// Not all ranks of a run were written, and an earlier run's files are of more: those stay.
@@ -398,7 +403,11 @@ impl Merger<'_> {
             // the op tree as it was recorded: it states nothing that other ranks decide
             OutputFormat::EtPlus => true,
             OutputFormat::Chrome | OutputFormat::Perfetto => false,
-            OutputFormat::Chakra => silent && !alone && self.options.simulator.is_none(),
+            // its times may be by another clock than those of the first rank
+            OutputFormat::Chakra => {
+                let is_aligned = self.runs.options.align;
+                silent && !alone && !is_aligned && self.options.simulator.is_none()
+            }
         }
     }
 

@@ -121,13 +121,6 @@ pub enum OutputError {
         /// The list of groups.
         path: PathBuf,
     },
-    /// A run was to be written into a folder that has a rank of an earlier run, which it does not
-    /// have.
-    #[error("{} is of an earlier run, of other ranks: {}", path.display(), self.remedy().unwrap_or_default())]
-    OfEarlierRun {
-        /// The file.
-        path: PathBuf,
-    },
     /// Some ranks were to be written for a simulator, and the files of other ranks that lie there
     /// would not fit them.
     #[error(
@@ -255,7 +248,6 @@ impl OutputError {
                 return Some(format!("{} replaces it", Setting::Overwrite));
             }
             OutputError::NotOurs { .. } => "move it away",
-            OutputError::OfEarlierRun { .. } => "remove its files, or write to another folder",
             OutputError::GroupsOfOthers { .. } | OutputError::SimulatedWithOthers { .. } => {
                 "merge all ranks, or write to another folder"
             }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,6 +24,9 @@ from ._run import open as open_run
 SHARDS_PER_CPU = 4
 """More shards than processors: who is done early takes another."""
 
+DEFAULT_MEMORY = 4_000_000_000
+"""What a task takes at most, bytes."""
+
 Progress = Callable[[str, int, int], None]
 """Called with the name of a phase, the shards that are done, and all shards."""
 
@@ -33,7 +37,7 @@ def merge(
     *,
     shards: int | None = None,
     ranks: int | Iterable[int] | None = None,
-    memory: int | str = "4G",
+    memory: int | str | None = None,
     simulator: str | None = None,
     strict: bool = False,
     overwrite: bool = False,
@@ -46,7 +50,8 @@ def merge(
     folder: where the files go; it is made if it is not there
     shards: how many tasks the ranks are split into; None: four for each processor of the cluster
     ranks: the ranks to take; None: all
-    memory: what one task may take, bytes or a text such as "4G"; Ray starts it where so much is free
+    memory: what one task may take, bytes or a text such as "8G"; Ray starts it where so much is
+        free. None: 4 GB, or what the largest machine has if that is less
     simulator: "astra-sim": also what it needs to run them
     strict: refuse damaged traces
     overwrite: replace files of an earlier merge
@@ -59,13 +64,15 @@ def merge(
     paths = [os.path.abspath(_path_text(path)) for path in (source, folder)]
     if simulator not in (None, "astra-sim"):
         raise Error(f"there is no simulator {simulator!r}; give 'astra-sim', or None")
-    chosen, most = _rank_list(ranks), _bytes(memory)
+    chosen, asked = _rank_list(ranks), _bytes(memory)
     count = len(open_run(paths[0], ranks=chosen))
     if not overwrite:
         _refuse_graphs(paths[1])
     ray = _import_ray()
     if not ray.is_initialized():
         ray.init()
+    most = _task_memory(ray, asked)
+    _remove_phases(paths[1])
     settings: dict[str, Any] = {
         "source": paths[0],
         "folder": paths[1],
@@ -82,6 +89,7 @@ def merge(
     failed.update(cluster.run("join", 1)[1])
     files, unwritten = cluster.run("write", parts)
     failed.update(unwritten)
+    _remove_phases(paths[1])
     if failed:
         label, reason = min(failed.items())
         more = f"; {len(failed) - 1} more ranks failed" if len(failed) > 1 else ""
@@ -96,7 +104,7 @@ class _Cluster:
         self,
         ray: Any,
         settings: dict[str, Any],
-        memory: int | None,
+        memory: int,
         retries: int,
         progress: Progress | None,
     ) -> None:
@@ -123,6 +131,10 @@ class _Cluster:
         except self.ray.exceptions.RayTaskError as error:
             # what failed is an Error of etlink, which Ray has wrapped
             raise error.cause from None
+        except self.ray.exceptions.RayError as error:
+            remedy = "give more retries, or more memory for a task"
+            message = f"a task of the phase {phase} was lost: {error}; {remedy}"
+            raise Error(message, remedy=remedy) from error
         finally:
             for task in waiting:
                 self.ray.cancel(task)
@@ -157,10 +169,39 @@ def _shard_count(ray: Any, asked: int | None, ranks: int) -> int:
     return min(asked, ranks)
 
 
+def _task_memory(ray: Any, asked: int | None) -> int:
+    """Bytes that a task asks for: no more than a machine of the cluster has."""
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    largest = max((int(node["Resources"].get("memory", 0)) for node in nodes), default=0)
+    if asked is None:
+        return min(DEFAULT_MEMORY, largest) if largest else DEFAULT_MEMORY
+    if asked > largest > 0:
+        remedy = f"give memory={largest} or less"
+        message = f"no machine of the cluster has {asked} bytes of memory for a task; {remedy}"
+        raise Error(message, remedy=remedy)
+    return asked
+
+
 def _refuse_graphs(folder: str) -> None:
     """Refuses a folder that has results: tasks that are done again replace what they find."""
-    for _, _, names in os.walk(folder):
-        graphs = [name for name in names if name.endswith(".et")]
-        if graphs:
-            remedy = "give overwrite=True to replace it"
-            raise Error(f"{os.path.join(folder, min(graphs))} exists; {remedy}", remedy=remedy)
+    if not os.path.isdir(folder):
+        return
+    graphs = [name for name in os.listdir(folder) if name.endswith(".et")]
+    if graphs:
+        remedy = "give overwrite=True to replace it"
+        raise Error(f"{os.path.join(folder, min(graphs))} exists; {remedy}", remedy=remedy)
+
+
+def _remove_phases(folder: str) -> None:
+    """Removes what phases have handed to each other: those of an earlier merge are of no use."""
+    phases = os.path.join(folder, ".etlink-phases")
+    if not os.path.isdir(phases):
+        return
+    for name in os.listdir(phases):
+        if re.fullmatch(r"(summaries|agreement)\.\d+-of-\d+", name):
+            os.remove(os.path.join(phases, name))
+    try:
+        os.rmdir(phases)
+    except OSError:
+        # something else lies in it
+        pass

@@ -1,28 +1,72 @@
 //! What is in the files that phases hand to each other.
 
-use crate::merge::{KnownRank, MergeOptions};
+use crate::merge::{KnownRank, MergeOptions, output_name};
 use crate::run::RunSet;
+use crate::run_files::RankFiles;
 use etlink_chakra::RankAgreement;
 use etlink_link::ranks::{ClockDrift, RankClock, RankSummary};
 use etlink_model::{GlobalRank, UnixNs};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 /// What was summarized, and how: the same in all phases and shards of one merge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MergeIdentity {
-    /// Folder of the run and label of each rank of the source, in their order.
-    pub(super) ranks: Vec<(String, String)>,
+    /// Each rank of the source, in their order.
+    pub(super) ranks: Vec<RankIdentity>,
     /// Options that what is written depends on, with their values.
     pub(super) settings: Vec<(String, String)>,
+}
+
+/// Which rank it is, and which state of its files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RankIdentity {
+    /// Folder of its run.
+    folder: String,
+    /// What its run's outputs begin with.
+    name: String,
+    label: String,
+    /// Of each of its files the size and the time of the last change, ns since the Unix epoch.
+    files: Vec<(u64, u128)>,
+}
+
+impl RankIdentity {
+    fn new(folder: &Path, name: &str, files: &RankFiles) -> RankIdentity {
+        let paths = [&files.host, &files.device, &files.capture];
+        let more = [&files.flight, &files.metrics];
+        let paths = paths.into_iter().chain(more).flatten();
+        RankIdentity {
+            folder: folder.display().to_string(),
+            name: name.to_owned(),
+            label: files.label.clone(),
+            files: paths.map(|path| file_state(path)).collect(),
+        }
+    }
+}
+
+/// Size and time of the last change; zeros of what cannot be asked, and fails when it is read.
+fn file_state(path: &Path) -> (u64, u128) {
+    let Ok(data) = std::fs::metadata(path) else {
+        return (0, 0);
+    };
+    let changed = data.modified().ok();
+    let since = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    (data.len(), since.map_or(0, |since| since.as_nanos()))
 }
 
 impl MergeIdentity {
     pub(super) fn new(runs: &RunSet, options: &MergeOptions) -> MergeIdentity {
         let how = &runs.options;
+        let form = options.chakra;
         let settings = [
+            ("version of etlink", env!("CARGO_PKG_VERSION").to_owned()),
             ("--format", format!("{:?}", options.format)),
-            ("form of `.et`", format!("{:?}", options.chakra)),
-            ("--for", format!("{:?}", options.simulator)),
+            ("--latency", format!("{:?}", form.latency)),
+            ("--no-gaps", form.no_gaps.to_string()),
+            ("--dep-latencies", form.dep_latencies.to_string()),
+            ("--comm-only or --device-only", format!("{:?}", form.part)),
+            ("--for or --compute", format!("{:?}", options.simulator)),
             ("--tensor-deps", format!("{:?}", how.tensor_deps)),
             ("--ranks", format!("{:?}", how.ranks)),
             ("--steps-by", format!("{:?}", how.steps_by)),
@@ -30,13 +74,15 @@ impl MergeIdentity {
             ("--allow-mismatch", how.allow_mismatch.to_string()),
             ("--no-align", (!how.align).to_string()),
         ];
-        let ranks = runs.listed.iter().map(|&(run, place)| {
+        let names: Vec<String> = runs.runs.iter().map(|run| output_name(runs, run)).collect();
+        let mut ranks = vec![];
+        for &(run, place) in &runs.listed {
             let files = &runs.runs[run];
-            let folder = files.folder.display().to_string();
-            (folder, files.ranks[place].label.clone())
-        });
+            let rank = &files.ranks[place];
+            ranks.push(RankIdentity::new(&files.folder, &names[run], rank));
+        }
         MergeIdentity {
-            ranks: ranks.collect(),
+            ranks,
             settings: settings
                 .into_iter()
                 .map(|(option, value)| (option.to_owned(), value))
@@ -73,6 +119,12 @@ pub(super) enum RankOutcome {
     Failed(String),
 }
 
+impl RankOutcome {
+    pub(super) fn is_unwanted(&self) -> bool {
+        matches!(self, RankOutcome::Unwanted)
+    }
+}
+
 /// What the join needs of a rank that was linked.
 #[derive(Serialize, Deserialize)]
 pub(super) struct LinkedSummary {
@@ -96,6 +148,8 @@ impl LinkedSummary {
 pub(super) struct ShardAgreement {
     pub(super) identity: MergeIdentity,
     pub(super) ranks: Vec<JoinedRank>,
+    /// Places of ranks that failed before the join, and why.
+    pub(super) failed: Vec<(usize, String)>,
 }
 
 /// What one rank is written with; ranks that are not joined have none.

@@ -6,7 +6,7 @@ use crate::file_error::{FileAction, FileContext};
 use crate::output::{OutputError, OutputFormat, Target};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Counted up whenever what is in the files changes.
@@ -14,6 +14,9 @@ const VERSION: u32 = 1;
 
 /// Summaries of traces repeat themselves; higher levels take longer and win little.
 const ZSTD_LEVEL: i32 = 3;
+
+/// What is larger unpacked is no file of ours: summaries take some 40 bytes for each communication.
+const MAX_UNPACKED_BYTES: u64 = 2 << 30;
 
 /// Where they lie, in the output folder.
 pub const PHASE_FOLDER: &str = ".etlink-phases";
@@ -42,16 +45,21 @@ impl PhaseFile {
 
     /// `summaries.3-of-64`.
     pub(super) fn path(self, output: &Path, shard: Shard) -> PathBuf {
+        output.join(PHASE_FOLDER).join(self.name(shard))
+    }
+
+    fn name(self, shard: Shard) -> String {
         let (index, count) = (shard.index(), shard.count());
-        let name = format!("{}.{index}-of-{count}", self.stem());
-        output.join(PHASE_FOLDER).join(name)
+        format!("{}.{index}-of-{count}", self.stem())
     }
 
     /// The shard that the file of this name is of; `None` if it is another file.
     fn shard_of(self, name: &str) -> Option<Shard> {
         let rest = name.strip_prefix(self.stem())?.strip_prefix('.')?;
         let (index, count) = rest.split_once("-of-")?;
-        Shard::new(index.parse().ok()?, count.parse().ok()?).ok()
+        let shard = Shard::new(index.parse().ok()?, count.parse().ok()?).ok()?;
+        // a number with zeros before it is nobody's name
+        (self.name(shard) == name).then_some(shard)
     }
 
     /// The shards whose files lie in an output folder, in order; none where there is no folder.
@@ -96,6 +104,13 @@ impl PhaseFile {
         Ok(path)
     }
 
+    /// Removes it.
+    pub(super) fn remove(self, output: &Path, shard: Shard) -> Result<(), OutputError> {
+        let path = self.path(output, shard);
+        std::fs::remove_file(&path).with_path(FileAction::Remove, &path)?;
+        Ok(())
+    }
+
     /// Reads it.
     pub(super) fn read<T: DeserializeOwned>(
         self,
@@ -103,6 +118,10 @@ impl PhaseFile {
         shard: Shard,
     ) -> Result<T, PhaseError> {
         let path = self.path(output, shard);
+        // a pipe would be waited for
+        if !path.is_file() {
+            return Err(PhaseError::NoFile { path });
+        }
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) => return Err(PhaseError::unreadable(&path, error)),
@@ -110,12 +129,18 @@ impl PhaseFile {
         let Some(packed) = bytes.strip_prefix(self.head().as_bytes()) else {
             return Err(PhaseError::OtherVersion { path });
         };
-        let unpacked = zstd::decode_all(packed);
-        let content = unpacked
-            .ok()
-            .and_then(|bytes| postcard::from_bytes(&bytes).ok());
+        let content = unpack(packed).and_then(|bytes| postcard::from_bytes(&bytes).ok());
         content.ok_or(PhaseError::Damaged { path })
     }
+}
+
+/// What is packed; `None` where it is damaged.
+fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = vec![];
+    let unpacker = zstd::Decoder::new(packed).ok()?;
+    let mut limited = unpacker.take(MAX_UNPACKED_BYTES);
+    limited.read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Why a phase cannot go on.
@@ -128,6 +153,12 @@ pub enum PhaseError {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// A file of an earlier phase is not there, or is no file.
+    #[error("{}: there is no such file: run its phase for this shard again", path.display())]
+    NoFile {
+        /// The file.
+        path: PathBuf,
     },
     /// A file of an earlier phase is no such file, or of another version of etlink.
     #[error(
@@ -182,8 +213,8 @@ pub enum PhaseError {
     },
     /// A shard saw other ranks than there are now.
     #[error(
-        "the traces have changed since shard {shard} was summarized: it saw {then} ranks, and now \
-         there are {now}, or their names differ: run `--phase summaries` again"
+        "the traces have changed since shard {shard} was summarized, which saw {then} ranks where \
+         there are {now} now, or other files: run all phases again"
     )]
     OtherRanks {
         /// The shard.
@@ -194,19 +225,32 @@ pub enum PhaseError {
         now: usize,
     },
     /// A shard was summarized, or joined, with other options.
-    #[error(
-        "shard {shard} was run with another {option}: {then} and not {now}: give all phases the \
-         same options"
-    )]
+    #[error("shard {shard} was run with another {option}: give all phases the same options")]
     OtherOption {
         /// The shard.
         shard: Shard,
         /// What differs.
         option: String,
-        /// What it was.
-        then: String,
-        /// What it is.
-        now: String,
+    },
+    /// Ranks failed, and files of an earlier run would stay where theirs belong.
+    #[error(
+        "{}: {failed} ranks failed, and {file} of an earlier run would stay beside the others: \
+         mend the traces, write to another folder, or remove the file",
+        folder.display()
+    )]
+    EarlierRankStays {
+        /// Folder of the run.
+        folder: PathBuf,
+        /// How many of its ranks failed.
+        failed: usize,
+        /// A file of the earlier run.
+        file: String,
+    },
+    /// A rank is to be written that could not be joined, because it failed then.
+    #[error("it failed when it was summarized: {message}; run all phases again")]
+    FailedBefore {
+        /// Why it failed.
+        message: String,
     },
     /// Ranks are to be written that were not joined.
     #[error(

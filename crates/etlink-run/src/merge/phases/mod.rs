@@ -16,22 +16,23 @@ mod shard;
 pub use files::{PHASE_FOLDER, PhaseError};
 pub use shard::{Shard, ShardError};
 
-use super::earlier::EarlierFiles;
+use super::earlier::{EarlierFiles, is_ours};
 use super::joined::JoinMember;
 use super::{
-    KnownRank, MergeOptions, MergedRank, MergedRun, output_name, rank_file_name, rank_outputs,
-    simulator,
+    KnownRank, MergeOptions, MergedRank, MergedRun, output_name, rank_file_name, rank_file_name_of,
+    rank_outputs, simulator,
 };
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::job::{self, JobReport, LinkJob, RankContext};
-use crate::output::{FileSet, OutputError, Target};
+use crate::output::{FileSet, OutputError, OutputFormat, Target};
 use crate::run::{LinkedRank, RankEntry, RunSet};
 use crate::text;
 use contents::{
     JoinedRank, LinkedSummary, MergeIdentity, RankOutcome, ShardAgreement, ShardSummaries,
     SummarizedRank,
 };
+use etlink_chakra::astra::file;
 use etlink_link::ranks::RankClock;
 use etlink_model::GlobalRank;
 use files::PhaseFile;
@@ -64,6 +65,20 @@ pub struct JoinReport {
     pub runs: Vec<MergedRun>,
     /// Ranks that could not be linked, and why.
     pub failed: Vec<FailedRank>,
+    /// No rank could be linked.
+    #[serde(skip)]
+    pub is_empty: bool,
+}
+
+impl JoinReport {
+    /// Whether all ranks could be linked, and of a simulation none is left out; with `strict` also
+    /// whether all is known of their communications.
+    pub fn is_complete(&self, options: &MergeOptions, strict: bool) -> bool {
+        let excluded = self.runs.iter().any(|run| !run.excluded.is_empty());
+        let is_short = excluded && options.simulator.is_some();
+        let is_unknown = strict && self.runs.iter().any(MergedRun::has_unrecorded);
+        self.failed.is_empty() && !is_short && !is_unknown
+    }
 }
 
 /// A rank that could not be linked.
@@ -157,28 +172,49 @@ pub fn join_shards(
         let ranks = summaries.ranks.into_iter();
         outcomes.extend(ranks.map(|rank| (rank.place, rank.outcome)));
     }
+    if outcomes.values().all(RankOutcome::is_unwanted) {
+        return Err(RunError::NoRankAsked);
+    }
     let joiner = ShardJoiner {
         runs,
         output,
         options,
+        was_joined: !PhaseFile::Agreement.shards(output)?.is_empty(),
     };
     let joined = joiner.join(outcomes)?;
+    // before any file is written: nothing is, where something else has its name
+    let beside = joiner.places_beside(&joined)?;
     let ranks = joined.ranks.into_iter();
     let mut by_place: BTreeMap<usize, JoinedRank> = ranks.map(|rank| (rank.place, rank)).collect();
     let count = identity.ranks.len();
     for shard in &shards {
         let places = (0..count).filter(|place| shard.has(*place));
+        let failed = joined.failed.iter();
+        let failed = failed.filter(|(place, _)| shard.has(*place));
         let agreement = ShardAgreement {
             identity: identity.clone(),
             ranks: places.filter_map(|place| by_place.remove(&place)).collect(),
+            failed: failed
+                .map(|(place, rank)| (*place, rank.message.clone()))
+                .collect(),
         };
         PhaseFile::Agreement.write(output, *shard, &agreement)?;
+    }
+    // of an earlier join with another number of shards: nobody shall write by it
+    for shard in PhaseFile::Agreement.shards(output)? {
+        if !shards.contains(&shard) {
+            PhaseFile::Agreement.remove(output, shard)?;
+        }
+    }
+    for place in beside {
+        place.write(&joiner, &joined.runs)?;
     }
     Ok(JoinReport {
         shards: shards.len() as u32,
         ranks: count,
+        is_empty: joined.members.iter().all(Vec::is_empty),
         runs: joined.runs,
-        failed: joined.failed,
+        failed: joined.failed.into_iter().map(|(_, rank)| rank).collect(),
     })
 }
 
@@ -225,8 +261,6 @@ fn check_identity(
             return Err(PhaseError::OtherOption {
                 shard,
                 option: after.0.clone(),
-                then: before.1.clone(),
-                now: after.1.clone(),
             });
         }
     }
@@ -238,13 +272,25 @@ struct ShardJoiner<'r> {
     runs: &'r RunSet,
     output: &'r Path,
     options: &'r MergeOptions,
+    /// An earlier join wrote into this folder.
+    was_joined: bool,
+}
+
+/// What came of a join.
+struct JoinedRuns {
+    runs: Vec<MergedRun>,
+    /// By run, the ranks that were linked.
+    members: Vec<Vec<LinkedMember>>,
+    /// By their place among all ranks of the source.
+    failed: Vec<(usize, FailedRank)>,
+    ranks: Vec<JoinedRank>,
 }
 
 impl ShardJoiner<'_> {
-    /// Joins each run, and writes what stands beside its ranks.
+    /// Joins each run.
     fn join(&self, outcomes: BTreeMap<usize, RankOutcome>) -> Result<JoinedRuns, RunError> {
-        let mut of_runs: Vec<Vec<LinkedMember>> = vec![];
-        of_runs.resize_with(self.runs.runs.len(), Vec::new);
+        let mut all: Vec<Vec<LinkedMember>> = vec![];
+        all.resize_with(self.runs.runs.len(), Vec::new);
         let mut failed = vec![];
         for (place, outcome) in outcomes {
             let Some(&(run, files)) = self.runs.listed.get(place) else {
@@ -254,7 +300,7 @@ impl ShardJoiner<'_> {
             let message = match outcome {
                 RankOutcome::Linked(summary) => {
                     let known = summary.map(|summary| summary.into_known());
-                    of_runs[run].push(LinkedMember {
+                    all[run].push(LinkedMember {
                         place,
                         label,
                         known,
@@ -267,17 +313,17 @@ impl ShardJoiner<'_> {
             };
             let folder = &self.runs.runs[run].folder;
             let name = folder.join(&label).display().to_string();
-            failed.push(FailedRank { name, message });
+            failed.push((place, FailedRank { name, message }));
         }
         let (mut joined_runs, mut ranks) = (vec![], vec![]);
-        for (run, members) in of_runs.iter().enumerate() {
+        for (run, members) in all.iter().enumerate() {
             let joined = self.join_run(run, members);
-            self.write_beside(run, members, &joined)?;
             ranks.extend(members.iter().map(|member| member.joined_rank(&joined)));
             joined_runs.push(joined);
         }
         Ok(JoinedRuns {
             runs: joined_runs,
+            members: all,
             failed,
             ranks,
         })
@@ -292,42 +338,104 @@ impl ShardJoiner<'_> {
         MergedRun::new(self.options, &self.runs.options, &folder, members.collect())
     }
 
-    /// Writes process groups and configurations of a run. Its ranks' files are still to come.
-    fn write_beside(
+    /// Where files are written beside those of ranks, a place for each run that has ranks.
+    fn places_beside(&self, joined: &JoinedRuns) -> Result<Vec<PlaceBeside>, RunError> {
+        let mut places = vec![];
+        for (run, members) in joined.members.iter().enumerate() {
+            if members.is_empty() {
+                continue;
+            }
+            let place = self.place_beside(run, members, joined)?;
+            simulator::check_absent(self.options, place.set.folder(), &joined.runs[run])?;
+            places.push(place);
+        }
+        Ok(places)
+    }
+
+    fn place_beside(
         &self,
         run: usize,
         members: &[LinkedMember],
-        joined: &MergedRun,
-    ) -> Result<(), RunError> {
-        if members.is_empty() || !self.options.is_et() {
-            return Ok(());
-        }
+        joined: &JoinedRuns,
+    ) -> Result<PlaceBeside, RunError> {
         let files = &self.runs.runs[run];
-        let folder = self.output.join(&files.folder);
-        let set = FileSet::new(&folder, self.options.overwrite)?;
         let name = output_name(self.runs, files);
-        let outputs = rank_outputs(self.runs, files, self.options);
-        let earlier = EarlierFiles::find(self.options, &folder, &name, &outputs)?;
-        simulator::check_absent(self.options, &folder, joined)?;
-        simulator::write_files(self.options, &set, &name, joined)?;
-        // ranks of an earlier run beside those of this one would be taken for its own
-        let is_other = |file: &&String| !outputs.contains(*file) && !set.has(file);
-        if let Some(file) = earlier.ranks.iter().find(is_other) {
-            let path = folder.join(file);
-            return Err(OutputError::OfEarlierRun { path }.into());
+        let set = FileSet::new(&self.output.join(&files.folder), self.options.overwrite)?;
+        for name in simulator::file_names(self.options) {
+            set.target(name, OutputFormat::EtPlus)?;
         }
-        // a list of groups that this run does not have would be read with its ranks
-        let stale = earlier.groups.into_iter().filter(|name| !set.has(name));
-        set.replace(stale.collect())?;
-        Ok(())
+        let outputs = rank_outputs(self.runs, files, self.options);
+        let earlier =
+            EarlierFiles::find(self.options, set.folder(), &name, &outputs, self.was_joined)?;
+        // what this run writes is replaced one by one; the rest is of an earlier one
+        let is_written = |file: &String| {
+            members.iter().any(|member| {
+                rank_file_name_of(self.runs, files, &member.label, self.options) == *file
+            })
+        };
+        let mut lost = earlier.ranks.iter().filter(|file| !is_written(file));
+        let failed = joined
+            .failed
+            .iter()
+            .filter(|(place, _)| self.runs.listed[*place].0 == run)
+            .count();
+        if let Some(file) = lost.next().filter(|_| failed > 0) {
+            return Err(PhaseError::EarlierRankStays {
+                folder: set.folder().to_owned(),
+                failed,
+                file: file.clone(),
+            }
+            .into());
+        }
+        if self.options.simulator.is_some() && self.runs.options.ranks.is_some() {
+            earlier.check_simulation(set.folder(), &outputs)?;
+        }
+        let stale = earlier.ranks.iter().filter(|file| !is_written(file));
+        let stale = stale
+            .chain(&earlier.groups)
+            .chain(&earlier.simulator)
+            .cloned();
+        Ok(PlaceBeside {
+            run,
+            name,
+            stale: stale.collect(),
+            earlier,
+            set,
+        })
     }
 }
 
-/// What came of a join.
-struct JoinedRuns {
-    runs: Vec<MergedRun>,
-    failed: Vec<FailedRank>,
-    ranks: Vec<JoinedRank>,
+/// Where the files beside those of a run's ranks are written.
+struct PlaceBeside {
+    run: usize,
+    /// What the run's files begin with.
+    name: String,
+    /// Files of an earlier run that go, unless new ones have their names.
+    stale: Vec<String>,
+    earlier: EarlierFiles,
+    set: FileSet,
+}
+
+impl PlaceBeside {
+    /// Writes process groups and configurations of a run. Its ranks' files are still to come.
+    fn write(self, joiner: &ShardJoiner<'_>, runs: &[MergedRun]) -> Result<(), RunError> {
+        if joiner.options.is_et() {
+            let joined = &runs[self.run];
+            simulator::write_files(joiner.options, &self.set, &self.name, joined)?;
+        }
+        // a part of the ranks is no whole run: the files of the others are still theirs
+        if joiner.runs.options.ranks.is_some() {
+            if self.set.has(file::GROUPS) {
+                let groups = &runs[self.run].agreed.groups;
+                self.earlier.check_groups(&self.set, groups)?;
+            }
+            self.set.replace(vec![])?;
+            return Ok(());
+        }
+        let stale = self.stale.into_iter().filter(|name| !self.set.has(name));
+        self.set.replace(stale.collect())?;
+        Ok(())
+    }
 }
 
 /// A rank that was linked, of any shard.
@@ -372,6 +480,7 @@ pub fn write_shard(
     let agreement: ShardAgreement = PhaseFile::Agreement.read(output, shard)?;
     let identity = MergeIdentity::new(runs, options);
     check_identity(shard, &agreement.identity, &identity)?;
+    let failed: BTreeMap<usize, String> = agreement.failed.into_iter().collect();
     let joined: BTreeMap<usize, JoinedRank> = agreement
         .ranks
         .into_iter()
@@ -383,13 +492,27 @@ pub fn write_shard(
         output,
         options,
     };
-    let ranks = runs.map_ranks(|entry| writer.write(entry, joined.get(&entry.place())));
+    let ranks = runs.map_ranks(|entry| match failed.get(&entry.place()) {
+        // it may link now: then the join was without it
+        Some(message) => failed_before(entry, message),
+        None => writer.write(entry, joined.get(&entry.place())),
+    });
     Ok(ShardReport {
         shard: shard.index(),
         shards: shard.count(),
         ranks: ranks.into_iter().filter(|rank| !rank.is_unwanted).collect(),
         summaries: None,
     })
+}
+
+fn failed_before(entry: RankEntry<'_>, message: &str) -> MergedRank {
+    let error = PhaseError::FailedBefore {
+        message: message.to_owned(),
+    };
+    MergedRank {
+        error: Some(error.to_string()),
+        ..MergedRank::of_entry(entry)
+    }
 }
 
 /// The last phase of a shard in progress.
@@ -444,12 +567,14 @@ impl ShardWriter<'_> {
     fn target(&self, entry: RankEntry<'_>) -> Result<Target, RunError> {
         let folder = self.output.join(&entry.run().folder);
         let name = rank_file_name(self.runs, entry.run(), entry.files(), self.options);
+        let folder: PathBuf = folder.components().collect();
+        let path = folder.join(&name);
+        // the join has looked at it; somebody may have put a file there since
+        if path.exists() && !is_ours(&path) {
+            return Err(OutputError::NotOurs { path }.into());
+        }
         std::fs::create_dir_all(&folder).with_path(FileAction::MakeFolder, &folder)?;
-        let target = Target::new(
-            &folder.join(name),
-            Some(self.options.format),
-            self.options.overwrite,
-        )?;
+        let target = Target::new(&path, Some(self.options.format), self.options.overwrite)?;
         Ok(target)
     }
 }

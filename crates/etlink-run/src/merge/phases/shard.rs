@@ -4,6 +4,9 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
+/// More are a slip of the fingers, and each is a file.
+const MAX_SHARDS: u32 = 65_536;
+
 /// Every `count`th rank of a source, from the one at place `index` on. Neighbours are mostly of one
 /// size, so that this spreads large ranks evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,11 +22,20 @@ impl Shard {
         count: NonZeroU32::MIN,
     };
 
+    /// No ranks: for what only looks at the list of them.
+    pub const NONE: Shard = Shard {
+        index: 1,
+        count: NonZeroU32::MIN,
+    };
+
     /// Shard `index` of `count`.
     ///
     /// # Errors
     /// There is none of this number.
     pub fn new(index: u32, count: u32) -> Result<Shard, ShardError> {
+        if count > MAX_SHARDS {
+            return Err(ShardError::TooMany);
+        }
         match NonZeroU32::new(count) {
             Some(count) if index < count.get() => Ok(Shard { index, count }),
             Some(count) => Err(ShardError::TooHigh { count }),
@@ -83,6 +95,9 @@ pub enum ShardError {
     /// Of 0.
     #[error("there are no shards of 0")]
     NoShards,
+    /// More than anybody has machines.
+    #[error("there can be {MAX_SHARDS} shards at most")]
+    TooMany,
     /// As many as there are, or more.
     #[error("shards count from 0: the last of {count} is {}/{count}", count.get() - 1)]
     TooHigh {
@@ -104,6 +119,7 @@ mod tests {
         }
         seen.sort_unstable();
         assert_eq!(seen, Vec::from_iter(0..10));
+        assert!(!(0..10).any(|place| Shard::NONE.has(place)));
     }
 
     #[test]
@@ -114,6 +130,7 @@ mod tests {
             ("-1/4", "such as 3/64"),
             ("4/4", "the last of 4 is 3/4"),
             ("0/0", "no shards of 0"),
+            ("0/4000000000", "65536 shards at most"),
         ] {
             let error = text.parse::<Shard>().expect_err(text);
             assert!(error.to_string().contains(message), "{text}: {error}");

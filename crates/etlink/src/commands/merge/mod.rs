@@ -63,7 +63,11 @@ impl MergeConfig {
                     None => KeepEvents::Graph,
                 },
                 progress: progress.clone(),
-                shard: args.shard.unwrap_or(Shard::WHOLE),
+                // the join links nothing, and needs no memory to link
+                shard: match args.phase {
+                    Some(PhaseName::Join) => Shard::NONE,
+                    _ => args.shard.unwrap_or(Shard::WHOLE),
+                },
                 ..how.reading.run_options(Some(&args.choice))?
             },
             json: how.print.json,

@@ -3,7 +3,7 @@
 use super::show;
 use crate::Outcome;
 use crate::args::PhaseName;
-use crate::commands::{json_document, print_report, print_text};
+use crate::commands::{json_document, print_report, print_text, print_unused_files};
 use anyhow::Result;
 use etlink_run::merge::phases::{
     JoinReport, ShardReport, join_shards, summarize_shard, write_shard,
@@ -27,7 +27,7 @@ pub(super) fn run(
         }
         PhaseName::Join => {
             let report = join_shards(runs, output, options)?;
-            print_join(&report, json)
+            print_join(runs, &report, options, json)
         }
         PhaseName::Write => {
             let report = write_shard(runs, output, options)?;
@@ -50,15 +50,22 @@ fn print_shard(runs: &RunSet, report: &ShardReport, json: bool) -> Result<Outcom
     })
 }
 
-fn print_join(report: &JoinReport, json: bool) -> Result<Outcome> {
+fn print_join(
+    runs: &RunSet,
+    report: &JoinReport,
+    options: &MergeOptions,
+    json: bool,
+) -> Result<Outcome> {
+    print_unused_files(runs);
     if json {
         print_text(&json_document("etlink.merge", report)?)?;
     } else {
         print_report(&show::join_summary(report))?;
     }
-    Ok(if report.failed.is_empty() {
-        Outcome::Done
-    } else {
-        Outcome::Found
+    let is_complete = report.is_complete(options, runs.options.strict);
+    Ok(match (is_complete, report.is_empty) {
+        (_, true) => Outcome::Nothing,
+        (true, false) => Outcome::Done,
+        (false, false) => Outcome::Found,
     })
 }

@@ -94,10 +94,8 @@ pub(super) fn join_summary(report: &JoinReport) -> String {
     }
     let failed = report.failed.len();
     let linked = report.ranks - failed;
-    text + &format!(
-        "{linked} joined of {} shards, {failed} failed\n",
-        report.shards
-    )
+    let shards = count(u64::from(report.shards), "shard");
+    text + &format!("{linked} ranks joined, of {shards}; {failed} failed\n")
 }
 
 /// What is left to do before a simulator runs what was written into `output`.
