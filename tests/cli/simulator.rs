@@ -165,13 +165,67 @@ fn what_is_left_to_do_is_said_at_the_end() {
     let tool = Tool::new();
     tool.run("merge {pairs}/ddp2-2.15.0 -o out --for astra-sim")
         .exits(0)
-        .notes("out/network.yml has one switch, as a placeholder: put your topology there")
-        .notes("then run the command in out/README.md");
+        .notes("out/network.yml has one switch (")
+        .notes("): put your topology there, then run the command in out/README.md");
     let quiet = tool
         .run("merge {pairs}/ddp2-2.15.0 -o plain")
         .exits(0)
         .stderr;
     assert!(!quiet.contains("network.yml"), "{quiet}");
+}
+
+#[test]
+fn the_network_is_that_of_the_run() {
+    let tool = Tool::new();
+    let merged = tool
+        .run("merge {pairs}/fsdp2-2.15.0 -o out --for astra-sim --json")
+        .exits(0)
+        .notes("fitted to 18 transfers")
+        .json();
+    let network = &merged["runs"][0]["network"];
+    assert_eq!(network["used"], 18);
+    let kinds = network["kinds"].as_array().expect("kinds");
+    let count: u64 = kinds.iter().filter_map(|kind| kind["count"].as_u64()).sum();
+    assert_eq!(count, 18);
+    for kind in kinds {
+        // The quickest tenth of what host threads waited: no kind is slower than measured.
+        let [measured, fitted] =
+            ["measured_ns", "network_ns"].map(|key| kind[key].as_f64().expect("a time"));
+        assert!(0.0 < fitted && fitted < measured, "{kind}");
+    }
+    let written = String::from_utf8(tool.read("out/network.yml")).expect("text");
+    for value in [&network["bandwidth"], &network["latency_ns"]] {
+        assert!(
+            written.contains(&format!("[ {value} ]")),
+            "{value}: {written}"
+        );
+    }
+    let readme = String::from_utf8(tool.read("out/README.md")).expect("text");
+    assert!(readme.contains("fitted to 18 transfers"), "{readme}");
+    // plain Gloo records no collectives: nothing to go by
+    tool.run("merge {pairs}/ddp2_gloo-2.15.0 -o gloo --for astra-sim")
+        .exits(0)
+        .notes("400 GB/s and 936.25 ns are of ASTRA-sim's example");
+}
+
+#[test]
+fn what_a_simulator_adds_to_a_plain_file_of_several_threads_is_said() {
+    let tool = Tool::new();
+    tool.run(
+        "link --host {pairs}/threads-2.15.0/torch_et_0.json.gz \
+         --device {pairs}/threads-2.15.0/kineto_trace_0.json.gz -o threads.et",
+    )
+    .exits(0)
+    // ASTRA-sim takes 28.77 ms
+    .notes("takes 28.767 ms")
+    .notes("(+197 %)");
+    for run in [
+        "merge {pairs}/threads-2.15.0 -o folded --for astra-sim",
+        "merge {pairs}/mlp-2.15.0 -o one",
+    ] {
+        let notes = tool.run(run).exits(0).stderr;
+        assert!(!notes.contains("one host node at a time"), "{notes}");
+    }
 }
 
 /// Communications with what a simulator reads of each, and when it began; no ids and deps.

@@ -4,9 +4,10 @@
 //! (`inputs/system/analytical/hgx_h100_8gpu.json`): with its roofline, where that is asked for, 700
 //! TFLOP/s and 3350 GB/s. With other analytical or ns-3 configurations the traces run as well.
 
-use crate::RooflineCover;
 use crate::et::metadata::{NODE_COUNT, SCHEMA_VERSION, WRITER};
+use crate::network::{DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS};
 use crate::proto::{AttributeProto, GlobalMetadata, Node, NodeType, attribute_proto::Value};
+use crate::{NetworkFit, RooflineCover};
 use prost::Message;
 
 /// Names of the files.
@@ -44,6 +45,8 @@ pub struct Workload<'a> {
     pub host_nodes: bool,
     /// A group of two or more ranks that is a part of all.
     pub subgroups: bool,
+    /// What was fitted to the measured communications.
+    pub network: Option<&'a NetworkFit>,
 }
 
 /// The network of ASTRA-sim has two ranks at least.
@@ -105,12 +108,44 @@ pub fn system(roofline: bool) -> String {
     )
 }
 
-/// One switch between all ranks: GB/s and ns.
-pub fn network(ranks: u64) -> String {
+/// One switch between all ranks: GB/s and ns, those of ASTRA-sim's example where nothing was
+/// measured.
+pub fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
     // A single rank gets an idle neighbour, as a network needs two.
     let ranks = ranks.max(MIN_RANKS);
+    let (bandwidth, latency) = link_speed(fit);
     format!(
-        "topology: [ Switch ]\nnpus_count: [ {ranks} ]\nbandwidth: [ 400 ]\nlatency: [ 936.25 ]\n"
+        "topology: [ Switch ]\nnpus_count: [ {ranks} ]\nbandwidth: [ {bandwidth} ]\nlatency: [ \
+         {latency} ]\n"
+    )
+}
+
+fn link_speed(fit: Option<&NetworkFit>) -> (f64, f64) {
+    fit.map_or((DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS), |fit| {
+        (fit.bandwidth, fit.latency_ns)
+    })
+}
+
+/// Where latency and bandwidth come from, a sentence.
+pub fn network_note(fit: Option<&NetworkFit>) -> String {
+    let (bandwidth, latency) = link_speed(fit);
+    let Some(fit) = fit else {
+        return format!(
+            "too few communications tell how long their transfer took: {bandwidth} GB/s and {latency} \
+             ns are of ASTRA-sim's example"
+        );
+    };
+    let size = if fit.bandwidth_is_fitted {
+        "latency and bandwidth are"
+    } else {
+        "sizes do not tell the bandwidth, which is of ASTRA-sim's example; the latency is"
+    };
+    format!(
+        "{bandwidth} GB/s and {latency} ns: {size} fitted to {} transfers, with a median error of \
+         {:.0} %; {} communications tell nothing",
+        fit.used,
+        100.0 * fit.median_error,
+        fit.unused
     )
 }
 
@@ -158,7 +193,7 @@ All went well when every rank logs `finished`; the exit code is 0 also when rank
 
 - `{name}.<rank>.et`: what each rank did; communications go in turn, in one order on all ranks
 {groups_file}- `{system}`: collective algorithms (rings), and whether device nodes take a roofline's time
-- `{network}`: one switch, 400 GB/s, 936 ns: put your topology here
+- `{network}`: one switch, {network_note}
 - `{memory}`: no remote memory
 
 {notes}"#,
@@ -166,6 +201,7 @@ All went well when every rank logs `finished`; the exit code is 0 also when rank
         system = file::SYSTEM,
         network = file::NETWORK,
         memory = file::MEMORY,
+        network_note = network_note(workload.network),
         notes = notes(workload).join("\n\n") + "\n",
     )
 }
@@ -174,7 +210,8 @@ All went well when every rank logs `finished`; the exit code is 0 also when rank
 fn notes(workload: &Workload<'_>) -> Vec<String> {
     let mut notes = vec![
         "The network alone times a communication. What a rank waited for others before it is not in \
-         the files: the simulator makes it anew. Ranks whose traces begin later have a node \
+         the files: the simulator makes it anew. Where a host thread was blocked for longer than the \
+         network takes, the rest is computation after the communication. Ranks whose traces begin later have a node \
          `begins later`."
             .to_owned(),
         roofline_note(),
@@ -277,8 +314,8 @@ mod tests {
                 && system(false).contains("\"roofline-enabled\": 0")
         );
         assert!(
-            network(1).contains("npus_count: [ 2 ]")
-                && network(512).contains("npus_count: [ 512 ]")
+            network(1, None).contains("npus_count: [ 2 ]")
+                && network(512, None).contains("npus_count: [ 512 ]")
         );
     }
 

@@ -15,6 +15,7 @@
 //! writers are linear in the trace and hold one block of output per thread in memory.
 
 mod agreement;
+mod aligned_ranks;
 pub mod astra;
 mod captured;
 pub mod check;
@@ -24,6 +25,7 @@ pub mod et;
 pub mod etplus;
 pub mod finding;
 pub mod messages;
+mod network;
 mod options;
 mod ordered_writer;
 pub mod picture;
@@ -36,6 +38,7 @@ use std::borrow::Cow;
 
 pub use agreement::{RunAgreement, agree, simulated_sizes, write_groups};
 pub use demotion::Demotion;
+pub use network::{KindFit, NetworkFit, fit_network};
 pub use options::{LatencyMode, RooflineCover, TracePart, WriteOptions, WriteSummary};
 pub use rank_agreement::{CommDecision, RankAgreement};
 pub use transfers::set_waits;

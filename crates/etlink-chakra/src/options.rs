@@ -117,6 +117,8 @@ pub struct WriteSummary {
     pub demoted: IndexMap<Demotion, u64>,
     /// Nodes that say what they compute and move, by how it was found.
     pub work: IndexMap<RooflineFormula, u64>,
+    /// What nodes of the host (`is_cpu_op`) take one after the other, by `duration_micros`, ns.
+    pub host_ns: u64,
     /// How much of what a simulator's roofline times has a formula.
     pub roofline: RooflineCover,
     /// ET+: host nodes that have times.
@@ -153,6 +155,7 @@ impl WriteSummary {
         part.work
             .iter()
             .for_each(|(formula, count)| *self.work.entry(*formula).or_default() += count);
+        self.host_ns = self.host_ns.saturating_add(part.host_ns);
         self.roofline.add(&part.roofline);
         self.timed += part.timed;
         self.device_rows += part.device_rows;

@@ -6,85 +6,21 @@
 //! waited for the others.
 
 use crate::agreement::RunAgreement;
+use crate::aligned_ranks::AlignedRanks;
+use crate::network::{NetworkFit, rank_count};
 use crate::rank_agreement::{CommDecision, HostTransfer};
-use etlink_link::ranks::{
-    CollectiveMatch, Communication, MatchMember, RankClock, RankSummary, RunJoin,
-};
-use etlink_model::{CollectiveKind, CommonNs, DurationNs, RankIdx, UnixNs};
+use etlink_link::ranks::{RankClock, RankSummary, RunJoin};
+use etlink_model::DurationNs;
 
-/// The ranks of a run by one clock.
-pub(crate) struct AlignedRanks<'r> {
-    facts: &'r [RankSummary],
-    /// By rank; empty: times are not aligned.
-    clocks: &'r [RankClock],
-}
-
-impl<'r> AlignedRanks<'r> {
-    pub(crate) fn new(facts: &'r [RankSummary], clocks: &'r [RankClock]) -> AlignedRanks<'r> {
-        AlignedRanks { facts, clocks }
-    }
-
-    fn common(&self, rank: RankIdx, own: UnixNs) -> CommonNs {
-        let clock = self.clocks.get(rank.index()).copied().unwrap_or_default();
-        clock.aligned(own)
-    }
-
-    pub(crate) fn communication(&self, member: MatchMember) -> &'r Communication {
-        &self.facts[member.rank.index()].communications[member.communication.index()]
-    }
-
-    fn arrival(&self, member: MatchMember) -> CommonNs {
-        let extent = self.communication(member).extent;
-        self.common(member.rank, extent.arrival_ns)
-    }
-
-    /// From a rank's arrival to that of the last it needs.
-    pub(crate) fn until_last(&self, joint: &CollectiveMatch, member: MatchMember) -> DurationNs {
-        // A sender needs nobody.
-        if self.communication(member).kind == CollectiveKind::Send {
-            return DurationNs::ZERO;
-        }
-        let arrivals = joint.members.iter().map(|other| self.arrival(*other));
-        let last = arrivals.max().unwrap_or_default();
-        DurationNs(last.since(self.arrival(member)).max(0))
-    }
-
-    /// How much later than the first each rank begins. Nothing where clocks are not known.
-    fn begin_offsets(&self) -> Vec<DurationNs> {
-        let none = vec![DurationNs::ZERO; self.facts.len()];
-        let is_known = |clock: &RankClock| clock.uncertainty_ns.is_some() || clock.by_machine;
-        if self.clocks.len() != self.facts.len() || !self.clocks.iter().all(is_known) {
-            return none;
-        }
-        let window = |(at, facts): (usize, &RankSummary)| {
-            let (start, end) = facts.window_ns;
-            let rank = RankIdx::new(at);
-            (self.common(rank, start), self.common(rank, end))
-        };
-        let windows: Vec<(CommonNs, CommonNs)> =
-            self.facts.iter().enumerate().map(window).collect();
-        let Some(first) = windows.iter().map(|(start, _)| *start).min() else {
-            return none;
-        };
-        // Ranks that were not recorded at the same time did not wait for each other.
-        let is_apart = |end: CommonNs| windows.iter().any(|(start, _)| *start > end);
-        if windows.iter().any(|(_, end)| is_apart(*end)) {
-            return none;
-        }
-        let offsets = windows
-            .iter()
-            .map(|(start, _)| DurationNs(start.since(first)));
-        offsets.collect()
-    }
-}
-
-/// Says of each rank of a run that a simulator shall run what of its times is waiting for others.
+/// Says of each rank of a run that a simulator shall run what of its times is waiting for others,
+/// and what the simulator's network takes of them.
 /// O(communications).
 pub fn set_waits(
     agreed: &mut RunAgreement,
     facts: &[RankSummary],
     join: &RunJoin,
     clocks: &[RankClock],
+    network: Option<&NetworkFit>,
 ) {
     let ranks = AlignedRanks::new(facts, clocks);
     for joint in &join.matches {
@@ -95,17 +31,19 @@ pub fn set_waits(
             // Of a device row all is one node. What nothing is known to wait for stays as it is.
             let is_split = !communication.on_device
                 && extent.is_transfer
-                && extent.waits >= communication.node
-                && matches!(
-                    agreement.decision_for(communication.node),
-                    CommDecision::Communication { .. }
-                );
-            if is_split {
+                && extent.waits >= communication.node;
+            let decision = agreement.decision_for(communication.node);
+            if let CommDecision::Communication { bytes, .. } = decision
+                && is_split
+            {
+                let time = |network: &NetworkFit| {
+                    network.time_ns(joint.kind, rank_count(join, joint), bytes)
+                };
                 agreement.host_transfers.push(HostTransfer {
                     node: communication.node,
                     carrier: extent.waits,
                     until_last: ranks.until_last(joint, *member),
-                    network: None,
+                    network: network.and_then(time).map(DurationNs),
                 });
             }
         }
@@ -123,8 +61,10 @@ pub fn set_waits(
 mod tests {
     use super::*;
     use crate::agreement::agree;
-    use etlink_link::ranks::{CommExtent, GroupIdentity, Peers, RankSet, join_ranks};
-    use etlink_model::{GlobalRank, GroupIdx, NodeIdx};
+    use etlink_link::ranks::{
+        CommExtent, Communication, GroupIdentity, Peers, RankSet, join_ranks,
+    };
+    use etlink_model::{CollectiveKind, GlobalRank, GroupIdx, NodeIdx, UnixNs};
 
     /// A rank that calls an all-reduce at `arrives` and is blocked for it from 100 to 200.
     fn rank(rank: i64, window: (i64, i64), arrives: i64) -> RankSummary {
@@ -166,7 +106,7 @@ mod tests {
         };
         let (join, sizes) = (join_ranks(facts), vec![vec![Some(8)]; facts.len()]);
         let mut agreed = agree(facts, &sizes, &join, true);
-        set_waits(&mut agreed, facts, &join, &vec![clock; facts.len()]);
+        set_waits(&mut agreed, facts, &join, &vec![clock; facts.len()], None);
         let of_rank = |agreement: &crate::RankAgreement| {
             let transfers = agreement.host_transfers.iter();
             let until_last = transfers.map(|transfer| transfer.until_last.0).collect();

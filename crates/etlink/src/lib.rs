@@ -59,6 +59,7 @@ mod record_tables;
 mod run_diff;
 mod run_findings;
 mod run_query;
+mod serial_host;
 mod signals;
 mod table;
 mod trace_tables;

@@ -261,6 +261,10 @@ impl<'t> Encoder<'t> {
         // well.
         let is_cpu_op = comm.is_none() && self.graph.is_cpu_op(node);
         self.message.attr_bool("is_cpu_op", is_cpu_op);
+        if is_cpu_op {
+            let take_ns = self.plan.duration_us[index.index()].saturating_mul(1000);
+            self.summary.host_ns = self.summary.host_ns.saturating_add(take_ns);
+        }
         self.message.attr_text(
             "kind",
             self.graph.standing_for(index).unwrap_or(node.kind.name()),

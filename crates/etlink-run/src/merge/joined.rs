@@ -6,7 +6,7 @@ use crate::job::RankContext;
 use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::run::RunOptions;
-use etlink_chakra::{RunAgreement, agree, set_waits};
+use etlink_chakra::{NetworkFit, RunAgreement, agree, fit_network, set_waits};
 use etlink_link::ranks::{
     CommChannel, JoinProblem, JoinProblemKind, RankClock, RankSummary, RunJoin, serialize_comms,
 };
@@ -46,6 +46,9 @@ pub struct MergedRun {
     pub problems: Vec<JoinProblem>,
     /// The ranks' clocks against the first rank's; none with `--no-align`.
     pub clocks: Vec<RankClock>,
+    /// Latency and bandwidth that the communications tell, for a simulator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkFit>,
     /// The file of all ranks for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeline: Option<TimelineReport>,
@@ -89,8 +92,10 @@ impl MergedRun {
         } = JoinedRun::new(facts, how.align);
         // a simulator stops for ever where two ranks state different sizes for one collective
         let mut agreed = agree(&facts, &sizes, &join, options.simulator.is_some());
+        let mut network = None;
         if options.simulator.is_some() {
-            set_waits(&mut agreed, &facts, &join, &clocks);
+            network = fit_network(&agreed, &facts, &join, &clocks);
+            set_waits(&mut agreed, &facts, &join, &clocks, network.as_ref());
         }
         let common = TimelineContext::from_join(options, &facts, &join, &clocks);
         let mut joined = MergedRun::from_counts(&join);
@@ -116,6 +121,7 @@ impl MergedRun {
             clocks,
             common,
             agreed,
+            network,
             labels,
             ..joined
         }
@@ -164,6 +170,7 @@ impl MergedRun {
             timeline: None,
             common: None,
             agreed: RunAgreement::default(),
+            network: None,
             labels: vec![],
         }
     }

@@ -150,10 +150,15 @@ pub(super) fn write_files(
         single: joined.world_size.unwrap_or(1) <= 1 && joined.ranks.len() == 1,
         host_nodes: options.chakra.part != TracePart::Communication,
         subgroups: groups.len() > 1,
+        network: joined.network.as_ref(),
     };
     let system = astra::system(simulator.roofline);
     put_file(set, file::SYSTEM, system.as_bytes())?;
-    put_file(set, file::NETWORK, astra::network(ranks).as_bytes())?;
+    put_file(
+        set,
+        file::NETWORK,
+        astra::network(ranks, joined.network.as_ref()).as_bytes(),
+    )?;
     put_file(set, file::MEMORY, astra::memory().as_bytes())?;
     put_file(set, file::README, astra::readme(&workload).as_bytes())?;
     Ok(())

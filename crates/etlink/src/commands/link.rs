@@ -2,8 +2,9 @@
 
 use super::{json_document, print_text};
 use crate::args::LinkArgs;
+use crate::serial_host::serial_host_note;
 use crate::table::fold_lines;
-use crate::{Outcome, table};
+use crate::{Outcome, notes, table};
 use anyhow::{Result, bail};
 use etlink_model::KeepEvents;
 use etlink_run::job::{self, ChakraOptions, LinkJob};
@@ -82,6 +83,9 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
         eprint!("{report}");
     } else {
         print_text(&report)?;
+    }
+    if let Some(note) = serial_host_note(std::iter::once((None, &linked))) {
+        notes::print_note(&note);
     }
     // after the report, which says what is damaged
     if linked.refused {

@@ -5,6 +5,7 @@ mod show;
 
 use super::{json_document, print_report, print_text, print_unused_files};
 use crate::args::{Compute, FormatName, MergeArgs, PhaseName};
+use crate::serial_host::serial_host_note;
 use crate::{Outcome, notes};
 use anyhow::{Result, bail};
 use etlink_chakra::TracePart;
@@ -108,6 +109,13 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
         return Err(incomplete.into());
     }
     printed?;
+    let linked = report.ranks.iter().filter_map(|rank| {
+        let linked = rank.linked.as_ref()?;
+        Some((Some(rank.name()), linked))
+    });
+    if let Some(note) = serial_host_note(linked) {
+        notes::print_note(&note);
+    }
     let simulator = config.options.simulator;
     if simulator.is_some_and(|simulator| simulator.roofline)
         && let Some(note) = show::roofline_note(&report.ranks)

@@ -3,7 +3,7 @@
 use crate::notes;
 use crate::table::{FactRows, count, enum_name, infos, mb, same_notes};
 use crate::unjoined::unjoined_text;
-use etlink_chakra::astra::{file, uncovered};
+use etlink_chakra::astra::{file, network_note, uncovered};
 use etlink_chakra::{Demotion, RooflineCover};
 use etlink_link::ranks::{JoinProblem, RankClock};
 use etlink_model::{Anomalies, Severity};
@@ -115,11 +115,16 @@ pub(super) fn simulator_note(
         [run] => output.join(&run.run).components().collect(),
         _ => output.join("*"),
     };
-    // the bandwidth of one switch says nothing of anybody's cluster
+    let network = folder.join(file::NETWORK);
+    let readme = folder.join(file::README);
+    let said = match written[..] {
+        [run] => network_note(run.network.as_ref()),
+        _ => "each README says where its latency and bandwidth come from".to_owned(),
+    };
     Some(format!(
-        "{} has one switch, as a placeholder: put your topology there, then run the command in {}",
-        folder.join(file::NETWORK).display(),
-        folder.join(file::README).display()
+        "{} has one switch ({said}): put your topology there, then run the command in {}",
+        network.display(),
+        readme.display()
     ))
 }
 

@@ -1,0 +1,41 @@
+//! What a simulator makes of host threads that ran side by side.
+//!
+//! ASTRA-sim runs one host node of a rank at a time (`HardwareResource.cc`). A plain `.et` keeps the
+//! measured duration of every node, so that one thread after the other takes their sum. Measured:
+//! of a trace with seven threads, and of one with 47, ASTRA-sim took that sum to 0.1 %.
+
+use etlink_run::job::JobReport;
+use etlink_run::text;
+
+/// Less than this share over the measured window is not worth a word.
+const MIN_EXCESS: f64 = 0.05;
+
+/// Of the rank that it concerns most, how long a simulator takes for its file at least.
+pub(crate) fn serial_host_note<'r>(
+    ranks: impl Iterator<Item = (Option<String>, &'r JobReport)>,
+) -> Option<String> {
+    let mut worst: Option<(f64, String)> = None;
+    for (name, linked) in ranks {
+        let Some(written) = &linked.written else {
+            continue;
+        };
+        let window = linked.report.window;
+        let measured_ns = window.end_ns.saturating_sub(window.start_ns);
+        let excess = written.host_ns as f64 / measured_ns.max(1) as f64 - 1.0;
+        if excess < MIN_EXCESS || worst.as_ref().is_some_and(|(known, _)| *known >= excess) {
+            continue;
+        }
+        let of_rank = name.map_or(String::new(), |name| format!(" of rank {name}"));
+        let host_ns = i64::try_from(written.host_ns).unwrap_or(i64::MAX);
+        let said = format!(
+            "a simulator that runs one host node at a time takes {} at least for the .et{of_rank}, \
+             which took {} ({:+.0} %), as its threads ran side by side: \
+             merge --for astra-sim counts their time once",
+            text::time(host_ns),
+            text::time(measured_ns),
+            100.0 * excess
+        );
+        worst = Some((excess, said));
+    }
+    worst.map(|(_, said)| said)
+}
