@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 const EXAMPLES: usize = 5;
 
 macro_rules! findings {
-    ($($(#[$doc:meta])+ $name:ident = $severity:ident, $text:literal;)*) => {
+    ($($(#[$doc:meta])+ $name:ident $rule:literal = $severity:ident, $text:literal;)*) => {
         /// Every kind of finding.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(rename_all = "snake_case")]
@@ -19,8 +19,13 @@ macro_rules! findings {
             /// All kinds, in order.
             pub const ALL: &[FindingKind] = &[$(FindingKind::$name,)*];
 
+            /// The id of its rule, which no other rule ever gets.
+            pub const fn rule_id(self) -> &'static str {
+                match self { $(FindingKind::$name => $rule,)* }
+            }
+
             /// How bad it is.
-            pub fn severity(self) -> Severity {
+            pub const fn severity(self) -> Severity {
                 match self { $(FindingKind::$name => Severity::$severity,)* }
             }
 
@@ -31,7 +36,7 @@ macro_rules! findings {
             }
 
             /// One line for people.
-            pub fn describe(self) -> &'static str {
+            pub const fn describe(self) -> &'static str {
                 match self { $(FindingKind::$name => $text,)* }
             }
         }
@@ -40,95 +45,95 @@ macro_rules! findings {
 
 findings! {
     /// It, or the list of groups beside it, cannot be opened or is of another format.
-    Unreadable = Error, "files that cannot be read";
+    Unreadable "ET001" = Error, "files that cannot be read";
     /// No bytes.
-    EmptyFile = Error, "the file is empty";
+    EmptyFile "ET002" = Error, "the file is empty";
     /// No node message.
-    NoNodes = Error, "the file has no nodes: simulators need one per rank";
+    NoNodes "ET003" = Error, "the file has no nodes: simulators need one per rank";
     /// The first message is a node.
-    NoMetadata = Error, "the first message is a node, not metadata: readers swallow it in silence";
+    NoMetadata "ET004" = Error, "the first message is a node, not metadata: readers swallow it in silence";
     /// The bytes end inside a message or list.
-    Truncated = Error, "the file is cut: readers take what is whole in silence";
+    Truncated "ET005" = Error, "the file is cut: readers take what is whole in silence";
     /// Another number of nodes than the first message states.
-    NodeCountDiffers = Error,
+    NodeCountDiffers "ET006" = Error,
         "nodes fewer or more than the file states it has: it is cut, or two files are in one";
     /// Bytes that are no message.
-    Undecodable = Error, "entries that cannot be decoded";
+    Undecodable "ET007" = Error, "entries that cannot be decoded";
     /// A string that is not UTF-8.
-    InvalidUtf8 = Error,
+    InvalidUtf8 "ET008" = Error,
         "nodes with a string that is not UTF-8: C++ readers drop such nodes in silence";
     /// Two nodes, one id.
-    DuplicateId = Error, "nodes whose id another node has";
+    DuplicateId "ET101" = Error, "nodes whose id another node has";
     /// A dep on a node that is not there.
-    DanglingDep = Error, "dependencies on nodes that are not in the file: ASTRA-sim aborts at load";
+    DanglingDep "ET102" = Error, "dependencies on nodes that are not in the file: ASTRA-sim aborts at load";
     /// A parent that is not there.
-    MissingParent = Error, "nodes whose parent is not in the file";
+    MissingParent "ET103" = Error, "nodes whose parent is not in the file";
     /// A node that waits for itself.
-    SelfDep = Error, "nodes that wait for themselves: they never run";
+    SelfDep "ET104" = Error, "nodes that wait for themselves: they never run";
     /// Nodes that wait for each other.
-    Cycle = Error, "nodes on a cycle: they never run, and ASTRA-sim says nothing";
+    Cycle "ET105" = Error, "nodes on a cycle: they never run, and ASTRA-sim says nothing";
     /// METADATA_NODE.
-    MetadataNode = Error, "metadata nodes: ASTRA-sim aborts on them";
+    MetadataNode "ET201" = Error, "metadata nodes: ASTRA-sim aborts on them";
     /// INVALID_NODE, or a type that the schema does not have.
-    InvalidNode = Error, "nodes without a valid type: their children never run";
+    InvalidNode "ET202" = Error, "nodes without a valid type: their children never run";
     /// `comm_type` missing.
-    NoCommType = Error, "collectives without comm_type";
+    NoCommType "ET301" = Error, "collectives without comm_type";
     /// A type that ASTRA-sim does not run.
-    UnsupportedCommType = Error, "collectives of a type that ASTRA-sim does not run";
+    UnsupportedCommType "ET302" = Error, "collectives of a type that ASTRA-sim does not run";
     /// `comm_size` missing.
-    NoCommSize = Error, "communication nodes without comm_size";
+    NoCommSize "ET303" = Error, "communication nodes without comm_size";
     /// `comm_size` 0.
-    ZeroCommSize = Error, "communication nodes of size 0";
+    ZeroCommSize "ET304" = Error, "communication nodes of size 0";
     /// An all-gather of size 0.
-    EmptyAllGather = Error, "all-gathers of size 0: ASTRA-sim never ends";
+    EmptyAllGather "ET305" = Error, "all-gathers of size 0: ASTRA-sim never ends";
     /// A send or receive that does not say with whom.
-    NoPeer = Error, "sends or receives without the other rank";
+    NoPeer "ET306" = Error, "sends or receives without the other rank";
     /// `is_cpu_op` on a communication node.
-    CommOnCpu = Error, "communication nodes with is_cpu_op true: ASTRA-sim throws";
+    CommOnCpu "ET307" = Error, "communication nodes with is_cpu_op true: ASTRA-sim throws";
     /// A string or float where an integer is wanted, or the reverse.
-    WrongAttrType = Error, "attributes of the wrong type: ASTRA-sim throws";
+    WrongAttrType "ET203" = Error, "attributes of the wrong type: ASTRA-sim throws";
     /// A schema that chakra_converter refuses.
-    UnknownSchema = Error, "a schema that chakra_converter does not read";
+    UnknownSchema "ET401" = Error, "a schema that chakra_converter does not read";
     /// A key of the document.
-    MissingKey = Error, "keys that readers require are missing";
+    MissingKey "ET402" = Error, "keys that readers require are missing";
     /// An attribute of a node.
-    MissingAttr = Error, "nodes without an attribute that readers require";
+    MissingAttr "ET403" = Error, "nodes without an attribute that readers require";
     /// No file of a rank of a group.
-    RankMissing = Error, "ranks that take part in communication and have no file";
+    RankMissing "ET501" = Error, "ranks that take part in communication and have no file";
     /// `pg_name` that the group file does not have.
-    GroupNotListed = Error,
+    GroupNotListed "ET502" = Error,
         "collectives of a group that comm_group.json does not list: ASTRA-sim aborts";
     /// A group without this rank.
-    NotInGroup = Error, "collectives of a group that the rank is not in";
+    NotInGroup "ET503" = Error, "collectives of a group that the rank is not in";
     /// Fewer collectives in a group than other ranks of it.
-    CollectiveMissing = Error,
+    CollectiveMissing "ET504" = Error,
         "collectives that other ranks of the group have and this rank does not: they wait for \
         ever";
     /// Types by place in the group.
-    CollectiveTypeDiffers = Error, "collectives of another type than on other ranks";
+    CollectiveTypeDiffers "ET505" = Error, "collectives of another type than on other ranks";
     /// Sizes by place in the group.
-    CollectiveSizeDiffers = Error,
+    CollectiveSizeDiffers "ET506" = Error,
         "collectives of another size than on other ranks: ASTRA-sim never ends";
     /// Messages that nobody takes.
-    SendWithoutRecv = Error, "sends without a receive of the same ranks, tag and size";
+    SendWithoutRecv "ET507" = Error, "sends without a receive of the same ranks, tag and size";
     /// Messages that nobody sends.
-    RecvWithoutSend = Error,
+    RecvWithoutSend "ET508" = Error,
         "receives without a send of the same ranks, tag and size: the rank never ends";
     /// What is left when all ranks have run as far as they can.
-    Stuck = Error, "ranks that do not get to the end: they wait for each other";
+    Stuck "ET509" = Error, "ranks that do not get to the end: they wait for each other";
     /// Communications in opposite order.
-    OrderDiffers = Warning,
+    OrderDiffers "ET510" = Warning,
         "communications in opposite order on different ranks: simulators that run one at a time \
         can wait for ever";
     /// Ids against time.
-    IdsNotInTimeOrder = Warning,
+    IdsNotInTimeOrder "ET106" = Warning,
         "ids do not ascend with time: ASTRA-sim starts the lowest ready id first";
     /// Ranges of Gloo as computation.
-    GlooAsCompute = Warning,
+    GlooAsCompute "ET308" = Warning,
         "collectives of Gloo as computation: PyTorch records no group and size of them; record \
         with NCCL";
     /// JSON that was mended.
-    Repaired = Warning, "entries with unescaped quotes, mended";
+    Repaired "ET404" = Warning, "entries with unescaped quotes, mended";
 }
 
 /// One place where something is wrong.
@@ -151,6 +156,8 @@ pub struct FindingExample {
 /// A kind of fault, with how often it occurs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
+    /// The id of the rule that is broken, such as `ET102`.
+    pub rule: &'static str,
     /// The fault.
     pub kind: FindingKind,
     /// How bad it is.
@@ -165,6 +172,7 @@ impl Finding {
     /// A file that cannot be read, with its name and the reason.
     pub fn unreadable(why: String) -> Finding {
         Finding {
+            rule: FindingKind::Unreadable.rule_id(),
             kind: FindingKind::Unreadable,
             severity: FindingKind::Unreadable.severity(),
             count: 1,
@@ -186,6 +194,7 @@ impl Findings {
     /// Counts one more; `example` is only asked for the first few.
     pub fn note(&mut self, kind: FindingKind, example: impl FnOnce() -> FindingExample) {
         let finding = self.all.entry(kind).or_insert_with(|| Finding {
+            rule: kind.rule_id(),
             kind,
             severity: kind.severity(),
             count: 0,

@@ -22,6 +22,9 @@ pub struct ConvertedOptions {
     /// LogGOPSim's `txt2bin`, to read GOAL with
     #[arg(long, value_name = "PROGRAM")]
     goal_parser: Option<PathBuf>,
+    /// SARIF's JSON schema (sarif-schema-2.1.0.json of OASIS), to hold `check --format sarif` to
+    #[arg(long, value_name = "FILE")]
+    sarif_schema: Option<PathBuf>,
 }
 
 /// What the recipe prints.
@@ -48,6 +51,9 @@ pub fn test_converted(options: &ConvertedOptions) -> Result<()> {
         etlink(&["merge", "--overwrite"], &[&traces], Some(&run))?;
         convert_run(&run, &files, name, options)?;
     }
+    if let Some(schema) = &options.sarif_schema {
+        validate_sarif(schema, &root, &packages)?;
+    }
     let schema = root.join("crates/etlink-chakra/schema/et_def.proto");
     let recipe = root.join("crates/etlink-dev/recipes/converted.py");
     let mut python = Command::new("python3");
@@ -65,6 +71,20 @@ pub fn test_converted(options: &ConvertedOptions) -> Result<()> {
         compared.graphs, compared.nodes, compared.edges
     );
     Ok(())
+}
+
+/// What `check` says of the files that break its rules, as SARIF.
+fn validate_sarif(schema: &Path, root: &Path, packages: &Path) -> Result<()> {
+    let mut check = Command::new(etlink_path()?);
+    check
+        .args(["check", "--format", "sarif"])
+        .arg(root.join("testdata/check"));
+    let log = root.join("target/converted/check.sarif");
+    std::fs::write(&log, check.output()?.stdout)?;
+    let recipe = root.join("crates/etlink-dev/recipes/sarif.py");
+    let mut python = Command::new("python3");
+    python.env("PYTHONPATH", packages).arg(recipe);
+    run_command(python.arg(schema).arg(log))
 }
 
 /// Every rank as JSON and GraphML, a part as a picture, all together as GOAL.

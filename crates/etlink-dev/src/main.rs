@@ -9,6 +9,7 @@
 
 mod bench;
 mod chakra;
+mod check_corpus;
 mod converted;
 mod dependencies;
 mod dist;
@@ -138,6 +139,8 @@ enum DevCommand {
     /// Test: read `.et` files with protobuf's own reader, with and without what `--dep-latencies`
     /// adds (python3 with pip, a package index)
     Chakra(chakra::ChakraReaderOptions),
+    /// Write testdata/check: files that break the rules of `etlink check`
+    CheckCorpus,
     /// Test: read what `etlink convert` writes with protobuf's JSON, networkx and Graphviz, which are
     /// installed if they are missing (python3 with pip, a package index)
     Converted(converted::ConvertedOptions),
@@ -219,6 +222,7 @@ fn main() -> ExitCode {
         DevCommand::Perfetto { device } => perfetto::test_perfetto(&device),
         DevCommand::Tables => tables::test_tables(),
         DevCommand::Chakra(options) => chakra::compare_readers(&options),
+        DevCommand::CheckCorpus => check_corpus::write_corpus(),
         DevCommand::Converted(options) => converted::test_converted(&options),
         DevCommand::Utilization { traces } => utilization::compare_utilization(&traces),
         DevCommand::Web { check } => web::build_page(check),

@@ -72,6 +72,7 @@ pub mod run;
 mod run_files;
 mod step_pattern;
 pub mod text;
+pub mod workloads;
 
 pub use cancel::{Cancellation, Cancelled};
 pub use error::{RunError, remedy_of};

@@ -6,6 +6,7 @@ mod convert;
 mod diff;
 mod findings;
 mod format;
+mod generate;
 mod groups;
 mod record;
 mod replay;
@@ -21,6 +22,7 @@ pub use diff::DiffArgs;
 pub use findings::FindingsArgs;
 pub use format::FormatName;
 use format::FormatParser;
+pub use generate::{GenerateArgs, ScaleArgs};
 pub use groups::{
     JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, RankArgs, ReadingArgs,
     ResourceArgs, RowArgs, StepArgs,
@@ -104,6 +106,10 @@ pub enum EtlinkCommand {
     Check(CheckArgs),
     /// Turn a written graph into another format: protobuf, JSON, Parquet, pictures, GOAL
     Convert(ConvertArgs),
+    /// Make the graphs of a run that nobody recorded, for tests of simulators
+    Generate(GenerateArgs),
+    /// Make of a written run of N ranks one of M: copies that share the data
+    Scale(ScaleArgs),
     /// Say what kind of file it is and what is in it
     Inspect(InspectArgs),
     /// Collect both traces from a PyTorch program as it is, all ranks over the same steps
@@ -275,8 +281,24 @@ pub struct OutputArgs {
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// Chakra files (`.et`), merged JSON (ET+), or folders with them
-    #[arg(required = true, value_name = "FILE|DIR")]
+    #[arg(required_unless_present = "explain", value_name = "FILE|DIR")]
     pub paths: Vec<PathBuf>,
+    /// Look at these rules alone, such as ET102,ET105
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    pub rule: Vec<String>,
+    /// Say what a rule is for, and what readers do where it is broken; `all` for every rule
+    #[arg(long, value_name = "ID", conflicts_with_all = ["paths", "rule"])]
+    pub explain: Option<String>,
+    /// How findings are printed: `text`, `json`, or `sarif` (2.1.0) for code hosts and editors
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t,
+        hide_possible_values = true,
+        conflicts_with = "json"
+    )]
+    pub format: FindingsFormat,
     #[command(flatten)]
     pub resources: ResourceArgs,
     // not StrictArgs: nothing is left out here, it is about the exit code alone
@@ -287,6 +309,18 @@ pub struct CheckArgs {
     pub choice: RankArgs,
     #[command(flatten)]
     pub print: JsonArgs,
+}
+
+/// How findings are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FindingsFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// As `--json`.
+    Json,
+    /// SARIF 2.1.0.
+    Sarif,
 }
 
 /// `etlink inspect`.

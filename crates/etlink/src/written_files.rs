@@ -8,6 +8,7 @@ use etlink_run::merge::phases::Shard;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, merge};
 use etlink_run::output::{OutputFormat, Target};
 use etlink_run::run::{RunOptions, RunSet, RunSource};
+use etlink_run::workloads::WorkloadReport;
 use etlink_run::{Run, RunError};
 use std::path::{Path, PathBuf};
 
@@ -116,4 +117,16 @@ fn check_complete(report: &MergeReport, options: &MergeOptions) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// What a run that was made is, in a line.
+pub fn describe_workload(report: &WorkloadReport) -> String {
+    format!(
+        "{}: {} ranks, {} nodes, {} groups, {} bytes; checked\n",
+        report.folder.join(&report.name).display(),
+        report.ranks,
+        report.nodes,
+        report.groups,
+        report.bytes
+    )
 }

@@ -10,11 +10,13 @@ mod cycles;
 mod deps;
 mod order;
 mod ranks;
+mod rules;
 
 #[cfg(test)]
 mod tests;
 
 pub use ranks::{RankNodes, check_ranks};
+pub use rules::{CheckRule, RULES};
 
 use crate::finding::{Finding, FindingExample, FindingKind, Findings};
 use crate::proto::NodeType;

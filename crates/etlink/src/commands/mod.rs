@@ -6,6 +6,7 @@ mod completions;
 mod convert;
 mod diff;
 mod findings;
+mod generate;
 mod inspect;
 mod link;
 mod merge;
@@ -13,6 +14,7 @@ mod ranks;
 mod record;
 mod replay;
 mod report;
+mod scale;
 mod schedule;
 mod top;
 mod trigger;
@@ -72,6 +74,8 @@ pub fn run(args: EtlinkArgs) -> Result<Outcome> {
         EtlinkCommand::Replay(args) => replay::run(args),
         EtlinkCommand::Check(args) => check::run(args),
         EtlinkCommand::Convert(args) => convert::run(args),
+        EtlinkCommand::Generate(args) => generate::run(&args),
+        EtlinkCommand::Scale(args) => scale::run(&args),
         EtlinkCommand::Inspect(args) => inspect::run(args),
         EtlinkCommand::Top(args) => top::run(args),
         EtlinkCommand::Trigger(args) => trigger::run(&args),

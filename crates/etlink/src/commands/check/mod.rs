@@ -1,13 +1,15 @@
 //! `etlink check`: what a simulator or another reader would choke on, in each file and between
 //! those of several ranks.
 
+mod sarif;
+
 use super::{print_json, print_report, start_threads};
 use crate::Outcome;
-use crate::args::{CheckArgs, RankArgs};
+use crate::args::{CheckArgs, FindingsFormat, RankArgs};
 use crate::notes;
 use crate::table::cut;
 use anyhow::{Context, Result, bail};
-use etlink_chakra::check::{self, RankNodes, check_ranks};
+use etlink_chakra::check::{self, CheckRule, RULES, RankNodes, check_ranks};
 use etlink_chakra::finding::{Finding, FindingExample, FindingKind, Severity};
 use etlink_chakra::read;
 use etlink_chakra::read::{FileKind, GraphSummary};
@@ -44,9 +46,50 @@ impl Checked {
     fn is_fine(&self, strict: bool) -> bool {
         self.ok && (!strict || self.findings.is_empty())
     }
+
+    /// Leaves out what breaks other rules.
+    fn keep_rules(&mut self, rules: &[&str]) {
+        self.findings
+            .retain(|finding| rules.contains(&finding.rule));
+        self.ok = has_no_error(&self.findings);
+    }
+}
+
+/// A warning is what some readers stumble over: only --strict makes it a fault.
+fn has_no_error(findings: &[Finding]) -> bool {
+    findings
+        .iter()
+        .all(|finding| finding.severity != Severity::Error)
+}
+
+fn find_rule(id: &str) -> Result<&'static CheckRule> {
+    let rule = CheckRule::find(id);
+    rule.with_context(|| format!("{id:?} is no rule; `etlink check --explain all` lists them"))
+}
+
+/// What a rule is for, and what readers do.
+fn explain(id: &str) -> Result<String> {
+    let rules = match id {
+        "all" => RULES.iter().collect(),
+        id => vec![find_rule(id)?],
+    };
+    let mut out = String::new();
+    for rule in rules {
+        let _ = writeln!(out, "{} ({}): {}", rule.id, rule.level, rule.title);
+        let _ = writeln!(out, "  {}", rule.reason);
+        let _ = writeln!(out, "  feeder, ASTRA-sim: {}", rule.feeder);
+        let _ = writeln!(out, "  chakra_converter, et_replay: {}", rule.others);
+    }
+    Ok(out)
 }
 
 pub fn run(args: CheckArgs) -> Result<Outcome> {
+    if let Some(id) = &args.explain {
+        print_report(&explain(id)?)?;
+        return Ok(Outcome::Done);
+    }
+    let rules = args.rule.iter().map(|id| find_rule(id));
+    let rules: Vec<&str> = rules.map(|rule| Ok(rule?.id)).collect::<Result<_>>()?;
     let mut files = vec![];
     for path in &args.paths {
         if path.is_dir() {
@@ -88,10 +131,15 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     let mut checked = checked_files(&files, results)?;
     let sets = compare_ranks(&mut checked);
     checked.extend(sets);
-    if args.print.json {
-        print_json(&checked)?;
-    } else {
-        print_report(&checked.iter().map(describe_file).collect::<String>())?;
+    if !rules.is_empty() {
+        checked.iter_mut().for_each(|file| file.keep_rules(&rules));
+    }
+    match args.format {
+        FindingsFormat::Sarif => print_json(&sarif::sarif_log(&checked))?,
+        FindingsFormat::Text if !args.print.json => {
+            print_report(&checked.iter().map(describe_file).collect::<String>())?
+        }
+        FindingsFormat::Json | FindingsFormat::Text => print_json(&checked)?,
     }
     let is_fine = checked.iter().all(|file| file.is_fine(args.strict));
     Ok(if is_fine {
@@ -151,10 +199,7 @@ fn check_file(path: &Path) -> Result<Checked> {
     let source = input::open_any(path)?;
     let graph = read::read(source).with_context(|| path.display().to_string())?;
     let findings = check::check(&graph);
-    // a warning is what some readers stumble over: only --strict makes it a fault
-    let ok = findings
-        .iter()
-        .all(|finding| finding.severity != Severity::Error);
+    let ok = has_no_error(&findings);
     // ranks are run to the end together, and a tree of ops (ET+) cannot be run
     let is_et = matches!(graph.format, FileKind::ChakraEt | FileKind::ChakraJson);
     let nodes = prefix_and_rank(path)
@@ -198,9 +243,7 @@ fn compare_ranks(checked: &mut [Checked]) -> Vec<Checked> {
             // nobody knows which groups the list has
             findings.retain(|finding| finding.kind != FindingKind::GroupNotListed);
         }
-        let ok = findings
-            .iter()
-            .all(|finding| finding.severity != Severity::Error);
+        let ok = has_no_error(&findings);
         let ranks = set.iter().map(RankNodes::rank).collect();
         Checked {
             file: format!("{}.*.et", prefix.display()),
@@ -242,7 +285,8 @@ fn describe_file(checked: &Checked) -> String {
         };
         let _ = writeln!(
             out,
-            "  {grade}: {} {}",
+            "  {grade} {}: {} {}",
+            finding.rule,
             finding.count,
             finding.kind.describe()
         );

@@ -1,0 +1,240 @@
+//! Runs that are made and not recorded: generated ones, and copies of written ones.
+//!
+//! Their files are checked before they get their names, as `etlink check` would.
+
+use crate::error::RunError;
+use crate::graphs::{GraphSet, find_graph_sets, groups_beside};
+use crate::input;
+use crate::output::{FileSet, OutputFormat};
+use etlink_chakra::astra::{self, Workload, file};
+use etlink_chakra::check::{RankNodes, check, check_ranks};
+use etlink_chakra::convert::GroupList;
+use etlink_chakra::finding::{Finding, Severity};
+use etlink_chakra::messages::{ChakraMessages, Losses, MessageError};
+use etlink_chakra::read::{self, ChakraReadError};
+use etlink_workload::WorkloadSet;
+use etlink_workload::generate::{TransformerError, WorkloadPattern, WorkloadSizes, generate};
+use etlink_workload::scale::{ScaleError, ScaleOptions, scale};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Why a run could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkloadError {
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The numbers do not fit each other.
+    #[error(transparent)]
+    Pattern(#[from] TransformerError),
+    /// The run cannot be scaled.
+    #[error(transparent)]
+    Scale(#[from] ScaleError),
+    /// The folder is not of one run.
+    #[error("{} has {runs} runs of written graphs: give the folder of one", folder.display())]
+    NotOneRun {
+        /// The folder.
+        folder: PathBuf,
+        /// How many there are.
+        runs: usize,
+    },
+    /// A file is no graph.
+    #[error("{}: {source}", path.display())]
+    Graph {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: ChakraReadError,
+    },
+    /// A file is damaged.
+    #[error("{}: {what}: nothing is made of a damaged run", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is lost.
+        what: &'static str,
+    },
+    /// What was made has faults, as the source had.
+    #[error(
+        "nothing was written: what was made has faults ({faults}); `etlink check` says more of the \
+        source"
+    )]
+    Faults {
+        /// Rules and what they say.
+        faults: String,
+    },
+}
+
+/// What was made.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkloadReport {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// What its files begin with.
+    pub name: String,
+    /// Files of ranks.
+    pub ranks: u64,
+    /// Nodes of all ranks.
+    pub nodes: u64,
+    /// Groups of a part of the ranks.
+    pub groups: u64,
+    /// Size of all files of ranks, bytes.
+    pub bytes: u64,
+    /// Rules that were broken, none of which is an error.
+    pub findings: Vec<Finding>,
+}
+
+/// Makes the run of a pattern in `folder`.
+///
+/// # Errors
+/// The numbers do not fit each other, or the folder cannot be written.
+pub fn generate_run(
+    name: &str,
+    pattern: &WorkloadPattern,
+    sizes: &WorkloadSizes,
+    folder: &Path,
+    overwrite: bool,
+) -> Result<WorkloadReport, WorkloadError> {
+    let set = generate(pattern, sizes)?;
+    write_set(name, &set, folder, overwrite)
+}
+
+/// Makes a run of more ranks of the one in the folder `source`.
+///
+/// # Errors
+/// The source is not one whole run, cannot be scaled, or the folder cannot be written.
+pub fn scale_run(
+    source: &Path,
+    options: &ScaleOptions,
+    folder: &Path,
+    overwrite: bool,
+) -> Result<WorkloadReport, WorkloadError> {
+    let mut sets = find_graph_sets(source)?;
+    let runs = sets.len();
+    let (Some(GraphSet { prefix, ranks }), 1) = (sets.pop(), runs) else {
+        return Err(WorkloadError::NotOneRun {
+            folder: source.to_owned(),
+            runs,
+        });
+    };
+    let groups: GroupList = groups_beside(&prefix)?.unwrap_or_default();
+    let mut graphs = BTreeMap::new();
+    for (rank, path) in &ranks {
+        if let Ok(rank) = u32::try_from(*rank) {
+            graphs.insert(rank, read_rank(path)?);
+        }
+    }
+    let set = scale(&graphs, &groups, options)?;
+    let name = prefix.file_name().unwrap_or_default().to_string_lossy();
+    write_set(&name, &set, folder, overwrite)
+}
+
+fn read_rank(path: &Path) -> Result<ChakraMessages, WorkloadError> {
+    let source = input::open_any(path).map_err(RunError::from)?;
+    let read: Result<(ChakraMessages, Losses), MessageError> = ChakraMessages::read(source);
+    let path = path.to_owned();
+    match read {
+        Ok((graph, losses)) => match losses.iter().next() {
+            None => Ok(graph),
+            Some((kind, _)) => Err(WorkloadError::Damaged {
+                path,
+                what: kind.describe(),
+            }),
+        },
+        Err(MessageError::Read(source)) => Err(WorkloadError::Graph { path, source }),
+        Err(MessageError::Sink(source)) => {
+            let source = ChakraReadError::Io { offset: 0, source };
+            Err(WorkloadError::Graph { path, source })
+        }
+    }
+}
+
+/// Checks and writes all files of a run, or none.
+fn write_set(
+    name: &str,
+    set: &WorkloadSet,
+    folder: &Path,
+    overwrite: bool,
+) -> Result<WorkloadReport, WorkloadError> {
+    let files = FileSet::new(folder, overwrite).map_err(RunError::from)?;
+    let mut report = WorkloadReport {
+        folder: folder.to_owned(),
+        name: name.to_owned(),
+        ranks: set.ranks.len() as u64,
+        nodes: 0,
+        groups: set.groups.len() as u64,
+        bytes: 0,
+        findings: vec![],
+    };
+    let mut ranks = vec![];
+    for (rank, graph) in (0..).zip(&set.ranks) {
+        let bytes = graph.to_et();
+        let path = folder.join(format!("{name}.{rank}.et"));
+        let written = read::read(bytes.as_slice()).map_err(|source| WorkloadError::Graph {
+            path: path.clone(),
+            source,
+        })?;
+        report.findings.extend(check(&written));
+        ranks.push(RankNodes::from_graph(rank, &written));
+        report.nodes += graph.nodes.len() as u64;
+        report.bytes += bytes.len() as u64;
+        put(&files, &format!("{name}.{rank}.et"), &bytes)?;
+    }
+    let groups: GroupList = set
+        .groups
+        .iter()
+        .map(|(number, ranks)| {
+            let ranks = ranks.iter().map(|rank| i64::from(*rank)).collect();
+            (number.to_string(), ranks)
+        })
+        .collect();
+    report.findings.extend(check_ranks(&ranks, Some(&groups)));
+    refuse_faults(&report.findings)?;
+    write_configurations(name, set, &files)?;
+    files.replace(vec![]).map_err(RunError::from)?;
+    Ok(report)
+}
+
+fn refuse_faults(findings: &[Finding]) -> Result<(), WorkloadError> {
+    let errors = findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error);
+    let mut faults: Vec<String> = errors
+        .map(|finding| format!("{} {}", finding.rule, finding.kind.describe()))
+        .collect();
+    faults.sort();
+    faults.dedup();
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let faults = faults.join("; ");
+    Err(WorkloadError::Faults { faults })
+}
+
+/// What ASTRA-sim wants beside the ranks: groups, and configurations to begin with.
+fn write_configurations(name: &str, set: &WorkloadSet, files: &FileSet) -> Result<(), RunError> {
+    let groups = set.group_list();
+    let ranks = set.ranks.len() as u64;
+    let workload = Workload {
+        name,
+        ranks,
+        groups: groups.is_some(),
+        idle: &[],
+    };
+    if let Some(groups) = &groups {
+        put(files, file::GROUPS, groups.as_bytes())?;
+    }
+    put(files, file::SYSTEM, astra::system(false).as_bytes())?;
+    put(files, file::NETWORK, astra::network(ranks).as_bytes())?;
+    put(files, file::MEMORY, astra::memory().as_bytes())?;
+    put(files, file::README, astra::readme(&workload).as_bytes())
+}
+
+fn put(files: &FileSet, name: &str, content: &[u8]) -> Result<(), RunError> {
+    // the format is not looked at: the content is made already
+    let target = files.target(name, OutputFormat::Chakra)?;
+    target.write(|out| out.write_all(content))?;
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! Runs that nobody recorded, for tests of simulators.
+//!
+//! | pattern | each rank |
+//! |---|---|
+//! | `comp`, `comps`, `chain` | computes once, twice at once, twice in turn |
+//! | `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all`, `broadcast` | computes, then takes part in the collective |
+//! | `message` | even ranks send to the next one |
+//! | `ring` | gives to the next rank and takes from the one before |
+//! | `pipeline` | is a stage: forward for all micro-batches, then back |
+//! | `transformer` | trains, by data, tensor, pipeline and expert parallelism |
+//!
+//! The first nine are the cases of Chakra's `et_generator` that simulators run. The others of it are
+//! left out: metadata nodes and barriers stop ASTRA-sim, memory nodes need a model of memory, and
+//! its sends and receives name no peer.
+
+mod transformer;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use transformer::{Transformer, TransformerError};
+
+use crate::builder::{Message, NodeId, WorkloadBuilder};
+use crate::set::WorkloadSet;
+use etlink_chakra::proto::CollectiveCommType;
+
+/// What each rank does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkloadPattern {
+    /// One computation.
+    Computation,
+    /// Two that do not wait for each other.
+    Computations,
+    /// Two, one after the other.
+    Chain,
+    /// A computation and a collective of all ranks, as often as there are rounds.
+    Collective(CollectiveCommType),
+    /// Even ranks send to the next one.
+    Message,
+    /// All ranks send to the next one.
+    Ring,
+    /// Each rank is a stage; rounds are micro-batches.
+    Pipeline,
+    /// A training step.
+    Transformer(Transformer),
+}
+
+/// Numbers of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkloadSizes {
+    /// How many ranks.
+    pub ranks: u32,
+    /// How often.
+    pub rounds: u32,
+    /// Bytes of each communication.
+    pub bytes: u64,
+    /// Time of each computation.
+    pub micros: u64,
+    /// By how many hundredths a computation can take longer, by chance.
+    pub jitter: u32,
+    /// What the chance is drawn from.
+    pub seed: u64,
+}
+
+/// Makes the graphs of all ranks. The same numbers give the same graphs.
+///
+/// # Errors
+/// The parts of a transformer do not fit the ranks.
+pub fn generate(
+    pattern: &WorkloadPattern,
+    sizes: &WorkloadSizes,
+) -> Result<WorkloadSet, TransformerError> {
+    if let WorkloadPattern::Transformer(transformer) = pattern {
+        return transformer.generate(sizes);
+    }
+    let ranks = (0..sizes.ranks).map(|rank| {
+        let mut work = RankWork::new(rank, sizes);
+        work.add(pattern);
+        work.graph.finish(&[("source", "etlink generate")])
+    });
+    Ok(WorkloadSet {
+        ranks: ranks.collect(),
+        ..WorkloadSet::default()
+    })
+}
+
+/// A rank under construction: what it does is one chain, unless a pattern says otherwise.
+pub(crate) struct RankWork<'s> {
+    pub(crate) rank: u32,
+    pub(crate) sizes: &'s WorkloadSizes,
+    pub(crate) graph: WorkloadBuilder,
+    chance: fastrand::Rng,
+}
+
+impl<'s> RankWork<'s> {
+    pub(crate) fn new(rank: u32, sizes: &'s WorkloadSizes) -> RankWork<'s> {
+        let seed = sizes.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(rank);
+        RankWork {
+            rank,
+            sizes,
+            graph: WorkloadBuilder::default(),
+            chance: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    /// What was added last, which the next in the chain waits for.
+    pub(crate) fn last(&self) -> Vec<NodeId> {
+        self.graph.last().into_iter().collect()
+    }
+
+    /// A computation after all that was added, with its jitter.
+    pub(crate) fn compute(&mut self, name: &str, micros: u64) {
+        let more = self.chance.u64(0..=u64::from(self.sizes.jitter));
+        let micros = micros + micros * more / 100;
+        let deps = self.last();
+        self.graph.add_computation(name, micros, &deps);
+    }
+
+    pub(crate) fn collective(
+        &mut self,
+        name: &str,
+        kind: CollectiveCommType,
+        bytes: u64,
+        group: Option<u32>,
+    ) {
+        let deps = self.last();
+        self.graph.add_collective(name, kind, bytes, group, &deps);
+    }
+
+    pub(crate) fn send(&mut self, name: &str, to: u32, tag: u32, bytes: u64) {
+        let deps = self.last();
+        let message = Message {
+            source: self.rank,
+            destination: to,
+            tag,
+            bytes,
+        };
+        self.graph.add_send(name, message, &deps);
+    }
+
+    pub(crate) fn receive(&mut self, name: &str, from: u32, tag: u32, bytes: u64) {
+        let deps = self.last();
+        let message = Message {
+            source: from,
+            destination: self.rank,
+            tag,
+            bytes,
+        };
+        self.graph.add_receive(name, message, &deps);
+    }
+
+    fn add(&mut self, pattern: &WorkloadPattern) {
+        let (micros, bytes) = (self.sizes.micros, self.sizes.bytes);
+        match pattern {
+            WorkloadPattern::Computation => self.compute("COMP_NODE", micros),
+            WorkloadPattern::Computations => {
+                self.compute("COMP_NODE", micros);
+                self.graph.add_computation("COMP_NODE", micros, &[]);
+            }
+            WorkloadPattern::Chain => {
+                self.compute("COMP_NODE", micros);
+                self.compute("COMP_NODE", micros);
+            }
+            WorkloadPattern::Collective(kind) => {
+                for _ in 0..self.sizes.rounds {
+                    self.compute("COMP_NODE", micros);
+                    self.collective(kind.as_str_name(), *kind, bytes, None);
+                }
+            }
+            WorkloadPattern::Message => self.add_messages(),
+            WorkloadPattern::Ring => self.add_ring(),
+            WorkloadPattern::Pipeline => self.add_pipeline(),
+            // made of all ranks at once
+            WorkloadPattern::Transformer(_) => {}
+        }
+    }
+
+    /// The last rank of an odd number has nobody, and computes alone.
+    fn add_messages(&mut self) {
+        let (rank, bytes) = (self.rank, self.sizes.bytes);
+        for round in 0..self.sizes.rounds {
+            self.compute("COMP_NODE", self.sizes.micros);
+            if rank % 2 == 1 {
+                self.receive("COMM_RECV_NODE", rank - 1, round, bytes);
+            } else if rank + 1 < self.sizes.ranks {
+                self.send("COMM_SEND_NODE", rank + 1, round, bytes);
+            }
+        }
+    }
+
+    /// Sends before it receives, so that nobody waits for all.
+    fn add_ring(&mut self) {
+        let (rank, ranks, bytes) = (self.rank, self.sizes.ranks, self.sizes.bytes);
+        for round in 0..self.sizes.rounds {
+            self.compute("COMP_NODE", self.sizes.micros);
+            if ranks > 1 {
+                self.send("COMM_SEND_NODE", (rank + 1) % ranks, round, bytes);
+                self.receive("COMM_RECV_NODE", (rank + ranks - 1) % ranks, round, bytes);
+            }
+        }
+    }
+
+    /// GPipe: all micro-batches forward, then all back.
+    fn add_pipeline(&mut self) {
+        let (rank, micros, bytes) = (self.rank, self.sizes.micros, self.sizes.bytes);
+        let next = Some(rank + 1).filter(|next| *next < self.sizes.ranks);
+        let before = rank.checked_sub(1);
+        for batch in 0..self.sizes.rounds {
+            if let Some(before) = before {
+                self.receive("activations", before, 2 * batch, bytes);
+            }
+            self.compute("forward", micros);
+            if let Some(next) = next {
+                self.send("activations", next, 2 * batch, bytes);
+            }
+        }
+        for batch in 0..self.sizes.rounds {
+            if let Some(next) = next {
+                self.receive("gradients", next, 2 * batch + 1, bytes);
+            }
+            // gradients of inputs and of weights: twice the work
+            self.compute("backward", 2 * micros);
+            if let Some(before) = before {
+                self.send("gradients", before, 2 * batch + 1, bytes);
+            }
+        }
+    }
+}

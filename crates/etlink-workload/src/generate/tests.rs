@@ -1,0 +1,124 @@
+//! Generated runs are sound, and the same each time.
+
+use super::*;
+use etlink_chakra::check::{RankNodes, check, check_ranks};
+use etlink_chakra::finding::Finding;
+use etlink_chakra::read::read;
+use std::collections::BTreeMap;
+
+const SIZES: WorkloadSizes = WorkloadSizes {
+    ranks: 16,
+    rounds: 3,
+    bytes: 65_536,
+    micros: 50,
+    jitter: 0,
+    seed: 1,
+};
+
+const MODEL: Transformer = Transformer {
+    tensor: 2,
+    pipeline: 2,
+    expert: 2,
+    layers: 4,
+    hidden: 256,
+    sequence: 128,
+};
+
+fn patterns() -> Vec<WorkloadPattern> {
+    let kinds = [
+        CollectiveCommType::AllReduce,
+        CollectiveCommType::AllGather,
+        CollectiveCommType::ReduceScatter,
+        CollectiveCommType::AllToAll,
+        CollectiveCommType::Broadcast,
+    ];
+    let mut patterns = vec![
+        WorkloadPattern::Computation,
+        WorkloadPattern::Computations,
+        WorkloadPattern::Chain,
+        WorkloadPattern::Message,
+        WorkloadPattern::Ring,
+        WorkloadPattern::Pipeline,
+        WorkloadPattern::Transformer(MODEL),
+    ];
+    patterns.extend(kinds.map(WorkloadPattern::Collective));
+    patterns
+}
+
+/// What `check` finds in the files of a set.
+pub(crate) fn findings(set: &WorkloadSet) -> Vec<Finding> {
+    let mut found = vec![];
+    let mut nodes = vec![];
+    for (rank, graph) in (0..).zip(&set.ranks) {
+        let graph = read(graph.to_et().as_slice()).expect("reads");
+        found.extend(check(&graph));
+        nodes.push(RankNodes::from_graph(rank, &graph));
+    }
+    let groups: BTreeMap<String, Vec<i64>> = set
+        .groups
+        .iter()
+        .map(|(number, ranks)| {
+            let ranks = ranks.iter().map(|rank| i64::from(*rank)).collect();
+            (number.to_string(), ranks)
+        })
+        .collect();
+    found.extend(check_ranks(&nodes, Some(&groups)));
+    found
+}
+
+#[test]
+fn every_pattern_passes_the_check() {
+    for pattern in patterns() {
+        for ranks in [4, 16, 24] {
+            let sizes = WorkloadSizes { ranks, ..SIZES };
+            // 4 ranks are one data rank
+            let Ok(set) = generate(&pattern, &sizes) else {
+                assert!(ranks == 4, "{pattern:?}");
+                continue;
+            };
+            assert_eq!(set.ranks.len(), ranks as usize);
+            assert_eq!(findings(&set), [], "{pattern:?} of {ranks} ranks");
+        }
+    }
+}
+
+#[test]
+fn chance_changes_times_alone_and_is_the_same_each_time() {
+    let sizes = |seed| WorkloadSizes {
+        jitter: 30,
+        seed,
+        ..SIZES
+    };
+    let pattern = WorkloadPattern::Transformer(MODEL);
+    let make = |seed| generate(&pattern, &sizes(seed)).expect("fits").ranks;
+    assert_eq!(make(1), make(1));
+    assert_ne!(make(1), make(2));
+    let without_times = |mut ranks: Vec<etlink_chakra::messages::ChakraMessages>| {
+        for node in ranks.iter_mut().flat_map(|rank| &mut rank.nodes) {
+            node.duration_micros = 0;
+        }
+        ranks
+    };
+    assert_eq!(without_times(make(1)), without_times(make(2)));
+}
+
+#[test]
+fn a_transformer_has_the_groups_of_its_parts() {
+    let set = generate(&WorkloadPattern::Transformer(MODEL), &SIZES).expect("fits");
+    let groups: Vec<&Vec<u32>> = set.groups.values().collect();
+    // tensor, data and expert ranks of rank 0
+    assert_eq!(groups[..3], [&vec![0, 1], &vec![0, 2, 4, 6], &vec![0, 2]]);
+    // 8 of tensor ranks, 4 of data ranks, 8 of expert ranks
+    assert_eq!(groups.len(), 8 + 4 + 8);
+    assert!(
+        set.group_list()
+            .expect("has groups")
+            .contains("\"1\": [0, 1]")
+    );
+    let odd = Transformer { layers: 3, ..MODEL };
+    let error = generate(&WorkloadPattern::Transformer(odd), &SIZES).expect_err("3 layers");
+    assert!(error.to_string().contains("3 layers"), "{error}");
+    let sizes = WorkloadSizes { ranks: 6, ..SIZES };
+    let error = generate(&WorkloadPattern::Transformer(MODEL), &sizes).expect_err("6 ranks");
+    assert!(error.to_string().contains("multiple of 4"), "{error}");
+}

@@ -1,0 +1,201 @@
+//! A training step of a transformer, from a few numbers.
+//!
+//! Ranks are numbered tensor first, then data, then pipeline, as Megatron-LM numbers them. A layer
+//! has two all-reduces of activations among its tensor ranks. With experts, its second half is an
+//! all-to-all, the experts, and an all-to-all back. Stages give activations to the next one, GPipe's
+//! way. At the end gradients are reduced among the data ranks.
+//!
+//! Operations of a layer and token: 24 h² + 4 s h (Narayanan et al., "Efficient Large-Scale Language
+//! Model Training on GPU Clusters Using Megatron-LM", 2021, without the vocabulary); weights: 12 h².
+
+use super::{RankWork, WorkloadSizes};
+use crate::set::{GroupNumbers, WorkloadSet};
+use etlink_chakra::proto::CollectiveCommType;
+
+/// Operations that a device does in a microsecond: half of what the data sheet of an A100 has in
+/// bf16.
+const OPERATIONS_PER_MICRO: u64 = 156_000_000;
+/// Of a number in bf16.
+const BYTES: u64 = 2;
+
+/// The numbers of a transformer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transformer {
+    /// Ranks that share each layer.
+    pub tensor: u32,
+    /// Stages.
+    pub pipeline: u32,
+    /// Ranks that share the experts of a layer, among the data ranks; 1: no experts.
+    pub expert: u32,
+    /// Layers of all stages.
+    pub layers: u32,
+    /// Width of a layer.
+    pub hidden: u64,
+    /// Tokens of a sequence; a micro-batch is one.
+    pub sequence: u64,
+}
+
+/// Parts that do not fit each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransformerError {
+    /// The ranks cannot be shared out.
+    #[error(
+        "{ranks} ranks cannot be shared among {tensor} tensor times {pipeline} pipeline ranks: give \
+        a multiple of {}", u64::from(*tensor) * u64::from(*pipeline)
+    )]
+    Ranks {
+        /// All ranks.
+        ranks: u32,
+        /// Those of a layer.
+        tensor: u32,
+        /// Stages.
+        pipeline: u32,
+    },
+    /// The experts cannot be shared out.
+    #[error("{data} data ranks cannot be shared among {expert} expert ranks: give a divisor")]
+    Experts {
+        /// Data ranks.
+        data: u32,
+        /// Ranks of experts.
+        expert: u32,
+    },
+    /// The layers cannot be shared out.
+    #[error("{layers} layers cannot be shared among {pipeline} stages: give a multiple")]
+    Layers {
+        /// Layers.
+        layers: u32,
+        /// Stages.
+        pipeline: u32,
+    },
+}
+
+/// Where a rank is.
+#[derive(Clone, Copy)]
+struct RankPlace {
+    tensor: u32,
+    data: u32,
+    stage: u32,
+}
+
+/// The groups of a rank, where they have several ranks.
+struct RankGroups {
+    tensor: Option<u32>,
+    data: Option<u32>,
+    expert: Option<u32>,
+}
+
+impl Transformer {
+    pub(super) fn generate(&self, sizes: &WorkloadSizes) -> Result<WorkloadSet, TransformerError> {
+        let data = self.data_ranks(sizes.ranks)?;
+        let mut numbers = GroupNumbers::default();
+        let mut set = WorkloadSet::default();
+        for rank in 0..sizes.ranks {
+            let place = RankPlace {
+                tensor: rank % self.tensor,
+                data: rank / self.tensor % data,
+                stage: rank / self.tensor / data,
+            };
+            let groups = self.groups(place, data, &mut numbers);
+            let mut work = RankWork::new(rank, sizes);
+            self.add_step(&mut work, place, data, &groups);
+            let graph = work.graph.finish(&[("source", "etlink generate")]);
+            set.ranks.push(graph);
+        }
+        set.groups = numbers.into_groups();
+        Ok(set)
+    }
+
+    /// How many ranks have the same part of the model.
+    fn data_ranks(&self, ranks: u32) -> Result<u32, TransformerError> {
+        let Transformer {
+            tensor, pipeline, ..
+        } = *self;
+        let parts = u64::from(tensor) * u64::from(pipeline);
+        if parts == 0 || u64::from(ranks) % parts != 0 {
+            return Err(TransformerError::Ranks {
+                ranks,
+                tensor,
+                pipeline,
+            });
+        }
+        let data = ranks / tensor / pipeline;
+        let (expert, layers) = (self.expert, self.layers);
+        if expert == 0 || !data.is_multiple_of(expert) {
+            return Err(TransformerError::Experts { data, expert });
+        }
+        if layers == 0 || !layers.is_multiple_of(pipeline) {
+            return Err(TransformerError::Layers { layers, pipeline });
+        }
+        Ok(data)
+    }
+
+    fn groups(&self, place: RankPlace, data: u32, numbers: &mut GroupNumbers) -> RankGroups {
+        let rank_at = |tensor: u32, at: u32| (place.stage * data + at) * self.tensor + tensor;
+        let mut number = |ranks: Vec<u32>| (ranks.len() > 1).then(|| numbers.number(ranks));
+        let first_expert = place.data / self.expert * self.expert;
+        let experts = first_expert..first_expert + self.expert;
+        RankGroups {
+            tensor: number((0..self.tensor).map(|at| rank_at(at, place.data)).collect()),
+            data: number((0..data).map(|at| rank_at(place.tensor, at)).collect()),
+            expert: number(experts.map(|at| rank_at(place.tensor, at)).collect()),
+        }
+    }
+
+    fn add_step(&self, work: &mut RankWork<'_>, place: RankPlace, data: u32, groups: &RankGroups) {
+        let stride = data * self.tensor;
+        let next = (place.stage + 1 < self.pipeline).then_some(work.rank + stride);
+        let before = (place.stage > 0).then(|| work.rank - stride);
+        let layers = self.layers / self.pipeline;
+        let activations = self.sequence * self.hidden * BYTES;
+        for batch in 0..work.sizes.rounds {
+            if let Some(before) = before {
+                work.receive("activations", before, 2 * batch, activations);
+            }
+            (0..layers).for_each(|_| self.add_layer(work, groups, "forward", 1));
+            if let Some(next) = next {
+                work.send("activations", next, 2 * batch, activations);
+            }
+        }
+        for batch in 0..work.sizes.rounds {
+            if let Some(next) = next {
+                work.receive("gradients", next, 2 * batch + 1, activations);
+            }
+            (0..layers).for_each(|_| self.add_layer(work, groups, "backward", 2));
+            if let Some(before) = before {
+                work.send("gradients", before, 2 * batch + 1, activations);
+            }
+        }
+        if let Some(group) = groups.data {
+            let weights = 12 * self.hidden * self.hidden * u64::from(layers);
+            let bytes = weights / u64::from(self.tensor) * BYTES;
+            let kind = CollectiveCommType::AllReduce;
+            work.collective("gradients of weights", kind, bytes, Some(group));
+        }
+        work.compute("optimizer", work.sizes.micros);
+    }
+
+    /// Half of a layer's work is before its first communication; `times` of it are done.
+    fn add_layer(&self, work: &mut RankWork<'_>, groups: &RankGroups, way: &str, times: u64) {
+        let (s, h) = (self.sequence, self.hidden);
+        let operations = s * (24 * h * h + 4 * s * h) / u64::from(self.tensor);
+        let micros = (times * operations / OPERATIONS_PER_MICRO / 2).max(1);
+        let activations = s * h * BYTES;
+        work.compute(&format!("{way} attention"), micros);
+        if let Some(group) = groups.tensor {
+            let kind = CollectiveCommType::AllReduce;
+            work.collective("tensor parallel", kind, activations, Some(group));
+        }
+        let all_to_all = CollectiveCommType::AllToAll;
+        if let Some(group) = groups.expert {
+            work.collective("to experts", all_to_all, activations, Some(group));
+        }
+        work.compute(&format!("{way} mlp"), micros);
+        if let Some(group) = groups.expert {
+            work.collective("from experts", all_to_all, activations, Some(group));
+        }
+        if let Some(group) = groups.tensor {
+            let kind = CollectiveCommType::AllReduce;
+            work.collective("tensor parallel", kind, activations, Some(group));
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! A run of N ranks as one of M: copies of it that share the data.
+//!
+//! ```text
+//! ranks 0 … N-1 ──> copy 0: 0 … N-1   copy 1: N … 2N-1   …
+//! ```
+//! A group of data-parallel ranks spans all copies. Its all-reduces, reduce-scatters and broadcasts
+//! keep their sizes, which are those of the model. What another collective of it would have as size
+//! among more ranks the recording does not say: it is refused by name, or left among the ranks of
+//! each copy. Other groups, sends and receives stay within a copy. Computation is as recorded.
+
+use crate::set::{GroupNumbers, WorkloadSet};
+use etlink_chakra::convert::GroupList;
+use etlink_chakra::messages::ChakraMessages;
+use etlink_chakra::proto::attribute_proto::Value;
+use etlink_chakra::proto::{AttributeProto, CollectiveCommType, Node, NodeType};
+use std::collections::BTreeMap;
+
+/// What decides about groups.
+#[derive(Clone, Debug, Default)]
+pub struct ScaleOptions {
+    /// How many ranks there shall be.
+    pub ranks: u32,
+    /// Groups of data-parallel ranks, by `pg_name`, beside those of all ranks.
+    pub data_parallel: Vec<String>,
+    /// Types of collectives that stay within a copy although their group is data-parallel.
+    pub keep: Vec<CollectiveCommType>,
+}
+
+/// Why a run cannot be scaled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScaleError {
+    /// Ranks are missing.
+    #[error("rank {rank} has no file: all ranks of a run are copied; merge them all first")]
+    AbsentRank {
+        /// Which.
+        rank: u32,
+    },
+    /// No whole number of copies.
+    #[error("{ranks} ranks are no copies of {recorded}: give a multiple of {recorded}")]
+    NoMultiple {
+        /// What was asked for.
+        ranks: u32,
+        /// What there is.
+        recorded: u32,
+    },
+    /// A group that is not listed.
+    #[error("group {name:?} is not in comm_group.json; it has {}", known.join(", "))]
+    UnknownGroup {
+        /// Its name.
+        name: String,
+        /// Those that are.
+        known: Vec<String>,
+    },
+    /// Nobody knows which groups share the data.
+    #[error(
+        "groups of a part of the ranks are used ({}): name those of data-parallel ranks with \
+        --data-parallel, or `--data-parallel none`",
+        groups.join("; ")
+    )]
+    Undecided {
+        /// What is used, with its ranks.
+        groups: Vec<String>,
+    },
+    /// A collective whose size would be another.
+    #[error(
+        "rank {rank}, node {id} ({name}): {kind} of the data-parallel group {group:?}: its size among \
+        more ranks is not known; `--keep {option}` leaves it among the ranks of each copy"
+    )]
+    SizeUnknown {
+        /// The rank.
+        rank: u32,
+        /// The node.
+        id: u64,
+        /// Its name.
+        name: String,
+        /// Its type.
+        kind: &'static str,
+        /// Its group.
+        group: String,
+        /// How the type is typed.
+        option: String,
+    },
+}
+
+/// Scales the graphs of ranks 0 to N-1.
+///
+/// # Errors
+/// The ranks are no whole run, or a collective cannot be scaled.
+pub fn scale(
+    recorded: &BTreeMap<u32, ChakraMessages>,
+    listed: &GroupList,
+    options: &ScaleOptions,
+) -> Result<WorkloadSet, ScaleError> {
+    let count = recorded.len() as u32;
+    if let Some(rank) = (0..count).find(|rank| !recorded.contains_key(rank)) {
+        return Err(ScaleError::AbsentRank { rank });
+    }
+    if count == 0 || options.ranks == 0 || options.ranks % count != 0 {
+        return Err(ScaleError::NoMultiple {
+            ranks: options.ranks,
+            recorded: count,
+        });
+    }
+    let groups = RecordedGroups::new(recorded, listed, options)?;
+    let mut numbers = GroupNumbers::default();
+    let mut set = WorkloadSet::default();
+    for copy in 0..options.ranks / count {
+        for (rank, graph) in recorded {
+            let place = Copy {
+                first: copy * count,
+                count,
+                all: options.ranks,
+                rank: *rank,
+            };
+            let mut graph = graph.clone();
+            for node in &mut graph.nodes {
+                rewrite(node, &place, &groups, options, &mut numbers)?;
+            }
+            set_number(&mut graph.metadata.attr, "rank", place.first + rank);
+            set_number(&mut graph.metadata.attr, "world_size", options.ranks);
+            set.ranks.push(graph);
+        }
+    }
+    set.groups = numbers.into_groups();
+    Ok(set)
+}
+
+/// Where a copy of a rank is.
+struct Copy {
+    /// The rank that is 0 in it.
+    first: u32,
+    /// How many ranks a copy has.
+    count: u32,
+    /// All ranks of all copies.
+    all: u32,
+    /// The rank that is copied.
+    rank: u32,
+}
+
+impl Copy {
+    /// The same ranks in this copy.
+    fn within(&self, ranks: &[u32]) -> Vec<u32> {
+        ranks.iter().map(|rank| self.first + rank).collect()
+    }
+
+    /// The same ranks in all copies.
+    fn across(&self, ranks: &[u32]) -> Vec<u32> {
+        let firsts = (0..self.all).step_by(self.count as usize);
+        firsts
+            .flat_map(|first| ranks.iter().map(move |rank| first + rank))
+            .collect()
+    }
+}
+
+/// The ranks of groups, and which of them share the data.
+struct RecordedGroups {
+    groups: BTreeMap<String, (Vec<u32>, bool)>,
+}
+
+impl RecordedGroups {
+    fn new(
+        recorded: &BTreeMap<u32, ChakraMessages>,
+        listed: &GroupList,
+        options: &ScaleOptions,
+    ) -> Result<RecordedGroups, ScaleError> {
+        let all: Vec<u32> = recorded.keys().copied().collect();
+        let known: Vec<String> = listed.keys().cloned().collect();
+        let is_none = options.data_parallel == ["none"];
+        let mut groups = BTreeMap::from([
+            (String::new(), (all.clone(), true)),
+            ("0".to_owned(), (all.clone(), true)),
+        ]);
+        for (name, ranks) in listed {
+            let ranks: Vec<u32> = ranks
+                .iter()
+                .filter_map(|rank| u32::try_from(*rank).ok())
+                .collect();
+            let is_shared = ranks == all || options.data_parallel.contains(name);
+            groups.insert(name.clone(), (ranks, is_shared));
+        }
+        let asked = options.data_parallel.iter().filter(|_| !is_none);
+        if let Some(name) = asked.clone().find(|name| !groups.contains_key(*name)) {
+            let name = name.clone();
+            return Err(ScaleError::UnknownGroup { name, known });
+        }
+        let parts = groups.iter().filter(|(_, (ranks, _))| *ranks != all);
+        let parts: Vec<String> = parts
+            .map(|(name, (ranks, _))| format!("{name:?}: ranks {ranks:?}"))
+            .collect();
+        if !parts.is_empty() && options.data_parallel.is_empty() {
+            return Err(ScaleError::Undecided { groups: parts });
+        }
+        Ok(RecordedGroups { groups })
+    }
+}
+
+fn rewrite(
+    node: &mut Node,
+    place: &Copy,
+    groups: &RecordedGroups,
+    options: &ScaleOptions,
+    numbers: &mut GroupNumbers,
+) -> Result<(), ScaleError> {
+    match node.r#type() {
+        NodeType::CommSendNode | NodeType::CommRecvNode => {
+            for name in ["comm_src", "comm_dst"] {
+                if let Some(rank) = number(&node.attr, name) {
+                    let rank = u32::try_from(rank).unwrap_or_default();
+                    set_number(&mut node.attr, name, place.first + rank);
+                }
+            }
+        }
+        NodeType::CommCollNode => {
+            let group = text(&node.attr, "pg_name").unwrap_or_default();
+            let Some((ranks, is_shared)) = groups.groups.get(&group) else {
+                let known = groups.groups.keys().cloned().collect();
+                return Err(ScaleError::UnknownGroup { name: group, known });
+            };
+            let spans = *is_shared && !is_kept(node, place, &group, options)?;
+            let ranks = if spans {
+                place.across(ranks)
+            } else {
+                place.within(ranks)
+            };
+            let name = Value::StringVal(numbers.number(ranks).to_string());
+            set_value(&mut node.attr, "pg_name", name);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Whether a collective of a data-parallel group stays within its copy.
+fn is_kept(
+    node: &Node,
+    place: &Copy,
+    group: &str,
+    options: &ScaleOptions,
+) -> Result<bool, ScaleError> {
+    use CollectiveCommType as Kind;
+    let kind = number(&node.attr, "comm_type").and_then(|kind| i32::try_from(kind).ok());
+    let kind = kind.and_then(|kind| Kind::try_from(kind).ok());
+    if kind.is_some_and(|kind| options.keep.contains(&kind)) {
+        return Ok(true);
+    }
+    match kind {
+        Some(Kind::AllReduce | Kind::ReduceScatter | Kind::Broadcast) => Ok(false),
+        other => {
+            let kind = other.map_or("a collective without a type", |kind| kind.as_str_name());
+            Err(ScaleError::SizeUnknown {
+                rank: place.rank,
+                id: node.id,
+                name: node.name.clone(),
+                kind,
+                group: group.to_owned(),
+                option: kind.to_lowercase().replace('_', "-"),
+            })
+        }
+    }
+}
+
+fn number(attributes: &[AttributeProto], name: &str) -> Option<i64> {
+    let attribute = attributes.iter().find(|attribute| attribute.name == name)?;
+    match attribute.value.as_ref()? {
+        Value::Int64Val(number) | Value::Sint64Val(number) => Some(*number),
+        Value::Int32Val(number) | Value::Sint32Val(number) => Some(i64::from(*number)),
+        Value::Uint64Val(number) => i64::try_from(*number).ok(),
+        Value::Uint32Val(number) => Some(i64::from(*number)),
+        _ => None,
+    }
+}
+
+fn text(attributes: &[AttributeProto], name: &str) -> Option<String> {
+    let attribute = attributes.iter().find(|attribute| attribute.name == name)?;
+    match attribute.value.as_ref()? {
+        Value::StringVal(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// Replaces a number, with the type that it has.
+fn set_number(attributes: &mut [AttributeProto], name: &str, number: u32) {
+    let found = attributes
+        .iter_mut()
+        .find(|attribute| attribute.name == name);
+    let Some(attribute) = found else { return };
+    attribute.value = Some(match attribute.value {
+        Some(Value::Int32Val(_)) => Value::Int32Val(i32::try_from(number).unwrap_or(i32::MAX)),
+        Some(Value::Uint64Val(_)) => Value::Uint64Val(u64::from(number)),
+        _ => Value::Int64Val(i64::from(number)),
+    });
+}
+
+fn set_value(attributes: &mut Vec<AttributeProto>, name: &str, value: Value) {
+    match attributes
+        .iter_mut()
+        .find(|attribute| attribute.name == name)
+    {
+        Some(attribute) => attribute.value = Some(value),
+        None => attributes.push(AttributeProto {
+            name: name.to_owned(),
+            doc_string: String::new(),
+            value: Some(value),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builder::{Message, WorkloadBuilder};
+    use crate::generate::{Transformer, WorkloadPattern, WorkloadSizes, generate};
+
+    fn recorded(kind: CollectiveCommType) -> BTreeMap<u32, ChakraMessages> {
+        let rank = |rank: u32| {
+            let message = Message {
+                source: 0,
+                destination: 1,
+                tag: 0,
+                bytes: 8,
+            };
+            let mut graph = WorkloadBuilder::default();
+            let first = graph.add_collective("c", kind, 64, None, &[]);
+            match rank {
+                0 => graph.add_send("s", message, &[first]),
+                _ => graph.add_receive("r", message, &[first]),
+            };
+            graph.finish(&[])
+        };
+        BTreeMap::from([(0, rank(0)), (1, rank(1))])
+    }
+
+    fn options(ranks: u32) -> ScaleOptions {
+        ScaleOptions {
+            ranks,
+            ..ScaleOptions::default()
+        }
+    }
+
+    #[test]
+    fn copies_share_all_reduces_and_keep_messages() {
+        let run = recorded(CollectiveCommType::AllReduce);
+        let set = scale(&run, &GroupList::new(), &options(6)).expect("scales");
+        assert_eq!(set.groups, BTreeMap::from([(1, vec![0, 1, 2, 3, 4, 5])]));
+        let peers: Vec<Option<i64>> = set
+            .ranks
+            .iter()
+            .map(|rank| number(&rank.nodes[1].attr, "comm_dst"))
+            .collect();
+        assert_eq!(peers, [1, 1, 3, 3, 5, 5].map(Some));
+        let sizes = set
+            .ranks
+            .iter()
+            .map(|rank| number(&rank.nodes[0].attr, "comm_size"));
+        assert!(sizes.into_iter().all(|size| size == Some(64)));
+        assert_eq!(crate::generate::tests::findings(&set), []);
+    }
+
+    #[test]
+    fn other_collectives_are_refused_by_name_or_kept() {
+        let run = recorded(CollectiveCommType::AllToAll);
+        let error = scale(&run, &GroupList::new(), &options(4)).expect_err("refuses");
+        let text = error.to_string();
+        assert!(text.contains("rank 0, node 0 (c): ALL_TO_ALL"), "{text}");
+        assert!(text.contains("--keep all-to-all"), "{text}");
+        let kept = ScaleOptions {
+            keep: vec![CollectiveCommType::AllToAll],
+            ..options(4)
+        };
+        let set = scale(&run, &GroupList::new(), &kept).expect("scales");
+        assert_eq!(
+            set.groups,
+            BTreeMap::from([(1, vec![0, 1]), (2, vec![2, 3])])
+        );
+        assert_eq!(crate::generate::tests::findings(&set), []);
+    }
+
+    #[test]
+    fn groups_of_a_part_have_to_be_decided() {
+        let model = Transformer {
+            tensor: 2,
+            pipeline: 1,
+            expert: 1,
+            layers: 1,
+            hidden: 64,
+            sequence: 16,
+        };
+        let sizes = WorkloadSizes {
+            ranks: 4,
+            rounds: 1,
+            bytes: 64,
+            micros: 5,
+            jitter: 0,
+            seed: 0,
+        };
+        let made = generate(&WorkloadPattern::Transformer(model), &sizes).expect("fits");
+        let run: BTreeMap<u32, ChakraMessages> = (0..).zip(made.ranks).collect();
+        let listed: GroupList = made
+            .groups
+            .iter()
+            .map(|(number, ranks)| {
+                let ranks = ranks.iter().map(|rank| i64::from(*rank)).collect();
+                (number.to_string(), ranks)
+            })
+            .collect();
+        let error = scale(&run, &listed, &options(8)).expect_err("undecided");
+        assert!(error.to_string().contains("\"1\": ranks [0, 1]"), "{error}");
+        // ranks 0 and 2, and 1 and 3, share the data
+        let data: Vec<String> = listed
+            .iter()
+            .filter(|(_, ranks)| ranks[1] - ranks[0] == 2)
+            .map(|(name, _)| name.clone())
+            .collect();
+        let decided = ScaleOptions {
+            data_parallel: data,
+            ..options(8)
+        };
+        let set = scale(&run, &listed, &decided).expect("scales");
+        let groups: Vec<Vec<u32>> = set.groups.values().cloned().collect();
+        assert!(
+            groups.contains(&vec![0, 2, 4, 6]) && groups.contains(&vec![4, 5]),
+            "{groups:?}"
+        );
+        assert_eq!(crate::generate::tests::findings(&set), []);
+    }
+
+    #[test]
+    fn a_number_of_ranks_that_is_no_multiple_is_refused() {
+        let run = recorded(CollectiveCommType::AllReduce);
+        let error = scale(&run, &GroupList::new(), &options(5)).expect_err("5 of 2");
+        assert!(error.to_string().contains("a multiple of 2"), "{error}");
+    }
+}

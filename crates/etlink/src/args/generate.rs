@@ -1,0 +1,243 @@
+//! Arguments of `etlink generate` and `etlink scale`.
+
+use super::{JsonArgs, OverwriteArgs};
+use bytesize::ByteSize;
+use clap::{Args, ValueEnum};
+use etlink_chakra::proto::CollectiveCommType;
+use etlink_workload::generate::{Transformer, WorkloadPattern, WorkloadSizes};
+use etlink_workload::scale::ScaleOptions;
+use std::path::PathBuf;
+
+/// `etlink generate`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    etlink generate ring --ranks 8 -o ring\n  \
+    etlink generate all-reduce --ranks 64 --size 16MiB --rounds 4 -o reduce\n  \
+    etlink generate transformer --ranks 64 --tensor 4 --pipeline 2 --layers 8 -o model")]
+pub struct GenerateArgs {
+    /// What each rank does: `comp`, `comps`, `chain` (computation alone); `all-reduce`,
+    /// `all-gather`, `reduce-scatter`, `all-to-all`, `broadcast`; `message`, `ring`, `pipeline`; or
+    /// `transformer`
+    #[arg(value_enum, hide_possible_values = true)]
+    pub pattern: PatternName,
+    /// Folder for the files: `<pattern>.<rank>.et`, the ranks of groups, and configurations of
+    /// ASTRA-sim
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// How many ranks
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 8,
+        value_parser = clap::value_parser!(u32).range(2..=65_536)
+    )]
+    pub ranks: u32,
+    /// How often; of `pipeline` and `transformer` the micro-batches
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
+    pub rounds: u32,
+    /// Size of each communication, such as 64KiB; a transformer's follow from its numbers
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
+    pub size: ByteSize,
+    /// Time of each computation, us; a transformer's follow from its numbers
+    #[arg(long, value_name = "US", default_value_t = 5)]
+    pub time: u64,
+    /// By how many per cent a computation can take longer, by chance
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=1000)
+    )]
+    pub jitter: u32,
+    /// What chance is drawn from: the same number gives the same files
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub print: JsonArgs,
+    #[command(flatten)]
+    pub overwrite: OverwriteArgs,
+}
+
+/// The numbers of a transformer.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ModelArgs {
+    /// Transformer: ranks that share each layer
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub tensor: u32,
+    /// Transformer: stages
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub pipeline: u32,
+    /// Transformer: data ranks that share the experts of a layer; 1: no experts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub expert: u32,
+    /// Transformer: layers
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub layers: u32,
+    /// Transformer: width of a layer
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub hidden: u64,
+    /// Transformer: tokens of a sequence
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub sequence: u64,
+}
+
+/// Names of patterns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PatternName {
+    /// One computation
+    Comp,
+    /// Two that do not wait for each other
+    Comps,
+    /// Two, one after the other
+    Chain,
+    /// All-reduces of all ranks
+    AllReduce,
+    /// All-gathers
+    AllGather,
+    /// Reduce-scatters
+    ReduceScatter,
+    /// All-to-alls
+    AllToAll,
+    /// Broadcasts
+    Broadcast,
+    /// Even ranks send to the next one
+    Message,
+    /// All ranks send to the next one
+    Ring,
+    /// Ranks are stages
+    Pipeline,
+    /// A training step
+    Transformer,
+}
+
+/// `etlink scale`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    etlink merge traces --for astra-sim -o run && etlink scale run --ranks 256 -o large\n  \
+    etlink scale run --ranks 64 --data-parallel 3,4 -o large    groups of comm_group.json")]
+pub struct ScaleArgs {
+    /// Folder with the graphs of all ranks of one run, as `merge` writes them
+    #[arg(value_name = "DIR")]
+    pub source: PathBuf,
+    /// How many ranks there shall be: a multiple of those in the folder
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub ranks: u32,
+    /// Folder for the files
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+    /// Groups of comm_group.json whose ranks share the data, beside those of all ranks: they span
+    /// all copies. `none`: no other does
+    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
+    pub data_parallel: Vec<String>,
+    /// Collectives that stay among the ranks of each copy although the ranks share the data:
+    /// `all-to-all`, `all-gather`, `reduce-scatter`, `broadcast`, `all-reduce`
+    #[arg(
+        long,
+        value_enum,
+        value_name = "KIND",
+        value_delimiter = ',',
+        hide_possible_values = true
+    )]
+    pub keep: Vec<CollectiveName>,
+    #[command(flatten)]
+    pub print: JsonArgs,
+    #[command(flatten)]
+    pub overwrite: OverwriteArgs,
+}
+
+/// Names of collectives that simulators run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CollectiveName {
+    /// All-to-all
+    AllToAll,
+    /// All-gather
+    AllGather,
+    /// Reduce-scatter
+    ReduceScatter,
+    /// Broadcast
+    Broadcast,
+    /// All-reduce
+    AllReduce,
+}
+
+impl From<CollectiveName> for CollectiveCommType {
+    fn from(name: CollectiveName) -> Self {
+        match name {
+            CollectiveName::AllToAll => CollectiveCommType::AllToAll,
+            CollectiveName::AllGather => CollectiveCommType::AllGather,
+            CollectiveName::ReduceScatter => CollectiveCommType::ReduceScatter,
+            CollectiveName::Broadcast => CollectiveCommType::Broadcast,
+            CollectiveName::AllReduce => CollectiveCommType::AllReduce,
+        }
+    }
+}
+
+impl GenerateArgs {
+    /// What the files begin with.
+    pub fn name(&self) -> String {
+        let value = self.pattern.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// What each rank does.
+    pub fn workload(&self) -> WorkloadPattern {
+        use CollectiveCommType as Kind;
+        match self.pattern {
+            PatternName::Comp => WorkloadPattern::Computation,
+            PatternName::Comps => WorkloadPattern::Computations,
+            PatternName::Chain => WorkloadPattern::Chain,
+            PatternName::AllReduce => WorkloadPattern::Collective(Kind::AllReduce),
+            PatternName::AllGather => WorkloadPattern::Collective(Kind::AllGather),
+            PatternName::ReduceScatter => WorkloadPattern::Collective(Kind::ReduceScatter),
+            PatternName::AllToAll => WorkloadPattern::Collective(Kind::AllToAll),
+            PatternName::Broadcast => WorkloadPattern::Collective(Kind::Broadcast),
+            PatternName::Message => WorkloadPattern::Message,
+            PatternName::Ring => WorkloadPattern::Ring,
+            PatternName::Pipeline => WorkloadPattern::Pipeline,
+            PatternName::Transformer => WorkloadPattern::Transformer(Transformer {
+                tensor: self.model.tensor,
+                pipeline: self.model.pipeline,
+                expert: self.model.expert,
+                layers: self.model.layers,
+                hidden: self.model.hidden,
+                sequence: self.model.sequence,
+            }),
+        }
+    }
+
+    /// The numbers of the run.
+    pub fn sizes(&self) -> WorkloadSizes {
+        WorkloadSizes {
+            ranks: self.ranks,
+            rounds: self.rounds,
+            bytes: self.size.as_u64(),
+            micros: self.time,
+            jitter: self.jitter,
+            seed: self.seed,
+        }
+    }
+}
+
+impl ScaleArgs {
+    /// What decides about groups.
+    pub fn options(&self) -> ScaleOptions {
+        ScaleOptions {
+            ranks: self.ranks,
+            data_parallel: self.data_parallel.clone(),
+            keep: self.keep.iter().map(|kind| (*kind).into()).collect(),
+        }
+    }
+}
+
+fn parse_size(text: &str) -> Result<ByteSize, &'static str> {
+    let size: Option<ByteSize> = text.parse().ok();
+    size.filter(|size| size.as_u64() > 0)
+        .ok_or("a size is a number and a unit, such as 64KiB or 16MB, and not 0")
+}

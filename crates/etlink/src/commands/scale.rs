@@ -1,0 +1,19 @@
+//! `etlink scale`: a run of more ranks, made of a written one.
+
+use super::{print_document, print_report};
+use crate::Outcome;
+use crate::args::ScaleArgs;
+use crate::written_files::describe_workload;
+use anyhow::Result;
+use etlink_run::workloads::scale_run;
+
+pub fn run(args: &ScaleArgs) -> Result<Outcome> {
+    let overwrite = args.overwrite.overwrite;
+    let report = scale_run(&args.source, &args.options(), &args.output, overwrite)?;
+    if args.print.json {
+        print_document("etlink.scale", &report)?;
+    } else {
+        print_report(&describe_workload(&report))?;
+    }
+    Ok(Outcome::Done)
+}
