@@ -222,6 +222,9 @@ fn write_configurations(name: &str, set: &WorkloadSet, files: &FileSet) -> Resul
         ranks,
         groups: groups.is_some(),
         idle: &[],
+        single: false,
+        host_nodes: set.has_host_nodes(),
+        subgroups: set.groups.len() > 1,
     };
     if let Some(groups) = &groups {
         put(files, file::GROUPS, groups.as_bytes())?;

@@ -95,7 +95,7 @@ pub fn scale(
     if let Some(rank) = (0..count).find(|rank| !recorded.contains_key(rank)) {
         return Err(ScaleError::AbsentRank { rank });
     }
-    if count == 0 || options.ranks == 0 || options.ranks % count != 0 {
+    if count == 0 || options.ranks == 0 || !options.ranks.is_multiple_of(count) {
         return Err(ScaleError::NoMultiple {
             ranks: options.ranks,
             recorded: count,

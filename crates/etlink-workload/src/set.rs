@@ -1,6 +1,8 @@
 //! The graphs of all ranks of a run, with the ranks of their groups.
 
 use etlink_chakra::messages::ChakraMessages;
+use etlink_chakra::proto::AttributeProto;
+use etlink_chakra::proto::attribute_proto::Value;
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 
@@ -14,6 +16,15 @@ pub struct WorkloadSet {
 }
 
 impl WorkloadSet {
+    /// Whether a node runs on the host.
+    pub fn has_host_nodes(&self) -> bool {
+        let is_on_host = |attribute: &AttributeProto| {
+            attribute.name == "is_cpu_op" && attribute.value == Some(Value::BoolVal(true))
+        };
+        let mut nodes = self.ranks.iter().flat_map(|rank| &rank.nodes);
+        nodes.any(|node| node.attr.iter().any(is_on_host))
+    }
+
     /// `comm_group.json`, as ASTRA-sim reads it; `None` where all collectives are of all ranks.
     pub fn group_list(&self) -> Option<String> {
         if self.groups.is_empty() {

@@ -111,7 +111,7 @@ impl Transformer {
             tensor, pipeline, ..
         } = *self;
         let parts = u64::from(tensor) * u64::from(pipeline);
-        if parts == 0 || u64::from(ranks) % parts != 0 {
+        if parts == 0 || !u64::from(ranks).is_multiple_of(parts) {
             return Err(TransformerError::Ranks {
                 ranks,
                 tensor,
