@@ -147,7 +147,7 @@ const TABLES: [&str; 24] = [
     "host_ops",
 ];
 
-const LINES: [&str; 26] = [
+const LINES: [&str; 29] = [
     "link --host one/pytorch_et_0.json --device one/kineto_trace_0.json",
     "link --device one/kineto_trace_0.json -o linked.pftrace --overwrite",
     "merge one -o merged --for astra-sim --overwrite",
@@ -173,6 +173,9 @@ const LINES: [&str; 26] = [
     "check one/pytorch_et_0.json",
     "inspect one/pytorch_et_0.json one/kineto_trace_0.json",
     "inspect graphs/one.0.et",
+    "convert graphs/one.0.et converted.json --overwrite",
+    "generate pipeline --ranks 4 -o drawn --overwrite",
+    "scale graphs --ranks 4 -o scaled --overwrite",
     "schedule --wait 1 --warmup 1 --active 2 --steps 20",
 ];
 

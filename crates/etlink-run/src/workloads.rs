@@ -225,12 +225,13 @@ fn write_configurations(name: &str, set: &WorkloadSet, files: &FileSet) -> Resul
         single: false,
         host_nodes: set.has_host_nodes(),
         subgroups: set.groups.len() > 1,
+        network: None,
     };
     if let Some(groups) = &groups {
         put(files, file::GROUPS, groups.as_bytes())?;
     }
     put(files, file::SYSTEM, astra::system(false).as_bytes())?;
-    put(files, file::NETWORK, astra::network(ranks).as_bytes())?;
+    put(files, file::NETWORK, astra::network(ranks, None).as_bytes())?;
     put(files, file::MEMORY, astra::memory().as_bytes())?;
     put(files, file::README, astra::readme(&workload).as_bytes())
 }
