@@ -625,7 +625,7 @@ fn ranks_after_the_last_trace_get_a_file_too() {
     assert!(String::from_utf8_lossy(&tool.read("out/network.yml")).contains("npus_count: [ 8 ]"));
     assert!(
         String::from_utf8_lossy(&tool.read("out/README.md"))
-            .contains("No trace was there of rank 3, 4, 5, 6, 7")
+            .contains("These ranks have no trace here: 3, 4, 5, 6, 7.")
     );
     tool.run("check out").exits(0).says("8 ranks together");
     // what stays of that is not left beside a run without a simulator

@@ -398,6 +398,39 @@ fn files_are_on_one_clock_unless_they_shall_not() {
 }
 
 #[test]
+fn a_rank_without_communications_is_on_the_clock_of_its_machine() {
+    let tool = Tool::new();
+    let of_machine = |trace: Vec<u8>, machine: &str| {
+        let text = String::from_utf8(trace).expect("text");
+        let named = format!("{{\"host_name\": \"{machine}\",");
+        // the all-reduces are those of the first two of three ranks
+        let text = text.replace("\"world_size\": 2", "\"world_size\": 3");
+        text.replacen('{', &named, 1)
+    };
+    for (drawn, machine) in RUN.iter().take(2).zip(["a", "b"]) {
+        let name = format!("run/kineto_trace_{}.json", drawn.rank);
+        let drawn = Drawn { world: 2, ..*drawn };
+        tool.file(&name, of_machine(draw(drawn), machine));
+    }
+    // beside rank 1, whose clock is 3 ms ahead
+    let mut silent = TraceBuilder::new(KinetoFlavour::Cuda);
+    silent
+        .distributed(2, 3)
+        .origin(1_700_000_000_000 * MS + 3 * MS);
+    let main = silent.thread();
+    silent.op(main, "aten::mul", MS, 2 * MS);
+    tool.file("run/kineto_trace_2.json", of_machine(silent.kineto(), "b"));
+    tool.run("merge run -o out").exits(0);
+    tool.run("merge run -o own --no-align").exits(0);
+    let start = |folder: &str| {
+        let file = tool.read(&format!("{folder}/run.2.et"));
+        let graph = etlink_chakra::read::read(&file[..]).expect("reads");
+        graph.base_time_ns().expect("a time") + graph.start_ns[0].expect("a start")
+    };
+    assert_eq!(start("own") - start("out"), 3 * MS);
+}
+
+#[test]
 fn a_rank_that_is_not_there_is_named() {
     let tool = Tool::new();
     put(&tool, &[RUN[0], RUN[1], RUN[3]]);
@@ -420,7 +453,7 @@ fn a_rank_that_is_not_there_is_named() {
     );
     assert!(
         String::from_utf8_lossy(&tool.read("sim/README.md"))
-            .contains("No trace was there of rank 2")
+            .contains("These ranks have no trace here: 2.")
     );
     tool.run("check sim")
         .exits(0)

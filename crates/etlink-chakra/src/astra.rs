@@ -226,8 +226,8 @@ fn notes(workload: &Workload<'_>) -> Vec<String> {
         idle => {
             let list: Vec<String> = idle.iter().map(i64::to_string).collect();
             notes.push(format!(
-                "No trace was there of rank {}: its file has one empty node, and what others did \
-                 with it is computation with the measured time.",
+                "These ranks have no trace here: {}. Their files have one empty node each. What \
+                 others did with them is computation with the measured time.",
                 list.join(", ")
             ));
         }
@@ -236,14 +236,15 @@ fn notes(workload: &Workload<'_>) -> Vec<String> {
         notes.push(
             "ASTRA-sim's statistics refuse nodes of the host (`is_cpu_op`): it logs `a callable is removed` and \
              `Only GPU and COMM types are supported` for each rank, and calls all of the time \
-             exposed. The finished times are right. For its statistics merge with `--comm-only`."
+             exposed. This does not change when each rank finishes. For its statistics merge with \
+             `--comm-only`."
                 .to_owned(),
         );
     }
     if workload.subgroups {
         notes.push(
             "Where a rank is in several groups ASTRA-sim can abort at exit, after it has logged all \
-             times: those are right."
+             times. The abort does not change them."
                 .to_owned(),
         );
     }
@@ -331,7 +332,7 @@ mod tests {
         assert!(
             text.contains("workload-configuration=\"$PWD\"/step \\")
                 && text.contains("comm_group.json")
-                && text.contains("rank 2"),
+                && text.contains("no trace here: 2."),
             "{text}"
         );
         let odd = readme(&Workload {
@@ -351,7 +352,7 @@ mod tests {
         });
         assert!(
             !text.contains("comm_group")
-                && !text.contains("No trace")
+                && !text.contains("have no trace here")
                 && !text.contains("refuse")
                 && !text.contains("abort"),
             "{text}"
@@ -367,7 +368,7 @@ mod tests {
         });
         assert!(
             text.contains("rank 1 is a neighbour")
-                && !text.contains("No trace")
+                && !text.contains("have no trace here")
                 && text.contains("refuse")
                 && text.contains("abort"),
             "{text}"

@@ -264,7 +264,7 @@ class Triggered(Jobs):
     def test_a_recording_that_is_not_waited_for(self):
         job = self.start_job("", f"python looping.py {self.stop} 0.05")
         ran = self.trigger(self.traces, "--steps", "9000", "--timeout", "10", code=1)
-        self.assertRegex(ran.stdout, r"it records since step \d+ and goes on: the end was not waited for")
+        self.assertRegex(ran.stdout, r"still recording: rank 0 .*: since step \d+; the end was not waited for")
         self.end_job(job)
         (asked,) = self.manifest()["ranks"][0]["asked"]
         self.assertIn(f"since step {asked['first_step']} and", ran.stdout)

@@ -241,7 +241,7 @@ impl OutputError {
                 "use .pftrace, .pftrace.gz, .trace.json or .trace.json.gz"
             }
             OutputError::NotAPage { .. } => "use .html",
-            OutputError::IsInput { .. } => "give another name with -o",
+            OutputError::IsInput { .. } => "give the output another name",
             OutputError::NoFolder { .. } => "make it first",
             OutputError::IsFolder { .. } => "give a file name",
             OutputError::Exists { .. } => {

@@ -41,7 +41,9 @@ pub struct TriggeredRank {
     pub first_step: Option<u64>,
     /// Last step that it recorded.
     pub last_step: Option<u64>,
-    /// Why it recorded none.
+    /// It records and goes on.
+    pub is_recording: bool,
+    /// Why it recorded none, or not yet all.
     pub why: Option<String>,
 }
 

@@ -25,7 +25,11 @@ pub fn print_result(result: &TriggeredRecording) -> Result<()> {
     }
     for rank in &result.ranks {
         if let Some(why) = &rank.why {
-            writeln!(text, "not recorded: {}: {why}", name(rank))?;
+            let state = match rank.is_recording {
+                true => "still recording",
+                false => "not recorded",
+            };
+            writeln!(text, "{state}: {}: {why}", name(rank))?;
         }
     }
     print_report(&text)

@@ -219,6 +219,7 @@ impl Waiting<'_> {
                 host: Some(peer.status.host.clone()),
                 first_step: None,
                 last_step: None,
+                is_recording: false,
                 why: None,
             };
             match self.progress(peer) {
@@ -229,7 +230,10 @@ impl Waiting<'_> {
                     recording = recording.or(folder);
                 }
                 Progress::Failed(why) => rank.why = Some(why),
-                Progress::Waiting => rank.why = Some(self.where_it_stands(peer)),
+                Progress::Waiting => {
+                    rank.is_recording = self.is_recording(peer);
+                    rank.why = Some(self.where_it_stands(peer));
+                }
             }
             ranks.push(rank);
         }
@@ -242,11 +246,17 @@ impl Waiting<'_> {
         }
     }
 
+    /// Whether it has begun to record, and has not ended.
+    fn is_recording(&self, peer: &ArmedPeer) -> bool {
+        let made = self.job.steps_made(peer).unwrap_or_default();
+        self.planned.is_some_and(|first| made >= first)
+    }
+
     fn where_it_stands(&self, peer: &ArmedPeer) -> String {
         let made = self.job.steps_made(peer).unwrap_or_default();
         match self.planned {
             Some(first) if made >= first => {
-                format!("it records since step {first} and goes on: the end was not waited for")
+                format!("since step {first}; the end was not waited for")
             }
             Some(first) => format!(
                 "it has made {made} steps and records when it comes to step {first}: this was not \
@@ -286,6 +296,7 @@ impl Waiting<'_> {
                 host: None,
                 first_step: None,
                 last_step: None,
+                is_recording: false,
                 why: Some("no process of it has made a step".to_owned()),
             })
             .collect()
