@@ -28,7 +28,7 @@ import queue
 import sys
 import threading
 
-GUARDS = {"attempt", "describe", "guarded", "silent", "super"}
+GUARDS = {"attempt", "call_each", "describe", "guarded", "silent", "super"}
 """What guards the others: no part of it calls anything that can fail."""
 PROGRAMS_OWN = {"function", "original", "__call__", "__init_subclass__", "__setattr__"}
 """Calls of what the hook has wrapped: their errors are the program's."""
