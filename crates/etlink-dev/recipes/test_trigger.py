@@ -267,7 +267,7 @@ class Triggered(Jobs):
         self.assertRegex(ran.stdout, r"still recording: rank 0 .*: since step \d+; the end was not waited for")
         self.end_job(job)
         (asked,) = self.manifest()["ranks"][0]["asked"]
-        self.assertIn(f"since step {asked['first_step']} and", ran.stdout)
+        self.assertIn(f"since step {asked['first_step']};", ran.stdout)
         self.assertIsNotNone(asked["last_step"], asked)
 
 
