@@ -45,6 +45,7 @@ mod rocm;
 mod rules;
 mod runs;
 mod schedule;
+mod simulated;
 mod simulator;
 mod steps;
 mod timeline;

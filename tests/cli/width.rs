@@ -92,6 +92,43 @@ fn draw(rank: i64, slow: i64) -> TraceBuilder {
     draw
 }
 
+/// The log of a simulation that runs each node of both ranks for ten seconds.
+fn drawn_log(tool: &Tool) -> String {
+    let graphs: Vec<_> = (0..2)
+        .map(|rank| {
+            let bytes = tool.read(&format!("graphs/one.{rank}.et"));
+            etlink_chakra::read::read(bytes.as_slice()).expect("a graph")
+        })
+        .collect();
+    let nodes = graphs.iter().map(|graph| graph.len()).max().expect("ranks");
+    let mut log = String::new();
+    for moment in 0..=nodes {
+        let tick = moment as u64 * 10_000_000_000;
+        for (rank, graph) in graphs.iter().enumerate() {
+            let mut line = |word: &str, node: usize| {
+                log += &format!(
+                    "[workload] [debug] {word},sys->id={rank}, tick={tick}, node->id={}, \
+                     node->name={}, node->type=4\n",
+                    graph.id[node],
+                    graph.name_of(node)
+                );
+            };
+            if (1..=graph.len()).contains(&moment) {
+                line("callback", moment - 1);
+            }
+            if moment < graph.len() {
+                line("issue", moment);
+            }
+            if moment == nodes {
+                log += &format!(
+                    "sys[{rank}] finished, {tick} cycles, exposed communication {tick} cycles.\n"
+                );
+            }
+        }
+    }
+    log
+}
+
 fn drawn_runs() -> Tool {
     let tool = Tool::new();
     for (folder, slow) in [("one", 1), ("two", 3)] {
@@ -105,6 +142,7 @@ fn drawn_runs() -> Tool {
         }
     }
     tool.run("merge one -o graphs").exits(0);
+    tool.file("log.log", drawn_log(&tool));
     let metrics = [
         "dram__bytes.sum",
         "sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active",
@@ -147,7 +185,7 @@ const TABLES: [&str; 24] = [
     "host_ops",
 ];
 
-const LINES: [&str; 29] = [
+const LINES: [&str; 30] = [
     "link --host one/pytorch_et_0.json --device one/kineto_trace_0.json",
     "link --device one/kineto_trace_0.json -o linked.pftrace --overwrite",
     "merge one -o merged --for astra-sim --overwrite",
@@ -176,6 +214,7 @@ const LINES: [&str; 29] = [
     "convert graphs/one.0.et converted.json --overwrite",
     "generate pipeline --ranks 4 -o drawn --overwrite",
     "scale graphs --ranks 4 -o scaled --overwrite",
+    "simulated log.log --graphs graphs --against one",
     "schedule --wait 1 --warmup 1 --active 2 --steps 20",
 ];
 

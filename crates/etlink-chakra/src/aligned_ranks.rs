@@ -10,12 +10,29 @@ pub(crate) struct AlignedRanks<'r> {
     clocks: &'r [RankClock],
 }
 
+/// Times of a rank as a simulation counts them: from when the first rank begins, and where clocks
+/// are not known from when this rank begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SimulationTimes {
+    /// When the rank begins.
+    start: CommonNs,
+    /// How much later than the first that is.
+    offset: DurationNs,
+}
+
+impl SimulationTimes {
+    /// A time of the rank, ns.
+    pub(crate) fn of(self, time: CommonNs) -> i64 {
+        time.since(self.start).saturating_add(self.offset.0)
+    }
+}
+
 impl<'r> AlignedRanks<'r> {
     pub(crate) fn new(facts: &'r [RankSummary], clocks: &'r [RankClock]) -> AlignedRanks<'r> {
         AlignedRanks { facts, clocks }
     }
 
-    fn common(&self, rank: RankIdx, own: UnixNs) -> CommonNs {
+    pub(crate) fn common(&self, rank: RankIdx, own: UnixNs) -> CommonNs {
         let clock = self.clocks.get(rank.index()).copied().unwrap_or_default();
         clock.aligned(own)
     }
@@ -64,6 +81,18 @@ impl<'r> AlignedRanks<'r> {
             }
         }
         shortest.map(|ns| ns as f64)
+    }
+
+    /// How the times of each rank are counted in a simulation.
+    pub(crate) fn simulation_times(&self) -> Vec<SimulationTimes> {
+        let offsets = self.begin_offsets().into_iter();
+        let times = offsets.zip(self.facts).enumerate();
+        times
+            .map(|(at, (offset, facts))| SimulationTimes {
+                start: self.common(RankIdx::new(at), facts.window_ns.0),
+                offset,
+            })
+            .collect()
     }
 
     /// How much later than the first each rank begins. Nothing where clocks are not known.

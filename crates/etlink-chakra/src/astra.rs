@@ -102,7 +102,8 @@ pub fn system(roofline: bool) -> String {
   "boost-mode": 0,
   "peak-perf": 700,
   "roofline-enabled": {enabled},
-  "track-local-mem": 0
+  "track-local-mem": 0,
+  "trace-enabled": 0
 }}
 "#
     )
@@ -189,7 +190,8 @@ AstraSim_Analytical_Congestion_Unaware \
   --remote-memory-configuration="$PWD/{memory}"{groups_line}
 ```
 
-All went well when every rank logs `finished`; the exit code is 0 also when ranks are stuck.
+All went well when every rank logs `finished`; the exit code is 0 also when ranks are stuck. With `trace-enabled` 1 in `{system}`
+`log/log.log` has all nodes, and `etlink simulated . --against TRACES` compares them with the recording.
 
 - `{name}.<rank>.et`: what each rank did; communications go in turn, in one order on all ranks
 {groups_file}- `{system}`: collective algorithms (rings), and whether device nodes take a roofline's time

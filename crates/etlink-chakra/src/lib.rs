@@ -9,6 +9,7 @@
 //!                                             ├─> convert ───────> graphs, traces
 //!                                             └─> picture ───────> Graphviz, GraphML, Mermaid
 //! .et, its JSON <──────> messages ───> as protobuf has them, nothing left out
+//! log of ASTRA-sim, .et ─> simulated ─> beside what was measured
 //! ```
 //! The wire format is MLCommons Chakra's public schema 0.0.4 (`schema/et_def.proto`).
 //! All of it is pure: readers and writers take byte streams, nothing touches files. Both
@@ -31,6 +32,7 @@ mod ordered_writer;
 pub mod picture;
 mod rank_agreement;
 pub mod read;
+pub mod simulated;
 mod transfers;
 mod wire;
 

@@ -7,6 +7,7 @@
     reason = "a tool for people at a terminal"
 )]
 
+mod astra_sim;
 mod bench;
 mod chakra;
 mod check_corpus;
@@ -144,6 +145,9 @@ enum DevCommand {
     /// Test: read what `etlink convert` writes with protobuf's JSON, networkx and Graphviz, which are
     /// installed if they are missing (python3 with pip, a package index)
     Converted(converted::ConvertedOptions),
+    /// Test: simulate recordings with ASTRA-sim, which you have built, and compare with what was
+    /// measured; see BENCHMARKS.md
+    AstraSim(astra_sim::SimulatorSuiteOptions),
     /// Test: what `etlink analyze` says of busy devices against an independent script that reads the
     /// raw JSON (python3); without traces drawn and recorded ones
     Utilization {
@@ -224,6 +228,7 @@ fn main() -> ExitCode {
         DevCommand::Chakra(options) => chakra::compare_readers(&options),
         DevCommand::CheckCorpus => check_corpus::write_corpus(),
         DevCommand::Converted(options) => converted::test_converted(&options),
+        DevCommand::AstraSim(options) => astra_sim::compare_simulations(&options),
         DevCommand::Utilization { traces } => utilization::compare_utilization(&traces),
         DevCommand::Web { check } => web::build_page(check),
         DevCommand::Browser => web::test_page(),

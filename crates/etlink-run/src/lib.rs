@@ -70,6 +70,7 @@ pub mod perfetto;
 mod progress;
 pub mod run;
 mod run_files;
+pub mod simulated;
 mod step_pattern;
 pub mod text;
 pub mod workloads;

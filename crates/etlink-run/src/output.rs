@@ -150,6 +150,18 @@ impl Target {
         Target::new(path, Some(format), overwrite)
     }
 
+    /// As [`Target::new`], for Chrome's trace events alone, which any JSON can be.
+    pub fn chrome(path: &Path, overwrite: bool) -> Result<Target, OutputError> {
+        let name = lower_name(path);
+        let plain = name.strip_suffix(".gz").unwrap_or(&name);
+        if is_file_place(path) && !plain.ends_with(".json") {
+            return Err(OutputError::NotChrome {
+                path: path.to_owned(),
+            });
+        }
+        Target::new(path, Some(OutputFormat::Chrome), overwrite)
+    }
+
     /// As [`Target::new`], for a page; its format is not for choice.
     pub fn page(path: &Path, overwrite: bool) -> Result<Target, OutputError> {
         let name = path.to_string_lossy().to_lowercase();

@@ -12,6 +12,7 @@ mod record;
 mod replay;
 mod report;
 mod schedule;
+mod simulated;
 mod top;
 mod trigger;
 
@@ -31,6 +32,7 @@ pub use record::{ArmedArgs, OwnProfilerArg, RecordArgs};
 pub use replay::{ReplayArgs, TracePairArgs};
 pub use report::ReportArgs;
 pub use schedule::{ScheduleArgs, TorchScheduleArgs};
+pub use simulated::SimulatedArgs;
 pub use top::{TableArgs, TopArgs};
 pub use trigger::TriggerArgs;
 
@@ -110,6 +112,8 @@ pub enum EtlinkCommand {
     Generate(GenerateArgs),
     /// Make of a written run of N ranks one of M: copies that share the data
     Scale(ScaleArgs),
+    /// Read what a simulator says of a run: time per rank, per collective, beside the measured one
+    Simulated(SimulatedArgs),
     /// Say what kind of file it is and what is in it
     Inspect(InspectArgs),
     /// Collect both traces from a PyTorch program as it is, all ranks over the same steps

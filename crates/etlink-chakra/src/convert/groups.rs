@@ -24,7 +24,7 @@ impl GroupRanks {
 
     /// The group of this name. A collective without a group is of all ranks: ASTRA-sim's
     /// `Workload.cc` takes it so, and it is how this crate writes the group of all.
-    pub(super) fn group(&self, name: &str) -> GroupIdentity {
+    pub(crate) fn group(&self, name: &str) -> GroupIdentity {
         match self.listed.get(name) {
             Some(ranks) => GroupIdentity::Ranks(non_negative(ranks.iter().copied())),
             // `0` is PyTorch's default group, which `chakra_converter` writes by that name.

@@ -20,6 +20,7 @@ mod tests;
 
 pub use collective::{collective_kind, comm_type};
 pub use device_trace::linked_trace;
+pub(crate) use rank_summary::communication_kind;
 pub(crate) use replay_graph::is_communication;
 
 pub use groups::{GroupList, GroupRanks};

@@ -41,7 +41,7 @@ pub fn summarize_rank(
         .collect();
     for node in 0..file.len() {
         let comm = file.comm_of(node);
-        let Some(kind) = kind_of(file.node_type[node], &comm) else {
+        let Some(kind) = communication_kind(file.node_type[node], &comm) else {
             continue;
         };
         let peers = match kind {
@@ -87,7 +87,7 @@ pub fn summarize_rank(
 }
 
 /// What a node communicates, `None` if it does not.
-fn kind_of(node_type: NodeType, comm: &CommAttrs) -> Option<CollectiveKind> {
+pub(crate) fn communication_kind(node_type: NodeType, comm: &CommAttrs) -> Option<CollectiveKind> {
     match node_type {
         NodeType::CommSendNode => Some(CollectiveKind::Send),
         NodeType::CommRecvNode => Some(CollectiveKind::Recv),

@@ -243,6 +243,7 @@ fn push_node(graph: &mut ChakraGraph, message: &JsonMessage) {
             dst: message.number("comm_dst"),
             tag: message.number("comm_tag"),
             group: None,
+            seq: message.number("seq"),
         },
         transfer_of: message.number("transfer_of"),
     };

@@ -378,6 +378,7 @@ fn free_attribute<'a>(node: &mut GraphNode<'_>, seen: &mut SeenFields<'a>, attr:
         (b"pg_name", AttrValue::Text(group)) => seen.group = Some(group),
         (b"pid", AttrValue::Text(pid)) => seen.pid = Some(pid),
         (b"tid", AttrValue::Text(tid)) => seen.tid = Some(tid),
+        (b"seq", AttrValue::Int(seq)) => node.comm.seq = Some(seq),
         (b"latency_ns", AttrValue::Int(latency)) => node.latency_ns = Some(latency),
         (b"correlation", AttrValue::Int(correlation)) => node.correlation = Some(correlation),
         (b"device", AttrValue::Int(device)) => node.place.device = Some(device),

@@ -95,6 +95,8 @@ pub struct CommAttrs {
     pub tag: Option<i64>,
     /// `pg_name`.
     pub group: Option<NameId>,
+    /// `seq`, which no simulator reads: the number that the recording gave it in its group.
+    pub seq: Option<i64>,
 }
 
 /// Where a node runs, as far as the file says. Texts are names of the graph.
@@ -273,6 +275,14 @@ impl ChakraGraph {
             ));
         }
         (!parts.is_empty()).then(|| format!("damage: {}", parts.join("; ")))
+    }
+
+    /// A process or thread as a text.
+    pub fn label(&self, label: TrackLabel) -> String {
+        match label {
+            TrackLabel::Int(number) => number.to_string(),
+            TrackLabel::Text(text) => self.names.get(text).to_owned(),
+        }
     }
 
     /// Where node `index` runs.

@@ -59,6 +59,12 @@ pub enum OutputError {
         /// The target.
         path: PathBuf,
     },
+    /// The name is not that of Chrome's trace events.
+    #[error("{}: a timeline of Chrome's trace events{}", path.display(), advice(self.remedy()))]
+    NotChrome {
+        /// The target.
+        path: PathBuf,
+    },
     /// The name is not that of a page.
     #[error("{}: a report is a page{}", path.display(), advice(self.remedy()))]
     NotAPage {
@@ -240,6 +246,7 @@ impl OutputError {
             OutputError::NotForPerfetto { .. } => {
                 "use .pftrace, .pftrace.gz, .trace.json or .trace.json.gz"
             }
+            OutputError::NotChrome { .. } => "use .trace.json, .json or one of them with .gz",
             OutputError::NotAPage { .. } => "use .html",
             OutputError::IsInput { .. } => "give the output another name",
             OutputError::NoFolder { .. } => "make it first",

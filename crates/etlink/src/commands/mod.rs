@@ -16,6 +16,7 @@ mod replay;
 mod report;
 mod scale;
 mod schedule;
+mod simulated;
 mod top;
 mod trigger;
 
@@ -76,6 +77,7 @@ pub fn run(args: EtlinkArgs) -> Result<Outcome> {
         EtlinkCommand::Convert(args) => convert::run(args),
         EtlinkCommand::Generate(args) => generate::run(&args),
         EtlinkCommand::Scale(args) => scale::run(&args),
+        EtlinkCommand::Simulated(args) => simulated::run(args),
         EtlinkCommand::Inspect(args) => inspect::run(args),
         EtlinkCommand::Top(args) => top::run(args),
         EtlinkCommand::Trigger(args) => trigger::run(&args),

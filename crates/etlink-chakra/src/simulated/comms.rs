@@ -1,0 +1,438 @@
+//! What the ranks of a simulation do with each other: the log's times, the graphs' meaning.
+
+use super::log::{AstraLog, LoggedRank};
+use crate::convert::{GroupRanks, communication_kind, runs_on_device};
+use crate::read::ChakraGraph;
+use etlink_link::ranks::{GroupIdentity, rank_list};
+use etlink_model::CollectiveKind;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Between whom something is communicated, by global ranks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Between {
+    /// The ranks of a group, ascending.
+    Ranks(Vec<i64>),
+    /// From one to another.
+    Message {
+        /// The sender.
+        src: i64,
+        /// The receiver.
+        dst: i64,
+    },
+    /// A group that nobody lists.
+    Group(String),
+}
+
+impl Between {
+    /// `ranks 0, 1`.
+    pub fn describe(&self) -> String {
+        match self {
+            Between::Ranks(ranks) => rank_list("rank", ranks),
+            Between::Message { src, dst } => format!("rank {src} to rank {dst}"),
+            Between::Group(name) => format!("group {name}"),
+        }
+    }
+}
+
+/// Why a log and graphs do not go together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SimulatedError {
+    /// A node of the log is not in the graph.
+    #[error("line {line}: rank {rank} issues node {node}, which its graph does not have")]
+    UnknownNode {
+        /// Line of the log, from 1.
+        line: u64,
+        /// The rank.
+        rank: i64,
+        /// Its id.
+        node: u64,
+    },
+    /// A node of the log has another name in the graph.
+    #[error(
+        "line {line}: node {node} of rank {rank} is called `{logged}`, and in its graph `{written}`"
+    )]
+    OtherNode {
+        /// Line of the log, from 1.
+        line: u64,
+        /// The rank.
+        rank: i64,
+        /// Its id.
+        node: u64,
+        /// Its name in the log.
+        logged: String,
+        /// Its name in the graph.
+        written: String,
+    },
+}
+
+/// On which of a rank's places a node runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeLane {
+    /// The host.
+    Host,
+    /// A device.
+    Device,
+    /// The network.
+    Communication,
+}
+
+/// A node with its times, for a timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimulatedSlice {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub id: u64,
+    /// Where it runs.
+    pub lane: NodeLane,
+    /// What it is called there: a thread or a stream.
+    pub track: String,
+    /// From when to when it was simulated, ns.
+    pub simulated_ns: Option<(i64, i64)>,
+    /// When it began, ns since the Unix epoch, and how long it took.
+    pub measured_ns: Option<(i64, i64)>,
+}
+
+/// What a rank communicates, as its graph and the log have it.
+#[derive(Clone, Debug, Default)]
+pub struct GraphComms {
+    rank: i64,
+    comms: Vec<RankComm>,
+    /// Time in which it communicates, ns.
+    pub(super) communication_ns: i64,
+    /// Time in which it communicates and does not compute, ns.
+    pub(super) exposed_ns: Option<i64>,
+    /// Its nodes, where a timeline is wanted.
+    pub slices: Vec<SimulatedSlice>,
+    /// Nodes of the graph.
+    pub nodes: u64,
+    /// Nodes that were done.
+    pub done: u64,
+}
+
+/// One communication of a rank.
+#[derive(Clone, Debug)]
+struct RankComm {
+    between: Between,
+    kind: &'static str,
+    bytes: u64,
+    seq: Option<i64>,
+    sends: bool,
+    start_ns: i64,
+    end_ns: Option<i64>,
+}
+
+/// A collective or message of a simulation.
+#[derive(Clone, Debug)]
+pub(super) struct SimulatedComm {
+    pub(super) between: Between,
+    pub(super) kind: &'static str,
+    pub(super) bytes: u64,
+    /// The number that the traces gave it, where all its ranks have the same.
+    pub(super) seq: Option<i64>,
+    /// Its place among those of its ranks, from 0.
+    pub(super) place: usize,
+    pub(super) members: Vec<SimulatedMember>,
+}
+
+/// A rank's side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SimulatedMember {
+    pub(super) arrives_ns: i64,
+    pub(super) ends_ns: Option<i64>,
+    pub(super) sends: bool,
+}
+
+/// All ranks of a simulation.
+#[derive(Clone, Debug, Default)]
+pub struct SimulatedRun {
+    /// By rank.
+    pub ranks: BTreeMap<i64, GraphComms>,
+    /// In the order in which the last rank comes to them.
+    pub(super) comms: Vec<SimulatedComm>,
+}
+
+impl GraphComms {
+    /// What the log says of the nodes of a graph; with `slices` all of them are kept.
+    /// O(n log n).
+    ///
+    /// # Errors
+    /// They are not of one run.
+    pub fn new(
+        rank: i64,
+        graph: &ChakraGraph,
+        groups: &GroupRanks,
+        log: &AstraLog,
+        slices: bool,
+    ) -> Result<GraphComms, SimulatedError> {
+        let mut own = GraphComms {
+            rank,
+            nodes: graph.len() as u64,
+            ..GraphComms::default()
+        };
+        let Some(logged) = log.ranks.get(&rank) else {
+            return Ok(own);
+        };
+        let places: FxHashMap<u64, usize> = graph.id.iter().copied().zip(0..).collect();
+        let (mut computing, mut communicating) = (ComputeTimes::default(), vec![]);
+        for (id, node) in &logged.nodes {
+            let Some(index) = places.get(id).copied() else {
+                return Err(SimulatedError::UnknownNode {
+                    line: node.line,
+                    rank,
+                    node: *id,
+                });
+            };
+            check_name(
+                rank,
+                *id,
+                node.line,
+                log.names.get(node.name),
+                graph.name_of(index),
+            )?;
+            own.done += u64::from(node.end_ns.is_some());
+            let end_ns = node.end_ns.unwrap_or(log.last_ns);
+            let comm = rank_comm(rank, graph, groups, index);
+            match comm {
+                Some(comm) => {
+                    communicating.push((node.start_ns, end_ns));
+                    own.comms.push(RankComm {
+                        start_ns: node.start_ns,
+                        end_ns: node.end_ns,
+                        ..comm
+                    });
+                }
+                None => computing.push(graph, index, (node.start_ns, end_ns)),
+            }
+        }
+        if !logged.nodes.is_empty() {
+            let communicating = union(communicating);
+            own.communication_ns = length(&communicating);
+            own.exposed_ns = Some(length_without(&communicating, &computing.finish()));
+        }
+        if slices {
+            own.slices = slices_of(graph, logged);
+        }
+        Ok(own)
+    }
+}
+
+fn check_name(
+    rank: i64,
+    node: u64,
+    line: u64,
+    logged: &str,
+    written: &str,
+) -> Result<(), SimulatedError> {
+    // A name with a line end is cut in the log.
+    let first_line = written.split('\n').next().unwrap_or_default();
+    if logged == written || logged == first_line {
+        return Ok(());
+    }
+    Err(SimulatedError::OtherNode {
+        line,
+        rank,
+        node,
+        logged: logged.to_owned(),
+        written: written.to_owned(),
+    })
+}
+
+/// What node `index` communicates; `None` for computation. Times are to be filled in.
+fn rank_comm(
+    rank: i64,
+    graph: &ChakraGraph,
+    groups: &GroupRanks,
+    index: usize,
+) -> Option<RankComm> {
+    let comm = graph.comm_of(index);
+    let kind = communication_kind(graph.node_type[index], &comm)?;
+    let (between, name) = match kind {
+        CollectiveKind::Send => {
+            let dst = comm.dst.unwrap_or(-1);
+            (Between::Message { src: rank, dst }, "message")
+        }
+        CollectiveKind::Recv => {
+            let src = comm.src.unwrap_or(-1);
+            (Between::Message { src, dst: rank }, "message")
+        }
+        _ => {
+            let group = comm.group.map_or("", |group| graph.names.get(group));
+            (group_ranks(groups, group), kind.name())
+        }
+    };
+    Some(RankComm {
+        between,
+        kind: name,
+        bytes: comm.size.map_or(0, |size| size.max(0).cast_unsigned()),
+        seq: comm.seq,
+        sends: kind == CollectiveKind::Send,
+        start_ns: 0,
+        end_ns: None,
+    })
+}
+
+fn group_ranks(groups: &GroupRanks, name: &str) -> Between {
+    match groups.group(name) {
+        GroupIdentity::Ranks(ranks) => Between::Ranks(
+            ranks
+                .iter()
+                .filter_map(|rank| i64::try_from(rank).ok())
+                .collect(),
+        ),
+        _ => Between::Group(name.to_owned()),
+    }
+}
+
+/// When a rank computes: on its devices, or on the host if it has none.
+#[derive(Debug, Default)]
+struct ComputeTimes {
+    device: Vec<(i64, i64)>,
+    host: Vec<(i64, i64)>,
+}
+
+impl ComputeTimes {
+    fn push(&mut self, graph: &ChakraGraph, index: usize, times: (i64, i64)) {
+        match graph.is_cpu_op[index] {
+            Some(true) => self.host.push(times),
+            _ => self.device.push(times),
+        }
+    }
+
+    fn finish(self) -> Vec<(i64, i64)> {
+        if self.device.is_empty() {
+            union(self.host)
+        } else {
+            union(self.device)
+        }
+    }
+}
+
+/// Intervals that do not touch, ascending.
+pub(super) fn union(mut all: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    all.sort_unstable();
+    let mut joined: Vec<(i64, i64)> = vec![];
+    for (start, end) in all {
+        match joined.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
+}
+
+pub(super) fn length(intervals: &[(i64, i64)]) -> i64 {
+    intervals.iter().map(|(start, end)| end - start).sum()
+}
+
+/// The length of what of the first list is not in the second; both are of [`union`].
+fn length_without(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> i64 {
+    let (mut common, mut at) = (0, 0);
+    for (start, end) in intervals {
+        while others.get(at).is_some_and(|other| other.1 <= *start) {
+            at += 1;
+        }
+        // One of the others can reach into the next interval, so that `at` stays.
+        let overlapping = others[at..].iter().take_while(|other| other.0 < *end);
+        common += overlapping
+            .map(|other| other.1.min(*end) - other.0.max(*start))
+            .sum::<i64>();
+    }
+    length(intervals) - common
+}
+
+fn slices_of(graph: &ChakraGraph, logged: &LoggedRank) -> Vec<SimulatedSlice> {
+    let base_ns = graph.base_time_ns().unwrap_or(0);
+    let slice = |index: usize| {
+        let id = graph.id[index];
+        let node = logged.nodes.get(&id);
+        let place = graph.place_of(index);
+        let is_comm = communication_kind(graph.node_type[index], &graph.comm_of(index)).is_some();
+        let lane = match (is_comm, graph.is_cpu_op[index]) {
+            (true, _) => NodeLane::Communication,
+            (false, Some(true)) => NodeLane::Host,
+            (false, _) => NodeLane::Device,
+        };
+        let track = match (place.stream, place.tid) {
+            (Some(stream), _) if runs_on_device(graph, index, place) => format!("stream {stream}"),
+            (_, Some(thread)) => format!("thread {}", graph.label(thread)),
+            _ => "computation".to_owned(),
+        };
+        SimulatedSlice {
+            name: graph.name_of(index).to_owned(),
+            id,
+            lane,
+            track,
+            simulated_ns: node.and_then(|node| Some((node.start_ns, node.end_ns?))),
+            measured_ns: graph.start_ns[index]
+                .map(|start| (base_ns.saturating_add(start), graph.duration_ns[index])),
+        }
+    };
+    (0..graph.len()).map(slice).collect()
+}
+
+impl SimulatedRun {
+    /// Finds which communications of the ranks are one: ASTRA-sim takes those of a group, and the
+    /// messages from one rank to another, in the order in which they are issued.
+    /// O(n log n) in the communications.
+    pub fn new(ranks: Vec<GraphComms>) -> SimulatedRun {
+        let mut channels: BTreeMap<Between, Vec<SimulatedComm>> = BTreeMap::new();
+        for of_rank in &ranks {
+            let mut next: BTreeMap<(&Between, bool), usize> = BTreeMap::new();
+            for comm in &of_rank.comms {
+                // A message to oneself is both; `check` reports it.
+                let place = next.entry((&comm.between, comm.sends)).or_default();
+                let of_channel = channels.entry(comm.between.clone()).or_default();
+                of_channel.add(*place, comm);
+                *place += 1;
+            }
+        }
+        let mut comms: Vec<SimulatedComm> = channels.into_values().flatten().collect();
+        comms.sort_by_key(|comm| (comm.last_arrival(), comm.place));
+        let ranks = ranks.into_iter().map(|rank| (rank.rank, rank)).collect();
+        SimulatedRun { ranks, comms }
+    }
+}
+
+/// The communications of a channel, in order.
+trait ChannelComms {
+    fn add(&mut self, place: usize, comm: &RankComm);
+}
+
+impl ChannelComms for Vec<SimulatedComm> {
+    fn add(&mut self, place: usize, comm: &RankComm) {
+        // The first rank has all places in turn; another one can have more than the first.
+        if self.len() == place {
+            self.push(SimulatedComm {
+                between: comm.between.clone(),
+                kind: comm.kind,
+                bytes: comm.bytes,
+                seq: comm.seq,
+                place,
+                members: vec![],
+            });
+        }
+        let Some(known) = self.get_mut(place) else {
+            return;
+        };
+        if known.seq != comm.seq {
+            known.seq = None;
+        }
+        known.bytes = known.bytes.max(comm.bytes);
+        known.members.push(SimulatedMember {
+            arrives_ns: comm.start_ns,
+            ends_ns: comm.end_ns,
+            sends: comm.sends,
+        });
+    }
+}
+
+impl SimulatedComm {
+    pub(super) fn last_arrival(&self) -> i64 {
+        let arrivals = self.members.iter().map(|member| member.arrives_ns);
+        arrivals.max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,94 @@
+//! What was measured of a run, in the terms of a simulator.
+
+use super::comms::Between;
+use crate::aligned_ranks::AlignedRanks;
+use etlink_link::ranks::{CollectiveMatch, CommChannel, RankClock, RankSummary, RunJoin};
+use etlink_model::{CollectiveKind, GlobalRank, RankIdx};
+use std::collections::BTreeMap;
+
+/// A recorded run by one clock, which counts from the first begin of a rank.
+#[derive(Clone, Debug, Default)]
+pub struct MeasuredRun {
+    /// Begin and end of each rank, ns.
+    pub windows: BTreeMap<i64, (i64, i64)>,
+    /// What its ranks do with each other, in order of time.
+    pub(super) comms: Vec<MeasuredComm>,
+}
+
+/// A collective or message.
+#[derive(Clone, Debug)]
+pub(super) struct MeasuredComm {
+    pub(super) between: Between,
+    pub(super) kind: &'static str,
+    /// Its number in the group, as the traces count.
+    pub(super) number: i64,
+    pub(super) members: Vec<MeasuredMember>,
+}
+
+/// A rank's side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MeasuredMember {
+    pub(super) rank: i64,
+    pub(super) arrives_ns: i64,
+    /// `None` where nothing tells when its transfer ended.
+    pub(super) ends_ns: Option<i64>,
+    pub(super) sends: bool,
+}
+
+impl MeasuredRun {
+    /// Of a run that was joined. O(communications).
+    pub fn new(summaries: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> MeasuredRun {
+        let ranks = AlignedRanks::new(summaries, clocks);
+        let times = ranks.simulation_times();
+        let mut run = MeasuredRun::default();
+        for (at, (summary, times)) in summaries.iter().zip(&times).enumerate() {
+            let (start, end) = summary.window_ns;
+            let window = [start, end].map(|own| times.of(ranks.common(RankIdx::new(at), own)));
+            run.windows.insert(summary.rank.0, (window[0], window[1]));
+        }
+        for matched in &join.matches {
+            let members = matched.members.iter().map(|member| {
+                let communication = ranks.communication(*member);
+                let extent = communication.extent;
+                let at = |own| times[member.rank.index()].of(ranks.common(member.rank, own));
+                MeasuredMember {
+                    rank: rank_number(summaries, member.rank),
+                    arrives_ns: at(extent.arrival_ns),
+                    ends_ns: extent.is_transfer.then(|| at(extent.end_ns)),
+                    sends: communication.kind == CollectiveKind::Send,
+                }
+            });
+            run.comms.push(MeasuredComm {
+                between: between(join, matched),
+                kind: kind_name(matched),
+                number: matched.number,
+                members: members.collect(),
+            });
+        }
+        run
+    }
+}
+
+fn rank_number(summaries: &[RankSummary], rank: RankIdx) -> i64 {
+    summaries.get(rank.index()).map_or(0, |known| known.rank.0)
+}
+
+fn between(join: &RunJoin, matched: &CollectiveMatch) -> Between {
+    match matched.channel {
+        CommChannel::Message { src, dst } => Between::Message {
+            src: src.0,
+            dst: dst.0,
+        },
+        CommChannel::Group(_) => {
+            let ranks = join.group_ranks(matched.channel);
+            Between::Ranks(ranks.into_iter().map(|GlobalRank(rank)| rank).collect())
+        }
+    }
+}
+
+fn kind_name(matched: &CollectiveMatch) -> &'static str {
+    match matched.channel {
+        CommChannel::Message { .. } => "message",
+        CommChannel::Group(_) => matched.kind.name(),
+    }
+}

@@ -1,0 +1,245 @@
+//! Runs recordings in ASTRA-sim and compares what it says with what was measured. The simulator is
+//! in no package index: it has to be built from its public sources.
+
+use crate::support::{etlink_path, repository_root, run_command};
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Recordings whose logs are test data.
+const KEPT: [&str; 2] = ["experts2-2.15.0", "tpdp4-2.15.0"];
+/// How far the time of a rank may be off.
+const RANK_BAR: f64 = 0.05;
+/// How far the transfers of a kind may be off.
+const KIND_BAR: f64 = 0.15;
+
+/// `cargo dev astra-sim`.
+#[derive(Debug, clap::Args)]
+pub struct SimulatorSuiteOptions {
+    /// ASTRA-sim's program, such as AstraSim_Analytical_Congestion_Unaware
+    #[arg(long, value_name = "PROGRAM")]
+    simulator: PathBuf,
+    /// Further recordings of several ranks
+    #[arg(value_name = "TRACES")]
+    traces: Vec<PathBuf>,
+    /// How much to export: `whole`, `device-only` or `comm-only`
+    #[arg(long, default_value = "comm-only")]
+    part: String,
+    /// Write testdata/simulated: the logs of two recordings
+    #[arg(long)]
+    keep_logs: bool,
+}
+
+/// What `etlink simulated --json` prints, as far as it is wanted.
+#[derive(Debug, Deserialize)]
+struct Simulated {
+    ranks: Vec<RankTimes>,
+    kinds: Vec<KindTimes>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RankTimes {
+    rank: i64,
+    simulated_ns: Option<i64>,
+    measured_ns: Option<i64>,
+    change: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct KindTimes {
+    kind: String,
+    count: u64,
+    compared: u64,
+    simulated_ns: i64,
+    measured_ns: i64,
+    change: Option<f64>,
+}
+
+/// A recording that was simulated.
+struct SimulatedRecording {
+    name: String,
+    seconds: f64,
+    result: Simulated,
+}
+
+/// Simulates all recordings of several ranks, and prints tables for BENCHMARKS.md.
+pub fn compare_simulations(options: &SimulatorSuiteOptions) -> Result<()> {
+    let root = repository_root()?;
+    let simulator = options
+        .simulator
+        .canonicalize()
+        .with_context(|| options.simulator.display().to_string())?;
+    let mut recordings = recordings_of_several_ranks(&root.join("testdata/pairs"))?;
+    recordings.extend_from_slice(&options.traces);
+    let mut all = vec![];
+    for traces in &recordings {
+        let recording = simulate(&root, traces, &simulator, options)?;
+        println!(
+            "{}: {:.2} s in the simulator",
+            recording.name, recording.seconds
+        );
+        all.push(recording);
+    }
+    print_ranks(&all);
+    print_kinds(&all);
+    let is_off = |rank: &RankTimes| rank.change.is_none_or(|change| change.abs() > RANK_BAR);
+    let off = all.iter().flat_map(|one| &one.result.ranks);
+    let off = off.filter(|rank| is_off(rank)).count();
+    ensure!(
+        off == 0,
+        "{off} ranks are further off than {:.0} %",
+        100.0 * RANK_BAR
+    );
+    Ok(())
+}
+
+fn recordings_of_several_ranks(pairs: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = vec![];
+    for entry in std::fs::read_dir(pairs).with_context(|| pairs.display().to_string())? {
+        let path = entry?.path();
+        if path.join("kineto_trace_1.json.gz").is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    ensure!(!found.is_empty(), "{}: no recordings", pairs.display());
+    Ok(found)
+}
+
+/// Exports a recording, runs it and reads the log.
+fn simulate(
+    root: &Path,
+    traces: &Path,
+    simulator: &Path,
+    options: &SimulatorSuiteOptions,
+) -> Result<SimulatedRecording> {
+    let name = traces.file_name().unwrap_or_default().to_string_lossy();
+    let folder = root.join("target/astra-sim").join(&*name);
+    if folder.exists() {
+        // The simulator appends to the log of an earlier run.
+        std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    }
+    let mut merge = Command::new(etlink_path()?);
+    merge.args(["-q", "merge", "--for", "astra-sim"]);
+    match options.part.as_str() {
+        "whole" => {}
+        part @ ("device-only" | "comm-only") => drop(merge.arg(format!("--{part}"))),
+        other => bail!("--part {other}: whole, device-only or comm-only"),
+    }
+    merge.arg(traces).arg("-o").arg(&folder);
+    run_command(merge.stdout(Stdio::null()))?;
+    let (printed, seconds) = run_simulator(simulator, &folder)?;
+    let mut read = Command::new(etlink_path()?);
+    read.args(["-q", "simulated", "--json"]).arg(&folder);
+    let read = read.arg("--against").arg(traces).output()?;
+    if !read.status.success() {
+        let said = String::from_utf8_lossy(&read.stderr);
+        bail!("{name}: etlink simulated failed, or ranks did not finish: {said}");
+    }
+    if options.keep_logs && KEPT.contains(&&*name) {
+        let kept = root.join("testdata/simulated").join(&*name);
+        std::fs::create_dir_all(&kept)?;
+        std::fs::copy(folder.join("log/log.log"), kept.join("log.log"))?;
+        std::fs::write(kept.join("printed.txt"), printed)?;
+    }
+    Ok(SimulatedRecording {
+        name: name.into_owned(),
+        seconds,
+        result: serde_json::from_slice(&read.stdout).context("reading etlink simulated --json")?,
+    })
+}
+
+/// Runs the simulator in the folder of an export, as its README says, with all nodes logged. What
+/// it printed, and how long it took.
+fn run_simulator(simulator: &Path, folder: &Path) -> Result<(Vec<u8>, f64)> {
+    let system = folder.join("system.json");
+    let text = std::fs::read_to_string(&system).with_context(|| system.display().to_string())?;
+    let traced = text.replace("\"trace-enabled\": 0", "\"trace-enabled\": 1");
+    ensure!(traced != text, "{}: no trace-enabled", system.display());
+    std::fs::write(&system, traced)?;
+    let mut run = Command::new(simulator);
+    run.current_dir(folder);
+    let option = |name: &str, file: &Path| format!("--{name}-configuration={}", file.display());
+    run.arg(option("workload", &workload_prefix(folder)?));
+    run.arg(option("system", &system));
+    run.arg(option("network", &folder.join("network.yml")));
+    run.arg(option("remote-memory", &folder.join("memory.json")));
+    let groups = folder.join("comm_group.json");
+    if groups.is_file() {
+        run.arg(option("comm-group", &groups));
+    }
+    let begin = Instant::now();
+    // Its exit code says nothing: it can abort at exit, after all times are logged.
+    let ran = run
+        .output()
+        .with_context(|| simulator.display().to_string())?;
+    Ok((ran.stdout, begin.elapsed().as_secs_f64()))
+}
+
+/// What the names of a folder's graphs begin with.
+fn workload_prefix(folder: &Path) -> Result<PathBuf> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if let Some(prefix) = name.strip_suffix(".0.et") {
+            return Ok(folder.join(prefix));
+        }
+    }
+    bail!("{}: no graphs", folder.display())
+}
+
+fn percent(change: Option<f64>) -> String {
+    change.map_or("-".to_owned(), |change| format!("{:+.1}", 100.0 * change))
+}
+
+fn millis(ns: Option<i64>) -> String {
+    ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e6))
+}
+
+fn print_ranks(all: &[SimulatedRecording]) {
+    println!(
+        "\n| recording | rank | measured, ms | simulated, ms | change, % |\n|---|---|---|---|---|"
+    );
+    for one in all {
+        for rank in &one.result.ranks {
+            println!(
+                "| {} | {} | {} | {} | {} |",
+                one.name,
+                rank.rank,
+                millis(rank.measured_ns),
+                millis(rank.simulated_ns),
+                percent(rank.change)
+            );
+        }
+    }
+}
+
+fn print_kinds(all: &[SimulatedRecording]) {
+    println!(
+        "\n| recording | kind | times | compared | measured, ms | simulated, ms | change, % |\n\
+         |---|---|---|---|---|---|---|"
+    );
+    let (mut kinds, mut held) = (0, 0);
+    for one in all {
+        for kind in &one.result.kinds {
+            println!(
+                "| {} | {} | {} | {} | {} | {} | {} |",
+                one.name,
+                kind.kind,
+                kind.count,
+                kind.compared,
+                millis((kind.compared > 0).then_some(kind.measured_ns)),
+                millis((kind.compared > 0).then_some(kind.simulated_ns)),
+                percent(kind.change)
+            );
+            kinds += 1;
+            held += u32::from(kind.change.is_some_and(|change| change.abs() <= KIND_BAR));
+        }
+    }
+    println!(
+        "\n{held} of {kinds} kinds are within {:.0} %",
+        100.0 * KIND_BAR
+    );
+}

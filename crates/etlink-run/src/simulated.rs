@@ -1,0 +1,430 @@
+//! A simulation of written graphs: its log, the graphs, and the recording that they were made of.
+
+use crate::error::RunError;
+use crate::file_error::{FileAction, FileContext};
+use crate::graphs::{GraphSet, find_graph_sets, groups_beside, prefix_and_rank};
+use crate::input;
+use crate::joined::JoinedRun;
+use etlink_chakra::convert::GroupRanks;
+use etlink_chakra::read::{self, ChakraGraph, ChakraReadError};
+use etlink_chakra::simulated::{
+    AstraLog, AstraLogReader, GraphComms, MeasuredRun, SimulatedError, SimulatedRun,
+    SimulationReport, compare_simulation,
+};
+use etlink_link::ranks::rank_list;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+/// What ASTRA-sim calls its log.
+const LOG: &str = "log.log";
+/// The folder into which it writes that.
+const LOG_FOLDER: &str = "log";
+/// It keeps so many files of a log beside the last.
+// `Logging.cc`: `rotating_file_sink_mt(…, 1024 * 1024 * 10, 10)`
+const LOG_PARTS: usize = 10;
+
+/// Why a simulation cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimulationError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A folder has no log.
+    #[error(
+        "{}: no log.log in it, nor in a folder log in it; run the simulator in that folder, or \
+         give the file that it logged to",
+        folder.display()
+    )]
+    NoLog {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A log has nothing of a simulator.
+    #[error("{}: {what}; give what ASTRA-sim printed, or its log/log.log", path.display())]
+    NotALog {
+        /// The file.
+        path: PathBuf,
+        /// What is in it.
+        what: &'static str,
+    },
+    /// The simulation ended before any rank had finished.
+    #[error("{}: no rank finished: {why}", path.display())]
+    NothingSimulated {
+        /// The log.
+        path: PathBuf,
+        /// What the simulator says of it.
+        why: String,
+    },
+    /// The graphs that were simulated are not there.
+    #[error(
+        "{}: no graphs <name>.<rank>.et beside the log, nor in the folder above it; give the \
+         folder that was simulated with --graphs",
+        path.display()
+    )]
+    NoGraphs {
+        /// The log.
+        path: PathBuf,
+    },
+    /// A folder has several runs of graphs.
+    #[error(
+        "{}: graphs of {runs} runs are in it; give a folder with one run with --graphs",
+        folder.display()
+    )]
+    SeveralRuns {
+        /// The folder.
+        folder: PathBuf,
+        /// How many.
+        runs: usize,
+    },
+    /// The log is of other ranks than the graphs.
+    #[error(
+        "{}: the log has {logged}, and {} has {written}; give the folder that was simulated with \
+         --graphs",
+        path.display(),
+        graphs.display()
+    )]
+    OtherRanks {
+        /// The log.
+        path: PathBuf,
+        /// What the graphs' names begin with.
+        graphs: PathBuf,
+        /// Ranks of the log.
+        logged: String,
+        /// Ranks of the graphs.
+        written: String,
+    },
+    /// The log is of other graphs.
+    #[error(
+        "{}: {difference}: the log is of another export than {}; give the folder that was simulated \
+         with --graphs",
+        path.display(),
+        graphs.display()
+    )]
+    OtherGraphs {
+        /// The log.
+        path: PathBuf,
+        /// What the graphs' names begin with.
+        graphs: PathBuf,
+        /// The first.
+        difference: SimulatedError,
+    },
+    /// The recording is of another run.
+    #[error(
+        "{}: {why}; give the recording that the graphs were made of with --against",
+        against.display()
+    )]
+    OtherRecording {
+        /// The recording.
+        against: PathBuf,
+        /// What does not fit.
+        why: String,
+    },
+    /// A graph cannot be read.
+    #[error("{}", path.display())]
+    Graph {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: ChakraReadError,
+    },
+}
+
+/// A simulation that was read.
+#[derive(Clone, Debug, Serialize)]
+pub struct SimulationResult {
+    /// The log.
+    pub log: PathBuf,
+    /// What the names of the graphs begin with.
+    pub graphs: PathBuf,
+    /// What a reader should know first.
+    pub notes: Vec<String>,
+    /// The figures.
+    #[serde(flatten)]
+    pub report: SimulationReport,
+    /// All nodes, where a timeline is wanted.
+    #[serde(skip)]
+    pub run: SimulatedRun,
+    /// The recording.
+    #[serde(skip)]
+    pub measured: Option<MeasuredRun>,
+}
+
+/// The log of a simulation, and the graphs that were simulated.
+#[derive(Clone, Debug)]
+pub struct SimulationFiles {
+    log: PathBuf,
+    graphs: GraphSet,
+}
+
+impl SimulationFiles {
+    /// Finds the log, and the graphs beside it or in the folder that is named.
+    ///
+    /// # Errors
+    /// One of them is not there.
+    pub fn find(source: &Path, graphs: Option<&Path>) -> Result<SimulationFiles, SimulationError> {
+        let log = find_log(source)?;
+        let graphs = match graphs {
+            Some(folder) => only_run(folder, find_graph_sets(folder)?)?,
+            None => graphs_near(&log)?,
+        };
+        Ok(SimulationFiles { log, graphs })
+    }
+
+    /// Reads them and compares the simulation with a recording; with `timeline` all nodes are kept.
+    ///
+    /// # Errors
+    /// A file cannot be read, or they are not of one run.
+    pub fn read(
+        self,
+        recording: Option<(&Path, &JoinedRun)>,
+        timeline: bool,
+    ) -> Result<SimulationResult, SimulationError> {
+        let log = read_log(&self.log)?;
+        self.check_ranks(&log)?;
+        let measured = match recording {
+            None => None,
+            Some((against, joined)) => Some(measured_run(against, joined, &log)?),
+        };
+        let groups = groups_beside(&self.graphs.prefix)?.unwrap_or_default();
+        let groups = GroupRanks::new(groups, self.graphs.ranks.keys().copied());
+        let (mut ranks, mut notes) = (vec![], log_notes(&log));
+        for (rank, path) in &self.graphs.ranks {
+            let graph = read_graph(path)?;
+            if let Some(damage) = graph.damage() {
+                notes.push(format!("{}: {damage}", path.display()));
+            }
+            let comms = GraphComms::new(*rank, &graph, &groups, &log, timeline);
+            ranks.push(comms.map_err(|difference| SimulationError::OtherGraphs {
+                path: self.log.clone(),
+                graphs: self.graphs.prefix.clone(),
+                difference,
+            })?);
+        }
+        let run = SimulatedRun::new(ranks);
+        let report = compare_simulation(&log, &run, measured.as_ref());
+        if let Some((against, joined)) = recording {
+            refuse_strangers(against, joined, &report)?;
+        }
+        notes.extend(report_notes(&report));
+        Ok(SimulationResult {
+            log: self.log,
+            graphs: self.graphs.prefix,
+            notes,
+            report,
+            run,
+            measured,
+        })
+    }
+
+    fn check_ranks(&self, log: &AstraLog) -> Result<(), SimulationError> {
+        // A rank that the log does not name did not get to its end.
+        let is_known = |rank: &i64| self.graphs.ranks.contains_key(rank);
+        if log.ranks.keys().all(is_known) {
+            return Ok(());
+        }
+        Err(SimulationError::OtherRanks {
+            path: self.log.clone(),
+            graphs: self.graphs.prefix.clone(),
+            logged: ranks_text(log.ranks.keys()),
+            written: ranks_text(self.graphs.ranks.keys()),
+        })
+    }
+}
+
+fn ranks_text<'r>(ranks: impl Iterator<Item = &'r i64>) -> String {
+    let ranks: Vec<&i64> = ranks.collect();
+    rank_list("rank", &ranks)
+}
+
+/// The log that is named, or that of a folder in which the simulator ran.
+fn find_log(source: &Path) -> Result<PathBuf, SimulationError> {
+    let found = std::fs::metadata(source).with_path(FileAction::Open, source);
+    if !found.map_err(RunError::from)?.is_dir() {
+        return Ok(source.to_owned());
+    }
+    let places = [source.join(LOG), source.join(LOG_FOLDER).join(LOG)];
+    let mut found = places.into_iter().filter(|path| path.is_file());
+    found.next().ok_or_else(|| SimulationError::NoLog {
+        folder: source.to_owned(),
+    })
+}
+
+/// The files of a log, the earliest first: a full one is renamed to `log.1.log`, which had been
+/// `log.2.log` before.
+fn log_parts(log: &Path) -> Vec<PathBuf> {
+    let mut parts = vec![log.to_owned()];
+    if log.file_name().is_some_and(|name| name == LOG) {
+        let earlier = (1..=LOG_PARTS).map(|part| log.with_file_name(format!("log.{part}.log")));
+        parts.extend(earlier.take_while(|part| part.is_file()));
+    }
+    parts.reverse();
+    parts
+}
+
+fn read_log(path: &Path) -> Result<AstraLog, SimulationError> {
+    let mut reader = AstraLogReader::default();
+    for part in log_parts(path) {
+        let source = input::open_any(&part).map_err(RunError::from)?;
+        let read = reader.read(BufReader::with_capacity(1 << 16, source));
+        read.with_path(FileAction::Read, &part)
+            .map_err(RunError::from)?;
+    }
+    let log = reader.finish();
+    if log.known_lines == 0 {
+        return Err(SimulationError::NotALog {
+            path: path.to_owned(),
+            what: match log.lines {
+                0 => "the log is empty",
+                _ => "none of its lines is ASTRA-sim's",
+            },
+        });
+    }
+    let finished = log.ranks.values().any(|rank| rank.finished_ns.is_some());
+    let has_nodes = log.ranks.values().any(|rank| !rank.nodes.is_empty());
+    if finished || has_nodes {
+        return Ok(log);
+    }
+    Err(SimulationError::NothingSimulated {
+        path: path.to_owned(),
+        why: match log.critical.first() {
+            Some(message) => format!("the simulator says `{message}`"),
+            None => "the log is cut, or the simulator was stopped; run it to its end".to_owned(),
+        },
+    })
+}
+
+fn log_notes(log: &AstraLog) -> Vec<String> {
+    let mut notes = vec![];
+    if log.runs > 1 {
+        notes.push(format!(
+            "the log has {} simulations, as the simulator appends to it: the last is read",
+            log.runs
+        ));
+    }
+    if log.ranks.values().all(|rank| rank.nodes.is_empty()) {
+        notes.push(
+            "the log has no nodes, so nothing is said of communications: set \"trace-enabled\" to 1 \
+             in system.json, run the simulator again, and give its log/log.log"
+                .to_owned(),
+        );
+    }
+    if log.without_begin > 0 {
+        notes.push(format!(
+            "{} nodes end that do not begin in the log: its beginning is missing, as the simulator \
+             keeps its last 110 MB; simulate less, such as files of --comm-only",
+            log.without_begin
+        ));
+    }
+    if let Some(line) = log.first_damaged {
+        let count = log.damaged;
+        notes.push(format!(
+            "{count} lines of the log are cut, the first is line {line}"
+        ));
+    }
+    let messages = log.critical.iter();
+    notes.extend(messages.map(|message| format!("the simulator says `{message}`")));
+    notes
+}
+
+fn report_notes(report: &SimulationReport) -> Vec<String> {
+    let mut notes = vec![];
+    if report.unpaired > 0 {
+        notes.push(format!(
+            "{} communications of the simulation have no counterpart in the recording, and are not \
+             compared",
+            report.unpaired
+        ));
+    }
+    notes
+}
+
+/// The graphs in the folder of a log, or in the one above it.
+fn graphs_near(log: &Path) -> Result<GraphSet, SimulationError> {
+    let folder = match log.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    for folder in [folder.clone(), folder.join("..")] {
+        let sets = graphs_in(&folder)?;
+        if !sets.is_empty() {
+            return only_run(&folder, sets);
+        }
+    }
+    Err(SimulationError::NoGraphs {
+        path: log.to_owned(),
+    })
+}
+
+/// The runs of `.et` files in a folder, not in those below: nobody asked to look through them.
+fn graphs_in(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
+    let mut sets: BTreeMap<PathBuf, BTreeMap<i64, PathBuf>> = BTreeMap::new();
+    let entries = std::fs::read_dir(folder).with_path(FileAction::ReadFolder, folder)?;
+    for entry in entries {
+        let path = entry.with_path(FileAction::ReadFolder, folder)?.path();
+        let is_graph = path.extension().is_some_and(|ending| ending == "et");
+        if let Some((prefix, rank)) = prefix_and_rank(&path).filter(|_| is_graph) {
+            sets.entry(prefix).or_default().insert(rank, path);
+        }
+    }
+    let sets = sets.into_iter();
+    Ok(sets
+        .map(|(prefix, ranks)| GraphSet { prefix, ranks })
+        .collect())
+}
+
+fn only_run(folder: &Path, mut sets: Vec<GraphSet>) -> Result<GraphSet, SimulationError> {
+    let (runs, folder) = (sets.len(), folder.to_owned());
+    match sets.pop() {
+        Some(set) if runs == 1 => Ok(set),
+        Some(_) => Err(SimulationError::SeveralRuns { folder, runs }),
+        None => Err(SimulationError::NoGraphs { path: folder }),
+    }
+}
+
+fn read_graph(path: &Path) -> Result<ChakraGraph, SimulationError> {
+    let source = input::open_any(path).map_err(RunError::from)?;
+    read::read(source).map_err(|source| SimulationError::Graph {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Refuses a recording whose ranks communicate, but nothing that was simulated.
+fn refuse_strangers(
+    against: &Path,
+    joined: &JoinedRun,
+    report: &SimulationReport,
+) -> Result<(), SimulationError> {
+    let simulated = report.communications.len() as u64;
+    if simulated == 0 || report.unpaired < simulated || joined.matches.matches.is_empty() {
+        return Ok(());
+    }
+    Err(SimulationError::OtherRecording {
+        against: against.to_owned(),
+        why: format!("none of the {simulated} simulated communications is in it"),
+    })
+}
+
+/// The measured run; refuses one that has ranks which were not simulated.
+fn measured_run(
+    against: &Path,
+    joined: &JoinedRun,
+    log: &AstraLog,
+) -> Result<MeasuredRun, SimulationError> {
+    let measured = MeasuredRun::new(&joined.summaries, &joined.matches, &joined.clocks);
+    let is_simulated = |rank: &i64| log.ranks.contains_key(rank);
+    if measured.windows.keys().all(is_simulated) {
+        return Ok(measured);
+    }
+    Err(SimulationError::OtherRecording {
+        against: against.to_owned(),
+        why: format!(
+            "it has {}, and the simulation {}",
+            ranks_text(measured.windows.keys()),
+            ranks_text(log.ranks.keys())
+        ),
+    })
+}

@@ -1,0 +1,218 @@
+//! `etlink simulated`: what ASTRA-sim says of a run, beside what was measured.
+
+use super::{print_document, print_report};
+use crate::Outcome;
+use crate::args::SimulatedArgs;
+use crate::notes;
+use crate::table::{Grid, Limit, percent, signed_time, time};
+use anyhow::Result;
+use etlink_chakra::simulated::{
+    ComparedComm, ComparedKind, ComparedRank, SimulationReport, write_timeline,
+};
+use etlink_link::TensorEdges;
+use etlink_run::output::Target;
+use etlink_run::simulated::{SimulationFiles, SimulationResult};
+use etlink_run::{JoinedRun, Run, RunOptions, RunSource};
+use std::path::Path;
+
+/// Stands where nothing is known.
+const UNKNOWN: &str = "-";
+
+pub fn run(args: SimulatedArgs) -> Result<Outcome> {
+    let files = SimulationFiles::find(&args.log, args.graphs.as_deref())?;
+    // Before the recording is linked: nobody waits for that to be refused.
+    let target = args
+        .output
+        .as_deref()
+        .map(|path| Target::chrome(path, args.overwrite.overwrite))
+        .transpose()?;
+    let joined = match &args.against {
+        Some(against) => Some(join_recording(against, &args)?),
+        None => None,
+    };
+    let recording = args.against.as_deref().zip(joined.as_ref());
+    let result = files.read(recording, target.is_some())?;
+    for note in &result.notes {
+        notes::print_note(note);
+    }
+    if let Some(target) = &target {
+        target.write(|out| write_timeline(&result.run, result.measured.as_ref(), out))?;
+    }
+    let has_room = target.as_ref().is_none_or(|target| !target.is_stdout());
+    if args.print.json {
+        print_document("etlink.simulated", &result)?;
+    } else if has_room {
+        print_report(&describe(&result, args.rows.rows))?;
+    }
+    Ok(match result.report.stuck.is_empty() {
+        true => Outcome::Done,
+        false => Outcome::Found,
+    })
+}
+
+/// Links the ranks of a recording and joins them.
+fn join_recording(against: &Path, args: &SimulatedArgs) -> Result<JoinedRun> {
+    let progress = crate::progress::progress_bar();
+    let options = RunOptions {
+        // When ranks communicate does not depend on edges between threads.
+        tensor_deps: TensorEdges::None,
+        traces_only: true,
+        progress: progress.clone(),
+        ..args.reading.run_options(None)?
+    };
+    let run = Run::open(RunSource::from_path(against), options)?;
+    progress.phase("linking");
+    let joined = run.join();
+    progress.finish();
+    Ok(joined?)
+}
+
+fn describe(result: &SimulationResult, rows: usize) -> String {
+    let report = &result.report;
+    let mut out = rank_table(report);
+    for stuck in &report.stuck {
+        let waiting = match &stuck.waiting[..] {
+            [] => "the log does not say for what".to_owned(),
+            [one] => one.clone(),
+            [first, others @ ..] => format!("{first} and {} others", others.len()),
+        };
+        out += &format!(
+            "rank {} did not finish; it waits in: {waiting}\n",
+            stuck.rank
+        );
+    }
+    if !report.kinds.is_empty() {
+        out += &kind_table(report);
+    }
+    let differ = report
+        .communications
+        .iter()
+        .any(|comm| comm.longer_ns.is_some());
+    if differ {
+        out += &comm_table(report, rows);
+    }
+    out
+}
+
+fn known_time(ns: Option<i64>) -> String {
+    ns.map_or(UNKNOWN.to_owned(), time)
+}
+
+fn known_change(change: Option<f64>) -> String {
+    change.map_or(UNKNOWN.to_owned(), |change| {
+        let sign = if change >= 0.0 { "+" } else { "" };
+        format!("{sign}{}", percent(change, 1))
+    })
+}
+
+fn rank_table(report: &SimulationReport) -> String {
+    let head = [
+        "rank",
+        "simulated",
+        "measured",
+        "change",
+        "communicates",
+        "measured communication",
+        "exposed",
+        "exposed, as ASTRA-sim says",
+    ];
+    let mut table = Grid::new(1, Limit::NONE, head);
+    for rank in &report.ranks {
+        table.add(rank_row(rank));
+    }
+    format!(
+        "per rank (communicates: from a rank's arrival to the end; exposed: of that, without \
+         computation)\n{table}"
+    )
+}
+
+fn rank_row(rank: &ComparedRank) -> [String; 8] {
+    [
+        rank.rank.to_string(),
+        known_time(rank.simulated_ns),
+        known_time(rank.measured_ns),
+        known_change(rank.change),
+        known_time(rank.communication_ns),
+        known_time(rank.measured_communication_ns),
+        known_time(rank.exposed_ns),
+        known_time(rank.stated_exposed_ns),
+    ]
+}
+
+fn kind_table(report: &SimulationReport) -> String {
+    let head = [
+        "kind",
+        "times",
+        "compared",
+        "simulated",
+        "measured",
+        "change",
+        "simulated waits",
+        "measured waits",
+    ];
+    let mut table = Grid::new(1, Limit::NONE, head);
+    for kind in &report.kinds {
+        table.add(kind_row(kind));
+    }
+    format!(
+        "per kind, all transfers (from the last rank's arrival to the last end) and what ranks \
+         waited before\n{table}"
+    )
+}
+
+fn kind_row(kind: &ComparedKind) -> [String; 8] {
+    let compared = |ns: i64| known_time((kind.compared > 0).then_some(ns));
+    [
+        kind.kind.to_owned(),
+        kind.count.to_string(),
+        kind.compared.to_string(),
+        compared(kind.simulated_ns),
+        compared(kind.measured_ns),
+        known_change(kind.change),
+        time(kind.simulated_wait_ns),
+        compared(kind.measured_wait_ns),
+    ]
+}
+
+fn comm_table(report: &SimulationReport, rows: usize) -> String {
+    let head = [
+        "kind",
+        "between",
+        "number",
+        "bytes",
+        "simulated",
+        "measured",
+        "longer by",
+        "begins later by",
+    ];
+    let limit = Limit {
+        lines: rows,
+        option: "--rows",
+    };
+    let mut table = Grid::new(2, limit, head);
+    let compared = report
+        .communications
+        .iter()
+        .filter(|comm| comm.longer_ns.is_some());
+    for comm in compared {
+        table.add(comm_row(comm));
+    }
+    format!("transfers that differ most (begins: the last rank comes)\n{table}")
+}
+
+fn comm_row(comm: &ComparedComm) -> [String; 8] {
+    let later = comm
+        .measured_start_ns
+        .map(|measured| comm.simulated_start_ns - measured);
+    let difference = |ns: Option<i64>| ns.map_or(UNKNOWN.to_owned(), signed_time);
+    [
+        comm.kind.to_owned(),
+        comm.ranks.clone(),
+        comm.number.to_string(),
+        comm.bytes.to_string(),
+        known_time(comm.simulated_ns),
+        known_time(comm.measured_ns),
+        difference(comm.longer_ns),
+        difference(later),
+    ]
+}

@@ -1,0 +1,257 @@
+//! `etlink simulated` on what ASTRA-sim printed and logged of exports of recorded runs.
+
+use crate::tool::Tool;
+use serde_json::Value;
+use std::path::PathBuf;
+
+const RUN: &str = "experts2-2.15.0";
+
+fn logged(run: &str, file: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../testdata/simulated")
+        .join(run)
+        .join(file);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A folder with the graphs that were simulated, and the log where the simulator writes it.
+fn simulated(run: &str) -> Tool {
+    let tool = Tool::new();
+    tool.run(&format!(
+        "merge {{pairs}}/{run} --for astra-sim --comm-only -o sim"
+    ))
+    .exits(0);
+    tool.file("sim/log/log.log", logged(run, "log.log"));
+    tool
+}
+
+fn document(tool: &Tool, arguments: &str) -> Value {
+    let ran = tool.run(&format!("simulated {arguments} --json")).exits(0);
+    serde_json::from_str(&ran.stdout).expect("JSON")
+}
+
+/// What the log itself says of when ranks finished, by rank.
+fn stated_ends(log: &[u8]) -> Vec<(i64, i64)> {
+    let text = String::from_utf8_lossy(log);
+    let lines = text.lines().filter_map(|line| line.split_once("sys["));
+    let mut ends: Vec<(i64, i64)> = lines
+        .filter_map(|(_, rest)| {
+            let (rank, rest) = rest.split_once("] finished, ")?;
+            let (tick, _) = rest.split_once(' ')?;
+            Some((rank.parse().ok()?, tick.parse().ok()?))
+        })
+        .collect();
+    ends.sort_unstable();
+    ends
+}
+
+#[test]
+fn ranks_and_kinds_stand_beside_the_recording() {
+    for (run, kinds) in [
+        (RUN, &["all_to_all"][..]),
+        (
+            "tpdp4-2.15.0",
+            &["all_gather", "all_reduce", "reduce_scatter"],
+        ),
+    ] {
+        let tool = simulated(run);
+        let document = document(&tool, &format!("sim --against {{pairs}}/{run}"));
+        let ranks = document["ranks"].as_array().expect("ranks");
+        let ends: Vec<(i64, i64)> = ranks
+            .iter()
+            .map(|rank| {
+                let number = |key: &str| rank[key].as_i64().expect("a number");
+                (number("rank"), number("simulated_ns"))
+            })
+            .collect();
+        assert_eq!(ends, stated_ends(&logged(run, "log.log")));
+        for rank in ranks {
+            let change = rank["change"].as_f64().expect("compared");
+            assert!(change.abs() < 0.05, "{rank}");
+            assert_eq!(rank["nodes"], rank["nodes_done"], "{rank}");
+            // ASTRA-sim sums the same intervals
+            assert_eq!(
+                rank["communication_ns"], rank["statistics"]["communication_ns"],
+                "{rank}"
+            );
+        }
+        let found = document["kinds"].as_array().expect("kinds");
+        let names: Vec<&str> = found
+            .iter()
+            .filter_map(|kind| kind["kind"].as_str())
+            .collect();
+        assert_eq!(names, kinds);
+        for kind in found {
+            assert_eq!(kind["count"], kind["compared"], "{kind}");
+        }
+        assert_eq!(document["unpaired"], 0);
+        let longer: Vec<u64> = document["communications"]
+            .as_array()
+            .expect("communications")
+            .iter()
+            .map(|comm| comm["longer_ns"].as_i64().expect("compared").unsigned_abs())
+            .collect();
+        assert!(longer.is_sorted_by(|a, b| a >= b), "{longer:?}");
+    }
+}
+
+#[test]
+fn what_was_printed_has_times_of_ranks_alone() {
+    let tool = simulated(RUN);
+    tool.file("printed.txt", logged(RUN, "printed.txt"));
+    tool.run(&format!(
+        "simulated printed.txt --graphs sim --against {{pairs}}/{RUN}"
+    ))
+    .exits(0)
+    .says("5.428 ms")
+    .notes("set \"trace-enabled\" to 1");
+    let alone = document(&tool, "printed.txt --graphs sim");
+    assert_eq!(alone["ranks"][0]["measured_ns"], Value::Null);
+    assert_eq!(alone["communications"], Value::Array(vec![]));
+}
+
+#[test]
+fn an_appended_log_and_one_of_several_files_say_the_same() {
+    let tool = simulated(RUN);
+    let once = document(&tool, "sim");
+    let log = logged(RUN, "log.log");
+    tool.file("sim/log/log.log", [log.clone(), log.clone()].concat());
+    let twice = document(&tool, "sim");
+    assert_eq!(once["ranks"], twice["ranks"]);
+    let note = twice["notes"][0].as_str().expect("a note");
+    assert!(note.starts_with("the log has 2 simulations"), "{note}");
+    let lines: Vec<&[u8]> = log.split_inclusive(|byte| *byte == b'\n').collect();
+    let (first, rest) = lines.split_at(12);
+    let (second, third) = rest.split_at(12);
+    tool.file("sim/log/log.2.log", first.concat());
+    tool.file("sim/log/log.1.log", second.concat());
+    tool.file("sim/log/log.log", third.concat());
+    let parts = document(&tool, "sim");
+    assert_eq!(once["ranks"], parts["ranks"]);
+    assert_eq!(once["communications"], parts["communications"]);
+}
+
+#[test]
+fn a_cut_log_says_who_waits_for_what() {
+    let tool = simulated(RUN);
+    let log = logged(RUN, "log.log");
+    let text = String::from_utf8_lossy(&log);
+    let end = text
+        .find("callback,sys->id=0, tick=1286806")
+        .expect("a collective ends");
+    tool.file("sim/log/log.log", &log[..end + 30]);
+    tool.run(&format!("simulated sim --against {{pairs}}/{RUN}"))
+        .exits(1)
+        .says("rank 0 did not finish; it waits in: all_to_all, group 1 (node 1)")
+        .notes("1 lines of the log are cut");
+}
+
+#[test]
+fn logs_of_others_are_refused_with_their_place() {
+    let tool = simulated(RUN);
+    let refused = |says: &[&str]| {
+        tool.run("simulated sim").exits(2).complains(says);
+    };
+    tool.file("sim/log/log.log", logged("tpdp4-2.15.0", "log.log"));
+    refused(&[
+        "log.log: the log has ranks 0, 1, 2, 3",
+        "has ranks 0, 1",
+        "--graphs",
+    ]);
+    let log = String::from_utf8(logged(RUN, "log.log")).expect("text");
+    tool.file(
+        "sim/log/log.log",
+        log.replace("node->id=9,", "node->id=90,"),
+    );
+    refused(&["log.log: line", "issues node 90", "--graphs"]);
+    tool.file(
+        "sim/log/log.log",
+        log.replace("name=compute", "name=aten::mm"),
+    );
+    refused(&["line 5: node 0 of rank 0 is called `aten::mm`", "`compute`"]);
+    tool.file("sim/log/log.log", "");
+    refused(&["log.log: the log is empty", "log/log.log"]);
+    tool.file("sim/log/log.log", "a text\nof somebody\n");
+    refused(&["none of its lines is ASTRA-sim's"]);
+    let stopped = "[2026-11-23 18:54:56.435] [workload] [critical] For rank 1 ET node 302, \
+                   communicator group 1 not found\n";
+    tool.file("sim/log/log.log", stopped);
+    refused(&["no rank finished", "communicator group 1 not found"]);
+    std::fs::remove_dir_all(tool.path("sim/log")).expect("removes");
+    refused(&["sim: no log.log in it"]);
+    tool.file("alone/log.log", &log);
+    tool.run("simulated alone")
+        .exits(2)
+        .complains(&["alone/log.log: no graphs", "--graphs"]);
+    tool.run("simulated nowhere.log --graphs sim")
+        .exits(2)
+        .complains(&["nowhere.log"]);
+}
+
+#[test]
+fn recordings_of_others_are_refused() {
+    let tool = simulated(RUN);
+    tool.run("simulated sim --against {pairs}/tpdp4-2.15.0")
+        .exits(2)
+        .complains(&["ranks 0, 1, 2, 3", "the simulation ranks 0, 1", "--against"]);
+    tool.run("simulated sim --against {pairs}/fsdp2-2.15.0")
+        .exits(2)
+        .complains(&[
+            "none of the 4 simulated communications is in it",
+            "--against",
+        ]);
+    tool.run("simulated sim --against sim")
+        .exits(2)
+        .complains(&["no host or device traces"]);
+}
+
+#[test]
+fn the_timeline_has_the_measured_ranks_above_the_simulated() {
+    let tool = simulated(RUN);
+    tool.run(&format!(
+        "simulated sim --against {{pairs}}/{RUN} -o both.trace.json"
+    ))
+    .exits(0);
+    let timeline: Value = serde_json::from_slice(&tool.read("both.trace.json")).expect("JSON");
+    let events = timeline["traceEvents"].as_array().expect("events");
+    let processes: Vec<(i64, &str)> = events
+        .iter()
+        .filter(|event| event["name"] == "process_name")
+        .filter_map(|event| Some((event["pid"].as_i64()?, event["args"]["name"].as_str()?)))
+        .collect();
+    assert_eq!(
+        processes,
+        [
+            (0, "rank 0, measured"),
+            (1, "rank 0, simulated"),
+            (2, "rank 1, measured"),
+            (3, "rank 1, simulated")
+        ]
+    );
+    let ends = |pid: i64| {
+        let slices = events
+            .iter()
+            .filter(|event| event["ph"] == "X" && event["pid"] == pid);
+        let ends = slices.map(|slice| {
+            slice["ts"].as_f64().expect("begins") + slice["dur"].as_f64().expect("takes")
+        });
+        ends.fold(0.0, f64::max)
+    };
+    for (rank, end) in stated_ends(&logged(RUN, "log.log")) {
+        assert!(
+            (ends(2 * rank + 1) * 1000.0 - end as f64).abs() < 1.0,
+            "{rank}"
+        );
+        let [measured, simulated] = [ends(2 * rank), ends(2 * rank + 1)];
+        assert!(
+            (measured / simulated - 1.0).abs() < 0.05,
+            "{measured} {simulated}"
+        );
+    }
+    tool.run("simulated sim -o both.trace.json")
+        .exits(2)
+        .complains(&["--overwrite"]);
+    tool.run("simulated sim -o both.svg")
+        .exits(2)
+        .complains(&[".trace.json"]);
+}
