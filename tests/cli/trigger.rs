@@ -49,11 +49,32 @@ fn a_job_that_is_not_armed_is_told() {
         .shell("$ETLINK record --armed -o traces -- sh -c '$ETLINK trigger traces; echo code $?'")
         .exits(1)
         .says("code 2");
-    let words = "no process of the job in traces is armed and has made a step";
+    let words = "the job in traces cannot be asked: no process of it has imported PyTorch yet";
     assert!(ran.stderr.contains(words), "{}", ran.stderr);
-    for cause in ["try again", "--step-on", "without --armed"] {
-        assert!(ran.stderr.contains(cause), "{}", ran.stderr);
+}
+
+#[test]
+fn why_a_job_cannot_be_asked() {
+    let tool = Tool::new();
+    // what processes report that have imported PyTorch
+    for (report, why) in [
+        (r#"{"pid": 7}"#, "it was started without --armed"),
+        (
+            r#"{"pid": 7, "asked": []}"#,
+            "no process of it has made a step yet: try again; if it trains by now, what --step-on \
+             names is never called",
+        ),
+    ] {
+        tool.file("traces/.etlink/host.7.json", report);
+        tool.run("trigger traces").exits(2).complains(&[why]);
     }
+    tool.run("trigger traces --stop")
+        .exits(2)
+        .complains(&["no recording is under way in traces"]);
+    tool.file("traces/.etlink/trigger.json", r#"{"id": "a"}"#);
+    tool.run("trigger traces --stop")
+        .exits(2)
+        .complains(&["the recording of a file has not begun, asked for "]);
 }
 
 #[test]
@@ -67,7 +88,7 @@ fn what_started_the_recording_is_not_the_job() {
     let ran = tool.shell(outside).exits(1);
     let said = |words: &str| ran.stderr.matches(words).count();
     assert_eq!(said("is not recorded by etlink"), 1, "{}", ran.stderr);
-    assert_eq!(said("is armed and has made a step"), 3, "{}", ran.stderr);
+    assert_eq!(said("cannot be asked: no process"), 3, "{}", ran.stderr);
 }
 
 #[test]

@@ -3,38 +3,16 @@
 Usage: chakra.py SCHEMA PLAIN WITH. SCHEMA is Chakra's et_def.proto, the others are folders with files of the same names.
 Prints JSON: how many files, nodes, and added attributes by name. Fails where the files differ in anything else.
 """
-import importlib
 import json
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
-from google.protobuf.internal.decoder import _DecodeVarint32
 from google.protobuf.unknown_fields import UnknownFieldSet
-from grpc_tools import protoc
+
+from et_messages import compile_schema, read_messages
 
 ADDED = ["ctrl_latency_ns", "data_latency_ns", "slack_ns"]
-
-
-def compile_schema(schema):
-    out = tempfile.mkdtemp()
-    failed = protoc.main(["protoc", f"-I{schema.parent}", f"--python_out={out}", str(schema)])
-    assert not failed, f"{schema} does not compile"
-    sys.path.insert(0, out)
-    return importlib.import_module(f"{schema.stem}_pb2")
-
-
-def read(path, chakra):
-    """The messages of a file, as Chakra's `decodeMessage` takes them: each after its length."""
-    text, at, messages = path.read_bytes(), 0, []
-    while at < len(text):
-        length, at = _DecodeVarint32(text, at)
-        message = chakra.Node() if messages else chakra.GlobalMetadata()
-        message.ParseFromString(text[at : at + length])
-        at += length
-        messages.append(message)
-    return messages
 
 
 def unknown_fields(message):
@@ -69,7 +47,7 @@ files = sorted(path.name for path in plain.glob("*.et"))
 assert files and files == sorted(path.name for path in added.glob("*.et")), files
 nodes, found = 0, Counter()
 for name in files:
-    want, have = read(plain / name, chakra), read(added / name, chakra)
+    want, have = read_messages(plain / name, chakra), read_messages(added / name, chakra)
     assert not any(map(unknown_fields, have)), f"{name}: fields that the schema does not know"
     assert want[0] == have[0], f"{name}: other metadata"
     assert len(want) == len(have), f"{name}: {len(have)} messages instead of {len(want)}"

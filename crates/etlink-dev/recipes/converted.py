@@ -5,33 +5,12 @@ and NAME.graphml. Prints JSON: how many graphs, nodes and edges were compared.
 """
 import json
 import sys
-import tempfile
-from importlib import import_module
 from pathlib import Path
 
 import networkx
 from google.protobuf import json_format
-from google.protobuf.internal.decoder import _DecodeVarint32
-from grpc_tools import protoc
 
-
-def compile_schema(schema):
-    out = tempfile.mkdtemp()
-    failed = protoc.main(["protoc", f"-I{schema.parent}", f"--python_out={out}", str(schema)])
-    assert not failed, f"{schema} does not compile"
-    sys.path.insert(0, out)
-    return import_module(f"{schema.stem}_pb2")
-
-
-def read_messages(path, chakra):
-    text, at, messages = path.read_bytes(), 0, []
-    while at < len(text):
-        length, at = _DecodeVarint32(text, at)
-        message = chakra.Node() if messages else chakra.GlobalMetadata()
-        message.ParseFromString(text[at : at + length])
-        at += length
-        messages.append(message)
-    return messages
+from et_messages import compile_schema, read_messages
 
 
 def read_objects(path):

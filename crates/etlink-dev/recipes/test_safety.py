@@ -59,7 +59,8 @@ class Faults(Safety):
         counted = "{failed} of {all} calls in the hook's source are reached and failed".format(**sites)
         print(f"{counted}, in {report['faults']} runs with {len(calls)} ways to count steps", flush=True)
         self.assertGreater(sites["failed"], 500)
-        self.assertGreater(report["faults"], 2 * sites["failed"])
+        # of most places the first and the last call
+        self.assertGreater(report["faults"], 1.5 * sites["failed"])
         self.assertGreater(calls.pop("optimizer"), 300)
         self.assertTrue(calls and all(count > 10 for count in calls.values()), calls)
         self.assertGreater(len(report["failed"]), 20)

@@ -433,6 +433,26 @@ class Recorded(Traces):
         self.assert_steps(self.manifest()["ranks"][0], (3, 4))
         self.assertIn("lacks activities of cuda here: recorded without", ran.stderr)
 
+    def test_memory_and_graphs_where_there_is_no_cuda(self):
+        ran = self.record(SCHEDULE + " --memory-snapshot --cuda-graph-nodes", "python train.py 8")
+        (rank,) = self.manifest()["ranks"]
+        self.assert_steps(rank, (3, 4))
+        self.assertNotIn("memory_snapshot", rank["cycles"][0])
+        self.assertIn("lacks memory snapshots of this process, which uses no CUDA: recorded without", ran.stderr)
+        self.assertIn("lacks the nodes of CUDA graphs, for which it needs CUDA", ran.stderr)
+        self.merge()
+
+    def test_dependencies_of_graphs_are_kept_from_the_start(self):
+        """They can be read only while a graph is made, which is mostly before the recorded steps."""
+        if version_key(CHOSEN.torch) < (2, 15):
+            self.skipTest(f"PyTorch {CHOSEN.torch} has no such collector")
+        looks = "import torch\nfrom torch.profiler._cuspy._graph_deps import _GraphDependencyRecorder as Recorder\nprint(Recorder()._handle is not None)\n"
+        (self.folder / "looks.py").write_text(looks + (PROGRAMS / "train.py").read_text())
+        for option, wanted in (("--cuda-graph-nodes", "True"), ("--overwrite", "False")):
+            ran = self.record(f"{SCHEDULE} {option}", f"python {self.folder / 'looks.py'} 8")
+            self.assertEqual(ran.stdout.splitlines()[0], wanted)
+            self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
     def test_a_cycle_without_what_was_asked_for_says_so(self):
         program = self.folder / "zeros.py"
         program.write_text(

@@ -110,7 +110,7 @@ class Triggered(Jobs):
             merged = json.loads(subprocess.run(merge, capture_output=True, text=True, check=True).stdout)
             self.assertEqual(len(merged["ranks"]), 4)
         out, err = self.end_job(job)
-        self.assertEqual((out.count("done\n"), job.returncode), (4, 1), err)
+        self.assertEqual((out.count("done\n"), job.returncode), (4, 0), err)
         manifest = self.manifest()
         for rank in manifest["ranks"]:
             self.assert_steps(rank, *[(f["ranks"][0]["first_step"], f["ranks"][0]["last_step"]) for f in (by_folder, by_rank, by_launcher)])
@@ -177,6 +177,38 @@ class Triggered(Jobs):
         (rank,) = self.manifest()["ranks"]
         self.assertEqual([(asked["by"], asked["why"]) for asked in rank["asked"]], [("a file", None), ("a signal", None)])
         self.assertEqual(rank["asked"][0]["first_step"], first)
+
+    def test_a_recording_that_is_stopped(self):
+        """All ranks end it with the same step, and what is recorded is kept."""
+        job = self.start_job("", f"torchrun --nproc-per-node 2 looping.py {self.stop} ddp", ranks=2)
+        line = [CHOSEN.etlink, "trigger", str(self.traces), "--steps", "100000", "--json"]
+        waiting = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.wait_for(lambda: len(list((self.traces / ".etlink").glob("*.host.json"))) == 2)
+        said = self.trigger(self.traces, "--stop").stdout
+        self.assertRegex(said, r"the recording of `etlink trigger`, asked for \d+ s ago, from step \d+ on, ends now")
+        out, err = waiting.communicate(timeout=120)
+        self.assertEqual(waiting.returncode, 0, err)
+        first, second = json.loads(out)["ranks"]
+        steps = first["last_step"] - first["first_step"] + 1
+        self.assertEqual((first["first_step"], first["last_step"]), (second["first_step"], second["last_step"]))
+        self.assertTrue(0 < steps < 100000, steps)
+        self.assert_same_iterations(Path(json.loads(out)["recording"]), 2, steps)
+        self.assertIn("no recording is under way", self.trigger(self.traces, "--stop", code=2).stderr)
+        # the next one has its length again
+        found = self.triggered(self.traces, "--steps", "3")
+        self.assert_same_iterations(Path(found["recording"]), 2, 3)
+        self.end_job(job)
+
+    def test_a_file_system_without_links(self):
+        refuse = "import os\ndef refuse(*_, **__): raise PermissionError(1, 'Operation not permitted')\nos.link = refuse\n"
+        script = self.script("no_links.py", refuse + (PROGRAMS / "looping.py").read_text())
+        job = self.start_job("--steps 1", f"python {script} {self.stop}")
+        found = self.triggered(self.traces)
+        self.assert_same_iterations(Path(found["recording"]), 1, 1)
+        os.kill(self.pids()[0], signal.SIGUSR2)
+        self.wait_for(lambda: self.asked_by("a signal"))
+        _, err = self.end_job(job)
+        self.assertEqual(job.returncode, 3, err)
 
     def test_a_signal_that_the_program_has_a_use_for(self):
         text = (PROGRAMS / "looping.py").read_text()
@@ -304,6 +336,8 @@ class Serving(Jobs):
     def load(self, port: int, trigger: list[str]) -> dict:
         """Four clients that ask until the recording is there; each gets its own answers, as an idle server gives them."""
         asked, wanted = range(50), self.ask(port, list(range(50)))
+        # a rank can be asked when its thread has looked for the first time
+        self.wait_for(lambda: list((self.traces / ".etlink").glob("*.armed")))
         over = threading.Event()
 
         def client() -> list[list[str]]:
@@ -592,6 +626,48 @@ class OwnProfiler(Jobs):
         for cycle in rank["cycles"]:
             self.assert_pair(cycle)
 
+    def test_recordings_of_every_are_left_out_while_it_records(self):
+        # between two recordings: one that is under way would be given up, and that is said
+        text = self.program().replace("!= (own is not None):", "!= (own is not None) and made % 20 == 10:")
+        self.assertIn("made % 20", text)
+        script = self.script("own.py", text)
+        job = self.start_job("--every 20 --steps 1", f"python {script} {self.stop}")
+        self.switch()
+        (counter,) = (self.traces / ".etlink").glob("*.steps")
+        begun = int(counter.read_text())
+        self.wait_for(lambda: int(counter.read_text()) > begun + 60)
+        self.switch()
+        ended = int(counter.read_text())
+        self.wait_for(lambda: int(counter.read_text()) > ended + 60)
+        _, err = self.end_job(job)
+        # the program's own
+        self.assertEqual(job.returncode, 3, err)
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual((rank["notes"], [asked["why"] for asked in rank["asked"] if asked["why"]]), ([], []))
+        firsts = [asked["first_step"] for asked in rank["asked"]]
+        self.assertTrue(any(first < begun for first in firsts) and any(first > ended for first in firsts), firsts)
+        self.assertEqual([first for first in firsts if begun + 20 < first < begun + 60], [])
+        self.assertEqual(sum(cycle.get("own_profiler", False) for cycle in rank["cycles"]), 1)
+
+    def test_a_second_warmup_of_one_whose_cycles_add_up(self):
+        """Between cycles it has the results of the one before."""
+        cycles = "acc_events=True, schedule=lambda step: torch.profiler.ProfilerAction.RECORD_AND_SAVE if step == 1 else torch.profiler.ProfilerAction.WARMUP"
+        text = self.program().replace("schedule=lambda _: torch.profiler.ProfilerAction.RECORD", cycles)
+        self.assertIn("acc_events", text)
+        script = self.script("own.py", f"from etlink_torch import arm\narm({str(self.traces)!r})\n" + text)
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        job = subprocess.Popen([CHOSEN.python, script, self.stop], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end_job, job)
+        self.wait_for_steps(job, 1)
+        self.switch()
+        (refused,) = self.triggered(self.traces, code=1)["ranks"]
+        self.assertIn("of the program's own was running", refused["why"])
+        self.switch()
+        found = self.triggered(self.traces)
+        self.assert_same_iterations(Path(found["recording"]), 1, 2)
+        out, err = self.end_job(job)
+        self.assertEqual((out.splitlines()[-1], job.returncode), ("done", 3), err)
+
     def test_in_a_script_it_is_left_alone(self):
         script = self.script("own.py", f"from etlink_torch import arm\narm({str(self.traces)!r})\n" + self.program())
         environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
@@ -706,9 +782,16 @@ class Wrong(Jobs):
         ran = subprocess.run(line, capture_output=True, text=True)
         work.chmod(0o755)
         self.assertEqual(ran.returncode, 2)
-        self.assertIn("run this as the user that the job runs as", ran.stderr)
+        self.assertIn("and the user that the job runs as", ran.stderr)
         self.end_job(job)
         self.assertEqual(job.returncode, 3)
+
+    def test_a_job_that_is_not_armed(self):
+        job = self.start("--wait 100000 --warmup 1 --active 1", f"python looping.py {self.stop}")
+        self.addCleanup(self.end_job, job)
+        self.wait_for(lambda: list((self.traces / ".etlink").glob("*.steps")))
+        refused = self.trigger(self.traces, code=2).stderr
+        self.assertIn("the job in traces cannot be asked: it was started without --armed", refused.replace(str(self.folder) + "/", ""))
 
     def test_nobody_makes_a_step(self):
         job = self.stand()

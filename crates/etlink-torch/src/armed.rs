@@ -9,6 +9,9 @@ pub const REQUEST: &str = "trigger.json";
 /// The file in the work folder that says with which step the recording begins.
 pub const PLAN: &str = "plan.json";
 
+/// The file in the work folder that ends a recording before it has its length.
+pub const END: &str = "end.json";
+
 /// What asks for recordings, and how long these are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ArmedSettings {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text. The package has a private name there, so that no
 /// `etlink_torch` of the program is taken for it, nor it for one of theirs.
-pub const HOOK: [(&str, &str); 33] = [
+pub const HOOK: [(&str, &str); 35] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
@@ -26,6 +26,10 @@ pub const HOOK: [(&str, &str); 33] = [
     (
         "_etlink_hook/flight_recorder.py",
         include_str!("../python/etlink_torch/flight_recorder.py"),
+    ),
+    (
+        "_etlink_hook/graph_nodes.py",
+        include_str!("../python/etlink_torch/graph_nodes.py"),
     ),
     (
         "_etlink_hook/guard.py",
@@ -50,6 +54,10 @@ pub const HOOK: [(&str, &str); 33] = [
     (
         "_etlink_hook/manifest.py",
         include_str!("../python/etlink_torch/manifest.py"),
+    ),
+    (
+        "_etlink_hook/memory_snapshot.py",
+        include_str!("../python/etlink_torch/memory_snapshot.py"),
     ),
     (
         "_etlink_hook/own_profiler.py",

@@ -22,7 +22,7 @@ mod manifest;
 mod process;
 mod settings;
 
-pub use armed::{ArmedSettings, ArmedStatus, AskedRecording, PLAN, REQUEST, StepTimeLimit};
+pub use armed::{ArmedSettings, ArmedStatus, AskedRecording, END, PLAN, REQUEST, StepTimeLimit};
 pub use etlink_schedule::{InvalidRanks, RankSelection};
 pub use hook::{ENDED, HOOK, MARKER, python_path};
 pub use manifest::{Ended, Manifest, ManifestContents, NOTHING, Task};

@@ -116,6 +116,10 @@ pub struct Cycle {
     /// program called no collective, or PyTorch recorded none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flight_recorder: Option<String>,
+    /// Snapshot of the memory of CUDA devices beside them, relative to the manifest; none where
+    /// none was asked for, or the program used no CUDA.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_snapshot: Option<String>,
     /// The machine's clocks before the first recorded step.
     pub begin: Option<Clock>,
     /// The machine's clocks after the last recorded step.

@@ -110,6 +110,12 @@ pub struct Options {
     /// Where threads wait for each other, and what for.
     #[serde(default)]
     pub thread_waits: bool,
+    /// Beside the traces, who allocated what on CUDA devices.
+    #[serde(default)]
+    pub memory_snapshot: bool,
+    /// Dependencies, annotations and events of the nodes of CUDA graphs.
+    #[serde(default)]
+    pub cuda_graph_nodes: bool,
     /// Whether the files are packed.
     pub gzip: bool,
     /// Whether the host trace is of other steps than the device trace.

@@ -28,6 +28,8 @@ class _Recorded(TypedDict, total=False):
     with_flops: bool
     cuda_sync_events: bool
     thread_waits: bool
+    memory_snapshot: bool
+    cuda_graph_nodes: bool
     gzip: bool
 
 class _Scheduled(_Recorded, total=False):
@@ -111,6 +113,7 @@ class profile(torch_profile):
         overwrite: bool | None = None,
         max_size: int | None = None,
         thread_waits: bool = ...,
+        memory_snapshot: bool = ...,
         gzip: bool = ...,
     ) -> Self: ...
     @property

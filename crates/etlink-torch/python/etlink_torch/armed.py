@@ -14,7 +14,7 @@ import os
 import statistics
 import weakref
 
-from . import steps
+from . import files, steps
 from .guard import attempt, guarded
 from .restarts import taken_folders
 from .session import Session
@@ -42,10 +42,12 @@ class ArmedSession(Session):
         self.answer = None
         # what is to be recorded next or is being recorded
         self.running = None
-        # the program's own profiler and observer, the latest ones
+        # the program's own profiler and observer, the latest ones, and what the profiler had recorded before
         self.theirs = {}
         self.watcher = Watcher(self)
+        # by this a report is known for that of a process which is armed
         report.content["asked"] = []
+        report.write()
 
     def end_step_of_cycle(self):
         if not self.closed:
@@ -54,7 +56,8 @@ class ArmedSession(Session):
         if self.is_to_wait() and not self.closed:
             # a recording has ended: the next one is not before the end of the next step
             self.wait_for_next(self.made + 1)
-            self.idle_until = self.next_action
+            if self.own is None or self.own.cycle is None:
+                self.idle_until = self.next_action
 
     def is_to_wait(self):
         """Whether a step is to be waited for, by its number."""
@@ -101,7 +104,7 @@ class ArmedSession(Session):
     def foreign(self, own):
         """A profiler of the program is about to warm up or to record, or its observer is registered."""
         if os.getpid() == self.report.pid and not self.closed:
-            self.theirs[type(own)] = weakref.ref(own)
+            self.theirs[type(own)] = weakref.ref(own), results_of(own)
             self.yield_to_program()
 
     def yield_to_program(self):
@@ -114,18 +117,29 @@ class ArmedSession(Session):
 
     def is_program_profiled(self):
         """Also while it warms up, which PyTorch's own flag does not say."""
-        return super().is_program_profiled() or any(is_used(own()) for own in self.theirs.values())
+        return super().is_program_profiled() or any(is_used(own(), before) for own, before in self.theirs.values())
 
     def open_window(self, step, settings):
         if self.own is not None:
             self.own.make_room()
+        if self.running["id"] is None and self.is_program_profiled():
+            self.skip()
+            return
         super().open_window(step, settings)
 
     def end_own_step(self, now):
         is_own, running = super().end_own_step(now), self.running
         if is_own and running is not None and self.made >= running["first"] - running["warmup"]:
-            self.settle(self.LEFT_ALONE)
+            if running["id"] is None:
+                self.skip()
+            else:
+                self.settle(self.LEFT_ALONE)
         return is_own
+
+    def skip(self):
+        """Of `--every`, of which the next one comes by itself: nobody misses it."""
+        self.running = None
+        self.settings["schedule"], self.next_action = None, steps.NEVER
 
     def why_off(self):
         return "; ".join(self.report.content["notes"]) or "this rank is not to be recorded"
@@ -152,10 +166,10 @@ class ArmedSession(Session):
         self.next_action = begin
 
     def end_at(self, last):
-        """Of a recording that ends by time, once the ranks have agreed on its last step."""
+        """Of a recording that ends by time, or is stopped, once the ranks have agreed on its last step."""
         schedule = self.settings["schedule"]
-        if last is not None and schedule["active"] == steps.NEVER:
-            schedule["active"] = max(last, self.made) - self.running["first"] + 1
+        if last is not None:
+            schedule["active"] = min(schedule["active"], max(last, self.made) - self.running["first"] + 1)
 
     def enter(self, step):
         super().enter(step)
@@ -180,8 +194,8 @@ class ArmedSession(Session):
             self.settle(None, cycles[-1])
             attempt(self.remove_oldest)
         elif self.running["id"] is None:
-            # the program ended in the warmup of one that nobody waits for
-            self.running = None
+            # the program ended in its warmup
+            self.skip()
         else:
             self.settle("the recording ended before its first step did")
 
@@ -230,7 +244,7 @@ class ArmedSession(Session):
         while keep and len(cycles) > keep:
             oldest = cycles.pop(0)
             self.report.write()
-            for kind in ("host_trace", "device_trace", "flight_recorder"):
+            for kind in files.OF_CYCLE:
                 if oldest[kind] is not None:
                     attempt(os.remove, os.path.join(self.settings["output"], oldest[kind]))
             # other ranks may still have theirs in it
@@ -291,8 +305,17 @@ class ArmedSession(Session):
             super().note_end()
 
 
-def is_used(own):
-    """Whether a profiler of `torch.autograd`, which is a part of each, has not stopped; or an observer not."""
+def results_of(own):
+    """Tells what a profiler has recorded last; none for one that has recorded nothing, and for an observer."""
+    results = getattr(own, "kineto_results", None)
+    return None if results is None else id(results)
+
+
+def is_used(own, before):
+    """Whether a profiler of `torch.autograd`, which is a part of each, has not stopped; or an observer not.
+
+    before: its results when it began; where cycles add up (`acc_events`), those of the cycle before
+    """
     if getattr(own, "entered", False):
-        return own.kineto_results is None
+        return results_of(own) == before
     return bool(getattr(own, "_registered", False))

@@ -20,6 +20,8 @@ OPTIONS = {
     "with_flops": False,
     "cuda_sync_events": True,
     "thread_waits": True,
+    "memory_snapshot": False,
+    "cuda_graph_nodes": False,
     "gzip": False,
     "interleave": False,
 }
@@ -109,7 +111,7 @@ class Recording:
     activities: what is recorded, as `torch.profiler.ProfilerActivity` or by name ("cpu", "cuda"), with that of the CPU in any
         case; None: all that is there
     and record_shapes, with_stack, profile_memory, with_flops, cuda_sync_events, thread_waits,
-    gzip, interleave.
+    memory_snapshot, cuda_graph_nodes, gzip, interleave.
 
     Raises for wrong arguments (TypeError, ValueError) and where a recording is there already
     (FileExistsError). Whatever else goes wrong is in `notes`, and the program goes on without a recording.

@@ -14,9 +14,9 @@ from .guard import attempt, describe
 from .own_profiler import around, calls_of_profilers
 from .process import rank_and_world
 
-SCHEDULED = {*SCHEDULE, "step_on", "interleave", "cuda_sync_events"}
+SCHEDULED = {*SCHEDULE, "step_on", "interleave", "cuda_sync_events", "cuda_graph_nodes"}
 """Arguments that only a schedule of `Recording` has."""
-FOLDER = ("output", "ranks", "tensorboard", "overwrite", "max_size", "gzip", "thread_waits")
+FOLDER = ("output", "ranks", "tensorboard", "overwrite", "max_size", "gzip", "thread_waits", "memory_snapshot")
 """Arguments that PyTorch's profiler has not."""
 OF_BOTH = {"activities", "record_shapes", "with_stack", "profile_memory", "with_flops"}
 
@@ -46,7 +46,7 @@ class profile(torch_profile):
 
     on_trace_ready: as PyTorch's, or a list: each of the handlers may export the trace
     output: the folder, "etlink_traces" if none is given; made if it is not there
-    ranks, tensorboard, overwrite, max_size, gzip, thread_waits: as in the other form
+    ranks, tensorboard, overwrite, max_size, gzip, thread_waits, memory_snapshot: as in the other form
 
     With `wait`, `warmup`, `active`, `repeat`, `skip_first`, `skip_first_wait` or `step_on`, or with an output and no
     argument that PyTorch's takes, this is a `Recording` instead.

@@ -8,11 +8,15 @@ import os
 import shutil
 import socket
 
-from . import flight_recorder
+from . import flight_recorder, memory_snapshot
 from .guard import Failure, attempt
 from .process import clock
 
 KINDS = ("torch_et", "kineto_trace")
+BESIDE = {"flight_recorder": flight_recorder.file_name, "memory_snapshot": memory_snapshot.file_name}
+"""What may lie beside the two traces of a cycle, as the manifest calls it, and its name for a rank."""
+OF_CYCLE = ("host_trace", "device_trace", *BESIDE)
+"""All files of a cycle, as the manifest calls them."""
 TAIL_BYTES = 4096
 BLOCK_BYTES = 1 << 20
 MARKS = {
@@ -68,7 +72,7 @@ def is_only_holder(descriptor):
 def remove_folder(work, held):
     """Removes the work folder if nothing else is in it and no other process needs it."""
     with locked(work):
-        if not set(os.listdir(work)) <= {"lock", "running", "job", "trigger.json", "plan.json"}:
+        if not set(os.listdir(work)) <= {"lock", "running", "job", "trigger.json", "plan.json", "end.json"}:
             return
         running = os.path.join(work, "running")
         if os.path.exists(running):
@@ -93,10 +97,33 @@ def write_whole(path, text):
         raise
 
 
+def write_new(path, own, text):
+    """Writes a small file that appears whole, unless there is one; `own`: of one that nobody else writes."""
+    write_whole(own, text)
+    try:
+        os.link(own, path)
+    except FileExistsError:
+        pass
+    except OSError:
+        # a file system without links: for a moment readers may see it empty
+        attempt(write_at_once, path, text)
+    finally:
+        attempt(os.remove, own)
+
+
+def write_at_once(path, text):
+    """Raises if the file is there."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
 def file_names(rank):
     """What files of a rank are called."""
     names = ["{}_{}.json{}".format(kind, rank, packed) for kind in KINDS for packed in ("", ".gz")]
-    return names + [flight_recorder.file_name(rank)]
+    return names + [name_of(rank) for name_of in BESIDE.values()]
 
 
 def recorded_files(folder, rank):
@@ -117,12 +144,23 @@ def is_whole(path):
 
 
 def check_end(path):
-    """Raises if a trace is cut."""
-    if not is_whole(path):
+    """Raises if a trace is cut, or was not made at all."""
+    if not os.path.exists(path) or not is_whole(path):
         raise Failure(
             "a trace of this cycle was not written to its end, so the cycle is lost: is the disk "
             "full? Make room, or choose another folder with -o"
         )
+
+
+def remove_trace(path):
+    """Removes a trace, and what there is of one that PyTorch could not write to its end.
+
+    Kineto writes `path`.tmp and renames it. On a full disk that file stays, and the stream to it stays open: what it has
+    buffered would go into the next trace of the name, which is written into the same file.
+    """
+    for name in (path, path + ".tmp"):
+        if os.path.exists(name):
+            os.remove(name)
 
 
 def missing(path, options):

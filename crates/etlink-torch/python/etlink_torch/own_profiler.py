@@ -14,7 +14,7 @@ from . import files, host_cut
 from .guard import Failure, attempt, describe, guarded
 from .process import clock
 from .waits import Waits
-from .window import OWN, add_waits
+from .window import OWN, add_waits, snapshot_of
 
 
 def watch(torch, own):
@@ -325,6 +325,7 @@ class OwnCycle:
         self.observer, self.results, self.legacy = None, None, lambda: None
         self.begin, self.end, self.phase = None, None, None
         self.waits = Waits() if own.session.settings["options"]["thread_waits"] else None
+        self.snapshot = snapshot_of(self.torch, own.session.settings, self.report, "own_{}.memory".format(number))
         self.number = number
 
     def open(self, theirs):
@@ -335,6 +336,8 @@ class OwnCycle:
             self.host = self.report.path("own_{}.host".format(self.number))
         else:
             self.register()
+        if self.snapshot is not None:
+            self.snapshot.start()
         self.begin = clock()
         if self.observer is not None:
             self.observer.start()
@@ -363,6 +366,8 @@ class OwnCycle:
         """The program's profiler has stopped."""
         self.end = clock()
         self.stop_waits()
+        if self.snapshot is not None:
+            self.snapshot.take()
         if self.observer is not None:
             self.unregister()
             self.has_host = True
@@ -422,13 +427,16 @@ class OwnCycle:
     def abandon(self):
         self.results = None
         self.stop_waits()
+        if self.snapshot is not None:
+            attempt(self.snapshot.stop)
         attempt(self.unregister) or attempt(self.unregister)
         attempt(self.discard)
 
     def discard(self):
         for path in (self.host, self.device):
-            if os.path.exists(path):
-                os.remove(path)
+            files.remove_trace(path)
+        if self.snapshot is not None:
+            self.snapshot.discard()
 
     def detach(self):
         """In a forked child."""

@@ -5,13 +5,13 @@ import threading
 from threading import get_ident
 from time import perf_counter_ns
 
-from . import files, flight_recorder, steps
+from . import files, flight_recorder, graph_nodes, steps
 from .guard import attempt, describe, guarded, silent
 from .own_profiler import OwnProfilers
 from .process import clock, end_without_destructors, hide_from_children, rank_and_world
 from .signals import Termination, deferred
 from .timing import StepTimes
-from .window import Window, is_profiled
+from .window import Window, is_profiled, own
 
 ADOPT = "adopt"
 """What is done about a profiler of the program: its traces are taken, and the host trace is recorded beside it."""
@@ -38,6 +38,12 @@ class Session:
         self.phases = None
         # at the end of the process another thread may be saving a cycle
         self.saving = threading.RLock()
+        if settings["options"]["cuda_graph_nodes"]:
+            attempt(self.watch_graphs)
+
+    def watch_graphs(self):
+        with own():
+            graph_nodes.watch(self.torch)
 
     @silent
     def recordable(self):
@@ -108,6 +114,7 @@ class Session:
 
     def forget_own_steps(self):
         """What it does at the end of a cycle is no part of a step."""
+        self.idle_until = 0
         self.times.started = None
 
     def record_step(self, now):
@@ -295,11 +302,14 @@ class Session:
         folder = self.next_folder(recorded[0])
         names = [os.path.join(folder, "{}_{}.json".format(kind, rank)) for kind in files.KINDS]
         traces = list(zip((window.host, window.device), names))
-        beside = self.dump_flight_recorder(os.path.join(folder, flight_recorder.file_name(rank)))
+        beside = {
+            kind: (source, os.path.join(folder, files.BESIDE[kind](rank)))
+            for kind, source in self.files_beside(window).items()
+        }
         try:
-            files.publish(self.settings, traces, beside)
+            files.publish(self.settings, traces, list(beside.values()))
         except BaseException:
-            for source, _ in beside:
+            for source, _ in beside.values():
                 attempt(os.remove, source)
             raise
         self.cycle += 1
@@ -313,7 +323,7 @@ class Session:
                 "whole": is_whole,
                 "host_trace": names[0],
                 "device_trace": names[1],
-                "flight_recorder": beside[0][1] if beside else None,
+                **{kind: beside[kind][1] if kind in beside else None for kind in files.BESIDE},
                 "begin": window.begin,
                 "end": window.end,
                 "clock": clock(),
@@ -324,14 +334,17 @@ class Session:
         if self.published is not None:
             attempt(self.published)
 
-    def dump_flight_recorder(self, name):
-        """The dump of the flight recorder as (source, name in the output folder), if there is one."""
-        source = self.report.path("flight")
-        if attempt(flight_recorder.dump, self.torch, source):
-            return [(source, name)]
-        # traces are whole without it; a full disk may have left a part of it
-        attempt(os.remove, source)
-        return []
+    def files_beside(self, window):
+        """What there is beside the traces of a cycle, as files of the work folder. Traces are whole without them."""
+        found, dump = {}, self.report.path("flight")
+        if attempt(flight_recorder.dump, self.torch, dump):
+            found["flight_recorder"] = dump
+        else:
+            # a full disk may have left a part of it
+            attempt(os.remove, dump)
+        if window.snapshot is not None and window.snapshot.is_taken:
+            found["memory_snapshot"] = window.snapshot.path
+        return found
 
     @guarded
     def leave(self):
@@ -400,8 +413,7 @@ class Session:
                 trace = os.path.join(output, cycle["device_trace"])
                 files.show(trace, self.settings["tensorboard"], self.report.content["rank"])
             self.shown = len(cycles)
-        kinds = ("host_trace", "device_trace", "flight_recorder")
-        names = [cycle[kind] for cycle in cycles for kind in kinds if cycle[kind] is not None]
+        names = [cycle[kind] for cycle in cycles for kind in files.OF_CYCLE if cycle[kind] is not None]
         # a rank that is not to be recorded any more has none to keep beside the others' new ones
         if names or self.report.content["excluded"]:
             # the list is made before the rank may be known: another rank's files are new by now

@@ -4,13 +4,14 @@ All of it goes by files in the work folder, which ranks on several machines shar
 
     trigger.json    what is asked for; made by `etlink trigger`, or by a rank at a signal or a condition
     plan.json       the first step, by the rank that coordinates: the lowest that lives; or that the request is withdrawn
+    end.json        the recording of this request is to end before it has its length; made by `etlink trigger --stop`
     L.123.armed     what process 123 of launcher L says: its answer to the request, and what came of earlier ones
     L.123.alive     locked by the process for as long as it lives
 
 A rank answers at the end of a step with the number of steps it has made. When all ranks that live have
 answered, the plan names a step that is far enough ahead for each of them to read of it before. A request
 ends when each has recorded it, or said why not, or died. Who takes a request back makes a plan that says so:
-of both plans the one that has the name first counts, because a link to a name that is there fails.
+of both plans the one that has the name first counts, because to make a file with a name that is there fails.
 """
 
 import _thread
@@ -22,12 +23,12 @@ import statistics
 import threading
 import time
 
-from .files import write_whole
+from .files import write_new, write_whole
 from .guard import attempt, describe
 from .process import rank_and_world
 from .trigger_signal import TriggerSignal
 
-REQUEST, PLAN = "trigger.json", "plan.json"
+REQUEST, PLAN, END = "trigger.json", "plan.json", "end.json"
 IDLE_S, BUSY_S = 0.25, 0.05
 """So often the thread looks for a request, and for what comes of it."""
 LEAD_S, FAR_LEAD_S = 0.5, 4.0
@@ -114,7 +115,7 @@ class Watcher:
         return self.taken == plan["id"]
 
     def last_step(self, running):
-        """Of a recording that ends by time, once it is known."""
+        """Of a recording that ends by time, or is stopped, once it is known."""
         plan = self.plan
         return plan.get("last") if plan is not None and plan["id"] == running["id"] else None
 
@@ -161,16 +162,13 @@ class Watcher:
             by = "--when"
         if by is None or self.session.off or self.excluded:
             return
-        own = self.report.path("ask")
         content = {"id": "{}.{}".format(self.report.key, time.time_ns()), "by": by}
-        try:
-            write_whole(own, json.dumps(content))
-            # fails if another has asked in this moment, whose recording is as good
-            os.link(own, os.path.join(self.report.folder, REQUEST))
-        except FileExistsError:
-            pass
-        finally:
-            attempt(os.remove, own)
+        # another may have asked in this moment, whose recording is as good
+        self.write_new(REQUEST, "ask", content)
+
+    def write_new(self, name, own, content):
+        """A file of the protocol, unless it is there; `own`: of one that only this process writes."""
+        write_new(os.path.join(self.report.folder, name), self.report.path(own), json.dumps(content))
 
     def write_status(self, ended=False):
         """If it has changed."""
@@ -253,14 +251,7 @@ class Watcher:
         if found is not None and found["id"] != plan["id"]:
             # of a request whose file somebody has removed
             self.remove_plan()
-        own = self.report.path("plan")
-        write_whole(own, json.dumps(plan))
-        try:
-            os.link(own, os.path.join(self.report.folder, PLAN))
-        except FileExistsError:
-            pass
-        finally:
-            attempt(os.remove, own)
+        self.write_new(PLAN, "plan", plan)
 
     def steps_made(self, peer):
         """As each process writes it every 100 ms, if it makes steps."""
@@ -289,7 +280,7 @@ class Watcher:
 
     def end_request(self):
         # first the request: without a plan it would be planned
-        for name in (REQUEST, PLAN):
+        for name in (REQUEST, PLAN, END):
             attempt(os.remove, os.path.join(self.report.folder, name))
 
     def change_plan(self, plan):
@@ -300,16 +291,30 @@ class Watcher:
         if all(is_settled(peer, plan["id"]) for peer in peers):
             self.end_request()
             return
-        if plan["seconds"] is None or "last" in plan or self.session.made < plan["first"]:
+        if "last" in plan or self.session.made < plan["first"]:
             return
+        lead_s = 0 if len(peers) == 1 else LEAD_S
+        left_s = self.seconds_left(plan)
+        if left_s is not None and left_s <= lead_s:
+            lead = 0 if len(peers) == 1 else max(1, math.ceil(lead_s / self.step_seconds()))
+            self.change_plan(dict(plan, last=self.session.made + lead))
+
+    def seconds_left(self, plan):
+        """Of the recording that has begun; None: it ends by itself."""
+        found = self.read(END)
+        if found is not None and found["id"] == plan["id"]:
+            return 0
+        if plan["seconds"] is None:
+            return None
         now = time.monotonic()
         self.began_at = self.began_at or now
-        if now >= self.began_at + plan["seconds"]:
-            times = self.session.times
-            known = list(times.recorded)[-KNOWN_STEPS:] or list(times.plain)
-            step_s = statistics.median(known) / 1e9 if known else 1
-            lead = 0 if len(peers) == 1 else max(1, math.ceil(LEAD_S / step_s))
-            self.change_plan(dict(plan, last=self.session.made + lead))
+        return self.began_at + plan["seconds"] - now
+
+    def step_seconds(self):
+        """How long a recorded step takes."""
+        times = self.session.times
+        known = list(times.recorded)[-KNOWN_STEPS:] or list(times.plain)
+        return statistics.median(known) / 1e9 if known else 1
 
     def end(self):
         """The process ends, or its recording."""

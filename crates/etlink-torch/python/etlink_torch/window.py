@@ -4,8 +4,9 @@ import contextlib
 import os
 import threading
 
-from . import files, steps, wait_events
-from .guard import attempt, describe
+from . import files, graph_nodes, steps, wait_events
+from .guard import Failure, attempt, describe
+from .memory_snapshot import MemorySnapshot
 from .process import clock
 from .waits import Waits
 
@@ -102,6 +103,13 @@ def add_waits(device, waits, report, begin, end):
         report.note("waits of threads are not in the trace: {}".format(describe(error)))
 
 
+def snapshot_of(torch, settings, report, name):
+    """A snapshot of a cycle that is not started yet, if one is asked for; `name`: of its file in the work folder."""
+    if not settings["options"]["memory_snapshot"]:
+        return None
+    return MemorySnapshot(torch, report, report.path(name))
+
+
 class Window:
     """From the first warmup step of a cycle to its end."""
 
@@ -123,6 +131,7 @@ class Window:
         self.observer, self.profiler, self.registered = None, None, False
         self.host, self.device = report.path("host.json"), report.path("device.json")
         self.waits = Waits() if settings["options"]["thread_waits"] else None
+        self.snapshot = snapshot_of(torch, settings, report, "memory")
         kinds = (steps.NONE, steps.WARMUP, steps.RECORD, steps.RECORD_AND_SAVE)
         self.action_map = {name: getattr(torch.profiler.ProfilerAction, name) for name in kinds}
 
@@ -170,6 +179,8 @@ class Window:
         chosen, missing = activities(self.torch, self.settings["activities"])
         for name in missing:
             self.report.lacks("activities of {} here".format(name))
+        if options["cuda_graph_nodes"]:
+            chosen = self.with_graph_nodes(chosen)
         profiler = profiler_class(self.torch)(
             activities=chosen,
             schedule=self.action,
@@ -182,6 +193,14 @@ class Window:
         profiler.step_num, profiler.current_action = self.first, self.action(self.first)
         return profiler
 
+    def with_graph_nodes(self, activities):
+        """The same activities, and the nodes of CUDA graphs where they can be had."""
+        configured = graph_nodes.with_collector(self.torch, activities, self.settings["options"]["cuda_sync_events"])
+        if configured is None:
+            self.report.lacks(graph_nodes.LACKING)
+            return activities
+        return configured
+
     def step(self):
         """Between two steps of the cycle."""
         with own():
@@ -192,12 +211,19 @@ class Window:
 
     def look_at_clock(self):
         if self.begin is None and self.is_recorded(self.next):
+            if self.snapshot is not None:
+                self.snapshot.start()
             self.begin = clock()
 
     def ready(self, profiler):
         """Called inside of the profiler's `stop`, which has more to do after it."""
         try:
+            files.remove_trace(self.device)
             profiler.export_chrome_trace(self.device)
+            # the collector of graph nodes warns and goes on
+            if self.settings["options"]["cuda_graph_nodes"] and not os.path.exists(self.device):
+                raise Failure("PyTorch's collector of CUDA graph nodes wrote no trace: record without --cuda-graph-nodes")
+            files.check_end(self.device)
             self.saved = True
         except Exception as error:
             self.error = error
@@ -215,6 +241,8 @@ class Window:
         with own():
             self.profiler.stop()
         self.unregister()
+        if self.snapshot is not None:
+            self.snapshot.take()
         if self.error is not None:
             raise self.error
         if self.saved and self.waits is not None and self.begin is not None:
@@ -241,6 +269,8 @@ class Window:
     def abandon(self):
         """Ends a cycle in which something went wrong; whatever fails, the rest of it is done."""
         self.stop_waits()
+        if self.snapshot is not None:
+            attempt(self.snapshot.stop)
         if self.profiler is not None and self.is_closable_here():
             # what stops a profiler may be what failed: once more
             attempt(self.stop) or attempt(self.stop)
@@ -260,5 +290,6 @@ class Window:
 
     def discard(self):
         for path in (self.host, self.device):
-            if os.path.exists(path):
-                os.remove(path)
+            files.remove_trace(path)
+        if self.snapshot is not None:
+            self.snapshot.discard()

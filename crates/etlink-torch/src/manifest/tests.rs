@@ -17,6 +17,8 @@ fn manifest() -> Manifest {
         with_flops: false,
         cuda_sync_events: true,
         thread_waits: true,
+        memory_snapshot: false,
+        cuda_graph_nodes: false,
         gzip: false,
         interleave: false,
     };

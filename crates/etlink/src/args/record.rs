@@ -285,6 +285,14 @@ pub struct RecordedArgs {
         default_missing_value = "true"
     )]
     pub thread_waits: bool,
+    /// Beside the traces of each cycle, a snapshot of CUDA memory with the latest 100,000
+    /// allocations and their Python stacks; its cost is in the recorded times
+    #[arg(long)]
+    pub memory_snapshot: bool,
+    /// Dependencies, annotations and events of the nodes of CUDA graphs, by PyTorch 2.15's own
+    /// collector of CUDA activities instead of Kineto's; needs the package cupti-python
+    #[arg(long)]
+    pub cuda_graph_nodes: bool,
     /// Pack the files
     #[arg(long)]
     pub gzip: bool,

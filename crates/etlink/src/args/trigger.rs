@@ -10,7 +10,8 @@ use std::time::Duration;
     after_help = "Exit codes: 0 all ranks have recorded the steps; 1 a rank has not, which is named; \
         2 nothing could be asked for: no such job, it is not armed, it cannot be written to, or \
         another recording is under way. Ctrl-C takes the request back, unless the ranks have agreed \
-        to it. With --cancel: 0 it is taken back; 1 it is too late; 2 nothing is asked for."
+        to it. With --cancel: 0 it is taken back; 1 it is too late; 2 nothing is asked for. With \
+        --stop: 0 the recording ends; 2 none has begun."
 )]
 pub struct TriggerArgs {
     /// The job: the folder that `etlink record --armed -o` or `etlink_torch.arm` was given, or the
@@ -31,6 +32,10 @@ pub struct TriggerArgs {
     /// Take back what was asked for, unless the ranks have agreed on a step: then it is recorded
     #[arg(long, conflicts_with_all = ["steps", "duration", "timeout", "json"])]
     pub cancel: bool,
+    /// End the recording that is under way: what is recorded is kept, and all ranks end with the same
+    /// step
+    #[arg(long, conflicts_with_all = ["steps", "duration", "timeout", "json", "cancel"])]
+    pub stop: bool,
     #[command(flatten)]
     pub print: JsonArgs,
 }

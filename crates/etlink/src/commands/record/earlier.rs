@@ -171,6 +171,7 @@ fn is_recorded(name: &str) -> bool {
     let plain = name.strip_suffix(".gz").unwrap_or(name);
     name == MANIFEST
         || is_numbered(plain, "flight_recorder_", ".pickle")
+        || is_numbered(plain, "memory_snapshot_", ".pickle")
         || is_numbered(plain, "torch_et_", ".json")
         || is_numbered(plain, "kineto_trace_", ".json")
 }

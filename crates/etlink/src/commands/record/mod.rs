@@ -214,6 +214,8 @@ fn options(args: &RecordArgs) -> Options {
         with_flops: what.with_flops,
         cuda_sync_events: what.cuda_sync_events,
         thread_waits: what.thread_waits,
+        memory_snapshot: what.memory_snapshot,
+        cuda_graph_nodes: what.cuda_graph_nodes,
         gzip: what.gzip,
         interleave: what.interleave,
     }

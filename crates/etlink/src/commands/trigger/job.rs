@@ -3,9 +3,10 @@
 
 use crate::args::TriggerArgs;
 use anyhow::{Context, Result, bail};
-use etlink_torch::{ArmedStatus, PLAN, REQUEST};
+use etlink_torch::{ArmedStatus, END, PLAN, REQUEST};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -52,6 +53,14 @@ struct Request<'a> {
     steps: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
+}
+
+/// What a process reports to the command that started it, as far as it is of use here.
+#[derive(Deserialize)]
+struct ProcessReport {
+    pid: Option<u32>,
+    /// What was asked for: only of a process that is armed.
+    asked: Option<IgnoredAny>,
 }
 
 /// What is asked for.
@@ -120,6 +129,31 @@ impl ArmedJob {
         Ok(peers)
     }
 
+    /// Why no process has said anything yet.
+    pub fn why_nobody(&self) -> &'static str {
+        let reports = self.reports();
+        if reports.is_empty() {
+            return "no process of it has imported PyTorch yet: try again";
+        }
+        if !reports.iter().any(|report| report.asked.is_some()) {
+            return "it was started without --armed: start it again with it, or arm it by \
+                    `etlink_torch.arm`";
+        }
+        "no process of it has made a step yet: try again; if it trains by now, what --step-on names \
+         is never called"
+    }
+
+    /// What its processes report. One that cannot be read counts for nothing.
+    fn reports(&self) -> Vec<ProcessReport> {
+        let entries = fs::read_dir(&self.work).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        paths
+            .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+            .filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok())
+            .filter(|report: &ProcessReport| report.pid.is_some())
+            .collect()
+    }
+
     /// Asks for a recording; the id of the request.
     pub fn ask(&self, args: &TriggerArgs) -> Result<String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -135,14 +169,29 @@ impl ArmedJob {
             seconds: args.duration.map(|duration| duration.as_secs_f64()),
         };
         let file = self.temporary(&serde_json::to_vec(&request)?)?;
-        match file.persist_noclobber(self.work.join(REQUEST)) {
-            Ok(_) => Ok(id),
-            Err(error) if error.error.kind() == ErrorKind::AlreadyExists => bail!(
-                "another recording of this job is under way{}: wait for its end",
+        match create_from(file.path(), &self.work.join(REQUEST)) {
+            Ok(()) => Ok(id),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
+                "another recording of this job is under way{}: wait for its end, or end it with \
+                 --stop",
                 self.age_of_request()
             ),
-            Err(error) => Err(error.error).with_context(|| self.cannot_write()),
+            Err(error) => Err(error).with_context(|| self.cannot_write()),
         }
+    }
+
+    /// Ends the recording of a request, if the ranks have agreed on it: all with the same step.
+    pub fn end(&self, request: &str) -> Result<()> {
+        #[derive(Serialize)]
+        struct EndOfRecording<'a> {
+            id: &'a str,
+        }
+        let content = serde_json::to_vec(&EndOfRecording { id: request })?;
+        let path = self.work.join(END);
+        let file = self.temporary(&content)?;
+        // of an earlier recording, at most
+        let written = file.persist(&path).map_err(|error| error.error);
+        written.map(drop).with_context(|| self.cannot_write())
     }
 
     /// A file of the work folder that has no name of the protocol yet.
@@ -161,8 +210,8 @@ impl ArmedJob {
 
     pub fn cannot_write(&self) -> String {
         format!(
-            "cannot write {}: run this as the user that the job runs as",
-            self.work.join(REQUEST).display()
+            "cannot write in {}, which needs room on its disk, and the user that the job runs as",
+            self.work.display()
         )
     }
 
@@ -238,6 +287,22 @@ impl ArmedJob {
     }
 }
 
+/// Gives a whole file a second name, unless there is one of that name.
+///
+/// # Errors
+/// `AlreadyExists`: there is.
+pub fn create_from(source: &Path, path: &Path) -> std::io::Result<()> {
+    match fs::hard_link(source, path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            // a file system without links: for a moment readers may see it empty
+            let content = fs::read(source)?;
+            let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+            file.write_all(&content)
+        }
+        linked => linked,
+    }
+}
+
 /// The id of a request that has none: `Watcher.read` of the hook makes the same.
 #[cfg(unix)]
 fn id_of_file(file: &File) -> Result<String> {
@@ -295,4 +360,23 @@ fn readable_by_all(file: &File) -> std::io::Result<()> {
 #[cfg(not(unix))]
 fn readable_by_all(_: &File) -> std::io::Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn where_there_are_no_links_a_file_is_written_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("new");
+        // no file system has links to files of another one
+        let source = Path::new("/proc/self/comm");
+        let content = fs::read(source).expect("it is this process's own");
+        create_from(source, &path).expect("there is none of that name");
+        assert_eq!(fs::read(&path).expect("it is written"), content);
+        let again = create_from(source, &path).map_err(|error| error.kind());
+        assert_eq!(again, Err(ErrorKind::AlreadyExists));
+    }
 }

@@ -58,13 +58,15 @@ pub fn run(args: &TriggerArgs) -> Result<Outcome> {
     if args.cancel {
         return withdraw::cancel(&job);
     }
+    if args.stop {
+        return withdraw::stop(&job);
+    }
     let peers = job.peers()?;
     if peers.is_empty() {
         bail!(
-            "no process of the job in {} is armed and has made a step: PyTorch is still being \
-             imported or no step is made yet (try again), or what --step-on names is never called, \
-             or the job was started without --armed",
-            job.folder.display()
+            "the job in {} cannot be asked: {}",
+            job.folder.display(),
+            job.why_nobody()
         );
     }
     if !peers.iter().any(job::ArmedPeer::is_waited_for) {

@@ -1,10 +1,10 @@
 //! Requests that are taken back.
 //!
 //! Whoever withdraws makes a plan that says so, in the place where the ranks make theirs. Of both
-//! the one that is there first counts, because a link to a name that is taken fails. So a request is
+//! the one that is there first counts, because to make a file with a name that is taken fails. So a request is
 //! never withdrawn and recorded.
 
-use super::job::ArmedJob;
+use super::job::{ArmedJob, create_from};
 use crate::Outcome;
 use crate::commands::print_report;
 use anyhow::{Context, Result, bail};
@@ -55,6 +55,23 @@ pub fn cancel(job: &ArmedJob) -> Result<Outcome> {
     })
 }
 
+/// `etlink trigger --stop`.
+pub fn stop(job: &ArmedJob) -> Result<Outcome> {
+    let Some(request) = job.request()? else {
+        bail!("no recording is under way in {}", job.folder.display());
+    };
+    let age = job.age_of_request();
+    let asker = asker(&request.by);
+    if job.planned(&request.id).is_none() {
+        bail!("the recording of {asker} has not begun{age}: --cancel takes it back");
+    }
+    job.end(&request.id)?;
+    print_report(&format!(
+        "the recording of {asker}{age}, ends now, with the same step on all ranks\n"
+    ))?;
+    Ok(Outcome::Done)
+}
+
 fn asker(by: &str) -> String {
     match by {
         "etlink trigger" => format!("`{by}`"),
@@ -74,7 +91,7 @@ pub fn withdraw(job: &ArmedJob, request: &str) -> Result<Withdrawal> {
     let file = job.temporary(&serde_json::to_vec(&plan)?)?;
     let begun = Instant::now();
     loop {
-        match std::fs::hard_link(file.path(), job.plan_path()) {
+        match create_from(file.path(), &job.plan_path()) {
             Ok(()) => break,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error).with_context(|| job.cannot_write()),

@@ -1,0 +1,340 @@
+//! The second phase: joins the ranks of all shards, in one place.
+
+use super::contents::{JoinedRank, MergeIdentity, RankOutcome, ShardAgreement, ShardSummaries};
+use super::files::{PHASE_FOLDER, PhaseError, PhaseFile};
+use super::shard::Shard;
+use super::{check_identity, check_options};
+use crate::error::RunError;
+use crate::merge::earlier::EarlierFiles;
+use crate::merge::joined::JoinMember;
+use crate::merge::{
+    KnownRank, MergeOptions, MergedRun, output_name, rank_file_name_of, rank_outputs, simulator,
+};
+use crate::output::{FileSet, OutputFormat};
+use crate::run::RunSet;
+use etlink_chakra::astra::file;
+use etlink_link::ranks::RankClock;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What was joined.
+#[derive(Serialize)]
+pub struct JoinReport {
+    /// How many shards there are.
+    pub shards: u32,
+    /// How many ranks they have.
+    pub ranks: usize,
+    /// How the ranks of each run go together.
+    pub runs: Vec<MergedRun>,
+    /// Ranks that could not be linked, and why.
+    pub failed: Vec<FailedRank>,
+    /// No rank could be linked.
+    #[serde(skip)]
+    pub is_empty: bool,
+}
+
+impl JoinReport {
+    /// Whether all ranks could be linked, and of a simulation none is left out; with `strict` also
+    /// whether all is known of their communications.
+    pub fn is_complete(&self, options: &MergeOptions, strict: bool) -> bool {
+        let excluded = self.runs.iter().any(|run| !run.excluded.is_empty());
+        let is_short = excluded && options.simulator.is_some();
+        let is_unknown = strict && self.runs.iter().any(MergedRun::has_unrecorded);
+        self.failed.is_empty() && !is_short && !is_unknown
+    }
+}
+
+/// A rank that could not be linked.
+#[derive(Serialize)]
+pub struct FailedRank {
+    /// Its folder and label.
+    pub name: String,
+    /// Why.
+    pub message: String,
+}
+
+/// Joins the ranks of all shards: decides what each is written with, and writes what stands beside
+/// the ranks' files.
+///
+/// # Errors
+/// A shard is missing or was run on other traces or with other options, or a file cannot be
+/// written.
+pub fn join_shards(
+    runs: &RunSet,
+    output: &Path,
+    options: &MergeOptions,
+) -> Result<JoinReport, RunError> {
+    check_options(runs, options)?;
+    let shards = find_shards(output)?;
+    let identity = MergeIdentity::new(runs, options);
+    let mut outcomes: BTreeMap<usize, RankOutcome> = BTreeMap::new();
+    for shard in &shards {
+        let summaries: ShardSummaries = PhaseFile::Summaries.read(output, *shard)?;
+        check_identity(*shard, &summaries.identity, &identity)?;
+        let ranks = summaries.ranks.into_iter();
+        outcomes.extend(ranks.map(|rank| (rank.place, rank.outcome)));
+    }
+    if outcomes.values().all(RankOutcome::is_unwanted) {
+        return Err(RunError::NoRankAsked);
+    }
+    let joiner = ShardJoiner {
+        runs,
+        output,
+        options,
+        was_joined: !PhaseFile::Agreement.shards(output)?.is_empty(),
+    };
+    let joined = joiner.join(outcomes)?;
+    // before any file is written: nothing is, where something else has its name
+    let beside = joiner.places_beside(&joined)?;
+    let ranks = joined.ranks.into_iter();
+    let mut by_place: BTreeMap<usize, JoinedRank> = ranks.map(|rank| (rank.place, rank)).collect();
+    let count = identity.ranks.len();
+    for shard in &shards {
+        let places = (0..count).filter(|place| shard.has(*place));
+        let failed = joined.failed.iter();
+        let failed = failed.filter(|(place, _)| shard.has(*place));
+        let agreement = ShardAgreement {
+            identity: identity.clone(),
+            ranks: places.filter_map(|place| by_place.remove(&place)).collect(),
+            failed: failed
+                .map(|(place, rank)| (*place, rank.message.clone()))
+                .collect(),
+        };
+        PhaseFile::Agreement.write(output, *shard, &agreement)?;
+    }
+    // of an earlier join with another number of shards: nobody shall write by it
+    for shard in PhaseFile::Agreement.shards(output)? {
+        if !shards.contains(&shard) {
+            PhaseFile::Agreement.remove(output, shard)?;
+        }
+    }
+    for place in beside {
+        place.write(&joiner, &joined.runs)?;
+    }
+    Ok(JoinReport {
+        shards: shards.len() as u32,
+        ranks: count,
+        is_empty: joined.members.iter().all(Vec::is_empty),
+        runs: joined.runs,
+        failed: joined.failed.into_iter().map(|(_, rank)| rank).collect(),
+    })
+}
+
+/// The shards that were summarized: all of one number of them.
+fn find_shards(output: &Path) -> Result<Vec<Shard>, PhaseError> {
+    let folder = output.join(PHASE_FOLDER);
+    let found = PhaseFile::Summaries.shards(output)?;
+    let Some(first) = found.first() else {
+        return Err(PhaseError::NoSummaries { folder });
+    };
+    let other = found.iter().find(|shard| shard.count() != first.count());
+    if let Some(other) = other {
+        return Err(PhaseError::SeveralCounts {
+            folder,
+            one: first.count(),
+            other: other.count(),
+        });
+    }
+    let all: Vec<Shard> = first.siblings().collect();
+    let missing = all.iter().filter(|shard| !found.contains(shard));
+    let missing: Vec<u32> = missing.map(|shard| shard.index()).collect();
+    if !missing.is_empty() {
+        let count = first.count();
+        return Err(PhaseError::MissingShards { missing, count });
+    }
+    Ok(all)
+}
+
+/// A join in progress.
+struct ShardJoiner<'r> {
+    runs: &'r RunSet,
+    output: &'r Path,
+    options: &'r MergeOptions,
+    /// An earlier join wrote into this folder.
+    was_joined: bool,
+}
+
+/// What came of a join.
+struct JoinedRuns {
+    runs: Vec<MergedRun>,
+    /// By run, the ranks that were linked.
+    members: Vec<Vec<LinkedMember>>,
+    /// By their place among all ranks of the source.
+    failed: Vec<(usize, FailedRank)>,
+    ranks: Vec<JoinedRank>,
+}
+
+impl ShardJoiner<'_> {
+    /// Joins each run.
+    fn join(&self, outcomes: BTreeMap<usize, RankOutcome>) -> Result<JoinedRuns, RunError> {
+        let mut all: Vec<Vec<LinkedMember>> = vec![];
+        all.resize_with(self.runs.runs.len(), Vec::new);
+        let mut failed = vec![];
+        for (place, outcome) in outcomes {
+            let Some(&(run, files)) = self.runs.listed.get(place) else {
+                continue;
+            };
+            let label = self.runs.runs[run].ranks[files].label.clone();
+            let message = match outcome {
+                RankOutcome::Linked(summary) => {
+                    let known = summary.map(|summary| summary.into_known());
+                    all[run].push(LinkedMember {
+                        place,
+                        label,
+                        known,
+                    });
+                    continue;
+                }
+                RankOutcome::Unwanted => continue,
+                RankOutcome::Refused => "refused under --strict".to_owned(),
+                RankOutcome::Failed(message) => message,
+            };
+            let folder = &self.runs.runs[run].folder;
+            let name = folder.join(&label).display().to_string();
+            failed.push((place, FailedRank { name, message }));
+        }
+        let (mut joined_runs, mut ranks) = (vec![], vec![]);
+        for (run, members) in all.iter().enumerate() {
+            let joined = self.join_run(run, members);
+            ranks.extend(members.iter().map(|member| member.joined_rank(&joined)));
+            joined_runs.push(joined);
+        }
+        Ok(JoinedRuns {
+            runs: joined_runs,
+            members: all,
+            failed,
+            ranks,
+        })
+    }
+
+    fn join_run(&self, run: usize, members: &[LinkedMember]) -> MergedRun {
+        let folder = self.runs.runs[run].folder.display().to_string();
+        let members = members.iter().map(|member| JoinMember {
+            label: &member.label,
+            known: member.known.as_ref(),
+        });
+        MergedRun::new(self.options, &self.runs.options, &folder, members.collect())
+    }
+
+    /// Where files are written beside those of ranks, a place for each run that has ranks.
+    fn places_beside(&self, joined: &JoinedRuns) -> Result<Vec<PlaceBeside>, RunError> {
+        let mut places = vec![];
+        for (run, members) in joined.members.iter().enumerate() {
+            if members.is_empty() {
+                continue;
+            }
+            let place = self.place_beside(run, members, joined)?;
+            simulator::check_absent(self.options, place.set.folder(), &joined.runs[run])?;
+            places.push(place);
+        }
+        Ok(places)
+    }
+
+    fn place_beside(
+        &self,
+        run: usize,
+        members: &[LinkedMember],
+        joined: &JoinedRuns,
+    ) -> Result<PlaceBeside, RunError> {
+        let files = &self.runs.runs[run];
+        let name = output_name(self.runs, files);
+        let set = FileSet::new(&self.output.join(&files.folder), self.options.overwrite)?;
+        for name in simulator::file_names(self.options) {
+            set.target(name, OutputFormat::EtPlus)?;
+        }
+        let outputs = rank_outputs(self.runs, files, self.options);
+        let earlier =
+            EarlierFiles::find(self.options, set.folder(), &name, &outputs, self.was_joined)?;
+        // what this run writes is replaced one by one; the rest is of an earlier one
+        let is_written = |file: &String| {
+            members.iter().any(|member| {
+                rank_file_name_of(self.runs, files, &member.label, self.options) == *file
+            })
+        };
+        let mut lost = earlier.ranks.iter().filter(|file| !is_written(file));
+        let failed = joined
+            .failed
+            .iter()
+            .filter(|(place, _)| self.runs.listed[*place].0 == run)
+            .count();
+        if let Some(file) = lost.next().filter(|_| failed > 0) {
+            return Err(PhaseError::EarlierRankStays {
+                folder: set.folder().to_owned(),
+                failed,
+                file: file.clone(),
+            }
+            .into());
+        }
+        if self.options.simulator.is_some() && self.runs.options.ranks.is_some() {
+            earlier.check_simulation(set.folder(), &outputs)?;
+        }
+        let stale = earlier.ranks.iter().filter(|file| !is_written(file));
+        let stale = stale
+            .chain(&earlier.groups)
+            .chain(&earlier.simulator)
+            .cloned();
+        Ok(PlaceBeside {
+            run,
+            name,
+            stale: stale.collect(),
+            earlier,
+            set,
+        })
+    }
+}
+
+/// Where the files beside those of a run's ranks are written.
+struct PlaceBeside {
+    run: usize,
+    /// What the run's files begin with.
+    name: String,
+    /// Files of an earlier run that go, unless new ones have their names.
+    stale: Vec<String>,
+    earlier: EarlierFiles,
+    set: FileSet,
+}
+
+impl PlaceBeside {
+    /// Writes process groups and configurations of a run. Its ranks' files are still to come.
+    fn write(self, joiner: &ShardJoiner<'_>, runs: &[MergedRun]) -> Result<(), RunError> {
+        if joiner.options.is_et() {
+            let joined = &runs[self.run];
+            simulator::write_files(joiner.options, &self.set, &self.name, joined)?;
+        }
+        // a part of the ranks is no whole run: the files of the others are still theirs
+        if joiner.runs.options.ranks.is_some() {
+            if self.set.has(file::GROUPS) {
+                let groups = &runs[self.run].agreed.groups;
+                self.earlier.check_groups(&self.set, groups)?;
+            }
+            self.set.replace(vec![])?;
+            return Ok(());
+        }
+        let stale = self.stale.into_iter().filter(|name| !self.set.has(name));
+        self.set.replace(stale.collect())?;
+        Ok(())
+    }
+}
+
+/// A rank that was linked, of any shard.
+struct LinkedMember {
+    /// Its place among all ranks of the source.
+    place: usize,
+    label: String,
+    /// `None` where its rank is not sure.
+    known: Option<KnownRank>,
+}
+
+impl LinkedMember {
+    fn joined_rank(&self, joined: &MergedRun) -> JoinedRank {
+        let place = joined.rank_place(&self.label);
+        let agreement = place.and_then(|place| joined.agreed.ranks.get(place));
+        let clock = place.map_or_else(RankClock::default, |place| joined.clock(place));
+        JoinedRank {
+            place: self.place,
+            agreement: agreement.cloned(),
+            clock: clock.into(),
+        }
+    }
+}

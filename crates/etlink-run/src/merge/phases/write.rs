@@ -1,0 +1,136 @@
+//! The last phase: links the ranks of a shard again, and writes each by what the join has decided.
+
+use super::contents::{JoinedRank, MergeIdentity, ShardAgreement};
+use super::files::{PHASE_FOLDER, PhaseError, PhaseFile};
+use super::{ShardReport, check_identity, check_options};
+use crate::error::RunError;
+use crate::file_error::{FileAction, FileContext};
+use crate::job::{self, JobReport, LinkJob, RankContext};
+use crate::merge::earlier::is_ours;
+use crate::merge::{MergeOptions, MergedRank, rank_file_name};
+use crate::output::{OutputError, Target};
+use crate::run::{RankEntry, RunSet};
+use crate::text;
+use etlink_link::ranks::RankClock;
+use etlink_model::GlobalRank;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Writes the ranks of a shard, each by what the join has decided.
+///
+/// # Errors
+/// The shard was not joined, or was on other traces or with other options. What fails for one rank
+/// alone is in the report.
+pub fn write_shard(
+    runs: &RunSet,
+    output: &Path,
+    options: &MergeOptions,
+) -> Result<ShardReport, RunError> {
+    check_options(runs, options)?;
+    let shard = runs.options.shard;
+    let is_there = PhaseFile::Agreement.shards(output)?.contains(&shard);
+    if !is_there {
+        let folder = output.join(PHASE_FOLDER);
+        return Err(PhaseError::NotJoined { folder, shard }.into());
+    }
+    let agreement: ShardAgreement = PhaseFile::Agreement.read(output, shard)?;
+    let identity = MergeIdentity::new(runs, options);
+    check_identity(shard, &agreement.identity, &identity)?;
+    let failed: BTreeMap<usize, String> = agreement.failed.into_iter().collect();
+    let joined: BTreeMap<usize, JoinedRank> = agreement
+        .ranks
+        .into_iter()
+        .map(|rank| (rank.place, rank))
+        .collect();
+    runs.options.progress.phase("linking");
+    let writer = ShardWriter {
+        runs,
+        output,
+        options,
+    };
+    let ranks = runs.map_ranks(|entry| match failed.get(&entry.place()) {
+        // it may link now: then the join was without it
+        Some(message) => failed_before(entry, message),
+        None => writer.write(entry, joined.get(&entry.place())),
+    });
+    Ok(ShardReport {
+        shard: shard.index(),
+        shards: shard.count(),
+        ranks: ranks.into_iter().filter(|rank| !rank.is_unwanted).collect(),
+        summaries: None,
+    })
+}
+
+fn failed_before(entry: RankEntry<'_>, message: &str) -> MergedRank {
+    let error = PhaseError::FailedBefore {
+        message: message.to_owned(),
+    };
+    MergedRank {
+        error: Some(error.to_string()),
+        ..MergedRank::of_entry(entry)
+    }
+}
+
+/// The last phase of a shard in progress.
+struct ShardWriter<'r> {
+    runs: &'r RunSet,
+    output: &'r Path,
+    options: &'r MergeOptions,
+}
+
+impl ShardWriter<'_> {
+    fn write(&self, entry: RankEntry<'_>, joined: Option<&JoinedRank>) -> MergedRank {
+        let mut rank = MergedRank::of_entry(entry);
+        match self.try_write(entry, joined) {
+            Ok(linked) => {
+                rank.is_unwanted = !entry.is_wanted(linked.report.rank);
+                rank.linked = Some(linked);
+            }
+            Err(error) => rank.error = Some(text::error_chain(&error)),
+        }
+        rank
+    }
+
+    fn try_write(
+        &self,
+        entry: RankEntry<'_>,
+        joined: Option<&JoinedRank>,
+    ) -> Result<JobReport, RunError> {
+        let mut job = LinkJob {
+            form: self.options.chakra,
+            ..entry.job()?
+        };
+        let is_joined = joined.is_some_and(|rank| rank.agreement.is_some());
+        // a rank of another run has no place in a simulation of all ranks, and one that was not
+        // asked for, or is refused, has none at all
+        if joined.is_some() && (is_joined || self.options.simulator.is_none()) {
+            job.target = Some(self.target(entry)?);
+        }
+        let (trace, mut linked) = job::link(&job, &self.runs.options.progress)?;
+        let named = entry.files().rank.map(GlobalRank);
+        linked.report.rank = linked.report.rank.or(named);
+        let context = RankContext {
+            agreement: joined.and_then(|rank| rank.agreement.as_ref()),
+            serialize_comms: is_joined && self.options.simulator.is_some(),
+            clock: joined.map_or_else(RankClock::default, |rank| rank.clock.to_clock()),
+        };
+        let progress = &self.runs.options.progress;
+        job::write_out(&trace, &job, context, progress, &mut linked)?;
+        Ok(linked)
+    }
+
+    /// A file by itself: other shards write theirs into the same folder at the same time.
+    fn target(&self, entry: RankEntry<'_>) -> Result<Target, RunError> {
+        let folder = self.output.join(&entry.run().folder);
+        let name = rank_file_name(self.runs, entry.run(), entry.files(), self.options);
+        let folder: PathBuf = folder.components().collect();
+        let path = folder.join(&name);
+        // the join has looked at it; somebody may have put a file there since
+        if path.exists() && !is_ours(&path) {
+            return Err(OutputError::NotOurs { path }.into());
+        }
+        std::fs::create_dir_all(&folder).with_path(FileAction::MakeFolder, &folder)?;
+        let target = Target::new(&path, Some(self.options.format), self.options.overwrite)?;
+        Ok(target)
+    }
+}

@@ -1,0 +1,68 @@
+"""A snapshot of the memory of CUDA devices: who allocated what during the recorded steps. https://pytorch.org/memory_viz shows it."""
+
+import os
+
+from .guard import attempt, describe
+
+MOST_ENTRIES = 100_000
+"""Allocations and frees of which PyTorch keeps the latest; of more than that, the first ones are missing."""
+WITHOUT_CUDA = "memory snapshots of this process, which uses no CUDA"
+"""What no PyTorch has, as the manifest says it."""
+
+
+def file_name(rank):
+    return "memory_snapshot_{}.pickle".format(rank)
+
+
+class MemorySnapshot:
+    """Of one cycle, from `start` to `take`. Neither raises: traces are whole without a snapshot."""
+
+    def __init__(self, torch, report, path):
+        self.torch, self.report, self.path = torch, report, path
+        self.is_recording, self.is_ours, self.is_taken = False, False, False
+
+    def start(self):
+        """Before the first recorded step. CUDA that the program has not started is not started here."""
+        try:
+            if not self.torch.cuda.is_initialized():
+                self.report.lacks(WITHOUT_CUDA)
+                return
+            # a program that records allocations itself goes on with it: the snapshot has what it recorded
+            self.is_ours = not self.torch._C._cuda_isHistoryEnabled()
+            if self.is_ours:
+                self.record("all", stacks="python", max_entries=MOST_ENTRIES)
+            self.is_recording = True
+        except Exception as error:
+            self.give_up(error)
+
+    def take(self):
+        """After the last recorded step."""
+        if not self.is_recording:
+            return
+        try:
+            self.torch.cuda.memory._dump_snapshot(self.path)
+            self.is_taken = True
+        except Exception as error:
+            self.give_up(error)
+        finally:
+            self.stop()
+
+    def stop(self):
+        """Nothing is recorded any more, unless the program records by itself."""
+        if self.is_recording and self.is_ours:
+            attempt(self.record, None)
+        self.is_recording = False
+
+    def record(self, enabled, **options):
+        # in PyTorch since 2.1, under this name alone
+        self.torch.cuda.memory._record_memory_history(enabled, **options)
+
+    def give_up(self, error):
+        attempt(self.discard)
+        self.report.note("the memory snapshot of a cycle is missing: {}".format(describe(error)))
+
+    def discard(self):
+        """Leaves no file; what was taken is not published."""
+        self.is_taken = False
+        if os.path.exists(self.path):
+            os.remove(self.path)
