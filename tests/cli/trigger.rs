@@ -92,6 +92,35 @@ fn what_started_the_recording_is_not_the_job() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_job_of_another_machine_is_asked_there() {
+    use std::os::unix::fs::PermissionsExt;
+    let tool = Tool::new();
+    // as ssh does it: a shell of the other machine gets one line
+    let ssh = "#!/bin/sh\n[ \"$1 $2\" = \"-- gpu7\" ] || exit 255\nmkdir -p there\ncd there\nPATH=$ASIDE:$PATH sh -c \"$3\"\n";
+    tool.file("bin/ssh", ssh);
+    // no etlink on it at first
+    tool.file("there/a b/.etlink/host.7.json", r#"{"pid": 7}"#);
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(tool.path("bin/ssh"), executable).expect("it is ours");
+    let ask = |job: &str, aside: &str| {
+        tool.shell(&format!(
+            "mkdir -p aside && ln -sf $ETLINK aside/etlink && ASIDE=$PWD/{aside} PATH=$PWD/bin:/usr/bin:/bin $ETLINK trigger '{job}' --steps 2"
+        ))
+    };
+    let ran = ask("gpu7:a b", "none").exits(2);
+    // beside what the shell there says
+    let words = "gpu7 has no etlink on the PATH";
+    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    ask("gpu7:a b", "aside")
+        .exits(2)
+        .complains(&["the job in a b cannot be asked: it was started without --armed"]);
+    ask("gpu8:traces", "aside")
+        .exits(2)
+        .complains(&["ssh cannot reach gpu8"]);
+}
+
+#[test]
 fn options_that_do_not_go_together() {
     let tool = Tool::new();
     for (options, words) in [

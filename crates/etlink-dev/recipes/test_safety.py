@@ -49,7 +49,7 @@ class Faults(Safety):
     def test_every_call_of_the_hook_may_fail(self):
         runs = self.folder / "runs"
         runs.mkdir()
-        options = "--wait 1 --warmup 1 --active 2"
+        options = "--wait 1 --warmup 1 --active 2 --memory-snapshot --cuda-graph-nodes"
         chosen = "every-call" if CHOSEN.all else "every-place"
         process = self.start(options, f"python {FAULTS} {runs} {chosen}")
         out, err = process.communicate(timeout=7200 if CHOSEN.all else 1200)

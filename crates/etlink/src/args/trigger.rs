@@ -15,9 +15,9 @@ use std::time::Duration;
 )]
 pub struct TriggerArgs {
     /// The job: the folder that `etlink record --armed -o` or `etlink_torch.arm` was given, or the
-    /// number of a rank, of `etlink record` or of a process under it. A job on other machines is
-    /// reached by its folder
-    #[arg(value_name = "PID|DIR")]
+    /// number of a rank, of `etlink record` or of a process under it. On another machine: a folder
+    /// that both share, or HOST:DIR or HOST:PID, where etlink is run by ssh
+    #[arg(value_name = "PID|DIR|HOST:DIR")]
     pub job: String,
     /// Steps to record [default: what the job was started with, else 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]

@@ -19,7 +19,7 @@ pub fn folder_of(job: &str) -> Result<PathBuf> {
     let Ok(pid) = job.parse::<u32>() else {
         bail!(
             "{job} is neither a folder nor the number of a process; a job on another machine is \
-             reached by a folder that both share"
+             HOST:DIR"
         );
     };
     folder_of_process(pid)

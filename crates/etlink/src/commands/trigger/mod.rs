@@ -4,6 +4,7 @@
 mod find;
 mod interrupt;
 mod job;
+mod remote;
 mod show;
 mod wait;
 mod withdraw;
@@ -54,6 +55,9 @@ impl TriggeredRecording {
 }
 
 pub fn run(args: &TriggerArgs) -> Result<Outcome> {
+    if let Some(remote) = remote::RemoteJob::parse(&args.job) {
+        return remote.run(args);
+    }
     let job = ArmedJob::open(find::folder_of(&args.job)?)?;
     if args.cancel {
         return withdraw::cancel(&job);
