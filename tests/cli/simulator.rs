@@ -1,6 +1,7 @@
 //! Files for simulators: what the modes keep, and how long a simulator takes for them.
 
 use crate::tool::{Tool, unpacked};
+use etlink_chakra::messages::exact_times;
 use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{GlobalMetadata, Node, NodeType};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
@@ -59,6 +60,13 @@ fn text<'n>(node: &'n Node, name: &str) -> &'n str {
         Some(Value::StringVal(text)) => text,
         other => panic!("{name} is {other:?}"),
     }
+}
+
+/// The kind of each node, as the file's reader knows it.
+fn kinds(tool: &Tool, name: &str) -> Vec<String> {
+    let graph = etlink_chakra::read::read(&tool.read(name)[..]).expect("reads");
+    let kinds = (0..graph.len()).map(|node| graph.kind_of(node).to_owned());
+    kinds.collect()
 }
 
 fn is_communication(node: &Node) -> bool {
@@ -130,18 +138,18 @@ fn every_mode_takes_as_long_as_measured() {
                 .exits(0)
                 .json();
             for rank in 0..ranks {
-                let nodes = nodes(&tool, &format!("{at}/{run}/{run}.{rank}.et"));
-                let kinds: BTreeSet<&str> = nodes.iter().map(|node| text(node, "kind")).collect();
+                let file = format!("{at}/{run}/{run}.{rank}.et");
+                let nodes = nodes(&tool, &file);
+                let kinds: BTreeSet<String> = kinds(&tool, &file).into_iter().collect();
                 assert!(
-                    absent.iter().all(|kind| !kinds.contains(kind)),
+                    absent.iter().all(|kind| !kinds.contains(*kind)),
                     "{run} {mode}: {kinds:?}"
                 );
                 let window = &ran["ranks"][rank]["report"]["window"];
                 // A rank that begins later than others has a node for the time until then.
-                let starts = nodes.iter().map(|node| match attr(node, "start_ns") {
-                    Some(Value::Int64Val(start)) => *start,
-                    other => panic!("start_ns is {other:?}"),
-                });
+                let starts = nodes
+                    .iter()
+                    .map(|node| exact_times(node).expect("exact times").0);
                 let begin = starts
                     .min()
                     .expect("nodes")
@@ -237,8 +245,7 @@ fn communications(tool: &Tool, name: &str) -> Vec<Node> {
         "comm_src",
         "comm_dst",
         "comm_tag",
-        "start_ns",
-        "duration_ns",
+        "ns",
         "is_cpu_op",
         "seq",
     ];
@@ -251,6 +258,7 @@ fn communications(tool: &Tool, name: &str) -> Vec<Node> {
         Node {
             name: node.name,
             r#type: node.r#type,
+            start_time_micros: node.start_time_micros,
             attr,
             ..Node::default()
         }
@@ -375,9 +383,9 @@ fn device_nodes_have_a_roofline() {
             serde_json::from_slice(&tool.read(&format!("{compute}/system.json"))).expect("JSON");
         assert_eq!(system["roofline-enabled"], enabled);
         let nodes = nodes(&tool, &format!("{compute}/run.1.et"));
-        let on_device = nodes.iter().filter(|node| {
-            !is_communication(node) && attr(node, "is_cpu_op") == Some(&Value::BoolVal(false))
-        });
+        let on_device = nodes
+            .iter()
+            .filter(|node| !is_communication(node) && attr(node, "is_cpu_op").is_none());
         let told: Vec<_> = on_device
             .map(|node| {
                 (
@@ -416,12 +424,8 @@ fn every_mode_of_a_device_run_takes_as_long_as_measured() {
             (100..=102).contains(&simulated_us),
             "{mode}: {simulated_us} us, measured 101"
         );
-        kinds.push(
-            nodes
-                .iter()
-                .filter(|node| text(node, "kind") == "device_op")
-                .count(),
-        );
+        let own = self::kinds(&tool, &format!("{at}/run.0.et"));
+        kinds.push(own.iter().filter(|kind| *kind == "device_op").count());
         assert_eq!(
             nodes.iter().filter(|node| is_communication(node)).count(),
             2

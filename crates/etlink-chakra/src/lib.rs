@@ -41,7 +41,9 @@ use std::borrow::Cow;
 pub use agreement::{RunAgreement, agree, simulated_sizes, write_groups};
 pub use demotion::Demotion;
 pub use network::{KindFit, NetworkFit, fit_network};
-pub use options::{LatencyMode, RooflineCover, TracePart, WriteOptions, WriteSummary};
+pub use options::{
+    AttributeSet, LatencyMode, RooflineCover, TracePart, WriteOptions, WriteSummary,
+};
 pub use rank_agreement::{CommDecision, RankAgreement};
 pub use transfers::set_waits;
 

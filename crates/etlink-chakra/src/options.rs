@@ -36,9 +36,38 @@ pub enum TracePart {
     Communication,
 }
 
+/// Which attributes the nodes of a file have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttributeSet {
+    /// All that the traces say. What would repeat in many nodes stands in the first message.
+    #[default]
+    Full,
+    /// What simulators read, and no more.
+    Minimal,
+}
+
+impl AttributeSet {
+    /// As files name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AttributeSet::Full => "full",
+            AttributeSet::Minimal => "minimal",
+        }
+    }
+
+    /// The set that a file names so.
+    pub fn from_name(name: &str) -> Option<AttributeSet> {
+        let all = [AttributeSet::Full, AttributeSet::Minimal];
+        all.into_iter().find(|set| set.name() == name)
+    }
+}
+
 /// What the caller decides.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions<'a> {
+    /// Which attributes nodes have.
+    pub attributes: AttributeSet,
     /// Which part is written.
     pub part: TracePart,
     /// Where latency goes.
@@ -68,7 +97,8 @@ impl WriteOptions<'_> {
     /// edges of the trace.
     pub(crate) fn has_dep_latencies(&self) -> bool {
         let is_as_linked = self.part == TracePart::Whole && !self.no_gaps && !self.serialize_comms;
-        self.dep_latencies && is_as_linked && self.latency == LatencyMode::Fold
+        let is_full = self.attributes == AttributeSet::Full;
+        self.dep_latencies && is_full && is_as_linked && self.latency == LatencyMode::Fold
     }
 
     /// A time of `trace` by the clock that the file is to have.

@@ -2,7 +2,8 @@
 //!
 //! What `--dep-latencies` adds are attributes that other tools do not know. Without them each
 //! message has to be what `merge` writes without the option, so that nothing else can change what a
-//! simulator makes of the files.
+//! simulator makes of the files. What `--attrs minimal` writes has to be the part of each message
+//! that simulators read.
 
 use crate::support::{etlink_path, install_from_pypi, repository_root};
 use crate::tables::draw_rank;
@@ -34,9 +35,13 @@ struct Comparison {
     files: usize,
     nodes: u64,
     added: BTreeMap<String, u64>,
+    /// Texts of the first message that nodes name.
+    texts: u64,
+    /// Of the plain and of the minimal files.
+    bytes: [u64; 2],
 }
 
-/// Writes drawn and recorded runs with the option and without, and compares them.
+/// Writes drawn and recorded runs with the options and without, and compares them.
 pub fn compare_readers(options: &ChakraReaderOptions) -> Result<()> {
     let root = repository_root()?;
     let folder = root.join("target/chakra");
@@ -47,16 +52,23 @@ pub fn compare_readers(options: &ChakraReaderOptions) -> Result<()> {
     let recorded = RECORDED.map(|name| (name, root.join("testdata/pairs").join(name)));
     runs.extend(recorded);
     let mut added: BTreeMap<String, u64> = BTreeMap::new();
+    let mut texts = 0;
     for (name, traces) in &runs {
         let written = folder.join("written").join(name);
         let plain = merge_run(traces, &written.join("plain"), &[])?;
         let with = merge_run(traces, &written.join("with"), &["--dep-latencies"])?;
         let recipe = root.join("crates/etlink-dev/recipes/chakra.py");
-        let compared = run_recipe(&packages, &recipe, [schema, &plain, &with])?;
+        let minimal = merge_run(traces, &written.join("minimal"), &["--attrs", "minimal"])?;
+        let compared = run_recipe(&packages, &recipe, [schema, &plain, &with, &minimal])?;
+        let bytes = compared
+            .bytes
+            .map(|bytes| bytes.div_ceil(compared.nodes.max(1)));
         println!(
-            "{name}: {} files, {} nodes: the same but for what --dep-latencies adds",
-            compared.files, compared.nodes
+            "{name}: {} files, {} nodes: the same but for what --dep-latencies adds, and for what \
+            simulators do not read; {} bytes a node, minimal {}",
+            compared.files, compared.nodes, bytes[0], bytes[1]
         );
+        texts += compared.texts;
         for (attribute, count) in compared.added {
             *added.entry(attribute).or_default() += count;
         }
@@ -65,6 +77,7 @@ pub fn compare_readers(options: &ChakraReaderOptions) -> Result<()> {
         let count = added.get(attribute).copied().unwrap_or_default();
         ensure!(count > 0, "no node has {attribute}: nothing was compared");
     }
+    ensure!(texts > 0, "no node names a text of the first message");
     Ok(())
 }
 
@@ -98,7 +111,7 @@ fn merge_run(traces: &Path, out: &Path, options: &[&str]) -> Result<PathBuf> {
     Ok(out.to_owned())
 }
 
-fn run_recipe(packages: &Path, recipe: &Path, paths: [&PathBuf; 3]) -> Result<Comparison> {
+fn run_recipe(packages: &Path, recipe: &Path, paths: [&PathBuf; 4]) -> Result<Comparison> {
     let mut python = Command::new("python3");
     python.env("PYTHONPATH", packages).arg(recipe).args(paths);
     let ran = python.output()?;

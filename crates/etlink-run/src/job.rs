@@ -13,7 +13,9 @@ use crate::output::{OutputError, OutputFormat, Piece, Target};
 use crate::perfetto;
 use crate::run_files::ManifestEntry;
 use crate::step_pattern::StepPattern;
-use etlink_chakra::{RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus};
+use etlink_chakra::{
+    AttributeSet, RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus,
+};
 use etlink_kineto::KinetoReadOptions;
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, MetricJoin, TensorEdges};
@@ -112,6 +114,8 @@ pub struct ChakraOptions {
     pub no_gaps: bool,
     /// With what each dependency takes by itself, and the slack of nodes.
     pub dep_latencies: bool,
+    /// Which attributes nodes have.
+    pub attributes: AttributeSet,
     /// Which part of a rank.
     pub part: TracePart,
 }
@@ -389,9 +393,11 @@ fn write(
         latency,
         no_gaps,
         dep_latencies,
+        attributes,
         part,
     } = form;
     let options = WriteOptions {
+        attributes,
         part,
         latency,
         no_gaps,

@@ -6,7 +6,7 @@
 //! | `edges` | a dependency, in the order of the lists | `from_node`, `to_node`, `to_line` (of the table of nodes, from 0), `kind` (`ctrl` or `data`) |
 //!
 //! `rest` is what else a node has, as protobuf's JSON: attributes and arguments. `start_ns`,
-//! `duration_ns` and `comm_size` repeat attributes, for queries; they are not read back. The metadata
+//! `duration_ns` and `comm_size` repeat what attributes say, for queries; they are not read back. The metadata
 //! of the trace is among that of the file of nodes, under [`METADATA_KEY`]. So nothing is lost.
 
 use crate::columns::ColumnSet;
@@ -14,7 +14,7 @@ use crate::{BATCH, Error, MARK};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt64Type};
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
-use etlink_chakra::messages::ChakraMessages;
+use etlink_chakra::messages::{ChakraMessages, exact_times};
 use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{Node, NodeType};
 use parquet::arrow::ArrowWriter;
@@ -91,11 +91,11 @@ fn nodes_batch(nodes: &[Node], _: u64) -> Result<RecordBatch, Error> {
         )
         .add_signed(
             "start_ns",
-            nodes.iter().map(|node| number(node, "start_ns")),
+            nodes.iter().map(|node| Some(exact_times(node)?.0)),
         )
         .add_signed(
             "duration_ns",
-            nodes.iter().map(|node| number(node, "duration_ns")),
+            nodes.iter().map(|node| Some(exact_times(node)?.1)),
         )
         .add_signed(
             "comm_size",

@@ -260,6 +260,10 @@ pub struct OutputArgs {
     /// `data_deps`, and how much later each node could end (`slack_ns`)
     #[arg(long, conflicts_with = "no_gaps")]
     pub dep_latencies: bool,
+    /// How much each node of a `.et` says: `full`, or `minimal` for what simulators read and no
+    /// more, in less than half of the bytes [default: full]
+    #[arg(long, value_enum, value_name = "SET", hide_possible_values = true)]
+    pub attrs: Option<Attributes>,
     /// Which dependencies through tensors of the host trace become edges between threads: `raw`
     /// (read after write), `all` (also write after read and after write) or `none`
     #[arg(
@@ -382,6 +386,24 @@ pub enum Compute {
     Roofline,
 }
 
+/// Which attributes nodes have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Attributes {
+    /// All.
+    Full,
+    /// Those that simulators read.
+    Minimal,
+}
+
+impl From<Attributes> for etlink_chakra::AttributeSet {
+    fn from(attributes: Attributes) -> Self {
+        match attributes {
+            Attributes::Full => Self::Full,
+            Attributes::Minimal => Self::Minimal,
+        }
+    }
+}
+
 /// Where latency goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Latency {
@@ -444,10 +466,11 @@ impl OutputArgs {
         use etlink_run::output::OutputFormat;
         // without an output nothing is written, and the options change nothing
         let is_et = matches!(format, None | Some(OutputFormat::Chakra));
-        if !is_et && (self.latency.is_some() || self.no_gaps || self.dep_latencies) {
+        let is_of_et = self.latency.is_some() || self.no_gaps || self.dep_latencies;
+        if !is_et && (is_of_et || self.attrs.is_some()) {
             anyhow::bail!(
-                "--latency, --dep-latencies and --no-gaps are for .et files; merged JSON (ET+) \
-                and Perfetto traces have the times as they were recorded"
+                "--latency, --dep-latencies, --attrs and --no-gaps are for .et files; merged JSON \
+                (ET+) and Perfetto traces have all as it was recorded"
             );
         }
         let latency = self.latency.map(etlink_chakra::LatencyMode::from);
@@ -458,10 +481,19 @@ impl OutputArgs {
                 between the nodes of the trace"
             );
         }
+        let attributes = self.attrs.map(etlink_chakra::AttributeSet::from);
+        let attributes = attributes.unwrap_or_default();
+        if self.dep_latencies && attributes != etlink_chakra::AttributeSet::Full {
+            anyhow::bail!(
+                "--dep-latencies goes with --attrs full: no simulator reads the latencies of \
+                dependencies"
+            );
+        }
         Ok(ChakraOptions {
             latency,
             no_gaps: self.no_gaps,
             dep_latencies: self.dep_latencies,
+            attributes,
             ..ChakraOptions::default()
         })
     }

@@ -203,6 +203,12 @@ fn notes(file: &ChakraGraph, graph: &ReplayGraph, duplicates: u64, dangling: u64
             "{duplicates} nodes have an id that another has already; nothing waits for them"
         ));
     }
+    if let Some(unsaid) = file.unsaid() {
+        notes.push(format!(
+            "{unsaid}; all of the host is one thread here, all of the devices one stream, and what \
+            hosts wait is their work"
+        ));
+    }
     if !graph.measured {
         notes.push(format!(
             "{} of {} nodes have no start time: there is nothing to compare the replay with",

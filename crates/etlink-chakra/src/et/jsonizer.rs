@@ -1,7 +1,9 @@
 //! Reads what `chakra_jsonizer` prints: the messages of a file as protobuf JSON, one object
 //! after the other. Integers of 64 bits are strings there, enums are their names.
 
+use super::attributes::{NS, joined_times};
 use super::json_objects::{JsonObjects, StreamPlace};
+use super::read::FileContext;
 use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
 use crate::read::error::ChakraReadError;
@@ -125,6 +127,7 @@ pub(crate) fn read_jsonizer(source: impl Read) -> Result<ChakraGraph, ChakraRead
 /// The graph, as far as its messages were read.
 struct MessageSink {
     graph: ChakraGraph,
+    context: FileContext,
     /// No message was read yet.
     is_empty: bool,
 }
@@ -136,6 +139,7 @@ impl Default for MessageSink {
                 format: FileKind::ChakraJson,
                 ..ChakraGraph::default()
             },
+            context: FileContext::default(),
             is_empty: true,
         }
     }
@@ -146,8 +150,9 @@ impl MessageSink {
         // Protobuf JSON has no type names: the first message without `type` is the metadata.
         if std::mem::take(&mut self.is_empty) && message.r#type.is_none() {
             read_metadata(&mut self.graph, message);
+            self.context = FileContext::of(&self.graph);
         } else {
-            push_node(&mut self.graph, &message);
+            push_node(&mut self.graph, &message, self.context);
         }
     }
 
@@ -210,9 +215,11 @@ fn read_metadata(graph: &mut ChakraGraph, message: JsonMessage) {
     }
 }
 
-fn push_node(graph: &mut ChakraGraph, message: &JsonMessage) {
+fn push_node(graph: &mut ChakraGraph, message: &JsonMessage, context: FileContext) {
     // A type that this schema does not have is one of a later Chakra: `check` names the node.
     let node_type = message.r#type.as_deref().and_then(NodeType::from_str_name);
+    let exact = joined_times(message.start_time_micros.id(), &message.numbers(NS));
+    let exact = exact.filter(|_| context.is_stated());
     let mut node = GraphNode {
         id: message.id.id(),
         node_type: node_type.unwrap_or(NodeType::InvalidNode),
@@ -220,9 +227,11 @@ fn push_node(graph: &mut ChakraGraph, message: &JsonMessage) {
         kind: message.text("kind").unwrap_or_default(),
         start_ns: message
             .number("start_ns")
+            .or(exact.map(|(start, _)| start))
             .or_else(|| message.start_time_micros.micros_as_ns()),
         duration_ns: message
             .number("duration_ns")
+            .or(exact.map(|(_, duration)| duration))
             .or_else(|| message.duration_micros.micros_as_ns())
             .unwrap_or_default(),
         stock_duration_ns: message.duration_micros.micros_as_ns(),
@@ -259,6 +268,7 @@ fn push_node(graph: &mut ChakraGraph, message: &JsonMessage) {
         .map(|group| graph.names.intern(group));
     let [ctrl_deps, data_deps] = [&message.ctrl_deps, &message.data_deps]
         .map(|list| list.iter().map(JsonNumber::id).collect::<Vec<u64>>());
+    context.complete(&mut node);
     graph.push_latencies(&DepLatencies {
         ctrl: message.numbers("ctrl_latency_ns"),
         data: message.numbers("data_latency_ns"),

@@ -3,10 +3,12 @@
 //! Readers take the first message for it whatever it is, so a file without one loses its
 //! first node in silence.
 
+use super::attributes::{ATTRIBUTE_SET, THREAD_PID};
+use super::shared_texts::SharedTexts;
+use crate::WriteOptions;
 use crate::wire::schema::metadata;
 use crate::wire::write::MessageWriter;
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::RankClock;
 use etlink_model::TrackLabel;
 
 /// Version of the Chakra schema that the nodes follow.
@@ -28,7 +30,8 @@ pub(crate) const WRITER: &str = concat!("etlink ", env!("CARGO_PKG_VERSION"));
 /// it).
 pub(crate) fn global_metadata(
     trace: &LinkedTrace,
-    clock: &RankClock,
+    options: &WriteOptions<'_>,
+    texts: &SharedTexts<'_>,
     node_count: u64,
     bytes: Vec<u8>,
 ) -> Vec<u8> {
@@ -47,8 +50,12 @@ pub(crate) fn global_metadata(
     );
     message.attr_text("writer", WRITER);
     message.attr_uint(NODE_COUNT, node_count);
+    message.attr_text(ATTRIBUTE_SET, options.attributes.name());
     if let Some(pid) = pid(trace) {
         message.attr_uint("pid", pid);
+    }
+    if let Some(thread_pid) = thread_pid(trace).filter(|own| pid(trace) != Some(*own)) {
+        message.attr_uint(THREAD_PID, thread_pid);
     }
     if let Some(header) = host {
         message.attr_text("time", &header.time);
@@ -74,6 +81,7 @@ pub(crate) fn global_metadata(
         }
     }
     message.attr_int("base_time_ns", device.base_ns.0);
+    let clock = &options.clock;
     // A file whose times are as recorded says nothing of clocks.
     if clock.offset_ns != 0 {
         message.attr_int("clock_offset_ns", clock.offset_ns);
@@ -82,6 +90,7 @@ pub(crate) fn global_metadata(
         message.attr_int("clock_drift_ppb", drift.ppb);
         message.attr_int("clock_at_ns", clock.at_ns.0);
     }
+    texts.write(&mut message);
     message.end();
     message.bytes()
 }
@@ -91,13 +100,18 @@ pub(crate) fn pid(trace: &LinkedTrace) -> Option<u64> {
     // The observer records one process; a device trace may show several, of which the first is the
     // recorded one.
     let said = trace.host.as_ref().and_then(|host| host.header.pid);
-    let seen = trace
-        .device
-        .threads
-        .iter()
-        .find_map(|thread| match thread.pid {
-            TrackLabel::Int(pid) => Some(pid),
-            TrackLabel::Text(_) => None,
-        });
-    u64::try_from(said.or(seen)?).ok()
+    match said {
+        Some(said) => u64::try_from(said).ok(),
+        None => thread_pid(trace),
+    }
+}
+
+/// The first thread's process.
+pub(crate) fn thread_pid(trace: &LinkedTrace) -> Option<u64> {
+    let threads = &trace.device.threads;
+    let seen = threads.iter().find_map(|thread| match thread.pid {
+        TrackLabel::Int(pid) => Some(pid),
+        TrackLabel::Text(_) => None,
+    });
+    u64::try_from(seen?).ok()
 }

@@ -9,6 +9,7 @@
 //! both alike. Nothing but COMP, COMM_COLL, COMM_SEND and COMM_RECV nodes is written: ASTRA-sim
 //! aborts on metadata nodes. O(nodes + edges).
 
+pub(crate) mod attributes;
 pub(crate) mod communication;
 pub(crate) mod json_objects;
 mod jsonizer;
@@ -19,8 +20,11 @@ mod plan;
 mod read;
 mod roofline;
 mod rounding;
+mod shared_texts;
 mod weights;
 
+#[cfg(test)]
+mod attribute_tests;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +39,7 @@ use etlink_model::NodeIdx;
 use node::Encoder;
 use part::PartGraph;
 use plan::{CommTurns, EtPlan};
+use shared_texts::SharedTexts;
 use std::io;
 use weights::EdgeWeights;
 
@@ -60,6 +65,7 @@ pub fn write_et(
     let plan = EtPlan::of(trace, &graph, turns, weights, options);
     let nodes = graph.len();
     let node_count = plan.node_count(&graph, options);
+    let texts = SharedTexts::of(trace, &graph, &plan, options);
     let mut summary = ordered_writer::write(
         out,
         nodes.div_ceil(BLOCK_NODES).max(1),
@@ -67,9 +73,9 @@ pub fn write_et(
             // The metadata goes with the first block, so that an empty trace has a first message
             // too.
             if block == 0 {
-                bytes = metadata::global_metadata(trace, &options.clock, node_count, bytes);
+                bytes = metadata::global_metadata(trace, options, &texts, node_count, bytes);
             }
-            let mut encoder = Encoder::new(trace, &graph, &groups, options, &plan, bytes);
+            let mut encoder = Encoder::new(trace, &graph, &groups, options, &plan, &texts, bytes);
             let from = block * BLOCK_NODES;
             let own = from..(from + BLOCK_NODES).min(nodes);
             own.for_each(|node| encoder.node(NodeIdx::new(node)));

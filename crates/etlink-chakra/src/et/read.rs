@@ -4,6 +4,8 @@
 //! string that is not UTF-8 is mended, a cut tail ends the file. A length is believed only as
 //! far as bytes follow it.
 
+use super::attributes::{NS, THREAD_PID, default_kind, joined_times};
+use crate::AttributeSet;
 use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
 use crate::read::error::ChakraReadError;
@@ -15,6 +17,9 @@ use prost::DecodeError;
 use std::borrow::Cow;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
+const CTRL_LATENCIES: &[u8] = b"ctrl_latency_ns";
+const DATA_LATENCIES: &[u8] = b"data_latency_ns";
+
 /// The largest message that is read; Chakra nodes have kilobytes.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
@@ -25,6 +30,7 @@ pub(crate) fn read_et(source: impl Read) -> Result<ChakraGraph, ChakraReadError>
     };
     let mut messages = MessageReader::new(source);
     let (mut message, mut scratch) = (vec![], DepBuffers::default());
+    let mut context = FileContext::default();
     let mut first = true;
     loop {
         let offset = messages.offset;
@@ -39,11 +45,12 @@ pub(crate) fn read_et(source: impl Read) -> Result<ChakraGraph, ChakraReadError>
         let metadata = std::mem::take(&mut first) && is_metadata(&message);
         if metadata {
             read_metadata(&mut graph, &message, offset);
+            context = FileContext::of(&graph);
         } else {
             if offset == 0 {
                 note_finding(&mut graph, FindingKind::NoMetadata, offset, String::new());
             }
-            if let Err(error) = read_node(&mut graph, &message, offset, &mut scratch) {
+            if let Err(error) = read_node(&mut graph, &message, offset, context, &mut scratch) {
                 note_finding(
                     &mut graph,
                     FindingKind::Undecodable,
@@ -203,12 +210,53 @@ fn invalid_utf8(graph: &mut ChakraGraph, id: Option<u64>, name: &str, offset: u6
         });
 }
 
+/// What the first message says of all nodes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct FileContext {
+    set: Option<AttributeSet>,
+    /// The process of threads that name none.
+    pid: Option<i64>,
+}
+
+impl FileContext {
+    pub(crate) fn of(graph: &ChakraGraph) -> FileContext {
+        FileContext {
+            set: graph.attribute_set(),
+            pid: graph
+                .metadata_int(THREAD_PID)
+                .or_else(|| graph.metadata_int("pid")),
+        }
+    }
+
+    /// Whether it says which attributes nodes have.
+    pub(crate) fn is_stated(self) -> bool {
+        self.set.is_some()
+    }
+
+    /// Says of a node what it leaves out because the first message says it.
+    pub(crate) fn complete(self, node: &mut GraphNode<'_>) {
+        let Some(set) = self.set else { return };
+        let is_cpu_op = *node.is_cpu_op.get_or_insert(false);
+        if set == AttributeSet::Minimal {
+            return;
+        }
+        if node.kind.is_empty() {
+            node.kind = default_kind(node.node_type, is_cpu_op, node.correlation.is_some());
+        }
+        if node.place.tid.is_some() && node.place.pid.is_none() {
+            node.place.pid = self.pid.map(TrackLabel::Int);
+        }
+    }
+}
+
 /// Memory that is used again.
 #[derive(Default)]
 struct DepBuffers {
     ctrl_deps: Vec<u64>,
     data_deps: Vec<u64>,
     latencies: DepLatencies,
+    /// The list that is read at the moment.
+    list: Vec<u64>,
 }
 
 /// What is seen of a node's strings and attributes while its fields go by.
@@ -222,6 +270,8 @@ struct SeenFields<'a> {
     start_us: u64,
     duration_us: u64,
     duration_ns: Option<i64>,
+    /// The list `ns`.
+    ns: Option<[i64; 2]>,
     is_cpu_op: Option<i64>,
     bad_text: bool,
     wrong_type: Option<&'a [u8]>,
@@ -231,6 +281,7 @@ fn read_node(
     graph: &mut ChakraGraph,
     mut message: &[u8],
     offset: u64,
+    context: FileContext,
     scratch: &mut DepBuffers,
 ) -> Result<(), DecodeError> {
     scratch.ctrl_deps.clear();
@@ -257,14 +308,14 @@ fn read_node(
             }
             (field::ATTR, Field::Block(block)) => {
                 let attr = attr(block)?;
-                if !read_latencies(&mut scratch.latencies, attr)? {
+                if !read_list(scratch, &mut seen, attr)? {
                     read_attribute(&mut node, &mut seen, attr);
                 }
             }
             _ => {}
         }
     }
-    finish(graph, node, &seen, offset, scratch);
+    finish(graph, node, &seen, offset, context, scratch);
     Ok(())
 }
 
@@ -274,6 +325,7 @@ fn finish(
     mut node: GraphNode<'_>,
     seen: &SeenFields<'_>,
     offset: u64,
+    context: FileContext,
     scratch: &DepBuffers,
 ) {
     let (name, kind) = (
@@ -306,44 +358,61 @@ fn finish(
         .group
         .map(|group| graph.names.intern(&String::from_utf8_lossy(group)));
     node.is_cpu_op = seen.is_cpu_op.map(|flag| flag != 0);
+    let exact = seen.ns.filter(|_| context.is_stated());
+    let exact = exact.and_then(|ns| joined_times(seen.start_us, &ns));
     // Chakra's own converter never sets the start: 0 says nothing.
     let start_ns = i64::try_from(seen.start_us)
         .ok()
         .and_then(|us| us.checked_mul(1000))
         // Proto3 leaves a 0 out, so that 0 and absent are one.
         .filter(|start| *start > 0);
-    node.start_ns = node.start_ns.or(start_ns);
+    let exact_start = exact.map(|(start, _)| start);
+    node.start_ns = node.start_ns.or(exact_start).or(start_ns);
     let duration_us = i64::try_from(seen.duration_us).unwrap_or(i64::MAX);
+    let exact_duration = exact.map(|(_, duration)| duration);
     node.duration_ns = seen
         .duration_ns
+        .or(exact_duration)
         .unwrap_or_else(|| duration_us.saturating_mul(1000));
     node.stock_duration_ns = Some(duration_us.saturating_mul(1000));
-    let node = GraphNode {
+    let mut node = GraphNode {
         name: &name,
         kind: &kind,
         ..node
     };
+    context.complete(&mut node);
     graph.push_latencies(&scratch.latencies);
     graph.push(&node, &scratch.ctrl_deps, &scratch.data_deps);
 }
 
-/// Keeps an attribute that says what deps take. Whether it is one.
-fn read_latencies(latencies: &mut DepLatencies, attr: Attr<'_>) -> Result<bool, DecodeError> {
-    let kept = match attr.name {
-        b"ctrl_latency_ns" => &mut latencies.ctrl,
-        b"data_latency_ns" => &mut latencies.data,
-        _ => return Ok(false),
-    };
+/// Keeps a list of numbers that means something here. Whether it is one.
+fn read_list(
+    scratch: &mut DepBuffers,
+    seen: &mut SeenFields<'_>,
+    attr: Attr<'_>,
+) -> Result<bool, DecodeError> {
     let AttrValue::IntList(mut block) = attr.value else {
         return Ok(false);
     };
-    let mut bits = vec![];
+    if ![CTRL_LATENCIES, DATA_LATENCIES, NS.as_bytes()].contains(&attr.name) {
+        return Ok(false);
+    }
+    scratch.list.clear();
     while !block.is_empty() {
         if let (list::VALUES, values) = next_field(&mut block)? {
-            numbers(values, &mut bits)?;
+            numbers(values, &mut scratch.list)?;
         }
     }
-    kept.extend(bits.into_iter().map(u64::cast_signed));
+    let values = scratch.list.iter().map(|bits| bits.cast_signed());
+    match attr.name {
+        CTRL_LATENCIES => scratch.latencies.ctrl.extend(values),
+        DATA_LATENCIES => scratch.latencies.data.extend(values),
+        // Of another length it is none of ours.
+        _ => {
+            let pair = <[u64; 2]>::try_from(&scratch.list[..]).ok();
+            seen.ns = pair.map(|pair| pair.map(u64::cast_signed));
+        }
+    }
     Ok(true)
 }
 

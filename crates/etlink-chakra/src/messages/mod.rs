@@ -21,6 +21,8 @@ pub use json::write_json;
 pub use loss::{LossKind, Losses};
 pub use protobuf::write_et;
 
+use crate::et::attributes::{NS, joined_times};
+use crate::proto::attribute_proto::Value;
 use crate::proto::{GlobalMetadata, Node};
 use crate::read::{ChakraReadError, FileKind, SNIFF_BYTES, sniff};
 use std::io::{self, Read};
@@ -64,6 +66,21 @@ pub fn for_each_message(
         FileKind::ChakraEt => protobuf::read_et(whole, sink),
         FileKind::ChakraJson => json::read_json(whole, sink),
         kind => Err(ChakraReadError::NotChakra { kind }.into()),
+    }
+}
+
+/// Exact start and duration of a node, ns, if its attributes say them.
+pub fn exact_times(node: &Node) -> Option<(i64, i64)> {
+    let value_of = |name: &str| {
+        let found = node.attr.iter().find(|attr| attr.name == name);
+        found.and_then(|attr| attr.value.as_ref())
+    };
+    match value_of(NS) {
+        Some(Value::Int64List(ns)) => joined_times(node.start_time_micros, &ns.values),
+        _ => match (value_of("start_ns")?, value_of("duration_ns")?) {
+            (Value::Int64Val(start), Value::Int64Val(duration)) => Some((*start, *duration)),
+            _ => None,
+        },
     }
 }
 

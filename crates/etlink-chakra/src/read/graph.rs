@@ -1,5 +1,7 @@
 //! A trace file in memory, as columns.
 
+use crate::AttributeSet;
+use crate::et::attributes::ATTRIBUTE_SET;
 use crate::finding::Findings;
 use crate::proto::NodeType;
 use etlink_model::{NameId, Names, TrackLabel};
@@ -242,6 +244,23 @@ impl ChakraGraph {
     /// Attribute `kind` of node `index`, empty where the file has none.
     pub fn kind_of(&self, index: usize) -> &str {
         self.names.get(self.kind[index])
+    }
+
+    /// Which attributes the nodes have, where the file says so.
+    pub fn attribute_set(&self) -> Option<AttributeSet> {
+        let (_, name) = self.metadata.iter().find(|(key, _)| key == ATTRIBUTE_SET)?;
+        AttributeSet::from_name(name)
+    }
+
+    /// What the file does not say because it was written so, in a line; `None` if it says all.
+    pub fn unsaid(&self) -> Option<&'static str> {
+        match self.attribute_set()? {
+            AttributeSet::Full => None,
+            AttributeSet::Minimal => Some(
+                "written with --attrs minimal: starts, threads, streams, launches and kinds of \
+                nodes are not in it",
+            ),
+        }
     }
 
     /// A value of the metadata that is a whole number.

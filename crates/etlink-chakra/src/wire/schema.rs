@@ -49,6 +49,7 @@ pub(crate) mod attribute {
     pub(crate) const SFIXED64_VAL: u32 = 25;
     pub(crate) const BOOL_VAL: u32 = 27;
     pub(crate) const STRING_VAL: u32 = 29;
+    pub(crate) const STRING_LIST: u32 = 30;
     pub(crate) const BYTES_VAL: u32 = 31;
     pub(crate) const BYTES_LIST: u32 = 32;
 }
@@ -119,10 +120,12 @@ mod tests {
             ("AttributeProto", "sfixed64_val", attribute::SFIXED64_VAL),
             ("AttributeProto", "bool_val", attribute::BOOL_VAL),
             ("AttributeProto", "string_val", attribute::STRING_VAL),
+            ("AttributeProto", "string_list", attribute::STRING_LIST),
             ("AttributeProto", "bytes_val", attribute::BYTES_VAL),
             ("AttributeProto", "bytes_list", attribute::BYTES_LIST),
             ("Uint32List", "values", list::VALUES),
             ("Int64List", "values", list::VALUES),
+            ("StringList", "values", list::VALUES),
         ];
         for (message, field, number) in fields {
             assert_eq!(

@@ -153,14 +153,36 @@ impl MessageWriter {
         self.list(list::VALUES, &values);
     }
 
+    /// Attribute of type `string_list`.
+    pub(crate) fn attr_texts(&mut self, name: &str, texts: &[&str]) {
+        let lengths = texts.iter().map(|text| text_len(list::VALUES, text));
+        let list_bytes: usize = lengths.sum();
+        self.begin_attr(name, block_len(attribute::STRING_LIST, list_bytes));
+        self.block(attribute::STRING_LIST, list_bytes);
+        for text in texts {
+            self.raw_text(list::VALUES, text);
+        }
+    }
+
+    /// Attribute of type `int64_list`: durations, ns.
+    pub(crate) fn attr_durations(&mut self, name: &str, values: &[DurationNs]) {
+        let values: Vec<i64> = values.iter().map(|value| value.0).collect();
+        self.attr_ints(name, &values);
+    }
+
     /// Attribute of type `int64_list`.
-    pub(crate) fn attr_int_list(&mut self, name: &str, values: &[DurationNs]) {
-        let values: Vec<u64> = values.iter().map(|value| value.0.cast_unsigned()).collect();
-        let inner = values.iter().map(|value| encoded_len_varint(*value)).sum();
+    pub(crate) fn attr_ints(&mut self, name: &str, values: &[i64]) {
+        let lengths = values
+            .iter()
+            .map(|value| encoded_len_varint(value.cast_unsigned()));
+        let inner = lengths.sum();
         let list_bytes = block_len(list::VALUES, inner);
         self.begin_attr(name, block_len(attribute::INT64_LIST, list_bytes));
         self.block(attribute::INT64_LIST, list_bytes);
-        self.list(list::VALUES, &values);
+        self.block(list::VALUES, inner);
+        for value in values {
+            self.put_varint(value.cast_unsigned());
+        }
     }
 
     #[inline(always)]

@@ -65,6 +65,7 @@ impl MergeIdentity {
             ("--latency", format!("{:?}", form.latency)),
             ("--no-gaps", form.no_gaps.to_string()),
             ("--dep-latencies", form.dep_latencies.to_string()),
+            ("--attrs", form.attributes.name().to_owned()),
             ("--comm-only or --device-only", format!("{:?}", form.part)),
             ("--for or --compute", format!("{:?}", options.simulator)),
             ("--tensor-deps", format!("{:?}", how.tensor_deps)),

@@ -23,7 +23,9 @@ pub(super) fn linked_graph(
     let remedy = format!("give the traces that it was made from, or use `etlink replay`{damage}");
     // graphs that were made for simulators have durations alone
     if file.start_ns.iter().all(Option::is_none) {
-        let problem = format!("{name} has no start times: there is nothing to analyze");
+        let why = file.unsaid().map(|unsaid| format!(", {unsaid}"));
+        let why = why.unwrap_or_default();
+        let problem = format!("{name} has no start times: there is nothing to analyze{why}");
         bail!(AdvisedError::new(problem, remedy));
     }
     match convert::linked_trace(file, rank, groups)? {

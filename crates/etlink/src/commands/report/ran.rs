@@ -141,13 +141,13 @@ impl Ran {
                 "steps, linking, sizes of copies, grids, allocations, barriers and when Gloo began",
             ),
         };
-        let devices = if trace
+        let has_rows = trace
             .as_ref()
-            .is_some_and(|trace| !trace.device.rows.is_empty())
-        {
-            ""
-        } else {
-            "; it has no device nodes"
+            .is_some_and(|trace| !trace.device.rows.is_empty());
+        let devices = match (has_rows, file.unsaid()) {
+            (_, Some(unsaid)) => format!("; {unsaid}"),
+            (true, None) => String::new(),
+            (false, None) => "; it has no device nodes".to_owned(),
         };
         let times = if self.graph.measured {
             ""

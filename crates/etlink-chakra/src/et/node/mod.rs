@@ -1,0 +1,375 @@
+//! One node: fields, dependencies, and the attributes that simulators read.
+
+mod details;
+
+use super::communication::{PgName, SimulatedComm, comm_of};
+use super::metadata::thread_pid;
+use super::part::PartGraph;
+use super::plan::{EtPlan, is_left_out};
+use super::shared_texts::SharedTexts;
+use crate::astra::LOCAL_MEM_GBPS;
+use crate::ordered_writer::OutputBlock;
+use crate::proto::NodeType;
+use crate::wire::schema::node as field;
+use crate::wire::write::MessageWriter;
+use crate::{AttributeSet, WriteOptions, WriteSummary};
+use etlink_link::ranks::GroupResolver;
+use etlink_link::roofline::RooflineWork;
+use etlink_link::{Edge, EdgeKind, LinkedTrace, Node, NodeDeps};
+use etlink_model::{DurationNs, NodeIdx};
+
+/// `tensor_size` of a device node is no less: ASTRA-sim aborts at a node that takes less than a
+/// nanosecond, which this does not below 16 TB/s.
+const MIN_DEVICE_BYTES: u64 = 16_384;
+
+/// `roofline_source` of a node that has no formula and keeps its time.
+const DURATION: &str = "duration";
+
+/// Encodes nodes of a trace, each by itself.
+pub(crate) struct Encoder<'t> {
+    trace: &'t LinkedTrace,
+    graph: &'t PartGraph<'t>,
+    groups: &'t GroupResolver<'t>,
+    options: &'t WriteOptions<'t>,
+    plan: &'t EtPlan,
+    texts: &'t SharedTexts<'t>,
+    /// The process that nodes need not name.
+    pid: Option<i64>,
+    message: MessageWriter,
+    ctrl_deps: Vec<u64>,
+    data_deps: Vec<u64>,
+    /// Per entry of these two, what the dep takes by itself. Empty where that is not written.
+    ctrl_latencies: Vec<DurationNs>,
+    data_latencies: Vec<DurationNs>,
+    /// Nodes that are not written, whose deps are still to be taken.
+    left_out: Vec<NodeIdx>,
+    summary: WriteSummary,
+}
+
+impl<'t> Encoder<'t> {
+    /// Appends nodes to `bytes`.
+    pub(crate) fn new(
+        trace: &'t LinkedTrace,
+        graph: &'t PartGraph<'t>,
+        groups: &'t GroupResolver<'t>,
+        options: &'t WriteOptions<'t>,
+        plan: &'t EtPlan,
+        texts: &'t SharedTexts<'t>,
+        bytes: Vec<u8>,
+    ) -> Self {
+        let message = MessageWriter::after(bytes, field::ATTR);
+        Encoder {
+            trace,
+            graph,
+            groups,
+            options,
+            plan,
+            texts,
+            pid: thread_pid(trace).map(u64::cast_signed),
+            message,
+            ctrl_deps: vec![],
+            data_deps: vec![],
+            ctrl_latencies: vec![],
+            data_latencies: vec![],
+            left_out: vec![],
+            summary: WriteSummary::default(),
+        }
+    }
+
+    /// What was appended to, and what it is.
+    pub(crate) fn finish(self) -> OutputBlock {
+        OutputBlock {
+            bytes: self.message.bytes(),
+            summary: self.summary,
+        }
+    }
+
+    /// Node `index`, and the latency before it where that is a node.
+    pub(crate) fn node(&mut self, index: NodeIdx) {
+        let (trace, graph) = (self.trace, self.graph);
+        let node = graph.nodes.get(index);
+        if !self.plan.is_written(index, node.kind, self.options) {
+            return;
+        }
+        // Of the nodes that one of the trace has become only one communicates.
+        let origin = graph
+            .origin(index)
+            .filter(|_| graph.is_communication(index));
+        let comm =
+            origin.and_then(|origin| comm_of(trace, self.groups, self.options, origin)?.ok());
+        let node_type = node_type(comm.as_ref());
+        self.write_deps(index);
+        // The latency node takes the deps and leaves its own id as the node's only one.
+        if self.plan.has_latency_node(index) {
+            self.latency_node(index, &node);
+        }
+        let trace_name = graph
+            .standing_for(index)
+            .unwrap_or_else(|| trace.name(&node));
+        let comm_name = comm.as_ref().filter(|_| self.options.serialize_comms);
+        let comm_name = comm_name.map(SimulatedComm::name);
+        self.message.begin();
+        self.message.uint(field::ID, self.plan.id(index));
+        self.message
+            .text(field::NAME, comm_name.as_deref().unwrap_or(trace_name));
+        self.message.uint(field::TYPE, node_type as u64);
+        self.message.list(field::CTRL_DEPS, &self.ctrl_deps);
+        self.message.list(field::DATA_DEPS, &self.data_deps);
+        self.write_start(self.aligned(node.start.0));
+        self.message
+            .uint(field::DURATION_MICROS, self.plan.duration_us[index.index()]);
+        if self.is_full() {
+            self.write_arguments(index, &node);
+        }
+        self.simulator_attributes(index, &node, comm.as_ref());
+        if self.is_full() {
+            self.write_details(index, &node, node_type);
+            if comm_name.is_some() {
+                self.message.attr_text("trace_name", trace_name);
+            }
+            self.write_communication(&node);
+        }
+        self.summary.nodes += 1;
+        self.summary.count(node_type);
+        self.message.end();
+    }
+
+    /// Whether nodes say more than simulators read.
+    fn is_full(&self) -> bool {
+        self.options.attributes == AttributeSet::Full
+    }
+
+    /// No simulator reads starts. Of durations alone, latencies included, a reader makes what a
+    /// simulator does.
+    fn write_start(&mut self, start_ns: i64) {
+        let start_us = u64::try_from(start_ns.div_euclid(1000));
+        if self.is_full() {
+            self.message
+                .uint(field::START_TIME_MICROS, start_us.unwrap_or(0));
+        }
+    }
+
+    /// A time by the clock that the file is to have.
+    fn aligned(&self, ns: i64) -> i64 {
+        self.options.aligned(self.trace, ns)
+    }
+
+    /// The latency of node `index`, which has its deps and is its only one.
+    fn latency_node(&mut self, index: NodeIdx, node: &Node) {
+        let (id, latency) = (self.plan.id(index) - 1, self.plan.latency[index.index()]);
+        let start_ns = self.aligned(node.start.0).saturating_sub(latency.0);
+        self.message.begin();
+        self.message.uint(field::ID, id);
+        self.message.text(field::NAME, "latency");
+        self.message.uint(field::TYPE, NodeType::CompNode as u64);
+        self.message.list(field::CTRL_DEPS, &self.ctrl_deps);
+        self.message.list(field::DATA_DEPS, &self.data_deps);
+        self.write_start(start_ns);
+        self.message
+            .uint(field::DURATION_MICROS, self.plan.latency_us[index.index()]);
+        let on_host = self.graph.is_cpu_op(node);
+        if on_host {
+            self.message.attr_bool("is_cpu_op", true);
+        } else if self.plan.roofline.is_some() {
+            self.keep_duration(self.plan.latency_us[index.index()]);
+        }
+        if self.is_full() {
+            self.message.attr_text("kind", "latency");
+            self.write_times(start_ns, latency);
+            self.write_place(node);
+        }
+        self.summary.nodes += 1;
+        self.summary.deps += 1;
+        self.summary.count(NodeType::CompNode);
+        self.message.end();
+        self.ctrl_deps.clear();
+        self.data_deps.clear();
+        // From here on the node waits for its latency, which waits for all else.
+        self.ctrl_deps.push(id);
+    }
+
+    /// Sorts the deps of a node by meaning; a node that is waited for twice is named once. For a
+    /// node that is not written stand those that it waits for.
+    fn write_deps(&mut self, index: NodeIdx) {
+        self.ctrl_deps.clear();
+        self.data_deps.clear();
+        let mut next = Some(index);
+        while let Some(index) = next.take().or_else(|| self.left_out.pop()) {
+            let edges = self.graph.edges.deps(index);
+            for edge in edges.iter().filter(|edge| !implied(edges, *edge)) {
+                if is_left_out(self.graph.nodes.kind[edge.from.index()], self.options) {
+                    self.left_out.push(edge.from);
+                    continue;
+                }
+                let id = self.plan.id(edge.from);
+                // several nodes can be written as one
+                if !self.ctrl_deps.contains(&id) && !self.data_deps.contains(&id) {
+                    let deps = if edge.kind.is_control() {
+                        &mut self.ctrl_deps
+                    } else {
+                        &mut self.data_deps
+                    };
+                    deps.push(id);
+                }
+            }
+        }
+        // Data and not control: that two communications go in turn is a matter of the network, not
+        // of a thread.
+        if let Some(before) = self
+            .plan
+            .serialized_after(index)
+            .map(|before| self.plan.id(before))
+            && !self.ctrl_deps.contains(&before)
+            && !self.data_deps.contains(&before)
+        {
+            self.data_deps.push(before);
+        }
+        self.summary.deps += (self.ctrl_deps.len() + self.data_deps.len()) as u64;
+        self.find_latencies(index);
+    }
+
+    /// Sets what the deps of a node take by themselves, for one that is there twice the longer.
+    fn find_latencies(&mut self, index: NodeIdx) {
+        self.ctrl_latencies.clear();
+        self.data_latencies.clear();
+        if self.plan.weights.is_none() {
+            return;
+        }
+        let unset = DurationNs(i64::MIN);
+        self.ctrl_latencies.resize(self.ctrl_deps.len(), unset);
+        self.data_latencies.resize(self.data_deps.len(), unset);
+        let first = self.graph.edges.first_place(index);
+        for (place, edge) in (first..).zip(self.graph.edges.deps(index).iter()) {
+            let id = self.plan.id(edge.from);
+            let Some(latency) = self.plan.edge_latency(self.graph, edge.from, place) else {
+                continue;
+            };
+            for (deps, latencies) in [
+                (&self.ctrl_deps, &mut self.ctrl_latencies),
+                (&self.data_deps, &mut self.data_latencies),
+            ] {
+                if let Some(at) = deps.iter().position(|dep| *dep == id) {
+                    latencies[at] = latency.max(latencies[at]);
+                }
+            }
+        }
+    }
+
+    /// What simulators read. They search the attributes from the first on, so these come first.
+    fn simulator_attributes(
+        &mut self,
+        index: NodeIdx,
+        node: &Node,
+        comm: Option<&SimulatedComm<'_>>,
+    ) {
+        // ASTRA-sim throws at a communication node with `is_cpu_op` true, so Gloo's have it false
+        // as well. Feeders take it as false where it is absent.
+        if comm.is_none() && self.graph.is_cpu_op(node) {
+            self.message.attr_bool("is_cpu_op", true);
+            let take_ns = self.plan.duration_us[index.index()].saturating_mul(1000);
+            self.summary.host_ns = self.summary.host_ns.saturating_add(take_ns);
+        }
+        if let Some(comm) = comm {
+            self.communication_attributes(comm);
+        } else if let Some(roofline) = &self.plan.roofline {
+            self.roofline_attributes(index, node, roofline.node_work(self.trace, node));
+        }
+    }
+
+    /// What a simulator with a roofline reads.
+    fn roofline_attributes(&mut self, index: NodeIdx, node: &Node, work: Option<RooflineWork>) {
+        let on_host = self.graph.is_cpu_op(node);
+        let cover = &mut self.summary.roofline;
+        let take_ns = self.plan.duration_us[index.index()].saturating_mul(1000);
+        if !on_host {
+            cover.nodes += 1;
+            cover.time_ns = cover.time_ns.saturating_add(take_ns);
+        }
+        let Some(work) = work else {
+            if !on_host {
+                cover.kept += 1;
+                cover.kept_ns = cover.kept_ns.saturating_add(take_ns);
+                self.keep_duration(take_ns / 1000);
+            }
+            return;
+        };
+        let least = if on_host { 1 } else { MIN_DEVICE_BYTES };
+        // ASTRA-sim's roofline throws where one is missing, and aborts at a `num_ops` of 0.
+        self.message.attr_uint("num_ops", work.operations.max(1));
+        self.message.attr_uint("tensor_size", work.bytes.max(least));
+        if self.is_full() {
+            self.message
+                .attr_text("roofline_source", work.formula.name());
+        }
+        *self.summary.work.entry(work.formula).or_default() += 1;
+    }
+
+    /// Gives a node without a formula the bytes that the memory of the reference device moves in
+    /// its time, so that the roofline takes that time.
+    fn keep_duration(&mut self, duration_us: u64) {
+        let ns = duration_us.saturating_mul(1000);
+        // Half a nanosecond more: ASTRA-sim cuts its quotient to whole ones.
+        let bytes = ns.saturating_mul(LOCAL_MEM_GBPS) + LOCAL_MEM_GBPS / 2;
+        self.message.attr_uint("num_ops", 1);
+        self.message
+            .attr_uint("tensor_size", bytes.max(MIN_DEVICE_BYTES));
+        if self.is_full() {
+            self.message.attr_text("roofline_source", DURATION);
+        }
+    }
+
+    /// What the simulator reads of a communication node. Ranks and tag are `int32`, the type
+    /// that Chakra's first feeder asks for. The tag is always 0: `Seq` is a rank's own count
+    /// and differs between the two sides, while messages with one tag match in order.
+    fn communication_attributes(&mut self, comm: &SimulatedComm<'_>) {
+        match *comm {
+            SimulatedComm::Collective { kind, bytes, group } => {
+                self.message.attr_int("comm_type", i64::from(kind as i32));
+                self.message.attr_int("comm_size", bytes);
+                match group {
+                    PgName::All => {}
+                    PgName::Named(name) => self.message.attr_text("pg_name", name),
+                    PgName::Numbered(number) => {
+                        self.message.attr_text("pg_name", &number.to_string())
+                    }
+                }
+            }
+            SimulatedComm::PointToPoint {
+                send,
+                peer,
+                own,
+                bytes,
+            } => {
+                let (src, dst) = if send {
+                    (own, Some(peer))
+                } else {
+                    (Some(peer), own)
+                };
+                for (name, rank) in [("comm_src", src), ("comm_dst", dst)] {
+                    if let Some(rank) = rank.and_then(|rank| i32::try_from(rank).ok()) {
+                        self.message.attr_int32(name, rank);
+                    }
+                }
+                self.message.attr_int32("comm_tag", 0);
+                self.message.attr_int("comm_size", bytes);
+            }
+        }
+    }
+}
+
+/// Whether an edge of another kind already names the same node.
+fn implied(edges: NodeDeps<'_>, edge: Edge) -> bool {
+    let mut earlier = EdgeKind::ALL
+        .into_iter()
+        .take_while(|kind| *kind < edge.kind);
+    earlier.any(|kind| edges.contains(kind, edge.from))
+}
+
+fn node_type(comm: Option<&SimulatedComm<'_>>) -> NodeType {
+    match comm {
+        None => NodeType::CompNode,
+        Some(SimulatedComm::Collective { .. }) => NodeType::CommCollNode,
+        Some(SimulatedComm::PointToPoint { send: true, .. }) => NodeType::CommSendNode,
+        Some(SimulatedComm::PointToPoint { send: false, .. }) => NodeType::CommRecvNode,
+    }
+}
