@@ -6,6 +6,8 @@
 
 use crate::ranks::{Drawn, RUN, put};
 use crate::tool::{Ran, Tool, unpacked};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::collections::BTreeMap;
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -329,6 +331,43 @@ fn a_run_is_interrupted_while_it_replaces_a_timeline() {
 #[test]
 fn a_run_is_interrupted_while_it_replaces_tables() {
     Replacement::new(TABLES).terminate();
+}
+
+/// One merge is stopped at each of its calls while another writes into the same folder.
+#[test]
+fn two_merges_into_one_folder() {
+    let merge = Replacement::new(MERGE);
+    let (mut refused, mut written) = (0, 0);
+    for number in 1.. {
+        merge.tool.put_files(merge.folder, &merge.before);
+        let fault = format!("any:{number}:STOP");
+        let Some(mut first) = merge.tool.start_until(merge.line, &fault) else {
+            break;
+        };
+        let second = merge.tool.run(merge.line);
+        let said = format!(
+            "is being written by another etlink (process {})",
+            first.id()
+        );
+        let is_refused = second.code == 2 && second.stderr.contains(&said);
+        // before the first has its lock, and when it has given it back
+        assert!(is_refused || second.code == 0, "{}", second.shown());
+        refused += u32::from(is_refused);
+        let pid = Pid::from_raw(first.id().cast_signed());
+        kill(pid, Signal::SIGCONT).expect("is there");
+        let code = first.wait().expect("ends").code();
+        written += u32::from(code == Some(0));
+        // whoever came first, all files are of one run, and nothing else is there
+        assert_eq!(
+            merge.files(),
+            (merge.after.clone(), false),
+            "{number}: {code:?}"
+        );
+        if is_refused {
+            assert_eq!(code, Some(0), "at call {number}");
+        }
+    }
+    assert!(refused > 30 && written >= refused, "{refused}, {written}");
 }
 
 /// Some file systems of networks have no locks: then a folder that is there stops the next run,

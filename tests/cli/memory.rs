@@ -163,7 +163,7 @@ fn graphs_of_all_ranks_have_to_fit() {
     tool.run("replay run --memory 14M -j 1 --allow-mismatch")
         .exits(2)
         .complains(&[
-            "run: the graphs of all 40 ranks",
+            "run: what is kept of all 40 ranks",
             "--memory allows 14.0 MB",
             "allow more",
         ]);
@@ -172,6 +172,46 @@ fn graphs_of_all_ranks_have_to_fit() {
     tool.run("merge run --allow-mismatch -o out").exits(0);
     tool.run("replay out --memory 14M -j 1")
         .exits(2)
-        .complains(&["out: the graphs of all 40 ranks", "--memory allows 14.0 MB"]);
+        .complains(&[
+            "out: what is kept of all 40 ranks",
+            "--memory allows 14.0 MB",
+        ]);
     tool.run("replay out --memory 40M -j 1").exits(0);
+}
+
+/// `ulimit -v`: what does not fit is refused before, and memory that cannot be had is said.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_of_the_process_is_said() {
+    let tool = Tool::new();
+    let device = unpacked("transformer-2.15.0/kineto_trace_0.json.gz");
+    tool.file("device.json", device);
+    let (mut done, mut refused) = (0, 0);
+    // kB; with less the program itself is not loaded
+    for limit in (40_000..=400_000).step_by(15_000) {
+        let run = |line: &str| tool.shell(&format!("ulimit -v {limit}; exec $ETLINK {line}"));
+        if run("--version").code != 0 {
+            continue;
+        }
+        let ran = run("link --device device.json -o out.et --overwrite");
+        match ran.code {
+            0 => done += 1,
+            2 => {
+                let causes = [
+                    "but the system has",
+                    "memory allocation of",
+                    "or raise the limits of memory",
+                ];
+                let is_said = causes.iter().any(|words| ran.stderr.contains(words));
+                assert!(is_said, "{}", ran.shown());
+                refused += 1;
+            }
+            _ => panic!("{limit} kB: {}", ran.shown()),
+        }
+    }
+    assert!(done > 0 && refused > 0, "{done} done, {refused} refused");
+    // what a run without memory left is gone with the next one
+    tool.run("link --device device.json -o out.et --overwrite")
+        .exits(0);
+    assert_eq!(tool.names(), ["device.json", "out.et"]);
 }

@@ -273,9 +273,12 @@ fn one_recording_at_a_time_and_the_lock_dies_with_its_process() {
     let tool = Tool::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
     command
-        .args(format!("record {SCHEDULE} -o traces -- sleep 600").split(' '))
+        .args(format!("record {SCHEDULE} -o traces -- cat").split(' '))
         .current_dir(tool.path("."));
+    // the program outlives its launcher, until the test closes what it reads
+    command.stdin(Stdio::piped()).stdout(Stdio::null());
     let mut first = command.stderr(Stdio::null()).spawn().expect("starts");
+    let reads = first.stdin.take();
     while !tool.path("traces/.etlink/job").exists() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
@@ -287,6 +290,7 @@ fn one_recording_at_a_time_and_the_lock_dies_with_its_process() {
     first.kill().expect("kills");
     first.wait().expect("ends");
     tool.run(&line).exits(1).complains(&["nothing is recorded"]);
+    drop(reads);
 }
 
 #[cfg(unix)]

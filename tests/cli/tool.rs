@@ -117,6 +117,32 @@ impl Tool {
         )
     }
 
+    /// Starts `etlink`, to be stopped at a call of the file system; `None` if it made fewer calls.
+    #[cfg(all(feature = "faults", target_os = "linux"))]
+    pub fn start_until(&self, line: &str, fault: &str) -> Option<Child> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
+        command
+            .args(line.split_whitespace())
+            .current_dir(self.folder.path())
+            .env("ETLINK_FAULT", fault)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = command.spawn().expect("starts");
+        let status = format!("/proc/{}/status", child.id());
+        loop {
+            // one that has ended stays until it is waited for
+            let status = std::fs::read_to_string(&status).expect("is there");
+            if status.contains("State:\tT") {
+                return Some(child);
+            }
+            if status.contains("State:\tZ") {
+                return None;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
     /// Runs `etlink` with words separated by blanks; `{pairs}` stands for the recorded pairs.
     pub fn run(&self, line: &str) -> Ran {
         self.run_with(line, &[])

@@ -44,6 +44,9 @@ pub trait RecordVisitor {
     fn visit(&mut self, record: &impl Serialize) -> Result<(), Self::Error>;
 }
 
+/// Texts of a record, which lie beside it: two or three short names.
+const RECORD_TEXT_BYTES: usize = 64;
+
 macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident: $row:ty,)*) => {
         /// What one rank's trace says. Each field is a table of flat records; an empty one says
@@ -59,6 +62,19 @@ macro_rules! tables {
             /// A blank record in each table: the columns that it has.
             pub fn blank() -> RankAnalysis {
                 RankAnalysis { rank: None, $($name: vec![<$row>::default()],)* }
+            }
+
+            /// About how much memory its records take, bytes.
+            pub fn memory_bytes(&self) -> u64 {
+                let mut bytes = 0;
+                $(bytes += self.$name.capacity() * (size_of::<$row>() + RECORD_TEXT_BYTES);)*
+                bytes as u64
+            }
+
+            /// Gives back what its tables have taken in advance: those of all ranks of a run are
+            /// there at once.
+            fn shrink(&mut self) {
+                $(self.$name.shrink_to_fit();)*
             }
 
             /// Gives each record of a table to `visitor`. Says whether there is such a table.
@@ -159,7 +175,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
     let utilization = utilization::utilizations(&rows, &steps);
     let outside = outside_work::outside_rows(&rows, &counted, &steps);
     let idle = idle::idle_causes(&rows, &outside);
-    RankAnalysis {
+    let mut analysis = RankAnalysis {
         rank: trace.report.rank.map(|rank| rank.0),
         peaks: peak_use::peak_uses(&rows, &utilization, &counted),
         work: compute_rate::compute_rates(&rows, &utilization, &counted),
@@ -188,5 +204,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
             .unwrap_or_default(),
         memory,
         memory_timeline: points,
-    }
+    };
+    analysis.shrink();
+    analysis
 }

@@ -7,6 +7,7 @@
 
 use regex::bytes::{RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::Serialize;
+use std::sync::LazyLock;
 
 /// What device time is spent on. In order of precedence where rows overlap: see
 /// [`DeviceTime`](crate::DeviceTime).
@@ -46,7 +47,7 @@ impl RowClass {
 }
 
 /// Why rules could not be read.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RulesError {
     /// Not three words.
     #[error(
@@ -81,18 +82,33 @@ pub enum RulesError {
     TooLarge(String),
 }
 
-const BUILT_IN: &str = include_str!("rules.txt");
 /// Labels that no rule has.
 const NO_RULES: [&str; 4] = ["other", "collective", "memcpy", "memset"];
+
+/// Rules of one text, ready to use.
+#[derive(Clone, Debug)]
+struct RuleSet {
+    set: RegexSet,
+    /// Per rule, its class and label.
+    of: Vec<(RowClass, u16)>,
+}
 
 /// The rules, ready to use.
 #[derive(Clone, Debug)]
 pub struct KernelRules {
-    set: RegexSet,
-    /// Per rule, its class and label.
-    of: Vec<(RowClass, u16)>,
+    /// Those of the user, which win over the built-in ones.
+    own: RuleSet,
+    /// Made once for all: it takes longer than to look at some thousand names.
+    built_in: &'static RuleSet,
     labels: Vec<String>,
 }
+
+/// The built-in rules, with the labels of all rules that have none of the user.
+static BUILT_IN: LazyLock<Result<(RuleSet, Vec<String>), RulesError>> = LazyLock::new(|| {
+    let mut labels = NO_RULES.map(str::to_owned).to_vec();
+    let rules = RuleSet::new(include_str!("rules.txt"), &mut labels)?;
+    Ok((rules, labels))
+});
 
 impl KernelRules {
     /// The built-in rules.
@@ -108,33 +124,41 @@ impl KernelRules {
     /// # Errors
     /// A line is no rule.
     pub fn with(text: &str) -> Result<KernelRules, RulesError> {
-        let mut rules = KernelRules {
-            set: RegexSet::empty(),
-            of: vec![],
-            labels: NO_RULES.map(str::to_owned).to_vec(),
-        };
-        let mut patterns = vec![];
-        // The user's rules come first, so that they win over the built-in ones.
-        for text in [text, BUILT_IN] {
-            rules.read(text, &mut patterns)?;
-        }
-        // kernels have names in ASCII: case by Unicode's tables
-        // takes longer to prepare than all names take to look at
-        let set = RegexSetBuilder::new(patterns.iter().map(|(_, pattern)| pattern))
-            .unicode(false)
-            .build();
-        rules.set = set.map_err(|error| {
-            // `RegexSet` does not name the bad pattern: each is tried alone, only in this case.
-            wrong(&patterns).unwrap_or_else(|| RulesError::TooLarge(error.to_string()))
-        })?;
-        Ok(rules)
+        let (built_in, labels) = BUILT_IN.as_ref().map_err(Clone::clone)?;
+        let mut labels = labels.clone();
+        Ok(KernelRules {
+            own: RuleSet::new(text, &mut labels)?,
+            built_in,
+            labels,
+        })
     }
 
-    fn read<'t>(
-        &mut self,
-        text: &'t str,
-        patterns: &mut Vec<(usize, &'t str)>,
-    ) -> Result<(), RulesError> {
+    /// Class and label of a kernel of this name, if a rule knows it. O(length).
+    pub(crate) fn find(&self, name: &str) -> Option<(RowClass, u16)> {
+        let own = self.own.find(name);
+        own.or_else(|| self.built_in.find(name))
+    }
+
+    /// The class of a kernel of this name. O(length).
+    pub fn class(&self, name: &str) -> RowClass {
+        self.find(name)
+            .map_or(RowClass::Computation, |(class, _)| class)
+    }
+
+    /// The label of a kernel of this name: `gemm`, `elementwise`, …. O(length).
+    pub fn label(&self, name: &str) -> &str {
+        self.label_at(self.find(name).map_or(NO_RULE, |(_, label)| label))
+    }
+
+    pub(crate) fn label_at(&self, label: u16) -> &str {
+        self.labels.get(label as usize).map_or("", String::as_str)
+    }
+}
+
+impl RuleSet {
+    /// The rules of a text. Labels that are new are added.
+    fn new(text: &str, labels: &mut Vec<String>) -> Result<RuleSet, RulesError> {
+        let (mut patterns, mut of) = (vec![], vec![]);
         for (line, rule) in (1..).zip(text.lines()) {
             let rule = rule.trim();
             if rule.is_empty() || rule.starts_with('#') {
@@ -159,48 +183,36 @@ impl KernelRules {
                     class: class.to_owned(),
                 });
             };
-            let pattern = pattern.trim_start();
-            let label = self.label_of(label);
-            self.of.push((known, label));
-            patterns.push((line, pattern));
+            of.push((known, label_number(labels, label)));
+            patterns.push((line, pattern.trim_start()));
         }
-        Ok(())
+        // kernels have names in ASCII: case by Unicode's tables
+        // takes longer to prepare than all names take to look at
+        let set = RegexSetBuilder::new(patterns.iter().map(|(_, pattern)| pattern))
+            .unicode(false)
+            .build();
+        let set = set.map_err(|error| {
+            // `RegexSet` does not name the bad pattern: each is tried alone, only in this case.
+            wrong(&patterns).unwrap_or_else(|| RulesError::TooLarge(error.to_string()))
+        })?;
+        Ok(RuleSet { set, of })
     }
 
-    fn label_of(&mut self, label: &str) -> u16 {
-        let at = self
-            .labels
-            .iter()
-            .position(|known| known == label)
-            .unwrap_or_else(|| {
-                self.labels.push(label.to_owned());
-                self.labels.len() - 1
-            });
-        u16::try_from(at).unwrap_or(0)
+    fn find(&self, name: &str) -> Option<(RowClass, u16)> {
+        // Matches come by number of the pattern, which is the order of the rules.
+        let first = self.set.matches(name.as_bytes()).iter().next()?;
+        self.of.get(first).copied()
     }
+}
 
-    /// Class and label of a kernel of this name, if a rule knows it. O(length).
-    pub(crate) fn find(&self, name: &str) -> Option<(RowClass, u16)> {
-        self.of
-            // Matches come by number of the pattern, which is the order of the rules.
-            .get(self.set.matches(name.as_bytes()).iter().next()?)
-            .copied()
-    }
-
-    /// The class of a kernel of this name. O(length).
-    pub fn class(&self, name: &str) -> RowClass {
-        self.find(name)
-            .map_or(RowClass::Computation, |(class, _)| class)
-    }
-
-    /// The label of a kernel of this name: `gemm`, `elementwise`, …. O(length).
-    pub fn label(&self, name: &str) -> &str {
-        self.label_at(self.find(name).map_or(NO_RULE, |(_, label)| label))
-    }
-
-    pub(crate) fn label_at(&self, label: u16) -> &str {
-        self.labels.get(label as usize).map_or("", String::as_str)
-    }
+/// The number of a label, which is added if it is new.
+fn label_number(labels: &mut Vec<String>, label: &str) -> u16 {
+    let known = labels.iter().position(|known| known == label);
+    let at = known.unwrap_or_else(|| {
+        labels.push(label.to_owned());
+        labels.len() - 1
+    });
+    u16::try_from(at).unwrap_or(0)
 }
 
 /// The first pattern that is none.

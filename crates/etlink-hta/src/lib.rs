@@ -119,6 +119,9 @@ pub struct HtaOptions {
     pub rank: Option<i64>,
 }
 
+/// Texts of a record, which lie beside it: two or three short names.
+const RECORD_TEXT_BYTES: usize = 64;
+
 macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident: $row:ty = $make:expr,)*) => {
         /// HTA's tables of one rank, with its names of columns.
@@ -140,6 +143,13 @@ macro_rules! tables {
                     straggler_evidence: stragglers::StragglerEvidence::default(),
                     first_start_us: None,
                 }
+            }
+
+            /// About how much memory its records take, bytes.
+            pub fn memory_bytes(&self) -> u64 {
+                let mut bytes = 0;
+                $(bytes += self.$name.capacity() * (size_of::<$row>() + RECORD_TEXT_BYTES);)*
+                bytes as u64
             }
 
             /// Those that are wanted; the others are empty.

@@ -1,8 +1,9 @@
 //! What the reader does with single values.
 
+use crate::KinetoReadOptions;
 use crate::event::{EventKind, KinetoEvent, dims, int};
 use etlink_json::{JsonScanner, JsonValue};
-use etlink_model::AuxiliaryKind;
+use etlink_model::{AuxiliaryKind, KeepEvents};
 
 fn kind(phase: &str, category: &str) -> EventKind {
     let text = format!(r#""ph": "{phase}", "cat": "{category}", "name": "n"}}"#);
@@ -10,7 +11,7 @@ fn kind(phase: &str, category: &str) -> EventKind {
     event
         .read(
             &mut JsonScanner::new(text.as_bytes()),
-            crate::KinetoReadOptions::default(),
+            KinetoReadOptions::default(),
         )
         .expect("an event");
     event.kind
@@ -56,6 +57,35 @@ fn kinds_by_category() {
             assert_eq!(kind("i", category), instant, "{category}");
         }
     }
+}
+
+#[test]
+fn an_event_that_no_table_keeps_is_left_before_its_values() {
+    for (keep, start) in [
+        (KeepEvents::Graph, None),
+        (KeepEvents::Auxiliary, Some(JsonValue::Word(b"5"))),
+    ] {
+        let text = br#""ph": "X", "cat": "python_function", "name": "n", "ts": 5, "dur": 1}"#;
+        let options = KinetoReadOptions {
+            keep,
+            ..KinetoReadOptions::default()
+        };
+        let mut event = KinetoEvent::default();
+        let read = event.read(&mut JsonScanner::new(text), options);
+        assert!(read.is_ok());
+        assert_eq!(event.start, start, "{keep:?}");
+    }
+}
+
+/// Others than Kineto write the category last.
+#[test]
+fn arguments_before_the_category_count() {
+    let text = br#""ph": "X", "args": {"correlation": 7}, "name": "n", "cat": "kernel"}"#;
+    let mut event = KinetoEvent::default();
+    let read = event.read(&mut JsonScanner::new(text), KinetoReadOptions::default());
+    assert!(read.is_ok());
+    assert_eq!(event.kind, EventKind::Kernel);
+    assert_eq!(int(event.args.correlation), Some(7));
 }
 
 #[test]

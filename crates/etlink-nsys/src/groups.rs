@@ -4,6 +4,7 @@ use crate::comms::Communicators;
 use crate::global_pid::TID_BITS;
 use crate::payload::NcclPayload;
 use crate::{ExportReader, nvtx};
+use etlink_sqlite::begin_query;
 
 /// Addresses of programs have no higher bits (x86-64 and AArch64 with 48 bits).
 const ADDRESS_BITS: u32 = 48;
@@ -42,6 +43,7 @@ impl ExportReader<'_> {
                      WHERE (globalTid >> ?1) <> ?2 AND instr(jsonText, ?3)";
         let values = (TID_BITS, process.0 >> TID_BITS, id.to_string());
         // Damage of the table is told of where its ranges are read.
+        begin_query();
         let Ok(mut query) = self.connection.prepare(query) else {
             return false;
         };

@@ -4,7 +4,7 @@ use crate::global_pid::{GlobalPid, TID_BITS};
 use crate::ranks::{ProcessRank, process_ranks};
 use crate::{Error, calls, nvtx, rows};
 use etlink_model::Anomalies;
-use etlink_sqlite::{RowFilter, SqliteTable, SqliteTables, scan_rows};
+use etlink_sqlite::{RowFilter, SqliteTable, SqliteTables, begin_query, scan_rows};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,6 +84,7 @@ fn distinct(
     );
     let mut found = vec![];
     // A damaged table is told of when its rows are read.
+    begin_query();
     if let Ok(mut query) = connection.prepare(&query)
         && let Ok(mut rows) = query.query([])
     {

@@ -4,7 +4,7 @@ use crate::names::mpi_rank_name;
 use crate::payload::NcclPayload;
 use crate::{Error, GlobalPid, nvtx};
 use etlink_model::Anomalies;
-use etlink_sqlite::{RowFilter, SqliteTables, scan_rows};
+use etlink_sqlite::{RowFilter, SqliteTables, begin_query, scan_rows};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -131,6 +131,7 @@ fn thread_names(
     };
     let names = "SELECT globalTid, value FROM ThreadNames JOIN StringIds ON id = nameId \
                  WHERE value LIKE 'MPI Rank %'";
+    begin_query();
     if tables.table("ThreadNames").is_some()
         && let Ok(mut query) = connection.prepare(names)
         && let Ok(mut rows) = query.query([])
@@ -176,6 +177,7 @@ fn nccl_ranks(
         return Ok(found);
     }
     let payloads = "SELECT globalTid, jsonText FROM NVTX_EVENTS WHERE jsonText LIKE '%\"Rank\"%'";
+    begin_query();
     let mut query = connection
         .prepare(payloads)
         .map_err(|error| etlink_sqlite::Error::of(nvtx::RANGES, error))?;

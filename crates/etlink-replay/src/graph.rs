@@ -246,6 +246,21 @@ impl ReplayGraph {
         self.resource_at(node).map_or("", |resource| &resource.name)
     }
 
+    /// Gives back what the columns have taken in advance: graphs of all ranks of a run are there at
+    /// once.
+    fn shrink(&mut self) {
+        self.kind.shrink_to_fit();
+        self.resource.shrink_to_fit();
+        self.start.shrink_to_fit();
+        self.duration.shrink_to_fit();
+        self.deps.from.shrink_to_fit();
+        self.deps.kind.shrink_to_fit();
+        self.deps.inferred.shrink_to_fit();
+        self.deps.latency.shrink_to_fit();
+        self.deps.ends.shrink_to_fit();
+        self.order.shrink_to_fit();
+    }
+
     /// All nodes, each after those that it waits for.
     pub(crate) fn order(&self) -> impl Iterator<Item = NodeIdx> {
         // Most graphs keep no list: see `topological_order`.
@@ -278,6 +293,20 @@ impl GraphBuilder {
             stated: vec![],
             stated_of_nodes: vec![],
         }
+    }
+
+    /// Makes room for so many nodes and edges, no more: a list that grows has up to twice as much.
+    pub(crate) fn reserve(&mut self, nodes: usize, edges: usize) {
+        let graph = &mut self.graph;
+        graph.kind.reserve_exact(nodes);
+        graph.resource.reserve_exact(nodes);
+        graph.start.reserve_exact(nodes);
+        graph.duration.reserve_exact(nodes);
+        graph.deps.ends.reserve_exact(nodes);
+        graph.deps.from.reserve_exact(edges);
+        graph.deps.kind.reserve_exact(edges);
+        graph.deps.inferred.reserve_exact(edges);
+        self.stated.reserve_exact(edges);
     }
 
     /// Appends a node and what it waits for, which may come later.
@@ -345,12 +374,13 @@ impl GraphBuilder {
             graph.deps.latency = latency::edge_latencies(&graph, stated);
         }
         graph.order = order::topological_order(&graph)?;
+        graph.shrink();
         Ok(graph)
     }
 
     /// Per edge what is stated, of itself or of its node; else 0.
     fn stated_latencies(&self, graph: &ReplayGraph) -> Vec<DurationNs> {
-        let mut latencies = vec![];
+        let mut latencies = Vec::with_capacity(graph.edges());
         for node in graph.indices() {
             let of_node = self.stated_of_nodes.get(node.index()).copied().flatten();
             for edge in graph.edges_to(node) {

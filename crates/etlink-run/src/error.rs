@@ -366,10 +366,10 @@ pub enum RunError {
     OversizedRank(Box<OversizedRank>),
     /// What stays of all ranks takes more memory than there is.
     #[error(
-        "{source_name}: the graphs of all {ranks} ranks do not fit into memory at once, {limit}{}",
+        "{source_name}: what is kept of all {ranks} ranks does not fit into memory, {limit}{}",
         advice(self.remedy())
     )]
-    GraphsTooLarge {
+    RanksTooLarge {
         /// The source, as it was named.
         source_name: String,
         /// How many ranks it has.
@@ -449,9 +449,11 @@ impl RunError {
             RunError::PackedProcesses { .. } => {
                 "unpack it first (gunzip), or save standard input to a file"
             }
-            RunError::GraphsTooLarge { .. } => {
-                let memory = Setting::Memory;
-                return Some(format!("allow more with {memory}, or replay fewer ranks"));
+            RunError::RanksTooLarge { .. } => {
+                let (memory, ranks) = (Setting::Memory, Setting::Ranks);
+                return Some(format!(
+                    "allow more with {memory}, or name fewer ranks with {ranks}"
+                ));
             }
             RunError::SimulatorFormat => "leave the format out",
             RunError::TooManyAbsent { .. } => {
@@ -481,7 +483,7 @@ impl RunError {
                 source_name: name, ..
             }
             | RunError::RanksOfFile { source_name: name }
-            | RunError::GraphsTooLarge {
+            | RunError::RanksTooLarge {
                 source_name: name, ..
             }
             | RunError::Refused { file: name, .. }

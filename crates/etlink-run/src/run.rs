@@ -338,7 +338,7 @@ impl RunSet {
         let results = keeping(&self.bytes, room, self.threads, |index| {
             job(self.entry(index))
         });
-        results.ok_or_else(|| RunError::GraphsTooLarge {
+        results.ok_or_else(|| RunError::RanksTooLarge {
             source_name: self.source_name(),
             ranks: self.len(),
             limit: self.budget.limit(),

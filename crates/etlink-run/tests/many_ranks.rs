@@ -9,7 +9,7 @@
 
 use etlink_run::merge::{MergeOptions, merge};
 use etlink_run::{Run, RunOptions, RunSet, RunSource};
-use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
+use etlink_testing::all_reduce_rank;
 use peak_alloc::PeakAlloc;
 use std::path::Path;
 
@@ -22,35 +22,12 @@ const MANY: u64 = 544;
 /// What a rank of three collectives may keep. Its names, collectives and report are 5 kB.
 const MOST_OF_RANK: usize = 9_000;
 
-/// A rank with three all-reduces over all ranks, each of which lists them, as PyTorch writes.
-fn draw_rank(rank: u64, ranks: u64) -> Vec<u8> {
-    let mut draw = TraceBuilder::default();
-    draw.distributed(rank.cast_signed(), ranks.cast_signed());
-    let main = draw.thread();
-    for round in 0..3i64 {
-        let begin = 1_000_000 * (round + 1);
-        let comms = ParamComms::new("allreduce", 0..ranks, rank.cast_signed(), round);
-        draw.collective(main, &comms, begin, begin + 20_000);
-        let correlation = draw.next_correlation();
-        let call = (begin + 5_000, begin + 9_000);
-        draw.call(main, "cudaLaunchKernelExC", call, correlation);
-        draw.collective_kernel(
-            DeviceQueue::stream(20),
-            "ncclDevKernel_AllReduce_Sum_f32",
-            (begin + 100_000, begin + 450_000),
-            correlation,
-            &comms,
-        );
-    }
-    draw.kineto()
-}
-
 fn draw_run(folder: &Path, ranks: u64) -> RunSource {
     let folder = folder.join(format!("run{ranks}"));
     std::fs::create_dir_all(&folder).expect("makes folder");
     for rank in 0..ranks {
         let path = folder.join(format!("kineto_trace_{rank}.json"));
-        std::fs::write(path, draw_rank(rank, ranks)).expect("writes");
+        std::fs::write(path, all_reduce_rank(rank, ranks, 0)).expect("writes");
     }
     RunSource::Folder(folder)
 }

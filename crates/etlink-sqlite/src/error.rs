@@ -52,9 +52,12 @@ impl Error {
         let place = place.to_owned();
         match source.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Locked { place },
-            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-                Error::NotDatabase { source }
-            }
+            // What takes more steps than its rows can cause has pages that name each other.
+            Some(
+                ErrorCode::NotADatabase
+                | ErrorCode::DatabaseCorrupt
+                | ErrorCode::OperationInterrupted,
+            ) => Error::NotDatabase { source },
             _ => Error::Failed { place, source },
         }
     }
@@ -87,4 +90,9 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
                 | ErrorCode::TooBig
         )
     )
+}
+
+/// Whether a query took more steps than [`limit_steps`](crate::query_steps::limit_steps) allows.
+pub(crate) fn is_endless(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
 }

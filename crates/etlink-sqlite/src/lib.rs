@@ -16,9 +16,9 @@
 //! use etlink_model::Anomalies;
 //! use etlink_sqlite::{RowFilter, SqliteTables, scan_rows, set_safe_limits};
 //!
-//! let connection = rusqlite::Connection::open_in_memory()?;
+//! let mut connection = rusqlite::Connection::open_in_memory()?;
 //! connection.execute_batch("CREATE TABLE CALLS (start, name); INSERT INTO CALLS VALUES (5, 'f');")?;
-//! set_safe_limits(&connection)?;
+//! set_safe_limits(&mut connection)?;
 //! let tables = SqliteTables::probe(&connection)?;
 //! let (mut anomalies, mut starts) = (Anomalies::default(), vec![]);
 //! if let Some(calls) = tables.table("CALLS") {
@@ -35,13 +35,16 @@
 
 mod cells;
 mod error;
+mod query_steps;
 mod scan;
+mod stored_size;
 mod tables;
 #[cfg(test)]
 mod tests;
 
 pub use cells::RowCells;
 pub use error::Error;
+pub use query_steps::begin_query;
 pub use scan::{RowFilter, scan_rows};
 pub use tables::{SqliteTable, SqliteTables};
 
@@ -54,11 +57,11 @@ use rusqlite::limits::Limit;
 const MAX_CELL_BYTES: i32 = 64 << 20;
 
 /// Switches off what a file of somebody else's could do beyond holding rows: functions with side
-/// effects in its views, writes to its schema, cells of a gigabyte.
+/// effects in its views, writes to its schema, cells of a gigabyte, queries without end.
 ///
 /// # Errors
-/// [`Error`] of SQLite, which refuses none of these.
-pub fn set_safe_limits(connection: &Connection) -> Result<(), Error> {
+/// The file is no database, or it is locked.
+pub fn set_safe_limits(connection: &mut Connection) -> Result<(), Error> {
     // https://sqlite.org/security.html, "Untrusted SQLite Database Files"
     let settings = [
         (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
@@ -73,5 +76,6 @@ pub fn set_safe_limits(connection: &Connection) -> Result<(), Error> {
     set.map_err(|source| Error::of("settings", source))?;
     // SQLite then checks each page as it is loaded, so that damage is an error and not a wrong row.
     let set = connection.pragma_update(None, "cell_size_check", true);
-    set.map_err(|source| Error::of("settings", source))
+    set.map_err(|source| Error::of("settings", source))?;
+    query_steps::limit_steps(connection)
 }

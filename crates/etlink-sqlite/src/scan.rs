@@ -1,8 +1,9 @@
 //! Rows of a table, one after the other.
 
-use crate::error::is_damage;
-use crate::tables::{SqliteTable, quoted_name, stored_bytes};
-use crate::{Error, RowCells};
+use crate::error::{is_damage, is_endless};
+use crate::stored_size::{LEAST_ROW_BYTES, stored_bytes};
+use crate::tables::{SqliteTable, quoted_name};
+use crate::{Error, RowCells, begin_query};
 use etlink_model::{Anomalies, AnomalyKind};
 use rusqlite::Connection;
 
@@ -27,7 +28,7 @@ pub enum RowFilter<'a> {
 ///
 /// Where the table is damaged, rows before the damage are given, and
 /// [`TableDamaged`](AnomalyKind::TableDamaged) is counted. So it is where a table has more rows than
-/// the file has bytes, which only a ring of pages can have.
+/// fit into the file, which it has where several pages name the same one.
 ///
 /// # Errors
 /// The table is locked, or SQLite refuses the query.
@@ -40,11 +41,12 @@ pub fn scan_rows(
     mut take: impl FnMut(&RowCells<'_, '_>),
 ) -> Result<u64, Error> {
     let failed = |source| Error::of(&table.name, source);
+    begin_query();
     let mut query = match connection.prepare(&select(table, columns, filter)) {
         Ok(query) => query,
         Err(error) => return damaged(table, 0, error, anomalies),
     };
-    let most = stored_bytes(connection).map_err(failed)?;
+    let most = stored_bytes(connection).map_err(failed)? / LEAST_ROW_BYTES;
     let mut rows = match filter {
         RowFilter::All => query.query([]),
         RowFilter::Equal { value, .. } => query.query([value]),
@@ -60,9 +62,8 @@ pub fn scan_rows(
                 break;
             }
         };
-        // A table cannot have more rows than its file has bytes.
         if count >= most {
-            note_damage(table, count, "its pages form a ring", anomalies);
+            note_damage(table, count, MORE_THAN_FIT, anomalies);
             break;
         }
         let cells = RowCells::new(row);
@@ -112,6 +113,9 @@ fn select(table: &SqliteTable, columns: &[&str], filter: RowFilter<'_>) -> Strin
     query
 }
 
+/// What only a table has whose pages are counted several times.
+const MORE_THAN_FIT: &str = "it has more rows than fit into the file";
+
 /// Counts damage, behind which nothing is read. Other failures are errors.
 fn damaged(
     table: &SqliteTable,
@@ -119,10 +123,13 @@ fn damaged(
     error: rusqlite::Error,
     anomalies: &mut Anomalies,
 ) -> Result<u64, Error> {
-    if !is_damage(&error) {
+    if is_endless(&error) {
+        note_damage(table, rows, MORE_THAN_FIT, anomalies);
+    } else if is_damage(&error) {
+        note_damage(table, rows, &error.to_string(), anomalies);
+    } else {
         return Err(Error::of(&table.name, error));
     }
-    note_damage(table, rows, &error.to_string(), anomalies);
     Ok(rows)
 }
 

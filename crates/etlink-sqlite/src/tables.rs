@@ -1,8 +1,9 @@
 //! Which tables and columns a database has.
 
-use crate::Error;
+use crate::stored_size::stored_bytes;
+use crate::{Error, begin_query};
 use indexmap::IndexMap;
-use rusqlite::Connection;
+use rusqlite::{Connection, Statement};
 use rustc_hash::FxBuildHasher;
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ const MOST: usize = 2000;
 
 /// No row of an event takes less: a cell has a pointer of two bytes, two lengths and a number, and
 /// its header a byte for each column (<https://sqlite.org/fileformat.html>, 1.6 and 2.1).
-const LEAST_ROW_BYTES: u64 = 10;
+const LEAST_EVENT_BYTES: u64 = 10;
 
 /// A table, or a view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,7 @@ impl SqliteTable {
         let (table, column) = (quoted_name(&self.name), quoted_name(column));
         let query =
             format!("SELECT DISTINCT {column} FROM {table} WHERE typeof({column}) = 'integer'");
+        begin_query();
         if let Ok(mut query) = connection.prepare(&query)
             && let Ok(mut rows) = query.query([])
         {
@@ -67,7 +69,7 @@ impl SqliteTable {
         let last = u64::try_from(last?).ok()?;
         // Numbers stay when rows are deleted: a trimmed table has few rows of high numbers.
         let bytes = stored_bytes(connection).ok()?;
-        Some(last.min(bytes / LEAST_ROW_BYTES))
+        Some(last.min(bytes / LEAST_EVENT_BYTES))
     }
 }
 
@@ -86,10 +88,14 @@ impl SqliteTables {
     /// # Errors
     /// It is no database, it is locked, or its list of tables is damaged.
     pub fn probe(connection: &Connection) -> Result<SqliteTables, Error> {
+        begin_query();
         let mut tables = SqliteTables::default();
         let failed = |source| Error::of("the list of tables", source);
-        for (name, is_view) in listed_tables(connection).map_err(failed)? {
-            let table = probe_table(connection, name, is_view);
+        let listed = listed_tables(connection).map_err(failed)?;
+        let columns = "SELECT name, pk, type FROM pragma_table_info(?1) LIMIT ?2";
+        let mut columns = connection.prepare(columns).map_err(failed)?;
+        for (name, is_view) in listed {
+            let table = probe_table(&mut columns, name, is_view);
             // A view of tables that are not there has no columns that could be told.
             if let Some(table) = table.filter(|table| !table.columns.is_empty()) {
                 tables.all.insert(table.name.to_ascii_lowercase(), table);
@@ -115,13 +121,6 @@ impl SqliteTables {
     }
 }
 
-/// The size of a database; no table has more rows. What is in memory alone has its pages' size.
-pub(crate) fn stored_bytes(connection: &Connection) -> rusqlite::Result<u64> {
-    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let bytes = pragma("page_count")?.saturating_mul(pragma("page_size")?);
-    Ok(u64::try_from(bytes).unwrap_or(0))
-}
-
 /// Names of tables and views, with whether each is a view.
 fn listed_tables(connection: &Connection) -> rusqlite::Result<Vec<(String, bool)>> {
     let mut query = connection.prepare(
@@ -139,10 +138,8 @@ fn listed_tables(connection: &Connection) -> rusqlite::Result<Vec<(String, bool)
     Ok(listed)
 }
 
-fn probe_table(connection: &Connection, name: String, is_view: bool) -> Option<SqliteTable> {
-    let query = "SELECT name, pk, type FROM pragma_table_info(?1) LIMIT ?2";
-    let mut query = connection.prepare(query).ok()?;
-    let mut rows = query.query((&name, MOST as i64)).ok()?;
+fn probe_table(columns: &mut Statement<'_>, name: String, is_view: bool) -> Option<SqliteTable> {
+    let mut rows = columns.query((&name, MOST as i64)).ok()?;
     let mut table = SqliteTable {
         name,
         is_view,

@@ -1,12 +1,12 @@
 use crate::{Error, RowFilter, SqliteTables, scan_rows, set_safe_limits};
 use etlink_model::{Anomalies, AnomalyKind};
 use proptest::prelude::*;
-use rusqlite::Connection;
+use rusqlite::{Connection, MAIN_DB};
 
 fn database(sql: &str) -> Connection {
-    let connection = Connection::open_in_memory().unwrap();
+    let mut connection = Connection::open_in_memory().unwrap();
     connection.execute_batch(sql).unwrap();
-    set_safe_limits(&connection).unwrap();
+    set_safe_limits(&mut connection).unwrap();
     connection
 }
 
@@ -159,8 +159,8 @@ fn damage_ends_a_table_and_is_counted() {
     let path = folder.join("damaged.sqlite");
     #[allow(clippy::disallowed_methods, reason = "a test")]
     std::fs::write(&path, bytes).unwrap();
-    let connection = Connection::open(&path).unwrap();
-    set_safe_limits(&connection).unwrap();
+    let mut connection = Connection::open(&path).unwrap();
+    set_safe_limits(&mut connection).unwrap();
     let tables = SqliteTables::probe(&connection).unwrap();
     let mut anomalies = Anomalies::default();
     let mut last = 0;
@@ -178,6 +178,75 @@ fn damage_ends_a_table_and_is_counted() {
     assert_eq!(last, rows as i64, "all rows before the damage");
     assert_eq!(anomalies.count(AnomalyKind::TableDamaged), 1);
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Size of a page of the databases below.
+const PAGE: usize = 512;
+
+/// A database of a table `t` whose pages each name the next one so often, down to one with a row:
+/// `often` to the power of nine rows.
+fn pages_that_name_one(often: u16) -> Vec<u8> {
+    let mut connection = Connection::open_in_memory().unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA page_size = 512; CREATE TABLE t (a, b); INSERT INTO t VALUES (7, 8);",
+        )
+        .unwrap();
+    // the list of tables, and the table's only page
+    let mut image = connection.serialize(MAIN_DB).unwrap().to_vec();
+    assert_eq!(image.len(), 2 * PAGE);
+    let leaf = image.split_off(PAGE);
+    let levels = 2..11u32;
+    let last = levels.end;
+    for number in levels {
+        // https://sqlite.org/fileformat.html, 1.6: an inner page of a table
+        let mut page = vec![0; PAGE];
+        let begin = PAGE - 5 * usize::from(often - 1);
+        page[0] = 5;
+        page[3..5].copy_from_slice(&(often - 1).to_be_bytes());
+        page[5..7].copy_from_slice(&u16::try_from(begin).unwrap().to_be_bytes());
+        page[8..12].copy_from_slice(&(number + 1).to_be_bytes());
+        for cell in 0..usize::from(often - 1) {
+            let at = begin + 5 * cell;
+            page[12 + 2 * cell..][..2].copy_from_slice(&u16::try_from(at).unwrap().to_be_bytes());
+            page[at..at + 4].copy_from_slice(&(number + 1).to_be_bytes());
+            page[at + 4] = 1;
+        }
+        image.extend(page);
+    }
+    image.extend(leaf);
+    // how many pages there are
+    image[28..32].copy_from_slice(&last.to_be_bytes());
+    image
+}
+
+#[test]
+fn pages_that_are_named_many_times_end() {
+    let image = pages_that_name_one(30);
+    let mut connection = Connection::open_in_memory().unwrap();
+    let taken = connection.deserialize_read_exact(MAIN_DB, &image[..], image.len(), true);
+    taken.unwrap();
+    set_safe_limits(&mut connection).unwrap();
+    let tables = SqliteTables::probe(&connection).unwrap();
+    let table = tables.table("t").unwrap();
+    let none = RowFilter::Equal {
+        column: "a",
+        ignored_bits: 0,
+        value: 9,
+    };
+    for (filter, most) in [(RowFilter::All, image.len() as u64 / 6), (none, 0)] {
+        let (mut anomalies, mut rows) = (Anomalies::default(), 0);
+        let scanned = scan_rows(&connection, table, &["a"], filter, &mut anomalies, |_| {
+            rows += 1
+        });
+        assert_eq!((scanned.unwrap(), rows), (most, most));
+        let damage = anomalies.iter().map(|(_, damage)| damage.first.clone());
+        let damage: Vec<Option<String>> = damage.collect();
+        let expected = format!("t behind {most} rows: it has more rows than fit into the file");
+        assert_eq!(damage, [Some(expected)]);
+    }
+    // damage ends the numbers
+    assert!(table.distinct_ints(&connection, "b").len() <= 1);
 }
 
 proptest! {

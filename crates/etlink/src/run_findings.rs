@@ -14,6 +14,9 @@ use etlink_run::run::RankEntry;
 /// ranks, with latencies of edges and the lists of causes.
 const NODE_BYTES: u64 = 200;
 
+/// What the join keeps of a small rank, with its names and notes: 5 to 7 kB of three collectives.
+pub const SUMMARY_BYTES: u64 = 7_000;
+
 /// What stays of a rank may take so many times what the rank is counted with while it is read.
 // Traces of nothing but short CPU ops have most nodes per byte.
 const RETAINED_FACTOR: u64 = 3;
@@ -79,11 +82,15 @@ pub fn head_findings(
     Ok(is_counted.then_some(found))
 }
 
-/// What a rank takes until its run is done, bytes; the only rank of a set has been let in.
-pub fn retained_bytes(entry: RankEntry<'_>, found: Option<&FoundRank>) -> u64 {
+/// What a rank takes until its run is done, bytes, with figures of so many; the only rank of a set has
+/// been let in.
+pub fn retained_bytes(entry: RankEntry<'_>, figures: u64, found: Option<&FoundRank>) -> u64 {
     match entry.set.len() {
         0 | 1 => 0,
-        _ => found.map_or(0, FoundRank::retained_bytes),
+        _ => {
+            let found = found.map_or(0, FoundRank::retained_bytes);
+            found.saturating_add(figures).saturating_add(SUMMARY_BYTES)
+        }
     }
 }
 

@@ -78,7 +78,7 @@ fn read_damaged(
         return Ok(None);
     }
     change(&copy)?;
-    if set_safe_limits(&copy).is_err() {
+    if set_safe_limits(&mut copy).is_err() {
         return Ok(None);
     }
     let Ok(trace) = read(&copy, everything()) else {

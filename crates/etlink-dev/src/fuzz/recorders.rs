@@ -53,7 +53,7 @@ fn check_database(device: &DeviceTrace) -> Result<()> {
             .deserialize_read_exact(MAIN_DB, &bytes[..], length, true)
             .is_ok()
         {
-            set_safe_limits(&damaged)?;
+            set_safe_limits(&mut damaged)?;
             rocpd_processes(&damaged).ok();
             read_rocpd(&damaged, RocpdReadOptions::default())
                 .map(link_alone)

@@ -101,7 +101,7 @@ pub fn fuzz_readers(options: &ReaderFuzzOptions) -> Result<()> {
     let end = Instant::now() + Duration::from_secs(options.seconds);
     std::thread::scope(|scope| -> Result<()> {
         let jobs: Vec<_> = (0..options.jobs.max(1))
-            .map(|_| scope.spawn(|| take_turns(&schedule, end, options)))
+            .map(|_| scope.spawn(|| alone(|| take_turns(&schedule, end, options))))
             .collect();
         scope.spawn(|| campaign::watch_for_endless(&running, NO_END));
         for job in jobs {
@@ -122,6 +122,13 @@ pub fn fuzz_readers(options: &ReaderFuzzOptions) -> Result<()> {
         options.keep.display()
     );
     Ok(())
+}
+
+/// Does what rayon does in it on this thread: to wake another takes longer than to read a small
+/// document.
+fn alone(action: impl FnOnce() -> Result<()> + Send) -> Result<()> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1);
+    pool.use_current_thread().build()?.install(action)
 }
 
 /// One job: the reader that had the least time is next.

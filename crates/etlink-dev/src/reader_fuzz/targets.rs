@@ -277,7 +277,7 @@ fn open_image(image: &[u8]) -> Option<Connection> {
     let mut connection = Connection::open_in_memory().ok()?;
     let taken = connection.deserialize_read_exact(MAIN_DB, image, image.len(), true);
     taken.ok()?;
-    set_safe_limits(&connection).ok()?;
+    set_safe_limits(&mut connection).ok()?;
     Some(connection)
 }
 

@@ -358,6 +358,25 @@ fn copies_have_the_bytes_of_their_calls() {
 }
 
 #[test]
+fn what_was_counted_of_a_kernel_is_kept() {
+    let range = r#"{"ph": "X", "cat": "cuda_profiler_range", "name": "gemm", "pid": 0, "tid": 0,
+        "ts": 3.000, "dur": 2.500, "args": {"smsp__warps_launched.avg": "12.5", "a\u0062": 7}}"#;
+    let trace = read(document(&[range.to_owned()]));
+    let counted = &trace.counter_ranges;
+    let names: Vec<&str> = counted
+        .name
+        .iter()
+        .map(|name| trace.names.get(*name))
+        .collect();
+    assert_eq!(names, ["gemm"]);
+    let values = counted.values.iter().map(|values| trace.names.get(*values));
+    let values: Vec<&str> = values.collect();
+    assert_eq!(values, ["smsp__warps_launched.avg 12.5\nab 7\n"]);
+    assert_eq!(counted.start, [TimeNs(3_000)]);
+    assert_eq!(counted.duration, [DurationNs(2_500)]);
+}
+
+#[test]
 fn graph_nodes_are_told_apart() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();

@@ -264,6 +264,20 @@ fn the_header_is_that_of_kineto() {
 }
 
 #[test]
+fn a_device_of_the_header_is_written_once() {
+    let list = r#"[{"id":0,"name":"a","numSms":108},{"id":1,"name":"b","numSms":132},{"id":2,"numSms":132}]"#;
+    let trace = read(&format!(
+        "{{\"deviceProperties\": {list}, \"traceEvents\": []}}"
+    ));
+    let again = written(&trace, KinetoVersion::default());
+    let (_, list) = again.split_once("\"deviceProperties\": [").expect("a list");
+    let (list, _) = list.split_once(']').expect("its end");
+    let count = |word: &str| list.matches(word).count();
+    let counts = [count("\"id\""), count("\"name\""), count("\"numSms\"")];
+    assert_eq!(counts, [3, 2, 3], "{list}");
+}
+
+#[test]
 fn drawn_programs_come_back_in_every_layout() {
     for flavour in [
         KinetoFlavour::Cuda,

@@ -11,6 +11,8 @@ const BETWEEN: &str = "between ranks";
 /// All nodes: the ranks' own, arrivals, meetings.
 pub(super) fn joined_nodes(ranks: &[RankGraph], plan: &Plan) -> GraphBuilder {
     let mut builder = GraphBuilder::new(all_resources(ranks));
+    let (nodes, edges) = plan.size(ranks);
+    builder.reserve(nodes, edges);
     // Starts of some ranks alone would place the others at 0: then no rank has measured times.
     let measured = ranks.iter().all(|rank| rank.graph.measured);
     let mut arrivals = vec![];

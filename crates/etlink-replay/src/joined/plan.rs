@@ -288,6 +288,14 @@ impl Plan {
         self.ranks[place].first.0..next.map_or(self.nodes, |next| next.first.0)
     }
 
+    /// How many nodes and edges the common graph has.
+    pub(super) fn size(&self, ranks: &[RankGraph]) -> (usize, usize) {
+        let nodes = self.nodes as usize + self.arrivals.len() + self.meetings.len();
+        let own: usize = ranks.iter().map(|rank| rank.graph.edges()).sum();
+        // from an arrival one edge leads to its node, another to its meeting
+        (nodes, own + 2 * self.arrivals.len() + self.waits.len())
+    }
+
     /// The arrival that stands before a node of a rank, if one does.
     pub(super) fn arrival_at(&self, node: NodeIdx) -> Option<ArrivalIdx> {
         let place = self.arrivals.binary_search(&node).ok()?;

@@ -103,9 +103,9 @@ impl DatabaseFile {
                 Connection::open_with_flags(immutable_uri(&self.path), flags)
             }
         };
-        let connection = connection.map_err(opened)?;
+        let mut connection = connection.map_err(opened)?;
         connection.busy_timeout(PATIENCE).map_err(opened)?;
-        set_safe_limits(&connection)?;
+        set_safe_limits(&mut connection)?;
         Ok(connection)
     }
 

@@ -1,5 +1,5 @@
 //! How much memory the system can give: what is free, and what control groups (containers, batch
-//! jobs) leave.
+//! jobs) and limits of the process (`ulimit -v`) leave.
 
 use std::path::Path;
 
@@ -36,7 +36,32 @@ pub(super) fn available_memory() -> Option<u64> {
     let left = KINDS
         .iter()
         .flat_map(|kind| group_of(&groups, kind.controller).map(|group| group_left(kind, group)));
-    Some(left.flatten().fold(free, u64::min))
+    Some(left.flatten().chain(limits_left()).fold(free, u64::min))
+}
+
+/// Limits of a process, and what counts towards each.
+const LIMITS: [(&str, &str); 2] = [
+    ("Max address space", "VmSize:"),
+    ("Max data size", "VmData:"),
+];
+
+/// What the limits of this process leave; none where it has none.
+fn limits_left() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    least_left(&limits, &status)
+}
+
+fn least_left(limits: &str, status: &str) -> Option<u64> {
+    let left = LIMITS.iter().filter_map(|(name, used)| {
+        let mut lines = limits.lines();
+        let values = lines.find_map(|line| line.strip_prefix(name))?;
+        // the soft limit, which counts, then the hard one; `unlimited` is none
+        let limit: u64 = values.split_ascii_whitespace().next()?.parse().ok()?;
+        let used = word_value(status, used)?.saturating_mul(1024);
+        Some(limit.saturating_sub(used))
+    });
+    left.min()
 }
 
 /// `MemAvailable` of `/proc/meminfo`.
@@ -102,6 +127,18 @@ mod tests {
         let groups = "9:name=systemd:/\n5:cpu,memory:/slurm/job_1\n0::/system.slice/a:b\n";
         assert_eq!(group_of(groups, "memory"), Some("/slurm/job_1"));
         assert_eq!(group_of(groups, ""), Some("/system.slice/a:b"));
+    }
+
+    #[test]
+    fn limits_of_a_process_as_linux_writes_them() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
+            Max data size             unlimited            unlimited            bytes\n\
+            Max address space         204800000            unlimited            bytes\n";
+        let status = "VmPeak:\t 9000 kB\nVmSize:\t 100000 kB\nVmData:\t 500 kB\n";
+        assert_eq!(least_left(limits, status), Some(102_400_000));
+        assert_eq!(least_left("", status), None);
+        let data = limits.replace("size             unlimited", "size             1024000  ");
+        assert_eq!(least_left(&data, status), Some(512_000));
     }
 
     #[cfg(target_os = "linux")]

@@ -1,8 +1,8 @@
 //! Faults for tests: `ETLINK_FAULT=rename:3:ENOSPC` makes the third renaming fail as on a full
 //! disk.
 //!
-//! Kinds of calls are those of [`DiskCall`] in small letters, or `any`. Instead of an error `KILL`
-//! and `TERM` send that signal to the process; SIGKILL cuts a write in its middle.
+//! Kinds of calls are those of [`DiskCall`] in small letters, or `any`. Instead of an error `KILL`,
+//! `STOP` and `TERM` send that signal to the process; SIGKILL cuts a write in its middle.
 
 #![allow(clippy::print_stderr, reason = "tests")]
 
@@ -54,6 +54,7 @@ fn parse(text: &str) -> Option<InjectedFault> {
         "EIO" => Effect::Error(nix::libc::EIO),
         "ENOLCK" => Effect::Error(nix::libc::ENOLCK),
         "KILL" => Effect::Signal(Signal::SIGKILL),
+        "STOP" => Effect::Signal(Signal::SIGSTOP),
         "TERM" => Effect::Signal(Signal::SIGTERM),
         _ => return None,
     };

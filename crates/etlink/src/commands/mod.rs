@@ -33,6 +33,7 @@ use crate::args::{EtlinkArgs, EtlinkCommand};
 use crate::table::{fold_lines, plain_lines};
 use crate::{notes, signals};
 use anyhow::{Context, Result};
+use etlink_model::AdvisedError;
 use etlink_run::RunSet;
 use etlink_run::output::StdoutError;
 use serde::Serialize;
@@ -97,9 +98,13 @@ pub fn start_threads(asked: Option<u32>) -> Result<usize> {
     };
     let threads = threads.min(MAX_THREADS);
     // one pool for the process, before any work: a later one would be refused
-    rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build_global()?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+    pool.build_global().map_err(|error| {
+        // each thread takes some megabytes of addresses
+        let remedy = "use fewer threads (-j 1), or raise the limits of memory and processes \
+                      (`ulimit -v`, `ulimit -u`)";
+        AdvisedError::new(format!("cannot start {threads} threads: {error}"), remedy)
+    })?;
     Ok(threads)
 }
 

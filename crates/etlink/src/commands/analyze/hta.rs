@@ -1,12 +1,14 @@
 //! What HTA's class in Python is made of: its tables, of named files.
 
 use super::load::{AnalyzeConfig, load_runs};
+use super::results::AnalyzedTrace;
 use crate::record_tables::{RankRecords, records_table};
 use anyhow::{Context, Result, ensure};
 use arrow_array::RecordBatch;
 use etlink_hta::{
     HtaDetails, HtaOnDemand, HtaOptions, HtaTables, KernelType, RUN_TABLES, StragglerQuery,
 };
+use etlink_link::LinkedTrace;
 use etlink_model::KeepEvents;
 use etlink_run::{RunError, RunOptions, RunSource};
 use etlink_tables::RecordTable;
@@ -153,9 +155,10 @@ fn read_file(
     let source = RunSource::from_path(&file);
     // HTA also counts what no graph needs
     let config = AnalyzeConfig::from_source(source, options.clone()).keeping(KeepEvents::Auxiliary);
-    let said = load_runs(config, None, |trace, _| {
-        Ok((HtaOnDemand::new(trace, settings), None))
-    });
+    let say =
+        |trace: LinkedTrace, _: AnalyzedTrace<'_>| Ok((HtaOnDemand::new(trace, settings), None));
+    // tables are made when they are asked for
+    let said = load_runs(config, None, say, |_| 0);
     let mut runs = said.with_context(|| file.display().to_string())?;
     let run = runs.pop().ok_or(RunError::NoRankAsked)?;
     let notes = run.notes_of();

@@ -68,11 +68,13 @@ impl AnalyzeConfig {
     }
 }
 
-/// Links what was named; `say` gets each trace. Refuses what `files` could not write.
+/// Links what was named; `say` gets each trace. Refuses what `files` could not write. `said_bytes`
+/// is how much memory what was said takes.
 pub(super) fn load_runs<T: Send>(
     config: AnalyzeConfig,
     files: Option<&TableFiles>,
     say: impl Fn(LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)> + Sync,
+    said_bytes: impl Fn(&T) -> u64 + Sync,
 ) -> Result<Vec<AnalyzedRun<T>>> {
     let progress = config.options.progress.clone();
     let runs = RunSet::open(config.source, config.options)?;
@@ -83,11 +85,13 @@ pub(super) fn load_runs<T: Send>(
     progress.phase("analyzing");
     let results = runs.map_ranks_retaining(|rank| {
         let analyzed = analyze_rank(rank, &say).transpose();
-        let found = match &analyzed {
-            Some(Ok(analyzed)) => analyzed.value.found.as_ref(),
-            _ => None,
+        let bytes = match &analyzed {
+            Some(Ok(analyzed)) => {
+                let figures = said_bytes(&analyzed.value.said);
+                retained_bytes(rank, figures, analyzed.value.found.as_ref())
+            }
+            _ => 0,
         };
-        let bytes = retained_bytes(rank, found);
         (analyzed.map(|analyzed| analyzed.map_err(rank_error)), bytes)
     })?;
     progress.finish();

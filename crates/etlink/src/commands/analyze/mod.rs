@@ -28,6 +28,7 @@ use etlink_analyze::{
 };
 use etlink_findings::RunFindings;
 use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
+use etlink_link::LinkedTrace;
 use etlink_link::ranks::{StragglerStats, job_step_times};
 use etlink_run::joined::{JoinedRun, clock_notes};
 use load::{AnalyzeConfig, load_runs};
@@ -138,7 +139,7 @@ fn analyze_runs(
     files: Option<&TableFiles>,
     wants_findings: bool,
 ) -> Result<Vec<AnalyzedRun<RankAnalysis>>> {
-    load_runs(config, files, |trace, of| {
+    let say = |trace: LinkedTrace, of: AnalyzedTrace<'_>| {
         let trace = &trace;
         let analysis = analyze(trace, rules, options);
         let look = || {
@@ -155,7 +156,8 @@ fn analyze_runs(
             files.write_tables(trace, &AnalyzedTrace { rank, ..of })?;
         }
         Ok((RankAnalysis { rank, ..analysis }, found))
-    })
+    };
+    load_runs(config, files, say, RankAnalysis::memory_bytes)
 }
 
 /// The tables that there are; refuses what does not go together.
@@ -205,13 +207,15 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
         nanoseconds: args.compat.contains(&Compat::Nanoseconds),
         rank: None,
     };
-    let mut told = load_runs(AnalyzeConfig::from_args(args)?, None, |trace, of| {
+    let say = |trace: LinkedTrace, of: AnalyzedTrace<'_>| {
         let settings = HtaOptions {
             rank: of.rank,
             ..settings
         };
         Ok((etlink_hta::hta_tables(&trace, settings)?, None))
-    })?;
+    };
+    let config = AnalyzeConfig::from_args(args)?;
+    let mut told = load_runs(config, None, say, HtaTables::memory_bytes)?;
     for run in &mut told {
         etlink_hta::align_series(run.ranks.iter_mut().map(|rank| &mut rank.said));
     }

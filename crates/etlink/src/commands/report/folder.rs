@@ -45,7 +45,7 @@ pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Resul
             Some(Ok(read)) => read.value.found.as_ref(),
             _ => None,
         };
-        let bytes = retained_bytes(rank, found);
+        let bytes = retained_bytes(rank, 0, found);
         (read.map(|read| read.map_err(rank_error)), bytes)
     })?;
     for (index, result) in results.iter().enumerate() {
