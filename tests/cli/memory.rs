@@ -201,6 +201,7 @@ fn a_limit_of_the_process_is_said() {
                     "but the system has",
                     "memory allocation of",
                     "or raise the limits of memory",
+                    "cannot listen for signals",
                 ];
                 let is_said = causes.iter().any(|words| ran.stderr.contains(words));
                 assert!(is_said, "{}", ran.shown());
