@@ -128,19 +128,16 @@ impl Tool {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let child = command.spawn().expect("starts");
+        let mut child = command.spawn().expect("starts");
         let status = format!("/proc/{}/status", child.id());
-        loop {
-            // one that has ended stays until it is waited for
+        while child.try_wait().expect("is ours").is_none() {
             let status = std::fs::read_to_string(&status).expect("is there");
             if status.contains("State:\tT") {
                 return Some(child);
             }
-            if status.contains("State:\tZ") {
-                return None;
-            }
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
+        None
     }
 
     /// Runs `etlink` with words separated by blanks; `{pairs}` stands for the recorded pairs.
