@@ -51,10 +51,13 @@ pub use tables::{SqliteTable, SqliteTables};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
+use stored_size::stored_bytes;
 
 /// A text or blob of more bytes is not read: no recorder writes such a one into a column that
 /// readers want.
 const MAX_CELL_BYTES: i32 = 64 << 20;
+/// Texts that a query makes, of columns and names, are shorter.
+const MIN_CELL_BYTES: i32 = 64 << 10;
 
 /// Switches off what a file of somebody else's could do beyond holding rows: functions with side
 /// effects in its views, writes to its schema, cells of a gigabyte, queries without end.
@@ -72,10 +75,14 @@ pub fn set_safe_limits(connection: &mut Connection) -> Result<(), Error> {
         let set = connection.set_db_config(setting, is_on);
         set.map_err(|source| Error::of("settings", source))?;
     }
-    let set = connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_CELL_BYTES);
+    let bytes = stored_bytes(connection).map_err(|source| Error::of("settings", source))?;
+    // SQLite makes room for as much as a row says before it looks for the pages that have it.
+    let cell_bytes = i32::try_from(bytes).unwrap_or(MAX_CELL_BYTES);
+    let cell_bytes = cell_bytes.clamp(MIN_CELL_BYTES, MAX_CELL_BYTES);
+    let set = connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, cell_bytes);
     set.map_err(|source| Error::of("settings", source))?;
     // SQLite then checks each page as it is loaded, so that damage is an error and not a wrong row.
     let set = connection.pragma_update(None, "cell_size_check", true);
     set.map_err(|source| Error::of("settings", source))?;
-    query_steps::limit_steps(connection)
+    query_steps::limit_steps(connection, bytes)
 }

@@ -5,7 +5,7 @@
 //! as one for a process that is not there, would not come back.
 
 use crate::Error;
-use crate::stored_size::{LEAST_ROW_BYTES, stored_bytes};
+use crate::stored_size::LEAST_ROW_BYTES;
 use rusqlite::Connection;
 use std::cell::Cell;
 
@@ -26,10 +26,10 @@ pub fn begin_query() {
     STEPS.set(0);
 }
 
-/// Interrupts a query that takes more steps than rows which fit into the file can cause.
-pub(crate) fn limit_steps(connection: &mut Connection) -> Result<(), Error> {
-    let failed = |source| Error::of("settings", source);
-    let rows = stored_bytes(connection).map_err(failed)? / LEAST_ROW_BYTES;
+/// Interrupts a query that takes more steps than rows which fit into a file of so many bytes can
+/// cause.
+pub(crate) fn limit_steps(connection: &mut Connection, bytes: u64) -> Result<(), Error> {
+    let rows = bytes / LEAST_ROW_BYTES;
     let most = LEAST_STEPS.saturating_add(rows.saturating_mul(STEPS_PER_ROW));
     begin_query();
     let is_beyond = move || {
@@ -38,5 +38,5 @@ pub(crate) fn limit_steps(connection: &mut Connection) -> Result<(), Error> {
         steps > most
     };
     let set = connection.progress_handler(STEPS_AT_ONCE.into(), Some(is_beyond));
-    set.map_err(failed)
+    set.map_err(|source| Error::of("settings", source))
 }

@@ -249,6 +249,45 @@ fn pages_that_are_named_many_times_end() {
     assert!(table.distinct_ints(&connection, "b").len() <= 1);
 }
 
+/// Of a file that a row claims to be larger than.
+#[test]
+fn a_cell_is_no_longer_than_its_file() {
+    let mut connection = Connection::open_in_memory().unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA page_size = 512; CREATE TABLE t (a, b); \
+             INSERT INTO t VALUES (zeroblob(5000000), 8);",
+        )
+        .unwrap();
+    let mut image = connection.serialize(MAIN_DB).unwrap().to_vec();
+    // the list of tables and the begin of the row; without the pages that the rest is on
+    image.truncate(4 * PAGE);
+    image[28..32].copy_from_slice(&4u32.to_be_bytes());
+    let mut connection = Connection::open_in_memory().unwrap();
+    let taken = connection.deserialize_read_exact(MAIN_DB, &image[..], image.len(), true);
+    taken.unwrap();
+    set_safe_limits(&mut connection).unwrap();
+    let tables = SqliteTables::probe(&connection).unwrap();
+    let mut anomalies = Anomalies::default();
+    let table = tables.table("t").unwrap();
+    let columns = ["a"];
+    let scanned = scan_rows(
+        &connection,
+        table,
+        &columns,
+        RowFilter::All,
+        &mut anomalies,
+        |_| {},
+    );
+    assert_eq!(scanned.unwrap(), 0);
+    let damage = anomalies.iter().map(|(_, damage)| damage.first.clone());
+    let damage: Vec<Option<String>> = damage.collect();
+    assert_eq!(
+        damage,
+        [Some("t behind 0 rows: string or blob too big".to_owned())]
+    );
+}
+
 proptest! {
     /// What is quoted is one name to SQLite.
     #[test]
