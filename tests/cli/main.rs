@@ -14,6 +14,7 @@ mod analyze_tables;
 mod attributes;
 mod bad_input;
 mod capture;
+mod claims;
 mod completions;
 mod convert;
 mod diff;
