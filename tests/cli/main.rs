@@ -20,6 +20,7 @@ mod convert;
 mod diff;
 #[cfg(all(feature = "faults", target_os = "linux"))]
 mod faults;
+mod feeder;
 mod findings;
 mod flight;
 mod generate;

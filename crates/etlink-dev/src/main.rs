@@ -14,6 +14,7 @@ mod check_corpus;
 mod converted;
 mod dependencies;
 mod dist;
+mod feeder;
 mod fuzz;
 mod growth;
 mod hta;
@@ -169,6 +170,9 @@ enum DevCommand {
     /// Test: `etlink.ray` on a cluster of two workers on this machine (python3 with pip, a package
     /// index)
     Ray,
+    /// Test: the header and the C program of `etlink-feeder`, whose order of issue is that of Rust and of
+    /// Chakra's own feeder (a C compiler; cbindgen is built first: a package index)
+    Feeder(feeder::FeederOptions),
     /// Test: licences, duplicates, sources and known vulnerabilities of dependencies, by cargo-deny,
     /// which is built first (a package index)
     Deny,
@@ -234,6 +238,7 @@ fn main() -> ExitCode {
         DevCommand::Browser => web::test_page(),
         DevCommand::Wheel(options) => wheel::test_wheel(&options),
         DevCommand::Ray => ray::test_ray(),
+        DevCommand::Feeder(options) => feeder::test_feeder(&options),
         DevCommand::Deny => dependencies::check_dependencies(),
         DevCommand::Packages => packages::check_packages(),
         DevCommand::Dist(options) => dist::make_archive(&options),

@@ -48,6 +48,25 @@ pub fn etlink_path() -> Result<PathBuf> {
     Ok(etlink)
 }
 
+/// Builds a program of crates.io into `target/tools`, unless it is there; where it is.
+///
+/// `name` has the version: `cargo-deny@0.20.2`.
+pub fn install_tool(name: &str) -> Result<PathBuf> {
+    let tools = repository_root()?.join("target/tools");
+    std::fs::create_dir_all(&tools)?;
+    // by the name that rustup has too: a package may ask for another toolchain, which the rest is not built with
+    let mut install = Command::new("cargo");
+    // a debug build is quicker to make, and such a program works for a second all the same
+    install
+        .args(["install", "--quiet", "--locked", "--debug", name, "--root"])
+        .arg(&tools)
+        // settings of the workspace's folder are not for it
+        .current_dir(&tools);
+    run_command(&mut install)?;
+    let program = name.split_once('@').map_or(name, |(program, _)| program);
+    Ok(tools.join("bin").join(program))
+}
+
 /// Installs packages of PyPI into `folder`, with what they need or without.
 pub fn install_from_pypi(packages: &[&str], folder: &Path, with_needs: bool) -> Result<()> {
     println!(

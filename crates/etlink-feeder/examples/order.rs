@@ -1,0 +1,57 @@
+//! Prints the ids of a graph's nodes in the order in which they are issued, and on the standard
+//! error how long that took.
+//!
+//! ```sh
+//! cargo run --release -p etlink-feeder --example order -- run.0.et 4 [by-id]
+//! ```
+//! Up to 4 nodes are under way at once; the one that was issued first ends first. 0: none is
+//! issued, the graph is read alone.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stderr,
+    reason = "a program: it reads a file, looks at the clock and prints"
+)]
+
+use etlink_feeder::{Feeder, IssueOrder};
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::time::Instant;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut words = std::env::args().skip(1);
+    let path = words.next().ok_or("order FILE NODES [by-id]")?;
+    let limit: usize = words.next().ok_or("how many nodes at once?")?.parse()?;
+    let order = match words.next().as_deref() {
+        None => IssueOrder::Stock,
+        Some("by-id") => IssueOrder::ById,
+        Some(other) => return Err(format!("{other} is no order").into()),
+    };
+    let begun = Instant::now();
+    let mut feeder = Feeder::new(File::open(path)?, order)?;
+    eprintln!("read {:.3} s", begun.elapsed().as_secs_f64());
+    if limit == 0 {
+        return Ok(());
+    }
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut under_way = VecDeque::new();
+    loop {
+        while under_way.len() < limit
+            && let Some(id) = feeder.issue_next()
+        {
+            // a simulator wants to know what it is
+            feeder.node(id)?;
+            under_way.push_back(id);
+            writeln!(out, "{id}")?;
+        }
+        let Some(id) = under_way.pop_front() else {
+            break;
+        };
+        feeder.end(id)?;
+    }
+    out.flush()?;
+    eprintln!("all {:.3} s", begun.elapsed().as_secs_f64());
+    Ok(())
+}

@@ -1,0 +1,539 @@
+//! The same for C and C++. `include/etlink_feeder.h` is made of this file by cbindgen (`cargo dev
+//! feeder`); `examples/issue.c` shows how it is used.
+//!
+//! A function that fails says so by what it returns; `etlink_feeder_error` says why. None of them
+//! unwinds into C: a mistake of ours is an error like others. A feeder belongs to one thread at a
+//! time.
+#![allow(
+    unsafe_code,
+    reason = "what C hands over are pointers, and names that the linker knows"
+)]
+// what a pointer has to be stands in the documentation of the module
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "said of all of them, at the types"
+)]
+
+use crate::feeder::{Feeder, IssueOrder};
+use etlink_chakra::proto::Node;
+use etlink_chakra::proto::attribute_proto::Value;
+use std::ffi::{CStr, CString, c_char};
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+
+/// Feeds nodes of a graph. Made by `etlink_feeder_open`, freed by `etlink_feeder_close`, and not
+/// used afterwards.
+pub struct EtlinkFeeder {
+    feeder: Option<Feeder<File>>,
+    error: CString,
+}
+
+/// A node of a graph. Made by `etlink_feeder_node`, freed by `etlink_node_free`; it outlives its
+/// feeder.
+pub struct EtlinkNode {
+    node: Arc<Node>,
+    name: CString,
+    /// The texts that attributes gave last.
+    text: CString,
+}
+
+/// Nodes are issued in the order of Chakra's own feeder where GCC built it.
+pub const ETLINK_ORDER_STOCK: u32 = 0;
+/// The node with the lowest id is issued first, as ASTRA-sim does it.
+pub const ETLINK_ORDER_BY_ID: u32 = 1;
+
+/// Opens a `.et` file and reads its graph. `order` is one of `ETLINK_ORDER_…`.
+///
+/// Always gives a feeder; where that failed, `etlink_feeder_error` gives a text, and there are no
+/// nodes. `path` is a text that ends with 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_feeder_open(path: *const c_char, order: u32) -> *mut EtlinkFeeder {
+    let opened = guarded(|| {
+        if path.is_null() {
+            return Err("there is no path".to_owned());
+        }
+        // SAFETY: not null, and by contract a text that ends with 0 and stays as it is meanwhile.
+        let path = unsafe { CStr::from_ptr(path) };
+        open(path, order)
+    });
+    let (feeder, error) = match opened {
+        Ok(feeder) => (Some(feeder), CString::default()),
+        Err(error) => (None, text(&error)),
+    };
+    Box::into_raw(Box::new(EtlinkFeeder { feeder, error }))
+}
+
+fn open(path: &CStr, order: u32) -> Result<Feeder<File>, String> {
+    let order = match order {
+        ETLINK_ORDER_STOCK => IssueOrder::Stock,
+        ETLINK_ORDER_BY_ID => IssueOrder::ById,
+        other => return Err(format!("{other} is no order of issue")),
+    };
+    let name = path.to_string_lossy();
+    let failed = |error: &dyn std::error::Error| {
+        let mut message = format!("{name}: {error}");
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message = format!("{message}: {cause}");
+            source = cause.source();
+        }
+        message
+    };
+    let file = open_file(path).map_err(|error| failed(&error))?;
+    Feeder::new(file, order).map_err(|error| failed(&error))
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "C hands over a path, as a program does"
+)]
+fn open_file(path: &CStr) -> std::io::Result<File> {
+    #[cfg(unix)]
+    let path = {
+        use std::os::unix::ffi::OsStrExt;
+        Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()))
+    };
+    #[cfg(not(unix))]
+    let name = path.to_string_lossy();
+    #[cfg(not(unix))]
+    let path = Path::new(name.as_ref());
+    // a pipe would be waited for, and cannot be read twice
+    if !path.metadata()?.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
+    File::open(path)
+}
+
+/// Frees a feeder. Null is nothing to free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_feeder_close(feeder: *mut EtlinkFeeder) {
+    if !feeder.is_null() {
+        // SAFETY: by contract it came from `Box::into_raw` and is not used any more.
+        drop(unsafe { Box::from_raw(feeder) });
+    }
+}
+
+/// Why the last call failed, in English; empty if none has failed. Good until the next call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_feeder_error(feeder: *const EtlinkFeeder) -> *const c_char {
+    // SAFETY: by contract null or a feeder that was not freed.
+    match unsafe { feeder.as_ref() } {
+        Some(feeder) => feeder.error.as_ptr(),
+        None => c"there is no feeder".as_ptr(),
+    }
+}
+
+/// How many nodes the graph has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_feeder_nodes(feeder: *const EtlinkFeeder) -> u64 {
+    // SAFETY: as in `etlink_feeder_error`.
+    count(unsafe { feeder.as_ref() }, |feeder| feeder.index().len())
+}
+
+/// How many nodes may be issued now.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_feeder_ready(feeder: *const EtlinkFeeder) -> u64 {
+    // SAFETY: as in `etlink_feeder_error`.
+    count(unsafe { feeder.as_ref() }, Feeder::ready)
+}
+
+/// How many nodes were issued and have not ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_feeder_issued(feeder: *const EtlinkFeeder) -> u64 {
+    // SAFETY: as in `etlink_feeder_error`.
+    count(unsafe { feeder.as_ref() }, Feeder::issued)
+}
+
+/// How many nodes have ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_feeder_ended(feeder: *const EtlinkFeeder) -> u64 {
+    // SAFETY: as in `etlink_feeder_error`.
+    count(unsafe { feeder.as_ref() }, Feeder::ended)
+}
+
+/// Issues the node that comes first and puts its id at `id`. 1: it did; 0: none may be issued now;
+/// -1: an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_feeder_issue_next(feeder: *mut EtlinkFeeder, id: *mut u64) -> i32 {
+    // SAFETY: as in `etlink_feeder_error`; nobody else has it meanwhile.
+    let feeder = unsafe { feeder.as_mut() };
+    let mut issued = None;
+    let is_done = change(feeder, |feeder| {
+        issued = feeder.issue_next();
+        Ok(())
+    });
+    match (is_done, issued) {
+        (true, Some(found)) if !id.is_null() => {
+            // SAFETY: not null, and by contract the place of a number that this may write.
+            unsafe { id.write(found) };
+            1
+        }
+        (true, None) => 0,
+        _ => -1,
+    }
+}
+
+/// Issues a node. False: it may not be issued now.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_feeder_issue(feeder: *mut EtlinkFeeder, id: u64) -> bool {
+    // SAFETY: as in `etlink_feeder_issue_next`.
+    change(unsafe { feeder.as_mut() }, |feeder| feeder.issue(id))
+}
+
+/// Takes a node back that was issued: it may be issued again. False: it was not issued.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_feeder_push_back(feeder: *mut EtlinkFeeder, id: u64) -> bool {
+    // SAFETY: as in `etlink_feeder_issue_next`.
+    change(unsafe { feeder.as_mut() }, |feeder| feeder.push_back(id))
+}
+
+/// A node that was issued has ended: those that waited for it alone may be issued. False: it was not
+/// issued.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_feeder_end(feeder: *mut EtlinkFeeder, id: u64) -> bool {
+    // SAFETY: as in `etlink_feeder_issue_next`.
+    change(unsafe { feeder.as_mut() }, |feeder| feeder.end(id))
+}
+
+/// All of a node, to be freed by `etlink_node_free`. Null: there is none of this id, or the file
+/// cannot be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_feeder_node(feeder: *mut EtlinkFeeder, id: u64) -> *mut EtlinkNode {
+    // SAFETY: as in `etlink_feeder_issue_next`.
+    let feeder = unsafe { feeder.as_mut() };
+    let mut found = ptr::null_mut();
+    change(feeder, |feeder| {
+        let node = feeder.node(id)?;
+        let name = text(&node.name);
+        let text = CString::default();
+        found = Box::into_raw(Box::new(EtlinkNode { node, name, text }));
+        Ok(())
+    });
+    found
+}
+
+/// Frees a node. Null is nothing to free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_node_free(node: *mut EtlinkNode) {
+    if !node.is_null() {
+        // SAFETY: by contract it came from `Box::into_raw` and is not used any more.
+        drop(unsafe { Box::from_raw(node) });
+    }
+}
+
+/// The id of a node; of null 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_node_id(node: *const EtlinkNode) -> u64 {
+    // SAFETY: by contract null or a node that was not freed.
+    unsafe { node.as_ref() }.map_or(0, |node| node.node.id)
+}
+
+/// The type of a node, a `NodeType` of Chakra's schema; of null 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_node_type(node: *const EtlinkNode) -> i32 {
+    // SAFETY: as in `etlink_node_id`.
+    unsafe { node.as_ref() }.map_or(0, |node| node.node.r#type)
+}
+
+/// How long a node takes, us; of null 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_node_duration_micros(node: *const EtlinkNode) -> u64 {
+    // SAFETY: as in `etlink_node_id`.
+    unsafe { node.as_ref() }.map_or(0, |node| node.node.duration_micros)
+}
+
+/// The name of a node, UTF-8. Good until the node is freed; a 0 in it is left out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_node_name(node: *const EtlinkNode) -> *const c_char {
+    // SAFETY: as in `etlink_node_id`.
+    match unsafe { node.as_ref() } {
+        Some(node) => node.name.as_ptr(),
+        None => c"".as_ptr(),
+    }
+}
+
+/// Puts the whole number of an attribute, such as `comm_size`, at `value`; true and false are 1 and
+/// 0. False: the node has no such attribute, or it is no whole number of 64 bits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_node_int(
+    node: *const EtlinkNode,
+    name: *const c_char,
+    value: *mut i64,
+) -> bool {
+    // SAFETY: as in `etlink_node_id`; the name by contract null or a text that ends with 0.
+    let found = unsafe { attribute(node, name) }.and_then(whole_number);
+    match found {
+        Some(found) if !value.is_null() => {
+            // SAFETY: not null, and by contract the place of a number that this may write.
+            unsafe { value.write(found) };
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Puts the number of an attribute at `value`, whole or not. False: the node has no such attribute,
+/// or it is no number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_node_double(
+    node: *const EtlinkNode,
+    name: *const c_char,
+    value: *mut f64,
+) -> bool {
+    // SAFETY: as in `etlink_node_int`.
+    let found = unsafe { attribute(node, name) }.and_then(|value| match value {
+        Value::DoubleVal(number) => Some(*number),
+        Value::FloatVal(number) => Some(f64::from(*number)),
+        other => whole_number(other).map(|number| number as f64),
+    });
+    match found {
+        Some(found) if !value.is_null() => {
+            // SAFETY: as in `etlink_node_int`.
+            unsafe { value.write(found) };
+            true
+        }
+        _ => false,
+    }
+}
+
+/// The text of an attribute, such as `pg_name`; null if the node has none. Good until the next call
+/// with this node.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn etlink_node_text(
+    node: *mut EtlinkNode,
+    name: *const c_char,
+) -> *const c_char {
+    // SAFETY: as in `etlink_node_int`.
+    let found = match unsafe { attribute(node, name) } {
+        Some(Value::StringVal(found)) => text(found),
+        _ => return ptr::null(),
+    };
+    // SAFETY: as in `etlink_node_id`; nobody else has it meanwhile.
+    match unsafe { node.as_mut() } {
+        Some(node) => {
+            node.text = found;
+            node.text.as_ptr()
+        }
+        None => ptr::null(),
+    }
+}
+
+/// The value of an attribute.
+///
+/// # Safety
+/// Both are null or what their types say, and stay as they are for `'n`.
+unsafe fn attribute<'n>(node: *const EtlinkNode, name: *const c_char) -> Option<&'n Value> {
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and by contract a text that ends with 0.
+    let name = unsafe { CStr::from_ptr(name) };
+    // SAFETY: by contract null or a node that was not freed.
+    let node = unsafe { node.as_ref() }?;
+    let attributes = &node.node.attr;
+    let found = attributes
+        .iter()
+        .find(|attribute| attribute.name.as_bytes() == name.to_bytes());
+    found?.value.as_ref()
+}
+
+fn whole_number(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int32Val(number) | Value::Sint32Val(number) | Value::Sfixed32Val(number) => {
+            Some(i64::from(*number))
+        }
+        Value::Int64Val(number) | Value::Sint64Val(number) | Value::Sfixed64Val(number) => {
+            Some(*number)
+        }
+        Value::Uint32Val(number) | Value::Fixed32Val(number) => Some(i64::from(*number)),
+        Value::Uint64Val(number) | Value::Fixed64Val(number) => i64::try_from(*number).ok(),
+        Value::BoolVal(is_so) => Some(i64::from(*is_so)),
+        _ => None,
+    }
+}
+
+fn count(feeder: Option<&EtlinkFeeder>, of: impl FnOnce(&Feeder<File>) -> usize) -> u64 {
+    let feeder = feeder.and_then(|feeder| feeder.feeder.as_ref());
+    feeder.map_or(0, |feeder| of(feeder) as u64)
+}
+
+/// Does something with a feeder, and keeps why it failed.
+fn change(
+    feeder: Option<&mut EtlinkFeeder>,
+    action: impl FnOnce(&mut Feeder<File>) -> Result<(), crate::FeederError>,
+) -> bool {
+    let Some(outer) = feeder else {
+        return false;
+    };
+    // one that could not be opened keeps saying why
+    let Some(inner) = &mut outer.feeder else {
+        return false;
+    };
+    match guarded(|| action(inner).map_err(|error| error.to_string())) {
+        Ok(()) => true,
+        Err(error) => {
+            outer.error = text(&error);
+            false
+        }
+    }
+}
+
+/// What `action` gives; a panic is an error.
+fn guarded<T>(action: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let done = catch_unwind(AssertUnwindSafe(action));
+    done.unwrap_or_else(|_| Err("a mistake of etlink's: please report it".to_owned()))
+}
+
+/// A text for C, without what would end it early.
+fn text(text: &str) -> CString {
+    CString::new(text.replace('\0', "")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etlink_chakra::messages::{ChakraMessage, write_et};
+    use etlink_chakra::proto::{AttributeProto, GlobalMetadata};
+    use std::io::Write;
+
+    fn attribute_of(name: &str, value: Value) -> AttributeProto {
+        AttributeProto {
+            name: name.to_owned(),
+            value: Some(value),
+            ..AttributeProto::default()
+        }
+    }
+
+    fn graph() -> tempfile::NamedTempFile {
+        let mut bytes = vec![];
+        let metadata = ChakraMessage::Metadata(GlobalMetadata::default());
+        write_et(&metadata, &mut bytes).expect("memory takes it");
+        for id in 0..2_u64 {
+            let node = Node {
+                id,
+                name: format!("a\0b{id}"),
+                data_deps: (0..id).collect(),
+                duration_micros: 5,
+                attr: vec![
+                    attribute_of("comm_size", Value::Uint64Val(64 + id)),
+                    attribute_of("is_cpu_op", Value::BoolVal(true)),
+                    attribute_of("share", Value::DoubleVal(0.5)),
+                    attribute_of("pg_name", Value::StringVal("tp".to_owned())),
+                ],
+                ..Node::default()
+            };
+            write_et(&ChakraMessage::Node(Box::new(node)), &mut bytes).expect("memory takes it");
+        }
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(&bytes).expect("room for it");
+        file
+    }
+
+    fn opened(path: &Path) -> *mut EtlinkFeeder {
+        let path = CString::new(path.to_str().expect("UTF-8")).expect("no 0 in it");
+        // SAFETY: a text that ends with 0.
+        unsafe { etlink_feeder_open(path.as_ptr(), ETLINK_ORDER_STOCK) }
+    }
+
+    fn said(feeder: *const EtlinkFeeder) -> String {
+        // SAFETY: a feeder that was not freed, whose text is copied at once.
+        let text = unsafe { CStr::from_ptr(etlink_feeder_error(feeder)) };
+        text.to_str().expect("UTF-8").to_owned()
+    }
+
+    #[test]
+    fn a_graph_is_fed_to_its_end() {
+        let file = graph();
+        let feeder = opened(file.path());
+        assert_eq!(said(feeder), "");
+        let mut id = 9;
+        // SAFETY: a feeder that is freed at the end, and the place of a number.
+        unsafe {
+            assert_eq!(etlink_feeder_nodes(feeder), 2);
+            assert_eq!(etlink_feeder_issue_next(feeder, &raw mut id), 1);
+            assert_eq!((id, etlink_feeder_issued(feeder)), (0, 1));
+            assert_eq!(etlink_feeder_issue_next(feeder, &raw mut id), 0);
+            assert!(!etlink_feeder_issue(feeder, 1));
+            assert!(said(feeder).starts_with("node 1 cannot be issued"));
+            assert!(etlink_feeder_push_back(feeder, 0));
+            assert!(etlink_feeder_issue(feeder, 0));
+            assert!(etlink_feeder_end(feeder, 0));
+            assert_eq!(
+                (etlink_feeder_ready(feeder), etlink_feeder_ended(feeder)),
+                (1, 1)
+            );
+            etlink_feeder_close(feeder);
+        }
+    }
+
+    #[test]
+    fn a_node_says_what_it_is() {
+        let file = graph();
+        let feeder = opened(file.path());
+        let (mut whole, mut number) = (0, 0.0);
+        // SAFETY: what is freed is not used afterwards but for the node, which outlives its feeder.
+        unsafe {
+            assert!(etlink_feeder_node(feeder, 7).is_null());
+            assert_eq!(said(feeder), "there is no node 7");
+            let node = etlink_feeder_node(feeder, 1);
+            etlink_feeder_close(feeder);
+            assert_eq!((etlink_node_id(node), etlink_node_type(node)), (1, 0));
+            assert_eq!(etlink_node_duration_micros(node), 5);
+            assert_eq!(CStr::from_ptr(etlink_node_name(node)), c"ab1");
+            assert!(etlink_node_int(node, c"comm_size".as_ptr(), &raw mut whole));
+            assert_eq!(whole, 65);
+            assert!(etlink_node_int(node, c"is_cpu_op".as_ptr(), &raw mut whole));
+            assert_eq!(whole, 1);
+            assert!(etlink_node_double(node, c"share".as_ptr(), &raw mut number));
+            assert_eq!(number, 0.5);
+            assert!(!etlink_node_int(node, c"share".as_ptr(), &raw mut whole));
+            assert!(!etlink_node_int(node, c"absent".as_ptr(), &raw mut whole));
+            let group = etlink_node_text(node, c"pg_name".as_ptr());
+            assert_eq!(CStr::from_ptr(group), c"tp");
+            assert!(etlink_node_text(node, c"share".as_ptr()).is_null());
+            etlink_node_free(node);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_opened_says_why() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let absent = folder.path().join("absent.et");
+        for (path, words) in [
+            (absent.as_path(), "absent.et: "),
+            (folder.path(), "it is no regular file"),
+        ] {
+            let feeder = opened(path);
+            assert!(said(feeder).contains(words), "{}", said(feeder));
+            // SAFETY: a feeder that is freed at the end.
+            unsafe {
+                assert_eq!(etlink_feeder_nodes(feeder), 0);
+                assert!(!etlink_feeder_issue(feeder, 0));
+                assert!(said(feeder).contains(words), "{}", said(feeder));
+                etlink_feeder_close(feeder);
+            }
+        }
+    }
+
+    #[test]
+    fn null_is_an_error_and_no_crash() {
+        // SAFETY: null is what all of them take.
+        unsafe {
+            let feeder = etlink_feeder_open(ptr::null(), ETLINK_ORDER_STOCK);
+            assert_eq!(said(feeder), "there is no path");
+            etlink_feeder_close(feeder);
+            let none = ptr::null_mut();
+            assert_eq!(said(none), "there is no feeder");
+            assert_eq!(etlink_feeder_issue_next(none, ptr::null_mut()), -1);
+            assert!(etlink_feeder_node(none, 0).is_null());
+            assert!(!etlink_node_int(ptr::null(), ptr::null(), ptr::null_mut()));
+            assert!(etlink_node_text(ptr::null_mut(), c"a".as_ptr()).is_null());
+            etlink_node_free(ptr::null_mut());
+            etlink_feeder_close(none);
+        }
+    }
+}

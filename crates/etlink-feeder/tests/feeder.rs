@@ -1,0 +1,235 @@
+//! Graphs that are fed to their end, and files that are none.
+#![allow(clippy::expect_used, reason = "tests")]
+
+use etlink_chakra::messages::{ChakraMessage, write_et};
+use etlink_chakra::proto::attribute_proto::Value;
+use etlink_chakra::proto::{AttributeProto, GlobalMetadata, Node};
+use etlink_feeder::{Feeder, FeederError, IssueOrder};
+use std::collections::{BTreeSet, VecDeque};
+use std::io::Cursor;
+
+/// A node, by its id and those that it waits for by data and by control.
+type Drawn<'a> = (u64, &'a [u64], &'a [u64]);
+
+fn file(nodes: &[Drawn<'_>]) -> Vec<u8> {
+    let count = AttributeProto {
+        name: "node_count".to_owned(),
+        value: Some(Value::Uint64Val(nodes.len() as u64)),
+        ..AttributeProto::default()
+    };
+    let metadata = GlobalMetadata {
+        version: "0.0.4".to_owned(),
+        attr: vec![count],
+    };
+    let mut bytes = vec![];
+    write_et(&ChakraMessage::Metadata(metadata), &mut bytes).expect("memory takes it");
+    for (id, data, ctrl) in nodes {
+        let node = Node {
+            id: *id,
+            name: format!("node {id}"),
+            duration_micros: id * 3,
+            data_deps: data.to_vec(),
+            ctrl_deps: ctrl.to_vec(),
+            ..Node::default()
+        };
+        write_et(&ChakraMessage::Node(Box::new(node)), &mut bytes).expect("memory takes it");
+    }
+    bytes
+}
+
+fn open(bytes: &[u8]) -> Result<Feeder<Cursor<&[u8]>>, FeederError> {
+    Feeder::new(Cursor::new(bytes), IssueOrder::Stock)
+}
+
+fn refused(bytes: &[u8]) -> String {
+    open(bytes).expect_err("it is no graph").to_string()
+}
+
+/// Ids in the order of issue; up to `limit` nodes are under way, and end as they were issued.
+fn issue_all(feeder: &mut Feeder<Cursor<&[u8]>>, limit: usize) -> Vec<u64> {
+    let (mut issued, mut under_way) = (vec![], VecDeque::new());
+    loop {
+        while under_way.len() < limit
+            && let Some(id) = feeder.issue_next()
+        {
+            under_way.push_back(id);
+            issued.push(id);
+        }
+        let Some(id) = under_way.pop_front() else {
+            return issued;
+        };
+        feeder.end(id).expect("it was issued");
+    }
+}
+
+/// A diamond: 1 and 2 wait for 0, and 3 for both; 3 waits for 1 twice.
+const DIAMOND: [Drawn<'_>; 4] = [
+    (0, &[], &[]),
+    (1, &[0], &[]),
+    (2, &[], &[0]),
+    (3, &[1, 2], &[1]),
+];
+
+#[test]
+fn nodes_are_issued_when_all_that_they_wait_for_has_ended() {
+    let bytes = file(&DIAMOND);
+    let mut feeder = open(&bytes).expect("a graph");
+    assert_eq!((feeder.index().len(), feeder.ready()), (4, 1));
+    assert_eq!(feeder.first_ready(), Some(0));
+    assert_eq!(feeder.issue_next(), Some(0));
+    assert_eq!(feeder.issue_next(), None);
+    feeder.end(0).expect("it was issued");
+    assert_eq!((feeder.ready(), feeder.issued(), feeder.ended()), (2, 0, 1));
+    feeder.issue(1).expect("it waits for 0 alone");
+    feeder.push_back(1).expect("it was issued");
+    feeder.issue(1).expect("it was taken back");
+    feeder.end(1).expect("it was issued");
+    assert_eq!(feeder.issue_next(), Some(2));
+    assert_eq!(feeder.ready(), 0);
+    feeder.end(2).expect("it was issued");
+    assert_eq!(issue_all(&mut feeder, 1), [3]);
+    assert_eq!((feeder.ready(), feeder.issued(), feeder.ended()), (0, 0, 4));
+}
+
+#[test]
+fn a_node_is_read_when_it_is_asked_for() {
+    let bytes = file(&DIAMOND);
+    let mut feeder = open(&bytes).expect("a graph");
+    for id in [3, 0, 3, 2] {
+        let node = feeder.node(id).expect("it is there");
+        assert_eq!((node.id, node.duration_micros), (id, id * 3));
+        assert_eq!(node.name, format!("node {id}"));
+    }
+    let error = feeder.node(7).expect_err("there is none");
+    assert_eq!(error.to_string(), "there is no node 7");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let bytes = file(&DIAMOND);
+    let mut feeder = open(&bytes).expect("a graph");
+    let said = |result: Result<(), FeederError>| result.expect_err("it cannot be").to_string();
+    assert_eq!(
+        said(feeder.issue(1)),
+        "node 1 cannot be issued: it waits for others, was issued, or has ended"
+    );
+    assert_eq!(said(feeder.issue(9)), "there is no node 9");
+    let not_issued = "node 0 was not issued, or has ended already";
+    assert_eq!(said(feeder.end(0)), not_issued);
+    feeder.issue(0).expect("it waits for none");
+    feeder.end(0).expect("it was issued");
+    assert_eq!(said(feeder.end(0)), not_issued);
+    assert_eq!(said(feeder.push_back(0)), not_issued);
+}
+
+#[test]
+fn files_that_are_no_graphs_are_named() {
+    assert_eq!(refused(&[]), "it has no nodes");
+    assert_eq!(refused(&file(&[])), "it has no nodes");
+    assert_eq!(
+        refused(&file(&[(0, &[], &[]), (0, &[], &[])])),
+        "two nodes have the id 0"
+    );
+    assert_eq!(
+        refused(&file(&[(0, &[], &[]), (5, &[3], &[])])),
+        "node 5 depends on node 3, which is not in the file"
+    );
+    assert_eq!(
+        refused(&file(&[(1, &[2], &[]), (2, &[1], &[])])),
+        "no node can be issued: each depends on another one"
+    );
+    let text = br#"{"schema": "1.1.1", "nodes": []}"#;
+    assert!(open(text).is_err());
+}
+
+#[test]
+fn a_cut_file_is_refused_wherever_it_is_cut() {
+    let bytes = file(&DIAMOND);
+    for length in 0..bytes.len() {
+        assert!(
+            open(&bytes[..length]).is_err(),
+            "{length} of {}",
+            bytes.len()
+        );
+    }
+    assert!(open(&bytes).is_ok());
+    let count = file(&DIAMOND);
+    let last = count.len() - file(&DIAMOND[..3]).len();
+    let shorter = refused(&count[..count.len() - last]);
+    assert_eq!(
+        shorter,
+        "it says that it has 4 nodes, and has 3: it is cut, or was changed"
+    );
+}
+
+#[test]
+fn damaged_files_are_an_error_or_a_graph() {
+    let bytes = file(&DIAMOND);
+    let mut draw = fastrand::Rng::with_seed(11);
+    for _ in 0..20_000 {
+        let mut damaged = bytes.clone();
+        for _ in 0..draw.usize(1..4) {
+            let place = draw.usize(0..damaged.len());
+            damaged[place] = draw.u8(..);
+        }
+        if let Ok(mut feeder) = open(&damaged) {
+            let issued = issue_all(&mut feeder, 3);
+            assert!(issued.len() <= feeder.index().len());
+            for id in issued {
+                // it may be no node to protobuf, which wants names in UTF-8
+                let _ = feeder.node(id);
+            }
+        }
+    }
+}
+
+/// Random graphs, whose ids have gaps and any order: each node comes once, and behind all that it
+/// waits for.
+#[test]
+fn all_nodes_are_issued_once_in_an_order_that_their_dependencies_allow() {
+    let mut draw = fastrand::Rng::with_seed(5);
+    for _ in 0..300 {
+        let count = draw.usize(1..60);
+        let mut ids: Vec<u64> = (0..count as u64).map(|id| id * 7 + 3).collect();
+        if draw.bool() {
+            draw.shuffle(&mut ids);
+        }
+        let deps: Vec<(Vec<u64>, Vec<u64>)> = (0..count)
+            .map(|place| {
+                let mut some = |most: usize| -> Vec<u64> {
+                    let most = most.min(place);
+                    (0..most).map(|_| ids[draw.usize(0..place)]).collect()
+                };
+                (some(3), some(2))
+            })
+            .collect();
+        let mut nodes: Vec<Drawn<'_>> = ids
+            .iter()
+            .zip(&deps)
+            .map(|(id, (data, ctrl))| (*id, &data[..], &ctrl[..]))
+            .collect();
+        // a file may have a node before what it waits for
+        if draw.bool() {
+            draw.shuffle(&mut nodes);
+        }
+        let bytes = file(&nodes);
+        for order in [IssueOrder::Stock, IssueOrder::ById] {
+            let mut feeder = Feeder::new(Cursor::new(&bytes[..]), order).expect("a graph");
+            let issued = issue_all(&mut feeder, 1);
+            let mut seen = BTreeSet::new();
+            for id in &issued {
+                let (_, data, ctrl) = nodes.iter().find(|node| node.0 == *id).expect("a node");
+                assert!(data.iter().chain(*ctrl).all(|dep| seen.contains(dep)));
+                assert!(seen.insert(*id), "{id} was issued twice");
+            }
+            assert_eq!(issued.len(), count);
+        }
+    }
+}
+
+#[test]
+fn by_id_the_lowest_comes_first() {
+    let bytes = file(&[(9, &[], &[]), (2, &[], &[]), (5, &[], &[]), (1, &[9], &[])]);
+    let mut feeder = Feeder::new(Cursor::new(&bytes[..]), IssueOrder::ById).expect("a graph");
+    assert_eq!(issue_all(&mut feeder, 1), [2, 5, 9, 1]);
+}
