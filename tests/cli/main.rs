@@ -36,6 +36,7 @@ mod odd_ranks;
 mod options;
 #[cfg(target_os = "linux")]
 mod outputs;
+mod packed;
 mod perfetto;
 mod ranks;
 mod record;

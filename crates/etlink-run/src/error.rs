@@ -378,8 +378,8 @@ pub enum RunError {
         limit: MemoryLimit,
     },
 
-    /// A format is asked for that no simulator reads.
-    #[error("a simulator reads .et files: {}", self.remedy().unwrap_or_default())]
+    /// A format or packing is asked for that no simulator reads.
+    #[error("a simulator reads plain .et files: {}", self.remedy().unwrap_or_default())]
     SimulatorFormat,
     /// A simulator wants a file of each rank, and most ranks of the run have no trace.
     #[error(
@@ -455,7 +455,7 @@ impl RunError {
                     "allow more with {memory}, or name fewer ranks with {ranks}"
                 ));
             }
-            RunError::SimulatorFormat => "leave the format out",
+            RunError::SimulatorFormat => "leave the format and the packing out",
             RunError::TooManyAbsent { .. } => {
                 let simulator = Setting::ForAstraSim;
                 return Some(format!("add their traces, or leave {simulator} out"));

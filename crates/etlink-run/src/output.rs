@@ -7,6 +7,7 @@
 mod disk;
 mod error;
 mod journal;
+mod packing;
 mod pieces;
 mod place;
 mod set;
@@ -14,6 +15,7 @@ mod work;
 mod work_files;
 
 pub use error::{OutputError, StdoutError};
+pub use packing::Packing;
 pub use pieces::Piece;
 pub use set::FileSet;
 pub use work::is_work_folder;
@@ -21,9 +23,9 @@ pub use work_files::remove_work;
 
 use crate::file_error::{FileAction, FileContext};
 use crate::interrupt::Changes;
-use flate2::{Compression, write::GzEncoder};
+use packing::packing_of;
 use set::SetMembers;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use work::WorkFolder;
@@ -62,7 +64,7 @@ pub struct Target {
     path: PathBuf,
     /// What is written.
     pub format: OutputFormat,
-    gzip: bool,
+    packing: Packing,
     overwrite: bool,
     place: OutputPlace,
 }
@@ -94,7 +96,7 @@ impl Target {
         overwrite: bool,
     ) -> Result<Target, OutputError> {
         let name = lower_name(path);
-        let plain = name.strip_suffix(".gz").unwrap_or(&name);
+        let (_, plain) = Packing::of_name(&name);
         let format = match format {
             Some(format) => format,
             None if path == Path::new("-") => {
@@ -126,7 +128,7 @@ impl Target {
         Ok(Target {
             path: path.to_owned(),
             format,
-            gzip: is_packed(path),
+            packing: packing_of(path),
             overwrite,
             place,
         })
@@ -258,20 +260,7 @@ impl Target {
         fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>,
     ) -> std::io::Result<(T, u64)> {
         let mut counted = CountedSink { sink, bytes: 0 };
-        let value = if self.gzip {
-            // the fastest level: traces repeat themselves, and packing is what writing waits for
-            let mut packed = GzEncoder::new(
-                // the encoder hands out a few kilobytes at a time, each of them a call of the
-                // system
-                BufWriter::with_capacity(1 << 20, &mut counted),
-                Compression::fast(),
-            );
-            let value = fill(&mut packed)?;
-            packed.finish()?.flush()?;
-            value
-        } else {
-            fill(&mut counted)?
-        };
+        let value = self.packing.write(&mut counted, fill)?;
         counted.sink.flush()?;
         Ok((value, counted.bytes))
     }
@@ -334,11 +323,6 @@ fn refuse_existing(path: &Path, file: &Path, overwrite: bool) -> Result<(), Outp
         });
     }
     Ok(())
-}
-
-/// Whether a file of this name is packed.
-fn is_packed(path: &Path) -> bool {
-    lower_name(path).ends_with(".gz")
 }
 
 fn lower_name(path: &Path) -> String {

@@ -152,7 +152,8 @@ pub struct LinkArgs {
     /// Rank, when the traces do not say
     #[arg(long)]
     pub rank: Option<i64>,
-    /// Output file: `x.et` is Chakra protobuf, `x.json` or `x.json.gz` merged JSON (ET+),
+    /// Output file: `x.et` is Chakra protobuf (`x.et.zst` and `x.et.gz` are packed: simulators read
+    /// plain ones alone), `x.json` or `x.json.gz` merged JSON (ET+),
     /// `x.pftrace` or `x.trace.json` (or with `.gz`) a trace for ui.perfetto.dev, `-` standard
     /// output; without it only the report is printed
     #[arg(short, long, value_name = "FILE")]
@@ -200,6 +201,16 @@ pub struct MergeArgs {
     /// Leave each rank's times by its own clock, not by that of the first rank
     #[arg(long)]
     pub no_align: bool,
+    /// Pack each `.et`: `zstd` (`.et.zst`) or `gzip` (`.et.gz`). All commands of etlink read these;
+    /// ASTRA-sim reads plain files alone
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        hide_possible_values = true,
+        conflicts_with = "simulator"
+    )]
+    pub pack: Option<PackName>,
     /// Do one phase of the merge, for many machines that share DIR and the output: `summaries` for
     /// each shard, then `join` once, then `write` for each shard
     #[arg(long, value_enum, hide_possible_values = true)]
@@ -384,6 +395,24 @@ pub enum Compute {
     Measured,
     /// By a roofline.
     Roofline,
+}
+
+/// How each `.et` is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PackName {
+    /// `.et.zst`.
+    Zstd,
+    /// `.et.gz`.
+    Gzip,
+}
+
+impl From<PackName> for etlink_run::output::Packing {
+    fn from(pack: PackName) -> Self {
+        match pack {
+            PackName::Zstd => Self::Zstd,
+            PackName::Gzip => Self::Gzip,
+        }
+    }
 }
 
 /// Which attributes nodes have.

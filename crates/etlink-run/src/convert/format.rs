@@ -1,6 +1,7 @@
 //! Which format a file has that is to be converted, and which one its conversion has.
 
 use crate::file_error::{FileAction, FileContext};
+use crate::output::Packing;
 use crate::{RunError, input};
 use etlink_chakra::read::{FileKind, SNIFF_BYTES, sniff};
 use etlink_workload::text_workload::is_text_workload;
@@ -76,7 +77,7 @@ impl GraphFormat {
     /// What the name of an output says.
     pub(super) fn from_name(path: &Path) -> Option<GraphFormat> {
         let name = path.file_name()?.to_string_lossy().to_lowercase();
-        let plain = name.strip_suffix(".gz").unwrap_or(&name);
+        let (_, plain) = Packing::of_name(&name);
         let known = ENDINGS.iter().find(|(ending, _)| plain.ends_with(ending));
         known.map(|(_, format)| *format)
     }
@@ -114,6 +115,7 @@ mod tests {
         for (name, format) in [
             ("a.0.et", Some(GraphFormat::Chakra)),
             ("a.0.ET.gz", Some(GraphFormat::Chakra)),
+            ("a.0.et.zst", Some(GraphFormat::Chakra)),
             ("a.json", Some(GraphFormat::Jsonizer)),
             ("a.gv", Some(GraphFormat::Dot)),
             ("run.goal", Some(GraphFormat::Goal)),

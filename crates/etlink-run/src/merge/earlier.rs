@@ -4,7 +4,7 @@ use super::{MergeOptions, simulator};
 use crate::file_error::{FileAction, FileContext};
 use crate::graphs::prefix_and_rank;
 use crate::input::InputError;
-use crate::output::{FileSet, OutputError, OutputFormat};
+use crate::output::{FileSet, OutputError, OutputFormat, Packing};
 use crate::{Progress, input};
 use etlink_chakra::astra::{self, file};
 use etlink_perfetto::PerfettoOrigin;
@@ -58,6 +58,11 @@ impl EarlierFiles {
             // other formats have no list of groups: one that lies there is of somebody else
             } else if options.is_et() && file_name == file::GROUPS {
                 earlier.groups = Some(file_name.to_owned());
+            } else if is_packed_rank(options, &path, name) {
+                // a packed file that is not as we pack is somebody's copy
+                if is_packed_by_us(&path) && is_ours(&path) {
+                    earlier.ranks.push(file_name.to_owned());
+                }
             } else if is_of_rank(options, &path, file_name, name) {
                 // traces of that name may lie there, and nobody takes them for ranks of this set
                 if !options.is_et() && !is_ours(&path) {
@@ -139,7 +144,6 @@ impl EarlierFiles {
 fn is_of_rank(options: &MergeOptions, path: &Path, file_name: &str, name: &str) -> bool {
     match options.format {
         OutputFormat::Chakra => {
-            // what is written here is never packed: a packed file is somebody's copy
             path.extension().is_some_and(|ending| ending == "et")
                 && prefix_and_rank(path).is_some_and(|(prefix, _)| prefix.ends_with(name))
         }
@@ -148,6 +152,24 @@ fn is_of_rank(options: &MergeOptions, path: &Path, file_name: &str, name: &str) 
             .is_some_and(|rest| rest.starts_with('.') && rest.ends_with(".json.gz")),
         OutputFormat::Chrome | OutputFormat::Perfetto => false,
     }
+}
+
+/// Whether a file is named like a rank's, with the ending of a compression.
+fn is_packed_rank(options: &MergeOptions, path: &Path, name: &str) -> bool {
+    let endings = [Packing::Gzip, Packing::Zstd].map(Packing::ending);
+    let file_name = path.to_string_lossy();
+    let is_packed = endings
+        .iter()
+        .any(|ending| file_name.ends_with(&format!(".et{ending}")));
+    let is_of_run = prefix_and_rank(path).is_some_and(|(prefix, _)| prefix.ends_with(name));
+    options.is_et() && is_packed && is_of_run
+}
+
+fn is_packed_by_us(path: &Path) -> bool {
+    let mut head = vec![];
+    let file = std::fs::File::open(path);
+    let read = file.and_then(|file| file.take(16).read_to_end(&mut head));
+    read.is_ok() && Packing::is_own(&head)
 }
 
 /// Whether etlink wrote a file: `.et` says it in its first message, merged JSON before its nodes,

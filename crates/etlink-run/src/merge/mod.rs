@@ -18,7 +18,7 @@ use crate::Progress;
 use crate::discover::{RankFiles, RunFiles};
 use crate::error::RunError;
 use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
-use crate::output::{FileSet, OutputError, OutputFormat, Piece, Target};
+use crate::output::{FileSet, OutputError, OutputFormat, Packing, Piece, Target};
 use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
 use crate::text;
 use earlier::EarlierFiles;
@@ -38,6 +38,8 @@ pub struct MergeOptions {
     pub format: OutputFormat,
     /// What a `.et` is like.
     pub chakra: ChakraOptions,
+    /// How each `.et` is packed.
+    pub packing: Packing,
     /// What the one file of all ranks is called; `None`: `timeline.pftrace.gz`, or as JSON
     /// `timeline.trace.json.gz`. It is packed where its name ends in `.gz`.
     pub timeline_name: Option<String>,
@@ -59,6 +61,7 @@ impl Default for MergeOptions {
         MergeOptions {
             format: OutputFormat::Chakra,
             chakra: ChakraOptions::default(),
+            packing: Packing::Plain,
             timeline_name: None,
             simulator: None,
             overwrite: false,
@@ -177,7 +180,7 @@ fn check_source(runs: &RunSet, options: &MergeOptions) -> Result<(), RunError> {
             source_name: runs.source_name(),
         });
     }
-    if options.simulator.is_some() && !options.is_et() {
+    if options.simulator.is_some() && (!options.is_et() || options.packing != Packing::Plain) {
         return Err(RunError::SimulatorFormat);
     }
     Ok(())
@@ -264,8 +267,11 @@ fn rank_file_name(
 
 /// The same of a rank by its label.
 fn rank_file_name_of(runs: &RunSet, run: &RunFiles, label: &str, options: &MergeOptions) -> String {
-    let ending = if options.is_et() { "et" } else { "json.gz" };
-    format!("{}.{label}.{ending}", output_name(runs, run))
+    let name = output_name(runs, run);
+    match options.is_et() {
+        true => format!("{name}.{label}.et{}", options.packing.ending()),
+        false => format!("{name}.{label}.json.gz"),
+    }
 }
 
 /// Not all ranks of a run were written, and an earlier run's files are of more: those stay.

@@ -240,8 +240,8 @@ impl OutputError {
         let remedy = match self {
             OutputError::NoFormat => "give --format",
             OutputError::UnknownEnding { .. } => {
-                "use .et, .json, .trace.json or .pftrace (.gz after the last three packs), or \
-                 --format"
+                "use .et, .json, .trace.json or .pftrace (.gz behind it packs, .zst behind .et too), \
+                 or --format"
             }
             OutputError::NotForPerfetto { .. } => {
                 "use .pftrace, .pftrace.gz, .trace.json or .trace.json.gz"

@@ -6,7 +6,7 @@
 use super::error::OutputError;
 use super::set::SetMembers;
 use super::work::WorkFolder;
-use super::{OutputPlace, Target, disk};
+use super::{OutputPlace, Packing, Target, disk};
 use crate::file_error::{FileAction, FileContext};
 use flate2::{Compress, Compression, Crc, FlushCompress};
 use std::fs::File;
@@ -115,12 +115,12 @@ impl Target {
         end: &[u8],
     ) -> Result<u64, OutputError> {
         let plain = Target {
-            gzip: false,
+            packing: Packing::Plain,
             ..self.clone()
         };
         let ((), stored) = plain.write(|out| {
             let mut sum = Crc::new();
-            out.write_all(if self.gzip { &HEADER } else { &[] })?;
+            out.write_all(if self.is_gzip() { &HEADER } else { &[] })?;
             self.put(begin, out, &mut sum)?;
             for (at, piece) in pieces.into_iter().enumerate() {
                 self.put(if at > 0 { between } else { &[] }, out, &mut sum)?;
@@ -129,13 +129,17 @@ impl Target {
                 sum.combine(&piece.sum);
             }
             self.put(end, out, &mut sum)?;
-            if self.gzip {
+            if self.is_gzip() {
                 out.write_all(&LAST)?;
                 out.write_all(&[sum.sum().to_le_bytes(), sum.amount().to_le_bytes()].concat())?;
             }
             Ok(())
         })?;
         Ok(stored)
+    }
+
+    fn is_gzip(&self) -> bool {
+        self.packing == Packing::Gzip
     }
 
     fn put(&self, bytes: &[u8], out: &mut (dyn Write + Send), sum: &mut Crc) -> io::Result<()> {
@@ -147,7 +151,9 @@ impl Target {
 
     fn packed<W: Write>(&self, sink: W) -> Packed<W> {
         // raw deflate: the file has one header and one trailer, which `join` writes
-        let pack = self.gzip.then(|| Compress::new(Compression::fast(), false));
+        let pack = self
+            .is_gzip()
+            .then(|| Compress::new(Compression::fast(), false));
         Packed {
             sink,
             pack,

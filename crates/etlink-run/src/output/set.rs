@@ -3,8 +3,9 @@
 
 use super::error::OutputError;
 use super::journal::{self, Failure, Journal};
+use super::packing::packing_of;
 use super::work::WorkFolder;
-use super::{OutputFormat, OutputPlace, Target, is_packed, refuse_existing};
+use super::{OutputFormat, OutputPlace, Target, refuse_existing};
 use crate::file_error::{FileAction, FileContext};
 use crate::interrupt::Changes;
 use std::collections::BTreeSet;
@@ -88,7 +89,7 @@ impl FileSet {
         let path = self.folder.join(name);
         refuse_existing(&path, &path, self.overwrite)?;
         Ok(Target {
-            gzip: is_packed(&path),
+            packing: packing_of(&path),
             path,
             format,
             overwrite: self.overwrite,

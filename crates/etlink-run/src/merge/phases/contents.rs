@@ -65,6 +65,7 @@ impl MergeIdentity {
             ("--latency", format!("{:?}", form.latency)),
             ("--no-gaps", form.no_gaps.to_string()),
             ("--dep-latencies", form.dep_latencies.to_string()),
+            ("--pack", options.packing.ending().to_owned()),
             ("--attrs", form.attributes.name().to_owned()),
             ("--comm-only or --device-only", format!("{:?}", form.part)),
             ("--for or --compute", format!("{:?}", options.simulator)),

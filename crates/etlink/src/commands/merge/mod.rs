@@ -13,7 +13,7 @@ use etlink_model::KeepEvents;
 use etlink_run::Progress;
 use etlink_run::merge::phases::Shard;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergedRun, merge};
-use etlink_run::output::OutputFormat;
+use etlink_run::output::{OutputFormat, Packing};
 use etlink_run::run::{RunOptions, RunSet, RunSource};
 use std::path::PathBuf;
 
@@ -39,6 +39,9 @@ impl MergeConfig {
         if args.simulator.is_some() && how.dep_latencies {
             bail!("--for astra-sim writes what ASTRA-sim reads: leave --dep-latencies out");
         }
+        if args.pack.is_some() && format != OutputFormat::Chakra {
+            bail!("--pack is for .et files: merged JSON and timelines are packed by gzip already");
+        }
         if args.shard.is_some() && args.phase == Some(PhaseName::Join) {
             bail!("--phase join joins all shards: leave --shard out");
         }
@@ -47,6 +50,7 @@ impl MergeConfig {
             options: MergeOptions {
                 format,
                 chakra: how.chakra_options(Some(format))?.with(trace_part(&args)),
+                packing: args.pack.map(Packing::from).unwrap_or_default(),
                 simulator: args.simulator.map(|_| AstraSimOptions {
                     roofline: args.compute == Compute::Roofline,
                 }),

@@ -1,0 +1,112 @@
+//! Packed graphs: written, read by every command, and replaced.
+
+use crate::tool::Tool;
+
+const LINK: &str = "link --host {pairs}/ddp2-2.15.0/torch_et_0.json.gz \
+                    --device {pairs}/ddp2-2.15.0/kineto_trace_0.json.gz";
+
+#[test]
+fn a_packed_graph_is_read_as_the_plain_one() {
+    let tool = Tool::new();
+    let outputs = ["x.et", "x.et.gz", "x.et.zst"];
+    for output in outputs {
+        tool.run(&format!("{LINK} -o {output}")).exits(0);
+    }
+    let plain = tool.read("x.et");
+    assert_eq!(
+        zstd::decode_all(&tool.read("x.et.zst")[..]).expect("zstd"),
+        plain
+    );
+    assert!(
+        tool.read("x.et.zst").len() * 4 < plain.len(),
+        "it is packed"
+    );
+    let commands = [
+        "check {file} --json",
+        "replay {file} --json",
+        "analyze {file} --json",
+        "report {file} -o {file}.html",
+        "inspect {file} --json",
+        "convert {file} {file}.json --json",
+        "convert {file} {file}.dot --range 1..20 --json",
+    ];
+    for command in commands {
+        let answers = outputs.map(|file| {
+            let ran = tool.run(&command.replace("{file}", file));
+            assert_eq!(ran.code, 0, "{command}: {}", ran.shown());
+            let answer = ran.stdout.replace(file, "FILE");
+            // sizes as stored, and the number of a page's bytes, are of each file
+            let lines = answer.lines().filter(|line| !line.contains("bytes\""));
+            lines.map(str::to_owned).collect::<Vec<String>>()
+        });
+        assert_eq!(answers[0], answers[1], "{command}");
+        assert_eq!(answers[0], answers[2], "{command}");
+    }
+    let [json, gz, zst] = outputs.map(|file| tool.read(&format!("{file}.json")));
+    assert!(json == gz && json == zst);
+}
+
+#[test]
+fn packed_bytes_are_the_same_at_any_number_of_threads() {
+    let tool = Tool::new();
+    for ending in ["gz", "zst"] {
+        let bytes = [1, 2, 7].map(|threads| {
+            let output = format!("{threads}.et.{ending}");
+            tool.run(&format!("{LINK} -j {threads} -o {output}"))
+                .exits(0);
+            tool.read(&output)
+        });
+        assert!(bytes[0] == bytes[1] && bytes[0] == bytes[2], "{ending}");
+    }
+}
+
+#[test]
+fn ranks_are_packed_and_replaced() {
+    let tool = Tool::new();
+    let merge = "merge {pairs}/ddp2-2.15.0 -o run";
+    tool.run(merge).exits(0);
+    let plain = tool.run("replay run --json").exits(0).json();
+    // what somebody has packed stays
+    let copy = zstd::bulk::compress(&tool.read("run/ddp2-2.15.0.1.et"), 3).expect("packs");
+    tool.file("run/ddp2-2.15.0.7.et.zst", &copy);
+    let names = |tool: &Tool| {
+        let entries = std::fs::read_dir(tool.path("run")).expect("lists");
+        let names = entries.map(|entry| entry.expect("entry").file_name());
+        let mut names: Vec<String> = names
+            .map(|name| name.to_string_lossy().into_owned())
+            .filter(|name| name != "comm_group.json")
+            .collect();
+        names.sort();
+        names
+    };
+    for (pack, ending) in [("zstd", ".zst"), ("gzip", ".gz"), ("zstd", ".zst")] {
+        tool.run(&format!("{merge} --pack {pack} --overwrite"))
+            .exits(0);
+        let ranks = [0, 1].map(|rank| format!("ddp2-2.15.0.{rank}.et{ending}"));
+        let mut want = ranks.to_vec();
+        want.push("ddp2-2.15.0.7.et.zst".to_owned());
+        assert_eq!(names(&tool), want, "{pack}");
+    }
+    std::fs::remove_file(tool.path("run/ddp2-2.15.0.7.et.zst")).expect("removes");
+    let packed = tool.run("replay run --json").exits(0).json();
+    assert_eq!(packed["figures"], plain["figures"]);
+    tool.run("check run").exits(0).says("2 ranks together");
+    tool.run("scale run --ranks 4 -o scaled").exits(0);
+    tool.run("convert run run.goal").exits(0);
+    tool.run(&format!("{merge} --overwrite")).exits(0);
+    assert_eq!(names(&tool), ["ddp2-2.15.0.0.et", "ddp2-2.15.0.1.et"]);
+}
+
+#[test]
+fn packing_is_refused_where_nobody_would_read_it() {
+    let tool = Tool::new();
+    let merge = "merge {pairs}/ddp2-2.15.0 -o run --pack zstd";
+    tool.run(&format!("{merge} --format etplus"))
+        .exits(2)
+        .complains(&["--pack", ".et"]);
+    let refused = tool.run(&format!("{merge} --for astra-sim")).exits(2);
+    assert!(refused.stderr.contains("--pack"), "{}", refused.stderr);
+    tool.run(&format!("{LINK} -o x.json.zst"))
+        .exits(2)
+        .complains(&[".zst behind .et"]);
+}
