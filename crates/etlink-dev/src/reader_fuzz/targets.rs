@@ -4,6 +4,7 @@ use super::seeds;
 use anyhow::Result;
 use etlink_analyze::KernelRules;
 use etlink_analyze::diff::FailRule;
+use etlink_feeder::{Feeder, IssueOrder};
 use etlink_findings::WhatIfQuestion;
 use etlink_host::HostReadOptions;
 use etlink_kineto::KinetoReadOptions;
@@ -23,7 +24,7 @@ use rusqlite::{Connection, MAIN_DB};
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -61,11 +62,12 @@ impl ReaderTarget {
     }
 }
 
-pub(super) const TARGETS: [ReaderTarget; 23] = [
+pub(super) const TARGETS: [ReaderTarget; 24] = [
     ReaderTarget::new("host", seeds::host_traces, read_host),
     ReaderTarget::new("kineto", seeds::kineto_traces, read_kineto),
     ReaderTarget::new("pair", seeds::pairs, read_pair),
     ReaderTarget::new("et", seeds::et_graphs, read_graph),
+    ReaderTarget::new("feeder", seeds::et_graphs, feed_graph),
     ReaderTarget::new("etplus", seeds::etplus_graphs, read_graph),
     ReaderTarget::new("jsonizer", seeds::jsonizer_graphs, read_graph),
     ReaderTarget::new("flight-pickle", seeds::pickles, read_flight),
@@ -206,6 +208,41 @@ fn read_host(document: &[u8], _: &Path) -> Outcome {
 
 fn read_kineto(document: &[u8], _: &Path) -> Outcome {
     device_outcome(etlink_kineto::read(document, EVERYTHING))
+}
+
+/// A graph whose nodes are issued and read, in both orders as many.
+fn feed_graph(document: &[u8], _: &Path) -> Outcome {
+    let feeder = Feeder::new(Cursor::new(document), IssueOrder::Stock);
+    outcome_of(feeder, |sight, mut feeder| {
+        sight.count(feeder.index().len());
+        let mut unread = 0;
+        while let Some(id) = feeder.issue_next() {
+            unread += usize::from(feeder.node(id).is_err());
+            let ended = feeder.end(id);
+            assert!(
+                ended.is_ok(),
+                "a node that was issued does not end: {ended:?}"
+            );
+        }
+        sight.count(unread);
+        sight.count(feeder.ended());
+        let by_id = Feeder::new(Cursor::new(document), IssueOrder::ById);
+        let ended = by_id.map(|mut by_id| {
+            while let Some(id) = by_id.issue_next() {
+                let ended = by_id.end(id);
+                assert!(
+                    ended.is_ok(),
+                    "a node that was issued does not end: {ended:?}"
+                );
+            }
+            by_id.ended()
+        });
+        assert_eq!(
+            ended.ok(),
+            Some(feeder.ended()),
+            "issued in the other order"
+        );
+    })
 }
 
 /// A host trace and a device trace with a mark between them, linked; the graph is written, read and
