@@ -368,7 +368,8 @@ impl<R: Read> Messages<R> {
         let Some((length, head)) = self.read_length()? else {
             return Ok(None);
         };
-        self.offset += head + length;
+        // one that would end behind all files is cut
+        self.offset = offset.saturating_add(head).saturating_add(length);
         let cut = FeederError::Cut {
             offset,
             bytes: length,

@@ -162,6 +162,20 @@ fn a_cut_file_is_refused_wherever_it_is_cut() {
     );
 }
 
+/// Found by `cargo dev fuzz-readers`: the end of such a message has no place in 64 bits.
+#[test]
+fn a_message_longer_than_all_files_is_cut() {
+    let mut bytes = file(&DIAMOND);
+    let offset = bytes.len();
+    bytes.extend([0xff; 9]);
+    bytes.extend([0x01, 0x00]);
+    let stated = u64::MAX;
+    let said = format!(
+        "it is cut: the message at byte {offset} has {stated} bytes, and the file ends before"
+    );
+    assert_eq!(refused(&bytes), said);
+}
+
 #[test]
 fn damaged_files_are_an_error_or_a_graph() {
     let bytes = file(&DIAMOND);
