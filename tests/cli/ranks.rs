@@ -767,6 +767,26 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     tool.run("check none").exits(0).says("4 ranks together");
 }
 
+/// PyTorch 2.4 to 2.8 write the time base behind the events, so that a cut file has none.
+#[test]
+fn a_rank_that_is_cut_before_its_time_base_is_called_cut() {
+    let tool = Tool::new();
+    tool.shell("mkdir run && cp {pairs}/ddp2-2.4.1/* run && rm run/kineto_trace_0.json.gz")
+        .exits(0);
+    let whole = unpacked("ddp2-2.4.1/kineto_trace_0.json.gz");
+    tool.file("run/kineto_trace_0.json", &whole[..whole.len() * 8 / 10]);
+    let cause = "is left out: its file is cut before its time base";
+    for line in ["ranks run", "analyze run", "report run -o page.html"] {
+        tool.run(line).exits(1).notes(cause);
+    }
+    let ran = tool.run("replay run").exits(1);
+    assert!(ran.stdout.contains("its file is cut before its time base"));
+    // by itself it is written
+    tool.run("merge run -o out")
+        .notes("0 is not joined with the others: its file is cut before its time base");
+    tool.run("check out/run.0.et").exits(0);
+}
+
 #[test]
 fn an_unreadable_group_file_is_named() {
     let tool = Tool::new();

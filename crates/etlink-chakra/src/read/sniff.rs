@@ -176,6 +176,9 @@ fn is_number(tag: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::attribute_proto::Value;
+    use crate::proto::{AttributeProto, GlobalMetadata};
+    use prost::Message;
 
     #[test]
     fn by_content() {
@@ -219,6 +222,31 @@ mod tests {
             (b"\x00", FileKind::Unknown),
         ] {
             assert_eq!(sniff(head), kind, "{}", String::from_utf8_lossy(head));
+        }
+    }
+
+    /// Of 91 and 123 bytes the length is the code of a bracket.
+    #[test]
+    fn a_first_message_that_begins_like_json() {
+        for (length, bracket) in [(91, b'['), (123, b'{')] {
+            for text in ["{\"a\": [1], \"nodes\": [", "[{\"ph\": \"X\", \"ts\": 1}"] {
+                let mut metadata = GlobalMetadata {
+                    version: "0.0.4".to_owned(),
+                    ..GlobalMetadata::default()
+                };
+                let mut name = text.to_owned();
+                while metadata.encoded_len() < length {
+                    name.push(' ');
+                    metadata.attr = vec![AttributeProto {
+                        name: name.clone(),
+                        value: Some(Value::BoolVal(true)),
+                        ..AttributeProto::default()
+                    }];
+                }
+                let head = metadata.encode_length_delimited_to_vec();
+                assert_eq!((head.len(), head[0]), (length + 1, bracket));
+                assert_eq!(sniff(&head), FileKind::ChakraEt, "{text} in {length} bytes");
+            }
         }
     }
 }

@@ -27,6 +27,8 @@ pub enum ExcludeReason {
         /// From the nearest of the others.
         apart_ns: i64,
     },
+    /// Its file is cut before its time base, so that its times cannot be compared.
+    NoTimeBase,
     /// The run does not have so many ranks.
     BeyondWorld {
         /// Number of ranks.
@@ -48,6 +50,11 @@ impl ExcludeReason {
                     "it was recorded {} s {word} the others: of another run",
                     apart_ns.unsigned_abs() / 1_000_000_000
                 )
+            }
+            ExcludeReason::NoTimeBase => {
+                "its file is cut before its time base: its times cannot be \
+                                          compared with those of the others"
+                    .to_owned()
             }
             ExcludeReason::BeyondWorld { world_size } => {
                 format!("the run has only {world_size} ranks")
@@ -77,6 +84,7 @@ pub fn select_run(ranks: &[RankSummary], all: bool) -> RunSelection {
     if !all {
         // Sizes first: a leftover of another size must not bridge two clusters of time.
         selection.by_world(ranks);
+        selection.by_clock(ranks);
         selection.by_time(ranks);
     }
     let mut seen = BTreeSet::new();
@@ -108,6 +116,21 @@ impl RunSelection {
                 }
                 _ => None,
             };
+        }
+    }
+
+    /// Times without a base would be of another day than all others.
+    fn by_clock(&mut self, ranks: &[RankSummary]) {
+        let is_known = |(summary, excluded): (&RankSummary, &Option<ExcludeReason>)| {
+            excluded.is_none() && !summary.has_no_clock
+        };
+        if !ranks.iter().zip(&self.excluded).any(is_known) {
+            return;
+        }
+        for (summary, excluded) in ranks.iter().zip(&mut self.excluded) {
+            if excluded.is_none() && summary.has_no_clock {
+                *excluded = Some(ExcludeReason::NoTimeBase);
+            }
         }
     }
 
@@ -238,6 +261,20 @@ mod tests {
             [None; 4],
             "when all shall be joined"
         );
+    }
+
+    #[test]
+    fn times_without_a_base_are_compared_with_none() {
+        let cut = |rank| RankSummary {
+            has_no_clock: true,
+            ..summary(rank, Some(3), 0)
+        };
+        let ranks = [cut(0), cut(1), summary(2, Some(3), 1_700_000_000)];
+        let left_out = Some(ExcludeReason::NoTimeBase);
+        let found = select_run(&ranks, false).excluded;
+        assert_eq!(found, [left_out, left_out, None], "the whole one stays");
+        // where no file has one there is nothing that they contradict
+        assert_eq!(select_run(&ranks[..2], false).excluded, [None; 2]);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use super::{GroupResolver, RankSet, RankSteps};
 use crate::host::pending::gloo_ranges;
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{
-    Collective, CollectiveKind, GlobalRank, GroupIdx, NameId, Names, NodeIdx, TimeNs, UnixNs,
-    dtype_bytes,
+    AnomalyKind, Collective, CollectiveKind, GlobalRank, GroupIdx, NameId, Names, NodeIdx, TimeNs,
+    UnixNs, dtype_bytes,
 };
 use extent::{Carriers, of_node};
 use indexmap::IndexSet;
@@ -23,6 +23,9 @@ pub struct RankSummary {
     pub world_size: Option<i64>,
     /// First start and last end, by this rank's clock.
     pub window_ns: (UnixNs, UnixNs),
+    /// Its file is cut before its time base: its times are by no clock.
+    #[serde(default)]
+    pub has_no_clock: bool,
     /// The first start of what a view of the trace shows, by this rank's clock: events that are no
     /// work may be before the window.
     pub first_ns: UnixNs,
@@ -151,6 +154,7 @@ impl RankSummary {
             rank,
             world_size: trace.report.world_size.or(trace.device.header.world_size),
             window_ns: window(trace),
+            has_no_clock: trace.device.anomalies.count(AnomalyKind::NoTimeBase) > 0,
             first_ns: first_shown(trace),
             machine: Some(trace.device.header.host_name.clone()).filter(|name| !name.is_empty()),
             ..RankSummary::default()
