@@ -123,8 +123,8 @@ struct TextList<'t> {
 }
 
 impl<'t> TextList<'t> {
-    /// Those that save most, as far as there is room. Sorted, as names of one recording have other
-    /// numbers when they are read from another export of it.
+    /// Those that save most, as far as there is room, and these first. Names of one recording have
+    /// other numbers when they are read from another export of it, so that numbers decide nothing.
     fn of(uses: &TextUses, names: &'t Names) -> TextList<'t> {
         let mut wanted: Vec<(usize, NameId)> = vec![];
         for (index, &uses) in uses.0.iter().enumerate() {
@@ -144,13 +144,11 @@ impl<'t> TextList<'t> {
             bytes += if has_room { length } else { 0 };
             has_room
         });
-        let mut chosen: Vec<NameId> = wanted.into_iter().map(|(_, name)| name).collect();
-        chosen.sort_unstable_by_key(|name| names.get(*name));
         let mut list = TextList {
             texts: vec![],
             places: vec![u32::MAX; uses.0.len()],
         };
-        for (place, name) in (0..).zip(chosen) {
+        for (place, (_, name)) in (0..).zip(wanted) {
             list.places[name.index()] = place;
             list.texts.push(names.get(name));
         }
