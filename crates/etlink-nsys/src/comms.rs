@@ -171,6 +171,22 @@ mod tests {
     }
 
     #[test]
+    fn sizes_that_a_rank_gives_and_gets() {
+        for (kind, sizes) in [
+            (CollectiveKind::AllGather, (10, 40)),
+            (CollectiveKind::ReduceScatter, (40, 10)),
+            (CollectiveKind::AllReduce, (10, 10)),
+            (CollectiveKind::Send, (10, 0)),
+            (CollectiveKind::Recv, (0, 10)),
+        ] {
+            assert_eq!(input_and_output(kind, 10, 4), sizes, "{kind:?}");
+        }
+        // a group whose size is not known has one rank at least
+        let unknown = input_and_output(CollectiveKind::AllGather, 10, 0);
+        assert_eq!(unknown, (10, 10));
+    }
+
+    #[test]
     fn members_of_any_spelling() {
         assert_eq!(member_list("0,1,2").as_deref(), Some("[0, 1, 2]"));
         assert_eq!(member_list("[4 5]").as_deref(), Some("[4, 5]"));
