@@ -110,7 +110,7 @@ class Triggered(Jobs):
             merged = json.loads(subprocess.run(merge, capture_output=True, text=True, check=True).stdout)
             self.assertEqual(len(merged["ranks"]), 4)
         out, err = self.end_job(job)
-        self.assertEqual((out.count("done\n"), job.returncode), (4, 0), err)
+        self.assertEqual((out.count("done"), job.returncode), (4, 0), (out, err))
         manifest = self.manifest()
         for rank in manifest["ranks"]:
             self.assert_steps(rank, *[(f["ranks"][0]["first_step"], f["ranks"][0]["last_step"]) for f in (by_folder, by_rank, by_launcher)])
@@ -169,6 +169,9 @@ class Triggered(Jobs):
         self.wait_for(plan.exists)
         first = json.loads(plan.read_text())["first"]
         request.touch()
+        # the recording is that of the first touch: it is not taken back
+        late = self.trigger(self.traces, "--cancel", code=1)
+        self.assertIn(f"too late: the ranks have agreed to record from step {first} on", late.stdout)
         os.kill(self.pids()[0], signal.SIGUSR2)
         refused = self.trigger(self.traces, code=2)
         self.assertRegex(refused.stderr, rf"under way, asked for \d+ s ago, from step {first} on: wait")
@@ -198,6 +201,22 @@ class Triggered(Jobs):
         found = self.triggered(self.traces, "--steps", "3")
         self.assert_same_iterations(Path(found["recording"]), 2, 3)
         self.end_job(job)
+
+    def test_ranks_that_do_not_wait_for_each_other_end_with_the_same_step(self):
+        paces = {0: 0.05, 1: 0.02}
+        ranks = "".join(f"RANK={rank} python {PROGRAMS}/looping.py {self.stop} {pace} &\n" for rank, pace in paces.items())
+        script = self.script("ranks.sh", f"export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2\n{ranks}wait\n")
+        self.start_job("", f"sh {script}", ranks=2)
+        line = [CHOSEN.etlink, "trigger", str(self.traces), "--steps", "100000", "--json"]
+        waiting = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.wait_for(lambda: len(list((self.traces / ".etlink").glob("*.host.json"))) == 2)
+        self.trigger(self.traces, "--stop")
+        out, err = waiting.communicate(timeout=120)
+        self.assertEqual(waiting.returncode, 0, err)
+        first, second = json.loads(out)["ranks"]
+        self.assertEqual((first["first_step"], first["last_step"]), (second["first_step"], second["last_step"]))
+        found = self.triggered(self.traces, "--for", "1")
+        self.assertEqual(len({(rank["first_step"], rank["last_step"]) for rank in found["ranks"]}), 1, found)
 
     def test_a_file_system_without_links(self):
         refuse = "import os\ndef refuse(*_, **__): raise PermissionError(1, 'Operation not permitted')\nos.link = refuse\n"

@@ -49,7 +49,8 @@ EtlinkFeeder *etlink_feeder_open(const char *path, uint32_t order);
 void etlink_feeder_close(EtlinkFeeder *feeder);
 
 /*
- Why the last call failed, in English; empty if none has failed. Good until the next call.
+ Why the last call that does something failed, in English; empty if it did not. Good until the
+ next call.
  */
 const char *etlink_feeder_error(const EtlinkFeeder *feeder);
 
@@ -75,7 +76,7 @@ uint64_t etlink_feeder_ended(const EtlinkFeeder *feeder);
 
 /*
  Issues the node that comes first and puts its id at `id`. 1: it did; 0: none may be issued now;
- -1: an error.
+ -1: an error, or `id` is null.
  */
 int32_t etlink_feeder_issue_next(EtlinkFeeder *feeder, uint64_t *id);
 

@@ -117,7 +117,8 @@ pub unsafe extern "C" fn etlink_feeder_close(feeder: *mut EtlinkFeeder) {
     }
 }
 
-/// Why the last call failed, in English; empty if none has failed. Good until the next call.
+/// Why the last call that does something failed, in English; empty if it did not. Good until the
+/// next call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_error(feeder: *const EtlinkFeeder) -> *const c_char {
     // SAFETY: by contract null or a feeder that was not freed.
@@ -156,9 +157,12 @@ pub unsafe extern "C" fn etlink_feeder_ended(feeder: *const EtlinkFeeder) -> u64
 }
 
 /// Issues the node that comes first and puts its id at `id`. 1: it did; 0: none may be issued now;
-/// -1: an error.
+/// -1: an error, or `id` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_issue_next(feeder: *mut EtlinkFeeder, id: *mut u64) -> i32 {
+    if id.is_null() {
+        return -1;
+    }
     // SAFETY: as in `etlink_feeder_error`; nobody else has it meanwhile.
     let feeder = unsafe { feeder.as_mut() };
     let mut issued = None;
@@ -167,13 +171,13 @@ pub unsafe extern "C" fn etlink_feeder_issue_next(feeder: *mut EtlinkFeeder, id:
         Ok(())
     });
     match (is_done, issued) {
-        (true, Some(found)) if !id.is_null() => {
+        (true, Some(found)) => {
             // SAFETY: not null, and by contract the place of a number that this may write.
             unsafe { id.write(found) };
             1
         }
         (true, None) => 0,
-        _ => -1,
+        (false, _) => -1,
     }
 }
 
@@ -374,7 +378,10 @@ fn change(
         return false;
     };
     match guarded(|| action(inner).map_err(|error| error.to_string())) {
-        Ok(()) => true,
+        Ok(()) => {
+            outer.error = CString::default();
+            true
+        }
         Err(error) => {
             outer.error = text(&error);
             false
@@ -459,7 +466,9 @@ mod tests {
             assert_eq!(etlink_feeder_issue_next(feeder, &raw mut id), 0);
             assert!(!etlink_feeder_issue(feeder, 1));
             assert!(said(feeder).starts_with("node 1 cannot be issued"));
+            assert_eq!(etlink_feeder_issue_next(feeder, ptr::null_mut()), -1);
             assert!(etlink_feeder_push_back(feeder, 0));
+            assert_eq!(said(feeder), "");
             assert!(etlink_feeder_issue(feeder, 0));
             assert!(etlink_feeder_end(feeder, 0));
             assert_eq!(

@@ -14,6 +14,12 @@ pub enum FeederError {
         /// How long it says that it is, bytes.
         bytes: u64,
     },
+    /// It ends within the length of a message.
+    #[error("it is cut: it ends within the length of the message at byte {offset}")]
+    CutLength {
+        /// Where the message begins, bytes.
+        offset: u64,
+    },
     /// It has fewer or more nodes than it says.
     #[error("it says that it has {stated} nodes, and has {found}: it is cut, or was changed")]
     OtherCount {
@@ -48,9 +54,14 @@ pub enum FeederError {
         /// What it depends on.
         missing: u64,
     },
-    /// Each node waits for another one.
-    #[error("no node can be issued: each depends on another one")]
-    NothingToIssue,
+    /// Nodes wait for each other.
+    #[error("{nodes} nodes can never be issued: they wait for each other, as node {id} does")]
+    Cycle {
+        /// One of them.
+        id: u64,
+        /// How many there are, with those that wait for them.
+        nodes: usize,
+    },
     /// There is no such node.
     #[error("there is no node {id}")]
     UnknownNode {

@@ -38,7 +38,7 @@ enum NodeState {
 /// Feeds a simulator with the nodes of a graph. `source` is the file that the index was read from.
 ///
 /// Time: [`Self::issue_next`] and [`Self::end`] take constant time for each node and dependency, on
-/// average. Memory: 10 bytes a node beside the index, and the latest nodes that were looked up.
+/// average. Memory: up to 22 bytes a node beside the index, and the latest nodes that were looked up.
 #[derive(Debug)]
 pub struct Feeder<R> {
     index: GraphIndex,
@@ -62,17 +62,17 @@ enum ReadyNodes {
 }
 
 impl ReadyNodes {
-    fn insert(&mut self, place: u32, id: u64) {
+    fn insert(&mut self, place: u32, index: &GraphIndex) {
         match self {
-            ReadyNodes::Stock(set) => set.insert(place, id),
-            ReadyNodes::ById(set) => drop(set.insert((id, place))),
+            ReadyNodes::Stock(set) => set.insert(place, index.ids()),
+            ReadyNodes::ById(set) => drop(set.insert((index.id(place), place))),
         }
     }
 
-    fn remove(&mut self, place: u32, id: u64) {
+    fn remove(&mut self, place: u32, index: &GraphIndex) {
         match self {
-            ReadyNodes::Stock(set) => set.remove(id),
-            ReadyNodes::ById(set) => drop(set.remove(&(id, place))),
+            ReadyNodes::Stock(set) => set.remove(place, index.ids()),
+            ReadyNodes::ById(set) => drop(set.remove(&(index.id(place), place))),
         }
     }
 
@@ -114,7 +114,7 @@ impl<R: Read + Seek> Feeder<R> {
             source,
         };
         for root in feeder.index.roots() {
-            feeder.ready.insert(*root, feeder.index.id(*root));
+            feeder.ready.insert(*root, &feeder.index);
         }
         Ok(feeder)
     }
@@ -173,7 +173,7 @@ impl<R: Read + Seek> Feeder<R> {
         let place = self.issued_place(id)?;
         self.state[place as usize] = NodeState::Waiting;
         self.issued -= 1;
-        self.ready.insert(place, id);
+        self.ready.insert(place, &self.index);
         Ok(())
     }
 
@@ -196,7 +196,7 @@ impl<R: Read + Seek> Feeder<R> {
         }
         self.children.clear();
         for child in children {
-            self.children.insert(*child, self.index.id(*child));
+            self.children.insert(*child, self.index.ids());
         }
         for child in self.children.iter() {
             free_child(child, &self.index, &mut self.left, &mut self.ready);
@@ -244,7 +244,7 @@ impl<R: Read + Seek> Feeder<R> {
     }
 
     fn mark_issued(&mut self, place: u32) {
-        self.ready.remove(place, self.index.id(place));
+        self.ready.remove(place, &self.index);
         self.state[place as usize] = NodeState::Issued;
         self.issued += 1;
     }
@@ -255,6 +255,6 @@ fn free_child(child: u32, index: &GraphIndex, left: &mut [u32], ready: &mut Read
     let left = &mut left[child as usize];
     *left -= 1;
     if *left == 0 {
-        ready.insert(child, index.id(child));
+        ready.insert(child, index);
     }
 }

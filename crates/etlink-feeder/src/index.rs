@@ -63,7 +63,9 @@ impl GraphIndex {
         while messages
             .next(|offset, bytes| index.add(offset, bytes, &mut deps))?
             .is_some()
-        {}
+        {
+            index.check_last()?;
+        }
         index.check_count()?;
         index.order_ids()?;
         index.connect(deps)?;
@@ -83,6 +85,11 @@ impl GraphIndex {
     /// Whether there are none; a graph that was read has some.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
+    }
+
+    /// Ids of all nodes, in the order of the file.
+    pub(crate) fn ids(&self) -> &[u64] {
+        &self.ids
     }
 
     /// The id of the node at a place in the file.
@@ -134,6 +141,14 @@ impl GraphIndex {
         self.offsets.push(offset);
         deps.close();
         Some(())
+    }
+
+    /// A file of zeros is a node 0 at each byte: it is not read to its end.
+    fn check_last(&self) -> Result<(), FeederError> {
+        match self.ids[..] {
+            [.., last, id] if last == id => Err(FeederError::RepeatedId { id }),
+            _ => Ok(()),
+        }
     }
 
     /// A file that was cut between two nodes is whole to protobuf.
@@ -216,10 +231,31 @@ impl GraphIndex {
         }
         self.first_child = child_counts;
         self.children = children;
-        if self.roots.is_empty() {
-            return Err(FeederError::NothingToIssue);
+        self.check_cycles()
+    }
+
+    /// All nodes can be issued.
+    fn check_cycles(&self) -> Result<(), FeederError> {
+        let mut left = self.parents.clone();
+        let mut ready = self.roots.clone();
+        let mut issued = 0;
+        while let Some(place) = ready.pop() {
+            issued += 1;
+            for child in self.children(place) {
+                let left = &mut left[*child as usize];
+                *left -= 1;
+                if *left == 0 {
+                    ready.push(*child);
+                }
+            }
         }
-        Ok(())
+        match left.iter().position(|left| *left > 0) {
+            Some(place) => Err(FeederError::Cycle {
+                id: self.ids[place],
+                nodes: self.ids.len() - issued,
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Ids of dependencies as places of nodes.
@@ -251,16 +287,16 @@ impl GraphIndex {
         let mut begin = 0;
         for (place, end) in ends.iter().enumerate() {
             let place = place as u32;
-            all.insert(place, self.id(place));
+            all.insert(place, &self.ids);
             let deps = &parents[begin..*end as usize];
             // most files have a node behind all that it depends on
             if deps.iter().any(|parent| *parent > place) {
                 own.clear();
                 for parent in deps {
-                    own.insert(*parent, self.id(*parent));
+                    own.insert(*parent, &self.ids);
                 }
                 for parent in own.iter() {
-                    all.insert(parent, self.id(parent));
+                    all.insert(parent, &self.ids);
                 }
             }
             begin = *end as usize;
@@ -410,9 +446,8 @@ impl<R: Read> Messages<R> {
                     return Ok(None);
                 }
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                    return Err(FeederError::Cut {
+                    return Err(FeederError::CutLength {
                         offset: self.offset,
-                        bytes: 0,
                     });
                 }
                 Err(error) => return Err(error.into()),

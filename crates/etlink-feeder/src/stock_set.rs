@@ -39,28 +39,26 @@ const BUCKETS: [u64; 28] = [
     3_504_151_727,
 ];
 
-/// No slot.
+/// No node.
 const NONE: u32 = u32::MAX;
 /// What stands before the first element of the list.
 const BEFORE_FIRST: u32 = u32::MAX - 1;
 
-/// Places of nodes (`u32`), in the order of a set of their ids.
+/// Places of nodes (`u32`), in the order of a set of their ids, which each call is given.
+///
+/// A node has its place in the list by its own number, and knows the one before it. So nothing is
+/// searched for: all calls take constant time, whatever the ids are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StockSet {
-    /// Of each bucket the slot before its first element.
+    /// Of each bucket the element before its first one.
     buckets: Vec<u32>,
     /// Index in `BUCKETS` of the next size.
     sizes_used: usize,
-    /// The slot of the first element.
-    first: u32,
-    /// Of each slot the slot of the next element.
+    first: Option<u32>,
+    /// By place the next element.
     next: Vec<u32>,
-    /// Of each slot what it has.
-    place: Vec<u32>,
-    /// Of each slot the id, which is the hash.
-    id: Vec<u64>,
-    /// Slots whose elements were removed.
-    unused: Vec<u32>,
+    /// By place the element before; `NONE` of one that is not in the set.
+    previous: Vec<u32>,
     len: usize,
 }
 
@@ -71,59 +69,55 @@ impl StockSet {
 
     /// Empty, as newly made; what was allocated stays.
     pub(crate) fn clear(&mut self) {
+        while let Some(place) = self.first {
+            self.set_first(self.next[place as usize]);
+            self.previous[place as usize] = NONE;
+        }
         self.buckets.clear();
         self.sizes_used = 0;
-        self.first = NONE;
-        self.next.clear();
-        self.place.clear();
-        self.id.clear();
-        self.unused.clear();
         self.len = 0;
     }
 
     /// The element that comes first.
     pub(crate) fn first(&self) -> Option<u32> {
-        (self.len > 0).then(|| self.place[self.first as usize])
+        self.first
     }
 
     /// All elements, in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
-        let mut slot = if self.len > 0 { self.first } else { NONE };
-        std::iter::from_fn(move || {
-            let place = *self.place.get(slot as usize)?;
-            slot = self.next[slot as usize];
-            Some(place)
+        std::iter::successors(self.first, |place| {
+            Some(self.next[*place as usize]).filter(|next| *next != NONE)
         })
     }
 
     /// Adds an element, unless it is there.
-    pub(crate) fn insert(&mut self, place: u32, id: u64) {
-        if self.buckets.is_empty() {
-            self.first = NONE;
-            self.grow();
+    pub(crate) fn insert(&mut self, place: u32, ids: &[u64]) {
+        let slot = place as usize;
+        if self.previous.len() <= slot {
+            self.previous.resize(slot + 1, NONE);
+            self.next.resize(slot + 1, NONE);
         }
-        if self.slot_before(id).is_some() {
+        if self.previous[slot] != NONE {
             return;
         }
         // at most one element a bucket, on average
         if self.len == self.buckets.len() {
-            self.grow();
+            self.grow(ids);
         }
-        let slot = self.new_slot(place, id);
-        let bucket = self.bucket(id);
-        self.link(slot, bucket);
+        self.link(place, ids);
         self.len += 1;
     }
 
     /// Removes an element, if it is there.
-    pub(crate) fn remove(&mut self, id: u64) {
-        let Some(before) = self.slot_before(id) else {
-            return;
+    pub(crate) fn remove(&mut self, place: u32, ids: &[u64]) {
+        let slot = place as usize;
+        let before = match self.previous.get(slot) {
+            Some(before) if *before != NONE => *before,
+            _ => return,
         };
-        let slot = self.after(before);
-        let next = self.next[slot as usize];
-        let bucket = self.bucket(id);
-        let next_bucket = (next != NONE).then(|| self.bucket(self.id[next as usize]));
+        let next = self.next[slot];
+        let bucket = self.bucket(place, ids);
+        let next_bucket = (next != NONE).then(|| self.bucket(next, ids));
         let was_first_of_bucket = self.buckets[bucket] == before;
         if next_bucket != Some(bucket) {
             if let Some(next_bucket) = next_bucket {
@@ -134,94 +128,62 @@ impl StockSet {
             }
         }
         self.set_after(before, next);
-        self.unused.push(slot);
+        self.previous[slot] = NONE;
         self.len -= 1;
     }
 
-    fn bucket(&self, id: u64) -> usize {
+    fn bucket(&self, place: u32, ids: &[u64]) -> usize {
         // the hash of a number is the number
-        (id % self.buckets.len() as u64) as usize
+        (ids[place as usize] % self.buckets.len() as u64) as usize
     }
 
-    /// The slot before that of an element.
-    fn slot_before(&self, id: u64) -> Option<u32> {
-        if self.buckets.is_empty() {
-            return None;
-        }
-        let bucket = self.bucket(id);
-        let mut before = self.buckets[bucket];
-        if before == NONE {
-            return None;
-        }
-        loop {
-            let slot = self.after(before);
-            let found = *self.id.get(slot as usize)?;
-            if found == id {
-                return Some(before);
-            }
-            if self.bucket(found) != bucket {
-                return None;
-            }
-            before = slot;
-        }
+    fn set_first(&mut self, place: u32) {
+        self.first = (place != NONE).then_some(place);
     }
 
-    fn after(&self, slot: u32) -> u32 {
-        match slot {
-            BEFORE_FIRST => self.first,
-            slot => self.next[slot as usize],
+    /// `next` comes behind `before`.
+    fn set_after(&mut self, before: u32, next: u32) {
+        match before {
+            BEFORE_FIRST => self.set_first(next),
+            before => self.next[before as usize] = next,
         }
-    }
-
-    fn set_after(&mut self, slot: u32, next: u32) {
-        match slot {
-            BEFORE_FIRST => self.first = next,
-            slot => self.next[slot as usize] = next,
+        if next != NONE {
+            self.previous[next as usize] = before;
         }
-    }
-
-    fn new_slot(&mut self, place: u32, id: u64) -> u32 {
-        if let Some(slot) = self.unused.pop() {
-            self.place[slot as usize] = place;
-            self.id[slot as usize] = id;
-            return slot;
-        }
-        self.place.push(place);
-        self.id.push(id);
-        self.next.push(NONE);
-        (self.place.len() - 1) as u32
     }
 
     /// Puts an element at the beginning of its bucket, which is that of the list if it has none yet.
-    fn link(&mut self, slot: u32, bucket: usize) {
-        let before = self.buckets[bucket];
-        if before != NONE {
-            self.next[slot as usize] = self.after(before);
-            self.set_after(before, slot);
-            return;
+    fn link(&mut self, place: u32, ids: &[u64]) {
+        let bucket = self.bucket(place, ids);
+        let before = match self.buckets[bucket] {
+            NONE => BEFORE_FIRST,
+            before => before,
+        };
+        let second = match before {
+            BEFORE_FIRST => self.first.unwrap_or(NONE),
+            before => self.next[before as usize],
+        };
+        self.set_after(place, second);
+        self.set_after(before, place);
+        if self.buckets[bucket] == NONE {
+            if second != NONE {
+                let bucket_of_second = self.bucket(second, ids);
+                self.buckets[bucket_of_second] = place;
+            }
+            self.buckets[bucket] = BEFORE_FIRST;
         }
-        let second = self.first;
-        self.next[slot as usize] = second;
-        self.first = slot;
-        if second != NONE {
-            let bucket_of_second = self.bucket(self.id[second as usize]);
-            self.buckets[bucket_of_second] = slot;
-        }
-        self.buckets[bucket] = BEFORE_FIRST;
     }
 
     /// More buckets; all elements are linked anew, in the order in which they were.
-    fn grow(&mut self) {
+    fn grow(&mut self, ids: &[u64]) {
         let size = BUCKETS[self.sizes_used.min(BUCKETS.len() - 1)];
         self.sizes_used += 1;
         self.buckets.clear();
         self.buckets.resize(size as usize, NONE);
-        let mut slot = std::mem::replace(&mut self.first, NONE);
-        while slot != NONE {
-            let next = self.next[slot as usize];
-            let bucket = self.bucket(self.id[slot as usize]);
-            self.link(slot, bucket);
-            slot = next;
+        let mut place = self.first.take();
+        while let Some(element) = place {
+            place = Some(self.next[element as usize]).filter(|next| *next != NONE);
+            self.link(element, ids);
         }
     }
 }
@@ -238,19 +200,20 @@ mod tests {
     /// same numbers.
     #[test]
     fn elements_come_in_the_order_of_the_library() {
+        let ids = Vec::from_iter(0..60);
         let mut set = StockSet::default();
-        for id in 0..20 {
-            set.insert(id, u64::from(id));
+        for place in 0..20 {
+            set.insert(place, &ids);
         }
         let twenty = [
             19, 18, 17, 16, 15, 14, 13, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
         ];
         assert_eq!(order(&set), twenty);
-        for id in [19, 0, 7] {
-            set.remove(id);
+        for place in [19, 0, 7] {
+            set.remove(place, &ids);
         }
-        set.insert(42, 42);
-        set.insert(7, 7);
+        set.insert(42, &ids);
+        set.insert(7, &ids);
         let changed = [
             7, 18, 17, 16, 15, 14, 42, 13, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12,
         ];
@@ -262,17 +225,18 @@ mod tests {
     /// The same program, with 200,000 numbers that xorshift draws; an FNV digest of each tenth order.
     #[test]
     fn it_stays_in_that_order_as_it_grows_and_shrinks() {
+        let ids = Vec::from_iter(0..60_000);
         let mut set = StockSet::default();
         let (mut drawn, mut digest) = (88_172_645_463_325_252_u64, 1_469_598_103_934_665_603_u64);
         for round in 0..200_000 {
             drawn ^= drawn << 13;
             drawn ^= drawn >> 7;
             drawn ^= drawn << 17;
-            let id = (drawn >> 20) % 60_000;
+            let place = ((drawn >> 20) % 60_000) as u32;
             if drawn & 3 != 0 {
-                set.insert(id as u32, id);
+                set.insert(place, &ids);
             } else {
-                set.remove(id);
+                set.remove(place, &ids);
             }
             if round % 20_000 == 0 {
                 for place in set.iter() {
@@ -286,16 +250,17 @@ mod tests {
     #[test]
     fn it_is_a_set() {
         let mut draw = fastrand::Rng::with_seed(3);
+        let ids = Vec::from_iter((0..400).map(|id| id * 29));
         let mut set = StockSet::default();
         let mut known = std::collections::BTreeSet::new();
         for _ in 0..5_000 {
-            let id = draw.u32(0..400) * 29;
+            let place = draw.u32(0..400);
             if draw.bool() {
-                set.insert(id, u64::from(id));
-                known.insert(id);
+                set.insert(place, &ids);
+                known.insert(place);
             } else {
-                set.remove(u64::from(id));
-                known.remove(&id);
+                set.remove(place, &ids);
+                known.remove(&place);
             }
             assert_eq!(set.len(), known.len());
         }

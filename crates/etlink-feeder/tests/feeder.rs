@@ -27,7 +27,7 @@ fn file(nodes: &[Drawn<'_>]) -> Vec<u8> {
         let node = Node {
             id: *id,
             name: format!("node {id}"),
-            duration_micros: id * 3,
+            duration_micros: id.wrapping_mul(3),
             data_deps: data.to_vec(),
             ctrl_deps: ctrl.to_vec(),
             ..Node::default()
@@ -136,8 +136,20 @@ fn files_that_are_no_graphs_are_named() {
     );
     assert_eq!(
         refused(&file(&[(1, &[2], &[]), (2, &[1], &[])])),
-        "no node can be issued: each depends on another one"
+        "2 nodes can never be issued: they wait for each other, as node 1 does"
     );
+    assert_eq!(
+        refused(&file(&[
+            (0, &[], &[]),
+            (1, &[2], &[]),
+            (2, &[1], &[]),
+            (3, &[2], &[])
+        ])),
+        "3 nodes can never be issued: they wait for each other, as node 1 does"
+    );
+    let mut zeros = file(&[]);
+    zeros.extend([0; 64]);
+    assert_eq!(refused(&zeros), "two nodes have the id 0");
     let text = br#"{"schema": "1.1.1", "nodes": []}"#;
     assert!(open(text).is_err());
 }
@@ -160,6 +172,17 @@ fn a_cut_file_is_refused_wherever_it_is_cut() {
         shorter,
         "it says that it has 4 nodes, and has 3: it is cut, or was changed"
     );
+}
+
+/// Each id is a multiple of the numbers of buckets, so that all are in one.
+#[test]
+fn ids_of_one_bucket_take_no_longer() {
+    let ids = Vec::from_iter((1..40_000).map(|id| id * 13 * 29 * 59 * 127 * 257 * 541 * 1_109));
+    let nodes: Vec<Drawn<'_>> = ids.iter().map(|id| (*id, &[][..], &[][..])).collect();
+    let bytes = file(&nodes);
+    let mut feeder = open(&bytes).expect("a graph");
+    // a search through the bucket takes a minute
+    assert_eq!(issue_all(&mut feeder, 7).len(), ids.len());
 }
 
 /// Found by `cargo dev fuzz-readers`: the end of such a message has no place in 64 bits.

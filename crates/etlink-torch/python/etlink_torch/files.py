@@ -116,6 +116,10 @@ def write_at_once(path, text):
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
         os.write(descriptor, text.encode())
+    except BaseException:
+        # an empty request would be one
+        attempt(os.remove, path)
+        raise
     finally:
         os.close(descriptor)
 
@@ -158,7 +162,7 @@ def remove_trace(path):
     Kineto writes `path`.tmp and renames it. On a full disk that file stays, and the stream to it stays open: what it has
     buffered would go into the next trace of the name, which is written into the same file.
     """
-    for name in (path, path + ".tmp"):
+    for name in (path, path + ".tmp", path + ".gz"):
         if os.path.exists(name):
             os.remove(name)
 
@@ -314,6 +318,6 @@ def bytes_recorded(folder):
     total = 0
     for place in [folder, *glob.glob(os.path.join(glob.escape(folder), "cycle_*"))]:
         for entry in os.scandir(place):
-            if entry.name.startswith(KINDS):
+            if entry.name.startswith((*KINDS, "memory_snapshot")):
                 total += entry.stat().st_size
     return total

@@ -5,6 +5,10 @@ chosen by `torch.profiler.CuspyConfig` and needs the package cupti-python.
 """
 
 import importlib.util
+import os
+
+from . import files
+from .guard import attempt
 
 LACKING = "the nodes of CUDA graphs, for which it needs CUDA, torch.profiler.CuspyConfig (2.15) and the package cupti-python"
 """What is missing, as the manifest says it."""
@@ -30,12 +34,13 @@ def watch(torch):
     They can be read only while a graph is made, mostly long before the recorded steps. A profiler begins to keep them when it
     is made, and need not be started (`_KinetoProfile.__init__`).
     """
-    if hasattr(torch.profiler.profiler, "CuspyConfig"):
+    if has_collector(torch):
         torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, configured(torch, False)])
 
 
 def has_collector(torch):
-    return hasattr(torch.profiler.profiler, "CuspyConfig") and importlib.util.find_spec("cupti") is not None
+    # its module, not any folder of the name
+    return hasattr(torch.profiler.profiler, "CuspyConfig") and bool(attempt(importlib.util.find_spec, "cupti.cupti"))
 
 
 def with_collector(torch, activities, with_waits):
@@ -44,3 +49,18 @@ def with_collector(torch, activities, with_waits):
     if cuda not in activities or not has_collector(torch):
         return None
     return [configured(torch, with_waits) if kind == cuda else kind for kind in activities]
+
+
+def unpack(path):
+    """The collector packs what it exports (`ProfilerObserver.set_export`); here as Kineto writes it."""
+    packed = path + ".gz"
+    if os.path.exists(packed):
+        files.copy_plain(packed, path)
+        os.remove(packed)
+
+
+def stop(profiler):
+    """Of a cycle that exports nothing: else the collector goes on until the program ends."""
+    observer = getattr(profiler, "_cuspy_profiler_observer", None)
+    if observer is not None:
+        observer.close()

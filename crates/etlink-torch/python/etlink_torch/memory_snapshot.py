@@ -1,5 +1,6 @@
 """A snapshot of the memory of CUDA devices: who allocated what during the recorded steps. https://pytorch.org/memory_viz shows it."""
 
+import functools
 import os
 
 from .guard import attempt, describe
@@ -20,6 +21,8 @@ class MemorySnapshot:
     def __init__(self, torch, report, path):
         self.torch, self.report, self.path = torch, report, path
         self.is_recording, self.is_ours, self.is_taken = False, False, False
+        # PyTorch's function, and what stands in its place
+        self.original = self.replaced = None
 
     def start(self):
         """Before the first recorded step. CUDA that the program has not started is not started here."""
@@ -31,6 +34,7 @@ class MemorySnapshot:
             self.is_ours = not self.torch._C._cuda_isHistoryEnabled()
             if self.is_ours:
                 self.record("all", stacks="python", max_entries=MOST_ENTRIES)
+                self.watch_program()
             self.is_recording = True
         except Exception as error:
             self.give_up(error)
@@ -49,9 +53,29 @@ class MemorySnapshot:
 
     def stop(self):
         """Nothing is recorded any more, unless the program records by itself."""
+        attempt(self.leave_program)
         if self.is_recording and self.is_ours:
             attempt(self.record, None)
         self.is_recording = False
+
+    def watch_program(self):
+        """The program may begin to record while we do; then it is not ours to stop."""
+        memory = self.torch.cuda.memory
+        original = memory._record_memory_history
+
+        @functools.wraps(original)
+        def wrapper(*arguments, **named):
+            self.is_ours = False
+            return original(*arguments, **named)
+
+        self.original, self.replaced = original, wrapper
+        memory._record_memory_history = wrapper
+
+    def leave_program(self):
+        memory = self.torch.cuda.memory
+        if self.replaced is not None and memory._record_memory_history is self.replaced:
+            memory._record_memory_history = self.original
+        self.replaced = None
 
     def record(self, enabled, **options):
         # in PyTorch since 2.1, under this name alone

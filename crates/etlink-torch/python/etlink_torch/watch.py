@@ -33,6 +33,8 @@ IDLE_S, BUSY_S = 0.25, 0.05
 """So often the thread looks for a request, and for what comes of it."""
 LEAD_S, FAR_LEAD_S = 0.5, 4.0
 """How long before its first step a plan is there: for ranks of one machine, and of several, whose file systems keep what they have read for seconds."""
+WRITTEN_S = 2
+"""An empty plan that is older was not written to its end."""
 MISSING_S = 10
 """How long a rank is waited for that has made no step yet."""
 KNOWN_STEPS = 20
@@ -237,8 +239,7 @@ class Watcher:
         answers = [answer for answer in map(self.answer_of, peers) if answer is not None]
         fastest = min([answer[2] for answer in answers if answer[2]] or [1_000_000]) / 1e9
         made = max([answer[1] for answer in answers] + [self.steps_made(peer) for peer in peers])
-        lead = LEAD_S if len({peer["host"] for peer in peers}) == 1 else FAR_LEAD_S
-        begin = made + max(2, math.ceil(lead / fastest))
+        begin = made + max(2, math.ceil(self.lead_seconds(peers) / fastest))
         length = request["steps"] or math.ceil(request["seconds"] / fastest)
         first = self.beside_every(begin, request["warmup"] + length) + request["warmup"]
         plan = {"id": request["id"], "by": request["by"], "first": first, "warmup": request["warmup"]}
@@ -249,9 +250,17 @@ class Watcher:
         """Unless the request has been withdrawn in this moment."""
         found = self.read(PLAN)
         if found is not None and found["id"] != plan["id"]:
+            if self.is_being_written(found):
+                return
             # of a request whose file somebody has removed
             self.remove_plan()
         self.write_new(PLAN, "plan", plan)
+
+    def is_being_written(self, plan):
+        """Where there are no links a plan is empty for a moment: it may be that of a withdrawal."""
+        if "first" in plan or "withdrawn" in plan:
+            return False
+        return time.time() < os.stat(os.path.join(self.report.folder, PLAN)).st_mtime + WRITTEN_S
 
     def steps_made(self, peer):
         """As each process writes it every 100 ms, if it makes steps."""
@@ -293,11 +302,22 @@ class Watcher:
             return
         if "last" in plan or self.session.made < plan["first"]:
             return
-        lead_s = 0 if len(peers) == 1 else LEAD_S
-        left_s = self.seconds_left(plan)
+        self.began_at = self.began_at or time.monotonic()
+        left_s, lead_s = self.seconds_left(plan), 0 if len(peers) == 1 else self.lead_seconds(peers)
         if left_s is not None and left_s <= lead_s:
-            lead = 0 if len(peers) == 1 else max(1, math.ceil(lead_s / self.step_seconds()))
-            self.change_plan(dict(plan, last=self.session.made + lead))
+            self.change_plan(dict(plan, last=self.last_for_all(plan, peers, lead_s)))
+
+    def lead_seconds(self, peers):
+        return LEAD_S if len({peer["host"] for peer in peers}) == 1 else FAR_LEAD_S
+
+    def last_for_all(self, plan, peers, lead_s):
+        """A step that none of the ranks has come to when it reads of it; they need not wait for each other."""
+        made = max([self.session.made] + [attempt(self.steps_made, peer) or 0 for peer in peers])
+        if lead_s == 0:
+            return made
+        seconds = max(time.monotonic() - self.began_at, lead_s)
+        fastest = max(1 / self.step_seconds(), (made - plan["first"]) / seconds)
+        return made + max(1, math.ceil(lead_s * fastest))
 
     def seconds_left(self, plan):
         """Of the recording that has begun; None: it ends by itself."""
@@ -306,9 +326,7 @@ class Watcher:
             return 0
         if plan["seconds"] is None:
             return None
-        now = time.monotonic()
-        self.began_at = self.began_at or now
-        return self.began_at + plan["seconds"] - now
+        return self.began_at + plan["seconds"] - time.monotonic()
 
     def step_seconds(self):
         """How long a recorded step takes."""

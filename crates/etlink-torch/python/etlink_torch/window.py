@@ -220,6 +220,7 @@ class Window:
         try:
             files.remove_trace(self.device)
             profiler.export_chrome_trace(self.device)
+            graph_nodes.unpack(self.device)
             # the collector of graph nodes warns and goes on
             if self.settings["options"]["cuda_graph_nodes"] and not os.path.exists(self.device):
                 raise Failure("PyTorch's collector of CUDA graph nodes wrote no trace: record without --cuda-graph-nodes")
@@ -241,6 +242,7 @@ class Window:
         with own():
             self.profiler.stop()
         self.unregister()
+        attempt(graph_nodes.stop, self.profiler)
         if self.snapshot is not None:
             self.snapshot.take()
         if self.error is not None:
@@ -274,6 +276,7 @@ class Window:
         if self.profiler is not None and self.is_closable_here():
             # what stops a profiler may be what failed: once more
             attempt(self.stop) or attempt(self.stop)
+            attempt(graph_nodes.stop, self.profiler)
         attempt(self.unregister)
         attempt(self.discard)
 

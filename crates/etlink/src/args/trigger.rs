@@ -10,7 +10,7 @@ use std::time::Duration;
     after_help = "Exit codes: 0 all ranks have recorded the steps; 1 a rank has not, which is named; \
         2 nothing could be asked for: no such job, it is not armed, it cannot be written to, or \
         another recording is under way. Ctrl-C takes the request back, unless the ranks have agreed \
-        to it. With --cancel: 0 it is taken back; 1 it is too late; 2 nothing is asked for. With \
+        to it or the job is on another machine. With --cancel: 0 it is taken back; 1 it is too late; 2 nothing is asked for. With \
         --stop: 0 the recording ends; 2 none has begun."
 )]
 pub struct TriggerArgs {

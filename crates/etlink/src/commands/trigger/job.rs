@@ -13,6 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const WORK: &str = ".etlink";
 const STATUS: &str = ".armed";
+/// Who asks by a file that does not say it.
+const A_FILE: &str = "a file";
 
 /// A job whose processes wait for what asks for a recording.
 pub struct ArmedJob {
@@ -76,6 +78,8 @@ pub struct PendingRequest {
 #[serde(default)]
 pub struct PlannedRecording {
     pub id: String,
+    /// Who asked.
+    pub by: String,
     pub first: u64,
     /// Somebody has taken the request back before.
     pub withdrawn: bool,
@@ -172,9 +176,12 @@ impl ArmedJob {
         match create_from(file.path(), &self.work.join(REQUEST)) {
             Ok(()) => Ok(id),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
-                "another recording of this job is under way{}: wait for its end, or end it with \
-                 --stop",
-                self.age_of_request()
+                "another recording of this job is under way{}: wait for its end, or {}",
+                self.age_of_request(),
+                match self.plan() {
+                    Some(_) => "end it with --stop",
+                    None => "take it back with --cancel",
+                }
             ),
             Err(error) => Err(error).with_context(|| self.cannot_write()),
         }
@@ -226,11 +233,18 @@ impl ArmedJob {
         file.read_to_end(&mut text)
             .with_context(|| format!("cannot read {}", path.display()))?;
         let mut request: PendingRequest = serde_json::from_slice(&text).unwrap_or_default();
-        if request.id.is_empty() {
-            request.id = id_of_file(&file)?;
-        }
         if request.by.is_empty() {
-            "a file".clone_into(&mut request.by);
+            A_FILE.clone_into(&mut request.by);
+        }
+        if request.id.is_empty() {
+            // one that is touched again while it is recorded stays the same, as to the ranks
+            let planned = self
+                .plan()
+                .filter(|plan| plan.by == A_FILE && !plan.withdrawn);
+            request.id = match planned {
+                Some(plan) => plan.id,
+                None => id_of_file(&file)?,
+            };
         }
         Ok(Some(request))
     }
@@ -297,7 +311,10 @@ pub fn create_from(source: &Path, path: &Path) -> std::io::Result<()> {
             // a file system without links: for a moment readers may see it empty
             let content = fs::read(source)?;
             let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-            file.write_all(&content)
+            file.write_all(&content).inspect_err(|_| {
+                // an empty request would be one
+                drop(fs::remove_file(path));
+            })
         }
         linked => linked,
     }

@@ -7,7 +7,7 @@ use crate::Outcome;
 use crate::args::TriggerArgs;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// What ssh itself ends with.
 const SSH_FAILED: i32 = 255;
@@ -38,12 +38,18 @@ impl<'a> RemoteJob<'a> {
         let mut words = vec!["etlink".to_owned(), "trigger".to_owned()];
         words.extend(options(args));
         words.push("--".to_owned());
-        words.push(self.job.to_owned());
         // the other side has a shell take it apart again
-        let line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        let mut line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        line.push(match self.job.strip_prefix("~/") {
+            // the home folder there, which only that shell knows
+            Some(rest) => format!("~/{}", quoted(rest)),
+            None => quoted(self.job),
+        });
         let ran = Command::new("ssh")
             .args(["--", self.host])
             .arg(line.join(" "))
+            // what stands there is the caller's; ssh asks for a password at the terminal
+            .stdin(Stdio::null())
             .status()
             .context("cannot start ssh, by which a job of another machine is asked")?;
         match ran.code() {
