@@ -76,6 +76,19 @@ fn what_is_lost_is_said_and_refused() {
     tool.run("convert cut.et cut.json")
         .exits(0)
         .notes("not in the output: messages cut at the end of the file: 1");
+    // the file says how many nodes it has, and half of them are gone
+    tool.file("half.et", &bytes[..bytes.len() / 2]);
+    let ran = tool.run("convert half.et half.json --json").exits(0);
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let whole = tool
+        .run(&format!("convert {RANK} whole.json --json"))
+        .exits(0);
+    let whole: serde_json::Value = serde_json::from_str(&whole.stdout).expect("JSON");
+    let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+    assert_eq!(
+        number(&report["nodes"]) + number(&report["losses"]["missing_node"]),
+        number(&whole["nodes"])
+    );
     // a part that was chosen is no loss
     tool.run(&format!("convert {RANK} part.dot --range 3..9 --strict"))
         .exits(0)
@@ -145,6 +158,9 @@ fn a_text_workload_becomes_ranks_that_check_takes() {
     tool.run("convert bad.txt out3 --ranks 2")
         .exits(2)
         .complains(&["bad.txt: 2 layers follow, and line 2 says 3"]);
+    tool.file("bad.txt", "DATA\n1\nconv -1 5\n");
+    let ran = tool.run("convert bad.txt out3 --ranks 2").exits(2);
+    assert_eq!(ran.stderr.matches("line 3").count(), 1, "{}", ran.stderr);
 }
 
 #[test]
@@ -171,7 +187,10 @@ fn formats_that_do_not_go_together_are_refused_with_the_way() {
         .complains(&["choose what is drawn"]);
     tool.run("convert {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz x.et")
         .exits(2)
-        .complains(&["none of the formats that convert reads"]);
+        .complains(&[
+            "none of the formats that convert reads",
+            "etlink link --device",
+        ]);
     tool.run(&format!("convert -f {RANK} {RANK}"))
         .exits(2)
         .complains(&["is an input"]);

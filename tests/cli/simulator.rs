@@ -480,3 +480,27 @@ fn operations_on_the_host_are_those_of_the_host_trace() {
         assert_eq!((found, products(&host)), (expected, expected), "{run}");
     }
 }
+
+#[test]
+fn what_a_simulator_adds_or_does_not_time_is_said() {
+    let tool = Tool::new();
+    tool.run("merge {pairs}/mlp-2.15.0 --for astra-sim -o one")
+        .exits(0)
+        .notes("the run has one rank, and ASTRA-sim's network two at least");
+    tool.run("merge {pairs}/ddp2_gloo-2.15.0 --for astra-sim -o silent")
+        .exits(0);
+    tool.run("merge {pairs}/ddp2-2.15.0 --for astra-sim -o sum")
+        .exits(0);
+    let readme = |folder: &str| {
+        String::from_utf8(tool.read(&format!("{folder}/README.md"))).expect("is text")
+    };
+    for (folder, is_silent) in [("one", true), ("silent", true), ("sum", false)] {
+        let text = readme(folder);
+        assert_eq!(
+            text.contains("the network times nothing"),
+            is_silent,
+            "{text}"
+        );
+        assert!(text.contains("NVIDIA H100"), "{text}");
+    }
+}

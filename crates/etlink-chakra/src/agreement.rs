@@ -33,6 +33,14 @@ pub struct RunAgreement {
     pub deadlocked: Vec<MatchIdx>,
 }
 
+impl RunAgreement {
+    /// Whether a file has a communication.
+    pub fn communicates(&self) -> bool {
+        let mut decisions = self.ranks.iter().flat_map(|rank| &rank.decisions);
+        decisions.any(|(_, decision)| matches!(decision, CommDecision::Communication { .. }))
+    }
+}
+
 /// The sizes with which a rank's communications would be written as such, in their order; `None`
 /// for those that are computation on any account.
 pub fn simulated_sizes(trace: &LinkedTrace, facts: &RankSummary) -> Vec<Option<i64>> {

@@ -57,19 +57,22 @@ impl<'r> AlignedRanks<'r> {
         DurationNs(last.since(self.arrival(member)).max(0))
     }
 
-    /// What a communication took from the last arrival to the end, ns, as the rank says that was
-    /// done first. `None` where no rank was blocked already when the last came: then nothing tells
-    /// when the transfer ended.
+    /// What a communication took from the last arrival to the end, ns. `None` where no rank was
+    /// blocked already when the last came: then nothing tells when the transfer ended.
+    ///
+    /// Devices end when the transfer does, so that the last of them tells. A host thread that the
+    /// operating system held up ends later: there the rank tells that was done first.
     pub(crate) fn transfer_ns(&self, joint: &CollectiveMatch) -> Option<f64> {
         let last = joint
             .members
             .iter()
             .map(|member| self.arrival(*member))
             .max()?;
-        let mut shortest: Option<i64> = None;
+        let (mut on_devices, mut times) = (true, vec![]);
         for member in &joint.members {
             let communication = self.communication(*member);
             let extent = communication.extent;
+            on_devices &= communication.on_device;
             // A sender is done when its buffer is free, not when the message has come.
             if communication.kind == CollectiveKind::Send || !extent.is_transfer {
                 continue;
@@ -77,10 +80,12 @@ impl<'r> AlignedRanks<'r> {
             let blocked = self.common(member.rank, extent.start_ns);
             let ns = self.common(member.rank, extent.end_ns).since(last);
             if blocked <= last && ns > 0 {
-                shortest = Some(shortest.map_or(ns, |known| known.min(ns)));
+                times.push(ns);
             }
         }
-        shortest.map(|ns| ns as f64)
+        let times = times.into_iter();
+        let told = if on_devices { times.max() } else { times.min() };
+        told.map(|ns| ns as f64)
     }
 
     /// How the times of each rank are counted in a simulation.

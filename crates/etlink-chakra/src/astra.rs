@@ -47,6 +47,10 @@ pub struct Workload<'a> {
     pub subgroups: bool,
     /// What was fitted to the measured communications.
     pub network: Option<&'a NetworkFit>,
+    /// The network is that of the run that was scaled.
+    pub scaled_network: bool,
+    /// No file has a communication.
+    pub silent: bool,
 }
 
 /// The network of ASTRA-sim has two ranks at least.
@@ -119,6 +123,23 @@ pub fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
         "topology: [ Switch ]\nnpus_count: [ {ranks} ]\nbandwidth: [ {bandwidth} ]\nlatency: [ \
          {latency} ]\n"
     )
+}
+
+/// The network of another run, for so many ranks; `None` where it has several levels, or none that
+/// is known.
+pub fn scaled_network(text: &str, ranks: u64) -> Option<String> {
+    let mut is_one_level = false;
+    let mut lines: Vec<String> = vec![];
+    for line in text.lines() {
+        match line.split_once(':') {
+            Some(("npus_count", list)) => {
+                is_one_level = !list.contains(',');
+                lines.push(format!("npus_count: [ {ranks} ]"));
+            }
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    is_one_level.then(|| lines.join("\n") + "\n")
 }
 
 fn link_speed(fit: Option<&NetworkFit>) -> (f64, f64) {
@@ -195,7 +216,7 @@ All went well when every rank logs `finished`; the exit code is 0 also when rank
 
 - `{name}.<rank>.et`: what each rank did; communications go in turn, in one order on all ranks
 {groups_file}- `{system}`: collective algorithms (rings), and whether device nodes take a roofline's time
-- `{network}`: one switch, {network_note}
+- `{network}`: {network_note}
 - `{memory}`: no remote memory
 
 {notes}"#,
@@ -203,21 +224,27 @@ All went well when every rank logs `finished`; the exit code is 0 also when rank
         system = file::SYSTEM,
         network = file::NETWORK,
         memory = file::MEMORY,
-        network_note = network_note(workload.network),
+        network_note = if workload.scaled_network {
+            "as it was beside the graphs that were scaled, with more ranks".to_owned()
+        } else {
+            format!("one switch, {}", network_note(workload.network))
+        },
         notes = notes(workload).join("\n\n") + "\n",
     )
 }
 
 /// What a reader should know before believing a figure, a paragraph each.
 fn notes(workload: &Workload<'_>) -> Vec<String> {
-    let mut notes = vec![
+    let times = if workload.silent {
+        "No file has a communication, so the network times nothing. What ranks waited for each other \
+         is computation, as measured."
+    } else {
         "The network alone times a communication. What a rank waited for others before it is not in \
          the files: the simulator makes it anew. Where a host thread was blocked for longer than the \
          network takes, the rest is computation after the communication. Ranks whose traces begin later have a node \
          `begins later`."
-            .to_owned(),
-        roofline_note(),
-    ];
+    };
+    let mut notes = vec![times.to_owned(), roofline_note()];
     // The reader should not take an idle rank for one that was measured.
     match workload.idle {
         [] => {}
@@ -257,7 +284,8 @@ fn notes(workload: &Workload<'_>) -> Vec<String> {
 fn roofline_note() -> String {
     format!(
         "With `roofline-enabled` 1 in `{}`, nodes of devices take what `num_ops` and `tensor_size` \
-         need at `peak-perf` and `local-mem-bw`. Nodes without shapes (`roofline_source` \
+         need at `peak-perf` (TFLOP/s) and `local-mem-bw` (GB/s). These are of ASTRA-sim's example, an \
+         NVIDIA H100: put those of your device there. Nodes without shapes (`roofline_source` \
          `duration`) keep the measured time: their `tensor_size` is what {LOCAL_MEM_GBPS} GB/s move \
          in it. `etlink merge --compute roofline` says which share that is.",
         file::SYSTEM
@@ -319,6 +347,29 @@ mod tests {
         assert!(
             network(1, None).contains("npus_count: [ 2 ]")
                 && network(512, None).contains("npus_count: [ 512 ]")
+        );
+    }
+
+    #[test]
+    fn a_network_of_one_level_is_scaled() {
+        let of = |list: &str| format!("topology: [ Switch ]\nnpus_count: {list}\nlatency: [ 5 ]\n");
+        assert_eq!(scaled_network(&of("[ 8 ]"), 64), Some(of("[ 64 ]")));
+        assert_eq!(scaled_network(&of("[ 8, 2 ]"), 64), None);
+        assert_eq!(scaled_network("of somebody else", 64), None);
+    }
+
+    #[test]
+    fn the_readme_says_where_nothing_communicates() {
+        let silent = readme(&Workload {
+            name: "step",
+            ranks: 2,
+            silent: true,
+            ..Workload::default()
+        });
+        assert!(
+            silent.contains("the network times nothing")
+                && !silent.contains("The network alone times"),
+            "{silent}"
         );
     }
 

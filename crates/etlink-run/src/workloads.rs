@@ -3,6 +3,7 @@
 //! Their files are checked before they get their names, as `etlink check` would.
 
 use crate::error::RunError;
+use crate::file_error::{FileAction, FileContext};
 use crate::graphs::{GraphSet, find_graph_sets, groups_beside};
 use crate::input;
 use crate::output::{FileSet, OutputFormat};
@@ -41,7 +42,7 @@ pub enum WorkloadError {
         runs: usize,
     },
     /// A file is no graph.
-    #[error("{}: {source}", path.display())]
+    #[error("{}", path.display())]
     Graph {
         /// The file.
         path: PathBuf,
@@ -98,7 +99,7 @@ pub fn generate_run(
     overwrite: bool,
 ) -> Result<WorkloadReport, WorkloadError> {
     let set = generate(pattern, sizes)?;
-    write_set(name, &set, folder, overwrite)
+    write_set(name, &set, None, folder, overwrite)
 }
 
 /// Makes a run of more ranks of the one in the folder `source`.
@@ -128,7 +129,18 @@ pub fn scale_run(
     }
     let set = scale(&graphs, &groups, options)?;
     let name = prefix.file_name().unwrap_or_default().to_string_lossy();
-    write_set(&name, &set, folder, overwrite)
+    let network = network_beside(&prefix, options.ranks)?;
+    write_set(&name, &set, network, folder, overwrite)
+}
+
+/// The network of a run of more ranks, by the one beside its graphs.
+fn network_beside(prefix: &Path, ranks: u32) -> Result<Option<String>, RunError> {
+    let path = prefix.with_file_name(file::NETWORK);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(&path).with_path(FileAction::Read, &path)?;
+    Ok(astra::scaled_network(&text, u64::from(ranks)))
 }
 
 fn read_rank(path: &Path) -> Result<ChakraMessages, WorkloadError> {
@@ -155,6 +167,7 @@ fn read_rank(path: &Path) -> Result<ChakraMessages, WorkloadError> {
 fn write_set(
     name: &str,
     set: &WorkloadSet,
+    network: Option<String>,
     folder: &Path,
     overwrite: bool,
 ) -> Result<WorkloadReport, WorkloadError> {
@@ -192,7 +205,7 @@ fn write_set(
         .collect();
     report.findings.extend(check_ranks(&ranks, Some(&groups)));
     refuse_faults(&report.findings)?;
-    write_configurations(name, set, &files)?;
+    write_configurations(name, set, network, &files)?;
     files.replace(vec![]).map_err(RunError::from)?;
     Ok(report)
 }
@@ -214,7 +227,12 @@ fn refuse_faults(findings: &[Finding]) -> Result<(), WorkloadError> {
 }
 
 /// What ASTRA-sim wants beside the ranks: groups, and configurations to begin with.
-fn write_configurations(name: &str, set: &WorkloadSet, files: &FileSet) -> Result<(), RunError> {
+fn write_configurations(
+    name: &str,
+    set: &WorkloadSet,
+    network: Option<String>,
+    files: &FileSet,
+) -> Result<(), RunError> {
     let groups = set.group_list();
     let ranks = set.ranks.len() as u64;
     let workload = Workload {
@@ -226,12 +244,15 @@ fn write_configurations(name: &str, set: &WorkloadSet, files: &FileSet) -> Resul
         host_nodes: set.has_host_nodes(),
         subgroups: set.groups.len() > 1,
         network: None,
+        scaled_network: network.is_some(),
+        silent: !set.communicates(),
     };
     if let Some(groups) = &groups {
         put(files, file::GROUPS, groups.as_bytes())?;
     }
     put(files, file::SYSTEM, astra::system(false).as_bytes())?;
-    put(files, file::NETWORK, astra::network(ranks, None).as_bytes())?;
+    let network = network.unwrap_or_else(|| astra::network(ranks, None));
+    put(files, file::NETWORK, network.as_bytes())?;
     put(files, file::MEMORY, astra::memory().as_bytes())?;
     put(files, file::README, astra::readme(&workload).as_bytes())
 }

@@ -1,8 +1,8 @@
 //! The graphs of all ranks of a run, with the ranks of their groups.
 
 use etlink_chakra::messages::ChakraMessages;
-use etlink_chakra::proto::AttributeProto;
 use etlink_chakra::proto::attribute_proto::Value;
+use etlink_chakra::proto::{AttributeProto, NodeType};
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 
@@ -23,6 +23,17 @@ impl WorkloadSet {
         };
         let mut nodes = self.ranks.iter().flat_map(|rank| &rank.nodes);
         nodes.any(|node| node.attr.iter().any(is_on_host))
+    }
+
+    /// Whether a node communicates.
+    pub fn communicates(&self) -> bool {
+        let mut nodes = self.ranks.iter().flat_map(|rank| &rank.nodes);
+        nodes.any(|node| {
+            matches!(
+                node.r#type(),
+                NodeType::CommCollNode | NodeType::CommSendNode | NodeType::CommRecvNode
+            )
+        })
     }
 
     /// `comm_group.json`, as ASTRA-sim reads it; `None` where all collectives are of all ranks.

@@ -1,6 +1,7 @@
 //! Files that are written of a run for other programs: graphs for simulators, a trace for Perfetto.
 
 use crate::run_query::RunQuery;
+use crate::table::count;
 use anyhow::{Context, Result, bail};
 use etlink_model::KeepEvents;
 use etlink_run::job::{self, LinkJob};
@@ -122,11 +123,11 @@ fn check_complete(report: &MergeReport, options: &MergeOptions) -> Result<()> {
 /// What a run that was made is, in a line.
 pub fn describe_workload(report: &WorkloadReport) -> String {
     format!(
-        "{}: {} ranks, {} nodes, {} groups, {} bytes; checked\n",
+        "{}: {}, {}, {}, {} bytes; checked\n",
         report.folder.join(&report.name).display(),
-        report.ranks,
-        report.nodes,
-        report.groups,
+        count(report.ranks, "rank"),
+        count(report.nodes, "node"),
+        count(report.groups, "group"),
         report.bytes
     )
 }

@@ -22,6 +22,8 @@ macro_rules! losses {
 losses! {
     /// The bytes end inside of a message.
     CutTail = "messages cut at the end of the file";
+    /// Fewer nodes than the file says.
+    MissingNode = "nodes that the file says it has, and that are not there";
     /// Bytes that are no message.
     Undecodable = "messages that cannot be decoded, or have a text that is not UTF-8";
     /// Fields that the schema does not have.
@@ -46,10 +48,14 @@ losses! {
     CollectiveAsCalc = "collectives of an unknown group or type, written as calculations";
     /// A message without peer or size.
     MessageAsCalc = "sends and receives without the other rank, written as calculations";
+    /// A message of a rank without a file.
+    AbsentPeer = "sends and receives of ranks without a file, written as calculations";
+    /// A collective of ranks of which some have no file.
+    PartialGroup = "collectives of ranks of which some have no file, written among the others";
     /// A tag of more than 32 bits.
     TagFolded = "messages whose tag has more than 32 bits, written with its lowest 24";
     /// No file of a rank.
-    AbsentRank = "ranks without a file: collectives are among the others";
+    AbsentRank = "ranks without a file, which do nothing";
 }
 
 impl LossKind {

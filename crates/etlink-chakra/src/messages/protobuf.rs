@@ -1,7 +1,9 @@
 //! Messages from and to varint-delimited protobuf.
 
 use super::{ChakraMessage, LossKind, Losses, MessageError};
+use crate::et::metadata::NODE_COUNT;
 use crate::et::{MessageReader, NextMessage, is_metadata};
+use crate::proto::attribute_proto::Value;
 use crate::proto::{GlobalMetadata, Node};
 use prost::Message;
 use prost::encoding::encode_varint;
@@ -14,7 +16,7 @@ pub(super) fn read_et(
     let mut losses = Losses::default();
     let mut messages = MessageReader::new(source);
     let mut bytes = vec![];
-    let mut is_first = true;
+    let (mut is_first, mut stated, mut nodes) = (true, None, 0);
     loop {
         match messages.next(&mut bytes)? {
             NextMessage::End => break,
@@ -29,11 +31,27 @@ pub(super) fn read_et(
         } else {
             decode::<Node>(&bytes, &mut losses).map(|node| ChakraMessage::Node(Box::new(node)))
         };
+        match &message {
+            Some(ChakraMessage::Metadata(metadata)) => stated = stated_nodes(metadata),
+            // One that cannot be decoded is counted as such.
+            _ => nodes += 1,
+        }
         if let Some(message) = message {
             sink(message)?;
         }
     }
+    let missing = stated.map_or(0, |stated: u64| stated.saturating_sub(nodes));
+    losses.add(LossKind::MissingNode, missing);
     Ok(losses)
+}
+
+/// How many nodes a file says that it has.
+fn stated_nodes(metadata: &GlobalMetadata) -> Option<u64> {
+    let attribute = metadata.attr.iter().find(|attr| attr.name == NODE_COUNT)?;
+    match attribute.value {
+        Some(Value::Uint64Val(count)) => Some(count),
+        _ => None,
+    }
 }
 
 /// Decodes a message; what the schema does not have is counted.

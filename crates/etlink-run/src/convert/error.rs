@@ -18,7 +18,8 @@ pub enum ConversionError {
     /// The input is of no format that is converted.
     #[error(
         "{}: none of the formats that convert reads; give a .et, its JSON, merged JSON (ET+), \
-        tables of convert, or a text workload of ASTRA-sim 1.0",
+        tables of convert, or a text workload of ASTRA-sim 1.0; of a recording `etlink link --device \
+        KINETO -o x.et` makes a graph",
         path.display()
     )]
     UnknownInput {
@@ -78,7 +79,7 @@ pub enum ConversionError {
     #[error("with --strict nothing was written: what would be lost: {}", describe(.0))]
     Lossy(Losses),
     /// The input is no trace.
-    #[error("{}: {source}", path.display())]
+    #[error("{}", path.display())]
     Graph {
         /// The input.
         path: PathBuf,
@@ -86,7 +87,7 @@ pub enum ConversionError {
         source: ChakraReadError,
     },
     /// A text workload with a mistake.
-    #[error("{}: {source}", path.display())]
+    #[error("{}", path.display())]
     Text {
         /// The input.
         path: PathBuf,
@@ -94,7 +95,7 @@ pub enum ConversionError {
         source: TextWorkloadError,
     },
     /// Tables that are no graph's.
-    #[error("{}: {source}", path.display())]
+    #[error("{}", path.display())]
     Tables {
         /// The folder.
         path: PathBuf,

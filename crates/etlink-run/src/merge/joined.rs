@@ -127,6 +127,11 @@ impl MergedRun {
         }
     }
 
+    /// Whether the run has one rank, to which a simulator adds a neighbour.
+    pub fn is_single(&self) -> bool {
+        self.world_size.unwrap_or(1) <= 1 && self.ranks.len() == 1
+    }
+
     /// Whether there are communications of which nothing is known but that they are.
     pub fn has_unrecorded(&self) -> bool {
         let mut problems = self.problems.iter();

@@ -147,10 +147,12 @@ pub(super) fn write_files(
         ranks,
         groups: !groups.is_empty(),
         idle: &idle,
-        single: joined.world_size.unwrap_or(1) <= 1 && joined.ranks.len() == 1,
+        single: joined.is_single(),
         host_nodes: options.chakra.part != TracePart::Communication,
         subgroups: groups.len() > 1,
         network: joined.network.as_ref(),
+        scaled_network: false,
+        silent: !joined.agreed.communicates(),
     };
     let system = astra::system(simulator.roofline);
     put_file(set, file::SYSTEM, system.as_bytes())?;

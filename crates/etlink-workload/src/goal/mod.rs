@@ -150,6 +150,11 @@ impl RankWriter<'_, '_> {
             self.losses.add(LossKind::MessageAsCalc, 1);
             return self.write_calc(node, out);
         };
+        // Nobody would answer: the simulator would wait for ever, or refuse a rank that is not there.
+        if !self.run.ranks.contains_key(&peer) {
+            self.losses.add(LossKind::AbsentPeer, 1);
+            return self.write_calc(node, out);
+        }
         let whole_tag = comm.tag.unwrap_or(0);
         let tag = whole_tag & (MESSAGE_TAGS - 1);
         self.losses
@@ -176,10 +181,12 @@ impl RankWriter<'_, '_> {
     ) -> io::Result<()> {
         let comm = self.file.comm_of(node);
         let group = self.group_of(node);
-        let (Some(kind), Some(group)) = (comm.collective_type(), group) else {
+        let (Some(kind), Some((group, is_whole))) = (comm.collective_type(), group) else {
             self.losses.add(LossKind::CollectiveAsCalc, 1);
             return self.write_calc(node, out);
         };
+        self.losses
+            .add(LossKind::PartialGroup, u64::from(!is_whole));
         let count = self.places.entry(group.clone()).or_default();
         let tag = tags.tag(&group, *count);
         *count += 1;
@@ -221,22 +228,27 @@ impl RankWriter<'_, '_> {
         Ok(())
     }
 
-    /// The ranks of a collective's group that have files; none where it is not known, or this rank
-    /// is not in it.
-    fn group_of(&self, node: usize) -> Option<Vec<u32>> {
+    /// The ranks of a collective's group that have files, and whether these are all; none where it
+    /// is not known, or this rank is not in it.
+    fn group_of(&self, node: usize) -> Option<(Vec<u32>, bool)> {
         let name = self.file.comm_of(node).group;
         let name = name.map_or("", |name| self.file.names.get(name));
         let present = &self.run.ranks;
-        let group: Vec<u32> = match self.run.groups.get(name) {
-            Some(listed) => listed
-                .iter()
-                .filter_map(|rank| u32::try_from(*rank).ok())
-                .filter(|rank| present.contains_key(rank))
-                .collect(),
-            None if name.is_empty() || name == "0" => present.keys().copied().collect(),
+        let (group, all): (Vec<u32>, usize) = match self.run.groups.get(name) {
+            Some(listed) => {
+                let ranks = listed.iter().filter_map(|rank| u32::try_from(*rank).ok());
+                let here = ranks.filter(|rank| present.contains_key(rank));
+                (here.collect(), listed.len())
+            }
+            None if name.is_empty() || name == "0" => {
+                let stated = self.file.metadata_int("world_size").unwrap_or(0);
+                let all = usize::try_from(stated).unwrap_or(0);
+                (present.keys().copied().collect(), all)
+            }
             None => return None,
         };
-        group.contains(&self.rank).then_some(group)
+        let is_whole = group.len() >= all;
+        group.contains(&self.rank).then_some((group, is_whole))
     }
 
     fn write_deps(&mut self, node: usize, label: &str, out: &mut impl Write) -> io::Result<()> {

@@ -104,3 +104,22 @@ fn labels_come_before_who_requires_them() {
         "{text}"
     );
 }
+
+#[test]
+fn what_is_for_ranks_without_a_file_is_counted() {
+    let message = Message {
+        source: 0,
+        destination: 1,
+        tag: 0,
+        bytes: 64,
+    };
+    let mut sender = WorkloadBuilder::default();
+    let first = sender.add_send("give", message, &[]);
+    let kind = CollectiveCommType::AllReduce;
+    sender.add_collective("sum", kind, 8, Some(1), &[first]);
+    let groups = GroupList::from([("1".to_owned(), vec![0, 1])]);
+    let (text, losses) = goal(vec![sender], groups);
+    assert_eq!(losses.count(LossKind::AbsentPeer), 1);
+    assert_eq!(losses.count(LossKind::PartialGroup), 1);
+    assert!(!text.contains("send") && !text.contains("recv"), "{text}");
+}

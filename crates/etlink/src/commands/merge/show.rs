@@ -121,8 +121,14 @@ pub(super) fn simulator_note(
         [run] => network_note(run.network.as_ref()),
         _ => "each README says where its latency and bandwidth come from".to_owned(),
     };
+    let neighbour = match written[..] {
+        [run] if run.is_single() => {
+            "; the run has one rank, and ASTRA-sim's network two at least: rank 1 does nothing"
+        }
+        _ => "",
+    };
     Some(format!(
-        "{} has one switch ({said}): put your topology there, then run the command in {}",
+        "{} has one switch ({said}): put your topology there, then run the command in {}{neighbour}",
         network.display(),
         readme.display()
     ))
