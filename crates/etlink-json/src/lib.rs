@@ -44,6 +44,15 @@ pub enum JsonReadError {
         /// What the source said.
         source: std::io::Error,
     },
+    /// No thread can be started.
+    #[error(
+        "no thread can be started ({source}): use fewer (-j 1), or raise the limits of memory and \
+         processes (ulimit -v, ulimit -u)"
+    )]
+    NoThread {
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// No array under the wanted key.
     #[error("no \"{key}\" list in it ({bytes} bytes read)")]
     NoArray {

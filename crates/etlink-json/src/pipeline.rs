@@ -150,25 +150,31 @@ fn in_threads<R: Read + Send, T: Default + Send>(
     });
     let (work, source) = (&work, &source);
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|_| {
-                let spare_out = spare_out.clone();
-                scope.spawn(move || -> Result<(), JsonReadError> {
-                    loop {
-                        let next = source
-                            .lock()
-                            .unwrap_or_else(std::sync::PoisonError::into_inner)
-                            .next(spare_out.try_recv().unwrap_or_default());
-                        let Some((chunk, value, reply)) = next? else {
-                            return Ok(());
-                        };
-                        // Sending fails only when the merging thread has
-                        // given up, and then nobody needs the result.
-                        drop(reply.send(work(chunk, value)));
-                    }
-                })
-            })
-            .collect();
+        let mut workers = vec![];
+        for _ in 0..threads {
+            let spare_out = spare_out.clone();
+            let thread = std::thread::Builder::new();
+            let spawned = thread.spawn_scoped(scope, move || -> Result<(), JsonReadError> {
+                loop {
+                    let next = source
+                        .lock()
+                        .unwrap_or_else(std::sync::PoisonError::into_inner)
+                        .next(spare_out.try_recv().unwrap_or_default());
+                    let Some((chunk, value, reply)) = next? else {
+                        return Ok(());
+                    };
+                    // Sending fails only when the merging thread has
+                    // given up, and then nobody needs the result.
+                    drop(reply.send(work(chunk, value)));
+                }
+            });
+            match spawned {
+                Ok(worker) => workers.push(worker),
+                // a limit of the process: fewer do the same
+                Err(_) if !workers.is_empty() => break,
+                Err(source) => return Err(JsonReadError::NoThread { source }),
+            }
+        }
         let merged = order_out
             .into_iter()
             .filter_map(|reply| reply.recv().ok())

@@ -154,9 +154,14 @@ pub fn read_with(
     let (ranges, work) = match second {
         None => (parts.read_ranges(connection), parts.read_work(connection)),
         Some(second) => std::thread::scope(|scope| {
-            let reading = scope.spawn(move || parts.read_work(&second));
+            let thread = std::thread::Builder::new();
+            let reading = thread.spawn_scoped(scope, move || parts.read_work(&second));
             let ranges = parts.read_ranges(connection);
-            let work = reading.join().unwrap_or(Err(Error::HalfLost));
+            let work = match reading {
+                Ok(reading) => reading.join().unwrap_or(Err(Error::HalfLost)),
+                // a limit of the process: one after the other then
+                Err(_) => parts.read_work(connection),
+            };
             (ranges, work)
         }),
     };

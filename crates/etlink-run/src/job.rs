@@ -23,6 +23,7 @@ use etlink_model::{DeviceTrace, GlobalRank, HostTrace, KeepEvents, Severity};
 use etlink_report::perfetto::TimelineRank;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// The job of one rank.
@@ -486,11 +487,21 @@ fn read_opened(
             read_device_with(device, options)?,
         ));
     }
+    let host = Mutex::new(Some(host));
+    let read_host_trace = || {
+        let host = host.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let host = host.ok_or(RunError::HostReader)?;
+        read_host(host, job.threads, job.tensor_deps)
+    };
     std::thread::scope(|scope| {
-        let reading = scope.spawn(|| read_host(host, job.threads, job.tensor_deps));
+        let reading = std::thread::Builder::new().spawn_scoped(scope, read_host_trace);
         let device = read_device_with(device, options);
         // the device trace's error waits: whoever gave a wrong --host shall read about that first
-        let host = reading.join().map_err(|_| RunError::HostReader)??;
+        let host = match reading {
+            Ok(reading) => reading.join().map_err(|_| RunError::HostReader)?,
+            // a limit of the process: one after the other then
+            Err(_) => read_host_trace(),
+        }?;
         Ok((Some(host), device?))
     })
 }

@@ -10,6 +10,7 @@ use super::member::{Member, Stored};
 use memchr::memmem;
 use std::io::{BufReader, Cursor, Read};
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 /// What one thread inflates at a time; larger members are left to one thread.
 // members of bgzip have 64 KiB: a share holds many
@@ -114,9 +115,18 @@ impl Batches {
         self.shares
             .iter_mut()
             .for_each(|share| (share.whole, share.end, share.broken) = (0, 0, false));
+        let shares: Vec<Mutex<&mut Share>> = self.shares.iter_mut().map(Mutex::new).collect();
         std::thread::scope(|scope| {
-            for (share, members) in self.shares.iter_mut().zip(groups) {
-                scope.spawn(move || share.inflate(window, members));
+            for (share, members) in shares.iter().zip(groups) {
+                let inflate = move || {
+                    let mut share = share.lock().unwrap_or_else(PoisonError::into_inner);
+                    share.inflate(window, members);
+                };
+                let thread = std::thread::Builder::new();
+                // a limit of the process: this thread does it then
+                if thread.spawn_scoped(scope, inflate).is_err() {
+                    inflate();
+                }
             }
         });
         (self.inflated, self.next) = (0, (0, 0));

@@ -120,9 +120,13 @@ pub fn keeping<T: Send>(
         }
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..at_once(needs, budget, threads))
-            .map(|_| scope.spawn(work))
-            .collect();
+        let threads = 0..at_once(needs, budget, threads);
+        let spawned = threads.map(|_| std::thread::Builder::new().spawn_scoped(scope, work));
+        // a limit of the process: fewer do the same, or this one
+        let workers: Vec<_> = spawned.map_while(Result::ok).collect();
+        if workers.is_empty() {
+            work();
+        }
         for worker in workers {
             // a panic of a job is its caller's, as if the job had run on this thread
             worker
