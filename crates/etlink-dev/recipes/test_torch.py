@@ -448,7 +448,17 @@ class Recorded(Traces):
             self.skipTest(f"PyTorch {CHOSEN.torch} has no such collector")
         looks = "import torch\nfrom torch.profiler._cuspy._graph_deps import _GraphDependencyRecorder as Recorder\nprint(Recorder()._handle is not None)\n"
         (self.folder / "looks.py").write_text(looks + (PROGRAMS / "train.py").read_text())
-        for option, wanted in (("--cuda-graph-nodes", "True"), ("--overwrite", "False")):
+        # its package is looked for, and used only with CUDA
+        package = self.folder / "packages/cupti"
+        package.mkdir(parents=True)
+        for name in ("__init__.py", "cupti.py"):
+            (package / name).touch()
+        for option, place, wanted in (
+            ("--cuda-graph-nodes", package.parent, "True"),
+            ("--cuda-graph-nodes --overwrite", "", "False"),
+            ("--overwrite", package.parent, "False"),
+        ):
+            self.python_path = str(place)
             ran = self.record(f"{SCHEDULE} {option}", f"python {self.folder / 'looks.py'} 8")
             self.assertEqual(ran.stdout.splitlines()[0], wanted)
             self.assert_steps(self.manifest()["ranks"][0], (3, 4))
