@@ -203,7 +203,7 @@ class Triggered(Jobs):
         self.end_job(job)
 
     def test_ranks_that_do_not_wait_for_each_other_end_with_the_same_step(self):
-        paces = {0: 0.05, 1: 0.02}
+        paces = {0: 0.02, 1: 0.012}
         ranks = "".join(f"RANK={rank} python {PROGRAMS}/looping.py {self.stop} {pace} &\n" for rank, pace in paces.items())
         script = self.script("ranks.sh", f"export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2\n{ranks}wait\n")
         self.start_job("", f"sh {script}", ranks=2)
@@ -379,7 +379,7 @@ class Serving(Jobs):
     def end(self, job: subprocess.Popen, port: int):
         with socket.create_connection(("127.0.0.1", port)) as connection:
             connection.sendall(b"stop\n")
-        out, err = job.communicate(timeout=60)
+        out, err = job.communicate(timeout=300)
         self.assertEqual((out, job.returncode), ("served\n", 4), err)
 
     def test_a_server_under_load(self):
@@ -619,7 +619,7 @@ class OwnProfiler(Jobs):
         waiting = subprocess.Popen([CHOSEN.etlink, "trigger", str(self.traces), "--steps", "9000", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.wait_for(lambda: list((self.traces / ".etlink").glob("*.host.json")))
         self.switch()
-        (given_up,) = json.loads(waiting.communicate(timeout=60)[0])["ranks"]
+        (given_up,) = json.loads(waiting.communicate(timeout=300)[0])["ranks"]
         self.switch()
         return theirs, [refused["why"], given_up["why"]]
 
@@ -718,14 +718,14 @@ class Withdrawn(Jobs):
         for number in (signal.SIGINT, signal.SIGTERM):
             waiting = self.wait_in_background()
             waiting.send_signal(number)
-            out, err = waiting.communicate(timeout=60)
+            out, err = waiting.communicate(timeout=300)
             self.assertEqual(waiting.returncode, 1, err)
             self.assertIn("none since it was asked; the request is withdrawn", out)
             self.assertEqual([name for name in ("trigger.json", "plan.json") if (work / name).exists()], [])
         self.assertIn("no recording is asked for", self.trigger(self.traces, "--cancel", code=2).stderr)
         waiting = self.wait_in_background()
         self.assertRegex(self.trigger(self.traces, "--cancel").stdout, r"withdrawn: the request of `etlink trigger`, asked for \d+ s ago\n")
-        out, err = waiting.communicate(timeout=60)
+        out, err = waiting.communicate(timeout=300)
         self.assertEqual(waiting.returncode, 1, err)
         self.assertIn("another command has withdrawn the request", out)
         # a file that nobody has written to is a request too
@@ -741,7 +741,7 @@ class Withdrawn(Jobs):
         late = self.trigger(self.traces, "--cancel", code=1)
         self.assertRegex(late.stdout, r"too late: the ranks have agreed to record from step \d+ on, and do so\n")
         waiting.terminate()
-        out, err = waiting.communicate(timeout=60)
+        out, err = waiting.communicate(timeout=300)
         self.assertEqual(waiting.returncode, 1, err)
         self.assertRegex(out, r"records (since|when it comes to) step \d+")
         self.end_job(job)
@@ -756,7 +756,7 @@ class Withdrawn(Jobs):
             time.sleep(round * 0.03)
             line = [CHOSEN.etlink, "trigger", str(self.traces), "--cancel"]
             cancelled = subprocess.run(line, capture_output=True, text=True)
-            out, err = waiting.communicate(timeout=60)
+            out, err = waiting.communicate(timeout=300)
             is_recorded = out.startswith("recorded steps")
             self.assertEqual((cancelled.returncode, waiting.returncode), (1, 0) if is_recorded else (0, 1), (cancelled, out, err))
             ends.append(is_recorded)
