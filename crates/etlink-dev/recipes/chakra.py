@@ -83,7 +83,7 @@ for name in files:
     for one, other in zip(want[1:], have[1:]):
         other = without_added(other, found)
         assert one == other, f"{name}: not the same node:\n{one}\n{other}"
-    few = read(minimal / name, chakra)
+    few = read_messages(minimal / name, chakra)
     assert len(few) == len(want), f"{name}: {len(few)} messages instead of {len(want)}"
     for one, other in zip(want[1:], few[1:]):
         assert as_minimal(one) == other, f"{name}: not what simulators read:\n{one}\n{other}"
