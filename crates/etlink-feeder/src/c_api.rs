@@ -270,14 +270,8 @@ pub unsafe extern "C" fn etlink_node_int(
 ) -> bool {
     // SAFETY: as in `etlink_node_id`; the name by contract null or a text that ends with 0.
     let found = unsafe { attribute(node, name) }.and_then(whole_number);
-    match found {
-        Some(found) if !value.is_null() => {
-            // SAFETY: not null, and by contract the place of a number that this may write.
-            unsafe { value.write(found) };
-            true
-        }
-        _ => false,
-    }
+    // SAFETY: by contract null or the place of a number that this may write.
+    unsafe { put(found, value) }
 }
 
 /// Puts the number of an attribute at `value`, whole or not. False: the node has no such attribute,
@@ -294,14 +288,8 @@ pub unsafe extern "C" fn etlink_node_double(
         Value::FloatVal(number) => Some(f64::from(*number)),
         other => whole_number(other).map(|number| number as f64),
     });
-    match found {
-        Some(found) if !value.is_null() => {
-            // SAFETY: as in `etlink_node_int`.
-            unsafe { value.write(found) };
-            true
-        }
-        _ => false,
-    }
+    // SAFETY: as in `etlink_node_int`.
+    unsafe { put(found, value) }
 }
 
 /// The text of an attribute, such as `pg_name`; null if the node has none. Good until the next call
@@ -343,6 +331,21 @@ unsafe fn attribute<'n>(node: *const EtlinkNode, name: *const c_char) -> Option<
         .iter()
         .find(|attribute| attribute.name.as_bytes() == name.to_bytes());
     found?.value.as_ref()
+}
+
+/// Writes what was found; whether there was anything, and a place for it.
+///
+/// # Safety
+/// `place` is null, or a `T` can be written there.
+unsafe fn put<T>(found: Option<T>, place: *mut T) -> bool {
+    match found {
+        Some(found) if !place.is_null() => {
+            // SAFETY: not null, and by contract writable.
+            unsafe { place.write(found) };
+            true
+        }
+        _ => false,
+    }
 }
 
 fn whole_number(value: &Value) -> Option<i64> {
