@@ -47,18 +47,15 @@ fn check_database(device: &DeviceTrace) -> Result<()> {
     let whole = connection.serialize(MAIN_DB)?.to_vec();
     for bytes in damaged_files(&whole) {
         let mut damaged = Connection::open_in_memory()?;
-        // what is no database any more is refused here or below
-        let length = bytes.len();
-        if damaged
-            .deserialize_read_exact(MAIN_DB, &bytes[..], length, true)
-            .is_ok()
-        {
-            set_safe_limits(&mut damaged)?;
-            rocpd_processes(&damaged).ok();
-            read_rocpd(&damaged, RocpdReadOptions::default())
-                .map(link_alone)
-                .ok();
+        let opened = damaged.deserialize_read_exact(MAIN_DB, &bytes[..], bytes.len(), true);
+        // What is no database any more is refused as a whole.
+        if opened.is_err() || set_safe_limits(&mut damaged).is_err() {
+            continue;
         }
+        rocpd_processes(&damaged).ok();
+        read_rocpd(&damaged, RocpdReadOptions::default())
+            .map(link_alone)
+            .ok();
     }
     Ok(())
 }
