@@ -1,6 +1,6 @@
 //! Files for simulators: what the modes keep, and how long a simulator takes for them.
 
-use crate::tool::{Tool, unpacked};
+use crate::tool::{Tool, pairs, unpacked};
 use etlink_chakra::messages::exact_times;
 use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{GlobalMetadata, Node, NodeType};
@@ -173,8 +173,8 @@ fn what_is_left_to_do_is_said_at_the_end() {
     let tool = Tool::new();
     tool.run("merge {pairs}/ddp2-2.15.0 -o out --for astra-sim")
         .exits(0)
-        .notes("out/network.yml has one switch (")
-        .notes("): put your topology there, then run the command in out/README.md");
+        .notes("out/network.yml has one switch, ")
+        .notes(": put your topology there, then run the command in out/README.md");
     let quiet = tool
         .run("merge {pairs}/ddp2-2.15.0 -o plain")
         .exits(0)
@@ -202,7 +202,9 @@ fn the_network_is_that_of_the_run() {
         assert!(0.0 < fitted && fitted < measured, "{kind}");
     }
     let written = String::from_utf8(tool.read("out/network.yml")).expect("text");
-    for value in [&network["bandwidth"], &network["latency_ns"]] {
+    let levels = network["levels"].as_array().expect("levels");
+    assert_eq!(levels.len(), 1);
+    for value in [&levels[0]["bandwidth"], &levels[0]["latency_ns"]] {
         assert!(
             written.contains(&format!("[ {value} ]")),
             "{value}: {written}"
@@ -214,6 +216,80 @@ fn the_network_is_that_of_the_run() {
     tool.run("merge {pairs}/ddp2_gloo-2.15.0 -o gloo --for astra-sim")
         .exits(0)
         .notes("400 GB/s and 936.25 ns are of ASTRA-sim's example");
+}
+
+/// Ranks 0 and 1 ran on one host, 2 and 3 on another, over a link of 3 ms.
+#[test]
+fn groups_of_two_speeds_are_two_levels() {
+    let tool = Tool::new();
+    let traces = pairs().join("../two-hosts");
+    let merge = format!("merge {} --json -o out --for astra-sim", traces.display());
+    let merged = tool.run(&merge).exits(0).notes("has two levels").json();
+    let network = &merged["runs"][0]["network"];
+    let levels = network["levels"].as_array().expect("levels");
+    assert_eq!(levels.len(), 2);
+    let figure = |level: usize, key: &str| levels[level][key].as_f64().expect("a figure");
+    assert_eq!((figure(0, "size"), figure(1, "size")), (2.0, 2.0));
+    // Four messages, one after the other, and none of them is quicker than the link.
+    assert!(
+        figure(1, "latency_ns") > 5.0 * figure(0, "latency_ns"),
+        "{levels:?}"
+    );
+    assert!(
+        (3e6 / 4.0..3e6).contains(&figure(1, "latency_ns")),
+        "{levels:?}"
+    );
+    assert!(
+        figure(1, "bandwidth") < figure(0, "bandwidth"),
+        "{levels:?}"
+    );
+    let groups = network["groups"].as_array().expect("groups");
+    assert_eq!(groups.len(), 4);
+    for group in groups {
+        let own = group["latency_ns"].as_f64().expect("enough transfers");
+        let is_near = group["ranks"] == serde_json::json!([0, 1])
+            || group["ranks"] == serde_json::json!([2, 3]);
+        assert_eq!(own < 3e5, is_near, "{group}");
+    }
+    // A half of the crossing all-reduces foretells the other.
+    let kinds = network["kinds"].as_array().expect("kinds");
+    let crossing = kinds.iter().find(|kind| kind["kind"] == "all_reduce");
+    let halves = crossing.expect("all-reduces")["held_out"].as_array();
+    for half in halves.expect("halves") {
+        let [measured, fitted] =
+            ["measured_ns", "network_ns"].map(|key| half[key].as_f64().expect("a time"));
+        assert!((fitted / measured - 1.0).abs() < 0.15, "{half}");
+    }
+    let written = String::from_utf8(tool.read("out/network.yml")).expect("text");
+    assert!(written.contains("npus_count: [ 2, 2 ]"), "{written}");
+    let system = String::from_utf8(tool.read("out/system.json")).expect("text");
+    assert!(system.contains("\"all-reduce-implementation\": [\"ring\", \"ring\"]"));
+}
+
+#[test]
+fn packet_networks_have_their_configurations() {
+    let tool = Tool::new();
+    let traces = pairs().join("../two-hosts");
+    let merge = |simulator: &str| {
+        format!(
+            "merge {} -o out --overwrite --for {simulator}",
+            traces.display()
+        )
+    };
+    let text = |name: &str| String::from_utf8(tool.read(&format!("out/{name}"))).expect("text");
+    tool.run(&merge("astra-sim-ns3")).exits(0);
+    // Four ranks, a switch for each host, and two between them.
+    assert!(text("ns3_topology.txt").starts_with("8 4 8\n4 5 6 7\n"));
+    assert!(text("ns3_config.txt").contains("TOPOLOGY_FILE ns3_topology.txt"));
+    assert!(text("ns3_logical.json").contains("[\"2\", \"2\"]"));
+    assert!(
+        text("README.md").contains("--logical-topology-configuration=\"$PWD/ns3_logical.json\"")
+    );
+    tool.run(&merge("astra-sim-htsim")).exits(0);
+    assert!(text("htsim.topo").starts_with("Nodes 4\nTiers 2\nPodsize 4\n"));
+    assert!(text("README.md").contains("-topo \"$PWD/htsim.topo\""));
+    // What the other network had is gone with the run that it was of.
+    assert!(!tool.path("out/ns3_config.txt").exists());
 }
 
 #[test]

@@ -40,7 +40,10 @@ use std::borrow::Cow;
 
 pub use agreement::{RunAgreement, agree, simulated_sizes, write_groups};
 pub use demotion::Demotion;
-pub use network::{KindFit, NetworkFit, fit_network};
+pub use network::{
+    CollectiveImplementation, CollectiveImplementations, GroupFit, HeldOut, KindFit, NetworkFit,
+    NetworkLevel, fit_network,
+};
 pub use options::{
     AttributeSet, LatencyMode, RooflineCover, TracePart, WriteOptions, WriteSummary,
 };

@@ -1,5 +1,6 @@
 //! Linked traces for tests, drawn by hand.
 
+use crate::network::{NetworkFit, NetworkLevel};
 use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, MatchRule, Node, NodeKind};
 use etlink_model::{
     CallIdx, Collective, Correlation, CpuOp, DeviceQueue, DeviceRow, DurationNs, GlobalRank,
@@ -309,4 +310,25 @@ fn append(text: &mut Vec<u8>, more: &[u8]) -> TextSpan {
 /// A name of the host trace or of the device trace.
 pub(crate) fn intern(trace: &mut LinkedTrace, text: &str) -> NameId {
     trace.device.names.intern(text)
+}
+
+/// A network of `blocks` blocks of `block` ranks.
+pub(crate) fn two_level_fit(block: u64, blocks: u64) -> NetworkFit {
+    let level = |size: u64, latency_ns: f64, bandwidth: f64| NetworkLevel {
+        size,
+        latency_ns,
+        bandwidth,
+        bandwidth_is_fitted: true,
+        used: 8,
+    };
+    NetworkFit {
+        levels: vec![level(block, 500.0, 200.0), level(blocks, 4_000.0, 25.0)],
+        algorithms: Default::default(),
+        used: 16,
+        unused: 0,
+        mixed: 0,
+        median_error: 0.1,
+        kinds: vec![],
+        groups: vec![],
+    }
 }

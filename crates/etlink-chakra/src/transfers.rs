@@ -7,7 +7,7 @@
 
 use crate::agreement::RunAgreement;
 use crate::aligned_ranks::AlignedRanks;
-use crate::network::{NetworkFit, rank_count};
+use crate::network::{NetworkFit, member_ranks};
 use crate::rank_agreement::{CommDecision, HostTransfer};
 use etlink_link::ranks::{RankClock, RankSummary, RunJoin};
 use etlink_model::DurationNs;
@@ -24,6 +24,7 @@ pub fn set_waits(
 ) {
     let ranks = AlignedRanks::new(facts, clocks);
     for joint in &join.matches {
+        let ranks_between = member_ranks(join, joint);
         for member in &joint.members {
             let communication = ranks.communication(*member);
             let extent = communication.extent;
@@ -36,9 +37,8 @@ pub fn set_waits(
             if let CommDecision::Communication { bytes, .. } = decision
                 && is_split
             {
-                let time = |network: &NetworkFit| {
-                    network.time_ns(joint.kind, rank_count(join, joint), bytes)
-                };
+                let time =
+                    |network: &NetworkFit| network.time_ns(joint.kind, &ranks_between, bytes);
                 agreement.host_transfers.push(HostTransfer {
                     node: communication.node,
                     carrier: extent.waits,

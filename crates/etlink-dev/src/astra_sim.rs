@@ -1,7 +1,7 @@
 //! Runs recordings in ASTRA-sim and compares what it says with what was measured. The simulator is
 //! in no package index: it has to be built from its public sources.
 
-use crate::support::{etlink_path, repository_root, run_command};
+use crate::support::{etlink_path, repository_root};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -55,6 +55,36 @@ struct KindTimes {
     simulated_ns: i64,
     measured_ns: i64,
     change: Option<f64>,
+    last_done_ns: i64,
+}
+
+/// What `etlink merge --json` prints of a network, as far as it is wanted.
+#[derive(Debug, Deserialize)]
+struct Merged {
+    runs: Vec<MergedNetwork>,
+}
+
+#[derive(Debug, Deserialize)]
+struct MergedNetwork {
+    network: Option<FittedNetwork>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FittedNetwork {
+    kinds: Vec<FittedKind>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FittedKind {
+    kind: String,
+    held_out: Vec<HeldOutSums>,
+}
+
+#[derive(Debug, Deserialize)]
+struct HeldOutSums {
+    measured_ns: f64,
+    network_ns: f64,
+    repeated_ns: Option<f64>,
 }
 
 /// A recording that was simulated.
@@ -62,6 +92,7 @@ struct SimulatedRecording {
     name: String,
     seconds: f64,
     result: Simulated,
+    fitted: Vec<FittedKind>,
 }
 
 /// Simulates all recordings of several ranks, and prints tables for BENCHMARKS.md.
@@ -72,6 +103,7 @@ pub fn compare_simulations(options: &SimulatorSuiteOptions) -> Result<()> {
         .canonicalize()
         .with_context(|| options.simulator.display().to_string())?;
     let mut recordings = recordings_of_several_ranks(&root.join("testdata/pairs"))?;
+    recordings.push(root.join("testdata/two-hosts"));
     recordings.extend_from_slice(&options.traces);
     let mut all = vec![];
     for traces in &recordings {
@@ -122,14 +154,18 @@ fn simulate(
         std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
     let mut merge = Command::new(etlink_path()?);
-    merge.args(["-q", "merge", "--for", "astra-sim"]);
+    merge.args(["-q", "merge", "--json", "--for", "astra-sim"]);
     match options.part.as_str() {
         "whole" => {}
         part @ ("device-only" | "comm-only") => drop(merge.arg(format!("--{part}"))),
         other => bail!("--part {other}: whole, device-only or comm-only"),
     }
     merge.arg(traces).arg("-o").arg(&folder);
-    run_command(merge.stdout(Stdio::null()))?;
+    let merged = merge.stderr(Stdio::null()).output()?;
+    ensure!(merged.status.success(), "{name}: etlink merge failed");
+    let merged: Merged = serde_json::from_slice(&merged.stdout).context("reading its --json")?;
+    let networks = merged.runs.into_iter().filter_map(|run| run.network);
+    let fitted = networks.flat_map(|network| network.kinds).collect();
     let (printed, seconds) = run_simulator(simulator, &folder)?;
     let mut read = Command::new(etlink_path()?);
     read.args(["-q", "simulated", "--json"]).arg(&folder);
@@ -147,6 +183,7 @@ fn simulate(
     Ok(SimulatedRecording {
         name: name.into_owned(),
         seconds,
+        fitted,
         result: serde_json::from_slice(&read.stdout).context("reading etlink simulated --json")?,
     })
 }
@@ -216,23 +253,43 @@ fn print_ranks(all: &[SimulatedRecording]) {
     }
 }
 
+/// Transfers of a kind on both sides. *Held out* and *repeats* are of each half of them: what a
+/// network that was fitted to the other half takes, and what the same took there.
 fn print_kinds(all: &[SimulatedRecording]) {
     println!(
-        "\n| recording | kind | times | compared | measured, ms | simulated, ms | change, % |\n\
-         |---|---|---|---|---|---|---|"
+        "\n| recording | kind | times | compared | measured, ms | simulated, ms | change, % | held out, % | \
+         repeats, % | until the last is done, ms |\n|---|---|---|---|---|---|---|---|---|---|"
     );
     let (mut kinds, mut held) = (0, 0);
     for one in all {
         for kind in &one.result.kinds {
+            let halves = |ns: fn(&HeldOutSums) -> Option<f64>| {
+                let of_kind = one
+                    .fitted
+                    .iter()
+                    .filter(|fit| is_kind(&fit.kind, &kind.kind));
+                let halves = of_kind.flat_map(|fit| &fit.held_out);
+                let changes: Vec<String> = halves
+                    .map(|half| percent(ns(half).map(|ns| ns / half.measured_ns - 1.0)))
+                    .collect();
+                if changes.is_empty() {
+                    "-".to_owned()
+                } else {
+                    changes.join(", ")
+                }
+            };
             println!(
-                "| {} | {} | {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 one.name,
                 kind.kind,
                 kind.count,
                 kind.compared,
                 millis((kind.compared > 0).then_some(kind.measured_ns)),
                 millis((kind.compared > 0).then_some(kind.simulated_ns)),
-                percent(kind.change)
+                percent(kind.change),
+                halves(|half| Some(half.network_ns)),
+                halves(|half| half.repeated_ns),
+                millis((kind.compared > 0).then_some(kind.last_done_ns)),
             );
             kinds += 1;
             held += u32::from(kind.change.is_some_and(|change| change.abs() <= KIND_BAR));
@@ -242,4 +299,9 @@ fn print_kinds(all: &[SimulatedRecording]) {
         "\n{held} of {kinds} kinds are within {:.0} %",
         100.0 * KIND_BAR
     );
+}
+
+/// A message is fitted as what its ranks call it.
+fn is_kind(fitted: &str, simulated: &str) -> bool {
+    fitted == simulated || simulated == "message" && matches!(fitted, "send" | "recv")
 }

@@ -7,7 +7,7 @@ use crate::file_error::{FileAction, FileContext};
 use crate::graphs::{GraphSet, find_graph_sets, groups_beside};
 use crate::input;
 use crate::output::{FileSet, OutputFormat};
-use etlink_chakra::astra::{self, Workload, file};
+use etlink_chakra::astra::{self, NetworkBackend, Workload, file};
 use etlink_chakra::check::{RankNodes, check, check_ranks};
 use etlink_chakra::convert::GroupList;
 use etlink_chakra::finding::{Finding, Severity};
@@ -133,14 +133,34 @@ pub fn scale_run(
     write_set(&name, &set, network, folder, overwrite)
 }
 
+/// What ASTRA-sim's configurations of a run that is scaled become.
+struct ScaledNetwork {
+    /// The network's file.
+    network: String,
+    /// The system's, as it was.
+    system: Option<String>,
+}
+
 /// The network of a run of more ranks, by the one beside its graphs.
-fn network_beside(prefix: &Path, ranks: u32) -> Result<Option<String>, RunError> {
-    let path = prefix.with_file_name(file::NETWORK);
+fn network_beside(prefix: &Path, ranks: u32) -> Result<Option<ScaledNetwork>, RunError> {
+    let Some(text) = text_beside(prefix, file::NETWORK)? else {
+        return Ok(None);
+    };
+    let Some(network) = astra::scaled_network(&text, u64::from(ranks)) else {
+        return Ok(None);
+    };
+    // It has an algorithm for each level of the network.
+    let system = text_beside(prefix, file::SYSTEM)?;
+    Ok(Some(ScaledNetwork { network, system }))
+}
+
+fn text_beside(prefix: &Path, name: &str) -> Result<Option<String>, RunError> {
+    let path = prefix.with_file_name(name);
     if !path.is_file() {
         return Ok(None);
     }
     let text = std::fs::read_to_string(&path).with_path(FileAction::Read, &path)?;
-    Ok(astra::scaled_network(&text, u64::from(ranks)))
+    Ok(Some(text))
 }
 
 fn read_rank(path: &Path) -> Result<ChakraMessages, WorkloadError> {
@@ -167,7 +187,7 @@ fn read_rank(path: &Path) -> Result<ChakraMessages, WorkloadError> {
 fn write_set(
     name: &str,
     set: &WorkloadSet,
-    network: Option<String>,
+    network: Option<ScaledNetwork>,
     folder: &Path,
     overwrite: bool,
 ) -> Result<WorkloadReport, WorkloadError> {
@@ -230,7 +250,7 @@ fn refuse_faults(findings: &[Finding]) -> Result<(), WorkloadError> {
 fn write_configurations(
     name: &str,
     set: &WorkloadSet,
-    network: Option<String>,
+    network: Option<ScaledNetwork>,
     files: &FileSet,
 ) -> Result<(), RunError> {
     let groups = set.group_list();
@@ -246,12 +266,17 @@ fn write_configurations(
         network: None,
         scaled_network: network.is_some(),
         silent: !set.communicates(),
+        backend: NetworkBackend::Analytical,
     };
     if let Some(groups) = &groups {
         put(files, file::GROUPS, groups.as_bytes())?;
     }
-    put(files, file::SYSTEM, astra::system(false).as_bytes())?;
-    let network = network.unwrap_or_else(|| astra::network(ranks, None));
+    let (network, system) = match network {
+        Some(scaled) => (scaled.network, scaled.system),
+        None => (astra::network(ranks, None), None),
+    };
+    let system = system.unwrap_or_else(|| astra::system(false, None));
+    put(files, file::SYSTEM, system.as_bytes())?;
     put(files, file::NETWORK, network.as_bytes())?;
     put(files, file::MEMORY, astra::memory().as_bytes())?;
     put(files, file::README, astra::readme(&workload).as_bytes())

@@ -383,8 +383,12 @@ impl From<TensorDeps> for etlink_link::TensorEdges {
 /// Simulators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Simulator {
-    /// ASTRA-sim
+    /// ASTRA-sim with its analytical network
     AstraSim,
+    /// The same, and configurations of its ns-3 network
+    AstraSimNs3,
+    /// The same, and a topology for its htsim network
+    AstraSimHtsim,
 }
 
 /// How a simulator times computation.

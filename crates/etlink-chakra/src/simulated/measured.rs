@@ -23,6 +23,9 @@ pub(super) struct MeasuredComm {
     /// Its number in the group, as the traces count.
     pub(super) number: i64,
     pub(super) members: Vec<MeasuredMember>,
+    /// From the last arrival to the end of the transfer, as networks are fitted to it: where host
+    /// threads wait, to the first rank that was done.
+    pub(super) transfer_ns: Option<i64>,
 }
 
 /// A rank's side.
@@ -62,6 +65,7 @@ impl MeasuredRun {
                 between: between(join, matched),
                 kind: kind_name(matched),
                 number: matched.number,
+                transfer_ns: ranks.transfer_ns(matched).map(|ns| ns.round() as i64),
                 members: members.collect(),
             });
         }

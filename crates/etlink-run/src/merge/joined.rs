@@ -6,6 +6,7 @@ use crate::job::RankContext;
 use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::run::RunOptions;
+use etlink_chakra::astra::MIN_RANKS;
 use etlink_chakra::{NetworkFit, RunAgreement, agree, fit_network, set_waits};
 use etlink_link::ranks::{
     CommChannel, JoinProblem, JoinProblemKind, RankClock, RankSummary, RunJoin, serialize_comms,
@@ -94,7 +95,9 @@ impl MergedRun {
         let mut agreed = agree(&facts, &sizes, &join, options.simulator.is_some());
         let mut network = None;
         if options.simulator.is_some() {
-            network = fit_network(&agreed, &facts, &join, &clocks);
+            let ranks: Vec<GlobalRank> = facts.iter().map(|facts| facts.rank).collect();
+            let ranks = simulated_ranks(&ranks, members.world_size);
+            network = fit_network(&agreed, &facts, &join, &clocks, ranks);
             set_waits(&mut agreed, &facts, &join, &clocks, network.as_ref());
         }
         let common = TimelineContext::from_join(options, &facts, &join, &clocks);
@@ -223,4 +226,15 @@ impl RunMember for JoinMember<'_> {
     fn summary(&self) -> Option<&RankSummary> {
         self.known.map(|known| &known.facts)
     }
+}
+
+/// How many ranks a simulator has: those of the run, as its traces say it, and no fewer than the
+/// last needs.
+pub(super) fn simulated_ranks(ranks: &[GlobalRank], world_size: Option<i64>) -> u64 {
+    let Some(last) = ranks.iter().max() else {
+        return 0;
+    };
+    // ASTRA-sim numbers ranks without gaps
+    let needed = last.0.saturating_add(1).max(world_size.unwrap_or(0));
+    u64::try_from(needed).unwrap_or(0).max(MIN_RANKS)
 }

@@ -22,7 +22,7 @@ use crate::output::{FileSet, OutputError, OutputFormat, Packing, Piece, Target};
 use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
 use crate::text;
 use earlier::EarlierFiles;
-use etlink_chakra::astra::file;
+use etlink_chakra::astra::{NetworkBackend, file};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
 use etlink_model::GlobalRank;
@@ -54,6 +54,8 @@ pub struct MergeOptions {
 pub struct AstraSimOptions {
     /// Device nodes take what a roofline says, not what was measured.
     pub roofline: bool,
+    /// What simulates its network.
+    pub backend: NetworkBackend,
 }
 
 impl Default for MergeOptions {

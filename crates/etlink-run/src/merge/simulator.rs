@@ -1,11 +1,12 @@
 //! What stands beside the ranks' files: process groups, and all that a simulator needs.
 
+use super::joined::simulated_ranks;
 use super::{MergeOptions, MergedRun};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::output::{FileSet, OutputError, OutputFormat};
 use etlink_chakra::TracePart;
-use etlink_chakra::astra::{self, Workload, file};
+use etlink_chakra::astra::{self, NetworkBackend, Workload, file, ns3_file};
 use etlink_model::GlobalRank;
 use memchr::memmem;
 use std::path::Path;
@@ -23,13 +24,32 @@ pub(super) fn file_names(options: &MergeOptions) -> Vec<&'static str> {
         (false, _) => vec![],
         // every reader of `.et` needs the groups; the rest is for ASTRA-sim alone
         (true, None) => vec![file::GROUPS],
-        (true, Some(_)) => vec![
-            file::GROUPS,
-            file::SYSTEM,
-            file::NETWORK,
-            file::MEMORY,
-            file::README,
+        (true, Some(simulator)) => {
+            let mut names = vec![
+                file::GROUPS,
+                file::SYSTEM,
+                file::NETWORK,
+                file::MEMORY,
+                file::README,
+            ];
+            names.extend(backend_files(simulator.backend));
+            names
+        }
+    }
+}
+
+/// Names of the files for a network that is simulated packet by packet.
+fn backend_files(backend: NetworkBackend) -> Vec<&'static str> {
+    match backend {
+        NetworkBackend::Analytical => vec![],
+        NetworkBackend::Ns3 => vec![
+            ns3_file::CONFIG,
+            ns3_file::TOPOLOGY,
+            ns3_file::LOGICAL,
+            ns3_file::FLOWS,
+            ns3_file::TRACED,
         ],
+        NetworkBackend::Htsim => vec![astra::HTSIM_TOPOLOGY],
     }
 }
 
@@ -42,7 +62,9 @@ pub(super) fn earlier_files(
     options: &MergeOptions,
     folder: &Path,
 ) -> Result<Vec<String>, OutputError> {
-    let names = [file::README, file::SYSTEM, file::NETWORK, file::MEMORY];
+    let mut names = vec![file::README, file::SYSTEM, file::NETWORK, file::MEMORY];
+    names.extend(backend_files(NetworkBackend::Ns3));
+    names.extend(backend_files(NetworkBackend::Htsim));
     let mut files = vec![];
     for name in names {
         if folder.join(name).is_file() {
@@ -111,12 +133,7 @@ fn idle_ranks(
 /// How many ranks the simulator has: those of the run, as its traces say it, and no fewer than the
 /// last needs. None where nothing was joined.
 fn rank_count(joined: &MergedRun) -> u64 {
-    let Some(last) = joined.ranks.iter().max() else {
-        return 0;
-    };
-    // ASTRA-sim numbers ranks without gaps
-    let needed = last.0.saturating_add(1).max(joined.world_size.unwrap_or(0));
-    u64::try_from(needed).unwrap_or(0).max(astra::MIN_RANKS)
+    simulated_ranks(&joined.ranks, joined.world_size)
 }
 
 /// Writes them.
@@ -153,14 +170,28 @@ pub(super) fn write_files(
         network: joined.network.as_ref(),
         scaled_network: false,
         silent: !joined.agreed.communicates(),
+        backend: simulator.backend,
     };
-    let system = astra::system(simulator.roofline);
+    let system = astra::system(simulator.roofline, joined.network.as_ref());
     put_file(set, file::SYSTEM, system.as_bytes())?;
     put_file(
         set,
         file::NETWORK,
         astra::network(ranks, joined.network.as_ref()).as_bytes(),
     )?;
+    let network = joined.network.as_ref();
+    match simulator.backend {
+        NetworkBackend::Analytical => {}
+        NetworkBackend::Ns3 => {
+            for (name, text) in astra::ns3_files(ranks, network) {
+                put_file(set, name, text.as_bytes())?;
+            }
+        }
+        NetworkBackend::Htsim => {
+            let text = astra::htsim_topology(ranks, network);
+            put_file(set, astra::HTSIM_TOPOLOGY, text.as_bytes())?;
+        }
+    }
     put_file(set, file::MEMORY, astra::memory().as_bytes())?;
     put_file(set, file::README, astra::readme(&workload).as_bytes())?;
     Ok(())

@@ -147,6 +147,7 @@ fn kind_table(report: &SimulationReport) -> String {
         "simulated",
         "measured",
         "change",
+        "until last is done",
         "simulated waits",
         "measured waits",
     ];
@@ -155,12 +156,12 @@ fn kind_table(report: &SimulationReport) -> String {
         table.add(kind_row(kind));
     }
     format!(
-        "per kind, all transfers (from the last rank's arrival to the last end) and what ranks \
-         waited before\n{table}"
+        "per kind, all transfers (from the last rank's arrival to the end; of host threads to the first \
+         that is done) and what ranks waited before\n{table}"
     )
 }
 
-fn kind_row(kind: &ComparedKind) -> [String; 8] {
+fn kind_row(kind: &ComparedKind) -> [String; 9] {
     let compared = |ns: i64| known_time((kind.compared > 0).then_some(ns));
     [
         kind.kind.to_owned(),
@@ -169,6 +170,7 @@ fn kind_row(kind: &ComparedKind) -> [String; 8] {
         compared(kind.simulated_ns),
         compared(kind.measured_ns),
         known_change(kind.change),
+        compared(kind.last_done_ns),
         time(kind.simulated_wait_ns),
         compared(kind.measured_wait_ns),
     ]

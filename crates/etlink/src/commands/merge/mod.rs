@@ -4,11 +4,12 @@ mod phases;
 mod show;
 
 use super::{json_document, print_report, print_text, print_unused_files};
-use crate::args::{Compute, FormatName, MergeArgs, PhaseName};
+use crate::args::{Compute, FormatName, MergeArgs, PhaseName, Simulator};
 use crate::serial_host::serial_host_note;
 use crate::{Outcome, notes};
 use anyhow::{Result, bail};
 use etlink_chakra::TracePart;
+use etlink_chakra::astra::NetworkBackend;
 use etlink_model::KeepEvents;
 use etlink_run::Progress;
 use etlink_run::merge::phases::Shard;
@@ -51,8 +52,9 @@ impl MergeConfig {
                 format,
                 chakra: how.chakra_options(Some(format))?.with(trace_part(&args)),
                 packing: args.pack.map(Packing::from).unwrap_or_default(),
-                simulator: args.simulator.map(|_| AstraSimOptions {
+                simulator: args.simulator.map(|simulator| AstraSimOptions {
                     roofline: args.compute == Compute::Roofline,
+                    backend: network_backend(simulator),
                 }),
                 overwrite: how.overwrite.overwrite,
                 timeline_name: None,
@@ -145,5 +147,13 @@ fn trace_part(args: &MergeArgs) -> TracePart {
         (true, _) => TracePart::Device,
         (_, true) => TracePart::Communication,
         _ => TracePart::Whole,
+    }
+}
+
+fn network_backend(simulator: Simulator) -> NetworkBackend {
+    match simulator {
+        Simulator::AstraSim => NetworkBackend::Analytical,
+        Simulator::AstraSimNs3 => NetworkBackend::Ns3,
+        Simulator::AstraSimHtsim => NetworkBackend::Htsim,
     }
 }

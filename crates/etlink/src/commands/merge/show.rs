@@ -119,7 +119,7 @@ pub(super) fn simulator_note(
     let readme = folder.join(file::README);
     let said = match written[..] {
         [run] => network_note(run.network.as_ref()),
-        _ => "each README says where its latency and bandwidth come from".to_owned(),
+        _ => "a network whose latency and bandwidth the README explains".to_owned(),
     };
     let neighbour = match written[..] {
         [run] if run.is_single() => {
@@ -128,7 +128,7 @@ pub(super) fn simulator_note(
         _ => "",
     };
     Some(format!(
-        "{} has one switch ({said}): put your topology there, then run the command in {}{neighbour}",
+        "{} has {said}: put your topology there, then run the command in {}{neighbour}",
         network.display(),
         readme.display()
     ))

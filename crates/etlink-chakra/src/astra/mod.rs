@@ -2,12 +2,19 @@
 //!
 //! The values are those of ASTRA-sim's own example of eight H100
 //! (`inputs/system/analytical/hgx_h100_8gpu.json`): with its roofline, where that is asked for, 700
-//! TFLOP/s and 3350 GB/s. With other analytical or ns-3 configurations the traces run as well.
+//! TFLOP/s and 3350 GB/s.
+
+mod analytical;
+mod htsim;
+mod ns3;
+
+pub use analytical::{network, network_note, scaled_network};
+pub use htsim::{HTSIM_TOPOLOGY, htsim_topology};
+pub use ns3::{ns3_file, ns3_files};
 
 use crate::et::metadata::{NODE_COUNT, SCHEMA_VERSION, WRITER};
-use crate::network::{DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS};
 use crate::proto::{AttributeProto, GlobalMetadata, Node, NodeType, attribute_proto::Value};
-use crate::{NetworkFit, RooflineCover};
+use crate::{CollectiveImplementation, CollectiveImplementations, NetworkFit, RooflineCover};
 use prost::Message;
 
 /// Names of the files.
@@ -51,6 +58,20 @@ pub struct Workload<'a> {
     pub scaled_network: bool,
     /// No file has a communication.
     pub silent: bool,
+    /// What simulates the network.
+    pub backend: NetworkBackend,
+}
+
+/// What simulates ASTRA-sim's network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NetworkBackend {
+    /// Formulas of latency and bandwidth.
+    #[default]
+    Analytical,
+    /// ns-3, packet by packet.
+    Ns3,
+    /// htsim, packet by packet.
+    Htsim,
 }
 
 /// The network of ASTRA-sim has two ranks at least.
@@ -86,21 +107,34 @@ fn attribute(name: &str, value: Value) -> AttributeProto {
     }
 }
 
-/// Collectives over rings, in four pieces. Device nodes take the time that a roofline gives them,
-/// or that they took.
-pub fn system(roofline: bool) -> String {
+/// Collectives in four pieces, by the algorithms of the fitted network, over each of its levels.
+/// Device nodes take the time that a roofline gives them, or that they took.
+pub fn system(roofline: bool, fit: Option<&NetworkFit>) -> String {
     // The file has 0 and 1, as ASTRA-sim's own examples do.
     let enabled = u8::from(roofline);
+    let algorithms = fit.map_or_else(CollectiveImplementations::default, |fit| fit.algorithms);
+    let levels = fit.map_or(1, |fit| fit.levels.len());
+    let per_level = |algorithm: CollectiveImplementation| {
+        let name = format!("\"{}\"", algorithm.name());
+        vec![name; levels].join(", ")
+    };
+    let [all_reduce, all_gather, reduce_scatter, all_to_all] = [
+        algorithms.all_reduce,
+        algorithms.all_gather,
+        algorithms.reduce_scatter,
+        algorithms.all_to_all,
+    ]
+    .map(per_level);
     format!(
         r#"{{
   "scheduling-policy": "LIFO",
   "endpoint-delay": 1,
   "active-chunks-per-dimension": 2,
   "preferred-dataset-splits": 4,
-  "all-reduce-implementation": ["ring"],
-  "all-gather-implementation": ["ring"],
-  "reduce-scatter-implementation": ["ring"],
-  "all-to-all-implementation": ["ring"],
+  "all-reduce-implementation": [{all_reduce}],
+  "all-gather-implementation": [{all_gather}],
+  "reduce-scatter-implementation": [{reduce_scatter}],
+  "all-to-all-implementation": [{all_to_all}],
   "collective-optimization": "localBWAware",
   "local-mem-bw": {LOCAL_MEM_GBPS},
   "boost-mode": 0,
@@ -110,64 +144,6 @@ pub fn system(roofline: bool) -> String {
   "trace-enabled": 0
 }}
 "#
-    )
-}
-
-/// One switch between all ranks: GB/s and ns, those of ASTRA-sim's example where nothing was
-/// measured.
-pub fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
-    // A single rank gets an idle neighbour, as a network needs two.
-    let ranks = ranks.max(MIN_RANKS);
-    let (bandwidth, latency) = link_speed(fit);
-    format!(
-        "topology: [ Switch ]\nnpus_count: [ {ranks} ]\nbandwidth: [ {bandwidth} ]\nlatency: [ \
-         {latency} ]\n"
-    )
-}
-
-/// The network of another run, for so many ranks; `None` where it has several levels, or none that
-/// is known.
-pub fn scaled_network(text: &str, ranks: u64) -> Option<String> {
-    let mut is_one_level = false;
-    let mut lines: Vec<String> = vec![];
-    for line in text.lines() {
-        match line.split_once(':') {
-            Some(("npus_count", list)) => {
-                is_one_level = !list.contains(',');
-                lines.push(format!("npus_count: [ {ranks} ]"));
-            }
-            _ => lines.push(line.to_owned()),
-        }
-    }
-    is_one_level.then(|| lines.join("\n") + "\n")
-}
-
-fn link_speed(fit: Option<&NetworkFit>) -> (f64, f64) {
-    fit.map_or((DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS), |fit| {
-        (fit.bandwidth, fit.latency_ns)
-    })
-}
-
-/// Where latency and bandwidth come from, a sentence.
-pub fn network_note(fit: Option<&NetworkFit>) -> String {
-    let (bandwidth, latency) = link_speed(fit);
-    let Some(fit) = fit else {
-        return format!(
-            "too few communications tell how long their transfer took: {bandwidth} GB/s and {latency} \
-             ns are of ASTRA-sim's example"
-        );
-    };
-    let size = if fit.bandwidth_is_fitted {
-        "latency and bandwidth are"
-    } else {
-        "sizes do not tell the bandwidth, which is of ASTRA-sim's example; the latency is"
-    };
-    format!(
-        "{bandwidth} GB/s and {latency} ns: {size} fitted to {} transfers, with a median error of \
-         {:.0} %; {} communications tell nothing",
-        fit.used,
-        100.0 * fit.median_error,
-        fit.unused
     )
 }
 
@@ -198,28 +174,39 @@ pub fn readme(workload: &Workload<'_>) -> String {
     } else {
         String::new()
     };
+    let Backend {
+        is_called,
+        program,
+        configuration,
+        further_options,
+        files,
+    } = Backend::new(workload.backend);
+    let fit_tables = match workload.network {
+        Some(fit) if !workload.scaled_network => format!("\n{}", analytical::fit_tables(fit)),
+        _ => String::new(),
+    };
     format!(
         r#"# {name}: {ranks} ranks for ASTRA-sim
 
-Written by {WRITER}. Run in this folder, with ASTRA-sim's analytical backend on the path:
+Written by {WRITER}. Run in this folder, with ASTRA-sim's {is_called} backend on the path:
 
 ```
-AstraSim_Analytical_Congestion_Unaware \
+{program} \
   --workload-configuration="$PWD"/{path} \
   --system-configuration="$PWD/{system}" \
-  --network-configuration="$PWD/{network}" \
-  --remote-memory-configuration="$PWD/{memory}"{groups_line}
+  --network-configuration="$PWD/{configuration}" \
+  --remote-memory-configuration="$PWD/{memory}"{groups_line}{further_options}
 ```
 
 All went well when every rank logs `finished`; the exit code is 0 also when ranks are stuck. With `trace-enabled` 1 in `{system}`
 `log/log.log` has all nodes, and `etlink simulated . --against TRACES` compares them with the recording.
 
 - `{name}.<rank>.et`: what each rank did; communications go in turn, in one order on all ranks
-{groups_file}- `{system}`: collective algorithms (rings), and whether device nodes take a roofline's time
+{groups_file}- `{system}`: collective algorithms, and whether device nodes take a roofline's time
 - `{network}`: {network_note}
-- `{memory}`: no remote memory
+{files}- `{memory}`: no remote memory
 
-{notes}"#,
+{notes}{fit_tables}"#,
         path = quoted(name),
         system = file::SYSTEM,
         network = file::NETWORK,
@@ -227,10 +214,62 @@ All went well when every rank logs `finished`; the exit code is 0 also when rank
         network_note = if workload.scaled_network {
             "as it was beside the graphs that were scaled, with more ranks".to_owned()
         } else {
-            format!("one switch, {}", network_note(workload.network))
+            network_note(workload.network)
         },
         notes = notes(workload).join("\n\n") + "\n",
     )
+}
+
+/// What a README says of a backend.
+struct Backend {
+    is_called: &'static str,
+    program: &'static str,
+    configuration: &'static str,
+    further_options: String,
+    files: String,
+}
+
+impl Backend {
+    fn new(backend: NetworkBackend) -> Backend {
+        match backend {
+            NetworkBackend::Analytical => Backend {
+                is_called: "analytical",
+                program: "AstraSim_Analytical_Congestion_Unaware",
+                configuration: file::NETWORK,
+                further_options: String::new(),
+                files: String::new(),
+            },
+            NetworkBackend::Ns3 => Backend {
+                is_called: "ns-3",
+                program: "ns3.42-AstraSimNetwork-default",
+                configuration: ns3_file::CONFIG,
+                further_options: format!(
+                    " \\\n  --logical-topology-configuration=\"$PWD/{}\"",
+                    ns3_file::LOGICAL
+                ),
+                files: format!(
+                    "- `{}`: the same for ns-3; it names `{}` (a switch for each block of ranks, links \
+                     with these latencies and bandwidths), `{}` and `{}`, which are empty lists\n\
+                     - `{}`: ranks per dimension\n",
+                    ns3_file::CONFIG,
+                    ns3_file::TOPOLOGY,
+                    ns3_file::FLOWS,
+                    ns3_file::TRACED,
+                    ns3_file::LOGICAL
+                ),
+            },
+            NetworkBackend::Htsim => Backend {
+                is_called: "htsim",
+                program: "AstraSim_HTSim",
+                configuration: file::NETWORK,
+                further_options: format!(" \\\n  --htsim_opts -topo \"$PWD/{HTSIM_TOPOLOGY}\""),
+                files: format!(
+                    "- `{HTSIM_TOPOLOGY}`: the same as a fat tree, in whole Gb/s, one at least. htsim's TCP \
+                     ends after 4 simulated seconds\n"
+                ),
+            },
+        }
+    }
 }
 
 /// What a reader should know before believing a figure, a paragraph each.
@@ -337,25 +376,24 @@ mod tests {
 
     #[test]
     fn configurations_are_what_their_readers_parse() {
-        for text in [&system(false), &system(true), memory()] {
+        for text in [&system(false, None), &system(true, None), memory()] {
             serde_json::from_str::<serde_json::Value>(text).expect("JSON");
         }
         assert!(
-            system(true).contains("\"roofline-enabled\": 1")
-                && system(false).contains("\"roofline-enabled\": 0")
-        );
-        assert!(
-            network(1, None).contains("npus_count: [ 2 ]")
-                && network(512, None).contains("npus_count: [ 512 ]")
+            system(true, None).contains("\"roofline-enabled\": 1")
+                && system(false, None).contains("\"roofline-enabled\": 0")
         );
     }
 
     #[test]
-    fn a_network_of_one_level_is_scaled() {
-        let of = |list: &str| format!("topology: [ Switch ]\nnpus_count: {list}\nlatency: [ 5 ]\n");
-        assert_eq!(scaled_network(&of("[ 8 ]"), 64), Some(of("[ 64 ]")));
-        assert_eq!(scaled_network(&of("[ 8, 2 ]"), 64), None);
-        assert_eq!(scaled_network("of somebody else", 64), None);
+    fn each_level_has_its_algorithm() {
+        let text = system(false, Some(&crate::testing::two_level_fit(4, 2)));
+        let system: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let kinds = ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"];
+        for kind in kinds {
+            let key = format!("{kind}-implementation");
+            assert_eq!(system[&key], serde_json::json!(["ring", "ring"]));
+        }
     }
 
     #[test]

@@ -1,0 +1,220 @@
+//! ASTRA-sim's analytical network: its file, and sentences on where its speeds come from.
+
+use super::MIN_RANKS;
+use crate::network::{DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS, GroupFit, NetworkFit, NetworkLevel};
+use etlink_link::ranks::rank_list;
+
+/// A README lists no more groups than these.
+const LISTED_GROUPS: usize = 16;
+
+/// A switch for each level: GB/s and ns, those of ASTRA-sim's example where nothing was measured.
+pub fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
+    let levels = network_levels(ranks, fit);
+    let list = |value: fn(&NetworkLevel) -> String| {
+        let values: Vec<String> = levels.iter().map(value).collect();
+        values.join(", ")
+    };
+    format!(
+        "topology: [ {} ]\nnpus_count: [ {} ]\nbandwidth: [ {} ]\nlatency: [ {} ]\n",
+        list(|_| "Switch".to_owned()),
+        list(|level| level.size.to_string()),
+        list(|level| level.bandwidth.to_string()),
+        list(|level| level.latency_ns.to_string()),
+    )
+}
+
+/// The levels of a network of so many ranks: those that were fitted, or that of the example.
+pub(super) fn network_levels(ranks: u64, fit: Option<&NetworkFit>) -> Vec<NetworkLevel> {
+    match fit {
+        Some(fit) => fit.levels.clone(),
+        None => vec![NetworkLevel {
+            // A single rank gets an idle neighbour, as a network needs two.
+            size: ranks.max(MIN_RANKS),
+            latency_ns: DEFAULT_LATENCY_NS,
+            bandwidth: DEFAULT_BANDWIDTH,
+            bandwidth_is_fitted: false,
+            used: 0,
+        }],
+    }
+}
+
+/// The network of another run, for so many ranks: its last level gets more of what it connects.
+/// `None` where that does not come out even, or the file is of another form.
+pub fn scaled_network(text: &str, ranks: u64) -> Option<String> {
+    let mut is_scaled = false;
+    let mut lines: Vec<String> = vec![];
+    for line in text.lines() {
+        match line.split_once(':') {
+            Some(("npus_count", list)) => {
+                let list = list.trim().trim_start_matches('[').trim_end_matches(']');
+                let sizes: Result<Vec<u64>, _> = list
+                    .split(',')
+                    .map(|size| size.trim().parse::<u64>())
+                    .collect();
+                let mut sizes = sizes.ok()?;
+                sizes.pop()?;
+                let within: u64 = sizes.iter().product();
+                if within == 0 || !ranks.is_multiple_of(within) || ranks / within < 2 {
+                    return None;
+                }
+                sizes.push(ranks / within);
+                let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
+                lines.push(format!("npus_count: [ {} ]", sizes.join(", ")));
+                is_scaled = true;
+            }
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    is_scaled.then(|| lines.join("\n") + "\n")
+}
+
+/// What the network is and where its speeds come from, a clause.
+pub fn network_note(fit: Option<&NetworkFit>) -> String {
+    let Some(fit) = fit else {
+        return format!(
+            "one switch, too few communications tell how long their transfer took: \
+             {DEFAULT_BANDWIDTH} GB/s and {DEFAULT_LATENCY_NS} ns are of ASTRA-sim's example"
+        );
+    };
+    let mut text = match &fit.levels[..] {
+        [within, across] => format!(
+            "two levels, as groups within blocks of {} ranks are quicker than groups across them: \
+             within them {}; across them {}",
+            within.size,
+            level_clause(within),
+            level_clause(across)
+        ),
+        levels => {
+            let levels: Vec<String> = levels.iter().map(level_clause).collect();
+            format!("one switch, {}", levels.join(", "))
+        }
+    };
+    text += &format!(
+        "; the median error of {} transfers is {:.0} %; {} communications tell nothing",
+        fit.used,
+        100.0 * fit.median_error,
+        fit.unused
+    );
+    if fit.mixed > 0 {
+        text += &format!(
+            "; {} are between other places of several blocks, which ASTRA-sim takes for neighbours \
+             of one block",
+            fit.mixed
+        );
+    }
+    text
+}
+
+fn level_clause(level: &NetworkLevel) -> String {
+    let size = if level.bandwidth_is_fitted {
+        "latency and bandwidth are"
+    } else {
+        "sizes do not tell the bandwidth, which is of ASTRA-sim's example; the latency is"
+    };
+    format!(
+        "{} GB/s and {} ns: {size} fitted to {} transfers",
+        level.bandwidth, level.latency_ns, level.used
+    )
+}
+
+/// Per kind and per group, what was measured and what the network takes: tables for a README.
+pub(super) fn fit_tables(fit: &NetworkFit) -> String {
+    let millis = |ns: f64| format!("{:.3}", ns / 1e6);
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let change =
+        |network: f64, measured: f64| format!("{:+.0} %", 100.0 * (network / measured - 1.0));
+    let unknown = || "-".to_owned();
+    let mut text = "What the network takes for the transfers that it was fitted to, from the last rank's \
+                    arrival to the end. *Held out*: the same for each half of a kind's transfers, \
+                    by a network that was fitted to the other half (of few transfers: each by that of all \
+                    others). *Repeats*: what the transfers of the same ranks and size there took \
+                    on average. *Spread*: how far such transfers are \
+                    from their median.\n\n\
+                    | kind | transfers | measured, ms | network, ms | change | held out | repeats | spread |\n\
+                    |---|---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for kind in &fit.kinds {
+        let halves = |ns: fn(&crate::HeldOut) -> Option<f64>| {
+            let of_half = kind.held_out.iter().map(|half| match ns(half) {
+                Some(ns) => change(ns, half.measured_ns),
+                None => unknown(),
+            });
+            let of_half: Vec<String> = of_half.collect();
+            if of_half.is_empty() {
+                unknown()
+            } else {
+                of_half.join(", ")
+            }
+        };
+        text += &format!(
+            "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
+            kind.kind,
+            kind.count,
+            millis(kind.measured_ns),
+            millis(kind.network_ns),
+            change(kind.network_ns, kind.measured_ns),
+            halves(|half| Some(half.network_ns)),
+            halves(|half| half.repeated_ns),
+            kind.spread.map_or_else(unknown, percent)
+        );
+    }
+    text += "\nThe same per group, with the speed of a link as its transfers alone tell it:\n\n\
+             | group | kinds | transfers | latency, ns | GB/s | measured, ms | network, ms | median error |\n\
+             |---|---|---|---|---|---|---|---|\n";
+    for group in fit.groups.iter().take(LISTED_GROUPS) {
+        text += &group_row(group, &millis, &percent);
+    }
+    if fit.groups.len() > LISTED_GROUPS {
+        text += &format!(
+            "\n{} of {} groups; `etlink merge --json` has all.\n",
+            LISTED_GROUPS,
+            fit.groups.len()
+        );
+    }
+    text
+}
+
+fn group_row(
+    group: &GroupFit,
+    millis: &dyn Fn(f64) -> String,
+    percent: &dyn Fn(f64) -> String,
+) -> String {
+    let known = |value: Option<f64>| value.map_or("-".to_owned(), |value| value.to_string());
+    format!(
+        "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
+        rank_list("rank", &group.ranks),
+        group.kinds.join(", "),
+        group.used,
+        known(group.latency_ns),
+        known(group.bandwidth),
+        millis(group.measured_ns),
+        millis(group.network_ns),
+        percent(group.median_error)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_level_of_a_network_is_scaled() {
+        let of = |list: &str| format!("topology: [ Switch ]\nnpus_count: {list}\nlatency: [ 5 ]\n");
+        assert_eq!(scaled_network(&of("[ 8 ]"), 64), Some(of("[ 64 ]")));
+        assert_eq!(scaled_network(&of("[ 8, 2 ]"), 64), Some(of("[ 8, 8 ]")));
+        assert_eq!(scaled_network(&of("[ 8, 2 ]"), 12), None);
+        assert_eq!(scaled_network(&of("[ 8, 2 ]"), 8), None);
+        assert_eq!(scaled_network("of somebody else", 64), None);
+    }
+
+    #[test]
+    fn two_levels_are_two_dimensions() {
+        let text = network(8, Some(&crate::testing::two_level_fit(4, 2)));
+        assert_eq!(
+            text,
+            "topology: [ Switch, Switch ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 200, 25 ]\nlatency: [ \
+             500, 4000 ]\n"
+        );
+        assert!(network(1, None).contains("npus_count: [ 2 ]"));
+    }
+}

@@ -1,0 +1,114 @@
+//! The topology of ASTRA-sim's htsim network, a fat tree, in the form that `FatTreeTopology::load`
+//! of Broadcom/csg-htsim reads.
+
+use super::analytical::network_levels;
+use super::ns3::added_latency_ns;
+use crate::NetworkFit;
+use crate::network::NetworkLevel;
+
+/// The file.
+pub const HTSIM_TOPOLOGY: &str = "htsim.topo";
+
+/// Gb of a GB of 2^30 bytes.
+const GIGABITS_PER_GB: f64 = 8.0 * 1.073_741_824;
+
+/// One switch for all ranks, or one for each block and as many above as a block has ranks. Speeds
+/// are whole Gb/s, latencies whole ns, as htsim reads no others.
+pub fn htsim_topology(ranks: u64, fit: Option<&NetworkFit>) -> String {
+    let levels = network_levels(ranks, fit);
+    match &levels[..] {
+        [within, across] => {
+            // htsim wants a switch's links down to be a whole number of times its links up.
+            let slow = gigabits(across);
+            let times = (gigabits(within) / slow).max(1);
+            let latency = added_latency_ns(within, across).round();
+            format!(
+                "{}\n{}\n{}",
+                head(within.size * across.size),
+                tier(
+                    0,
+                    times * slow,
+                    within.size,
+                    Some(within.size),
+                    within.latency_ns
+                ),
+                tier(1, slow, across.size * times, None, latency)
+            )
+        }
+        levels => {
+            let size = levels.iter().map(|level| level.size).sum();
+            let speed = levels.first().map_or(1, gigabits);
+            let latency = levels.first().map_or(1.0, |level| level.latency_ns);
+            // htsim wants two tiers: the upper one has one link, which nothing crosses.
+            format!(
+                "{}\n{}Oversubscribed {size}\n\n{}",
+                head(size),
+                tier(0, speed, size, Some(1), latency),
+                tier(1, speed, 1, None, 1.0)
+            )
+        }
+    }
+}
+
+fn gigabits(level: &NetworkLevel) -> u64 {
+    (level.bandwidth * GIGABITS_PER_GB).round().max(1.0) as u64
+}
+
+fn head(ranks: u64) -> String {
+    format!("Nodes {ranks}\nTiers 2\nPodsize {ranks}\n")
+}
+
+fn tier(number: u8, speed: u64, down: u64, up: Option<u64>, latency_ns: f64) -> String {
+    let up = up.map_or(String::new(), |up| format!("Radix_Up {up}\n"));
+    let latency = latency_ns.round().max(1.0);
+    format!(
+        "Tier {number}\nDownlink_speed_Gbps {speed}\nRadix_Down {down}\n{up}Downlink_Latency_ns \
+         {latency}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::two_level_fit;
+    use std::collections::BTreeMap;
+
+    /// The numbers of a file: of the head, and of each tier.
+    fn read_numbers(text: &str) -> Vec<BTreeMap<&str, u64>> {
+        let mut parts = vec![BTreeMap::new()];
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            let (key, value) = line.split_once(' ').expect("a key and a value");
+            if key == "Tier" {
+                parts.push(BTreeMap::new());
+            }
+            let part = parts.last_mut().expect("a part");
+            part.insert(key, value.parse().expect("a number"));
+        }
+        parts
+    }
+
+    /// What `FatTreeTopology::set_custom_params` asserts of two tiers.
+    #[test]
+    fn the_tree_is_one_that_htsim_builds() {
+        for fit in [None, Some(two_level_fit(4, 2)), Some(two_level_fit(2, 8))] {
+            let ranks = fit
+                .as_ref()
+                .map_or(6, |fit| fit.levels.iter().map(|level| level.size).product());
+            let text = htsim_topology(ranks, fit.as_ref());
+            let parts = read_numbers(&text);
+            let [head, tor, agg] = &parts[..] else {
+                panic!("{parts:?}");
+            };
+            assert_eq!((head["Nodes"], head["Podsize"]), (ranks, ranks));
+            let oversubscribed = tor.get("Oversubscribed").copied().unwrap_or(1);
+            assert_eq!(head["Podsize"] % tor["Radix_Down"], 0);
+            let down = ranks * tor["Downlink_speed_Gbps"];
+            let up = agg["Downlink_speed_Gbps"] * oversubscribed;
+            assert_eq!(down % up, 0);
+            assert_eq!(tor["Radix_Down"] / tor["Radix_Up"], oversubscribed);
+            assert_eq!(down / up % agg["Radix_Down"], 0);
+            assert_eq!(down / up / agg["Radix_Down"], tor["Radix_Up"]);
+            assert!(tor["Downlink_Latency_ns"] > 0 && agg["Downlink_Latency_ns"] > 0);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! How well a network takes what was measured: per kind, per group, and for transfers that it was
+//! not fitted to.
+
+use super::cost::NetworkCost;
+use super::regression::{CostedTransfer, FittedLink, fit_link};
+use super::shape::{NetworkShape, find_shape};
+use super::transfers::{MeasuredTransfer, MeasuredTransfers};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The fitted transfers of a kind.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KindFit {
+    /// Of collective, or `send`.
+    pub kind: &'static str,
+    /// How many.
+    pub count: u64,
+    /// What they took, ns.
+    pub measured_ns: f64,
+    /// What the network takes for them, ns.
+    pub network_ns: f64,
+    /// How far transfers of the same ranks and size are from their median: the median of that,
+    /// relative. `None` where none has its like.
+    pub spread: Option<f64>,
+    /// The first half and the second, each by a network that was fitted to the other half. Where
+    /// these are too few, one sum of all, each by the network of all others.
+    pub held_out: Vec<HeldOut>,
+}
+
+/// Transfers of a kind that a network was not fitted to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct HeldOut {
+    /// What they took, ns.
+    pub measured_ns: f64,
+    /// What the network of the other transfers takes for them, ns.
+    pub network_ns: f64,
+    /// What the other transfers of the same ranks and size took on average, ns: no network can
+    /// foretell more than the run repeats. `None` where one has no like.
+    pub repeated_ns: Option<f64>,
+}
+
+/// The transfers between the same ranks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GroupFit {
+    /// Global ranks; of a message the sender and the receiver.
+    pub ranks: Vec<u64>,
+    /// Of collectives, or `send`.
+    pub kinds: Vec<&'static str>,
+    /// How many transfers.
+    pub used: u64,
+    /// Latency of a link as they alone tell it, ns. `None`: too few.
+    pub latency_ns: Option<f64>,
+    /// Its bandwidth, GB/s of 2^30 bytes. `None`: their sizes do not tell it.
+    pub bandwidth: Option<f64>,
+    /// What they took, ns.
+    pub measured_ns: f64,
+    /// What the network takes for them, ns.
+    pub network_ns: f64,
+    /// Median of their relative errors.
+    pub median_error: f64,
+}
+
+/// Those of the same kind, ranks and size.
+type TransferKey = (&'static str, usize, u64);
+
+fn key(transfer: &MeasuredTransfer) -> TransferKey {
+    let kind = transfer.kind.name();
+    (kind, transfer.group, transfer.bytes.to_bits())
+}
+
+pub(super) fn median_error(
+    measured: &MeasuredTransfers,
+    chosen: &[usize],
+    shape: NetworkShape,
+    links: &[FittedLink],
+) -> f64 {
+    let error = |at: &usize| {
+        let transfer = &measured.transfers[*at];
+        (shape.transfer_ns(measured, transfer, links) / transfer.ns - 1.0).abs()
+    };
+    median(chosen.iter().map(error).collect()).unwrap_or(0.0)
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// By kind, in order of time.
+pub(super) fn kinds(
+    measured: &MeasuredTransfers,
+    shape: NetworkShape,
+    links: &[FittedLink],
+) -> Vec<KindFit> {
+    let folds = Folds::new(measured, shape.blocks.ranks);
+    let mut found: Vec<KindFit> = vec![];
+    for transfer in &measured.transfers {
+        let kind = transfer.kind.name();
+        if found.iter().any(|known| known.kind == kind) {
+            continue;
+        }
+        let of_kind = measured.transfers.iter().enumerate();
+        let of_kind = of_kind.filter(|(_, other)| other.kind.name() == kind);
+        let chosen: Vec<usize> = of_kind.map(|(at, _)| at).collect();
+        let transfers = || chosen.iter().map(|at| &measured.transfers[*at]);
+        let network = |transfer| shape.transfer_ns(measured, transfer, links);
+        found.push(KindFit {
+            kind,
+            count: chosen.len() as u64,
+            measured_ns: transfers().map(|transfer| transfer.ns).sum(),
+            network_ns: transfers().map(network).sum(),
+            spread: spread(transfers()),
+            held_out: folds.held_out(&chosen),
+        });
+    }
+    found
+}
+
+fn spread<'t>(transfers: impl Iterator<Item = &'t MeasuredTransfer>) -> Option<f64> {
+    let mut alike: BTreeMap<TransferKey, Vec<f64>> = BTreeMap::new();
+    for transfer in transfers {
+        alike.entry(key(transfer)).or_default().push(transfer.ns);
+    }
+    let mut distances = vec![];
+    for times in alike.into_values().filter(|times| times.len() > 1) {
+        let middle = median(times.clone()).unwrap_or(1.0);
+        distances.extend(times.iter().map(|ns| (ns / middle - 1.0).abs()));
+    }
+    median(distances)
+}
+
+/// Networks that were fitted to a part of the transfers each, for those of another part.
+struct Folds<'m> {
+    measured: &'m MeasuredTransfers,
+    /// Of each transfer, which part it is in.
+    part: Vec<usize>,
+    /// Of each part, the network of the others.
+    networks: Vec<Option<(NetworkShape, Vec<FittedLink>)>>,
+    /// Whether the parts are halves in time, and not single transfers.
+    are_halves: bool,
+}
+
+impl<'m> Folds<'m> {
+    fn new(measured: &'m MeasuredTransfers, ranks: u64) -> Folds<'m> {
+        let halves = Folds::with_parts(measured, halves(measured), ranks, true);
+        if halves.networks.iter().all(Option::is_some) {
+            return halves;
+        }
+        // Few transfers: each by the network of all others.
+        let single = (0..measured.transfers.len()).collect();
+        Folds::with_parts(measured, single, ranks, false)
+    }
+
+    fn with_parts(
+        measured: &'m MeasuredTransfers,
+        part: Vec<usize>,
+        ranks: u64,
+        are_halves: bool,
+    ) -> Folds<'m> {
+        let parts = part.iter().max().map_or(0, |last| last + 1);
+        let network = |held_out: usize| {
+            let others = part.iter().enumerate();
+            let others = others.filter(|(_, part)| **part != held_out);
+            let others: Vec<usize> = others.map(|(at, _)| at).collect();
+            find_shape(measured, &others, ranks)
+        };
+        Folds {
+            measured,
+            networks: (0..parts).map(network).collect(),
+            part,
+            are_halves,
+        }
+    }
+
+    /// The halves of some transfers, or all of them where each is held out alone; nothing where the
+    /// others tell no network.
+    fn held_out(&self, chosen: &[usize]) -> Vec<HeldOut> {
+        let halves: Vec<Vec<usize>> = match self.are_halves {
+            false => vec![chosen.to_vec()],
+            true => (0..2)
+                .map(|half| {
+                    let of_half = chosen.iter().filter(|at| self.part[**at] == half);
+                    of_half.copied().collect()
+                })
+                .collect(),
+        };
+        let found: Option<Vec<HeldOut>> =
+            halves.iter().map(|half| self.sums(half, chosen)).collect();
+        found.unwrap_or_default()
+    }
+
+    fn sums(&self, held_out: &[usize], of_kind: &[usize]) -> Option<HeldOut> {
+        let mut sums = HeldOut {
+            repeated_ns: Some(0.0),
+            ..HeldOut::default()
+        };
+        let mut alike: BTreeMap<TransferKey, Vec<usize>> = BTreeMap::new();
+        for at in of_kind {
+            let known = alike.entry(key(&self.measured.transfers[*at])).or_default();
+            known.push(*at);
+        }
+        for at in held_out {
+            let transfer = &self.measured.transfers[*at];
+            let (shape, links) = self.networks[self.part[*at]].as_ref()?;
+            sums.measured_ns += transfer.ns;
+            sums.network_ns += shape.transfer_ns(self.measured, transfer, links);
+            let others = alike[&key(transfer)].iter();
+            let others = others.filter(|other| self.part[**other] != self.part[*at]);
+            let times: Vec<f64> = others
+                .map(|other| self.measured.transfers[*other].ns)
+                .collect();
+            let average = times.iter().sum::<f64>() / times.len() as f64;
+            let repeated = sums.repeated_ns.filter(|_| !times.is_empty());
+            sums.repeated_ns = repeated.map(|sum| sum + average);
+        }
+        (!held_out.is_empty()).then_some(sums)
+    }
+}
+
+/// Of each transfer, whether it is in the first half of its kind or the second.
+fn halves(measured: &MeasuredTransfers) -> Vec<usize> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for transfer in &measured.transfers {
+        *counts.entry(transfer.kind.name()).or_default() += 1;
+    }
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let half = |transfer: &MeasuredTransfer| {
+        let kind = transfer.kind.name();
+        let place = seen.entry(kind).or_default();
+        *place += 1;
+        usize::from(2 * *place > counts[kind])
+    };
+    measured.transfers.iter().map(half).collect()
+}
+
+/// By group, those with the most transfers first.
+pub(super) fn groups(
+    measured: &MeasuredTransfers,
+    shape: NetworkShape,
+    links: &[FittedLink],
+) -> Vec<GroupFit> {
+    let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (at, transfer) in measured.transfers.iter().enumerate() {
+        members.entry(transfer.group).or_default().push(at);
+    }
+    let mut found: Vec<GroupFit> = vec![];
+    for (group, chosen) in members {
+        let transfers = || chosen.iter().map(|at| &measured.transfers[*at]);
+        let network = |transfer| shape.transfer_ns(measured, transfer, links);
+        let own = own_link(measured, shape, &chosen);
+        let mut kinds: Vec<&str> = transfers().map(|transfer| transfer.kind.name()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let tells_bandwidth = own.filter(|link| link.bandwidth_is_fitted);
+        found.push(GroupFit {
+            ranks: measured.groups[group].clone(),
+            kinds,
+            used: chosen.len() as u64,
+            latency_ns: own.map(|link| link.latency_ns),
+            bandwidth: tells_bandwidth.map(|link| link.bandwidth),
+            measured_ns: transfers().map(|transfer| transfer.ns).sum(),
+            network_ns: transfers().map(network).sum(),
+            median_error: median_error(measured, &chosen, shape, links),
+        });
+    }
+    found.sort_by_key(|group| std::cmp::Reverse(group.used));
+    found
+}
+
+/// The speed that the transfers of a group alone tell, as if they went over one switch.
+fn own_link(
+    measured: &MeasuredTransfers,
+    shape: NetworkShape,
+    chosen: &[usize],
+) -> Option<FittedLink> {
+    let costed = |at: &usize| -> Option<CostedTransfer> {
+        let transfer = &measured.transfers[*at];
+        let ranks = measured.members(transfer).len();
+        let algorithm = shape.algorithms.of(transfer.kind);
+        Some(CostedTransfer {
+            cost: NetworkCost::new(transfer.kind, algorithm, ranks, transfer.bytes)?,
+            ns: transfer.ns,
+            weight: 1.0,
+        })
+    };
+    let transfers: Option<Vec<CostedTransfer>> = chosen.iter().map(costed).collect();
+    fit_link(&transfers?, measured.quantile)
+}

@@ -1,0 +1,181 @@
+//! The latency and the time per byte with which a network takes measured transfers.
+//!
+//! Absolute errors are weighed, not squares: a rank that the operating system held up is no
+//! network. Each kind of collective weighs as much as each other, whatever its transfers took.
+
+use super::cost::{BYTES_PER_NS, LinkSpeed, NetworkCost};
+
+/// Latency of ASTRA-sim's example of eight H100, ns.
+pub(crate) const DEFAULT_LATENCY_NS: f64 = 936.25;
+/// Its bandwidth, GB/s of 2^30 bytes.
+pub(crate) const DEFAULT_BANDWIDTH: f64 = 400.0;
+
+/// Fewer transfers than this tell nothing.
+pub(super) const MIN_TRANSFERS: usize = 4;
+const ITERATIONS: usize = 50;
+
+/// A transfer that was measured, and what a network counts for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CostedTransfer {
+    pub(super) cost: NetworkCost,
+    pub(super) ns: f64,
+    /// How much its error counts.
+    pub(super) weight: f64,
+}
+
+/// What was found of a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct FittedLink {
+    pub(super) latency_ns: f64,
+    /// GB/s of 2^30 bytes.
+    pub(super) bandwidth: f64,
+    /// Whether the transfers tell it.
+    pub(super) bandwidth_is_fitted: bool,
+}
+
+impl FittedLink {
+    pub(super) fn speed(self) -> LinkSpeed {
+        LinkSpeed {
+            latency_ns: self.latency_ns,
+            ns_per_byte: 1.0 / (self.bandwidth * BYTES_PER_NS),
+        }
+    }
+}
+
+/// Fits a link; `None` where too few transfers tell it.
+pub(super) fn fit_link(transfers: &[CostedTransfer], quantile: f64) -> Option<FittedLink> {
+    if transfers.len() < MIN_TRANSFERS {
+        return None;
+    }
+    let example_ns_per_byte = 1.0 / (DEFAULT_BANDWIDTH * BYTES_PER_NS);
+    // Where sizes hardly differ, or small ones are slower, bytes tell nothing.
+    let candidates = [
+        regress(transfers, quantile, None).map(|found| (found, true)),
+        regress(transfers, quantile, Some(example_ns_per_byte)).map(|found| (found, false)),
+    ];
+    let mut usable = candidates.into_iter().flatten();
+    let (link, bandwidth_is_fitted) =
+        usable.find(|(link, _)| link.latency_ns >= 0.0 && link.ns_per_byte > 0.0)?;
+    // Files have these digits, and what is taken out of the ranks' waits has to be the same.
+    Some(FittedLink {
+        latency_ns: rounded(link.latency_ns, 2),
+        bandwidth: rounded(1.0 / (link.ns_per_byte * BYTES_PER_NS), 6).max(1e-6),
+        bandwidth_is_fitted,
+    })
+}
+
+/// The sum of the errors that [`fit_link`] makes small.
+pub(super) fn loss(transfers: &[CostedTransfer], link: LinkSpeed, quantile: f64) -> f64 {
+    let of_one = |transfer: &CostedTransfer| {
+        let rest = transfer.ns - transfer.cost.time_ns(link);
+        transfer.weight * side(rest, quantile) * rest.abs()
+    };
+    transfers.iter().map(of_one).sum()
+}
+
+fn side(rest: f64, quantile: f64) -> f64 {
+    if rest > 0.0 { quantile } else { 1.0 - quantile }
+}
+
+/// The quantile regression of transfers on latency and bytes, by weighted least squares; with
+/// `ns_per_byte` given the latency alone. `None` where the transfers do not tell the two apart.
+fn regress(
+    transfers: &[CostedTransfer],
+    quantile: f64,
+    ns_per_byte: Option<f64>,
+) -> Option<LinkSpeed> {
+    let mut found: Option<LinkSpeed> = None;
+    for _ in 0..ITERATIONS {
+        let [mut aa, mut ab, mut bb, mut at, mut bt] = [0.0; 5];
+        for transfer in transfers {
+            let NetworkCost { latencies, bytes } = transfer.cost;
+            let weight = found.map_or(1.0, |link| {
+                let rest = transfer.ns - transfer.cost.time_ns(link);
+                // Errors below a thousandth count alike, so that no weight is without bound.
+                side(rest, quantile) / rest.abs().max(transfer.ns * 1e-3)
+            });
+            let weight = weight * transfer.weight;
+            aa += weight * latencies * latencies;
+            ab += weight * latencies * bytes;
+            bb += weight * bytes * bytes;
+            at += weight * latencies * transfer.ns;
+            bt += weight * bytes * transfer.ns;
+        }
+        found = Some(match ns_per_byte {
+            Some(ns_per_byte) => LinkSpeed {
+                latency_ns: ((at - ab * ns_per_byte) / aa).max(0.0),
+                ns_per_byte,
+            },
+            None => {
+                let determinant = aa * bb - ab * ab;
+                if determinant <= aa * bb * 1e-9 {
+                    return None;
+                }
+                LinkSpeed {
+                    latency_ns: (at * bb - bt * ab) / determinant,
+                    ns_per_byte: (bt * aa - at * ab) / determinant,
+                }
+            }
+        });
+    }
+    found
+}
+
+fn rounded(value: f64, digits: i32) -> f64 {
+    let unit = 10f64.powi(digits);
+    (value * unit).round() / unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cost::CollectiveImplementation::Ring;
+    use super::*;
+    use etlink_model::CollectiveKind::{AllGather, AllReduce, AllToAll, Recv, ReduceScatter};
+
+    fn drawn(noise: impl Fn(usize) -> f64) -> Vec<CostedTransfer> {
+        let sizes = [1e3, 5e4, 2e5, 4e3, 9e5, 2e4, 3e3, 4e5];
+        let kinds = [AllReduce, AllGather, ReduceScatter, Recv];
+        let link = LinkSpeed {
+            latency_ns: 5_000.0,
+            ns_per_byte: 1.0 / (3.0 * BYTES_PER_NS),
+        };
+        let mut transfers = vec![];
+        for (at, bytes) in sizes.into_iter().cycle().take(32).enumerate() {
+            let cost = NetworkCost::new(kinds[at / 8], Ring, 4, bytes).expect("a cost");
+            let ns = cost.time_ns(link) + noise(at);
+            transfers.push(CostedTransfer {
+                cost,
+                ns,
+                weight: 1.0,
+            });
+        }
+        transfers
+    }
+
+    #[test]
+    fn latency_and_bandwidth_come_back() {
+        let fit = fit_link(&drawn(|_| 0.0), 0.5).expect("a fit");
+        assert!((fit.latency_ns - 5_000.0).abs() < 1.0, "{fit:?}");
+        assert!((fit.bandwidth - 3.0).abs() < 1e-3, "{fit:?}");
+        // Some were held up for milliseconds: the others say what the network takes.
+        let held_up = |at: usize| if at % 5 == 2 { 3e6 } else { 0.0 };
+        let fit = fit_link(&drawn(held_up), 0.25).expect("a fit");
+        assert!((fit.latency_ns / 5_000.0 - 1.0).abs() < 0.02, "{fit:?}");
+        assert!((fit.bandwidth / 3.0 - 1.0).abs() < 0.02, "{fit:?}");
+    }
+
+    #[test]
+    fn sizes_that_tell_nothing_leave_the_bandwidth_alone() {
+        let cost = NetworkCost::new(AllToAll, Ring, 2, 512.0).expect("a cost");
+        let transfer = CostedTransfer {
+            cost,
+            ns: 80_000.0,
+            weight: 1.0,
+        };
+        let fit = fit_link(&[transfer; 4], 0.5).expect("a fit");
+        assert!(!fit.bandwidth_is_fitted && fit.bandwidth == DEFAULT_BANDWIDTH);
+        let network_ns = 4.0 * cost.time_ns(fit.speed());
+        assert!((network_ns / 320_000.0 - 1.0).abs() < 0.01);
+        assert_eq!(fit_link(&[transfer; 3], 0.5), None);
+    }
+}

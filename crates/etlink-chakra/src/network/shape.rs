@@ -1,0 +1,469 @@
+//! Levels of a network and algorithms of collectives: those with which it comes closest to the
+//! measured transfers.
+
+use super::cost::{CollectiveImplementation, NetworkCost, hierarchical_ns};
+use super::levels::{CommReach, RankBlocks};
+use super::regression::{CostedTransfer, FittedLink, fit_link, loss};
+use super::transfers::{MeasuredTransfer, MeasuredTransfers};
+use etlink_model::CollectiveKind;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Two levels have to make the errors so much smaller.
+const TWO_LEVELS_LOSS: f64 = 0.8;
+/// Across blocks a transfer takes so many times what it would take within one.
+const TWO_LEVELS_RATIO: f64 = 1.5;
+/// Another algorithm than a ring has to make the errors so much smaller.
+const ALGORITHM_LOSS: f64 = 0.9;
+/// So many transfers at most say which algorithms fit.
+const MOST_COMPARED: usize = 2_000;
+
+/// Of each kind that ASTRA-sim has a setting for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CollectiveImplementations {
+    /// `all-reduce-implementation`.
+    pub all_reduce: CollectiveImplementation,
+    /// `all-gather-implementation`.
+    pub all_gather: CollectiveImplementation,
+    /// `reduce-scatter-implementation`.
+    pub reduce_scatter: CollectiveImplementation,
+    /// `all-to-all-implementation`.
+    pub all_to_all: CollectiveImplementation,
+}
+
+impl CollectiveImplementations {
+    pub(super) fn of(self, kind: CollectiveKind) -> CollectiveImplementation {
+        match kind {
+            CollectiveKind::AllReduce => self.all_reduce,
+            CollectiveKind::AllGather => self.all_gather,
+            CollectiveKind::ReduceScatter => self.reduce_scatter,
+            CollectiveKind::AllToAll => self.all_to_all,
+            _ => CollectiveImplementation::Ring,
+        }
+    }
+
+    fn with(mut self, kind: CollectiveKind, algorithm: CollectiveImplementation) -> Self {
+        match kind {
+            CollectiveKind::AllReduce => self.all_reduce = algorithm,
+            CollectiveKind::AllGather => self.all_gather = algorithm,
+            CollectiveKind::ReduceScatter => self.reduce_scatter = algorithm,
+            CollectiveKind::AllToAll => self.all_to_all = algorithm,
+            _ => {}
+        }
+        self
+    }
+}
+
+/// One dimension of the network: a switch.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NetworkLevel {
+    /// Ranks, or blocks of ranks, at the switch.
+    pub size: u64,
+    /// Of a link, ns.
+    pub latency_ns: f64,
+    /// Of a link, GB/s of 2^30 bytes, as ASTRA-sim has it.
+    pub bandwidth: f64,
+    /// Whether the transfers tell the bandwidth; else it is ASTRA-sim's example's.
+    pub bandwidth_is_fitted: bool,
+    /// Transfers that were fitted.
+    pub used: u64,
+}
+
+/// What a network is like but for its speeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NetworkShape {
+    pub(super) blocks: RankBlocks,
+    pub(super) algorithms: CollectiveImplementations,
+}
+
+impl NetworkShape {
+    fn flat(ranks: u64) -> NetworkShape {
+        NetworkShape {
+            blocks: RankBlocks::flat(ranks),
+            algorithms: CollectiveImplementations::default(),
+        }
+    }
+
+    /// The dimension that a communication is charged to; `None` for both.
+    fn level(self, members: &[u64]) -> Option<usize> {
+        match self.blocks.reach(members) {
+            CommReach::Within | CommReach::Mixed { across: false } => Some(0),
+            CommReach::Across | CommReach::Mixed { across: true } => Some(1),
+            CommReach::Everything => None,
+        }
+    }
+
+    fn cost(self, kind: CollectiveKind, ranks: usize, bytes: f64) -> Option<NetworkCost> {
+        // Over two dimensions a group that is not everybody is a ring, whatever is asked for.
+        // `CommunicatorGroup::get_collective_plan`
+        let algorithm = match self.blocks.is_flat() {
+            true => self.algorithms.of(kind),
+            false => CollectiveImplementation::Ring,
+        };
+        NetworkCost::new(kind, algorithm, ranks, bytes)
+    }
+
+    /// What a communication takes, ns.
+    pub(super) fn time_ns(
+        self,
+        kind: CollectiveKind,
+        members: &[u64],
+        bytes: f64,
+        links: &[FittedLink],
+    ) -> Option<f64> {
+        if let Some(level) = self.level(members) {
+            let link = links.get(level)?.speed();
+            return Some(self.cost(kind, members.len(), bytes)?.time_ns(link));
+        }
+        let [within, across] = links else {
+            return None;
+        };
+        let sizes = [self.blocks.block, self.blocks.blocks()];
+        let [block, blocks] = sizes.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+        hierarchical_ns(
+            kind,
+            bytes,
+            (block, within.speed()),
+            (blocks, across.speed()),
+        )
+    }
+
+    pub(super) fn transfer_ns(
+        self,
+        measured: &MeasuredTransfers,
+        transfer: &MeasuredTransfer,
+        links: &[FittedLink],
+    ) -> f64 {
+        let members = measured.members(transfer);
+        self.time_ns(transfer.kind, members, transfer.bytes, links)
+            .unwrap_or(0.0)
+    }
+
+    /// The chosen transfers that tell the speed of a level, by it.
+    fn costed(self, measured: &MeasuredTransfers, chosen: &[usize]) -> [Vec<CostedTransfer>; 2] {
+        let mut kind_ns: BTreeMap<&str, f64> = BTreeMap::new();
+        let transfers = || chosen.iter().map(|at| &measured.transfers[*at]);
+        for transfer in transfers() {
+            *kind_ns.entry(transfer.kind.name()).or_default() += transfer.ns;
+        }
+        let mut levels = [vec![], vec![]];
+        for transfer in transfers() {
+            let members = measured.members(transfer);
+            let level = match self.blocks.reach(members) {
+                CommReach::Within => 0,
+                CommReach::Across => 1,
+                CommReach::Everything | CommReach::Mixed { .. } => continue,
+            };
+            if let Some(cost) = self.cost(transfer.kind, members.len(), transfer.bytes) {
+                levels[level].push(CostedTransfer {
+                    cost,
+                    ns: transfer.ns,
+                    weight: 1.0 / kind_ns[transfer.kind.name()],
+                });
+            }
+        }
+        levels
+    }
+
+    /// The speeds of its levels; `None` where too few of the chosen transfers tell one.
+    pub(super) fn fit(
+        self,
+        measured: &MeasuredTransfers,
+        chosen: &[usize],
+    ) -> Option<Vec<FittedLink>> {
+        let [within, across] = self.costed(measured, chosen);
+        let mut links = vec![fit_link(&within, measured.quantile)?];
+        if !self.blocks.is_flat() {
+            links.push(fit_link(&across, measured.quantile)?);
+        }
+        Some(links)
+    }
+
+    /// The error of the chosen transfers.
+    fn loss(self, measured: &MeasuredTransfers, chosen: &[usize], links: &[FittedLink]) -> f64 {
+        let levels = self.costed(measured, chosen);
+        let of_level = levels.iter().zip(links);
+        of_level
+            .map(|(transfers, link)| loss(transfers, link.speed(), measured.quantile))
+            .sum()
+    }
+
+    pub(super) fn levels(
+        self,
+        links: &[FittedLink],
+        measured: &MeasuredTransfers,
+    ) -> Vec<NetworkLevel> {
+        let all: Vec<usize> = (0..measured.transfers.len()).collect();
+        let used = self.costed(measured, &all).map(|level| level.len() as u64);
+        let sizes = [self.blocks.block, self.blocks.blocks()];
+        let links = links.iter().zip(sizes).zip(used);
+        let level = |((link, size), used): ((&FittedLink, u64), u64)| NetworkLevel {
+            size,
+            latency_ns: link.latency_ns,
+            bandwidth: link.bandwidth,
+            bandwidth_is_fitted: link.bandwidth_is_fitted,
+            used,
+        };
+        links.map(level).collect()
+    }
+
+    /// Communications that ASTRA-sim charges to another dimension than the one they cross.
+    pub(super) fn mixed(self, measured: &MeasuredTransfers) -> u64 {
+        let is_mixed = |transfer: &&MeasuredTransfer| {
+            let reach = self.blocks.reach(measured.members(transfer));
+            matches!(reach, CommReach::Mixed { .. })
+        };
+        measured.transfers.iter().filter(is_mixed).count() as u64
+    }
+}
+
+/// The shape that fits best, and its speeds; `None` where too few transfers tell them.
+pub(super) fn find_shape(
+    measured: &MeasuredTransfers,
+    chosen: &[usize],
+    ranks: u64,
+) -> Option<(NetworkShape, Vec<FittedLink>)> {
+    find_two_levels(measured, chosen, ranks)
+        .or_else(|| find_algorithms(measured, chosen, NetworkShape::flat(ranks)))
+}
+
+/// Two levels, where groups within blocks are quicker than groups across them.
+fn find_two_levels(
+    measured: &MeasuredTransfers,
+    chosen: &[usize],
+    ranks: u64,
+) -> Option<(NetworkShape, Vec<FittedLink>)> {
+    let flat = NetworkShape::flat(ranks);
+    let mut found: Option<(usize, f64, NetworkShape, Vec<FittedLink>)> = None;
+    for blocks in RankBlocks::of_two_levels(ranks) {
+        let shape = NetworkShape { blocks, ..flat };
+        let tells = |at: &&usize| {
+            let members = measured.members(&measured.transfers[**at]);
+            let reach = blocks.reach(members);
+            matches!(reach, CommReach::Within | CommReach::Across)
+        };
+        let telling: Vec<usize> = chosen.iter().filter(tells).copied().collect();
+        let Some(links) = shape.fit(measured, &telling) else {
+            continue;
+        };
+        let Some(one) = flat.fit(measured, &telling) else {
+            continue;
+        };
+        let relative = shape.loss(measured, &telling, &links) / flat.loss(measured, &telling, &one);
+        let is_better = relative <= TWO_LEVELS_LOSS
+            && across_ratio(shape, measured, &telling, &links) >= TWO_LEVELS_RATIO
+            && found
+                .as_ref()
+                .is_none_or(|(told, least, ..)| (telling.len(), -relative) > (*told, -*least));
+        if is_better {
+            found = Some((telling.len(), relative, shape, links));
+        }
+    }
+    found.map(|(_, _, shape, links)| (shape, links))
+}
+
+/// How many times as long what crosses blocks takes as it would within one: the median.
+fn across_ratio(
+    shape: NetworkShape,
+    measured: &MeasuredTransfers,
+    chosen: &[usize],
+    links: &[FittedLink],
+) -> f64 {
+    let [_, across] = shape.costed(measured, chosen);
+    let [quick, slow] = links else {
+        return 0.0;
+    };
+    let ratio = |transfer: &CostedTransfer| {
+        transfer.cost.time_ns(slow.speed()) / transfer.cost.time_ns(quick.speed())
+    };
+    let mut ratios: Vec<f64> = across.iter().map(ratio).collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    ratios.get(ratios.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Other algorithms, where together they fit better than rings.
+fn find_algorithms(
+    measured: &MeasuredTransfers,
+    chosen: &[usize],
+    flat: NetworkShape,
+) -> Option<(NetworkShape, Vec<FittedLink>)> {
+    let links = flat.fit(measured, chosen)?;
+    // What is chosen does not depend on each of many thousand transfers.
+    let step = chosen.len().div_ceil(MOST_COMPARED).max(1);
+    let compared: Vec<usize> = chosen.iter().step_by(step).copied().collect();
+    let loss_of = |shape: NetworkShape| {
+        let links = shape.fit(measured, &compared)?;
+        Some(shape.loss(measured, &compared, &links))
+    };
+    let Some(of_rings) = loss_of(flat) else {
+        return Some((flat, links));
+    };
+    let (mut best, mut least) = (flat, ALGORITHM_LOSS * of_rings);
+    // One kind's best depends on the others', so that all combinations are tried.
+    for algorithms in algorithm_choices(measured, &compared) {
+        let shape = NetworkShape { algorithms, ..flat };
+        if let Some(loss) = loss_of(shape).filter(|loss| *loss < least) {
+            (best, least) = (shape, loss);
+        }
+    }
+    let links = best.fit(measured, chosen)?;
+    Some((best, links))
+}
+
+/// Every combination of algorithms that ASTRA-sim runs for the groups of the chosen transfers.
+fn algorithm_choices(
+    measured: &MeasuredTransfers,
+    chosen: &[usize],
+) -> Vec<CollectiveImplementations> {
+    use CollectiveImplementation::{Direct, HalvingDoubling, Ring};
+    use CollectiveKind::{AllGather, AllReduce, AllToAll, ReduceScatter};
+    let mut choices = vec![CollectiveImplementations::default()];
+    for kind in [AllReduce, AllGather, ReduceScatter, AllToAll] {
+        let of_kind = chosen.iter().map(|at| &measured.transfers[*at]);
+        let of_kind = of_kind.filter(|transfer| transfer.kind == kind);
+        let sizes: Vec<usize> = of_kind
+            .map(|transfer| measured.members(transfer).len())
+            .collect();
+        // Between two ranks all are the same.
+        if sizes.iter().all(|ranks| *ranks <= 2) {
+            continue;
+        }
+        let runs = |algorithm: &CollectiveImplementation| {
+            sizes.iter().all(|ranks| algorithm.runs(kind, *ranks))
+        };
+        let usable = [Ring, Direct, HalvingDoubling].into_iter().filter(runs);
+        let with_kind = usable.flat_map(|algorithm| {
+            let choices = choices.iter();
+            choices.map(move |choice| choice.with(kind, algorithm))
+        });
+        choices = with_kind.collect();
+    }
+    choices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use CollectiveKind::{AllGather, AllReduce, AllToAll, Recv};
+
+    /// Groups of eight ranks: two hosts of four, the ranks of a place, everybody, and a message
+    /// from one host to another place of the other.
+    const GROUPS: [&[u64]; 7] = [
+        &[0, 1, 2, 3],
+        &[4, 5, 6, 7],
+        &[0, 4],
+        &[1, 5],
+        &[2, 6],
+        &[0, 1, 2, 3, 4, 5, 6, 7],
+        &[3, 4],
+    ];
+
+    fn measured(quantile: f64) -> MeasuredTransfers {
+        MeasuredTransfers {
+            groups: GROUPS.map(<[u64]>::to_vec).to_vec(),
+            quantile,
+            ..MeasuredTransfers::default()
+        }
+    }
+
+    fn link(latency_ns: f64, bandwidth: f64) -> FittedLink {
+        FittedLink {
+            latency_ns,
+            bandwidth,
+            bandwidth_is_fitted: true,
+        }
+    }
+
+    /// What a network takes, for each group of `groups` in several sizes.
+    fn add(
+        measured: &mut MeasuredTransfers,
+        kind: CollectiveKind,
+        groups: &[usize],
+        (shape, links): (NetworkShape, &[FittedLink]),
+    ) {
+        for group in groups {
+            for bytes in [4e3, 9e4, 1.6e6] {
+                let ns = shape.time_ns(kind, &measured.groups[*group], bytes, links);
+                measured.transfers.push(MeasuredTransfer {
+                    kind,
+                    group: *group,
+                    bytes,
+                    ns: ns.expect("a cost"),
+                });
+            }
+        }
+    }
+
+    fn all(measured: &MeasuredTransfers) -> Vec<usize> {
+        (0..measured.transfers.len()).collect()
+    }
+
+    const HOSTS: NetworkShape = NetworkShape {
+        blocks: RankBlocks { ranks: 8, block: 4 },
+        algorithms: CollectiveImplementations {
+            all_reduce: CollectiveImplementation::Ring,
+            all_gather: CollectiveImplementation::Ring,
+            reduce_scatter: CollectiveImplementation::Ring,
+            all_to_all: CollectiveImplementation::Ring,
+        },
+    };
+
+    #[test]
+    fn two_levels_come_back() {
+        let (mut measured, links) = (measured(0.5), [link(2_000.0, 150.0), link(9_000.0, 10.0)]);
+        add(&mut measured, AllGather, &[0, 1], (HOSTS, &links));
+        add(&mut measured, AllReduce, &[2, 3, 4, 5], (HOSTS, &links));
+        add(&mut measured, Recv, &[6], (HOSTS, &links));
+        let (shape, found) = find_shape(&measured, &all(&measured), 8).expect("a network");
+        assert_eq!(shape, HOSTS);
+        for (found, truth) in found.iter().zip(&links) {
+            assert!(
+                (found.latency_ns / truth.latency_ns - 1.0).abs() < 1e-3,
+                "{found:?}"
+            );
+            assert!(
+                (found.bandwidth / truth.bandwidth - 1.0).abs() < 1e-3,
+                "{found:?}"
+            );
+        }
+        // Groups of everybody, which the levels were not fitted to, take what they took.
+        for transfer in &measured.transfers {
+            let ns = shape.transfer_ns(&measured, transfer, &found);
+            assert!((ns / transfer.ns - 1.0).abs() < 1e-3, "{transfer:?} {ns}");
+        }
+        assert_eq!(shape.mixed(&measured), 3);
+        let levels = shape.levels(&found, &measured);
+        let sizes: Vec<(u64, u64)> = levels
+            .iter()
+            .map(|level| (level.size, level.used))
+            .collect();
+        assert_eq!(sizes, [(4, 6), (2, 9)]);
+    }
+
+    #[test]
+    fn one_speed_is_one_level_however_groups_are_cut() {
+        let flat = NetworkShape::flat(8);
+        let (mut measured, links) = (measured(0.1), [link(30_000.0, 2.0)]);
+        add(&mut measured, AllGather, &[0, 1], (flat, &links));
+        add(&mut measured, AllReduce, &[2, 3, 4], (flat, &links));
+        // Busy hosts: most transfers took much longer, whatever they crossed.
+        let late = [1.0, 1.0, 4.0, 1.1, 9.0, 1.0, 30.0];
+        for (transfer, times) in measured.transfers.iter_mut().zip(late.into_iter().cycle()) {
+            transfer.ns *= times;
+        }
+        let (shape, _) = find_shape(&measured, &all(&measured), 8).expect("a network");
+        assert_eq!(shape.blocks, RankBlocks::flat(8));
+    }
+
+    #[test]
+    fn the_algorithms_are_those_that_fit() {
+        let mut truth = NetworkShape::flat(8);
+        truth.algorithms.all_to_all = CollectiveImplementation::Direct;
+        let (mut measured, links) = (measured(0.5), [link(2_000.0, 20.0)]);
+        add(&mut measured, AllToAll, &[5], (truth, &links));
+        add(&mut measured, AllReduce, &[0, 5], (truth, &links));
+        let (shape, found) = find_shape(&measured, &all(&measured), 8).expect("a network");
+        assert_eq!(shape, truth);
+        assert!((found[0].latency_ns - 2_000.0).abs() < 1.0, "{found:?}");
+    }
+}
