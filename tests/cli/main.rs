@@ -39,6 +39,7 @@ mod outputs;
 mod packed;
 mod perfetto;
 mod ranks;
+mod read_cache;
 mod record;
 #[cfg(all(feature = "faults", target_os = "linux"))]
 mod record_faults;

@@ -183,6 +183,7 @@ impl Tool {
         command
             .args(words)
             .current_dir(self.folder.path())
+            .env_remove("ETLINK_CACHE")
             .env_remove("COLUMNS");
         command
     }

@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// How bad an anomaly of an input, or a finding in an output, is; mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -21,7 +21,9 @@ pub enum Severity {
 macro_rules! anomalies {
     ($($(#[$doc:meta])+ $name:ident = $severity:ident, $text:literal;)*) => {
         /// Every kind of anomaly that a reader or the linker can report.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
         #[serde(rename_all = "snake_case")]
         pub enum AnomalyKind { $($(#[$doc])+ $name,)* }
 
@@ -230,5 +232,31 @@ impl Serialize for Anomalies {
             anomaly,
             meaning: kind.describe(),
         }))
+    }
+}
+
+/// Anomalies as a store keeps them: what reports add to each kind, kinds know by themselves.
+pub(crate) mod stored {
+    use super::{Anomalies, AnomalyKind};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    type Stored = Vec<(AnomalyKind, u64, Option<String>)>;
+
+    pub(crate) fn serialize<S: Serializer>(
+        anomalies: &Anomalies,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let all = anomalies.iter();
+        serializer.collect_seq(all.map(|(kind, anomaly)| (kind, anomaly.count, &anomaly.first)))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Anomalies, D::Error> {
+        let mut anomalies = Anomalies::default();
+        for (kind, count, first) in Stored::deserialize(deserializer)? {
+            anomalies.add(kind, count, first);
+        }
+        Ok(anomalies)
     }
 }

@@ -8,7 +8,7 @@ use crate::{NameId, Names};
 use serde::{Deserialize, Serialize};
 
 /// A process group as the trace lists it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessGroup {
     /// `pg_name`: a number that differs between ranks for groups of a part of them.
     pub name: String,

@@ -17,10 +17,11 @@ use crate::{
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// A process or thread id as Kineto writes it: a number, rarely a string.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TrackLabel {
     /// A number, also when it was quoted.
     Int(i64),
@@ -29,7 +30,7 @@ pub enum TrackLabel {
 }
 
 /// A host thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostThread {
     /// Process id.
     pub pid: TrackLabel,
@@ -38,7 +39,7 @@ pub struct HostThread {
 }
 
 /// A queue that runs device work in order: a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceQueue {
     /// Device number (Kineto `device`, else the row's pid).
     pub device: i64,
@@ -116,7 +117,9 @@ columns! {
 }
 
 /// What a device row does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub enum RowKind {
     /// A kernel, or a device's own kind of work (`mtia_ccp_events`, `hpu_op`).
     #[default]
@@ -239,7 +242,9 @@ columns! {
 }
 
 /// What an auxiliary event is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub enum AuxiliaryKind {
     /// `python_function`: a frame of the Python stack.
     #[default]
@@ -324,7 +329,7 @@ columns! {
 }
 
 /// What stands around the events.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceHeader {
     /// `baseTimeNanoseconds`: the origin of trace time; 0 where times are Unix times.
     pub base_ns: UnixNs,
@@ -370,7 +375,7 @@ impl DeviceHeader {
 }
 
 /// A Kineto trace.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DeviceTrace {
     /// What stands around the events.
     pub header: DeviceHeader,
@@ -414,6 +419,7 @@ pub struct DeviceTrace {
     /// What CUPTI's range profiler counted, by start.
     pub counter_ranges: CounterRanges,
     /// What the tables leave out; `None` unless the reader was asked for it.
+    #[serde(skip)]
     pub details: Option<Box<RecordedDetails>>,
     /// Multiprocessors per device, as `deviceProperties` (`numSms`) or `blocks per SM` of a kernel
     /// say.
@@ -428,6 +434,7 @@ pub struct DeviceTrace {
     /// Events by `ph cat`, all of them, also those that no table keeps.
     pub events: IndexMap<String, u64, FxBuildHasher>,
     /// What was wrong.
+    #[serde(with = "crate::anomaly::stored")]
     pub anomalies: Anomalies,
     /// Start of the file's first event, if a table keeps it.
     pub first_start: Option<TimeNs>,

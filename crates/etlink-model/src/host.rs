@@ -7,9 +7,10 @@
 
 use crate::columns::columns;
 use crate::{Anomalies, CollectiveRecords, NameId, Names, ProcessGroup, RfId, TensorUses};
+use serde::{Deserialize, Serialize};
 
 /// A piece of [`HostTrace::text`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextSpan {
     /// First byte.
     pub start: u64,
@@ -18,7 +19,7 @@ pub struct TextSpan {
 }
 
 /// `inputs` or `outputs` of a node, as JSON text (`[]` where the trace has none).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ValueList {
     /// `values`, in [`HostTrace::text`]: tensor tuples and scalars.
     pub values: TextSpan,
@@ -73,7 +74,7 @@ columns! {
 }
 
 /// What stands around the nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostHeader {
     /// `schema`, as written.
     pub schema: String,
@@ -88,7 +89,7 @@ pub struct HostHeader {
 }
 
 /// An execution trace.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HostTrace {
     /// What stands around the nodes.
     pub header: HostHeader,
@@ -105,6 +106,7 @@ pub struct HostTrace {
     /// Which tensors the nodes use, if that was read.
     pub tensors: Option<TensorUses>,
     /// What was wrong.
+    #[serde(with = "crate::anomaly::stored")]
     pub anomalies: Anomalies,
     /// Size of the trace, unpacked, bytes.
     pub bytes: u64,

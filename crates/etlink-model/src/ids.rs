@@ -15,7 +15,10 @@ pub trait TableIdx: Copy + Ord {
 macro_rules! index {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        #[serde(transparent)]
         pub struct $name(pub u32);
 
         impl $name {
@@ -55,8 +58,6 @@ macro_rules! index {
 
 index! {
     /// A string in [`Names`](crate::Names). Row 0 is the empty string.
-    #[derive(Serialize, Deserialize)]
-    #[serde(transparent)]
     NameId
 }
 index! {
@@ -86,8 +87,6 @@ index! {
 
 index! {
     /// A node of a graph, by its place among the nodes.
-    #[derive(Serialize, Deserialize)]
-    #[serde(transparent)]
     NodeIdx
 }
 
@@ -115,15 +114,11 @@ index! {
 index! {
     /// A group of a rank, by its place among those that the rank's trace has. Other ranks number
     /// theirs otherwise.
-    #[derive(Serialize, Deserialize)]
-    #[serde(transparent)]
     GroupIdx
 }
 
 index! {
     /// A step of a rank, by its place in time.
-    #[derive(Serialize, Deserialize)]
-    #[serde(transparent)]
     StepIdx
 }
 
@@ -161,7 +156,10 @@ impl NameId {
 
 /// PyTorch's `RecordFunction` handle: ET `rf_id`, Kineto `Record function id`.
 /// 0 where no execution trace observer was running.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct RfId(pub u64);
 
 impl RfId {
@@ -173,7 +171,8 @@ impl RfId {
 
 /// Kineto `correlation`: the number that a runtime call and the device rows it caused share.
 /// Unique within a process and a session at best; one graph launch has many device rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Correlation(pub i64);
 
 impl Correlation {

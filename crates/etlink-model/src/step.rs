@@ -15,7 +15,7 @@ pub struct StepWork {
 }
 
 /// A range that the user takes for a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkedStep {
     /// The annotation or op.
     pub op: OpIdx,

@@ -2,6 +2,7 @@
 
 use crate::columns::columns;
 use crate::{NameId, Names};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 columns! {
@@ -26,7 +27,7 @@ columns! {
 }
 
 /// Uses of tensors, in the order of the nodes; of each node inputs first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TensorUses {
     /// The uses.
     pub refs: TensorRefs,

@@ -10,7 +10,7 @@ use etlink::documents::{
     write_timeline,
 };
 use etlink_model::AdvisedError;
-use etlink_run::{Run, RunError, RunOptions, RunSource};
+use etlink_run::{ReadCache, Run, RunError, RunOptions, RunSource};
 use etlink_tables::TraceTable;
 use etlink_torch::RankSelection;
 use pyo3::prelude::*;
@@ -59,7 +59,7 @@ pub(crate) struct RunHandle {
 impl RunHandle {
     /// Finds the ranks of a run; their traces are read when something of them is asked for.
     #[new]
-    #[pyo3(signature = (paths, is_list, ranks, memory, strict))]
+    #[pyo3(signature = (paths, is_list, ranks, memory, strict, cache))]
     fn new(
         py: Python<'_>,
         paths: Vec<PathBuf>,
@@ -67,6 +67,7 @@ impl RunHandle {
         ranks: Option<String>,
         memory: Option<u64>,
         strict: bool,
+        cache: Option<PathBuf>,
     ) -> PyResult<RunHandle> {
         // a folder on a network may take seconds to answer, so this is work too
         let run = run_cancellable(py, move |call| {
@@ -75,6 +76,7 @@ impl RunHandle {
                 memory,
                 strict,
                 ranks: ranks.transpose()?,
+                cache: cache.map(ReadCache::new),
                 ..RunOptions::default()
             };
             OpenRun::find(run_source(paths, is_list)?, options, call)

@@ -43,6 +43,8 @@ pub struct InputFile {
     pub is_read_back: bool,
     /// Where it lies, if it is a file that is not packed.
     pub plain_path: Option<PathBuf>,
+    /// Where it lies, if it is a file.
+    pub stored_path: Option<PathBuf>,
     /// Which of the processes in it is wanted, as its rows call it; `None`: the only one.
     pub process: Option<i64>,
     /// Size as stored, if it is a file.
@@ -99,6 +101,7 @@ pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<InputFil
         threads,
         Box::new(progress.watch(file, stored.unwrap_or(0))),
     )?;
+    input.stored_path = stored.map(|_| path.to_owned());
     // tables tell more than the text of the first pages, which need not have them all
     if let Some(path) = &input.plain_path
         && input.kind == InputKind::OtherSqlite
@@ -209,6 +212,7 @@ fn from_source(
     Ok(InputFile {
         name,
         plain_path,
+        stored_path: None,
         process: None,
         kind,
         is_view,

@@ -11,6 +11,7 @@ use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::measurements::read_metric_file;
 use crate::output::{OutputError, OutputFormat, Piece, Target};
 use crate::perfetto;
+use crate::read_cache::{ReadCache, TraceReading};
 use crate::run_files::ManifestEntry;
 use crate::step_pattern::StepPattern;
 use etlink_chakra::{
@@ -61,6 +62,8 @@ pub struct LinkJob {
     pub allow_mismatch: bool,
     /// What the manifest of the recording says of the traces.
     pub manifest: ManifestEntry,
+    /// Parsed traces of earlier runs.
+    pub cache: Option<ReadCache>,
 }
 
 impl LinkJob {
@@ -83,6 +86,7 @@ impl LinkJob {
             strict: false,
             allow_mismatch: false,
             manifest: ManifestEntry::default(),
+            cache: None,
         }
     }
 
@@ -345,13 +349,7 @@ pub fn link_read(
     let host = job
         .host
         .as_ref()
-        .map(|host| {
-            read_host(
-                input::open(host, job.threads, progress)?,
-                job.threads,
-                job.tensor_deps,
-            )
-        })
+        .map(|host| host_tables(input::open(host, job.threads, progress)?, job))
         .transpose()?;
     etlink_link::link(host, device, job.options()).map_err(|source| link_error(job, source))
 }
@@ -454,7 +452,7 @@ fn read_opened(
         choose_process(&mut device, job)?;
         return Ok((
             None,
-            read_device_with(
+            device_tables(
                 device,
                 KinetoReadOptions {
                     threads: job.threads,
@@ -462,6 +460,7 @@ fn read_opened(
                     shapes: true,
                     keep: job.kept_events(),
                 },
+                job.cache.as_ref(),
             )?,
         ));
     };
@@ -483,19 +482,19 @@ fn read_opened(
     // one thread is what was asked for
     if job.threads <= 1 {
         return Ok((
-            Some(read_host(host, 1, job.tensor_deps)?),
-            read_device_with(device, options)?,
+            Some(host_tables(host, job)?),
+            device_tables(device, options, job.cache.as_ref())?,
         ));
     }
     let host = Mutex::new(Some(host));
     let read_host_trace = || {
         let host = host.lock().unwrap_or_else(PoisonError::into_inner).take();
         let host = host.ok_or(RunError::HostReader)?;
-        read_host(host, job.threads, job.tensor_deps)
+        host_tables(host, job)
     };
     std::thread::scope(|scope| {
         let reading = std::thread::Builder::new().spawn_scoped(scope, read_host_trace);
-        let device = read_device_with(device, options);
+        let device = device_tables(device, options, job.cache.as_ref());
         // the device trace's error waits: whoever gave a wrong --host shall read about that first
         let host = match reading {
             Ok(reading) => reading.join().map_err(|_| RunError::HostReader)?,
@@ -504,6 +503,33 @@ fn read_opened(
         }?;
         Ok((Some(host), device?))
     })
+}
+
+/// Reads a host trace, or takes what an earlier command has read of it.
+fn host_tables(input: InputFile, job: &LinkJob) -> Result<HostTrace, RunError> {
+    let reading = TraceReading::Host {
+        tensors: job.tensor_deps != TensorEdges::None,
+    };
+    let read = |input| read_host(input, job.threads.max(1), job.tensor_deps);
+    match (&job.cache, input.stored_path.clone()) {
+        (Some(cache), Some(path)) => cache.read(&path, reading, || read(input)),
+        _ => read(input),
+    }
+}
+
+/// The same of a device trace.
+fn device_tables(
+    input: InputFile,
+    options: KinetoReadOptions,
+    cache: Option<&ReadCache>,
+) -> Result<DeviceTrace, RunError> {
+    let reading = TraceReading::of_device(options).filter(|_| !input.kind.has_processes());
+    match (cache, input.stored_path.clone(), reading) {
+        (Some(cache), Some(path), Some(reading)) => {
+            cache.read(&path, reading, || read_device_with(input, options))
+        }
+        _ => read_device_with(input, options),
+    }
 }
 
 /// Which process of a report is meant: the one that discovery found, else that of the rank that was
@@ -590,12 +616,17 @@ pub fn read_device_with(
     read_device_trace(input, WantedTrace::Device, options)
 }
 
-/// Reads a device trace with what no graph needs.
-pub fn read_for_figures(input: InputFile, threads: usize) -> Result<DeviceTrace, RunError> {
+/// Reads a device trace with what no graph needs, or takes it from the cache.
+pub fn read_for_figures(
+    input: InputFile,
+    threads: usize,
+    cache: Option<&ReadCache>,
+) -> Result<DeviceTrace, RunError> {
     let options = KinetoReadOptions {
         threads,
         shapes: true,
         keep: KeepEvents::Auxiliary,
     };
-    read_device_trace(input, WantedTrace::Table, options)
+    expect_device(&input, WantedTrace::Table)?;
+    device_tables(input, options, cache)
 }

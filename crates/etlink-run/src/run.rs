@@ -19,6 +19,7 @@ use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::{MemoryBudget, RankMemory, at_once, in_budget, keeping};
 use crate::merge::phases::Shard;
+use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
 use crate::text;
 use bytesize::ByteSize;
@@ -176,6 +177,8 @@ pub struct RunOptions {
     pub align: bool,
     /// Refuse written graphs: only traces have what is wanted.
     pub traces_only: bool,
+    /// Parsed traces of earlier runs; `None`: all are parsed.
+    pub cache: Option<ReadCache>,
     /// Where progress is reported to.
     pub progress: Progress,
     /// Checked before each rank, and while its files are read.
@@ -197,6 +200,7 @@ impl Default for RunOptions {
             allow_mismatch: false,
             align: true,
             traces_only: false,
+            cache: None,
             progress: Progress::hidden(),
             cancellation: Cancellation::default(),
         }
@@ -540,6 +544,7 @@ impl<'s> RankEntry<'s> {
             strict: options.strict,
             allow_mismatch: options.allow_mismatch,
             manifest: files.manifest.clone(),
+            cache: options.cache.clone(),
             ..LinkJob::reading(files.host.clone(), device, self.set.threads_each)
         })
     }

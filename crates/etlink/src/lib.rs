@@ -62,6 +62,7 @@ mod run_query;
 mod serial_host;
 mod signals;
 mod table;
+mod trace_cache;
 mod trace_tables;
 mod unjoined;
 mod written_files;

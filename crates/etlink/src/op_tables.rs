@@ -164,7 +164,11 @@ fn trace_table(
     let set = entry.set;
     let (group, threads, progress) = (config.group, set.threads_each, &set.options.progress);
     // not linked: PyTorch makes this table of the profiler's events alone
-    let mut trace = job::read_for_figures(entry.open_device()?, threads)?;
+    let mut trace = job::read_for_figures(
+        entry.open_device()?,
+        threads,
+        entry.set.options.cache.as_ref(),
+    )?;
     // a trace of nothing but Python frames still has rows under --python
     if trace.window().is_none() && trace.auxiliary.kind.is_empty() {
         return Err(etlink_link::Error::empty_device(&trace))
@@ -223,6 +227,7 @@ fn trace_table(
             let job = LinkJob {
                 allow_mismatch: set.options.allow_mismatch,
                 manifest: ManifestEntry::of_trace(device),
+                cache: set.options.cache.clone(),
                 ..LinkJob::reading(Some(host.to_owned()), device.to_owned(), threads)
             };
             let is_compared = config.rules.is_some();

@@ -45,6 +45,7 @@ class RunHandle:
         ranks: str | None,
         memory: int | None,
         strict: bool,
+        cache: str | None,
     ) -> RunHandle: ...
     def close(self) -> None: ...
     @property

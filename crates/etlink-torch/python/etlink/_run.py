@@ -27,6 +27,7 @@ def open(
     ranks: int | Iterable[int] | None = None,
     memory: int | str | None = None,
     strict: bool = False,
+    cache: Path | None = None,
 ) -> Run:
     """Opens a run. Traces are read when something of them is asked for, and each once.
 
@@ -34,6 +35,7 @@ def open(
     ranks: the ranks of a folder or a list to take; None: all
     memory: bytes to stay within, or a text such as "16G"; None: what the system can give
     strict: leave out what is damaged, and pairs of traces of two runs
+    cache: a folder in which parsed traces are kept, so that they need not be parsed again
 
     Raises Error where there is no run: a file is missing, or a folder has no traces or several
     runs.
@@ -46,7 +48,8 @@ def open(
     chosen, most = _rank_list(ranks), _bytes(memory)
     copies = LocalCopies()
     paths = [copies.local_path(one) for one in paths]
-    return Run(_Opening(paths, is_list, chosen, most, bool(strict), copies))
+    kept = None if cache is None else _path_text(cache)
+    return Run(_Opening(paths, is_list, chosen, most, bool(strict), kept, copies))
 
 
 class _Opening:
@@ -59,24 +62,27 @@ class _Opening:
         ranks: list[int] | None,
         memory: int | None,
         strict: bool,
+        cache: str | None,
         copies: LocalCopies,
     ) -> None:
         self.paths, self.is_list, self.ranks = paths, is_list, ranks
-        self.memory, self.strict = memory, strict
+        self.memory, self.strict, self.cache = memory, strict, cache
         # they go when the last run that reads them goes
         self.copies = copies
 
     def handle(self) -> _etlink.RunHandle:
         ranks = None if self.ranks is None else ",".join(map(str, self.ranks))
-        return _etlink.RunHandle(self.paths, self.is_list, ranks, self.memory, self.strict)
+        return _etlink.RunHandle(
+            self.paths, self.is_list, ranks, self.memory, self.strict, self.cache
+        )
 
     def of_rank(self, rank: int) -> _Opening:
         return _Opening(
-            self.paths, self.is_list, [rank], self.memory, self.strict, self.copies
+            self.paths, self.is_list, [rank], self.memory, self.strict, self.cache, self.copies
         )
 
     def of_files(self, paths: list[str]) -> _Opening:
-        return _Opening(paths, True, None, self.memory, self.strict, self.copies)
+        return _Opening(paths, True, None, self.memory, self.strict, self.cache, self.copies)
 
     def name(self) -> str:
         return f"{len(self.paths)} files" if self.is_list else self.paths[0]

@@ -3,7 +3,7 @@
 use crate::commands::ReportForm;
 use bytesize::ByteSize;
 use clap::Args;
-use etlink_run::{RunOptions, StepPattern};
+use etlink_run::{ReadCache, RunOptions, StepPattern};
 use etlink_torch::RankSelection;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -46,8 +46,17 @@ pub struct OverwriteArgs {
     pub overwrite: bool,
 }
 
+/// Parsed traces that are kept.
+#[derive(Clone, Debug, Args)]
+pub struct CacheArgs {
+    /// Folder in which parsed traces are kept, so that later commands on the same traces need not
+    /// parse them again; also the variable `ETLINK_CACHE`
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+}
+
 /// How traces are read and linked.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ReadingArgs {
     #[command(flatten)]
     pub resources: ResourceArgs,
@@ -55,6 +64,8 @@ pub struct ReadingArgs {
     pub strict: StrictArgs,
     #[command(flatten)]
     pub mismatch: MismatchArgs,
+    #[command(flatten)]
+    pub cache: CacheArgs,
 }
 
 /// Which ranks.
@@ -142,6 +153,13 @@ impl JsonOrCsvArgs {
     }
 }
 
+impl CacheArgs {
+    /// The cache that the command uses, if one is wanted.
+    pub fn open(&self) -> Option<ReadCache> {
+        crate::trace_cache::open(self.cache.as_deref())
+    }
+}
+
 impl ReadingArgs {
     /// How the library reads a run; starts the threads.
     ///
@@ -155,6 +173,7 @@ impl ReadingArgs {
             ranks: ranks.and_then(|choice| choice.ranks.clone()),
             strict: self.strict.strict,
             allow_mismatch: self.mismatch.allow_mismatch,
+            cache: self.cache.open(),
             ..RunOptions::default()
         })
     }

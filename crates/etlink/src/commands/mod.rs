@@ -31,7 +31,7 @@ pub use top::TopDocument;
 use crate::Outcome;
 use crate::args::{EtlinkArgs, EtlinkCommand};
 use crate::table::{fold_lines, plain_lines};
-use crate::{notes, signals};
+use crate::{notes, signals, trace_cache};
 use anyhow::{Context, Result};
 use etlink_model::AdvisedError;
 use etlink_run::RunSet;
@@ -64,7 +64,13 @@ pub fn run(args: EtlinkArgs) -> Result<Outcome> {
     if !is_own {
         signals::install_handlers().context("cannot listen for signals")?;
     }
-    match args.command {
+    let outcome = run_subcommand(args.command);
+    trace_cache::note_usage();
+    outcome
+}
+
+fn run_subcommand(command: EtlinkCommand) -> Result<Outcome> {
+    match command {
         EtlinkCommand::Link(args) => link::run(args),
         EtlinkCommand::Merge(args) => merge::run(args),
         EtlinkCommand::Ranks(args) => ranks::run(args),

@@ -1,0 +1,428 @@
+//! Parsed traces, kept so that later commands need not parse them again.
+//!
+//! ```text
+//! trace ── path, size, time of change, what was read ──> entry? ─┬─ yes: its tables
+//!                                                                └─ no: parse, write an entry
+//! ```
+//! An entry has the tables of one trace as its reader gave them: what is made of them is the same
+//! as without a cache. What a graph needs and what a page needs are two entries, as readers leave
+//! out what nobody asked for.
+//!
+//! The cache never fails a command: what cannot be used is parsed, and [`CacheUsage`] says why.
+//! Entries are not traces of strangers: a folder for them is one that only its user writes.
+
+use crate::error::RunError;
+use crate::file_error::{FileAction, FileContext};
+use crate::output::{OutputError, OutputFormat, Target};
+use crate::text;
+use etlink_kineto::KinetoReadOptions;
+use etlink_model::KeepEvents;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How tables are laid out in entries. Whoever changes a table of `etlink_model` raises it; a test
+/// says so.
+const LAYOUT: u32 = 1;
+/// Entries are written often and read often: speed counts more than the last byte.
+const ZSTD_LEVEL: i32 = 1;
+/// A longer first line is not one of an entry.
+const MOST_KEY_BYTES: u64 = 64 << 10;
+/// A file that was changed so shortly before may change again without another time: file systems
+/// count in ticks of milliseconds.
+const SETTLING: Duration = Duration::from_millis(100);
+
+/// A folder of parsed traces.
+#[derive(Clone, Debug)]
+pub struct ReadCache {
+    folder: PathBuf,
+    usage: Arc<Mutex<CacheUsage>>,
+}
+
+/// What a cache was good for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheUsage {
+    /// Traces that came from it.
+    pub found: u64,
+    /// When the oldest of these was parsed.
+    pub oldest: Option<SystemTime>,
+    /// Traces that were parsed, and are in it now.
+    pub stored: u64,
+    /// Why an entry could not be read or written: the first such error.
+    pub problem: Option<String>,
+}
+
+/// What was read of a trace. Two readings of one trace are two entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum TraceReading {
+    /// A host trace.
+    Host {
+        /// With the tensors that nodes use.
+        tensors: bool,
+    },
+    /// A device trace.
+    Device {
+        /// With the shapes of ops.
+        shapes: bool,
+        /// With allocations.
+        memory: bool,
+        /// With frames, overheads, annotations of streams.
+        auxiliary: bool,
+    },
+}
+
+impl TraceReading {
+    /// What a reader of device traces is asked for; `None` where it keeps the text of all events,
+    /// which an entry would only repeat.
+    pub(crate) fn of_device(options: KinetoReadOptions) -> Option<TraceReading> {
+        let KinetoReadOptions { shapes, keep, .. } = options;
+        (keep < KeepEvents::Everything).then_some(TraceReading::Device {
+            shapes,
+            memory: keep >= KeepEvents::Memory,
+            auxiliary: keep >= KeepEvents::Auxiliary,
+        })
+    }
+}
+
+/// Which state of which file an entry has; its first line.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct EntryKey<'p> {
+    etlink: &'static str,
+    layout: u32,
+    trace: &'p str,
+    bytes: u64,
+    changed_ns: u128,
+    read: TraceReading,
+}
+
+impl ReadCache {
+    /// A cache in a folder, which is made when something is written.
+    pub fn new(folder: PathBuf) -> ReadCache {
+        ReadCache {
+            folder,
+            usage: Arc::default(),
+        }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What it was good for until now, for all copies of it.
+    pub fn usage(&self) -> CacheUsage {
+        self.lock().clone()
+    }
+
+    /// The tables of a trace: from its entry, else what `parse` gives, which becomes an entry.
+    ///
+    /// # Errors
+    /// Those of `parse`.
+    pub(crate) fn read<T: Serialize + DeserializeOwned>(
+        &self,
+        trace: &Path,
+        reading: TraceReading,
+        parse: impl FnOnce() -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let Some(before) = entry_key(trace, reading) else {
+            return parse();
+        };
+        let entry = self.entry_path(trace, reading);
+        match read_entry(&entry, &before) {
+            Ok(Some((tables, written))) => {
+                let mut usage = self.lock();
+                usage.found += 1;
+                usage.oldest = Some(usage.oldest.map_or(written, |oldest| oldest.min(written)));
+                return Ok(tables);
+            }
+            Ok(None) => {}
+            Err(error) => self.note_problem(&entry, &error),
+        }
+        let tables = parse()?;
+        // a trace that changed meanwhile is of neither state
+        if entry_key(trace, reading).as_ref() == Some(&before) && has_settled(trace) {
+            match self.write_entry(&entry, &before, &tables) {
+                Ok(()) => self.lock().stored += 1,
+                Err(error) => self.note_problem(&entry, &error),
+            }
+        }
+        Ok(tables)
+    }
+
+    /// One name for all states of a trace, so that a new state replaces the old one.
+    fn entry_path(&self, trace: &Path, reading: TraceReading) -> PathBuf {
+        // what else has this number is told apart by the first line
+        let mut hasher = DefaultHasher::new();
+        let place = trace.canonicalize();
+        place.as_deref().unwrap_or(trace).hash(&mut hasher);
+        reading.hash(&mut hasher);
+        self.folder.join(format!("{:016x}.parsed", hasher.finish()))
+    }
+
+    fn write_entry<T: Serialize>(
+        &self,
+        entry: &Path,
+        key: &str,
+        tables: &T,
+    ) -> Result<(), OutputError> {
+        make_own_folder(&self.folder).with_path(FileAction::MakeFolder, &self.folder)?;
+        // the format says nothing here: a target is what replaces a file as a whole
+        let target = Target::new(entry, Some(OutputFormat::EtPlus), true)?;
+        target.write(|out| {
+            out.write_all(key.as_bytes())?;
+            let mut packed = zstd::Encoder::new(out, ZSTD_LEVEL)?;
+            packed.include_checksum(true)?;
+            let packed = postcard::to_io(tables, packed).map_err(io::Error::other)?;
+            packed.finish()?;
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    fn note_problem(&self, entry: &Path, error: &dyn std::error::Error) {
+        let mut usage = self.lock();
+        let problem = || format!("{}: {}", entry.display(), text::error_chain(error));
+        usage.problem.get_or_insert_with(problem);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CacheUsage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The first line of an entry of a trace as it is now; `None` of what is no file.
+fn entry_key(trace: &Path, reading: TraceReading) -> Option<String> {
+    let data = std::fs::metadata(trace).ok()?;
+    let changed = data.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let place = trace.canonicalize().ok()?;
+    let key = EntryKey {
+        etlink: env!("CARGO_PKG_VERSION"),
+        layout: LAYOUT,
+        trace: place.to_str()?,
+        bytes: data.len(),
+        changed_ns: changed.as_nanos(),
+        read: reading,
+    };
+    let key = serde_json::to_string(&key).ok()?;
+    data.is_file().then_some(key + "\n")
+}
+
+/// Whether a file was changed long enough ago that its next change has another time.
+fn has_settled(trace: &Path) -> bool {
+    let changed = std::fs::metadata(trace).and_then(|data| data.modified());
+    let age = changed.ok().and_then(|changed| changed.elapsed().ok());
+    age.is_some_and(|age| age >= SETTLING)
+}
+
+/// The tables of an entry and when it was written; `None` where there is no entry of this state.
+fn read_entry<T: DeserializeOwned>(entry: &Path, key: &str) -> io::Result<Option<(T, SystemTime)>> {
+    let file = match File::open(entry) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let data = file.metadata()?;
+    if !data.is_file() {
+        return Ok(None);
+    }
+    let mut stored = BufReader::new(file);
+    let mut first = vec![];
+    stored
+        .by_ref()
+        .take(MOST_KEY_BYTES)
+        .read_until(b'\n', &mut first)?;
+    if first != key.as_bytes() {
+        return Ok(None);
+    }
+    let mut tables = vec![];
+    zstd::Decoder::with_buffer(stored)?.read_to_end(&mut tables)?;
+    let tables = postcard::from_bytes(&tables).map_err(io::Error::other)?;
+    Ok(Some((tables, data.modified()?)))
+}
+
+/// A folder that only its user can read: traces name programs and their files.
+fn make_own_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input;
+    use crate::job::{read_device, read_host};
+    use crate::progress::Progress;
+    use etlink_link::TensorEdges;
+    use etlink_model::{DeviceTrace, HostTrace};
+
+    const DEVICE: &str = "../../testdata/pairs/ddp2-2.15.0/kineto_trace_0.json.gz";
+    const HOST: &str = "../../testdata/pairs/ddp2-2.15.0/torch_et_0.json.gz";
+    const READING: TraceReading = TraceReading::Device {
+        shapes: true,
+        memory: false,
+        auxiliary: false,
+    };
+
+    fn parse(path: &Path) -> Result<DeviceTrace, RunError> {
+        read_device(input::open(path, 1, &Progress::hidden())?, 1, true)
+    }
+
+    fn never() -> Result<DeviceTrace, RunError> {
+        panic!("it is parsed again")
+    }
+
+    /// A cache, and a trace that was changed some time ago.
+    fn sample() -> (tempfile::TempDir, ReadCache, PathBuf) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let trace = folder.path().join("trace.json.gz");
+        std::fs::copy(DEVICE, &trace).expect("copies");
+        age(&trace, 10);
+        let cache = ReadCache::new(folder.path().join("cache"));
+        (folder, cache, trace)
+    }
+
+    fn age(path: &Path, seconds: u64) {
+        let file = File::options().append(true).open(path).expect("opens");
+        let then = SystemTime::now() - Duration::from_secs(seconds);
+        file.set_modified(then).expect("changes its time");
+    }
+
+    fn entry_of(cache: &ReadCache) -> PathBuf {
+        let mut entries = cache.folder().read_dir().expect("a folder");
+        let entry = entries.next().expect("an entry").expect("a name");
+        assert!(entries.next().is_none(), "one entry");
+        entry.path()
+    }
+
+    #[test]
+    fn tables_come_back_as_they_were() {
+        let (_folder, cache, trace) = sample();
+        let parsed = cache.read(&trace, READING, || parse(&trace));
+        let parsed = parsed.expect("a trace");
+        let again = cache.read(&trace, READING, never).expect("an entry");
+        assert_eq!(format!("{parsed:?}"), format!("{again:?}"));
+        let usage = cache.usage();
+        assert_eq!((usage.stored, usage.found, usage.problem), (1, 1, None));
+        assert!(usage.oldest.is_some());
+    }
+
+    #[test]
+    fn host_tables_come_back_as_they_were() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = ReadCache::new(folder.path().to_owned());
+        let reading = TraceReading::Host { tensors: true };
+        let path = Path::new(HOST);
+        let parse = || {
+            let file = input::open(path, 1, &Progress::hidden())?;
+            read_host(file, 1, TensorEdges::Raw)
+        };
+        let parsed: HostTrace = cache.read(path, reading, parse).expect("a trace");
+        let never = || panic!("it is parsed again");
+        let again: HostTrace = cache.read(path, reading, never).expect("an entry");
+        assert_eq!(format!("{parsed:?}"), format!("{again:?}"));
+    }
+
+    #[test]
+    fn a_changed_trace_is_parsed_and_replaces_its_entry() {
+        let (_folder, cache, trace) = sample();
+        cache
+            .read(&trace, READING, || parse(&trace))
+            .expect("a trace");
+        // of the same length
+        age(&trace, 5);
+        let mut is_parsed = false;
+        let parse_again = || {
+            is_parsed = true;
+            parse(&trace)
+        };
+        cache.read(&trace, READING, parse_again).expect("a trace");
+        assert!(is_parsed);
+        entry_of(&cache);
+        assert_eq!(cache.usage().found, 0);
+    }
+
+    #[test]
+    fn what_was_not_read_is_no_entry_of_what_is_asked_for() {
+        let (_folder, cache, trace) = sample();
+        cache
+            .read(&trace, READING, || parse(&trace))
+            .expect("a trace");
+        let other = TraceReading::Device {
+            shapes: true,
+            memory: true,
+            auxiliary: true,
+        };
+        cache
+            .read(&trace, other, || parse(&trace))
+            .expect("a trace");
+        assert_eq!((cache.usage().stored, cache.usage().found), (2, 0));
+    }
+
+    #[test]
+    fn a_trace_that_may_change_in_this_moment_is_not_kept() {
+        let (_folder, cache, trace) = sample();
+        age(&trace, 0);
+        let read = cache.read(&trace, READING, || parse(&trace));
+        read.expect("a trace");
+        assert_eq!(cache.usage(), CacheUsage::default());
+    }
+
+    #[test]
+    fn damaged_entries_are_parsed_again_and_said() {
+        let (_folder, cache, trace) = sample();
+        cache
+            .read(&trace, READING, || parse(&trace))
+            .expect("a trace");
+        let entry = entry_of(&cache);
+        let whole = std::fs::read(&entry).expect("reads");
+        let tables = whole.iter().position(|byte| *byte == b'\n').expect("a key") + 1;
+        let places = [tables, tables + 9, whole.len() / 2, whole.len() - 1];
+        for place in places {
+            for damaged in [
+                whole[..place].to_vec(),
+                [&whole[..place], &[!whole[place]], &whole[place + 1..]].concat(),
+            ] {
+                std::fs::write(&entry, damaged).expect("writes");
+                let other = ReadCache::new(cache.folder().to_owned());
+                let read = other.read(&trace, READING, || parse(&trace));
+                read.expect("a trace");
+                let usage = other.usage();
+                assert_eq!((usage.found, usage.stored), (0, 1), "at {place}");
+                let problem = usage.problem.expect("it is said");
+                assert!(problem.contains(".parsed: "), "{problem}");
+            }
+        }
+        cache.read(&trace, READING, never).expect("a whole entry");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_fails_nothing() {
+        let (_folder, cache, trace) = sample();
+        std::fs::write(cache.folder(), "a file").expect("writes");
+        let read = cache.read(&trace, READING, || parse(&trace));
+        read.expect("a trace");
+        let problem = cache.usage().problem.expect("it is said");
+        assert!(problem.contains("cache"), "{problem}");
+    }
+
+    /// If this fails, raise [`LAYOUT`], and then change the number: entries of other tables would
+    /// be taken for these.
+    #[test]
+    fn tables_are_laid_out_as_the_version_says() {
+        let mut device = parse(Path::new(DEVICE)).expect("a trace");
+        // they depend on the file alone
+        device.bytes = 0;
+        let stored = postcard::to_stdvec(&device).expect("stores");
+        let mut sum = flate2::Crc::new();
+        sum.update(&stored);
+        assert_eq!((LAYOUT, sum.sum()), (1, 494_981_866));
+    }
+}
