@@ -349,3 +349,20 @@ fn phases_end_with_the_codes_of_one_merge() {
     tool.run("merge run -o out --phase join --memory 1M")
         .exits(0);
 }
+
+#[test]
+fn a_join_removes_no_earlier_file_unless_it_may() {
+    let tool = Tool::new();
+    tool.run("merge {pairs}/mlp-2.15.0 -o out").exits(0);
+    let before = tool.read("out/mlp-2.15.0.0.et");
+    let phase = "merge {pairs}/mlp-2.15.0 -o out --pack zstd --phase";
+    tool.run(&format!("{phase} summaries --shard 0/1")).exits(0);
+    tool.run(&format!("{phase} join"))
+        .exits(2)
+        .complains(&["mlp-2.15.0.0.et exists already", "--overwrite"]);
+    assert!(tool.read("out/mlp-2.15.0.0.et") == before);
+    tool.run(&format!("{phase} join --overwrite")).exits(0);
+    tool.run(&format!("{phase} write --shard 0/1")).exits(0);
+    assert!(!tool.path("out/mlp-2.15.0.0.et").exists());
+    tool.run("check out").exits(0);
+}

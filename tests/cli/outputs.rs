@@ -553,3 +553,58 @@ fn a_file_that_grows_too_large() {
     assert_eq!(tool.read("out.et"), b"precious");
     assert_eq!(tool.names(), ["device.json", "out.et"]);
 }
+
+/// As a packed folder of traces may have them: whatever stands there, nothing outside is touched.
+#[test]
+fn links_in_place_of_work_folders_lead_nowhere() {
+    const MERGE: &str = "merge {pairs}/mlp-2.15.0 -o out";
+    for name in [".etlink-write.set", ".etlink-write.other"] {
+        let tool = Tool::new();
+        tool.file("victim/precious", "here");
+        tool.file("victim/lock", "here");
+        tool.file("out/before", "");
+        symlink("../victim", tool.path(&format!("out/{name}"))).expect("links");
+        let before = tool.files("victim");
+        let ran = tool.run(MERGE);
+        assert!(tool.files("victim") == before, "{}", ran.shown());
+        if name.ends_with(".set") {
+            ran.exits(2).complains(&[name, "is a link", "remove it"]);
+        } else {
+            ran.exits(0);
+        }
+    }
+    // the file that is locked
+    let tool = Tool::new();
+    tool.file("precious", "here");
+    tool.file("out/.etlink-write.set/before", "");
+    symlink("../../precious", tool.path("out/.etlink-write.set/lock")).expect("links");
+    tool.run(MERGE)
+        .exits(2)
+        .complains(&["lock is a link", "remove it"]);
+    assert_eq!(tool.read("precious"), b"here");
+}
+
+#[test]
+fn a_journal_reaches_nothing_through_links() {
+    let journals = [
+        r#"{"version":1,"place":[],"remove":["far/precious"],"overwrite":true}"#,
+        r#"{"version":1,"place":["far/new"],"remove":[],"overwrite":true}"#,
+        r#"{"version":1,"place":["precious"],"remove":[],"overwrite":true}"#,
+    ];
+    for journal in journals {
+        let tool = Tool::new();
+        tool.file("victim/precious", "here");
+        tool.file("out/.etlink-write.set/journal.json", journal);
+        symlink("../victim", tool.path("out/far")).expect("links");
+        if journal.contains("new") {
+            tool.file("out/.etlink-write.set/new/far/new", "new");
+        } else {
+            symlink("../../victim", tool.path("out/.etlink-write.set/new")).expect("links");
+        }
+        let before = tool.files("victim");
+        tool.run("merge {pairs}/mlp-2.15.0 -o out")
+            .exits(2)
+            .complains(&["journal.json", "is a link"]);
+        assert!(tool.files("victim") == before, "{journal}");
+    }
+}

@@ -69,7 +69,7 @@ pub struct NsysReadOptions {
 
 /// Whether a database is an export of Nsight Systems, by its tables.
 pub fn is_export(tables: &SqliteTables) -> bool {
-    let has = |name: &str| tables.table(name).is_some_and(|table| !table.is_view);
+    let has = |name: &str| tables.table(name).is_some();
     // `EXPORT_META_DATA` until 2022, `META_DATA_EXPORT` since; other tools drop both.
     has("StringIds")
         && (has("META_DATA_EXPORT")
@@ -98,9 +98,7 @@ const READ_TABLES: [&str; 12] = [
 
 /// The tables of an export.
 pub(crate) fn export_tables(connection: &Connection) -> Result<SqliteTables, Error> {
-    let mut tables = SqliteTables::probe(connection)?;
-    // A view in place of a table is none of Nsight Systems, and need not end.
-    tables.drop_views();
+    let tables = SqliteTables::probe(connection)?;
     if is_export(&tables) {
         Ok(tables)
     } else {

@@ -127,9 +127,7 @@ pub fn read_rocpd(
 
 /// The tables of a database of rocpd.
 fn rocpd_tables(connection: &Connection) -> Result<SqliteTables, Error> {
-    let mut tables = SqliteTables::probe(connection)?;
-    // A view in place of a table is none of rocprofv3, and need not end.
-    tables.drop_views();
+    let tables = SqliteTables::probe(connection)?;
     if is_rocpd(&tables) {
         return Ok(tables);
     }
@@ -212,7 +210,7 @@ fn listed_processes(
 /// The ends of the names of a process's tables, one for each process that has any work.
 fn suffixes(tables: &SqliteTables) -> Vec<String> {
     let mut found = vec![];
-    for table in tables.iter().filter(|table| !table.is_view) {
+    for table in tables.iter() {
         let name = table.name.to_ascii_lowercase();
         let suffix = [DISPATCHES, COPIES, REGIONS]
             .iter()

@@ -15,15 +15,13 @@ const MOST: usize = 2000;
 /// its header a byte for each column (<https://sqlite.org/fileformat.html>, 1.6 and 2.1).
 const LEAST_EVENT_BYTES: u64 = 10;
 
-/// A table, or a view.
+/// A table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SqliteTable {
     /// Its name.
     pub name: String,
     /// Its columns, in order.
     pub columns: Vec<String>,
-    /// A view: its rows are made by a query of the file's.
-    pub is_view: bool,
     /// The column by which SQLite finds a row at once (`INTEGER PRIMARY KEY`).
     pub row_id: Option<String>,
 }
@@ -60,9 +58,6 @@ impl SqliteTable {
     /// At most so many rows it has: its highest row number, or what fits into the file where most rows
     /// were deleted. `None` where it has none or cannot be read. O(log rows).
     pub fn last_row(&self, connection: &Connection) -> Option<u64> {
-        if self.is_view {
-            return None;
-        }
         // `count(*)` would read every page of the table.
         let query = format!("SELECT max(rowid) FROM {}", quoted_name(&self.name));
         let last: Option<i64> = connection.query_row(&query, [], |row| row.get(0)).ok()?;
@@ -73,7 +68,7 @@ impl SqliteTable {
     }
 }
 
-/// The tables and views of a database, in the file's order.
+/// The tables of a database, in the file's order.
 #[derive(Clone, Debug, Default)]
 pub struct SqliteTables {
     all: IndexMap<String, SqliteTable, FxBuildHasher>,
@@ -82,8 +77,8 @@ pub struct SqliteTables {
 }
 
 impl SqliteTables {
-    /// Looks at the list of tables. Virtual tables are left out: they are programs, not rows.
-    /// O(tables).
+    /// Looks at the list of tables. Views and virtual tables are left out: they are programs of the
+    /// file, not rows, and need not end. O(tables).
     ///
     /// # Errors
     /// It is no database, it is locked, or its list of tables is damaged.
@@ -94,9 +89,8 @@ impl SqliteTables {
         let listed = listed_tables(connection).map_err(failed)?;
         let columns = "SELECT name, pk, type FROM pragma_table_info(?1) LIMIT ?2";
         let mut columns = connection.prepare(columns).map_err(failed)?;
-        for (name, is_view) in listed {
-            let table = probe_table(&mut columns, name, is_view);
-            // A view of tables that are not there has no columns that could be told.
+        for name in listed {
+            let table = probe_table(&mut columns, name);
             if let Some(table) = table.filter(|table| !table.columns.is_empty()) {
                 tables.all.insert(table.name.to_ascii_lowercase(), table);
             }
@@ -105,12 +99,7 @@ impl SqliteTables {
         Ok(tables)
     }
 
-    /// Forgets views: a query of the file's need not end, and a reader of tables wants none.
-    pub fn drop_views(&mut self) {
-        self.all.retain(|_, table| !table.is_view);
-    }
-
-    /// The table or view of a name. As in SQL, case does not matter. O(1).
+    /// The table of a name. As in SQL, case does not matter. O(1).
     pub fn table(&self, name: &str) -> Option<&SqliteTable> {
         self.all.get(&name.to_ascii_lowercase())
     }
@@ -121,28 +110,27 @@ impl SqliteTables {
     }
 }
 
-/// Names of tables and views, with whether each is a view.
-fn listed_tables(connection: &Connection) -> rusqlite::Result<Vec<(String, bool)>> {
+/// Names of tables.
+fn listed_tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut query = connection.prepare(
-        "SELECT name, type = 'view' FROM sqlite_schema \
-         WHERE type IN ('table', 'view') AND coalesce(sql, '') NOT LIKE 'CREATE VIRTUAL%' LIMIT ?1",
+        "SELECT name FROM sqlite_schema \
+         WHERE type = 'table' AND coalesce(sql, '') NOT LIKE 'CREATE VIRTUAL%' LIMIT ?1",
     )?;
     let mut rows = query.query([MOST as i64])?;
     let mut listed = vec![];
     while let Some(row) = rows.next()? {
         // A name that is no text is damage of this row alone.
-        if let (Ok(name), Ok(is_view)) = (row.get(0), row.get(1)) {
-            listed.push((name, is_view));
+        if let Ok(name) = row.get(0) {
+            listed.push(name);
         }
     }
     Ok(listed)
 }
 
-fn probe_table(columns: &mut Statement<'_>, name: String, is_view: bool) -> Option<SqliteTable> {
+fn probe_table(columns: &mut Statement<'_>, name: String) -> Option<SqliteTable> {
     let mut rows = columns.query((&name, MOST as i64)).ok()?;
     let mut table = SqliteTable {
         name,
-        is_view,
         ..SqliteTable::default()
     };
     let mut keys = 0;

@@ -86,19 +86,31 @@ fn filters_by_the_high_bits() {
 }
 
 #[test]
-fn tables_views_and_keys() {
+fn tables_and_keys() {
     let connection = database(
         "CREATE TABLE a (id INTEGER PRIMARY KEY, v); CREATE TABLE b (x, y, PRIMARY KEY (x, y)); \
          CREATE VIEW c AS SELECT v FROM a; INSERT INTO a VALUES (7, 1);",
     );
     let tables = SqliteTables::probe(&connection).unwrap();
     let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
-    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!(names, ["a", "b"]);
     let table = tables.table("A").unwrap();
     assert_eq!(table.row_id.as_deref(), Some("id"));
     assert_eq!(table.last_row(&connection), Some(7));
     assert!(tables.table("b").unwrap().row_id.is_none());
-    assert!(tables.table("c").unwrap().is_view);
+}
+
+/// Each view is two of the one before it: to tell the columns of the last one alone takes SQLite as
+/// many steps as it has tables.
+#[test]
+fn views_of_views_are_not_looked_into() {
+    let mut text = "CREATE TABLE t (x); CREATE VIEW v0 AS SELECT x FROM t;".to_owned();
+    for level in 1..30 {
+        let before = level - 1;
+        text += &format!("CREATE VIEW v{level} AS SELECT a.x FROM v{before} a, v{before} b;");
+    }
+    let tables = SqliteTables::probe(&database(&text)).unwrap();
+    assert_eq!(tables.iter().count(), 1);
 }
 
 #[test]

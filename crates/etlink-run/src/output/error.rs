@@ -201,6 +201,19 @@ pub enum OutputError {
         /// The journal.
         path: PathBuf,
     },
+    /// A replacement that an earlier run began would reach through a link.
+    #[error(
+        "{}: {} is a link, and an earlier run did not make it: remove {}, or the link",
+        journal.display(),
+        link.display(),
+        journal.display()
+    )]
+    LinkedFolder {
+        /// The journal.
+        journal: PathBuf,
+        /// The link.
+        link: PathBuf,
+    },
     /// A replacement that an earlier run began cannot be finished.
     #[error(
         "{}: an earlier run was cut while it replaced files here, and this cannot be finished",

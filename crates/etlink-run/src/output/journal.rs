@@ -117,10 +117,42 @@ pub(super) fn replace(
 
 /// Finishes the replacement that a journal in a work folder began, if there is one.
 pub(super) fn finish(work: &Path, folder: &Path, changes: &Changes) -> Result<(), OutputError> {
-    match Journal::read(work)? {
-        Some(journal) => apply_journal(&journal, work, folder, &mut false, changes),
-        None => Ok(()),
+    let Some(journal) = Journal::read(work)? else {
+        return Ok(());
+    };
+    // A journal that came with an archive has not seen this folder: what is linked here is not what
+    // it means.
+    if let Some(link) = linked_folder(&journal, work, folder) {
+        return Err(OutputError::LinkedFolder {
+            journal: work.join(JOURNAL),
+            link,
+        });
     }
+    apply_journal(&journal, work, folder, &mut false, changes)
+}
+
+/// The first link among the folders that files of a journal lie in, or come to lie in.
+fn linked_folder(journal: &Journal, work: &Path, folder: &Path) -> Option<PathBuf> {
+    let new = work.join(NEW);
+    if new.is_symlink() {
+        return Some(new);
+    }
+    let placed = journal.place.iter();
+    let linked = placed.clone().find_map(|name| linked_parent(&new, name));
+    let mut names = placed.chain(&journal.remove);
+    linked.or_else(|| names.find_map(|name| linked_parent(folder, name)))
+}
+
+/// The first folder below `folder` on the way to a file that is a link.
+fn linked_parent(folder: &Path, name: &str) -> Option<PathBuf> {
+    let mut place = folder.to_owned();
+    for part in Path::new(name).parent()?.components() {
+        place.push(part);
+        if place.is_symlink() {
+            return Some(place);
+        }
+    }
+    None
 }
 
 /// Does what is not done yet; `changed` is set at the first change that a reader of the folder can

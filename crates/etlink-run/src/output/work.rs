@@ -104,6 +104,9 @@ impl WorkFolder {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
                     Err(error) => return Err(error.into()),
                 };
+            if let Some(link) = [path, &lock].into_iter().find(|path| path.is_symlink()) {
+                return Err(linked(link).into());
+            }
             let mut how = File::options();
             // by append, which keeps the number of the process that has it
             how.read(true).append(true).create(make);
@@ -255,6 +258,16 @@ fn work_name(name: &OsStr) -> String {
     format!("{PREFIX}{short}")
 }
 
+/// Etlink makes no links in work folders. Through one that came with an archive, what is cleared
+/// would be somebody's folder elsewhere.
+fn linked(path: &Path) -> io::Error {
+    let what = format!(
+        "{} is a link, which etlink did not make: remove it",
+        path.display()
+    );
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
 /// Whether a file system has no locks, as some of networks.
 fn is_without_locks(error: &io::Error) -> bool {
     // ENOLCK, for which there is no kind
@@ -275,7 +288,7 @@ fn is_same(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let place = |data: fs::Metadata| (data.dev(), data.ino());
     let open = file.metadata().map(place);
-    let named = fs::metadata(path).map(place);
+    let named = fs::symlink_metadata(path).map(place);
     matches!((open, named), (Ok(open), Ok(named)) if open == named)
 }
 

@@ -10,7 +10,7 @@ use crate::merge::joined::JoinMember;
 use crate::merge::{
     KnownRank, MergeOptions, MergedRun, output_name, rank_file_name_of, rank_outputs, simulator,
 };
-use crate::output::{FileSet, OutputFormat};
+use crate::output::{FileSet, OutputError, OutputFormat};
 use crate::run::RunSet;
 use etlink_chakra::astra::file;
 use etlink_link::ranks::RankClock;
@@ -270,14 +270,24 @@ impl ShardJoiner<'_> {
             earlier.check_simulation(set.folder(), &outputs)?;
         }
         let stale = earlier.ranks.iter().filter(|file| !is_written(file));
-        let stale = stale
+        let stale: Vec<String> = stale
             .chain(&earlier.groups)
             .chain(&earlier.simulator)
-            .cloned();
+            .cloned()
+            .collect();
+        // a part of the ranks removes nothing
+        let is_whole = self.runs.options.ranks.is_none();
+        if let Some(first) = stale.first()
+            && is_whole
+            && !self.options.overwrite
+        {
+            let path = set.folder().join(first);
+            return Err(OutputError::Exists { path }.into());
+        }
         Ok(PlaceBeside {
             run,
             name,
-            stale: stale.collect(),
+            stale,
             earlier,
             set,
         })
