@@ -110,3 +110,20 @@ fn packing_is_refused_where_nobody_would_read_it() {
         .exits(2)
         .complains(&[".zst behind .et"]);
 }
+
+#[test]
+fn a_rank_that_is_packed_otherwise_replaces_its_file() {
+    let tool = Tool::new();
+    let merge = "merge {pairs}/ddp2-2.15.0 -o run";
+    tool.run(merge).exits(0);
+    tool.run(&format!("{merge} --overwrite --ranks 0 --pack zstd"))
+        .exits(0);
+    let mut names: Vec<String> = tool.files("run").into_keys().collect();
+    names.retain(|name| name.contains(".et"));
+    assert_eq!(names, ["ddp2-2.15.0.0.et.zst", "ddp2-2.15.0.1.et"]);
+    tool.run(&format!("{merge} --overwrite --ranks 0")).exits(0);
+    let mut names: Vec<String> = tool.files("run").into_keys().collect();
+    names.retain(|name| name.contains(".et"));
+    assert_eq!(names, ["ddp2-2.15.0.0.et", "ddp2-2.15.0.1.et"]);
+    tool.run("check run").exits(0).says("2 ranks together");
+}

@@ -620,7 +620,9 @@ impl Merger<'_> {
     fn stale_files(&self, set: &FileSet, earlier: &EarlierFiles) -> Vec<String> {
         // a part of the ranks is no whole run: the files of the others are still theirs
         if self.runs.options.ranks.is_some() {
-            return vec![];
+            let of_written = earlier.ranks.iter();
+            let of_written = of_written.filter(|name| is_other_packing(set, name));
+            return of_written.cloned().collect();
         }
         let all = earlier
             .ranks
@@ -647,6 +649,14 @@ impl Merger<'_> {
             |name: &&String| self.options.is_timeline() || !written.contains(&folder.join(name));
         place.earlier.ranks.iter().find(is_lost)
     }
+}
+
+/// Whether a file that was not written is one that was, packed otherwise: readers would take either.
+fn is_other_packing(set: &FileSet, name: &str) -> bool {
+    let (_, plain) = Packing::of_name(name);
+    let packings = [Packing::Plain, Packing::Gzip, Packing::Zstd];
+    let twins = packings.map(|packing| format!("{plain}{}", packing.ending()));
+    !set.has(name) && twins.iter().any(|twin| set.has(twin))
 }
 
 /// What outputs of a run begin with: the name of its folder.
