@@ -18,6 +18,8 @@ mod claims;
 mod completions;
 mod convert;
 mod diff;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod failing_calls;
 #[cfg(all(feature = "faults", target_os = "linux"))]
 mod faults;
 mod feeder;

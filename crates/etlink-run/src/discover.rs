@@ -16,21 +16,21 @@ pub use crate::run_files::{FlightFile, FlightFolder, ManifestEntry, RankFiles, R
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
-use crate::input::{self, InputKind, is_nsys_report};
+use crate::file_kind::may_be_file;
+use crate::input::{InputKind, is_nsys_report};
 use crate::manifest::RunManifest;
 use crate::measurements::MeasurementFile;
 use crate::output::is_work_folder;
-use crate::progress::Progress;
 use crate::run_files::file_name;
 use crate::text;
-use candidate::{Inside, TraceCandidate, look_at, number_by_order};
+use candidate::{Inside, TraceCandidate, look_at, number_by_order, open_noting};
 use cycles::{RankCandidates, split_cycles};
 use layouts::join_folders;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Finds the runs in `root` and its subfolders, in order of their paths. A subfolder that cannot be
-/// read is noted.
+/// Finds the runs in `root` and its subfolders, in order of their paths. A subfolder or a file that
+/// cannot be read is noted.
 ///
 /// # Errors
 /// `root` cannot be read, or files in it are being replaced.
@@ -53,17 +53,17 @@ pub fn cycle_folder(path: &Path) -> Option<&Path> {
     (is_number && !path.exists() && parent.is_dir()).then_some(parent)
 }
 
-/// Why subfolders of `root` cannot be read, in which there may be traces.
+/// Why subfolders of `root`, in which there may be traces, and files that may be some cannot be read.
 ///
 /// # Errors
 /// As those of [`discover`].
-pub fn unreadable_folders(root: &Path) -> Result<Vec<FileError>, RunError> {
+pub fn unreadable_paths(root: &Path) -> Result<Vec<FileError>, RunError> {
     Ok(search_folders(root)?.unreadable)
 }
 
-/// Has the first run say which subfolders cannot be read.
+/// Has the first run say which subfolders and files cannot be read.
 pub fn note_unreadable(runs: &mut [RunFiles], unreadable: &[FileError]) {
-    // a folder that cannot be read belongs to no run: the first one says it, once
+    // what cannot be read belongs to no run: the first one says it, once
     let Some(first) = runs.first_mut() else {
         return;
     };
@@ -80,11 +80,11 @@ pub(crate) struct FoundFiles {
     pub(crate) runs: Vec<RunFiles>,
     /// Dumps of the flight recorder that lie beside no traces, by folder.
     pub(crate) dumps: Vec<FlightFolder>,
-    /// Why subfolders cannot be read.
+    /// Why subfolders, and files that may be traces, cannot be read.
     pub(crate) unreadable: Vec<FileError>,
 }
 
-/// The runs, and why subfolders cannot be read.
+/// The runs, and what cannot be read.
 pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     let mut folders = vec![PathBuf::new()];
     let mut runs = vec![];
@@ -111,12 +111,12 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
                 if !is_work_folder(&path)? {
                     folders.push(folder.join(entry.file_name()));
                 }
-            } else if !path.is_file() {
+            } else if !may_be_file(&path) {
                 // a pipe without a writer would be waited for forever
             } else if is_trace_name(&path)
                 || is_measured(&path)
-                || is_recorded_perfetto(&path)
-                || dumps::is_dump(&path)
+                || is_recorded_perfetto(&path, &mut unreadable)
+                || dumps::is_dump(&path, &mut unreadable)
             {
                 files.push(path);
             } else if path.extension().is_some_and(|ending| ending == "et") {
@@ -125,7 +125,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         }
         files.sort();
         let (files, twins) = without_twins(files);
-        let (mut found, dumps) = sort_out(&place, folder.clone(), files, true);
+        let (mut found, dumps) = sort_out(&place, folder.clone(), files, true, &mut unreadable);
         if !dumps.is_empty() && found.iter().all(|run| run.ranks.is_empty()) {
             all_dumps.push(FlightFolder { folder, dumps });
         }
@@ -152,14 +152,18 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     })
 }
 
-/// Sorts out traces that are given one by one.
-pub fn sort_out_files(mut files: Vec<PathBuf>) -> Vec<RunFiles> {
+/// Sorts out traces that are given one by one. One that cannot be read is noted.
+///
+/// # Errors
+/// None is left because one cannot be read.
+pub fn sort_out_files(mut files: Vec<PathBuf>) -> Result<Vec<RunFiles>, RunError> {
     files.sort();
     let (files, twins) = without_twins(files);
     let place = files.first().and_then(|file| file.parent());
     let place = place.unwrap_or(Path::new("")).to_owned();
     // Who names files means them to be one run.
-    let (mut runs, _) = sort_out(&place, PathBuf::new(), files, false);
+    let mut unreadable = vec![];
+    let (mut runs, _) = sort_out(&place, PathBuf::new(), files, false, &mut unreadable);
     if let Some(run) = runs.first_mut() {
         run.notes.extend(twins);
     }
@@ -169,7 +173,12 @@ pub fn sort_out_files(mut files: Vec<PathBuf>) -> Vec<RunFiles> {
         run.notes.append(&mut run.unused);
     }
     runs.retain(|run| !run.ranks.is_empty());
-    runs
+    match unreadable.into_iter().next() {
+        Some(error) if runs.is_empty() => return Err(error.into()),
+        Some(error) => note_unreadable(&mut runs, &[error]),
+        None => {}
+    }
+    Ok(runs)
 }
 
 /// A file that lies there plain and packed is one file (`gunzip -k`): the plain one.
@@ -297,14 +306,14 @@ fn is_measured(path: &Path) -> bool {
 
 /// Whether a file is a recording of PyTorch in Perfetto's format. The others that end so are views of
 /// recordings, which lie beside them.
-fn is_recorded_perfetto(path: &Path) -> bool {
+fn is_recorded_perfetto(path: &Path, unreadable: &mut Vec<FileError>) -> bool {
     let name = file_name(path).to_lowercase();
     let may_be = [".pftrace", ".pftrace.gz", ".pftrace.zst"]
         .iter()
         .any(|ending| name.ends_with(ending));
     may_be
-        && input::open(path, 1, &Progress::hidden())
-            .is_ok_and(|input| input.kind == InputKind::KinetoTrace && !input.is_read_back)
+        && open_noting(path, unreadable)
+            .is_some_and(|input| input.kind == InputKind::KinetoTrace && !input.is_read_back)
 }
 
 /// What is settled of the traces of a folder before they are put together.
@@ -324,6 +333,7 @@ fn sort_out(
     folder: PathBuf,
     files: Vec<PathBuf>,
     wants_cycles: bool,
+    unreadable: &mut Vec<FileError>,
 ) -> (Vec<RunFiles>, Vec<FlightFile>) {
     let mut run = RunFiles::empty(folder);
     // a folder without traces must not take the manifest of the one above it for its own
@@ -338,7 +348,7 @@ fn sort_out(
     });
     let mut candidates: Vec<TraceCandidate> = vec![];
     for file in files {
-        candidates.extend(look_at(file, &mut run.notes));
+        candidates.extend(look_at(file, &mut run.notes, unreadable));
     }
     number_by_order(&mut candidates, &mut run.notes);
     note_unexported(&candidates, &mut run.notes);

@@ -3,6 +3,7 @@
 use crate::Progress;
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
+use crate::file_kind::may_be_file;
 use crate::input::{self, InputKind};
 use crate::output::is_work_folder;
 use etlink_chakra::astra;
@@ -48,7 +49,7 @@ fn unpacked_name(name: &str) -> &str {
 
 /// Chakra traces and merged traces in a folder and its subfolders, sorted. Other JSON is passed
 /// by; a file that is named `.et` is one whatever is in it. So are subfolders that cannot be read,
-/// which [`unreadable_folders`](crate::discover::unreadable_folders) names.
+/// which [`unreadable_paths`](crate::discover::unreadable_paths) names.
 ///
 /// # Errors
 /// The folder cannot be read, or files in it are being replaced.
@@ -57,7 +58,7 @@ pub fn written_files(root: &Path) -> Result<Vec<PathBuf>, RunError> {
     let mut files = vec![];
     while let Some(folder) = folders.pop() {
         let entries = match std::fs::read_dir(&folder) {
-            // named by `unreadable_folders`; the files beside it are still good
+            // named by `unreadable_paths`; the files beside it are still good
             Err(_) if folder != root => continue,
             entries => entries.with_path(FileAction::ReadFolder, &folder)?,
         };
@@ -68,7 +69,7 @@ pub fn written_files(root: &Path) -> Result<Vec<PathBuf>, RunError> {
                 if !is_work_folder(&path)? {
                     folders.push(path);
                 }
-            } else if path.is_file() && is_written_graph(&path) {
+            } else if may_be_file(&path) && is_written_graph(&path) {
                 files.push(path);
             }
         }
@@ -76,6 +77,14 @@ pub fn written_files(root: &Path) -> Result<Vec<PathBuf>, RunError> {
     files.sort();
     Ok(files)
 }
+
+/// JSON that lies beside graphs.
+const NO_GRAPHS: [&str; 4] = [
+    astra::file::GROUPS,
+    astra::file::SYSTEM,
+    astra::file::NETWORK,
+    astra::file::MEMORY,
+];
 
 fn is_written_graph(path: &Path) -> bool {
     let Some(name) = path.file_name() else {
@@ -88,8 +97,11 @@ fn is_written_graph(path: &Path) -> bool {
     }
     // recordings end so too: only the content tells them apart
     plain.ends_with(".json")
-        && input::open(path, 1, &Progress::hidden())
-            .is_ok_and(|input| matches!(input.kind, InputKind::EtPlus | InputKind::ChakraJson))
+        && match input::open(path, 1, &Progress::hidden()) {
+            Ok(input) => matches!(input.kind, InputKind::EtPlus | InputKind::ChakraJson),
+            // who reads it tells why it cannot be read
+            Err(error) => error.into_failed_call().is_some() && !NO_GRAPHS.contains(&plain),
+        }
 }
 
 /// The runs of written graphs in a folder and its subfolders, by prefix.
@@ -118,7 +130,7 @@ pub fn find_graph_sets(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
 pub fn groups_beside(prefix: &Path) -> Result<Option<GroupList>, RunError> {
     // one list for all files of a folder, as simulators take it
     let path = prefix.with_file_name(astra::file::GROUPS);
-    if !path.is_file() {
+    if !may_be_file(&path) {
         return Ok(None);
     }
     let text = std::fs::read(&path).with_path(FileAction::Read, &path)?;

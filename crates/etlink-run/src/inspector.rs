@@ -3,6 +3,7 @@
 use crate::Progress;
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
+use crate::file_kind::may_be_file;
 use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::output::is_work_folder;
 use crate::run_files::file_name;
@@ -40,9 +41,13 @@ pub fn find_logs(root: &Path) -> Result<LogFiles, RunError> {
                 if !is_work_folder(&path)? {
                     folders.push(path);
                 }
-            } else if path.is_file() && may_be_log(&path) {
-                let opened = input::open(&path, 1, &Progress::hidden());
-                if opened.is_ok_and(|input| input.kind == InputKind::NcclInspector) {
+            } else if may_be_file(&path) && may_be_log(&path) {
+                let is_log = match input::open(&path, 1, &Progress::hidden()) {
+                    Ok(input) => input.kind == InputKind::NcclInspector,
+                    // who reads it tells why it cannot be read
+                    Err(error) => error.into_failed_call().is_some(),
+                };
+                if is_log {
                     logs.push(path);
                 }
             }

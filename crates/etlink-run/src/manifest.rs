@@ -3,11 +3,13 @@
 //! It lies beside the traces, or one folder above those of a cycle. Traces know more than it does:
 //! it is asked where they say nothing, and where it contradicts them both are told.
 
+use crate::file_kind::{is_absence, may_be_file};
 use crate::run_files::{ManifestEntry, RankFiles};
 use crate::text::first_ranks;
 use etlink_torch::{Cycle, ManifestContents, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Name of the manifest.
@@ -69,15 +71,23 @@ impl RunManifest {
     pub fn of(folder: &Path) -> Result<Option<RunManifest>, String> {
         // the name of `.` is empty, and the files of a cycle are listed by their folder's name
         let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        let mut places = std::iter::once(folder.as_path())
-            .chain(folder.parent())
-            .map(|place| place.join(MANIFEST));
         // its own folder first: a cycle may have been copied with a manifest of its own
-        let Some(path) = places.find(|path| path.is_file()) else {
+        let places = std::iter::once(folder.as_path()).chain(folder.parent());
+        let paths = places.map(|place| place.join(MANIFEST));
+        let mut found = paths.filter(|path| may_be_file(path)).map(|path| {
+            let read = std::fs::read(&path);
+            (path, read)
+        });
+        // the system may not say that there is none before it is opened
+        let is_there = |(_, read): &(PathBuf, io::Result<Vec<u8>>)| match read {
+            Ok(_) => true,
+            Err(error) => !is_absence(error),
+        };
+        let Some((path, read)) = found.find(is_there) else {
             return Ok(None);
         };
         let unused = |error: &dyn Display| format!("{} is not used: {error}", path.display());
-        let bytes = std::fs::read(&path).map_err(|error| unused(&error))?;
+        let bytes = read.map_err(|error| unused(&error))?;
         let recorded = ManifestContents::read(&bytes)
             .map_err(|error| unused(&format!("it is no manifest of a recording: {error}")))?;
         let within = path

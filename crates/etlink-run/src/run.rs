@@ -8,6 +8,8 @@ use crate::Progress;
 use crate::cancel::Cancellation;
 use crate::discover::{self, RankFiles, RunFiles, discover};
 use crate::error::RunError;
+use crate::file_error::{FileAction, FileContext};
+use crate::file_kind::{is_absence, is_folder};
 use crate::flight;
 use crate::graphs::{self, GraphSet, find_graph_sets};
 use crate::input::database::database_processes;
@@ -75,7 +77,7 @@ impl RunSource {
     /// A folder if `path` is one, or a cycle in it (`job/cycle2`), else a file; the ranks of a report
     /// of several processes.
     pub fn from_path(path: &Path) -> RunSource {
-        if path.is_dir() || discover::cycle_folder(path).is_some() {
+        if is_folder(path) || discover::cycle_folder(path).is_some() {
             RunSource::Folder(path.to_owned())
         } else if database_processes(path).len() > 1 {
             // each of them is a rank
@@ -97,7 +99,7 @@ impl RunSource {
         if host.is_none() && measurements.is_empty() {
             return Ok(RunSource::from_path(path));
         }
-        if path.is_dir() {
+        if is_folder(path) {
             return Err(RunError::OneTraceOption);
         }
         if host.is_none() && database_processes(path).len() > 1 {
@@ -862,7 +864,7 @@ fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>, Run
         RunSource::File(path) => Ok(vec![RunFiles::one_rank(None, path, None)]),
         RunSource::Rank(traces) => find_traces(traces),
         RunSource::Files(paths) => {
-            let runs = discover::sort_out_files(paths.clone());
+            let runs = discover::sort_out_files(paths.clone())?;
             if runs.is_empty() {
                 return Err(RunError::NoTraceFiles { files: paths.len() });
             }
@@ -899,7 +901,14 @@ fn find_cycle(path: &Path) -> Result<Vec<RunFiles>, RunError> {
     let no_folder = || RunError::NotAFolder {
         path: path.to_owned(),
     };
-    let parent = discover::cycle_folder(path).ok_or_else(no_folder)?;
+    let Some(parent) = discover::cycle_folder(path) else {
+        return match std::fs::metadata(path) {
+            Err(error) if !is_absence(&error) => {
+                Err(error).with_path(FileAction::ReadFolder, path)?
+            }
+            _ => Err(no_folder()),
+        };
+    };
     let name = path.file_name().map(Path::new).unwrap_or(path);
     let mut runs = discover(parent)?;
     runs.retain(|run| run.folder == name);
@@ -913,18 +922,22 @@ fn find_cycle(path: &Path) -> Result<Vec<RunFiles>, RunError> {
 }
 
 fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, RunError> {
-    if !folder.is_dir() {
+    if !is_folder(folder) {
         return find_cycle(folder);
     }
-    let runs = discover(folder)?;
+    let discover::FoundFiles {
+        mut runs,
+        unreadable,
+        ..
+    } = discover::search_folders(folder)?;
+    discover::note_unreadable(&mut runs, &unreadable);
     if !runs.is_empty() {
         return Ok(runs);
     }
     // recorded traces count before the graphs that were made of them: they say more
     let sets = find_graph_sets(folder)?;
-    // a second walk, in a case that is rare: what is missing may lie where we may not look
-    let unreadable = discover::unreadable_folders(folder)?;
     if sets.is_empty() || traces_only {
+        // what is missing may lie where we may not look
         if let Some(error) = unreadable.into_iter().next() {
             return Err(error.into());
         }

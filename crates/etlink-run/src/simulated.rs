@@ -2,6 +2,7 @@
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
+use crate::file_kind::may_be_file;
 use crate::graphs::{GraphSet, find_graph_sets, groups_beside, prefix_and_rank};
 use crate::input;
 use crate::joined::JoinedRun;
@@ -246,7 +247,7 @@ fn find_log(source: &Path) -> Result<PathBuf, SimulationError> {
         return Ok(source.to_owned());
     }
     let places = [source.join(LOG), source.join(LOG_FOLDER).join(LOG)];
-    let mut found = places.into_iter().filter(|path| path.is_file());
+    let mut found = places.into_iter().filter(|path| may_be_file(path));
     found.next().ok_or_else(|| SimulationError::NoLog {
         folder: source.to_owned(),
     })
@@ -258,7 +259,7 @@ fn log_parts(log: &Path) -> Vec<PathBuf> {
     let mut parts = vec![log.to_owned()];
     if log.file_name().is_some_and(|name| name == LOG) {
         let earlier = (1..=LOG_PARTS).map(|part| log.with_file_name(format!("log.{part}.log")));
-        parts.extend(earlier.take_while(|part| part.is_file()));
+        parts.extend(earlier.take_while(|part| may_be_file(part)));
     }
     parts.reverse();
     parts

@@ -4,6 +4,7 @@
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
+use crate::file_kind::may_be_file;
 use crate::graphs::{GraphSet, find_graph_sets, groups_beside};
 use crate::input;
 use crate::output::{FileSet, OutputFormat};
@@ -156,7 +157,7 @@ fn network_beside(prefix: &Path, ranks: u32) -> Result<Option<ScaledNetwork>, Ru
 
 fn text_beside(prefix: &Path, name: &str) -> Result<Option<String>, RunError> {
     let path = prefix.with_file_name(name);
-    if !path.is_file() {
+    if !may_be_file(&path) {
         return Ok(None);
     }
     let text = std::fs::read_to_string(&path).with_path(FileAction::Read, &path)?;

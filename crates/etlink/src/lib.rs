@@ -90,6 +90,8 @@ enum Outcome {
 /// Prints what the command prints, and ends the process at SIGINT, SIGTERM and SIGHUP. A process
 /// can run one command: its threads and its signal handlers are set up for it.
 pub fn run_command(words: impl IntoIterator<Item = OsString>) -> u8 {
+    // first: already the options take memory
+    signals::end_without_memory();
     let args = match args::EtlinkArgs::try_parse_from(words) {
         Ok(args) => args,
         Err(error) => {

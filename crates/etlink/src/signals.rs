@@ -3,23 +3,38 @@
 use etlink_run::interrupt::Changes;
 use std::io;
 
+/// Has a program that gets no memory end with 2. Rust ends it by SIGABRT, once it has said how much
+/// it wanted: to whoever started it that is an error as others are. Nothing more can be done without
+/// memory; unfinished files go with the next run, as after SIGKILL.
+#[cfg(unix)]
+pub fn end_without_memory() {
+    use signal_hook::consts::SIGABRT;
+    use std::sync::{Arc, atomic::AtomicBool};
+
+    let is_armed = Arc::new(AtomicBool::new(true));
+    // without the handler only the number differs
+    drop(signal_hook::flag::register_conditional_shutdown(
+        SIGABRT, 2, is_armed,
+    ));
+}
+
+/// There is no such signal.
+#[cfg(not(unix))]
+pub fn end_without_memory() {}
+
 /// Ends the program with 128 + the number of the signal, as shells do, at SIGINT, SIGTERM and
-/// SIGHUP; with 2 where memory cannot be had.
+/// SIGHUP.
 ///
 /// # Errors
 /// If the system takes no handler.
 #[cfg(unix)]
 pub fn install_handlers() -> io::Result<()> {
-    use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
     use std::sync::{Arc, atomic::AtomicBool};
 
     let mut signals = signal_hook::iterator::Signals::new(heeded(&[SIGINT, SIGTERM, SIGHUP]))?;
     // a file that grows beyond `ulimit -f` is an error of its write, not the end of the program
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
-    // Rust ends a program that gets no memory by SIGABRT, once it has said how much it wanted. To
-    // whoever started it that is an error as others are. Nothing more can be done without memory;
-    // unfinished files go with the next run, as after SIGKILL.
-    signal_hook::flag::register_conditional_shutdown(SIGABRT, 2, Arc::new(AtomicBool::new(true)))?;
     let wait = move || {
         // the handler may only set a flag: locks and files are for a thread of their own
         if let Some(signal) = signals.forever().next() {

@@ -1,6 +1,7 @@
 //! Which format a file has that is to be converted, and which one its conversion has.
 
 use crate::file_error::{FileAction, FileContext};
+use crate::file_kind::may_be_file;
 use crate::output::Packing;
 use crate::{RunError, input};
 use etlink_chakra::read::{FileKind, SNIFF_BYTES, sniff};
@@ -87,7 +88,7 @@ impl GraphFormat {
     /// # Errors
     /// It cannot be read.
     pub(super) fn from_content(path: &Path) -> Result<Option<GraphFormat>, RunError> {
-        if path.join(NODES).is_file() {
+        if may_be_file(&path.join(NODES)) {
             return Ok(Some(GraphFormat::Parquet));
         }
         let mut head = vec![];

@@ -17,6 +17,7 @@ pub use error::ConversionError;
 pub use format::GraphFormat;
 
 use crate::file_error::{FileAction, FileContext};
+use crate::file_kind::{is_folder, may_be_file};
 use crate::graphs::{GraphSet, find_graph_sets, groups_beside, prefix_and_rank};
 use crate::output::{FileSet, OutputFormat, Target, refuse_input};
 use crate::{RunError, input};
@@ -144,8 +145,8 @@ fn input_ranks(
     output: &Path,
     options: &ConvertOptions,
 ) -> Result<Vec<PathBuf>, ConversionError> {
-    let is_tables = source.join(format::NODES).is_file();
-    if !source.is_dir() || is_tables {
+    let is_tables = may_be_file(&source.join(format::NODES));
+    if !is_folder(source) || is_tables {
         return Ok(vec![source.to_owned()]);
     }
     let refused = |found: String, remedy| ConversionError::NotOneRank {

@@ -1,9 +1,9 @@
 //! What is known of a file before it is read: from its name, its beginning, the manifest.
 
 use crate::Progress;
-use crate::file_error::{FileAction, FileContext};
+use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::database::database_processes;
-use crate::input::{self, InputError, InputKind};
+use crate::input::{self, InputError, InputFile, InputKind};
 use crate::manifest::RunManifest;
 use crate::run_files::file_name;
 use etlink_json::JsonScanner;
@@ -62,8 +62,12 @@ impl TraceCandidate {
 
 /// Looks at a file. One in which several processes were recorded is a trace of each; what tells their
 /// ranks is noted.
-pub(super) fn look_at(path: PathBuf, notes: &mut Vec<String>) -> Vec<TraceCandidate> {
-    let whole = look_at_file(path.clone());
+pub(super) fn look_at(
+    path: PathBuf,
+    notes: &mut Vec<String>,
+    unreadable: &mut Vec<FileError>,
+) -> Vec<TraceCandidate> {
+    let whole = look_at_file(path.clone(), unreadable);
     if !whole.kind.has_processes() {
         return vec![whole];
     }
@@ -157,7 +161,7 @@ fn natural_key(name: &str) -> Vec<(String, usize, String)> {
     parts
 }
 
-fn look_at_file(path: PathBuf) -> TraceCandidate {
+fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidate {
     let name = file_name(&path);
     let packed = name
         .strip_suffix(".gz")
@@ -178,13 +182,19 @@ fn look_at_file(path: PathBuf) -> TraceCandidate {
         .unwrap_or(packed)
         .to_owned();
     let (rank, variant) = rank_in_name(&stem);
-    let (mut kind, inside, is_view) = look_inside(&path).unwrap_or_default();
+    let (looked, failure) = match look_inside(&path) {
+        Ok(looked) => (looked, None),
+        Err(error) => (Default::default(), error.into_failed_call()),
+    };
+    let (mut kind, inside, is_view) = looked;
     // a file that is named like a trace of a rank shall be missed when it is none; tables, settings
     // and databases of all kinds lie in such folders
     let may_be_trace = packed.to_lowercase().ends_with(".json");
     if kind == InputKind::Unknown && rank.is_some() && may_be_trace {
         kind = kind_of_name(&stem);
     }
+    // one whose name tells what it is is read later, which tells what is wrong with it
+    unreadable.extend(failure.filter(|_| kind == InputKind::Unknown));
     TraceCandidate {
         path,
         kind,
@@ -252,6 +262,17 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
         }
     }
     (None, false)
+}
+
+/// Opens a file that may be a trace; notes why where the system refuses it.
+pub(super) fn open_noting(path: &Path, unreadable: &mut Vec<FileError>) -> Option<InputFile> {
+    match input::open(path, 1, &Progress::hidden()) {
+        Ok(input) => Some(input),
+        Err(error) => {
+            unreadable.extend(error.into_failed_call());
+            None
+        }
+    }
 }
 
 /// Kind, rank and number of ranks from a file's beginning.

@@ -1,8 +1,9 @@
 //! Dumps of the flight recorder: which files they are, and of which rank's traces.
 
-use super::candidate::TraceCandidate;
+use super::candidate::{TraceCandidate, open_noting};
+use crate::FileError;
 use crate::flight::read_dump;
-use crate::input::{self, InputKind};
+use crate::input::InputKind;
 use crate::progress::Progress;
 use crate::run_files::{FlightFile, FlightFolder, RunFiles, file_name};
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::path::Path;
 
 /// Whether a file that is not called JSON is a dump: `nccl_trace_rank_0`, or any other name without
 /// an ending (`TORCH_FR_DUMP_TEMP_FILE` sets what comes before the rank), or `.pkl`.
-pub(super) fn is_dump(path: &Path) -> bool {
+pub(super) fn is_dump(path: &Path, unreadable: &mut Vec<FileError>) -> bool {
     let name = file_name(path).to_lowercase();
     let plain = name
         .strip_suffix(".gz")
@@ -19,8 +20,8 @@ pub(super) fn is_dump(path: &Path) -> bool {
     let may_be = !plain.contains('.') || plain.ends_with(".pkl") || plain.ends_with(".pickle");
     // a folder can have any other file without an ending: only the content tells
     may_be
-        && input::open(path, 1, &Progress::hidden())
-            .is_ok_and(|input| input.kind == InputKind::FlightRecorder)
+        && open_noting(path, unreadable)
+            .is_some_and(|input| input.kind == InputKind::FlightRecorder)
 }
 
 /// Takes the dumps out of the candidates of a folder. By rank, then by name.

@@ -81,6 +81,14 @@ impl InputError {
         Some(remedy.to_owned())
     }
 
+    /// The call of the system that failed. What is empty, damaged or no file at all has none.
+    pub(crate) fn into_failed_call(self) -> Option<FileError> {
+        match self {
+            InputError::File(error) if error.source.raw_os_error().is_some() => Some(error),
+            _ => None,
+        }
+    }
+
     /// The file.
     pub(crate) fn file(&self) -> Option<String> {
         match self {

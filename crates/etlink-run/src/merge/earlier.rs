@@ -2,6 +2,7 @@
 
 use super::{MergeOptions, simulator};
 use crate::file_error::{FileAction, FileContext};
+use crate::file_kind::may_be_file;
 use crate::graphs::prefix_and_rank;
 use crate::input::InputError;
 use crate::output::{FileSet, OutputError, OutputFormat, Packing};
@@ -46,7 +47,7 @@ impl EarlierFiles {
         for entry in std::fs::read_dir(folder).with_path(FileAction::ReadFolder, folder)? {
             let path = entry.with_path(FileAction::ReadFolder, folder)?.path();
             let file_name = path.file_name().and_then(|name| name.to_str());
-            let Some(file_name) = file_name.filter(|_| path.is_file()) else {
+            let Some(file_name) = file_name.filter(|_| may_be_file(&path)) else {
                 continue;
             };
             if outputs.contains(file_name) {

@@ -4,6 +4,7 @@ use super::joined::simulated_ranks;
 use super::{MergeOptions, MergedRun};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
+use crate::file_kind::may_be_file;
 use crate::output::{FileSet, OutputError, OutputFormat};
 use etlink_chakra::TracePart;
 use etlink_chakra::astra::{self, NetworkBackend, Workload, file, ns3_file};
@@ -67,7 +68,7 @@ pub(super) fn earlier_files(
     names.extend(backend_files(NetworkBackend::Htsim));
     let mut files = vec![];
     for name in names {
-        if folder.join(name).is_file() {
+        if may_be_file(&folder.join(name)) {
             files.push(name.to_owned());
         }
     }
@@ -86,7 +87,7 @@ pub(super) fn earlier_files(
 
 fn has_our_readme(folder: &Path) -> Result<bool, OutputError> {
     let readme = folder.join(file::README);
-    if !readme.is_file() {
+    if !may_be_file(&readme) {
         return Ok(false);
     }
     let text = std::fs::read(&readme).with_path(FileAction::Read, &readme)?;

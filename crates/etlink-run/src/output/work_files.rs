@@ -1,6 +1,7 @@
 //! The files of a work folder that other processes look at, and how it is removed.
 
 use super::disk;
+use crate::file_kind::is_absence;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -12,7 +13,11 @@ pub(super) const JOURNAL: &str = "journal.json";
 
 /// Whether a work folder has a journal: files are being replaced, or that was cut.
 pub(super) fn has_journal(work: &Path) -> bool {
-    work.join(JOURNAL).symlink_metadata().is_ok()
+    match work.join(JOURNAL).symlink_metadata() {
+        Ok(_) => true,
+        // where nobody knows, the files around it are not taken for a whole set
+        Err(error) => !is_absence(&error),
+    }
 }
 
 /// Removes a work folder of which the lock is ours, unless files are being replaced out of it; or a

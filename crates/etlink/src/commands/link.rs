@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use etlink_model::KeepEvents;
 use etlink_run::job::{self, ChakraOptions, LinkJob};
 use etlink_run::output::{Target, refuse_input};
-use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource};
+use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource, is_folder};
 use std::path::Path;
 
 /// What is to be linked, and where it goes.
@@ -113,7 +113,7 @@ fn link_job(config: LinkConfig) -> Result<LinkJob> {
 /// Says how a path is linked that was given without the name of an option.
 fn refuse_path(path: &Path) -> Result<()> {
     let name = path.display();
-    if path.is_dir() {
+    if is_folder(path) {
         bail!("{name} is a folder; to link all ranks in it use `etlink merge {name} -o DIR`");
     }
     bail!("{name}: say which trace it is: --device for a Kineto trace, --host for a host trace");

@@ -3,6 +3,7 @@
 
 use super::shard::Shard;
 use crate::file_error::{FileAction, FileContext};
+use crate::file_kind::may_be_file;
 use crate::output::{OutputError, OutputFormat, Target};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -119,7 +120,7 @@ impl PhaseFile {
     ) -> Result<T, PhaseError> {
         let path = self.path(output, shard);
         // a pipe would be waited for
-        if !path.is_file() {
+        if !may_be_file(&path) {
             return Err(PhaseError::NoFile { path });
         }
         let bytes = match std::fs::read(&path) {

@@ -13,9 +13,10 @@ use etlink_chakra::check::{self, CheckRule, RULES, RankNodes, check_ranks};
 use etlink_chakra::finding::{Finding, FindingExample, FindingKind, Severity};
 use etlink_chakra::read;
 use etlink_chakra::read::{FileKind, GraphSummary};
-use etlink_run::discover::unreadable_folders;
+use etlink_run::discover::unreadable_paths;
 use etlink_run::graphs::{groups_beside, prefix_and_rank, written_files};
 use etlink_run::input;
+use etlink_run::is_folder;
 use etlink_run::memory::{MemoryBudget, RankMemory, in_budget};
 use etlink_run::text::error_chain;
 use serde::Serialize;
@@ -92,8 +93,8 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     let rules: Vec<&str> = rules.map(|rule| Ok(rule?.id)).collect::<Result<_>>()?;
     let mut files = vec![];
     for path in &args.paths {
-        if path.is_dir() {
-            for error in unreadable_folders(path)? {
+        if is_folder(path) {
+            for error in unreadable_paths(path)? {
                 let why = error_chain(&error);
                 notes::print_note(&format!("{why}: what is in it is left out"));
             }

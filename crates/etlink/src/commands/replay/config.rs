@@ -6,7 +6,7 @@ use etlink_findings::WhatIfQuestion;
 use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::output::{Target, refuse_input};
-use etlink_run::{Progress, RankTraces, RunOptions, RunSource};
+use etlink_run::{Progress, RankTraces, RunOptions, RunSource, is_folder};
 
 /// What is to be replayed, and how.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ pub(super) struct ReplayConfig {
 impl ReplayConfig {
     /// Refuses what cannot work, before any work is done.
     pub(super) fn from_args(args: ReplayArgs, progress: &Progress) -> Result<ReplayConfig> {
-        if args.file.as_ref().is_some_and(|file| file.is_dir()) {
+        if args.file.as_ref().is_some_and(|file| is_folder(file)) {
             check_folder_args(&args)?;
         }
         // first: what cannot be written is refused before gigabytes are read

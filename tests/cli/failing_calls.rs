@@ -1,0 +1,353 @@
+//! What becomes of a command when the n-th call by which it reads fails, or the n-th allocation, for
+//! every n: the library of `failing_calls.c` stands before that of the system.
+//!
+//! Each test prints lines of a table:
+//! `cargo test -p etlink --test cli failing_calls -- --nocapture | grep '^|'`
+
+use crate::ranks::{Drawn, RUN, put};
+use crate::tool::{Ran, Tool, gzip, unpacked};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// The library, compiled once for all tests.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let library = folder.join("failing_calls.so");
+        // another test program may be loading the one that is there
+        let made = tempfile::NamedTempFile::new_in(folder).expect("makes file");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/failing_calls.c");
+        let status = Command::new("cc")
+            .args([
+                "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o",
+            ])
+            .args([made.path(), &source])
+            .status();
+        assert!(status.expect("there is a C compiler").success());
+        made.persist(&library).expect("puts in place");
+        library
+    })
+}
+
+/// A command, and what it gives when nothing fails.
+struct Reading {
+    tool: Tool,
+    line: &'static str,
+    /// What an earlier run left in `out`.
+    before: Files,
+    after: Files,
+    whole: Ran,
+}
+
+/// What is said of a run beside what was made to fail.
+fn said(ran: &Ran) -> String {
+    let lines = ran.stderr.lines();
+    let own: Vec<&str> = lines
+        .filter(|line| !line.starts_with("injected: "))
+        .collect();
+    format!("{}\n{}", own.join("\n"), ran.stdout)
+}
+
+/// So many allocations Rust's start and the handler of SIGABRT take: a program that does not get
+/// these is ended by the signal.
+const START: u32 = 100;
+/// How many allocations fail in turn.
+const SAMPLES: u32 = 16;
+
+/// All numbers of few calls. Of many the first ones, which look for files, and a part of the rest,
+/// which read them rank by rank.
+fn sampled(calls: u32) -> impl Iterator<Item = u32> {
+    const ALL: u32 = 16;
+    let step = (calls.saturating_sub(ALL) / 12).max(1) as usize;
+    (1..=calls.min(ALL)).chain((ALL + 1..=calls).step_by(step))
+}
+
+impl Reading {
+    /// Of what lies in `run`; results go to `out`, which has those of an earlier run.
+    fn new(tool: Tool, line: &'static str, before: Files) -> Reading {
+        tool.put_files("out", &before);
+        let whole = tool.run(line).exits(0);
+        let after = tool.files("out");
+        Reading {
+            tool,
+            line,
+            before,
+            after,
+            whole,
+        }
+    }
+
+    fn run(&self, variables: &[(&str, &str)]) -> Ran {
+        self.tool.put_files("out", &self.before);
+        let (library, below) = (library().display().to_string(), self.tool.path("run"));
+        let below = below
+            .canonicalize()
+            .expect("is there")
+            .display()
+            .to_string();
+        let mut all = vec![
+            ("LD_PRELOAD", library.as_str()),
+            ("FAIL_BELOW", below.as_str()),
+        ];
+        all.extend(variables);
+        self.tool.run_in(self.line, &all)
+    }
+
+    /// How many calls and allocations a run makes when nothing fails.
+    fn counts(&self) -> (u32, u32) {
+        let file = self.tool.path("count");
+        let ran = self.run(&[("FAIL_COUNT", &file.display().to_string())]);
+        assert!(self.is_whole(&ran), "{}", ran.shown());
+        let text = String::from_utf8(self.tool.read("count")).expect("numbers");
+        let (reads, allocations) = text.split_once(' ').expect("two numbers");
+        (
+            reads.parse().expect("a number"),
+            allocations.parse().expect("a number"),
+        )
+    }
+
+    /// The run gave what it gives when nothing fails.
+    fn is_whole(&self, ran: &Ran) -> bool {
+        // where a file is written, standard output says how long that took
+        let is_same = !self.after.is_empty() || ran.stdout == self.whole.stdout;
+        is_same && ran.code == 0 && self.tool.files("out") == self.after
+    }
+
+    /// No earlier file is lost, none is half, nothing else is left.
+    #[track_caller]
+    fn assert_files_are_good(&self, ran: &Ran) {
+        let files = self.tool.files("out");
+        for (name, content) in &self.before {
+            let now = files.get(name);
+            assert!(now.is_some(), "{name} is lost\n{}", ran.shown());
+            assert!(
+                ran.code != 2 || now == Some(content),
+                "{name} is another\n{}",
+                ran.shown()
+            );
+        }
+        for (name, content) in &files {
+            // a rank without its host trace may have another name
+            let is_result = self.after.contains_key(name) || name.ends_with(".et");
+            assert!(is_result, "{name} is left\n{}", ran.shown());
+            if name.ends_with(".et") {
+                let read = etlink_chakra::read::read(&content[..]);
+                assert!(read.is_ok(), "{name} is no graph\n{}", ran.shown());
+            }
+            if name.ends_with(".html") {
+                assert!(
+                    content.ends_with(b"</html>\n"),
+                    "{name} is cut\n{}",
+                    ran.shown()
+                );
+            }
+        }
+    }
+
+    /// Each call by which the command reads fails in turn: once, or for good as on a bad disk.
+    fn fail_reads(&self) {
+        let calls = self.counts().0;
+        assert!(calls > 5, "{}: {calls}", self.line);
+        for lasting in ["", "+"] {
+            let mut ends: BTreeMap<(i32, bool), u32> = BTreeMap::new();
+            for number in sampled(calls) {
+                let ran = self.run(&[("FAIL_READ", &format!("{number}{lasting}:EIO"))]);
+                let mut lines = ran.stderr.lines();
+                let injected = lines.find(|line| line.starts_with("injected: "));
+                let injected = injected.unwrap_or_else(|| panic!("{}", ran.shown()));
+                let name = injected.trim_end_matches('/').rsplit('/').next();
+                let name = name.expect("a path");
+                let said = said(&ran);
+                let is_said = said.contains("Input/output error") && said.contains(name);
+                let is_whole = self.is_whole(&ran);
+                assert!(is_whole || is_said, "{}", ran.shown());
+                assert!((0..=2).contains(&ran.code), "{}", ran.shown());
+                self.assert_files_are_good(&ran);
+                *ends.entry((ran.code, is_whole)).or_default() += 1;
+            }
+            self.print(&format!("EIO{lasting}"), &ends);
+        }
+    }
+
+    /// Allocations fail in turn: one alone, or all from one on.
+    fn fail_allocations(&self) {
+        let count = self.counts().1;
+        assert!(count > 1000, "{}: {count}", self.line);
+        for lasting in ["", "+"] {
+            let mut ends: BTreeMap<(i32, bool), u32> = BTreeMap::new();
+            for sample in 0..SAMPLES {
+                let number = START + (count - START) * sample / SAMPLES;
+                let ran = self.run(&[
+                    ("FAIL_ALLOCATION", &format!("{number}{lasting}")),
+                    ("RUST_BACKTRACE", "0"),
+                ]);
+                assert!(ran.stderr.contains("injected: "), "{}", ran.shown());
+                let is_whole = self.is_whole(&ran);
+                let said = said(&ran).to_lowercase();
+                let causes = [
+                    "memory allocation of",
+                    "out of memory",
+                    "cannot allocate memory",
+                ];
+                let is_said = causes.iter().any(|cause| said.contains(cause));
+                assert!(
+                    is_whole || ran.code == 2 && is_said,
+                    "{number} of {count}: {}",
+                    ran.shown()
+                );
+                // what a killed process leaves goes with the next run
+                let mut files = self.tool.files("out");
+                files.retain(|name, _| !name.contains(".etlink-"));
+                let is_set = files == self.before || files == self.after;
+                assert!(is_set, "{:?}\n{}", files.keys(), ran.shown());
+                let again = self.tool.run(self.line).exits(0);
+                assert!(self.tool.files("out") == self.after, "{}", again.shown());
+                *ends.entry((ran.code, is_whole)).or_default() += 1;
+            }
+            self.print(&format!("no memory{lasting}"), &ends);
+        }
+    }
+
+    fn print(&self, fault: &str, ends: &BTreeMap<(i32, bool), u32>) {
+        let runs: u32 = ends.values().sum();
+        assert!(runs > 0, "{}", self.line);
+        let ends: Vec<String> = (ends.iter())
+            .map(|((code, is_whole), runs)| match is_whole {
+                true => format!("{code} whole ({runs})"),
+                false => format!("{code} said ({runs})"),
+            })
+            .collect();
+        println!(
+            "| {} | {fault} | {runs} runs | exit {} |",
+            self.line,
+            ends.join(", ")
+        );
+    }
+}
+
+const LINK: &str = "link --host run/torch_et_0.json.gz --device run/kineto_trace_0.json.gz \
+                    -o out/out.et --overwrite -j 1";
+const MERGE: &str = "merge run -o out --overwrite -j 1";
+
+/// A recorded pair of two ranks, by names that tell their ranks.
+fn recorded() -> Tool {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        for (from, to) in [("torch_et", "torch_et"), ("kineto_trace", "kineto_trace")] {
+            let text = unpacked(&format!("ddp2-2.15.0/{from}_{rank}.json.gz"));
+            // one packed, one plain
+            match rank {
+                0 => tool.file(&format!("run/{to}_{rank}.json.gz"), gzip(&text)),
+                _ => tool.file(&format!("run/{to}_{rank}.json"), text),
+            };
+        }
+    }
+    tool
+}
+
+/// What an earlier `merge run -o out` wrote, of ranks with other times.
+fn earlier_graphs(tool: &Tool) -> Files {
+    let earlier = Tool::new();
+    put(
+        &earlier,
+        &[RUN[0], RUN[1]].map(|drawn| Drawn { world: 2, ..drawn }),
+    );
+    earlier.run("merge run -o out").exits(0);
+    tool.put_files("out", &BTreeMap::new());
+    earlier.files("out")
+}
+
+#[test]
+fn a_call_fails_while_a_rank_is_linked() {
+    let tool = recorded();
+    let mut earlier = earlier_graphs(&tool);
+    let graph = earlier.remove("run.0.et").expect("is written");
+    let before = Files::from([("out.et".to_owned(), graph)]);
+    Reading::new(tool, LINK, before).fail_reads();
+}
+
+#[test]
+fn a_call_fails_while_a_run_is_merged() {
+    let tool = recorded();
+    let before = earlier_graphs(&tool);
+    Reading::new(tool, MERGE, before).fail_reads();
+}
+
+#[test]
+fn a_call_fails_while_traces_are_looked_for_whose_names_tell_no_rank() {
+    let tool = Tool::new();
+    tool.file(
+        "run/a/one.json",
+        unpacked("mlp-2.15.0/kineto_trace_0.json.gz"),
+    );
+    tool.file("run/a/two.json", unpacked("mlp-2.15.0/torch_et_0.json.gz"));
+    tool.file("run/notes", "mine");
+    Reading::new(tool, "merge run -o out -j 1", Files::new()).fail_reads();
+}
+
+#[test]
+fn a_call_fails_while_a_run_is_analysed() {
+    Reading::new(recorded(), "analyze run --json -j 1", Files::new()).fail_reads();
+}
+
+#[test]
+fn a_call_fails_while_a_page_is_made() {
+    Reading::new(recorded(), "report run -o out/page.html -j 1", Files::new()).fail_reads();
+}
+
+#[test]
+fn a_call_fails_while_graphs_are_read() {
+    for line in ["check run --json -j 1", "replay run --json -j 1"] {
+        let tool = recorded();
+        tool.run("merge run -o graphs").exits(0);
+        tool.put_files("run", &tool.files("graphs"));
+        Reading::new(tool, line, Files::new()).fail_reads();
+    }
+}
+
+#[test]
+fn memory_cannot_be_had_while_a_rank_is_linked() {
+    let tool = recorded();
+    let mut earlier = earlier_graphs(&tool);
+    let graph = earlier.remove("run.0.et").expect("is written");
+    let before = Files::from([("out.et".to_owned(), graph)]);
+    Reading::new(tool, LINK, before).fail_allocations();
+}
+
+#[test]
+fn memory_cannot_be_had_while_a_run_is_merged() {
+    let tool = recorded();
+    let before = earlier_graphs(&tool);
+    Reading::new(tool, MERGE, before).fail_allocations();
+}
+
+#[test]
+fn memory_cannot_be_had_while_a_run_is_analysed() {
+    let line = "analyze run --json -j 2";
+    Reading::new(recorded(), line, Files::new()).fail_allocations();
+}
+
+/// A read that a signal interrupts is made again; one that gives less than was asked for goes on.
+#[test]
+fn reads_are_interrupted_and_short() {
+    let tool = recorded();
+    let before = earlier_graphs(&tool);
+    let reading = Reading::new(tool, MERGE, before);
+    let ran = reading.run(&[("FAIL_READ", "0:SHORT")]);
+    assert!(reading.is_whole(&ran), "{}", ran.shown());
+    let mut runs = 0;
+    for number in (1..).step_by(3) {
+        let ran = reading.run(&[("FAIL_READ", &format!("{number}:EINTR"))]);
+        assert!(reading.is_whole(&ran), "{}", ran.shown());
+        if !ran.stderr.contains("injected: ") {
+            break;
+        }
+        runs += 1;
+    }
+    assert!(runs > 5, "{runs}");
+}
