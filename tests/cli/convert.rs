@@ -195,3 +195,29 @@ fn formats_that_do_not_go_together_are_refused_with_the_way() {
         .exits(2)
         .complains(&["is an input"]);
 }
+
+#[test]
+fn a_folder_of_several_files_is_replaced_as_a_whole() {
+    let tool = written_run();
+    tool.file(
+        "net.txt",
+        "DATA\n1\nfc -1 5 NONE 0 6 NONE 0 7 ALLREDUCE 64 1\n",
+    );
+    tool.run("convert net.txt out --ranks 3").exits(0);
+    tool.file("out/comm_group.json", "{}");
+    tool.run("convert net.txt out --ranks 2 -f").exits(0);
+    tool.run("check out").exits(0).says("2 ranks together");
+    assert!(!tool.path("out/net.2.et").exists() && tool.path("out/comm_group.json").exists());
+    tool.file("out/net.7.et", "mine");
+    tool.run("convert net.txt out --ranks 2 -f")
+        .exits(2)
+        .complains(&["net.7.et", "etlink did not write it"]);
+    // tables
+    tool.run(&format!("convert {RANK} x.parquet")).exits(0);
+    tool.run(&format!("convert {RANK} x.parquet -f")).exits(0);
+    tool.file("x.parquet/edges.parquet", "mine");
+    tool.run(&format!("convert {RANK} x.parquet -f"))
+        .exits(2)
+        .complains(&["edges.parquet", "etlink did not write it"]);
+    assert_eq!(tool.read("x.parquet/edges.parquet"), b"mine");
+}

@@ -85,3 +85,102 @@ fn a_recorded_run_becomes_one_of_more_ranks() {
         .exits(0);
     tool.run("check kept").exits(0).says("ok, 8 ranks together");
 }
+
+/// A refusal of `--overwrite` because of a file that etlink did not write.
+fn refuses_foreign(tool: &Tool, line: &str, file: &str) {
+    tool.run(line)
+        .exits(2)
+        .complains(&[file, "etlink did not write it", "move it away"]);
+}
+
+#[test]
+fn files_of_others_are_not_overwritten() {
+    let tool = Tool::new();
+    tool.run("generate all-reduce --ranks 2 -o run").exits(0);
+    for (number, foreign) in [
+        "README.md",
+        "system.json",
+        "network.yml",
+        "memory.json",
+        "comm_group.json",
+        "all-reduce.1.et",
+        "all-reduce.9.et",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let folder = format!("foreign{number}");
+        std::fs::create_dir(tool.path(&folder)).expect("a folder");
+        let file = format!("{folder}/{foreign}");
+        tool.file(&file, "{\"mine\": 1}\n");
+        for line in [
+            format!("generate all-reduce --ranks 4 -o {folder} -f"),
+            format!("scale run --ranks 4 -o {folder} -f"),
+        ] {
+            refuses_foreign(&tool, &line, foreign);
+            assert_eq!(tool.files(&folder).len(), 1, "{foreign}");
+            assert_eq!(tool.read(&file), b"{\"mine\": 1}\n", "{foreign}");
+        }
+    }
+    // a copy of a run onto itself, by any name of its folder
+    let before = tool.files("run");
+    for output in ["run", "./run/."] {
+        tool.run(&format!("scale run --ranks 4 -o {output} -f"))
+            .exits(2)
+            .complains(&["run is an input too"]);
+    }
+    assert!(tool.files("run") == before);
+}
+
+#[test]
+fn fewer_ranks_replace_all_of_an_earlier_run() {
+    let tool = Tool::new();
+    tool.run("generate ring --ranks 8 -o ring").exits(0);
+    tool.file("ring/notes.txt", "mine");
+    tool.run("generate ring --ranks 4 -o ring -f").exits(0);
+    tool.run("check ring").exits(0).says("ok, 4 ranks together");
+    assert!(!tool.path("ring/ring.4.et").exists());
+    // a run of another name stays
+    tool.run("generate comp --ranks 2 -o ring -f").exits(0);
+    assert!(tool.path("ring/ring.3.et").exists() && tool.path("ring/notes.txt").exists());
+
+    tool.run("generate all-reduce --ranks 2 -o small").exits(0);
+    tool.run("scale small --ranks 16 -o large").exits(0);
+    assert!(tool.path("large/comm_group.json").exists());
+    tool.run("scale small --ranks 8 -o large -f").exits(0);
+    tool.run("check large")
+        .exits(0)
+        .says("ok, 8 ranks together");
+    // without groups nothing of the earlier ones is left to be read with the new ranks
+    tool.run("generate all-reduce --ranks 4 -o large -f")
+        .exits(0);
+    assert!(!tool.path("large/comm_group.json").exists());
+}
+
+#[test]
+fn a_run_that_cannot_be_made_leaves_no_folder() {
+    let tool = Tool::new();
+    tool.run("generate all-reduce --ranks 2 -o run").exits(0);
+    tool.run("generate all-gather --ranks 2 -o other").exits(0);
+    // its ranks wait for each other in different collectives
+    tool.file("run/all-reduce.1.et", tool.read("other/all-gather.1.et"));
+    tool.run("scale run --ranks 4 --keep all-gather -o made/inner")
+        .exits(2)
+        .complains(&["nothing was written"]);
+    assert!(!tool.path("made").exists());
+}
+
+#[test]
+fn standard_output_is_no_folder() {
+    let tool = Tool::new();
+    for line in [
+        "generate ring --ranks 2 -o -",
+        "merge {pairs}/ddp2-2.15.0 -o -",
+        "merge {pairs} -o - --format etplus",
+    ] {
+        tool.run(line)
+            .exits(2)
+            .complains(&["standard output cannot take several files", "name a folder"]);
+        assert_eq!(tool.names(), Vec::<String>::new());
+    }
+}

@@ -60,6 +60,7 @@ pub mod inspector;
 pub mod interrupt;
 pub mod job;
 pub mod joined;
+mod made_run;
 pub mod manifest;
 pub mod measurements;
 pub mod membership;

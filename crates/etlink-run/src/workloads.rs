@@ -7,7 +7,9 @@ use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
 use crate::graphs::{GraphSet, find_graph_sets, groups_beside};
 use crate::input;
-use crate::output::{FileSet, OutputFormat};
+use crate::made_run::MadeRun;
+use crate::merge::{AstraSimOptions, MergeOptions};
+use crate::output::{FileSet, OutputError, OutputFormat};
 use etlink_chakra::astra::{self, NetworkBackend, Workload, file};
 use etlink_chakra::check::{RankNodes, check, check_ranks};
 use etlink_chakra::convert::GroupList;
@@ -130,8 +132,20 @@ pub fn scale_run(
     }
     let set = scale(&graphs, &groups, options)?;
     let name = prefix.file_name().unwrap_or_default().to_string_lossy();
+    refuse_source(folder, &prefix).map_err(RunError::from)?;
     let network = network_beside(&prefix, options.ranks)?;
     write_set(&name, &set, network, folder, overwrite)
+}
+
+/// The run that is copied shall not be lost to its copies.
+fn refuse_source(folder: &Path, prefix: &Path) -> Result<(), OutputError> {
+    let source = prefix.parent().unwrap_or(prefix);
+    match (folder.canonicalize(), source.canonicalize()) {
+        (Ok(output), Ok(input)) if output == input => Err(OutputError::IsInput {
+            path: source.to_owned(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// What ASTRA-sim's configurations of a run that is scaled become.
@@ -192,7 +206,26 @@ fn write_set(
     folder: &Path,
     overwrite: bool,
 ) -> Result<WorkloadReport, WorkloadError> {
-    let files = FileSet::new(folder, overwrite).map_err(RunError::from)?;
+    let made = MadeRun {
+        folder,
+        name,
+        options: MergeOptions {
+            simulator: Some(AstraSimOptions::default()),
+            overwrite,
+            ..MergeOptions::default()
+        },
+    };
+    made.write(|files| write_files(name, set, network, folder, files))
+}
+
+/// Writes all files of a run, and checks them.
+fn write_files(
+    name: &str,
+    set: &WorkloadSet,
+    network: Option<ScaledNetwork>,
+    folder: &Path,
+    files: &FileSet,
+) -> Result<WorkloadReport, WorkloadError> {
     let mut report = WorkloadReport {
         folder: folder.to_owned(),
         name: name.to_owned(),
@@ -214,7 +247,7 @@ fn write_set(
         ranks.push(RankNodes::from_graph(rank, &written));
         report.nodes += graph.nodes.len() as u64;
         report.bytes += bytes.len() as u64;
-        put(&files, &format!("{name}.{rank}.et"), &bytes)?;
+        put(files, &format!("{name}.{rank}.et"), &bytes)?;
     }
     let groups: GroupList = set
         .groups
@@ -226,8 +259,7 @@ fn write_set(
         .collect();
     report.findings.extend(check_ranks(&ranks, Some(&groups)));
     refuse_faults(&report.findings)?;
-    write_configurations(name, set, network, &files)?;
-    files.replace(vec![]).map_err(RunError::from)?;
+    write_configurations(name, set, network, files)?;
     Ok(report)
 }
 

@@ -21,10 +21,12 @@ mod columns;
 mod edges;
 mod events;
 mod kernel_metrics;
+mod mark;
 mod nodes;
 mod records;
 pub mod written_graph;
 
+pub use mark::has_mark;
 pub use records::RecordTable;
 
 use arrow_array::{RecordBatch, RecordBatchReader};

@@ -19,7 +19,9 @@ pub use format::GraphFormat;
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::{is_folder, may_be_file};
 use crate::graphs::{GraphSet, find_graph_sets, groups_beside, prefix_and_rank};
-use crate::output::{FileSet, OutputFormat, Target, refuse_input};
+use crate::made_run::MadeRun;
+use crate::merge::MergeOptions;
+use crate::output::{OutputFormat, Target, refuse_input};
 use crate::{RunError, input};
 use etlink_chakra::convert::GroupList;
 use etlink_chakra::messages::{
@@ -377,13 +379,21 @@ impl ConvertJob<'_> {
         let graph = workload.to_graph(wanted.passes);
         let et = graph.to_et();
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let set = FileSet::new(&self.output, self.options.overwrite).map_err(RunError::from)?;
-        for rank in 0..wanted.ranks {
-            let target = set.target(&format!("{stem}.{rank}.et"), OutputFormat::Chakra);
-            let written = target.and_then(|target| target.write(|out| out.write_all(&et)));
-            written.map_err(RunError::from)?;
-        }
-        set.replace(vec![]).map_err(RunError::from)?;
+        let made = MadeRun {
+            folder: &self.output,
+            name: &stem,
+            options: MergeOptions {
+                overwrite: self.options.overwrite,
+                ..MergeOptions::default()
+            },
+        };
+        made.write(|files| -> Result<(), RunError> {
+            for rank in 0..wanted.ranks {
+                let target = files.target(&format!("{stem}.{rank}.et"), OutputFormat::Chakra)?;
+                target.write(|out| out.write_all(&et))?;
+            }
+            Ok(())
+        })?;
         let ranks = u64::from(wanted.ranks);
         Ok((
             graph.nodes.len() as u64 * ranks,

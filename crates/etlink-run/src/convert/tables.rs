@@ -4,9 +4,10 @@ use super::error::ConversionError;
 use super::format::NODES;
 use crate::RunError;
 use crate::file_error::{FileAction, FileContext};
-use crate::output::{FileSet, OutputFormat};
+use crate::made_run::write_set;
+use crate::output::{FileSet, OutputError, OutputFormat};
 use etlink_chakra::messages::ChakraMessages;
-use etlink_tables::written_graph;
+use etlink_tables::{has_mark, written_graph};
 use std::fs::File;
 use std::path::Path;
 
@@ -32,7 +33,25 @@ pub(super) fn write(
     folder: &Path,
     overwrite: bool,
 ) -> Result<u64, RunError> {
-    let set = FileSet::new(folder, overwrite)?;
+    write_set(folder, overwrite, |set| {
+        refuse_foreign(folder, overwrite)?;
+        Ok((write_files(graph, set)?, vec![]))
+    })
+}
+
+/// Refuses to replace tables of somebody else.
+fn refuse_foreign(folder: &Path, overwrite: bool) -> Result<(), OutputError> {
+    for name in [NODES, EDGES] {
+        let path = folder.join(name);
+        let is_ours = || File::open(&path).is_ok_and(has_mark);
+        if overwrite && path.is_file() && !is_ours() {
+            return Err(OutputError::NotOurs { path });
+        }
+    }
+    Ok(())
+}
+
+fn write_files(graph: &ChakraMessages, set: &FileSet) -> Result<u64, RunError> {
     let mut bytes = 0;
     // the format is not looked at: the writer of the table fills the file
     let nodes = set.target(NODES, OutputFormat::EtPlus)?;
@@ -43,6 +62,5 @@ pub(super) fn write(
     bytes += edges
         .write(|out| Ok(written_graph::write_edges(graph, out)?))?
         .1;
-    set.replace(vec![])?;
     Ok(bytes)
 }

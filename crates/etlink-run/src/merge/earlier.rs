@@ -19,13 +19,13 @@ const HEAD_BYTES: u64 = 4096;
 
 /// Names of the files that go when a run replaces an earlier one as a whole.
 #[derive(Debug, Default)]
-pub(super) struct EarlierFiles {
+pub(crate) struct EarlierFiles {
     /// One for each rank, or the one of all.
-    pub(super) ranks: Vec<String>,
+    pub(crate) ranks: Vec<String>,
     /// The list of process groups.
-    pub(super) groups: Option<String>,
+    pub(crate) groups: Option<String>,
     /// What only a simulator reads.
-    pub(super) simulator: Vec<String>,
+    pub(crate) simulator: Vec<String>,
 }
 
 impl EarlierFiles {
@@ -35,7 +35,7 @@ impl EarlierFiles {
     ///
     /// # Errors
     /// If a file is named like one that may be written, but is not ours.
-    pub(super) fn find(
+    pub(crate) fn find(
         options: &MergeOptions,
         folder: &Path,
         name: &str,

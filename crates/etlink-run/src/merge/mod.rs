@@ -11,6 +11,7 @@ mod simulator;
 mod timeline;
 mod timeline_context;
 
+pub(crate) use earlier::EarlierFiles;
 pub use joined::MergedRun;
 pub use timeline_context::TimelineReport;
 
@@ -21,7 +22,6 @@ use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
 use crate::output::{FileSet, OutputError, OutputFormat, Packing, Piece, Target};
 use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
 use crate::text;
-use earlier::EarlierFiles;
 use etlink_chakra::astra::{NetworkBackend, file};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;

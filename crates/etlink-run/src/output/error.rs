@@ -36,6 +36,9 @@ pub enum OutputError {
         path: PathBuf,
     },
 
+    /// Standard output is no folder.
+    #[error("standard output cannot take several files{}", advice(self.remedy()))]
+    FolderOnStdout,
     /// Standard output has no name that tells the format.
     #[error("standard output has no name to tell the format{}", advice(self.remedy()))]
     NoFormat,
@@ -251,6 +254,7 @@ impl OutputError {
     /// What the user can do.
     pub fn remedy(&self) -> Option<String> {
         let remedy = match self {
+            OutputError::FolderOnStdout => "name a folder",
             OutputError::NoFormat => "give --format",
             OutputError::UnknownEnding { .. } => {
                 "use .et, .json, .trace.json or .pftrace (.gz behind it packs, .zst behind .et too), \

@@ -54,6 +54,10 @@ impl FileSet {
     /// If another process writes a set there, the folder cannot be written, or the replacement that
     /// an earlier run began cannot be finished.
     pub fn new(folder: &Path, overwrite: bool) -> Result<FileSet, OutputError> {
+        // `-` is standard output everywhere else; a folder of that name is `./-`
+        if folder.starts_with("-") {
+            return Err(OutputError::FolderOnStdout);
+        }
         // the folder of a run that is the root itself ends with a stroke
         let folder: PathBuf = folder.components().collect();
         let missing = folder.ancestors().take_while(|folder| !folder.exists());

@@ -7,16 +7,12 @@ use crate::trace_tables::graph_times;
 use anyhow::{Context, Result, bail};
 use etlink_link::LinkedTrace;
 use etlink_run::output::{FileSet, OutputFormat};
-use etlink_tables::{MARK, TraceTable};
-use memchr::memmem;
+use etlink_tables::{TraceTable, has_mark};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// The length of the footer and `PAR1` are the end of a Parquet file.
-const END_BYTES: i64 = 8;
 
 /// What `--parquet` writes: a set of files for each run.
 pub(super) struct TableFiles {
@@ -169,24 +165,6 @@ fn earlier_tables(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether the footer of a Parquet file has our mark.
 fn is_ours(path: &Path) -> bool {
-    read_footer(path).is_ok_and(|footer| memmem::find(&footer, MARK.as_bytes()).is_some())
-}
-
-fn read_footer(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    // the mark is in the footer: a file of gigabytes is known by its last kilobytes
-    file.seek(SeekFrom::End(-END_BYTES))?;
-    let mut end = [0; END_BYTES as usize];
-    file.read_exact(&mut end)?;
-    let [a, b, c, d, magic @ ..] = end;
-    let bytes = u32::from_le_bytes([a, b, c, d]);
-    if &magic != b"PAR1" {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    file.seek(SeekFrom::End(-END_BYTES - i64::from(bytes)))?;
-    let mut footer = vec![];
-    file.take(u64::from(bytes)).read_to_end(&mut footer)?;
-    Ok(footer)
+    File::open(path).is_ok_and(has_mark)
 }
