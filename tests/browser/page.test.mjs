@@ -298,6 +298,54 @@ describe("two runs", () => {
   });
 });
 
+describe("simulated beside measured", () => {
+  test("ranks, kinds and transfers are those of etlink simulated --json", async () => {
+    const { page, trouble } = await open("simulated");
+    const said = JSON.parse(readFileSync(join(PAGES, "simulated.compared.json"), "utf8"));
+    for (const [table, field, values] of [
+      ["simulated-ranks", "simulated_ns", said.ranks.map((rank) => rank.simulated_ns)],
+      ["simulated-ranks", "measured_ns", said.ranks.map((rank) => rank.measured_ns)],
+      ["simulated-kinds", "kind", said.kinds.map((kind) => kind.kind)],
+      ["simulated-kinds", "change_share", said.kinds.map((kind) => kind.change)],
+      ["simulated-kinds", "last_done_ns", said.kinds.map((kind) => kind.last_done_ns)],
+    ]) {
+      assert.deepEqual(await column(page, table, field), values.map(String));
+    }
+    const [longer] = await column(page, "simulated-communications", "longer_ns");
+    assert.equal(Number(longer), said.communications[0].longer_ns);
+    assert.deepEqual(trouble, []);
+  });
+
+  test("each rank is drawn as measured and below it as simulated", async () => {
+    const { page } = await open("simulated");
+    const labels = await page.locator("#simulated-strips .label").allInnerTexts();
+    const ranks = [0, 1, 2, 3];
+    assert.deepEqual(
+      labels,
+      ranks.flatMap((rank) => [`rank ${rank}, measured`, `rank ${rank}, simulated`]),
+    );
+    // Each rank of this run gathers twice in each of two steps, and so on.
+    for (const strip of await page.locator("#simulated-strips svg").all()) {
+      assert.ok((await strip.locator(".span").count()) >= 12);
+      const [strips, bar] = [await strip.boundingBox(), await strip.locator(".run").boundingBox()];
+      assert.ok(bar.width > 0.9 * strips.width, `${bar.width} of ${strips.width}`);
+    }
+    assert.match(
+      await page.locator("#simulated-strips .span title").first().textContent(),
+      /^all_gather, ranks 0, 1: \d/,
+    );
+    for (const width of [1280, 400]) {
+      const { page } = await open("simulated", { width });
+      await page.locator("#simulated").screenshot({ path: join(SHOTS, `simulated-${width}.png`) });
+    }
+  });
+
+  test("a page without a simulation has no such section", async () => {
+    const { page } = await open("devices");
+    assert.equal(await page.locator("#simulated").count(), 0);
+  });
+});
+
 describe("the numbers", () => {
   test("device time, kernels and steps are those of analyze --json", async () => {
     const { page } = await open("devices");

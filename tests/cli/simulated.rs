@@ -206,6 +206,28 @@ fn recordings_of_others_are_refused() {
 }
 
 #[test]
+fn the_page_has_the_simulation_of_its_run_and_of_no_other() {
+    let tool = simulated(RUN);
+    tool.run(&format!(
+        "report {{pairs}}/{RUN} --simulated sim -o page.html"
+    ))
+    .exits(0)
+    .says("page.html");
+    let page = tool.read("page.html").len();
+    tool.run(&format!("report {{pairs}}/{RUN} -o plain.html"))
+        .exits(0);
+    assert!(page > tool.read("plain.html").len());
+    // A log that is not there is found before the traces are read; what is of another run, after.
+    tool.run(&format!(
+        "report {{pairs}}/{RUN} --simulated none -o no.html"
+    ))
+    .complains(&["none"]);
+    tool.run("report {pairs}/ddp2-2.15.0 --simulated sim -o no.html")
+        .complains(&["give the recording that the graphs were made of"]);
+    assert!(!tool.path("no.html").exists());
+}
+
+#[test]
 fn the_timeline_has_the_measured_ranks_above_the_simulated() {
     let tool = simulated(RUN);
     tool.run(&format!(

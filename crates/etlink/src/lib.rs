@@ -61,6 +61,7 @@ mod run_findings;
 mod run_query;
 mod serial_host;
 mod signals;
+mod simulation;
 mod table;
 mod trace_cache;
 mod trace_tables;

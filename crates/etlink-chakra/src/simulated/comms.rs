@@ -100,7 +100,7 @@ pub struct SimulatedSlice {
 #[derive(Clone, Debug, Default)]
 pub struct GraphComms {
     rank: i64,
-    comms: Vec<RankComm>,
+    pub(super) comms: Vec<RankComm>,
     /// Time in which it communicates, ns.
     pub(super) communication_ns: i64,
     /// Time in which it communicates and does not compute, ns.
@@ -115,14 +115,14 @@ pub struct GraphComms {
 
 /// One communication of a rank.
 #[derive(Clone, Debug)]
-struct RankComm {
-    between: Between,
-    kind: &'static str,
+pub(super) struct RankComm {
+    pub(super) between: Between,
+    pub(super) kind: &'static str,
     bytes: u64,
     seq: Option<i64>,
     sends: bool,
-    start_ns: i64,
-    end_ns: Option<i64>,
+    pub(super) start_ns: i64,
+    pub(super) end_ns: Option<i64>,
 }
 
 /// A collective or message of a simulation.

@@ -14,6 +14,7 @@ mod comms;
 mod log;
 mod measured;
 mod report;
+mod spans;
 mod timeline;
 
 #[cfg(test)]
@@ -25,4 +26,5 @@ pub use measured::MeasuredRun;
 pub use report::{
     ComparedComm, ComparedKind, ComparedRank, SimulationReport, StuckRank, compare_simulation,
 };
+pub use spans::{CommSpan, RankSpans, communication_spans};
 pub use timeline::write_timeline;

@@ -261,6 +261,7 @@ fn check_page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) 
         notes: &[],
         findings: &[],
         compared: None,
+        simulated: None,
     })?;
     let text = std::str::from_utf8(&html).context("the page is no text")?;
     // The data, the page's own script, the trees where there are any, and each timeline.

@@ -38,6 +38,7 @@ pub fn test_page() -> Result<()> {
         write_page(&etlink, &folder, name, traces)?;
     }
     write_compared_page(&etlink, &folder, &root.join("testdata/pairs"))?;
+    write_simulated_page(&etlink, &folder, &root.join("testdata"))?;
     let mut node = Command::new("node");
     // Older versions of Node print TAP where there is no terminal.
     node.args(["--test", "--test-reporter", "spec"])
@@ -102,6 +103,35 @@ fn write_compared_page(etlink: &Path, folder: &Path, pairs: &Path) -> Result<()>
         .output()?;
     let path = folder.join("compared.diff.json");
     std::fs::write(&path, diff.stdout).with_context(|| path.display().to_string())
+}
+
+/// `simulated.html` of a run with a simulation, and `simulated.compared.json`.
+fn write_simulated_page(etlink: &Path, folder: &Path, testdata: &Path) -> Result<()> {
+    let traces = testdata.join("pairs/tpdp4-2.15.0");
+    let log = testdata.join("simulated/tpdp4-2.15.0/log.log");
+    let graphs = folder.join("traces/simulated");
+    let mut merge = Command::new(etlink);
+    merge.args([
+        "-q",
+        "merge",
+        "--overwrite",
+        "--for",
+        "astra-sim",
+        "--comm-only",
+    ]);
+    merge.arg(&traces).arg("-o").arg(&graphs);
+    run_command(merge.stdout(std::process::Stdio::null()))?;
+    let page = folder.join("simulated.html");
+    let mut report = Command::new(etlink);
+    report.args(["report", "--overwrite", "-o"]).arg(page);
+    report.arg(&traces).arg("--simulated").arg(&log);
+    run_command(report.arg("--graphs").arg(&graphs))?;
+    let mut simulated = Command::new(etlink);
+    simulated.args(["simulated", "--json"]).arg(log);
+    simulated.arg("--against").arg(traces);
+    let said = simulated.arg("--graphs").arg(graphs).output()?;
+    let path = folder.join("simulated.compared.json");
+    std::fs::write(&path, said.stdout).with_context(|| path.display().to_string())
 }
 
 /// The installed browser.

@@ -25,6 +25,7 @@ mod path_columns;
 mod ranges;
 mod rank_stats;
 mod run_timeline;
+mod simulated;
 mod strings;
 mod summary;
 mod timeline;
@@ -45,6 +46,10 @@ pub use memory::{MemoryChart, memory_charts};
 pub use packed_timeline::PackedTimeline;
 pub use rank_stats::RankStats;
 pub use run_timeline::{RankPlace, RunTimeline};
+pub use simulated::{
+    SimulatedCommRow, SimulatedKindRow, SimulatedPart, SimulatedRankRow, SimulatedSpan,
+    SimulatedTrack,
+};
 pub use timeline::Timeline;
 pub use trace_timeline::{TracedRank, trace_timeline};
 pub use window::TimelineWindow;
@@ -127,6 +132,8 @@ pub struct ReportPage<'p> {
     pub timelines: &'p [PackedTimeline],
     /// What changed since an earlier run, if there is one to compare with.
     pub compared: Option<&'p ComparedRuns>,
+    /// A simulation of the run, if there is one.
+    pub simulated: Option<&'p SimulatedPart>,
     /// What to know first.
     pub notes: &'p [String],
     /// What the run would gain most from.
@@ -142,6 +149,7 @@ struct PageData<'p> {
     notes: &'p [String],
     findings: &'p [FindingLink],
     compared: Option<&'p ComparedRuns>,
+    simulated: Option<&'p SimulatedPart>,
     ranks: Vec<Value>,
     total: Value,
     /// Per table, how many records are not in the page.
@@ -292,6 +300,7 @@ fn page_data<'p>(page: &ReportPage<'p>, most: usize, all: usize) -> io::Result<P
         notes: page.notes,
         findings: page.findings,
         compared: page.compared,
+        simulated: page.simulated,
         ranks,
         total,
         cut,

@@ -97,6 +97,7 @@ fn page_of(trace: &LinkedTrace, title: &str, timeline: &PackedTimeline) -> Strin
         notes: &[],
         findings: &[],
         compared: None,
+        simulated: None,
     };
     let bytes = render_page(&page).expect("a page");
     assert_eq!(

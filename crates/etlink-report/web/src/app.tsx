@@ -14,6 +14,7 @@ import {
   PathSection,
   StepsSection,
 } from "./sections";
+import { SimulatedSection } from "./simulated";
 import { FidelitySection, LinkSection, TablesSection, tablesOf } from "./tables";
 import { useTheme } from "./theme";
 import { Timelines } from "./timeline/timeline";
@@ -37,6 +38,12 @@ function parts(data: Data, theme: string): Part[] {
       short: "Compared",
       title: "What changed",
       content: <ComparedSection compared={data.compared} />,
+    },
+    data.simulated !== null && {
+      id: "simulated",
+      short: "Simulated",
+      title: "Simulated beside measured",
+      content: <SimulatedSection simulated={data.simulated} />,
     },
     steps && {
       id: "steps",

@@ -365,6 +365,7 @@ export type PageData = {
   notes: string[];
   findings: FindingLink[];
   compared: ComparedRuns | null;
+  simulated: SimulatedPart | null;
   ranks: ReportRank[];
   total: RunTotals;
   cut: ShortenedTable[];
@@ -585,6 +586,61 @@ export type ShortenedTable = {
   table: string;
   records: number;
   of: number;
+};
+
+export type SimulatedCommRow = {
+  kind: string;
+  between: string;
+  number: number;
+  bytes: number;
+  simulated_ns: number | null;
+  measured_ns: number | null;
+  longer_ns: number | null;
+};
+
+export type SimulatedKindRow = {
+  kind: string;
+  count: number;
+  simulated_ns: number | null;
+  measured_ns: number | null;
+  change_share: number | null;
+  last_done_ns: number | null;
+  simulated_wait_ns: number;
+  measured_wait_ns: number;
+};
+
+export type SimulatedPart = {
+  log: string;
+  sentences: string[];
+  ranks: SimulatedRankRow[];
+  kinds: SimulatedKindRow[];
+  communications: SimulatedCommRow[];
+  cut: number;
+  tracks: SimulatedTrack[];
+  not_drawn: number;
+};
+
+export type SimulatedRankRow = {
+  rank: number;
+  simulated_ns: number | null;
+  measured_ns: number | null;
+  change_share: number | null;
+  communication_ns: number | null;
+  measured_communication_ns: number | null;
+  exposed_ns: number | null;
+};
+
+export type SimulatedSpan = {
+  start_ns: number;
+  duration_ns: number;
+  name: string;
+};
+
+export type SimulatedTrack = {
+  rank: number;
+  simulated: boolean;
+  end_ns: number;
+  spans: SimulatedSpan[];
 };
 
 export type SmCoverage = {

@@ -28,6 +28,13 @@ pub struct ReportArgs {
     #[arg(long, value_name = "RANKS", value_delimiter = ',')]
     // texts: a rank whose number is not sure is called by its file's name
     pub timelines: Vec<String>,
+    /// What ASTRA-sim logged of this run, a file or the folder in which it ran: the page shows the
+    /// simulated ranks beside the measured ones
+    #[arg(long, value_name = "LOG", conflicts_with_all = ["host", "metrics"])]
+    pub simulated: Option<PathBuf>,
+    /// Folder with the graphs that were simulated [default: that of the log, or the one above it]
+    #[arg(long, value_name = "DIR", requires = "simulated")]
+    pub graphs: Option<PathBuf>,
     #[command(flatten)]
     pub steps: StepArgs,
     #[command(flatten)]

@@ -4,16 +4,14 @@ use super::{print_document, print_report};
 use crate::Outcome;
 use crate::args::SimulatedArgs;
 use crate::notes;
+use crate::simulation::read_simulation;
 use crate::table::{Grid, Limit, percent, signed_time, time};
 use anyhow::Result;
 use etlink_chakra::simulated::{
     ComparedComm, ComparedKind, ComparedRank, SimulationReport, write_timeline,
 };
-use etlink_link::TensorEdges;
 use etlink_run::output::Target;
 use etlink_run::simulated::{SimulationFiles, SimulationResult};
-use etlink_run::{JoinedRun, Run, RunOptions, RunSource};
-use std::path::Path;
 
 /// Stands where nothing is known.
 const UNKNOWN: &str = "-";
@@ -26,12 +24,11 @@ pub fn run(args: SimulatedArgs) -> Result<Outcome> {
         .as_deref()
         .map(|path| Target::chrome(path, args.overwrite.overwrite))
         .transpose()?;
-    let joined = match &args.against {
-        Some(against) => Some(join_recording(against, &args)?),
+    let against = match &args.against {
+        Some(against) => Some((against.as_path(), args.reading.run_options(None)?)),
         None => None,
     };
-    let recording = args.against.as_deref().zip(joined.as_ref());
-    let result = files.read(recording, target.is_some())?;
+    let result = read_simulation(files, against, target.is_some())?;
     for note in &result.notes {
         notes::print_note(note);
     }
@@ -48,23 +45,6 @@ pub fn run(args: SimulatedArgs) -> Result<Outcome> {
         true => Outcome::Done,
         false => Outcome::Found,
     })
-}
-
-/// Links the ranks of a recording and joins them.
-fn join_recording(against: &Path, args: &SimulatedArgs) -> Result<JoinedRun> {
-    let progress = crate::progress::progress_bar();
-    let options = RunOptions {
-        // When ranks communicate does not depend on edges between threads.
-        tensor_deps: TensorEdges::None,
-        traces_only: true,
-        progress: progress.clone(),
-        ..args.reading.run_options(None)?
-    };
-    let run = Run::open(RunSource::from_path(against), options)?;
-    progress.phase("linking");
-    let joined = run.join();
-    progress.finish();
-    Ok(joined?)
 }
 
 fn describe(result: &SimulationResult, rows: usize) -> String {

@@ -95,6 +95,39 @@ fn page_types() -> String {
             cut: 0,
         }],
     };
+    let known_rank = SimulatedRankRow {
+        simulated_ns: Some(1),
+        measured_ns: Some(1),
+        change_share: Some(0.5),
+        communication_ns: Some(1),
+        measured_communication_ns: Some(1),
+        exposed_ns: Some(1),
+        ..SimulatedRankRow::default()
+    };
+    let known_kind = SimulatedKindRow {
+        simulated_ns: Some(1),
+        measured_ns: Some(1),
+        change_share: Some(0.5),
+        last_done_ns: Some(1),
+        ..SimulatedKindRow::default()
+    };
+    let known_comm = SimulatedCommRow {
+        simulated_ns: Some(1),
+        measured_ns: Some(1),
+        longer_ns: Some(0),
+        ..SimulatedCommRow::default()
+    };
+    let simulated = SimulatedPart {
+        sentences: vec!["a sentence".to_owned()],
+        ranks: vec![known_rank, SimulatedRankRow::default()],
+        kinds: vec![known_kind, SimulatedKindRow::default()],
+        communications: vec![known_comm, SimulatedCommRow::default()],
+        tracks: vec![SimulatedTrack {
+            spans: vec![SimulatedSpan::default()],
+            ..SimulatedTrack::default()
+        }],
+        ..SimulatedPart::default()
+    };
     let page = ReportPage {
         title: "a sample",
         ranks: &ranks,
@@ -111,6 +144,7 @@ fn page_types() -> String {
             FindingLink::default(),
         ],
         compared: Some(&compared),
+        simulated: Some(&simulated),
     };
     let types = TypeRecorder::default();
     types.record(&page_data(&page, 1, 1).expect("values"));

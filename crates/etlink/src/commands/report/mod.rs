@@ -6,6 +6,7 @@
 mod compared;
 mod folder;
 mod ran;
+mod simulated;
 mod steps;
 
 use super::{json_document, print_report, print_text};
@@ -20,11 +21,12 @@ use etlink_analyze::{KernelRules, run_totals};
 use etlink_model::KeepEvents;
 use etlink_report::page::{
     self, ComparedRuns, FindingLink, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank,
-    TIMELINE_BYTES,
+    SimulatedPart, TIMELINE_BYTES,
 };
 use etlink_run::membership::Excluded;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::run::{RunOptions, RunSource};
+use etlink_run::simulated::SimulationFiles;
 use etlink_run::{Progress, Run};
 use ran::Ran;
 use serde::Serialize;
@@ -128,18 +130,28 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
     refuse_input(&args.output, inputs)?;
     // a mistake in the rules is found before the traces are read
     let rules = crate::kernel_rules::read_rules(args.trace.rules.as_deref())?;
+    // before the traces are read, too: a log that is not there needs no hour of work
+    let files = match &args.simulated {
+        Some(log) => Some(SimulationFiles::find(log, args.graphs.as_deref())?),
+        None => None,
+    };
     let progress = crate::progress::progress_bar();
     let config = ReportConfig::from_args(&args, &progress)?;
     let compared = match &before {
         Some(before) => Some(compared::compare_with(&args, before, &rules, &config)?),
         None => None,
     };
+    let options = config.options.clone();
     let content = page_content(config, &rules);
     progress.finish();
     let mut content = content?;
+    let simulated = match files {
+        Some(files) => Some(simulated::simulated_part(files, &args.path, options)?),
+        None => None,
+    };
     let (compared, excluded) = compared.unzip();
     content.excluded.extend(excluded.into_iter().flatten());
-    let bytes = content.render(compared.as_ref())?;
+    let bytes = content.render(compared.as_ref(), simulated.as_ref())?;
     let ((), bytes) = target.write(|out| out.write_all(&bytes))?;
     let sentences = compared.map_or_else(Vec::new, |compared| compared.sentences);
     print_result(&target, args.print.json, content, (sentences, bytes))
@@ -160,7 +172,7 @@ pub fn report_page(run: &RunQuery, title: String) -> Result<Vec<u8>> {
         step: None,
         timelines: vec![],
     };
-    page_content(config, &KernelRules::built_in()?)?.render(None)
+    page_content(config, &KernelRules::built_in()?)?.render(None, None)
 }
 
 fn page_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
@@ -172,8 +184,12 @@ fn page_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
 }
 
 impl Content {
-    /// The page, with what changed since an earlier run.
-    fn render(&self, compared: Option<&ComparedRuns>) -> Result<Vec<u8>> {
+    /// The page, with what changed since an earlier run, and what a simulator says of this one.
+    fn render(
+        &self,
+        compared: Option<&ComparedRuns>,
+        simulated: Option<&SimulatedPart>,
+    ) -> Result<Vec<u8>> {
         let total = run_totals(self.ranks.iter().map(|rank| &rank.analysis));
         let page = page::render_page(&ReportPage {
             title: &self.title,
@@ -182,6 +198,7 @@ impl Content {
             met: self.met.as_ref(),
             timelines: &self.timelines,
             compared,
+            simulated,
             notes: &self.notes,
             findings: &self.findings,
         })?;
