@@ -781,9 +781,15 @@ fn a_rank_that_is_cut_before_its_time_base_is_called_cut() {
     }
     let ran = tool.run("replay run").exits(1);
     assert!(ran.stdout.contains("its file is cut before its time base"));
-    // by itself it is written
+    let not_joined = "0 is not joined with the others: its file is cut before its time base";
+    let by_itself = "those of the others; its file is written by itself";
     tool.run("merge run -o out")
-        .notes("0 is not joined with the others: its file is cut before its time base");
+        .exits(0)
+        .notes(not_joined)
+        .notes(by_itself);
+    let timeline = tool.run("merge run -o view --format perfetto").exits(1);
+    let timeline = timeline.notes(not_joined);
+    assert!(!timeline.stderr.contains(by_itself), "{}", timeline.shown());
     tool.run("check out/run.0.et").exits(0);
 }
 

@@ -234,3 +234,25 @@ impl Findings {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_examples_are_kept_of_many() {
+        let mut findings = Findings::default();
+        for id in 0..9 {
+            findings.note(FindingKind::DuplicateId, || FindingExample {
+                id: Some(id),
+                ..FindingExample::default()
+            });
+        }
+        let [finding] = &findings.all.into_values().collect::<Vec<_>>()[..] else {
+            panic!("one kind");
+        };
+        let ids: Vec<Option<u64>> = finding.examples.iter().map(|example| example.id).collect();
+        assert_eq!(finding.count, 9);
+        assert_eq!(ids, [0, 1, 2, 3, 4].map(Some));
+    }
+}

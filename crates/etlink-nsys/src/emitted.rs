@@ -28,10 +28,7 @@ pub(crate) struct EmittedRange<'t> {
 impl<'t> EmittedRange<'t> {
     /// The parts of a text; all of it is the name where it has none of the others. O(length).
     pub(crate) fn from_text(text: &'t str) -> EmittedRange<'t> {
-        let mut range = EmittedRange {
-            name: text,
-            ..EmittedRange::default()
-        };
+        let mut range = EmittedRange::default();
         let places = mark_places(text);
         // From the last part to the first, so that each part ends where the next one began.
         let mut rest = text;

@@ -80,7 +80,7 @@ pub fn select_run(ranks: &[RankSummary], all: bool) -> RunSelection {
         excluded: vec![None; ranks.len()],
         ..RunSelection::default()
     };
-    selection.world_size = most(ranks.iter().filter_map(|summary| summary.world_size));
+    selection.world_size = most(ranks.iter().filter_map(stated_size));
     if !all {
         // Sizes first: a leftover of another size must not bridge two clusters of time.
         selection.by_world(ranks);
@@ -109,7 +109,7 @@ impl RunSelection {
     fn by_world(&mut self, ranks: &[RankSummary]) {
         let Some(most) = self.world_size else { return };
         for (summary, excluded) in ranks.iter().zip(&mut self.excluded) {
-            *excluded = match summary.world_size {
+            *excluded = match stated_size(summary) {
                 Some(own) if own != most => Some(ExcludeReason::WorldSize { own, most }),
                 _ if summary.rank.0 >= most => {
                     Some(ExcludeReason::BeyondWorld { world_size: most })
@@ -181,6 +181,11 @@ impl RunSelection {
                 .for_each(|member| self.excluded[*member] = Some(ExcludeReason::Time { apart_ns }));
         }
     }
+}
+
+/// The number of ranks that a trace states; a damaged one may state -1.
+fn stated_size(summary: &RankSummary) -> Option<i64> {
+    summary.world_size.filter(|size| *size > 0)
 }
 
 /// The most frequent, the smallest of equals.
@@ -260,6 +265,20 @@ mod tests {
             select_run(&ranks, true).excluded,
             [None; 4],
             "when all shall be joined"
+        );
+    }
+
+    #[test]
+    fn a_number_of_ranks_that_cannot_be_is_none() {
+        let ranks = [
+            summary(0, Some(-1), 100),
+            summary(1, Some(-1), 100),
+            summary(2, Some(0), 100),
+        ];
+        let found = select_run(&ranks, false);
+        assert_eq!(
+            (found.excluded, found.world_size, found.absent),
+            (vec![None; 3], None, vec![])
         );
     }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{both, checked, device, host, pair};
 use etlink_link::{LinkOptions, LinkedTrace, MatchRule};
-use etlink_model::AnomalyKind;
+use etlink_model::{AnomalyKind, TrackLabel};
 use etlink_testing::{DeviceQueue, HostSchema, RecordIds, TraceBuilder};
 
 /// Two steps of `step_ops` ops with a launch each, on one thread of process 1000.
@@ -284,6 +284,31 @@ fn ids_used_twice_match_once() {
     );
     assert_eq!(matched(&trace, MatchRule::Id), 49);
     assert_eq!(trace.report.anomalies.count(AnomalyKind::DuplicateRfId), 1);
+}
+
+/// Processes of a merged device trace count their ids from 1 each.
+#[test]
+fn ids_of_another_process_match_nothing() {
+    let mut draw = training(1000, 2, NAMES);
+    let own = host(&draw);
+    let other = draw.thread();
+    // behind the others, so that they have the ids that the host trace has
+    draw.op(other, NAMES[0], 3_000_000, 3_005_000);
+    let mut merged = device(&draw);
+    let threads = &merged.ops.thread;
+    let of_main = threads[0];
+    let stranger = (0..threads.len()).find(|op| threads[*op] != of_main);
+    let stranger = stranger.expect("an op of another thread");
+    merged.threads[merged.ops.thread[stranger].index()].pid = TrackLabel::Int(2000);
+    let is_twin = |op: &usize| *op != stranger && merged.ops.name[*op] == merged.ops.name[stranger];
+    let twin = (0..merged.ops.len()).find(is_twin);
+    let twin = twin.expect("an op of that name");
+    merged.ops.rf_id[stranger] = merged.ops.rf_id[twin];
+    let linked = etlink_link::link(Some(own), merged, LinkOptions::default());
+    let trace = checked(linked.expect("links"));
+    assert_eq!(matched(&trace, MatchRule::Id), 50);
+    assert_eq!(trace.report.anomalies.count(AnomalyKind::DuplicateRfId), 0);
+    assert!(trace.op_host[stranger].get().is_none() && trace.op_host[twin].get().is_some());
 }
 
 #[test]

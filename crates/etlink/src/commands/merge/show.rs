@@ -199,8 +199,16 @@ fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
         format!("{}: ", joined.run)
     };
     for excluded in &joined.excluded {
+        let mut same_run = ranks.iter().filter(|rank| rank.run == joined.run);
+        // its file lies beside those of the others, which a folder's readers take for one run
+        let is_written = joined.timeline.is_none()
+            && same_run.any(|rank| rank.label == excluded.label && rank.error.is_none());
+        let by_itself = match is_written {
+            true => "; its file is written by itself",
+            false => "",
+        };
         notes::print_note(&format!(
-            "{run}{} is not joined with the others: {}",
+            "{run}{} is not joined with the others: {}{by_itself}",
             excluded.label, excluded.message
         ));
     }
