@@ -51,6 +51,42 @@ fn a_rank_comes_back_from_json_and_tables_byte_by_byte() {
     }
 }
 
+/// What is left of a full file is what is written without it, to the byte.
+#[test]
+fn a_full_file_becomes_the_minimal_one() {
+    let tool = Tool::new();
+    for (run, options) in [
+        ("tpdp4-2.15.0", "--for astra-sim"),
+        ("transformer-2.15.0", ""),
+    ] {
+        for attributes in ["full", "minimal"] {
+            let to = format!("{run}-{attributes}");
+            tool.run(&format!(
+                "merge {{pairs}}/{run} -o {to} {options} --attrs {attributes}"
+            ))
+            .exits(0);
+        }
+        let file = format!("{run}.0.et");
+        tool.run(&format!(
+            "convert {run}-full/{file} {run}.et --attrs minimal --strict"
+        ))
+        .exits(0)
+        .notes("that simulators do not read");
+        let expected = tool.read(&format!("{run}-minimal/{file}"));
+        assert!(tool.read(&format!("{run}.et")) == expected, "{run}");
+        tool.run(&format!(
+            "convert {run}-full/{file} same-{file} --attrs full"
+        ))
+        .exits(0);
+        assert!(tool.read(&format!("same-{file}")) == tool.read(&format!("{run}-full/{file}")));
+    }
+    tool.run("convert tpdp4-2.15.0.et more.et --attrs full")
+        .complains(&["--attrs full", "link the recording again"]);
+    assert!(!tool.path("more.et").exists());
+    tool.run("convert tpdp4-2.15.0.et x.dot --attrs minimal")
+        .complains(&["--attrs is for .et files"]);
+}
+
 #[test]
 fn packed_files_and_standard_output() {
     let tool = written_run();

@@ -20,7 +20,7 @@ mod plan;
 mod read;
 mod roofline;
 mod rounding;
-mod shared_texts;
+pub(crate) mod shared_texts;
 mod weights;
 
 #[cfg(test)]

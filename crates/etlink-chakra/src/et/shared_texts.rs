@@ -14,9 +14,9 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 
 /// Attribute of the first message: schemas of ops.
-const OP_SCHEMAS: &str = "op_schemas";
+pub(crate) const OP_SCHEMAS: &str = "op_schemas";
 /// Attribute of the first message: types of arguments.
-const ARGUMENT_TYPES: &str = "argument_types";
+pub(crate) const ARGUMENT_TYPES: &str = "argument_types";
 
 /// So many bytes has each list at most. Readers tell a file by its first 64 KB, which then hold all
 /// of the first message.

@@ -40,6 +40,8 @@ losses! {
     DuplicateId = "nodes whose id an earlier node has";
     /// Nodes outside of what was chosen.
     NodeNotChosen = "nodes outside of what was chosen";
+    /// Attributes that simulators do not read.
+    AttributesNotChosen = "nodes with starts, arguments or attributes that simulators do not read";
     /// Deps between a chosen node and another.
     DepNotChosen = "dependencies between a chosen node and one that is not";
     /// GOAL has no memory.
@@ -61,7 +63,10 @@ losses! {
 impl LossKind {
     /// Whether it is what was asked for, rather than what the other format cannot hold.
     pub fn is_chosen(self) -> bool {
-        matches!(self, LossKind::NodeNotChosen | LossKind::DepNotChosen)
+        matches!(
+            self,
+            LossKind::NodeNotChosen | LossKind::DepNotChosen | LossKind::AttributesNotChosen
+        )
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod json;
 mod loss;
+mod minimal;
 mod protobuf;
 
 #[cfg(test)]
@@ -19,6 +20,7 @@ mod tests;
 
 pub use json::write_json;
 pub use loss::{LossKind, Losses};
+pub use minimal::{is_minimal, to_minimal};
 pub use protobuf::write_et;
 
 use crate::et::attributes::{NS, joined_times};

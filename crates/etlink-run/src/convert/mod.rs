@@ -23,9 +23,11 @@ use crate::made_run::MadeRun;
 use crate::merge::MergeOptions;
 use crate::output::{OutputFormat, Target, refuse_input};
 use crate::{RunError, input};
+use etlink_chakra::AttributeSet;
 use etlink_chakra::convert::GroupList;
 use etlink_chakra::messages::{
-    ChakraMessage, ChakraMessages, Losses, for_each_message, write_et, write_json,
+    ChakraMessage, ChakraMessages, Losses, for_each_message, is_minimal, to_minimal, write_et,
+    write_json,
 };
 use etlink_chakra::picture::{NodeChoice, Picture, to_dot, to_graphml, to_mermaid};
 use etlink_chakra::read::{self, ChakraGraph};
@@ -51,6 +53,8 @@ pub struct ConvertOptions {
     pub algorithm: Option<CollectiveAlgorithm>,
     /// For how many ranks a text workload is, and how many passes are made.
     pub text: Option<TextRanks>,
+    /// Which attributes nodes have; those of the input otherwise.
+    pub attributes: Option<AttributeSet>,
     /// Refuse to lose anything.
     pub strict: bool,
     /// Replace what is there.
@@ -228,6 +232,11 @@ fn refuse_options(
     if options.algorithm.is_some() && to != GraphFormat::Goal {
         return unused("--collectives", "is for GOAL, which has messages alone");
     }
+    if options.attributes.is_some()
+        && (!matches!(to, GraphFormat::Chakra | GraphFormat::Jsonizer) || from == GraphFormat::Text)
+    {
+        return unused("--attrs", "is for .et files and jsonizer's JSON");
+    }
     match (options.text, from) {
         (None, GraphFormat::Text) => {
             unused("--ranks", "is needed: a text workload does not say it")
@@ -258,11 +267,19 @@ impl ConvertJob<'_> {
     fn write_messages(&mut self) -> Result<Written, ConversionError> {
         let target = self.target()?;
         let mut nodes = 0;
-        let mut lost_in_json = Losses::default();
+        let (mut lost_in_json, mut not_chosen) = (Losses::default(), Losses::default());
         let mut read = None;
         let written = target.write(|mut out| {
             let mut sink = |message: ChakraMessage| {
                 nodes += u64::from(matches!(message, ChakraMessage::Node(_)));
+                let message = match self.options.attributes {
+                    Some(AttributeSet::Minimal) => to_minimal(message, &mut not_chosen),
+                    Some(AttributeSet::Full) => {
+                        refuse_minimal(&message)?;
+                        message
+                    }
+                    None => message,
+                };
                 match self.to {
                     GraphFormat::Jsonizer => write_json(message, &mut out, &mut lost_in_json),
                     _ => write_et(&message, &mut out),
@@ -274,6 +291,7 @@ impl ConvertJob<'_> {
             };
             let result = result.and_then(|mut losses| {
                 losses.extend(&lost_in_json);
+                losses.extend(&not_chosen);
                 self.allow(losses)
             });
             if let Err(ConversionError::Sink(error)) = result {
@@ -428,6 +446,19 @@ impl ConvertJob<'_> {
             return Err(ConversionError::Lossy(losses));
         }
         Ok(losses)
+    }
+}
+
+/// What a minimal file left out is nowhere in it.
+fn refuse_minimal(message: &ChakraMessage) -> io::Result<()> {
+    match message {
+        ChakraMessage::Metadata(metadata) if is_minimal(metadata) => {
+            Err(io::Error::other(ConversionError::Unused {
+                option: "--attrs full",
+                applies: "adds nothing to a file of --attrs minimal; link the recording again",
+            }))
+        }
+        _ => Ok(()),
     }
 }
 

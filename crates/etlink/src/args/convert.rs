@@ -1,6 +1,6 @@
 //! Arguments of `etlink convert`.
 
-use super::{JsonArgs, OverwriteArgs};
+use super::{Attributes, JsonArgs, OverwriteArgs};
 use clap::{Args, ValueEnum};
 use etlink_chakra::picture::NodeChoice;
 use etlink_run::convert::{ConvertOptions, GraphFormat, TextRanks};
@@ -58,6 +58,10 @@ pub struct ConvertArgs {
         value_parser = clap::value_parser!(u32).range(1..=10_000)
     )]
     pub passes: Option<u32>,
+    /// How much each node of a `.et` or its JSON says: `full`, or `minimal` for what simulators read
+    /// and no more [default: what the input says]
+    #[arg(long, value_enum, value_name = "SET", hide_possible_values = true)]
+    pub attrs: Option<Attributes>,
     // not StrictArgs: no other trace is left out here
     /// Write nothing if anything of the input would be lost, and exit with 1
     #[arg(long)]
@@ -147,6 +151,7 @@ impl ConvertArgs {
                 ranks,
                 passes: self.passes.unwrap_or(1),
             }),
+            attributes: self.attrs.map(etlink_chakra::AttributeSet::from),
             strict: self.strict,
             overwrite: self.overwrite.overwrite,
         }

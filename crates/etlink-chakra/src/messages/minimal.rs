@@ -1,0 +1,73 @@
+//! What simulators read of a message, and no more: `--attrs minimal` of files that are there.
+
+use super::ChakraMessage;
+use super::loss::{LossKind, Losses};
+use crate::AttributeSet;
+use crate::et::attributes::ATTRIBUTE_SET;
+use crate::et::shared_texts::{ARGUMENT_TYPES, OP_SCHEMAS};
+use crate::proto::attribute_proto::Value;
+use crate::proto::{AttributeProto, GlobalMetadata, Node};
+
+/// What Chakra's feeders and ASTRA-sim look at.
+// `et_feeder_node.cpp` and `Workload.cc`
+const READ_BY_SIMULATORS: [&str; 10] = [
+    "is_cpu_op",
+    "num_ops",
+    "tensor_size",
+    "comm_type",
+    "comm_size",
+    "comm_src",
+    "comm_dst",
+    "comm_tag",
+    "comm_priority",
+    "pg_name",
+];
+
+/// Leaves of a message what simulators read; the nodes that had more are counted.
+pub fn to_minimal(message: ChakraMessage, losses: &mut Losses) -> ChakraMessage {
+    match message {
+        ChakraMessage::Metadata(metadata) => ChakraMessage::Metadata(minimal_metadata(metadata)),
+        ChakraMessage::Node(mut node) => {
+            let had_more = node.start_time_micros != 0
+                || node.inputs.is_some()
+                || node.outputs.is_some()
+                || node.attr.iter().any(|attr| !is_read(attr));
+            losses.add(LossKind::AttributesNotChosen, u64::from(had_more));
+            node.attr.retain(is_read);
+            ChakraMessage::Node(Box::new(Node {
+                start_time_micros: 0,
+                inputs: None,
+                outputs: None,
+                ..*node
+            }))
+        }
+    }
+}
+
+fn is_read(attribute: &AttributeProto) -> bool {
+    READ_BY_SIMULATORS.contains(&&attribute.name[..])
+}
+
+fn minimal_metadata(mut metadata: GlobalMetadata) -> GlobalMetadata {
+    // Lists of texts that no node names any longer.
+    let is_list = |name: &str| [OP_SCHEMAS, ARGUMENT_TYPES].contains(&name);
+    metadata.attr.retain(|attr| !is_list(&attr.name));
+    let set = Value::StringVal(AttributeSet::Minimal.name().to_owned());
+    let stated = metadata.attr.iter_mut();
+    match stated.into_iter().find(|attr| attr.name == ATTRIBUTE_SET) {
+        Some(attribute) => attribute.value = Some(set),
+        None => metadata.attr.push(AttributeProto {
+            name: ATTRIBUTE_SET.to_owned(),
+            value: Some(set),
+            ..AttributeProto::default()
+        }),
+    }
+    metadata
+}
+
+/// Whether a file says that it has no more than simulators read.
+pub fn is_minimal(metadata: &GlobalMetadata) -> bool {
+    let minimal = Value::StringVal(AttributeSet::Minimal.name().to_owned());
+    let mut attributes = metadata.attr.iter();
+    attributes.any(|attr| attr.name == ATTRIBUTE_SET && attr.value.as_ref() == Some(&minimal))
+}
