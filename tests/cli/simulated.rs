@@ -1,6 +1,7 @@
 //! `etlink simulated` on what ASTRA-sim printed and logged of exports of recorded runs.
 
-use crate::tool::Tool;
+use crate::tool::{Tool, unpacked};
+use memchr::memmem;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -276,4 +277,87 @@ fn the_timeline_has_the_measured_ranks_above_the_simulated() {
     tool.run("simulated sim -o both.svg")
         .exits(2)
         .complains(&[".trace.json"]);
+}
+
+/// As a simulator leaves it that was killed.
+#[test]
+fn a_log_that_is_cut_within_a_name_is_cut() {
+    let tool = simulated(RUN);
+    let log = tool.read("sim/log/log.log");
+    let node = memmem::rfind(&log, b"issue,sys").expect("a node");
+    let name = memmem::find(&log[node..], b"node->name=").expect("a name");
+    tool.file("sim/log/log.log", &log[..node + name + 14]);
+    tool.run("simulated sim")
+        .exits(1)
+        .notes("1 lines of the log are cut");
+}
+
+#[test]
+fn a_rank_without_a_line_is_compared_with_the_recording() {
+    let tool = simulated(RUN);
+    let printed = String::from_utf8(logged(RUN, "printed.txt")).expect("text");
+    let without: String = printed
+        .split_inclusive('\n')
+        .filter(|line| !line.contains("sys[1]"))
+        .collect();
+    assert_ne!(printed, without);
+    tool.file("printed.txt", without);
+    tool.run(&format!(
+        "simulated printed.txt --graphs sim --against {{pairs}}/{RUN}"
+    ))
+    .exits(1)
+    .says("rank 1 did not finish")
+    .notes("the log says nothing of rank 1, of which there are graphs");
+}
+
+#[test]
+fn packed_graphs_lie_beside_the_log() {
+    let tool = simulated(RUN);
+    let plain = document(&tool, "sim");
+    for (name, content) in tool.files("sim") {
+        let (name, content) = match name.strip_suffix(".et") {
+            Some(_) => (format!("{name}.zst"), zstd::encode_all(&content[..], 3)),
+            None => (name, Ok(content)),
+        };
+        tool.file(&format!("packed/{name}"), content.expect("packs"));
+    }
+    assert_eq!(plain["kinds"], document(&tool, "packed")["kinds"]);
+}
+
+/// The last to come may be a rank that is not there: nobody knows how long the transfer took.
+#[test]
+fn recordings_of_some_ranks_tell_no_transfers_with_others() {
+    let tool = Tool::new();
+    let run = "tpdp4-2.15.0";
+    tool.run(&format!(
+        "merge {{pairs}}/{run} --for astra-sim --comm-only -o sim"
+    ))
+    .exits(0);
+    tool.file("sim/log/log.log", logged(run, "log.log"));
+    for rank in 0..2 {
+        for kind in ["torch_et", "kineto_trace"] {
+            let name = format!("{kind}_{rank}.json");
+            tool.file(
+                &format!("some/{name}"),
+                unpacked(&format!("{run}/{name}.gz")),
+            );
+        }
+    }
+    let whole = document(&tool, &format!("sim --against {{pairs}}/{run}"));
+    let some = document(&tool, "sim --against some");
+    let transfers = |report: &Value| -> Vec<(String, i64, i64)> {
+        let all = report["communications"].as_array().expect("a list");
+        let known = all.iter().filter_map(|comm| {
+            let ns = comm["measured_ns"].as_i64()?;
+            let ranks = comm["ranks"].as_str()?.to_owned();
+            Some((ranks, comm["number"].as_i64()?, ns))
+        });
+        known.collect()
+    };
+    let (whole, some) = (transfers(&whole), transfers(&some));
+    assert!(!some.is_empty() && some.len() < whole.len());
+    assert!(
+        some.iter().all(|(ranks, ..)| ranks == "ranks 0, 1"),
+        "{some:?}"
+    );
 }

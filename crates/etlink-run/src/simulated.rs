@@ -6,6 +6,7 @@ use crate::file_kind::may_be_file;
 use crate::graphs::{GraphSet, find_graph_sets, groups_beside, prefix_and_rank};
 use crate::input;
 use crate::joined::JoinedRun;
+use crate::output::Packing;
 use etlink_chakra::convert::GroupRanks;
 use etlink_chakra::read::{self, ChakraGraph, ChakraReadError};
 use etlink_chakra::simulated::{
@@ -187,11 +188,12 @@ impl SimulationFiles {
         self.check_ranks(&log)?;
         let measured = match recording {
             None => None,
-            Some((against, joined)) => Some(measured_run(against, joined, &log)?),
+            Some((against, joined)) => Some(self.measured_run(against, joined)?),
         };
         let groups = groups_beside(&self.graphs.prefix)?.unwrap_or_default();
         let groups = GroupRanks::new(groups, self.graphs.ranks.keys().copied());
         let (mut ranks, mut notes) = (vec![], log_notes(&log));
+        notes.extend(self.absent_note(&log));
         for (rank, path) in &self.graphs.ranks {
             let graph = read_graph(path)?;
             if let Some(damage) = graph.damage() {
@@ -217,6 +219,46 @@ impl SimulationFiles {
             report,
             run,
             measured,
+        })
+    }
+
+    /// Graphs of which the log has no line.
+    fn absent_note(&self, log: &AstraLog) -> Option<String> {
+        let graphs = self.graphs.ranks.keys();
+        let absent: Vec<&i64> = graphs
+            .filter(|rank| !log.ranks.contains_key(rank))
+            .collect();
+        (!absent.is_empty()).then(|| {
+            format!(
+                "the log says nothing of {}, of which there are graphs: the simulation did not get \
+                 to its end, or it was one of fewer ranks",
+                rank_list("rank", &absent)
+            )
+        })
+    }
+
+    /// The measured run; refuses one that has ranks which were not simulated.
+    fn measured_run(
+        &self,
+        against: &Path,
+        joined: &JoinedRun,
+    ) -> Result<MeasuredRun, SimulationError> {
+        let measured = MeasuredRun::new(&joined.summaries, &joined.matches, &joined.clocks);
+        let graphs = &self.graphs.ranks;
+        if measured
+            .windows
+            .keys()
+            .all(|rank| graphs.contains_key(rank))
+        {
+            return Ok(measured);
+        }
+        Err(SimulationError::OtherRecording {
+            against: against.to_owned(),
+            why: format!(
+                "it has {}, and the simulation {}",
+                ranks_text(measured.windows.keys()),
+                ranks_text(graphs.keys())
+            ),
         })
     }
 
@@ -365,15 +407,25 @@ fn graphs_in(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
     let entries = std::fs::read_dir(folder).with_path(FileAction::ReadFolder, folder)?;
     for entry in entries {
         let path = entry.with_path(FileAction::ReadFolder, folder)?.path();
-        let is_graph = path.extension().is_some_and(|ending| ending == "et");
-        if let Some((prefix, rank)) = prefix_and_rank(&path).filter(|_| is_graph) {
-            sets.entry(prefix).or_default().insert(rank, path);
+        if let Some((prefix, rank)) = prefix_and_rank(&path).filter(|_| is_graph_name(&path)) {
+            let set = sets.entry(prefix).or_default();
+            // of one that lies there plain and packed the plain one, whose name is shorter
+            let known = set.entry(rank).or_insert_with(|| path.clone());
+            if path < *known {
+                *known = path;
+            }
         }
     }
     let sets = sets.into_iter();
     Ok(sets
         .map(|(prefix, ranks)| GraphSet { prefix, ranks })
         .collect())
+}
+
+/// Whether a file is named as a graph, packed or not.
+fn is_graph_name(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_lowercase();
+    Packing::of_name(&name).1.ends_with(".et")
 }
 
 fn only_run(folder: &Path, mut sets: Vec<GraphSet>) -> Result<GraphSet, SimulationError> {
@@ -406,26 +458,5 @@ fn refuse_strangers(
     Err(SimulationError::OtherRecording {
         against: against.to_owned(),
         why: format!("none of the {simulated} simulated communications is in it"),
-    })
-}
-
-/// The measured run; refuses one that has ranks which were not simulated.
-fn measured_run(
-    against: &Path,
-    joined: &JoinedRun,
-    log: &AstraLog,
-) -> Result<MeasuredRun, SimulationError> {
-    let measured = MeasuredRun::new(&joined.summaries, &joined.matches, &joined.clocks);
-    let is_simulated = |rank: &i64| log.ranks.contains_key(rank);
-    if measured.windows.keys().all(is_simulated) {
-        return Ok(measured);
-    }
-    Err(SimulationError::OtherRecording {
-        against: against.to_owned(),
-        why: format!(
-            "it has {}, and the simulation {}",
-            ranks_text(measured.windows.keys()),
-            ranks_text(log.ranks.keys())
-        ),
     })
 }

@@ -146,7 +146,16 @@ impl AstraLogReader {
             }
             self.log.lines += 1;
             let text = line.strip_suffix(b"\n").unwrap_or(&line);
-            self.take_line(text.strip_suffix(b"\r").unwrap_or(text));
+            let is_cut = text.len() == line.len() && is_cut_in_name(text);
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            let found = if is_cut {
+                Some(LogLine::Damaged)
+            } else {
+                LogLine::parse(text)
+            };
+            if let Some(found) = found {
+                self.take_line(found);
+            }
         }
     }
 
@@ -158,10 +167,7 @@ impl AstraLogReader {
         self.log
     }
 
-    fn take_line(&mut self, line: &[u8]) {
-        let Some(found) = LogLine::parse(line) else {
-            return;
-        };
+    fn take_line(&mut self, found: LogLine<'_>) {
         if self.begins_anew(&found) {
             self.forget_run();
         }
@@ -301,6 +307,13 @@ fn after_prefix<'l>(line: &'l [u8], head: &[u8]) -> Option<&'l [u8]> {
     let at = memmem::find(line, head)?;
     let is_begin = at == 0 || line[at - 1] == b' ';
     is_begin.then(|| &line[at + head.len()..])
+}
+
+/// Whether the last line of a log, which has no end, is that of a node and ends in its name. A line
+/// that has an end is that of a name with a line end in it.
+fn is_cut_in_name(line: &[u8]) -> bool {
+    let has = |part: &[u8]| memmem::find(line, part).is_some();
+    has(b", node->name=") && !has(b", node->type=")
 }
 
 /// `0, tick=15001, node->id=1, node->name=aten::mm, node->type=4`.

@@ -23,6 +23,8 @@ pub(super) struct MeasuredComm {
     /// Its number in the group, as the traces count.
     pub(super) number: i64,
     pub(super) members: Vec<MeasuredMember>,
+    /// The traces of all its ranks are here. Else the last to come may be one that is not.
+    pub(super) is_complete: bool,
     /// From the last arrival to the end of the transfer, as networks are fitted to it: where host
     /// threads wait, to the first rank that was done.
     pub(super) transfer_ns: Option<i64>,
@@ -61,11 +63,14 @@ impl MeasuredRun {
                     sends: communication.kind == CollectiveKind::Send,
                 }
             });
+            let is_complete = matched.missing.is_empty() && matched.absent == 0;
+            let transfer_ns = ranks.transfer_ns(matched).filter(|_| is_complete);
             run.comms.push(MeasuredComm {
                 between: between(join, matched),
                 kind: kind_name(matched),
                 number: matched.number,
-                transfer_ns: ranks.transfer_ns(matched).map(|ns| ns.round() as i64),
+                is_complete,
+                transfer_ns: transfer_ns.map(|ns| ns.round() as i64),
                 members: members.collect(),
             });
         }

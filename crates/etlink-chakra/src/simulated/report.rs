@@ -4,7 +4,7 @@ use super::comms::{Between, SimulatedComm, SimulatedRun, length, union};
 use super::log::{AstraLog, LoggedRank, LoggedStatistics};
 use super::measured::{MeasuredComm, MeasuredRun};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// What was simulated, and beside it what was measured, ns of each.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -64,7 +64,8 @@ pub struct ComparedKind {
     pub kind: &'static str,
     /// How many.
     pub count: u64,
-    /// Those whose transfer both the simulation and the recording tell: the sums are of these.
+    /// Those whose transfer both the simulation and the recording tell: the sums are of these. Without
+    /// a recording they are of all.
     pub compared: u64,
     /// What their transfers took in the simulation.
     pub simulated_ns: i64,
@@ -171,7 +172,7 @@ pub fn compare_simulation(
             kind: comm.kind,
             ..ComparedKind::default()
         });
-        kind.add(&compared);
+        kind.add(&compared, measured.is_some());
         report.communications.push(compared);
     }
     report.kinds = kinds.into_values().map(ComparedKind::finish).collect();
@@ -222,7 +223,8 @@ fn compare_comm(comm: &SimulatedComm, pair: Option<&MeasuredComm>) -> ComparedCo
     let members = comm.members.iter();
     let simulated =
         MeetingTimes::new(members.map(|member| (member.arrives_ns, member.ends_ns, member.sends)));
-    let measured = pair.map(|pair| {
+    let complete = pair.filter(|pair| pair.is_complete);
+    let measured = complete.map(|pair| {
         let members = pair.members.iter();
         MeetingTimes::new(members.map(|member| (member.arrives_ns, member.ends_ns, member.sends)))
     });
@@ -252,15 +254,19 @@ fn compare_comm(comm: &SimulatedComm, pair: Option<&MeasuredComm>) -> ComparedCo
 }
 
 impl ComparedKind {
-    fn add(&mut self, comm: &ComparedComm) {
+    fn add(&mut self, comm: &ComparedComm, is_measured: bool) {
         self.count += 1;
-        self.simulated_wait_ns += comm.simulated_wait_ns;
-        self.measured_wait_ns += comm.measured_wait_ns.unwrap_or(0);
+        if !is_measured {
+            self.simulated_ns += comm.simulated_ns.unwrap_or(0);
+            self.simulated_wait_ns += comm.simulated_wait_ns;
+        }
         if let Some((simulated, measured)) = comm.simulated_ns.zip(comm.measured_ns) {
             self.compared += 1;
             self.simulated_ns += simulated;
             self.measured_ns += measured;
             self.last_done_ns += comm.last_done_ns.unwrap_or(measured);
+            self.simulated_wait_ns += comm.simulated_wait_ns;
+            self.measured_wait_ns += comm.measured_wait_ns.unwrap_or(0);
         }
     }
 
@@ -305,18 +311,14 @@ impl<'m> Pairing<'m> {
             let Some(mut known) = known.remove(&channel) else {
                 continue;
             };
-            let number = |index: &usize| {
-                let seq = run.comms[*index].seq?;
-                known.iter().copied().find(|known| known.number == seq)
-            };
-            let numbered: Option<Vec<&MeasuredComm>> = indices.iter().map(number).collect();
-            if let Some(numbered) = numbered {
+            indices.sort_by_key(|index| run.comms[*index].place);
+            let numbers = indices.iter().map(|index| run.comms[*index].seq);
+            if let Some(numbered) = pairs_by_number(numbers, &known) {
                 for (index, pair) in indices.into_iter().zip(numbered) {
                     of[index] = Some(pair);
                 }
             } else if known.len() == indices.len() {
                 known.sort_by_key(|comm| comm.number);
-                indices.sort_by_key(|index| run.comms[*index].place);
                 for (index, pair) in indices.into_iter().zip(known) {
                     of[index] = Some(pair);
                 }
@@ -324,4 +326,19 @@ impl<'m> Pairing<'m> {
         }
         Pairing { of }
     }
+}
+
+/// The counterpart of each number, if all have one. Collectives of one `ncclGroupStart` have one
+/// number: the second of that number is the second of the recording.
+fn pairs_by_number<'m>(
+    numbers: impl Iterator<Item = Option<i64>>,
+    known: &[&'m MeasuredComm],
+) -> Option<Vec<&'m MeasuredComm>> {
+    let mut by_number: BTreeMap<i64, VecDeque<&'m MeasuredComm>> = BTreeMap::new();
+    for comm in known {
+        by_number.entry(comm.number).or_default().push_back(comm);
+    }
+    numbers
+        .map(|number| by_number.get_mut(&number?)?.pop_front())
+        .collect()
 }

@@ -74,6 +74,11 @@ fn describe(result: &SimulationResult, rows: usize) -> String {
     out
 }
 
+/// Whether there is a recording beside the simulation.
+fn is_measured(report: &SimulationReport) -> bool {
+    report.ranks.iter().any(|rank| rank.measured_ns.is_some())
+}
+
 fn known_time(ns: Option<i64>) -> String {
     ns.map_or(UNKNOWN.to_owned(), time)
 }
@@ -85,25 +90,34 @@ fn known_change(change: Option<f64>) -> String {
     })
 }
 
+/// What a blocked thread waits beyond the network is computation in what `merge` writes.
+const CLOSE_BY_CONSTRUCTION: &str = "\
+    Graphs keep time that the network does not explain as computation: the times of ranks come \
+    close to the recording whatever the network takes. The kinds below say how good it is.\n";
+
 fn rank_table(report: &SimulationReport) -> String {
     let head = [
         "rank",
         "simulated",
         "measured",
         "change",
-        "communicates",
+        "simulated communication",
         "measured communication",
-        "exposed",
+        "simulated exposed",
         "exposed, as ASTRA-sim says",
     ];
     let mut table = Grid::new(1, Limit::NONE, head);
     for rank in &report.ranks {
         table.add(rank_row(rank));
     }
-    format!(
-        "per rank (communicates: from a rank's arrival to the end; exposed: of that, without \
+    let mut text = format!(
+        "per rank (communication: from a rank's arrival to the end; exposed: of that, without \
          computation)\n{table}"
-    )
+    );
+    if is_measured(report) {
+        text += CLOSE_BY_CONSTRUCTION;
+    }
+    text
 }
 
 fn rank_row(rank: &ComparedRank) -> [String; 8] {
@@ -132,8 +146,9 @@ fn kind_table(report: &SimulationReport) -> String {
         "measured waits",
     ];
     let mut table = Grid::new(1, Limit::NONE, head);
+    let is_measured = is_measured(report);
     for kind in &report.kinds {
-        table.add(kind_row(kind));
+        table.add(kind_row(kind, is_measured));
     }
     format!(
         "per kind, all transfers (from the last rank's arrival to the end; of host threads to the first \
@@ -141,17 +156,19 @@ fn kind_table(report: &SimulationReport) -> String {
     )
 }
 
-fn kind_row(kind: &ComparedKind) -> [String; 9] {
+/// Sums are of what both sides tell; without a recording, of all.
+fn kind_row(kind: &ComparedKind, is_measured: bool) -> [String; 9] {
+    let simulated = |ns: i64| known_time((kind.compared > 0 || !is_measured).then_some(ns));
     let compared = |ns: i64| known_time((kind.compared > 0).then_some(ns));
     [
         kind.kind.to_owned(),
         kind.count.to_string(),
         kind.compared.to_string(),
-        compared(kind.simulated_ns),
+        simulated(kind.simulated_ns),
         compared(kind.measured_ns),
         known_change(kind.change),
         compared(kind.last_done_ns),
-        time(kind.simulated_wait_ns),
+        simulated(kind.simulated_wait_ns),
         compared(kind.measured_wait_ns),
     ]
 }
