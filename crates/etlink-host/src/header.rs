@@ -59,3 +59,27 @@ pub(crate) fn nodes_after_end(trailer: &[u8]) -> Option<usize> {
     let first = trailer[start + 1..].trim_ascii_start();
     (first.starts_with(b"\"id\"") || first.starts_with(b"\"name\"")).then_some(start)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A forked child writes its own fields behind those of its parent.
+    #[test]
+    fn of_fields_that_come_again_the_first_counts_but_for_the_end() {
+        let mut header = HostHeader::default();
+        let own = r#""schema": "1.1.1", "pid": 1, "time": "a", "start_ts": 5, "finish_ts": 6,"#;
+        let child = r#""schema": "1.0.1", "pid": 2, "time": "b", "start_ts": 7, "finish_ts": 8}"#;
+        for text in [own, child] {
+            add(text.as_bytes(), &mut header);
+        }
+        let want = HostHeader {
+            schema: "1.1.1".to_owned(),
+            pid: Some(1),
+            time: "a".to_owned(),
+            start_ms: Some(5),
+            finish_ms: Some(8),
+        };
+        assert_eq!(header, want);
+    }
+}
