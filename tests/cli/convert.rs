@@ -202,6 +202,10 @@ fn a_text_workload_becomes_ranks_that_check_takes() {
 #[test]
 fn formats_that_do_not_go_together_are_refused_with_the_way() {
     let tool = written_run();
+    tool.run("analyze {pairs}/mlp-2.15.0 --parquet tables")
+        .exits(0);
+    tool.run("convert tables x.et")
+        .complains(&["tables of analyze", "`etlink link`"]);
     tool.run(
         "link --device {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz --format etplus -o tree.json",
     )

@@ -160,6 +160,15 @@ fn input_ranks(
         found,
         remedy,
     };
+    if ["events", "nodes", "edges"]
+        .iter()
+        .all(|table| is_folder(&source.join(table)))
+    {
+        return Err(refused(
+            "it has tables of analyze, which do not say all that a .et does".to_owned(),
+            "link the recording with `etlink merge` or `etlink link`",
+        ));
+    }
     let mut sets = find_graph_sets(source)?;
     let [GraphSet { ranks, .. }] = &mut sets[..] else {
         let found = format!("{} runs of written graphs are in it", sets.len());
