@@ -140,7 +140,7 @@ fn pictures_of_graphs_and_trees() {
     tool.run(&format!("convert {RANK} x.graphml")).exits(0);
     tool.run(&format!("convert {RANK} x.dot --step 99"))
         .exits(2)
-        .complains(&["ProfilerStep#99"]);
+        .complains(&["ProfilerStep#99", "there are the steps "]);
     tool.run(
         "link --host {pairs}/tpdp4-2.15.0/torch_et_0.json.gz --device \
         {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz -o tree.json",
@@ -260,4 +260,75 @@ fn a_folder_of_several_files_is_replaced_as_a_whole() {
         .exits(2)
         .complains(&["edges.parquet", "etlink did not write it"]);
     assert_eq!(tool.read("x.parquet/edges.parquet"), b"mine");
+}
+
+#[test]
+fn a_run_with_a_cut_rank_is_no_whole_goal() {
+    let tool = written_run();
+    let bytes = tool.read(RANK);
+    tool.file(RANK, &bytes[..bytes.len() / 2]);
+    tool.run("convert run cut.goal --strict")
+        .exits(1)
+        .complains(&["nodes that the file says it has, and that are not there"]);
+    assert!(!tool.path("cut.goal").exists());
+    tool.run("convert run cut.goal")
+        .exits(0)
+        .notes("not in the output: nodes that the file says it has");
+    tool.run(&format!("convert {RANK} cut.graphml --strict"))
+        .exits(1)
+        .complains(&["nodes that the file says it has"]);
+}
+
+#[test]
+fn goal_of_one_rank_says_how_many_are_missing() {
+    let tool = written_run();
+    for rank in [0, 1] {
+        tool.run(&format!(
+            "convert run/tpdp4-2.15.0.{rank}.et x.goal --strict"
+        ))
+        .exits(1)
+        .complains(&[
+            "ranks without a file, which do nothing: 3",
+            "collectives of ranks of which some have no file",
+        ]);
+    }
+}
+
+#[test]
+fn standard_input_is_converted() {
+    let tool = written_run();
+    let bytes = tool.read(RANK);
+    for (input, output) in [
+        (bytes.clone(), "x.json"),
+        (gzip(&bytes), "packed.json"),
+        (bytes.clone(), "x.parquet"),
+        (bytes.clone(), "x.graphml"),
+        (bytes.clone(), "x.goal"),
+    ] {
+        tool.run_with(&format!("convert - {output}"), &input)
+            .exits(0);
+    }
+    tool.run(&format!("convert {RANK} file.json")).exits(0);
+    assert!(tool.read("x.json") == tool.read("file.json"));
+    assert!(tool.read("packed.json") == tool.read("file.json"));
+    let layers = "DATA\n1\nfc -1 5 NONE 0 6 NONE 0 7 ALLREDUCE 64 1\n";
+    tool.run_with("convert - out --ranks 2", layers.as_bytes())
+        .exits(0);
+    assert!(tool.path("out/workload.1.et").exists());
+    tool.run_with("convert - y.json", b"").exits(2);
+}
+
+#[test]
+fn an_execution_trace_is_called_what_it_is() {
+    let tool = Tool::new();
+    let trace = "{pairs}/tpdp4-2.15.0/torch_et_0.json.gz";
+    tool.run(&format!("convert {trace} x.et"))
+        .exits(2)
+        .complains(&[
+            "torch_et_0.json.gz: an execution trace of PyTorch cannot become Chakra protobuf",
+            "etlink link --host ET --device KINETO -o x.et",
+        ]);
+    tool.run(&format!("convert {trace} x.dot --depth 3"))
+        .exits(0)
+        .says("an execution trace of PyTorch");
 }

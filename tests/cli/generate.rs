@@ -184,3 +184,97 @@ fn standard_output_is_no_folder() {
         assert_eq!(tool.names(), Vec::<String>::new());
     }
 }
+
+#[test]
+fn options_that_a_pattern_does_not_look_at_are_refused() {
+    let tool = Tool::new();
+    for (pattern, option) in [
+        ("comp", "--rounds"),
+        ("comps", "--rounds"),
+        ("chain", "--size"),
+        ("transformer", "--size"),
+        ("ring", "--tensor"),
+        ("all-reduce", "--layers"),
+        ("pipeline", "--sequence"),
+    ] {
+        tool.run(&format!("generate {pattern} --ranks 8 {option} 8 -o set"))
+            .exits(2)
+            .complains(&[option, "does nothing", pattern]);
+        assert!(!tool.path("set").exists());
+    }
+    // numbers that no reader could count with
+    for line in [
+        "comp --time 18446744073709551615 --jitter 100",
+        "ring --size 16EiB",
+    ] {
+        tool.run(&format!("generate {line} --ranks 2 -o set"))
+            .exits(2);
+    }
+    let most = "pipeline --time 1000000000000 --jitter 1000 --size 1PiB --ranks 2";
+    tool.run(&format!("generate {most} -o most")).exits(0);
+    tool.run("check most").exits(0).says("ok, 2 ranks together");
+}
+
+#[test]
+fn a_network_that_cannot_be_scaled_is_named() {
+    let tool = Tool::new();
+    tool.run("generate all-reduce --ranks 2 -o run").exits(0);
+    let readme = String::from_utf8(tool.read("run/README.md")).expect("is text");
+    assert!(!readme.contains("too few communications"), "{readme}");
+    let rest = "bandwidth: [ 3 ]\nlatency: [ 5 ]\n";
+    tool.file(
+        "run/network.yml",
+        format!("topology: [ Ring ]\nnpus_count:\n  - 2\n{rest}"),
+    );
+    let ran = tool.run("scale run --ranks 8 -o scaled").exits(0);
+    assert_eq!(ran.stderr, "");
+    let network = String::from_utf8(tool.read("scaled/network.yml")).expect("is text");
+    assert_eq!(
+        network,
+        format!("topology: [ Ring ]\nnpus_count: [ 8 ]\n{rest}")
+    );
+    tool.file(
+        "run/network.yml",
+        "topology: [ Ring, Ring ]\nnpus_count: [ 3, 2 ]\n",
+    );
+    tool.run("scale run --ranks 8 -o other")
+        .exits(0)
+        .notes("other/network.yml is of ASTRA-sim's example");
+    let ran = tool.run("scale run --ranks 8 -o other -f --json").exits(0);
+    assert!(ran.json()["notes"][0].is_string());
+    let readme = String::from_utf8(tool.read("other/README.md")).expect("is text");
+    assert!(readme.contains("is left out"), "{readme}");
+}
+
+#[test]
+fn runs_of_which_a_rank_has_no_trace_are_not_scaled() {
+    let tool = Tool::new();
+    for file in ["torch_et_0.json.gz", "kineto_trace_0.json.gz"] {
+        let recorded = crate::tool::pairs().join("ddp2-2.15.0").join(file);
+        tool.file(
+            &format!("traces/{file}"),
+            std::fs::read(recorded).expect("a recording"),
+        );
+    }
+    tool.run("merge traces --for astra-sim -o run").exits(0);
+    tool.run("scale run --ranks 4 -o large")
+        .exits(2)
+        .complains(&["traces.1.et", "rank 1 has no trace"]);
+}
+
+#[test]
+fn a_peer_that_the_run_has_not_is_named_with_its_file() {
+    let tool = Tool::new();
+    tool.run("generate ring --ranks 2 -o run").exits(0);
+    tool.run("convert run/ring.1.et rank.json").exits(0);
+    let text = String::from_utf8(tool.read("rank.json")).expect("is text");
+    let place = text.find("comm_dst").expect("a send");
+    let (before, after) = text.split_at(place);
+    let changed = after.replacen("\"int32Val\": 0", "\"int32Val\": -7", 1);
+    assert_ne!(changed, after);
+    tool.file("rank.json", format!("{before}{changed}"));
+    tool.run("convert -f rank.json run/ring.1.et").exits(0);
+    tool.run("scale run --ranks 4 -o large")
+        .exits(2)
+        .complains(&["run/ring.1.et", "comm_dst is -7", "ranks 0 to 1"]);
+}

@@ -144,6 +144,18 @@ fn what_cannot_be_run_is_named_and_leaves_nothing() {
 }
 
 #[test]
+fn a_list_that_no_recorder_wrote_is_not_replaced() {
+    let tool = Tool::new();
+    tool.file("traces/etlink.json", "{\"mine\": 1}");
+    tool.file("traces/torch_et_0.json", "mine");
+    tool.run(&format!("record {SCHEDULE} -o traces --overwrite -- true"))
+        .exits(2)
+        .complains(&["etlink.json", "etlink did not write it", "move it away"]);
+    assert_eq!(tool.read("traces/etlink.json"), b"{\"mine\": 1}");
+    assert_eq!(names(&tool, "traces"), ["etlink.json", "torch_et_0.json"]);
+}
+
+#[test]
 fn an_earlier_recording_is_replaced_only_by_force() {
     let tool = Tool::new();
     let old = [

@@ -10,7 +10,7 @@ use crate::input;
 use crate::made_run::MadeRun;
 use crate::merge::{AstraSimOptions, MergeOptions};
 use crate::output::{FileSet, OutputError, OutputFormat};
-use etlink_chakra::astra::{self, NetworkBackend, Workload, file};
+use etlink_chakra::astra::{self, NOT_SCALED, NetworkBackend, NetworkOrigin, Workload, file};
 use etlink_chakra::check::{RankNodes, check, check_ranks};
 use etlink_chakra::convert::GroupList;
 use etlink_chakra::finding::{Finding, Severity};
@@ -36,6 +36,14 @@ pub enum WorkloadError {
     /// The run cannot be scaled.
     #[error(transparent)]
     Scale(#[from] ScaleError),
+    /// A file of the run keeps it from being scaled.
+    #[error("{}", path.display())]
+    ScaledNode {
+        /// The file.
+        path: PathBuf,
+        /// Its node, and why.
+        source: Box<ScaleError>,
+    },
     /// The folder is not of one run.
     #[error("{} has {runs} runs of written graphs: give the folder of one", folder.display())]
     NotOneRun {
@@ -88,6 +96,8 @@ pub struct WorkloadReport {
     pub bytes: u64,
     /// Rules that were broken, none of which is an error.
     pub findings: Vec<Finding>,
+    /// What the user should know of it, sentences.
+    pub notes: Vec<String>,
 }
 
 /// Makes the run of a pattern in `folder`.
@@ -102,7 +112,11 @@ pub fn generate_run(
     overwrite: bool,
 ) -> Result<WorkloadReport, WorkloadError> {
     let set = generate(pattern, sizes)?;
-    write_set(name, &set, None, folder, overwrite)
+    let generated = Configurations {
+        origin: NetworkOrigin::Example,
+        ..Configurations::default()
+    };
+    write_set(name, &set, generated, folder, overwrite)
 }
 
 /// Makes a run of more ranks of the one in the folder `source`.
@@ -130,7 +144,16 @@ pub fn scale_run(
             graphs.insert(rank, read_rank(path)?);
         }
     }
-    let set = scale(&graphs, &groups, options)?;
+    let set = scale(&graphs, &groups, options).map_err(|source| {
+        let path = source.rank().and_then(|rank| ranks.get(&i64::from(rank)));
+        match path {
+            Some(path) => WorkloadError::ScaledNode {
+                path: path.clone(),
+                source: Box::new(source),
+            },
+            None => WorkloadError::Scale(source),
+        }
+    })?;
     let name = prefix.file_name().unwrap_or_default().to_string_lossy();
     refuse_source(folder, &prefix).map_err(RunError::from)?;
     let network = network_beside(&prefix, options.ranks)?;
@@ -148,25 +171,35 @@ fn refuse_source(folder: &Path, prefix: &Path) -> Result<(), OutputError> {
     }
 }
 
-/// What ASTRA-sim's configurations of a run that is scaled become.
-struct ScaledNetwork {
-    /// The network's file.
-    network: String,
+/// What ASTRA-sim's configurations of a run become.
+#[derive(Default)]
+struct Configurations {
+    /// The network's file; `None`: of ASTRA-sim's example.
+    network: Option<String>,
     /// The system's, as it was.
     system: Option<String>,
+    origin: NetworkOrigin,
 }
 
 /// The network of a run of more ranks, by the one beside its graphs.
-fn network_beside(prefix: &Path, ranks: u32) -> Result<Option<ScaledNetwork>, RunError> {
+fn network_beside(prefix: &Path, ranks: u32) -> Result<Configurations, RunError> {
+    let mut found = Configurations {
+        origin: NetworkOrigin::Example,
+        ..Configurations::default()
+    };
     let Some(text) = text_beside(prefix, file::NETWORK)? else {
-        return Ok(None);
+        return Ok(found);
     };
-    let Some(network) = astra::scaled_network(&text, u64::from(ranks)) else {
-        return Ok(None);
+    found.network = astra::scaled_network(&text, u64::from(ranks));
+    found.origin = match &found.network {
+        None => NetworkOrigin::NotScaled,
+        Some(_) => {
+            // It has an algorithm for each level of the network.
+            found.system = text_beside(prefix, file::SYSTEM)?;
+            NetworkOrigin::Scaled
+        }
     };
-    // It has an algorithm for each level of the network.
-    let system = text_beside(prefix, file::SYSTEM)?;
-    Ok(Some(ScaledNetwork { network, system }))
+    Ok(found)
 }
 
 fn text_beside(prefix: &Path, name: &str) -> Result<Option<String>, RunError> {
@@ -202,7 +235,7 @@ fn read_rank(path: &Path) -> Result<ChakraMessages, WorkloadError> {
 fn write_set(
     name: &str,
     set: &WorkloadSet,
-    network: Option<ScaledNetwork>,
+    network: Configurations,
     folder: &Path,
     overwrite: bool,
 ) -> Result<WorkloadReport, WorkloadError> {
@@ -222,7 +255,7 @@ fn write_set(
 fn write_files(
     name: &str,
     set: &WorkloadSet,
-    network: Option<ScaledNetwork>,
+    network: Configurations,
     folder: &Path,
     files: &FileSet,
 ) -> Result<WorkloadReport, WorkloadError> {
@@ -234,7 +267,15 @@ fn write_files(
         groups: set.groups.len() as u64,
         bytes: 0,
         findings: vec![],
+        notes: vec![],
     };
+    if network.origin == NetworkOrigin::NotScaled {
+        let path = folder.join(file::NETWORK);
+        report.notes.push(format!(
+            "{} is of ASTRA-sim's example: {NOT_SCALED}; put your topology there",
+            path.display()
+        ));
+    }
     let mut ranks = vec![];
     for (rank, graph) in (0..).zip(&set.ranks) {
         let bytes = graph.to_et();
@@ -283,7 +324,7 @@ fn refuse_faults(findings: &[Finding]) -> Result<(), WorkloadError> {
 fn write_configurations(
     name: &str,
     set: &WorkloadSet,
-    network: Option<ScaledNetwork>,
+    network: Configurations,
     files: &FileSet,
 ) -> Result<(), RunError> {
     let groups = set.group_list();
@@ -297,19 +338,18 @@ fn write_configurations(
         host_nodes: set.has_host_nodes(),
         subgroups: set.groups.len() > 1,
         network: None,
-        scaled_network: network.is_some(),
+        network_origin: network.origin,
         silent: !set.communicates(),
         backend: NetworkBackend::Analytical,
     };
     if let Some(groups) = &groups {
         put(files, file::GROUPS, groups.as_bytes())?;
     }
-    let (network, system) = match network {
-        Some(scaled) => (scaled.network, scaled.system),
-        None => (astra::network(ranks, None), None),
-    };
-    let system = system.unwrap_or_else(|| astra::system(false, None));
+    let system = network.system.unwrap_or_else(|| astra::system(false, None));
     put(files, file::SYSTEM, system.as_bytes())?;
+    let network = network
+        .network
+        .unwrap_or_else(|| astra::network(ranks, None));
     put(files, file::NETWORK, network.as_bytes())?;
     put(files, file::MEMORY, astra::memory().as_bytes())?;
     put(files, file::README, astra::readme(&workload).as_bytes())

@@ -9,6 +9,7 @@
 //! each copy. Other groups, sends and receives stay within a copy. Computation is as recorded.
 
 use crate::set::{GroupNumbers, WorkloadSet};
+use etlink_chakra::astra::is_idle_rank;
 use etlink_chakra::convert::GroupList;
 use etlink_chakra::messages::ChakraMessages;
 use etlink_chakra::proto::attribute_proto::Value;
@@ -34,6 +35,47 @@ pub enum ScaleError {
     AbsentRank {
         /// Which.
         rank: u32,
+    },
+    /// A rank that was not recorded.
+    #[error(
+        "rank {rank} has no trace, and its file one empty node: what others did with it is \
+        computation; merge the traces of all ranks first"
+    )]
+    IdleRank {
+        /// Which.
+        rank: u32,
+    },
+    /// A node communicates with no rank of the run.
+    #[error(
+        "rank {rank}, node {id} ({name}): {attribute} is {peer}, and the run has ranks 0 to {last}: \
+        `etlink check` says more of it"
+    )]
+    PeerOutside {
+        /// The rank.
+        rank: u32,
+        /// The node.
+        id: u64,
+        /// Its name.
+        name: String,
+        /// What names the other rank.
+        attribute: &'static str,
+        /// The other rank.
+        peer: i64,
+        /// The last rank of the run.
+        last: u32,
+    },
+    /// A group has a rank that the run has not.
+    #[error(
+        "group {name:?} of comm_group.json has rank {rank}, and the run has ranks 0 to {last}: merge \
+        all its ranks first"
+    )]
+    GroupOutside {
+        /// The group.
+        name: String,
+        /// Its rank.
+        rank: i64,
+        /// The last rank of the run.
+        last: u32,
     },
     /// No whole number of copies.
     #[error("{ranks} ranks are no copies of {recorded}: give a multiple of {recorded}")]
@@ -82,6 +124,18 @@ pub enum ScaleError {
     },
 }
 
+impl ScaleError {
+    /// The rank in whose file the cause is, if it is in one.
+    pub fn rank(&self) -> Option<u32> {
+        match self {
+            ScaleError::IdleRank { rank }
+            | ScaleError::PeerOutside { rank, .. }
+            | ScaleError::SizeUnknown { rank, .. } => Some(*rank),
+            _ => None,
+        }
+    }
+}
+
 /// Scales the graphs of ranks 0 to N-1.
 ///
 /// # Errors
@@ -94,6 +148,10 @@ pub fn scale(
     let count = recorded.len() as u32;
     if let Some(rank) = (0..count).find(|rank| !recorded.contains_key(rank)) {
         return Err(ScaleError::AbsentRank { rank });
+    }
+    let mut graphs = recorded.iter();
+    if let Some((rank, _)) = graphs.find(|(_, graph)| is_idle_rank(&graph.nodes)) {
+        return Err(ScaleError::IdleRank { rank: *rank });
     }
     if count == 0 || options.ranks == 0 || !options.ranks.is_multiple_of(count) {
         return Err(ScaleError::NoMultiple {
@@ -143,6 +201,24 @@ impl Copy {
         ranks.iter().map(|rank| self.first + rank).collect()
     }
 
+    /// Another rank of the recorded run, as a node names it.
+    fn find_peer(
+        &self,
+        node: &Node,
+        attribute: &'static str,
+        peer: i64,
+    ) -> Result<u32, ScaleError> {
+        let known = u32::try_from(peer).ok().filter(|peer| *peer < self.count);
+        known.ok_or_else(|| ScaleError::PeerOutside {
+            rank: self.rank,
+            id: node.id,
+            name: node.name.clone(),
+            attribute,
+            peer,
+            last: self.count - 1,
+        })
+    }
+
     /// The same ranks in all copies.
     fn across(&self, ranks: &[u32]) -> Vec<u32> {
         let firsts = (0..self.all).step_by(self.count as usize);
@@ -171,10 +247,16 @@ impl RecordedGroups {
             ("0".to_owned(), (all.clone(), true)),
         ]);
         for (name, ranks) in listed {
-            let ranks: Vec<u32> = ranks
-                .iter()
-                .filter_map(|rank| u32::try_from(*rank).ok())
-                .collect();
+            let ranks = ranks.iter().map(|rank| {
+                let known = u32::try_from(*rank).ok();
+                let known = known.filter(|rank| recorded.contains_key(rank));
+                known.ok_or_else(|| ScaleError::GroupOutside {
+                    name: name.clone(),
+                    rank: *rank,
+                    last: (all.len() as u32).saturating_sub(1),
+                })
+            });
+            let ranks: Vec<u32> = ranks.collect::<Result<_, ScaleError>>()?;
             let is_shared = ranks == all || options.data_parallel.contains(name);
             groups.insert(name.clone(), (ranks, is_shared));
         }
@@ -204,9 +286,9 @@ fn rewrite(
     match node.r#type() {
         NodeType::CommSendNode | NodeType::CommRecvNode => {
             for name in ["comm_src", "comm_dst"] {
-                if let Some(rank) = number(&node.attr, name) {
-                    let rank = u32::try_from(rank).unwrap_or_default();
-                    set_number(&mut node.attr, name, place.first + rank);
+                if let Some(peer) = number(&node.attr, name) {
+                    let peer = place.find_peer(node, name, peer)?;
+                    set_number(&mut node.attr, name, place.first + peer);
                 }
             }
         }
@@ -264,7 +346,8 @@ fn number(attributes: &[AttributeProto], name: &str) -> Option<i64> {
     match attribute.value.as_ref()? {
         Value::Int64Val(number) | Value::Sint64Val(number) => Some(*number),
         Value::Int32Val(number) | Value::Sint32Val(number) => Some(i64::from(*number)),
-        Value::Uint64Val(number) => i64::try_from(*number).ok(),
+        // no rank and no type is so large
+        Value::Uint64Val(number) => Some(i64::try_from(*number).unwrap_or(i64::MAX)),
         Value::Uint32Val(number) => Some(i64::from(*number)),
         _ => None,
     }
@@ -354,6 +437,31 @@ mod tests {
             .map(|rank| number(&rank.nodes[0].attr, "comm_size"));
         assert!(sizes.into_iter().all(|size| size == Some(64)));
         assert_eq!(crate::generate::tests::findings(&set), []);
+    }
+
+    #[test]
+    fn ranks_that_the_run_has_not_are_refused() {
+        for peer in [
+            Value::Int32Val(-1),
+            Value::Uint32Val(u32::MAX),
+            Value::Int64Val(2),
+            Value::Uint64Val(u64::MAX),
+        ] {
+            let mut run = recorded(CollectiveCommType::AllReduce);
+            let graph = run.get_mut(&1).expect("rank 1");
+            set_value(&mut graph.nodes[1].attr, "comm_src", peer.clone());
+            let error = scale(&run, &GroupList::new(), &options(4)).expect_err("refuses");
+            let text = error.to_string();
+            assert!(text.contains("rank 1, node 1 (r): comm_src is"), "{text}");
+            assert!(text.contains("ranks 0 to 1"), "{text}");
+            assert_eq!(error.rank(), Some(1));
+        }
+        let run = recorded(CollectiveCommType::AllReduce);
+        for rank in [-1, 2, i64::MAX] {
+            let listed = GroupList::from([("3".to_owned(), vec![0, rank])]);
+            let error = scale(&run, &listed, &options(4)).expect_err("refuses");
+            assert!(error.to_string().contains("\"3\""), "{error}");
+        }
     }
 
     #[test]

@@ -41,31 +41,49 @@ pub(super) fn network_levels(ranks: u64, fit: Option<&NetworkFit>) -> Vec<Networ
 /// The network of another run, for so many ranks: its last level gets more of what it connects.
 /// `None` where that does not come out even, or the file is of another form.
 pub fn scaled_network(text: &str, ranks: u64) -> Option<String> {
-    let mut is_scaled = false;
-    let mut lines: Vec<String> = vec![];
-    for line in text.lines() {
-        match line.split_once(':') {
-            Some(("npus_count", list)) => {
-                let list = list.trim().trim_start_matches('[').trim_end_matches(']');
-                let sizes: Result<Vec<u64>, _> = list
-                    .split(',')
-                    .map(|size| size.trim().parse::<u64>())
-                    .collect();
-                let mut sizes = sizes.ok()?;
-                sizes.pop()?;
-                let within: u64 = sizes.iter().product();
-                if within == 0 || !ranks.is_multiple_of(within) || ranks / within < 2 {
-                    return None;
-                }
-                sizes.push(ranks / within);
-                let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
-                lines.push(format!("npus_count: [ {} ]", sizes.join(", ")));
-                is_scaled = true;
-            }
-            _ => lines.push(line.to_owned()),
-        }
+    let lines: Vec<&str> = text.lines().collect();
+    let is_sizes = |line: &&str| {
+        line.split_once(':')
+            .is_some_and(|(key, _)| key.trim_end() == SIZES)
+    };
+    let place = lines.iter().position(is_sizes)?;
+    let (_, list) = lines[place].split_once(':')?;
+    let list = without_comment(list);
+    let (mut sizes, after) = if list.is_empty() {
+        let items = lines[place + 1..].iter().map_while(|line| block_item(line));
+        let sizes: Vec<u64> = items.collect();
+        let after = place + 1 + sizes.len();
+        (sizes, after)
+    } else {
+        let items = list.strip_prefix('[')?.strip_suffix(']')?.split(',');
+        let sizes: Result<Vec<u64>, _> = items.map(|size| size.trim().parse()).collect();
+        (sizes.ok()?, place + 1)
+    };
+    sizes.pop()?;
+    let within = sizes
+        .iter()
+        .try_fold(1, |all: u64, size| all.checked_mul(*size))?;
+    if within == 0 || !ranks.is_multiple_of(within) || ranks / within < 2 {
+        return None;
     }
-    is_scaled.then(|| lines.join("\n") + "\n")
+    sizes.push(ranks / within);
+    let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
+    let scaled = format!("{SIZES}: [ {} ]", sizes.join(", "));
+    let scaled = [&lines[..place], &[&scaled], &lines[after..]].concat();
+    Some(scaled.join("\n") + "\n")
+}
+
+/// The key of the sizes of levels.
+const SIZES: &str = "npus_count";
+
+fn without_comment(text: &str) -> &str {
+    let (text, _) = text.split_once('#').unwrap_or((text, ""));
+    text.trim()
+}
+
+/// A number of a list that has an item a line.
+fn block_item(line: &str) -> Option<u64> {
+    without_comment(line).strip_prefix('-')?.trim().parse().ok()
 }
 
 /// What the network is and where its speeds come from, a clause.
@@ -205,6 +223,28 @@ mod tests {
         assert_eq!(scaled_network(&of("[ 8, 2 ]"), 12), None);
         assert_eq!(scaled_network(&of("[ 8, 2 ]"), 8), None);
         assert_eq!(scaled_network("of somebody else", 64), None);
+    }
+
+    #[test]
+    fn a_network_is_scaled_however_its_list_is_written() {
+        let scaled = Some("npus_count: [ 8, 4 ]\nlatency: [ 5, 7 ]\n".to_owned());
+        for list in [
+            "npus_count : [8,2]",
+            "npus_count: [ 8, 2 ]   # hosts of 8",
+            "npus_count:\n  - 8\n  - 2",
+            "npus_count:   # hosts of 8\n- 8 # within\n- 2",
+        ] {
+            let text = format!("{list}\nlatency: [ 5, 7 ]\n");
+            assert_eq!(scaled_network(&text, 32), scaled, "{list}");
+        }
+        for list in [
+            "npus_count:",
+            "npus_count: 8",
+            "npus_count: [ 8,",
+            "npus_count: [ 9999999999, 9999999999, 2 ]",
+        ] {
+            assert_eq!(scaled_network(list, 32), None, "{list}");
+        }
     }
 
     #[test]

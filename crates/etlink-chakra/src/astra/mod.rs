@@ -54,12 +54,26 @@ pub struct Workload<'a> {
     pub subgroups: bool,
     /// What was fitted to the measured communications.
     pub network: Option<&'a NetworkFit>,
-    /// The network is that of the run that was scaled.
-    pub scaled_network: bool,
+    /// Where the network comes from.
+    pub network_origin: NetworkOrigin,
     /// No file has a communication.
     pub silent: bool,
     /// What simulates the network.
     pub backend: NetworkBackend,
+}
+
+/// Where the network of a run comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NetworkOrigin {
+    /// The run was recorded: it is what was fitted, or ASTRA-sim's example.
+    #[default]
+    Recording,
+    /// The one of the run that was scaled, with more ranks.
+    Scaled,
+    /// ASTRA-sim's example: the one of the run that was scaled is not for more ranks.
+    NotScaled,
+    /// ASTRA-sim's example: there was nothing to measure.
+    Example,
 }
 
 /// What simulates ASTRA-sim's network.
@@ -77,6 +91,9 @@ pub enum NetworkBackend {
 /// The network of ASTRA-sim has two ranks at least.
 pub const MIN_RANKS: u64 = 2;
 
+/// The name of the node of a rank that does nothing.
+const IDLE: &str = "idle";
+
 /// A rank that does nothing: the simulator wants a node of each.
 pub fn idle_rank() -> Vec<u8> {
     let writer = attribute("writer", Value::StringVal(WRITER.into()));
@@ -86,7 +103,7 @@ pub fn idle_rank() -> Vec<u8> {
         attr: vec![writer, node_count],
     };
     let node = Node {
-        name: "idle".into(),
+        name: IDLE.into(),
         r#type: NodeType::CompNode.into(),
         // On the host and without a duration: it runs at once and needs no roofline.
         attr: vec![attribute("is_cpu_op", Value::BoolVal(true))],
@@ -97,6 +114,16 @@ pub fn idle_rank() -> Vec<u8> {
         node.encode_length_delimited_to_vec(),
     ]
     .concat()
+}
+
+/// Whether these are the nodes of [`idle_rank`].
+pub fn is_idle_rank(nodes: &[Node]) -> bool {
+    match nodes {
+        [node] => {
+            node.name == IDLE && node.r#type() == NodeType::CompNode && node.duration_micros == 0
+        }
+        _ => false,
+    }
 }
 
 fn attribute(name: &str, value: Value) -> AttributeProto {
@@ -182,7 +209,9 @@ pub fn readme(workload: &Workload<'_>) -> String {
         files,
     } = Backend::new(workload.backend);
     let fit_tables = match workload.network {
-        Some(fit) if !workload.scaled_network => format!("\n{}", analytical::fit_tables(fit)),
+        Some(fit) if workload.network_origin == NetworkOrigin::Recording => {
+            format!("\n{}", analytical::fit_tables(fit))
+        }
         _ => String::new(),
     };
     format!(
@@ -211,14 +240,34 @@ All went well when every rank logs `finished`; the exit code is 0 also when rank
         system = file::SYSTEM,
         network = file::NETWORK,
         memory = file::MEMORY,
-        network_note = if workload.scaled_network {
-            "as it was beside the graphs that were scaled, with more ranks".to_owned()
-        } else {
-            network_note(workload.network)
-        },
+        network_note = network_clause(workload),
         notes = notes(workload).join("\n\n") + "\n",
     )
 }
+
+/// What the network is, a clause.
+fn network_clause(workload: &Workload<'_>) -> String {
+    match workload.network_origin {
+        NetworkOrigin::Recording => network_note(workload.network),
+        NetworkOrigin::Scaled => {
+            "as it was beside the graphs that were scaled, with more ranks".to_owned()
+        }
+        NetworkOrigin::NotScaled => format!("{}; {NOT_SCALED}", example_network()),
+        NetworkOrigin::Example => example_network(),
+    }
+}
+
+fn example_network() -> String {
+    format!(
+        "one switch, {} GB/s and {} ns, which are of ASTRA-sim's example: put your topology there",
+        crate::network::DEFAULT_BANDWIDTH,
+        crate::network::DEFAULT_LATENCY_NS
+    )
+}
+
+/// Why the network beside graphs that are scaled is left out, a clause.
+pub const NOT_SCALED: &str = "the network beside the graphs that were scaled is left out, as its \
+    `npus_count` is no list that can grow to so many ranks by its last number";
 
 /// What a README says of a backend.
 struct Backend {

@@ -2,8 +2,13 @@
 
 use crate::convert::NodeNumbers;
 use crate::read::ChakraGraph;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
+
+/// What the names of steps begin with (`torch/profiler/profiler.py`).
+const STEP: &str = "ProfilerStep#";
+/// An error names no more steps than these.
+const SHOWN_STEPS: usize = 10;
 
 /// What is to be drawn; all of it by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,11 +27,14 @@ pub struct NodeChoice {
 pub enum ChoiceError {
     /// No annotation of this step.
     #[error(
-        "no node is named ProfilerStep#{step}; `etlink inspect` says which steps there are; choose by --range instead"
+        "no node is named ProfilerStep#{step}; {}; choose by --range instead",
+        steps_note(steps)
     )]
     NoStep {
         /// Its number.
         step: u64,
+        /// Those that have one, in their order.
+        steps: Vec<u64>,
     },
     /// No node is left.
     #[error("no node is chosen; give another --range, --step or --depth")]
@@ -45,7 +53,11 @@ impl NodeChoice {
             chosen = self.find_near(file, numbers, chosen, depth);
         }
         if let Some(step) = self.step {
-            let (start, end) = step_window(file, step).ok_or(ChoiceError::NoStep { step })?;
+            let window = step_window(file, step);
+            let (start, end) = window.ok_or_else(|| ChoiceError::NoStep {
+                step,
+                steps: list_steps(file),
+            })?;
             for (chosen, begins) in chosen.iter_mut().zip(&file.start_ns) {
                 *chosen &= begins.is_some_and(|begins| start <= begins && begins < end);
             }
@@ -107,10 +119,28 @@ impl NodeChoice {
     }
 }
 
+/// The steps that nodes are named for, in their order.
+fn list_steps(file: &ChakraGraph) -> Vec<u64> {
+    let names = (0..file.len()).map(|node| file.name_of(node));
+    let numbers = names.filter_map(|name| name.strip_prefix(STEP)?.parse().ok());
+    let steps: BTreeSet<u64> = numbers.collect();
+    steps.into_iter().collect()
+}
+
+/// Which steps there are, a clause.
+fn steps_note(steps: &[u64]) -> String {
+    let shown: Vec<String> = steps.iter().take(SHOWN_STEPS).map(u64::to_string).collect();
+    match steps.len() - shown.len() {
+        _ if steps.is_empty() => "no node is named for a step".to_owned(),
+        0 => format!("there are the steps {}", shown.join(", ")),
+        more => format!("there are the steps {} and {more} more", shown.join(", ")),
+    }
+}
+
 /// From the first start to the last end of what is named `ProfilerStep#N`: in a graph of slices
 /// those are several nodes.
 fn step_window(file: &ChakraGraph, step: u64) -> Option<(i64, i64)> {
-    let wanted = format!("ProfilerStep#{step}");
+    let wanted = format!("{STEP}{step}");
     let mut window: Option<(i64, i64)> = None;
     for node in (0..file.len()).filter(|node| file.name_of(*node) == wanted) {
         let Some(start) = file.start_ns[node] else {

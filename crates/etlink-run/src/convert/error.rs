@@ -48,8 +48,10 @@ pub enum ConversionError {
         path: PathBuf,
     },
     /// The two formats do not go together.
-    #[error("{} cannot become {}: {why}", from.describe(), to.describe())]
+    #[error("{}: {} cannot become {}: {why}", path.display(), from.describe(), to.describe())]
     NoWay {
+        /// The input.
+        path: PathBuf,
         /// Format of the input.
         from: GraphFormat,
         /// Format of the output.

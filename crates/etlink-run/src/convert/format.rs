@@ -1,13 +1,9 @@
 //! Which format a file has that is to be converted, and which one its conversion has.
 
-use crate::file_error::{FileAction, FileContext};
-use crate::file_kind::may_be_file;
 use crate::output::Packing;
-use crate::{RunError, input};
-use etlink_chakra::read::{FileKind, SNIFF_BYTES, sniff};
+use etlink_chakra::read::{FileKind, sniff};
 use etlink_workload::text_workload::is_text_workload;
 use serde::Serialize;
-use std::io::Read;
 use std::path::Path;
 
 /// Formats that graphs are converted between.
@@ -20,6 +16,8 @@ pub enum GraphFormat {
     Jsonizer,
     /// Merged JSON: a tree of ops.
     EtPlus,
+    /// An execution trace of PyTorch: a tree of ops, recorded and not linked.
+    HostTrace,
     /// Tables of nodes and edges.
     Parquet,
     /// Text workload of ASTRA-sim 1.0.
@@ -58,6 +56,7 @@ impl GraphFormat {
             GraphFormat::Chakra => "Chakra protobuf",
             GraphFormat::Jsonizer => "jsonizer's JSON",
             GraphFormat::EtPlus => "merged JSON (ET+)",
+            GraphFormat::HostTrace => "an execution trace of PyTorch",
             GraphFormat::Parquet => "Parquet tables",
             GraphFormat::Text => "a text workload of ASTRA-sim 1.0",
             GraphFormat::Dot => "Graphviz",
@@ -83,27 +82,17 @@ impl GraphFormat {
         known.map(|(_, format)| *format)
     }
 
-    /// What an input is, by its content; none of the formats is `None`.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub(super) fn from_content(path: &Path) -> Result<Option<GraphFormat>, RunError> {
-        if may_be_file(&path.join(NODES)) {
-            return Ok(Some(GraphFormat::Parquet));
-        }
-        let mut head = vec![];
-        let source = input::open_any(path)?;
-        let wanted = SNIFF_BYTES as u64;
-        let read = source.take(wanted).read_to_end(&mut head);
-        read.with_path(FileAction::Read, path)?;
-        Ok(match sniff(&head) {
+    /// What an input is, by its beginning; none of the formats is `None`.
+    pub(super) fn from_head(head: &[u8]) -> Option<GraphFormat> {
+        match sniff(head) {
             FileKind::ChakraEt => Some(GraphFormat::Chakra),
             FileKind::ChakraJson => Some(GraphFormat::Jsonizer),
-            FileKind::EtPlus | FileKind::HostTrace => Some(GraphFormat::EtPlus),
+            FileKind::EtPlus => Some(GraphFormat::EtPlus),
+            FileKind::HostTrace => Some(GraphFormat::HostTrace),
             FileKind::KinetoTrace | FileKind::Unknown => {
-                is_text_workload(&head).then_some(GraphFormat::Text)
+                is_text_workload(head).then_some(GraphFormat::Text)
             }
-        })
+        }
     }
 }
 

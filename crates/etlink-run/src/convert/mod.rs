@@ -9,8 +9,10 @@
 //! ```
 //! What the other format cannot hold is counted, and refused if that was asked for.
 
+mod damage;
 mod error;
 mod format;
+mod graph_input;
 mod tables;
 
 pub use error::ConversionError;
@@ -23,6 +25,7 @@ use crate::made_run::MadeRun;
 use crate::merge::MergeOptions;
 use crate::output::{OutputFormat, Target, refuse_input};
 use crate::{RunError, input};
+use damage::losses_of_damage;
 use etlink_chakra::AttributeSet;
 use etlink_chakra::convert::GroupList;
 use etlink_chakra::messages::{
@@ -33,9 +36,10 @@ use etlink_chakra::picture::{NodeChoice, Picture, to_dot, to_graphml, to_mermaid
 use etlink_chakra::read::{self, ChakraGraph};
 use etlink_workload::goal::{CollectiveAlgorithm, GoalRun, write_goal};
 use etlink_workload::text_workload::TextWorkload;
+use graph_input::GraphInput;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// What is to be converted, and how.
@@ -102,8 +106,8 @@ pub fn convert(
     options: &ConvertOptions,
 ) -> Result<ConvertReport, ConversionError> {
     let ranks = input_ranks(source, output, options)?;
-    let first = ranks.first().cloned().unwrap_or_default();
-    let from = input_format(&first, options.from)?;
+    let mut input = GraphInput::new(ranks.first().cloned().unwrap_or_default());
+    let from = input_format(&mut input, options.from)?;
     let named = options.to.or_else(|| GraphFormat::from_name(output));
     let to = match named {
         Some(format) => format,
@@ -115,11 +119,11 @@ pub fn convert(
             });
         }
     };
-    refuse_formats(from, to)?;
+    refuse_formats(&input.path, from, to)?;
     refuse_options(from, to, options)?;
     refuse_input(output, ranks.iter()).map_err(RunError::from)?;
     let mut job = ConvertJob {
-        source: first,
+        input,
         output: output.to_owned(),
         from,
         to,
@@ -193,9 +197,12 @@ fn input_ranks(
     Ok(ranks.values().cloned().collect())
 }
 
-fn input_format(path: &Path, said: Option<GraphFormat>) -> Result<GraphFormat, ConversionError> {
-    let path = path.to_owned();
-    match (GraphFormat::from_content(&path)?, said) {
+fn input_format(
+    input: &mut GraphInput,
+    said: Option<GraphFormat>,
+) -> Result<GraphFormat, ConversionError> {
+    let path = input.path.clone();
+    match (input.find_format()?, said) {
         (Some(found), Some(said)) if found != said => {
             Err(ConversionError::OtherInput { path, found, said })
         }
@@ -206,9 +213,14 @@ fn input_format(path: &Path, said: Option<GraphFormat>) -> Result<GraphFormat, C
     }
 }
 
-fn refuse_formats(from: GraphFormat, to: GraphFormat) -> Result<(), ConversionError> {
+fn refuse_formats(path: &Path, from: GraphFormat, to: GraphFormat) -> Result<(), ConversionError> {
     let why = match (from, to) {
-        (GraphFormat::EtPlus, to) if to.is_picture() => return Ok(()),
+        (GraphFormat::EtPlus | GraphFormat::HostTrace, to) if to.is_picture() => return Ok(()),
+        (GraphFormat::HostTrace, _) => {
+            "it has ops without launches, kernels and waits; link it with the profiler's trace: \
+            `etlink link --host ET --device KINETO -o x.et`"
+        }
+        (_, GraphFormat::HostTrace) => "a graph of slices is no recording",
         (GraphFormat::EtPlus, _) => {
             "it has the tree of ops, without the launches and waits of a graph; link the recording \
             with `etlink link --host ET --device KINETO -o x.et`"
@@ -223,7 +235,12 @@ fn refuse_formats(from: GraphFormat, to: GraphFormat) -> Result<(), ConversionEr
         }
         _ => return Ok(()),
     };
-    Err(ConversionError::NoWay { from, to, why })
+    Err(ConversionError::NoWay {
+        path: path.to_owned(),
+        from,
+        to,
+        why,
+    })
 }
 
 fn refuse_options(
@@ -260,7 +277,7 @@ fn refuse_options(
 
 /// A conversion under way.
 struct ConvertJob<'o> {
-    source: PathBuf,
+    input: GraphInput,
     output: PathBuf,
     from: GraphFormat,
     to: GraphFormat,
@@ -275,6 +292,10 @@ impl ConvertJob<'_> {
     /// Message by message: memory does not grow with the file.
     fn write_messages(&mut self) -> Result<Written, ConversionError> {
         let target = self.target()?;
+        let mut source = match self.from {
+            GraphFormat::Parquet => None,
+            _ => Some(self.input.open()?),
+        };
         let mut nodes = 0;
         let (mut lost_in_json, mut not_chosen) = (Losses::default(), Losses::default());
         let mut read = None;
@@ -294,9 +315,9 @@ impl ConvertJob<'_> {
                     _ => write_et(&message, &mut out),
                 }
             };
-            let result = match self.from {
-                GraphFormat::Parquet => hand_on_tables(&self.source, &mut sink),
-                _ => hand_on_messages(&self.source, &mut sink),
+            let result = match source.take() {
+                None => hand_on_tables(&self.input.path, &mut sink),
+                Some(source) => hand_on_messages(&self.input.path, source, &mut sink),
             };
             let result = result.and_then(|mut losses| {
                 losses.extend(&lost_in_json);
@@ -326,10 +347,11 @@ impl ConvertJob<'_> {
 
     fn read_messages(&mut self) -> Result<ChakraMessages, ConversionError> {
         if self.from == GraphFormat::Parquet {
-            return tables::read(&self.source);
+            return tables::read(&self.input.path);
         }
         let mut graph = ChakraMessages::default();
-        let losses = hand_on_messages(&self.source, &mut |message| {
+        let source = self.input.open()?;
+        let losses = hand_on_messages(&self.input.path, source, &mut |message| {
             match message {
                 ChakraMessage::Metadata(metadata) => graph.metadata = metadata,
                 ChakraMessage::Node(node) => graph.nodes.push(*node),
@@ -342,14 +364,16 @@ impl ConvertJob<'_> {
 
     fn write_picture(&mut self) -> Result<Written, ConversionError> {
         let target = self.target()?;
-        let graph = self.read_graph(&self.source)?;
+        let graph = self.read_graph(&self.input.path.clone())?;
+        let mut losses = losses_of_damage(&graph);
         let picture = Picture::new(&graph, &self.options.choice)?;
         let text = match self.to {
             GraphFormat::GraphMl => to_graphml(&picture),
             GraphFormat::Mermaid => to_mermaid(&picture)?,
             _ => to_dot(&picture),
         };
-        self.losses = self.allow(picture.losses().clone())?;
+        losses.extend(picture.losses());
+        self.losses = self.allow(losses)?;
         let written = target.write(|out| out.write_all(text.as_bytes()));
         let (_, bytes) = written.map_err(RunError::from)?;
         Ok((picture.size().0 as u64, 1, bytes))
@@ -359,13 +383,16 @@ impl ConvertJob<'_> {
         let target = self.target()?;
         let mut graphs: BTreeMap<u32, ChakraGraph> = BTreeMap::new();
         let mut groups = GroupList::new();
+        let mut damage = Losses::default();
         for file in files {
             let named = prefix_and_rank(file);
             if let Some((prefix, _)) = &named {
                 groups = groups_beside(prefix)?.unwrap_or_default();
             }
             let rank = named.and_then(|(_, rank)| u32::try_from(rank).ok());
-            graphs.insert(rank.unwrap_or(0), self.read_graph(file)?);
+            let graph = self.read_graph(file)?;
+            damage.extend(&losses_of_damage(&graph));
+            graphs.insert(rank.unwrap_or(0), graph);
         }
         let run = GoalRun {
             ranks: graphs.iter().map(|(rank, graph)| (*rank, graph)).collect(),
@@ -374,7 +401,8 @@ impl ConvertJob<'_> {
         };
         let mut result = None;
         let written = target.write(|mut out| {
-            let losses = write_goal(&run, &mut out)?;
+            let mut losses = write_goal(&run, &mut out)?;
+            losses.extend(&damage);
             let allowed = self.allow(losses);
             let failed = allowed.as_ref().err().map(|_| io::ErrorKind::InvalidData);
             result = Some(allowed);
@@ -390,8 +418,8 @@ impl ConvertJob<'_> {
 
     /// A file for each rank, in the folder that the output is.
     fn write_text_ranks(&mut self) -> Result<Written, ConversionError> {
-        let path = &self.source;
-        let text = io::read_to_string(input::open_any(path).map_err(RunError::from)?);
+        let text = io::read_to_string(self.input.open()?);
+        let path = &self.input.path;
         let text = text
             .with_path(FileAction::Read, path)
             .map_err(RunError::from)?;
@@ -405,7 +433,10 @@ impl ConvertJob<'_> {
         });
         let graph = workload.to_graph(wanted.passes);
         let et = graph.to_et();
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let stem = match self.input.is_stdin() {
+            true => "workload".into(),
+            false => path.file_stem().unwrap_or_default().to_string_lossy(),
+        };
         let made = MadeRun {
             folder: &self.output,
             name: &stem,
@@ -435,7 +466,7 @@ impl ConvertJob<'_> {
         Ok(Target::new(&self.output, format, self.options.overwrite)?)
     }
 
-    fn read_graph(&self, path: &Path) -> Result<ChakraGraph, ConversionError> {
+    fn read_graph(&mut self, path: &Path) -> Result<ChakraGraph, ConversionError> {
         let failed = |source| ConversionError::Graph {
             path: path.to_owned(),
             source,
@@ -444,7 +475,10 @@ impl ConvertJob<'_> {
             let bytes = tables::read(path)?.to_et();
             return read::read(bytes.as_slice()).map_err(failed);
         }
-        let source = input::open_any(path).map_err(RunError::from)?;
+        let source = match path == self.input.path {
+            true => self.input.open()?,
+            false => input::open_any(path).map_err(RunError::from)?,
+        };
         read::read(source).map_err(failed)
     }
 
@@ -473,9 +507,9 @@ fn refuse_minimal(message: &ChakraMessage) -> io::Result<()> {
 
 fn hand_on_messages(
     path: &Path,
+    source: Box<dyn Read + Send>,
     sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
 ) -> Result<Losses, ConversionError> {
-    let source = input::open_any(path).map_err(RunError::from)?;
     for_each_message(source, sink).map_err(|error| ConversionError::of_messages(path, error))
 }
 

@@ -4,6 +4,7 @@ use super::error::ConversionError;
 use super::format::NODES;
 use crate::RunError;
 use crate::file_error::{FileAction, FileContext};
+use crate::file_kind::may_be_file;
 use crate::made_run::write_set;
 use crate::output::{FileSet, OutputError, OutputFormat};
 use etlink_chakra::messages::ChakraMessages;
@@ -44,7 +45,7 @@ fn refuse_foreign(folder: &Path, overwrite: bool) -> Result<(), OutputError> {
     for name in [NODES, EDGES] {
         let path = folder.join(name);
         let is_ours = || File::open(&path).is_ok_and(has_mark);
-        if overwrite && path.is_file() && !is_ours() {
+        if overwrite && may_be_file(&path) && !is_ours() {
             return Err(OutputError::NotOurs { path });
         }
     }

@@ -7,7 +7,7 @@ use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
 use crate::output::{FileSet, OutputError, OutputFormat};
 use etlink_chakra::TracePart;
-use etlink_chakra::astra::{self, NetworkBackend, Workload, file, ns3_file};
+use etlink_chakra::astra::{self, NetworkBackend, NetworkOrigin, Workload, file, ns3_file};
 use etlink_model::GlobalRank;
 use memchr::memmem;
 use std::path::Path;
@@ -169,7 +169,7 @@ pub(super) fn write_files(
         host_nodes: options.chakra.part != TracePart::Communication,
         subgroups: groups.len() > 1,
         network: joined.network.as_ref(),
-        scaled_network: false,
+        network_origin: NetworkOrigin::Recording,
         silent: !joined.agreed.communicates(),
         backend: simulator.backend,
     };

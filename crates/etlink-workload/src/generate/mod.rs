@@ -111,7 +111,8 @@ impl<'s> RankWork<'s> {
     /// A computation after all that was added, with its jitter.
     pub(crate) fn compute(&mut self, name: &str, micros: u64) {
         let more = self.chance.u64(0..=u64::from(self.sizes.jitter));
-        let micros = micros + micros * more / 100;
+        let longer = u128::from(micros) * u128::from(more) / 100;
+        let micros = micros.saturating_add(u64::try_from(longer).unwrap_or(u64::MAX));
         let deps = self.last();
         self.graph.add_computation(name, micros, &deps);
     }
@@ -219,7 +220,7 @@ impl<'s> RankWork<'s> {
                 self.receive("gradients", next, 2 * batch + 1, bytes);
             }
             // gradients of inputs and of weights: twice the work
-            self.compute("backward", 2 * micros);
+            self.compute("backward", micros.saturating_mul(2));
             if let Some(before) = before {
                 self.send("gradients", before, 2 * batch + 1, bytes);
             }

@@ -122,3 +122,25 @@ fn a_transformer_has_the_groups_of_its_parts() {
     let error = generate(&WorkloadPattern::Transformer(MODEL), &sizes).expect_err("6 ranks");
     assert!(error.to_string().contains("multiple of 4"), "{error}");
 }
+
+#[test]
+fn the_largest_numbers_make_no_overflow() {
+    let sizes = WorkloadSizes {
+        micros: u64::MAX,
+        jitter: 1000,
+        bytes: u64::MAX,
+        ..SIZES
+    };
+    for pattern in [
+        WorkloadPattern::Computation,
+        WorkloadPattern::Pipeline,
+        WorkloadPattern::Transformer(Transformer {
+            hidden: 1_000_000,
+            sequence: 1_000_000,
+            ..MODEL
+        }),
+    ] {
+        let set = generate(&pattern, &sizes).expect("fits");
+        assert_eq!(set.ranks.len(), SIZES.ranks as usize);
+    }
+}

@@ -177,8 +177,12 @@ impl Transformer {
     /// Half of a layer's work is before its first communication; `times` of it are done.
     fn add_layer(&self, work: &mut RankWork<'_>, groups: &RankGroups, way: &str, times: u64) {
         let (s, h) = (self.sequence, self.hidden);
-        let operations = s * (24 * h * h + 4 * s * h) / u64::from(self.tensor);
-        let micros = (times * operations / OPERATIONS_PER_MICRO / 2).max(1);
+        // of the longest sequence and the widest layer they do not fit in 64 bits
+        let [wide_s, wide_h] = [s, h].map(u128::from);
+        let operations = wide_s * (24 * wide_h * wide_h + 4 * wide_s * wide_h);
+        let shared = u128::from(times) * operations / u128::from(self.tensor);
+        let micros = shared / u128::from(OPERATIONS_PER_MICRO) / 2;
+        let micros = u64::try_from(micros).unwrap_or(u64::MAX).max(1);
         let activations = s * h * BYTES;
         work.compute(&format!("{way} attention"), micros);
         if let Some(group) = groups.tensor {

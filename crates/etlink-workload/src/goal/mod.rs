@@ -54,8 +54,7 @@ pub fn write_goal(run: &GoalRun<'_>, out: &mut impl Write) -> io::Result<Losses>
     writeln!(out, "num_ranks {count}")?;
     let mut tags = CollectiveTags::default();
     let mut losses = Losses::default();
-    let absent = (0..count).filter(|rank| !run.ranks.contains_key(rank));
-    losses.add(LossKind::AbsentRank, absent.count() as u64);
+    losses.add(LossKind::AbsentRank, absent_ranks(run));
     for rank in 0..count {
         writeln!(out, "\nrank {rank} {{")?;
         if let Some(file) = run.ranks.get(&rank) {
@@ -67,6 +66,7 @@ pub fn write_goal(run: &GoalRun<'_>, out: &mut impl Write) -> io::Result<Losses>
                 processors: IndexMap::new(),
                 places: BTreeMap::new(),
                 is_written: vec![false; file.len()],
+                required_by: vec![None; file.len()],
                 late: String::new(),
                 losses: &mut losses,
             };
@@ -75,6 +75,19 @@ pub fn write_goal(run: &GoalRun<'_>, out: &mut impl Write) -> io::Result<Losses>
         writeln!(out, "}}")?;
     }
     Ok(losses)
+}
+
+/// Ranks of the run without a file: as many as files, groups and the highest rank say there are.
+fn absent_ranks(run: &GoalRun<'_>) -> u64 {
+    let last = run.ranks.keys().next_back().map(|rank| i64::from(*rank));
+    let listed = run.groups.values().flatten().copied().max();
+    let by_number = last.max(listed).map_or(0, |last| last.saturating_add(1));
+    let files = run.ranks.values();
+    let stated = files.filter_map(|file| file.metadata_int("world_size"));
+    let all = stated.fold(by_number, i64::max);
+    u64::try_from(all)
+        .unwrap_or(0)
+        .saturating_sub(run.ranks.len() as u64)
 }
 
 /// The tags of collectives: by group, and the place in the order of that group's collectives.
@@ -104,6 +117,8 @@ struct RankWriter<'a, 'g> {
     places: BTreeMap<Vec<u32>, u64>,
     /// Per node, whether its label has come.
     is_written: Vec<bool>,
+    /// Per node, the last one of which it is written that it requires this one.
+    required_by: Vec<Option<usize>>,
     /// Dependencies on nodes that come later.
     late: String,
     losses: &'a mut Losses,
@@ -263,14 +278,15 @@ impl RankWriter<'_, '_> {
             .collect();
         let missing = control.len() + data.len() - known.len();
         self.losses.add(LossKind::DanglingDep, missing as u64);
-        for (at, dep) in known.iter().enumerate() {
+        for dep in known {
+            let place = dep as usize;
             // a node can be in both lists
-            if known[..at].contains(dep) {
+            if self.required_by[place].replace(node) == Some(node) {
                 continue;
             }
             let line = format!("{label} requires n{dep}\n");
             // the parser knows labels that have come alone
-            if self.is_written[*dep as usize] {
+            if self.is_written[place] {
                 out.write_all(line.as_bytes())?;
             } else {
                 self.late.push_str(&line);

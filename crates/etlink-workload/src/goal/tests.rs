@@ -123,3 +123,54 @@ fn what_is_for_ranks_without_a_file_is_counted() {
     assert_eq!(losses.count(LossKind::PartialGroup), 1);
     assert!(!text.contains("send") && !text.contains("recv"), "{text}");
 }
+
+#[test]
+fn all_ranks_of_the_run_without_a_file_are_counted() {
+    let mut graph = WorkloadBuilder::default();
+    graph.add_computation("work", 7, &[]);
+    let mut file = read(graph.finish(&[]).to_et().as_slice()).expect("reads");
+    let mut absent = |world_size: &str, groups: GroupList| {
+        file.metadata = vec![("world_size".to_owned(), world_size.to_owned())];
+        let run = GoalRun {
+            ranks: BTreeMap::from([(1, &file)]),
+            groups,
+            algorithm: CollectiveAlgorithm::Ring,
+        };
+        let losses = write_goal(&run, &mut vec![]).expect("writes");
+        losses.count(LossKind::AbsentRank)
+    };
+    assert_eq!(absent("4", GroupList::new()), 3);
+    let groups = GroupList::from([("1".to_owned(), vec![0, 7])]);
+    assert_eq!(absent("4", groups), 7);
+    // a damaged number is not counted up to
+    assert_eq!(
+        absent("9223372036854775807", GroupList::new()),
+        (1 << 63) - 2
+    );
+}
+
+/// Seconds of the processor are not looked at: a loop over all pairs would take minutes.
+#[test]
+fn a_node_of_many_dependencies_takes_no_square_of_their_number() {
+    let mut graph = WorkloadBuilder::default();
+    let mut deps = vec![];
+    for _ in 0..200_000 {
+        deps.push(graph.add_computation("work", 1, &[]));
+    }
+    graph.add_computation("all", 1, &deps);
+    let mut messages = graph.finish(&[]);
+    let last = messages.nodes.last_mut().expect("a node");
+    // in both lists, and twice in one
+    last.ctrl_deps = last.data_deps.clone();
+    last.ctrl_deps.push(0);
+    let file = read(messages.to_et().as_slice()).expect("reads");
+    let run = GoalRun {
+        ranks: BTreeMap::from([(0, &file)]),
+        groups: GroupList::new(),
+        algorithm: CollectiveAlgorithm::Ring,
+    };
+    let mut out = vec![];
+    write_goal(&run, &mut out).expect("writes");
+    let text = String::from_utf8(out).expect("is text");
+    assert_eq!(text.matches("n200000 requires ").count(), 200_000);
+}

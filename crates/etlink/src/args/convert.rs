@@ -17,7 +17,7 @@ use std::path::PathBuf;
     etlink convert resnet.txt OUT --ranks 8         a workload of ASTRA-sim 1.0")]
 pub struct ConvertArgs {
     /// A `.et`, its JSON, merged JSON (ET+), tables that convert wrote, a text workload of
-    /// ASTRA-sim 1.0, or the folder of a run
+    /// ASTRA-sim 1.0, or the folder of a run; `-` is standard input
     #[arg(value_name = "IN")]
     pub input: PathBuf,
     /// What to write; its ending says the format: `.et`, `.json` (or with `.gz`), `.dot`,

@@ -8,6 +8,13 @@ use etlink_workload::generate::{Transformer, WorkloadPattern, WorkloadSizes};
 use etlink_workload::scale::ScaleOptions;
 use std::path::PathBuf;
 
+/// Eleven days: readers count nanoseconds with 63 bits, and a rank has many computations.
+const MOST_MICROS: u64 = 1_000_000_000_000;
+/// Sizes are written with 63 bits, and added up.
+const MOST_BYTES: u64 = 1 << 50;
+/// The size of a communication.
+const DEFAULT_SIZE: ByteSize = ByteSize::kib(64);
+
 /// `etlink generate`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -32,19 +39,26 @@ pub struct GenerateArgs {
         value_parser = clap::value_parser!(u32).range(2..=65_536)
     )]
     pub ranks: u32,
-    /// How often; of `pipeline` and `transformer` the micro-batches
+    /// How often what communicates does so; of `pipeline` and `transformer` the micro-batches
+    /// [default: 1]
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=100_000)
     )]
-    pub rounds: u32,
-    /// Size of each communication, such as 64KiB; a transformer's follow from its numbers
-    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
-    pub size: ByteSize,
-    /// Time of each computation, us; a transformer's follow from its numbers
-    #[arg(long, value_name = "US", default_value_t = 5)]
+    pub rounds: Option<u32>,
+    /// Size of each communication, such as 16MiB; a transformer's follow from its numbers [default:
+    /// 64KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub size: Option<ByteSize>,
+    /// Time of each computation, us; of a transformer that of its optimizer, as the others follow
+    /// from its numbers
+    #[arg(
+        long,
+        value_name = "US",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(0..=MOST_MICROS)
+    )]
     pub time: u64,
     /// By how many per cent a computation can take longer, by chance
     #[arg(
@@ -68,24 +82,24 @@ pub struct GenerateArgs {
 /// The numbers of a transformer.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ModelArgs {
-    /// Transformer: ranks that share each layer
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub tensor: u32,
-    /// Transformer: stages
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub pipeline: u32,
-    /// Transformer: data ranks that share the experts of a layer; 1: no experts
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub expert: u32,
-    /// Transformer: layers
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub layers: u32,
-    /// Transformer: width of a layer
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub hidden: u64,
-    /// Transformer: tokens of a sequence
-    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub sequence: u64,
+    /// Transformer: ranks that share each layer [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub tensor: Option<u32>,
+    /// Transformer: stages [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pipeline: Option<u32>,
+    /// Transformer: data ranks that share the experts of a layer; 1: no experts [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub expert: Option<u32>,
+    /// Transformer: layers [default: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub layers: Option<u32>,
+    /// Transformer: width of a layer [default: 4096]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub hidden: Option<u64>,
+    /// Transformer: tokens of a sequence [default: 2048]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub sequence: Option<u64>,
 }
 
 /// Names of patterns.
@@ -202,22 +216,41 @@ impl GenerateArgs {
             PatternName::Ring => WorkloadPattern::Ring,
             PatternName::Pipeline => WorkloadPattern::Pipeline,
             PatternName::Transformer => WorkloadPattern::Transformer(Transformer {
-                tensor: self.model.tensor,
-                pipeline: self.model.pipeline,
-                expert: self.model.expert,
-                layers: self.model.layers,
-                hidden: self.model.hidden,
-                sequence: self.model.sequence,
+                tensor: self.model.tensor.unwrap_or(1),
+                pipeline: self.model.pipeline.unwrap_or(1),
+                expert: self.model.expert.unwrap_or(1),
+                layers: self.model.layers.unwrap_or(8),
+                hidden: self.model.hidden.unwrap_or(4_096),
+                sequence: self.model.sequence.unwrap_or(2_048),
             }),
         }
+    }
+
+    /// An option that was given and that the pattern does not look at.
+    pub fn unused_option(&self) -> Option<&'static str> {
+        use PatternName as Name;
+        let is_silent = matches!(self.pattern, Name::Comp | Name::Comps | Name::Chain);
+        let is_model = self.pattern == Name::Transformer;
+        let given = [
+            ("--rounds", self.rounds.is_some() && is_silent),
+            ("--size", self.size.is_some() && (is_silent || is_model)),
+            ("--tensor", self.model.tensor.is_some() && !is_model),
+            ("--pipeline", self.model.pipeline.is_some() && !is_model),
+            ("--expert", self.model.expert.is_some() && !is_model),
+            ("--layers", self.model.layers.is_some() && !is_model),
+            ("--hidden", self.model.hidden.is_some() && !is_model),
+            ("--sequence", self.model.sequence.is_some() && !is_model),
+        ];
+        let unused = given.into_iter().find(|(_, is_unused)| *is_unused);
+        unused.map(|(option, _)| option)
     }
 
     /// The numbers of the run.
     pub fn sizes(&self) -> WorkloadSizes {
         WorkloadSizes {
             ranks: self.ranks,
-            rounds: self.rounds,
-            bytes: self.size.as_u64(),
+            rounds: self.rounds.unwrap_or(1),
+            bytes: self.size.unwrap_or(DEFAULT_SIZE).as_u64(),
             micros: self.time,
             jitter: self.jitter,
             seed: self.seed,
@@ -238,6 +271,6 @@ impl ScaleArgs {
 
 fn parse_size(text: &str) -> Result<ByteSize, &'static str> {
     let size: Option<ByteSize> = text.parse().ok();
-    size.filter(|size| size.as_u64() > 0)
-        .ok_or("a size is a number and a unit, such as 64KiB or 16MB, and not 0")
+    size.filter(|size| (1..=MOST_BYTES).contains(&size.as_u64()))
+        .ok_or("a size is a number and a unit, such as 64KiB or 16MB, from 1B to 1PiB")
 }

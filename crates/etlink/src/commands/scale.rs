@@ -3,6 +3,7 @@
 use super::{print_document, print_report};
 use crate::Outcome;
 use crate::args::ScaleArgs;
+use crate::notes::print_note;
 use crate::written_files::describe_workload;
 use anyhow::Result;
 use etlink_run::workloads::scale_run;
@@ -10,6 +11,9 @@ use etlink_run::workloads::scale_run;
 pub fn run(args: &ScaleArgs) -> Result<Outcome> {
     let overwrite = args.overwrite.overwrite;
     let report = scale_run(&args.source, &args.options(), &args.output, overwrite)?;
+    for note in &report.notes {
+        print_note(note);
+    }
     if args.print.json {
         print_document("etlink.scale", &report)?;
     } else {

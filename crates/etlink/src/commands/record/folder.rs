@@ -101,6 +101,15 @@ impl Output {
                 self.path.join(first).display()
             );
         }
+        // traces have no mark of who asked for them; the manifest is the recorder's alone
+        let has_manifest = files.iter().any(|file| file == MANIFEST);
+        if has_manifest && self.manifest()?.is_none() {
+            bail!(
+                "{} has the name of a recording's list, but etlink did not write it, and \
+                --overwrite does not remove it: move it away",
+                self.path.join(MANIFEST).display()
+            );
+        }
         // a manifest without traces says only why there are none
         if files.iter().any(|file| file != MANIFEST) {
             earlier::list(&self.work, &files)?;

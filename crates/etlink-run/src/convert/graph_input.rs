@@ -1,0 +1,57 @@
+//! The input of a conversion. Standard input is read once: what its format is known by is kept.
+
+use super::format::{GraphFormat, NODES};
+use crate::file_error::{FileAction, FileContext};
+use crate::file_kind::may_be_file;
+use crate::{RunError, input};
+use etlink_chakra::read::SNIFF_BYTES;
+use std::io::{Cursor, Read};
+use std::path::{Path, PathBuf};
+
+/// What is converted.
+pub(super) struct GraphInput {
+    pub(super) path: PathBuf,
+    /// Standard input, from its beginning, after a look at its format.
+    begun: Option<Box<dyn Read + Send>>,
+}
+
+impl GraphInput {
+    pub(super) fn new(path: PathBuf) -> GraphInput {
+        GraphInput { path, begun: None }
+    }
+
+    pub(super) fn is_stdin(&self) -> bool {
+        self.path == Path::new("-")
+    }
+
+    /// Its format, by its content; `None` if that is not converted.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn find_format(&mut self) -> Result<Option<GraphFormat>, RunError> {
+        if may_be_file(&self.path.join(NODES)) {
+            return Ok(Some(GraphFormat::Parquet));
+        }
+        let mut source = self.open()?;
+        let mut head = vec![];
+        let wanted = SNIFF_BYTES as u64;
+        let read = source.by_ref().take(wanted).read_to_end(&mut head);
+        read.with_path(FileAction::Read, &self.path)?;
+        let format = GraphFormat::from_head(&head);
+        if self.is_stdin() {
+            self.begun = Some(Box::new(Cursor::new(head).chain(source)));
+        }
+        Ok(format)
+    }
+
+    /// From its beginning; standard input once.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(super) fn open(&mut self) -> Result<Box<dyn Read + Send>, RunError> {
+        match self.begun.take() {
+            Some(begun) => Ok(begun),
+            None => Ok(input::open_any(&self.path)?),
+        }
+    }
+}
