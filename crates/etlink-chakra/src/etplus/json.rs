@@ -119,6 +119,12 @@ mod tests {
     }
 
     #[test]
+    fn what_is_escaped_stays_beside_what_is_mended() {
+        let (text, _) = listed(br#"["a\"b\n", nan]"#);
+        assert_eq!(text, r#"["a\"b\n", "nan"]"#);
+    }
+
+    #[test]
     fn lists_are_mended() {
         for (raw, want) in [
             (r#"[1,[2,"x"]]"#, r#"[1,[2,"x"]]"#),
