@@ -20,6 +20,7 @@ mod growth;
 mod hta;
 mod many;
 mod nsys;
+mod object_store;
 mod packages;
 mod perfetto;
 mod ray;
@@ -167,6 +168,9 @@ enum DevCommand {
     /// Test: build the Python wheel, install it into an empty environment and run the Python tests
     /// (python3 with pip, a package index)
     Wheel(wheel::WheelOptions),
+    /// Test: URLs of an S3 server on this machine, which refuses requests, and runs that are killed
+    /// (python3 with pip, a package index)
+    ObjectStore,
     /// Test: `etlink.ray` on a cluster of two workers on this machine (python3 with pip, a package
     /// index)
     Ray,
@@ -237,6 +241,7 @@ fn main() -> ExitCode {
         DevCommand::Web { check } => web::build_page(check),
         DevCommand::Browser => web::test_page(),
         DevCommand::Wheel(options) => wheel::test_wheel(&options),
+        DevCommand::ObjectStore => object_store::test_object_store(),
         DevCommand::Ray => ray::test_ray(),
         DevCommand::Feeder(options) => feeder::test_feeder(&options),
         DevCommand::Deny => dependencies::check_dependencies(),

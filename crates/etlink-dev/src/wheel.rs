@@ -118,7 +118,7 @@ pub(crate) struct VirtualEnv {
 
 impl VirtualEnv {
     /// Makes it with these packages, unless it is there with the same ones.
-    fn make(folder: PathBuf, packages: &[&str]) -> Result<VirtualEnv> {
+    pub(crate) fn make(folder: PathBuf, packages: &[&str]) -> Result<VirtualEnv> {
         let env = VirtualEnv { folder };
         let marker = env.folder.join("etlink-ready");
         let wanted = packages.join("\n");

@@ -16,12 +16,12 @@ pub use crate::run_files::{FlightFile, FlightFolder, ManifestEntry, RankFiles, R
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
-use crate::file_kind::may_be_file;
 use crate::input::{InputKind, is_nsys_report};
 use crate::manifest::RunManifest;
 use crate::measurements::MeasurementFile;
 use crate::output::is_work_folder;
 use crate::run_files::file_name;
+use crate::storage;
 use crate::text;
 use candidate::{Inside, TraceCandidate, look_at, number_by_order, open_noting};
 use cycles::{RankCandidates, split_cycles};
@@ -50,7 +50,7 @@ pub fn cycle_folder(path: &Path) -> Option<&Path> {
         here if here.as_os_str().is_empty() => Path::new("."),
         parent => parent,
     };
-    (is_number && !path.exists() && parent.is_dir()).then_some(parent)
+    (is_number && !storage::exists(path) && storage::is_folder(parent)).then_some(parent)
 }
 
 /// Why subfolders of `root`, in which there may be traces, and files that may be some cannot be read.
@@ -93,7 +93,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     // a list, not recursion: nobody bounds how deep folders lie
     while let Some(folder) = folders.pop() {
         let place = root.join(&folder);
-        let entries = match std::fs::read_dir(&place).with_path(FileAction::ReadFolder, &place) {
+        let entries = match storage::list(&place).with_path(FileAction::ReadFolder, &place) {
             Ok(entries) => entries,
             // a subfolder may be somebody else's (`lost+found`); the root is what was asked for
             Err(error) if !folder.as_os_str().is_empty() => {
@@ -104,14 +104,13 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         };
         let (mut files, mut written) = (vec![], vec![]);
         for entry in entries {
-            let entry = entry.with_path(FileAction::ReadFolder, &place)?;
-            let path = entry.path();
+            let path = entry.path.clone();
             // links to folders are not followed: they can go in circles
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if entry.is_folder {
                 if !is_work_folder(&path)? {
-                    folders.push(folder.join(entry.file_name()));
+                    folders.push(folder.join(entry.name()));
                 }
-            } else if !may_be_file(&path) {
+            } else if !entry.may_be_file() {
                 // a pipe without a writer would be waited for forever
             } else if is_trace_name(&path)
                 || is_measured(&path)
@@ -414,7 +413,7 @@ fn sort_out(
     let cycles = split_cycles(&by_rank).filter(|cycles| {
         // A subfolder of that name would be another run of it.
         let mut names = cycles.iter().map(|cycle| place.join(&cycle.name));
-        wants_cycles && loose.is_empty() && !names.any(|name| name.exists())
+        wants_cycles && loose.is_empty() && !names.any(|name| storage::exists(&name))
     });
     let Some(cycles) = cycles else {
         fill_run(&mut run, by_rank, loose, facts.listed.as_ref(), &facts);

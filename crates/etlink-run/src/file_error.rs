@@ -1,5 +1,6 @@
 //! A call of the file system that failed.
 
+use crate::storage::shown_path;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -50,7 +51,7 @@ pub enum FileAction {
 
 impl FileAction {
     fn describe(self, path: &Path) -> String {
-        let path = path.display();
+        let path = shown_path(path);
         match self {
             FileAction::Open => format!("open {path}"),
             FileAction::Read => format!("read {path}"),

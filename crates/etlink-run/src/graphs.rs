@@ -6,6 +6,7 @@ use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
 use crate::input::{self, InputKind};
 use crate::output::is_work_folder;
+use crate::storage;
 use etlink_chakra::astra;
 use etlink_chakra::convert::GroupList;
 use std::collections::BTreeMap;
@@ -57,19 +58,19 @@ pub fn written_files(root: &Path) -> Result<Vec<PathBuf>, RunError> {
     let mut folders = vec![root.to_owned()];
     let mut files = vec![];
     while let Some(folder) = folders.pop() {
-        let entries = match std::fs::read_dir(&folder) {
+        let entries = match storage::list(&folder) {
             // named by `unreadable_paths`; the files beside it are still good
             Err(_) if folder != root => continue,
             entries => entries.with_path(FileAction::ReadFolder, &folder)?,
         };
         for entry in entries {
-            let entry = entry.with_path(FileAction::ReadFolder, &folder)?;
-            let path = entry.path();
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let is_file = entry.may_be_file();
+            let path = entry.path;
+            if entry.is_folder {
                 if !is_work_folder(&path)? {
                     folders.push(path);
                 }
-            } else if may_be_file(&path) && is_written_graph(&path) {
+            } else if is_file && is_written_graph(&path) {
                 files.push(path);
             }
         }
@@ -133,7 +134,7 @@ pub fn groups_beside(prefix: &Path) -> Result<Option<GroupList>, RunError> {
     if !may_be_file(&path) {
         return Ok(None);
     }
-    let text = std::fs::read(&path).with_path(FileAction::Read, &path)?;
+    let text = storage::read(&path).with_path(FileAction::Read, &path)?;
     match etlink_json::from_slice(&text) {
         Ok(groups) => Ok(Some(groups)),
         Err(source) => Err(RunError::GroupList { path, source }),

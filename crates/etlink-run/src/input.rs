@@ -15,6 +15,7 @@ pub use kind::InputKind;
 
 use crate::Progress;
 use crate::file_error::{FileAction, FileContext};
+use crate::storage::{self, StoredKind, is_url, shown_path};
 use database::{MAGIC, database_kind};
 use etlink_chakra::read::sniff;
 use etlink_flight_recorder::is_flight_dump;
@@ -22,7 +23,6 @@ use etlink_nccl_inspector::is_inspector_log;
 use etlink_perfetto::{KinetoText, PerfettoOrigin, TorchText, perfetto_origin};
 use gzip::Gzip;
 use memchr::memmem;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,7 @@ pub fn display_name(path: &Path) -> String {
     if path == Path::new("-") {
         return "standard input".to_owned();
     }
-    path.display().to_string()
+    shown_path(path)
 }
 
 /// Opens `path` (`-`: standard input) and looks at its beginning.
@@ -87,19 +87,18 @@ pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<InputFil
         );
     }
     let name = path.display().to_string();
-    let file = File::open(path).with_path(FileAction::Open, path)?;
-    let data = file.metadata().with_path(FileAction::Read, path)?;
+    let file = storage::open(path).with_path(FileAction::Open, path)?;
     // Unix opens folders as files, and fails at the first read with less clear words
-    if data.is_dir() {
+    if file.data.kind == StoredKind::Folder {
         return Err(InputError::IsFolder { name });
     }
     // pipes and devices have the length 0, which would be taken for an empty file
-    let stored = data.is_file().then_some(data.len());
+    let stored = (file.data.kind == StoredKind::File).then_some(file.data.bytes);
     let mut input = from_source(
         name,
         stored,
         threads,
-        Box::new(progress.watch(file, stored.unwrap_or(0))),
+        Box::new(progress.watch(file.content, stored.unwrap_or(0))),
     )?;
     input.stored_path = stored.map(|_| path.to_owned());
     // tables tell more than the text of the first pages, which need not have them all
@@ -116,8 +115,8 @@ pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<InputFil
 /// # Errors
 /// As those of [`open`].
 pub fn open_any(path: &Path) -> Result<Box<dyn Read + Send>, InputError> {
-    let empty = std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() == 0);
-    if empty {
+    let data = storage::file_data(path);
+    if data.is_ok_and(|data| data.kind == StoredKind::File && data.bytes == 0) {
         Ok(Box::new(std::io::empty()))
     } else {
         open(path, 1, &Progress::hidden()).map(|input| input.content)
@@ -207,7 +206,7 @@ fn from_source(
         content = Box::new(TorchText::new(content));
     }
     // what is packed or no file is a stream, of which no place can be asked for
-    let is_plain = !is_packed && stored_bytes.is_some();
+    let is_plain = !is_packed && stored_bytes.is_some() && !is_url(path);
     let plain_path = is_plain.then(|| path.to_owned());
     Ok(InputFile {
         name,

@@ -3,10 +3,10 @@
 use crate::Progress;
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
-use crate::file_kind::may_be_file;
 use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::output::is_work_folder;
 use crate::run_files::file_name;
+use crate::storage;
 use etlink_nccl_inspector::InspectorLog;
 use std::path::{Path, PathBuf};
 
@@ -28,20 +28,20 @@ pub fn find_logs(root: &Path) -> Result<LogFiles, RunError> {
     let mut logs = vec![];
     // a list, not recursion: nobody bounds how deep folders lie
     while let Some(folder) = folders.pop() {
-        let entries = match std::fs::read_dir(&folder).with_path(FileAction::ReadFolder, &folder) {
+        let entries = match storage::list(&folder).with_path(FileAction::ReadFolder, &folder) {
             Ok(entries) => entries,
             Err(_) if folder != root => continue,
             Err(error) => return Err(error.into()),
         };
         for entry in entries {
-            let entry = entry.with_path(FileAction::ReadFolder, &folder)?;
-            let path = entry.path();
+            let is_file = entry.may_be_file();
+            let path = entry.path;
             // links to folders are not followed: they can go in circles
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if entry.is_folder {
                 if !is_work_folder(&path)? {
                     folders.push(path);
                 }
-            } else if may_be_file(&path) && may_be_log(&path) {
+            } else if is_file && may_be_log(&path) {
                 let is_log = match input::open(&path, 1, &Progress::hidden()) {
                     Ok(input) => input.kind == InputKind::NcclInspector,
                     // who reads it tells why it cannot be read

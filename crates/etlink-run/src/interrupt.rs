@@ -35,5 +35,6 @@ impl Changes {
         for path in self.0.iter() {
             crate::output::remove_work(path);
         }
+        crate::storage::uploads::abort_uploads();
     }
 }

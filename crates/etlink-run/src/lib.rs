@@ -75,6 +75,7 @@ pub mod run;
 mod run_files;
 pub mod simulated;
 mod step_pattern;
+pub mod storage;
 pub mod text;
 pub mod workloads;
 

@@ -5,6 +5,7 @@
 
 use crate::file_kind::{is_absence, may_be_file};
 use crate::run_files::{ManifestEntry, RankFiles};
+use crate::storage;
 use crate::text::first_ranks;
 use etlink_torch::{Cycle, ManifestContents, Rank};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +42,7 @@ pub struct RunManifest {
 impl ManifestEntry {
     /// What the manifest beside a device trace says of that; nothing where there is none.
     pub fn of_trace(device: &Path) -> ManifestEntry {
-        let folder = device.parent().filter(|_| device.is_file());
+        let folder = device.parent().filter(|_| storage::is_file(device));
         let name = device.file_name().unwrap_or_default().to_string_lossy();
         let listed = folder.and_then(|folder| {
             let folder = if folder.as_os_str().is_empty() {
@@ -75,7 +76,7 @@ impl RunManifest {
         let places = std::iter::once(folder.as_path()).chain(folder.parent());
         let paths = places.map(|place| place.join(MANIFEST));
         let mut found = paths.filter(|path| may_be_file(path)).map(|path| {
-            let read = std::fs::read(&path);
+            let read = storage::read(&path);
             (path, read)
         });
         // the system may not say that there is none before it is opened

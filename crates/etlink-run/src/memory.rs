@@ -14,6 +14,7 @@ use crate::error::RunError;
 use crate::input::database::event_rows;
 use crate::input::{self, InputKind};
 use crate::run_files::file_name;
+use crate::storage;
 use bytesize::ByteSize;
 use etlink_flight_recorder::{MAX_DUMP_BYTES, MAX_DUMP_VALUES};
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ fn device_percent(path: &Path) -> u64 {
     let is_named_so = plain.ends_with("_results.json")
         || plain.ends_with(".trace.json") && !plain.ends_with(".pt.trace.json");
     // A pipe would be waited for, and its first bytes lost.
-    if !is_named_so || !path.is_file() {
+    if !is_named_so || !storage::is_file(path) {
         return DEVICE_PERCENT;
     }
     match input::open(path, 1, &Progress::hidden()).map(|input| input.kind) {

@@ -7,6 +7,7 @@
 mod disk;
 mod error;
 mod journal;
+mod objects;
 mod packing;
 mod pieces;
 mod place;
@@ -21,10 +22,12 @@ pub use set::FileSet;
 pub use work::is_work_folder;
 pub use work_files::remove_work;
 
-use crate::file_error::{FileAction, FileContext};
+use crate::file_error::{FileAction, FileContext, FileError};
 use crate::interrupt::Changes;
+use crate::storage::upload::{self, ObjectWriter, UploadedObject};
+use crate::storage::{self, StoredKind, is_url};
 use packing::packing_of;
-use set::SetMembers;
+use set::{SetMembers, SetPlace};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -83,6 +86,8 @@ enum OutputPlace {
         set: Arc<SetMembers>,
         name: String,
     },
+    /// An object, named by the path.
+    Object,
 }
 
 impl Target {
@@ -114,6 +119,10 @@ impl Target {
             }
         };
         let place = match place::PathKind::find(path) {
+            place::PathKind::Object => {
+                check_object(path, overwrite)?;
+                OutputPlace::Object
+            }
             place::PathKind::Stdout => OutputPlace::Stdout,
             place::PathKind::Stream(path) => OutputPlace::Stream(path),
             place::PathKind::File(file) => {
@@ -220,11 +229,30 @@ impl Target {
                 Ok(written)
             }
             OutputPlace::Member { set, name } => {
-                let written = self
-                    .write_new(&set.work, &SetMembers::new_path(name), fill)
-                    .with_path(FileAction::Write, target)?;
+                let written = match &set.place {
+                    SetPlace::Disk(work) => self
+                        .write_new(work, &SetMembers::new_path(name), fill)
+                        .with_path(FileAction::Write, target)?,
+                    SetPlace::Objects(waiting) => {
+                        let (value, bytes, object) =
+                            self.upload(fill).with_path(FileAction::Write, target)?;
+                        waiting.add(name, object);
+                        (value, bytes)
+                    }
+                };
                 set.add(name);
                 Ok(written)
+            }
+            OutputPlace::Object => {
+                let (value, bytes, object) =
+                    self.upload(fill).with_path(FileAction::Write, target)?;
+                // a signal ends the program before it or behind it
+                let _changes = Changes::begin();
+                let put = object
+                    .begin_commit(self.overwrite)
+                    .and_then(|put| put.wait());
+                put.map_err(|error| commit_error(error, target))?;
+                Ok((value, bytes))
             }
         }
     }
@@ -241,6 +269,16 @@ impl Target {
         // a name that outlives a crash while its content does not would be a half file
         file.sync()?;
         Ok(written)
+    }
+
+    /// Has a store take the content of an object that is not there yet.
+    fn upload<T>(
+        &self,
+        fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>,
+    ) -> std::io::Result<(T, u64, UploadedObject)> {
+        let mut object = ObjectWriter::new(&self.path)?;
+        let (value, bytes) = self.fill(Box::new(&mut object), fill)?;
+        Ok((value, bytes, object.finish()?))
     }
 
     fn put_in_place(&self, work: &WorkFolder, path: &Path) -> std::io::Result<()> {
@@ -274,6 +312,13 @@ pub fn refuse_input<'a>(
     output: &Path,
     inputs: impl Iterator<Item = &'a PathBuf>,
 ) -> Result<(), OutputError> {
+    if is_url(output) {
+        let mut inputs = inputs;
+        return match inputs.find(|input| input.as_os_str() == output.as_os_str()) {
+            Some(path) => Err(OutputError::IsInput { path: path.clone() }),
+            None => Ok(()),
+        };
+    }
     // what is not there yet is no input
     let Ok(output) = output.canonicalize() else {
         return Ok(());
@@ -290,7 +335,32 @@ pub fn refuse_input<'a>(
 
 /// Whether a path is that of a file, whose name then tells what is in it.
 fn is_file_place(path: &Path) -> bool {
-    matches!(place::PathKind::find(path), place::PathKind::File(_))
+    matches!(
+        place::PathKind::find(path),
+        place::PathKind::File(_) | place::PathKind::Object
+    )
+}
+
+/// Refuses a URL that cannot be written, before hours of work.
+fn check_object(path: &Path, overwrite: bool) -> Result<(), OutputError> {
+    upload::check_writable(path).with_path(FileAction::Write, path)?;
+    refuse_existing(path, path, overwrite)
+}
+
+/// Why an object that is whole did not get its name.
+fn commit_error(error: std::io::Error, path: &Path) -> OutputError {
+    if error.kind() == std::io::ErrorKind::AlreadyExists {
+        // whoever put it there did so while we wrote
+        return OutputError::Exists {
+            path: path.to_owned(),
+        };
+    }
+    FileError {
+        action: FileAction::PutInPlace,
+        path: path.to_owned(),
+        source: error,
+    }
+    .into()
 }
 
 /// Takes a file for this process: `path` as the user named it, `file` without links.
@@ -312,6 +382,9 @@ fn claim_file(path: &Path, file: &Path, overwrite: bool) -> Result<WorkFolder, O
 
 /// Refuses to write a folder, or a file that must not be replaced.
 fn refuse_existing(path: &Path, file: &Path, overwrite: bool) -> Result<(), OutputError> {
+    if is_url(file) {
+        return refuse_existing_object(file, overwrite);
+    }
     if file.is_dir() {
         return Err(OutputError::IsFolder {
             path: path.to_owned(),
@@ -323,6 +396,22 @@ fn refuse_existing(path: &Path, file: &Path, overwrite: bool) -> Result<(), Outp
         });
     }
     Ok(())
+}
+
+/// The same for an object. In a store nothing keeps an object and others behind its name apart.
+fn refuse_existing_object(path: &Path, overwrite: bool) -> Result<(), OutputError> {
+    if overwrite {
+        return Ok(());
+    }
+    match storage::file_data(path) {
+        Ok(data) if data.kind == StoredKind::File => Err(OutputError::Exists {
+            path: path.to_owned(),
+        }),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Ok(Err(error).with_path(FileAction::Write, path)?)
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 fn lower_name(path: &Path) -> String {

@@ -23,6 +23,7 @@ use crate::memory::{MemoryBudget, RankMemory, at_once, in_budget, keeping};
 use crate::merge::phases::Shard;
 use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
+use crate::storage::{self, is_url};
 use crate::text;
 use bytesize::ByteSize;
 use etlink_chakra::convert::GroupRanks;
@@ -77,6 +78,13 @@ impl RunSource {
     /// A folder if `path` is one, or a cycle in it (`job/cycle2`), else a file; the ranks of a report
     /// of several processes.
     pub fn from_path(path: &Path) -> RunSource {
+        if is_url(path)
+            && let Err(error) = storage::file_data(path)
+            && !is_absence(&error)
+        {
+            // what opens it says why it cannot be had
+            return RunSource::File(path.to_owned());
+        }
         if is_folder(path) || discover::cycle_folder(path).is_some() {
             RunSource::Folder(path.to_owned())
         } else if database_processes(path).len() > 1 {
@@ -922,6 +930,10 @@ fn find_cycle(path: &Path) -> Result<Vec<RunFiles>, RunError> {
 }
 
 fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, RunError> {
+    if is_url(folder) && discover::cycle_folder(folder).is_none() {
+        // it is no folder for reasons that are worth their words
+        storage::file_data(folder).with_path(FileAction::ReadFolder, folder)?;
+    }
     if !is_folder(folder) {
         return find_cycle(folder);
     }
@@ -976,8 +988,8 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
 /// exported to Parquet, that is what is wrong.
 fn no_traces(folder: &Path) -> RunError {
     let (mut reports, mut tables) = (vec![], vec![]);
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
+    for entry in storage::list(folder).unwrap_or_default() {
+        let path = entry.path;
         if input::is_nsys_report(&path) {
             reports.push(path);
         } else if path.extension().is_some_and(|ending| ending == "parquet") {

@@ -7,6 +7,7 @@ use crate::graphs::{GraphSet, find_graph_sets, groups_beside, prefix_and_rank};
 use crate::input;
 use crate::joined::JoinedRun;
 use crate::output::Packing;
+use crate::storage::{self, StoredKind};
 use etlink_chakra::convert::GroupRanks;
 use etlink_chakra::read::{self, ChakraGraph, ChakraReadError};
 use etlink_chakra::simulated::{
@@ -284,8 +285,8 @@ fn ranks_text<'r>(ranks: impl Iterator<Item = &'r i64>) -> String {
 
 /// The log that is named, or that of a folder in which the simulator ran.
 fn find_log(source: &Path) -> Result<PathBuf, SimulationError> {
-    let found = std::fs::metadata(source).with_path(FileAction::Open, source);
-    if !found.map_err(RunError::from)?.is_dir() {
+    let found = storage::file_data(source).with_path(FileAction::Open, source);
+    if found.map_err(RunError::from)?.kind != StoredKind::Folder {
         return Ok(source.to_owned());
     }
     let places = [source.join(LOG), source.join(LOG_FOLDER).join(LOG)];
@@ -404,9 +405,9 @@ fn graphs_near(log: &Path) -> Result<GraphSet, SimulationError> {
 /// The runs of `.et` files in a folder, not in those below: nobody asked to look through them.
 fn graphs_in(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
     let mut sets: BTreeMap<PathBuf, BTreeMap<i64, PathBuf>> = BTreeMap::new();
-    let entries = std::fs::read_dir(folder).with_path(FileAction::ReadFolder, folder)?;
+    let entries = storage::list(folder).with_path(FileAction::ReadFolder, folder)?;
     for entry in entries {
-        let path = entry.with_path(FileAction::ReadFolder, folder)?.path();
+        let path = entry.path;
         if let Some((prefix, rank)) = prefix_and_rank(&path).filter(|_| is_graph_name(&path)) {
             let set = sets.entry(prefix).or_default();
             // of one that lies there plain and packed the plain one, whose name is shorter

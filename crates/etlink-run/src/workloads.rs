@@ -10,6 +10,7 @@ use crate::input;
 use crate::made_run::MadeRun;
 use crate::merge::{AstraSimOptions, MergeOptions};
 use crate::output::{FileSet, OutputError, OutputFormat};
+use crate::storage;
 use etlink_chakra::astra::{self, NOT_SCALED, NetworkBackend, NetworkOrigin, Workload, file};
 use etlink_chakra::check::{RankNodes, check, check_ranks};
 use etlink_chakra::convert::GroupList;
@@ -207,7 +208,7 @@ fn text_beside(prefix: &Path, name: &str) -> Result<Option<String>, RunError> {
     if !may_be_file(&path) {
         return Ok(None);
     }
-    let text = std::fs::read_to_string(&path).with_path(FileAction::Read, &path)?;
+    let text = storage::read_text(&path).with_path(FileAction::Read, &path)?;
     Ok(Some(text))
 }
 

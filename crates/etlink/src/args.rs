@@ -55,7 +55,9 @@ use std::path::PathBuf;
 #[command(
     after_help = "Exit codes: 0 done; 1 done, but a check failed, a rank failed, or damage was \
         found under --strict; 2 nothing could be done. `record` ends with the exit code of the \
-        program; with 1 if that is 0 and a trace is missing. Notes go to standard error."
+        program; with 1 if that is 0 and a trace is missing. Notes go to standard error.\n\nA path may \
+        be a URL: s3://BUCKET/KEY, gs:// or az:// to read and to write, https:// to read a file. \
+        Credentials are found as by the SDKs of these services."
 )]
 pub struct EtlinkArgs {
     /// Two options since: refused with their names.

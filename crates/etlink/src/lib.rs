@@ -71,6 +71,7 @@ mod written_files;
 use clap::{CommandFactory, Parser};
 use etlink_run::RunError;
 use etlink_run::output::{OutputError, StdoutError};
+use etlink_run::storage::without_secrets;
 use std::ffi::OsString;
 
 /// How a command ended that could be carried out.
@@ -93,6 +94,8 @@ enum Outcome {
 pub fn run_command(words: impl IntoIterator<Item = OsString>) -> u8 {
     // first: already the options take memory
     signals::end_without_memory();
+    // here, so that no message can show them
+    let words = words.into_iter().map(without_secrets);
     let args = match args::EtlinkArgs::try_parse_from(words) {
         Ok(args) => args,
         Err(error) => {

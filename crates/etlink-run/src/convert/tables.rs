@@ -7,9 +7,9 @@ use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
 use crate::made_run::write_set;
 use crate::output::{FileSet, OutputError, OutputFormat};
+use crate::storage;
 use etlink_chakra::messages::ChakraMessages;
 use etlink_tables::{has_mark, written_graph};
-use std::fs::File;
 use std::path::Path;
 
 /// The table of edges.
@@ -18,7 +18,7 @@ const EDGES: &str = "edges.parquet";
 pub(super) fn read(folder: &Path) -> Result<ChakraMessages, ConversionError> {
     let open = |name: &str| {
         let path = folder.join(name);
-        let file = File::open(&path).with_path(FileAction::Open, &path);
+        let file = storage::open_to_seek(&path).with_path(FileAction::Open, &path);
         file.map_err(RunError::from)
     };
     let tables = written_graph::read_graph(open(NODES)?, open(EDGES)?);
@@ -44,7 +44,7 @@ pub(super) fn write(
 fn refuse_foreign(folder: &Path, overwrite: bool) -> Result<(), OutputError> {
     for name in [NODES, EDGES] {
         let path = folder.join(name);
-        let is_ours = || File::open(&path).is_ok_and(has_mark);
+        let is_ours = || storage::open_to_seek(&path).is_ok_and(has_mark);
         if overwrite && may_be_file(&path) && !is_ours() {
             return Err(OutputError::NotOurs { path });
         }

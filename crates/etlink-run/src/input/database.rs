@@ -4,6 +4,7 @@
 use crate::file_error::{FileAction, FileContext};
 use crate::input::{InputError, InputFile, InputKind};
 use crate::interrupt::Changes;
+use crate::storage::{self, is_url};
 use etlink_nsys::NsysProcess;
 use etlink_rocm::RocpdProcess;
 use etlink_sqlite::{SqliteTables, set_safe_limits};
@@ -81,6 +82,23 @@ impl DatabaseFile {
         Ok(DatabaseFile {
             path: unpacked.0.to_path_buf(),
             _unpacked: Some(unpacked),
+        })
+    }
+
+    /// The file of a path; a copy of what lies behind a URL.
+    fn at(path: &Path) -> Result<DatabaseFile, InputError> {
+        if !is_url(path) {
+            return Ok(DatabaseFile {
+                path: path.to_owned(),
+                _unpacked: None,
+            });
+        }
+        let mut source = storage::open(path).with_path(FileAction::Open, path)?;
+        let (mut file, copy) = UnpackedFile::create()?;
+        std::io::copy(&mut source.content, &mut file).with_path(FileAction::Read, path)?;
+        Ok(DatabaseFile {
+            path: copy.0.to_path_buf(),
+            _unpacked: Some(copy),
         })
     }
 
@@ -176,7 +194,8 @@ fn kind_of_pages(head: &[u8]) -> InputKind {
 /// How many rows of a database become events of a trace, for a guess of the memory that they take.
 /// `None` for what is none that is known.
 pub(crate) fn event_rows(path: &Path) -> Option<u64> {
-    if !is_database(path) {
+    // nobody fetches a whole database for a guess
+    if is_url(path) || !is_database(path) {
         return None;
     }
     let file = DatabaseFile {
@@ -192,9 +211,9 @@ pub(crate) fn event_rows(path: &Path) -> Option<u64> {
 fn is_database(path: &Path) -> bool {
     let mut head = vec![];
     // a pipe would be waited for, and its first bytes lost
-    path.is_file()
-        && File::open(path)
-            .and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut head))
+    storage::is_file(path)
+        && storage::open(path)
+            .and_then(|file| file.content.take(MAGIC.len() as u64).read_to_end(&mut head))
             .is_ok()
         && head == MAGIC
 }
@@ -224,9 +243,8 @@ pub fn database_processes(path: &Path) -> Vec<DatabaseProcess> {
     if !is_database(path) {
         return vec![];
     }
-    let file = DatabaseFile {
-        path: path.to_owned(),
-        _unpacked: None,
+    let Ok(file) = DatabaseFile::at(path) else {
+        return vec![];
     };
     let Ok(connection) = file.connect() else {
         return vec![];

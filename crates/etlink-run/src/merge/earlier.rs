@@ -2,10 +2,10 @@
 
 use super::{MergeOptions, simulator};
 use crate::file_error::{FileAction, FileContext};
-use crate::file_kind::may_be_file;
 use crate::graphs::prefix_and_rank;
 use crate::input::InputError;
 use crate::output::{FileSet, OutputError, OutputFormat, Packing};
+use crate::storage;
 use crate::{Progress, input};
 use etlink_chakra::astra::{self, file};
 use etlink_perfetto::PerfettoOrigin;
@@ -44,10 +44,11 @@ impl EarlierFiles {
     ) -> Result<EarlierFiles, OutputError> {
         let mut earlier = EarlierFiles::default();
         let mut other_graphs = vec![];
-        for entry in std::fs::read_dir(folder).with_path(FileAction::ReadFolder, folder)? {
-            let path = entry.with_path(FileAction::ReadFolder, folder)?.path();
+        for entry in storage::list(folder).with_path(FileAction::ReadFolder, folder)? {
+            let is_file = entry.may_be_file();
+            let path = entry.path;
             let file_name = path.file_name().and_then(|name| name.to_str());
-            let Some(file_name) = file_name.filter(|_| may_be_file(&path)) else {
+            let Some(file_name) = file_name.filter(|_| is_file) else {
                 continue;
             };
             if outputs.contains(file_name) {
@@ -130,7 +131,7 @@ impl EarlierFiles {
             return Ok(());
         };
         let path = set.folder().join(name);
-        let before = std::fs::read(&path).with_path(FileAction::Read, &path)?;
+        let before = storage::read(&path).with_path(FileAction::Read, &path)?;
         let mut after = vec![];
         etlink_chakra::write_groups(groups, &mut after).with_path(FileAction::Read, &path)?;
         // groups are numbered among those of the ranks at hand: a number may mean another group
@@ -168,8 +169,8 @@ fn is_packed_rank(options: &MergeOptions, path: &Path, name: &str) -> bool {
 
 fn is_packed_by_us(path: &Path) -> bool {
     let mut head = vec![];
-    let file = std::fs::File::open(path);
-    let read = file.and_then(|file| file.take(16).read_to_end(&mut head));
+    let file = storage::open(path);
+    let read = file.and_then(|file| file.content.take(16).read_to_end(&mut head));
     read.is_ok() && Packing::is_own(&head)
 }
 
@@ -195,12 +196,14 @@ pub(super) fn is_ours(path: &Path) -> bool {
 }
 
 fn has_content(path: &Path, content: &[u8]) -> Result<bool, OutputError> {
-    let size = path.metadata().with_path(FileAction::Read, path)?.len();
+    let size = storage::file_data(path)
+        .with_path(FileAction::Read, path)?
+        .bytes;
     // most are graphs of gigabytes: their size says enough
     if size != content.len() as u64 {
         return Ok(false);
     }
-    let found = std::fs::read(path).with_path(FileAction::Read, path)?;
+    let found = storage::read(path).with_path(FileAction::Read, path)?;
     Ok(found == content)
 }
 

@@ -6,6 +6,7 @@ use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
 use crate::output::{FileSet, OutputError, OutputFormat};
+use crate::storage;
 use etlink_chakra::TracePart;
 use etlink_chakra::astra::{self, NetworkBackend, NetworkOrigin, Workload, file, ns3_file};
 use etlink_model::GlobalRank;
@@ -90,7 +91,7 @@ fn has_our_readme(folder: &Path) -> Result<bool, OutputError> {
     if !may_be_file(&readme) {
         return Ok(false);
     }
-    let text = std::fs::read(&readme).with_path(FileAction::Read, &readme)?;
+    let text = storage::read(&readme).with_path(FileAction::Read, &readme)?;
     Ok(memmem::find(&text, README_MARK.as_bytes()).is_some())
 }
 

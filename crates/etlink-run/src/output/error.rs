@@ -236,6 +236,23 @@ pub enum OutputError {
         /// Why not.
         source: Box<OutputError>,
     },
+    /// Some objects of a set have their names and some not.
+    #[error(
+        "{}: {done} of {all} objects are written, and not the others: mend the cause and repeat the \
+         command with {}",
+        folder.display(),
+        Setting::Overwrite
+    )]
+    SomeObjects {
+        /// Where they are.
+        folder: PathBuf,
+        /// How many have their names.
+        done: usize,
+        /// How many there are.
+        all: usize,
+        /// Why.
+        source: Box<OutputError>,
+    },
     /// Some files were replaced and some not.
     #[error(
         "{}: not all files are replaced: mend the cause and repeat the command, which finishes it \

@@ -4,11 +4,12 @@
 //! raw deflate that end with a whole byte, one after the other, are one member: so `pigz` does it.
 
 use super::error::OutputError;
-use super::set::SetMembers;
+use super::set::{SetMembers, SetPlace};
 use super::work::WorkFolder;
 use super::{OutputPlace, Packing, Target, disk};
 use crate::file_error::{FileAction, FileContext};
 use flate2::{Compress, Compression, Crc, FlushCompress};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -43,18 +44,34 @@ enum Folder {
 }
 
 impl Folder {
-    fn new(target: &Target) -> Option<Folder> {
+    fn new(target: &Target) -> Result<Folder, OutputError> {
         match &target.place {
-            OutputPlace::File { work, .. } => Some(Folder::File(Arc::clone(work))),
-            OutputPlace::Member { set, .. } => Some(Folder::Set(Arc::clone(set))),
-            OutputPlace::Stdout | OutputPlace::Stream(_) => None,
+            OutputPlace::File { work, .. } => Ok(Folder::File(Arc::clone(work))),
+            OutputPlace::Member { set, .. } if matches!(set.place, SetPlace::Disk(_)) => {
+                Ok(Folder::Set(Arc::clone(set)))
+            }
+            OutputPlace::Member { .. } | OutputPlace::Object => Folder::temporary(target),
+            OutputPlace::Stdout | OutputPlace::Stream(_) => Err(OutputError::NoPlaceForPieces {
+                path: target.path.clone(),
+            }),
         }
     }
 
-    fn work(&self) -> &WorkFolder {
+    /// One for a piece of an object: what is in a store is not read back.
+    fn temporary(target: &Target) -> Result<Folder, OutputError> {
+        let number = PIECES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}-{number}", std::process::id());
+        let work = WorkFolder::claim(&std::env::temp_dir(), OsStr::new(&name), &target.path)?;
+        Ok(Folder::File(Arc::new(work)))
+    }
+
+    fn work(&self) -> Option<&WorkFolder> {
         match self {
-            Folder::File(work) => work,
-            Folder::Set(set) => &set.work,
+            Folder::File(work) => Some(work),
+            Folder::Set(set) => match &set.place {
+                SetPlace::Disk(work) => Some(work),
+                SetPlace::Objects(_) => None,
+            },
         }
     }
 }
@@ -76,16 +93,12 @@ impl Target {
         fill: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<T>,
     ) -> Result<(T, Piece), OutputError> {
         let beside = FileAction::WriteBeside;
-        let Some(folder) = Folder::new(self) else {
-            return Err(OutputError::NoPlaceForPieces {
-                path: self.path.clone(),
-            });
-        };
+        let folder = Folder::new(self)?;
+        let work = folder.work().ok_or(OutputError::NoTarget)?;
         let number = PIECES.fetch_add(1, Ordering::Relaxed);
         let name = format!("piece-{number}");
-        let path = folder.work().path().join(&name);
-        let file = folder
-            .work()
+        let path = work.path().join(&name);
+        let file = work
             .create(Path::new(&name))
             .with_path(beside, &self.path)?;
         let mut packed = self.packed(file);

@@ -1,6 +1,7 @@
 //! Where a path leads that is to be written: links are followed, what is open or no file is never
 //! replaced.
 
+use crate::storage::is_url;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -16,6 +17,8 @@ pub(super) enum PathKind {
     Stream(PathBuf),
     /// A file, which is there or is to be made; no link.
     File(PathBuf),
+    /// An object of a store, named by a URL.
+    Object,
 }
 
 impl PathKind {
@@ -23,6 +26,9 @@ impl PathKind {
     pub(super) fn find(path: &Path) -> PathKind {
         if path == Path::new("-") {
             return PathKind::Stdout;
+        }
+        if is_url(path) {
+            return PathKind::Object;
         }
         let mut path = path.to_owned();
         // links in a circle end here; opening the path then says what is wrong
@@ -87,6 +93,7 @@ mod tests {
             ("/proc/1/fd/1", PathKind::Stream("/proc/1/fd/1".into())),
             ("dev/stdout", PathKind::File("dev/stdout".into())),
             ("no/such/x.et", PathKind::File("no/such/x.et".into())),
+            ("s3://bucket/x.et", PathKind::Object),
         ] {
             assert_eq!(PathKind::find(Path::new(path)), place, "{path}");
         }

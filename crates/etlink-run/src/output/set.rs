@@ -3,15 +3,18 @@
 
 use super::error::OutputError;
 use super::journal::{self, Failure, Journal};
+use super::objects::WaitingObjects;
 use super::packing::packing_of;
 use super::work::WorkFolder;
 use super::{OutputFormat, OutputPlace, Target, refuse_existing};
 use crate::file_error::{FileAction, FileContext};
 use crate::interrupt::Changes;
+use crate::storage::upload;
+use crate::storage::{self, is_url, trimmed};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The work folder of a set is named by this: all sets in one folder share it.
 const NAME: &str = "set";
@@ -29,9 +32,17 @@ pub struct FileSet {
 /// What targets share with their set.
 #[derive(Debug)]
 pub(super) struct SetMembers {
-    pub(super) work: WorkFolder,
+    pub(super) place: SetPlace,
     /// Files that are written, by their names within the folder.
     written: Mutex<BTreeSet<String>>,
+}
+
+/// Where the files of a set are until all are written.
+#[derive(Debug)]
+pub(super) enum SetPlace {
+    Disk(WorkFolder),
+    /// In a store, which does not show them yet.
+    Objects(WaitingObjects),
 }
 
 impl SetMembers {
@@ -59,7 +70,19 @@ impl FileSet {
             return Err(OutputError::FolderOnStdout);
         }
         // the folder of a run that is the root itself ends with a stroke
-        let folder: PathBuf = folder.components().collect();
+        let folder = trimmed(folder);
+        if is_url(&folder) {
+            upload::check_writable(&folder).with_path(FileAction::Write, &folder)?;
+            return Ok(FileSet {
+                folder,
+                made: vec![],
+                overwrite,
+                inner: Arc::new(SetMembers {
+                    place: SetPlace::Objects(WaitingObjects::default()),
+                    written: Mutex::new(BTreeSet::new()),
+                }),
+            });
+        }
         let missing = folder.ancestors().take_while(|folder| !folder.exists());
         let made = missing.map(Path::to_owned).collect();
         std::fs::create_dir_all(&folder).with_path(FileAction::MakeFolder, &folder)?;
@@ -69,7 +92,7 @@ impl FileSet {
             made,
             overwrite,
             inner: Arc::new(SetMembers {
-                work,
+                place: SetPlace::Disk(work),
                 written: Mutex::new(BTreeSet::new()),
             }),
         })
@@ -107,6 +130,9 @@ impl FileSet {
     /// Leaves out a file that was written.
     pub fn discard(&self, name: &str) {
         self.written().remove(name);
+        if let SetPlace::Objects(waiting) = &self.inner.place {
+            drop(waiting.take(name));
+        }
     }
 
     /// Whether a file of this name was written.
@@ -135,9 +161,15 @@ impl FileSet {
             let path = self.folder.join(name);
             refuse_existing(&path, &path, self.overwrite)?;
         }
+        let work = match &self.inner.place {
+            SetPlace::Disk(work) => work,
+            SetPlace::Objects(waiting) => {
+                return self.replace_objects(waiting, &written, &earlier);
+            }
+        };
         let journal = Journal::new(written, earlier, self.overwrite);
         let changes = Changes::begin();
-        match journal::replace(&journal, self.inner.work.path(), &self.folder, &changes) {
+        match journal::replace(&journal, work.path(), &self.folder, &changes) {
             Ok(()) => Ok(()),
             Err(Failure::Undone(error)) => Err(OutputError::NothingReplaced {
                 folder: self.folder.clone(),
@@ -145,7 +177,7 @@ impl FileSet {
             }),
             Err(Failure::Cut(error)) => {
                 // the journal is all that the next run has to finish it by
-                self.inner.work.keep();
+                work.keep();
                 Err(OutputError::PartlyReplaced {
                     folder: self.folder.clone(),
                     source: Box::new(error),
@@ -154,7 +186,39 @@ impl FileSet {
         }
     }
 
-    fn written(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+    /// A store has no names to change: each object comes at once, and they come one by one. None
+    /// does before all have their content there.
+    fn replace_objects(
+        &self,
+        waiting: &WaitingObjects,
+        written: &[String],
+        earlier: &[String],
+    ) -> Result<(), OutputError> {
+        // held, so that a signal ends the program before all of them or behind
+        let _changes = Changes::begin();
+        let (done, failed) = waiting.commit(&self.folder, written, self.overwrite);
+        let mut stale = earlier.iter().filter(|_| failed.is_none());
+        let removed = stale.try_for_each(|name| {
+            let path = self.folder.join(name);
+            let removed = storage::remove(&path).with_path(FileAction::RemoveEarlier, &path);
+            removed.map_err(OutputError::from)
+        });
+        let Some(error) = failed.or(removed.err()) else {
+            return Ok(());
+        };
+        let (folder, source) = (self.folder.clone(), Box::new(error));
+        Err(match done {
+            0 => OutputError::NothingReplaced { folder, source },
+            _ => OutputError::SomeObjects {
+                folder,
+                done,
+                all: written.len(),
+                source,
+            },
+        })
+    }
+
+    fn written(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.inner
             .written
             .lock()

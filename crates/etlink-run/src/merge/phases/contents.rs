@@ -3,6 +3,7 @@
 use crate::merge::{KnownRank, MergeOptions, output_name};
 use crate::run::RunSet;
 use crate::run_files::RankFiles;
+use crate::storage;
 use etlink_chakra::RankAgreement;
 use etlink_link::ranks::{ClockDrift, RankClock, RankSummary};
 use etlink_model::{GlobalRank, UnixNs};
@@ -47,12 +48,13 @@ impl RankIdentity {
 
 /// Size and time of the last change; zeros of what cannot be asked, and fails when it is read.
 fn file_state(path: &Path) -> (u64, u128) {
-    let Ok(data) = std::fs::metadata(path) else {
+    let Ok(data) = storage::file_data(path) else {
         return (0, 0);
     };
-    let changed = data.modified().ok();
-    let since = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    (data.len(), since.map_or(0, |since| since.as_nanos()))
+    let since = data
+        .changed
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    (data.bytes, since.map_or(0, |since| since.as_nanos()))
 }
 
 impl MergeIdentity {

@@ -5,6 +5,7 @@ use super::shard::Shard;
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
 use crate::output::{OutputError, OutputFormat, Target};
+use crate::storage;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{Read, Write};
@@ -66,15 +67,14 @@ impl PhaseFile {
     /// The shards whose files lie in an output folder, in order; none where there is no folder.
     pub(super) fn shards(self, output: &Path) -> Result<Vec<Shard>, PhaseError> {
         let folder = output.join(PHASE_FOLDER);
-        let entries = match std::fs::read_dir(&folder) {
+        let entries = match storage::list(&folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
             Err(error) => return Err(PhaseError::unreadable(&folder, error)),
         };
         let mut shards = vec![];
         for entry in entries {
-            let entry = entry.map_err(|error| PhaseError::unreadable(&folder, error))?;
-            let name = entry.file_name();
+            let name = entry.name();
             shards.extend(name.to_str().and_then(|name| self.shard_of(name)));
         }
         // folders are listed in any order
@@ -91,7 +91,7 @@ impl PhaseFile {
     ) -> Result<PathBuf, OutputError> {
         let path = self.path(output, shard);
         let folder = output.join(PHASE_FOLDER);
-        std::fs::create_dir_all(&folder).with_path(FileAction::MakeFolder, &folder)?;
+        storage::make_folders(&folder).with_path(FileAction::MakeFolder, &folder)?;
         let target = Target::new(&path, Some(OutputFormat::EtPlus), true)?;
         target.write(|out| {
             out.write_all(self.head().as_bytes())?;
@@ -108,7 +108,7 @@ impl PhaseFile {
     /// Removes it.
     pub(super) fn remove(self, output: &Path, shard: Shard) -> Result<(), OutputError> {
         let path = self.path(output, shard);
-        std::fs::remove_file(&path).with_path(FileAction::Remove, &path)?;
+        storage::remove(&path).with_path(FileAction::Remove, &path)?;
         Ok(())
     }
 
@@ -123,7 +123,7 @@ impl PhaseFile {
         if !may_be_file(&path) {
             return Err(PhaseError::NoFile { path });
         }
-        let bytes = match std::fs::read(&path) {
+        let bytes = match storage::read(&path) {
             Ok(bytes) => bytes,
             Err(error) => return Err(PhaseError::unreadable(&path, error)),
         };

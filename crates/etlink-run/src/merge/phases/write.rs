@@ -10,11 +10,12 @@ use crate::merge::earlier::is_ours;
 use crate::merge::{MergeOptions, MergedRank, rank_file_name};
 use crate::output::{OutputError, Target};
 use crate::run::{RankEntry, RunSet};
+use crate::storage;
 use crate::text;
 use etlink_link::ranks::RankClock;
 use etlink_model::GlobalRank;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Writes the ranks of a shard, each by what the join has decided.
 ///
@@ -123,13 +124,13 @@ impl ShardWriter<'_> {
     fn target(&self, entry: RankEntry<'_>) -> Result<Target, RunError> {
         let folder = self.output.join(&entry.run().folder);
         let name = rank_file_name(self.runs, entry.run(), entry.files(), self.options);
-        let folder: PathBuf = folder.components().collect();
+        let folder = storage::trimmed(&folder);
         let path = folder.join(&name);
         // the join has looked at it; somebody may have put a file there since
-        if path.exists() && !is_ours(&path) {
+        if storage::exists(&path) && !is_ours(&path) {
             return Err(OutputError::NotOurs { path }.into());
         }
-        std::fs::create_dir_all(&folder).with_path(FileAction::MakeFolder, &folder)?;
+        storage::make_folders(&folder).with_path(FileAction::MakeFolder, &folder)?;
         let target = Target::new(&path, Some(self.options.format), self.options.overwrite)?;
         Ok(target)
     }

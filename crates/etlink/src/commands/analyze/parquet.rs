@@ -7,9 +7,9 @@ use crate::trace_tables::graph_times;
 use anyhow::{Context, Result, bail};
 use etlink_link::LinkedTrace;
 use etlink_run::output::{FileSet, OutputFormat};
+use etlink_run::storage;
 use etlink_tables::{TraceTable, has_mark};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,7 +38,9 @@ impl TableFiles {
             dir: args.parquet.clone()?,
             overwrite: args.overwrite.overwrite,
             // of one rank alone, or some, the tables of the others are not stale
-            whole: args.overwrite.overwrite && args.path.is_dir() && args.choice.ranks.is_none(),
+            whole: args.overwrite.overwrite
+                && storage::is_folder(&args.path)
+                && args.choice.ranks.is_none(),
             runs: Mutex::new(BTreeMap::new()),
         })
     }
@@ -137,18 +139,19 @@ fn earlier_tables(folder: &Path) -> Result<Vec<String>> {
     for table in TraceTable::ALL {
         let folder = folder.join(table.name());
         let failed = || format!("cannot read folder {}", folder.display());
-        let entries = match std::fs::read_dir(&folder) {
+        let entries = match storage::list(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             entries => entries.with_context(failed)?,
         };
         for entry in entries {
-            let path = entry.with_context(failed)?.path();
+            let is_file = entry.may_be_file();
+            let path = entry.path;
             // readers take `*.parquet` of a folder: other files do no harm
             if path.extension().is_none_or(|ending| ending != "parquet") {
                 continue;
             }
             let name = path.file_name().and_then(|name| name.to_str());
-            let Some(name) = name.filter(|_| path.is_file() && is_ours(&path)) else {
+            let Some(name) = name.filter(|_| is_file && is_ours(&path)) else {
                 bail!(
                     "{} was not written by etlink, and --overwrite does not remove it: move it \
                      away, \
@@ -166,5 +169,5 @@ fn earlier_tables(folder: &Path) -> Result<Vec<String>> {
 }
 
 fn is_ours(path: &Path) -> bool {
-    File::open(path).is_ok_and(has_mark)
+    storage::open_to_seek(path).is_ok_and(has_mark)
 }

@@ -17,6 +17,7 @@ use super::lock::{self, Lock};
 use super::task::JobTask;
 use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
+use etlink_run::storage::is_url;
 use etlink_torch::{Manifest, ManifestContents, Process};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,13 @@ impl Output {
         launcher: &str,
         task: Option<&JobTask>,
     ) -> Result<Output> {
+        if is_url(path) {
+            bail!(
+                "{}: a recording is made in a folder of this machine: give one, and copy it when it \
+                 is done",
+                path.display()
+            );
+        }
         // before the lock, which lies in it
         let path = made(path)?;
         let work = path.join(WORK);

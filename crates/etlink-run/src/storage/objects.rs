@@ -1,0 +1,170 @@
+//! Files behind URLs: what is known of them, their content, what a folder has.
+
+use super::client::{Place, place_of};
+use super::error::{store_error, usage_error};
+use super::range_reader::RangeReader;
+use super::stream_reader::StreamReader;
+use super::tasks::wait_for;
+use super::url::Service;
+use super::{FileData, FolderEntry, OpenFile, StoredKind, object_entry};
+use object_store::path::Path as Key;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+const FOLDER: FileData = FileData {
+    kind: StoredKind::Folder,
+    bytes: 0,
+    changed: None,
+};
+
+/// The object of a URL; a folder where names of objects go on behind it.
+pub(super) fn file_data(path: &Path) -> io::Result<FileData> {
+    let place = place_of(path)?;
+    if place.service == Service::Web {
+        let content = StreamReader::open(&place)?;
+        return Ok(file_of(content.object()));
+    }
+    match head(&place) {
+        Ok(object) => Ok(file_of(&object)),
+        Err(error) if error.kind() == ErrorKind::NotFound => folder_data(&place),
+        Err(error) => Err(error),
+    }
+}
+
+fn file_of(object: &ObjectMeta) -> FileData {
+    FileData {
+        kind: StoredKind::File,
+        bytes: object.size,
+        changed: Some(object.last_modified.into()),
+    }
+}
+
+fn head(place: &Place) -> io::Result<ObjectMeta> {
+    if place.key.as_ref().is_empty() {
+        return Err(ErrorKind::NotFound.into());
+    }
+    let place = place.clone();
+    wait_for(async move {
+        let answer = place.store.objects.head(&place.key).await;
+        answer.map_err(|error| store_error(place.service, error))
+    })
+}
+
+fn folder_data(place: &Place) -> io::Result<FileData> {
+    let (objects, folders) = list_names(place)?;
+    // a bucket is there, whatever is in it
+    if objects.is_empty() && folders.is_empty() && !place.key.as_ref().is_empty() {
+        return Err(store_error(
+            place.service,
+            object_store::Error::NotFound {
+                path: place.key.to_string(),
+                source: "nothing begins with it".into(),
+            },
+        ));
+    }
+    Ok(FOLDER)
+}
+
+/// Opens an object; blocks of it are fetched ahead.
+pub(super) fn open(path: &Path) -> io::Result<OpenFile> {
+    let place = place_of(path)?;
+    if place.service == Service::Web {
+        let content = StreamReader::open(&place)?;
+        return Ok(OpenFile {
+            data: file_of(content.object()),
+            content: Box::new(content),
+        });
+    }
+    let object = match head(&place) {
+        Ok(object) => object,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok(OpenFile {
+                data: folder_data(&place)?,
+                content: Box::new(io::empty()),
+            });
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(OpenFile {
+        data: file_of(&object),
+        content: Box::new(RangeReader::new(place, &object)),
+    })
+}
+
+/// A whole object.
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    let mut file = open(path)?;
+    if file.data.kind == StoredKind::Folder {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    file.content.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The last bytes of an object.
+pub(super) fn read_end(path: &Path, last: &mut [u8]) -> io::Result<()> {
+    let place = place_of(path)?;
+    if place.service == Service::Web {
+        return Err(ErrorKind::Unsupported.into());
+    }
+    let wanted = last.len() as u64;
+    let bytes = wait_for(async move {
+        let options = GetOptions {
+            range: Some(GetRange::Suffix(wanted)),
+            ..GetOptions::default()
+        };
+        let answer = place.store.objects.get_opts(&place.key, options).await;
+        let got = match answer {
+            Ok(answer) => answer.bytes().await,
+            Err(error) => Err(error),
+        };
+        got.map_err(|error| store_error(place.service, error))
+    })?;
+    if bytes.len() != last.len() {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    last.copy_from_slice(&bytes);
+    Ok(())
+}
+
+/// What is below a folder, up to the next stroke.
+pub(super) fn list(folder: &Path) -> io::Result<Vec<FolderEntry>> {
+    let place = place_of(folder)?;
+    if place.service == Service::Web {
+        return Err(usage_error(
+            "a web server does not say what is in a folder: give the URL of a file",
+        ));
+    }
+    let (objects, folders) = list_names(&place)?;
+    let entry =
+        |is_folder: bool| move |key: &Key| Some(object_entry(folder, key.filename()?, is_folder));
+    let files = objects.iter().filter_map(entry(false));
+    Ok(files
+        .chain(folders.iter().filter_map(entry(true)))
+        .collect())
+}
+
+/// Objects and folders right below a folder.
+fn list_names(place: &Place) -> io::Result<(Vec<Key>, Vec<Key>)> {
+    let place = place.clone();
+    wait_for(async move {
+        let prefix = Some(&place.key).filter(|key| !key.as_ref().is_empty());
+        let found = place.store.objects.list_with_delimiter(prefix).await;
+        let found = found.map_err(|error| store_error(place.service, error))?;
+        let objects = found.objects.into_iter().map(|object| object.location);
+        // consoles mark an empty folder by an object of its name
+        let objects = objects.filter(|key| *key != place.key);
+        Ok((objects.collect(), found.common_prefixes))
+    })
+}
+
+/// Removes an object.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    let place = place_of(path)?;
+    wait_for(async move {
+        let removed = place.store.objects.delete(&place.key).await;
+        removed.map_err(|error| store_error(place.service, error))
+    })
+}

@@ -1,0 +1,113 @@
+//! Reads an object from its beginning in ranges, of which a few are fetched ahead.
+
+use super::client::Place;
+use super::error::store_error;
+use super::tasks::{Pending, begin};
+use bytes::{Buf, Bytes};
+use object_store::{GetOptions, GetRange, ObjectMeta};
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::ops::Range;
+
+/// The first range: of most files that are looked at only the head is wanted.
+const FIRST_BYTES: u64 = 1 << 19;
+/// All others: large enough that the time to the first byte does not count.
+const RANGE_BYTES: u64 = 4 << 20;
+/// How many are on their way at once. With the one that is read this bounds the memory of a reader.
+const AHEAD: usize = 4;
+/// How often a range is asked for whose bytes were cut; the client itself repeats what is refused.
+const ATTEMPTS: usize = 4;
+
+/// The content of an object.
+pub(super) struct RangeReader {
+    place: Place,
+    /// Of what was there at first: a file that changes is no trace.
+    etag: Option<String>,
+    bytes: u64,
+    /// Where the next range begins that nobody has asked for.
+    next: u64,
+    ahead: VecDeque<Pending<Bytes>>,
+    current: Bytes,
+}
+
+impl RangeReader {
+    pub(super) fn new(place: Place, object: &ObjectMeta) -> RangeReader {
+        RangeReader {
+            place,
+            etag: object.e_tag.clone(),
+            bytes: object.size,
+            next: 0,
+            ahead: VecDeque::new(),
+            current: Bytes::new(),
+        }
+    }
+
+    /// Asks for the next range, if there is one.
+    fn ask_ahead(&mut self) -> io::Result<()> {
+        if self.next >= self.bytes {
+            return Ok(());
+        }
+        let size = if self.next == 0 {
+            FIRST_BYTES
+        } else {
+            RANGE_BYTES
+        };
+        let range = self.next..(self.next + size).min(self.bytes);
+        self.next = range.end;
+        let (place, etag) = (self.place.clone(), self.etag.clone());
+        self.ahead.push_back(begin(fetch(place, etag, range))?);
+        Ok(())
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        // the first alone: who has seen the head may want no more
+        let wanted = if self.next == 0 { 1 } else { AHEAD };
+        while self.ahead.len() < wanted && self.next < self.bytes {
+            self.ask_ahead()?;
+        }
+        if let Some(first) = self.ahead.pop_front() {
+            self.current = first.wait()?;
+        }
+        Ok(())
+    }
+}
+
+impl Read for RangeReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.current.is_empty() {
+            self.fill()?;
+        }
+        let read = buffer.len().min(self.current.len());
+        self.current.copy_to_slice(&mut buffer[..read]);
+        Ok(read)
+    }
+}
+
+/// A range of an object, as a whole.
+async fn fetch(place: Place, etag: Option<String>, range: Range<u64>) -> io::Result<Bytes> {
+    let wanted = range.end - range.start;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            if_match: etag.clone(),
+            ..GetOptions::default()
+        };
+        let answer = place.store.objects.get_opts(&place.key, options).await;
+        let got = match answer {
+            Ok(answer) => answer.bytes().await,
+            Err(error) => Err(error),
+        };
+        let failed = match got {
+            Ok(bytes) if bytes.len() as u64 == wanted => return Ok(bytes),
+            Ok(_) => io::ErrorKind::UnexpectedEof.into(),
+            // only what was cut may be whole the next time
+            Err(error @ object_store::Error::Generic { .. }) => store_error(place.service, error),
+            Err(error) => return Err(store_error(place.service, error)),
+        };
+        if attempt == ATTEMPTS {
+            return Err(failed);
+        }
+    }
+}

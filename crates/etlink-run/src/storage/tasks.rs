@@ -1,0 +1,70 @@
+//! Requests run on two threads of their own; who needs an answer waits for it.
+
+use std::future::Future;
+use std::io;
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, sync_channel};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::AbortHandle;
+
+/// Enough for requests: they mostly wait, and TLS takes a fraction of what parsing takes.
+const THREADS: usize = 2;
+
+static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
+
+fn runtime() -> io::Result<&'static Runtime> {
+    let made = RUNTIME.get_or_init(|| {
+        let built = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("requests")
+            .enable_all()
+            .build();
+        built.map_err(|error| error.to_string())
+    });
+    made.as_ref()
+        .map_err(|error| io::Error::other(format!("no thread for requests: {error}")))
+}
+
+/// An answer that is on its way. Who drops it no longer wants it.
+pub(crate) struct Pending<T> {
+    answer: Receiver<io::Result<T>>,
+    task: AbortHandle,
+}
+
+impl<T> Pending<T> {
+    pub(crate) fn wait(&self) -> io::Result<T> {
+        match self.answer.recv() {
+            Ok(answer) => answer,
+            // the task ended without an answer
+            Err(_) => Err(io::Error::other("the request ended without an answer")),
+        }
+    }
+}
+
+impl<T> Drop for Pending<T> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Begins a request.
+pub(super) fn begin<T: Send + 'static>(
+    request: impl Future<Output = io::Result<T>> + Send + 'static,
+) -> io::Result<Pending<T>> {
+    let (sender, answer) = sync_channel(1);
+    let task = runtime()?.spawn(async move {
+        // nobody waits any more: the answer is not wanted
+        drop(sender.send(request.await));
+    });
+    Ok(Pending {
+        answer,
+        task: task.abort_handle(),
+    })
+}
+
+/// Waits for a request. The thread that waits may be one of another runtime.
+pub(super) fn wait_for<T: Send + 'static>(
+    request: impl Future<Output = io::Result<T>> + Send + 'static,
+) -> io::Result<T> {
+    begin(request)?.wait()
+}

@@ -1,0 +1,267 @@
+//! Writes an object: its content goes to the store in parts as it comes, and the object is there
+//! when all of it is and the upload is completed.
+
+use super::client::{Place, place_of};
+use super::error::{store_error, usage_error};
+use super::tasks::{Pending, begin, wait_for};
+use super::uploads::{self, UploadNumber};
+use super::url::Service;
+use crate::interrupt::Changes;
+use bytes::Bytes;
+use object_store::multipart::PartId;
+use object_store::{Error, ObjectStoreExt, PutMode, PutPayload};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A part. Stores take 10,000 of them, and none but the last below 5 MiB.
+const PART_BYTES: usize = 8 << 20;
+const MOST_PARTS: usize = 10_000;
+/// Parts of one object that are on their way at once; with the one that is filled this bounds the
+/// memory of a writer.
+const AT_ONCE: usize = 2;
+/// What all objects that are whole and smaller than a part may take until they are put.
+const HELD_BYTES: usize = 64 << 20;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// Takes the content of an object.
+pub(crate) struct ObjectWriter {
+    place: Place,
+    part: Vec<u8>,
+    upload: Option<PartUpload>,
+}
+
+/// Parts that were sent, or are on their way.
+struct PartUpload {
+    number: UploadNumber,
+    id: String,
+    sent: usize,
+    running: VecDeque<Pending<PartId>>,
+    done: Vec<PartId>,
+}
+
+impl Drop for PartUpload {
+    fn drop(&mut self) {
+        self.running.clear();
+        uploads::abort(self.number);
+    }
+}
+
+/// Content that the store has, or that is held for it, and no object yet. If this is dropped, there
+/// will be none.
+pub(crate) struct UploadedObject {
+    place: Place,
+    content: UploadedContent,
+}
+
+enum UploadedContent {
+    Held(HeldBytes),
+    Parts(PartUpload),
+}
+
+/// Counted as long as it is held.
+struct HeldBytes(Bytes);
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        HELD.fetch_sub(self.0.len(), Ordering::Relaxed);
+    }
+}
+
+/// The end of an upload that is under way.
+pub(crate) type PendingCommit = Pending<()>;
+
+/// Refuses what is no object store.
+pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
+    let place = place_of(path)?;
+    if place.service == Service::Web {
+        return Err(usage_error(
+            "a web server is read, not written: give a folder, s3://, gs:// or az://",
+        ));
+    }
+    Ok(())
+}
+
+impl ObjectWriter {
+    /// A writer; nothing is sent yet.
+    pub(crate) fn new(path: &Path) -> io::Result<ObjectWriter> {
+        check_writable(path)?;
+        let place = place_of(path)?;
+        if place.key.as_ref().is_empty() {
+            return Err(usage_error("it names a bucket, and no object in it"));
+        }
+        Ok(ObjectWriter {
+            place,
+            part: vec![],
+            upload: None,
+        })
+    }
+
+    /// All is written.
+    pub(crate) fn finish(mut self) -> io::Result<UploadedObject> {
+        let size = self.part.len();
+        let is_small = self.upload.is_none();
+        if is_small && HELD.fetch_add(size, Ordering::Relaxed) + size <= HELD_BYTES {
+            return Ok(UploadedObject {
+                place: self.place,
+                content: UploadedContent::Held(HeldBytes(self.part.into())),
+            });
+        }
+        if is_small {
+            HELD.fetch_sub(size, Ordering::Relaxed);
+        }
+        if size > 0 || is_small {
+            self.send_part()?;
+        }
+        let Some(mut upload) = self.upload.take() else {
+            return Err(ErrorKind::WriteZero.into());
+        };
+        while !upload.running.is_empty() {
+            upload.wait_for_one()?;
+        }
+        Ok(UploadedObject {
+            place: self.place,
+            content: UploadedContent::Parts(upload),
+        })
+    }
+
+    fn send_part(&mut self) -> io::Result<()> {
+        let upload = match &mut self.upload {
+            Some(upload) => upload,
+            none => none.insert(PartUpload::begin(&self.place)?),
+        };
+        if upload.sent == MOST_PARTS {
+            return Err(usage_error("an object of more than 80 GB is not written"));
+        }
+        if upload.running.len() >= AT_ONCE {
+            upload.wait_for_one()?;
+        }
+        let content = PutPayload::from(std::mem::take(&mut self.part));
+        let (place, id, number) = (self.place.clone(), upload.id.clone(), upload.sent);
+        upload.running.push_back(begin(async move {
+            let Some(parts) = &place.store.parts else {
+                return Err(ErrorKind::Unsupported.into());
+            };
+            let sent = parts.put_part(&place.key, &id, number, content).await;
+            sent.map_err(|error| store_error(place.service, error))
+        })?);
+        upload.sent += 1;
+        Ok(())
+    }
+}
+
+impl PartUpload {
+    fn begin(place: &Place) -> io::Result<PartUpload> {
+        // held until it is listed: else a signal could come between, and its parts would stay
+        let _changes = Changes::begin();
+        let asked = place.clone();
+        let id = wait_for(async move {
+            let Some(parts) = &asked.store.parts else {
+                return Err(ErrorKind::Unsupported.into());
+            };
+            let made = parts.create_multipart(&asked.key).await;
+            made.map_err(|error| store_error(asked.service, error))
+        })?;
+        Ok(PartUpload {
+            number: uploads::add(place, &id),
+            id,
+            sent: 0,
+            running: VecDeque::new(),
+            done: vec![],
+        })
+    }
+
+    /// Waits for the part that was sent first.
+    fn wait_for_one(&mut self) -> io::Result<()> {
+        if let Some(first) = self.running.pop_front() {
+            self.done.push(first.wait()?);
+        }
+        Ok(())
+    }
+}
+
+impl Write for ObjectWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = PART_BYTES - self.part.len();
+        let taken = bytes.len().min(room);
+        self.part.extend_from_slice(&bytes[..taken]);
+        if self.part.len() == PART_BYTES {
+            self.send_part()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // a part is sent when it is full; the store has nothing that could be read before
+        Ok(())
+    }
+}
+
+impl UploadedObject {
+    /// Makes it an object; an earlier one is replaced if that is asked for, else it is an error.
+    pub(crate) fn begin_commit(self, overwrite: bool) -> io::Result<PendingCommit> {
+        let UploadedObject { place, content } = self;
+        begin(async move {
+            match content {
+                UploadedContent::Held(held) => put(&place, &held.0, overwrite).await,
+                UploadedContent::Parts(mut upload) => {
+                    let done = std::mem::take(&mut upload.done);
+                    let completed = complete(&place, &upload.id, done, overwrite).await;
+                    match completed {
+                        Ok(()) => drop(uploads::remove(upload.number)),
+                        // here, because what drops it may not wait in a request
+                        Err(_) => uploads::abort_in_request(upload.number).await,
+                    }
+                    completed
+                }
+            }
+        })
+    }
+}
+
+async fn put(place: &Place, content: &Bytes, overwrite: bool) -> io::Result<()> {
+    let payload = || PutPayload::from(content.clone());
+    let objects = &place.store.objects;
+    if !overwrite {
+        let put = objects.put_opts(&place.key, payload(), PutMode::Create.into());
+        match put.await {
+            Ok(_) => return Ok(()),
+            // a store that takes no condition
+            Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
+                refuse_existing(place).await?;
+            }
+            Err(error) => return Err(store_error(place.service, error)),
+        }
+    }
+    let put = objects.put(&place.key, payload()).await;
+    put.map_err(|error| store_error(place.service, error))?;
+    Ok(())
+}
+
+async fn complete(
+    place: &Place,
+    id: &String,
+    done: Vec<PartId>,
+    overwrite: bool,
+) -> io::Result<()> {
+    if !overwrite {
+        // the client completes no upload on a condition
+        refuse_existing(place).await?;
+    }
+    let Some(parts) = &place.store.parts else {
+        return Err(ErrorKind::Unsupported.into());
+    };
+    let completed = parts.complete_multipart(&place.key, id, done).await;
+    completed.map_err(|error| store_error(place.service, error))?;
+    Ok(())
+}
+
+async fn refuse_existing(place: &Place) -> io::Result<()> {
+    match place.store.objects.head(&place.key).await {
+        Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+        Err(Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(store_error(place.service, error)),
+    }
+}

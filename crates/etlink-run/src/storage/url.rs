@@ -1,0 +1,249 @@
+//! URLs where a path is taken, and what of them is secret.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Between the scheme of a URL and the rest.
+const AFTER_SCHEME: &str = "://";
+
+/// Who keeps an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Service {
+    /// Amazon S3, and what speaks its language.
+    S3,
+    /// Google Cloud Storage.
+    Google,
+    /// Azure Blob Storage.
+    Azure,
+    /// A web server, which is only read.
+    Web,
+    /// Objects in memory, for tests.
+    #[cfg(test)]
+    Memory,
+}
+
+impl Service {
+    fn of_scheme(scheme: &str) -> Option<Service> {
+        match scheme.to_ascii_lowercase().as_str() {
+            "s3" | "s3a" => Some(Service::S3),
+            "gs" => Some(Service::Google),
+            "az" | "azure" => Some(Service::Azure),
+            "https" | "http" => Some(Service::Web),
+            #[cfg(test)]
+            "memory" => Some(Service::Memory),
+            _ => None,
+        }
+    }
+}
+
+/// A URL in its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ObjectUrl {
+    pub(super) service: Service,
+    /// Bucket, container or server.
+    pub(super) bucket: String,
+    /// Name of the object, without a stroke at its ends; empty for the bucket itself.
+    pub(super) key: String,
+    /// The whole, with what is not shown.
+    pub(super) full: String,
+}
+
+/// Why a path is no URL that can be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum BadUrl {
+    /// Nobody reads this scheme.
+    Scheme(String),
+    /// It names no bucket.
+    NoBucket,
+    /// It is no text.
+    NoText,
+}
+
+/// Whether a path is a URL. Nothing on a disk is meant by one, whatever lies there.
+pub fn is_url(path: &Path) -> bool {
+    let text = path.as_os_str().as_encoded_bytes();
+    let scheme = text
+        .iter()
+        .take_while(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(byte));
+    let length = scheme.count();
+    // one letter is a drive of Windows
+    length > 1 && text[0].is_ascii_alphabetic() && text[length..].starts_with(b"://")
+}
+
+impl ObjectUrl {
+    pub(super) fn parse(path: &Path) -> Result<ObjectUrl, BadUrl> {
+        let text = path.to_str().ok_or(BadUrl::NoText)?;
+        let (scheme, rest) = text
+            .split_once(AFTER_SCHEME)
+            .ok_or(BadUrl::Scheme(String::new()))?;
+        let service =
+            Service::of_scheme(scheme).ok_or_else(|| BadUrl::Scheme(scheme.to_owned()))?;
+        let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.is_empty() {
+            return Err(BadUrl::NoBucket);
+        }
+        // a name with two strokes in a row is one with an empty folder, which stores keep apart and
+        // nobody means
+        let parts: Vec<&str> = key.split('/').filter(|part| !part.is_empty()).collect();
+        Ok(ObjectUrl {
+            service,
+            bucket: bucket.to_owned(),
+            key: parts.join("/"),
+            full: with_secrets(text),
+        })
+    }
+}
+
+/// What stands in URLs that is not shown, by the URL without it.
+static SECRETS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+/// An argument without the secrets of its URL: `user:password@` and the query, which has the
+/// signature of a signed URL. They are kept for when the URL is opened, and are in no message.
+pub fn without_secrets(argument: OsString) -> OsString {
+    let Some(text) = argument.to_str() else {
+        return argument;
+    };
+    // `--host=https://…` is one argument
+    let begin = match text.split_once('=') {
+        Some((option, value)) if option.starts_with('-') && is_url(Path::new(value)) => {
+            option.len() + 1
+        }
+        _ if is_url(Path::new(text)) => 0,
+        _ => return argument,
+    };
+    let (before, url) = text.split_at(begin);
+    let shown = shown_url(url);
+    if shown == url {
+        return argument;
+    }
+    let mut secrets = SECRETS.lock().unwrap_or_else(PoisonError::into_inner);
+    secrets.insert(shown.clone(), url.to_owned());
+    OsString::from(format!("{before}{shown}"))
+}
+
+/// The same for a path.
+pub fn path_without_secrets(path: PathBuf) -> PathBuf {
+    PathBuf::from(without_secrets(path.into_os_string()))
+}
+
+fn with_secrets(shown: &str) -> String {
+    let secrets = SECRETS.lock().unwrap_or_else(PoisonError::into_inner);
+    secrets
+        .get(shown)
+        .cloned()
+        .unwrap_or_else(|| shown.to_owned())
+}
+
+/// A URL without user, password and query. Only web servers have those: in the name of an object a
+/// `?` is a letter.
+fn shown_url(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once(AFTER_SCHEME) else {
+        return url.to_owned();
+    };
+    if Service::of_scheme(scheme) != Some(Service::Web) {
+        return url.to_owned();
+    }
+    let rest = rest.split(['?', '#']).next().unwrap_or(rest);
+    let host_end = rest.find('/').unwrap_or(rest.len());
+    let (host, path) = rest.split_at(host_end);
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    format!("{scheme}{AFTER_SCHEME}{host}{path}")
+}
+
+/// A path as it is shown: a URL without its secrets.
+pub(crate) fn shown_path(path: &Path) -> String {
+    let text = path.display().to_string();
+    if is_url(path) { shown_url(&text) } else { text }
+}
+
+/// A text of others without the secrets of URLs in it.
+#[cfg(feature = "object-store")]
+pub(super) fn hide_secrets(text: &str) -> String {
+    let words: Vec<String> = text
+        .split(' ')
+        .map(|word| match word.find("http") {
+            Some(at) if is_url(Path::new(&word[at..])) => {
+                format!("{}{}", &word[..at], shown_url(&word[at..]))
+            }
+            _ => word.to_owned(),
+        })
+        .collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_told_from_paths() {
+        for url in ["s3://b/k", "gs://b", "https://host/x.json", "weird+1://x"] {
+            assert!(is_url(Path::new(url)), "{url}");
+        }
+        for path in [
+            "", "-", "s3:/b", "C://x", "./s3://b", "a b://x", "1s://x", "://x", "x",
+        ] {
+            assert!(!is_url(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_url_has_a_service_a_bucket_and_a_key() {
+        let parts = |text: &str| {
+            let url = ObjectUrl::parse(Path::new(text)).expect("a URL");
+            (url.service, url.bucket, url.key)
+        };
+        let own = |service, bucket: &str, key: &str| (service, bucket.to_owned(), key.to_owned());
+        assert_eq!(
+            parts("s3://b/run/x.json"),
+            own(Service::S3, "b", "run/x.json")
+        );
+        assert_eq!(parts("s3a://b/run/"), own(Service::S3, "b", "run"));
+        assert_eq!(parts("gs://b"), own(Service::Google, "b", ""));
+        assert_eq!(parts("az://c//a//b"), own(Service::Azure, "c", "a/b"));
+        assert_eq!(parts("s3://b/a b?c"), own(Service::S3, "b", "a b?c"));
+        assert_eq!(parts("HTTPS://h:1/x"), own(Service::Web, "h:1", "x"));
+        let parse = |text: &str| ObjectUrl::parse(Path::new(text));
+        assert_eq!(parse("hdfs://b/x"), Err(BadUrl::Scheme("hdfs".into())));
+        assert_eq!(parse("s3:///x"), Err(BadUrl::NoBucket));
+    }
+
+    #[test]
+    fn paths_are_joined_and_cut_as_urls() {
+        let folder = PathBuf::from("s3://bucket/run");
+        assert_eq!(folder.join("x.et").to_str(), Some("s3://bucket/run/x.et"));
+        assert_eq!(folder.parent().and_then(Path::to_str), Some("s3://bucket"));
+        assert_eq!(
+            folder.join("").join("a").to_str(),
+            Some("s3://bucket/run/a")
+        );
+    }
+
+    #[test]
+    fn secrets_are_kept_and_not_shown() {
+        let full = "https://user:pa55@host/x.json?X-Amz-Signature=5ec2e7";
+        let shown = without_secrets(full.into());
+        assert_eq!(shown, "https://host/x.json");
+        let url = ObjectUrl::parse(Path::new(&shown)).expect("a URL");
+        assert_eq!(url.full, full);
+        assert_eq!(
+            without_secrets("--device=https://h/y?sig=1".into()),
+            "--device=https://h/y"
+        );
+        for same in ["s3://b/a?b", "--name=x?y", "x?y=z", "https://h/y"] {
+            assert_eq!(without_secrets(same.into()), same);
+        }
+        assert_eq!(shown_path(Path::new("https://u:p@h/x?s=1")), "https://h/x");
+    }
+
+    #[cfg(feature = "object-store")]
+    #[test]
+    fn texts_of_others_lose_the_secrets_of_their_urls() {
+        assert_eq!(
+            hide_secrets("error for url (https://a.b/c?sig=5ec2e7) twice"),
+            "error for url (https://a.b/c twice"
+        );
+    }
+}

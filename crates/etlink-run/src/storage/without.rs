@@ -1,0 +1,36 @@
+//! A build without the feature `object-store` reads no URLs.
+
+use super::{FileData, FolderEntry, OpenFile};
+use std::io;
+use std::path::Path;
+
+pub(super) fn refuse<T>() -> io::Result<T> {
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "this build of etlink takes no URLs: build it with the feature `object-store`",
+    ))
+}
+
+pub(super) fn file_data(_: &Path) -> io::Result<FileData> {
+    refuse()
+}
+
+pub(super) fn open(_: &Path) -> io::Result<OpenFile> {
+    refuse()
+}
+
+pub(super) fn read(_: &Path) -> io::Result<Vec<u8>> {
+    refuse()
+}
+
+pub(super) fn read_end(_: &Path, _: &mut [u8]) -> io::Result<()> {
+    refuse()
+}
+
+pub(super) fn list(_: &Path) -> io::Result<Vec<FolderEntry>> {
+    refuse()
+}
+
+pub(super) fn remove(_: &Path) -> io::Result<()> {
+    refuse()
+}
