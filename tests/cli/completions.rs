@@ -29,7 +29,10 @@ fn bash_completes_commands_options_and_values() {
     let options = completed_by_bash(&["etlink", "merge", "--ov"]);
     assert_eq!(options, ["--overwrite"]);
     let simulators = completed_by_bash(&["etlink", "merge", "--for", "as"]);
-    assert_eq!(simulators, ["astra-sim"]);
+    assert_eq!(
+        simulators,
+        ["astra-sim", "astra-sim-htsim", "astra-sim-ns3"]
+    );
 }
 
 #[test]

@@ -5,6 +5,10 @@
 //! which its ranks differ. So a message to another place in another block costs it what one within
 //! a block does.
 
+/// Quick domains have some hundred ranks at most (72 of an NVL72, 256 of a pod). A damaged trace may
+/// state any number of ranks.
+const MOST_OF_A_BLOCK: u64 = 4_096;
+
 /// How ranks are laid out over the levels: rank r is in block r / `block`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RankBlocks {
@@ -41,7 +45,8 @@ impl RankBlocks {
 
     /// Each way in which ranks can be laid out in two levels.
     pub(super) fn of_two_levels(ranks: u64) -> impl Iterator<Item = RankBlocks> {
-        let sizes = (2..=ranks / 2).filter(move |block| ranks.is_multiple_of(*block));
+        let largest = MOST_OF_A_BLOCK.min(ranks / 2);
+        let sizes = (2..=largest).filter(move |block| ranks.is_multiple_of(*block));
         sizes.map(move |block| RankBlocks { ranks, block })
     }
 
@@ -107,5 +112,7 @@ mod tests {
         let of = |ranks| RankBlocks::of_two_levels(ranks).map(|found| found.block);
         assert_eq!(of(12).collect::<Vec<_>>(), [2, 3, 4, 6]);
         assert_eq!(of(2).chain(of(7)).next(), None);
+        // as a damaged trace states them
+        assert_eq!(of(i64::MAX as u64).next(), Some(7));
     }
 }
