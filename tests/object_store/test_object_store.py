@@ -146,7 +146,9 @@ def test_a_run_that_is_ended_leaves_no_object(store, tmp_path, how):
 
     with store.behind(judge) as port:
         env = environment(store.environment(port), tmp_path)
-        words = [ETLINK, "merge", f"s3://{BUCKET}/large", "-o", f"s3://{BUCKET}/{prefix}"]
+        merge = ["merge", f"s3://{BUCKET}/large", "-o", f"s3://{BUCKET}/{prefix}"]
+        # a job in the background of a shell ignores SIGINT, and hands that on
+        words = ["env", "--default-signal=INT", ETLINK, *merge]
         running.append(subprocess.Popen(words, env=env, stderr=subprocess.DEVNULL))
         code = running[0].wait(60)
     assert code == (-9 if how == signal.SIGKILL else 130)
