@@ -31,7 +31,7 @@ fn bash_completes_commands_options_and_values() {
     let simulators = completed_by_bash(&["etlink", "merge", "--for", "as"]);
     assert_eq!(
         simulators,
-        ["astra-sim", "astra-sim-htsim", "astra-sim-ns3"]
+        ["astra-sim", "astra-sim-ns3", "astra-sim-htsim"]
     );
 }
 
