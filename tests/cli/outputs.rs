@@ -608,3 +608,14 @@ fn a_journal_reaches_nothing_through_links() {
         assert!(tool.files("victim") == before, "{journal}");
     }
 }
+
+#[test]
+fn a_url_without_a_bucket_is_no_folder_of_this_machine() {
+    let tool = Tool::new();
+    for url in ["s3://", "s3:///", "gs://"] {
+        tool.run(&format!("merge {{pairs}}/mlp-2.15.0 -o {url}"))
+            .exits(2)
+            .complains(&[url, "bucket"]);
+    }
+    assert!(tool.names().is_empty(), "{:?}", tool.names());
+}

@@ -278,6 +278,15 @@ class Triggered(Jobs):
         self.assertEqual({path.name for path in self.traces.glob("cycle_*")}, kept | {"cycle_7"})
         self.assertEqual((mine / "torch_et_0.json").read_text(), "mine")
 
+    def test_a_recording_that_the_end_cuts_pushes_out_no_whole_one(self):
+        """Step 30 would be the first of the next recording, and the program ends after step 29."""
+        self.record("--armed --every 10 --steps 1 --keep 2", "python train.py 30")
+        (rank,) = self.manifest()["ranks"]
+        whole = [cycle["first_step"] for cycle in rank["cycles"] if cycle["whole"]]
+        self.assertEqual(whole, [10, 20])
+        for cycle in rank["cycles"]:
+            self.assertTrue((self.traces / cycle["device_trace"]).exists())
+
     def asked_by(self, who: str) -> bool:
         found = [json.loads(path.read_text()) for path in (self.traces / ".etlink").glob("*.armed")]
         return any(asked["by"] == who for status in found for asked in status["asked"])

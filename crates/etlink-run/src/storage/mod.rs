@@ -191,7 +191,12 @@ pub fn open_to_seek(path: &Path) -> io::Result<File> {
 pub(crate) fn trimmed(folder: &Path) -> PathBuf {
     match folder.to_str() {
         // the parts of a path would have one stroke behind the scheme
-        Some(url) if is_url(folder) => PathBuf::from(url.trim_end_matches('/')),
+        Some(url) if is_url(folder) => {
+            let shorter = Path::new(url.trim_end_matches('/'));
+            // of a URL without a bucket the strokes behind the scheme stay, so that it is refused
+            let is_whole = is_url(shorter);
+            (if is_whole { shorter } else { folder }).to_owned()
+        }
         _ => folder.components().collect(),
     }
 }

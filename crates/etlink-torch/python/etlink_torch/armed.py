@@ -27,6 +27,11 @@ ASKED_KEPT = 8
 """Recordings whose outcome is remembered, in the manifest and where others look for it while the program runs."""
 
 
+def has_whole_step(cycle):
+    """Whether a step of a cycle of the manifest ended while it was recorded."""
+    return cycle["whole"] or cycle["last_step"] > cycle["first_step"]
+
+
 class ArmedSession(Session):
     """`settings["armed"]`: `steps` and `warmup` of a recording, `every`, `keep`, `when` and `signal`, or None for each of these four."""
 
@@ -241,7 +246,8 @@ class ArmedSession(Session):
     def remove_oldest(self):
         """`--keep`: only traces that this process has written."""
         cycles, keep = self.report.content["cycles"], self.armed["keep"]
-        while keep and len(cycles) > keep:
+        # one that the end of the program cut in its first step is no reason to lose a whole one
+        while keep and sum(map(has_whole_step, cycles)) > keep:
             oldest = cycles.pop(0)
             self.report.write()
             for kind in files.OF_CYCLE:
