@@ -147,7 +147,8 @@ pub struct WriteSummary {
     pub demoted: IndexMap<Demotion, u64>,
     /// Nodes that say what they compute and move, by how it was found.
     pub work: IndexMap<RooflineFormula, u64>,
-    /// What nodes of the host (`is_cpu_op`) take one after the other, by `duration_micros`, ns.
+    /// What nodes of the host (`is_cpu_op`) take one after the other, by `duration_micros`, ns; without
+    /// the time until a rank begins after the others.
     pub host_ns: u64,
     /// How much of what a simulator's roofline times has a formula.
     pub roofline: RooflineCover,

@@ -15,8 +15,8 @@ use crate::wire::write::MessageWriter;
 use crate::{AttributeSet, WriteOptions, WriteSummary};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::roofline::RooflineWork;
-use etlink_link::{Edge, EdgeKind, LinkedTrace, Node, NodeDeps};
-use etlink_model::{DurationNs, NodeIdx};
+use etlink_link::{Edge, EdgeKind, LinkedTrace, Node, NodeDeps, NodeKind};
+use etlink_model::{DurationNs, NodeIdx, TrackIdx};
 
 /// `tensor_size` of a device node is no less: ASTRA-sim aborts at a node that takes less than a
 /// nanosecond, which this does not below 16 TB/s.
@@ -266,8 +266,12 @@ impl<'t> Encoder<'t> {
         // as well. Feeders take it as false where it is absent.
         if comm.is_none() && self.graph.is_cpu_op(node) {
             self.message.attr_bool("is_cpu_op", true);
-            let take_ns = self.plan.duration_us[index.index()].saturating_mul(1000);
-            self.summary.host_ns = self.summary.host_ns.saturating_add(take_ns);
+            // the time until a rank begins after the others is nobody's work
+            let is_before_all = node.kind == NodeKind::Boundary && node.track == TrackIdx::NONE;
+            if !is_before_all {
+                let take_ns = self.plan.duration_us[index.index()].saturating_mul(1000);
+                self.summary.host_ns = self.summary.host_ns.saturating_add(take_ns);
+            }
         }
         if let Some(comm) = comm {
             self.communication_attributes(comm);
