@@ -74,6 +74,8 @@ class Store:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # head and body of an answer are two writes: the second would wait for the first to be confirmed
+            disable_nagle_algorithm = True
 
             def hand_on(self) -> None:
                 nonlocal count

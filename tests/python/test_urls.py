@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -50,7 +51,20 @@ def test_what_a_url_does_not_give_is_an_error(
     with pytest.raises(etlink.Error, match="is a folder"):
         etlink.open(f"{server}/")
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(etlink.Error, match="s3 needs fsspec") as raised:
-        etlink.open("s3://bucket/trace.json.gz")
-    assert raised.value.file == "s3://bucket/trace.json.gz"
+    with pytest.raises(etlink.Error, match="hdfs needs fsspec") as raised:
+        etlink.open("hdfs://server/trace.json.gz")
+    assert raised.value.file == "hdfs://server/trace.json.gz"
     assert raised.value.remedy is not None and "pip install fsspec" in raised.value.remedy
+
+
+def test_an_object_store_needs_no_fsspec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`cargo dev ray` reads from a store. Here etlink itself says what it misses."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(etlink.Error, match="s3://bucket/run.*no credentials are found"):
+        etlink.open("s3://bucket/run")

@@ -1,12 +1,13 @@
 //! `etlink.ray` on a real cluster: Ray with two workers on this machine.
 
+use crate::object_store::SERVER;
 use crate::support::{repository_root, run_command};
 use crate::wheel::install_into;
 use anyhow::{Context, Result};
 use etlink_dev::generate::ranks::{ScenarioSettings, write_run};
 
 // Pinned: when the suite fails, the change is ours and not Ray's.
-const PACKAGES: [&str; 3] = ["ray==2.60.0", "pytest==9.2.0", "psutil==7.2.2"];
+const PACKAGES: [&str; 4] = ["ray==2.60.0", "pytest==9.2.0", "psutil==7.2.2", SERVER];
 
 /// 64 ranks with clocks apart.
 const SCENARIO: ScenarioSettings = ScenarioSettings {
@@ -41,9 +42,18 @@ pub fn test_ray() -> Result<()> {
     let env = install_into(folder.join("env"), &PACKAGES)?;
     let mut pytest = env.module("pytest");
     pytest
-        .args(["-q", "-p", "no:cacheprovider", "tests/ray"])
+        // the server of the object store says a line for each request
+        .args([
+            "-q",
+            "--show-capture=no",
+            "-p",
+            "no:cacheprovider",
+            "tests/ray",
+        ])
         .current_dir(&root)
         .env("ETLINK_RAY_TRACES", &traces)
+        // the server that the tests of object stores have
+        .env("PYTHONPATH", root.join("tests/object_store"))
         // reports of usage would leave the machine
         .env("RAY_USAGE_STATS_ENABLED", "0");
     run_command(&mut pytest)

@@ -22,7 +22,7 @@ mod _etlink {
     #[pymodule_export]
     use super::hta::HtaHandle;
     #[pymodule_export]
-    use super::merge_phase::merge_phase;
+    use super::merge_phase::{merge_phase, remove_phases, written_graphs};
     #[pymodule_export]
     use super::run::RunHandle;
     #[pymodule_export]

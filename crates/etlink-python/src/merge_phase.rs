@@ -2,15 +2,21 @@
 
 use crate::errors::advised_exception;
 use crate::worker::run_cancellable;
+use anyhow::Context;
 use etlink::documents::{MergePhase, RunQuery, merge_phase as run_phase};
-use etlink_run::merge::phases::Shard;
+use etlink_run::graphs::is_graph_name;
+use etlink_run::merge::phases::{Shard, remove_phase_files};
+use etlink_run::storage::{self, path_without_secrets};
 use etlink_run::{RunOptions, RunSource};
 use etlink_torch::RankSelection;
 use pyo3::prelude::*;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The files of ranks that were written, and the ranks that failed, each with its reason.
-type FilesAndFailures = (Vec<PathBuf>, Vec<(String, String)>);
+///
+/// `pathlib` would take a stroke out of a URL, so that paths are texts here.
+type FilesAndFailures = (Vec<OsString>, Vec<(String, String)>);
 
 /// Does a phase of a merge of the folder `source` into `folder`. `shard` is its number and how many
 /// there are.
@@ -58,10 +64,41 @@ pub(crate) fn merge_phase(
             ..RunOptions::default()
         };
         let run = RunQuery {
-            source: RunSource::Folder(source),
+            source: RunSource::Folder(path_without_secrets(source)),
             options: call.options(options),
         };
-        let result = run_phase(&run, &folder, phase, simulator, overwrite)?;
-        Ok((result.files, result.failed))
+        let result = run_phase(
+            &run,
+            &path_without_secrets(folder),
+            phase,
+            simulator,
+            overwrite,
+        )?;
+        let files = result.files.into_iter().map(PathBuf::into_os_string);
+        Ok((files.collect(), result.failed))
+    })
+}
+
+/// The Chakra files that lie in a folder, in order; none where there is no folder.
+#[pyfunction]
+pub(crate) fn written_graphs(py: Python<'_>, folder: PathBuf) -> PyResult<Vec<OsString>> {
+    run_cancellable(py, move |_| {
+        let folder = path_without_secrets(folder);
+        if !storage::is_folder(&folder) {
+            return Ok(vec![]);
+        }
+        let entries = storage::list(&folder).with_context(|| folder.display().to_string())?;
+        let paths = entries.into_iter().map(|entry| entry.path);
+        let mut graphs: Vec<PathBuf> = paths.filter(|path| is_graph_name(path)).collect();
+        graphs.sort_unstable();
+        Ok(graphs.into_iter().map(PathBuf::into_os_string).collect())
+    })
+}
+
+/// Removes what the phases of an earlier merge handed to each other in a folder.
+#[pyfunction]
+pub(crate) fn remove_phases(py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+    run_cancellable(py, move |_| {
+        Ok(remove_phase_files(&path_without_secrets(folder))?)
     })
 }

@@ -10,10 +10,12 @@ use etlink::documents::{
     write_timeline,
 };
 use etlink_model::AdvisedError;
+use etlink_run::storage::{self, path_without_secrets};
 use etlink_run::{ReadCache, Run, RunError, RunOptions, RunSource};
 use etlink_tables::TraceTable;
 use etlink_torch::RankSelection;
 use pyo3::prelude::*;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,8 +29,8 @@ const ANALYZE: &str = "analyze.";
 const ROOFLINE: &str = "roofline";
 
 /// A rank of a run: what it is called, its number, its device trace or written graph, and its host
-/// trace.
-type RankRow = (String, Option<i64>, Option<PathBuf>, Option<PathBuf>);
+/// trace. `pathlib` would take a stroke out of a URL, so that paths are texts.
+type RankRow = (String, Option<i64>, Option<OsString>, Option<OsString>);
 
 /// What was read of a run. Each document is made once: of several threads that want it the others
 /// wait for the first.
@@ -69,6 +71,7 @@ impl RunHandle {
         strict: bool,
         cache: Option<PathBuf>,
     ) -> PyResult<RunHandle> {
+        let paths = paths.into_iter().map(path_without_secrets).collect();
         // a folder on a network may take seconds to answer, so this is work too
         let run = run_cancellable(py, move |call| {
             let ranks = ranks.map(|ranks| ranks.parse::<RankSelection>());
@@ -199,11 +202,12 @@ impl RunHandle {
         folder: PathBuf,
         simulator: bool,
         overwrite: bool,
-    ) -> PyResult<Vec<PathBuf>> {
+    ) -> PyResult<Vec<OsString>> {
         let run = self.opened(py)?;
         run_cancellable(py, move |call| {
             let run = for_call(&run.query, call);
-            write_chakra(&run, &folder, simulator, overwrite)
+            let files = write_chakra(&run, &folder, simulator, overwrite)?;
+            Ok(files.into_iter().map(PathBuf::into_os_string).collect())
         })
     }
 
@@ -235,8 +239,8 @@ impl OpenRun {
             ranks.push((
                 files.label.clone(),
                 number,
-                trace.cloned(),
-                files.host.clone(),
+                trace.cloned().map(PathBuf::into_os_string),
+                files.host.clone().map(PathBuf::into_os_string),
             ));
         }
         if ranks.is_empty() {
@@ -367,7 +371,7 @@ fn for_call(query: &RunQuery, call: Call) -> RunQuery {
 /// Refuses what is not there: of such a file the library says so when it is read, which is later.
 pub(crate) fn check_files_exist<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Result<()> {
     for path in paths {
-        std::fs::metadata(path)
+        storage::file_data(path)
             .map_err(|source| etlink_run::FileError {
                 action: etlink_run::FileAction::Open,
                 path: path.clone(),

@@ -5,7 +5,7 @@ use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
 use crate::input::{self, InputKind};
-use crate::output::is_work_folder;
+use crate::output::{Packing, is_work_folder};
 use crate::storage;
 use etlink_chakra::astra;
 use etlink_chakra::convert::GroupList;
@@ -103,6 +103,12 @@ fn is_written_graph(path: &Path) -> bool {
             // who reads it tells why it cannot be read
             Err(error) => error.into_failed_call().is_some() && !NO_GRAPHS.contains(&plain),
         }
+}
+
+/// Whether a file is named as a `.et`, packed or not.
+pub fn is_graph_name(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_lowercase();
+    Packing::of_name(&name).1.ends_with(".et")
 }
 
 /// The runs of written graphs in a folder and its subfolders, by prefix.

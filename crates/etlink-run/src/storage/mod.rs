@@ -257,6 +257,17 @@ pub fn make_folders(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)
 }
 
+/// Removes a folder that has nothing in it. An object store has none to remove.
+///
+/// # Errors
+/// Something is in it, or it cannot be removed.
+pub fn remove_empty_folder(folder: &Path) -> io::Result<()> {
+    if is_url(folder) {
+        return Ok(());
+    }
+    std::fs::remove_dir(folder)
+}
+
 /// Removes a file.
 ///
 /// # Errors

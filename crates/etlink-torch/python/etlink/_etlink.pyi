@@ -3,7 +3,16 @@
 from os import PathLike
 from typing import Any, final
 
-__all__ = ["HtaHandle", "RunHandle", "Schedule", "Table", "merge_phase", "run_command"]
+__all__ = [
+    "HtaHandle",
+    "RunHandle",
+    "Schedule",
+    "Table",
+    "merge_phase",
+    "remove_phases",
+    "run_command",
+    "written_graphs",
+]
 
 def merge_phase(
     source: str,
@@ -16,7 +25,9 @@ def merge_phase(
     strict: bool,
     simulator: bool,
     overwrite: bool,
-) -> tuple[list[PathLike[str]], list[tuple[str, str]]]: ...
+) -> tuple[list[str], list[tuple[str, str]]]: ...
+def remove_phases(folder: str) -> None: ...
+def written_graphs(folder: str) -> list[str]: ...
 def run_command(own_command: list[str], words: list[str]) -> int: ...
 @final
 class HtaHandle:
@@ -53,7 +64,7 @@ class RunHandle:
     @property
     def ranks(
         self,
-    ) -> list[tuple[str, int | None, PathLike[str] | None, PathLike[str] | None]]: ...
+    ) -> list[tuple[str, int | None, str | None, str | None]]: ...
     @property
     def notes(self) -> list[str]: ...
     @staticmethod
@@ -65,7 +76,7 @@ class RunHandle:
     def report(self, title: str) -> bytes: ...
     def to_chakra(
         self, folder: str, simulator: bool, overwrite: bool
-    ) -> list[PathLike[str]]: ...
+    ) -> list[str]: ...
     def timeline(self, path: str, overwrite: bool) -> None: ...
 
 @final

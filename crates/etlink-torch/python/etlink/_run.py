@@ -190,8 +190,7 @@ class Run:
         """
         if simulator not in (None, "astra-sim"):
             raise Error(f"there is no simulator {simulator!r}; give 'astra-sim', or None")
-        paths = self._handle.to_chakra(_path_text(folder), simulator is not None, bool(overwrite))
-        return [os.fspath(path) for path in paths]
+        return self._handle.to_chakra(_path_text(folder), simulator is not None, bool(overwrite))
 
     def timeline(self, path: Path, overwrite: bool = False) -> None:
         """Writes a trace of all ranks for ui.perfetto.dev: "x.pftrace" or "x.trace.json", with
@@ -243,7 +242,7 @@ class Run:
     def _by_files(self, index: int) -> Run:
         """The run of a rank that no number chooses: of its files alone."""
         label, _, trace, host = self._handle.ranks[index]
-        paths = [os.fspath(path) for path in (trace, host) if path is not None]
+        paths = [path for path in (trace, host) if path is not None]
         alone = Run(self._opening.of_files(paths))
         if len(alone) != 1:
             remedy = "open the traces of each rank by themselves"

@@ -11,10 +11,18 @@ if TYPE_CHECKING:
     # they take longer to import than all of this package, and most traces are files
     import tempfile
 
+BY_ETLINK = ("s3", "s3a", "gs", "az", "azure")
+"""Object stores that etlink itself reads: files and folders, without a copy."""
 BY_PYTHON = ("http", "https", "ftp")
 """What Python itself reads; fsspec reads the rest, where it is installed."""
 SILENCE_S = 60
 """So long a server may send nothing before it counts as gone."""
+
+
+def in_object_store(path: str) -> bool:
+    """Whether a path is a URL of an object store."""
+    scheme, is_url, _ = path.partition("://")
+    return bool(is_url) and scheme.lower() in BY_ETLINK
 
 
 class LocalCopies:
@@ -26,7 +34,7 @@ class LocalCopies:
     def local_path(self, path: str) -> str:
         """The path itself, or that of a copy of what it names."""
         scheme, is_url, rest = path.partition("://")
-        if not is_url:
+        if not is_url or in_object_store(path):
             return path
         import shutil
         import tempfile

@@ -4,15 +4,20 @@
 
     etlink.ray.merge("/shared/traces", "/shared/merged", shards=64)
 
-The ranks are split into shards, and each shard is a task of Ray. All machines of the cluster have to see both folders by the same
-path. The files are those that `etlink merge` writes, byte for byte. A task that is lost with its machine is done again.
+The ranks are split into shards, and each shard is a task of Ray. The files are those that `etlink merge` writes, byte for byte. A
+task that is lost with its machine is done again.
+
+All machines of the cluster have to see both folders by the same path. Folders of object stores are such paths:
+
+    etlink.ray.merge("s3://bucket/traces", "s3://bucket/merged")
+
+The tasks find credentials where they run: in the environment, in the files of the cloud's tools, or from the machine's role.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -20,6 +25,7 @@ from . import _etlink
 from ._error import Error
 from ._run import Path, _bytes, _path_text, _rank_list
 from ._run import open as open_run
+from ._urls import in_object_store
 
 SHARDS_PER_CPU = 4
 """More shards than processors: who is done early takes another."""
@@ -46,8 +52,8 @@ def merge(
 ) -> list[str]:
     """Writes a Chakra file for each rank of a folder into another folder, and returns their paths.
 
-    source: the folder with the traces of all ranks
-    folder: where the files go; it is made if it is not there
+    source: the folder with the traces of all ranks, or its URL in an object store
+    folder: where the files go, or its URL; a folder is made if it is not there
     shards: how many tasks the ranks are split into; None: four for each processor of the cluster
     ranks: the ranks to take; None: all
     memory: what one task may take, bytes or a text such as "8G"; Ray starts it where so much is
@@ -61,7 +67,7 @@ def merge(
     Raises Error where a rank could not be linked or written, with its name; the other ranks are
     written. Ctrl-C cancels all tasks.
     """
-    paths = [os.path.abspath(_path_text(path)) for path in (source, folder)]
+    paths = [_shared_path(path) for path in (source, folder)]
     if simulator not in (None, "astra-sim"):
         raise Error(f"there is no simulator {simulator!r}; give 'astra-sim', or None")
     chosen, asked = _rank_list(ranks), _bytes(memory)
@@ -72,7 +78,8 @@ def merge(
     if not ray.is_initialized():
         ray.init()
     most = _task_memory(ray, asked)
-    _remove_phases(paths[1])
+    # what an earlier merge left is of no use
+    _etlink.remove_phases(paths[1])
     settings: dict[str, Any] = {
         "source": paths[0],
         "folder": paths[1],
@@ -89,7 +96,7 @@ def merge(
     failed.update(cluster.run("join", 1)[1])
     files, unwritten = cluster.run("write", parts)
     failed.update(unwritten)
-    _remove_phases(paths[1])
+    _etlink.remove_phases(paths[1])
     if failed:
         label, reason = min(failed.items())
         more = f"; {len(failed) - 1} more ranks failed" if len(failed) > 1 else ""
@@ -145,8 +152,7 @@ def _run_phase(
     settings: dict[str, Any], phase: str, shard: tuple[int, int]
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """A task: a phase of one shard."""
-    files, failed = _etlink.merge_phase(phase=phase, shard=shard, **settings)
-    return [os.fspath(path) for path in files], failed
+    return _etlink.merge_phase(phase=phase, shard=shard, **settings)
 
 
 def _import_ray() -> Any:
@@ -182,26 +188,21 @@ def _task_memory(ray: Any, asked: int | None) -> int:
     return asked
 
 
+def _shared_path(path: Path) -> str:
+    """A path that means the same to all tasks."""
+    text = _path_text(path)
+    if in_object_store(text):
+        return text
+    scheme, is_url, _ = text.partition("://")
+    if is_url:
+        remedy = "give a folder, or one of s3://, gs:// and az://"
+        raise Error(f"{text}: {scheme} is no object store; {remedy}", file=text, remedy=remedy)
+    return os.path.abspath(text)
+
+
 def _refuse_graphs(folder: str) -> None:
     """Refuses a folder that has results: tasks that are done again replace what they find."""
-    if not os.path.isdir(folder):
-        return
-    graphs = [name for name in os.listdir(folder) if name.endswith(".et")]
+    graphs = _etlink.written_graphs(folder)
     if graphs:
         remedy = "give overwrite=True to replace it"
-        raise Error(f"{os.path.join(folder, min(graphs))} exists; {remedy}", remedy=remedy)
-
-
-def _remove_phases(folder: str) -> None:
-    """Removes what phases have handed to each other: those of an earlier merge are of no use."""
-    phases = os.path.join(folder, ".etlink-phases")
-    if not os.path.isdir(phases):
-        return
-    for name in os.listdir(phases):
-        if re.fullmatch(r"(summaries|agreement)\.\d+-of-\d+", name):
-            os.remove(os.path.join(phases, name))
-    try:
-        os.rmdir(phases)
-    except OSError:
-        # something else lies in it
-        pass
+        raise Error(f"{graphs[0]} exists; {remedy}", remedy=remedy)

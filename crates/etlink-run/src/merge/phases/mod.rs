@@ -25,9 +25,11 @@ pub use write::write_shard;
 use super::{MergeOptions, MergedRank};
 use crate::error::RunError;
 use crate::run::RunSet;
+use crate::storage;
 use contents::MergeIdentity;
+use files::PhaseFile;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What a shard did.
 #[derive(Serialize)]
@@ -41,6 +43,21 @@ pub struct ShardReport {
     /// Its summaries; of the last phase none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summaries: Option<PathBuf>,
+}
+
+/// Removes what the phases of an earlier merge handed to each other in an output folder.
+///
+/// # Errors
+/// The folder cannot be listed, or a file of it not removed.
+pub fn remove_phase_files(output: &Path) -> Result<(), RunError> {
+    for kind in [PhaseFile::Summaries, PhaseFile::Agreement] {
+        for shard in kind.shards(output)? {
+            kind.remove(output, shard)?;
+        }
+    }
+    // a folder that has something else stays
+    let _ = storage::remove_empty_folder(&output.join(PHASE_FOLDER));
+    Ok(())
 }
 
 /// Refuses what was done on other traces, or with other options.
