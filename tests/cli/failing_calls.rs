@@ -5,7 +5,11 @@
 //! `cargo test -p etlink --test cli failing_calls -- --nocapture | grep '^|'`
 
 use crate::ranks::{Drawn, RUN, put};
-use crate::tool::{Ran, Tool, gzip, unpacked};
+use crate::tool::{Ran, Tool, every_call_fails, gzip, unpacked};
+use etlink_kineto::KinetoReadOptions;
+use etlink_nsys::NsysSchema;
+use etlink_testing::{DeviceQueue, TraceBuilder, rocprof_json, write_rocpd, xla_json, xla_space};
+use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -57,14 +61,17 @@ fn said(ran: &Ran) -> String {
 /// these is ended by the signal.
 const START: u32 = 100;
 /// How many allocations fail in turn.
-const SAMPLES: u32 = 16;
+const SAMPLES: u32 = 10;
 
 /// All numbers of few calls. Of many the first ones, which look for files, and a part of the rest,
-/// which read them rank by rank.
+/// which read them rank by rank; all where every call shall fail.
 fn sampled(calls: u32) -> impl Iterator<Item = u32> {
-    const ALL: u32 = 16;
-    let step = (calls.saturating_sub(ALL) / 12).max(1) as usize;
-    (1..=calls.min(ALL)).chain((ALL + 1..=calls).step_by(step))
+    const FIRST: u32 = 10;
+    let step = match every_call_fails() {
+        true => 1,
+        false => (calls.saturating_sub(FIRST) / 8).max(1) as usize,
+    };
+    (1..=calls.min(FIRST)).chain((FIRST + 1..=calls).step_by(step))
 }
 
 impl Reading {
@@ -161,9 +168,20 @@ impl Reading {
                 let injected = lines.find(|line| line.starts_with("injected: "));
                 let injected = injected.unwrap_or_else(|| panic!("{}", ran.shown()));
                 let name = injected.trim_end_matches('/').rsplit('/').next();
-                let name = name.expect("a path");
+                // lines of ranks name the file without its ending
+                let stem = name.and_then(|name| name.split('.').next());
+                let name = stem.expect("a path");
                 let said = said(&ran);
-                let is_said = said.contains("Input/output error") && said.contains(name);
+                let causes = [
+                    "Input/output error",
+                    // SQLite's words
+                    "disk I/O error",
+                    "unable to open database",
+                    // what cannot be read in the middle of a file is damage of it
+                    "damage",
+                ];
+                let is_said =
+                    causes.iter().any(|cause| said.contains(cause)) && said.contains(name);
                 let is_whole = self.is_whole(&ran);
                 assert!(is_whole || is_said, "{}", ran.shown());
                 assert!((0..=2).contains(&ran.code), "{}", ran.shown());
@@ -307,6 +325,66 @@ fn a_call_fails_while_graphs_are_read() {
         tool.run("merge run -o graphs").exits(0);
         tool.put_files("run", &tool.files("graphs"));
         Reading::new(tool, line, Files::new()).fail_reads();
+    }
+}
+
+fn database(write: impl FnOnce(&Connection)) -> Vec<u8> {
+    let tool = Tool::new();
+    write(&Connection::open(tool.path("database")).expect("opens"));
+    tool.read("database")
+}
+
+/// Recordings by other recorders than PyTorch, by the name of the file.
+fn other_recordings() -> Vec<(&'static str, Tool)> {
+    let mut draw = TraceBuilder::default();
+    draw.process(1000);
+    let thread = draw.thread();
+    for step in 0..40 {
+        let start = step * 100_000;
+        draw.op(thread, &format!("forward {step}"), start, start + 50_000);
+        let (call, row) = ((start + 10, start + 2_000), (start + 3_000, start + 20_000));
+        draw.launch(
+            thread,
+            call,
+            DeviceQueue::stream(7),
+            &format!("gemm_{step}"),
+            row,
+        );
+    }
+    let kineto = etlink_kineto::read(&draw.kineto()[..], KinetoReadOptions::default());
+    let mut trace = kineto.expect("a device trace");
+    trace.header.host_name = "host".to_owned();
+    let nsys = database(|connection| {
+        etlink_nsys::write(&trace, connection, NsysSchema::V3_13).expect("writes");
+    });
+    let rocpd = database(|connection| write_rocpd(&trace, "_1f", connection).expect("writes"));
+    let files = [
+        ("x.sqlite", nsys),
+        ("4711_results.db", rocpd),
+        ("4711_results.json", rocprof_json(&trace)),
+        ("host.xplane.pb", xla_space(&trace)),
+        ("host.trace.json.gz", gzip(&xla_json(&trace))),
+    ];
+    let put = |(name, content): (&'static str, Vec<u8>)| {
+        let tool = Tool::new();
+        tool.file(&format!("run/{name}"), content);
+        (name, tool)
+    };
+    files.into_iter().map(put).collect()
+}
+
+#[test]
+fn a_call_fails_while_a_trace_of_another_recorder_is_linked() {
+    for (name, tool) in other_recordings() {
+        let line = format!("link --device run/{name} -o out/out.et -j 1");
+        Reading::new(tool, line.leak(), Files::new()).fail_reads();
+    }
+}
+
+#[test]
+fn a_call_fails_while_a_trace_of_another_recorder_is_looked_for() {
+    for (_, tool) in other_recordings() {
+        Reading::new(tool, "merge run -o out -j 1", Files::new()).fail_reads();
     }
 }
 

@@ -5,7 +5,7 @@
 //! `cargo test -p etlink --features faults --test cli faults -- --nocapture | grep '^|'`
 
 use crate::ranks::{Drawn, RUN, put};
-use crate::tool::{Ran, Tool, unpacked};
+use crate::tool::{Ran, Tool, failing_numbers, unpacked};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
@@ -167,7 +167,7 @@ impl Replacement {
     /// Each call fails in turn. Returns how many there are.
     fn fail(&self, error: &str, message: &str) -> u32 {
         let mut tally = FaultTally::default();
-        for number in 1.. {
+        for number in failing_numbers() {
             let ran = self.run(&format!("any:{number}:{error}"));
             let is_cut = ran.stderr.contains("not all files are replaced");
             match ran.code {
@@ -197,7 +197,7 @@ impl Replacement {
     /// The process is killed at each call. Returns how many there are.
     fn kill(&self) -> u32 {
         let mut tally = FaultTally::default();
-        for number in 1.. {
+        for number in failing_numbers() {
             let ran = self.run(&format!("any:{number}:KILL"));
             let is_past = ran.code == 0;
             if is_past {
@@ -219,7 +219,7 @@ impl Replacement {
     /// SIGTERM comes at each call. Returns how many there are.
     fn terminate(&self) -> u32 {
         let mut tally = FaultTally::default();
-        for number in 1.. {
+        for number in failing_numbers() {
             let ran = self.run(&format!("any:{number}:TERM"));
             self.assert_is_whole(&ran);
             assert!(!self.files().1, "files are left\n{}", ran.shown());

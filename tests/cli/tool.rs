@@ -4,6 +4,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+/// Whether `ETLINK_EVERY_CALL` asks for tests in which each call fails in turn, which take minutes.
+pub fn every_call_fails() -> bool {
+    std::env::var_os("ETLINK_EVERY_CALL").is_some()
+}
+
+/// Which calls fail in turn, until there are no more: the first ones, and every third behind them.
+pub fn failing_numbers() -> impl Iterator<Item = u32> {
+    const FIRST: u32 = 12;
+    let step = if every_call_fails() { 1 } else { 3 };
+    (1..=FIRST).chain((FIRST + step..).step_by(step as usize))
+}
+
 /// A folder that is gone after the test, to run `etlink` in.
 pub struct Tool {
     folder: tempfile::TempDir,

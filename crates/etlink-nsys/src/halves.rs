@@ -46,6 +46,7 @@ impl ExportParts<'_> {
         reader.read_ranges()?;
         reader.read_mpi()?;
         reader.read_metrics()?;
+        reader.strings.finish()?;
         Ok(reader.assembler)
     }
 
@@ -55,6 +56,7 @@ impl ExportParts<'_> {
         reader.read_calls()?;
         reader.read_rows()?;
         reader.read_syncs()?;
+        reader.strings.finish()?;
         Ok(reader.assembler.trace)
     }
 }

@@ -114,8 +114,11 @@ pub(crate) fn export_tables(connection: &Connection) -> Result<SqliteTables, Err
 pub fn row_count(connection: &Connection) -> Result<u64, Error> {
     let tables = export_tables(connection)?;
     let read = READ_TABLES.iter().filter_map(|name| tables.table(name));
-    let rows = read.filter_map(|table| table.last_row(connection));
-    Ok(rows.fold(0, u64::saturating_add))
+    let mut rows = 0u64;
+    for table in read {
+        rows = rows.saturating_add(table.last_row(connection)?.unwrap_or(0));
+    }
+    Ok(rows)
 }
 
 /// Reads the trace of one process. O(n log n) for the final sort, else linear.

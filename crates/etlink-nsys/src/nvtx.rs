@@ -107,7 +107,7 @@ impl ExportReader<'_> {
         self.count_rows("X cpu_op", reading.ops);
         self.count_rows("X user_annotation", reading.annotations);
         self.count_rows("i nvtx", reading.others);
-        let named = self.names_group(&reading.communicators);
+        let named = self.names_group(&reading.communicators)?;
         let trace = &mut self.assembler.trace;
         reading.communicators.finish(trace, named);
         keep_producers_of_other_threads(trace);

@@ -4,7 +4,7 @@ use crate::global_pid::{GlobalPid, TID_BITS};
 use crate::ranks::{ProcessRank, process_ranks};
 use crate::{Error, calls, nvtx, rows};
 use etlink_model::Anomalies;
-use etlink_sqlite::{RowFilter, SqliteTable, SqliteTables, begin_query, scan_rows};
+use etlink_sqlite::{RowFilter, SqliteTable, SqliteTables, scan_query, scan_rows};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ pub(crate) fn list_processes(
     // older exports have none.
     let mut found = BTreeSet::new();
     for name in rows::DEVICE_TABLES {
-        found.extend(distinct(connection, tables.table(name), "globalPid", 0));
+        found.extend(distinct(connection, tables.table(name), "globalPid", 0)?);
     }
     if found.is_empty() {
         for name in [calls::CALLS, nvtx::RANGES] {
@@ -50,7 +50,7 @@ pub(crate) fn list_processes(
                 tables.table(name),
                 "globalTid",
                 TID_BITS,
-            ));
+            )?);
         }
     }
     let ranks = process_ranks(connection, tables, &found)?;
@@ -73,9 +73,9 @@ fn distinct(
     table: Option<&SqliteTable>,
     column: &str,
     ignored_bits: u32,
-) -> Vec<GlobalPid> {
+) -> Result<Vec<GlobalPid>, Error> {
     let Some(table) = table.filter(|table| table.has_column(column)) else {
-        return vec![];
+        return Ok(vec![]);
     };
     let query = format!(
         "SELECT DISTINCT {column} >> {ignored_bits} FROM \"{}\" WHERE typeof({column}) = 'integer' \
@@ -84,16 +84,11 @@ fn distinct(
     );
     let mut found = vec![];
     // A damaged table is told of when its rows are read.
-    begin_query();
-    if let Ok(mut query) = connection.prepare(&query)
-        && let Ok(mut rows) = query.query([])
-    {
-        while let Ok(Some(row)) = rows.next() {
-            let number = row.get::<_, i64>(0);
-            found.extend(number.map(|number| GlobalPid(number << ignored_bits)));
-        }
-    }
-    found
+    scan_query(&table.name, connection, &query, |row| {
+        let number = row.get::<_, i64>(0);
+        found.extend(number.map(|number| GlobalPid(number << ignored_bits)));
+    })?;
+    Ok(found)
 }
 
 /// What the report calls its processes.

@@ -4,7 +4,7 @@ use crate::names::mpi_rank_name;
 use crate::payload::NcclPayload;
 use crate::{Error, GlobalPid, nvtx};
 use etlink_model::Anomalies;
-use etlink_sqlite::{RowFilter, SqliteTables, begin_query, scan_rows};
+use etlink_sqlite::{RowFilter, SqliteTables, scan_query, scan_rows};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -131,15 +131,11 @@ fn thread_names(
     };
     let names = "SELECT globalTid, value FROM ThreadNames JOIN StringIds ON id = nameId \
                  WHERE value LIKE 'MPI Rank %'";
-    begin_query();
-    if tables.table("ThreadNames").is_some()
-        && let Ok(mut query) = connection.prepare(names)
-        && let Ok(mut rows) = query.query([])
-    {
-        while let Ok(Some(row)) = rows.next() {
+    if tables.table("ThreadNames").is_some() {
+        scan_query("ThreadNames", connection, names, |row| {
             let name: Option<String> = row.get(1).ok();
             note(row.get(0).ok(), name.as_deref());
-        }
+        })?;
     }
     if let Some(table) = tables.table(nvtx::RANGES) {
         let of_kind = RowFilter::Equal {
@@ -177,20 +173,13 @@ fn nccl_ranks(
         return Ok(found);
     }
     let payloads = "SELECT globalTid, jsonText FROM NVTX_EVENTS WHERE jsonText LIKE '%\"Rank\"%'";
-    begin_query();
-    let mut query = connection
-        .prepare(payloads)
-        .map_err(|error| etlink_sqlite::Error::of(nvtx::RANGES, error))?;
-    let mut rows = query
-        .query([])
-        .map_err(|error| etlink_sqlite::Error::of(nvtx::RANGES, error))?;
-    while let Ok(Some(row)) = rows.next() {
+    scan_query(nvtx::RANGES, connection, payloads, |row| {
         let (Ok(thread), Ok(text)) = (row.get::<_, i64>(0), row.get::<_, String>(1)) else {
-            continue;
+            return;
         };
         let payload = NcclPayload::from_text(&text);
         let (Some(rank), Some(size)) = (payload.rank, payload.ranks) else {
-            continue;
+            return;
         };
         let process = GlobalPid::of_thread(thread);
         let known = found.get(&process).and_then(|rank| rank.world_size);
@@ -202,7 +191,7 @@ fn nccl_ranks(
             };
             found.insert(process, rank);
         }
-    }
+    })?;
     Ok(found)
 }
 

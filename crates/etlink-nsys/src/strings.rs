@@ -2,7 +2,7 @@
 
 use crate::Error;
 use etlink_model::{Anomalies, NameId, Names};
-use etlink_sqlite::{RowFilter, SqliteTables, scan_rows};
+use etlink_sqlite::{RowFilter, SqliteTables, scan_rows, unless_damaged};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
 use rustc_hash::FxHashMap;
@@ -15,6 +15,9 @@ pub(crate) struct StringTable<'c> {
     loaded: FxHashMap<i64, String>,
     names: FxHashMap<i64, NameId>,
     calls: FxHashMap<i64, NameId>,
+    /// Why a text could not be had, where that is not the file's fault. Texts are asked for in the
+    /// middle of a row, so that it is told at the end.
+    failure: Option<etlink_sqlite::Error>,
 }
 
 impl<'c> StringTable<'c> {
@@ -27,6 +30,7 @@ impl<'c> StringTable<'c> {
             loaded: FxHashMap::default(),
             names: FxHashMap::default(),
             calls: FxHashMap::default(),
+            failure: None,
         };
         let Some(table) = tables.table("StringIds") else {
             return Ok(strings);
@@ -63,7 +67,18 @@ impl<'c> StringTable<'c> {
             ValueRef::Text(text) => Ok(String::from_utf8_lossy(text).into_owned()),
             _ => Ok(String::new()),
         });
-        text.ok()
+        unless_damaged("StringIds", text).unwrap_or_else(|error| {
+            self.failure.get_or_insert(error);
+            None
+        })
+    }
+
+    /// Looks whether all texts could be had.
+    ///
+    /// # Errors
+    /// One could not, and that is not the file's fault.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        self.failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// The name of a number; none is empty.

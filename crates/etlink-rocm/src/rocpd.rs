@@ -60,7 +60,7 @@ pub fn rocpd_processes(connection: &Connection) -> Result<Vec<RocpdProcess>, Err
     let mut found = vec![];
     let mut working = WorkingProcesses::default();
     for (place, listed) in (0..).zip(listed_processes(connection, &tables)?) {
-        if working.has(&listed, connection, &tables) {
+        if working.has(&listed, connection, &tables)? {
             found.push(RocpdProcess {
                 place,
                 pid: listed.process.pid,
@@ -83,8 +83,8 @@ pub fn rocpd_row_count(connection: &Connection) -> Result<u64, Error> {
     for suffix in suffixes(&tables) {
         for name in [DISPATCHES, COPIES, REGIONS] {
             let table = tables.table(&format!("{name}{suffix}"));
-            let last = table.and_then(|table| table.last_row(connection));
-            rows = rows.saturating_add(last.unwrap_or(0));
+            let last = table.map(|table| table.last_row(connection));
+            rows = rows.saturating_add(last.transpose()?.flatten().unwrap_or(0));
         }
     }
     Ok(rows)
@@ -162,7 +162,7 @@ impl WorkingProcesses {
         listed: &ListedProcess,
         connection: &Connection,
         tables: &SqliteTables,
-    ) -> bool {
+    ) -> Result<bool, Error> {
         if self.suffix.as_ref() != Some(&listed.suffix) {
             self.suffix = Some(listed.suffix.clone());
             self.ids.clear();
@@ -172,13 +172,13 @@ impl WorkingProcesses {
                     continue;
                 };
                 if table.has_column("pid") {
-                    self.ids.extend(table.distinct_ints(connection, "pid"));
+                    self.ids.extend(table.distinct_ints(connection, "pid")?);
                 } else {
-                    self.is_any |= table.last_row(connection).is_some();
+                    self.is_any |= table.last_row(connection)?.is_some();
                 }
             }
         }
-        self.is_any || self.ids.contains(&listed.id)
+        Ok(self.is_any || self.ids.contains(&listed.id))
     }
 }
 

@@ -16,7 +16,7 @@ pub use kind::InputKind;
 use crate::Progress;
 use crate::file_error::{FileAction, FileContext};
 use crate::storage::{self, StoredKind, is_url, shown_path};
-use database::{MAGIC, database_kind};
+use database::{MAGIC, database_kind, kind_of_pages};
 use etlink_chakra::read::sniff;
 use etlink_flight_recorder::is_flight_dump;
 use etlink_nccl_inspector::is_inspector_log;
@@ -105,7 +105,7 @@ pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<InputFil
     if let Some(path) = &input.plain_path
         && input.kind == InputKind::OtherSqlite
     {
-        input.kind = database_kind(Some(path), &[]);
+        input.kind = database_kind(path)?;
     }
     Ok(input)
 }
@@ -227,7 +227,7 @@ const PARQUET_MAGIC: &[u8] = b"PAR1";
 /// What a file is, by its unpacked beginning.
 fn sniff_kind(head: &[u8]) -> InputKind {
     if head.starts_with(MAGIC) {
-        return database_kind(None, head);
+        return kind_of_pages(head);
     }
     if head.starts_with(PARQUET_MAGIC) {
         return InputKind::ParquetTable;

@@ -539,7 +539,7 @@ fn choose_process(device: &mut InputFile, job: &LinkJob) -> Result<(), RunError>
     if let (None, Some(rank), Some(path)) = (job.process, job.rank, &device.plain_path)
         && device.kind.has_processes()
     {
-        let processes = database_processes(path);
+        let processes = database_processes(path)?;
         // of one process the rank is what the user says it is
         if processes.len() < 2 {
             return Ok(());

@@ -87,7 +87,7 @@ impl RunSource {
         }
         if is_folder(path) || discover::cycle_folder(path).is_some() {
             RunSource::Folder(path.to_owned())
-        } else if database_processes(path).len() > 1 {
+        } else if database_processes(path).is_ok_and(|processes| processes.len() > 1) {
             // each of them is a rank
             RunSource::Files(vec![path.to_owned()])
         } else {
@@ -110,7 +110,7 @@ impl RunSource {
         if is_folder(path) {
             return Err(RunError::OneTraceOption);
         }
-        if host.is_none() && database_processes(path).len() > 1 {
+        if host.is_none() && database_processes(path)?.len() > 1 {
             // as in a folder, where the name of a file says which rank was measured
             let mut files = measurements.to_vec();
             files.push(path.to_owned());

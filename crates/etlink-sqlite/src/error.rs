@@ -79,17 +79,57 @@ impl Error {
     }
 }
 
+/// What SQLite gives; `None` where the file is damaged, or has nothing of what was asked for.
+///
+/// # Errors
+/// The fault is not the file's: the disk fails, another program holds a lock, there is no memory.
+pub fn unless_damaged<T>(place: &str, result: rusqlite::Result<T>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_outside_file(&error) => Err(Error::of(place, error)),
+        Err(_) => Ok(None),
+    }
+}
+
 /// Whether an error is damage of the file, before which all rows are good.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(
-            ErrorCode::DatabaseCorrupt
-                | ErrorCode::NotADatabase
-                | ErrorCode::SystemIoFailure
-                | ErrorCode::TooBig
+    let code = error.sqlite_error_code();
+    is_cut(error)
+        || matches!(
+            code,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::TooBig)
         )
-    )
+}
+
+/// Whether a page is behind the end of the file. Other failures of input are those of a disk.
+fn is_cut(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code == Some(rusqlite::ffi::SQLITE_IOERR_SHORT_READ)
+}
+
+fn is_outside_file(error: &rusqlite::Error) -> bool {
+    !is_cut(error)
+        && matches!(
+            error.sqlite_error_code(),
+            Some(
+                ErrorCode::SystemIoFailure
+                    | ErrorCode::CannotOpen
+                    | ErrorCode::DatabaseBusy
+                    | ErrorCode::DatabaseLocked
+                    | ErrorCode::OutOfMemory
+            )
+        )
+}
+
+impl Error {
+    /// Whether the fault is not the file's, so that it may be read another time.
+    pub fn is_outside_file(&self) -> bool {
+        match self {
+            Error::Locked { .. } => true,
+            Error::Failed { source, .. } => is_outside_file(source),
+            _ => false,
+        }
+    }
 }
 
 /// Whether a query took more steps than [`limit_steps`](crate::query_steps::limit_steps) allows.

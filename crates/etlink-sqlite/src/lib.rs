@@ -35,6 +35,7 @@
 
 mod cells;
 mod error;
+mod query;
 mod query_steps;
 mod scan;
 mod stored_size;
@@ -43,7 +44,8 @@ mod tables;
 mod tests;
 
 pub use cells::RowCells;
-pub use error::Error;
+pub use error::{Error, unless_damaged};
+pub use query::scan_query;
 pub use query_steps::begin_query;
 pub use scan::{RowFilter, scan_rows};
 pub use tables::{SqliteTable, SqliteTables};

@@ -1,7 +1,8 @@
 //! Which tables and columns a database has.
 
+use crate::query::scan_query;
 use crate::stored_size::stored_bytes;
-use crate::{Error, begin_query};
+use crate::{Error, begin_query, unless_damaged};
 use indexmap::IndexMap;
 use rusqlite::{Connection, Statement};
 use rustc_hash::FxBuildHasher;
@@ -36,35 +37,43 @@ impl SqliteTable {
 
     /// The whole numbers in a column, each once, in order; none where the column is absent. Damage
     /// ends them. O(rows · log numbers); memory of the numbers.
-    pub fn distinct_ints(&self, connection: &Connection, column: &str) -> BTreeSet<i64> {
+    ///
+    /// # Errors
+    /// The fault is not the file's, see [`unless_damaged`].
+    pub fn distinct_ints(
+        &self,
+        connection: &Connection,
+        column: &str,
+    ) -> Result<BTreeSet<i64>, Error> {
         let mut found = BTreeSet::new();
         if !self.has_column(column) {
-            return found;
+            return Ok(found);
         }
         let (table, column) = (quoted_name(&self.name), quoted_name(column));
         let query =
             format!("SELECT DISTINCT {column} FROM {table} WHERE typeof({column}) = 'integer'");
-        begin_query();
-        if let Ok(mut query) = connection.prepare(&query)
-            && let Ok(mut rows) = query.query([])
-        {
-            while let Ok(Some(row)) = rows.next() {
-                found.extend(row.get::<_, i64>(0));
-            }
-        }
-        found
+        scan_query(&self.name, connection, &query, |row| {
+            found.extend(row.get::<_, i64>(0));
+        })?;
+        Ok(found)
     }
 
     /// At most so many rows it has: its highest row number, or what fits into the file where most rows
-    /// were deleted. `None` where it has none or cannot be read. O(log rows).
-    pub fn last_row(&self, connection: &Connection) -> Option<u64> {
+    /// were deleted. `None` where it has none or is damaged. O(log rows).
+    ///
+    /// # Errors
+    /// The fault is not the file's, see [`unless_damaged`].
+    pub fn last_row(&self, connection: &Connection) -> Result<Option<u64>, Error> {
         // `count(*)` would read every page of the table.
         let query = format!("SELECT max(rowid) FROM {}", quoted_name(&self.name));
-        let last: Option<i64> = connection.query_row(&query, [], |row| row.get(0)).ok()?;
-        let last = u64::try_from(last?).ok()?;
+        let last = connection.query_row(&query, [], |row| row.get::<_, Option<i64>>(0));
+        let last = unless_damaged(&self.name, last)?.flatten();
+        let Some(last) = last.and_then(|last| u64::try_from(last).ok()) else {
+            return Ok(None);
+        };
         // Numbers stay when rows are deleted: a trimmed table has few rows of high numbers.
-        let bytes = stored_bytes(connection).ok()?;
-        Some(last.min(bytes / LEAST_EVENT_BYTES))
+        let bytes = unless_damaged(&self.name, stored_bytes(connection))?;
+        Ok(bytes.map(|bytes| last.min(bytes / LEAST_EVENT_BYTES)))
     }
 }
 
@@ -90,7 +99,7 @@ impl SqliteTables {
         let columns = "SELECT name, pk, type FROM pragma_table_info(?1) LIMIT ?2";
         let mut columns = connection.prepare(columns).map_err(failed)?;
         for name in listed {
-            let table = probe_table(&mut columns, name);
+            let table = probe_table(&mut columns, name)?;
             if let Some(table) = table.filter(|table| !table.columns.is_empty()) {
                 tables.all.insert(table.name.to_ascii_lowercase(), table);
             }
@@ -127,14 +136,19 @@ fn listed_tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     Ok(listed)
 }
 
-fn probe_table(columns: &mut Statement<'_>, name: String) -> Option<SqliteTable> {
-    let mut rows = columns.query((&name, MOST as i64)).ok()?;
+/// `None` where what the file says of it cannot be understood.
+fn probe_table(columns: &mut Statement<'_>, name: String) -> Result<Option<SqliteTable>, Error> {
+    let place = format!("the columns of {name}");
+    let rows = columns.query((&name, MOST as i64));
+    let Some(mut rows) = unless_damaged(&place, rows)? else {
+        return Ok(None);
+    };
     let mut table = SqliteTable {
         name,
         ..SqliteTable::default()
     };
     let mut keys = 0;
-    while let Ok(Some(row)) = rows.next() {
+    while let Some(row) = unless_damaged(&place, rows.next())?.flatten() {
         let Ok(column) = row.get::<_, String>(0) else {
             continue;
         };
@@ -149,7 +163,7 @@ fn probe_table(columns: &mut Statement<'_>, name: String) -> Option<SqliteTable>
     }
     // A key of several columns is an index, and no number of rows.
     table.row_id = table.row_id.filter(|_| keys == 1);
-    Some(table)
+    Ok(Some(table))
 }
 
 /// A name as SQL takes it, whatever characters it has.

@@ -71,7 +71,10 @@ pub(super) fn look_at(
     if !whole.kind.has_processes() {
         return vec![whole];
     }
-    let processes = database_processes(&path);
+    let processes = database_processes(&path).unwrap_or_else(|error| {
+        unreadable.push(error);
+        vec![]
+    });
     if let [only] = &processes[..] {
         let inside = Inside {
             rank: only.rank,

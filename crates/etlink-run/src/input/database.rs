@@ -1,7 +1,7 @@
 //! Device traces that are SQLite databases: which recorder wrote one, and a connection that leaves no
 //! trace beside it.
 
-use crate::file_error::{FileAction, FileContext};
+use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::{InputError, InputFile, InputKind};
 use crate::interrupt::Changes;
 use crate::storage::{self, is_url};
@@ -12,9 +12,10 @@ use memchr::memmem;
 use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempPath;
@@ -157,11 +158,11 @@ fn immutable_uri(path: &Path) -> PathBuf {
     PathBuf::from(uri)
 }
 
-/// What a database is, by its tables; by the text of its first pages where it cannot be opened now.
-pub(crate) fn database_kind(path: Option<&Path>, head: &[u8]) -> InputKind {
-    let Some(path) = path else {
-        return kind_of_pages(head);
-    };
+/// What a database is, by its tables.
+///
+/// # Errors
+/// It cannot be read, and that is not the file's fault.
+pub(crate) fn database_kind(path: &Path) -> Result<InputKind, FileError> {
     let file = DatabaseFile {
         path: path.to_owned(),
         _unpacked: None,
@@ -169,17 +170,25 @@ pub(crate) fn database_kind(path: Option<&Path>, head: &[u8]) -> InputKind {
     let tables = file
         .connect()
         .and_then(|connection| SqliteTables::probe(&connection));
-    match tables {
+    Ok(match tables {
         Ok(tables) if etlink_nsys::is_export(&tables) => InputKind::NsysSqlite,
         Ok(tables) if etlink_rocm::is_rocpd(&tables) => InputKind::RocpdSqlite,
-        Ok(_) => InputKind::OtherSqlite,
+        Err(error) if error.is_outside_file() => return Err(unreadable(path, error)),
         // What is wrong with it is told by who reads it.
-        Err(_) => kind_of_pages(head),
+        Ok(_) | Err(_) => InputKind::OtherSqlite,
+    })
+}
+
+fn unreadable(path: &Path, error: impl Error + Send + Sync + 'static) -> FileError {
+    FileError {
+        action: FileAction::Read,
+        path: path.to_owned(),
+        source: io::Error::other(error),
     }
 }
 
-/// The first pages have the text that made the tables.
-fn kind_of_pages(head: &[u8]) -> InputKind {
+/// What a database is by its first pages: they have the text that made the tables.
+pub(crate) fn kind_of_pages(head: &[u8]) -> InputKind {
     let has = |text: &str| memmem::find(head, text.as_bytes()).is_some();
     let is_nsys = has("StringIds") && (has("EXPORT_META_DATA") || has("META_DATA_EXPORT"));
     if is_nsys || has("CUPTI_ACTIVITY_KIND_") {
@@ -195,7 +204,7 @@ fn kind_of_pages(head: &[u8]) -> InputKind {
 /// `None` for what is none that is known.
 pub(crate) fn event_rows(path: &Path) -> Option<u64> {
     // nobody fetches a whole database for a guess
-    if is_url(path) || !is_database(path) {
+    if is_url(path) || !is_database(path).unwrap_or(false) {
         return None;
     }
     let file = DatabaseFile {
@@ -208,14 +217,16 @@ pub(crate) fn event_rows(path: &Path) -> Option<u64> {
 }
 
 /// Whether a file, which is no pipe, begins as databases do.
-fn is_database(path: &Path) -> bool {
-    let mut head = vec![];
+fn is_database(path: &Path) -> Result<bool, FileError> {
     // a pipe would be waited for, and its first bytes lost
-    storage::is_file(path)
-        && storage::open(path)
-            .and_then(|file| file.content.take(MAGIC.len() as u64).read_to_end(&mut head))
-            .is_ok()
-        && head == MAGIC
+    if !storage::is_file(path) {
+        return Ok(false);
+    }
+    let file = storage::open(path).with_path(FileAction::Open, path)?;
+    let mut head = vec![];
+    let read = file.content.take(MAGIC.len() as u64).read_to_end(&mut head);
+    read.with_path(FileAction::Read, path)?;
+    Ok(head == MAGIC)
 }
 
 /// A process of a database that has work on devices.
@@ -238,20 +249,35 @@ pub struct DatabaseProcess {
 }
 
 /// The processes of a recording that have work on devices; none where it is of no recorder, or cannot
-/// be read, which its reader will tell. A packed file is not unpacked to look at it.
-pub fn database_processes(path: &Path) -> Vec<DatabaseProcess> {
-    if !is_database(path) {
-        return vec![];
+/// is damaged, which its reader will tell. A packed file is not unpacked to look at it.
+///
+/// # Errors
+/// It cannot be read, and that is not the file's fault.
+pub fn database_processes(path: &Path) -> Result<Vec<DatabaseProcess>, FileError> {
+    if !is_database(path)? {
+        return Ok(vec![]);
     }
     let Ok(file) = DatabaseFile::at(path) else {
-        return vec![];
+        return Ok(vec![]);
     };
-    let Ok(connection) = file.connect() else {
-        return vec![];
+    let connection = match file.connect() {
+        Ok(connection) => connection,
+        Err(error) if error.is_outside_file() => return Err(unreadable(path, error)),
+        Err(_) => return Ok(vec![]),
     };
     match etlink_nsys::processes(&connection) {
-        Ok(processes) => nsys_processes(processes),
-        Err(_) => etlink_rocm::rocpd_processes(&connection).map_or(vec![], rocpd_processes),
+        Ok(processes) => return Ok(nsys_processes(processes)),
+        Err(etlink_nsys::Error::Sqlite(error)) if error.is_outside_file() => {
+            return Err(unreadable(path, error));
+        }
+        Err(_) => {}
+    }
+    match etlink_rocm::rocpd_processes(&connection) {
+        Ok(processes) => Ok(rocpd_processes(processes)),
+        Err(etlink_rocm::Error::Sqlite(error)) if error.is_outside_file() => {
+            Err(unreadable(path, error))
+        }
+        Err(_) => Ok(vec![]),
     }
 }
 

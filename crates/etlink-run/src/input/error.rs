@@ -4,6 +4,7 @@ use crate::file_error::FileError;
 use crate::input::InputKind;
 use etlink_model::advice;
 use etlink_perfetto::PerfettoOrigin;
+use std::io;
 
 /// Why a file is no input.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +85,7 @@ impl InputError {
     /// The call of the system that failed. What is empty, damaged or no file at all has none.
     pub(crate) fn into_failed_call(self) -> Option<FileError> {
         match self {
-            InputError::File(error) if error.source.raw_os_error().is_some() => Some(error),
+            InputError::File(error) if is_failed_call(&error.source) => Some(error),
             _ => None,
         }
     }
@@ -101,6 +102,12 @@ impl InputError {
             | InputError::HostAlone { name } => Some(name.clone()),
         }
     }
+}
+
+/// Whether the system refused a call: to us, or to SQLite.
+fn is_failed_call(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    error.raw_os_error().is_some() || inner.is_some_and(|inner| inner.is::<etlink_sqlite::Error>())
 }
 
 fn perfetto_reason(origin: PerfettoOrigin) -> &'static str {

@@ -87,7 +87,7 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>
     };
     // A trace is of one process. Of a report of several it is told which they are.
     let processes = match (&input.plain_path, kind.has_processes()) {
-        (Some(path), true) => database_processes(path),
+        (Some(path), true) => database_processes(path)?,
         _ => vec![],
     };
     let found = match processes.len() {
