@@ -3,7 +3,8 @@
    Up to NODES nodes are under way at once; the one that was issued first ends first. Prints the ids in the order of issue, and
    at the end how long all nodes take by themselves.
 
-   cc -I crates/etlink-feeder/include crates/etlink-feeder/examples/issue.c -L target/release -letlink_feeder -o issue */
+   cc -I crates/etlink-feeder/include crates/etlink-feeder/examples/issue.c target/release/libetlink_feeder.a \
+     -lpthread -ldl -lm -o issue */
 
 #include "etlink_feeder.h"
 

@@ -34,6 +34,12 @@ pub enum FeederError {
         /// Where it begins, bytes.
         offset: u64,
     },
+    /// It is compressed: places in it could not be found again.
+    #[error("it is packed by {tool}; unpack it: `{tool} -d FILE`")]
+    Packed {
+        /// The program that unpacks it.
+        tool: &'static str,
+    },
     /// It is empty.
     #[error("it has no nodes")]
     NoNodes,

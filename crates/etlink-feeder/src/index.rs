@@ -6,7 +6,7 @@ use etlink_chakra::proto::GlobalMetadata;
 use etlink_chakra::proto::attribute_proto::Value;
 use prost::Message;
 use prost::encoding::{WireType, decode_key, decode_varint};
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
 
 /// Field numbers of `Node` in Chakra's schema.
 const ID: u32 = 1;
@@ -23,6 +23,15 @@ const BLOCK_BYTES: usize = 1 << 18;
 const SMALL_BLOCK_BYTES: usize = 1 << 10;
 /// Each dependency and each node is counted by 32 bits, of which two values are not used.
 const MAX_COUNT: usize = u32::MAX as usize - 1;
+
+/// Which program packed a file that begins so.
+fn packing_tool(magic: &[u8]) -> Option<&'static str> {
+    match magic {
+        [0x1f, 0x8b, ..] => Some("gzip"),
+        [0x28, 0xb5, 0x2f, 0xfd] => Some("zstd"),
+        _ => None,
+    }
+}
 
 /// A graph without what its nodes do: 24 bytes a node, and 4 a dependency.
 #[derive(Clone, Debug, Default)]
@@ -49,8 +58,13 @@ impl GraphIndex {
     ///
     /// # Errors
     /// It cannot be read, is cut, or is no graph whose nodes can all be issued.
-    pub fn read(source: impl Read) -> Result<GraphIndex, FeederError> {
-        let mut messages = Messages::new(source);
+    pub fn read(mut source: impl Read) -> Result<GraphIndex, FeederError> {
+        let mut magic = vec![];
+        source.by_ref().take(4).read_to_end(&mut magic)?;
+        if let Some(tool) = packing_tool(&magic) {
+            return Err(FeederError::Packed { tool });
+        }
+        let mut messages = Messages::new(Cursor::new(magic).chain(source));
         let metadata = messages.next(|_, bytes| {
             // protobuf would take a node for metadata with unknown fields
             GlobalMetadata::decode(bytes).ok()

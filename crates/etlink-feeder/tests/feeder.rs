@@ -150,6 +150,14 @@ fn files_that_are_no_graphs_are_named() {
     let mut zeros = file(&[]);
     zeros.extend([0; 64]);
     assert_eq!(refused(&zeros), "two nodes have the id 0");
+    assert_eq!(
+        refused(b"\x28\xb5\x2f\xfd rest"),
+        "it is packed by zstd; unpack it: `zstd -d FILE`"
+    );
+    assert_eq!(
+        refused(b"\x1f\x8b\x08 rest"),
+        "it is packed by gzip; unpack it: `gzip -d FILE`"
+    );
     let text = br#"{"schema": "1.1.1", "nodes": []}"#;
     assert!(open(text).is_err());
 }
