@@ -132,7 +132,7 @@ fn an_appended_log_and_one_of_several_files_say_the_same() {
 }
 
 #[test]
-fn a_cut_log_says_who_waits_for_what() {
+fn a_cut_log_says_where_each_rank_is() {
     let tool = simulated(RUN);
     let log = logged(RUN, "log.log");
     let text = String::from_utf8_lossy(&log);
@@ -142,7 +142,8 @@ fn a_cut_log_says_who_waits_for_what() {
     tool.file("sim/log/log.log", &log[..end + 30]);
     tool.run(&format!("simulated sim --against {{pairs}}/{RUN}"))
         .exits(1)
-        .says("rank 0 did not finish; it waits in: all_to_all, group 1 (node 1)")
+        .says("rank 0 did not finish; where the log ends, it is in: all_to_all, group 1 (node 1)")
+        .notes("the log does not have the simulator's last line")
         .notes("1 lines of the log are cut");
 }
 
@@ -306,7 +307,7 @@ fn a_rank_without_a_line_is_compared_with_the_recording() {
         "simulated printed.txt --graphs sim --against {{pairs}}/{RUN}"
     ))
     .exits(1)
-    .says("rank 1 did not finish")
+    .says("rank 1 did not finish; the log does not say in which node it is")
     .notes("the log says nothing of rank 1, of which there are graphs");
 }
 

@@ -3,10 +3,9 @@
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
-use crate::graphs::{GraphSet, find_graph_sets, groups_beside, prefix_and_rank};
+use crate::graphs::{GraphSet, find_graph_sets, groups_beside, is_graph_name, prefix_and_rank};
 use crate::input;
 use crate::joined::JoinedRun;
-use crate::output::Packing;
 use crate::storage::{self, StoredKind};
 use etlink_chakra::convert::GroupRanks;
 use etlink_chakra::read::{self, ChakraGraph, ChakraReadError};
@@ -212,6 +211,7 @@ impl SimulationFiles {
         if let Some((against, joined)) = recording {
             refuse_strangers(against, joined, &report)?;
         }
+        notes.extend(end_note(&report));
         notes.extend(report_notes(&report));
         Ok(SimulationResult {
             log: self.log,
@@ -373,6 +373,15 @@ fn log_notes(log: &AstraLog) -> Vec<String> {
     notes
 }
 
+/// A simulation of which nobody knows whether it went on.
+fn end_note(report: &SimulationReport) -> Option<String> {
+    (!report.stuck.is_empty() && !report.log_has_end).then(|| {
+        "the log does not have the simulator's last line (`Exiting`): it is cut, or the simulator was \
+         stopped or is still running; ranks that did not finish need not be stuck"
+            .to_owned()
+    })
+}
+
 fn report_notes(report: &SimulationReport) -> Vec<String> {
     let mut notes = vec![];
     if report.unpaired > 0 {
@@ -421,12 +430,6 @@ fn graphs_in(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
     Ok(sets
         .map(|(prefix, ranks)| GraphSet { prefix, ranks })
         .collect())
-}
-
-/// Whether a file is named as a graph, packed or not.
-fn is_graph_name(path: &Path) -> bool {
-    let name = path.to_string_lossy().to_lowercase();
-    Packing::of_name(&name).1.ends_with(".et")
 }
 
 fn only_run(folder: &Path, mut sets: Vec<GraphSet>) -> Result<GraphSet, SimulationError> {

@@ -50,6 +50,8 @@ pub struct AstraLog {
     pub known_lines: u64,
     /// The last time that the log has, ns.
     pub last_ns: i64,
+    /// The simulator's last line of the run is there.
+    pub has_end: bool,
 }
 
 /// What the log says of a rank.
@@ -97,8 +99,6 @@ pub struct LoggedNode {
 #[derive(Debug, Default)]
 pub struct AstraLogReader {
     log: AstraLog,
-    /// The simulator's last line of a run has come.
-    has_ended: bool,
 }
 
 /// A line of the simulator that says something.
@@ -195,7 +195,7 @@ impl AstraLogReader {
                 known.statistics.set(what, ns);
             }
             LogLine::Critical(text) => self.take_critical(text),
-            LogLine::Exiting => self.has_ended = true,
+            LogLine::Exiting => self.log.has_end = true,
             LogLine::Other => {}
             LogLine::Damaged => {
                 self.log.damaged += 1;
@@ -208,7 +208,7 @@ impl AstraLogReader {
     fn begins_anew(&self, line: &LogLine<'_>) -> bool {
         // A simulation ends with warnings of its threads, which can come after its last line.
         let says_nothing = matches!(line, LogLine::Critical(_) | LogLine::Exiting);
-        if self.has_ended && !says_nothing {
+        if self.log.has_end && !says_nothing {
             return true;
         }
         match *line {
@@ -224,7 +224,6 @@ impl AstraLogReader {
 
     fn forget_run(&mut self) {
         let before = std::mem::take(&mut self.log);
-        self.has_ended = false;
         self.log.runs = before.runs + 1;
         self.log.lines = before.lines;
     }
@@ -319,7 +318,7 @@ fn is_cut_in_name(line: &[u8]) -> bool {
 /// `0, tick=15001, node->id=1, node->name=aten::mm, node->type=4`.
 fn parse_node(rest: &[u8], is_end: bool) -> Option<LogLine<'_>> {
     let (rank, rest) = number(rest)?;
-    let (tick, rest) = number(rest.strip_prefix(b", tick=")?)?;
+    let (tick, rest) = tick(rest.strip_prefix(b", tick=")?)?;
     let (id, rest) = number(rest.strip_prefix(b", node->id=")?)?;
     let name = rest.strip_prefix(b", node->name=")?;
     // A name that has a line end is cut there, and the type stands in a later line.
@@ -339,7 +338,7 @@ fn parse_rank(rest: &[u8]) -> LogLine<'_> {
         return LogLine::Other;
     };
     if let Some(rest) = rest.strip_prefix(b"] finished, ") {
-        let times = number(rest).and_then(|(tick, rest)| {
+        let times = tick(rest).and_then(|(tick, rest)| {
             let (exposed_ns, rest) =
                 number(rest.strip_prefix(b" cycles, exposed communication ")?)?;
             rest.starts_with(b" cycles").then_some((tick, exposed_ns))
@@ -361,6 +360,13 @@ fn parse_rank(rest: &[u8]) -> LogLine<'_> {
         what,
         ns,
     })
+}
+
+/// A time at the beginning, ns. No simulation takes 100 days: such a number is damage, and sums of it
+/// would overflow.
+fn tick(text: &[u8]) -> Option<(i64, &[u8])> {
+    const MOST_NS: i64 = 1 << 53;
+    number(text).filter(|(tick, _)| (0..MOST_NS).contains(tick))
 }
 
 /// The whole number at the beginning. ASTRA-sim's are unsigned, and differences that would be

@@ -13,6 +13,8 @@ pub struct SimulationReport {
     pub ranks: Vec<ComparedRank>,
     /// Ranks that did not finish, and for what they wait.
     pub stuck: Vec<StuckRank>,
+    /// The simulator came to its end. Where it did not, ranks that did not finish may go on.
+    pub log_has_end: bool,
     /// By kind.
     pub kinds: Vec<ComparedKind>,
     /// Each collective and message, those first whose transfers differ most.
@@ -153,7 +155,10 @@ pub fn compare_simulation(
     run: &SimulatedRun,
     measured: Option<&MeasuredRun>,
 ) -> SimulationReport {
-    let mut report = SimulationReport::default();
+    let mut report = SimulationReport {
+        log_has_end: log.has_end,
+        ..SimulationReport::default()
+    };
     let pairs = measured.map(|measured| Pairing::new(run, measured));
     let mut measured_busy: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
     let mut kinds: BTreeMap<&'static str, ComparedKind> = BTreeMap::new();

@@ -43,6 +43,20 @@ fn names_may_have_what_separates_fields() {
 }
 
 #[test]
+fn times_that_no_simulation_has_are_damage() {
+    for tick in [
+        "9007199254740992",
+        "9223372036854775808",
+        "18446744073709551615",
+    ] {
+        let node = node("issue", 0, 0, 1, "a").replace("tick=0", &format!("tick={tick}"));
+        let log =
+            read(&(node + &finished(0, 0).replace(", 0 cycles", &format!(", {tick} cycles"))));
+        assert_eq!((log.damaged, log.last_ns), (2, 0), "{tick}");
+    }
+}
+
+#[test]
 fn the_last_of_several_simulations_is_taken() {
     let one = |end: i64| {
         [
@@ -55,13 +69,14 @@ fn the_last_of_several_simulations_is_taken() {
     };
     let log = read(&(one(7) + &one(9)));
     assert_eq!((log.runs, log.ranks[&0].finished_ns), (2, Some(9)));
+    assert!(log.has_end);
     // the first was killed before its end: time goes back
     let killed = node("issue", 0, 0, 1, "a") + &node("callback", 0, 5, 1, "a");
     let log = read(&(killed + &one(9)));
     assert_eq!((log.runs, log.ranks[&0].finished_ns), (2, Some(9)));
     // what is printed has no nodes
     let log = read(&(finished(0, 5) + &finished(0, 5)));
-    assert_eq!(log.runs, 2);
+    assert_eq!((log.runs, log.has_end), (2, false));
     assert_eq!(read("").runs, 0);
 }
 

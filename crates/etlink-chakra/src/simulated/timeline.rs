@@ -7,8 +7,8 @@ use serde_json::json;
 use std::io::{self, Write};
 
 /// Writes the nodes of all ranks that were kept: of each rank the measured ones, and below them the
-/// simulated ones. The measured communications are those of the recording, where that is known;
-/// without it the graphs say when nodes ran.
+/// simulated ones. The measured communications are those of the recording. Where that is not known,
+/// the times that the graphs have stand above, and are called so.
 ///
 /// # Errors
 /// The sink fails.
@@ -28,9 +28,14 @@ pub fn write_timeline(
         .filter_map(|slice| Some(slice.measured_ns?.0))
         .min()
         .unwrap_or(0);
+    let source = match measured {
+        Some(_) => "measured",
+        // a generated graph was never measured
+        None => "times of the graph",
+    };
     for (rank, graph) in &run.ranks {
         let [above, below] = [2 * rank, 2 * rank + 1];
-        events.process(above, &format!("rank {rank}, measured"))?;
+        events.process(above, &format!("rank {rank}, {source}"))?;
         events.process(below, &format!("rank {rank}, simulated"))?;
         let mut tracks: IndexSet<&str> = IndexSet::new();
         for slice in &graph.slices {

@@ -8,7 +8,7 @@ use crate::simulation::read_simulation;
 use crate::table::{Grid, Limit, percent, signed_time, time};
 use anyhow::Result;
 use etlink_chakra::simulated::{
-    ComparedComm, ComparedKind, ComparedRank, SimulationReport, write_timeline,
+    ComparedComm, ComparedKind, ComparedRank, SimulationReport, StuckRank, write_timeline,
 };
 use etlink_run::output::Target;
 use etlink_run::simulated::{SimulationFiles, SimulationResult};
@@ -51,15 +51,8 @@ fn describe(result: &SimulationResult, rows: usize) -> String {
     let report = &result.report;
     let mut out = rank_table(report);
     for stuck in &report.stuck {
-        let waiting = match &stuck.waiting[..] {
-            [] => "the log does not say for what".to_owned(),
-            [one] => one.clone(),
-            [first, others @ ..] => format!("{first} and {} others", others.len()),
-        };
-        out += &format!(
-            "rank {} did not finish; it waits in: {waiting}\n",
-            stuck.rank
-        );
+        let place = stuck_place(stuck, report.log_has_end);
+        out += &format!("rank {} did not finish; {place}\n", stuck.rank);
     }
     if !report.kinds.is_empty() {
         out += &kind_table(report);
@@ -72,6 +65,19 @@ fn describe(result: &SimulationResult, rows: usize) -> String {
         out += &comm_table(report, rows);
     }
     out
+}
+
+/// Where a rank stands that did not finish.
+fn stuck_place(stuck: &StuckRank, log_has_end: bool) -> String {
+    let nodes = match &stuck.waiting[..] {
+        [] => return "the log does not say in which node it is".to_owned(),
+        [one] => one.clone(),
+        [first, others @ ..] => format!("{first} and {} others", others.len()),
+    };
+    match log_has_end {
+        true => format!("it waits in: {nodes}"),
+        false => format!("where the log ends, it is in: {nodes}"),
+    }
 }
 
 /// Whether there is a recording beside the simulation.
