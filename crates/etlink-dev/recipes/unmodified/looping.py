@@ -37,7 +37,7 @@ while not is_over():
         loss = nn.functional.cross_entropy(model(inputs), labels)
         loss.backward()
         # a file of the test's own, which makes one iteration slow
-        time.sleep(30 * pause if os.path.exists(stop + ".slow") and made % 50 == 0 else pause)
+        time.sleep(1000 * pause if os.path.exists(stop + ".slow") and made % 50 == 0 else pause)
     optimizer.step()
     made += 1
     if made == 25:
