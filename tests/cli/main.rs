@@ -48,6 +48,7 @@ mod record_faults;
 mod replay;
 mod replay_ranks;
 mod report;
+mod report_phases;
 mod rocm;
 mod rules;
 mod runs;

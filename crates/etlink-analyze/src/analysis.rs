@@ -20,6 +20,7 @@ use crate::sequences::{self, KernelSequence};
 use crate::sm_coverage::{self, SmCoverage};
 use crate::steps::{self, StepTime};
 use crate::utilization::{self, Utilization};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
 use serde::Serialize;
 
@@ -51,7 +52,7 @@ macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident: $row:ty,)*) => {
         /// What one rank's trace says. Each field is a table of flat records; an empty one says
         /// that the trace has nothing of the kind.
-        #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
         pub struct RankAnalysis {
             /// Global rank, if the traces or the caller say it.
             pub rank: Option<i64>,

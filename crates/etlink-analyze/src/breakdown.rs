@@ -23,10 +23,11 @@ use crate::intervals::{Intervals, by_mask};
 use crate::outside_time::{OutsideRows, OutsideTime};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
+use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
 
 /// Device time by class, ns.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct DeviceTime {
     /// Device number; none of a sum.
     pub device: Option<i64>,

@@ -27,6 +27,7 @@ pub use gloo::input_bytes;
 use crate::outside_work::CountedWork;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::ranks::{Communication, GroupIdentity, Peers, RankSummary, bus_factor, rank_list};
 use etlink_model::CollectiveKind;
 use indexmap::IndexMap;
@@ -34,7 +35,7 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
 /// All communications of one type in one group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct CollectiveTotals {
     /// `all_reduce`, `send`, …; `other` where only a kernel is known.
     pub kind: String,
@@ -76,7 +77,7 @@ pub struct CollectiveTotals {
 }
 
 /// Sums for a line through (bytes, ns), exact in any order.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 struct HockneyFit {
     n: i128,
     x: i128,

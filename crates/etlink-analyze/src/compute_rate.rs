@@ -16,11 +16,12 @@
 use crate::outside_work::CountedWork;
 use crate::rows::ClassifiedRows;
 use crate::utilization::{Utilization, UtilizationWindow};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::roofline::{RooflineWork, op_work, row_work};
 use serde::Serialize;
 
 /// One device.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct ComputeRate {
     /// Device number.
     pub device: i64,

@@ -11,6 +11,7 @@
 use crate::intervals::Intervals;
 use crate::outside_time::OutsideRows;
 use crate::rows::ClassifiedRows;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{NameId, RowKind};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -18,7 +19,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 
 /// One kind of copy.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct CopyTotals {
     /// Its name, as the trace has it.
     pub kind: String,

@@ -1,10 +1,11 @@
 //! Count, sum, extremes and spread of durations, exact and in any order.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 /// Of some durations. Merging is exact, so that figures do not depend on the order of ranks or
 /// threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct DurationStats {
     /// How many.
     pub count: u64,

@@ -16,6 +16,7 @@ use crate::rows::ClassifiedRows;
 use crate::rules::KernelRules;
 use crate::steps::step_times;
 use crate::utilization::{Utilization, utilizations};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
 use etlink_model::{NodeIdx, UnixNs};
 
@@ -31,7 +32,7 @@ pub struct CommunicationWait {
 }
 
 /// How busy the devices of a trace are, and with which communication.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct DeviceUse {
     /// Per device with rows, by number.
     pub utilization: Vec<Utilization>,
@@ -40,13 +41,13 @@ pub struct DeviceUse {
 }
 
 /// When nothing but communication makes devices busy. It does not need the trace any more.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct ExposedCommunication {
     devices: Vec<DeviceCommunication>,
 }
 
 /// The same of one device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 struct DeviceCommunication {
     /// Nodes of its rows that communicate, ascending.
     nodes: Vec<NodeIdx>,

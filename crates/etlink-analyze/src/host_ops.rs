@@ -4,13 +4,14 @@
 
 use crate::rows::ClassifiedRows;
 use crate::top::{self, KeyAverage, key_averages};
+use borsh::{BorshDeserialize, BorshSerialize};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use std::cmp::Reverse;
 
 /// All ops or calls of one name.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct HostOpTotals {
     /// Name.
     pub name: String,

@@ -34,6 +34,7 @@ pub use gaps::{HostIdle, IdleGap};
 use crate::outside_time::{OutsideRows, OutsideTime};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::limits::LAUNCH_LATENCY;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
 use etlink_model::{NodeIdx, RowIdx, TableIdx, TimeNs};
@@ -41,7 +42,7 @@ use gaps::GapCollector;
 use serde::Serialize;
 
 /// The gaps of a device or of one of its streams, ns.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct IdleCauses {
     /// Device number; none of a sum.
     pub device: Option<i64>,
@@ -74,7 +75,9 @@ pub struct IdleCauses {
 }
 
 /// What a gap is cut into.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum GapCause {
     /// See [`IdleCauses::host_late_ns`].

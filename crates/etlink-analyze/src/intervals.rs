@@ -1,7 +1,9 @@
 //! Sets of instants as sorted intervals that do not touch.
 
+use borsh::{BorshDeserialize, BorshSerialize};
+
 /// Half-open intervals, ascending, apart.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub(crate) struct Intervals(Vec<(i64, i64)>);
 
 impl Intervals {

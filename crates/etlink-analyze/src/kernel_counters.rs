@@ -3,6 +3,7 @@
 //! Nsight Compute and CUPTI run a kernel alone, and often several times: durations among these
 //! metrics are not those of the trace.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
 use etlink_model::{KernelMetric, NameId};
 use indexmap::IndexMap;
@@ -10,7 +11,7 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
 /// A metric of the kernels of one name.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct KernelCounter {
     /// Name of the kernel; of the launch call in a trace without kernels.
     pub name: String,

@@ -13,6 +13,7 @@ use crate::outside_work::CountedWork;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use crate::short_names::short_names;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::NameId;
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -21,7 +22,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// All rows of one name.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct KernelTotals {
     /// What it does.
     pub class: RowClass,
@@ -42,7 +43,7 @@ pub struct KernelTotals {
 }
 
 /// The rows of a kernel that belong to an op.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct KernelOp {
     /// Name of the op or annotation.
     pub name: Arc<str>,

@@ -11,6 +11,7 @@
 use crate::duration_stats::DurationStats;
 use crate::outside_time::OutsideRows;
 use crate::rows::ClassifiedRows;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::{NoLaunch, launches_graph};
 use etlink_model::{NameId, RowIdx, TableIdx};
 use indexmap::IndexMap;
@@ -19,7 +20,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 
 /// All launching calls of one name, or of one op, ns.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct LaunchTotals {
     /// Name of the call or the op.
     pub name: String,

@@ -5,15 +5,18 @@
 //! there `allocated` is the sum of allocations less frees since the recording began, which can be
 //! negative, for what was allocated before is freed too.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::DeviceTrace;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
+use std::io::{self, Read};
 
 /// One device.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct MemoryUse {
     /// `cpu`, `cuda`, `hip`, …
+    #[borsh(deserialize_with = "read_device_type")]
     pub device_type: &'static str,
     /// Device number, -1 for the CPU.
     pub device: i64,
@@ -36,11 +39,12 @@ pub struct MemoryUse {
 }
 
 /// What is allocated after an allocation or a free.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct MemoryPoint {
     /// When, ns since the origin of the trace.
     pub time_ns: i64,
     /// `cpu`, `cuda`, `hip`, …
+    #[borsh(deserialize_with = "read_device_type")]
     pub device_type: &'static str,
     /// Device number, -1 for the CPU.
     pub device: i64,
@@ -56,20 +60,36 @@ pub struct MemoryPoint {
 pub(crate) const FAILED: &str = "[OutOfMemory]";
 
 /// `c10/core/DeviceType.h`.
+const DEVICE_TYPES: [(i32, &str); 10] = [
+    (0, "cpu"),
+    (1, "cuda"),
+    (6, "hip"),
+    (8, "msnpu"),
+    (9, "xla"),
+    (12, "xpu"),
+    (13, "mps"),
+    (15, "hpu"),
+    (19, "mtia"),
+    (20, "privateuse"),
+];
+
 fn device_type_name(device_type: i32) -> &'static str {
-    match device_type {
-        0 => "cpu",
-        1 => "cuda",
-        6 => "hip",
-        8 => "msnpu",
-        9 => "xla",
-        12 => "xpu",
-        13 => "mps",
-        15 => "hpu",
-        19 => "mtia",
-        20 => "privateuse",
-        _ => "other",
-    }
+    let mut known = DEVICE_TYPES.iter();
+    let known = known.find(|(number, _)| *number == device_type);
+    known.map_or("other", |(_, name)| name)
+}
+
+/// The name of a device type, as it was stored.
+///
+/// # Errors
+/// The reader's.
+pub fn read_device_type<R: Read>(reader: &mut R) -> io::Result<&'static str> {
+    let stored = String::deserialize_reader(reader)?;
+    let mut known = DEVICE_TYPES.iter();
+    let known = known.find(|(_, name)| *name == stored);
+    // a blank record has none
+    let unknown = if stored.is_empty() { "" } else { "other" };
+    Ok(known.map_or(unknown, |(_, name)| name))
 }
 
 /// Per device, and, if wanted, all points in time. O(events + devices · log).

@@ -12,12 +12,25 @@ use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use crate::steps::{StepTime, trace_steps};
 use crate::utilization::window_start;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::{LinkedTrace, NoLaunch};
 use etlink_model::TimeNs;
 use serde::Serialize;
 
 /// When work was launched that is of no step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    BorshSerialize,
+    BorshDeserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum OutsideCause {
     /// Before the recording began.
@@ -49,7 +62,7 @@ impl OutsideCause {
 
 /// Device rows of one device that the tables of kernels, copies, device time, idle time and
 /// coverage leave out.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct OutsideWork {
     /// Device number.
     pub device: i64,

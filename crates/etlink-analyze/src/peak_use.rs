@@ -27,6 +27,7 @@ use crate::outside_work::CountedWork;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use crate::utilization::{Utilization, UtilizationWindow};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
 use etlink_link::roofline::{RooflineFormula, RooflineWork, op_types, op_work, row_work};
 use etlink_model::RowKind;
@@ -36,7 +37,7 @@ use serde::Serialize;
 pub const ENOUGH: f64 = 0.9;
 
 /// One device.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct PeakUse {
     /// Device number.
     pub device: i64,

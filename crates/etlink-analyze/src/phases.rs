@@ -10,11 +10,12 @@
 
 use crate::duration_stats::{DurationStats, median_ns};
 use crate::steps::StepTime;
+use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The steps of one phase.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct PhaseTotals {
     /// `prefill`, `decode`, `mixed`, the word of the user's pattern, or `other`.
     pub phase: String,

@@ -10,12 +10,13 @@
 //! nothing is known of the limit, and nothing was in its way.
 
 use crate::rows::ClassifiedRows;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::{FullQueue, NoLaunch};
 use etlink_model::{DeviceQueue, DurationNs, RowIdx, TableIdx};
 use serde::Serialize;
 
 /// One stream.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct QueueDepth {
     /// Device number.
     pub device: i64,

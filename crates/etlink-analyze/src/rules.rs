@@ -5,13 +5,27 @@
 //! computation. Rules are lines `class label regex`; the regex is searched in the name, the first
 //! rule found decides.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use regex::bytes::{RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::Serialize;
 use std::sync::LazyLock;
 
 /// What device time is spent on. In order of precedence where rows overlap: see
 /// [`DeviceTime`](crate::DeviceTime).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    BorshSerialize,
+    BorshDeserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum RowClass {
     /// Kernels.

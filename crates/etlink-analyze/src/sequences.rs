@@ -5,6 +5,7 @@
 //! of the rows' durations, `op` that of the ops'.
 
 use crate::rows::ClassifiedRows;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::NameId;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -12,7 +13,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 
 /// All instances with one sequence.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct KernelSequence {
     /// Name of the op.
     pub op: String,

@@ -16,12 +16,13 @@
 use crate::outside_time::OutsideRows;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::NoLaunch;
 use etlink_model::RowKind;
 use serde::Serialize;
 
 /// One device.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct SmCoverage {
     /// Device number.
     pub device: i64,

@@ -17,6 +17,7 @@ use crate::duration_stats::median_ns;
 use crate::intervals::Intervals;
 use crate::outside_time::OutsideTime;
 use crate::rows::ClassifiedRows;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::NoLaunch;
 use etlink_link::ranks::{RankSteps, StepSpan};
 use etlink_model::DeviceTrace;
@@ -26,7 +27,19 @@ use serde::Serialize;
 const STUB_PART: i64 = 10;
 
 /// Why a step counts in no mean, median or spread, and in no figure per step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    BorshSerialize,
+    BorshDeserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum StepExclusion {
     /// It launched nothing on a device, while other steps did.
@@ -48,7 +61,7 @@ impl StepExclusion {
 }
 
 /// One step, ns.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct StepTime {
     /// Name of the annotation; of several with one name all but the first have a number: `a (2)`.
     pub name: String,

@@ -25,11 +25,14 @@ use crate::outside_time::{is_from_before, waits_for_earlier_work};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use crate::steps::StepTime;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
 use serde::Serialize;
 
 /// What the time of [`Utilization`] is the time of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum UtilizationWindow {
     /// The steps.
@@ -40,7 +43,7 @@ pub enum UtilizationWindow {
 }
 
 /// How busy a device is while the program runs, ns.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct Utilization {
     /// Device number; none of a sum.
     pub device: Option<i64>,

@@ -1,6 +1,7 @@
 //! What detectors find in the trace of a rank.
 
 use crate::kind::CauseKind;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::UtilizationWindow;
 use etlink_model::{GlobalRank, NodeIdx};
 use etlink_replay::GraphEdits;
@@ -8,7 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A cause that may have cost time, and the nodes that it is made of.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct CauseCandidate {
     /// What kind of cause.
     pub kind: CauseKind,
@@ -23,7 +24,7 @@ pub struct CauseCandidate {
 }
 
 /// What a trace shows of a cause.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct CauseEvidence {
     /// How often it occurs.
     pub count: u64,
@@ -89,7 +90,7 @@ pub struct CauseEvidence {
 }
 
 /// Python stacks of a trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum PythonStacks {
     /// None were recorded.
     #[default]
@@ -101,7 +102,7 @@ pub enum PythonStacks {
 }
 
 /// By what a program runs on devices: whose words help it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum ProgramKind {
     /// PyTorch.
     #[default]
@@ -113,7 +114,7 @@ pub enum ProgramKind {
 }
 
 /// The time that gains are of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct RankWindow {
     /// Steps, or all that the process recorded.
     pub kind: UtilizationWindow,
@@ -132,7 +133,7 @@ pub struct RankWindow {
 
 /// The nodes that a window begins and ends with: on each thread and stream the first and the last
 /// that lie inside. Which of them is the very last can differ in a changed run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct WindowEnds {
     /// Of each thread and stream the first.
     pub firsts: Vec<NodeIdx>,
@@ -141,7 +142,7 @@ pub struct WindowEnds {
 }
 
 /// Work of one name on a rank: what ranks are compared by.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct RankWork {
     /// Its nodes, in order of time.
     pub nodes: Vec<NodeIdx>,
@@ -154,7 +155,7 @@ pub struct RankWork {
 }
 
 /// All that is kept of a rank.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub struct RankCauses {
     /// Global rank, if the trace says it.
     pub rank: Option<GlobalRank>,

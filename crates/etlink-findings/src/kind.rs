@@ -1,9 +1,23 @@
 //! What kinds of causes there are.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
 
 /// A kind of cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    BorshSerialize,
+    BorshDeserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum CauseKind {
     /// The host waits for the next batch.

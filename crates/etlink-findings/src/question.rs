@@ -64,9 +64,9 @@ impl FromStr for WhatIfQuestion {
 
     fn from_str(text: &str) -> Result<WhatIfQuestion, QuestionError> {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        let bad_value = |expected| QuestionError::BadValue {
+        let bad_value = |expected: &'static str| QuestionError::BadValue {
             question: text.to_owned(),
-            expected,
+            expected: expected.into(),
         };
         let question = match name {
             "graphs" => WhatIfQuestion::Graphs,
@@ -205,8 +205,8 @@ impl WhatIfQuestion {
             WhatIfQuestion::Device(name) => device::change_device(trace, name),
             WhatIfQuestion::Straggler(_) => {
                 return Err(QuestionError::OtherInput {
-                    why: "only the traces of several ranks show a straggler",
-                    remedy: "give their folder",
+                    why: "only the traces of several ranks show a straggler".into(),
+                    remedy: "give their folder".into(),
                 });
             }
         };

@@ -3,6 +3,7 @@
 use crate::device::capture::CaptureReport;
 use crate::device::clocks::DeviceClock;
 use crate::graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{Anomalies, GlobalRank};
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -15,7 +16,7 @@ pub type EdgeCounts = IndexMap<EdgeKind, u64>;
 pub type MatchCounts = IndexMap<MatchRule, u64>;
 
 /// What was not matched, by reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct UnmatchedCounts {
     /// Host nodes before the device trace's first matched op or after its last: no times.
     pub host_outside_window: u64,
@@ -28,7 +29,9 @@ pub struct UnmatchedCounts {
 }
 
 /// The time that the device trace covers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
+)]
 pub struct TimeWindow {
     /// First start, ns since the trace's origin.
     pub start_ns: i64,
@@ -37,7 +40,7 @@ pub struct TimeWindow {
 }
 
 /// How the linking went.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct LinkReport {
     /// What the reader should know first, a sentence each.
     pub notes: Vec<String>,

@@ -1,8 +1,10 @@
 //! Damage is data: what was wrong in an input, by name, how bad, how often, where first.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize, Serializer};
+use std::io::{self, Read, Write};
 
 /// How bad an anomaly of an input, or a finding in an output, is; mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -22,7 +24,7 @@ macro_rules! anomalies {
     ($($(#[$doc:meta])+ $name:ident = $severity:ident, $text:literal;)*) => {
         /// Every kind of anomaly that a reader or the linker can report.
         #[derive(
-            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, BorshSerialize, BorshDeserialize,
         )]
         #[serde(rename_all = "snake_case")]
         pub enum AnomalyKind { $($(#[$doc])+ $name,)* }
@@ -232,6 +234,25 @@ impl Serialize for Anomalies {
             anomaly,
             meaning: kind.describe(),
         }))
+    }
+}
+
+impl BorshSerialize for Anomalies {
+    fn serialize<W: Write>(&self, writer: &mut W) -> io::Result<()> {
+        let all = self.iter();
+        let all = all.map(|(kind, anomaly)| (kind, anomaly.count, anomaly.first.as_deref()));
+        BorshSerialize::serialize(&all.collect::<Vec<_>>(), writer)
+    }
+}
+
+impl BorshDeserialize for Anomalies {
+    fn deserialize_reader<R: Read>(reader: &mut R) -> io::Result<Anomalies> {
+        let all = Vec::<(AnomalyKind, u64, Option<String>)>::deserialize_reader(reader)?;
+        let mut anomalies = Anomalies::default();
+        for (kind, count, first) in all {
+            anomalies.add(kind, count, first);
+        }
+        Ok(anomalies)
     }
 }
 

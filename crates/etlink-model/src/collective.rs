@@ -5,6 +5,7 @@
 
 use crate::columns::columns;
 use crate::{NameId, Names};
+use borsh::{BorshDeserialize, BorshSerialize};
 use serde::{Deserialize, Serialize};
 
 /// A process group as the trace lists it.
@@ -90,7 +91,20 @@ impl Collective {
 }
 
 /// The kind of a collective, whatever name the backend gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    BorshSerialize,
+    BorshDeserialize,
+)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the field's names")]
 pub enum CollectiveKind {

@@ -1,5 +1,6 @@
 //! Ids. Each is a number with its own type, so that two id spaces never mix.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -16,7 +17,7 @@ macro_rules! index {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(
-            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, BorshSerialize, BorshDeserialize,
         )]
         #[serde(transparent)]
         pub struct $name(pub u32);
@@ -136,7 +137,19 @@ index! {
 /// A rank by its number in the job: what `torch.distributed.get_rank()` returns. Damaged traces
 /// have any number here.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    BorshSerialize,
+    BorshDeserialize,
 )]
 #[serde(transparent)]
 pub struct GlobalRank(pub i64);
@@ -157,7 +170,19 @@ impl NameId {
 /// PyTorch's `RecordFunction` handle: ET `rf_id`, Kineto `Record function id`.
 /// 0 where no execution trace observer was running.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    BorshSerialize,
+    BorshDeserialize,
 )]
 #[serde(transparent)]
 pub struct RfId(pub u64);
@@ -171,7 +196,20 @@ impl RfId {
 
 /// Kineto `correlation`: the number that a runtime call and the device rows it caused share.
 /// Unique within a process and a session at best; one graph launch has many device rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    BorshSerialize,
+    BorshDeserialize,
+)]
 #[serde(transparent)]
 pub struct Correlation(pub i64);
 

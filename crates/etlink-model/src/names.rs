@@ -1,9 +1,11 @@
 //! Interned strings.
 
 use crate::NameId;
+use borsh::{BorshDeserialize, BorshSerialize};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Write};
 
 /// Every string once, numbered in order of first use. Number 0 is the empty string.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,6 +38,18 @@ impl From<Vec<String>> for Names {
 impl From<Names> for Vec<String> {
     fn from(names: Names) -> Vec<String> {
         names.iter().map(str::to_owned).collect()
+    }
+}
+
+impl BorshSerialize for Names {
+    fn serialize<W: Write>(&self, writer: &mut W) -> io::Result<()> {
+        BorshSerialize::serialize(&self.iter().collect::<Vec<&str>>(), writer)
+    }
+}
+
+impl BorshDeserialize for Names {
+    fn deserialize_reader<R: Read>(reader: &mut R) -> io::Result<Names> {
+        Ok(Vec::<String>::deserialize_reader(reader)?.into())
     }
 }
 

@@ -9,6 +9,7 @@ mod errors;
 mod hta;
 mod merge_phase;
 mod progress;
+mod report_phase;
 mod run;
 mod schedule;
 mod table;
@@ -23,6 +24,8 @@ mod _etlink {
     use super::hta::HtaHandle;
     #[pymodule_export]
     use super::merge_phase::{merge_phase, remove_phases, written_graphs};
+    #[pymodule_export]
+    use super::report_phase::PhasedReport;
     #[pymodule_export]
     use super::run::RunHandle;
     #[pymodule_export]

@@ -17,6 +17,7 @@ mod split;
 use crate::graph::{EdgeKind, ReplayGraph};
 use crate::labels::NodeLabel;
 use align::{AlignedStep, align_steps};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
 use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
 use serde::Serialize;
@@ -24,7 +25,7 @@ pub(crate) use split::SplitSteps;
 use split::StepNodes;
 
 /// How well the steps of a trace predict each other.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct CrossStepFigures {
     /// Steps with nodes.
     pub steps: u64,
@@ -41,7 +42,7 @@ pub struct CrossStepFigures {
 }
 
 /// Errors, as shares of the measured length.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct ShareSpread {
     /// Half are not above.
     pub median: f64,
@@ -52,7 +53,7 @@ pub struct ShareSpread {
 }
 
 /// One step's length, from the graph of another.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct StepPrediction {
     /// Whose graph and latencies.
     pub graph_of: String,
@@ -69,7 +70,7 @@ pub struct StepPrediction {
 }
 
 /// A node that starts too early or too late by what it waits for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct StepDeviation {
     /// Later than measured, beyond what the cause is late.
     pub ns: i64,

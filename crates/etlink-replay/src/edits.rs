@@ -9,10 +9,11 @@
 //! A run without edits gives the times of the plain run back, to the nanosecond.
 
 use crate::graph::{EdgeKind, ReplayGraph};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{DurationNs, NodeIdx};
 
 /// What is changed about single nodes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct GraphEdits {
     /// These take no time, and neither does what keeps them from starting once all that they wait
     /// for has ended. A stream's wait for what came before the recording is over at the begin.

@@ -4,13 +4,14 @@ use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, NodeLabel};
 use crate::run::ReplayRun;
 use crate::stats::{Percentiles, count_share, time_share, worst_nodes};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::limits::{CLOCK_TOLERANCE, LAUNCH_LATENCY, WAIT_LATENCY};
 use etlink_model::{DurationNs, NodeIdx};
 use indexmap::IndexMap;
 use serde::Serialize;
 
 /// All figures. Those about measured times are absent where nodes have none.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct ReplayFigures {
     /// Number of nodes, delays included.
     pub nodes: u64,
@@ -39,7 +40,7 @@ pub struct ReplayFigures {
 }
 
 /// Absolute difference of replayed and measured ends over all nodes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct EndError {
     /// Mean, ns.
     pub mean_ns: DurationNs,
@@ -55,7 +56,7 @@ pub struct EndError {
 }
 
 /// A node and a length of time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct NodeTime {
     /// Of a difference, negative where the run is earlier than the measured time.
     pub ns: i64,
@@ -65,7 +66,7 @@ pub struct NodeTime {
 }
 
 /// Waiting that no edge explains: a device op starts long after all that it waits for has ended.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct UnexplainedWaits {
     /// Device ops with such a delay before them.
     pub device_ops: u64,
@@ -80,7 +81,7 @@ pub struct UnexplainedWaits {
 }
 
 /// Edges that the measured times contradict by more than [`CLOCK_TOLERANCE`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct ContradictedEdges {
     /// Number of such edges.
     pub edges: u64,
@@ -89,7 +90,7 @@ pub struct ContradictedEdges {
 }
 
 /// Edges of one kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct EdgeFigures {
     /// Number of edges of this kind.
     pub count: u64,
@@ -102,7 +103,7 @@ pub struct EdgeFigures {
 }
 
 /// Delay nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct DelaySummary {
     /// Number of delay nodes.
     pub count: u64,

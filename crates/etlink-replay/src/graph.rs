@@ -4,12 +4,26 @@ pub(crate) mod followers;
 mod latency;
 mod order;
 
+use borsh::{BorshDeserialize, BorshSerialize};
 pub use etlink_link::EdgeKind;
 use etlink_model::{DurationNs, EdgeIdx, GlobalRank, NodeIdx, RankIdx, ResourceIdx, TimeNs};
 use serde::Serialize;
 
 /// What a node is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    BorshSerialize,
+    BorshDeserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayKind {
     /// A slice of a host op.
@@ -46,7 +60,7 @@ impl ReplayKind {
 }
 
 /// A thread or a stream.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct Resource {
     /// As people call it: `thread 4242`, `stream 7 of device 0`.
     pub name: String,
@@ -118,7 +132,7 @@ pub enum Error {
 }
 
 /// A graph that can be run: nodes as columns.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct ReplayGraph {
     /// What the nodes are.
     pub kind: Vec<ReplayKind>,
@@ -139,7 +153,7 @@ pub struct ReplayGraph {
     order: Vec<NodeIdx>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 struct Deps {
     from: Vec<NodeIdx>,
     kind: Vec<EdgeKind>,

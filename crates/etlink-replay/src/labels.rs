@@ -1,6 +1,7 @@
 //! What nodes are called: names and numbers stay where they are.
 
 use crate::graph::ReplayGraph;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{Correlation, GlobalRank, NodeIdx};
 use serde::Serialize;
 use wildmatch::WildMatch;
@@ -38,7 +39,7 @@ impl LabelSource for NoLabels {
 }
 
 /// A node as reports name it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct NodeLabel {
     /// Whose node it is, among several ranks.
     #[serde(skip_serializing_if = "Option::is_none")]

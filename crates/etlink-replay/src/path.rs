@@ -4,13 +4,14 @@ use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, NodeLabel};
 use crate::run::ReplayRun;
 use crate::stats::time_share;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{DurationNs, GlobalRank, NodeIdx, TimeNs};
 use indexmap::IndexMap;
 use serde::Serialize;
 use std::cmp::Reverse;
 
 /// Why a node of the path started when it did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StartReason {
     /// It waits for nothing.
@@ -54,7 +55,19 @@ impl PathStep {
 }
 
 /// What time on the path was spent on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    BorshSerialize,
+    BorshDeserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum PathCause {
     /// Host ops and calls.
@@ -160,7 +173,7 @@ pub(crate) fn resources_with_work(graph: &ReplayGraph) -> Vec<bool> {
 }
 
 /// The path for reports.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct PathReport {
     /// From the first start of the run to the path's end; what the causes add up to.
     pub makespan_ns: DurationNs,
@@ -183,7 +196,7 @@ pub struct PathReport {
 }
 
 /// The path goes over to another rank: one came last to what both do together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct RankCrossing {
     /// The rank that the others waited for.
     pub from: GlobalRank,
@@ -196,7 +209,7 @@ pub struct RankCrossing {
 }
 
 /// Time spent on a cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct CauseTime {
     /// Sum over the path, ns.
     pub ns: DurationNs,
@@ -205,7 +218,7 @@ pub struct CauseTime {
 }
 
 /// One node of the path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct PathStepReport {
     /// The node, by name and place.
     #[serde(flatten)]

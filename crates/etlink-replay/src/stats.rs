@@ -1,5 +1,6 @@
 //! Percentiles and the worst of many.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{DurationNs, NodeIdx};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -9,7 +10,9 @@ use std::collections::BinaryHeap;
 pub(crate) const WORST: usize = 10;
 
 /// A distribution, ns. Percentiles are values that occur: the smallest that so many are not above.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
+)]
 pub struct Percentiles {
     /// Half are not above.
     pub p50_ns: DurationNs,

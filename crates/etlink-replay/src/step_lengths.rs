@@ -12,13 +12,14 @@
 use crate::cross_step::SplitSteps;
 use crate::graph::ReplayGraph;
 use crate::run::ReplayRun;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
 use etlink_model::{DurationNs, NodeIdx, ResourceIdx, TimeNs};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Where a step begins and ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct StepBounds {
     /// Name of the step: `ProfilerStep#7`.
     pub step: String,

@@ -7,8 +7,8 @@ use crate::cancel::Cancelled;
 use crate::file_error::FileError;
 use crate::input::{InputError, InputKind};
 use crate::memory::limit::{MemoryLimit, OversizedRank};
-use crate::merge::phases::PhaseError;
 use crate::output::OutputError;
+use crate::phases::{PhaseError, StoredError};
 use crate::text;
 use etlink_model::{AdvisedError, Anomalies, Setting, advice};
 use std::error::Error;
@@ -25,12 +25,15 @@ pub enum RunError {
     /// A result cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// A phase of a merge cannot go on.
+    /// A phase cannot go on.
     #[error(transparent)]
     Phase(#[from] PhaseError),
     /// A file or folder cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
+    /// What a shard failed with on a rank.
+    #[error(transparent)]
+    Shard(#[from] StoredError),
     /// Work was cancelled.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
@@ -416,6 +419,7 @@ impl RunError {
             RunError::Input(error) => return error.remedy(),
             RunError::Output(error) => return error.remedy(),
             RunError::Job(error) => return remedy_of(&**error),
+            RunError::Shard(error) => return error.remedy.clone(),
             RunError::OversizedRank(rank) => return Some(rank.remedy()),
             RunError::NotAFolder { .. } => "give the folder with the traces of all ranks",
             RunError::OnlyWrittenGraphs { .. } => {
@@ -472,6 +476,7 @@ impl RunError {
             RunError::File(error) => &error.path,
             RunError::NoTraceTaken { first, .. } => return first.file(),
             RunError::Job(error) => return error.downcast_ref::<RunError>()?.file(),
+            RunError::Shard(error) => return error.file.clone(),
             RunError::OnlyWrittenGraphs { source_name: name }
             | RunError::SeveralRuns {
                 source_name: name, ..
@@ -522,6 +527,7 @@ impl RunError {
         let bytes = match self {
             RunError::NoTraceTaken { first, .. } => return first.place(),
             RunError::Job(error) => return error.downcast_ref::<RunError>()?.place(),
+            RunError::Shard(error) => return error.place.clone(),
             RunError::HostTrace {
                 source: etlink_host::Error::NoNodes { bytes },
                 ..
@@ -544,6 +550,7 @@ impl RunError {
         match self {
             RunError::Refused { .. } => true,
             RunError::NoTraceTaken { first, .. } => first.is_refused(),
+            RunError::Shard(error) => error.is_refused,
             // a caller may have wrapped one of ours
             RunError::Job(error) => error
                 .downcast_ref::<RunError>()

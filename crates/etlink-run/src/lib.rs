@@ -69,6 +69,7 @@ pub mod merge;
 mod one_run;
 pub mod output;
 pub mod perfetto;
+pub mod phases;
 mod progress;
 pub mod read_cache;
 pub mod run;

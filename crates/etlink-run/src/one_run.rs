@@ -32,6 +32,11 @@ impl Run {
         &self.set
     }
 
+    /// The same, to take what shards have stored of its ranks.
+    pub fn set_mut(&mut self) -> &mut RunSet {
+        &mut self.set
+    }
+
     /// Its files.
     pub fn files(&self) -> &RunFiles {
         &self.files

@@ -20,7 +20,7 @@ use crate::joined::JoinedRun;
 use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::{MemoryBudget, RankMemory, at_once, in_budget, keeping};
-use crate::merge::phases::Shard;
+use crate::phases::{PhaseError, ReportPhase, ReportStep, Shard};
 use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
 use crate::storage::{self, is_url};
@@ -173,6 +173,8 @@ pub struct RunOptions {
     pub ranks: Option<RankSelection>,
     /// Which part of these ranks to work on.
     pub shard: Shard,
+    /// Which part of a report is done here; its shard counts. `None`: all of it.
+    pub phase: Option<ReportPhase>,
     /// Which dependencies through tensors become edges.
     pub tensor_deps: TensorEdges,
     /// What to read that no graph needs.
@@ -203,6 +205,7 @@ impl Default for RunOptions {
             rank: None,
             ranks: None,
             shard: Shard::WHOLE,
+            phase: None,
             tensor_deps: TensorEdges::default(),
             keep: KeepEvents::Graph,
             steps_by: None,
@@ -256,6 +259,12 @@ impl RunSet {
     /// is.
     pub fn open(source: RunSource, mut options: RunOptions) -> Result<RunSet, RunError> {
         source.check_options(&options)?;
+        if let Some(phase) = &options.phase {
+            if source.is_one_rank() {
+                return Err(PhaseError::OneTrace.into());
+            }
+            options.shard = phase.shard();
+        }
         let progress = std::mem::take(&mut options.progress);
         options.progress = progress.with_cancellation(options.cancellation.clone());
         let runs = find_runs(&source, options.traces_only)?;
@@ -306,6 +315,33 @@ impl RunSet {
         self.ranks.is_empty()
     }
 
+    /// How many there are in all shards.
+    pub fn whole_len(&self) -> usize {
+        self.listed.len()
+    }
+
+    /// Whether only a part of the ranks of a report is worked on here.
+    pub fn is_shard(&self) -> bool {
+        let phase = self.options.phase.as_ref();
+        phase.is_some_and(|phase| matches!(phase.step, ReportStep::Summaries(_)))
+    }
+
+    /// Has all ranks from now on, each with what it is counted with while it is read: shards have
+    /// looked at their files.
+    pub(crate) fn take_all(&mut self, bytes: Vec<u64>) {
+        debug_assert_eq!(bytes.len(), self.listed.len(), "one for each rank");
+        self.options.shard = Shard::WHOLE;
+        self.ranks.clone_from(&self.listed);
+        let in_parallel = at_once(&bytes, self.budget.for_ranks(), self.threads);
+        self.threads_each = self.budget.threads_each(bytes.len(), in_parallel);
+        self.bytes = bytes;
+    }
+
+    /// All ranks.
+    pub fn entries(&self) -> impl Iterator<Item = RankEntry<'_>> {
+        (0..self.len()).map(|index| self.entry(index))
+    }
+
     /// One rank.
     pub fn entry(&self, index: usize) -> RankEntry<'_> {
         RankEntry { set: self, index }
@@ -348,10 +384,20 @@ impl RunSet {
         &self,
         job: impl Fn(RankEntry<'_>) -> (T, u64) + Sync,
     ) -> Result<Vec<T>, RunError> {
-        let room = self.budget.for_ranks();
-        let results = keeping(&self.bytes, room, self.threads, |index| {
-            job(self.entry(index))
-        });
+        self.keeping_results(|room, threads| {
+            keeping(&self.bytes, room, threads, |index| job(self.entry(index)))
+        })
+    }
+
+    /// What `work` keeps in so much room, by so many threads.
+    ///
+    /// # Errors
+    /// It does not fit.
+    pub(crate) fn keeping_results<T>(
+        &self,
+        work: impl FnOnce(u64, usize) -> Option<Vec<T>>,
+    ) -> Result<Vec<T>, RunError> {
+        let results = work(self.budget.for_ranks(), self.threads);
         results.ok_or_else(|| RunError::RanksTooLarge {
             source_name: self.source_name(),
             ranks: self.len(),
@@ -520,7 +566,18 @@ impl<'s> RankEntry<'s> {
 
     /// What it is counted with while it is read, bytes; 0 where the sizes of its files are not known.
     pub fn memory_bytes(self) -> u64 {
-        self.set.bytes[self.index]
+        let set = self.set;
+        if !set.is_shard() {
+            return set.bytes[self.index];
+        }
+        // as in one process, where it comes after others
+        let (run, place) = set.ranks[self.index];
+        rank_memory(&set.runs[run], place, set.whole_len(), set.options.keep).bytes
+    }
+
+    /// Its folder and label, for messages.
+    pub fn name(self) -> String {
+        self.run().folder.join(self.label()).display().to_string()
     }
 
     /// Whether it was asked for; `rank` is what its trace states.

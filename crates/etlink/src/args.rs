@@ -25,8 +25,8 @@ pub use format::FormatName;
 use format::FormatParser;
 pub use generate::{GenerateArgs, ScaleArgs};
 pub use groups::{
-    JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, RankArgs, ReadingArgs,
-    ResourceArgs, RowArgs, StepArgs,
+    JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PhaseArgs, RankArgs,
+    ReadingArgs, ResourceArgs, RowArgs, StepArgs,
 };
 pub use record::{ArmedArgs, OwnProfilerArg, RecordArgs};
 pub use replay::{ReplayArgs, TracePairArgs};
@@ -39,7 +39,7 @@ pub use trigger::TriggerArgs;
 use crate::notes::Verbosity;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use etlink_run::job::ChakraOptions;
-use etlink_run::merge::phases::Shard;
+use etlink_run::phases::Shard;
 use std::path::PathBuf;
 
 /// Links PyTorch host traces (execution traces) and device traces (Kineto) into dependency graphs
@@ -253,6 +253,8 @@ pub struct RanksArgs {
     pub reading: ReadingArgs,
     #[command(flatten)]
     pub choice: RankArgs,
+    #[command(flatten)]
+    pub phase: PhaseArgs,
     #[command(flatten)]
     pub print: JsonOrCsvArgs,
 }

@@ -5,7 +5,8 @@
 
 pub use crate::commands::{
     AnalyzeDocument, AnalyzeQuery, DiffDocument, FindingsReport, HtaDocument, HtaQuery,
-    RanksDocument, ReplayDocument, ReplayQuery, TopDocument, findings_of_run, report_page,
+    RanksDocument, ReplayDocument, ReplayQuery, TopDocument, findings_of_run, findings_phase,
+    report_page,
 };
 
 pub use crate::merge_phase::{MergePhase, PhaseResult, merge_phase};

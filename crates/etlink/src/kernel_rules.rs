@@ -5,10 +5,19 @@ use etlink_analyze::KernelRules;
 use etlink_run::storage;
 use std::path::Path;
 
+/// Rules, and the text of those that are not built in.
+pub struct ReadRules {
+    pub rules: KernelRules,
+    pub text: String,
+}
+
 /// The built-in rules, after those of a file.
-pub fn read_rules(path: Option<&Path>) -> Result<KernelRules> {
+pub fn read_rules(path: Option<&Path>) -> Result<ReadRules> {
     let Some(path) = path else {
-        return Ok(KernelRules::built_in()?);
+        return Ok(ReadRules {
+            rules: KernelRules::built_in()?,
+            text: String::new(),
+        });
     };
     // not read_to_string, whose error does not say where the text ends to be UTF-8
     let bytes = storage::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -19,5 +28,6 @@ pub fn read_rules(path: Option<&Path>) -> Result<KernelRules> {
             error.utf8_error().valid_up_to()
         )
     })?;
-    KernelRules::with(&text).with_context(|| path.display().to_string())
+    let rules = KernelRules::with(&text).with_context(|| path.display().to_string())?;
+    Ok(ReadRules { rules, text })
 }

@@ -5,9 +5,10 @@ use crate::written_files::open_to_write;
 use anyhow::Result;
 use etlink_model::KeepEvents;
 use etlink_run::merge::phases::{
-    JoinReport, Shard, ShardReport, join_shards, summarize_shard, write_shard,
+    JoinReport, ShardReport, join_shards, summarize_shard, write_shard,
 };
 use etlink_run::merge::{AstraSimOptions, MergeOptions};
+use etlink_run::phases::Shard;
 use std::path::{Path, PathBuf};
 
 /// A phase, and the part of the ranks that it works on.

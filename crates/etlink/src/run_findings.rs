@@ -2,6 +2,7 @@
 
 use crate::rank_columns::RankColumns;
 use anyhow::Result;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::{KernelRules, RankAnalysis};
 use etlink_findings::{RankCauses, RankPart, RunFindings, rank_causes, run_findings};
 use etlink_link::LinkedTrace;
@@ -30,6 +31,7 @@ const ROOM_FACTOR: u64 = RETAINED_FACTOR + 2;
 const MOST_HEAD_NODES: usize = 4_000_000;
 
 /// What is kept of a rank.
+#[derive(BorshSerialize, BorshDeserialize)]
 pub struct FoundRank {
     graph: ReplayGraph,
     causes: RankCauses,
@@ -72,23 +74,32 @@ pub fn head_findings(
     entry: RankEntry<'_>,
     look: impl FnOnce() -> Result<FoundRank>,
 ) -> Result<Option<FoundRank>> {
-    if !entry.set.has_room_for(ROOM_FACTOR) {
+    if !has_room(entry) {
         return Ok(None);
     }
     let found = look()?;
     // A set of one rank has been let in as it is: nothing stays beside another.
     let most = entry.memory_bytes().saturating_mul(RETAINED_FACTOR);
-    let is_counted = entry.set.len() < 2 || found.retained_bytes() <= most;
+    let is_counted = entry.set.whole_len() < 2 || found.retained_bytes() <= most;
     Ok(is_counted.then_some(found))
 }
 
+/// Whether there is room for what stays of all ranks. A shard does not know what the others take:
+/// the join decides.
+fn has_room(entry: RankEntry<'_>) -> bool {
+    entry.set.is_shard() || entry.set.has_room_for(ROOM_FACTOR)
+}
+
 /// What a rank takes until its run is done, bytes, with figures of so many; the only rank of a set has
-/// been let in.
-pub fn retained_bytes(entry: RankEntry<'_>, figures: u64, found: Option<&FoundRank>) -> u64 {
-    match entry.set.len() {
+/// been let in. What a shard has found is given up where there is no room for that of all.
+pub fn retained_bytes(entry: RankEntry<'_>, figures: u64, found: &mut Option<FoundRank>) -> u64 {
+    if !has_room(entry) {
+        *found = None;
+    }
+    match entry.set.whole_len() {
         0 | 1 => 0,
         _ => {
-            let found = found.map_or(0, FoundRank::retained_bytes);
+            let found = found.as_ref().map_or(0, FoundRank::retained_bytes);
             found.saturating_add(figures).saturating_add(SUMMARY_BYTES)
         }
     }

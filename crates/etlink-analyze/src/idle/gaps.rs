@@ -3,6 +3,7 @@
 use super::host::HostThreads;
 use super::{GapCause, GapParts};
 use crate::rows::ClassifiedRows;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::NameId;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -14,7 +15,7 @@ use std::collections::BinaryHeap;
 const LONGEST: usize = 50;
 
 /// One of the longest gaps of a device, in which none of its streams works.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct IdleGap {
     /// Device number.
     pub device: i64,
@@ -39,7 +40,7 @@ pub struct IdleGap {
 }
 
 /// Idle time of a device in which the host had not launched the next row, by what it did.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct HostIdle {
     /// Device number.
     pub device: i64,

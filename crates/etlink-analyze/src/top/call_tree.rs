@@ -16,13 +16,27 @@
 use super::TopOrder;
 use super::ranges::{HostRange, RangeSource, end_unfinished, host_ranges};
 use crate::steps::trace_steps;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{Correlation, DeviceTrace, NameId};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::cmp::Reverse;
 
 /// What a node is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    BorshSerialize,
+    BorshDeserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
     /// A host thread.
@@ -43,7 +57,7 @@ pub enum CallKind {
 }
 
 /// A node; times are ns.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct CallNode {
     /// Place of the node around it; none of a root.
     pub parent: Option<u32>,

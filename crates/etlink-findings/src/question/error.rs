@@ -1,10 +1,12 @@
 //! Why a question is none, or has no answer.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::advice;
+use std::borrow::Cow;
 use std::fmt;
 
 /// Why a question is none, or has no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum QuestionError {
     /// There is no such question.
     Unknown(String),
@@ -13,16 +15,16 @@ pub enum QuestionError {
         /// The question.
         question: String,
         /// What was expected.
-        expected: &'static str,
+        expected: Cow<'static, str>,
     },
     /// The trace does not say what is needed.
     NoAnswer(String),
     /// What was given does not say what is needed, and something else does.
     OtherInput {
         /// What is wrong with it.
-        why: &'static str,
+        why: Cow<'static, str>,
         /// What to give instead.
-        remedy: &'static str,
+        remedy: Cow<'static, str>,
     },
 }
 
@@ -30,7 +32,7 @@ impl QuestionError {
     /// What the user can do.
     pub fn remedy(&self) -> Option<String> {
         match self {
-            QuestionError::OtherInput { remedy, .. } => Some((*remedy).to_owned()),
+            QuestionError::OtherInput { remedy, .. } => Some(remedy.clone().into_owned()),
             _ => None,
         }
     }

@@ -11,6 +11,7 @@
 //! the median of the slopes between all pairs of sizes (Theil, 1950; Sen, 1968), so that up to 29 %
 //! of the sizes can be wrong by anything.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{CollectiveKind, DurationNs, NodeIdx};
 use etlink_replay::{GraphEdits, ReplayGraph};
 use std::collections::BTreeMap;
@@ -25,14 +26,14 @@ const LEAST_SPREAD: u64 = 2;
 const MOST_SIZES: usize = 64;
 
 /// Transfers that a line is fitted to.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, BorshSerialize, BorshDeserialize)]
 pub(super) struct TransferClass {
     pub(super) kind: CollectiveKind,
     pub(super) group: String,
 }
 
 /// A transfer whose parts change.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, BorshSerialize, BorshDeserialize)]
 struct TransferChange {
     node: NodeIdx,
     /// 0 where it is not known.
@@ -42,7 +43,7 @@ struct TransferChange {
 }
 
 /// What the trace of one rank says to a question.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct RankAnswer {
     /// What is different about nodes of the rank's graph.
     pub edits: GraphEdits,

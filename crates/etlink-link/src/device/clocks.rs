@@ -22,6 +22,7 @@ use crate::device::{calls, row_end};
 use crate::graph::kinds::NoLaunch;
 use crate::limits::{CLOCK_TOLERANCE, LAUNCH_LATENCY, MAX_DRIFT_PPB};
 use crate::search::{last_fit, least_at};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{CallIdx, DeviceTrace, DurationNs, RowIdx, RowKind, TimeNs};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ const LEAST_SAMPLES: usize = 3;
 const LEAST_FOR_DRIFT: usize = 8;
 
 /// A device whose clock is off the host's by more than the tolerance.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct DeviceClock {
     /// Number of the device.
     pub device: i64,

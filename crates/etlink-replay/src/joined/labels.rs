@@ -3,11 +3,12 @@
 use super::plan::CollectiveIdx;
 use super::{CollectiveNodes, JoinedGraph};
 use crate::labels::LabelSource;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{Correlation, NameId, Names, NodeIdx, RankIdx};
 use std::collections::BTreeMap;
 
 /// A rank's names and numbers, without the trace that they are from.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub struct RankNames {
     names: Names,
     name: Vec<NameId>,

@@ -8,6 +8,7 @@
 
 use super::packed_timeline::pack_json;
 use super::strings::StringTable;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::top::{CallKind, CallNode, CallTree, TopOrder, TreeOptions, call_tree};
 use etlink_model::{AuxiliaryKind, DeviceTrace};
 use serde::Serialize;
@@ -24,13 +25,13 @@ const LEAST_NODES: usize = 16;
 
 /// The trees of a rank: of modules, ops and annotations, and that with all Python frames where the
 /// trace has any.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub struct RankTrees {
     trees: Vec<PrunedTree>,
 }
 
 /// The nodes of a tree that take most.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 struct PrunedTree {
     with_frames: bool,
     /// Each before its children.

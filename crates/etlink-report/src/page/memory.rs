@@ -1,13 +1,16 @@
 //! Memory over time, for a chart: points of `analyze`'s `memory_timeline`, of many the lowest and
 //! highest of each stretch.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::MemoryPoint;
+use etlink_analyze::memory::read_device_type;
 use indexmap::IndexMap;
 use serde::Serialize;
 
 /// One device. Columns.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct MemoryChart {
+    #[borsh(deserialize_with = "read_device_type")]
     device_type: &'static str,
     device: i64,
     /// How many points there are.

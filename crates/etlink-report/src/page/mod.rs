@@ -56,6 +56,7 @@ pub use window::TimelineWindow;
 pub use written_graph::{WrittenGraph, graph_timeline};
 
 use base64::engine::{Engine, general_purpose::STANDARD};
+use borsh::{BorshDeserialize, BorshSerialize};
 use call_trees::PageTrees;
 use etlink_analyze::{RankAnalysis, RunTotals};
 use etlink_link::{EdgeKind, LinkReport};
@@ -90,7 +91,7 @@ const LONGEST: usize = 1_000;
 const LONG: usize = 1_000;
 
 /// One rank.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct ReportRank {
     /// What it is called: its number, or the name of its file.
     pub label: String,

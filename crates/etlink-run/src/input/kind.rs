@@ -1,10 +1,13 @@
 //! What a file is: the kinds of files that etlink reads or knows.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::read::FileKind;
 use serde::Serialize;
 
 /// What a file is, by its content.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, BorshSerialize, BorshDeserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum InputKind {
     /// Varint-delimited Chakra messages.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._error import Error
 from ._etlink import Schedule
-from ._results import Diff, Replay, Report
+from ._results import Diff, Replay, Report, RunTables
 from ._run import Run, open
 from ._schedule import schedule
 from ._table import Table
@@ -33,6 +33,7 @@ __all__ = [
     "Replay",
     "Report",
     "Run",
+    "RunTables",
     "Schedule",
     "Table",
     "open",

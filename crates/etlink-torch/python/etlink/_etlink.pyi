@@ -5,6 +5,7 @@ from typing import Any, final
 
 __all__ = [
     "HtaHandle",
+    "PhasedReport",
     "RunHandle",
     "Schedule",
     "Table",
@@ -46,6 +47,27 @@ class HtaHandle:
     def profiler_steps(self) -> list[int]: ...
     def potential_stragglers(self, steps: list[int], candidates: int) -> list[int]: ...
     def table(self, name: str) -> Table: ...
+
+@final
+class PhasedReport:
+    def __new__(
+        cls,
+        source: str,
+        folder: str,
+        ranks: str | None,
+        memory: int | None,
+        threads: int,
+        strict: bool,
+        sequences_of: str | None,
+        memory_timeline: bool,
+        scale: list[str],
+        what_if: list[str],
+    ) -> PhasedReport: ...
+    def summarize(self, command: str, shard: tuple[int, int]) -> str: ...
+    def analyze(self) -> tuple[list[Table], list[str]]: ...
+    def ranks(self) -> tuple[list[Table], list[str]]: ...
+    def findings(self) -> list[str]: ...
+    def replay(self) -> tuple[str, Table]: ...
 
 @final
 class RunHandle:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import os
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ._error import Error
@@ -12,6 +13,32 @@ from ._files import written_beside
 from ._table import Table
 
 Path = str | os.PathLike[str]
+
+
+class RunTables(Mapping[str, Table]):
+    """Tables by their names.
+
+    notes: what is to be known of the traces: damage, ranks that are left out
+    """
+
+    def __init__(self, tables: list[Table], notes: list[str]) -> None:
+        self._tables = {table.name: table for table in tables}
+        self.notes = notes
+
+    def __getitem__(self, name: str) -> Table:
+        if name not in self._tables:
+            names = ", ".join(self._tables)
+            raise KeyError(f"there is no table {name}; tables are {names}")
+        return self._tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def __repr__(self) -> str:
+        return f"<etlink.RunTables {', '.join(self._tables)}>"
 
 
 class Replay:

@@ -157,12 +157,7 @@ class Run:
             anything
         what_if: named questions, such as "no-sync", see `etlink replay --help`
         """
-        rules = [_scale_rule(nodes, factor) for nodes, factor in dict(scale or {}).items()]
-        questions = [what_if] if isinstance(what_if, str) else list(what_if)
-        for question in questions:
-            if not isinstance(question, str):
-                raise TypeError(f"a question is a str, not {type(question).__name__}")
-        text, path = self._handle.replay(rules, questions)
+        text, path = self._handle.replay(_scale_rules(scale), _questions(what_if))
         return Replay(text, Table(path))
 
     def critical_path(self) -> Table:
@@ -320,6 +315,18 @@ def _path_text(path: Path) -> str:
     if text == "-":
         raise Error("standard input is for the command; give the path of a file")
     return text if "://" in text else os.path.expanduser(text)
+
+
+def _scale_rules(scale: Mapping[str, float] | None) -> list[str]:
+    return [_scale_rule(nodes, factor) for nodes, factor in dict(scale or {}).items()]
+
+
+def _questions(what_if: str | Iterable[str]) -> list[str]:
+    questions = [what_if] if isinstance(what_if, str) else list(what_if)
+    for question in questions:
+        if not isinstance(question, str):
+            raise TypeError(f"a question is a str, not {type(question).__name__}")
+    return questions
 
 
 def _scale_rule(nodes: str, factor: float) -> str:

@@ -1,11 +1,13 @@
-"""Merges the ranks of a run on a Ray cluster: `pip install etlink[ray]`.
+"""Merges the ranks of a run on a Ray cluster, and reports on them: `pip install etlink[ray]`.
 
     import etlink.ray
 
     etlink.ray.merge("/shared/traces", "/shared/merged", shards=64)
+    tables = etlink.ray.analyze("/shared/traces")
+    print(tables["kernels"].to_pylist(3))
 
-The ranks are split into shards, and each shard is a task of Ray. The files are those that `etlink merge` writes, byte for byte. A
-task that is lost with its machine is done again.
+The ranks are split into shards, and each shard is a task of Ray. The files are those that `etlink merge` writes, byte for byte, and
+the tables those of `etlink.open`. A task that is lost with its machine is done again.
 
 All machines of the cluster have to see both folders by the same path. Folders of object stores are such paths:
 
@@ -18,13 +20,16 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from . import _etlink
 from ._error import Error
-from ._run import Path, _bytes, _path_text, _rank_list
+from ._results import Replay, RunTables
+from ._run import Path, _bytes, _path_text, _questions, _rank_list, _scale_rules
 from ._run import open as open_run
+from ._table import Table
 from ._urls import in_object_store
 
 SHARDS_PER_CPU = 4
@@ -90,12 +95,14 @@ def merge(
         "simulator": simulator is not None,
     }
     # a task that is done again finds what it wrote before
-    cluster = _Cluster(ray, {**settings, "overwrite": True}, most, retries, progress)
+    cluster = _Cluster(ray, _run_phase, {**settings, "overwrite": True}, most, retries, progress)
     parts = _shard_count(ray, shards, count)
-    failed = dict(cluster.run("summaries", parts)[1])
-    failed.update(cluster.run("join", 1)[1])
-    files, unwritten = cluster.run("write", parts)
-    failed.update(unwritten)
+    files: list[str] = []
+    failed: dict[str, str] = {}
+    for phase, tasks in [("summaries", parts), ("join", 1), ("write", parts)]:
+        for written, refused in cluster.run(phase, tasks):
+            files += written
+            failed.update(refused)
     _etlink.remove_phases(paths[1])
     if failed:
         label, reason = min(failed.items())
@@ -104,35 +111,179 @@ def merge(
     return sorted(files)
 
 
+def analyze(
+    source: Path,
+    *,
+    sequences_of: str | None = None,
+    memory_timeline: bool = False,
+    shards: int | None = None,
+    ranks: int | Iterable[int] | None = None,
+    memory: int | str | None = None,
+    strict: bool = False,
+    retries: int = 3,
+    progress: Progress | None = None,
+) -> RunTables:
+    """The tables of `etlink analyze` on a folder: `analyze(source)["kernels"]` is the table
+    `etlink.open(source).table("kernels")`.
+
+    sequences_of: also the table "sequences", of the ops whose names contain this
+    memory_timeline: also the table "memory_timeline", each allocation and free
+
+    The other arguments are those of `merge`.
+    """
+    query = {"sequences_of": sequences_of, "memory_timeline": bool(memory_timeline)}
+    cluster = _ReportCluster(source, shards, ranks, memory, strict, retries, progress)
+    return _tables(*cluster.report("analyze", query, _etlink.PhasedReport.analyze))
+
+
+def ranks(
+    source: Path,
+    *,
+    shards: int | None = None,
+    ranks: int | Iterable[int] | None = None,
+    memory: int | str | None = None,
+    strict: bool = False,
+    retries: int = 3,
+    progress: Progress | None = None,
+) -> RunTables:
+    """The tables of `etlink ranks` on a folder: `ranks(source)["steps"]` is the table
+    `etlink.open(source).table("ranks.steps")`.
+
+    The arguments are those of `merge`.
+    """
+    cluster = _ReportCluster(source, shards, ranks, memory, strict, retries, progress)
+    return _tables(*cluster.report("ranks", {}, _etlink.PhasedReport.ranks))
+
+
+def findings(
+    source: Path,
+    *,
+    shards: int | None = None,
+    ranks: int | Iterable[int] | None = None,
+    memory: int | str | None = None,
+    strict: bool = False,
+    retries: int = 3,
+    progress: Progress | None = None,
+) -> list[str]:
+    """What the run of a folder would gain most from, a sentence each.
+
+    The arguments are those of `merge`. The graphs of all ranks have to fit into the memory of this
+    process.
+    """
+    cluster = _ReportCluster(source, shards, ranks, memory, strict, retries, progress)
+    return cluster.report("findings", {}, _etlink.PhasedReport.findings)
+
+
+def replay(
+    source: Path,
+    scale: Mapping[str, float] | None = None,
+    what_if: str | Iterable[str] = (),
+    *,
+    shards: int | None = None,
+    ranks: int | Iterable[int] | None = None,
+    memory: int | str | None = None,
+    strict: bool = False,
+    retries: int = 3,
+    progress: Progress | None = None,
+) -> Replay:
+    """Runs the graph of a folder's ranks, as `etlink.open(source).replay(scale, what_if)`.
+
+    The other arguments are those of `merge`. The graphs of all ranks have to fit into the memory of
+    this process.
+    """
+    query = {"scale": _scale_rules(scale), "what_if": _questions(what_if)}
+    cluster = _ReportCluster(source, shards, ranks, memory, strict, retries, progress)
+    text, path = cluster.report("replay", query, _etlink.PhasedReport.replay)
+    return Replay(text, Table(path))
+
+
+def _tables(tables: list[_etlink.Table], notes: list[str]) -> RunTables:
+    return RunTables([Table(table) for table in tables], notes)
+
+
+class _ReportCluster:
+    """Makes a report: shards as tasks, whose summaries come to this process, which joins them."""
+
+    def __init__(
+        self,
+        source: Path,
+        shards: int | None,
+        ranks: int | Iterable[int] | None,
+        memory: int | str | None,
+        strict: bool,
+        retries: int,
+        progress: Progress | None,
+    ) -> None:
+        path = _shared_path(source)
+        chosen, asked = _rank_list(ranks), _bytes(memory)
+        count = len(open_run(path, ranks=chosen))
+        self.ray = _import_ray()
+        if not self.ray.is_initialized():
+            self.ray.init()
+        self.most = _task_memory(self.ray, asked)
+        self.parts = _shard_count(self.ray, shards, count)
+        self.retries, self.progress, self.asked = retries, progress, asked
+        self.settings: dict[str, Any] = {
+            "source": path,
+            "ranks": None if chosen is None else ",".join(map(str, chosen)),
+            "strict": bool(strict),
+            "sequences_of": None,
+            "memory_timeline": False,
+            "scale": [],
+            "what_if": [],
+        }
+
+    def report(
+        self,
+        command: str,
+        query: dict[str, Any],
+        join: Callable[[_etlink.PhasedReport], Any],
+    ) -> Any:
+        settings = {**self.settings, **query}
+        of_task = {**settings, "memory": self.most, "threads": 1, "command": command}
+        cluster = _Cluster(
+            self.ray, _summarize, of_task, self.most, self.retries, self.progress
+        )
+        with tempfile.TemporaryDirectory(prefix="etlink-") as folder:
+            for name, summaries in cluster.run("summaries", self.parts):
+                with open(os.path.join(folder, name), "wb") as file:
+                    file.write(summaries)
+            report = _etlink.PhasedReport(
+                folder=folder, memory=self.asked, threads=0, **settings
+            )
+            joined = join(report)
+        if self.progress is not None:
+            self.progress("join", 1, 1)
+        return joined
+
+
 class _Cluster:
     """Does the shards of a phase as tasks, one processor each."""
 
     def __init__(
         self,
         ray: Any,
+        work: Callable[..., Any],
         settings: dict[str, Any],
         memory: int,
         retries: int,
         progress: Progress | None,
     ) -> None:
         self.ray, self.settings, self.progress = ray, settings, progress
-        self.task = ray.remote(_run_phase).options(
+        self.task = ray.remote(work).options(
             num_cpus=1, memory=memory, max_retries=retries, name="etlink"
         )
 
-    def run(self, phase: str, shards: int) -> tuple[list[str], list[tuple[str, str]]]:
-        """The files that were written, and the ranks that failed with their reasons."""
+    def run(self, phase: str, shards: int) -> Iterator[Any]:
+        """What came of each shard, in the order in which they are done."""
         waiting = [
             self.task.remote(self.settings, phase, (shard, shards)) for shard in range(shards)
         ]
-        files: list[str] = []
-        failed: list[tuple[str, str]] = []
         try:
             while waiting:
                 done, waiting = self.ray.wait(waiting, num_returns=1)
-                for written, refused in self.ray.get(done):
-                    files += written
-                    failed += refused
+                # one at a time: what came of it need not stay in the cluster
+                yield from self.ray.get(done)
                 if self.progress is not None:
                     self.progress(phase, shards - len(waiting), shards)
         except self.ray.exceptions.RayTaskError as error:
@@ -145,14 +296,27 @@ class _Cluster:
         finally:
             for task in waiting:
                 self.ray.cancel(task)
-        return files, failed
 
 
 def _run_phase(
     settings: dict[str, Any], phase: str, shard: tuple[int, int]
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """A task: a phase of one shard."""
+    """A task: a phase of one shard of a merge. The files that were written, and the ranks that
+    failed with their reasons."""
     return _etlink.merge_phase(phase=phase, shard=shard, **settings)
+
+
+def _summarize(
+    settings: dict[str, Any], phase: str, shard: tuple[int, int]
+) -> tuple[str, bytes]:
+    """A task: what a report needs of one shard. The name of the file, and what is in it."""
+    of_report = {name: value for name, value in settings.items() if name != "command"}
+    # on this machine alone: what is in the file goes through Ray
+    with tempfile.TemporaryDirectory(prefix="etlink-") as folder:
+        report = _etlink.PhasedReport(folder=folder, **of_report)
+        path = report.summarize(settings["command"], shard)
+        with open(path, "rb") as file:
+            return os.path.basename(path), file.read()
 
 
 def _import_ray() -> Any:

@@ -1,7 +1,8 @@
 //! `etlink analyze`.
 
 use super::{
-    JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, RankArgs, ReadingArgs, RowArgs, StepArgs,
+    JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PhaseArgs, RankArgs, ReadingArgs,
+    RowArgs, StepArgs,
 };
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -63,6 +64,8 @@ pub struct AnalyzeArgs {
     pub compat: Vec<Compat>,
     #[command(flatten)]
     pub choice: RankArgs,
+    #[command(flatten)]
+    pub phase: PhaseArgs,
     #[command(flatten)]
     pub reading: ReadingArgs,
     /// Also write what was recorded, the graph, the communication and metrics of kernels as Parquet:

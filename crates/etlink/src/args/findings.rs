@@ -1,6 +1,6 @@
 //! `etlink findings`.
 
-use super::{JsonArgs, OneTraceArgs, RankArgs, ReadingArgs, StepArgs};
+use super::{JsonArgs, OneTraceArgs, PhaseArgs, RankArgs, ReadingArgs, StepArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -24,6 +24,8 @@ pub struct FindingsArgs {
     pub steps: StepArgs,
     #[command(flatten)]
     pub choice: RankArgs,
+    #[command(flatten)]
+    pub phase: PhaseArgs,
     #[command(flatten)]
     pub reading: ReadingArgs,
     #[command(flatten)]

@@ -1,8 +1,10 @@
 //! Options that several commands have, each defined once.
 
 use crate::commands::ReportForm;
+use anyhow::bail;
 use bytesize::ByteSize;
-use clap::Args;
+use clap::{Args, ValueEnum};
+use etlink_run::phases::{ReportPhase, ReportStep, Shard};
 use etlink_run::{ReadCache, RunOptions, StepPattern};
 use etlink_torch::RankSelection;
 use std::path::PathBuf;
@@ -74,6 +76,40 @@ pub struct RankArgs {
     /// Ranks of a folder to take, such as 0,8-15 [default: all]
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<RankSelection>,
+}
+
+/// A phase of a report, for many machines.
+#[derive(Clone, Debug, Args)]
+pub struct PhaseArgs {
+    /// Do one phase of the report on a folder, for many machines that share it: `summaries` for each
+    /// shard, then `join` once, which prints the report and reads no trace
+    #[arg(
+        long,
+        value_enum,
+        hide_possible_values = true,
+        requires = "phase_folder"
+    )]
+    pub phase: Option<ReportPhaseName>,
+    /// The part of the ranks that this phase works on: its number from 0, and how many there are
+    #[arg(
+        long,
+        value_name = "K/N",
+        requires = "phase",
+        required_if_eq("phase", "summaries")
+    )]
+    pub shard: Option<Shard>,
+    /// Folder in which the shards store what the join reads
+    #[arg(long, value_name = "DIR", requires = "phase")]
+    pub phase_folder: Option<PathBuf>,
+}
+
+/// A phase of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportPhaseName {
+    /// Make of the ranks of a shard what the report needs of them, and store it.
+    Summaries,
+    /// Make the report of what all shards have stored.
+    Join,
 }
 
 /// What counts as a step.
@@ -150,6 +186,32 @@ impl JsonOrCsvArgs {
             (_, true) => ReportForm::Csv,
             _ => ReportForm::Text,
         }
+    }
+}
+
+impl PhaseArgs {
+    /// Which part of the report is done here; `None`: all of it.
+    ///
+    /// # Errors
+    /// A shard is to be joined.
+    pub fn report_phase(&self) -> anyhow::Result<Option<ReportPhase>> {
+        // clap wants all that a phase needs
+        let (Some(phase), Some(folder)) = (self.phase, &self.phase_folder) else {
+            return Ok(None);
+        };
+        let step = match (phase, self.shard) {
+            (ReportPhaseName::Summaries, shard) => {
+                ReportStep::Summaries(shard.unwrap_or(Shard::WHOLE))
+            }
+            (ReportPhaseName::Join, None) => ReportStep::Join,
+            (ReportPhaseName::Join, Some(_)) => {
+                bail!("--phase join joins all shards: leave --shard out")
+            }
+        };
+        Ok(Some(ReportPhase {
+            folder: folder.clone(),
+            step,
+        }))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `etlink replay`.
 
-use super::{JsonArgs, OverwriteArgs, RankArgs, ReadingArgs, TensorDeps};
+use super::{JsonArgs, OverwriteArgs, PhaseArgs, RankArgs, ReadingArgs, TensorDeps};
 use clap::{ArgGroup, Args};
 use etlink_findings::WhatIfQuestion;
 use etlink_replay::{DurationScale, EdgeKind};
@@ -28,7 +28,8 @@ pub struct ReplayArgs {
         num_args = 2,
         value_names = ["A", "B"],
         conflicts_with_all = [
-            "host", "explain", "critical_path", "output", "scale", "drop_edges", "what_if", "resources"
+            "host", "explain", "critical_path", "output", "scale", "drop_edges", "what_if", "resources",
+            "phase"
         ]
     )]
     pub validate: Vec<PathBuf>,
@@ -49,6 +50,8 @@ pub struct ReplayArgs {
     pub no_align: bool,
     #[command(flatten)]
     pub choice: RankArgs,
+    #[command(flatten)]
+    pub phase: PhaseArgs,
     #[command(flatten)]
     pub reading: ReadingArgs,
     #[command(flatten)]

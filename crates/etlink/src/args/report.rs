@@ -1,6 +1,6 @@
 //! `etlink report`.
 
-use super::{JsonArgs, OneTraceArgs, OverwriteArgs, RankArgs, ReadingArgs, StepArgs};
+use super::{JsonArgs, OneTraceArgs, OverwriteArgs, PhaseArgs, RankArgs, ReadingArgs, StepArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -39,6 +39,8 @@ pub struct ReportArgs {
     pub steps: StepArgs,
     #[command(flatten)]
     pub choice: RankArgs,
+    #[command(flatten)]
+    pub phase: PhaseArgs,
     #[command(flatten)]
     pub reading: ReadingArgs,
     #[command(flatten)]

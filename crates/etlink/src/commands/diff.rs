@@ -43,7 +43,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
         bail!("only one of the two runs can be standard input");
     }
     let options = args.tables.run_options()?;
-    let rules = read_rules(args.rules.as_deref())?;
+    let rules = read_rules(args.rules.as_deref())?.rules;
     let before = run_tables(&args, &args.before, &rules, &options)?;
     let after = run_tables(&args, &args.after, &rules, &options)?;
     let diff = run_diff::diff_tables(&before, &after);

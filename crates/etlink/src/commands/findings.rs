@@ -1,8 +1,8 @@
 //! `etlink findings`: what a run would gain most from.
 
-use super::{print_document, print_report, print_unused_files};
+use super::{print_document, print_report, print_shard, print_unused_files};
 use crate::args::FindingsArgs;
-use crate::kernel_rules::read_rules;
+use crate::kernel_rules::{ReadRules, read_rules};
 use crate::rank_error::rank_error;
 use crate::record_tables::records_table;
 use crate::run_findings::{FoundRank, joined_findings};
@@ -18,6 +18,7 @@ use etlink_link::ranks::job_step_times;
 use etlink_model::GlobalRank;
 use etlink_model::KeepEvents;
 use etlink_run::membership::Excluded;
+use etlink_run::phases::{Phased, RankWork};
 use etlink_run::run::{
     RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource, report_notes,
 };
@@ -58,6 +59,7 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
         align: !args.no_align,
         steps_by: args.steps.steps_by.clone(),
         progress: crate::progress::progress_bar(),
+        phase: args.phase.report_phase()?,
         ..args.reading.run_options(Some(&args.choice))?
     };
     let source = RunSource::from_path_and_files(
@@ -65,7 +67,10 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
         args.trace.host.as_deref(),
         &args.trace.metrics,
     )?;
-    let reports = find_in_runs(source, options, &rules)?;
+    let reports = match find_in_runs(source, options, &rules)? {
+        Phased::Report(reports) => reports,
+        Phased::Stored(shard) => return print_shard(&shard, args.print.json),
+    };
     let outcome = match reports.iter().all(|report| report.excluded.is_empty()) {
         true => Outcome::Done,
         false => Outcome::Found,
@@ -132,17 +137,24 @@ impl FindingsReport {
 /// # Errors
 /// No rank of it could be read.
 pub fn findings_of_run(run: &RunQuery) -> Result<FindingsReport> {
-    let rules = KernelRules::built_in()?;
-    let mut reports = find_in_runs(run.source.clone(), run.options.clone(), &rules)?;
-    Ok(reports.pop().ok_or(RunError::NoRankAsked)?)
+    findings_phase(run)?.whole()
+}
+
+/// The same in the phase that the query names.
+///
+/// # Errors
+/// No rank of it could be read, or an earlier phase is missing or was run otherwise.
+pub fn findings_phase(run: &RunQuery) -> Result<Phased<FindingsReport>> {
+    let reports = find_in_runs(run.source.clone(), run.options.clone(), &read_rules(None)?)?;
+    reports.and_then(|mut reports| Ok(reports.pop().ok_or(RunError::NoRankAsked)?))
 }
 
 /// A report for each run of a source.
 fn find_in_runs(
     source: RunSource,
     options: RunOptions,
-    rules: &KernelRules,
-) -> Result<Vec<FindingsReport>> {
+    ReadRules { rules, text }: &ReadRules,
+) -> Result<Phased<Vec<FindingsReport>>> {
     let progress = options.progress.clone();
     let options = RunOptions {
         // the order between threads that tensors show seldom decides when something runs
@@ -152,18 +164,23 @@ fn find_in_runs(
         traces_only: true,
         ..options
     };
-    let runs = RunSet::open(source, options)?;
+    let mut runs = RunSet::open(source, options)?;
     progress.phase("linking");
-    let ranks = runs.map_ranks_retaining(|rank| {
-        let found = find_in_rank(rank, rules).transpose();
-        let bytes = found.iter().flatten();
-        let bytes = bytes.map(|rank| rank.value.retained_bytes()).sum();
-        (found, bytes)
-    })?;
+    let work = RankWork {
+        command: "findings",
+        settings: vec![("--rules", text.clone())],
+    };
+    let find = |rank: RankEntry<'_>| find_in_rank(rank, rules).map_err(rank_error);
+    let ranks = runs.rank_results(&work, find, |_, found| {
+        let found = found.as_ref();
+        found.map_or(0, |rank| rank.value.retained_bytes())
+    });
     progress.finish();
+    let ranks = match ranks? {
+        Phased::Report(ranks) => ranks.into_iter().map(Result::transpose).collect(),
+        Phased::Stored(stored) => return Ok(Phased::Stored(stored)),
+    };
     print_unused_files(&runs);
-    let errors = |found: Result<_, _>| found.map_err(rank_error);
-    let ranks = ranks.into_iter().map(|rank| rank.map(errors)).collect();
     let results = runs.collect_runs(ranks, !runs.source.is_one_rank())?;
     // nothing found in nothing would pass for a run without a fault
     if results.iter().all(|run| run.members.ranks.is_empty()) {
@@ -175,7 +192,7 @@ fn find_in_runs(
     for run in results {
         reports.push(run_report(&runs, run)?);
     }
-    Ok(reports)
+    Ok(Phased::Report(reports))
 }
 
 /// None of a rank that was not asked for.

@@ -22,7 +22,7 @@ mod trigger;
 
 pub use analyze::{AnalyzeDocument, AnalyzeQuery, HtaDocument, HtaQuery};
 pub use diff::DiffDocument;
-pub use findings::{FindingsReport, findings_of_run};
+pub use findings::{FindingsReport, findings_of_run, findings_phase};
 pub use ranks::RanksDocument;
 pub use replay::{ReplayDocument, ReplayQuery};
 pub use report::report_page;
@@ -30,12 +30,13 @@ pub use top::TopDocument;
 
 use crate::Outcome;
 use crate::args::{EtlinkArgs, EtlinkCommand};
-use crate::table::{fold_lines, plain_lines};
+use crate::table::{count, fold_lines, plain_lines};
 use crate::{notes, signals, trace_cache};
 use anyhow::{Context, Result};
 use etlink_model::AdvisedError;
 use etlink_run::RunSet;
 use etlink_run::output::StdoutError;
+use etlink_run::phases::ShardResults;
 use serde::Serialize;
 use std::io::{BufWriter, Write};
 use std::num::NonZeroUsize;
@@ -129,6 +130,26 @@ fn print_text(text: &str) -> Result<()> {
         // a type of its own: `main` knows a closed pipe by it, which is no failure
         .map_err(StdoutError)?;
     Ok(())
+}
+
+/// Prints what a shard of a report did.
+fn print_shard(shard: &ShardResults, json: bool) -> Result<Outcome> {
+    if json {
+        print_document("etlink.shard", shard)?;
+    } else {
+        let mut text = String::new();
+        for failed in &shard.failed {
+            text += &format!("failed: {}: {}\n", failed.name, failed.message);
+        }
+        let failed = shard.failed.len();
+        let done = count((shard.ranks - failed) as u64, "rank");
+        text += &format!("{done} summarized, {failed} failed\n");
+        print_report(&text)?;
+    }
+    Ok(match shard.failed.is_empty() {
+        true => Outcome::Done,
+        false => Outcome::Found,
+    })
 }
 
 /// What stands beside the traces of each run, for those who want to know.

@@ -1,5 +1,6 @@
 //! What a capture-time trace gave to the kernels of graph launches.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{CallIdx, DeviceTrace, NameId, Names, RowIdx};
 use serde::Serialize;
 
@@ -41,7 +42,9 @@ impl CapturedOps {
 }
 
 /// How many kernels of graph launches got the op that launched them at capture time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
+)]
 pub struct CaptureReport {
     /// Captures that the capture-time trace has from begin to end.
     pub captures: u64,

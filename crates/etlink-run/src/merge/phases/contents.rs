@@ -1,104 +1,54 @@
 //! What is in the files that phases hand to each other.
 
 use crate::merge::{KnownRank, MergeOptions, output_name};
+use crate::phases::{PhaseIdentity, RankIdentity};
 use crate::run::RunSet;
-use crate::run_files::RankFiles;
-use crate::storage;
 use etlink_chakra::RankAgreement;
 use etlink_link::ranks::{ClockDrift, RankClock, RankSummary};
 use etlink_model::{GlobalRank, UnixNs};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
-use std::time::UNIX_EPOCH;
 
-/// What was summarized, and how: the same in all phases and shards of one merge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct MergeIdentity {
-    /// Each rank of the source, in their order.
-    pub(super) ranks: Vec<RankIdentity>,
-    /// Options that what is written depends on, with their values.
-    pub(super) settings: Vec<(String, String)>,
-}
-
-/// Which rank it is, and which state of its files.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct RankIdentity {
-    /// Folder of its run.
-    folder: String,
-    /// What its run's outputs begin with.
-    name: String,
-    label: String,
-    /// Of each of its files the size and the time of the last change, ns since the Unix epoch.
-    files: Vec<(u64, u128)>,
-}
-
-impl RankIdentity {
-    fn new(folder: &Path, name: &str, files: &RankFiles) -> RankIdentity {
-        let paths = [&files.host, &files.device, &files.capture];
-        let more = [&files.flight, &files.metrics];
-        let paths = paths.into_iter().chain(more).flatten();
-        RankIdentity {
-            folder: folder.display().to_string(),
-            name: name.to_owned(),
-            label: files.label.clone(),
-            files: paths.map(|path| file_state(path)).collect(),
-        }
+/// The identity of a merge.
+pub(super) fn merge_identity(runs: &RunSet, options: &MergeOptions) -> PhaseIdentity {
+    let how = &runs.options;
+    let form = options.chakra;
+    let settings = [
+        ("version of etlink", env!("CARGO_PKG_VERSION").to_owned()),
+        ("--format", format!("{:?}", options.format)),
+        ("--latency", format!("{:?}", form.latency)),
+        ("--no-gaps", form.no_gaps.to_string()),
+        ("--dep-latencies", form.dep_latencies.to_string()),
+        ("--pack", options.packing.ending().to_owned()),
+        ("--attrs", form.attributes.name().to_owned()),
+        ("--comm-only or --device-only", format!("{:?}", form.part)),
+        ("--for or --compute", format!("{:?}", options.simulator)),
+        ("--tensor-deps", format!("{:?}", how.tensor_deps)),
+        ("--ranks", format!("{:?}", how.ranks)),
+        ("--steps-by", format!("{:?}", how.steps_by)),
+        ("--strict", how.strict.to_string()),
+        ("--allow-mismatch", how.allow_mismatch.to_string()),
+        ("--no-align", (!how.align).to_string()),
+    ];
+    let names: Vec<String> = runs.runs.iter().map(|run| output_name(runs, run)).collect();
+    let mut ranks = vec![];
+    for &(run, place) in &runs.listed {
+        let files = &runs.runs[run];
+        let rank = &files.ranks[place];
+        ranks.push(RankIdentity::new(&files.folder, &names[run], rank));
     }
-}
-
-/// Size and time of the last change; zeros of what cannot be asked, and fails when it is read.
-fn file_state(path: &Path) -> (u64, u128) {
-    let Ok(data) = storage::file_data(path) else {
-        return (0, 0);
-    };
-    let since = data
-        .changed
-        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    (data.bytes, since.map_or(0, |since| since.as_nanos()))
-}
-
-impl MergeIdentity {
-    pub(super) fn new(runs: &RunSet, options: &MergeOptions) -> MergeIdentity {
-        let how = &runs.options;
-        let form = options.chakra;
-        let settings = [
-            ("version of etlink", env!("CARGO_PKG_VERSION").to_owned()),
-            ("--format", format!("{:?}", options.format)),
-            ("--latency", format!("{:?}", form.latency)),
-            ("--no-gaps", form.no_gaps.to_string()),
-            ("--dep-latencies", form.dep_latencies.to_string()),
-            ("--pack", options.packing.ending().to_owned()),
-            ("--attrs", form.attributes.name().to_owned()),
-            ("--comm-only or --device-only", format!("{:?}", form.part)),
-            ("--for or --compute", format!("{:?}", options.simulator)),
-            ("--tensor-deps", format!("{:?}", how.tensor_deps)),
-            ("--ranks", format!("{:?}", how.ranks)),
-            ("--steps-by", format!("{:?}", how.steps_by)),
-            ("--strict", how.strict.to_string()),
-            ("--allow-mismatch", how.allow_mismatch.to_string()),
-            ("--no-align", (!how.align).to_string()),
-        ];
-        let names: Vec<String> = runs.runs.iter().map(|run| output_name(runs, run)).collect();
-        let mut ranks = vec![];
-        for &(run, place) in &runs.listed {
-            let files = &runs.runs[run];
-            let rank = &files.ranks[place];
-            ranks.push(RankIdentity::new(&files.folder, &names[run], rank));
-        }
-        MergeIdentity {
-            ranks,
-            settings: settings
-                .into_iter()
-                .map(|(option, value)| (option.to_owned(), value))
-                .collect(),
-        }
+    PhaseIdentity {
+        ranks,
+        settings: settings
+            .into_iter()
+            .map(|(option, value)| (option.to_owned(), value))
+            .collect(),
     }
 }
 
 /// The ranks of a shard.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ShardSummaries {
-    pub(super) identity: MergeIdentity,
+    pub(super) identity: PhaseIdentity,
     pub(super) ranks: Vec<SummarizedRank>,
 }
 
@@ -150,7 +100,7 @@ impl LinkedSummary {
 /// What the ranks of a shard are written with.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ShardAgreement {
-    pub(super) identity: MergeIdentity,
+    pub(super) identity: PhaseIdentity,
     pub(super) ranks: Vec<JoinedRank>,
     /// Places of ranks that failed before the join, and why.
     pub(super) failed: Vec<(usize, String)>,

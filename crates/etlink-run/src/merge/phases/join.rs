@@ -1,9 +1,8 @@
 //! The second phase: joins the ranks of all shards, in one place.
 
-use super::contents::{JoinedRank, MergeIdentity, RankOutcome, ShardAgreement, ShardSummaries};
-use super::files::{PHASE_FOLDER, PhaseError, PhaseFile};
-use super::shard::Shard;
-use super::{check_identity, check_options};
+use super::check_options;
+use super::contents::{JoinedRank, RankOutcome, ShardAgreement, ShardSummaries, merge_identity};
+use super::files::PhaseFile;
 use crate::error::RunError;
 use crate::merge::earlier::EarlierFiles;
 use crate::merge::joined::JoinMember;
@@ -11,6 +10,7 @@ use crate::merge::{
     KnownRank, MergeOptions, MergedRun, output_name, rank_file_name_of, rank_outputs, simulator,
 };
 use crate::output::{FileSet, OutputError, OutputFormat};
+use crate::phases::{FailedRank, PhaseError};
 use crate::run::RunSet;
 use etlink_chakra::astra::file;
 use etlink_link::ranks::RankClock;
@@ -45,15 +45,6 @@ impl JoinReport {
     }
 }
 
-/// A rank that could not be linked.
-#[derive(Serialize)]
-pub struct FailedRank {
-    /// Its folder and label.
-    pub name: String,
-    /// Why.
-    pub message: String,
-}
-
 /// Joins the ranks of all shards: decides what each is written with, and writes what stands beside
 /// the ranks' files.
 ///
@@ -66,12 +57,12 @@ pub fn join_shards(
     options: &MergeOptions,
 ) -> Result<JoinReport, RunError> {
     check_options(runs, options)?;
-    let shards = find_shards(output)?;
-    let identity = MergeIdentity::new(runs, options);
+    let shards = PhaseFile::Summaries.all_shards(output)?;
+    let identity = merge_identity(runs, options);
     let mut outcomes: BTreeMap<usize, RankOutcome> = BTreeMap::new();
     for shard in &shards {
         let summaries: ShardSummaries = PhaseFile::Summaries.read(output, *shard)?;
-        check_identity(*shard, &summaries.identity, &identity)?;
+        summaries.identity.check(*shard, &identity)?;
         let ranks = summaries.ranks.into_iter();
         outcomes.extend(ranks.map(|rank| (rank.place, rank.outcome)));
     }
@@ -119,31 +110,6 @@ pub fn join_shards(
         runs: joined.runs,
         failed: joined.failed.into_iter().map(|(_, rank)| rank).collect(),
     })
-}
-
-/// The shards that were summarized: all of one number of them.
-fn find_shards(output: &Path) -> Result<Vec<Shard>, PhaseError> {
-    let folder = output.join(PHASE_FOLDER);
-    let found = PhaseFile::Summaries.shards(output)?;
-    let Some(first) = found.first() else {
-        return Err(PhaseError::NoSummaries { folder });
-    };
-    let other = found.iter().find(|shard| shard.count() != first.count());
-    if let Some(other) = other {
-        return Err(PhaseError::SeveralCounts {
-            folder,
-            one: first.count(),
-            other: other.count(),
-        });
-    }
-    let all: Vec<Shard> = first.siblings().collect();
-    let missing = all.iter().filter(|shard| !found.contains(shard));
-    let missing: Vec<u32> = missing.map(|shard| shard.index()).collect();
-    if !missing.is_empty() {
-        let count = first.count();
-        return Err(PhaseError::MissingShards { missing, count });
-    }
-    Ok(all)
 }
 
 /// A join in progress.

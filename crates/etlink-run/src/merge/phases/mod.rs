@@ -12,21 +12,19 @@
 mod contents;
 mod files;
 mod join;
-mod shard;
 mod summarize;
 mod write;
 
-pub use files::{PHASE_FOLDER, PhaseError};
-pub use join::{FailedRank, JoinReport, join_shards};
-pub use shard::{Shard, ShardError};
+pub use files::PHASE_FOLDER;
+pub use join::{JoinReport, join_shards};
 pub use summarize::summarize_shard;
 pub use write::write_shard;
 
 use super::{MergeOptions, MergedRank};
 use crate::error::RunError;
+use crate::phases::PhaseError;
 use crate::run::RunSet;
 use crate::storage;
-use contents::MergeIdentity;
 use files::PhaseFile;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -57,30 +55,6 @@ pub fn remove_phase_files(output: &Path) -> Result<(), RunError> {
     }
     // a folder that has something else stays
     let _ = storage::remove_empty_folder(&output.join(PHASE_FOLDER));
-    Ok(())
-}
-
-/// Refuses what was done on other traces, or with other options.
-fn check_identity(
-    shard: Shard,
-    then: &MergeIdentity,
-    now: &MergeIdentity,
-) -> Result<(), PhaseError> {
-    if then.ranks != now.ranks {
-        return Err(PhaseError::OtherRanks {
-            shard,
-            then: then.ranks.len(),
-            now: now.ranks.len(),
-        });
-    }
-    for (before, after) in then.settings.iter().zip(&now.settings) {
-        if before != after {
-            return Err(PhaseError::OtherOption {
-                shard,
-                option: after.0.clone(),
-            });
-        }
-    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! The first phase: links the ranks of a shard, and keeps what the join needs.
 
-use super::contents::{LinkedSummary, MergeIdentity, RankOutcome, ShardSummaries, SummarizedRank};
+use super::contents::{LinkedSummary, RankOutcome, ShardSummaries, SummarizedRank, merge_identity};
 use super::files::PhaseFile;
 use super::{ShardReport, check_options};
 use crate::error::RunError;
@@ -30,7 +30,7 @@ pub fn summarize_shard(
     }
     merged.retain(|rank| !rank.is_unwanted);
     let shard = runs.options.shard;
-    let identity = MergeIdentity::new(runs, options);
+    let identity = merge_identity(runs, options);
     let summaries = ShardSummaries { identity, ranks };
     let path = PhaseFile::Summaries.write(output, shard, &summaries)?;
     Ok(ShardReport {

@@ -1,14 +1,15 @@
 //! The last phase: links the ranks of a shard again, and writes each by what the join has decided.
 
-use super::contents::{JoinedRank, MergeIdentity, ShardAgreement};
-use super::files::{PHASE_FOLDER, PhaseError, PhaseFile};
-use super::{ShardReport, check_identity, check_options};
+use super::contents::{JoinedRank, ShardAgreement, merge_identity};
+use super::files::{PHASE_FOLDER, PhaseFile};
+use super::{ShardReport, check_options};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::job::{self, JobReport, LinkJob, RankContext};
 use crate::merge::earlier::is_ours;
 use crate::merge::{MergeOptions, MergedRank, rank_file_name};
 use crate::output::{OutputError, Target};
+use crate::phases::PhaseError;
 use crate::run::{RankEntry, RunSet};
 use crate::storage;
 use crate::text;
@@ -35,8 +36,8 @@ pub fn write_shard(
         return Err(PhaseError::NotJoined { folder, shard }.into());
     }
     let agreement: ShardAgreement = PhaseFile::Agreement.read(output, shard)?;
-    let identity = MergeIdentity::new(runs, options);
-    check_identity(shard, &agreement.identity, &identity)?;
+    let identity = merge_identity(runs, options);
+    agreement.identity.check(shard, &identity)?;
     let failed: BTreeMap<usize, String> = agreement.failed.into_iter().collect();
     let joined: BTreeMap<usize, JoinedRank> = agreement
         .ranks

@@ -2,6 +2,7 @@
 
 use super::Analyzed;
 use anyhow::Result;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
 use etlink_metrics::{CardModel, WorkloadCard};
 use etlink_run::Progress;
@@ -11,7 +12,7 @@ use etlink_run::output::{OutputFormat, Target};
 use std::path::{Path, PathBuf};
 
 /// What a rank's traces say for the card of its run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub(super) struct CardFacts {
     /// The device that its work ran on; empty for none.
     device: String,

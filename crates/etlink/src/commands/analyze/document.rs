@@ -4,13 +4,15 @@ use super::load::AnalyzeConfig;
 use super::requests::RequestLatency;
 use super::results::Ranked;
 use super::{Analyzed, OF_ALL_RANKS, analyze_runs};
+use crate::kernel_rules::read_rules;
 use crate::record_tables::RankRecords;
 use crate::run_query::RunQuery;
 use anyhow::{Context, Result};
 use arrow_array::RecordBatch;
-use etlink_analyze::{HardwarePeaks, KernelRules, Options, RankAnalysis, RunMetric};
+use etlink_analyze::{HardwarePeaks, Options, RankAnalysis, RunMetric};
 use etlink_link::ranks::StragglerStats;
 use etlink_run::RunError;
+use etlink_run::phases::Phased;
 use etlink_tables::RecordTable;
 
 /// What to report besides the tables that are always made.
@@ -31,17 +33,26 @@ impl AnalyzeDocument {
     /// # Errors
     /// No rank of it could be read.
     pub fn read(run: &RunQuery, query: &AnalyzeQuery) -> Result<AnalyzeDocument> {
+        AnalyzeDocument::read_phase(run, query)?.whole()
+    }
+
+    /// The same in the phase that the query names.
+    ///
+    /// # Errors
+    /// No rank of it could be read, or an earlier phase is missing or was run otherwise.
+    pub fn read_phase(run: &RunQuery, query: &AnalyzeQuery) -> Result<Phased<AnalyzeDocument>> {
         let config = AnalyzeConfig::from_source(run.source.clone(), run.options.clone());
-        let rules = KernelRules::built_in()?;
         let options = Options {
             sequences_of: query.sequences_of.clone(),
             memory_timeline: query.memory_timeline,
         };
-        let mut runs = analyze_runs(config, (&rules, &options), None, false)?;
-        // whoever asks has opened one run
-        let only = runs.pop().ok_or(RunError::NoRankAsked)?;
-        let peaks = HardwarePeaks::default();
-        Ok(AnalyzeDocument(Analyzed::new(only, peaks)))
+        let runs = analyze_runs(config, (&read_rules(None)?, &options), None, false)?;
+        runs.and_then(|mut runs| {
+            // whoever asks has opened one run
+            let only = runs.pop().ok_or(RunError::NoRankAsked)?;
+            let peaks = HardwarePeaks::default();
+            Ok(AnalyzeDocument(Analyzed::new(only, peaks)))
+        })
     }
 
     /// The names of its tables.

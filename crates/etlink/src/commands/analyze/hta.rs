@@ -1,6 +1,6 @@
 //! What HTA's class in Python is made of: its tables, of named files.
 
-use super::load::{AnalyzeConfig, load_runs};
+use super::load::{AnalyzeConfig, load_at_once};
 use super::results::AnalyzedTrace;
 use crate::record_tables::{RankRecords, records_table};
 use anyhow::{Context, Result, ensure};
@@ -158,7 +158,7 @@ fn read_file(
     let say =
         |trace: LinkedTrace, _: AnalyzedTrace<'_>| Ok((HtaOnDemand::new(trace, settings), None));
     // tables are made when they are asked for
-    let said = load_runs(config, None, say, |_| 0);
+    let said = load_at_once(config, say, |_| 0);
     let mut runs = said.with_context(|| file.display().to_string())?;
     let run = runs.pop().ok_or(RunError::NoRankAsked)?;
     let notes = run.notes_of();

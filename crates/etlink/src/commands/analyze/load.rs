@@ -8,6 +8,7 @@ use crate::args::{AnalyzeArgs, Compat};
 use crate::rank_error::rank_error;
 use crate::run_findings::{FoundRank, retained_bytes};
 use anyhow::{Result, bail};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkedTrace, TensorEdges};
 use etlink_model::GlobalRank;
@@ -16,6 +17,7 @@ use etlink_run::RunError;
 use etlink_run::graphs::groups_of;
 use etlink_run::job;
 use etlink_run::measurements::RunMeasurements;
+use etlink_run::phases::{Phased, RankWork, ReportPhase};
 use etlink_run::run::{
     self, LinkedRank, RankContent, RankEntry, RankResult, RunOptions, RunResults, RunSet,
     RunSource, WrittenRank,
@@ -42,6 +44,11 @@ impl AnalyzeConfig {
         }
     }
 
+    /// Which part of the work is done here.
+    pub(super) fn phase(&self) -> Option<&ReportPhase> {
+        self.options.phase.as_ref()
+    }
+
     /// The same, with these events of traces.
     pub(super) fn keeping(mut self, keep: KeepEvents) -> AnalyzeConfig {
         self.options.keep = keep;
@@ -57,6 +64,7 @@ impl AnalyzeConfig {
                 keep: kept_events(args),
                 steps_by: args.steps.steps_by.clone(),
                 progress: crate::progress::progress_bar(),
+                phase: args.phase.report_phase()?,
                 ..args.reading.run_options(Some(&args.choice))?
             },
             source: RunSource::from_path_and_files(
@@ -68,33 +76,59 @@ impl AnalyzeConfig {
     }
 }
 
-/// Links what was named; `say` gets each trace. Refuses what `files` could not write. `said_bytes`
-/// is how much memory what was said takes.
-pub(super) fn load_runs<T: Send>(
+/// Links what was named, in the phase that is wanted; `say` gets each trace. Refuses what `files`
+/// could not write. `keep` is as that of [`RunSet::rank_results`].
+pub(super) fn load_runs<T: Send + BorshSerialize + BorshDeserialize>(
     config: AnalyzeConfig,
+    work: &RankWork,
     files: Option<&TableFiles>,
     say: impl Fn(LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)> + Sync,
-    said_bytes: impl Fn(&T) -> u64 + Sync,
-) -> Result<Vec<AnalyzedRun<T>>> {
+    keep: impl Fn(RankEntry<'_>, &mut Ranked<T>) -> u64 + Sync,
+) -> Result<Phased<Vec<AnalyzedRun<T>>>> {
     let progress = config.options.progress.clone();
-    let runs = RunSet::open(config.source, config.options)?;
+    let mut runs = RunSet::open(config.source, config.options)?;
     // a single file names its tables by the rank in it, which is not known before it is read
     if let Some(files) = files.filter(|_| !runs.source.is_one_rank()) {
         check_files(&runs, files)?;
     }
     progress.phase("analyzing");
+    let analyze = |rank: RankEntry<'_>| analyze_rank(rank, &say).map_err(rank_error);
+    let results = runs.rank_results(work, analyze, |entry, analyzed| {
+        let analyzed = analyzed.as_mut();
+        analyzed.map_or(0, |rank| keep(entry, &mut rank.value))
+    });
+    progress.finish();
+    results?.and_then(|results| {
+        let results = results.into_iter().map(Result::transpose);
+        analyzed_runs(&runs, results.collect())
+    })
+}
+
+/// The same at once, of what is not stored. `said_bytes` is how much memory what was said takes.
+pub(super) fn load_at_once<T: Send>(
+    config: AnalyzeConfig,
+    say: impl Fn(LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)> + Sync,
+    said_bytes: impl Fn(&T) -> u64 + Sync,
+) -> Result<Vec<AnalyzedRun<T>>> {
+    let progress = config.options.progress.clone();
+    let runs = RunSet::open(config.source, config.options)?;
+    progress.phase("analyzing");
     let results = runs.map_ranks_retaining(|rank| {
         let analyzed = analyze_rank(rank, &say).transpose();
         let bytes = match &analyzed {
-            Some(Ok(analyzed)) => {
-                let figures = said_bytes(&analyzed.value.said);
-                retained_bytes(rank, figures, analyzed.value.found.as_ref())
-            }
+            Some(Ok(analyzed)) => retained_bytes(rank, said_bytes(&analyzed.value.said), &mut None),
             _ => 0,
         };
         (analyzed.map(|analyzed| analyzed.map_err(rank_error)), bytes)
-    })?;
+    });
     progress.finish();
+    analyzed_runs(&runs, results?)
+}
+
+fn analyzed_runs<T>(
+    runs: &RunSet,
+    results: Vec<Option<Result<RankResult<Ranked<T>>, RunError>>>,
+) -> Result<Vec<AnalyzedRun<T>>> {
     // a trace of an unknown rank has figures all the same
     let results = runs.collect_runs(results, false)?;
     // a report on nothing would pass for one of a run that does nothing
@@ -105,7 +139,7 @@ pub(super) fn load_runs<T: Send>(
     }
     let told = results
         .into_iter()
-        .map(|results| analyzed_run(&runs, results));
+        .map(|results| analyzed_run(runs, results));
     Ok(told.collect())
 }
 

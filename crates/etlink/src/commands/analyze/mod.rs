@@ -15,23 +15,24 @@ mod show;
 pub use document::{AnalyzeDocument, AnalyzeQuery};
 pub use hta::{HtaDocument, HtaQuery};
 
-use super::{print_report, print_text};
+use super::{print_report, print_shard, print_text};
 use crate::Outcome;
 use crate::args::{AnalyzeArgs, Compat};
-use crate::kernel_rules::read_rules;
-use crate::run_findings::{FoundRank, findings_of_run, head_findings};
+use crate::kernel_rules::{ReadRules, read_rules};
+use crate::run_findings::{FoundRank, findings_of_run, head_findings, retained_bytes};
 use anyhow::{Result, bail};
 use card::CardTarget;
 use etlink_analyze::{
-    HardwarePeaks, KernelRules, Options, RankAnalysis, RunTotals, analyze, is_counted_step,
-    peak_metrics, run_totals,
+    HardwarePeaks, Options, RankAnalysis, RunTotals, analyze, is_counted_step, peak_metrics,
+    run_totals,
 };
 use etlink_findings::RunFindings;
 use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{StragglerStats, job_step_times};
 use etlink_run::joined::{JoinedRun, clock_notes};
-use load::{AnalyzeConfig, load_runs};
+use etlink_run::phases::{Phased, RankWork, ReportStep};
+use load::{AnalyzeConfig, load_at_once, load_runs};
 use parquet::TableFiles;
 use requests::{RequestLatency, card_metrics, request_latencies};
 use results::AnalyzedRun;
@@ -65,6 +66,9 @@ const OF_ALL_RANKS: [&str; 3] = ["metrics", "stragglers", "requests"];
 
 pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     let tables = check_args(&args)?;
+    if args.phase.phase.is_some() && (!args.compat.is_empty() || args.parquet.is_some()) {
+        bail!("--compat and --parquet have no phases: leave --phase out");
+    }
     if !args.compat.is_empty() {
         return as_hta(&args, &tables);
     }
@@ -78,12 +82,15 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     let card = CardTarget::new(args.workload_card.as_ref(), args.overwrite.overwrite)?;
     // what was asked for by name is all that is wanted
     let wants_findings = args.table.is_none() && !args.print.csv;
-    let told = analyze_runs(
+    let told = match analyze_runs(
         AnalyzeConfig::from_args(&args)?,
         (&rules, &options),
         files.as_ref(),
         wants_findings,
-    )?;
+    )? {
+        Phased::Report(told) => told,
+        Phased::Stored(shard) => return print_shard(&shard, args.print.json),
+    };
     // who reads what is printed may go away before its end
     let replaced = files.map_or(Ok(()), |files| files.replace_tables(&told));
     let peaks = HardwarePeaks {
@@ -135,10 +142,24 @@ fn write_card(card: &CardTarget, runs: &[Analyzed]) -> Result<()> {
 /// Analyzes the ranks of runs.
 fn analyze_runs(
     config: AnalyzeConfig,
-    (rules, options): (&KernelRules, &Options),
+    (ReadRules { rules, text }, options): (&ReadRules, &Options),
     files: Option<&TableFiles>,
     wants_findings: bool,
-) -> Result<Vec<AnalyzedRun<RankAnalysis>>> {
+) -> Result<Phased<Vec<AnalyzedRun<RankAnalysis>>>> {
+    let work = RankWork {
+        command: "analyze",
+        settings: vec![
+            ("--rules", text.clone()),
+            ("--sequences-of", format!("{:?}", options.sequences_of)),
+            (
+                "--table memory_timeline",
+                options.memory_timeline.to_string(),
+            ),
+        ],
+    };
+    let shard = config.phase().map(|phase| phase.step);
+    // who joins shards may want another form than they were given
+    let finds = wants_findings || matches!(shard, Some(ReportStep::Summaries(_)));
     let say = |trace: LinkedTrace, of: AnalyzedTrace<'_>| {
         let trace = &trace;
         let analysis = analyze(trace, rules, options);
@@ -146,7 +167,7 @@ fn analyze_runs(
             let graph = etlink_replay::graph_from_trace(trace)?;
             Ok(FoundRank::new(trace, graph, rules, &analysis))
         };
-        let found = match wants_findings && !of.written {
+        let found = match finds && !of.written {
             true => head_findings(of.entry, look)?,
             false => None,
         };
@@ -157,7 +178,10 @@ fn analyze_runs(
         }
         Ok((RankAnalysis { rank, ..analysis }, found))
     };
-    load_runs(config, files, say, RankAnalysis::memory_bytes)
+    load_runs(config, &work, files, say, |entry, ranked| {
+        ranked.found = ranked.found.take().filter(|_| finds);
+        retained_bytes(entry, ranked.said.memory_bytes(), &mut ranked.found)
+    })
 }
 
 /// The tables that there are; refuses what does not go together.
@@ -215,7 +239,7 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
         Ok((etlink_hta::hta_tables(&trace, settings)?, None))
     };
     let config = AnalyzeConfig::from_args(args)?;
-    let mut told = load_runs(config, None, say, HtaTables::memory_bytes)?;
+    let mut told = load_at_once(config, say, HtaTables::memory_bytes)?;
     for run in &mut told {
         etlink_hta::align_series(run.ranks.iter_mut().map(|rank| &mut rank.said));
     }

@@ -3,6 +3,7 @@
 use super::card::CardFacts;
 use crate::run_findings::FoundRank;
 use crate::{notes, table};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::ranks::RankSummary;
 use etlink_model::{Anomalies, GlobalRank};
 use etlink_run::measurements::RunMeasurements;
@@ -44,7 +45,7 @@ pub(super) struct AnalyzedRun<T> {
     pub(super) measured: RunMeasurements,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, BorshSerialize, BorshDeserialize)]
 pub(super) struct Ranked<T> {
     /// What the rank is called: its number, or the name of its file.
     pub(super) label: String,
@@ -63,6 +64,7 @@ pub(super) struct Ranked<T> {
     pub(super) said: T,
     /// What it has in common with the others.
     #[serde(skip)]
+    #[borsh(skip)]
     pub(super) summary: Option<RankSummary>,
     /// What its traces say for a workload card.
     #[serde(skip)]

@@ -12,9 +12,9 @@ use etlink_chakra::TracePart;
 use etlink_chakra::astra::NetworkBackend;
 use etlink_model::KeepEvents;
 use etlink_run::Progress;
-use etlink_run::merge::phases::Shard;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergedRun, merge};
 use etlink_run::output::{OutputFormat, Packing};
+use etlink_run::phases::Shard;
 use etlink_run::run::{RunOptions, RunSet, RunSource};
 use std::path::PathBuf;
 

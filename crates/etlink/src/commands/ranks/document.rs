@@ -9,6 +9,7 @@ use arrow_array::RecordBatch;
 use etlink_link::ranks::{
     CollectiveSkew, JoinProblem, JoinProblemKind, RankClock, StepStragglers, StragglerStats,
 };
+use etlink_run::phases::Phased;
 use etlink_run::{Excluded, RunError};
 
 /// How the ranks of a run met.
@@ -31,9 +32,19 @@ impl RanksDocument {
     /// # Errors
     /// Its traces cannot be found.
     pub fn read(run: &RunQuery) -> Result<RanksDocument> {
-        let mut compared = compare_runs(run.source.clone(), run.options.clone())?;
+        RanksDocument::read_phase(run)?.whole()
+    }
+
+    /// The same in the phase that the query names.
+    ///
+    /// # Errors
+    /// Its traces cannot be found, or an earlier phase is missing or was run otherwise.
+    pub fn read_phase(run: &RunQuery) -> Result<Phased<RanksDocument>> {
+        let compared = compare_runs(run.source.clone(), run.options.clone())?;
         // whoever asks has opened one run
-        Ok(RanksDocument(compared.pop().ok_or(RunError::NoRankAsked)?))
+        compared.and_then(|mut compared| {
+            Ok(RanksDocument(compared.pop().ok_or(RunError::NoRankAsked)?))
+        })
     }
 
     /// What is odd about the files and in them, and which are left out.

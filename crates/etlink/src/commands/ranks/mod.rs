@@ -8,11 +8,12 @@ mod waits;
 
 pub use document::RanksDocument;
 
-use super::{ReportForm, print_json, print_report, print_text, print_unused_files};
+use super::{ReportForm, print_json, print_report, print_shard, print_text, print_unused_files};
 use crate::Outcome;
 use crate::args::RanksArgs;
 use crate::{notes, table};
 use anyhow::Result;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::{DeviceUse, KernelRules, device_use};
 use etlink_link::TensorEdges;
 use etlink_link::ranks::{
@@ -23,6 +24,7 @@ use etlink_link::ranks::{
 use etlink_model::GlobalRank;
 use etlink_run::discover::RunFiles;
 use etlink_run::membership::{Excluded, Exclusion};
+use etlink_run::phases::{Phased, RankWork};
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource};
 use etlink_run::{Progress, RunError};
 use serde::Serialize;
@@ -62,6 +64,7 @@ struct RanksReport {
 }
 
 /// What is kept of a rank.
+#[derive(BorshSerialize, BorshDeserialize)]
 struct RankDetails {
     /// What `-v` says of it.
     details: Vec<String>,
@@ -85,6 +88,7 @@ impl RanksConfig {
                 align: !args.no_align,
                 steps_by: args.steps.steps_by,
                 progress: progress.clone(),
+                phase: args.phase.report_phase()?,
                 ..args.reading.run_options(Some(&args.choice))?
             },
             source: RunSource::Folder(args.dir),
@@ -113,7 +117,10 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
     let is_strict = config.options.strict;
     let options = config.options.clone();
     let compared = match compare_runs(config.source, config.options) {
-        Ok(compared) => compared,
+        Ok(Phased::Report(compared)) => compared,
+        Ok(Phased::Stored(shard)) => return print_shard(&shard, config.form == ReportForm::Json),
+        // dumps and logs are small: nothing of them is stored
+        Err(error) if options.phase.is_some() => return Err(error),
         Err(error) => match error.downcast_ref() {
             Some(RunError::OnlyFlightDumps { folder }) => {
                 return hang::run(folder, &options, config.form, config.rows);
@@ -147,7 +154,7 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
 }
 
 /// A report for each run of a source.
-fn compare_runs(source: RunSource, options: RunOptions) -> Result<Vec<RanksReport>> {
+fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<RanksReport>>> {
     let (progress, align) = (options.progress.clone(), options.align);
     let options = RunOptions {
         // who came late does not depend on edges between threads of the host
@@ -155,11 +162,20 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Vec<RanksRepor
         traces_only: true,
         ..options
     };
-    let runs = RunSet::open(source, options)?;
+    let mut runs = RunSet::open(source, options)?;
     progress.phase("linking");
     let rules = KernelRules::built_in()?;
-    let ranks = runs.map_ranks(|rank| summarize_rank(rank, &rules).transpose());
+    let work = RankWork {
+        command: "ranks",
+        settings: vec![],
+    };
+    // what the join needs of a rank is in no budget
+    let ranks = runs.rank_results(&work, |rank| summarize_rank(rank, &rules), |_, _| 0);
     progress.finish();
+    let ranks = match ranks? {
+        Phased::Report(ranks) => ranks.into_iter().map(Result::transpose).collect::<Vec<_>>(),
+        Phased::Stored(stored) => return Ok(Phased::Stored(stored)),
+    };
     print_unused_files(&runs);
     for rank in ranks.iter().flatten().flatten() {
         notes::print_details(&table::rank(&rank.label), &rank.value.details);
@@ -168,7 +184,7 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Vec<RanksRepor
     for results in runs.collect_runs(ranks, true)? {
         compared.push(compare_ranks(&runs.runs[results.run], results, align));
     }
-    Ok(compared)
+    Ok(Phased::Report(compared))
 }
 
 impl RanksReport {

@@ -43,6 +43,7 @@ impl ReplayConfig {
                 None => KeepEvents::Graph,
             },
             progress: progress.clone(),
+            phase: args.phase.report_phase()?,
             ..args.reading.run_options(Some(&args.choice))?
         };
         Ok(ReplayConfig {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use arrow_array::RecordBatch;
 use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
+use etlink_run::phases::Phased;
 use etlink_run::{RunError, RunOptions};
 
 /// What changes in a replay, as it is typed after `--scale` and `--what-if`.
@@ -31,16 +32,26 @@ impl ReplayDocument {
     /// A rule or a question is none, nothing has the name that a rule gives, or no rank of the run
     /// could be read.
     pub fn read(run: &RunQuery, query: &ReplayQuery) -> Result<ReplayDocument> {
+        ReplayDocument::read_phase(run, query)?.whole()
+    }
+
+    /// The same in the phase that the query of the run names.
+    ///
+    /// # Errors
+    /// As those of [`ReplayDocument::read`]; or an earlier phase is missing or was run otherwise.
+    pub fn read_phase(run: &RunQuery, query: &ReplayQuery) -> Result<Phased<ReplayDocument>> {
         let config = replay_config(run, query)?;
         let progress = run.options.progress.clone();
         if config.is_folder() {
-            let mut replayed = ranks::replay_runs(config, &progress)?;
+            let replayed = ranks::replay_runs(config, &progress)?;
             // whoever asks has opened one run
-            return Ok(ReplayDocument(replayed.pop().ok_or(RunError::NoRankAsked)?));
+            return replayed.and_then(|mut replayed| {
+                Ok(ReplayDocument(replayed.pop().ok_or(RunError::NoRankAsked)?))
+            });
         }
         let is_strict = config.options.strict;
         match replay_rank(config, &progress)? {
-            Some(replayed) => Ok(ReplayDocument(replayed)),
+            Some(replayed) => Ok(Phased::Report(ReplayDocument(replayed))),
             None => {
                 debug_assert!(is_strict, "only then damage is refused");
                 bail!("damage was found and strict given: nothing was replayed")

@@ -7,16 +7,18 @@ use super::questions::RankAnswers;
 use super::steps::{RankStep, ReplaySteps};
 use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::Outcome;
-use crate::commands::{print_json, print_report, print_unused_files};
+use crate::commands::{print_json, print_report, print_shard, print_unused_files};
 use crate::rank_columns::RankColumns;
 use crate::run_findings::SUMMARY_BYTES;
 use anyhow::{Context, Result, anyhow, bail};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::ranks::{JoinProblem, JoinProblemKind, RankClock};
 use etlink_model::{DurationNs, RankIdx, Setting, UnixNs};
 use etlink_replay::{
     CollectiveNodes, CrossStepFigures, JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures,
     RankLabels, RankNames, ReplayGraph, ReplayRun,
 };
+use etlink_run::phases::Phased;
 use etlink_run::run::{RankResult, RunResults, RunSet};
 use etlink_run::{JoinedRun, Progress, RunError, RunOptions, RunSource};
 
@@ -26,6 +28,7 @@ use etlink_run::{JoinedRun, Progress, RunError, RunOptions, RunSource};
 const NODE_BYTES: u64 = 160;
 
 /// What is kept of a rank.
+#[derive(BorshSerialize, BorshDeserialize)]
 struct ReplayRank {
     graph: ReplayGraph,
     names: RankNames,
@@ -52,7 +55,10 @@ impl ReplayRank {
 /// Replays the runs of a folder, and prints that.
 pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
     let json = config.json;
-    let replayed = replay_runs(config, progress)?;
+    let replayed = match replay_runs(config, progress)? {
+        Phased::Report(replayed) => replayed,
+        Phased::Stored(shard) => return print_shard(&shard, json),
+    };
     if json {
         print_json(&replayed)?;
     } else {
@@ -68,16 +74,27 @@ pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result
 }
 
 /// Replays the runs of a folder, the ranks of each as one graph.
-pub(super) fn replay_runs(config: ReplayConfig, progress: &Progress) -> Result<Vec<Replayed>> {
-    let runs = RunSet::open(config.source.clone(), config.options.clone())?;
+pub(super) fn replay_runs(
+    config: ReplayConfig,
+    progress: &Progress,
+) -> Result<Phased<Vec<Replayed>>> {
+    let mut runs = RunSet::open(config.source.clone(), config.options.clone())?;
     // the graphs of all ranks are run as one: unlike in `merge`, none can be given up before
     progress.phase("linking");
-    let read = read::read_ranks(&runs, &config.questions);
+    let read = read::read_ranks(&mut runs, &config.questions);
     progress.finish();
     print_unused_files(&runs);
-    let read = read?;
+    read?.and_then(|read| replay_read(&config, &runs, read))
+}
+
+/// Replays the runs whose ranks were read.
+fn replay_read(
+    config: &ReplayConfig,
+    runs: &RunSet,
+    read: read::ReadRuns,
+) -> Result<Vec<Replayed>> {
     if read.runs.iter().all(has_no_ranks) {
-        return Err(nothing_to_replay(&runs, read));
+        return Err(nothing_to_replay(runs, read));
     }
     let (mut replayed, mut unused) = (vec![], vec![]);
     for (results, idle) in read.runs.into_iter().zip(read.idle_notes) {
@@ -95,10 +112,10 @@ pub(super) fn replay_runs(config: ReplayConfig, progress: &Progress) -> Result<V
         }
         let name = runs.run_title(results.run);
         if has_no_ranks(&results) {
-            replayed.push(run_without_ranks(&config, name, notes, results));
+            replayed.push(run_without_ranks(config, name, notes, results));
             continue;
         }
-        let (report, idle_rules) = replay_run(&config, name, notes, results)?;
+        let (report, idle_rules) = replay_run(config, name, notes, results)?;
         replayed.push(report);
         unused.push(idle_rules);
     }
@@ -118,8 +135,8 @@ impl RunTogether {
     /// Opens a folder with one run.
     pub(super) fn open(source: RunSource, options: RunOptions) -> Result<RunTogether> {
         let align = options.align;
-        let runs = RunSet::open(source, options)?;
-        let read = read::read_ranks(&runs, &[])?;
+        let mut runs = RunSet::open(source, options)?;
+        let read: read::ReadRuns = read::read_ranks(&mut runs, &[])?.whole::<anyhow::Error>()?;
         if read.runs.iter().all(has_no_ranks) {
             return Err(nothing_to_replay(&runs, read));
         }

@@ -2,6 +2,7 @@
 
 use super::Runs;
 use anyhow::Result;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::{KernelRules, StepExclusion, StepTime, analyze_steps};
 use etlink_link::LinkedTrace;
 use etlink_model::{GlobalRank, NodeIdx};
@@ -49,7 +50,7 @@ impl RankStep {
 }
 
 /// The steps of a trace, in the graph and as `etlink analyze` has them.
-#[derive(Default)]
+#[derive(Default, BorshSerialize, BorshDeserialize)]
 pub(super) struct ReplaySteps {
     bounds: Vec<StepBounds>,
     times: Vec<StepTime>,

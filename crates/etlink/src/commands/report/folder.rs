@@ -2,9 +2,11 @@
 
 use super::ran::Ran;
 use super::{Content, ReportConfig, steps, steps::DrawnSteps};
+use crate::kernel_rules::ReadRules;
 use crate::rank_error::rank_error;
 use crate::run_findings::{FoundRank, findings_of_run, retained_bytes};
 use anyhow::{Context, Result};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::KernelRules;
 use etlink_chakra::convert::{is_idle_rank, summarize_rank};
 use etlink_findings::{RunFinding, RunFindings};
@@ -15,6 +17,7 @@ use etlink_report::page::{
     TIMELINES,
 };
 use etlink_run::membership::Excluded;
+use etlink_run::phases::{Phased, RankWork};
 use etlink_run::run::{RankContent, RankEntry, RankResult};
 use etlink_run::{Run, RunError};
 
@@ -22,9 +25,10 @@ use etlink_run::{Run, RunError};
 const STEPS: usize = 16;
 
 /// What is kept of a rank until all are read.
+#[derive(BorshSerialize, BorshDeserialize)]
 struct ReportedRank {
     rank: ReportRank,
-    /// Its place in the set.
+    /// Its place among all ranks.
     index: usize,
     /// What its file does not have, if it is a written graph.
     missing: Option<String>,
@@ -33,21 +37,40 @@ struct ReportedRank {
 }
 
 /// Reads all ranks, compares them and draws some.
-pub(super) fn folder_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
+pub(super) fn folder_content(
+    config: ReportConfig,
+    ReadRules { rules, text }: &ReadRules,
+) -> Result<Phased<Content>> {
     let progress = config.options.progress.clone();
-    let run = Run::open(config.source, config.options)?;
-    let runs = run.set();
+    let mut run = Run::open(config.source.clone(), config.options.clone())?;
     progress.phase("analyzing");
+    let work = RankWork {
+        command: "report",
+        settings: vec![("--rules", text.clone())],
+    };
+    let read = |rank: RankEntry<'_>| read_rank(rank, rules).map_err(rank_error);
+    let results = run
+        .set_mut()
+        .rank_results(&work, read, |entry, read| match read {
+            Some(read) => retained_bytes(entry, 0, &mut read.value.found),
+            None => 0,
+        })?;
+    results.and_then(|results| {
+        let results = results.into_iter().map(Result::transpose);
+        content_of_ranks(config, rules, &run, results.collect())
+    })
+}
+
+/// What the page is made of, from what was read of each rank.
+fn content_of_ranks(
+    config: ReportConfig,
+    rules: &KernelRules,
+    run: &Run,
+    results: Vec<Option<Result<RankResult<ReportedRank>, RunError>>>,
+) -> Result<Content> {
+    let progress = config.options.progress.clone();
+    let runs = run.set();
     let mut notes: Vec<String> = run.files().notes.clone();
-    let results = runs.map_ranks_retaining(|rank| {
-        let read = read_rank(rank, rules).transpose();
-        let found = match &read {
-            Some(Ok(read)) => read.value.found.as_ref(),
-            _ => None,
-        };
-        let bytes = retained_bytes(rank, 0, found);
-        (read.map(|read| read.map_err(rank_error)), bytes)
-    })?;
     for (index, result) in results.iter().enumerate() {
         match result {
             // who asked for some ranks waits for no word on the others
@@ -263,13 +286,13 @@ fn read_rank(
         )),
         _ => linked_summary,
     };
-    let rank = ran.report_rank(entry.label(), number, rules, entry.set.len());
+    let rank = ran.report_rank(entry.label(), number, rules, entry.set.whole_len());
     Ok(Some(RankResult {
         label: entry.label().to_owned(),
         summary,
         notes: ran.damage_note().into_iter().collect(),
         value: ReportedRank {
-            index: entry.index,
+            index: entry.place(),
             missing: ran.leaves_out(),
             found: ran.into_found_rank(entry, &rank.analysis, rules)?,
             rank,

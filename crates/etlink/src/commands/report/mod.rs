@@ -9,9 +9,10 @@ mod ran;
 mod simulated;
 mod steps;
 
-use super::{json_document, print_report, print_text};
+use super::{json_document, print_report, print_shard, print_text};
 use crate::Outcome;
 use crate::args::ReportArgs;
+use crate::kernel_rules::{ReadRules, read_rules};
 use crate::notes;
 use crate::run_query::RunQuery;
 use crate::table::count;
@@ -25,6 +26,7 @@ use etlink_report::page::{
 };
 use etlink_run::membership::Excluded;
 use etlink_run::output::{Target, refuse_input};
+use etlink_run::phases::Phased;
 use etlink_run::run::{RunOptions, RunSource};
 use etlink_run::simulated::SimulationFiles;
 use etlink_run::{Progress, Run};
@@ -102,6 +104,7 @@ impl ReportConfig {
                 keep: KeepEvents::Auxiliary,
                 steps_by: args.steps.steps_by.clone(),
                 progress: progress.clone(),
+                phase: args.phase.report_phase()?,
                 ..args.reading.run_options(Some(&args.choice))?
             },
             title: file_name(&args.path),
@@ -121,6 +124,9 @@ impl ReportConfig {
 }
 
 pub fn run(mut args: ReportArgs) -> Result<Outcome> {
+    if args.phase.phase.is_some() && (args.after.is_some() || args.simulated.is_some()) {
+        bail!("a second run and --simulated have no phases: leave --phase out");
+    }
     let after = args.after.take();
     // the page is of the later run
     let before = after.map(|after| std::mem::replace(&mut args.path, after));
@@ -129,7 +135,7 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
     let inputs = args.trace.host.iter().chain([&args.path]).chain(&before);
     refuse_input(&args.output, inputs)?;
     // a mistake in the rules is found before the traces are read
-    let rules = crate::kernel_rules::read_rules(args.trace.rules.as_deref())?;
+    let rules = read_rules(args.trace.rules.as_deref())?;
     // before the traces are read, too: a log that is not there needs no hour of work
     let files = match &args.simulated {
         Some(log) => Some(SimulationFiles::find(log, args.graphs.as_deref())?),
@@ -138,13 +144,21 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
     let progress = crate::progress::progress_bar();
     let config = ReportConfig::from_args(&args, &progress)?;
     let compared = match &before {
-        Some(before) => Some(compared::compare_with(&args, before, &rules, &config)?),
+        Some(before) => Some(compared::compare_with(
+            &args,
+            before,
+            &rules.rules,
+            &config,
+        )?),
         None => None,
     };
     let options = config.options.clone();
     let content = page_content(config, &rules);
     progress.finish();
-    let mut content = content?;
+    let mut content = match content? {
+        Phased::Report(content) => content,
+        Phased::Stored(shard) => return print_shard(&shard, args.print.json),
+    };
     let simulated = match files {
         Some(files) => Some(simulated::simulated_part(files, &args.path, options)?),
         None => None,
@@ -172,12 +186,13 @@ pub fn report_page(run: &RunQuery, title: String) -> Result<Vec<u8>> {
         step: None,
         timelines: vec![],
     };
-    page_content(config, &KernelRules::built_in()?)?.render(None, None)
+    let content: Content = page_content(config, &read_rules(None)?)?.whole::<anyhow::Error>()?;
+    content.render(None, None)
 }
 
-fn page_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
+fn page_content(config: ReportConfig, rules: &ReadRules) -> Result<Phased<Content>> {
     if config.source.is_one_rank() {
-        file_content(config, rules)
+        file_content(config, &rules.rules).map(Phased::Report)
     } else {
         folder::folder_content(config, rules)
     }

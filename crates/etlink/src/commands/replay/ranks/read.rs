@@ -7,20 +7,24 @@ use super::ReplayRank;
 use crate::rank_error::rank_error;
 use crate::{notes, table};
 use anyhow::{Context, Result, bail};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::FileKind;
 use etlink_findings::{QuestionError, RankAnswer, WhatIfQuestion};
 use etlink_model::{AdvisedError, GlobalRank, UnixNs};
 use etlink_replay::{RankNames, cross_step_figures};
 use etlink_run::RunError;
+use etlink_run::phases::{Phased, RankWork};
 use etlink_run::run::{
     LinkedRank, RankContent, RankEntry, RankResult, RunResults, RunSet, WrittenRank,
 };
 
 /// What came of a rank.
+#[allow(clippy::large_enum_variant, reason = "nearly all ranks have a graph")]
+#[derive(BorshSerialize, BorshDeserialize)]
 enum ReplayOutcome {
     /// Its graph.
-    Graph(Box<RankResult<ReplayRank>>),
+    Graph(RankResult<ReplayRank>),
     /// It was not asked for.
     Unwanted,
     /// Its file does nothing, as that of a rank without a trace.
@@ -34,15 +38,25 @@ pub(super) struct ReadRuns {
 }
 
 /// Reads every rank.
-pub(super) fn read_ranks(runs: &RunSet, questions: &[WhatIfQuestion]) -> Result<ReadRuns> {
-    let ranks = runs.map_ranks_retaining(|rank| {
-        let read = read_rank(rank, questions);
-        let bytes = match &read {
-            Ok(ReplayOutcome::Graph(rank)) => rank.value.memory_bytes(),
-            _ => 0,
-        };
-        (read, bytes)
+pub(super) fn read_ranks(
+    runs: &mut RunSet,
+    questions: &[WhatIfQuestion],
+) -> Result<Phased<ReadRuns>> {
+    let asked: Vec<String> = questions.iter().map(ToString::to_string).collect();
+    let work = RankWork {
+        command: "replay",
+        settings: vec![("--what-if", asked.join(" "))],
+    };
+    let read = |rank: RankEntry<'_>| read_rank(rank, questions).map_err(rank_error);
+    let ranks = runs.rank_results(&work, read, |_, read| match read {
+        ReplayOutcome::Graph(rank) => rank.value.memory_bytes(),
+        ReplayOutcome::Unwanted | ReplayOutcome::Idle => 0,
     })?;
+    ranks.and_then(|ranks| sort_ranks(runs, ranks))
+}
+
+/// The ranks in their runs.
+fn sort_ranks(runs: &RunSet, ranks: Vec<Result<ReplayOutcome, RunError>>) -> Result<ReadRuns> {
     let mut idle_notes: Vec<Vec<String>> = vec![vec![]; runs.runs.len()];
     let mut results = vec![];
     for (index, read) in ranks.into_iter().enumerate() {
@@ -51,7 +65,7 @@ pub(super) fn read_ranks(runs: &RunSet, questions: &[WhatIfQuestion]) -> Result<
         results.push(match read {
             Ok(ReplayOutcome::Graph(rank)) => {
                 notes::print_details(&table::rank(label), &rank.value.details);
-                Some(Ok(*rank))
+                Some(Ok(rank))
             }
             Ok(ReplayOutcome::Unwanted) => None,
             Ok(ReplayOutcome::Idle) => {
@@ -60,7 +74,7 @@ pub(super) fn read_ranks(runs: &RunSet, questions: &[WhatIfQuestion]) -> Result<
                 ));
                 None
             }
-            Err(error) => Some(Err(rank_error(error))),
+            Err(error) => Some(Err(error)),
         });
     }
     Ok(ReadRuns {
@@ -92,7 +106,7 @@ fn from_traces(
     }
     let names = RankNames::from_labels(&linked.trace, graph.len());
     let details = linked.details();
-    Ok(ReplayOutcome::Graph(Box::new(RankResult {
+    Ok(ReplayOutcome::Graph(RankResult {
         label: rank.label().to_owned(),
         notes: super::super::trace_notes(&linked.report.report),
         summary: linked.summary,
@@ -105,7 +119,7 @@ fn from_traces(
             details,
             base_ns: linked.trace.device.header.base_ns,
         },
-    })))
+    }))
 }
 
 fn from_written(
@@ -142,7 +156,7 @@ fn from_written(
         .rank
         .context("written graphs are named by their ranks")?;
     let summary = convert::summarize_rank(GlobalRank(number), file, &graph, &rank.groups()?);
-    Ok(ReplayOutcome::Graph(Box::new(RankResult {
+    Ok(ReplayOutcome::Graph(RankResult {
         label: rank.label().to_owned(),
         notes,
         summary: Some(summary),
@@ -156,14 +170,14 @@ fn from_written(
             // a file without it counts from the epoch itself
             base_ns: UnixNs(file.base_time_ns().unwrap_or(0)),
         },
-    })))
+    }))
 }
 
 /// A graph that was written has no calls, groups or devices to ask about.
 fn unanswered(questions: &[WhatIfQuestion]) -> RankAnswers {
     let why = QuestionError::OtherInput {
-        why: "a written graph does not say what is needed",
-        remedy: "replay the traces",
+        why: "a written graph does not say what is needed".into(),
+        remedy: "replay the traces".into(),
     };
     let answers = questions
         .iter()

@@ -1,0 +1,77 @@
+//! What a phase was run on, and how: later phases refuse what was done otherwise.
+
+use super::error::PhaseError;
+use super::shard::Shard;
+use crate::run_files::RankFiles;
+use crate::storage;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+/// What was summarized, and how: the same in all phases and shards.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PhaseIdentity {
+    /// Each rank of the source, in their order.
+    pub(crate) ranks: Vec<RankIdentity>,
+    /// Options that what is handed on depends on, with their values.
+    pub(crate) settings: Vec<(String, String)>,
+}
+
+/// Which rank it is, and which state of its files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RankIdentity {
+    /// Folder of its run.
+    folder: String,
+    /// What its run's outputs begin with.
+    name: String,
+    label: String,
+    /// Of each of its files the size and the time of the last change, ns since the Unix epoch.
+    files: Vec<(u64, u128)>,
+}
+
+impl RankIdentity {
+    pub(crate) fn new(folder: &Path, name: &str, files: &RankFiles) -> RankIdentity {
+        let paths = [&files.host, &files.device, &files.capture];
+        let more = [&files.flight, &files.metrics, &files.graph];
+        let paths = paths.into_iter().chain(more).flatten();
+        RankIdentity {
+            folder: folder.display().to_string(),
+            name: name.to_owned(),
+            label: files.label.clone(),
+            files: paths.map(|path| file_state(path)).collect(),
+        }
+    }
+}
+
+/// Size and time of the last change; zeros of what cannot be asked, and fails when it is read.
+fn file_state(path: &Path) -> (u64, u128) {
+    let Ok(data) = storage::file_data(path) else {
+        return (0, 0);
+    };
+    let since = data
+        .changed
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    (data.bytes, since.map_or(0, |since| since.as_nanos()))
+}
+
+impl PhaseIdentity {
+    /// Refuses what a shard did on other traces, or with other options.
+    pub(crate) fn check(&self, shard: Shard, now: &PhaseIdentity) -> Result<(), PhaseError> {
+        if self.ranks != now.ranks {
+            return Err(PhaseError::OtherRanks {
+                shard,
+                then: self.ranks.len(),
+                now: now.ranks.len(),
+            });
+        }
+        for (before, after) in self.settings.iter().zip(&now.settings) {
+            if before != after {
+                return Err(PhaseError::OtherOption {
+                    shard,
+                    option: after.0.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+}

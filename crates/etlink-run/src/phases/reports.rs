@@ -1,0 +1,322 @@
+//! Reports in two phases: shards store what a report makes of each rank, the join goes on with that.
+
+use super::files::{StoredShard, pack, write_piece};
+use super::stored::StoredError;
+use super::{FailedRank, PhaseError, PhaseIdentity, RankIdentity, Shard, ShardFiles};
+use crate::error::RunError;
+use crate::memory::keeping;
+use crate::run::{RankEntry, RunSet};
+use borsh::{BorshDeserialize, BorshSerialize};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Counted up whenever what a report makes of a rank is stored otherwise.
+const VERSION: u32 = 1;
+
+/// Which part of a report is done here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportPhase {
+    /// Where shards store what the join reads; all machines see it.
+    pub folder: PathBuf,
+    /// Which phase.
+    pub step: ReportStep,
+}
+
+/// A phase of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportStep {
+    /// Make of the ranks of a shard what the report needs of them, and store it.
+    Summaries(Shard),
+    /// Make the report of what all shards have stored.
+    Join,
+}
+
+impl ReportPhase {
+    /// The ranks whose traces are read.
+    pub fn shard(&self) -> Shard {
+        match self.step {
+            ReportStep::Summaries(shard) => shard,
+            ReportStep::Join => Shard::NONE,
+        }
+    }
+}
+
+/// What a report does with each rank.
+pub struct RankWork {
+    /// The report's command: `analyze`.
+    pub command: &'static str,
+    /// Options that what is made of a rank depends on, with their values.
+    pub settings: Vec<(&'static str, String)>,
+}
+
+/// What came of a part of a report.
+#[derive(Debug)]
+pub enum Phased<T> {
+    /// It is made.
+    Report(T),
+    /// A shard's part is stored.
+    Stored(ShardResults),
+}
+
+/// What a shard did.
+#[derive(Debug, Serialize)]
+pub struct ShardResults {
+    /// Its number, from 0.
+    pub shard: u32,
+    /// How many there are.
+    pub shards: u32,
+    /// How many ranks it has.
+    pub ranks: usize,
+    /// Those that failed, and why.
+    pub failed: Vec<FailedRank>,
+    /// Where the rest is stored.
+    pub summaries: PathBuf,
+}
+
+/// What the file of a shard begins with.
+#[derive(Serialize, Deserialize)]
+struct ShardHead {
+    identity: PhaseIdentity,
+    /// Of each rank, in the order of the pieces that follow, its place among all of the source and
+    /// what it is counted with while it is read, bytes.
+    ranks: Vec<(usize, u64)>,
+}
+
+impl<T> Phased<T> {
+    /// The report, of a query that asks for no shard.
+    ///
+    /// # Errors
+    /// It asks for one: only a part of the report is stored.
+    pub fn whole<E: From<RunError>>(self) -> Result<T, E> {
+        match self {
+            Phased::Report(report) => Ok(report),
+            Phased::Stored(_) => Err(RunError::from(PhaseError::OnlyShard).into()),
+        }
+    }
+
+    /// What `make` makes of what is there.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn and_then<U, E>(self, make: impl FnOnce(T) -> Result<U, E>) -> Result<Phased<U>, E> {
+        Ok(match self {
+            Phased::Report(report) => Phased::Report(make(report)?),
+            Phased::Stored(stored) => Phased::Stored(stored),
+        })
+    }
+}
+
+impl RunSet {
+    /// Does `job` for every rank, in the phase that the options name, as many at once as fit into
+    /// memory. `keep` says how many bytes of a result stay until all ranks are done, and can give up
+    /// a part of it. Results are in the order of the ranks.
+    ///
+    /// # Errors
+    /// What stays does not fit into memory; a shard cannot be written, is missing, or was run on
+    /// other traces or with other options. What fails for one rank alone is its result.
+    pub fn rank_results<V>(
+        &mut self,
+        work: &RankWork,
+        job: impl Fn(RankEntry<'_>) -> Result<V, RunError> + Sync,
+        keep: impl Fn(RankEntry<'_>, &mut V) -> u64 + Sync,
+    ) -> Result<Phased<Vec<Result<V, RunError>>>, RunError>
+    where
+        V: Send + BorshSerialize + BorshDeserialize,
+    {
+        let Some(ReportPhase { folder, step }) = self.options.phase.clone() else {
+            let results = self.map_ranks_retaining(|entry| {
+                let mut made = job(entry);
+                let kept = made.as_mut().map_or(0, |made| keep(entry, made));
+                (made, kept)
+            })?;
+            return Ok(Phased::Report(results));
+        };
+        let files = ShardFiles {
+            folder: &folder,
+            stem: work.command,
+            version: VERSION,
+        };
+        match step {
+            ReportStep::Summaries(shard) => self
+                .store_results(work, files, shard, job)
+                .map(Phased::Stored),
+            ReportStep::Join => self.stored_results(work, files, keep).map(Phased::Report),
+        }
+    }
+
+    /// Stores what `job` makes of each rank of a shard.
+    fn store_results<V: BorshSerialize>(
+        &self,
+        work: &RankWork,
+        files: ShardFiles<'_>,
+        shard: Shard,
+        job: impl Fn(RankEntry<'_>) -> Result<V, RunError> + Sync,
+    ) -> Result<ShardResults, RunError> {
+        // packed at once: what stays of a rank is what is written of it
+        let packed = self.map_ranks_retaining(|entry| {
+            let piece = pack_result(entry, job(entry));
+            let bytes = piece.as_ref().map_or(0, |(piece, _)| piece.len() as u64);
+            (piece, bytes)
+        })?;
+        // ranks that were not begun any more did not fail
+        self.options.cancellation.check()?;
+        let head = ShardHead {
+            identity: report_identity(self, work),
+            ranks: self
+                .entries()
+                .map(|entry| (entry.place(), entry.memory_bytes()))
+                .collect(),
+        };
+        let (mut pieces, mut failed) = (vec![], vec![]);
+        for piece in packed {
+            let (piece, failure) = piece.map_err(|source| cannot_store(files, shard, source))?;
+            pieces.push(piece);
+            failed.extend(failure);
+        }
+        let summaries = files.write_with(shard, |out| {
+            let head = postcard::to_stdvec(&head).map_err(std::io::Error::other)?;
+            write_piece(out, &pack(&head)?)?;
+            pieces.iter().try_for_each(|piece| write_piece(out, piece))
+        })?;
+        Ok(ShardResults {
+            shard: shard.index(),
+            shards: shard.count(),
+            ranks: pieces.len(),
+            failed,
+            summaries,
+        })
+    }
+
+    /// What all shards have stored. The set has all ranks from now on.
+    fn stored_results<V: Send + BorshDeserialize>(
+        &mut self,
+        work: &RankWork,
+        files: ShardFiles<'_>,
+        keep: impl Fn(RankEntry<'_>, &mut V) -> u64 + Sync,
+    ) -> Result<Vec<Result<V, RunError>>, RunError> {
+        self.options.progress.phase("joining");
+        let shards = files.all_shards()?;
+        let identity = report_identity(self, work);
+        let mut bytes: Vec<Option<u64>> = vec![None; identity.ranks.len()];
+        for shard in &shards {
+            let (head, stored) = read_head(files, *shard)?;
+            head.identity.check(*shard, &identity)?;
+            for (place, of_rank) in head.ranks {
+                let of_shard = bytes.get_mut(place).filter(|_| shard.has(place));
+                *of_shard.ok_or_else(|| stored.damaged())? = Some(of_rank);
+            }
+        }
+        let places = bytes.iter().position(Option::is_none);
+        if let Some(missing) = places.and_then(|place| shards.iter().find(|one| one.has(place))) {
+            return Err(read_head(files, *missing)?.1.damaged().into());
+        }
+        self.take_all(bytes.into_iter().flatten().collect());
+        let set = &*self;
+        let read = |at: usize| {
+            let mut kept = 0u64;
+            let results = read_results(files, shards[at], set.len(), |place, made: &mut V| {
+                kept = kept.saturating_add(keep(set.entry(place), made));
+            });
+            (results, kept)
+        };
+        // what is read of a shard is small beside what a trace takes
+        let needs = vec![0; shards.len()];
+        let of_shards =
+            set.keeping_results(|room, threads| keeping(&needs, room, threads, read))?;
+        let mut all: Vec<Option<Result<V, RunError>>> = vec![];
+        all.resize_with(set.len(), || None);
+        for results in of_shards {
+            for (place, result) in results? {
+                all[place] = Some(result);
+            }
+        }
+        // all places are there: the heads say so
+        Ok(all.into_iter().flatten().collect())
+    }
+}
+
+/// What came of a rank as a piece of a file; why it failed, where it did.
+type PackedResult = (Vec<u8>, Option<FailedRank>);
+
+fn pack_result<V: BorshSerialize>(
+    entry: RankEntry<'_>,
+    made: Result<V, RunError>,
+) -> std::io::Result<PackedResult> {
+    let stored = made.map_err(|error| StoredError::from(&error));
+    let piece = pack(&borsh::to_vec(&stored)?)?;
+    let failed = stored.err().map(|error| FailedRank {
+        name: entry.name(),
+        message: error.message,
+    });
+    Ok((piece, failed))
+}
+
+fn cannot_store(files: ShardFiles<'_>, shard: Shard, source: std::io::Error) -> RunError {
+    PhaseError::CannotStore {
+        path: files.path(shard),
+        source,
+    }
+    .into()
+}
+
+/// What the file of a shard begins with, and the file behind that.
+fn read_head(files: ShardFiles<'_>, shard: Shard) -> Result<(ShardHead, StoredShard), PhaseError> {
+    let mut stored = files.open(shard)?;
+    let head = stored.next_piece()?;
+    match postcard::from_bytes(&head) {
+        Ok(head) => Ok((head, stored)),
+        Err(_) => Err(stored.damaged()),
+    }
+}
+
+/// The results of a shard of so many ranks, with their places; `keep` is given each that did not
+/// fail.
+fn read_results<V: BorshDeserialize>(
+    files: ShardFiles<'_>,
+    shard: Shard,
+    count: usize,
+    mut keep: impl FnMut(usize, &mut V),
+) -> Result<Vec<(usize, Result<V, RunError>)>, RunError> {
+    let (head, mut stored) = read_head(files, shard)?;
+    let mut results = vec![];
+    for (place, _) in head.ranks {
+        // a shard that is run again meanwhile can have another file now
+        if place >= count {
+            return Err(stored.damaged().into());
+        }
+        let piece = stored.next_piece()?;
+        let result = borsh::from_slice::<Result<V, StoredError>>(&piece);
+        let mut result = result.map_err(|_| stored.damaged())?;
+        if let Ok(made) = &mut result {
+            keep(place, made);
+        }
+        results.push((place, result.map_err(RunError::from)));
+    }
+    Ok(results)
+}
+
+fn report_identity(runs: &RunSet, work: &RankWork) -> PhaseIdentity {
+    let how = &runs.options;
+    let mut settings = vec![
+        ("version of etlink", env!("CARGO_PKG_VERSION").to_owned()),
+        ("--ranks", format!("{:?}", how.ranks)),
+        ("--steps-by", format!("{:?}", how.steps_by)),
+        ("--strict", how.strict.to_string()),
+        ("--allow-mismatch", how.allow_mismatch.to_string()),
+        ("--tensor-deps", format!("{:?}", how.tensor_deps)),
+    ];
+    settings.extend(work.settings.iter().cloned());
+    let mut ranks = vec![];
+    for &(run, place) in &runs.listed {
+        let files = &runs.runs[run];
+        // of its run no output is named
+        ranks.push(RankIdentity::new(&files.folder, "", &files.ranks[place]));
+    }
+    PhaseIdentity {
+        ranks,
+        settings: settings
+            .into_iter()
+            .map(|(option, value)| (option.to_owned(), value))
+            .collect(),
+    }
+}
