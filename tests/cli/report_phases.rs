@@ -58,6 +58,40 @@ fn joins_say_what_the_command_says_of_all_ranks() {
     }
 }
 
+/// Two ranks with devices.
+fn ranks_with_devices() -> Tool {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        let mut draw = crate::analyze::draw(rank);
+        let main = draw.thread();
+        draw.annotation(main, "ProfilerStep#1", 0, 50_000);
+        tool.file(&format!("run/kineto_trace_{rank}.json"), draw.kineto());
+    }
+    tool
+}
+
+#[test]
+fn figures_of_devices_come_through_shards() {
+    let tool = ranks_with_devices();
+    for line in [
+        "ranks run --json",
+        "analyze run --json",
+        "analyze run --peak-tflops 100 --peak-link 100",
+        "findings run --json",
+        "replay run --json --what-if bandwidth=0:2 --critical-path",
+        "report run -f -o page.html",
+    ] {
+        let one = tool.run(line).exits(0);
+        let page = tool.path("page.html");
+        let page = fs::read(&page).ok();
+        let joined = report_in_phases(&tool, line, 2).exits(0);
+        assert!(one.stdout == joined.stdout, "{line}");
+        assert_eq!(one.stderr, joined.stderr, "{line}");
+        let again = fs::read(tool.path("page.html")).ok();
+        assert!(page == again, "{line}");
+    }
+}
+
 #[test]
 fn a_page_is_that_of_one_command() {
     for (shards, run, options) in [

@@ -104,7 +104,7 @@ def test_tables_are_those_of_one_process() -> None:
     of_two = etlink.open(TRACES, ranks=[1, 5])
     expected = of_two.table("sequences", sequences_of="aten::addmm")
     assert rows(some["sequences"]) == rows(expected)
-    assert {row["rank"] for row in rows(some["host_ops"])} == {1, 5}
+    assert {row["rank"] for row in rows(some["steps"])} == {1, 5}
     with pytest.raises(KeyError, match="no table nothing; tables are utilization"):
         some["nothing"]
 

@@ -96,7 +96,7 @@ def test_reports_of_a_store_are_those_of_one_process(store, gate) -> None:
     assert gate.refused > refused + 20
     for name in ["clocks", "ranks", "steps"]:
         assert ranks[name].to_pylist() == run.table(f"ranks.{name}").to_pylist(), name
-    for name in ["host_ops", "steps", "metrics"]:
+    for name in ["kernels", "steps", "metrics"]:
         assert analyzed[name].to_pylist() == run.table(name).to_pylist(), name
 
 

@@ -20,7 +20,7 @@ use crate::joined::JoinedRun;
 use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::{MemoryBudget, RankMemory, at_once, in_budget, keeping};
-use crate::phases::{PhaseError, ReportPhase, ReportStep, Shard};
+use crate::phases::{PhaseError, ReportPhase, Shard};
 use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
 use crate::storage::{self, is_url};
@@ -323,7 +323,7 @@ impl RunSet {
     /// Whether only a part of the ranks of a report is worked on here.
     pub fn is_shard(&self) -> bool {
         let phase = self.options.phase.as_ref();
-        phase.is_some_and(|phase| matches!(phase.step, ReportStep::Summaries(_)))
+        phase.is_some_and(ReportPhase::is_shard)
     }
 
     /// Has all ranks from now on, each with what it is counted with while it is read: shards have

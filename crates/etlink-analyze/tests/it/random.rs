@@ -182,6 +182,9 @@ fn laws(analysis: &RankAnalysis) -> Result<(), TestCaseError> {
             queue.mean_length <= queue.max_length as f64 && queue.full_ns <= queue.window_ns
         );
     }
+    let stored = borsh::to_vec(analysis).expect("figures are numbers and texts");
+    let read: RankAnalysis = borsh::from_slice(&stored).expect("it was stored");
+    prop_assert_eq!(&read, analysis, "what is stored is all");
     Ok(())
 }
 

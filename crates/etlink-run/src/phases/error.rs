@@ -1,7 +1,24 @@
 //! Why a phase cannot go on.
 
 use super::shard::Shard;
+use borsh::{BorshDeserialize, BorshSerialize};
 use std::path::{Path, PathBuf};
+
+/// What a shard failed with on a rank.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct StoredError {
+    /// The error and its causes.
+    pub message: String,
+    /// What the user can do.
+    pub remedy: Option<String>,
+    /// The file that it is about, where it is about one.
+    pub file: Option<String>,
+    /// Where in the file, where that is known.
+    pub place: Option<String>,
+    /// Whether a trace was refused because it is damaged.
+    pub is_refused: bool,
+}
 
 /// Why a phase cannot go on.
 #[derive(Debug, thiserror::Error)]

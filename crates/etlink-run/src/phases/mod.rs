@@ -16,22 +16,12 @@ mod files;
 mod identity;
 mod reports;
 mod shard;
+mod step;
 mod stored;
 
-pub use error::PhaseError;
+pub use error::{PhaseError, StoredError};
 pub(crate) use files::ShardFiles;
 pub(crate) use identity::{PhaseIdentity, RankIdentity};
-pub use reports::{Phased, RankWork, ReportPhase, ReportStep, ShardResults};
+pub use reports::{Phased, ReportWork, ShardResults};
 pub use shard::{Shard, ShardError};
-pub use stored::StoredError;
-
-use serde::Serialize;
-
-/// A rank that could not be linked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FailedRank {
-    /// Its folder and label.
-    pub name: String,
-    /// Why.
-    pub message: String,
-}
+pub use step::{FailedRank, ReportPhase, ReportStep};

@@ -1,8 +1,10 @@
 //! Reports in two phases: shards store what a report makes of each rank, the join goes on with that.
 
-use super::files::{StoredShard, pack, write_piece};
-use super::stored::StoredError;
-use super::{FailedRank, PhaseError, PhaseIdentity, RankIdentity, Shard, ShardFiles};
+use super::error::{PhaseError, StoredError};
+use super::files::{ShardFiles, StoredShard, pack, write_piece};
+use super::identity::{PhaseIdentity, RankIdentity};
+use super::shard::Shard;
+use super::step::{FailedRank, ReportPhase, ReportStep};
 use crate::error::RunError;
 use crate::memory::keeping;
 use crate::run::{RankEntry, RunSet};
@@ -13,36 +15,8 @@ use std::path::PathBuf;
 /// Counted up whenever what a report makes of a rank is stored otherwise.
 const VERSION: u32 = 1;
 
-/// Which part of a report is done here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReportPhase {
-    /// Where shards store what the join reads; all machines see it.
-    pub folder: PathBuf,
-    /// Which phase.
-    pub step: ReportStep,
-}
-
-/// A phase of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReportStep {
-    /// Make of the ranks of a shard what the report needs of them, and store it.
-    Summaries(Shard),
-    /// Make the report of what all shards have stored.
-    Join,
-}
-
-impl ReportPhase {
-    /// The ranks whose traces are read.
-    pub fn shard(&self) -> Shard {
-        match self.step {
-            ReportStep::Summaries(shard) => shard,
-            ReportStep::Join => Shard::NONE,
-        }
-    }
-}
-
 /// What a report does with each rank.
-pub struct RankWork {
+pub struct ReportWork {
     /// The report's command: `analyze`.
     pub command: &'static str,
     /// Options that what is made of a rank depends on, with their values.
@@ -116,7 +90,7 @@ impl RunSet {
     /// other traces or with other options. What fails for one rank alone is its result.
     pub fn rank_results<V>(
         &mut self,
-        work: &RankWork,
+        work: &ReportWork,
         job: impl Fn(RankEntry<'_>) -> Result<V, RunError> + Sync,
         keep: impl Fn(RankEntry<'_>, &mut V) -> u64 + Sync,
     ) -> Result<Phased<Vec<Result<V, RunError>>>, RunError>
@@ -147,7 +121,7 @@ impl RunSet {
     /// Stores what `job` makes of each rank of a shard.
     fn store_results<V: BorshSerialize>(
         &self,
-        work: &RankWork,
+        work: &ReportWork,
         files: ShardFiles<'_>,
         shard: Shard,
         job: impl Fn(RankEntry<'_>) -> Result<V, RunError> + Sync,
@@ -190,7 +164,7 @@ impl RunSet {
     /// What all shards have stored. The set has all ranks from now on.
     fn stored_results<V: Send + BorshDeserialize>(
         &mut self,
-        work: &RankWork,
+        work: &ReportWork,
         files: ShardFiles<'_>,
         keep: impl Fn(RankEntry<'_>, &mut V) -> u64 + Sync,
     ) -> Result<Vec<Result<V, RunError>>, RunError> {
@@ -235,6 +209,9 @@ impl RunSet {
     }
 }
 
+/// What came of the rank at a place among all of the source.
+type PlacedResult<V> = (usize, Result<V, RunError>);
+
 /// What came of a rank as a piece of a file; why it failed, where it did.
 type PackedResult = (Vec<u8>, Option<FailedRank>);
 
@@ -276,7 +253,7 @@ fn read_results<V: BorshDeserialize>(
     shard: Shard,
     count: usize,
     mut keep: impl FnMut(usize, &mut V),
-) -> Result<Vec<(usize, Result<V, RunError>)>, RunError> {
+) -> Result<Vec<PlacedResult<V>>, RunError> {
     let (head, mut stored) = read_head(files, shard)?;
     let mut results = vec![];
     for (place, _) in head.ranks {
@@ -295,7 +272,7 @@ fn read_results<V: BorshDeserialize>(
     Ok(results)
 }
 
-fn report_identity(runs: &RunSet, work: &RankWork) -> PhaseIdentity {
+fn report_identity(runs: &RunSet, work: &ReportWork) -> PhaseIdentity {
     let how = &runs.options;
     let mut settings = vec![
         ("version of etlink", env!("CARGO_PKG_VERSION").to_owned()),

@@ -1,27 +1,12 @@
 //! What became of a rank, as a shard stores it.
 
+use super::error::StoredError;
 use crate::error::{RunError, remedy_of};
 use crate::run::RankResult;
 use crate::text;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::ranks::RankSummary;
 use std::io::{self, Read, Write};
-
-/// What a shard failed with on a rank.
-#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize, thiserror::Error)]
-#[error("{message}")]
-pub struct StoredError {
-    /// The error and its causes.
-    pub message: String,
-    /// What the user can do.
-    pub remedy: Option<String>,
-    /// The file that it is about, where it is about one.
-    pub file: Option<String>,
-    /// Where in the file, where that is known.
-    pub place: Option<String>,
-    /// Whether a trace was refused because it is damaged.
-    pub is_refused: bool,
-}
 
 impl From<&RunError> for StoredError {
     fn from(error: &RunError) -> StoredError {

@@ -18,7 +18,7 @@ use etlink_link::ranks::job_step_times;
 use etlink_model::GlobalRank;
 use etlink_model::KeepEvents;
 use etlink_run::membership::Excluded;
-use etlink_run::phases::{Phased, RankWork};
+use etlink_run::phases::{Phased, ReportWork};
 use etlink_run::run::{
     RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource, report_notes,
 };
@@ -166,7 +166,7 @@ fn find_in_runs(
     };
     let mut runs = RunSet::open(source, options)?;
     progress.phase("linking");
-    let work = RankWork {
+    let work = ReportWork {
         command: "findings",
         settings: vec![("--rules", text.clone())],
     };

@@ -17,7 +17,7 @@ use etlink_run::RunError;
 use etlink_run::graphs::groups_of;
 use etlink_run::job;
 use etlink_run::measurements::RunMeasurements;
-use etlink_run::phases::{Phased, RankWork, ReportPhase};
+use etlink_run::phases::{Phased, ReportPhase, ReportWork};
 use etlink_run::run::{
     self, LinkedRank, RankContent, RankEntry, RankResult, RunOptions, RunResults, RunSet,
     RunSource, WrittenRank,
@@ -44,9 +44,10 @@ impl AnalyzeConfig {
         }
     }
 
-    /// Which part of the work is done here.
-    pub(super) fn phase(&self) -> Option<&ReportPhase> {
-        self.options.phase.as_ref()
+    /// Whether only a part of the ranks is looked at here.
+    pub(super) fn is_shard(&self) -> bool {
+        let phase = self.options.phase.as_ref();
+        phase.is_some_and(ReportPhase::is_shard)
     }
 
     /// The same, with these events of traces.
@@ -80,7 +81,7 @@ impl AnalyzeConfig {
 /// could not write. `keep` is as that of [`RunSet::rank_results`].
 pub(super) fn load_runs<T: Send + BorshSerialize + BorshDeserialize>(
     config: AnalyzeConfig,
-    work: &RankWork,
+    work: &ReportWork,
     files: Option<&TableFiles>,
     say: impl Fn(LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)> + Sync,
     keep: impl Fn(RankEntry<'_>, &mut Ranked<T>) -> u64 + Sync,

@@ -31,7 +31,7 @@ use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{StragglerStats, job_step_times};
 use etlink_run::joined::{JoinedRun, clock_notes};
-use etlink_run::phases::{Phased, RankWork, ReportStep};
+use etlink_run::phases::{Phased, ReportWork};
 use load::{AnalyzeConfig, load_at_once, load_runs};
 use parquet::TableFiles;
 use requests::{RequestLatency, card_metrics, request_latencies};
@@ -81,13 +81,10 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     let files = TableFiles::new(&args);
     let card = CardTarget::new(args.workload_card.as_ref(), args.overwrite.overwrite)?;
     // what was asked for by name is all that is wanted
-    let wants_findings = args.table.is_none() && !args.print.csv;
-    let told = match analyze_runs(
-        AnalyzeConfig::from_args(&args)?,
-        (&rules, &options),
-        files.as_ref(),
-        wants_findings,
-    )? {
+    let config = AnalyzeConfig::from_args(&args)?;
+    // whoever joins shards may want another form than they were given
+    let wants_findings = config.is_shard() || (args.table.is_none() && !args.print.csv);
+    let told = match analyze_runs(config, (&rules, &options), files.as_ref(), wants_findings)? {
         Phased::Report(told) => told,
         Phased::Stored(shard) => return print_shard(&shard, args.print.json),
     };
@@ -146,7 +143,7 @@ fn analyze_runs(
     files: Option<&TableFiles>,
     wants_findings: bool,
 ) -> Result<Phased<Vec<AnalyzedRun<RankAnalysis>>>> {
-    let work = RankWork {
+    let work = ReportWork {
         command: "analyze",
         settings: vec![
             ("--rules", text.clone()),
@@ -157,9 +154,6 @@ fn analyze_runs(
             ),
         ],
     };
-    let shard = config.phase().map(|phase| phase.step);
-    // who joins shards may want another form than they were given
-    let finds = wants_findings || matches!(shard, Some(ReportStep::Summaries(_)));
     let say = |trace: LinkedTrace, of: AnalyzedTrace<'_>| {
         let trace = &trace;
         let analysis = analyze(trace, rules, options);
@@ -167,7 +161,7 @@ fn analyze_runs(
             let graph = etlink_replay::graph_from_trace(trace)?;
             Ok(FoundRank::new(trace, graph, rules, &analysis))
         };
-        let found = match finds && !of.written {
+        let found = match wants_findings && !of.written {
             true => head_findings(of.entry, look)?,
             false => None,
         };
@@ -179,7 +173,7 @@ fn analyze_runs(
         Ok((RankAnalysis { rank, ..analysis }, found))
     };
     load_runs(config, &work, files, say, |entry, ranked| {
-        ranked.found = ranked.found.take().filter(|_| finds);
+        ranked.found = ranked.found.take().filter(|_| wants_findings);
         retained_bytes(entry, ranked.said.memory_bytes(), &mut ranked.found)
     })
 }

@@ -24,7 +24,7 @@ use etlink_link::ranks::{
 use etlink_model::GlobalRank;
 use etlink_run::discover::RunFiles;
 use etlink_run::membership::{Excluded, Exclusion};
-use etlink_run::phases::{Phased, RankWork};
+use etlink_run::phases::{Phased, ReportWork};
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource};
 use etlink_run::{Progress, RunError};
 use serde::Serialize;
@@ -165,7 +165,7 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<Ran
     let mut runs = RunSet::open(source, options)?;
     progress.phase("linking");
     let rules = KernelRules::built_in()?;
-    let work = RankWork {
+    let work = ReportWork {
         command: "ranks",
         settings: vec![],
     };

@@ -17,7 +17,7 @@ use etlink_report::page::{
     TIMELINES,
 };
 use etlink_run::membership::Excluded;
-use etlink_run::phases::{Phased, RankWork};
+use etlink_run::phases::{Phased, ReportWork};
 use etlink_run::run::{RankContent, RankEntry, RankResult};
 use etlink_run::{Run, RunError};
 
@@ -44,7 +44,7 @@ pub(super) fn folder_content(
     let progress = config.options.progress.clone();
     let mut run = Run::open(config.source.clone(), config.options.clone())?;
     progress.phase("analyzing");
-    let work = RankWork {
+    let work = ReportWork {
         command: "report",
         settings: vec![("--rules", text.clone())],
     };

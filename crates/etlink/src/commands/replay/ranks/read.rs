@@ -14,7 +14,7 @@ use etlink_findings::{QuestionError, RankAnswer, WhatIfQuestion};
 use etlink_model::{AdvisedError, GlobalRank, UnixNs};
 use etlink_replay::{RankNames, cross_step_figures};
 use etlink_run::RunError;
-use etlink_run::phases::{Phased, RankWork};
+use etlink_run::phases::{Phased, ReportWork};
 use etlink_run::run::{
     LinkedRank, RankContent, RankEntry, RankResult, RunResults, RunSet, WrittenRank,
 };
@@ -43,7 +43,7 @@ pub(super) fn read_ranks(
     questions: &[WhatIfQuestion],
 ) -> Result<Phased<ReadRuns>> {
     let asked: Vec<String> = questions.iter().map(ToString::to_string).collect();
-    let work = RankWork {
+    let work = ReportWork {
         command: "replay",
         settings: vec![("--what-if", asked.join(" "))],
     };
