@@ -22,7 +22,7 @@ import importlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _etlink
 from ._error import Error
@@ -37,6 +37,8 @@ SHARDS_PER_CPU = 4
 
 DEFAULT_MEMORY = 4_000_000_000
 """What a task takes at most, bytes."""
+
+Joined = TypeVar("Joined")
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a phase, the shards that are done, and all shards."""
@@ -237,8 +239,8 @@ class _ReportCluster:
         self,
         command: str,
         query: dict[str, Any],
-        join: Callable[[_etlink.PhasedReport], Any],
-    ) -> Any:
+        join: Callable[[_etlink.PhasedReport], Joined],
+    ) -> Joined:
         settings = {**self.settings, **query}
         of_task = {**settings, "memory": self.most, "threads": 1, "command": command}
         cluster = _Cluster(
