@@ -84,21 +84,24 @@ def test_a_store_that_refuses_every_tenth_request_changes_nothing(merged, store,
 
 
 def test_reports_of_a_store_are_those_of_one_process(store, gate) -> None:
-    some = range(8)
-    run, of_some = etlink.open(TRACES), etlink.open(TRACES, ranks=some)
+    # the merges above are of all ranks, and the server needs its time for each request
+    some = range(12)
+    run = etlink.open(TRACES, ranks=some)
     killer = Killer(["summaries"])
     gate.every, refused = 10, gate.refused
     try:
-        ranks = etlink.ray.ranks(SOURCE, memory="1G", shards=5, progress=killer.on_progress)
+        ranks = etlink.ray.ranks(
+            SOURCE, ranks=some, memory="1G", shards=6, progress=killer.on_progress
+        )
         analyzed = etlink.ray.analyze(SOURCE, ranks=some, memory="1G", shards=WORKERS)
     finally:
         gate.every = 0
     assert [phase for phase, _ in killer.killed] == ["summaries"]
-    assert gate.refused > refused + 20
+    assert gate.refused > refused + 10
     for name in ["clocks", "ranks", "steps"]:
         assert ranks[name].to_pylist() == run.table(f"ranks.{name}").to_pylist(), name
     for name in ["kernels", "steps", "metrics"]:
-        assert analyzed[name].to_pylist() == of_some.table(name).to_pylist(), name
+        assert analyzed[name].to_pylist() == run.table(name).to_pylist(), name
 
 
 def test_a_run_in_a_store_is_opened(merged, store) -> None:
