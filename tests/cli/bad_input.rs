@@ -108,6 +108,47 @@ const REMEDIES: [&str; 9] = [
     "; leave ",
 ];
 
+/// A name that colours what a terminal shows.
+const RED: &str = "\u{1b}[31mred";
+
+#[test]
+fn names_of_files_reach_no_terminal_raw_in_errors() {
+    let tool = Tool::new();
+    let [damaged, absent] = ["damaged", "absent"].map(|name| format!("{name}{RED}.json"));
+    tool.file(&damaged, "{");
+    let mut lines = vec![
+        format!("link --device {DEVICE} -o none{RED}/x.et"),
+        format!("merge {{pairs}}/mlp-2.15.0 -o {damaged}"),
+    ];
+    for file in [damaged, absent] {
+        for command in [
+            "inspect",
+            "check",
+            "ranks",
+            "top",
+            "findings",
+            "analyze",
+            "replay",
+            "link --device",
+            "diff {pairs}/mlp-2.15.0",
+            "simulated",
+            "trigger",
+            // a word too many
+            "generate",
+        ] {
+            lines.push(format!("{command} {file}"));
+        }
+        lines.push(format!("merge {file} -o out"));
+        lines.push(format!("report {file} -o out.html"));
+        lines.push(format!("convert {file} out.json"));
+        lines.push(format!("scale {file} --ranks 8 -o out"));
+    }
+    for line in lines {
+        let ran = tool.run(&line).exits(2);
+        assert!(!ran.stderr.contains('\u{1b}'), "{line}: {:?}", ran.stderr);
+    }
+}
+
 #[test]
 fn each_error_names_the_file_and_what_to_do() {
     let tool = Tool::new();

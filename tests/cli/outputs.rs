@@ -529,7 +529,17 @@ fn pipes_and_unreadable_folders_are_passed_by() {
             else "$@"
             fi
         }"#;
-    for line in ["check graphs", "ranks run", "analyze run", "replay graphs"] {
+    for line in [
+        "check graphs",
+        "ranks run",
+        "analyze run",
+        "replay graphs",
+        "findings run",
+        "top run",
+        "diff {pairs}/tpdp4-2.15.0 run",
+        "report {pairs}/tpdp4-2.15.0 run -o 3.html",
+        "report run {pairs}/tpdp4-2.15.0 -o 4.html",
+    ] {
         let ran = tool.shell(&format!("{setup}\nlimited $ETLINK {line}"));
         let said = format!("{}{}", ran.stdout, ran.stderr);
         assert!(

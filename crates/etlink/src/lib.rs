@@ -95,12 +95,11 @@ pub fn run_command(words: impl IntoIterator<Item = OsString>) -> u8 {
     // first: already the options take memory
     signals::end_without_memory();
     // here, so that no message can show them
-    let words = words.into_iter().map(without_secrets);
-    let args = match args::EtlinkArgs::try_parse_from(words) {
+    let words: Vec<OsString> = words.into_iter().map(without_secrets).collect();
+    let args = match args::EtlinkArgs::try_parse_from(&words) {
         Ok(args) => args,
         Err(error) => {
-            // help and the version are such errors too; a closed pipe changes nothing
-            let _ = error.print();
+            print_refusal(&error, &words);
             return u8::try_from(error.exit_code()).unwrap_or(2);
         }
     };
@@ -114,7 +113,7 @@ pub fn run_command(words: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(Outcome::Ran(code)) => code,
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
-            eprintln!("etlink: {error:#}");
+            notes::print_error(format_args!("{error:#}"));
             // under --strict damage is a finding, not a failure: see the exit codes of --help
             if is_refused(&error) { 1 } else { 2 }
         }
@@ -126,6 +125,19 @@ pub fn run_command(words: impl IntoIterator<Item = OsString>) -> u8 {
 pub fn run_command_of(own_command: Vec<OsString>, words: impl IntoIterator<Item = OsString>) -> u8 {
     own_command::set_words(own_command);
     run_command(words)
+}
+
+/// Prints why words are no command line. Help and the version are such errors too.
+fn print_refusal(error: &clap::Error, words: &[OsString]) {
+    let has_controls = |word: &OsString| word.to_string_lossy().contains(char::is_control);
+    if error.use_stderr() && words.iter().any(has_controls) {
+        // a shell puts the names of files in place of `*`; without the colours, which are such
+        // characters too
+        eprint!("{}", table::plain_lines(&error.render().to_string()));
+    } else {
+        // a closed pipe changes nothing
+        let _ = error.print();
+    }
 }
 
 /// What can be typed, with its help: for manual pages and completions.

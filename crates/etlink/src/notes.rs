@@ -1,7 +1,8 @@
 //! Notes for people. They go to standard error: standard output has results alone.
 
-use crate::table::plain;
+use crate::table::{plain, plain_lines};
 use indexmap::IndexMap;
+use std::fmt::Display;
 use std::sync::OnceLock;
 
 /// How much is said beside the results.
@@ -48,6 +49,13 @@ pub fn print_note(text: &str) {
     }
 }
 
+/// Prints why something could not be done, or what was found: no note, so `--quiet` hides it not.
+pub fn print_error(error: impl Display) {
+    // errors name files: whoever packed a folder chose how
+    let text = error.to_string();
+    eprintln!("etlink: {}", plain_lines(&text));
+}
+
 /// Prints what only some want to know, of a rank or a file.
 pub fn print_details(name: &str, details: &[String]) {
     if is_verbose() {
@@ -64,7 +72,7 @@ pub fn print_of_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<String>)>) {
 }
 
 /// Notes after the names of their runs.
-fn name_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<String>)>) -> Vec<String> {
+pub fn name_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<String>)>) -> Vec<String> {
     // by first appearance: the order of runs, and the same at each call
     let mut by_note: IndexMap<String, Vec<&str>> = IndexMap::new();
     for (run, notes) in runs {

@@ -1,5 +1,6 @@
 //! Tables of PyTorch's profiler from recorded traces, for `top` and `diff`.
 
+use crate::notes;
 use crate::rank_error::rank_error;
 use crate::table;
 use anyhow::{Context, Result};
@@ -45,6 +46,8 @@ pub struct OpTable {
 pub struct RunTables {
     /// One for each rank.
     pub tables: Vec<OpTable>,
+    /// What is to be known of the folders.
+    pub notes: Vec<String>,
     /// Traces of which no table could be made.
     pub excluded: Vec<Excluded>,
     /// Why, with all that is known of where.
@@ -56,7 +59,7 @@ impl RunTables {
     /// Prints why traces have no table.
     pub fn print_errors(&self) {
         for error in &self.errors {
-            eprintln!("etlink: {error}");
+            notes::print_error(error);
         }
     }
 }
@@ -127,9 +130,25 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     }
     Ok(RunTables {
         tables,
+        notes: notes_of(&runs),
         excluded,
         errors,
     })
+}
+
+/// What is to be known of the folders, such as one in it that cannot be read.
+fn notes_of(runs: &RunSet) -> Vec<String> {
+    let is_one = runs.runs.len() == 1;
+    let names = runs.runs.iter().map(|run| {
+        if is_one {
+            String::new()
+        } else {
+            run.folder.display().to_string()
+        }
+    });
+    let names: Vec<String> = names.collect();
+    let noted = names.iter().zip(&runs.runs);
+    notes::name_runs(noted.map(|(name, run)| (&name[..], run.notes.clone())))
 }
 
 /// None of a rank that was not asked for.

@@ -47,6 +47,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     let before = run_tables(&args, &args.before, &rules, &options)?;
     let after = run_tables(&args, &args.after, &rules, &options)?;
     let diff = run_diff::diff_tables(&before, &after);
+    let of_folders = [&before.notes[..], &after.notes].concat();
     let mut excluded = before.excluded;
     excluded.extend(after.excluded);
     let (before, after) = (before.tables, after.tables);
@@ -56,7 +57,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
             .iter()
             .map(|note| (table.file.clone(), note.as_str()))
     });
-    let notes = same_notes(notes);
+    let notes = [of_folders, same_notes(notes)].concat();
     let compared = DiffReport {
         before: &args.before,
         after: &args.after,
@@ -88,7 +89,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     }
     for rule in &compared.failed {
         // a result, no note: -q must not hide why the command fails
-        eprintln!("etlink: --fail-if {rule}: it holds");
+        notes::print_error(format_args!("--fail-if {rule}: it holds"));
     }
     Ok(
         if compared.excluded.is_empty() && compared.failed.is_empty() {

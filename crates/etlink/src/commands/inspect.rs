@@ -3,6 +3,7 @@
 use super::{json_document, print_json, print_report, print_text, start_threads};
 use crate::Outcome;
 use crate::args::InspectArgs;
+use crate::notes;
 use crate::rank_error::rank_error;
 use crate::table::{FactRows, mb};
 use anyhow::{Context, Result, bail};
@@ -64,7 +65,7 @@ pub fn run(args: InspectArgs) -> Result<Outcome> {
         (_, false) => print_report(&all.iter().map(fact_lines).collect::<Vec<_>>().join("\n"))?,
     }
     for error in &errors {
-        eprintln!("etlink: {error:#}");
+        notes::print_error(format_args!("{error:#}"));
     }
     Ok(if args.strict && is_damaged || !errors.is_empty() {
         Outcome::Found

@@ -3,7 +3,7 @@
 use super::{json_document, print_text};
 use crate::args::LinkArgs;
 use crate::serial_host::serial_host_note;
-use crate::table::fold_lines;
+use crate::table::{fold_lines, plain_lines};
 use crate::{Outcome, notes, table};
 use anyhow::{Result, bail};
 use etlink_model::KeepEvents;
@@ -80,7 +80,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     };
     if to_stdout {
         // the graph has standard output for itself
-        eprint!("{report}");
+        eprint!("{}", plain_lines(&report));
     } else {
         print_text(&report)?;
     }

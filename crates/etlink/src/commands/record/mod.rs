@@ -270,13 +270,13 @@ fn link(args: &RecordArgs) -> Result<bool> {
 
 /// The recording stands, and the program's exit code goes before ours.
 fn failed_to_link(error: anyhow::Error) -> bool {
-    eprintln!("etlink: {error:#}");
+    notes::print_error(format_args!("{error:#}"));
     false
 }
 
 /// What can be said of a recording whose end went wrong.
 fn failed(error: anyhow::Error) -> finish::Finished {
-    eprintln!("etlink: the recording is not complete: {error:#}");
+    notes::print_error(format_args!("the recording is not complete: {error:#}"));
     finish::Finished {
         is_whole: false,
         is_to_be_linked: false,

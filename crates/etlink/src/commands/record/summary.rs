@@ -12,7 +12,7 @@ const WORTH_SAYING: f64 = 1.2;
 /// Prints the notes, and what was recorded.
 pub fn print_summary(manifest: &Manifest, output: &Path) {
     for note in manifest.notes.iter().filter(|_| notes::are_wanted()) {
-        eprintln!("etlink: note: {note}");
+        notes::print_error(format_args!("note: {note}"));
     }
     if manifest.is_idle() {
         eprintln!("etlink: nothing is recorded: the program was armed, and nobody asked for it");
@@ -25,7 +25,7 @@ pub fn print_summary(manifest: &Manifest, output: &Path) {
         }
         return;
     }
-    eprintln!("etlink: {}", recorded(manifest, output));
+    notes::print_error(recorded(manifest, output));
     if let Some(cost) = cost(manifest) {
         eprintln!("etlink: {cost}");
     }

@@ -15,7 +15,7 @@ pub use document::{ReplayDocument, ReplayQuery};
 
 use super::{json_document, print_text};
 use crate::args::ReplayArgs;
-use crate::table::fold_lines;
+use crate::table::{fold_lines, plain_lines};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use config::ReplayConfig;
@@ -165,7 +165,9 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
     let (json, target) = (config.json, config.target.clone());
     let name = config.source.name();
     let Some(replayed) = replay_rank(config, progress)? else {
-        eprintln!("etlink: {name}: damage was found and --strict given: nothing was replayed");
+        notes::print_error(format_args!(
+            "{name}: damage was found and --strict given: nothing was replayed"
+        ));
         return Ok(Outcome::Found);
     };
     let report = if json {
@@ -176,7 +178,7 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
     };
     if target.as_ref().is_some_and(Target::is_stdout) {
         // the trace has standard output for itself
-        eprint!("{report}");
+        eprint!("{}", plain_lines(&report));
     } else {
         print_text(&report)?;
     }

@@ -2,6 +2,7 @@
 
 use super::ReportConfig;
 use crate::args::ReportArgs;
+use crate::notes;
 use crate::op_tables::{self, OpTableConfig, RunTables};
 use crate::run_diff;
 use anyhow::Result;
@@ -30,6 +31,8 @@ pub(super) fn compare_with(
         Ok(made)
     };
     let (first, second) = (read(before)?, read(&args.path)?);
+    // those of the later run are printed with its page
+    notes::print_all(&first.notes);
     let diff = run_diff::diff_tables(&first, &second);
     let mut sentences = run_diff::diff_sentences(&diff);
     sentences.push(run_diff::sums_sentence(&diff));

@@ -20,9 +20,9 @@ impl TopDocument {
         Ok(TopDocument(read_tables(&config)?))
     }
 
-    /// Why traces are not in it.
-    pub fn notes(&self) -> &[String] {
-        &self.0.errors
+    /// What is to be known of the folders, and why traces are not in it.
+    pub fn notes(&self) -> Vec<String> {
+        [&self.0.notes[..], &self.0.errors].concat()
     }
 
     /// The rows of all ranks.

@@ -16,6 +16,7 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
     let made = op_tables::read_tables(&args.op_table_config()?)?;
     made.print_errors();
     if !tables.print.json {
+        notes::print_all(&made.notes);
         for one in &made.tables {
             print_notes(one);
         }
