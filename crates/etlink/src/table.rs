@@ -1,4 +1,4 @@
-//! What is printed for people: tables, notes, and the link report.
+//! What is printed for people: tables, and the link report.
 
 mod aligned;
 mod csv_text;
@@ -12,7 +12,6 @@ pub use grid::{Column, Grid, Limit};
 pub use text::{cut, mb, mean_time, percent, plain, plain_lines, scaled, signed_time};
 pub use width::fold_lines;
 
-use crate::notes;
 use aligned::{AlignedColumn, CellSide, cell_width, push_line};
 use etlink_model::Severity;
 use etlink_run::job::{JobReport, PerfettoCounts};
@@ -24,7 +23,6 @@ use width::{fold_words, output_width};
 pub fn link_report(linked: &JobReport) -> String {
     let mut out = String::new();
     let report = &linked.report;
-    notes::print_all(&report.notes);
     let mut rows = FactRows::default();
     rows.add(
         "rank",

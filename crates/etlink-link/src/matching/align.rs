@@ -322,6 +322,32 @@ mod tests {
         assert_eq!(pairs.len(), body.len());
     }
 
+    #[test]
+    fn short_sequences_are_anchored_by_single_values() {
+        let values = |count: u32| -> Vec<u32> { (0..count).collect() };
+        let run = |count: u32| anchors(&values(count), &values(count))[0].2;
+        assert_eq!((run(31), run(32)), (1, RUN));
+        // the shorter one counts
+        assert_eq!(anchors(&values(31), &values(100))[0].2, 1);
+    }
+
+    #[test]
+    fn of_anchors_that_cross_the_longest_row_is_kept() {
+        let points = [(0, 3), (1, 0), (2, 1), (3, 2)];
+        assert_eq!(increasing(&points), points[1..]);
+        assert_eq!(increasing(&[(0, 1), (1, 0)]).len(), 1);
+        assert_eq!(increasing(&[]), []);
+    }
+
+    #[test]
+    fn anchors_that_overlap_in_one_sequence_alone_are_passed_over() {
+        // b has a piece of a once more, behind other values
+        let a: Vec<u32> = (0..40).collect();
+        let b: Vec<u32> = (0..8).chain(100..120).chain(4..40).collect();
+        assert_eq!(check(&a, &b).len(), a.len());
+        assert_eq!(check(&b, &a).len(), a.len());
+    }
+
     proptest! {
         #[test]
         fn never_worse_than_half_of_the_common_part(

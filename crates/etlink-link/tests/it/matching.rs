@@ -201,6 +201,58 @@ fn by_order_a_range_that_a_worker_ended_is_matched_on_its_launcher_s_thread() {
 }
 
 #[test]
+fn by_order_a_range_of_a_worker_leaves_those_that_are_matched() {
+    // host   main  mm  gloo:all_reduce  gloo:all_reduce      device   main  mm  gloo:all_reduce
+    // device worker                     gloo:all_reduce
+    let (mut of_host, mut of_device) = (TraceBuilder::default(), TraceBuilder::default());
+    let (main, _, worker) = (of_host.thread(), of_device.thread(), of_device.thread());
+    for at in 0..10 {
+        let start = at * 100_000;
+        for draw in [&mut of_host, &mut of_device] {
+            draw.op(main, "aten::mm", start, start + 30_000);
+            draw.annotation(main, "gloo:all_reduce", start + 32_000, start + 38_000);
+        }
+        of_host.annotation(main, "gloo:all_reduce", start + 40_000, start + 60_000);
+        of_device.annotation(worker, "gloo:all_reduce", start + 40_000, start + 60_000);
+    }
+    let trace = checked(pair(&of_host, of_device.record_ids(RecordIds::Absent)).expect("links"));
+    assert_eq!(matched(&trace, MatchRule::Order), 30);
+    let mut nodes: Vec<_> = trace.op_host.iter().filter_map(|node| node.get()).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    assert_eq!(nodes.len(), 30, "two ops have one node");
+    assert!(names_agree(&trace));
+}
+
+/// A loop whose ops have autograd's sequence numbers, those that `number` gives.
+fn numbered(number: impl Fn(i64) -> Option<i64>) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for at in 0..20 {
+        let op = draw.op(main, "aten::mm", at * 1_000, at * 1_000 + 500);
+        if let Some(number) = number(at) {
+            draw.sequence(op, number, 0);
+        }
+    }
+    draw
+}
+
+#[test]
+fn by_order_a_number_that_one_trace_lacks_contradicts_nothing() {
+    let contradicting = |of_device: &dyn Fn(i64) -> Option<i64>| {
+        let host = numbered(|at| Some(at + 1));
+        let mut device = numbered(of_device);
+        let trace = checked(pair(&host, device.record_ids(RecordIds::Absent)).expect("links"));
+        assert_eq!(matched(&trace, MatchRule::Order), 20);
+        trace.report.anomalies.count(AnomalyKind::SequenceDiffers)
+    };
+    assert_eq!(contradicting(&|_| None), 0);
+    assert_eq!(contradicting(&|at| Some(at + 1)), 0);
+    // 0 is a number too
+    assert_eq!(contradicting(&|_| Some(0)), 20);
+}
+
+#[test]
 fn by_order_with_ops_missing_on_either_side() {
     let mut draw = training(1000, 2, ["aten::mm", "aten::relu", "aten::t"]);
     let main = draw.thread();

@@ -76,6 +76,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     let report = if json {
         json_document("etlink.link", &linked)?
     } else {
+        notes::print_all(&linked.report.notes);
         fold_lines(&table::link_report(&linked)).into_owned()
     };
     if to_stdout {
