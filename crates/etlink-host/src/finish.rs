@@ -31,6 +31,12 @@ pub(crate) fn finish(trace: &mut HostTrace) {
     break_cycles(trace, &roots);
 }
 
+/// By id, each once.
+pub(crate) fn sort_listed(trace: &mut HostTrace) {
+    trace.listed.sort_by_key(|node| node.id);
+    trace.listed.dedup_by_key(|node| node.id);
+}
+
 /// By id; of equal ids the first in the file stays.
 fn sort_nodes(trace: &mut HostTrace) {
     let HostTrace {

@@ -48,7 +48,7 @@ pub use write::{
 };
 
 use etlink_json::{ArrayEnvelope, ArrayLayout, JsonReadError, ReadDamage, read_elements};
-use etlink_model::{AnomalyKind, HostHeader, HostTrace, advice};
+use etlink_model::{AnomalyKind, HostHeader, HostTrace, WantedNodes, advice};
 use std::io::Read;
 
 /// How to read.
@@ -123,8 +123,21 @@ const MAX_ENDS: usize = 16;
 /// The source fails, holds no `nodes` list and is no bare list, or has too many nodes.
 /// A truncated or partly damaged file is no error: see [`HostTrace::anomalies`].
 pub fn read<R: Read + Send>(source: R, options: HostReadOptions) -> Result<HostTrace, Error> {
+    read_part(source, options, None)
+}
+
+/// The same with a part of the nodes. Names have the numbers that they have in the whole trace.
+/// Parents that were not read are no damage: they are left as they are.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_part<R: Read + Send>(
+    source: R,
+    options: HostReadOptions,
+    wanted: Option<&WantedNodes>,
+) -> Result<HostTrace, Error> {
     let mut builder = tables::HostTraceBuilder::default();
-    let envelope = read_nodes(source, options, &mut builder)?;
+    let envelope = read_nodes(source, options, wanted, &mut builder)?;
     let (bytes, mut trailer, mut damage) = (envelope.bytes, envelope.trailer, envelope.damage);
     let mut header = HostHeader::default();
     let mut around = header::add(&envelope.header, &mut header);
@@ -134,7 +147,8 @@ pub fn read<R: Read + Send>(source: R, options: HostReadOptions) -> Result<HostT
         let Some(start) = header::nodes_after_end(&trailer) else {
             break;
         };
-        let more = read_nodes(b"[".chain(&trailer[start..]), options, &mut builder)?;
+        let list = b"[".chain(&trailer[start..]);
+        let more = read_nodes(list, options, wanted, &mut builder)?;
         // Offsets of the added list count from the bracket
         // put before it; users see those of the file.
         let offset = bytes.saturating_sub((trailer.len() - start) as u64 + 1);
@@ -150,7 +164,10 @@ pub fn read<R: Read + Send>(source: R, options: HostReadOptions) -> Result<HostT
     trace.bytes = bytes;
     trace.header = header;
     // Order and parents can only be mended once all lists have been read.
-    finish::finish(&mut trace);
+    match wanted.is_some_and(|wanted| wanted.only_ids) {
+        true => finish::sort_listed(&mut trace),
+        false => finish::finish(&mut trace),
+    }
     let lists_behind = header::count_lists(&trailer, LAYOUT.array);
     let name = Some(format!("{:?}", LAYOUT.array)).filter(|_| lists_behind > 0);
     trace
@@ -169,21 +186,27 @@ pub fn read<R: Read + Send>(source: R, options: HostReadOptions) -> Result<HostT
 fn read_nodes(
     source: impl Read + Send,
     options: HostReadOptions,
+    wanted: Option<&WantedNodes>,
     builder: &mut tables::HostTraceBuilder,
 ) -> Result<ArrayEnvelope, JsonReadError> {
-    read_elements(source, LAYOUT, options.threads, parse_node, |chunk| {
-        builder.append(chunk)
-    })
+    read_elements(
+        source,
+        LAYOUT,
+        options.threads,
+        |chunk, scanner| parse_node(chunk, scanner, wanted),
+        |chunk| builder.append(chunk),
+    )
 }
 
 fn parse_node(
     chunk: &mut tables::NodeChunk,
     scanner: &mut etlink_json::JsonScanner<'_>,
+    wanted: Option<&WantedNodes>,
 ) -> Result<(), etlink_json::BrokenJson> {
     // The node is read whole before anything is kept, since damage may offer it a second time.
     let fields = read_node::read_node(scanner)?;
     scanner.end_element()?;
-    chunk.push(&fields);
+    chunk.push(&fields, wanted);
     Ok(())
 }
 

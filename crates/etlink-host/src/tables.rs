@@ -4,8 +4,8 @@ use crate::node::{ArgumentLists, ExtraAttr, NodeFields};
 use crate::{comms, groups};
 use etlink_json::{JsonValue, unescape};
 use etlink_model::{
-    AnomalyKind, HostNode, HostNodes, HostTrace, NameId, ProcessGroup, RawNameCache, RfId,
-    TextSpan, ValueList,
+    AnomalyKind, HostNode, HostNodes, HostTrace, ListedNode, NameId, ProcessGroup, RawNameCache,
+    RfId, TextSpan, ValueList, WantedNodes,
 };
 
 /// Stands for `[]` in a chunk: all empty lists share the first bytes of [`HostTrace::text`].
@@ -30,7 +30,7 @@ pub(crate) struct NodeChunk {
 
 impl NodeChunk {
     /// Files a node.
-    pub(crate) fn push(&mut self, node: &NodeFields<'_>) {
+    pub(crate) fn push(&mut self, node: &NodeFields<'_>, wanted: Option<&WantedNodes>) {
         // Without an id nothing can refer to the node, and its place in the order is unknown.
         let Some(id) = node.id else {
             self.trace.anomalies.note(AnomalyKind::NoNodeId, || {
@@ -42,6 +42,7 @@ impl NodeChunk {
             groups::read(node.inputs.values, &mut self.groups);
         }
         let attrs = &node.attrs;
+        let (text, records) = (self.trace.text.len(), self.trace.collectives.len());
         let row = HostNode {
             inputs: self.intern_list(&node.inputs),
             outputs: self.intern_list(&node.outputs),
@@ -62,7 +63,22 @@ impl NodeChunk {
             extra_attrs: self.extra_attrs(&node.unknown),
             collective: self.push_collective(node),
         };
-        self.trace.nodes.push(row);
+        // Its names get their numbers, whether it is kept or not.
+        if wanted.is_none_or(|wanted| wanted.has(id, row.rf_id.0)) {
+            self.trace.nodes.push(row);
+            return;
+        }
+        self.trace.text.truncate(text);
+        if wanted.is_some_and(|wanted| wanted.only_ids) {
+            let rf_id = row.rf_id.0;
+            // Nodes that the observer makes itself are no ops.
+            let own = [&b"[pytorch|profiler|execution_"[..], groups::NODE];
+            if !own.iter().any(|own| node.name.starts_with(own)) {
+                self.trace.listed.push(ListedNode { id, rf_id });
+            }
+        } else {
+            self.trace.collectives.truncate(records);
+        }
     }
 
     fn intern_list(&mut self, lists: &ArgumentLists<'_>) -> ValueList {
@@ -213,6 +229,7 @@ impl HostTraceBuilder {
         renumber_names(part, renamed);
         shift_rows(&mut part.nodes, all);
         all.nodes.append(&mut part.nodes);
+        all.listed.append(&mut part.listed);
         all.collectives.append(&mut part.collectives);
         all.text.append(&mut part.text);
         all.anomalies.merge(std::mem::take(&mut part.anomalies));

@@ -37,7 +37,7 @@ pub use write::{
 };
 
 use etlink_json::{ArrayLayout, JsonReadError, ReadDamage, read_elements};
-use etlink_model::{AnomalyKind, DeviceTrace, KeepEvents, advice};
+use etlink_model::{AnomalyKind, DeviceTrace, KeepEvents, WantedOps, advice};
 use header::KnownKeys;
 use std::io::Read;
 
@@ -133,6 +133,19 @@ const LAYOUT: ArrayLayout = ArrayLayout {
 /// The source fails or holds no `traceEvents` list and is no bare list of events.
 /// A truncated or partly damaged file is no error: see [`DeviceTrace::anomalies`].
 pub fn read<R: Read + Send>(source: R, options: KinetoReadOptions) -> Result<DeviceTrace, Error> {
+    read_part(source, options, None)
+}
+
+/// The same with a part of the CPU ops. Names, threads and all other rows have the numbers that they
+/// have in the whole trace.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_part<R: Read + Send>(
+    source: R,
+    options: KinetoReadOptions,
+    wanted: Option<&WantedOps>,
+) -> Result<DeviceTrace, Error> {
     let mut builder = tables::DeviceTraceBuilder::default();
     let envelope = read_elements(
         source,
@@ -143,7 +156,7 @@ pub fn read<R: Read + Send>(source: R, options: KinetoReadOptions) -> Result<Dev
             // kept, since damage may offer it a second time.
             let mut event = event::KinetoEvent::default();
             event.read(scanner, options)?;
-            chunk.push(&event, options.keep);
+            chunk.push(&event, options.keep, wanted);
             Ok(())
         },
         |chunk| builder.append(chunk),

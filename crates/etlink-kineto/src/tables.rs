@@ -9,6 +9,7 @@ use etlink_model::{
     DeviceQueue, DeviceRow, DeviceTrace, DurationNs, EventDetail, HostThread, IndexByValue,
     KeepEvents, MemoryRow, NameId, OtherEvent, QueueIdx, RawNameCache, RecordedDetails, RfId,
     RowKind, RuntimeCall, StreamOp, SyncRow, TextSpan, ThreadIdx, ThreadWait, TimeNs, TrackLabel,
+    WantedOps,
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -34,7 +35,12 @@ pub(crate) struct ChunkTables {
 
 impl ChunkTables {
     /// Files an event under its kind.
-    pub(crate) fn push(&mut self, event: &KinetoEvent<'_>, keep: KeepEvents) {
+    pub(crate) fn push(
+        &mut self,
+        event: &KinetoEvent<'_>,
+        keep: KeepEvents,
+        wanted: Option<&WantedOps>,
+    ) {
         self.count_event(event);
         match event.kind {
             EventKind::Other => return self.push_other(event, keep),
@@ -64,7 +70,7 @@ impl ChunkTables {
             self.trace.first_start = Some(start);
         }
         match event.kind {
-            EventKind::Op => self.push_op(event, start, duration),
+            EventKind::Op => self.push_op(event, start, duration, wanted),
             EventKind::Call => self.push_call(event, start, duration),
             EventKind::Sync => self.push_sync(event, start, duration),
             EventKind::ThreadWait => self.push_wait(event, start, duration),
@@ -271,7 +277,13 @@ impl ChunkTables {
         self.trace.auxiliary.push(row);
     }
 
-    fn push_op(&mut self, event: &KinetoEvent<'_>, start: TimeNs, duration: DurationNs) {
+    fn push_op(
+        &mut self,
+        event: &KinetoEvent<'_>,
+        start: TimeNs,
+        duration: DurationNs,
+        wanted: Option<&WantedOps>,
+    ) {
         let args = &event.args;
         let unfinished = args.finished.and_then(JsonValue::boolean) == Some(false);
         if unfinished {
@@ -299,7 +311,7 @@ impl ChunkTables {
             unfinished,
             shapes: self.name(args.shapes),
             types: self.name(args.types),
-            collective: self.push_collective(event),
+            collective: u32::MAX,
         };
         // Inductor's Triton launchers put `stream` on the
         // op (`CachingAutotuner.run`); aten ops have none.
@@ -311,7 +323,15 @@ impl ChunkTables {
                 duration,
             });
         }
-        self.trace.ops.push(op);
+        let is_wanted = wanted.is_none_or(|wanted| wanted.has(start, duration));
+        let records = self.trace.collectives.len();
+        // Its names get their numbers, whether it is kept or not.
+        let collective = self.push_collective(event);
+        if is_wanted {
+            self.trace.ops.push(CpuOp { collective, ..op });
+        } else {
+            self.trace.collectives.truncate(records);
+        }
     }
 
     fn push_call(&mut self, event: &KinetoEvent<'_>, start: TimeNs, duration: DurationNs) {

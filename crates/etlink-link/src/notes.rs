@@ -33,10 +33,18 @@ pub(crate) fn about_pair(
         );
     }
     if !damaged {
-        report
-            .notes
-            .extend(difference(report.host_ops, device, matching));
+        let by_order = matching.op_rule.contains(&MatchRule::Order);
+        let ops = DeviceOps::of(device);
+        let difference = difference(report.host_ops, ops, matching.count(), by_order);
+        report.notes.extend(difference);
     }
+}
+
+/// The same where ops are matched by id, window by window, and that is still to come; whether damage
+/// explains what is missing.
+pub(crate) fn about_parts(host: &HostTrace, device: &DeviceTrace, report: &mut LinkReport) -> bool {
+    report.two_runs = two_runs(host, device, &mut report.notes);
+    damage(host, device, &mut report.notes)
 }
 
 /// Notes about a device trace, with a host trace or alone.
@@ -233,17 +241,39 @@ fn why_by_order(device: &DeviceTrace, matching: &Matching) -> Option<String> {
     })
 }
 
+/// Ops of a device trace that a host trace can have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DeviceOps {
+    count: u64,
+    without_id: u64,
+}
+
+impl DeviceOps {
+    pub(crate) fn of(device: &DeviceTrace) -> DeviceOps {
+        // What `etlink record` adds of other processes is in no host trace.
+        let own_name: Vec<bool> = device
+            .names
+            .iter()
+            .map(|name| name.starts_with("etlink::"))
+            .collect();
+        let recorded = |op: &usize| !own_name[device.ops.name[*op].index()];
+        let mut ops = DeviceOps::default();
+        for op in (0..device.ops.len()).filter(recorded) {
+            ops.count += 1;
+            ops.without_id += u64::from(device.ops.rf_id[op].get().is_none());
+        }
+        ops
+    }
+}
+
 /// Why some ops are in one trace only.
-fn difference(host_ops: u64, device: &DeviceTrace, matching: &Matching) -> Option<String> {
-    // What `etlink record` adds of other processes is in no host trace.
-    let own_name: Vec<bool> = device
-        .names
-        .iter()
-        .map(|name| name.starts_with("etlink::"))
-        .collect();
-    let recorded = |op: &usize| !own_name[device.ops.name[*op].index()];
-    let device_ops = (0..device.ops.len()).filter(recorded).count() as u64;
-    let matched = matching.count();
+pub(crate) fn difference(
+    host_ops: u64,
+    ops: DeviceOps,
+    matched: u64,
+    by_order: bool,
+) -> Option<String> {
+    let device_ops = ops.count;
     // A tenth: exceptions and open ranges lose a few ops, another window loses many.
     if matched * 10 < device_ops * 9 || matched * 10 < host_ops * 9 {
         return Some(format!(
@@ -251,11 +281,8 @@ fn difference(host_ops: u64, device: &DeviceTrace, matching: &Matching) -> Optio
              the host trace and {device_ops} in the device trace"
         ));
     }
-    let without_id = (0..device.ops.len())
-        .filter(recorded)
-        .filter(|op| device.ops.rf_id[*op].get().is_none())
-        .count() as u64;
-    if matching.op_rule.contains(&MatchRule::Order) || matched == device_ops {
+    let without_id = ops.without_id;
+    if by_order || matched == device_ops {
         None
     } else if without_id > 0 {
         Some(format!(

@@ -4,7 +4,7 @@ use crate::device::calls::{self, Does};
 use crate::device::capture::CapturedOps;
 use crate::device::clocks;
 use crate::device::launch_queue::FullQueue;
-use crate::graph::edges::Edges;
+use crate::graph::edges::{Edge, Edges};
 use crate::graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};
 use crate::graph::nodes::{Node, Nodes};
 use crate::host::comms::HostComm;
@@ -141,19 +141,25 @@ impl LinkedTrace {
     /// Per thread, whether it only looks on: nothing on another thread or on a queue waits for it,
     /// while there are threads of which that is not so. NCCL's watchdog is one. O(edges).
     pub fn passive_threads(&self) -> Vec<bool> {
+        let awaited = self.awaited_threads(self.edges.iter());
+        let any = awaited.contains(&true);
+        awaited.iter().map(|awaited| !awaited && any).collect()
+    }
+
+    /// Per thread, whether another thread or a queue waits for it by one of these edges.
+    pub(crate) fn awaited_threads(&self, edges: impl Iterator<Item = Edge>) -> Vec<bool> {
         let nodes = &self.nodes;
-        let mut looks_on = vec![true; self.device.threads.len()];
-        for edge in self.edges.iter() {
+        let mut awaited = vec![false; self.device.threads.len()];
+        for edge in edges {
             let (from, to) = (edge.from.index(), edge.to.index());
             if edge.kind != EdgeKind::ProgramOrder
                 && !nodes.on_device[from]
                 && (nodes.on_device[to] || nodes.track[to] != nodes.track[from])
             {
-                looks_on[nodes.track[from].index()] = false;
+                awaited[nodes.track[from].index()] = true;
             }
         }
-        let all = looks_on.iter().all(|looks_on| *looks_on);
-        looks_on.iter().map(|looks_on| *looks_on && !all).collect()
+        awaited
     }
 
     /// A time of a device row by the host's clock, which times of nodes and calls are by. Rows keep

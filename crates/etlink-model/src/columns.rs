@@ -44,6 +44,11 @@ macro_rules! columns {
                 $(self.$field.append(&mut other.$field);)*
             }
 
+            /// Drops all rows but the first so many.
+            pub fn truncate(&mut self, rows: usize) {
+                $(self.$field.truncate(rows);)*
+            }
+
             /// Reorders: row `i` becomes the former row `order[i]`; rows that `order` does not name
             /// go. It names none twice.
             pub fn reorder(&mut self, order: &[u32]) {

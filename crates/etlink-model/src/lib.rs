@@ -18,6 +18,7 @@ mod host;
 mod ids;
 mod kernel_metrics;
 mod names;
+mod part;
 mod places;
 mod step;
 mod tensors;
@@ -47,6 +48,7 @@ pub use kernel_metrics::{
     ProfiledMetrics,
 };
 pub use names::{Names, RawNameCache};
+pub use part::{ListedNode, WantedNodes, WantedOps};
 pub use places::IndexByValue;
 pub use step::{MarkedStep, StepWork};
 pub use tensors::{TensorRef, TensorRefs, TensorUses};

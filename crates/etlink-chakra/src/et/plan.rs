@@ -2,14 +2,16 @@
 
 use super::part::PartGraph;
 use super::roofline::RooflineWorks;
-use super::rounding::Rounding;
+use super::rounding::TrackRounding;
 use super::weights::EdgeWeights;
 use crate::{LatencyMode, TracePart, WriteOptions};
 use etlink_link::ranks::RankSummary;
+use etlink_link::windows::WindowNodes;
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind, Nodes};
 use etlink_model::{DurationNs, GlobalRank, NodeIdx, TimeNs};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 
 /// A piece of an op or call that is no longer than this, not its first, is written with what its
 /// thread did just before.
@@ -51,6 +53,49 @@ impl EtPlan {
         options: &WriteOptions<'_>,
     ) -> EtPlan {
         let nodes = &graph.nodes;
+        let mut plan = EtPlan::unrounded(trace, graph, turns, weights, options);
+        let passive = plan.passive_threads(trace, graph, options);
+        let mut rounding = TrackRounding::of(trace);
+        plan.round(graph, options, (&passive, &mut rounding), 0..nodes.len());
+        // Only then do ids differ from the nodes' numbers.
+        if options.latency == LatencyMode::Node || options.no_gaps {
+            let mut next = 0;
+            for node in nodes.indices() {
+                next += u64::from(plan.has_latency_node(node));
+                plan.ids.push(next);
+                let kind = nodes.kind[node.index()];
+                next += u64::from(plan.is_written(node, kind, options));
+            }
+        }
+        plan
+    }
+
+    /// The same of a window: of its own nodes, with their numbers in the whole graph, and after the
+    /// windows before it.
+    pub(crate) fn of_window(
+        trace: &LinkedTrace,
+        graph: &PartGraph<'_>,
+        options: &WriteOptions<'_>,
+        window: &WindowNodes,
+        (passive, rounding): (&[bool], &mut TrackRounding),
+    ) -> EtPlan {
+        let turns = CommTurns::default();
+        let mut plan = EtPlan::unrounded(trace, graph, turns, None, options);
+        plan.round(graph, options, (passive, rounding), window.own.clone());
+        let numbers = window.numbers.iter();
+        plan.ids = numbers.map(|number| u64::from(number.0)).collect();
+        plan
+    }
+
+    /// Without durations in microseconds.
+    pub(crate) fn unrounded(
+        trace: &LinkedTrace,
+        graph: &PartGraph<'_>,
+        turns: CommTurns,
+        weights: Option<EdgeWeights>,
+        options: &WriteOptions<'_>,
+    ) -> EtPlan {
+        let nodes = &graph.nodes;
         let mut latency: Vec<DurationNs> = (0..nodes.len())
             .into_par_iter()
             .map(|node| nodes.latency(&graph.edges, NodeIdx::new(node)))
@@ -79,7 +124,7 @@ impl EtPlan {
             Some(transfers) => transfers.clone(),
             None => transfers(trace),
         };
-        let mut plan = EtPlan {
+        EtPlan {
             with,
             duration,
             latency,
@@ -91,41 +136,42 @@ impl EtPlan {
             roofline,
             weights,
             transfers,
-        };
-        plan.round(trace, graph, options);
-        // Only then do ids differ from the nodes' numbers.
-        if options.latency == LatencyMode::Node || options.no_gaps {
-            let mut next = 0;
-            for node in nodes.indices() {
-                next += u64::from(plan.has_latency_node(node));
-                plan.ids.push(next);
-                let kind = nodes.kind[node.index()];
-                next += u64::from(plan.is_written(node, kind, options));
-            }
         }
-        plan
     }
 
-    /// A thread that only looks on takes no time for its gaps: simulators run one host node at a
-    /// time, and its would hold up the threads that do the work.
-    fn round(&mut self, trace: &LinkedTrace, graph: &PartGraph<'_>, options: &WriteOptions<'_>) {
+    /// Threads whose gaps take no time. Empty where all take it.
+    fn passive_threads(
+        &self,
+        trace: &LinkedTrace,
+        graph: &PartGraph<'_>,
+        options: &WriteOptions<'_>,
+    ) -> Vec<bool> {
+        match graph.takes.is_empty() && options.part != TracePart::Communication {
+            true => trace.passive_threads(),
+            false => vec![],
+        }
+    }
+
+    /// Rounds the times of nodes that follow on those that were rounded. A thread that only looks on
+    /// takes no time for its gaps: simulators run one host node at a time, and its would hold up the
+    /// threads that do the work.
+    fn round(
+        &mut self,
+        graph: &PartGraph<'_>,
+        options: &WriteOptions<'_>,
+        (passive, rounding): (&[bool], &mut TrackRounding),
+        own: Range<usize>,
+    ) {
         let (nodes, mode) = (&graph.nodes, options.latency);
-        let passive = if graph.takes.is_empty() && options.part != TracePart::Communication {
-            trace.passive_threads()
-        } else {
-            vec![]
-        };
         let takes = self.times_to_round(graph, mode);
-        let mut threads = Rounding::new(trace.device.threads.len());
-        let mut queues = Rounding::new(trace.device.queues.len());
         self.duration_us.reserve(nodes.len());
         for (node, take) in takes.into_iter().enumerate() {
             let at = nodes.track[node];
             let on_device = nodes.on_device[node];
-            if !on_device
+            let is_passive = !on_device
                 && matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary)
-                && passive.get(at.index()).copied().unwrap_or(false)
-            {
+                && passive.get(at.index()).copied().unwrap_or(false);
+            if is_passive || !own.contains(&node) {
                 self.duration_us.push(0);
                 if mode == LatencyMode::Node {
                     self.latency_us.push(0);
@@ -133,7 +179,10 @@ impl EtPlan {
                 continue;
             }
             // Each thread and queue carries its own remainder, as each has its own sum to keep.
-            let rounding = if on_device { &mut queues } else { &mut threads };
+            let rounding = match on_device {
+                true => &mut rounding.queues,
+                false => &mut rounding.threads,
+            };
             if mode == LatencyMode::Node {
                 self.latency_us
                     .push(rounding.micros(at, self.latency[node]));
@@ -165,6 +214,24 @@ impl EtPlan {
                 .for_each(|(take, latency)| *take += *latency);
         }
         takes
+    }
+
+    /// The node that a node is written with.
+    pub(crate) fn with(&self, node: NodeIdx) -> NodeIdx {
+        self.with[node.index()]
+    }
+
+    /// The first slice of the op that a node is a slice of.
+    pub(crate) fn first_slice_of(&self, trace: &LinkedTrace, node: NodeIdx) -> Option<NodeIdx> {
+        let node = trace.nodes.get(node);
+        let is_of_op = matches!(
+            node.kind,
+            NodeKind::HostOp | NodeKind::HostGap | NodeKind::Collective
+        );
+        if !is_of_op || node.on_device {
+            return None;
+        }
+        self.first_slice.get(node.source as usize).copied()
     }
 
     /// The id of a node, or of the one that it is written with.

@@ -4,6 +4,7 @@
 //! kernels into nothing; here the error of one duration is carried into the next on the same
 //! thread or queue, so that any run of them is right to half a microsecond.
 
+use etlink_link::LinkedTrace;
 use etlink_model::{DurationNs, TrackIdx};
 
 const NS_PER_US: i64 = 1000;
@@ -32,6 +33,23 @@ impl Rounding {
         // The remainder is between -500 and 499 ns, and goes into the next duration.
         *carry = due - micros * NS_PER_US;
         u64::try_from(micros).unwrap_or(0)
+    }
+}
+
+/// The same of all threads and of all queues.
+#[derive(Debug, Default)]
+pub(crate) struct TrackRounding {
+    pub(crate) threads: Rounding,
+    pub(crate) queues: Rounding,
+}
+
+impl TrackRounding {
+    /// Before the first node of a trace.
+    pub(crate) fn of(trace: &LinkedTrace) -> TrackRounding {
+        TrackRounding {
+            threads: Rounding::new(trace.device.threads.len()),
+            queues: Rounding::new(trace.device.queues.len()),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use etlink_link::LinkedTrace;
 use etlink_model::{NameId, Names};
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::ops::Range;
 
 /// Attribute of the first message: schemas of ops.
 pub(crate) const OP_SCHEMAS: &str = "op_schemas";
@@ -41,33 +42,18 @@ impl<'t> SharedTexts<'t> {
         plan: &EtPlan,
         options: &WriteOptions<'_>,
     ) -> SharedTexts<'t> {
-        if options.attributes == AttributeSet::Minimal {
-            return SharedTexts::default();
-        }
+        let mut uses = SharedUses::default();
+        uses.add(trace, graph, plan, (options, 0..graph.len()));
+        SharedTexts::of_uses(trace, &uses)
+    }
+
+    /// The texts that have these uses.
+    pub(crate) fn of_uses(trace: &'t LinkedTrace, uses: &SharedUses) -> SharedTexts<'t> {
         let host = trace.host.as_ref();
         let names = host.map_or(&trace.device.names, |host| &host.names);
-        let (mut schemas, mut types) = (TextUses::default(), TextUses::default());
-        for (op, slice) in plan.first_slice.iter().enumerate() {
-            let is_written = slice.get().is_some_and(|slice| {
-                plan.is_written(slice, graph.nodes.kind[slice.index()], options)
-            });
-            if !is_written {
-                continue;
-            }
-            let Some(host) = host else {
-                types.count(trace.device.ops.types[op]);
-                continue;
-            };
-            if let Some(node) = trace.op_host[op].get() {
-                let (nodes, node) = (&host.nodes, node.index());
-                schemas.count(nodes.op_schema[node]);
-                types.count(nodes.inputs[node].types);
-                types.count(nodes.outputs[node].types);
-            }
-        }
         SharedTexts {
-            op_schemas: TextList::of(&schemas, names),
-            argument_types: TextList::of(&types, names),
+            op_schemas: TextList::of(&uses.schemas, names),
+            argument_types: TextList::of(&uses.types, names),
         }
     }
 
@@ -101,8 +87,49 @@ impl<'t> SharedTexts<'t> {
     }
 }
 
+/// How often each text is used that can be shared.
+#[derive(Debug, Default)]
+pub(crate) struct SharedUses {
+    schemas: TextUses,
+    types: TextUses,
+}
+
+impl SharedUses {
+    /// Adds those of the ops whose first slices are among these nodes, and are written. O(ops).
+    pub(crate) fn add(
+        &mut self,
+        trace: &LinkedTrace,
+        graph: &PartGraph<'_>,
+        plan: &EtPlan,
+        (options, own): (&WriteOptions<'_>, Range<usize>),
+    ) {
+        if options.attributes == AttributeSet::Minimal {
+            return;
+        }
+        for (op, slice) in plan.first_slice.iter().enumerate() {
+            let is_written = slice.get().is_some_and(|slice| {
+                own.contains(&slice.index())
+                    && plan.is_written(slice, graph.nodes.kind[slice.index()], options)
+            });
+            if !is_written {
+                continue;
+            }
+            let Some(host) = &trace.host else {
+                self.types.count(trace.device.ops.types[op]);
+                continue;
+            };
+            if let Some(node) = trace.op_host[op].get() {
+                let (nodes, node) = (&host.nodes, node.index());
+                self.schemas.count(nodes.op_schema[node]);
+                self.types.count(nodes.inputs[node].types);
+                self.types.count(nodes.outputs[node].types);
+            }
+        }
+    }
+}
+
 /// How often each name of a table is used, by its number.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct TextUses(Vec<u32>);
 
 impl TextUses {

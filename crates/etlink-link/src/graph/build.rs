@@ -71,6 +71,53 @@ pub(crate) fn build(
     op_communicates: &[bool],
     anomalies: &mut Anomalies,
 ) -> (Nodes, Edges) {
+    let parts = (waits, between);
+    let whole = build_cut(
+        device,
+        draft,
+        call_slot,
+        launches,
+        parts,
+        op_communicates,
+        None,
+        anomalies,
+    );
+    (whole.nodes, whole.edges)
+}
+
+/// Where a graph is cut, and what is known of the graph before that.
+#[derive(Clone, Copy)]
+pub(crate) struct Cut<'t> {
+    /// Times at which it is cut.
+    pub(crate) times: [TimeNs; 4],
+    /// From when to when the nodes begin that are wanted.
+    pub(crate) wanted: (TimeNs, TimeNs),
+    /// Who reads a tensor that was written before that, and the thread that did.
+    pub(crate) readers: &'t [(OpIdx, ThreadIdx)],
+}
+
+/// A graph, cut.
+pub(crate) struct CutGraph {
+    pub(crate) nodes: Nodes,
+    pub(crate) edges: Edges,
+    /// How many nodes are placed before each of the times.
+    pub(crate) before: [usize; 4],
+    /// How many readers of tensors need an edge from before the cut.
+    pub(crate) late_readers: usize,
+}
+
+/// The same with what a cut needs to know.
+#[expect(clippy::too_many_arguments, reason = "the parts of a graph")]
+pub(crate) fn build_cut(
+    device: &DeviceTrace,
+    draft: Draft,
+    call_slot: Vec<SlotIdx>,
+    launches: &Launches,
+    (waits, between): (&Waits, BetweenThreads<'_>),
+    op_communicates: &[bool],
+    cut: Option<Cut<'_>>,
+    anomalies: &mut Anomalies,
+) -> CutGraph {
     let edges = Vec::with_capacity(2 * device.rows.len());
     let row_slot = vec![SlotIdx::default(); device.rows.len()];
     let mut graph = Graph {
@@ -88,13 +135,21 @@ pub(crate) fn build(
     graph.draft.add_boundaries(begin);
     graph.add_handoffs(between.handoffs);
     graph.add_recorded_waits(begin, between);
+    let late_readers = cut.map_or(0, |cut| graph.count_late_readers(cut));
     graph.add_tensors(between.tensors);
     graph.place_host_waits();
     // Host waits come before rows: they move the ends of slices, and a launch's end is a slice's
     // end.
     graph.add_rows(begin);
     graph.add_waits();
-    graph.finish(op_communicates)
+    let times = cut.map_or([TimeNs(i64::MIN); 4], |cut| cut.times);
+    let (nodes, edges, before) = graph.finish(op_communicates, times);
+    CutGraph {
+        nodes,
+        edges,
+        before,
+        late_readers,
+    }
 }
 
 /// What a row waits for.
@@ -196,6 +251,36 @@ impl Graph<'_> {
             }
             self.edge(EdgeKind::Handoff, from, to);
         }
+    }
+
+    /// Readers of what was written before a cut that no edge behind the cut puts behind the writer.
+    fn count_late_readers(&self, cut: Cut<'_>) -> usize {
+        let (ops, draft) = (&self.device.ops, &self.draft);
+        let (from, until) = cut.wanted;
+        // per pair of threads, when the first slice begins that follows on one behind the cut
+        let mut first: FxHashMap<(ThreadIdx, ThreadIdx), SlotIdx> = FxHashMap::default();
+        for edge in &self.edges {
+            if draft.place(edge.to) >= from && draft.place(edge.from) >= from {
+                let threads = (draft.thread(edge.to), draft.thread(edge.from));
+                let known = first.entry(threads).or_insert(edge.to);
+                *known = edge.to.min(*known);
+            }
+        }
+        let mut late = 0;
+        for &(reader, writer) in cut.readers {
+            let (thread, begun) = (ops.thread[reader.index()], ops.start[reader.index()]);
+            if thread == writer || begun < from || begun >= until {
+                continue;
+            }
+            let Some(to) = draft.around(thread, begun).1 else {
+                continue;
+            };
+            let is_behind = first
+                .get(&(thread, writer))
+                .is_some_and(|first| *first <= to);
+            late += usize::from(!is_behind);
+        }
+        late
     }
 
     /// What reads a tensor waits for the thread that wrote it, unless another edge between the two
@@ -447,7 +532,7 @@ impl Graph<'_> {
     }
 
     /// Numbers the nodes by place.
-    fn finish(self, op_communicates: &[bool]) -> (Nodes, Edges) {
+    fn finish(self, op_communicates: &[bool], cuts: [TimeNs; 4]) -> (Nodes, Edges, [usize; 4]) {
         let Graph {
             device,
             mut draft,
@@ -456,6 +541,7 @@ impl Graph<'_> {
             ..
         } = self;
         let (order, slots) = (draft.order(), draft.next_row());
+        let before = cuts.map(|cut| order.partition_point(|slot| draft.place(*slot) < cut));
         let (track, on_device) = draft.node_tracks(&order);
         // Plain numbers: zeros of slots that no node has take no memory.
         let mut numbers = vec![0u32; slots.index()];
@@ -514,6 +600,7 @@ impl Graph<'_> {
                 ..nodes
             },
             edges,
+            before,
         )
     }
 }

@@ -88,39 +88,92 @@ pub(crate) fn recorded_producers(device: &DeviceTrace) -> Vec<(OpIdx, OpIdx)> {
 
 /// The dependencies between threads that `which` asks for.
 pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> TensorDeps {
-    let Some(uses) = host.tensors.as_ref().filter(|_| which != TensorEdges::None) else {
-        return TensorDeps::default();
-    };
-    let tid = |node: HostIdx| HostTid(host.nodes.tid[node.index()]);
-    let (mut written, mut read) = (Bytes::default(), Bytes::default());
-    let mut found: Vec<(HostIdx, HostIdx)> = vec![];
-    for node in (0..host.nodes.len()).map(HostIdx::new) {
-        let mut after = |from: HostIdx| {
-            if tid(from) != tid(node) {
-                found.push((node, from));
-            }
-        };
-        for tensor in stored_tensors(uses, uses.inputs(node.index())) {
-            written.last_users(&tensor, &tid, &mut after);
-            if which == TensorEdges::All {
-                read.put_user(&tensor, node);
-            }
-        }
-        for tensor in stored_tensors(uses, uses.outputs(node.index())) {
-            if which == TensorEdges::All {
-                written.last_users(&tensor, &tid, &mut after);
-                read.last_users(&tensor, &tid, &mut after);
-            }
-            // After the look-up: a node that writes in place must see the writer before it.
-            written.put_user(&tensor, node);
+    let mut users = TensorUsers::new(which);
+    let nodes = 0..host.nodes.len();
+    let pairs = users.add_nodes(host, nodes.map(HostIdx::new));
+    TensorDeps {
+        pairs,
+        dropped: users.written.dropped + users.read.dropped,
+        first_dropped: users.written.first_dropped.or(users.read.first_dropped),
+    }
+}
+
+/// Who used which tensors last, of the nodes so far. A node is numbered by its place among them.
+#[derive(Default)]
+pub(crate) struct TensorUsers {
+    which: TensorEdges,
+    written: Bytes,
+    read: Bytes,
+    /// Per node so far, its thread.
+    threads: Vec<HostTid>,
+}
+
+impl TensorUsers {
+    pub(crate) fn new(which: TensorEdges) -> TensorUsers {
+        TensorUsers {
+            which,
+            ..TensorUsers::default()
         }
     }
-    found.sort_unstable();
-    found.dedup();
-    TensorDeps {
-        pairs: found,
-        dropped: written.dropped + read.dropped,
-        first_dropped: written.first_dropped.or(read.first_dropped),
+
+    /// How many nodes there were so far.
+    pub(crate) fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// The thread of a node.
+    pub(crate) fn thread(&self, node: HostIdx) -> HostTid {
+        self.threads[node.index()]
+    }
+
+    /// The next nodes: pairs of these and nodes so far on another thread, the later first; by that.
+    /// `nodes` are rows of `host`.
+    pub(crate) fn add_nodes(
+        &mut self,
+        host: &HostTrace,
+        nodes: impl Iterator<Item = HostIdx>,
+    ) -> Vec<(HostIdx, HostIdx)> {
+        let Some(uses) = host
+            .tensors
+            .as_ref()
+            .filter(|_| self.which != TensorEdges::None)
+        else {
+            return vec![];
+        };
+        let TensorUsers {
+            which,
+            written,
+            read,
+            threads,
+        } = self;
+        let mut found: Vec<(HostIdx, HostIdx)> = vec![];
+        for row in nodes {
+            let node = HostIdx::new(threads.len());
+            threads.push(HostTid(host.nodes.tid[row.index()]));
+            let tid = |node: HostIdx| threads[node.index()];
+            let mut after = |from: HostIdx| {
+                if tid(from) != tid(node) {
+                    found.push((node, from));
+                }
+            };
+            for tensor in stored_tensors(uses, uses.inputs(row.index())) {
+                written.last_users(&tensor, &tid, &mut after);
+                if *which == TensorEdges::All {
+                    read.put_user(&tensor, node);
+                }
+            }
+            for tensor in stored_tensors(uses, uses.outputs(row.index())) {
+                if *which == TensorEdges::All {
+                    written.last_users(&tensor, &tid, &mut after);
+                    read.last_users(&tensor, &tid, &mut after);
+                }
+                // After the look-up: a node that writes in place must see the writer before it.
+                written.put_user(&tensor, node);
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 }
 

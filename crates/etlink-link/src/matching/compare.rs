@@ -176,6 +176,16 @@ fn steps<'n>(used: &[NameId], names: &'n Names) -> Vec<&'n str> {
         .collect()
 }
 
+/// Whether the two traces say that they are of different ranks, and that is to be refused.
+pub(crate) fn is_of_other_rank(
+    host: &HostTrace,
+    device: &DeviceTrace,
+    options: LinkOptions,
+) -> bool {
+    let ranks = host_rank(host).zip(device.header.rank);
+    !options.allow_mismatch && ranks.is_some_and(|(host, device)| host != device)
+}
+
 /// This process's global rank, from collectives in which each rank gives its own.
 fn host_rank(host: &HostTrace) -> Option<GlobalRank> {
     let all = &host.collectives;

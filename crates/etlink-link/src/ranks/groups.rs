@@ -5,7 +5,9 @@
 
 use crate::limits::MAX_RANKS;
 use crate::{CollectiveRef, LinkedTrace};
-use etlink_model::{Collective, CollectiveKind, GlobalRank, NameId, ProcessGroup};
+use etlink_model::{
+    Collective, CollectiveKind, DeviceTrace, GlobalRank, HostTrace, NameId, ProcessGroup,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
@@ -24,31 +26,16 @@ pub struct GroupResolver<'t> {
 impl<'t> GroupResolver<'t> {
     /// Looks through the communication records of a trace. O(n).
     pub fn new(trace: &'t LinkedTrace) -> Self {
-        let device = (&trace.device.collectives, &trace.device.names);
-        let host = trace
-            .host
-            .as_ref()
-            .map(|host| (&host.collectives, &host.names));
-        let used = [Some(device), host]
-            .into_iter()
-            .flatten()
-            .flat_map(|(table, names)| {
-                let used: FxHashSet<NameId> = table.group_name.iter().copied().collect();
-                used.into_iter().map(|name| names.get(name))
-            });
-        let used: BTreeSet<&str> = used.filter(|name| !name.is_empty()).collect();
+        let one_group = has_one_group(&trace.device, trace.host.as_ref());
+        GroupResolver::of_part(trace, one_group)
+    }
+
+    /// The same of a part of a trace, where the records of the whole are known.
+    pub fn of_part(trace: &'t LinkedTrace, one_group: bool) -> Self {
         let world = trace.report.world_size.or(trace.device.header.world_size);
         let world = world
             .and_then(|size| u64::try_from(size).ok())
             .filter(|size| *size <= MAX_RANKS);
-        let sizes = [Some(device), host]
-            .into_iter()
-            .flatten()
-            .flat_map(|(table, _)| &table.group_size);
-        let mut sizes = sizes.copied().filter(|size| *size > 0);
-        let one_size = sizes
-            .next()
-            .is_none_or(|first| sizes.all(|size| size == first));
         let mut listed = FxHashMap::default();
         let host_groups = trace.host.iter().flat_map(|host| &host.groups);
         for group in trace.device.header.groups.iter().chain(host_groups) {
@@ -56,7 +43,7 @@ impl<'t> GroupResolver<'t> {
         }
         GroupResolver {
             listed,
-            one_group: used.len() <= 1 && one_size,
+            one_group,
             world,
         }
     }
@@ -126,6 +113,24 @@ impl<'t> GroupResolver<'t> {
         let rank = i64::try_from(*self.ranks(record)?.get(place)?);
         rank.ok().map(GlobalRank)
     }
+}
+
+/// Whether the records of two traces name no more than one group, and none of another size.
+pub(crate) fn has_one_group(device: &DeviceTrace, host: Option<&HostTrace>) -> bool {
+    let device = (&device.collectives, &device.names);
+    let host = host.map(|host| (&host.collectives, &host.names));
+    let tables = || [Some(device), host].into_iter().flatten();
+    let used = tables().flat_map(|(table, names)| {
+        let used: FxHashSet<NameId> = table.group_name.iter().copied().collect();
+        used.into_iter().map(|name| names.get(name))
+    });
+    let used: BTreeSet<&str> = used.filter(|name| !name.is_empty()).collect();
+    let sizes = tables().flat_map(|(table, _)| &table.group_size);
+    let mut sizes = sizes.copied().filter(|size| *size > 0);
+    let one_size = sizes
+        .next()
+        .is_none_or(|first| sizes.all(|size| size == first));
+    used.len() <= 1 && one_size
 }
 
 /// `[0, 1, 2]`; `None` for an empty list and for one that was cut (`[0, 1, ...]`).

@@ -36,6 +36,7 @@ pub use arrivals::{CollectiveArrival, collective_arrivals};
 pub use clocks::{ClockDrift, RankClock, align_clocks};
 pub use deadlock::{CommRole, DeadlockCheck, order_conflicts, serialize_comms};
 pub use groups::GroupResolver;
+pub(crate) use groups::has_one_group;
 pub use join::{
     CollectiveMatch, CommChannel, JoinProblem, JoinProblemKind, MatchMember, Mismatch,
     ProblemExample, RunJoin, join_ranks, rank_list,

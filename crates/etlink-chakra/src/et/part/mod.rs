@@ -13,6 +13,7 @@ use etlink_link::{Edges, LinkedTrace, Node, NodeKind, Nodes};
 use etlink_model::{DurationNs, NodeIdx};
 use indexmap::IndexMap;
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// The nodes to write.
 pub(crate) struct PartGraph<'t> {
@@ -42,25 +43,7 @@ impl<'t> PartGraph<'t> {
         groups: &GroupResolver<'_>,
         options: &WriteOptions<'_>,
     ) -> PartGraph<'t> {
-        let mut whole = PartGraph {
-            nodes: Cow::Borrowed(&trace.nodes),
-            edges: Cow::Borrowed(&trace.edges),
-            origin: vec![],
-            takes: vec![],
-            communications: vec![],
-            transfers: None,
-            demoted: IndexMap::new(),
-            standing_for: "host gap",
-            host_computes: false,
-        };
-        let is_collective = |node: &NodeIdx| trace.nodes.kind[node.index()] == NodeKind::Collective;
-        for node in trace.nodes.indices().filter(is_collective) {
-            match comm_of(trace, groups, options, node) {
-                Some(Ok(_)) => whole.communications.push(node),
-                Some(Err(reason)) => *whole.demoted.entry(reason).or_default() += 1,
-                None => {}
-            }
-        }
+        let mut whole = PartGraph::of_nodes(trace, groups, options, 0..trace.nodes.len());
         if let Some(agreement) = options.agreement.filter(|_| options.serialize_comms) {
             waits::take_out(&mut whole, agreement);
         }
@@ -84,6 +67,35 @@ impl<'t> PartGraph<'t> {
             TracePart::Device => device::of(whole),
             TracePart::Communication => communication::of(trace, whole, options.serialize_comms),
         }
+    }
+
+    /// A graph as it was linked, of which these nodes are to be written.
+    pub(crate) fn of_nodes(
+        trace: &'t LinkedTrace,
+        groups: &GroupResolver<'_>,
+        options: &WriteOptions<'_>,
+        own: Range<usize>,
+    ) -> PartGraph<'t> {
+        let mut whole = PartGraph {
+            nodes: Cow::Borrowed(&trace.nodes),
+            edges: Cow::Borrowed(&trace.edges),
+            origin: vec![],
+            takes: vec![],
+            communications: vec![],
+            transfers: None,
+            demoted: IndexMap::new(),
+            standing_for: "host gap",
+            host_computes: false,
+        };
+        let is_collective = |node: &NodeIdx| trace.nodes.kind[node.index()] == NodeKind::Collective;
+        for node in own.map(NodeIdx::new).filter(is_collective) {
+            match comm_of(trace, groups, options, node) {
+                Some(Ok(_)) => whole.communications.push(node),
+                Some(Err(reason)) => *whole.demoted.entry(reason).or_default() += 1,
+                None => {}
+            }
+        }
+        whole
     }
 
     /// Number of nodes of the part.
