@@ -310,3 +310,18 @@ pub(crate) fn differences(
     }
     anomalies
 }
+
+#[cfg(test)]
+mod tests {
+    use super::contradict;
+
+    #[test]
+    fn sizes_contradict_where_both_traces_say_one() {
+        assert!(contradict(4, 8));
+        assert!(!contradict(4, 4));
+        // 0: it does not say
+        for (host, device) in [(0, 8), (8, 0), (0, 0)] {
+            assert!(!contradict(host, device), "{host} {device}");
+        }
+    }
+}
