@@ -150,6 +150,53 @@ class DropIn(Traces):
         self.assertEqual(self.steps(), [(1, 1), (4, 5), (0, 0)])
         self.assertFalse((self.folder / "etlink_traces").exists())
 
+    LOOP = """
+import os, resource, sys, time
+import torch
+from etlink_torch import profile
+
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+opened, limit = [], resource.getrlimit(resource.RLIMIT_NOFILE)
+with profile("traces", wait=4, warmup=1, active=2) as prof:
+    for step in range(10):
+        model(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+        if step == 6 and sys.argv[1] == "waits":
+            time.sleep(5)
+        if step == 6 and sys.argv[1] == "opens":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (100, limit[1]))
+            while len(opened) < 100:
+                try:
+                    opened.append(os.open(os.devnull, os.O_RDONLY))
+                except OSError:
+                    break
+        prof.step()
+        while opened:
+            os.close(opened.pop())
+"""
+
+    def loop(self, what: str) -> dict:
+        script = self.folder / "loop.py"
+        script.write_text(self.LOOP)
+        self.run_script(script, what)
+        self.traces = self.folder / "traces"
+        (rank,) = self.manifest()["ranks"]
+        return rank
+
+    def test_a_recorded_step_that_waits_is_no_cost_of_the_recording(self):
+        times = self.loop("waits")["step_times"]
+        self.assertEqual(times["recorded_steps"], 2)
+        # the mean of both is more than half of the wait
+        self.assertLess(times["recorded_ns"], 2e9)
+
+    def test_too_many_open_files_are_not_said_to_be_a_full_disk(self):
+        rank = self.loop("opens")
+        (note,) = rank["notes"]
+        self.assertIn("was not written to its end", note)
+        self.assertIn("too many files open; raise the limit (`ulimit -n`)", note)
+        self.assertEqual(rank["cycles"], [])
+
     def test_without_torch(self):
         script = self.folder / "no_torch.py"
         script.write_text(

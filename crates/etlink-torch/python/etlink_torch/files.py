@@ -1,6 +1,7 @@
 """Files of a recording: they appear whole under their names, or not at all."""
 
 import contextlib
+import errno
 import glob
 import gzip
 import json
@@ -149,11 +150,31 @@ def is_whole(path):
 
 def check_end(path):
     """Raises if a trace is cut, or was not made at all."""
-    if not os.path.exists(path) or not is_whole(path):
-        raise Failure(
-            "a trace of this cycle was not written to its end, so the cycle is lost: is the disk "
-            "full? Make room, or choose another folder with -o"
-        )
+    if os.path.exists(path) and is_whole(path):
+        return
+    raise Failure(
+        "a trace of this cycle was not written to its end, so the cycle is lost: {}".format(why_unwritten(path))
+    )
+
+
+def why_unwritten(path):
+    """What the system says of a file beside it: PyTorch does not tell why it could not write."""
+    probe = path + ".probe"
+    try:
+        with open(probe, "wb") as file:
+            # not a byte: a full disk may have room for that
+            file.write(b" " * BLOCK_BYTES)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.errno == errno.EMFILE:
+            return "the program has too many files open; raise the limit (`ulimit -n`)"
+        if error.errno == errno.ENOSPC:
+            return "the disk is full; make room, or choose another folder with -o"
+        return "{}; choose another folder with -o".format(error.strerror)
+    finally:
+        attempt(os.remove, probe)
+    return "PyTorch does not say why; was the disk full, or did the program have too many files open (`ulimit -n`)?"
 
 
 def remove_trace(path):

@@ -241,7 +241,10 @@ class Session:
         self.off = True
         process = holder.rpartition(".")[2]
         if not lives:
-            self.report.note("rank {} was recorded before, by process {}".format(rank, process))
+            self.report.note(
+                "it was recorded before, by process {}: of programs that run one after the other the first is "
+                "recorded. For another, put `etlink record` with an -o of its own before that program".format(process)
+            )
             return
         self.report.content["duplicate"] = True
         self.report.note(
