@@ -279,6 +279,23 @@ fn a_run_with_a_cut_rank_is_no_whole_goal() {
         .complains(&["nodes that the file says it has"]);
 }
 
+/// An empty file would be taken for a conversion that went well.
+#[test]
+fn what_has_no_whole_node_is_not_converted() {
+    let tool = written_run();
+    tool.run(&format!("convert {RANK} whole.json")).exits(0);
+    let json = tool.read("whole.json");
+    let metadata = json.windows(4).position(|four| four == b"\n}\n{");
+    let length = metadata.expect("metadata and a node") + 40;
+    tool.file("cut.json", &json[..length]);
+    for output in ["cut.et", "cut.parquet", "cut.goal"] {
+        tool.run(&format!("convert cut.json {output}"))
+            .exits(2)
+            .complains(&["cut.json", "no whole node", "messages cut"]);
+        assert!(!tool.path(output).exists(), "{output}");
+    }
+}
+
 #[test]
 fn goal_of_one_rank_says_how_many_are_missing() {
     let tool = written_run();

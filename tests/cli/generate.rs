@@ -31,6 +31,33 @@ fn every_pattern_passes_the_check() {
 }
 
 #[test]
+fn what_a_simulator_never_ends_is_not_made() {
+    let tool = Tool::new();
+    tool.run("generate all-gather --size 3 --ranks 4 -o made")
+        .exits(2)
+        .complains(&["nothing was written", "ET305", "--size"]);
+    assert!(!tool.path("made").exists());
+    tool.run("generate all-gather --size 4 --ranks 4 -o made")
+        .exits(0);
+    let readme = String::from_utf8(tool.read("made/README.md")).expect("is text");
+    assert!(!readme.contains("recording"), "{readme}");
+}
+
+/// `merge --for astra-sim` gives a run of one rank an idle neighbour, which is none of its ranks.
+#[test]
+fn a_run_of_one_rank_is_scaled() {
+    let tool = Tool::new();
+    tool.run("merge {pairs}/mlp-2.15.0 --for astra-sim -o one")
+        .exits(0);
+    tool.run("scale one --ranks 3 -o made").exits(0);
+    let files = tool.files("made");
+    let ranks = files.keys().filter(|name| name.ends_with(".et"));
+    assert_eq!(ranks.count(), 3);
+    let readme = String::from_utf8(tool.read("made/README.md")).expect("is text");
+    assert!(readme.contains("a copy of a rank"), "{readme}");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_files() {
     let tool = Tool::new();
     let make = |seed: u32, folder: &str| {

@@ -288,6 +288,11 @@ fn packet_networks_have_their_configurations() {
     tool.run(&merge("astra-sim-htsim")).exits(0);
     assert!(text("htsim.topo").starts_with("Nodes 4\nTiers 2\nPodsize 4\n"));
     assert!(text("README.md").contains("-topo \"$PWD/htsim.topo\""));
+    // 0.1 Gb/s across hosts are no whole number of them
+    tool.run(&merge("astra-sim-htsim"))
+        .exits(0)
+        .notes("1 Gb/s instead of 0.101 (9.9 times as quick)");
+    assert!(text("README.md").contains("1 Gb/s instead of 0.101"));
     // What the other network had is gone with the run that it was of.
     assert!(!tool.path("out/ns3_config.txt").exists());
 }

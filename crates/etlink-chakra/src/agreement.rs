@@ -12,6 +12,7 @@ use crate::WriteOptions;
 use crate::demotion::Demotion;
 use crate::et::communication::{SimulatedComm, comm_of};
 use crate::rank_agreement::{CommDecision, RankAgreement};
+use crate::roofline_device::RooflineDevice;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{
     CollectiveMatch, CommChannel, Communication, DeadlockCheck, GroupResolver, MatchMember,
@@ -31,9 +32,18 @@ pub struct RunAgreement {
     pub groups: BTreeMap<u32, Vec<u64>>,
     /// Entries of [`RunJoin::matches`] that were taken out because ranks do them in opposite order.
     pub deadlocked: Vec<MatchIdx>,
+    /// The device of the ranks.
+    pub device: RooflineDevice,
 }
 
 impl RunAgreement {
+    /// Sets the device that the times of a roofline are for: of all ranks, as a simulator has one.
+    pub fn set_device(&mut self, device: RooflineDevice) {
+        let peaks = device.peaks();
+        self.ranks.iter_mut().for_each(|rank| rank.peaks = peaks);
+        self.device = device;
+    }
+
     /// Whether a file has a communication.
     pub fn communicates(&self) -> bool {
         let mut decisions = self.ranks.iter().flat_map(|rank| &rank.decisions);
@@ -92,6 +102,7 @@ pub fn agree(
         ranks: vec![RankAgreement::default(); facts.len()],
         groups: BTreeMap::new(),
         deadlocked,
+        device: RooflineDevice::default(),
     };
     // Only groups that some communication still uses are listed: ASTRA-sim builds all it reads.
     for (joint, decision) in join.matches.iter().zip(&decisions) {

@@ -84,8 +84,8 @@ findings! {
     NoCommSize "ET303" = Error, "communication nodes without comm_size";
     /// `comm_size` 0.
     ZeroCommSize "ET304" = Error, "communication nodes of size 0";
-    /// An all-gather of size 0.
-    EmptyAllGather "ET305" = Error, "all-gathers of size 0: ASTRA-sim never ends";
+    /// An all-gather that cannot be cut into the pieces that configurations ask for.
+    SmallAllGather "ET305" = Error, "all-gathers of fewer than 4 bytes: ASTRA-sim never ends";
     /// A send or receive that does not say with whom.
     NoPeer "ET306" = Error, "sends or receives without the other rank";
     /// `is_cpu_op` on a communication node.
@@ -125,6 +125,11 @@ findings! {
     OrderDiffers "ET510" = Warning,
         "communications in opposite order on different ranks: simulators that run one at a time \
         can wait for ever";
+    /// A collective that has nobody to talk to.
+    OneRankGroup "ET511" = Error, "collectives of a group of one rank: the rank never ends";
+    /// A key of `comm_group.json` that is no number of a group.
+    GroupKey "ET512" = Error,
+        "keys of comm_group.json that are no whole number above 0: ASTRA-sim aborts at load";
     /// Ids against time.
     IdsNotInTimeOrder "ET106" = Warning,
         "ids do not ascend with time: ASTRA-sim starts the lowest ready id first";

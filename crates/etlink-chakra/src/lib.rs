@@ -32,6 +32,7 @@ mod ordered_writer;
 pub mod picture;
 mod rank_agreement;
 pub mod read;
+mod roofline_device;
 pub mod simulated;
 mod transfers;
 mod wire;
@@ -48,6 +49,7 @@ pub use options::{
     AttributeSet, LatencyMode, RooflineCover, TracePart, WriteOptions, WriteSummary,
 };
 pub use rank_agreement::{CommDecision, RankAgreement};
+pub use roofline_device::{KernelTimes, RooflineDevice, RooflinePeaks};
 pub use transfers::set_waits;
 
 /// The messages of the Chakra schema, generated from `schema/et_def.proto`.

@@ -3,12 +3,14 @@
 use crate::demotion::Demotion;
 use crate::proto::NodeType;
 use crate::rank_agreement::RankAgreement;
+use crate::roofline_device::KernelTimes;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankClock;
 use etlink_link::roofline::RooflineFormula;
 use etlink_model::TimeNs;
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 
 /// Where the time goes that lies between the end of the last node that a node waits for and its
 /// start: what launches and waits take. Chakra's edges have no weights.
@@ -119,6 +121,12 @@ pub struct RooflineCover {
     pub kept: u64,
     /// What these took, ns.
     pub kept_ns: u64,
+    /// Those whose formula says something else than they can have done, which keep their time.
+    pub implausible: u64,
+    /// What these took, ns.
+    pub implausible_ns: u64,
+    /// What all nodes take by the roofline, with those that keep their time, ns.
+    pub roofline_ns: u64,
 }
 
 impl RooflineCover {
@@ -128,6 +136,9 @@ impl RooflineCover {
         self.time_ns = self.time_ns.saturating_add(other.time_ns);
         self.kept += other.kept;
         self.kept_ns = self.kept_ns.saturating_add(other.kept_ns);
+        self.implausible += other.implausible;
+        self.implausible_ns = self.implausible_ns.saturating_add(other.implausible_ns);
+        self.roofline_ns = self.roofline_ns.saturating_add(other.roofline_ns);
     }
 }
 
@@ -152,6 +163,9 @@ pub struct WriteSummary {
     pub host_ns: u64,
     /// How much of what a simulator's roofline times has a formula.
     pub roofline: RooflineCover,
+    /// Kernels that take what the roofline says, by name.
+    #[serde(skip)]
+    pub roofline_kernels: BTreeMap<String, KernelTimes>,
     /// ET+: host nodes that have times.
     pub timed: u64,
     /// ET+: device rows.
@@ -175,8 +189,8 @@ impl WriteSummary {
         }
     }
 
-    /// Adds the counts of another part of the same file.
-    pub(crate) fn add(&mut self, part: &WriteSummary) {
+    /// Adds the counts of another part of the same file, or run.
+    pub fn add(&mut self, part: &WriteSummary) {
         // Demotions are left out: they are counted once, for the graph and not for its blocks.
         self.nodes += part.nodes;
         self.deps += part.deps;
@@ -188,6 +202,12 @@ impl WriteSummary {
             .for_each(|(formula, count)| *self.work.entry(*formula).or_default() += count);
         self.host_ns = self.host_ns.saturating_add(part.host_ns);
         self.roofline.add(&part.roofline);
+        for (name, times) in &part.roofline_kernels {
+            match self.roofline_kernels.get_mut(name) {
+                Some(known) => known.add(times),
+                None => drop(self.roofline_kernels.insert(name.clone(), *times)),
+            }
+        }
         self.timed += part.timed;
         self.device_rows += part.device_rows;
         self.unreadable_values += part.unreadable_values;

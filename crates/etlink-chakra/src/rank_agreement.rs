@@ -1,6 +1,7 @@
 //! What one rank is written with, so that its file fits those of the others.
 
 use crate::demotion::Demotion;
+use crate::roofline_device::RooflinePeaks;
 use etlink_model::{DurationNs, NodeIdx};
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,8 @@ pub struct RankAgreement {
     pub(crate) host_transfers: Vec<HostTransfer>,
     /// How much later than the first rank this one begins.
     pub(crate) begins_later: DurationNs,
+    /// Of the device that the times of a roofline are for.
+    pub(crate) peaks: RooflinePeaks,
 }
 
 /// Where a communication of the host waits for the others and transfers.

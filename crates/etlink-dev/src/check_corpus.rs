@@ -284,6 +284,11 @@ impl Corpus {
             replace(node, "comm_type", number(kind));
             replace(node, "comm_size", number(0));
         });
+        self.add_collective("ET305-small-all-gather.et", "ET305", |node| {
+            let kind = CollectiveCommType::AllGather as i64;
+            replace(node, "comm_type", number(kind));
+            replace(node, "comm_size", number(3));
+        });
         let mut send = WorkloadBuilder::default();
         send.add_send("give", message(0, 1), &[]);
         let mut send = without_count(send);
@@ -375,6 +380,20 @@ impl Corpus {
             ranks,
             r#"{"1": [0, 1], "2": [0, 1]}"#,
             "ET510",
+        );
+        let ranks = vec![of_group(), reduce(64, Some(2), all)];
+        self.add_run("ET511-one-rank", ranks, r#"{"1": [0], "2": [1]}"#, "ET511");
+        let named = || {
+            let mut file = of_group();
+            let name = Value::StringVal("dp".to_owned());
+            replace(&mut file.nodes[0], "pg_name", name);
+            file
+        };
+        self.add_run(
+            "ET512-group-key",
+            vec![named(), named()],
+            r#"{"dp": [0, 1]}"#,
+            "ET512",
         );
     }
 }

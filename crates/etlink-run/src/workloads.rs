@@ -11,7 +11,10 @@ use crate::made_run::MadeRun;
 use crate::merge::{AstraSimOptions, MergeOptions};
 use crate::output::{FileSet, OutputError, OutputFormat};
 use crate::storage;
-use etlink_chakra::astra::{self, NOT_SCALED, NetworkBackend, NetworkOrigin, Workload, file};
+use etlink_chakra::RooflineDevice;
+use etlink_chakra::astra::{
+    self, NOT_SCALED, NetworkBackend, NetworkOrigin, Workload, WorkloadSource, file,
+};
 use etlink_chakra::check::{RankNodes, check, check_ranks};
 use etlink_chakra::convert::GroupList;
 use etlink_chakra::finding::{Finding, Severity};
@@ -70,13 +73,12 @@ pub enum WorkloadError {
         what: &'static str,
     },
     /// What was made has faults, as the source had.
-    #[error(
-        "nothing was written: what was made has faults ({faults}); `etlink check` says more of the \
-        source"
-    )]
+    #[error("nothing was written: what was made has faults ({faults}); {remedy}")]
     Faults {
         /// Rules and what they say.
         faults: String,
+        /// What to do.
+        remedy: &'static str,
     },
 }
 
@@ -115,6 +117,7 @@ pub fn generate_run(
     let set = generate(pattern, sizes)?;
     let generated = Configurations {
         origin: NetworkOrigin::Example,
+        source: WorkloadSource::Generated,
         ..Configurations::default()
     };
     write_set(name, &set, generated, folder, overwrite)
@@ -180,14 +183,23 @@ struct Configurations {
     /// The system's, as it was.
     system: Option<String>,
     origin: NetworkOrigin,
+    source: WorkloadSource,
+    /// What a roofline goes by.
+    device: RooflineDevice,
 }
 
 /// The network of a run of more ranks, by the one beside its graphs.
 fn network_beside(prefix: &Path, ranks: u32) -> Result<Configurations, RunError> {
     let mut found = Configurations {
         origin: NetworkOrigin::Example,
+        source: WorkloadSource::Scaled,
         ..Configurations::default()
     };
+    let system = text_beside(prefix, file::SYSTEM)?;
+    // nodes that keep their time have it as bytes that this device's memory moves
+    if let Some(device) = system.as_deref().and_then(astra::device_of_system) {
+        found.device = device;
+    }
     let Some(text) = text_beside(prefix, file::NETWORK)? else {
         return Ok(found);
     };
@@ -196,7 +208,7 @@ fn network_beside(prefix: &Path, ranks: u32) -> Result<Configurations, RunError>
         None => NetworkOrigin::NotScaled,
         Some(_) => {
             // It has an algorithm for each level of the network.
-            found.system = text_beside(prefix, file::SYSTEM)?;
+            found.system = system;
             NetworkOrigin::Scaled
         }
     };
@@ -300,12 +312,12 @@ fn write_files(
         })
         .collect();
     report.findings.extend(check_ranks(&ranks, Some(&groups)));
-    refuse_faults(&report.findings)?;
+    refuse_faults(&report.findings, network.source)?;
     write_configurations(name, set, network, files)?;
     Ok(report)
 }
 
-fn refuse_faults(findings: &[Finding]) -> Result<(), WorkloadError> {
+fn refuse_faults(findings: &[Finding], source: WorkloadSource) -> Result<(), WorkloadError> {
     let errors = findings
         .iter()
         .filter(|finding| finding.severity == Severity::Error);
@@ -318,7 +330,11 @@ fn refuse_faults(findings: &[Finding]) -> Result<(), WorkloadError> {
         return Ok(());
     }
     let faults = faults.join("; ");
-    Err(WorkloadError::Faults { faults })
+    let remedy = match source {
+        WorkloadSource::Generated => "give another --size, or more --ranks",
+        _ => "`etlink check` says more of the source",
+    };
+    Err(WorkloadError::Faults { faults, remedy })
 }
 
 /// What ASTRA-sim wants beside the ranks: groups, and configurations to begin with.
@@ -340,17 +356,20 @@ fn write_configurations(
         subgroups: set.groups.len() > 1,
         network: None,
         network_origin: network.origin,
+        source: network.source,
+        device: Some(&network.device),
         silent: !set.communicates(),
         backend: NetworkBackend::Analytical,
     };
     if let Some(groups) = &groups {
         put(files, file::GROUPS, groups.as_bytes())?;
     }
-    let system = network.system.unwrap_or_else(|| astra::system(false, None));
+    let device = &network.device;
+    let system = network.system.clone();
+    let system = system.unwrap_or_else(|| astra::system(false, device, None));
     put(files, file::SYSTEM, system.as_bytes())?;
-    let network = network
-        .network
-        .unwrap_or_else(|| astra::network(ranks, None));
+    let network = network.network.clone();
+    let network = network.unwrap_or_else(|| astra::network(ranks, None));
     put(files, file::NETWORK, network.as_bytes())?;
     put(files, file::MEMORY, astra::memory().as_bytes())?;
     put(files, file::README, astra::readme(&workload).as_bytes())

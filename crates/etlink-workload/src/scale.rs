@@ -145,6 +145,7 @@ pub fn scale(
     listed: &GroupList,
     options: &ScaleOptions,
 ) -> Result<WorkloadSet, ScaleError> {
+    let recorded = &without_neighbour(recorded);
     let count = recorded.len() as u32;
     if let Some(rank) = (0..count).find(|rank| !recorded.contains_key(rank)) {
         return Err(ScaleError::AbsentRank { rank });
@@ -170,7 +171,7 @@ pub fn scale(
                 all: options.ranks,
                 rank: *rank,
             };
-            let mut graph = graph.clone();
+            let mut graph = (*graph).clone();
             for node in &mut graph.nodes {
                 rewrite(node, &place, &groups, options, &mut numbers)?;
             }
@@ -181,6 +182,25 @@ pub fn scale(
     }
     set.groups = numbers.into_groups();
     Ok(set)
+}
+
+/// The ranks of a run without the idle one that `merge` adds to a run of one rank, as ASTRA-sim's
+/// network wants two.
+fn without_neighbour(recorded: &BTreeMap<u32, ChakraMessages>) -> BTreeMap<u32, &ChakraMessages> {
+    let mut ranks: BTreeMap<u32, &ChakraMessages> = recorded
+        .iter()
+        .map(|(rank, graph)| (*rank, graph))
+        .collect();
+    let all: Vec<&ChakraMessages> = ranks.values().copied().collect();
+    if let [only, second] = all[..]
+        && !is_idle_rank(&only.nodes)
+        && is_idle_rank(&second.nodes)
+        // a run of two ranks of which one has no trace says that it has two
+        && number(&only.metadata.attr, "world_size").is_none_or(|ranks| ranks <= 1)
+    {
+        ranks.pop_last();
+    }
+    ranks
 }
 
 /// Where a copy of a rank is.
@@ -235,7 +255,7 @@ struct RecordedGroups {
 
 impl RecordedGroups {
     fn new(
-        recorded: &BTreeMap<u32, ChakraMessages>,
+        recorded: &BTreeMap<u32, &ChakraMessages>,
         listed: &GroupList,
         options: &ScaleOptions,
     ) -> Result<RecordedGroups, ScaleError> {
@@ -393,6 +413,7 @@ mod tests {
     use super::*;
     use crate::builder::{Message, WorkloadBuilder};
     use crate::generate::{Transformer, WorkloadPattern, WorkloadSizes, generate};
+    use etlink_chakra::astra::idle_rank;
 
     fn recorded(kind: CollectiveCommType) -> BTreeMap<u32, ChakraMessages> {
         let rank = |rank: u32| {
@@ -418,6 +439,24 @@ mod tests {
             ranks,
             ..ScaleOptions::default()
         }
+    }
+
+    /// A run of one rank, as `merge --for astra-sim` writes it: with an idle rank beside it.
+    #[test]
+    fn the_neighbour_of_a_single_rank_is_no_rank_of_its_run() {
+        let mut work = WorkloadBuilder::default();
+        work.add_computation("work", 7, &[]);
+        let (idle, _) = ChakraMessages::read(&idle_rank()[..]).expect("reads");
+        let mut run = BTreeMap::from([(0, work.finish(&[])), (1, idle)]);
+        let set = scale(&run, &GroupList::new(), &options(3)).expect("scales");
+        let names: Vec<&str> = set.ranks.iter().map(|rank| &*rank.nodes[0].name).collect();
+        assert_eq!(names, ["work"; 3]);
+        // two ranks ran, and of one there is no trace
+        let only = run.get_mut(&0).expect("rank 0");
+        let ranks = Value::Uint64Val(2);
+        set_value(&mut only.metadata.attr, "world_size", ranks);
+        let error = scale(&run, &GroupList::new(), &options(4)).expect_err("refuses");
+        assert!(error.to_string().contains("rank 1 has no trace"), "{error}");
     }
 
     #[test]

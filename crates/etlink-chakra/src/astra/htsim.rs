@@ -51,7 +51,36 @@ pub fn htsim_topology(ranks: u64, fit: Option<&NetworkFit>) -> String {
 }
 
 fn gigabits(level: &NetworkLevel) -> u64 {
-    (level.bandwidth * GIGABITS_PER_GB).round().max(1.0) as u64
+    exact_gigabits(level).round().max(1.0) as u64
+}
+
+fn exact_gigabits(level: &NetworkLevel) -> f64 {
+    level.bandwidth * GIGABITS_PER_GB
+}
+
+/// A speed that is off by more than this part of it is worth a word.
+const ROUNDED: f64 = 0.05;
+
+/// Where the topology's speeds are others than those that were fitted, as htsim reads whole Gb/s: a
+/// clause.
+pub fn rounded_speeds(fit: &NetworkFit) -> Option<String> {
+    let mut speeds: Vec<u64> = fit.levels.iter().map(gigabits).collect();
+    if let [within, across] = &mut speeds[..] {
+        // as the lower tier is written
+        *within = (*within / *across).max(1) * *across;
+    }
+    let mut parts = vec![];
+    for (level, written) in fit.levels.iter().zip(speeds) {
+        let fitted = exact_gigabits(level);
+        if (written as f64 - fitted).abs() > ROUNDED * fitted {
+            parts.push(format!(
+                "{written} Gb/s instead of {fitted:.3} ({:.1} times as quick)",
+                written as f64 / fitted
+            ));
+        }
+    }
+    let is_rounded = !parts.is_empty();
+    is_rounded.then(|| format!("its links have {}", parts.join(" and ")))
 }
 
 fn head(ranks: u64) -> String {
@@ -85,6 +114,21 @@ mod tests {
             part.insert(key, value.parse().expect("a number"));
         }
         parts
+    }
+
+    #[test]
+    fn speeds_that_are_no_whole_gigabits_are_told() {
+        let mut fit = two_level_fit(4, 2);
+        for level in &mut fit.levels {
+            level.bandwidth = 100.0 / GIGABITS_PER_GB;
+        }
+        assert_eq!(rounded_speeds(&fit), None);
+        fit.levels[1].bandwidth = 0.011_7;
+        let told = rounded_speeds(&fit).expect("is told");
+        assert!(
+            told.contains("1 Gb/s instead of 0.101 (10.0 times as quick)"),
+            "{told}"
+        );
     }
 
     /// What `FatTreeTopology::set_custom_params` asserts of two tiers.

@@ -1,21 +1,26 @@
 //! What ASTRA-sim wants besides the traces: one file per rank, and configurations.
 //!
 //! The values are those of ASTRA-sim's own example of eight H100
-//! (`inputs/system/analytical/hgx_h100_8gpu.json`): with its roofline, where that is asked for, 700
-//! TFLOP/s and 3350 GB/s.
+//! (`inputs/system/analytical/hgx_h100_8gpu.json`), but for what the traces tell: the network, and
+//! the device for a roofline.
 
 mod analytical;
 mod htsim;
+pub(crate) mod limits;
 mod ns3;
 
 pub use analytical::{network, network_note, scaled_network};
-pub use htsim::{HTSIM_TOPOLOGY, htsim_topology};
+pub use htsim::{HTSIM_TOPOLOGY, htsim_topology, rounded_speeds};
 pub use ns3::{ns3_file, ns3_files};
 
 use crate::et::metadata::{NODE_COUNT, SCHEMA_VERSION, WRITER};
 use crate::proto::{AttributeProto, GlobalMetadata, Node, NodeType, attribute_proto::Value};
+use crate::roofline_device::{KernelTimes, RooflineDevice, RooflinePeaks};
 use crate::{CollectiveImplementation, CollectiveImplementations, NetworkFit, RooflineCover};
+use limits::DATASET_SPLITS;
 use prost::Message;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Names of the files.
 pub mod file {
@@ -30,10 +35,6 @@ pub mod file {
     /// How to run it.
     pub const README: &str = "README.md";
 }
-
-/// GB/s of the memory of the device in [`system`]: with its roofline a node without a formula takes
-/// the bytes that it moves in the node's time.
-pub(crate) const LOCAL_MEM_GBPS: u64 = 3350;
 
 /// What there is to run.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +61,22 @@ pub struct Workload<'a> {
     pub silent: bool,
     /// What simulates the network.
     pub backend: NetworkBackend,
+    /// How the graphs came to be.
+    pub source: WorkloadSource,
+    /// What a roofline goes by.
+    pub device: Option<&'a RooflineDevice>,
+}
+
+/// How the graphs of a run came to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WorkloadSource {
+    /// They are of a recording.
+    #[default]
+    Recorded,
+    /// They are copies of other graphs.
+    Scaled,
+    /// They are made of a few numbers.
+    Generated,
 }
 
 /// Where the network of a run comes from.
@@ -136,7 +153,8 @@ fn attribute(name: &str, value: Value) -> AttributeProto {
 
 /// Collectives in four pieces, by the algorithms of the fitted network, over each of its levels.
 /// Device nodes take the time that a roofline gives them, or that they took.
-pub fn system(roofline: bool, fit: Option<&NetworkFit>) -> String {
+pub fn system(roofline: bool, device: &RooflineDevice, fit: Option<&NetworkFit>) -> String {
+    let RooflinePeaks { tflops, gb_per_s } = device.peaks();
     // The file has 0 and 1, as ASTRA-sim's own examples do.
     let enabled = u8::from(roofline);
     let algorithms = fit.map_or_else(CollectiveImplementations::default, |fit| fit.algorithms);
@@ -157,21 +175,34 @@ pub fn system(roofline: bool, fit: Option<&NetworkFit>) -> String {
   "scheduling-policy": "LIFO",
   "endpoint-delay": 1,
   "active-chunks-per-dimension": 2,
-  "preferred-dataset-splits": 4,
+  "preferred-dataset-splits": {DATASET_SPLITS},
   "all-reduce-implementation": [{all_reduce}],
   "all-gather-implementation": [{all_gather}],
   "reduce-scatter-implementation": [{reduce_scatter}],
   "all-to-all-implementation": [{all_to_all}],
   "collective-optimization": "localBWAware",
-  "local-mem-bw": {LOCAL_MEM_GBPS},
+  "local-mem-bw": {gb_per_s},
   "boost-mode": 0,
-  "peak-perf": 700,
+  "peak-perf": {tflops},
   "roofline-enabled": {enabled},
   "track-local-mem": 0,
   "trace-enabled": 0
 }}
 "#
     )
+}
+
+/// The device of a system's file; `None` where it has none in whole numbers.
+pub fn device_of_system(text: &str) -> Option<RooflineDevice> {
+    let system: serde_json::Value = serde_json::from_str(text).ok()?;
+    let peaks = RooflinePeaks {
+        tflops: system.get("peak-perf")?.as_u64()?,
+        gb_per_s: system.get("local-mem-bw")?.as_u64()?,
+    };
+    Some(RooflineDevice {
+        name: String::new(),
+        sheet: Some(peaks),
+    })
 }
 
 /// No remote memory.
@@ -207,7 +238,7 @@ pub fn readme(workload: &Workload<'_>) -> String {
         configuration,
         further_options,
         files,
-    } = Backend::new(workload.backend);
+    } = Backend::new(workload.backend, workload.network);
     let fit_tables = match workload.network {
         Some(fit) if workload.network_origin == NetworkOrigin::Recording => {
             format!("\n{}", analytical::fit_tables(fit))
@@ -228,9 +259,9 @@ Written by {WRITER}. Run in this folder, with ASTRA-sim's {is_called} backend on
 ```
 
 All went well when every rank logs `finished`; the exit code is 0 also when ranks are stuck. With `trace-enabled` 1 in `{system}`
-`log/log.log` has all nodes, and `etlink simulated . --against TRACES` compares them with the recording.
+`log/log.log` has all nodes, and {simulated}.
 
-- `{name}.<rank>.et`: what each rank did; communications go in turn, in one order on all ranks
+- `{name}.<rank>.et`: {graphs}
 {groups_file}- `{system}`: collective algorithms, and whether device nodes take a roofline's time
 - `{network}`: {network_note}
 {files}- `{memory}`: no remote memory
@@ -240,9 +271,35 @@ All went well when every rank logs `finished`; the exit code is 0 also when rank
         system = file::SYSTEM,
         network = file::NETWORK,
         memory = file::MEMORY,
+        simulated = simulated_clause(workload.source),
+        graphs = graphs_clause(workload.source),
         network_note = network_clause(workload),
         notes = notes(workload).join("\n\n") + "\n",
     )
+}
+
+/// What can be made of the simulator's log, a clause.
+fn simulated_clause(source: WorkloadSource) -> &'static str {
+    match source {
+        WorkloadSource::Recorded => {
+            "`etlink simulated . --against TRACES` compares them with the recording"
+        }
+        // a recording has other ranks, or there is none
+        _ => "`etlink simulated .` adds them up",
+    }
+}
+
+/// What the files of ranks are, a clause.
+fn graphs_clause(source: WorkloadSource) -> &'static str {
+    match source {
+        WorkloadSource::Recorded => {
+            "what each rank did; communications go in turn, in one order on all ranks"
+        }
+        WorkloadSource::Scaled => {
+            "what each rank does: a copy of a rank of the run that was scaled"
+        }
+        WorkloadSource::Generated => "what each rank does, as it was asked for",
+    }
 }
 
 /// What the network is, a clause.
@@ -279,7 +336,7 @@ struct Backend {
 }
 
 impl Backend {
-    fn new(backend: NetworkBackend) -> Backend {
+    fn new(backend: NetworkBackend, network: Option<&NetworkFit>) -> Backend {
         match backend {
             NetworkBackend::Analytical => Backend {
                 is_called: "analytical",
@@ -313,8 +370,11 @@ impl Backend {
                 configuration: file::NETWORK,
                 further_options: format!(" \\\n  --htsim_opts -topo \"$PWD/{HTSIM_TOPOLOGY}\""),
                 files: format!(
-                    "- `{HTSIM_TOPOLOGY}`: the same as a fat tree, in whole Gb/s, one at least. htsim's TCP \
-                     ends after 4 simulated seconds\n"
+                    "- `{HTSIM_TOPOLOGY}`: the same as a fat tree, in whole Gb/s, one at least{}. htsim's \
+                     TCP ends after 4 simulated seconds\n",
+                    network
+                        .and_then(htsim::rounded_speeds)
+                        .map_or(String::new(), |speeds| format!(": {speeds}"))
                 ),
             },
         }
@@ -323,16 +383,7 @@ impl Backend {
 
 /// What a reader should know before believing a figure, a paragraph each.
 fn notes(workload: &Workload<'_>) -> Vec<String> {
-    let times = if workload.silent {
-        "No file has a communication, so the network times nothing. What ranks waited for each other \
-         is computation, as measured."
-    } else {
-        "The network alone times a communication. What a rank waited for others before it is not in \
-         the files: the simulator makes it anew. Where a host thread was blocked for longer than the \
-         network takes, the rest is computation after the communication. Ranks whose traces begin later have a node \
-         `begins later`."
-    };
-    let mut notes = vec![times.to_owned(), roofline_note()];
+    let mut notes = vec![times_note(workload).to_owned(), roofline_note(workload)];
     // The reader should not take an idle rank for one that was measured.
     match workload.idle {
         [] => {}
@@ -353,9 +404,12 @@ fn notes(workload: &Workload<'_>) -> Vec<String> {
         notes.push(
             "ASTRA-sim's statistics refuse nodes of the host (`is_cpu_op`): it logs `a callable is removed` and \
              `Only GPU and COMM types are supported` for each rank, and calls all of the time \
-             exposed. This does not change when each rank finishes. For its statistics merge with \
-             `--comm-only`."
-                .to_owned(),
+             exposed. This does not change when each rank finishes. For its statistics "
+                .to_owned()
+                + match workload.source {
+                    WorkloadSource::Recorded => "merge with `--comm-only`.",
+                    _ => "scale what was merged with `--comm-only`.",
+                },
         );
     }
     if workload.subgroups {
@@ -368,30 +422,124 @@ fn notes(workload: &Workload<'_>) -> Vec<String> {
     notes
 }
 
+/// What takes which time.
+fn times_note(workload: &Workload<'_>) -> &'static str {
+    match (workload.source, workload.silent) {
+        (WorkloadSource::Recorded, true) => {
+            "No file has a communication, so the network times nothing. What ranks waited for each \
+             other is computation, as measured."
+        }
+        (WorkloadSource::Recorded, false) => {
+            "The network alone times a communication. What a rank waited for others before it is not \
+             in the files: the simulator makes it anew. Where a host thread was blocked for longer \
+             than the network takes, the rest is computation after the communication. Ranks whose \
+             traces begin later have a node `begins later`."
+        }
+        (_, true) => {
+            "No file has a communication, so the network times nothing. Computation takes what its \
+             nodes say (`duration_micros`)."
+        }
+        (_, false) => {
+            "The network alone times a communication. Computation takes what its nodes say \
+             (`duration_micros`)."
+        }
+    }
+}
+
 /// What `roofline-enabled` would do.
-fn roofline_note() -> String {
+fn roofline_note(workload: &Workload<'_>) -> String {
+    if workload.source == WorkloadSource::Generated {
+        return format!(
+            "Leave `roofline-enabled` 0 in `{}`: nodes say how long they take, and not what they \
+             compute.",
+            file::SYSTEM
+        );
+    }
+    let device = workload.device.cloned().unwrap_or_default();
+    let RooflinePeaks { tflops, gb_per_s } = device.peaks();
+    let origin = match (workload.source, &device.sheet, device.name.as_str()) {
+        (WorkloadSource::Scaled, Some(_), _) => {
+            "as in the system of the run that was scaled".to_owned()
+        }
+        (_, Some(_), name) => {
+            format!("of the data sheet of the traced device, {name}, for products of 16 bits")
+        }
+        (_, None, "") => "of ASTRA-sim's example, an NVIDIA H100".to_owned(),
+        (_, None, name) => format!(
+            "of ASTRA-sim's example, an NVIDIA H100, as etlink knows no peaks of what was traced \
+             ({name})"
+        ),
+    };
     format!(
         "With `roofline-enabled` 1 in `{}`, nodes of devices take what `num_ops` and `tensor_size` \
-         need at `peak-perf` (TFLOP/s) and `local-mem-bw` (GB/s). These are of ASTRA-sim's example, an \
-         NVIDIA H100: put those of your device there. Nodes without shapes (`roofline_source` \
-         `duration`) keep the measured time: their `tensor_size` is what {LOCAL_MEM_GBPS} GB/s move \
-         in it. `etlink merge --compute roofline` says which share that is.",
+         need at `peak-perf`, {tflops} TFLOP/s, and `local-mem-bw`, {gb_per_s} GB/s: {origin}. Some \
+         nodes keep the measured time (`roofline_source` `duration`): those without shapes, and those \
+         that did something else than their shapes say. By these they would take more than twice the \
+         measured time, or less than a tenth where their op has no formula. Their \
+         `tensor_size` is what {gb_per_s} GB/s move in it, so that another `local-mem-bw` changes \
+         their times as well. `etlink merge --compute roofline` says which share that is.",
         file::SYSTEM
     )
 }
 
 /// Which share of what devices do has no formula, a clause; `None` where all has one.
 pub fn uncovered(cover: &RooflineCover) -> Option<String> {
-    if cover.kept == 0 {
-        return None;
-    }
-    let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
-    Some(format!(
-        "{} of {} nodes ({:.0} % of their time) have no shapes, and keep the measured time",
+    let percent = |part: u64| 100.0 * part as f64 / cover.time_ns.max(1) as f64;
+    let nodes = cover.nodes;
+    let without = format!(
+        "{} of {nodes} nodes ({:.0} % of their time) have no shapes",
         cover.kept,
-        cover.nodes,
-        percent(cover.kept_ns, cover.time_ns)
-    ))
+        percent(cover.kept_ns)
+    );
+    let implausible = format!(
+        "{} of {nodes} nodes ({:.0} %) would by their shapes take more than twice the measured time, \
+         or less than a tenth where their op has no formula",
+        cover.implausible,
+        percent(cover.implausible_ns)
+    );
+    match (cover.kept, cover.implausible) {
+        (0, 0) => None,
+        (_, 0) => Some(format!("{without}, and keep the measured time")),
+        (0, _) => Some(format!("{implausible}, and keep the measured time")),
+        _ => Some(format!(
+            "{without}, and {implausible}: both keep the measured time"
+        )),
+    }
+}
+
+/// A note names no more kernels than these.
+const NAMED_KERNELS: usize = 3;
+
+/// What devices took and take by a roofline, and which kernels differ most, a clause. `shorten` cuts
+/// the names of kernels.
+pub fn roofline_times(
+    cover: &RooflineCover,
+    kernels: &BTreeMap<String, KernelTimes>,
+    shorten: impl Fn(&str) -> String,
+) -> String {
+    let millis = |ns: u64| format!("{:.3} ms", ns as f64 / 1e6);
+    let mut text = format!(
+        "nodes of devices took {}, and take {} by the roofline",
+        millis(cover.time_ns),
+        millis(cover.roofline_ns)
+    );
+    let mut differ: Vec<(&String, &KernelTimes)> = kernels.iter().collect();
+    differ.retain(|(_, times)| times.measured_ns != times.roofline_ns);
+    differ.sort_by_key(|(_, times)| Reverse(times.measured_ns.abs_diff(times.roofline_ns)));
+    let named = differ.iter().take(NAMED_KERNELS);
+    let named = named.map(|(name, times)| {
+        format!(
+            "{} ({} instead of {})",
+            shorten(name),
+            millis(times.roofline_ns),
+            millis(times.measured_ns)
+        )
+    });
+    let named: Vec<String> = named.collect();
+    if !named.is_empty() {
+        text += &format!("; these differ most: {}", named.join(", "));
+    }
+    text
 }
 
 fn needs_no_quotes(byte: u8) -> bool {
@@ -425,23 +573,90 @@ mod tests {
 
     #[test]
     fn configurations_are_what_their_readers_parse() {
-        for text in [&system(false, None), &system(true, None), memory()] {
+        let device = RooflineDevice::default();
+        for text in [
+            &system(false, &device, None),
+            &system(true, &device, None),
+            memory(),
+        ] {
             serde_json::from_str::<serde_json::Value>(text).expect("JSON");
         }
         assert!(
-            system(true, None).contains("\"roofline-enabled\": 1")
-                && system(false, None).contains("\"roofline-enabled\": 0")
+            system(true, &device, None).contains("\"roofline-enabled\": 1")
+                && system(false, &device, None).contains("\"roofline-enabled\": 0")
         );
     }
 
     #[test]
     fn each_level_has_its_algorithm() {
-        let text = system(false, Some(&crate::testing::two_level_fit(4, 2)));
+        let device = RooflineDevice::default();
+        let text = system(false, &device, Some(&crate::testing::two_level_fit(4, 2)));
         let system: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let kinds = ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"];
         for kind in kinds {
             let key = format!("{kind}-implementation");
             assert_eq!(system[&key], serde_json::json!(["ring", "ring"]));
+        }
+    }
+
+    #[test]
+    fn the_device_is_read_back_from_its_system() {
+        let device = RooflineDevice {
+            name: "Tesla V100-SXM2-32GB".to_owned(),
+            sheet: Some(RooflinePeaks {
+                tflops: 125,
+                gb_per_s: 900,
+            }),
+        };
+        let read = device_of_system(&system(true, &device, None)).expect("a device");
+        assert_eq!(read.sheet, device.sheet);
+        assert_eq!(device_of_system("{}"), None);
+        let text = readme(&Workload {
+            name: "step",
+            ranks: 2,
+            device: Some(&device),
+            ..Workload::default()
+        });
+        let wanted = [
+            "125 TFLOP/s",
+            "900 GB/s",
+            "traced device, Tesla V100-SXM2-32GB",
+        ];
+        assert!(wanted.iter().all(|part| text.contains(part)), "{text}");
+        // two kinds of devices have no peaks in common
+        let other = RooflineDevice {
+            name: "NVIDIA A10".to_owned(),
+            ..device.clone()
+        };
+        let both = RooflineDevice::of_run([&device, &other, &device]);
+        assert_eq!(both.name, "NVIDIA A10 and Tesla V100-SXM2-32GB");
+        assert_eq!(both.peaks(), RooflinePeaks::default());
+    }
+
+    /// Nobody recorded it: there is nothing to compare with, and nothing was measured.
+    #[test]
+    fn the_readme_of_a_run_that_was_made_speaks_of_no_recording() {
+        for source in [WorkloadSource::Generated, WorkloadSource::Scaled] {
+            let text = readme(&Workload {
+                name: "step",
+                ranks: 4,
+                source,
+                host_nodes: source == WorkloadSource::Scaled,
+                network_origin: NetworkOrigin::Example,
+                ..Workload::default()
+            });
+            let odd = [
+                "recording",
+                "begins later",
+                "what each rank did",
+                "merge with",
+            ];
+            assert!(odd.iter().all(|part| !text.contains(part)), "{text}");
+            assert_eq!(
+                text.contains("measured"),
+                source == WorkloadSource::Scaled,
+                "{text}"
+            );
         }
     }
 

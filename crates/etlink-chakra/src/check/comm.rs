@@ -1,6 +1,7 @@
 //! What ASTRA-sim asks of communication nodes.
 
 use super::example;
+use crate::astra::limits::DATASET_SPLITS;
 use crate::finding::{FindingKind, Findings};
 use crate::proto::{CollectiveCommType, NodeType};
 use crate::read::{ChakraGraph, CommAttrs};
@@ -45,8 +46,8 @@ fn check_collective(comm: &CommAttrs) -> Vec<FindingKind> {
     }
     match comm.size {
         None => faults.push(FindingKind::NoCommSize),
-        // ASTRA-sim loops for ever over an all-gather of no bytes.
-        Some(..=0) if gathers => faults.push(FindingKind::EmptyAllGather),
+        // ASTRA-sim loops for ever over pieces of no bytes.
+        Some(size) if gathers && size < DATASET_SPLITS => faults.push(FindingKind::SmallAllGather),
         Some(..=0) => faults.push(FindingKind::ZeroCommSize),
         Some(_) => {}
     }
@@ -77,7 +78,7 @@ fn detail(kind: FindingKind, comm: &CommAttrs) -> String {
                 |known| known.as_str_name().to_owned(),
             )
         }
-        (FindingKind::ZeroCommSize | FindingKind::EmptyAllGather, _, Some(size)) => {
+        (FindingKind::ZeroCommSize | FindingKind::SmallAllGather, _, Some(size)) => {
             size.to_string()
         }
         _ => String::new(),

@@ -18,6 +18,7 @@ mod tests;
 pub use ranks::{RankNodes, check_ranks};
 pub use rules::{CheckRule, RULES};
 
+use crate::convert::NodeNumbers;
 use crate::finding::{Finding, FindingExample, FindingKind, Findings};
 use crate::proto::NodeType;
 use crate::read::{ChakraGraph, FileKind};
@@ -40,6 +41,25 @@ pub fn check(graph: &ChakraGraph) -> Vec<Finding> {
         }
     }
     findings.into_sorted()
+}
+
+/// Per node, the number of the cycle that it is on; most are on none. A node that waits for itself
+/// alone is on none either. O(nodes + deps).
+pub fn cycle_of_nodes(graph: &ChakraGraph) -> Vec<Option<u32>> {
+    let numbers = NodeNumbers::new(graph);
+    let mut edges: Vec<(u32, u32)> = vec![];
+    for (node, at) in (0u32..).zip(0..graph.len()) {
+        let (control, data) = (graph.ctrl_deps.list(at), graph.data_deps.list(at));
+        let deps = control.iter().chain(data);
+        edges.extend(deps.filter_map(|id| Some((numbers.find(*id)?, node))));
+    }
+    let mut of = vec![None; graph.len()];
+    for (number, cycle) in (0..).zip(cycles::cycles(graph.len(), &edges)) {
+        for node in cycle {
+            of[node as usize] = Some(number);
+        }
+    }
+    of
 }
 
 fn example(graph: &ChakraGraph, index: usize, detail: impl Into<String>) -> FindingExample {

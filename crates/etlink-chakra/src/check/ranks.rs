@@ -180,6 +180,7 @@ pub fn check_ranks(
 ) -> Vec<Finding> {
     let mut findings = Findings::default();
     let present: BTreeSet<i64> = ranks.iter().map(|rank| rank.rank).collect();
+    group_keys(groups, &mut findings);
     membership(ranks, groups, &present, &mut findings);
     let table = table(ranks, |group| members(group, groups, &present).len());
     for (key, sides) in &table.matches {
@@ -215,7 +216,21 @@ fn members(
         .collect()
 }
 
-/// Groups that are listed, have this rank, and whose ranks have files.
+/// ASTRA-sim reads the keys with `std::stoi`, which throws at others, and asserts that they are
+/// above 0.
+fn group_keys(groups: Option<&BTreeMap<String, Vec<i64>>>, findings: &mut Findings) {
+    for key in groups.iter().flat_map(|groups| groups.keys()) {
+        let number = key.parse::<i32>().ok();
+        if number.is_none_or(|number| number <= 0) {
+            findings.note(FindingKind::GroupKey, || FindingExample {
+                detail: format!("group {key:?}"),
+                ..FindingExample::default()
+            });
+        }
+    }
+}
+
+/// Groups that are listed, have this rank and others, and whose ranks have files.
 fn membership(
     ranks: &[RankNodes],
     groups: Option<&BTreeMap<String, Vec<i64>>>,
@@ -226,7 +241,14 @@ fn membership(
     for rank in ranks {
         for comm in &rank.comms {
             let others = match &comm.what {
-                RankComm::Collective { group, .. } if group.is_empty() => continue,
+                RankComm::Collective { group, .. } if group.is_empty() => {
+                    if present.len() == 1 {
+                        findings.note(FindingKind::OneRankGroup, || {
+                            rank.example(comm, "the run has one rank")
+                        });
+                    }
+                    continue;
+                }
                 RankComm::Collective { group, .. } => {
                     match groups.and_then(|groups| groups.get(group)) {
                         None => {
@@ -241,7 +263,14 @@ fn membership(
                             });
                             continue;
                         }
-                        Some(list) => list.clone(),
+                        Some(list) => {
+                            if list.iter().all(|other| *other == rank.rank) {
+                                findings.note(FindingKind::OneRankGroup, || {
+                                    rank.example(comm, format!("group {group:?}"))
+                                });
+                            }
+                            list.clone()
+                        }
                     }
                 }
                 RankComm::Send((src, dst, ..)) | RankComm::Recv((src, dst, ..)) => vec![*src, *dst],

@@ -118,7 +118,8 @@ rules! {
         "throws when the node is issued"; NOT_READ;
     ZeroCommSize: "Nothing is sent, so that nothing ends the node.";
         "aborts at a send or receive; ends a collective at once"; NOT_READ;
-    EmptyAllGather: "The share of each rank is split until nothing is left.";
+    SmallAllGather:
+        "Configurations cut the share of each rank into 4 pieces, and a piece of nothing has no end.";
         "never finishes the ranks, and the exit code is 0"; NOT_READ;
     NoPeer: "A message needs a sender and a receiver.";
         "throws when the node is issued"; NOT_READ;
@@ -155,6 +156,10 @@ rules! {
         "the ranks never finish, and the exit code is 0"; ONE_FILE;
     OrderDiffers: "A rank has one communication at a time.";
         "the ranks can wait for each other for ever, and the exit code is 0"; ONE_FILE;
+    OneRankGroup: "A collective ends when others answer.";
+        "never finishes the rank, and the exit code is 0"; ONE_FILE;
+    GroupKey: "`pg_name` is the number of a group.";
+        "throws at load"; ONE_FILE;
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ fn faults_of_types() {
 #[test]
 fn faults_of_collectives() {
     use FindingKind::{
-        CommOnCpu, EmptyAllGather, NoCommSize, NoCommType, UnsupportedCommType, WrongAttrType,
+        CommOnCpu, NoCommSize, NoCommType, SmallAllGather, UnsupportedCommType, WrongAttrType,
         ZeroCommSize,
     };
     let coll = |attrs: &[(&str, Value)]| faults(&[comm(NodeType::CommCollNode, attrs)]);
@@ -156,8 +156,12 @@ fn faults_of_collectives() {
     );
     assert_eq!(
         coll(&[("comm_type", int(2)), ("comm_size", Value::Sint64Val(-3))]),
-        [(EmptyAllGather, 1)]
+        [(SmallAllGather, 1)]
     );
+    for (bytes, found) in [(1, 1), (3, 1), (4, 0)] {
+        let gather = coll(&[("comm_type", int(2)), ("comm_size", int(bytes))]);
+        assert_eq!(gather, [(SmallAllGather, 1)][..found], "{bytes}");
+    }
     assert_eq!(
         coll(&[
             kind.clone(),

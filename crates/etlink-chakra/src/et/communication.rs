@@ -4,15 +4,12 @@
 //! receive; anything else throws or never ends. What it would not run is computation with the
 //! measured duration, and the reason is counted.
 
+use crate::astra::limits::DATASET_SPLITS;
 use crate::proto::CollectiveCommType;
 use crate::{CommDecision, Demotion, WriteOptions};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{CollectiveRef, LinkedTrace};
 use etlink_model::{CollectiveKind, NodeIdx, dtype_bytes};
-
-/// An all-gather is cut into this many pieces by ASTRA-sim's example configurations
-/// (`preferred-dataset-splits`); one of fewer bytes never ends.
-const MIN_GATHER_BYTES: i64 = 4;
 
 /// What a communication node becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +126,7 @@ fn classify<'t>(
     };
     let bytes = message_bytes(record)?;
     // ASTRA-sim loops for ever over pieces of no bytes.
-    if kind == CollectiveCommType::AllGather && bytes < MIN_GATHER_BYTES {
+    if kind == CollectiveCommType::AllGather && bytes < DATASET_SPLITS {
         return Err(Demotion::NoData);
     }
     // A group of one rank never finishes in ASTRA-sim.

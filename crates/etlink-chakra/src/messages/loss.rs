@@ -36,6 +36,8 @@ losses! {
     SecondMetadata = "messages of metadata after the first one";
     /// Deps on nodes that are not there.
     DanglingDep = "dependencies on nodes that are not in the file";
+    /// Deps by which nodes wait for each other, or for themselves.
+    CyclicDep = "dependencies by which nodes wait for themselves or for each other, left out";
     /// Nodes of one id.
     DuplicateId = "nodes whose id an earlier node has";
     /// Nodes outside of what was chosen.

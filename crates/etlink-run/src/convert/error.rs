@@ -80,6 +80,14 @@ pub enum ConversionError {
     /// Something would be lost, and that was forbidden.
     #[error("with --strict nothing was written: what would be lost: {}", describe(.0))]
     Lossy(Losses),
+    /// Nothing of the input is a node.
+    #[error("{}: there is no whole node in it{}", path.display(), describe_damage(.losses))]
+    NoNodes {
+        /// The input.
+        path: PathBuf,
+        /// What is damaged.
+        losses: Losses,
+    },
     /// The input is no trace.
     #[error("{}", path.display())]
     Graph {
@@ -121,6 +129,13 @@ fn describe(losses: &Losses) -> String {
         .iter()
         .map(|(kind, count)| format!("{}: {count}", kind.describe()));
     parts.collect::<Vec<_>>().join("; ")
+}
+
+fn describe_damage(losses: &Losses) -> String {
+    match losses.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", describe(losses)),
+    }
 }
 
 impl ConversionError {

@@ -322,6 +322,7 @@ impl ConvertJob<'_> {
             let result = result.and_then(|mut losses| {
                 losses.extend(&lost_in_json);
                 losses.extend(&not_chosen);
+                self.require_nodes(nodes, &losses)?;
                 self.allow(losses)
             });
             if let Err(ConversionError::Sink(error)) = result {
@@ -341,6 +342,7 @@ impl ConvertJob<'_> {
 
     fn write_tables(&mut self) -> Result<Written, ConversionError> {
         let graph = self.read_messages()?;
+        self.require_nodes(graph.nodes.len() as u64, &self.losses)?;
         let bytes = tables::write(&graph, &self.output, self.options.overwrite)?;
         Ok((graph.nodes.len() as u64, 1, bytes))
     }
@@ -391,7 +393,9 @@ impl ConvertJob<'_> {
             }
             let rank = named.and_then(|(_, rank)| u32::try_from(rank).ok());
             let graph = self.read_graph(file)?;
-            damage.extend(&losses_of_damage(&graph));
+            let lost = losses_of_damage(&graph);
+            require_nodes(file, graph.len() as u64, &lost)?;
+            damage.extend(&lost);
             graphs.insert(rank.unwrap_or(0), graph);
         }
         let run = GoalRun {
@@ -482,6 +486,10 @@ impl ConvertJob<'_> {
         read::read(source).map_err(failed)
     }
 
+    fn require_nodes(&self, nodes: u64, losses: &Losses) -> Result<(), ConversionError> {
+        require_nodes(&self.input.path, nodes, losses)
+    }
+
     /// What is lost, unless nothing may be.
     fn allow(&self, losses: Losses) -> Result<Losses, ConversionError> {
         let is_lossy = losses.iter().any(|(kind, _)| !kind.is_chosen());
@@ -489,6 +497,17 @@ impl ConvertJob<'_> {
             return Err(ConversionError::Lossy(losses));
         }
         Ok(losses)
+    }
+}
+
+/// A file without a node would be taken for a conversion that went well.
+fn require_nodes(path: &Path, nodes: u64, losses: &Losses) -> Result<(), ConversionError> {
+    match nodes {
+        0 => Err(ConversionError::NoNodes {
+            path: path.to_owned(),
+            losses: losses.clone(),
+        }),
+        _ => Ok(()),
     }
 }
 

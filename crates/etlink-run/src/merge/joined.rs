@@ -7,7 +7,7 @@ use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::run::RunOptions;
 use etlink_chakra::astra::MIN_RANKS;
-use etlink_chakra::{NetworkFit, RunAgreement, agree, fit_network, set_waits};
+use etlink_chakra::{NetworkFit, RooflineDevice, RunAgreement, agree, fit_network, set_waits};
 use etlink_link::ranks::{
     CommChannel, JoinProblem, JoinProblemKind, RankClock, RankSummary, RunJoin, serialize_comms,
 };
@@ -78,11 +78,13 @@ impl MergedRun {
         let members = Members::select(ranks, rule);
         let taken_in: Vec<String> = members.mismatch_notes().collect();
         let (mut facts, mut sizes, mut labels) = (vec![], vec![], vec![]);
+        let mut devices = vec![];
         for rank in &members.ranks {
             // always so, since a rank without it has no summary and is excluded
             if let Some(known) = rank.known {
                 facts.push(known.facts.clone());
                 sizes.push(known.sizes.clone());
+                devices.push(&known.device);
                 labels.push(rank.label.to_owned());
             }
         }
@@ -93,6 +95,7 @@ impl MergedRun {
         } = JoinedRun::new(facts, how.align);
         // a simulator stops for ever where two ranks state different sizes for one collective
         let mut agreed = agree(&facts, &sizes, &join, options.simulator.is_some());
+        agreed.set_device(RooflineDevice::of_run(devices));
         let mut network = None;
         if options.simulator.is_some() {
             let ranks: Vec<GlobalRank> = facts.iter().map(|facts| facts.rank).collect();

@@ -10,6 +10,7 @@ pub mod phases;
 mod simulator;
 mod timeline;
 mod timeline_context;
+mod traced_device;
 
 pub(crate) use earlier::EarlierFiles;
 pub use joined::MergedRun;
@@ -22,6 +23,7 @@ use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
 use crate::output::{FileSet, OutputError, OutputFormat, Packing, Piece, Target};
 use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
 use crate::text;
+use etlink_chakra::RooflineDevice;
 use etlink_chakra::astra::{NetworkBackend, file};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
@@ -30,6 +32,7 @@ use joined::JoinMember;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use traced_device::traced_device;
 
 /// What is written.
 #[derive(Clone, Debug)]
@@ -112,6 +115,7 @@ pub struct MergedRank {
 struct KnownRank {
     facts: RankSummary,
     sizes: Vec<Option<i64>>,
+    device: RooflineDevice,
     /// Boxed, as most runs keep none: its columns alone take kilobytes, empty.
     trace: Option<Box<LinkedTrace>>,
 }
@@ -378,6 +382,7 @@ impl Merger<'_> {
             rank.known = Some(KnownRank {
                 facts,
                 sizes,
+                device: traced_device(&trace),
                 trace: None,
             });
         }

@@ -8,7 +8,9 @@ use crate::file_kind::may_be_file;
 use crate::output::{FileSet, OutputError, OutputFormat};
 use crate::storage;
 use etlink_chakra::TracePart;
-use etlink_chakra::astra::{self, NetworkBackend, NetworkOrigin, Workload, file, ns3_file};
+use etlink_chakra::astra::{
+    self, NetworkBackend, NetworkOrigin, Workload, WorkloadSource, file, ns3_file,
+};
 use etlink_model::GlobalRank;
 use memchr::memmem;
 use std::path::Path;
@@ -173,8 +175,11 @@ pub(super) fn write_files(
         network_origin: NetworkOrigin::Recording,
         silent: !joined.agreed.communicates(),
         backend: simulator.backend,
+        source: WorkloadSource::Recorded,
+        device: Some(&joined.agreed.device),
     };
-    let system = astra::system(simulator.roofline, joined.network.as_ref());
+    let device = &joined.agreed.device;
+    let system = astra::system(simulator.roofline, device, joined.network.as_ref());
     put_file(set, file::SYSTEM, system.as_bytes())?;
     put_file(
         set,

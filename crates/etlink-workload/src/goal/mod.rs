@@ -21,6 +21,7 @@ mod tests;
 
 pub use unroll::{CollectiveAlgorithm, CommStep, GroupPlace, unroll};
 
+use etlink_chakra::check::cycle_of_nodes;
 use etlink_chakra::convert::{GroupList, NodeNumbers};
 use etlink_chakra::messages::{LossKind, Losses};
 use etlink_chakra::proto::NodeType;
@@ -63,6 +64,7 @@ pub fn write_goal(run: &GoalRun<'_>, out: &mut impl Write) -> io::Result<Losses>
                 rank,
                 file,
                 numbers: NodeNumbers::new(file),
+                cycle: cycle_of_nodes(file),
                 processors: IndexMap::new(),
                 places: BTreeMap::new(),
                 is_written: vec![false; file.len()],
@@ -111,6 +113,8 @@ struct RankWriter<'a, 'g> {
     rank: u32,
     file: &'a ChakraGraph,
     numbers: NodeNumbers,
+    /// Per node, the cycle that it is on.
+    cycle: Vec<Option<u32>>,
     /// Places of the file, as they are numbered in the schedule.
     processors: IndexMap<u32, ()>,
     /// How many collectives of each group have come.
@@ -284,6 +288,10 @@ impl RankWriter<'_, '_> {
             if self.required_by[place].replace(node) == Some(node) {
                 continue;
             }
+            if self.closes_cycle(node, place) {
+                self.losses.add(LossKind::CyclicDep, 1);
+                continue;
+            }
             let line = format!("{label} requires n{dep}\n");
             // the parser knows labels that have come alone
             if self.is_written[place] {
@@ -293,6 +301,13 @@ impl RankWriter<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a node waits for itself, or on a cycle for one that comes later. Without these deps
+    /// the schedule ends; with one it never would.
+    fn closes_cycle(&self, node: usize, dep: usize) -> bool {
+        let is_same_cycle = self.cycle[node].is_some() && self.cycle[node] == self.cycle[dep];
+        node == dep || is_same_cycle && !self.is_written[dep]
     }
 
     fn processor(&mut self, node: usize) -> usize {

@@ -42,6 +42,33 @@ fn messages_and_calculations_keep_their_order() {
     );
 }
 
+/// Without them the schedule has an end: no line requires a node that comes later on its cycle.
+#[test]
+fn nodes_that_wait_for_each_other_do_not_stop_the_schedule() {
+    let mut graph = WorkloadBuilder::default();
+    let first = graph.add_computation("first", 1, &[]);
+    let second = graph.add_computation("second", 1, &[first]);
+    graph.add_computation("third", 1, &[second]);
+    let mut file = graph.finish(&[]);
+    file.nodes[0].data_deps.push(1);
+    file.nodes[2].ctrl_deps.push(2);
+    let graph = read(file.to_et().as_slice()).expect("reads");
+    let run = GoalRun {
+        ranks: BTreeMap::from([(0, &graph)]),
+        groups: GroupList::new(),
+        algorithm: CollectiveAlgorithm::Ring,
+    };
+    let mut out = vec![];
+    let losses = write_goal(&run, &mut out).expect("writes");
+    let text = String::from_utf8(out).expect("is text");
+    let needs: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("requires"))
+        .collect();
+    assert_eq!(needs, ["n1 requires n0", "n2 requires n1"]);
+    assert_eq!(losses.count(LossKind::CyclicDep), 2);
+}
+
 #[test]
 fn collectives_of_two_groups_have_tags_of_their_own() {
     let graph = || {

@@ -7,20 +7,28 @@ use super::metadata::thread_pid;
 use super::part::PartGraph;
 use super::plan::{EtPlan, is_left_out};
 use super::shared_texts::SharedTexts;
-use crate::astra::LOCAL_MEM_GBPS;
 use crate::ordered_writer::OutputBlock;
 use crate::proto::NodeType;
 use crate::wire::schema::node as field;
 use crate::wire::write::MessageWriter;
-use crate::{AttributeSet, WriteOptions, WriteSummary};
+use crate::{AttributeSet, KernelTimes, RooflinePeaks, WriteOptions, WriteSummary};
 use etlink_link::ranks::GroupResolver;
-use etlink_link::roofline::RooflineWork;
+use etlink_link::roofline::{RooflineFormula, RooflineWork};
 use etlink_link::{Edge, EdgeKind, LinkedTrace, Node, NodeDeps, NodeKind};
 use etlink_model::{DurationNs, NodeIdx, TrackIdx};
 
 /// `tensor_size` of a device node is no less: ASTRA-sim aborts at a node that takes less than a
 /// nanosecond, which this does not below 16 TB/s.
 const MIN_DEVICE_BYTES: u64 = 16_384;
+
+/// A formula by which a node takes more than so many times what it took is none of what it did: a
+/// cache is quicker than the memory, but not by that much. `reshape_and_cache_flash` has the whole
+/// cache among its tensors and writes a few lines of it.
+const MOST_OF_MEASURED: u64 = 2;
+
+/// Of an op that has no formula of its own only its tensors are known. Where those take less than
+/// this part of what it took, it did something else: kernels of Triton, replays of whole graphs.
+const LEAST_OF_MEASURED: u64 = 10;
 
 /// `roofline_source` of a node that has no formula and keeps its time.
 const DURATION: &str = "duration";
@@ -283,24 +291,62 @@ impl<'t> Encoder<'t> {
     /// What a simulator with a roofline reads.
     fn roofline_attributes(&mut self, index: NodeIdx, node: &Node, work: Option<RooflineWork>) {
         let on_host = self.graph.is_cpu_op(node);
-        let cover = &mut self.summary.roofline;
-        let take_ns = self.plan.duration_us[index.index()].saturating_mul(1000);
         if !on_host {
-            cover.nodes += 1;
-            cover.time_ns = cover.time_ns.saturating_add(take_ns);
+            return self.device_roofline(index, node, work);
         }
+        if let Some(work) = work {
+            self.write_work(&work, 1);
+        }
+    }
+
+    /// That of a node that simulators time by it.
+    fn device_roofline(&mut self, index: NodeIdx, node: &Node, work: Option<RooflineWork>) {
+        let take_us = self.plan.duration_us[index.index()];
+        let take_ns = take_us.saturating_mul(1000);
+        let peaks = self.peaks();
+        let cover = &mut self.summary.roofline;
+        cover.nodes += 1;
+        cover.time_ns = cover.time_ns.saturating_add(take_ns);
         let Some(work) = work else {
-            if !on_host {
-                cover.kept += 1;
-                cover.kept_ns = cover.kept_ns.saturating_add(take_ns);
-                self.keep_duration(take_ns / 1000);
-            }
-            return;
+            cover.kept += 1;
+            cover.kept_ns = cover.kept_ns.saturating_add(take_ns);
+            cover.roofline_ns = cover.roofline_ns.saturating_add(take_ns);
+            return self.keep_duration(take_us);
         };
-        let least = if on_host { 1 } else { MIN_DEVICE_BYTES };
+        let bytes = work.bytes.max(MIN_DEVICE_BYTES);
+        let roofline_ns = peaks.time_ns(work.operations, bytes);
+        let measured_ns = self.plan.duration[index.index()].0.unsigned_abs();
+        if !is_plausible(work.formula, roofline_ns, measured_ns) {
+            cover.implausible += 1;
+            cover.implausible_ns = cover.implausible_ns.saturating_add(take_ns);
+            cover.roofline_ns = cover.roofline_ns.saturating_add(take_ns);
+            return self.keep_duration(take_us);
+        }
+        cover.roofline_ns = cover.roofline_ns.saturating_add(roofline_ns);
+        let times = KernelTimes {
+            nodes: 1,
+            measured_ns: take_ns,
+            roofline_ns,
+        };
+        let name = self.trace.name(node);
+        match self.summary.roofline_kernels.get_mut(name) {
+            Some(known) => known.add(&times),
+            None => drop(self.summary.roofline_kernels.insert(name.to_owned(), times)),
+        }
+        self.write_work(&work, MIN_DEVICE_BYTES);
+    }
+
+    /// Of the device that the times of a roofline are for.
+    fn peaks(&self) -> RooflinePeaks {
+        let agreement = self.options.agreement;
+        agreement.map_or_else(RooflinePeaks::default, |agreement| agreement.peaks)
+    }
+
+    fn write_work(&mut self, work: &RooflineWork, least_bytes: u64) {
         // ASTRA-sim's roofline throws where one is missing, and aborts at a `num_ops` of 0.
         self.message.attr_uint("num_ops", work.operations.max(1));
-        self.message.attr_uint("tensor_size", work.bytes.max(least));
+        self.message
+            .attr_uint("tensor_size", work.bytes.max(least_bytes));
         if self.is_full() {
             self.message
                 .attr_text("roofline_source", work.formula.name());
@@ -308,12 +354,13 @@ impl<'t> Encoder<'t> {
         *self.summary.work.entry(work.formula).or_default() += 1;
     }
 
-    /// Gives a node without a formula the bytes that the memory of the reference device moves in
-    /// its time, so that the roofline takes that time.
+    /// Gives a node that keeps its time the bytes that the memory of the device moves in it, so that
+    /// the roofline takes that time.
     fn keep_duration(&mut self, duration_us: u64) {
         let ns = duration_us.saturating_mul(1000);
         // Half a nanosecond more: ASTRA-sim cuts its quotient to whole ones.
-        let bytes = ns.saturating_mul(LOCAL_MEM_GBPS) + LOCAL_MEM_GBPS / 2;
+        let rate = self.peaks().gb_per_s;
+        let bytes = ns.saturating_mul(rate).saturating_add(rate / 2);
         self.message.attr_uint("num_ops", 1);
         self.message
             .attr_uint("tensor_size", bytes.max(MIN_DEVICE_BYTES));
@@ -367,6 +414,17 @@ fn implied(edges: NodeDeps<'_>, edge: Edge) -> bool {
         .into_iter()
         .take_while(|kind| *kind < edge.kind);
     earlier.any(|kind| edges.contains(kind, edge.from))
+}
+
+/// Whether a node can have done what its formula says, in the time that it took.
+fn is_plausible(formula: RooflineFormula, roofline_ns: u64, measured_ns: u64) -> bool {
+    let most = measured_ns.saturating_mul(MOST_OF_MEASURED);
+    let least = match formula {
+        RooflineFormula::Bytes => measured_ns / LEAST_OF_MEASURED,
+        // a small product waits longer for its launch than it calculates, and is what it is
+        _ => 0,
+    };
+    (least..=most).contains(&roofline_ns)
 }
 
 fn node_type(comm: Option<&SimulatedComm<'_>>) -> NodeType {

@@ -3,7 +3,7 @@
 use crate::merge::{KnownRank, MergeOptions, output_name};
 use crate::phases::{PhaseIdentity, RankIdentity};
 use crate::run::RunSet;
-use etlink_chakra::RankAgreement;
+use etlink_chakra::{RankAgreement, RooflineDevice};
 use etlink_link::ranks::{ClockDrift, RankClock, RankSummary};
 use etlink_model::{GlobalRank, UnixNs};
 use serde::{Deserialize, Serialize};
@@ -85,6 +85,8 @@ pub(super) struct LinkedSummary {
     pub(super) facts: RankSummary,
     /// As [`etlink_chakra::simulated_sizes`] gives them.
     pub(super) sizes: Vec<Option<i64>>,
+    /// The rank's device.
+    pub(super) device: RooflineDevice,
 }
 
 impl LinkedSummary {
@@ -92,6 +94,7 @@ impl LinkedSummary {
         KnownRank {
             facts: self.facts,
             sizes: self.sizes,
+            device: self.device,
             trace: None,
         }
     }

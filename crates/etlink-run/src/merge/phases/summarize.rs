@@ -4,6 +4,7 @@ use super::contents::{LinkedSummary, RankOutcome, ShardSummaries, SummarizedRank
 use super::files::PhaseFile;
 use super::{ShardReport, check_options};
 use crate::error::RunError;
+use crate::merge::traced_device::traced_device;
 use crate::merge::{MergeOptions, MergedRank};
 use crate::run::{LinkedRank, RankEntry, RunSet};
 use crate::text;
@@ -63,7 +64,12 @@ fn summarize_rank(entry: RankEntry<'_>) -> (RankOutcome, MergedRank) {
     } else {
         RankOutcome::Linked(summary.map(|facts| {
             let sizes = etlink_chakra::simulated_sizes(&trace, &facts);
-            Box::new(LinkedSummary { facts, sizes })
+            let device = traced_device(&trace);
+            Box::new(LinkedSummary {
+                facts,
+                sizes,
+                device,
+            })
         }))
     };
     rank.linked = Some(report);

@@ -123,10 +123,15 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
         notes::print_note(&note);
     }
     let simulator = config.options.simulator;
-    if simulator.is_some_and(|simulator| simulator.roofline)
-        && let Some(note) = show::roofline_note(&report.ranks)
-    {
-        notes::print_note(&note);
+    if simulator.is_some_and(|simulator| simulator.roofline) {
+        for note in show::roofline_notes(&report.ranks) {
+            notes::print_note(&note);
+        }
+    }
+    if simulator.is_some_and(|simulator| simulator.backend == NetworkBackend::Htsim) {
+        for note in show::htsim_notes(&report.runs) {
+            notes::print_note(&note);
+        }
     }
     if simulator.is_some()
         && let Some(note) = show::simulator_note(&config.output, &report.runs, &report.ranks)

@@ -1,10 +1,10 @@
 //! The report of a merge for people.
 
 use crate::notes;
-use crate::table::{FactRows, count, enum_name, infos, mb, same_notes};
+use crate::table::{FactRows, count, cut, enum_name, infos, mb, same_notes};
 use crate::unjoined::unjoined_text;
-use etlink_chakra::astra::{file, network_note, uncovered};
-use etlink_chakra::{Demotion, RooflineCover};
+use etlink_chakra::astra::{file, network_note, roofline_times, rounded_speeds, uncovered};
+use etlink_chakra::{Demotion, WriteSummary};
 use etlink_link::ranks::{JoinProblem, RankClock};
 use etlink_model::{Anomalies, Severity};
 use etlink_run::discover::RunFiles;
@@ -14,6 +14,9 @@ use etlink_run::merge::phases::JoinReport;
 use etlink_run::merge::{MergedRank, MergedRun};
 use indexmap::IndexMap;
 use std::path::Path;
+
+/// Letters of a kernel's name in a note.
+const KERNEL_LETTERS: usize = 60;
 
 /// More clocks than this only JSON has.
 const CLOCKS: usize = 16;
@@ -134,19 +137,28 @@ pub(super) fn simulator_note(
     ))
 }
 
-/// Which share of what devices do a roofline says nothing of.
-pub(super) fn roofline_note(ranks: &[MergedRank]) -> Option<String> {
-    let mut cover = RooflineCover::default();
-    for written in ranks
-        .iter()
-        .filter_map(|rank| rank.linked.as_ref()?.written.as_ref())
-    {
-        cover.add(&written.roofline);
+/// What a roofline says of what devices do, and of which share it says nothing.
+pub(super) fn roofline_notes(ranks: &[MergedRank]) -> Vec<String> {
+    let mut all = WriteSummary::default();
+    let written = ranks.iter().filter_map(|rank| rank.linked.as_ref());
+    for part in written.filter_map(|linked| linked.written.as_ref()) {
+        all.add(part);
     }
+    let cover = &all.roofline;
     if cover.nodes == 0 {
-        return Some("no rank has nodes of a device: the roofline times nothing".to_owned());
+        return vec!["no rank has nodes of a device: the roofline times nothing".to_owned()];
     }
-    uncovered(&cover)
+    let shorten = |name: &str| cut(name, KERNEL_LETTERS, 0);
+    let times = roofline_times(cover, &all.roofline_kernels, shorten);
+    uncovered(cover).into_iter().chain([times]).collect()
+}
+
+/// Where htsim's network is another than the one that was fitted, of each run.
+pub(super) fn htsim_notes(runs: &[MergedRun]) -> impl Iterator<Item = String> {
+    runs.iter().filter_map(|run| {
+        let speeds = rounded_speeds(run.network.as_ref()?)?;
+        Some(format!("htsim reads whole Gb/s, one at least: {speeds}"))
+    })
 }
 
 /// What is odd in the traces but harmless; else only its count is shown.

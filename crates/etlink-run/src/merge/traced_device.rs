@@ -1,0 +1,34 @@
+//! The device of a rank, with what its data sheet says: a simulator's roofline goes by it.
+
+use etlink_analyze::{DevicePeaks, Precision};
+use etlink_chakra::{RooflineDevice, RooflinePeaks};
+use etlink_link::LinkedTrace;
+use etlink_model::RowKind;
+
+/// The device of a rank's first kernel.
+pub(super) fn traced_device(trace: &LinkedTrace) -> RooflineDevice {
+    let rows = &trace.device.rows;
+    let kernel = rows.kind.iter().position(|kind| *kind == RowKind::Kernel);
+    let queue = kernel.and_then(|row| trace.device.queues.get(rows.queue[row].index()));
+    let Some(device) = queue.map(|queue| queue.device) else {
+        return RooflineDevice::default();
+    };
+    let name = trace.device.header.device_name(device).unwrap_or_default();
+    let sheet = DevicePeaks::find(name, trace.device.multiprocessors(device));
+    RooflineDevice {
+        name: name.to_owned(),
+        sheet: sheet.and_then(|sheet| roofline_peaks(&sheet)),
+    }
+}
+
+/// Products of most models have 16 bits, and a simulator has one peak for all.
+fn roofline_peaks(sheet: &DevicePeaks) -> Option<RooflinePeaks> {
+    Some(RooflinePeaks {
+        tflops: whole(sheet.tflops(Precision::Fp16)?),
+        gb_per_s: whole(sheet.gb_per_s?),
+    })
+}
+
+fn whole(figure: f64) -> u64 {
+    figure.round().max(1.0) as u64
+}
