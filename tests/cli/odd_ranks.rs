@@ -269,6 +269,51 @@ fn interleave_is_advised_only_where_it_can_be_given() {
 }
 
 #[test]
+fn ranks_that_recorded_other_iterations_are_told() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    let clock = |ms: i64| json!({"unix_ns": ms * 1_000_000, "monotonic_ns": 0});
+    let begun = |later: [i64; 4]| {
+        let mut ranks = all(&[0, 1, 2, 3], "");
+        for (rank, later) in ranks.iter_mut().zip(later) {
+            rank["cycles"][0]["begin"] = clock(1_000 + later);
+            rank["cycles"][0]["end"] = clock(1_100 + later);
+        }
+        ranks
+    };
+    for (later, told) in [
+        ([0, 10, 20, 0], None),
+        (
+            [0, -300, 10, 0],
+            Some("rank 1 recorded 0.300 s before rank 0, more than a step apart. "),
+        ),
+        (
+            [0, 200, 10, 300],
+            Some(
+                "rank 3 recorded 0.300 s after rank 0, more than a step apart; so did 1 other rank",
+            ),
+        ),
+    ] {
+        manifest(&tool, "run/etlink.json", &begun(later));
+        for command in ["ranks run", "merge run -o out --overwrite", "findings run"] {
+            let ran = tool.run(command).exits(0);
+            let is_told = told.is_none_or(|told| ran.stderr.contains(told));
+            let is_noted = ran.stderr.contains("a step apart");
+            assert_eq!(
+                (is_told, is_noted),
+                (true, told.is_some()),
+                "{}",
+                ran.stderr
+            );
+        }
+        let code = i32::from(told.is_some());
+        tool.run("ranks run --strict").exits(code);
+        tool.run("merge run -o out --overwrite --strict")
+            .exits(code);
+    }
+}
+
+#[test]
 fn a_manifest_that_contradicts_the_files_is_told_and_the_files_count() {
     let tool = Tool::new();
     put(&tool, &RUN);

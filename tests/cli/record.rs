@@ -134,13 +134,96 @@ fn what_cannot_be_run_is_named_and_leaves_nothing() {
     let both = format!("record {SCHEDULE} --phase train:active=1 -o other -- true");
     let ran = tool.run(&both).exits(2);
     assert!(ran.stderr.contains("cannot be used with"), "{}", ran.stderr);
-    assert_eq!(tool.names(), ["file", "traces"]);
-    assert_eq!(
-        std::fs::read_dir(tool.path("traces"))
-            .expect("folder")
-            .count(),
-        0
+    assert_eq!(tool.names(), ["file"]);
+    // folders that were there, or that somebody else has put something into, stay
+    tool.file("there/mine", "");
+    for output in ["new/a/b", "there/a/b", "there"] {
+        let line =
+            format!("record {SCHEDULE} -o {output} --tensorboard board/x -- no-such-program");
+        tool.run(&line).exits(2);
+        assert_eq!(tool.names(), ["file", "there"]);
+        assert_eq!(names(&tool, "there"), ["mine"]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_output_without_room_changes_nothing() {
+    for (program, code) in [("exit 0", 1), ("exit 7", 7)] {
+        let tool = Tool::new();
+        let line = format!("$ETLINK record {SCHEDULE} -o traces -- sh -c '{program}' 2>/dev/full");
+        tool.shell(&line).exits(code);
+        assert_eq!(names(&tool, "traces"), ["etlink.json"]);
+    }
+    // whoever read it has gone
+    let tool = Tool::new();
+    let line =
+        format!("$ETLINK record {SCHEDULE} -o traces -- sh -c 'exit 7' 2>&1 | true; sleep 0");
+    tool.shell(&line).exits(0);
+    assert_eq!(manifest(&tool)["ended"]["exit_code"], 7);
+    // other commands end with 2, as where they can say why
+    tool.shell("$ETLINK link no-such-trace.json 2>/dev/full")
+        .exits(2);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_command_was_started_to_ignore_the_program_ignores() {
+    let tool = Tool::new();
+    let show = "grep SigIgn /proc/self/status";
+    let line =
+        format!("trap '' HUP INT QUIT USR1; {show}; $ETLINK record {SCHEDULE} -o traces -- {show}");
+    let ran = tool.shell(&line).exits(1);
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert!(
+        matches!(&lines[..], [plain, own] if plain == own),
+        "{lines:?}"
     );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_that_ended_before_it_imported_torch_is_told_so() {
+    let tool = Tool::new();
+    tool.file("fails.py", "import sys\nsys.exit(3)\n");
+    tool.file("dies.py", "import os\nos.kill(os.getpid(), 1)\n");
+    tool.file("torch.py", "raise OSError('libgomp.so.1 is missing')\n");
+    tool.file("imports.py", "import torch\n");
+    for (script, code, words) in [
+        (
+            "fails.py",
+            3,
+            "ended with exit code 3, and had not imported torch",
+        ),
+        (
+            "dies.py",
+            129,
+            "SIGHUP ended the program, which had not imported torch",
+        ),
+        (
+            "imports.py",
+            1,
+            "torch could not be imported: OSError: libgomp.so.1 is missing",
+        ),
+    ] {
+        let line = format!("record {SCHEDULE} -o traces --overwrite -- python3 {script}");
+        let ran = tool.run(&line).exits(code);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_whose_name_is_no_text_is_named() {
+    let tool = Tool::new();
+    let line = format!("$ETLINK record {SCHEDULE} -o \"$(printf 'a\\377')\" -- true");
+    let ran = tool.shell(&line).exits(2);
+    assert!(
+        ran.stderr.contains("the path of the folder is no UTF-8"),
+        "{}",
+        ran.stderr
+    );
+    assert!(tool.names().is_empty());
 }
 
 #[test]

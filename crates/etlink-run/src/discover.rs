@@ -501,6 +501,9 @@ fn fill_run(
     if let Some(listed) = listed.filter(|_| !run.ranks.is_empty()) {
         run.notes
             .extend(listed.describe_ranks(&mut run.ranks, facts.world_size));
+        let apart = listed.apart_note(&run.ranks);
+        run.are_apart = apart.is_some();
+        run.notes.extend(apart);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::file_kind::{is_absence, may_be_file};
 use crate::run_files::{ManifestEntry, RankFiles};
 use crate::storage;
 use crate::text::first_ranks;
-use etlink_torch::{Cycle, ManifestContents, Rank};
+use etlink_torch::{ApartCycles, Cycle, ManifestContents, Rank, apart_cycles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io;
@@ -31,6 +31,8 @@ pub struct RunManifest {
     /// Of the manifest itself.
     path: PathBuf,
     recorded: ManifestContents,
+    /// The folder of the traces, relative to the manifest: that of a cycle, or empty.
+    within: PathBuf,
     /// Ranks of the files that it lists in the folder.
     files: BTreeMap<String, i64>,
     /// The first and last step of them, by rank.
@@ -114,6 +116,7 @@ impl RunManifest {
         Ok(is_of_it.then_some(RunManifest {
             path,
             recorded,
+            within,
             files,
             steps,
             interleaved,
@@ -234,6 +237,20 @@ impl RunManifest {
             && !cycles(&self.recorded).any(|(_, cycle)| is_other(cycle))
     }
 
+    /// What is to be said of ranks that recorded other iterations than the first one.
+    pub fn apart_note(&self, found: &[RankFiles]) -> Option<String> {
+        let here: BTreeSet<i64> = found.iter().filter_map(|found| found.rank).collect();
+        let mut ranks = vec![];
+        for rank in &self.recorded.ranks {
+            let mut rank = rank.clone();
+            let cycles = &mut rank.process.cycles;
+            cycles.retain(|cycle| Path::new(&cycle.host_trace).parent() == Some(&self.within));
+            let number = rank.process.rank.map(i64::from);
+            ranks.extend(number.filter(|number| here.contains(number)).map(|_| rank));
+        }
+        apart_note(&self.path.display(), &ranks)
+    }
+
     /// Whether ranks were recorded over different steps.
     fn other_steps(&self, name: &dyn Display) -> Option<String> {
         let (first, of_first) = self.steps.first_key_value()?;
@@ -298,6 +315,29 @@ impl RunManifest {
             "it was recorded in other cycles only".to_owned()
         }
     }
+}
+
+/// What is to be said of ranks whose cycles lie more than a step apart.
+fn apart_note(name: &dyn Display, ranks: &[Rank]) -> Option<String> {
+    let apart = apart_cycles(ranks);
+    let furthest = apart
+        .iter()
+        .max_by_key(|cycles| cycles.later_ns.unsigned_abs())?;
+    let numbers: BTreeSet<u32> = apart
+        .iter()
+        .map(|cycles: &ApartCycles| cycles.rank)
+        .collect();
+    let others = match numbers.len() - 1 {
+        0 => String::new(),
+        1 => "; so did 1 other rank".to_owned(),
+        more => format!("; so did {more} other ranks"),
+    };
+    Some(format!(
+        "{name} says that rank {} recorded {}, more than a step apart{others}. Where ranks wait for \
+         each other these are other iterations: what is said of their waits is wrong",
+        furthest.rank,
+        furthest.distance()
+    ))
 }
 
 fn seconds(ns: i64) -> String {

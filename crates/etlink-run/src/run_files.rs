@@ -47,6 +47,8 @@ pub struct RunFiles {
     pub measurements: Vec<MeasurementFile>,
     /// What the names of its files begin with, where they are written graphs.
     pub prefix: Option<PathBuf>,
+    /// Whether its ranks recorded other iterations, by the manifest of the recording.
+    pub are_apart: bool,
 }
 
 impl RunFiles {
@@ -59,6 +61,7 @@ impl RunFiles {
             unused: vec![],
             measurements: vec![],
             prefix: None,
+            are_apart: false,
         }
     }
 
@@ -84,6 +87,7 @@ impl RunFiles {
             unused: vec![],
             measurements: vec![],
             prefix: None,
+            are_apart: false,
         }
     }
 
@@ -113,6 +117,7 @@ impl RunFiles {
             unused: vec![],
             measurements: vec![],
             prefix: Some(set.prefix.clone()),
+            are_apart: false,
         }
     }
 

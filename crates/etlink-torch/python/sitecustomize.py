@@ -36,7 +36,12 @@ class AfterImport:
 
     def followed(self, execute):
         def exec_module(module):
-            execute(module)
+            try:
+                execute(module)
+            except Exception as error:
+                if self.then is torch_is_here:
+                    note(error, "import")
+                raise
             try:
                 if self in sys.meta_path:
                     sys.meta_path.remove(self)
@@ -55,10 +60,10 @@ def torch_is_here(torch):
         note(error)
 
 
-def note(error):
-    """For the launcher: the hook itself could not be loaded."""
+def note(error, kind="note"):
+    """For the launcher: the hook itself could not be loaded, or, of kind `import`, torch."""
     try:
-        with open(os.path.join(HERE, "{}.note".format(os.getpid())), "w") as file:
+        with open(os.path.join(HERE, "{}.{}".format(os.getpid(), kind)), "w") as file:
             file.write("{}: {}".format(type(error).__name__, error))
     except Exception:
         pass

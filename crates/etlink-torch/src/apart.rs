@@ -12,8 +12,44 @@ const BETWEEN_MACHINES_NS: i64 = 1_000_000_000;
 /// The profiler of one rank may take longer to start than that of another, ns.
 const ON_ONE_MACHINE_NS: i64 = 20_000_000;
 
-/// A note for each cycle of a rank that lies at least a step from that of the first rank.
-pub(crate) fn notes(ranks: &[Rank]) -> Vec<String> {
+/// Two ranks whose cycles of the same steps lie at least a step apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApartCycles {
+    /// The first rank that was recorded.
+    pub first: u32,
+    /// The other one.
+    pub rank: u32,
+    /// The place of the cycle among those of the first rank.
+    pub cycle: usize,
+    /// How much later the other one began, ns.
+    pub later_ns: i64,
+}
+
+impl ApartCycles {
+    /// How far they are apart, and what may be the reason.
+    pub(crate) fn note(&self) -> String {
+        format!(
+            "rank {} recorded cycle {} {}, more than a step apart: did one of them make extra steps \
+             before?",
+            self.rank,
+            self.cycle,
+            self.distance()
+        )
+    }
+
+    /// Such as `0.200 s before rank 0`.
+    pub fn distance(&self) -> String {
+        format!(
+            "{:.3} s {} rank {}",
+            self.later_ns.unsigned_abs() as f64 / 1e9,
+            if self.later_ns > 0 { "after" } else { "before" },
+            self.first
+        )
+    }
+}
+
+/// The cycles of each rank that lie at least a step from those of the first one.
+pub fn apart_cycles(ranks: &[Rank]) -> Vec<ApartCycles> {
     let recorded = ranks.iter().filter(|rank| rank.process.rank.is_some());
     let Some(first) = recorded
         .clone()
@@ -22,21 +58,26 @@ pub(crate) fn notes(ranks: &[Rank]) -> Vec<String> {
         return vec![];
     };
     let is_first = |rank: &&Rank| rank.process.rank == first.process.rank;
-    let mut notes = vec![];
+    let mut apart = vec![];
+    // Groups of processes that number their ranks each from 0 do not wait for each other.
+    let is_of_group = |rank: &&Rank| rank.process.world == first.process.world;
     for rank in recorded.clone().filter(|rank| !is_first(rank)) {
+        if !is_of_group(&rank) {
+            continue;
+        }
         // A rank that was started again has several processes.
         for first in recorded.clone().filter(is_first) {
-            notes.extend(notes_of(first, rank));
+            apart.extend(apart_of(first, rank));
         }
     }
-    notes
+    apart
 }
 
-/// A note for each cycle of `rank` that lies at least a step from that of `first`.
-fn notes_of(first: &Rank, rank: &Rank) -> Vec<String> {
+/// The cycles of `rank` that lie at least a step from those of `first`.
+fn apart_of(first: &Rank, rank: &Rank) -> Vec<ApartCycles> {
     // One machine has one clock, so that its ranks are compared much more closely.
     let is_one_machine = rank.process.host == first.process.host;
-    let mut notes = vec![];
+    let mut apart = vec![];
     for (index, expected) in first.process.cycles.iter().enumerate() {
         // Not by its place: one of them may have missed what was asked for before. Nor by the step
         // alone: a program that was started again makes it once more.
@@ -45,19 +86,17 @@ fn notes_of(first: &Rank, rank: &Rank) -> Vec<String> {
             cycle.first_step == expected.first_step && folder(cycle) == folder(expected)
         });
         let distance = same.and_then(|cycle| distance_ns(expected, cycle, is_one_machine));
-        let Some(distance) = distance else {
+        let Some(later_ns) = distance else {
             continue;
         };
-        notes.push(format!(
-            "rank {} recorded cycle {index} {:.3} s {} rank {}, more than a step apart: \
-             did one of them make extra steps before?",
-            rank.process.rank.unwrap_or_default(),
-            distance.unsigned_abs() as f64 / 1e9,
-            if distance > 0 { "after" } else { "before" },
-            first.process.rank.unwrap_or_default(),
-        ));
+        apart.push(ApartCycles {
+            first: first.process.rank.unwrap_or_default(),
+            rank: rank.process.rank.unwrap_or_default(),
+            cycle: index,
+            later_ns,
+        });
     }
-    notes
+    apart
 }
 
 /// The folder of its traces.
@@ -120,7 +159,8 @@ mod tests {
 
     #[test]
     fn a_rank_that_made_extra_steps_is_noted() {
-        let notes = notes(&[rank(0, 1000, 1200), rank(1, 800, 1000)]);
+        let apart = apart_cycles(&[rank(0, 1000, 1200), rank(1, 800, 1000)]);
+        let notes: Vec<String> = apart.iter().map(ApartCycles::note).collect();
         assert_eq!(
             notes,
             [
@@ -142,14 +182,14 @@ mod tests {
             in_folder(rank(1, 1000, 1200), "cycle_3"),
             in_folder(rank(1, 8000, 8200), "cycle_4"),
         ];
-        let notes = notes(&again);
-        assert_eq!(notes.len(), 1, "{notes:?}");
-        assert!(notes[0].starts_with("rank 1 recorded cycle 0 1.000 s before rank 0"));
+        let apart = apart_cycles(&again);
+        assert_eq!(apart.len(), 1, "{apart:?}");
+        assert_eq!((apart[0].cycle, apart[0].later_ns), (0, -1_000_000_000));
     }
 
     #[test]
     fn ranks_that_wait_for_each_other_are_not() {
-        assert!(notes(&[rank(0, 1000, 1200), rank(1, 1090, 1210)]).is_empty());
-        assert!(notes(&[rank(0, 1000, 1002), rank(1, 1010, 1012)]).is_empty());
+        assert!(apart_cycles(&[rank(0, 1000, 1200), rank(1, 1090, 1210)]).is_empty());
+        assert!(apart_cycles(&[rank(0, 1000, 1002), rank(1, 1010, 1012)]).is_empty());
     }
 }

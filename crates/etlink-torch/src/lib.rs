@@ -22,6 +22,7 @@ mod manifest;
 mod process;
 mod settings;
 
+pub use apart::{ApartCycles, apart_cycles};
 pub use armed::{ArmedSettings, ArmedStatus, AskedRecording, END, PLAN, REQUEST, StepTimeLimit};
 pub use etlink_schedule::{InvalidRanks, RankSelection};
 pub use hook::{ENDED, HOOK, MARKER, python_path};

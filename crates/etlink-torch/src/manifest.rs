@@ -1,8 +1,9 @@
 //! `etlink.json`: what was recorded, how, and what is missing.
 
+use crate::apart::{ApartCycles, apart_cycles};
 use crate::{
     ArmedSettings, AskedRecording, Options, OwnProfiler, Process, Rank, RankSelection,
-    ScheduleSettings, StepTimes, apart,
+    ScheduleSettings, StepTimes,
 };
 use etlink_schedule::Schedule;
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,25 @@ pub enum Ended {
     ExitCode(i32),
     /// By this signal.
     Signal(i32),
+}
+
+/// Such as `SIGHUP`.
+fn signal_name(signal: i32) -> String {
+    // those that have one number on all Unix systems
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        number => return format!("signal {number}"),
+    };
+    name.to_owned()
 }
 
 /// A launcher of a job that several of them record into one folder.
@@ -265,7 +285,7 @@ impl Manifest {
             .sort_by_key(|rank| (rank.process.rank.unwrap_or(u32::MAX), rank.process.pid));
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(self.ranks.iter().flat_map(|rank| self.notes_of(rank)));
-        notes.extend(apart::notes(&self.ranks));
+        notes.extend(apart_cycles(&self.ranks).iter().map(ApartCycles::note));
         // Every rank may say the same, and each launcher of a job notes all ranks anew.
         let mut seen = BTreeSet::new();
         notes.retain(|note| seen.insert(note.clone()));
@@ -281,7 +301,10 @@ impl Manifest {
                 || self.is_left_to_itself(rank)
         };
         let is_recorded = self.recorded() > 0 || self.is_idle();
-        is_recorded && self.missing.is_empty() && self.ranks.iter().all(is_accounted_for)
+        // Traces of other iterations are whole files, and still not what was asked for.
+        let are_together = apart_cycles(&self.ranks).is_empty();
+        let are_all_here = self.missing.is_empty() && self.ranks.iter().all(is_accounted_for);
+        is_recorded && are_together && are_all_here
     }
 
     /// How many processes left at least one pair of traces.
@@ -341,7 +364,19 @@ impl Manifest {
             "nothing is recorded: the program started no Python that reads PYTHONPATH \
              (it is no Python program, runs with -I, -E or -S, or PYTHONPATH was set anew)"
         } else if processes.is_empty() {
-            "nothing is recorded: the program did not import torch"
+            return vec![match self.ended {
+                Ended::ExitCode(0) => {
+                    "nothing is recorded: the program did not import torch".to_owned()
+                }
+                Ended::ExitCode(code) => format!(
+                    "nothing is recorded: the program ended with exit code {code}, and had not \
+                     imported torch"
+                ),
+                Ended::Signal(signal) => format!(
+                    "nothing is recorded: {} ended the program, which had not imported torch",
+                    signal_name(signal)
+                ),
+            }];
         } else if processes
             .iter()
             .all(|process| process.steps == 0 && process.notes.is_empty() && process.rank.is_none())

@@ -3,6 +3,7 @@
 use crate::table::{plain, plain_lines};
 use indexmap::IndexMap;
 use std::fmt::Display;
+use std::io::Write;
 use std::sync::OnceLock;
 
 /// How much is said beside the results.
@@ -41,11 +42,17 @@ pub fn are_wanted() -> bool {
     verbosity() != Verbosity::Quiet
 }
 
+/// Prints a line on standard error.
+fn print_line(text: impl Display) {
+    // not by eprintln!, which panics where nothing can be written: the work goes before the word
+    drop(std::io::stderr().write_all(format!("{text}\n").as_bytes()));
+}
+
 /// Prints a note.
 pub fn print_note(text: &str) {
     if are_wanted() {
         // notes quote names of traces, and a terminal obeys control characters in them
-        eprintln!("note: {}", plain(text));
+        print_line(format_args!("note: {}", plain(text)));
     }
 }
 
@@ -53,7 +60,7 @@ pub fn print_note(text: &str) {
 pub fn print_error(error: impl Display) {
     // errors name files: whoever packed a folder chose how
     let text = error.to_string();
-    eprintln!("etlink: {}", plain_lines(&text));
+    print_line(format_args!("etlink: {}", plain_lines(&text)));
 }
 
 /// Prints what only some want to know, of a rank or a file.

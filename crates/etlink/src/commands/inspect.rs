@@ -1,11 +1,10 @@
 //! `etlink inspect`: what kind of file is this, what is in it.
 
 use super::{json_document, print_json, print_report, print_text, start_threads};
-use crate::Outcome;
 use crate::args::InspectArgs;
-use crate::notes;
 use crate::rank_error::rank_error;
 use crate::table::{FactRows, mb};
+use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check;
 use etlink_chakra::read;

@@ -90,7 +90,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     }
     // after the report, which says what is damaged
     if linked.refused {
-        eprintln!("etlink: damage was found and --strict given: nothing was written");
+        notes::print_error("damage was found and --strict given: nothing was written");
         return Ok(Outcome::Found);
     }
     Ok(Outcome::Done)

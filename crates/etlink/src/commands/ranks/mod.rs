@@ -61,6 +61,9 @@ struct RanksReport {
     /// Ranks whose recordings show that their first step began later than the others'.
     #[serde(skip)]
     began_steps_later: BTreeSet<GlobalRank>,
+    /// Ranks recorded other iterations, by the manifest of the recording.
+    #[serde(skip)]
+    are_apart: bool,
 }
 
 /// What is kept of a rank.
@@ -146,7 +149,7 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
             print_report(&tables.collect::<String>())?;
         }
     }
-    let is_refused = is_strict && compared.iter().any(RanksReport::has_unrecorded);
+    let is_refused = is_strict && compared.iter().any(RanksReport::is_unsure);
     Ok(match exit_outcome(&compared) {
         Outcome::Done if is_refused => Outcome::Found,
         outcome => outcome,
@@ -188,10 +191,11 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<Ran
 }
 
 impl RanksReport {
-    /// Whether there are communications of which nothing is known but that they are.
-    fn has_unrecorded(&self) -> bool {
+    /// Whether there are communications of which nothing is known but that they are, or which may be
+    /// of different iterations.
+    fn is_unsure(&self) -> bool {
         let mut problems = self.problems.iter();
-        problems.any(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)
+        self.are_apart || problems.any(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)
     }
 }
 
@@ -252,6 +256,7 @@ fn compare_ranks(run: &RunFiles, results: RunResults<RankDetails>, align: bool) 
         .collect();
     RanksReport {
         began_steps_later,
+        are_apart: run.are_apart,
         run: run.folder.display().to_string(),
         notes,
         excluded: results.excluded(),

@@ -42,6 +42,7 @@ use passing::Forwarding as SignalForwarding;
 #[cfg(unix)]
 mod passing {
     use super::Child;
+    use crate::signals::heeded;
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -58,7 +59,10 @@ mod passing {
 
     impl Forwarding {
         pub fn new() -> std::io::Result<Forwarding> {
-            SignalsInfo::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]).map(Forwarding)
+            // not those that we were started to ignore (`nohup`): the program inherits that alone,
+            // and after a handler of ours it would begin with the default, which ends it
+            let heeded = heeded(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]);
+            SignalsInfo::new(heeded).map(Forwarding)
         }
 
         pub fn pass_to(self, child: &Child) -> Started {

@@ -103,6 +103,11 @@ pub fn remove(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
+pub fn remove_empty_folder(path: &Path) -> io::Result<()> {
+    attempt(path)?;
+    fs::remove_dir(path)
+}
+
 pub fn remove_folder(path: &Path) -> io::Result<()> {
     attempt(path)?;
     fs::remove_dir_all(path)

@@ -52,7 +52,13 @@ impl EndedRecording<'_> {
         for process in &mut processes {
             process.clock.clone_from(&clock);
         }
-        let spare = spare_notes(hook.path());
+        if processes.is_empty() {
+            let failed = left_notes(hook.path(), ".import");
+            notes.extend(failed.into_iter().map(|(pid, error)| {
+                format!("process {pid}: torch could not be imported: {error}")
+            }));
+        }
+        let spare = left_notes(hook.path(), ".note");
         for (pid, note) in spare {
             add_note(&mut processes, pid, note);
         }
@@ -225,8 +231,9 @@ fn is_running(_: u32) -> bool {
     false
 }
 
-/// Notes of processes that could not write their report: text that blanks follow, by process id.
-fn spare_notes(hook: &Path) -> Vec<(u32, String)> {
+/// Notes of processes that have written no report, or could not: text that blanks follow, by process
+/// id.
+fn left_notes(hook: &Path, ending: &str) -> Vec<(u32, String)> {
     let Ok(entries) = disk::entries(hook) else {
         return vec![];
     };
@@ -234,7 +241,7 @@ fn spare_notes(hook: &Path) -> Vec<(u32, String)> {
         .iter()
         .filter_map(|entry| {
             let path = entry.path();
-            let pid = path.file_name()?.to_str()?.strip_suffix(".note")?.parse();
+            let pid = path.file_name()?.to_str()?.strip_suffix(ending)?.parse();
             let bytes = disk::read(&path).ok()?;
             let text = String::from_utf8_lossy(&bytes).trim().to_owned();
             (!text.is_empty()).then_some((pid.ok()?, text))

@@ -31,6 +31,7 @@ const JOB: &str = "job";
 pub struct Output {
     /// Absolute: the program may work elsewhere.
     pub path: PathBuf,
+    folder: MadeFolder,
     work: PathBuf,
     /// The name of this launcher, which all of its files begin with.
     launcher: String,
@@ -55,7 +56,8 @@ impl Output {
             );
         }
         // before the lock, which lies in it
-        let path = made(path)?;
+        let folder = MadeFolder::make(path)?;
+        let path = folder.path.clone();
         let work = path.join(WORK);
         let _lock = lock::exclusive(&work, LOCK).with_context(|| {
             format!(
@@ -65,6 +67,7 @@ impl Output {
         })?;
         let mut output = Output {
             path,
+            folder,
             work,
             launcher: launcher.to_owned(),
             running: None,
@@ -81,6 +84,7 @@ impl Output {
         if let Err(refused) = accepted {
             if alone.is_some() {
                 output.remove_work();
+                output.folder.remove_unused();
             }
             return Err(refused);
         }
@@ -238,7 +242,9 @@ impl Output {
         let _lock = self.lock()?;
         self.settle()?;
         let is_last = self.leave(false)?;
-        self.close(is_last, &BTreeSet::new())
+        self.close(is_last, &BTreeSet::new())?;
+        self.folder.remove_unused();
+        Ok(())
     }
 
     /// Settles what became of an earlier recording.
@@ -340,9 +346,49 @@ fn readable_by_all(_: &std::fs::File) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Makes a folder, and gives its absolute path.
-pub fn made(path: &Path) -> Result<PathBuf> {
-    disk::make_folders(path).with_context(|| format!("cannot make folder {}", path.display()))?;
-    // the program may change its folder before the hook writes
-    disk::canonicalize(path).with_context(|| format!("cannot find folder {}", path.display()))
+/// A folder that a recording goes into.
+pub struct MadeFolder {
+    /// Absolute: the program may change its folder before the hook writes.
+    pub path: PathBuf,
+    /// It and those above it that were not there before, the innermost first.
+    new: Vec<PathBuf>,
+}
+
+impl MadeFolder {
+    /// Makes the folder where it is not there.
+    pub fn make(path: &Path) -> Result<MadeFolder> {
+        let above = path
+            .ancestors()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        let new = above.take_while(|folder| !folder.exists());
+        let mut folder = MadeFolder {
+            path: path.to_owned(),
+            new: new.map(Path::to_owned).collect(),
+        };
+        let absolute = folder.absolute(path);
+        folder.path = absolute.inspect_err(|_| folder.remove_unused())?;
+        Ok(folder)
+    }
+
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        let name = path.display();
+        disk::make_folders(path).with_context(|| format!("cannot make folder {name}"))?;
+        let found = disk::canonicalize(path);
+        let found = found.with_context(|| format!("cannot find folder {name}"))?;
+        // settings go to the program as JSON
+        if found.to_str().is_none() {
+            bail!("{name}: the path of the folder is no UTF-8; choose another folder");
+        }
+        Ok(found)
+    }
+
+    /// Removes what is new and empty: nothing was started, and all is as it was before.
+    pub fn remove_unused(&self) {
+        for folder in &self.new {
+            // another launcher may need it by now: then it is not empty, and those above are not
+            if disk::remove_empty_folder(folder).is_err() {
+                return;
+            }
+        }
+    }
 }

@@ -28,7 +28,7 @@ use etlink_torch::{
     python_path,
 };
 use finish::EndedRecording;
-use folder::Output;
+use folder::{MadeFolder, Output};
 use hook_folder::HookFolder;
 use host_clock::OffsetInterval;
 use std::collections::BTreeMap;
@@ -67,14 +67,15 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
     )?;
     let clock = OffsetInterval::measure(output.work());
     // no `?` here: from now on an error has to give the folder up first, as below
-    let tensorboard = args.tensorboard.as_deref().map(folder::made).transpose();
-    let settings = tensorboard.map(|tensorboard| Settings {
+    let tensorboard = args.tensorboard.as_deref().map(MadeFolder::make);
+    let mut board = None;
+    let settings = tensorboard.transpose().map(|made| Settings {
         work: output.work().to_owned(),
         output: output.path.clone(),
         hook: hook.path().to_owned(),
         launcher,
         clock: clock.map(OffsetInterval::clock),
-        tensorboard,
+        tensorboard: made.map(|made| board.insert(made).path.clone()),
         schedule: schedule.map(|(arguments, _)| arguments.into()),
         armed,
         phases: phases(args),
@@ -94,13 +95,14 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         Err(error) => {
             // the reason why nothing was started is what the user has to hear
             drop(output.give_up());
+            board.iter().for_each(MadeFolder::remove_unused);
             return Err(error);
         }
     };
     // behind the program, whose own output would have buried it
     let warning = schedule.and_then(|(_, schedule)| schedule.warning());
     if let Some(warning) = warning.filter(|_| notes::are_wanted()) {
-        eprintln!("etlink: note: {warning}");
+        notes::print_error(format_args!("note: {warning}"));
     }
     // the program has ended: whatever goes wrong from here on, its exit code goes before ours
     let recording = EndedRecording {
@@ -233,10 +235,12 @@ fn command(args: &RecordArgs, settings: &Settings, hook: &Path) -> Result<Comman
         )
     })?;
     let mut command = Command::new(program);
-    command
-        .args(rest)
-        .env("PYTHONPATH", path)
-        .env(SETTINGS_VARIABLE, serde_json::to_string(settings)?);
+    command.args(rest).env("PYTHONPATH", path).env(
+        SETTINGS_VARIABLE,
+        // of the folders only this one was not looked at before
+        serde_json::to_string(settings)
+            .with_context(|| format!("{}: TMPDIR names another place", hook.display()))?,
+    );
     // Nothing else is put before the user's own programs unless the script asks for it.
     // Without PATH shells look in folders of their own, which an empty one would hide.
     if let Some(path) = std::env::var_os("PATH")

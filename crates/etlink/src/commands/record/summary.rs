@@ -9,25 +9,28 @@ use std::path::Path;
 /// Recorded steps that took less than this many times as long are not worth a word.
 const WORTH_SAYING: f64 = 1.2;
 
+/// Of more cycles than this only the first and the last step are told.
+const MOST_RANGES: usize = 4;
+
 /// Prints the notes, and what was recorded.
 pub fn print_summary(manifest: &Manifest, output: &Path) {
     for note in manifest.notes.iter().filter(|_| notes::are_wanted()) {
         notes::print_error(format_args!("note: {note}"));
     }
     if manifest.is_idle() {
-        eprintln!("etlink: nothing is recorded: the program was armed, and nobody asked for it");
+        notes::print_error("nothing is recorded: the program was armed, and nobody asked for it");
         return;
     }
     if manifest.recorded() == 0 {
         // a note that says so itself names the cause too
         if !manifest.notes.iter().any(|note| note.contains(NOTHING)) {
-            eprintln!("etlink: {NOTHING}: see the notes above");
+            notes::print_error(format_args!("{NOTHING}: see the notes above"));
         }
         return;
     }
     notes::print_error(recorded(manifest, output));
     if let Some(cost) = cost(manifest) {
-        eprintln!("etlink: {cost}");
+        notes::print_error(format_args!("{cost}"));
     }
 }
 
@@ -39,8 +42,6 @@ fn recorded(manifest: &Manifest, output: &Path) -> String {
         .filter(|process| !process.cycles.is_empty())
         .collect();
     let cycles = || processes.iter().flat_map(|process| &process.cycles);
-    let first = cycles().map(Cycle::first_recorded).min().unwrap_or(0);
-    let last = cycles().map(|cycle| cycle.last_step).max().unwrap_or(0);
     // the most: a rank that died early has fewer
     let each = processes.iter().map(|process| process.cycles.len()).max();
     let each = each.unwrap_or(0);
@@ -63,20 +64,69 @@ fn recorded(manifest: &Manifest, output: &Path) -> String {
         // few steps may lie hours apart
         let most = processes.iter().map(|process| recorded_steps(process));
         let most = most.max().unwrap_or(0);
+        let first = cycles().map(Cycle::first_recorded).min().unwrap_or(0);
+        let last = cycles().map(|cycle| cycle.last_step).max().unwrap_or(0);
         format!("{each} recordings, {most} steps between step {first} and {last}")
     } else if phases.is_empty() {
-        format!("steps {first}-{last}")
+        match step_ranges(&processes) {
+            Some(steps) => format!("{steps}{times}"),
+            None => format!("{each} cycles"),
+        }
     } else {
         let of_phase = |(phase, (first, last))| format!("{phase} {first}-{last}");
         let phases: Vec<String> = phases.into_iter().map(of_phase).collect();
-        format!("steps of phases: {}", phases.join(", "))
+        format!("steps of phases: {}{times}", phases.join(", "))
     };
     format!(
-        "recorded {} rank{plural}, {steps}{times}{}: {}",
+        "recorded {} rank{plural}, {steps}{}: {}",
         processes.len(),
         counted(&manifest.step_on, &processes),
         output.join(MANIFEST).display()
     )
+}
+
+/// The steps of all cycles, such as `steps 3-4, 8-9`; none where steps have no numbers of their own,
+/// as with several profilers of the program that each count from 0.
+fn step_ranges(processes: &[&Process]) -> Option<String> {
+    let mut ranges = BTreeSet::new();
+    for process in processes {
+        let mut own = BTreeSet::new();
+        for cycle in &process.cycles {
+            own.insert((cycle.first_recorded(), cycle.last_step));
+        }
+        let mut next = own.iter().skip(1);
+        let is_twice = own.iter().any(|(_, last)| {
+            let next = next.next();
+            next.is_some_and(|(first, _)| first <= last)
+        });
+        if is_twice || own.len() < process.cycles.len() {
+            return None;
+        }
+        ranges.extend(own);
+    }
+    let mut joined: Vec<(u64, u64)> = vec![];
+    for (first, last) in ranges {
+        match joined.last_mut() {
+            // ranks may have recorded other steps than the first one
+            Some((_, end)) if first <= *end => *end = last.max(*end),
+            _ => joined.push((first, last)),
+        }
+    }
+    if joined.len() > MOST_RANGES {
+        let (first, last) = (joined.first()?.0, joined.last()?.1);
+        return Some(format!("steps between {first} and {last}"));
+    }
+    let named = |(first, last): &(u64, u64)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    let plural = if matches!(&joined[..], [(first, last)] if first == last) {
+        ""
+    } else {
+        "s"
+    };
+    let joined: Vec<String> = joined.iter().map(named).collect();
+    Some(format!("step{plural} {}", joined.join(", ")))
 }
 
 fn recorded_steps(process: &Process) -> u64 {
@@ -122,4 +172,44 @@ fn cost(manifest: &Manifest) -> Option<String> {
 
 fn milliseconds(ns: u64) -> String {
     format!("{:.2} ms", ns as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(cycles: &[(u64, u64)]) -> Process {
+        let cycles = cycles.iter().map(|(first_step, last_step)| Cycle {
+            first_step: *first_step,
+            last_step: *last_step,
+            ..Cycle::default()
+        });
+        Process {
+            cycles: cycles.collect(),
+            ..Process::default()
+        }
+    }
+
+    #[test]
+    fn steps_between_cycles_are_not_said_to_be_recorded() {
+        for (cycles, expected) in [
+            (&[(3, 4)][..], Some("steps 3-4")),
+            (&[(7, 7)], Some("step 7")),
+            (&[(1, 1), (5, 6)], Some("steps 1, 5-6")),
+            (
+                &[(0, 0), (2, 2), (4, 4), (6, 6), (8, 9)],
+                Some("steps between 0 and 9"),
+            ),
+            // two profilers of the program: each is step 0 of its own count
+            (&[(0, 0), (0, 0)], None),
+            (&[(0, 3), (2, 5)], None),
+        ] {
+            let process = process(cycles);
+            assert_eq!(step_ranges(&[&process]).as_deref(), expected);
+        }
+        // a rank that died early has fewer
+        let (one, other) = (process(&[(3, 4), (8, 9)]), process(&[(3, 4)]));
+        let ranges = step_ranges(&[&one, &other]);
+        assert_eq!(ranges.as_deref(), Some("steps 3-4, 8-9"));
+    }
 }

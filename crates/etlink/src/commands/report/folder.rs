@@ -126,7 +126,8 @@ fn content_of_ranks(
         return Err(RunError::no_trace_taken(errors).into());
     }
     let joined = joined.context("a set has a run")?;
-    let is_refused = runs.options.strict && joined.matches.has_unrecorded();
+    let is_unsure = joined.matches.has_unrecorded() || run.files().are_apart;
+    let is_refused = runs.options.strict && is_unsure;
     let met = (joined.summaries.len() > 1)
         .then(|| RankStats::new(&joined.summaries, &joined.matches, joined.clocks.clone()));
     let late = |rank: &ReportRank| {
