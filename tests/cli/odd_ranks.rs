@@ -269,6 +269,49 @@ fn interleave_is_advised_only_where_it_can_be_given() {
 }
 
 #[test]
+fn folders_of_the_nodes_of_one_job_are_one_run() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    for (name, content) in tool.files("run") {
+        let node = match name.contains("_0.") || name.contains("_1.") {
+            true => "n0",
+            false => "n1",
+        };
+        tool.file(&format!("job/{node}/{name}"), &content);
+        tool.file(&format!("job/{node}/cycle_1/{name}"), content);
+    }
+    let write = |node: &str, ranks: &[i64], job: &str| {
+        let ranks = [all(ranks, ""), all(ranks, "cycle_1/")].concat();
+        let text = json!({"etlink": "0.1.0", "ranks": ranks, "notes": [], "job": job});
+        tool.file(&format!("job/{node}/etlink.json"), text.to_string());
+    };
+    // in one folder the manifest says as well that all are on one machine
+    manifest(&tool, "run/etlink.json", &all(&[0, 1, 2, 3], ""));
+    let expected = tool.run("ranks run --json").exits(0).json();
+    write("n0", &[0, 1], "torchrun 7");
+    write("n1", &[2, 3], "torchrun 7");
+    let ran = tool.run("ranks job").exits(0);
+    assert!(
+        ran.stderr
+            .contains("2 folders (n0, n1) are of job `torchrun 7`"),
+        "{}",
+        ran.stderr
+    );
+    let ran = tool.run("ranks job --json").exits(0).json();
+    assert_eq!(ran.as_array().map(Vec::len), Some(2));
+    for one in ran.as_array().expect("runs") {
+        assert_eq!(one["collectives"], expected[0]["collectives"]);
+        assert_eq!(one["absent"], json!([]));
+    }
+    tool.run("merge job -o out").exits(0);
+    assert!(tool.path("out/cycle_1").exists());
+    // another job, or the same ranks once more: runs of their own
+    write("n1", &[2, 3], "torchrun 8");
+    let ran = tool.run("ranks job --json").json();
+    assert_eq!(ran.as_array().map(Vec::len), Some(4));
+}
+
+#[test]
 fn ranks_that_recorded_other_iterations_are_told() {
     let tool = Tool::new();
     put(&tool, &RUN);

@@ -422,6 +422,49 @@ fn tasks_of_one_job_share_a_folder_and_a_manifest() {
         .complains(&["etlink.json is there already"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn nodes_of_torchrun_share_a_folder_and_wait_for_each_other() {
+    // as torchrun does: no node goes on before all have come
+    let meets = "echo >> $1.met; n=0; while [ $(wc -l < $1.met) -lt 2 ]; do sleep 0.1; \
+                 n=$((n + 1)); [ $n -gt 600 ] && exit 9; done; exit 0\n";
+    let named = ["--node-rank 0 --rdzv-id=7", "--node-rank=1 --rdzv_id 7"];
+    for (nodes, job) in [
+        (named, "torchrun 7"),
+        (["--rdzv-endpoint n0:29400"; 2], "torchrun none n0:29400"),
+    ] {
+        let tool = Tool::new();
+        tool.file("torchrun", format!("shift $(($# - 1)); {meets}"));
+        let run = |options: &str, place: &str| {
+            let [one, other] = nodes.map(|node| {
+                format!(
+                    "$ETLINK record {SCHEDULE} {options} -o traces -- sh torchrun --nnodes 2 {node} \
+                     train.py {place}"
+                )
+            });
+            tool.shell(&format!("{one} & {other}; a=$?; wait $!; echo $a $?"))
+        };
+        let ran = run("", "first");
+        // nothing is recorded, as there is no Python
+        assert_eq!(ran.stdout, "1 1\n", "{}", ran.stderr);
+        let shared = manifest(&tool);
+        assert_eq!(shared["job"], job);
+        let tasks = shared["tasks"].as_array().expect("tasks");
+        let numbers: Vec<_> = tasks.iter().map(|task| task["task"].as_u64()).collect();
+        assert_eq!(numbers, [Some(0), Some(1)]);
+        // the same command once more: neither node is started, or both are
+        let again = run("", "second");
+        assert_eq!(again.stdout, "2 2\n", "{}", again.stderr);
+        assert!(
+            again.stderr.contains("has recorded into"),
+            "{}",
+            again.stderr
+        );
+        let replaced = run("--overwrite", "third");
+        assert_eq!(replaced.stdout, "1 1\n", "{}", replaced.stderr);
+    }
+}
+
 #[test]
 fn a_script_that_sets_the_path_anew_keeps_the_hook() {
     let tool = Tool::new();

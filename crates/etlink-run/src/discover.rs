@@ -503,6 +503,7 @@ fn fill_run(
             .extend(listed.describe_ranks(&mut run.ranks, facts.world_size));
         let apart = listed.apart_note(&run.ranks);
         run.are_apart = apart.is_some();
+        run.part = listed.job_part(&run.ranks);
         run.notes.extend(apart);
     }
 }

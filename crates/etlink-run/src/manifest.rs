@@ -4,7 +4,7 @@
 //! it is asked where they say nothing, and where it contradicts them both are told.
 
 use crate::file_kind::{is_absence, may_be_file};
-use crate::run_files::{ManifestEntry, RankFiles};
+use crate::run_files::{JobPart, ManifestEntry, RankFiles};
 use crate::storage;
 use crate::text::first_ranks;
 use etlink_torch::{ApartCycles, Cycle, ManifestContents, Rank, apart_cycles};
@@ -239,6 +239,11 @@ impl RunManifest {
 
     /// What is to be said of ranks that recorded other iterations than the first one.
     pub fn apart_note(&self, found: &[RankFiles]) -> Option<String> {
+        apart_note(&self.path.display(), &self.ranks_here(found))
+    }
+
+    /// The listed ranks that are here, with the cycles of this folder.
+    fn ranks_here(&self, found: &[RankFiles]) -> Vec<Rank> {
         let here: BTreeSet<i64> = found.iter().filter_map(|found| found.rank).collect();
         let mut ranks = vec![];
         for rank in &self.recorded.ranks {
@@ -248,7 +253,16 @@ impl RunManifest {
             let number = rank.process.rank.map(i64::from);
             ranks.extend(number.filter(|number| here.contains(number)).map(|_| rank));
         }
-        apart_note(&self.path.display(), &ranks)
+        ranks
+    }
+
+    /// What the folder is of a job that several launchers recorded, if it is.
+    pub fn job_part(&self, found: &[RankFiles]) -> Option<JobPart> {
+        Some(JobPart {
+            job: self.recorded.job.clone()?,
+            within: self.within.clone(),
+            ranks: self.ranks_here(found),
+        })
     }
 
     /// Whether ranks were recorded over different steps.
@@ -317,6 +331,23 @@ impl RunManifest {
     }
 }
 
+/// Tells the machines of all parts of a job apart: each manifest counts its own. Gives what is to be
+/// said of ranks that recorded other iterations than the first one.
+pub fn describe_parts(parts: &[JobPart], found: &mut [RankFiles]) -> Option<String> {
+    let ranks: Vec<Rank> = parts.iter().flat_map(|part| part.ranks.clone()).collect();
+    let mut known: Vec<(&str, i64)> = vec![];
+    let mut machines = BTreeMap::new();
+    for rank in &ranks {
+        if let (Some(number), Some(name)) = (rank.process.rank, machine_name(rank, &mut known)) {
+            machines.insert(i64::from(number), name);
+        }
+    }
+    for files in found {
+        files.manifest.machine = files.rank.and_then(|rank| machines.remove(&rank));
+    }
+    apart_note(&"the manifests of the job", &ranks)
+}
+
 /// What is to be said of ranks whose cycles lie more than a step apart.
 fn apart_note(name: &dyn Display, ranks: &[Rank]) -> Option<String> {
     let apart = apart_cycles(ranks);
@@ -333,7 +364,7 @@ fn apart_note(name: &dyn Display, ranks: &[Rank]) -> Option<String> {
         more => format!("; so did {more} other ranks"),
     };
     Some(format!(
-        "{name} says that rank {} recorded {}, more than a step apart{others}. Where ranks wait for \
+        "by {name}, rank {} recorded {}, more than a step apart{others}. Where ranks wait for \
          each other these are other iterations: what is said of their waits is wrong",
         furthest.rank,
         furthest.distance()

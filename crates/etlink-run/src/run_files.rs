@@ -2,6 +2,7 @@
 
 use crate::graphs::GraphSet;
 use crate::measurements::MeasurementFile;
+use etlink_torch::Rank;
 use std::path::{Path, PathBuf};
 
 /// The traces of one rank, as far as they are there.
@@ -49,6 +50,8 @@ pub struct RunFiles {
     pub prefix: Option<PathBuf>,
     /// Whether its ranks recorded other iterations, by the manifest of the recording.
     pub are_apart: bool,
+    /// What it is of a job that several launchers recorded, if it is.
+    pub part: Option<JobPart>,
 }
 
 impl RunFiles {
@@ -62,6 +65,7 @@ impl RunFiles {
             measurements: vec![],
             prefix: None,
             are_apart: false,
+            part: None,
         }
     }
 
@@ -88,6 +92,7 @@ impl RunFiles {
             measurements: vec![],
             prefix: None,
             are_apart: false,
+            part: None,
         }
     }
 
@@ -118,6 +123,7 @@ impl RunFiles {
             measurements: vec![],
             prefix: Some(set.prefix.clone()),
             are_apart: false,
+            part: None,
         }
     }
 
@@ -135,6 +141,17 @@ impl RunFiles {
         };
         self.notes.iter().map(move |note| format!("{name}{note}"))
     }
+}
+
+/// A folder of a job that several launchers recorded, each perhaps into a folder of its own.
+#[derive(Clone, Debug)]
+pub struct JobPart {
+    /// The job, as its launcher says it.
+    pub job: String,
+    /// The folder of the traces, relative to the manifest: that of a cycle, or empty.
+    pub within: PathBuf,
+    /// Its ranks, by the manifest.
+    pub ranks: Vec<Rank>,
 }
 
 /// A dump in a folder.

@@ -6,9 +6,13 @@
 //!
 //! job/rank-0/trace.json.gz          one rank each, named     ┐ one run, `job`:
 //! job/rank-1/trace.json.gz          by the folder            ┘ OLMo and others
+//!
+//! job/node0/etlink.json, …          the same job in the      ┐ one run, `job`: `etlink record`
+//! job/node1/etlink.json, …          manifests                ┘ on each node
 //! ```
 //! Else each folder with traces is a run of its own. What is joined here is noted, with the rule.
 
+use crate::manifest::describe_parts;
 use crate::run_files::{RankFiles, RunFiles, file_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,6 +20,7 @@ use std::path::{Path, PathBuf};
 /// Joins runs whose folders are parts of one. Runs come and go in order of their folders.
 /// O(ranks log ranks).
 pub(super) fn join_folders(runs: Vec<RunFiles>) -> Vec<RunFiles> {
+    let runs = join_nodes(runs);
     let taken: BTreeSet<PathBuf> = runs.iter().map(|run| run.folder.clone()).collect();
     let mut by_parent: BTreeMap<PathBuf, Vec<RunFiles>> = BTreeMap::new();
     let mut joined = vec![];
@@ -34,6 +39,92 @@ pub(super) fn join_folders(runs: Vec<RunFiles>) -> Vec<RunFiles> {
     }
     joined.sort_by(|a, b| a.folder.cmp(&b.folder));
     joined
+}
+
+/// Folders whose manifests are of one job, beside each other: each node recorded its ranks into its
+/// own. A cycle is joined with that of the same name.
+fn join_nodes(runs: Vec<RunFiles>) -> Vec<RunFiles> {
+    let taken: BTreeSet<PathBuf> = runs.iter().map(|run| run.folder.clone()).collect();
+    let mut by_place: BTreeMap<(PathBuf, String), Vec<RunFiles>> = BTreeMap::new();
+    let mut joined = vec![];
+    for run in runs {
+        match job_place(&run) {
+            Some((place, job)) if !taken.contains(&place) => {
+                by_place.entry((place, job)).or_default().push(run);
+            }
+            _ => joined.push(run),
+        }
+    }
+    // two jobs beside each other would be two runs of one name
+    let mut jobs: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for (place, _) in by_place.keys() {
+        *jobs.entry(place.clone()).or_default() += 1;
+    }
+    for ((place, job), nodes) in by_place {
+        let is_only = jobs.get(&place) == Some(&1);
+        joined.extend(match is_only && are_distinct(&nodes) {
+            true => vec![join_job(place, &job, nodes)],
+            false => nodes,
+        });
+    }
+    joined.sort_by(|a, b| a.folder.cmp(&b.folder));
+    joined
+}
+
+/// Where a run goes that is joined with those of the other nodes, and of which job it is.
+fn job_place(run: &RunFiles) -> Option<(PathBuf, String)> {
+    let part = run.part.as_ref()?;
+    let own = match part.within.as_os_str().is_empty() {
+        true => Some(run.folder.as_path()),
+        false => run.folder.parent(),
+    };
+    let parent = own.and_then(Path::parent)?;
+    Some((parent.join(&part.within), part.job.clone()))
+}
+
+/// Whether there are several, and no rank is in two of them: a job that was recorded twice is two
+/// runs.
+fn are_distinct(nodes: &[RunFiles]) -> bool {
+    let all: Vec<i64> = nodes.iter().flat_map(ranks_of).collect();
+    let distinct: BTreeSet<i64> = all.iter().copied().collect();
+    let count: usize = nodes.iter().map(|run| run.ranks.len()).sum();
+    nodes.len() > 1 && distinct.len() == count
+}
+
+fn join_job(place: PathBuf, job: &str, nodes: Vec<RunFiles>) -> RunFiles {
+    let names: Vec<String> = nodes
+        .iter()
+        .take(3)
+        .map(|node| node.folder.display().to_string())
+        .collect();
+    let more = if nodes.len() > names.len() {
+        ", …"
+    } else {
+        ""
+    };
+    let mut run = RunFiles::empty(place);
+    run.notes.push(format!(
+        "{} folders ({}{more}) are of job `{job}`, by their manifests: one run",
+        nodes.len(),
+        names.join(", ")
+    ));
+    let mut parts = vec![];
+    for node in nodes {
+        run.ranks.extend(node.ranks);
+        run.notes.extend(node.notes);
+        run.unused.extend(node.unused);
+        run.measurements.extend(node.measurements);
+        run.are_apart |= node.are_apart;
+        parts.extend(node.part);
+    }
+    run.ranks.sort_by_key(|rank| rank.rank);
+    let apart = describe_parts(&parts, &mut run.ranks);
+    // what one manifest says of its own ranks is said already
+    if let Some(note) = apart.filter(|_| !run.are_apart) {
+        run.are_apart = true;
+        run.notes.push(note);
+    }
+    run
 }
 
 /// What the traces of a folder are.

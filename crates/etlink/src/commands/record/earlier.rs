@@ -89,6 +89,11 @@ pub fn settle(folder: &Path, work: &Path) -> Result<Earlier> {
     })
 }
 
+/// Whether what is in the folder is to be replaced, and no new trace is there yet.
+pub fn is_replacing(work: &Path) -> bool {
+    work.join(JOURNAL).exists() && !work.join(MOVED).exists()
+}
+
 /// Whether files of an earlier recording are in the work folder, and nowhere else.
 pub fn has_files_aside(work: &Path) -> Result<bool> {
     let names = names(work)?;

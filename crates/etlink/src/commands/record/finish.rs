@@ -6,6 +6,7 @@ use super::earlier::Earlier;
 use super::folder::Output;
 use super::hook_folder::HookFolder;
 use super::host_clock::OffsetInterval;
+use super::launchers::FolderTask;
 use super::lock;
 use super::task::JobTask;
 use super::{pack, script, summary};
@@ -47,6 +48,8 @@ impl EndedRecording<'_> {
         // until the manifest is written: launchers of one job read it, add their ranks, and write
         // it
         let _lock = output.lock()?;
+        // others may have joined a launcher that knew of no job
+        let task = output.task(self.task.as_ref());
         let (mut processes, mut notes) = output.processes()?;
         let clock = self.clock(output.work());
         for process in &mut processes {
@@ -92,14 +95,22 @@ impl EndedRecording<'_> {
         lost.retain(|pid| !alive_pids.contains(pid));
         let has_hooked = hook.path().join(MARKER).exists();
         ended.extend(running);
-        let manifest = self.manifest(ended, has_hooked, &lost, output)?;
+        let manifest = self.manifest(ended, has_hooked, &lost, (output, task.as_ref()))?;
         // its error waits: the manifest of new traces is written whatever came of the old ones
         let earlier = output.settle();
         let is_alone = output.leave(has_alive)?;
-        let is_last = is_alone && self.are_all_tasks_done(&manifest);
+        let tasks = task.as_ref().map_or(0, |task| task.tasks);
+        let is_last = is_alone && manifest.tasks.len() >= tasks;
         let mut manifest = manifest.with_missing(is_last);
         if !has_hooked {
             notes.extend(script::note(&self.args.command));
+        }
+        if self.args.link && manifest.recorded() > 0 && !is_last && tasks > 1 {
+            notes.push(format!(
+                "{} of {tasks} launchers of this job have ended: the last one links, if all record into \
+                 this folder",
+                manifest.tasks.len()
+            ));
         }
         notes.append(&mut manifest.notes);
         manifest.notes = notes;
@@ -143,7 +154,7 @@ impl EndedRecording<'_> {
         processes: Vec<Process>,
         has_hooked: bool,
         lost: &BTreeSet<u32>,
-        output: &Output,
+        (output, task): (&Output, Option<&FolderTask>),
     ) -> Result<Manifest> {
         let settings = &self.settings;
         let words = self.args.command.iter();
@@ -153,7 +164,7 @@ impl EndedRecording<'_> {
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect(),
             ended: self.ended,
-            job: self.task.as_ref().map(|task| task.job.clone()),
+            job: task.map(|task| task.job.clone()),
             tasks: vec![],
             schedule: settings.schedule,
             armed: settings.armed.clone(),
@@ -167,27 +178,31 @@ impl EndedRecording<'_> {
             notes: vec![],
         };
         let manifest = manifest.with(processes, has_hooked, lost);
-        let task = self.task.as_ref().map(|task| Task {
+        let own = task.map(|task| Task {
             task: task.task,
             attempt: task.attempt,
             ended: self.ended,
             notes: vec![],
         });
-        Ok(match self.others(output)? {
-            Some(others) => manifest.joined(others, task),
+        Ok(match self.others(output, task)? {
+            Some(others) => manifest.joined(others, own),
             // the first task to end: those after it find this manifest and join it
-            None if task.is_some() => manifest.joined(ManifestContents::default(), task),
+            None if own.is_some() => manifest.joined(ManifestContents::default(), own),
             None => manifest,
         })
     }
 
     /// What the manifest in the folder has of this job, and of this launcher's own processes that
     /// ended after it had begun to end.
-    fn others(&self, output: &Output) -> Result<Option<ManifestContents>> {
-        let Some(mut others) = output.manifest()? else {
+    fn others(
+        &self,
+        output: &Output,
+        task: Option<&FolderTask>,
+    ) -> Result<Option<ManifestContents>> {
+        let Some(mut others) = output.begun_manifest()? else {
             return Ok(None);
         };
-        let job = self.task.as_ref().map(|task| &task.job);
+        let job = task.map(|task| &task.job);
         if job.is_none() || others.job.as_ref() != job {
             others.tasks.clear();
             let launcher = &self.settings.launcher;
@@ -195,11 +210,6 @@ impl EndedRecording<'_> {
             ranks.retain(|rank| rank.process.launcher == *launcher);
         }
         Ok(Some(others))
-    }
-
-    fn are_all_tasks_done(&self, manifest: &Manifest) -> bool {
-        let tasks = self.task.as_ref().map_or(0, |task| task.tasks as usize);
-        manifest.tasks.len() >= tasks
     }
 }
 

@@ -4,7 +4,7 @@
 //! ```text
 //! lock            held while files of both folders are moved or the manifest is written
 //! running         shared by all launchers and processes that use the work folder
-//! job             the job that these launchers are tasks of; empty for a launcher by itself
+//! job             the launchers, and the job that they are tasks of
 //! L.123.json      report of process 123 of launcher L, beside it .steps, .host.json, .device.json
 //! rank_0          the process that records rank 0
 //! old.json, …     see `earlier`
@@ -13,6 +13,7 @@
 use super::disk;
 use super::earlier::{self, Earlier};
 use super::file_names::names;
+use super::launchers::{FolderTask, Launchers};
 use super::lock::{self, Lock};
 use super::task::JobTask;
 use anyhow::{Context, Result, bail};
@@ -100,8 +101,10 @@ impl Output {
     fn begin(&self, overwrite: bool, task: Option<&JobTask>) -> Result<()> {
         earlier::settle(&self.path, &self.work)?;
         self.remove_reports("")?;
-        let files = if self.is_of_job(task)? {
-            self.refuse_second_run(overwrite, task)?;
+        let begun = self.begun(task)?;
+        let is_again = self.is_again(task, begun.as_ref(), overwrite)?;
+        let begun = begun.filter(|_| !is_again);
+        let files = if begun.is_some() {
             vec![]
         } else {
             earlier::recorded(&self.path)?
@@ -125,57 +128,78 @@ impl Output {
         // a manifest without traces says only why there are none
         if files.iter().any(|file| file != MANIFEST) {
             earlier::list(&self.work, &files)?;
+        } else if has_manifest && is_again {
+            // the tasks of this run would join it
+            let path = self.path.join(MANIFEST);
+            let removed = disk::remove(&path);
+            removed.with_context(|| format!("cannot remove {}", path.display()))?;
         }
-        let job = task.map_or("", |task| &task.job);
-        let path = self.work.join(JOB);
-        disk::write(&path, job.as_bytes())
-            .with_context(|| format!("cannot write {}", path.display()))
+        let recorded = numbers(begun.as_ref());
+        Launchers::first(&self.launcher, task, &recorded).write(&self.work.join(JOB))
     }
 
     /// A further launcher: only tasks of one job share a folder.
     fn join(&self, overwrite: bool, task: Option<&JobTask>) -> Result<()> {
         let path = self.work.join(JOB);
-        let running = disk::read_if_there(&path);
-        let running = running.with_context(|| format!("cannot read {}", path.display()))?;
-        // a launcher without a job is joined by nobody
-        let running = running.unwrap_or_default();
-        if task.is_none_or(|task| task.job.as_bytes() != running) {
+        let mut launchers = Launchers::read(&path)?;
+        // what the first of them replaces is no run of this job
+        let begun = if earlier::is_replacing(&self.work) {
+            None
+        } else {
+            self.begun(task)?
+        };
+        let recorded = numbers(begun.as_ref());
+        if launchers.join(&self.launcher, task, &recorded).is_none() {
             bail!(
                 "another recording is being written to {}; choose another folder with -o, or wait \
                 for its end",
                 self.path.display()
             );
         }
-        self.refuse_second_run(overwrite, task)
+        self.is_again(task, begun.as_ref(), overwrite)?;
+        launchers.write(&path)
     }
 
-    /// Whether the recording in the folder was begun by other tasks of this job.
-    fn is_of_job(&self, task: Option<&JobTask>) -> Result<bool> {
-        let Some(task) = task else { return Ok(false) };
+    /// The recording in the folder, if other tasks of this job have begun it.
+    fn begun(&self, task: Option<&JobTask>) -> Result<Option<ManifestContents>> {
+        let Some(task) = task else { return Ok(None) };
         let earlier = self.manifest()?;
-        Ok(earlier.is_some_and(|earlier| earlier.job.as_ref() == Some(&task.job)))
+        Ok(earlier.filter(|earlier| earlier.job.as_ref() == Some(&task.job)))
     }
 
-    /// The same task once more, as by a script that records two programs into one folder.
-    fn refuse_second_run(&self, overwrite: bool, task: Option<&JobTask>) -> Result<()> {
-        let Some(task) = task else { return Ok(()) };
-        let Some(earlier) = self.manifest()? else {
-            return Ok(());
+    /// Whether it is the same task once more, as by a script that records two programs into one
+    /// folder, or a command that is typed again. Refused unless it is to be replaced.
+    fn is_again(
+        &self,
+        task: Option<&JobTask>,
+        begun: Option<&ManifestContents>,
+        overwrite: bool,
+    ) -> Result<bool> {
+        let (Some(task), Some(begun)) = (task, begun) else {
+            return Ok(false);
         };
-        let is_same = earlier.job.as_ref() == Some(&task.job)
-            && earlier
-                .tasks
-                .iter()
-                .any(|ended| (ended.task, ended.attempt) == (task.task, task.attempt));
-        if is_same && !overwrite {
+        let is_again = task.has_recorded(&begun.tasks);
+        if is_again && !overwrite {
+            let who = match task.number {
+                Some(number) => format!("task {number} of this job"),
+                None => "this job".to_owned(),
+            };
             bail!(
-                "task {} of this job has recorded into {} already; choose another folder, or use \
-                --overwrite to replace its traces",
-                task.task,
+                "{who} has recorded into {} already; choose another folder, or use --overwrite to \
+                replace its traces",
                 self.path.display()
             );
         }
-        Ok(())
+        Ok(is_again)
+    }
+
+    /// What this launcher is in the job that records into the folder, as far as others have come.
+    pub fn task(&self, task: Option<&JobTask>) -> Option<FolderTask> {
+        match Launchers::read(&self.work.join(JOB)) {
+            Ok(launchers) => launchers.task(&self.launcher, task),
+            // the program may have removed the folder: what was known before it is not lost
+            Err(_) => task.map(FolderTask::alone),
+        }
     }
 
     /// Where processes report.
@@ -205,6 +229,14 @@ impl Output {
     /// Processes that left an unfinished trace.
     pub fn lost(&self) -> Result<BTreeSet<u32>> {
         self.pids(".host.json")
+    }
+
+    /// The manifest of this recording, as far as others have written it.
+    pub fn begun_manifest(&self) -> Result<Option<ManifestContents>> {
+        if earlier::is_replacing(&self.work) {
+            return Ok(None);
+        }
+        self.manifest()
     }
 
     /// The manifest that is in the folder, if it is one.
@@ -332,6 +364,12 @@ impl Output {
         });
         Ok(pids.collect())
     }
+}
+
+/// The tasks that a manifest lists.
+fn numbers(manifest: Option<&ManifestContents>) -> Vec<u32> {
+    let tasks = manifest.into_iter().flat_map(|manifest| &manifest.tasks);
+    tasks.map(|task| task.task).collect()
 }
 
 /// Temporary files are their owner's alone.

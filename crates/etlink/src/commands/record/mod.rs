@@ -9,7 +9,9 @@ mod finish;
 mod folder;
 mod hook_folder;
 mod host_clock;
+mod launchers;
 mod lock;
+mod node_command;
 mod pack;
 mod script;
 mod summary;
@@ -56,7 +58,11 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
     }
     let schedule = schedule(args)?;
     let armed = armed(&args.armed)?;
-    let task = JobTask::from_variables(|name| std::env::var(name).ok());
+    let words = args.command.iter();
+    let words: Vec<String> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let task = JobTask::find(|name| std::env::var(name).ok(), &words);
     let hook = HookFolder::new()?;
     let launcher = launcher(hook.path());
     let mut output = Output::new(

@@ -1,30 +1,73 @@
 //! The job that this launcher is a task of, where several of them record into one folder:
-//! `srun etlink record -o traces -- python train.py`.
+//! `srun etlink record -o traces -- python train.py`, or on each node
+//! `etlink record -o traces -- torchrun --nnodes 2 …`.
 
-/// What the environment says of the job.
+use super::node_command::NodeCommand;
+use etlink_torch::Task;
+
+/// What the environment and the command say of the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobTask {
-    /// The job and its step: no other job has this.
+    /// The job and its step, or where its nodes meet.
     pub job: String,
-    /// Number of this task.
-    pub task: u32,
-    /// Number of tasks.
+    /// Number of this task, where it is known.
+    pub number: Option<u32>,
+    /// Number of tasks, at least.
     pub tasks: u32,
+    /// Number of tasks, at most.
+    pub most: u32,
     /// How often the job was started again before.
     pub attempt: u32,
+    /// Whether no other job has this name at the same time, nor this job another one. Where nodes
+    /// meet they may know by several names.
+    pub is_sure: bool,
 }
 
 impl JobTask {
-    /// From the variables of SLURM, torchrun and Open MPI; none where there is one task.
-    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Option<JobTask> {
+    /// From the variables of launchers, and the command; none where there is one task.
+    pub fn find(variable: impl Fn(&str) -> Option<String>, command: &[String]) -> Option<JobTask> {
         let variables = Variables(&variable);
+        // `srun -n 1` sets the same variables: one task has the folder for itself, unless its command
+        // says more
+        let several = |task: &JobTask| task.most > 1;
         // torchrun inside of a SLURM step: its workers are the tasks
-        let task = variables
+        let of_variables = variables
             .torchrun_task()
-            .or_else(|| variables.slurm_task())
-            .or_else(|| variables.open_mpi_task())?;
-        // `srun -n 1` sets the same variables: one task has the folder for itself
-        (task.tasks > 1).then_some(task)
+            .filter(several)
+            .or_else(|| variables.slurm_task().filter(several))
+            .or_else(|| variables.open_mpi_task().filter(several));
+        if of_variables.is_some() {
+            return of_variables;
+        }
+        let node = NodeCommand::read(command, &variable);
+        let task = if node.is_told {
+            Some(JobTask::of_node(node))
+        } else {
+            // a command that starts no ranks itself, or a script that does
+            variables.node_task().or_else(|| variables.rank_task())
+        };
+        task.filter(several)
+    }
+
+    fn of_node(node: NodeCommand) -> JobTask {
+        JobTask {
+            job: format!("torchrun {}", node.name),
+            number: node.number,
+            tasks: node.nodes.0,
+            most: node.nodes.1,
+            attempt: 0,
+            is_sure: false,
+        }
+    }
+
+    /// Whether it is among the launchers that have ended: it comes once more.
+    pub fn has_recorded(&self, ended: &[Task]) -> bool {
+        match self.number {
+            Some(number) => ended
+                .iter()
+                .any(|task| (task.task, task.attempt) == (number, self.attempt)),
+            None => ended.len() >= self.most as usize,
+        }
     }
 }
 
@@ -45,38 +88,72 @@ impl Variables<'_> {
         let (local_world, world) = (self.number("LOCAL_WORLD_SIZE"), self.number("WORLD_SIZE"));
         // without --rdzv-id all jobs are called "none"
         let id = match id.as_str() {
-            "none" => format!(
-                "none {}:{} {}",
-                self.text("MASTER_ADDR")?,
-                self.text("MASTER_PORT")?,
-                parent_on_one_machine(local_world, world)?
-            ),
+            "none" => {
+                let parent = parent_on_one_machine(local_world, world);
+                format!(
+                    "none {}:{}{}",
+                    self.text("MASTER_ADDR")?,
+                    self.text("MASTER_PORT")?,
+                    parent.map_or_else(String::new, |parent| format!(" {parent}"))
+                )
+            }
             _ => id,
         };
         Some(JobTask {
             job: format!("torchrun {id}"),
-            task: self.number("RANK")?,
+            number: Some(self.number("RANK")?),
             tasks: world?,
+            most: world?,
             attempt: self.number("TORCHELASTIC_RESTART_COUNT").unwrap_or(0),
+            is_sure: true,
         })
     }
 
     fn slurm_task(&self) -> Option<JobTask> {
         let (job, step) = (self.text("SLURM_JOB_ID")?, self.text("SLURM_STEP_ID")?);
+        let tasks = self.number("SLURM_STEP_NUM_TASKS")?;
         Some(JobTask {
             job: format!("slurm {job}.{step}"),
-            task: self.number("SLURM_PROCID")?,
-            tasks: self.number("SLURM_STEP_NUM_TASKS")?,
+            number: Some(self.number("SLURM_PROCID")?),
+            tasks,
+            most: tasks,
             attempt: self.number("SLURM_RESTART_COUNT").unwrap_or(0),
+            is_sure: true,
         })
     }
 
     fn open_mpi_task(&self) -> Option<JobTask> {
+        let tasks = self.number("OMPI_COMM_WORLD_SIZE")?;
         Some(JobTask {
             job: format!("mpi {}", self.text("PMIX_NAMESPACE")?),
-            task: self.number("OMPI_COMM_WORLD_RANK")?,
-            tasks: self.number("OMPI_COMM_WORLD_SIZE")?,
+            number: Some(self.number("OMPI_COMM_WORLD_RANK")?),
+            tasks,
+            most: tasks,
             attempt: 0,
+            is_sure: true,
+        })
+    }
+
+    /// Variables that scripts hand to the launcher of each node.
+    fn node_task(&self) -> Option<JobTask> {
+        let nodes = self.number("NNODES").or_else(|| self.number("NUM_NODES"))?;
+        self.meeting_task("nodes", self.number("NODE_RANK")?, nodes)
+    }
+
+    /// Ranks that somebody starts one by one, as PyTorch's `env://` has it.
+    fn rank_task(&self) -> Option<JobTask> {
+        self.meeting_task("ranks", self.number("RANK")?, self.number("WORLD_SIZE")?)
+    }
+
+    fn meeting_task(&self, kind: &str, number: u32, tasks: u32) -> Option<JobTask> {
+        let (address, port) = (self.text("MASTER_ADDR")?, self.text("MASTER_PORT"));
+        Some(JobTask {
+            job: format!("{kind} {address}:{}", port.unwrap_or_default()),
+            number: Some(number),
+            tasks,
+            most: tasks,
+            attempt: 0,
+            is_sure: false,
         })
     }
 }
@@ -98,7 +175,10 @@ mod tests {
 
     fn job(variables: &[(&str, &str)]) -> Option<JobTask> {
         let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
-        JobTask::from_variables(|name| variables.get(name).map(|text| (*text).to_owned()))
+        JobTask::find(
+            |name| variables.get(name).map(|text| (*text).to_owned()),
+            &[],
+        )
     }
 
     #[test]
@@ -111,9 +191,11 @@ mod tests {
         let four = [&step[..], &[("SLURM_STEP_NUM_TASKS", "4")]].concat();
         let expected = JobTask {
             job: "slurm 4711.0".to_owned(),
-            task: 3,
+            number: Some(3),
             tasks: 4,
+            most: 4,
             attempt: 0,
+            is_sure: true,
         };
         assert_eq!(job(&four), Some(expected));
         let one = [&step[..], &[("SLURM_STEP_NUM_TASKS", "1")]].concat();
@@ -134,9 +216,11 @@ mod tests {
         ];
         let expected = JobTask {
             job: "mpi prterun-host-1@1".to_owned(),
-            task: 2,
+            number: Some(2),
             tasks: 4,
+            most: 4,
             attempt: 0,
+            is_sure: true,
         };
         assert_eq!(job(&rank), Some(expected));
         // two jobs of a version before PMIx could not be told apart
@@ -144,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_torchrun_without_an_id_are_known_on_one_machine() {
+    fn jobs_of_torchrun_without_an_id_are_known_by_where_they_meet() {
         let common = [
             ("TORCHELASTIC_RUN_ID", "none"),
             ("MASTER_ADDR", "127.0.0.1"),
@@ -155,6 +239,106 @@ mod tests {
         let one = [&common[..], &[("LOCAL_WORLD_SIZE", "4")]].concat();
         assert!(job(&one).is_some_and(|job| job.job.starts_with("torchrun none 127.0.0.1:29500 ")));
         let two = [&common[..], &[("LOCAL_WORLD_SIZE", "2")]].concat();
-        assert_eq!(job(&two), None);
+        // on several machines by where they meet: who is refused would keep the others waiting
+        assert!(job(&two).is_some_and(|job| job.job == "torchrun none 127.0.0.1:29500"));
+    }
+
+    #[test]
+    fn nodes_that_variables_name_are_a_job() {
+        let node = [
+            ("NNODES", "2"),
+            ("NODE_RANK", "1"),
+            ("MASTER_ADDR", "node0"),
+            ("MASTER_PORT", "29500"),
+        ];
+        let found = job(&node).expect("two nodes");
+        assert_eq!(
+            (found.job.as_str(), found.number, found.tasks),
+            ("nodes node0:29500", Some(1), 2)
+        );
+        let one = [&[("NNODES", "1")], &node[1..]].concat();
+        assert_eq!(job(&one), None);
+        let rank = [&[("RANK", "3"), ("WORLD_SIZE", "4")], &node[2..]].concat();
+        let found = job(&rank).expect("four ranks");
+        assert_eq!(
+            (found.job.as_str(), found.number, found.tasks),
+            ("ranks node0:29500", Some(3), 4)
+        );
+    }
+
+    fn task(command: &str, variables: &[(&str, &str)]) -> Option<JobTask> {
+        let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
+        let variable = |name: &str| {
+            let found = variables.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        JobTask::find(variable, &words)
+    }
+
+    #[test]
+    fn nodes_of_launchers_are_known() {
+        for (command, job, number, tasks) in [
+            (
+                "torchrun --nnodes 2 --node-rank 1 --rdzv-id 77 train.py --nnodes 9",
+                "torchrun 77",
+                Some(1),
+                (2, 2),
+            ),
+            (
+                "/opt/bin/torchrun --nnodes=1:4 --rdzv_id=x --rdzv_endpoint=node0:29400 train.py",
+                "torchrun x",
+                None,
+                (1, 4),
+            ),
+            (
+                "python -m torch.distributed.run --nnodes=2 --node_rank=0 --master_addr node0 \
+                 --master_port=29501 -m pkg.train",
+                "torchrun none node0:29501",
+                Some(0),
+                (2, 2),
+            ),
+            (
+                "torchrun --nnodes 2 --rdzv-endpoint node0:29400 train.py",
+                "torchrun none node0:29400",
+                None,
+                (2, 2),
+            ),
+            (
+                "accelerate launch --num_machines 2 --machine_rank 1 --main_process_ip node0 \
+                 --main_process_port 5 train.py",
+                "torchrun none node0:5",
+                Some(1),
+                (2, 2),
+            ),
+        ] {
+            let found = task(command, &[]).expect(command);
+            assert_eq!(
+                (found.job.as_str(), found.number, (found.tasks, found.most)),
+                (job, number, tasks)
+            );
+        }
+        let variables = [
+            ("PET_NNODES", "2"),
+            ("PET_NODE_RANK", "1"),
+            ("PET_RDZV_ID", "77"),
+        ];
+        for command in ["torchrun train.py", "bash train.sh"] {
+            let found = task(command, &variables).expect("two nodes");
+            assert_eq!((found.job.as_str(), found.number), ("torchrun 77", Some(1)));
+        }
+    }
+
+    #[test]
+    fn one_node_is_no_job_whatever_variables_say() {
+        let variables = [("NNODES", "2"), ("NODE_RANK", "0"), ("MASTER_ADDR", "a")];
+        assert!(task("bash train.sh", &variables).is_some());
+        for command in [
+            "torchrun --nnodes 1 --nproc-per-node 4 train.py",
+            "torchrun --nnodes=1:1 train.py",
+            "torchrun --nproc-per-node 4 train.py --nnodes 2",
+        ] {
+            assert_eq!(task(command, &variables), None);
+        }
+        assert_eq!(task("python train.py --nnodes 2", &[]), None);
     }
 }
