@@ -301,10 +301,7 @@ impl Manifest {
                 || self.is_left_to_itself(rank)
         };
         let is_recorded = self.recorded() > 0 || self.is_idle();
-        // Traces of other iterations are whole files, and still not what was asked for.
-        let are_together = apart_cycles(&self.ranks).is_empty();
-        let are_all_here = self.missing.is_empty() && self.ranks.iter().all(is_accounted_for);
-        is_recorded && are_together && are_all_here
+        is_recorded && self.missing.is_empty() && self.ranks.iter().all(is_accounted_for)
     }
 
     /// How many processes left at least one pair of traces.
