@@ -26,5 +26,6 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     data = [output.get("data", {}) for outputs in shown for output in outputs]
     pages = [str(one.get("text/html", "")) for one in data]
     assert any("vegaEmbed" in html for html in pages)
-    # nothing is printed
-    assert all(output.output_type != "stream" for outputs in shown for output in outputs)
+    # nothing is printed; a bar of progress goes to standard error, where a busy machine takes long to read
+    streams = [output for outputs in shown for output in outputs if output.output_type == "stream"]
+    assert [stream.text for stream in streams if stream.name == "stdout"] == []
