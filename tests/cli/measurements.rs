@@ -125,6 +125,49 @@ fn what_lies_in_the_folder_of_a_run_is_found() {
 }
 
 #[test]
+fn what_the_card_beside_the_traces_says_is_written_too() {
+    let tool = Tool::new();
+    tool.file("job/kineto_trace_0.json", device_trace());
+    tool.file("job/llama.latency.json", LATENCIES);
+    let card = "
+hf_url: https://example.org/llama
+contributor: somebody
+workload:
+  model: {phase: training, moe: false, model_arch: {num_layers: 28, num_params_embedding: 500000}}
+  hardware: {network_topo: {topology: nvlink, bandwidth_gbps: [400, 3600]}}
+metric_source: {traces: [json], metrics_specific_trace: []}
+";
+    tool.file("job/card.yaml", card);
+    tool.run("analyze job --workload-card out.yaml").exits(0);
+    let written = String::from_utf8(tool.read("out.yaml")).expect("text");
+    for line in [
+        "hf_url: https://example.org/llama",
+        "contributor: somebody",
+        "moe: false",
+        "num_layers: 28",
+        "num_params_embedding: 500000",
+        "topology: nvlink",
+        "- 3600",
+        "phase: training",
+        "- json",
+        "- vllm_bench_latency",
+        "total_count: 1",
+    ] {
+        assert!(written.contains(line), "{line}: {written}");
+    }
+    // a copy says the same; another card is of another run
+    tool.file("job/copy.yaml", card);
+    let ran = tool.run("analyze job").exits(0);
+    assert!(!ran.stderr.contains("workload cards"), "{}", ran.stderr);
+    tool.file("job/other.yaml", CARD);
+    tool.run("analyze job --workload-card none.yaml")
+        .exits(0)
+        .notes("3 workload cards differ (card.yaml, copy.yaml, other.yaml): none is used");
+    let written = String::from_utf8(tool.read("none.yaml")).expect("text");
+    assert!(!written.contains("nvlink"), "{written}");
+}
+
+#[test]
 fn a_card_is_written_from_a_run() {
     let tool = Tool::new();
     tool.file("trace.json", device_trace());

@@ -271,9 +271,15 @@ fn folders_that_only_look_alike_stay_runs() {
 #[test]
 fn cycles_in_one_folder_are_runs() {
     let ranks = two_ranks();
-    for names in [
-        ["kineto_trace_R.cycle9.json", "kineto_trace_R.cycle10.json"],
-        ["node_4R.1795.pt.trace.json", "node_4R.18000.pt.trace.json"],
+    for (names, cycles) in [
+        (
+            ["kineto_trace_R.cycle9.json", "kineto_trace_R.cycle10.json"],
+            ["cycle9", "cycle10"],
+        ),
+        (
+            ["node_4R.1795.pt.trace.json", "node_4R.18000.pt.trace.json"],
+            ["cycle1", "cycle2"],
+        ),
     ] {
         let tool = Tool::new();
         for (rank, [host, device]) in ranks.iter().enumerate() {
@@ -287,8 +293,8 @@ fn cycles_in_one_folder_are_runs() {
             .run("merge job -o out")
             .exits(0)
             .notes("each rank has 2 device traces, whose names differ in numbers alone: 2 cycles")
-            .says("joined cycle1  2 ranks")
-            .says("joined cycle2  2 ranks");
+            .says(&format!("joined {}  2 ranks", cycles[0]))
+            .says(&format!("joined {}  2 ranks", cycles[1]));
         let matched = merged.stdout.matches("518 of 518 ops matched").count();
         assert_eq!(matched, 4, "{}", merged.stdout);
     }
@@ -316,6 +322,85 @@ fn cycles_in_one_folder_are_runs() {
     tool.file("job/kineto_trace_0.second.json", &ranks[0][1]);
     tool.run("merge job -o out")
         .notes("2 device traces are of rank 0");
+}
+
+#[test]
+fn a_cycle_is_told_by_its_number_in_the_names() {
+    let ranks = two_ranks();
+    let tool = Tool::new();
+    for (rank, cycle) in [(0, 1), (0, 2), (1, 2), (1, 3)] {
+        let name = format!("job/kineto_trace_R.cycle{cycle}.json");
+        put(&tool, &name, rank, &ranks[rank][1]);
+    }
+    let merged = tool
+        .run("merge job -o out")
+        .exits(0)
+        .notes("names differ in numbers alone: 3 cycles, each a run")
+        .notes("there is no trace for cycle1 of rank 1; cycle3 of rank 0")
+        .says("joined cycle2  2 ranks")
+        .says("4 linked, 0 failed");
+    assert_eq!(
+        merged.stdout.matches("  2 ranks").count(),
+        1,
+        "{}",
+        merged.stdout
+    );
+    for (cycle, count) in [(1, 1), (2, 2), (3, 1)] {
+        let said = tool.run(&format!("analyze job/cycle{cycle} --json"));
+        let said = said.exits(0).json();
+        let ranks = said[0]["ranks"].as_array().map_or(0, Vec::len);
+        assert_eq!(ranks, count, "cycle{cycle}");
+    }
+}
+
+#[test]
+fn a_cycle_without_the_trace_of_a_rank_leaves_the_others_whole() {
+    let ranks = two_ranks();
+    for has_several_hosts in [false, true] {
+        let tool = Tool::new();
+        for (rank, [host, device]) in ranks.iter().enumerate() {
+            if !has_several_hosts {
+                put(&tool, "job/torch_et_R.json", rank, host);
+            }
+            for cycle in [0, 1] {
+                if has_several_hosts {
+                    let name = format!("job/torch_et_R.cycle{cycle}.json");
+                    put(&tool, &name, rank, host);
+                }
+                if (rank, cycle) != (1, 0) {
+                    let name = format!("job/kineto_trace_R.cycle{cycle}.json");
+                    put(&tool, &name, rank, device);
+                }
+            }
+        }
+        let merged = tool
+            .run("merge job -o out")
+            .exits(0)
+            .notes("there is no trace for cycle0 of rank 1")
+            .says("joined cycle1  2 ranks")
+            .says("3 linked, 0 failed");
+        let matched = merged.stdout.matches("518 of 518 ops matched").count();
+        assert_eq!(matched, 3, "{}", merged.stdout);
+    }
+}
+
+#[test]
+fn profiles_by_stage_are_runs() {
+    let ranks = two_ranks();
+    let tool = Tool::new();
+    for (rank, [_, device]) in ranks.iter().enumerate() {
+        for stage in ["EXTEND", "DECODE"] {
+            let name = format!("job/1795225129.51-TP-R-{stage}.trace.json");
+            put(&tool, &name, rank, device);
+        }
+    }
+    tool.run("merge job -o out")
+        .exits(0)
+        .notes("say what they are of (DECODE, EXTEND): 2 runs")
+        .says("joined DECODE  2 ranks")
+        .says("joined EXTEND  2 ranks");
+    tool.run("ranks job/EXTEND").exits(0);
+    tool.run("ranks job/PREFILL").exits(2);
 }
 
 #[test]

@@ -83,6 +83,93 @@ fn a_packed_export_and_one_on_standard_input_are_unpacked() {
     assert_eq!(tool.names(), names);
 }
 
+/// Adds tables that are no tables of an export.
+fn add_other_tables(connection: &Connection, numbers: std::ops::Range<u32>) {
+    let columns: Vec<String> = (0..100).map(|column| format!("column_{column}")).collect();
+    let columns = columns.join(", ");
+    for number in numbers {
+        connection
+            .execute_batch(&format!("CREATE TABLE other_{number} ({columns})"))
+            .expect("creates");
+    }
+}
+
+/// An export whose first pages name none of its tables, as where many others were made before.
+fn late_export(tool: &Tool, name: &str) -> Vec<u8> {
+    let early = tool.path("early.sqlite");
+    export(&early, &[1000], NsysSchema::V3_13);
+    let late = Connection::open(tool.path(name)).expect("opens");
+    late.execute("ATTACH ? AS early", [early.to_str()])
+        .expect("attaches");
+    add_other_tables(&late, 0..40);
+    late.execute_batch("INSERT INTO other_0 (column_0) VALUES (zeroblob(1000000))")
+        .expect("inserts");
+    // the last page of names before the rows has room still
+    add_other_tables(&late, 40..60);
+    let mut tables = late
+        .prepare("SELECT name, sql FROM early.sqlite_master WHERE type = 'table'")
+        .expect("lists");
+    let rows = tables.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+    let rows: Vec<(String, String)> = rows.expect("rows").map(|row| row.expect("row")).collect();
+    for (table, sql) in rows {
+        late.execute_batch(&format!(
+            "{sql}; INSERT INTO main.{table} SELECT * FROM early.{table};"
+        ))
+        .expect("copies");
+    }
+    drop(tables);
+    drop(late);
+    std::fs::remove_file(early).expect("removes");
+    tool.read(name)
+}
+
+#[test]
+fn an_export_is_known_by_its_tables_wherever_they_stand() {
+    let tool = Tool::new();
+    let plain = late_export(&tool, "x.sqlite");
+    let head = &plain[..256 << 10];
+    for text in [
+        "CUPTI_ACTIVITY_KIND_",
+        "META_DATA_EXPORT",
+        "EXPORT_META_DATA",
+    ] {
+        let mut windows = head.windows(text.len());
+        assert!(!windows.any(|bytes| bytes == text.as_bytes()), "{text}");
+    }
+    tool.run("link --device x.sqlite -o plain.et").exits(0);
+    let zstd = zstd::bulk::compress(&plain, 3).expect("packs");
+    tool.file("gz/nsys_0.sqlite.gz", gzip(&plain));
+    tool.file("zst/nsys_0.sqlite.zst", zstd);
+    for ending in ["gz", "zst"] {
+        let file = format!("{ending}/nsys_0.sqlite.{ending}");
+        tool.run(&format!("inspect {file}"))
+            .exits(0)
+            .says("an export of Nsight Systems");
+        tool.run(&format!("link --device {file} -o {ending}.et"))
+            .exits(0);
+        assert!(tool.read("plain.et") == tool.read(&format!("{ending}.et")));
+        tool.run(&format!("merge {ending} -o out-{ending}"))
+            .exits(0)
+            .says("1 linked, 0 failed");
+    }
+    tool.run_with("inspect -", &plain)
+        .exits(0)
+        .says("an export of Nsight Systems");
+    tool.run_with("link --device - -o stdin.et", &plain)
+        .exits(0);
+    assert!(tool.read("plain.et") == tool.read("stdin.et"));
+    // what is none is said to be none, packed too
+    let other = Connection::open(tool.path("other.sqlite")).expect("opens");
+    other
+        .execute("CREATE TABLE users (id)", [])
+        .expect("creates");
+    drop(other);
+    tool.file("other.sqlite.gz", gzip(&tool.read("other.sqlite")));
+    tool.run("link --device other.sqlite.gz")
+        .exits(2)
+        .notes("an SQLite database that etlink does not know");
+}
+
 #[test]
 fn each_process_of_a_report_is_a_rank() {
     let tool = Tool::new();

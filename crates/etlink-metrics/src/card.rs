@@ -42,6 +42,9 @@ pub struct WorkloadCard {
     pub traces: Vec<String>,
     /// `metric_source.metrics_specific_trace`: kinds of traces for single metrics.
     pub metric_traces: Vec<String>,
+    /// The whole card as it was read, also what nothing here uses.
+    #[serde(skip)]
+    pub source: Value,
 }
 
 /// What is known of a card's model.
@@ -131,10 +134,12 @@ impl WorkloadCard {
             communication: text_of(&executor["communication_library"]["name"]),
             traces: texts_of(&source["traces"]),
             metric_traces: texts_of(&source["metrics_specific_trace"]),
+            source: card,
         })
     }
 
-    /// The card as YAML, with empty values for what is not known: somebody fills them in.
+    /// The card as YAML, with empty values for what is not known: somebody fills them in. What it was
+    /// read from stays as it is there.
     ///
     /// # Errors
     /// Never of a card that was read.
@@ -205,7 +210,40 @@ impl WorkloadCard {
                 "metrics_specific_trace": self.metric_traces,
             },
         });
+        let card = fill_in(&self.source, card);
         serde_saphyr::to_string(&card).map_err(|error| Error::Yaml(error.to_string()))
+    }
+}
+
+/// What is known, and what was found where it says nothing.
+fn fill_in(known: &Value, found: Value) -> Value {
+    match (known, found) {
+        (Value::Object(known), Value::Object(found)) => {
+            let mut all = Map::new();
+            for (key, value) in found {
+                let own = known.get(&key).unwrap_or(&Value::Null);
+                let value = fill_in(own, value);
+                all.insert(key, value);
+            }
+            for (key, value) in known {
+                if !all.contains_key(key) {
+                    all.insert(key.clone(), value.clone());
+                }
+            }
+            Value::Object(all)
+        }
+        (known, found) if says_nothing(known) => found,
+        (known, _) => known.clone(),
+    }
+}
+
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(all) => all.is_empty(),
+        Value::Object(all) => all.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
@@ -286,7 +324,37 @@ metric_source:
         let card = WorkloadCard::read(LOOSE.as_bytes()).expect("a card");
         let text = card.write().expect("YAML");
         let again = WorkloadCard::read(text.as_bytes()).expect("a card");
-        assert_eq!(again, card);
+        assert_eq!(again.write().expect("YAML"), text);
+        let source = card.source.clone();
+        assert_eq!(WorkloadCard { source, ..again }, card);
+    }
+
+    #[test]
+    fn what_nothing_here_uses_is_written_too() {
+        let text = "
+hf_url: https://example.org/qwen
+workload:
+  model: {phase: training, moe: false, model_arch: {num_layers: 28}}
+  hardware: {network_topo: {topology: nvlink, bandwidth_gbps: [400, 3600]}}
+  notes: [own]
+metric_source: {traces: [], metrics_specific_trace: []}
+";
+        let mut card = WorkloadCard::read(text.as_bytes()).expect("a card");
+        card.traces = vec!["nsys".to_owned()];
+        card.model.phase = "inference".to_owned();
+        let written = card.write().expect("YAML");
+        let again: Value = serde_saphyr::from_str(&written).expect("YAML");
+        assert_eq!(again["hf_url"], "https://example.org/qwen");
+        let model = &again["workload"]["model"];
+        assert_eq!(model["moe"], false);
+        assert_eq!(model["model_arch"]["num_layers"], 28);
+        assert_eq!(model["model_arch"]["num_heads"], Value::Null);
+        let network = &again["workload"]["hardware"]["network_topo"];
+        assert_eq!(network["bandwidth_gbps"], json!([400, 3600]));
+        assert_eq!(again["workload"]["notes"], json!(["own"]));
+        // what the card said counts, and what it left open is filled in
+        assert_eq!(model["phase"], "training");
+        assert_eq!(again["metric_source"]["traces"], json!(["nsys"]));
     }
 
     #[test]

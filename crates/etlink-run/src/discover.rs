@@ -41,16 +41,17 @@ pub fn discover(root: &Path) -> Result<Vec<RunFiles>, RunError> {
 }
 
 /// The folder that a cycle's traces lie in, for a path that is no folder but is named like a cycle
-/// of one: `job/cycle2`.
+/// of one: `job/cycle2`, `job/DECODE`.
 pub fn cycle_folder(path: &Path) -> Option<&Path> {
     let name = path.file_name()?.to_str()?;
-    let number = name.strip_prefix(cycles::CYCLE)?;
-    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let parent = match path.parent()? {
         here if here.as_os_str().is_empty() => Path::new("."),
         parent => parent,
     };
-    (is_number && !storage::exists(path) && storage::is_folder(parent)).then_some(parent)
+    let is_cycle = !storage::exists(path)
+        && storage::is_folder(parent)
+        && cycles::may_name_cycle(name, parent);
+    is_cycle.then_some(parent)
 }
 
 /// Why subfolders of `root`, in which there may be traces, and files that may be some cannot be read.
@@ -410,24 +411,21 @@ fn sort_out(
         world_size,
         inside,
     };
-    let cycles = split_cycles(&by_rank).filter(|cycles| {
+    let split = split_cycles(&by_rank).filter(|split| {
         // A subfolder of that name would be another run of it.
-        let mut names = cycles.iter().map(|cycle| place.join(&cycle.name));
+        let cycles = split.cycles.iter();
+        let mut names = cycles.map(|cycle| place.join(&cycle.name));
         wants_cycles && loose.is_empty() && !names.any(|name| storage::exists(&name))
     });
-    let Some(cycles) = cycles else {
+    let Some(split) = split else {
         fill_run(&mut run, by_rank, loose, facts.listed.as_ref(), &facts);
         give_metrics(&mut run, metrics);
         dumps::pair_dumps(&mut run, &dumps);
         return (vec![run], dumps);
     };
-    run.notes.push(format!(
-        "each rank has {} device traces, whose names differ in numbers alone: {} cycles, each a run",
-        cycles.len(),
-        cycles.len()
-    ));
+    run.notes.push(split.note);
     let mut runs = vec![];
-    for cycle in cycles {
+    for cycle in split.cycles {
         let mut own = match runs.is_empty() {
             true => run.clone(),
             false => RunFiles::empty(PathBuf::new()),

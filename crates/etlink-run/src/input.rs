@@ -16,7 +16,7 @@ pub use kind::InputKind;
 use crate::Progress;
 use crate::file_error::{FileAction, FileContext};
 use crate::storage::{self, StoredKind, is_url, shown_path};
-use database::{MAGIC, database_kind, kind_of_pages};
+use database::{MAGIC, UnpackedFile, ask_tables, kind_of_pages};
 use etlink_chakra::read::sniff;
 use etlink_flight_recorder::is_flight_dump;
 use etlink_nccl_inspector::is_inspector_log;
@@ -51,6 +51,8 @@ pub struct InputFile {
     pub stored_bytes: Option<u64>,
     /// Its unpacked content.
     pub content: Box<dyn Read + Send>,
+    /// The content as a file, where it had to be unpacked to tell what it is.
+    pub(crate) unpacked: Option<UnpackedFile>,
 }
 
 impl InputFile {
@@ -78,14 +80,23 @@ pub fn display_name(path: &Path) -> String {
 /// # Errors
 /// It cannot be read, is a folder or empty, or its first bytes cannot be unpacked.
 pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<InputFile, InputError> {
-    if path == Path::new("-") {
-        return from_source(
+    let input = match path == Path::new("-") {
+        true => from_source(
             display_name(path),
             None,
             threads,
             Box::new(std::io::stdin()),
-        );
+        )?,
+        false => open_file(path, threads, progress)?,
+    };
+    // tables tell more than the text of the first pages, which need not have them all
+    match input.kind {
+        InputKind::OtherSqlite => ask_tables(input),
+        _ => Ok(input),
     }
+}
+
+fn open_file(path: &Path, threads: usize, progress: &Progress) -> Result<InputFile, InputError> {
     let name = path.display().to_string();
     let file = storage::open(path).with_path(FileAction::Open, path)?;
     // Unix opens folders as files, and fails at the first read with less clear words
@@ -101,12 +112,6 @@ pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<InputFil
         Box::new(progress.watch(file.content, stored.unwrap_or(0))),
     )?;
     input.stored_path = stored.map(|_| path.to_owned());
-    // tables tell more than the text of the first pages, which need not have them all
-    if let Some(path) = &input.plain_path
-        && input.kind == InputKind::OtherSqlite
-    {
-        input.kind = database_kind(path)?;
-    }
     Ok(input)
 }
 
@@ -218,6 +223,7 @@ fn from_source(
         is_read_back,
         stored_bytes,
         content,
+        unpacked: None,
     })
 }
 

@@ -49,6 +49,29 @@ impl RunMeasurements {
         }
         Ok(found)
     }
+
+    /// What the card of the run says; nothing where cards contradict each other, or there is none.
+    pub fn card(&self) -> Option<&WorkloadCard> {
+        let (_, first) = self.cards.first()?;
+        let mut cards = self.cards.iter();
+        cards.all(|(_, card)| card == first).then_some(first)
+    }
+
+    /// What to say where several cards contradict each other.
+    pub fn card_note(&self) -> Option<String> {
+        if self.cards.is_empty() || self.card().is_some() {
+            return None;
+        }
+        let names = self.cards.iter().filter_map(|(path, _)| path.file_name());
+        let names: Vec<String> = names
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
+        Some(format!(
+            "{} workload cards differ ({}): none is used; leave the card of this run in the folder",
+            self.cards.len(),
+            names.join(", ")
+        ))
+    }
 }
 
 /// Reads the result of a benchmark.

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempPath;
@@ -39,7 +39,7 @@ pub(crate) struct DatabaseFile {
 }
 
 /// The unpacked content of a database. It goes with this, and where a signal ends the program.
-struct UnpackedFile(TempPath);
+pub(crate) struct UnpackedFile(TempPath);
 
 impl UnpackedFile {
     /// Makes it, still empty, where temporary files are.
@@ -77,9 +77,10 @@ impl DatabaseFile {
                 _unpacked: None,
             });
         }
-        let name = Path::new(&input.name);
-        let (mut file, unpacked) = UnpackedFile::create()?;
-        std::io::copy(&mut input.content, &mut file).with_path(FileAction::Unpack, name)?;
+        let unpacked = match input.unpacked.take() {
+            Some(unpacked) => unpacked,
+            None => unpack(&mut input)?.1,
+        };
         Ok(DatabaseFile {
             path: unpacked.0.to_path_buf(),
             _unpacked: Some(unpacked),
@@ -143,6 +144,32 @@ impl DatabaseFile {
     }
 }
 
+/// Unpacks the content of an input.
+fn unpack(input: &mut InputFile) -> Result<(File, UnpackedFile), InputError> {
+    let name = Path::new(&input.name);
+    let (mut file, unpacked) = UnpackedFile::create()?;
+    std::io::copy(&mut input.content, &mut file).with_path(FileAction::Unpack, name)?;
+    Ok((file, unpacked))
+}
+
+/// Asks a database that its first pages do not tell for its tables. One that is packed, or comes from
+/// standard input, is unpacked for that, and stays so.
+///
+/// # Errors
+/// It cannot be unpacked, or not be read, and that is not the file's fault.
+pub(super) fn ask_tables(mut input: InputFile) -> Result<InputFile, InputError> {
+    if let Some(path) = &input.plain_path {
+        input.kind = database_kind(path)?;
+        return Ok(input);
+    }
+    let (mut file, unpacked) = unpack(&mut input)?;
+    input.kind = database_kind(&unpacked.0)?;
+    file.rewind().with_path(FileAction::Read, &unpacked.0)?;
+    input.content = Box::new(file);
+    input.unpacked = Some(unpacked);
+    Ok(input)
+}
+
 /// A path as an URI, by which SQLite takes options.
 fn immutable_uri(path: &Path) -> PathBuf {
     let mut uri = OsString::from("file:");
@@ -162,7 +189,7 @@ fn immutable_uri(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// It cannot be read, and that is not the file's fault.
-pub(crate) fn database_kind(path: &Path) -> Result<InputKind, FileError> {
+fn database_kind(path: &Path) -> Result<InputKind, FileError> {
     let file = DatabaseFile {
         path: path.to_owned(),
         _unpacked: None,

@@ -8,6 +8,7 @@ use etlink_metrics::{CardModel, WorkloadCard};
 use etlink_run::Progress;
 use etlink_run::discover::RankFiles;
 use etlink_run::input::{self, InputKind};
+use etlink_run::measurements::RunMeasurements;
 use etlink_run::output::{OutputFormat, Target};
 use std::path::{Path, PathBuf};
 
@@ -83,6 +84,28 @@ fn trace_words(kind: InputKind) -> (&'static str, &'static str) {
     }
 }
 
+/// What ccl-bench calls what was measured beside the traces.
+fn metric_trace_words(has_metrics: bool, measured: &RunMeasurements) -> Vec<String> {
+    let mut words: Vec<String> = vec![];
+    if has_metrics {
+        words.push("nsight_compute".to_owned());
+    }
+    for (_, run) in &measured.latencies {
+        let backend = run.backend.to_lowercase();
+        let engine = ["vllm", "sglang"]
+            .into_iter()
+            .find(|engine| backend.contains(engine));
+        let word = match engine {
+            Some(engine) => format!("{engine}_bench_latency"),
+            None => "bench_latency".to_owned(),
+        };
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    words
+}
+
 /// Where a card goes; refused before any work is done.
 pub(super) struct CardTarget(Target);
 
@@ -112,10 +135,7 @@ impl CardTarget {
 
 /// What is known of a run; a card that lies beside it already says the rest.
 fn run_card(run: &Analyzed) -> WorkloadCard {
-    let known = match &run.told.measured.cards[..] {
-        [(_, card)] => card.clone(),
-        _ => WorkloadCard::default(),
-    };
+    let known = run.told.measured.card().cloned().unwrap_or_default();
     let ranks = &run.told.ranks;
     let facts = ranks.iter().map(|rank| &rank.card);
     let stated = facts.clone().filter_map(|rank| rank.world_size).max();
@@ -139,8 +159,9 @@ fn run_card(run: &Analyzed) -> WorkloadCard {
         traces.push("torch_et".to_owned());
     }
     let mut metric_traces = known.metric_traces;
-    if metric_traces.is_empty() && facts.clone().any(|rank| rank.has_metrics) {
-        metric_traces.push("nsight_compute".to_owned());
+    if metric_traces.is_empty() {
+        let has_metrics = facts.clone().any(|rank| rank.has_metrics);
+        metric_traces = metric_trace_words(has_metrics, &run.told.measured);
     }
     let is_training = facts.clone().any(|rank| rank.is_training);
     let phase = match (is_inference, is_training) {

@@ -271,6 +271,7 @@ fn analyzed_run<T>(runs: &RunSet, results: RunResults<Ranked<T>>) -> AnalyzedRun
         notes.push(format!("{}: left out", text::error_chain(&error)));
         RunMeasurements::default()
     });
+    notes.extend(measured.card_note());
     AnalyzedRun {
         measured,
         run: run.folder.display().to_string(),

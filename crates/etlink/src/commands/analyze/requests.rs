@@ -84,10 +84,7 @@ fn phase_of(kind: LatencyKind) -> &'static str {
 /// Tokens per second of a training, by the batch and the sequence length of a workload card and the
 /// step time of the trace.
 pub(super) fn card_metrics(measured: &RunMeasurements, total: &RunTotals) -> Option<RunMetric> {
-    // Two cards contradict each other, or are of two runs.
-    let [(_, card)] = &measured.cards[..] else {
-        return None;
-    };
+    let card = measured.card()?;
     let step = total
         .metrics
         .iter()
@@ -185,6 +182,15 @@ mod tests {
         let value = card_metrics(&with(&["training"]), &total).map(|metric| metric.value);
         assert_eq!(value, Some(16_384.0));
         assert_eq!(card_metrics(&with(&["serving"]), &total), None);
-        assert_eq!(card_metrics(&with(&["training"; 2]), &total), None);
+        // copies of one card agree; cards that differ say nothing
+        let value = card_metrics(&with(&["training"; 2]), &total).map(|metric| metric.value);
+        assert_eq!(value, Some(16_384.0));
+        let measured = with(&["training", "serving"]);
+        assert_eq!(card_metrics(&measured, &total), None);
+        assert!(
+            measured
+                .card_note()
+                .is_some_and(|note| note.contains("2 workload cards differ"))
+        );
     }
 }
