@@ -1,7 +1,7 @@
 //! `etlink record` without PyTorch: the program passes through, and what is missing is told. With
 //! PyTorch: `cargo dev test-torch`.
 
-use crate::tool::Tool;
+use crate::tool::{Tool, pairs};
 use std::io::Read;
 use std::process::{Command, Stdio};
 
@@ -164,6 +164,21 @@ fn an_output_without_room_changes_nothing() {
     // other commands end with 2, as where they can say why
     tool.shell("$ETLINK link no-such-trace.json 2>/dev/full")
         .exits(2);
+    // and reports that leave standard output to the trace
+    let pair = pairs().join("conv-2.15.0");
+    let [host, device] = ["torch_et_0", "kineto_trace_0"]
+        .map(|name| pair.join(format!("{name}.json.gz")).display().to_string());
+    for line in [
+        format!(
+            "$ETLINK link --host {host} --device {device} -o - --format chakra 2>/dev/full >rank.et"
+        ),
+        format!("$ETLINK replay --host {host} --device {device} -o - 2>/dev/full >replayed.json"),
+    ] {
+        tool.shell(&line).exits(0);
+    }
+    // and words that are no command line, also where control characters are taken out of them
+    tool.shell("$ETLINK \"$(printf 'li\\033nk')\" 2>/dev/full")
+        .exits(2);
 }
 
 #[cfg(target_os = "linux")]
@@ -186,7 +201,10 @@ fn what_the_command_was_started_to_ignore_the_program_ignores() {
 fn a_program_that_ended_before_it_imported_torch_is_told_so() {
     let tool = Tool::new();
     tool.file("fails.py", "import sys\nsys.exit(3)\n");
-    tool.file("dies.py", "import os\nos.kill(os.getpid(), 1)\n");
+    tool.file(
+        "dies.py",
+        "import os, signal\nsignal.signal(1, signal.SIG_DFL)\nos.kill(os.getpid(), 1)\n",
+    );
     tool.file("torch.py", "raise OSError('libgomp.so.1 is missing')\n");
     tool.file("imports.py", "import torch\n");
     for (script, code, words) in [

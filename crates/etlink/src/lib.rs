@@ -113,7 +113,7 @@ pub fn run_command(words: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(Outcome::Ran(code)) => code,
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
-            notes::print_error(format_args!("{error:#}"));
+            notes::print_message(format_args!("{error:#}"));
             // under --strict damage is a finding, not a failure: see the exit codes of --help
             if is_refused(&error) { 1 } else { 2 }
         }
@@ -133,7 +133,7 @@ fn print_refusal(error: &clap::Error, words: &[OsString]) {
     if error.use_stderr() && words.iter().any(has_controls) {
         // a shell puts the names of files in place of `*`; without the colours, which are such
         // characters too
-        eprint!("{}", table::plain_lines(&error.render().to_string()));
+        notes::print_on_stderr(&table::plain_lines(&error.render().to_string()));
     } else {
         // a closed pipe changes nothing
         let _ = error.print();

@@ -42,10 +42,16 @@ pub fn are_wanted() -> bool {
     verbosity() != Verbosity::Quiet
 }
 
-/// Prints a line on standard error.
+/// Prints a text on standard error, as it is.
+///
+/// Not by `eprint!`, which panics where nothing can be written: the work goes before the word.
+pub fn print_on_stderr(text: &str) {
+    // one call, so that lines of processes beside this one do not mix with ours
+    drop(std::io::stderr().write_all(text.as_bytes()));
+}
+
 fn print_line(text: impl Display) {
-    // not by eprintln!, which panics where nothing can be written: the work goes before the word
-    drop(std::io::stderr().write_all(format!("{text}\n").as_bytes()));
+    print_on_stderr(&format!("{text}\n"));
 }
 
 /// Prints a note.
@@ -56,10 +62,11 @@ pub fn print_note(text: &str) {
     }
 }
 
-/// Prints why something could not be done, or what was found: no note, so `--quiet` hides it not.
-pub fn print_error(error: impl Display) {
+/// Prints why something could not be done, what was found, or what was recorded. `--quiet` does not
+/// hide it: it is no note.
+pub fn print_message(message: impl Display) {
     // errors name files: whoever packed a folder chose how
-    let text = error.to_string();
+    let text = message.to_string();
     print_line(format_args!("etlink: {}", plain_lines(&text)));
 }
 

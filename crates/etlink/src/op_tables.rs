@@ -59,7 +59,7 @@ impl RunTables {
     /// Prints why traces have no table.
     pub fn print_errors(&self) {
         for error in &self.errors {
-            notes::print_error(error);
+            notes::print_message(error);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 pub fn run(args: ConvertArgs) -> Result<Outcome> {
     let report = match convert(&args.input, &args.output, &args.options()) {
         Err(error @ ConversionError::Lossy(_)) => {
-            notes::print_error(format_args!("{}: {error}", args.input.display()));
+            notes::print_message(format_args!("{}: {error}", args.input.display()));
             return Ok(Outcome::Found);
         }
         other => other?,

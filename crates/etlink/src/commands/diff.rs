@@ -89,7 +89,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     }
     for rule in &compared.failed {
         // a result, no note: -q must not hide why the command fails
-        notes::print_error(format_args!("--fail-if {rule}: it holds"));
+        notes::print_message(format_args!("--fail-if {rule}: it holds"));
     }
     Ok(
         if compared.excluded.is_empty() && compared.failed.is_empty() {

@@ -64,7 +64,7 @@ pub fn run(args: InspectArgs) -> Result<Outcome> {
         (_, false) => print_report(&all.iter().map(fact_lines).collect::<Vec<_>>().join("\n"))?,
     }
     for error in &errors {
-        notes::print_error(format_args!("{error:#}"));
+        notes::print_message(format_args!("{error:#}"));
     }
     Ok(if args.strict && is_damaged || !errors.is_empty() {
         Outcome::Found

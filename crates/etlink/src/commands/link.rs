@@ -81,7 +81,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     };
     if to_stdout {
         // the graph has standard output for itself
-        eprint!("{}", plain_lines(&report));
+        notes::print_on_stderr(&plain_lines(&report));
     } else {
         print_text(&report)?;
     }
@@ -90,7 +90,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     }
     // after the report, which says what is damaged
     if linked.refused {
-        notes::print_error("damage was found and --strict given: nothing was written");
+        notes::print_message("damage was found and --strict given: nothing was written");
         return Ok(Outcome::Found);
     }
     Ok(Outcome::Done)

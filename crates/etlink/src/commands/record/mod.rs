@@ -108,7 +108,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
     // behind the program, whose own output would have buried it
     let warning = schedule.and_then(|(_, schedule)| schedule.warning());
     if let Some(warning) = warning.filter(|_| notes::are_wanted()) {
-        notes::print_error(format_args!("note: {warning}"));
+        notes::print_message(format_args!("note: {warning}"));
     }
     // the program has ended: whatever goes wrong from here on, its exit code goes before ours
     let recording = EndedRecording {
@@ -280,13 +280,13 @@ fn link(args: &RecordArgs) -> Result<bool> {
 
 /// The recording stands, and the program's exit code goes before ours.
 fn failed_to_link(error: anyhow::Error) -> bool {
-    notes::print_error(format_args!("{error:#}"));
+    notes::print_message(format_args!("{error:#}"));
     false
 }
 
 /// What can be said of a recording whose end went wrong.
 fn failed(error: anyhow::Error) -> finish::Finished {
-    notes::print_error(format_args!("the recording is not complete: {error:#}"));
+    notes::print_message(format_args!("the recording is not complete: {error:#}"));
     finish::Finished {
         is_whole: false,
         is_to_be_linked: false,

@@ -15,22 +15,22 @@ const MOST_RANGES: usize = 4;
 /// Prints the notes, and what was recorded.
 pub fn print_summary(manifest: &Manifest, output: &Path) {
     for note in manifest.notes.iter().filter(|_| notes::are_wanted()) {
-        notes::print_error(format_args!("note: {note}"));
+        notes::print_message(format_args!("note: {note}"));
     }
     if manifest.is_idle() {
-        notes::print_error("nothing is recorded: the program was armed, and nobody asked for it");
+        notes::print_message("nothing is recorded: the program was armed, and nobody asked for it");
         return;
     }
     if manifest.recorded() == 0 {
         // a note that says so itself names the cause too
         if !manifest.notes.iter().any(|note| note.contains(NOTHING)) {
-            notes::print_error(format_args!("{NOTHING}: see the notes above"));
+            notes::print_message(format_args!("{NOTHING}: see the notes above"));
         }
         return;
     }
-    notes::print_error(recorded(manifest, output));
+    notes::print_message(recorded(manifest, output));
     if let Some(cost) = cost(manifest) {
-        notes::print_error(format_args!("{cost}"));
+        notes::print_message(cost);
     }
 }
 

@@ -165,7 +165,7 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
     let (json, target) = (config.json, config.target.clone());
     let name = config.source.name();
     let Some(replayed) = replay_rank(config, progress)? else {
-        notes::print_error(format_args!(
+        notes::print_message(format_args!(
             "{name}: damage was found and --strict given: nothing was replayed"
         ));
         return Ok(Outcome::Found);
@@ -178,7 +178,7 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
     };
     if target.as_ref().is_some_and(Target::is_stdout) {
         // the trace has standard output for itself
-        eprint!("{}", plain_lines(&report));
+        notes::print_on_stderr(&plain_lines(&report));
     } else {
         print_text(&report)?;
     }
