@@ -28,6 +28,8 @@ const MOST_OF_MEASURED: u64 = 2;
 
 /// Of an op that has no formula of its own only its tensors are known. Where those take less than
 /// this part of what it took, it did something else: kernels of Triton, replays of whole graphs.
+/// Copies between host and device are also slower than that: they go at the speed of their link,
+/// which is not in a roofline.
 const LEAST_OF_MEASURED: u64 = 10;
 
 /// `roofline_source` of a node that has no formula and keeps its time.
@@ -420,7 +422,7 @@ fn implied(edges: NodeDeps<'_>, edge: Edge) -> bool {
 fn is_plausible(formula: RooflineFormula, roofline_ns: u64, measured_ns: u64) -> bool {
     let most = measured_ns.saturating_mul(MOST_OF_MEASURED);
     let least = match formula {
-        RooflineFormula::Bytes => measured_ns / LEAST_OF_MEASURED,
+        RooflineFormula::Bytes | RooflineFormula::Copy => measured_ns / LEAST_OF_MEASURED,
         // a small product waits longer for its launch than it calculates, and is what it is
         _ => 0,
     };
