@@ -336,7 +336,7 @@ fn a_cycle_is_told_by_its_number_in_the_names() {
         .run("merge job -o out")
         .exits(0)
         .notes("names differ in numbers alone: 3 cycles, each a run")
-        .notes("there is no trace for cycle1 of rank 1; cycle3 of rank 0")
+        .notes("cycle1 has no trace of rank 1; cycle3 has no trace of rank 0")
         .says("joined cycle2  2 ranks")
         .says("4 linked, 0 failed");
     assert_eq!(
@@ -376,7 +376,7 @@ fn a_cycle_without_the_trace_of_a_rank_leaves_the_others_whole() {
         let merged = tool
             .run("merge job -o out")
             .exits(0)
-            .notes("there is no trace for cycle0 of rank 1")
+            .notes("cycle0 has no trace of rank 1")
             .says("joined cycle1  2 ranks")
             .says("3 linked, 0 failed");
         let matched = merged.stdout.matches("518 of 518 ops matched").count();

@@ -446,19 +446,19 @@ fn describe(ranks: &RankCandidates, recordings: &[Recording]) -> String {
             .map(|(rank, _)| rank.to_string())
             .collect();
         if !missing.is_empty() {
-            let which = match missing.len() {
-                1 => "rank",
-                _ => "ranks",
+            let whose = match missing.len() {
+                1 => "trace of rank",
+                _ => "traces of ranks",
             };
             lacks.push(format!(
-                "{} of {which} {}",
+                "{} has no {whose} {}",
                 recording.name,
                 missing.join(", ")
             ));
         }
     }
     if !lacks.is_empty() {
-        note += &format!("; there is no trace for {}", lacks.join("; "));
+        note += &format!("; {}", lacks.join("; "));
     }
     note
 }

@@ -145,9 +145,8 @@ impl ShardFiles<'_> {
         let mut content = BufReader::new(opened.content);
         let head = self.head();
         let mut first = vec![];
-        let line = content.by_ref().take(head.len() as u64);
-        { line }
-            .read_until(b'\n', &mut first)
+        let mut line = content.by_ref().take(head.len() as u64);
+        line.read_until(b'\n', &mut first)
             .map_err(|error| PhaseError::unreadable(&path, error))?;
         if first != head.as_bytes() {
             return Err(PhaseError::OtherVersion { path });
@@ -200,8 +199,8 @@ impl StoredShard {
         }
         let length = u64::from_le_bytes(length);
         // a length of a damaged file takes no memory: only what is there is read
-        let piece = self.content.by_ref().take(length);
-        { piece }.read_to_end(&mut packed)?;
+        let mut piece = self.content.by_ref().take(length);
+        piece.read_to_end(&mut packed)?;
         Ok((packed.len() as u64 == length).then_some(packed))
     }
 }

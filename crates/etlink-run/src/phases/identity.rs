@@ -55,6 +55,20 @@ fn file_state(path: &Path) -> (u64, u128) {
 }
 
 impl PhaseIdentity {
+    /// Of ranks that are summarized, and of options with their values.
+    pub(crate) fn new<'o>(
+        ranks: Vec<RankIdentity>,
+        settings: impl IntoIterator<Item = (&'o str, String)>,
+    ) -> PhaseIdentity {
+        let settings = settings.into_iter();
+        PhaseIdentity {
+            ranks,
+            settings: settings
+                .map(|(option, value)| (option.to_owned(), value))
+                .collect(),
+        }
+    }
+
     /// Refuses what a shard did on other traces, or with other options.
     pub(crate) fn check(&self, shard: Shard, now: &PhaseIdentity) -> Result<(), PhaseError> {
         if self.ranks != now.ranks {

@@ -289,11 +289,5 @@ fn report_identity(runs: &RunSet, work: &ReportWork) -> PhaseIdentity {
         // of its run no output is named
         ranks.push(RankIdentity::new(&files.folder, "", &files.ranks[place]));
     }
-    PhaseIdentity {
-        ranks,
-        settings: settings
-            .into_iter()
-            .map(|(option, value)| (option.to_owned(), value))
-            .collect(),
-    }
+    PhaseIdentity::new(ranks, settings)
 }

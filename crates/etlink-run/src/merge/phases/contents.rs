@@ -36,13 +36,7 @@ pub(super) fn merge_identity(runs: &RunSet, options: &MergeOptions) -> PhaseIden
         let rank = &files.ranks[place];
         ranks.push(RankIdentity::new(&files.folder, &names[run], rank));
     }
-    PhaseIdentity {
-        ranks,
-        settings: settings
-            .into_iter()
-            .map(|(option, value)| (option.to_owned(), value))
-            .collect(),
-    }
+    PhaseIdentity::new(ranks, settings)
 }
 
 /// The ranks of a shard.
