@@ -392,7 +392,7 @@ class Recorded(Traces):
 
     def test_recording_that_is_never_reached(self):
         ran = self.record("--wait 10 --warmup 2 --active 2", "python train.py 7", code=1)
-        self.assertIn("the program made 7 steps, recording starts at step 12", ran.stderr)
+        self.assertIn("the program made 7 steps (calls of SGD.step), recording starts at step 12", ran.stderr)
         ran = self.record("--wait 10 --warmup 2 --active 2 --overwrite", "python inference.py", code=1)
         self.assertIn("made no step", ran.stderr)
 
@@ -617,8 +617,6 @@ class Steps(Traces):
         "compiled_step": "Adam",
         "forwards": "Sequential",
         "transforms_and_losses": "Sequential",
-        # one of the probe, and of the model all but the first
-        "a_probe_first": "Student",
         "teacher_and_student": "Sequential",
         "a_class_that_is_chosen": "Student",
         "a_class_that_comes_later": "LateStudent",
@@ -630,6 +628,21 @@ class Steps(Traces):
     OTHER = {
         # name: steps, and what the program itself has found out
         "gradients_without_autograd": (5, None),
+        # three of the first optimizer
+        "a_pretraining_and_two_in_turn": (9, None),
+        # of each trial three
+        "trials": (18, None),
+        "trials_that_are_kept": (18, None),
+        "trials_of_adversaries": (18, None),
+        # in the first two iterations each call of an inner optimizer counts; from the third on the outer one does
+        "meta_learning_of_one_step": (7, None),
+        "meta_learning_of_two_steps": (9, None),
+        "meta_learning_of_tasks": (29, None),
+        "meta_learning_that_keeps_its_last": (8, None),
+        # one of the probe
+        "a_probe_first": (7, None),
+        # and of the others all but the first
+        "a_probe_that_stays_and_two_in_turn": (6, None),
         "parallel_and_bare": (12, None),
         "traced_by_torchscript": (3, 3),
         "compiled_in_place": (6, 1),

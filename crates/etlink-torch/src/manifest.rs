@@ -469,12 +469,13 @@ impl Manifest {
             && process.notes.is_empty()
             && !process.excluded
         {
-            notes.push(format!("{name}: {}", self.never_reached(process.steps)));
+            notes.push(format!("{name}: {}", self.never_reached(process)));
         }
         notes
     }
 
-    fn never_reached(&self, steps: u64) -> String {
+    fn never_reached(&self, process: &Process) -> String {
+        let steps = process.steps;
         let plural = if steps == 1 { "" } else { "s" };
         let Some(schedule) = self.schedule else {
             return format!(
@@ -498,6 +499,10 @@ impl Manifest {
             repeat,
             skip_first_wait,
         };
+        let counted = match &process.counted {
+            Some(name) => format!(" ({})", steps_counted(&self.step_on, name)),
+            None => String::new(),
+        };
         let schedule = Schedule::new(arguments).ok();
         let first = schedule.and_then(|schedule| schedule.first_recorded());
         let first = first.map_or_else(
@@ -505,10 +510,20 @@ impl Manifest {
             |first| format!("starts at step {first}"),
         );
         format!(
-            "nothing is recorded: the program made {steps} step{plural}, recording {first} \
+            "nothing is recorded: the program made {steps} step{plural}{counted}, recording {first} \
              (they count from 0); choose a smaller --wait, --warmup or --skip-first"
         )
     }
+}
+
+/// What the steps of a process were; `name`: of the class or function that was counted.
+#[must_use]
+pub fn steps_counted(step_on: &str, name: &str) -> String {
+    if step_on.starts_with("annotation:") {
+        return format!("ranges of {name}");
+    }
+    let method = if step_on == "optimizer" { ".step" } else { "" };
+    format!("calls of {name}{method}")
 }
 
 #[cfg(test)]

@@ -236,6 +236,106 @@ def in_backward():
     return lambda: backward(net)
 
 
+def train(net, optimizer, steps=3):
+    for _ in range(steps):
+        backward(net)
+        optimizer.step()
+
+
+@loop("optimizer")
+def a_pretraining_and_two_in_turn():
+    first, second, third = model(), model(), model()
+    pretraining, *optimizers = [torch.optim.SGD(net.parameters(), 0.1) for net in (first, second, third)]
+    train(first, pretraining)
+
+    def iteration():
+        train(second, optimizers[0], 1)
+        train(third, optimizers[1], 1)
+
+    return iteration
+
+
+@loop("optimizer")
+def trials():
+    """Each iteration is a trial of three steps."""
+
+    def iteration():
+        net = model()
+        train(net, torch.optim.SGD(net.parameters(), 0.1))
+
+    return iteration
+
+
+@loop("optimizer")
+def trials_that_are_kept():
+    """A scheduler of the learning rate keeps its optimizer alive."""
+    kept = []
+
+    def iteration():
+        net = model()
+        optimizer = torch.optim.Adam(net.parameters())
+        kept.append(torch.optim.lr_scheduler.StepLR(optimizer, 2))
+        train(net, optimizer)
+
+    return iteration
+
+
+@loop("optimizer")
+def trials_of_adversaries():
+    def iteration():
+        pair = [model(), model()]
+        optimizers = [torch.optim.Adam(net.parameters()) for net in pair]
+        for _ in range(3):
+            for net, optimizer in zip(pair, optimizers):
+                train(net, optimizer, 1)
+
+    return iteration
+
+
+def meta_learning(inner_steps, tasks):
+    """New inner optimizers beside an outer one."""
+    net = model()
+    outer = torch.optim.Adam(net.parameters())
+
+    def iteration():
+        for _ in range(tasks):
+            copy = model()
+            train(copy, torch.optim.SGD(copy.parameters(), 0.1), inner_steps)
+        train(net, outer, 1)
+
+    return iteration
+
+
+@loop("optimizer")
+def meta_learning_of_one_step():
+    return meta_learning(1, 1)
+
+
+@loop("optimizer")
+def meta_learning_of_two_steps():
+    return meta_learning(2, 1)
+
+
+@loop("optimizer")
+def meta_learning_of_tasks():
+    return meta_learning(3, 4)
+
+
+@loop("optimizer")
+def meta_learning_that_keeps_its_last():
+    net, kept = model(), []
+    outer = torch.optim.Adam(net.parameters())
+
+    def iteration():
+        copy = model()
+        inner = torch.optim.SGD(copy.parameters(), 0.1)
+        kept[:] = [inner]
+        train(copy, inner, 2)
+        train(net, outer, 1)
+
+    return iteration
+
+
 @loop("optimizer")
 def gradients_without_autograd():
     """The first call cannot be told from one that makes the state."""
@@ -325,6 +425,13 @@ def a_probe_first():
 def teacher_and_student():
     teacher, student = model(), Student(32, 10)
     return lambda: (teacher(INPUTS), student(INPUTS))
+
+
+@loop("forward")
+def a_probe_that_stays_and_two_in_turn():
+    probe, teacher, student = Student(32, 10), model(), model()
+    probe(INPUTS)
+    return lambda: (teacher(INPUTS), student(INPUTS), len(list(probe.parameters())))
 
 
 @loop("forward:Student")

@@ -398,11 +398,20 @@ class Session:
         first += 0 if schedule["skip_first_wait"] else schedule["wait"]
         plural = "" if self.made == 1 else "s"
         self.report.note(
-            "nothing is recorded: the program made {} step{}, recording starts at step {} "
+            "nothing is recorded: the program made {} step{}{}, recording starts at step {} "
             "(they count from 0); choose a smaller wait, warmup or skip_first".format(
-                self.made, plural, first
+                self.made, plural, self.counted(), first
             )
         )
+
+    def counted(self):
+        """What the steps were, as the summary of `etlink record` says it."""
+        name, step_on = self.report.content.get("counted"), self.settings["step_on"]
+        if name is None:
+            return ""
+        if step_on.startswith("annotation:"):
+            return " (ranges of {})".format(name)
+        return " (calls of {}{})".format(name, ".step" if step_on == "optimizer" else "")
 
     def complete(self):
         """What the launcher does otherwise: traces are packed, shown in TensorBoard, and replace old ones."""

@@ -67,6 +67,7 @@ fn why_nothing_is_recorded() {
     let short = Process {
         pid: 9,
         steps: 7,
+        counted: Some("SGD".into()),
         ..Process::default()
     };
     for (processes, hooked, words) in [
@@ -80,7 +81,8 @@ fn why_nothing_is_recorded() {
         (
             vec![short],
             true,
-            "process 9: nothing is recorded: the program made 7 steps, recording starts at step 12",
+            "process 9: nothing is recorded: the program made 7 steps (calls of SGD.step), \
+             recording starts at step 12",
         ),
     ] {
         let manifest = manifest().with(processes, hooked, &none);

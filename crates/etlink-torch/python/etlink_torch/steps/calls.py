@@ -1,9 +1,13 @@
 """Calls of wrapped functions become steps."""
 
 import functools
+import weakref
 from threading import get_ident
 
 from ..guard import attempt, describe
+
+KEYS = 4096
+"""Objects that are remembered; some programs make new ones all the time."""
 
 
 class Dynamo:
@@ -130,20 +134,69 @@ def announce(session, name):
 
 
 class Leader:
-    """Of several objects that are called in one loop only one counts: the first.
+    """Of several objects that are called in one loop one counts: at first the one that is called first.
 
-    Another takes its place when it is called twice without it.
+    Another takes its place when the leader is gone, when it is new (made since the leader's last call, as in
+    each trial of a search), or when it is called more than `patience` times without the leader in between.
+    Where new ones come all the time, as the inner optimizers of meta-learning do, the one that outlasts two of
+    them leads; as many calls as the last of these had are no sign that it is out of use.
     """
 
-    def __init__(self):
-        self.key, self.other = None, None
+    def __init__(self, session):
+        self.session, self.key, self.reference = session, None, None
+        # calls of this one count without being looked at
+        self.quick = None
+        # those that were made since the leader's last call, and how often others were called since then
+        self.fresh, self.calls, self.patience = set(), {}, 1
+        # whether the leader was new when it became that, and the steps that were made then
+        self.is_young, self.began = False, 0
+        # how many new ones have led, and how many had when others were called last
+        self.young, self.met, self.outlasts = 0, {}, False
 
-    def counts(self, key):
-        if key == self.key:
-            self.other = None
+    def add(self, key):
+        """A new one: what is known of the number was of another, which is gone."""
+        self.fresh.add(key)
+        self.calls.pop(key, None)
+        self.met.pop(key, None)
+
+    def counts(self, key, made):
+        """Whether a call of the object `made` is a step."""
+        is_new = key in self.fresh
+        if key == self.key and not is_new:
+            self.fresh.clear()
+            self.calls.clear()
+            self.quick = key
             return True
-        if self.key is None or key == self.other:
-            self.key, self.other = key, None
+        self.quick = None
+        if self.is_young and not is_new:
+            if self.met.get(key, self.young) < self.young:
+                self.outlast(key, made)
+                # the call of the new one was the step
+                return False
+            self.meet(key)
+        if self.key is None or self.reference() is None or (is_new and not self.outlasts):
+            self.take(key, made, is_new)
             return True
-        self.other = key
-        return False
+        self.calls[key] = self.calls.get(key, 0) + 1
+        if self.calls[key] <= self.patience:
+            return False
+        self.take(key, made, is_new)
+        return True
+
+    def meet(self, key):
+        if len(self.met) > KEYS:
+            self.met.clear()
+        self.met[key] = self.young
+
+    def outlast(self, key, made):
+        patience = max(1, self.session.made - self.began)
+        self.take(key, made, False)
+        self.patience, self.outlasts = patience, True
+
+    def take(self, key, made, is_new):
+        self.key, self.reference = key, weakref.ref(made)
+        self.fresh.clear()
+        self.calls.clear()
+        self.patience, self.outlasts = 1, False
+        self.is_young, self.began = is_new, self.session.made
+        self.young += is_new

@@ -106,7 +106,7 @@ class ForwardSteps:
     def __init__(self, torch, session, patches, chosen=None):
         self.session, self.patches, self.chosen = session, patches, chosen
         self.base = torch.nn.Module
-        self.leader, self.in_a_row = Leader(), 0
+        self.leader, self.in_a_row = Leader(session), 0
         self.calls = ForwardCalls(torch, session, patches)
         self.adopted = set()
 
@@ -120,14 +120,12 @@ class ForwardSteps:
     def counts(self, arguments, named):
         module, leader = arguments[0], self.leader
         number = self.calls.models[id(module)][2]
-        if number == leader.key and self.calls.search is None:
+        if number == leader.quick and self.calls.search is None:
             # by far the most calls
-            leader.other = None
             return True
-        before = leader.key
-        counts = leader.counts(number)
+        before, model = leader.key, innermost(module)
+        counts = leader.counts(number, model)
         if leader.key != before:
-            model = innermost(module)
             # a TorchScript module has the name of what it was made of
             announce(self.session, getattr(model, "original_name", type(model).__name__))
         self.in_a_row = self.in_a_row + 1 if counts else 0

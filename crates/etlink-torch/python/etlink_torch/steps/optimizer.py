@@ -4,10 +4,7 @@ import sys
 import weakref
 
 from ..guard import attempt, describe
-from .calls import Leader, StepCalls, announce
-
-KEYS = 4096
-"""Optimizers that are remembered; some programs make new ones all the time."""
+from .calls import KEYS, Leader, StepCalls, announce
 
 
 def optimizer_key(optimizer):
@@ -52,9 +49,10 @@ class GraphActivity:
 class OptimizerSteps:
     def __init__(self, torch, session, patches):
         self.torch, self.session, self.patches = torch, session, patches
-        self.leader, self.activity = Leader(), GraphActivity(torch)
+        self.leader, self.activity = Leader(session), GraphActivity(torch)
         self.calls = StepCalls(torch, session, patches)
-        self.wrappers = {}
+        # those that were made, as weak references, until the leader knows of them
+        self.wrappers, self.made = {}, []
 
     def install(self):
         optimizer = self.torch.optim.Optimizer
@@ -80,22 +78,35 @@ class OptimizerSteps:
     def counts(self, optimizer):
         key, leader, activity = optimizer_key(optimizer), self.leader, self.activity
         number = activity.sequence_number()
-        if key == leader.key and not activity.idle and number != activity.last.get(key):
+        if key == leader.quick and not activity.idle and number != activity.last.get(key):
             # by far the most calls
-            activity.last[key], leader.other = number, None
+            activity.last[key] = number
             return True
         if not activity.is_step(key, number):
             return False
+        self.tell_leader()
         before = leader.key
-        counts = leader.counts(key)
+        counts = leader.counts(key, optimizer)
         if leader.key != before:
             announce(self.session, type(optimizer).__name__)
         return counts
+
+    def tell_leader(self):
+        """Of those that were made: their parameters came after that."""
+        while self.made:
+            optimizer = self.made.pop()()
+            if optimizer is not None:
+                self.leader.add(optimizer_key(optimizer))
 
     def adopt_new(self, optimizer):
         """Nothing is raised into the making of an optimizer."""
         try:
             self.adopt(type(optimizer))
+            # one that gets a state has its parameters already
+            if "param_groups" not in vars(optimizer):
+                self.leader.quick = None
+                del self.made[:-KEYS]
+                self.made.append(weakref.ref(optimizer))
             self.session.begin()
         except Exception as error:
             attempt(self.session.fail, describe(error))

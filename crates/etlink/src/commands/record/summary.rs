@@ -2,7 +2,7 @@
 
 use crate::notes;
 use etlink_run::manifest::MANIFEST;
-use etlink_torch::{Cycle, Manifest, NOTHING, Process};
+use etlink_torch::{Cycle, Manifest, NOTHING, Process, steps_counted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -149,12 +149,7 @@ fn counted(step_on: &str, processes: &[&Process]) -> String {
         return String::new();
     }
     let names: Vec<&str> = names.into_iter().collect();
-    let names = names.join(", ");
-    if step_on.starts_with("annotation:") {
-        return format!(" (ranges of {names})");
-    }
-    let method = if step_on == "optimizer" { ".step" } else { "" };
-    format!(" (calls of {names}{method})")
+    format!(" ({})", steps_counted(step_on, &names.join(", ")))
 }
 
 /// How much slower recorded steps were: times in the traces are theirs.
