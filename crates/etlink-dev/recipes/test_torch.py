@@ -390,6 +390,22 @@ class Recorded(Traces):
         self.record("--wait 0 --warmup 1 --active 4" + leave, "python profiled.py", code=1)
         self.assertEqual(sorted(path.name for path in self.traces.iterdir()), ["etlink.json"])
 
+    def test_a_profiler_that_is_switched_off(self):
+        program = self.folder / "disabled.py"
+        program.write_text(
+            "import torch\n"
+            "net = torch.nn.Linear(8, 8)\n"
+            "optimizer = torch.optim.SGD(net.parameters(), 0.1)\n"
+            "for _ in range(8):\n"
+            "    with torch.autograd.profiler.profile(enabled=False):\n"
+            "        net(torch.ones(2, 8)).sum().backward()\n"
+            "        optimizer.step()\n"
+        )
+        for own_profiler in ("adopt", "leave"):
+            with self.subTest(own_profiler):
+                self.record(f"{SCHEDULE} --overwrite --own-profiler {own_profiler}", f"python {program}")
+                self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
     def test_recording_that_is_never_reached(self):
         ran = self.record("--wait 10 --warmup 2 --active 2", "python train.py 7", code=1)
         self.assertIn("the program made 7 steps (calls of SGD.step), recording starts at step 12", ran.stderr)

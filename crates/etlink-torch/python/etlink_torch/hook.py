@@ -109,18 +109,15 @@ def leave_first(session):
 
 
 def watch_profilers(torch, session):
-    """A profiler or observer that the program makes ends our schedule. Gives what was there before: owner, name, function.
+    """A profiler of the program that warms up or records, or its observer, ends our schedule.
 
-    It is adopted, if that is wanted; one of `torch.autograd` never is, which has no schedule and no observer. An armed
-    session goes on when the program's has stopped.
+    Gives what was there before: owner, name, function. It is adopted, if that is wanted; one of `torch.autograd` never is,
+    which has no schedule and no observer. An armed session goes on when the program's has stopped.
     """
     legacy, observer = torch.autograd.profiler.profile, torch.profiler.ExecutionTraceObserver
-    if session.settings.get("armed"):
-        watched = [(legacy, "_prepare_trace"), (legacy, "_start_trace"), (observer, "register_callback")]
-    else:
-        watched = [(legacy, "__init__")]
-        if session.own is None:
-            watched += [(torch.profiler.profile, "__init__"), (observer, "register_callback")]
+    watched = [(legacy, "_prepare_trace"), (legacy, "_start_trace")]
+    if session.settings.get("armed") or session.own is None:
+        watched.append((observer, "register_callback"))
     before = [(owner, name, getattr(owner, name)) for owner, name in watched]
     for owner, name, original in before:
         setattr(owner, name, wrapped(original, session))

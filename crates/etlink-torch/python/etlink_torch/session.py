@@ -453,7 +453,7 @@ class Session:
 
     @guarded
     def foreign(self, _):
-        """The program makes a profiler or an observer of its own: there can be only one."""
+        """A profiler of the program is about to warm up or to record, or its observer is registered: there can be only one."""
         if not self.off and os.getpid() == self.report.pid:
             self.fail("the program uses the profiler itself: it is left alone from there on")
 
