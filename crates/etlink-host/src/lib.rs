@@ -25,7 +25,7 @@
 //! assert_eq!(trace.nodes.id, [2, 5]);
 //! assert_eq!(trace.names.get(trace.nodes.name[1]), "aten::add");
 //! let uses = etlink_host::tensor_uses(&trace);
-//! assert_eq!(uses.refs.elements[uses.inputs(1).start], 64);
+//! assert_eq!(uses.refs.end[uses.inputs(1).start], 4 * 64);
 //! # Ok::<(), etlink_host::Error>(())
 //! ```
 

@@ -368,8 +368,8 @@ mod tests {
         let trace = read(&document(&nodes.map(|node| node.text())));
         let uses = crate::tensor_uses(&trace);
         assert_eq!(
-            (&uses.refs.tensor[..], &uses.refs.elements[..]),
-            (&[8, 8][..], &[64, 16][..])
+            (&uses.refs.storage[..], &uses.refs.end[..]),
+            (&[9, 9][..], &[4 * 64, 2 * 16][..])
         );
         assert_eq!(
             (uses.outputs(0), uses.inputs(1), uses.outputs(1)),

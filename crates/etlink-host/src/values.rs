@@ -9,9 +9,10 @@
 //! (`convertIValue` of `execution_trace_observer.cpp`). Both texts are walked side by side,
 //! in linear time and without recursion.
 
-use etlink_json::{BrokenJson, JsonScanner, JsonValue, unescape};
-use etlink_model::{HostTrace, TensorRef, TensorUses, ValueList};
+use etlink_json::{BrokenJson, JsonScanner, JsonValue};
+use etlink_model::{HostTrace, NameId, TensorRef, TensorUses, ValueList};
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 use std::ops::Range;
 
 /// How many nodes are looked at in one go.
@@ -21,46 +22,93 @@ const PIECE: usize = 1 << 13;
 /// threads of the rayon pool that it is called in, or of the global one.
 pub fn tensor_uses(trace: &HostTrace) -> TensorUses {
     let nodes = trace.nodes.len();
-    // Pieces of a fixed size, joined in order, give the same numbers at any count of threads.
-    let pieces = (0..nodes.div_ceil(PIECE))
-        .into_par_iter()
-        .map(|piece| uses_of(trace, piece * PIECE..(piece * PIECE + PIECE).min(nodes)));
+    let pieces = nodes.div_ceil(PIECE);
     let mut uses = TensorUses::default();
-    pieces
-        .collect::<Vec<TensorUses>>()
-        .into_iter()
-        .for_each(|piece| uses.append(piece));
+    // A few at a time: with all of them beside what they are joined to, memory would be twice that.
+    let at_once = 2 * rayon::current_num_threads();
+    for first in (0..pieces).step_by(at_once) {
+        // Pieces of a fixed size, joined in order, give the same numbers at any count of threads.
+        let made: Vec<TensorUses> = (first..(first + at_once).min(pieces))
+            .into_par_iter()
+            .map(|piece| uses_of(trace, piece * PIECE..(piece * PIECE + PIECE).min(nodes)))
+            .collect();
+        made.into_iter().for_each(|piece| uses.append(piece));
+    }
     uses
 }
 
 fn uses_of(trace: &HostTrace, rows: Range<usize>) -> TensorUses {
     let mut uses = TensorUses::default();
+    let mut types = KnownTypes::default();
     for row in rows {
-        add_uses(trace, &trace.nodes.inputs[row], &mut uses);
+        add_uses(trace, &trace.nodes.inputs[row], &mut types, &mut uses);
         let inputs = uses.refs.len();
-        add_uses(trace, &trace.nodes.outputs[row], &mut uses);
+        add_uses(trace, &trace.nodes.outputs[row], &mut types, &mut uses);
         uses.end_node(inputs);
     }
     uses
 }
 
-fn add_uses(trace: &HostTrace, list: &ValueList, uses: &mut TensorUses) {
-    tensors(
-        trace.span(list.values),
-        trace.names.get(list.types).as_bytes(),
-        |tensor| {
-            let [tensor_id, storage, offset, elements, element_bytes] = tensor.numbers;
-            let device = uses.devices.intern(&unescape(tensor.device));
-            uses.refs.push(TensorRef {
-                tensor: tensor_id,
-                storage,
-                offset,
-                elements,
-                element_bytes,
-                device,
-            });
-        },
-    );
+fn add_uses<'t>(
+    trace: &'t HostTrace,
+    list: &ValueList,
+    types: &mut KnownTypes<'t>,
+    uses: &mut TensorUses,
+) {
+    let steps = types.steps(trace, list.types);
+    walk_steps(trace.span(list.values), steps, &mut |tensor| {
+        let [_, storage, offset, elements, element_bytes] = tensor.numbers;
+        let start = offset.saturating_mul(element_bytes);
+        uses.refs.push(TensorRef {
+            storage,
+            start,
+            end: start.saturating_add(elements.saturating_mul(element_bytes)),
+        });
+    });
+}
+
+/// What is done with an argument of a type.
+#[derive(Clone, Copy)]
+enum TypeStep<'t> {
+    /// It has no tensor.
+    Skip,
+    /// It is one.
+    Tensor(&'t [u8]),
+    /// It has some, or none.
+    Walk(&'t [u8]),
+}
+
+/// Lists of types as steps: a trace has few different ones.
+#[derive(Default)]
+struct KnownTypes<'t> {
+    all: FxHashMap<NameId, Vec<TypeStep<'t>>>,
+}
+
+impl<'t> KnownTypes<'t> {
+    fn steps(&mut self, trace: &'t HostTrace, types: NameId) -> &[TypeStep<'t>] {
+        let read = || type_steps(trace.names.get(types).as_bytes());
+        self.all.entry(types).or_insert_with(read)
+    }
+}
+
+fn type_steps(types: &[u8]) -> Vec<TypeStep<'_>> {
+    let (mut scanner, mut steps) = (JsonScanner::new(types), vec![]);
+    if !scanner.eat(b'[') {
+        return steps;
+    }
+    while let Ok(Some(kind)) = scanner.item() {
+        let kind = kind.raw();
+        steps.push(match tensor_at(kind) {
+            None => TypeStep::Skip,
+            Some(0) => TypeStep::Tensor(kind),
+            Some(_) => TypeStep::Walk(kind),
+        });
+    }
+    // Nothing behind the last tensor is looked at.
+    while let Some(TypeStep::Skip) = steps.last() {
+        steps.pop();
+    }
+    steps
 }
 
 /// `[tensor_id, storage_id, offset, num_elem, elem_bytes, "device"]`; absent entries are 0 or
@@ -101,28 +149,69 @@ impl<'a> TensorValue<'a> {
 
 /// Calls `found` with every tensor of `values`, those in lists and tuples included, in order.
 pub(crate) fn tensors<'a>(values: &'a [u8], types: &[u8], mut found: impl FnMut(TensorValue<'a>)) {
-    let (mut values, mut types) = (JsonScanner::new(values), JsonScanner::new(types));
-    if !(values.eat(b'[') && types.eat(b'[')) {
+    walk_steps(values, &type_steps(types), &mut found);
+}
+
+/// The same where the types are known as steps.
+fn walk_steps<'a>(
+    values: &'a [u8],
+    steps: &[TypeStep<'_>],
+    found: &mut impl FnMut(TensorValue<'a>),
+) {
+    let mut values = JsonScanner::new(values);
+    if !values.eat(b'[') {
         return;
     }
     // The types lead, since only they say which list is a tensor.
-    while let Ok(Some(kind)) = types.item() {
-        let kind = kind.raw();
+    for step in steps {
         while values.eat(b',') {}
-        if matches!(values.peek(), None | Some(b']')) {
-            return;
-        }
-        let step = if tensor_at(kind).is_some() {
-            // Only values whose type names a tensor are walked;
-            // long lists of numbers cost one step each.
-            walk_value(&mut values, TypeList { rest: kind }, &mut found)
-        } else {
-            values.value().map(drop)
+        let next = values.peek();
+        let done = match *step {
+            _ if matches!(next, None | Some(b']')) => return,
+            TypeStep::Skip => values.value().map(drop),
+            TypeStep::Tensor(kind) => match usual_tensor(values.rest()) {
+                Some((tensor, length)) => {
+                    values.advance(length);
+                    found(tensor);
+                    Ok(())
+                }
+                None => walk_value(&mut values, TypeList { rest: kind }, found),
+            },
+            // Only values whose type names a tensor are walked; long lists of numbers cost one
+            // step each.
+            TypeStep::Walk(kind) => walk_value(&mut values, TypeList { rest: kind }, found),
         };
-        if step.is_err() {
+        if done.is_err() {
             return;
         }
     }
+}
+
+/// A tuple exactly as PyTorch writes it, at the beginning of `text`: five numbers and a plain device,
+/// without blanks. Also its length.
+fn usual_tensor(text: &[u8]) -> Option<(TensorValue<'_>, usize)> {
+    let mut rest = text.strip_prefix(b"[")?;
+    let mut numbers = [0u64; 5];
+    for number in &mut numbers {
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        // 19 digits cannot overflow; a comma must follow the number
+        if !(1..=19).contains(&digits) || rest.get(digits) != Some(&b',') {
+            return None;
+        }
+        for digit in &rest[..digits] {
+            *number = *number * 10 + u64::from(digit - b'0');
+        }
+        rest = &rest[digits + 1..];
+    }
+    rest = rest.strip_prefix(b"\"")?;
+    let device = rest
+        .iter()
+        .take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b':' || **byte == b'_');
+    let device = &rest[..device.count()];
+    rest = rest[device.len()..].strip_prefix(b"\"]")?;
+    // what stands behind decides whether the bracket is the tuple's own
+    matches!(rest.first(), Some(b',' | b']')).then_some(())?;
+    Some((TensorValue { numbers, device }, text.len() - rest.len()))
 }
 
 /// Element type of the first tensor that `types` names: `float` of `Tensor(float)`.
@@ -249,6 +338,7 @@ impl TypeList<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn ids(values: &str, types: &str) -> Vec<u64> {
         let mut all = vec![];
@@ -365,5 +455,54 @@ mod tests {
             "]".repeat(deep)
         );
         assert_eq!(ids(&values, &types), [0; 0]);
+    }
+
+    /// What comes between the usual bytes: nothing mostly, blanks, and what a tuple does not have.
+    fn piece() -> impl Strategy<Value = String> {
+        let number = "[0-9]{1,21}";
+        let odd = prop::sample::select(vec!["-1", "1.5", "null", "[3]", "\"a\\\"b\"", "", " "]);
+        prop_oneof![9 => number.prop_map(String::from), 1 => odd.prop_map(String::from)]
+    }
+
+    proptest! {
+        #[test]
+        fn a_usual_tuple_is_read_as_any_other(
+            pieces in prop::collection::vec(piece(), 4..7),
+            device in "(cuda:[0-7]|cpu|vulkan_0|a\\\\\\\\u0062|)",
+            end in prop::sample::select(vec!["]", "],", "]]", "] ", " ]]", ""]),
+        ) {
+            let text = format!("[{},\"{device}\"{end}", pieces.join(","));
+            if let Some((tensor, length)) = usual_tensor(text.as_bytes()) {
+                let mut scanner = JsonScanner::new(text.as_bytes());
+                let value = scanner.value();
+                let Ok(JsonValue::Nested(tuple)) = value else {
+                    panic!("{text} is no tuple");
+                };
+                prop_assert_eq!(scanner.pos(), length);
+                prop_assert_eq!(TensorValue::of(tuple), tensor);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_usual_is_left_to_the_scanner() {
+        let usual = br#"[7,8,0,64,4,"cuda:0"],"#;
+        let (tensor, length) = usual_tensor(usual).expect("usual");
+        assert_eq!(
+            (tensor.numbers, length),
+            ([7, 8, 0, 64, 4], usual.len() - 1)
+        );
+        assert_eq!(tensor.device, b"cuda:0");
+        for odd in [
+            r#"[7,8,0,64,4,"cuda:0"]"#,
+            r#"[7,8,0,64,"cuda:0"],"#,
+            r#"[7, 8,0,64,4,"cuda:0"],"#,
+            r#"[7,8,0,64,4,5,"cuda:0"],"#,
+            r#"[7,8,0,64,-4,"cuda:0"],"#,
+            r#"[7,8,0,64,4,"a\"b"],"#,
+            r#"[7,8,0,64,11111111111111111111,"cpu"],"#,
+        ] {
+            assert!(usual_tensor(odd.as_bytes()).is_none(), "{odd}");
+        }
     }
 }

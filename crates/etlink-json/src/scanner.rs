@@ -147,6 +147,18 @@ impl<'a> JsonScanner<'a> {
         self.pos
     }
 
+    /// The text that is not consumed.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.text.get(self.pos..).unwrap_or_default()
+    }
+
+    /// Consumes so many bytes of [`Self::rest`], which the caller has read.
+    #[inline]
+    pub fn advance(&mut self, bytes: usize) {
+        self.pos += bytes;
+    }
+
     /// The text from a position to the present one.
     pub fn text_since(&self, start: usize) -> &'a [u8] {
         self.text.get(start..self.pos).unwrap_or_default()

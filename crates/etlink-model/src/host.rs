@@ -12,6 +12,8 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 /// A piece of [`HostTrace::text`].
+// A node has three: the padding to 16 bytes would be an eighth of its columns.
+#[repr(Rust, packed(4))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextSpan {
     /// First byte.
@@ -100,6 +102,7 @@ pub struct HostTrace {
     /// Nodes by id.
     pub nodes: HostNodes,
     /// Text that [`TextSpan`]s point into.
+    #[serde(with = "crate::stored_bytes")]
     pub text: Vec<u8>,
     /// Communication attributes of `record_param_comms` nodes.
     pub collectives: CollectiveRecords,

@@ -21,6 +21,7 @@ mod names;
 mod part;
 mod places;
 mod step;
+mod stored_bytes;
 mod tensors;
 mod time;
 

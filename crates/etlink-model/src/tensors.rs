@@ -1,28 +1,20 @@
 //! Which tensors the nodes of a host trace use.
 
 use crate::columns::columns;
-use crate::{NameId, Names};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 columns! {
     /// Uses of tensors by nodes.
     table TensorRefs;
-    /// `[tensor_id, storage_id, offset, num_elem, elem_bytes, device]`. Ids are keyed by
-    /// address and come back after a free.
+    /// What of a storage a tensor covers.
     row TensorRef {
-        /// Id of the tensor (a view has its own).
-        tensor: u64,
-        /// Id of the storage, 0 = no storage.
+        /// Id of the storage, 0 = no storage. It comes back after a free.
         storage: u64,
-        /// First element in the storage, elements.
-        offset: u64,
-        /// Number of elements.
-        elements: u64,
-        /// Size of one element, bytes.
-        element_bytes: u64,
-        /// `cuda:0`, `cpu`, or empty; in [`TensorUses::devices`].
-        device: NameId,
+        /// First byte in the storage.
+        start: u64,
+        /// Behind the last byte; `start` of a tensor without elements.
+        end: u64,
     }
 }
 
@@ -31,8 +23,6 @@ columns! {
 pub struct TensorUses {
     /// The uses.
     pub refs: TensorRefs,
-    /// Names of devices.
-    pub devices: Names,
     /// Per node, where its inputs and where its outputs end.
     ends: Vec<[usize; 2]>,
 }
@@ -45,17 +35,9 @@ impl TensorUses {
     }
 
     /// Appends the uses of the nodes that follow.
-    pub fn append(&mut self, later: TensorUses) {
-        // Pieces are made on several threads, each with device names of its own.
-        let (before, mut known) = (self.refs.len(), vec![]);
-        self.devices.absorb(&later.devices, &mut known);
-        for row in 0..later.refs.len() {
-            let tensor = later.refs.row(row);
-            self.refs.push(TensorRef {
-                device: known[tensor.device.index()],
-                ..tensor
-            });
-        }
+    pub fn append(&mut self, mut later: TensorUses) {
+        let before = self.refs.len();
+        self.refs.append(&mut later.refs);
         self.ends
             .extend(later.ends.iter().map(|ends| ends.map(|end| end + before)));
     }

@@ -585,7 +585,7 @@ pub fn read_host(
     let name = input.name;
     let mut host = etlink_host::read(input.content, options)
         .map_err(|source| RunError::HostTrace { name, source })?;
-    // on request: each use of a tensor takes 44 bytes, and a node has several
+    // on request: each use of a tensor takes 24 bytes, and a node has several
     if tensors != TensorEdges::None {
         host.tensors = Some(etlink_host::tensor_uses(&host));
     }

@@ -67,8 +67,10 @@ pub fn write_et(
     };
     let plan = EtPlan::of(trace, &graph, turns, weights, options);
     let nodes = graph.len();
-    let node_count = plan.node_count(&graph, options);
-    let texts = SharedTexts::of(trace, &graph, &plan, options);
+    let (node_count, texts) = rayon::join(
+        || plan.node_count(&graph, options),
+        || SharedTexts::of(trace, &graph, &plan, options),
+    );
     let mut summary = ordered_writer::write(
         out,
         nodes.div_ceil(BLOCK_NODES).max(1),

@@ -96,15 +96,15 @@ impl EtPlan {
         options: &WriteOptions<'_>,
     ) -> EtPlan {
         let nodes = &graph.nodes;
-        let mut latency: Vec<DurationNs> = (0..nodes.len())
-            .into_par_iter()
-            .map(|node| nodes.latency(&graph.edges, NodeIdx::new(node)))
-            .collect();
+        // None of these needs another.
+        let ((with, mut duration), (mut latency, first_slice)) = rayon::join(
+            || joined(graph),
+            || rayon::join(|| latencies(graph), || first_slices(trace, graph)),
+        );
         // What decides their start is the communication before, which is none of their deps.
         for node in turns.moved {
             latency[node.index()] = DurationNs(0);
         }
-        let (with, mut duration) = joined(graph);
         // An offset moves all times alike; only a drift changes lengths.
         if options.clock.drift.is_some_and(|drift| drift.applied) {
             for (node, start) in nodes.start.iter().enumerate() {
@@ -117,7 +117,6 @@ impl EtPlan {
                 latency[node] = DurationNs(start.saturating_sub(ready));
             }
         }
-        let first_slice = first_slices(trace, graph);
         let roofline = options.roofline.then(|| RooflineWorks::of(trace));
         let transfers = match &graph.transfers {
             _ if options.part != TracePart::Whole => vec![],
@@ -163,9 +162,13 @@ impl EtPlan {
         own: Range<usize>,
     ) {
         let (nodes, mode) = (&graph.nodes, options.latency);
-        let takes = self.times_to_round(graph, mode);
+        let takes = self.serialized_takes(graph);
         self.duration_us.reserve(nodes.len());
-        for (node, take) in takes.into_iter().enumerate() {
+        for node in 0..nodes.len() {
+            let take = match &takes {
+                Some(takes) => takes[node],
+                None => self.own_take(node, mode),
+            };
             let at = nodes.track[node];
             let on_device = nodes.on_device[node];
             let is_passive = !on_device
@@ -191,29 +194,32 @@ impl EtPlan {
         }
     }
 
-    /// Per node, the time that is to be rounded, with what is written with it.
-    fn times_to_round(&self, graph: &PartGraph<'_>, mode: LatencyMode) -> Vec<DurationNs> {
-        if !graph.takes.is_empty() {
-            let mut takes = graph.takes.clone();
-            for (node, with) in self
-                .with
-                .iter()
-                .enumerate()
-                .filter(|(node, with)| with.index() != *node)
-            {
-                let take = std::mem::take(&mut takes[node]);
-                takes[with.index()] += take;
-            }
-            return takes;
+    /// Per node, the time that is to be rounded, with what is written with it, where it is not that
+    /// of the node itself.
+    fn serialized_takes(&self, graph: &PartGraph<'_>) -> Option<Vec<DurationNs>> {
+        if graph.takes.is_empty() {
+            return None;
         }
-        let mut takes = self.duration.clone();
+        let mut takes = graph.takes.clone();
+        for (node, with) in self
+            .with
+            .iter()
+            .enumerate()
+            .filter(|(node, with)| with.index() != *node)
+        {
+            let take = std::mem::take(&mut takes[node]);
+            takes[with.index()] += take;
+        }
+        Some(takes)
+    }
+
+    /// What a node takes by itself, with its latency where that is folded in.
+    fn own_take(&self, node: usize, mode: LatencyMode) -> DurationNs {
+        let mut take = self.duration[node];
         if mode == LatencyMode::Fold {
-            takes
-                .iter_mut()
-                .zip(&self.latency)
-                .for_each(|(take, latency)| *take += *latency);
+            take += self.latency[node];
         }
-        takes
+        take
     }
 
     /// The node that a node is written with.
@@ -326,6 +332,15 @@ fn transfers(trace: &LinkedTrace) -> Vec<(NodeIdx, NodeIdx)> {
 /// Whether nodes of this kind are not written.
 pub(crate) fn is_left_out(kind: NodeKind, options: &WriteOptions<'_>) -> bool {
     options.no_gaps && kind == NodeKind::HostGap
+}
+
+/// Per node, the time from the end of the last that it waits for to its start.
+fn latencies(graph: &PartGraph<'_>) -> Vec<DurationNs> {
+    let nodes = &graph.nodes;
+    (0..nodes.len())
+        .into_par_iter()
+        .map(|node| nodes.latency(&graph.edges, NodeIdx::new(node)))
+        .collect()
 }
 
 /// Per node, the node that it is written with, and how long that takes then. What waits for the

@@ -10,7 +10,6 @@ use crate::wire::write::MessageWriter;
 use crate::{AttributeSet, WriteOptions};
 use etlink_link::LinkedTrace;
 use etlink_model::{NameId, Names};
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -79,10 +78,10 @@ impl<'t> SharedTexts<'t> {
     }
 
     /// What `types` of arguments is.
-    pub(crate) fn types<'n>(&self, types: NameId, names: &'n Names) -> Cow<'n, str> {
+    pub(crate) fn types<'n>(&'n self, types: NameId, names: &'n Names) -> &'n str {
         match self.argument_types.place(types) {
-            Some(place) => Cow::Owned(format!("#{place}")),
-            None => Cow::Borrowed(names.get(types)),
+            Some(place) => &self.argument_types.references[place as usize],
+            None => names.get(types),
         }
     }
 }
@@ -145,6 +144,8 @@ impl TextUses {
 #[derive(Default)]
 struct TextList<'t> {
     texts: Vec<&'t str>,
+    /// Per text, what stands for it: `#` and its place.
+    references: Vec<String>,
     /// Per name, its place in `texts`; `u32::MAX` = it has none.
     places: Vec<u32>,
 }
@@ -173,11 +174,13 @@ impl<'t> TextList<'t> {
         });
         let mut list = TextList {
             texts: vec![],
+            references: vec![],
             places: vec![u32::MAX; uses.0.len()],
         };
         for (place, (_, name)) in (0..).zip(wanted) {
             list.places[name.index()] = place;
             list.texts.push(names.get(name));
+            list.references.push(format!("#{place}"));
         }
         list
     }

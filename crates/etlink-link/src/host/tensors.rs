@@ -10,6 +10,7 @@ use etlink_model::{DeviceTrace, HostIdx, HostTrace, OpIdx, RfId, TensorRef, Tens
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 /// A thread as the host trace numbers them: 1, 2, … in order of first use. The device trace has the
@@ -181,17 +182,17 @@ impl TensorUsers {
 fn stored_tensors(uses: &TensorUses, rows: Range<usize>) -> impl Iterator<Item = TensorRef> {
     rows.map(|row| uses.refs.row(row))
         // Storage 0 is no storage (an undefined tensor, a tensor of another backend).
-        .filter(|tensor| tensor.storage != 0 && tensor.elements > 0)
+        .filter(|tensor| tensor.storage != 0 && tensor.end > tensor.start)
 }
 
-/// Who used which bytes last: ranges by storage and first byte, without overlaps.
+/// Who used which bytes last: ranges without overlaps, by storage.
 ///
 /// A tensor that is written in many pieces, such as a flat buffer of gradients, may be read as
 /// often. So the first who reads more than [`MOST_PIECES`] of them joins them to one range, with
 /// the last user of each thread. Program order puts that thread's earlier ones before it.
 #[derive(Default)]
 struct Bytes {
-    ranges: BTreeMap<(u64, u64), UsedRange>,
+    storages: FxHashMap<u64, StorageRanges>,
     /// Users that were forgotten.
     dropped: u64,
     first_dropped: Option<HostIdx>,
@@ -202,6 +203,14 @@ const MOST_PIECES: usize = 16;
 /// Of pieces that were joined, the last users of so many threads are kept: those that began last.
 /// With all of them each reader would have an edge from each thread. The others are counted.
 const MOST_THREADS: usize = 16;
+
+/// The ranges of a storage.
+enum StorageRanges {
+    /// Nearly all storages are used as a whole.
+    One { bytes: Range<u64>, last: HostIdx },
+    /// By first byte.
+    Many(BTreeMap<u64, UsedRange>),
+}
 
 #[derive(Clone)]
 struct UsedRange {
@@ -225,14 +234,6 @@ impl LastUsers {
     }
 }
 
-fn span(tensor: &TensorRef) -> (u64, u64) {
-    let start = tensor.offset.saturating_mul(tensor.element_bytes);
-    (
-        start,
-        start.saturating_add(tensor.elements.saturating_mul(tensor.element_bytes)),
-    )
-}
-
 impl Bytes {
     /// Calls `user` for the last users of any byte of a tensor.
     fn last_users(
@@ -241,90 +242,119 @@ impl Bytes {
         thread: &impl Fn(HostIdx) -> HostTid,
         user: &mut impl FnMut(HostIdx),
     ) {
-        let (start, end) = span(tensor);
+        let (start, end) = (tensor.start, tensor.end);
+        let ranges = match self.storages.get_mut(&tensor.storage) {
+            None => return,
+            Some(StorageRanges::One { bytes, last }) => {
+                if bytes.start < end && start < bytes.end {
+                    user(*last);
+                }
+                return;
+            }
+            Some(StorageRanges::Many(ranges)) => ranges,
+        };
         // Ranges do not overlap, so only the nearest one that begins before can reach into the
         // tensor.
-        let before = self.ranges.range(..(tensor.storage, start)).next_back();
-        let reaching = before.filter(|(at, range)| at.0 == tensor.storage && range.end > start);
-        if let Some((_, range)) = reaching {
+        let before = ranges.range(..start).next_back();
+        if let Some((_, range)) = before.filter(|(_, range)| range.end > start) {
             range.last.nodes().iter().for_each(|node| user(*node));
         }
         let mut pieces = 0;
-        let inside = self
-            .ranges
-            .range((tensor.storage, start)..(tensor.storage, end));
-        for (_, range) in inside {
+        for (_, range) in ranges.range(start..end) {
             range.last.nodes().iter().for_each(|node| user(*node));
             pieces += 1;
         }
-        if pieces > MOST_PIECES {
-            self.join_pieces(tensor.storage, (start, end), thread);
-        }
-    }
-
-    /// Makes one range of those that lie in `start..end`, and of the bytes between them, which
-    /// nobody used.
-    fn join_pieces(
-        &mut self,
-        storage: u64,
-        (start, end): (u64, u64),
-        thread: &impl Fn(HostIdx) -> HostTid,
-    ) {
-        let mut joined: Option<(u64, u64)> = None;
-        let mut nodes = vec![];
-        for (at, range) in self.ranges.range((storage, start)..(storage, end)) {
-            // the last one may reach beyond, where others may read it alone
-            if range.end <= end {
-                joined = Some((joined.map_or(at.1, |(first, _)| first), range.end));
-                nodes.extend_from_slice(range.last.nodes());
-            }
-        }
-        let Some((first, last_end)) = joined else {
-            return;
-        };
-        while let Some((&at, _)) = self
-            .ranges
-            .range((storage, first)..(storage, last_end))
-            .next()
+        if pieces > MOST_PIECES
+            && let Some(nodes) = join_pieces(ranges, start..end, thread)
         {
-            self.ranges.remove(&at);
+            self.dropped += nodes.len() as u64;
+            self.first_dropped = self.first_dropped.or(nodes.first().copied());
         }
-        nodes.sort_unstable_by_key(|node| Reverse((thread(*node), *node)));
-        nodes.dedup_by_key(|node| thread(*node));
-        nodes.sort_unstable_by_key(|node| Reverse(*node));
-        self.dropped += nodes.len().saturating_sub(MOST_THREADS) as u64;
-        self.first_dropped = self.first_dropped.or(nodes.get(MOST_THREADS).copied());
-        nodes.truncate(MOST_THREADS);
-        let range = UsedRange {
-            end: last_end,
-            last: LastUsers::Joined(nodes.into()),
-        };
-        self.ranges.insert((storage, first), range);
     }
 
     /// `node` is the last user of a tensor's bytes now.
     fn put_user(&mut self, tensor: &TensorRef, node: HostIdx) {
-        let (storage, (start, end)) = (tensor.storage, span(tensor));
-        let before = self.ranges.range_mut(..(storage, start)).next_back();
-        let reaching = before.filter(|(at, range)| at.0 == storage && range.end > start);
-        if let Some((_, range)) = reaching {
-            let rest = range.clone();
-            range.end = start;
-            // The range reaches beyond the tensor: its rest behind that stays with the other user.
-            if rest.end > end {
-                self.ranges.insert((storage, end), rest);
+        let own = StorageRanges::One {
+            bytes: tensor.start..tensor.end,
+            last: node,
+        };
+        let ranges = match self.storages.entry(tensor.storage) {
+            Entry::Vacant(place) => {
+                place.insert(own);
+                return;
             }
-        }
-        while let Some((&at, _)) = self.ranges.range((storage, start)..(storage, end)).next() {
-            let range = self.ranges.remove(&at);
-            if let Some(range) = range.filter(|range| range.end > end) {
-                self.ranges.insert((storage, end), range);
+            Entry::Occupied(place) => place.into_mut(),
+        };
+        if let StorageRanges::One { bytes, last } = ranges {
+            if tensor.start <= bytes.start && bytes.end <= tensor.end {
+                *ranges = own;
+                return;
             }
+            let first = UsedRange {
+                end: bytes.end,
+                last: LastUsers::One(*last),
+            };
+            *ranges = StorageRanges::Many(BTreeMap::from([(bytes.start, first)]));
         }
-        let last = LastUsers::One(node);
-        self.ranges
-            .insert((storage, start), UsedRange { end, last });
+        if let StorageRanges::Many(ranges) = ranges {
+            put_among(ranges, tensor.start..tensor.end, node);
+        }
     }
+}
+
+/// Makes one range of those that lie in `bytes`, and of the bytes between them, which nobody used.
+/// Returns the users that are forgotten.
+fn join_pieces(
+    ranges: &mut BTreeMap<u64, UsedRange>,
+    bytes: Range<u64>,
+    thread: &impl Fn(HostIdx) -> HostTid,
+) -> Option<Vec<HostIdx>> {
+    let mut joined: Option<Range<u64>> = None;
+    let mut nodes = vec![];
+    for (at, range) in ranges.range(bytes.clone()) {
+        // the last one may reach beyond, where others may read it alone
+        if range.end <= bytes.end {
+            let first = joined.map_or(*at, |joined| joined.start);
+            joined = Some(first..range.end);
+            nodes.extend_from_slice(range.last.nodes());
+        }
+    }
+    let joined = joined?;
+    while let Some((&at, _)) = ranges.range(joined.clone()).next() {
+        ranges.remove(&at);
+    }
+    nodes.sort_unstable_by_key(|node| Reverse((thread(*node), *node)));
+    nodes.dedup_by_key(|node| thread(*node));
+    nodes.sort_unstable_by_key(|node| Reverse(*node));
+    let forgotten = nodes.split_off(MOST_THREADS.min(nodes.len()));
+    let range = UsedRange {
+        end: joined.end,
+        last: LastUsers::Joined(nodes.into()),
+    };
+    ranges.insert(joined.start, range);
+    Some(forgotten)
+}
+
+/// `node` is the last user of these bytes now.
+fn put_among(ranges: &mut BTreeMap<u64, UsedRange>, bytes: Range<u64>, node: HostIdx) {
+    let before = ranges.range_mut(..bytes.start).next_back();
+    if let Some((_, range)) = before.filter(|(_, range)| range.end > bytes.start) {
+        let rest = range.clone();
+        range.end = bytes.start;
+        // The range reaches beyond the tensor: its rest behind that stays with the other user.
+        if rest.end > bytes.end {
+            ranges.insert(bytes.end, rest);
+        }
+    }
+    while let Some((&at, _)) = ranges.range(bytes.clone()).next() {
+        let range = ranges.remove(&at);
+        if let Some(range) = range.filter(|range| range.end > bytes.end) {
+            ranges.insert(bytes.end, range);
+        }
+    }
+    let last = LastUsers::One(node);
+    let end = bytes.end;
+    ranges.insert(bytes.start, UsedRange { end, last });
 }
 
 #[cfg(test)]
@@ -336,10 +366,8 @@ mod tests {
     fn tensor(storage: u64, offset: u64, elements: u64) -> TensorRef {
         TensorRef {
             storage,
-            offset,
-            elements,
-            element_bytes: 4,
-            ..TensorRef::default()
+            start: 4 * offset,
+            end: 4 * (offset + elements),
         }
     }
 

@@ -4,10 +4,11 @@ use crate::support::{exported, read_export, recorded, recorded_host};
 use etlink_link::{EdgeKind, LinkOptions, TensorEdges};
 use etlink_model::{
     Anomalies, AnomalyKind, CpuOp, DeviceTrace, DeviceTraceAssembler, DurationNs, HostTrace,
-    OpProducer, OpProducers, RfId, TimeNs,
+    OpProducer, OpProducers, RfId, TimeNs, ValueList,
 };
 use etlink_nsys::NsysSchema;
 use rusqlite::Connection;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ranges on two threads: thread, text as PyTorch writes it, begin and end.
@@ -113,21 +114,36 @@ fn a_reader_that_began_before_its_producer_ended_has_no_edge() {
 /// Which op made which input, as `emit_nvtx` would have told: it remembers per tensor the last op that
 /// gave it out. The host trace has the same tensors by their ids.
 fn producers_of(host: &HostTrace) -> OpProducers {
-    let uses = host.tensors.as_ref().expect("tensors");
     let mut made: BTreeMap<u64, RfId> = BTreeMap::new();
     let mut found = OpProducers::default();
     for node in 0..host.nodes.len() {
         let reader = host.nodes.rf_id[node];
-        for place in uses.inputs(node) {
-            if let Some(producer) = made.get(&uses.refs.tensor[place]).copied() {
+        for tensor in tensor_ids(host, &host.nodes.inputs[node]) {
+            if let Some(producer) = made.get(&tensor).copied() {
                 found.push(OpProducer { reader, producer });
             }
         }
-        for place in uses.outputs(node) {
-            made.insert(uses.refs.tensor[place], reader);
+        for tensor in tensor_ids(host, &host.nodes.outputs[node]) {
+            made.insert(tensor, reader);
         }
     }
     found
+}
+
+/// The first number of each tensor, those of lists included: `[id, storage, offset, …]`.
+fn tensor_ids(host: &HostTrace, list: &ValueList) -> Vec<u64> {
+    let values: Vec<Value> = serde_json::from_slice(host.span(list.values)).unwrap_or_default();
+    let types: Vec<String> = serde_json::from_str(host.names.get(list.types)).unwrap_or_default();
+    let mut ids = vec![];
+    for (value, kind) in values.iter().zip(types) {
+        if kind.starts_with("Tensor(") {
+            ids.extend(value[0].as_u64());
+        } else if kind.contains("[Tensor(") {
+            let tensors = value.as_array().into_iter().flatten();
+            ids.extend(tensors.filter_map(|tensor| tensor[0].as_u64()));
+        }
+    }
+    ids
 }
 
 #[test]

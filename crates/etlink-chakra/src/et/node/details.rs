@@ -11,7 +11,6 @@ use etlink_link::{CollectiveRef, Node, NodeKind};
 use etlink_model::{
     CallIdx, CollectiveKind, CpuOps, DurationNs, NodeIdx, OpIdx, RowIdx, RowKind, TrackLabel,
 };
-use std::borrow::Cow;
 use std::ops::Range;
 
 impl Encoder<'_> {
@@ -168,10 +167,10 @@ impl Encoder<'_> {
             let (shapes, types) = (ops.shapes[op.index()], ops.types[op.index()]);
             // The list of types is the host trace's where there is one.
             let types = match &self.trace.host {
-                Some(_) => Cow::Borrowed(names.get(types)),
+                Some(_) => names.get(types),
                 None => self.texts.types(types, names),
             };
-            let texts = ["", names.get(shapes), &types];
+            let texts = ["", names.get(shapes), types];
             self.message.texts(field::INPUTS, texts);
             return;
         };
@@ -183,7 +182,7 @@ impl Encoder<'_> {
             let values = utf8(host.span(list.values));
             let types = self.texts.types(list.types, &host.names);
             self.message
-                .texts(tag, [&values, host.names.get(list.shapes), &types]);
+                .texts(tag, [&values, host.names.get(list.shapes), types]);
         }
     }
 

@@ -206,7 +206,12 @@ impl<'t> Encoder<'t> {
         let mut next = Some(index);
         while let Some(index) = next.take().or_else(|| self.left_out.pop()) {
             let edges = self.graph.edges.deps(index);
-            for edge in edges.iter().filter(|edge| !implied(edges, *edge)) {
+            // most nodes wait for one alone
+            let is_only = edges.iter().nth(1).is_none();
+            for edge in edges
+                .iter()
+                .filter(|edge| is_only || !implied(edges, *edge))
+            {
                 if is_left_out(self.graph.nodes.kind[edge.from.index()], self.options) {
                     self.left_out.push(edge.from);
                     continue;
