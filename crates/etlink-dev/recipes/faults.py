@@ -28,13 +28,15 @@ import queue
 import sys
 import threading
 
-GUARDS = {"attempt", "call_each", "describe", "guarded", "silent", "super"}
+GUARDS = {"attempt", "call_each", "describe", "guarded", "is_programs", "silent", "super"}
 """What guards the others: no part of it calls anything that can fail."""
-PROGRAMS_OWN = {"function", "original", "__call__", "__init_subclass__", "__setattr__"}
+PROGRAMS_OWN = {"function", "original", "take_lock", "__call__", "__init_subclass__", "__setattr__"}
 """Calls of what the hook has wrapped: their errors are the program's."""
 OF_DYNAMO = {"is_tracing", "set_eval_frame"}
 """A constant, and a function in C that takes what it gave before."""
-TRUSTED = GUARDS | PROGRAMS_OWN | OF_DYNAMO
+OF_LOCKS = {"extend", "map"}
+"""Builtins by which the answer of a lock is noted in C."""
+TRUSTED = GUARDS | PROGRAMS_OWN | OF_DYNAMO | OF_LOCKS
 STEPS = 6
 OWN = ("own", "own-observer")
 """Programs that profile themselves; faults in what records beside them."""

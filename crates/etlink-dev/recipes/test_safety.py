@@ -154,6 +154,18 @@ class Ends(Safety):
         self.assertEqual(len(list((self.folder / "outer").glob("*_0.json"))), 2)
 
 
+class Signals(Safety):
+    """What handlers of the program do."""
+
+    def test_no_lock_stays_locked_where_a_handler_raises(self):
+        """Outside of the recorded step, and in it."""
+        for options in ("--armed", "--wait 1 --warmup 0 --active 1"):
+            with self.subTest(options):
+                ran = self.record(options + " --overwrite", "python interrupted.py")
+                self.assertEqual(ran.stdout, "300 0\n" * 4)
+        self.assert_steps(self.manifest()["ranks"][0], (1, 1))
+
+
 class Clocks(Safety):
     """How the clocks of machines lie to each other is measured by the times of files in the folder that they share."""
 

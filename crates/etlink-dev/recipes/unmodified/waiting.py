@@ -119,8 +119,10 @@ ended = threading.Event()
 
 def produce():
     while not ended.is_set():
-        with lock, reentrant, reentrant:
-            batch = torch.ones(2, 8) * 2
+        with lock:
+            batch = torch.ones(2, 8)
+        with reentrant, reentrant:
+            batch *= 2
         try:
             items.put(batch, timeout=1)
         except queue.Full:
@@ -134,9 +136,11 @@ with ThreadPoolExecutor(1) as pool:
     for _ in range(12):
         future = pool.submit(torch.ones, 2, 8)
         semantics()
-        with lock, reentrant:
+        with lock:
             batch = items.get() + next(loader)
-        loss = model(batch + future.result()).sum()
+        with reentrant:
+            time.sleep(0.002)
+            loss = model(batch + future.result()).sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -2,22 +2,26 @@
 
 A lock is an object of C, whose class takes no wrapper: where the program makes one, it gets one of ours
 around it, or derived from it. Modules of Python itself and installed packages get the plain one. While
-nothing is recorded it passes calls on.
+nothing is recorded its methods are those of the lock of C.
 """
 
 import _thread
+import operator
 import site
 import sys
 import sysconfig
 import threading
+import typing
 from threading import get_native_id
 from time import time_ns
 
-from .guard import attempt
+from .guard import attempt, is_programs
 from .steps.patches import Patches
 
 RECORDERS = []
 """What records waits now: empty, or one `Waits`."""
+RECORDINGS = [0]
+"""How many have begun: what was noted of a lock in an earlier one says nothing of this one."""
 PLAIN = _thread.allocate_lock
 KIND = _thread.LockType
 REENTRANT = _thread.RLock
@@ -50,8 +54,9 @@ class LockKind(type):
         try:
             if is_own(sys._getframe(1).f_globals):
                 return super().__call__()
-        except Exception:
-            pass
+        except Exception as error:
+            if is_programs(error):
+                raise
         original = PLAIN
         return original()
 
@@ -62,62 +67,39 @@ class LockKind(type):
         return kind is cls or kind is KIND
 
 
-class Lock(metaclass=LockKind):
-    """As `threading.Lock`, which cannot be derived from either."""
+class MethodOfC(property):
+    """The method of the plain lock within, looked up in C.
 
+    A handler of a signal may raise between any two lines of Python, so a method of ours around `acquire` or
+    `release` would leave locks held for ever that the plain one does not. It also takes twice the time.
+    """
+
+    def __init__(self, name):
+        super().__init__(operator.attrgetter("_plain." + name))
+
+    def __call__(self, lock, *arguments, **named):
+        """`threading.Lock.acquire(lock)`"""
+        original = self.fget(lock)
+        return original(*arguments, **named)
+
+
+class Lock(metaclass=LockKind):
+    """As `threading.Lock`, which cannot be derived from either, until `watch` gives it methods that record waits."""
+
+    # `_before`: see `Holder`
     __slots__ = ("_plain", "_before", "__weakref__")
 
     def __init__(self):
-        # `_before`: the thread that let it go last, and when
         self._plain, self._before = PLAIN(), None
 
     def __init_subclass__(cls):
         raise TypeError("type '_thread.lock' is not an acceptable base type")
 
-    def acquire(self, blocking=True, timeout=-1):
-        original, start = self._plain.acquire, attempt(time_ns) if RECORDERS else None
-        if not original(blocking, timeout):
-            return False
-        if start is not None:
-            attempt(self._taken, start)
-        return True
-
-    def __enter__(self):
-        original, start = self._plain.acquire, attempt(time_ns) if RECORDERS else None
-        original()
-        if start is not None:
-            attempt(self._taken, start)
-        return True
-
-    def _taken(self, start):
-        """Only what another thread has held before is a reason to wait."""
-        before = self._before
-        if before is not None and before[0] != get_native_id() and RECORDERS:
-            RECORDERS[0].lock_taken(start, *before)
-
-    def release(self):
-        original = self._plain.release
-        self._before = attempt(self._now) if RECORDERS else None
-        original()
-
-    def __exit__(self, *_):
-        original = self._plain.release
-        self._before = attempt(self._now) if RECORDERS else None
-        original()
-
-    @staticmethod
-    def _now():
-        return get_native_id(), time_ns()
-
-    def locked(self):
-        original = self._plain.locked
-        return original()
-
-    acquire_lock, release_lock, locked_lock = acquire, release, locked
-
-    def _at_fork_reinit(self):
-        original, self._before = self._plain._at_fork_reinit, None
-        original()
+    acquire = acquire_lock = MethodOfC("acquire")
+    release = release_lock = MethodOfC("release")
+    locked = locked_lock = MethodOfC("locked")
+    __enter__, __exit__ = MethodOfC("__enter__"), MethodOfC("__exit__")
+    _at_fork_reinit = MethodOfC("_at_fork_reinit")
 
     def __reduce_ex__(self, protocol):
         raise TypeError("cannot pickle '_thread.lock' object")
@@ -137,9 +119,9 @@ class ReentrantKind(type):
 
 
 class RLock(REENTRANT, metaclass=ReentrantKind):
-    """As its base, until `watch_reentrant` gives it methods that record waits."""
+    """As its base, until `watch` gives it methods that record waits."""
 
-    # the thread that let it go last, and when; unset before the first time
+    # see `Holder`; unset before the first time
     __slots__ = ("_before",)
 
     def __reduce_ex__(self, protocol):
@@ -149,54 +131,69 @@ class RLock(REENTRANT, metaclass=ReentrantKind):
         raise TypeError("cannot pickle '_thread.RLock' object")
 
 
+class Holder(typing.NamedTuple):
+    """Who took a lock last, and in which recording."""
+
+    thread: int
+    recording: int
+
+
+def note_taken(lock, kind, start, has_waited):
+    """This thread has the lock. If it had to wait for that, whoever had it before has let it go just now."""
+    before, here = getattr(lock, "_before", None), get_native_id()
+    lock._before = Holder(here, RECORDINGS[0])
+    if has_waited and before is not None and before.recording == RECORDINGS[0] and before.thread != here and RECORDERS:
+        RECORDERS[0].lock_taken(start, before.thread, time_ns(), kind)
+
+
+def take_lock(lock, kind, original, release, blocking, timeout):
+    """Calls `original(blocking, timeout)` and records what was waited for.
+
+    Where this raises the lock is not held: a handler of a signal may raise anywhere in here.
+    """
+    start, taken = attempt(time_ns), []
+    try:
+        # `extend` adds the answer in C: no handler runs between the taking of a lock and the note of it
+        can_wait = blocking and (timeout == -1 or 0 <= timeout <= threading.TIMEOUT_MAX)
+        if can_wait:
+            taken.extend(map(original, (False,)))
+        has_to_wait = can_wait and not taken[-1]
+        if has_to_wait or not can_wait:
+            taken.extend(map(original, (blocking,), (timeout,)))
+        if taken[-1] and start is not None:
+            attempt(note_taken, lock, kind, start, has_to_wait)
+        return taken[-1]
+    except BaseException:
+        if taken and taken[-1]:
+            original = release
+            original()
+        raise
+
+
 def acquire(self, blocking=True, timeout=-1):
-    original, start = REENTRANT.acquire, attempt(time_ns) if RECORDERS else None
-    if not original(self, blocking, timeout):
-        return False
-    if start is not None:
-        attempt(taken, self, start)
-    return True
+    plain = self._plain
+    return take_lock(self, "Lock", plain.acquire, plain.release, blocking, timeout)
 
 
-def acquire_restore(self, state):
-    """After the wait of a condition."""
-    original, start = REENTRANT._acquire_restore, attempt(time_ns) if RECORDERS else None
-    original(self, state)
-    if start is not None:
-        attempt(taken, self, start)
+def acquire_reentrant(self, blocking=True, timeout=-1):
+    plain = super(RLock, self)
+    return take_lock(self, "RLock", plain.acquire, plain.release, blocking, timeout)
 
 
-def taken(lock, start):
-    """A thread that has it already does not wait for it."""
-    before, lock._before = lock._before, None
-    if before is not None and before[0] != get_native_id() and RECORDERS:
-        RECORDERS[0].lock_taken(start, *before, "RLock")
+def watch(patches):
+    """While something is recorded. Conditions keep the methods that a lock has when they are made.
 
-
-def release(self, *_):
-    original = REENTRANT.release
-    self._before = attempt(Lock._now) if RECORDERS else None
-    original(self)
-
-
-def release_save(self):
-    """Before the wait of a condition."""
-    original = REENTRANT._release_save
-    self._before = attempt(Lock._now) if RECORDERS else None
-    return original(self)
-
-
-def watch_reentrant(patches):
-    """While something is recorded. Conditions keep the methods that a lock has when they are made."""
-    for name, method in (
-        ("acquire", acquire),
-        ("__enter__", acquire),
-        ("release", release),
-        ("__exit__", release),
-        ("_release_save", release_save),
-        ("_acquire_restore", acquire_restore),
+    All that lets a lock go stays that of C: a handler of a signal that raises before it would leave it held. So do
+    the methods by which a condition leaves and takes an `RLock`.
+    """
+    RECORDINGS[0] += 1
+    for kind, name, method in (
+        (Lock, "acquire", acquire),
+        (Lock, "__enter__", acquire),
+        (RLock, "acquire", acquire_reentrant),
+        (RLock, "__enter__", acquire_reentrant),
     ):
-        patches.replace(RLock, name, method)
+        patches.replace(kind, name, method)
 
 
 def make_reentrant(*arguments, **named):
@@ -204,8 +201,9 @@ def make_reentrant(*arguments, **named):
     try:
         if is_own(sys._getframe(2).f_globals):
             return RLock(*arguments, **named)
-    except Exception:
-        pass
+    except Exception as error:
+        if is_programs(error):
+            raise
     original = REENTRANT
     return original(*arguments, **named)
 

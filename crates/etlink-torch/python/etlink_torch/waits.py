@@ -109,7 +109,7 @@ class Waits:
             self.replace_futures()
             self.replace_threads()
             self.replace_torch(torch)
-            locks.watch_reentrant(self.patches)
+            locks.watch(self.patches)
             self.on = True
             locks.RECORDERS.append(self)
         except Exception:
