@@ -28,12 +28,12 @@ import queue
 import sys
 import threading
 
-GUARDS = {"attempt", "call_each", "describe", "guarded", "is_programs", "silent", "super"}
+GUARDS = {"attempt", "call_each", "deferred", "deliver", "describe", "guarded", "is_programs", "silent", "super"}
 """What guards the others: no part of it calls anything that can fail."""
 PROGRAMS_OWN = {"function", "original", "take_lock", "__call__", "__init_subclass__", "__setattr__"}
 """Calls of what the hook has wrapped: their errors are the program's."""
-OF_DYNAMO = {"is_tracing", "set_eval_frame"}
-"""A constant, and a function in C that takes what it gave before."""
+OF_DYNAMO = {"eval_frame_callback", "is_tracing", "set_eval_frame"}
+"""A constant, and functions in C that give what is set, or take it."""
 OF_LOCKS = {"extend", "map"}
 """Builtins by which the answer of a lock is noted in C."""
 TRUSTED = GUARDS | PROGRAMS_OWN | OF_DYNAMO | OF_LOCKS

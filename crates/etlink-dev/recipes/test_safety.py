@@ -165,6 +165,22 @@ class Signals(Safety):
                 self.assertEqual(ran.stdout, "300 0\n" * 4)
         self.assert_steps(self.manifest()["ranks"][0], (1, 1))
 
+    def test_what_a_handler_raises_reaches_the_program(self):
+        """Whatever we do just then, which is recorded all the same."""
+        ran = self.record("--wait 0 --warmup 1 --active 1 --repeat 0", "python timed_out.py")
+        self.assertEqual(ran.stdout, "40\nTrue\n")
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual(rank["notes"], [])
+        self.assertGreater(len(rank["cycles"]), 5)
+        # the end of the program may cut the last one
+        for cycle in filter(lambda cycle: cycle["whole"], rank["cycles"]):
+            self.assert_pair(cycle)
+
+    def test_signals_that_come_while_a_cycle_is_saved_are_handled_once(self):
+        ran = self.record(SCHEDULE, "python signalled.py")
+        self.assertEqual(ran.stdout, "caught loop plain raises\n")
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
 
 class Clocks(Safety):
     """How the clocks of machines lie to each other is measured by the times of files in the folder that they share."""

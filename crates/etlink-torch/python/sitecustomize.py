@@ -46,18 +46,27 @@ class AfterImport:
                 if self in sys.meta_path:
                     sys.meta_path.remove(self)
                     self.then(module)
-            except Exception:
-                pass
+            except Exception as error:
+                if is_programs(error):
+                    raise
 
         return exec_module
 
 
 def torch_is_here(torch):
-    """Never raises: the program must not notice."""
+    """Raises nothing of ours: the program must not notice."""
     try:
         load().install(torch, AfterImport)
     except Exception as error:
+        if is_programs(error):
+            raise
         note(error)
+
+
+def is_programs(error):
+    """Whether a handler of a signal raised it."""
+    guard = sys.modules.get(PACKAGE + ".guard")
+    return guard is not None and guard.is_programs(error)
 
 
 def note(error, kind="note"):

@@ -5,9 +5,10 @@ import os
 import socket
 
 from . import hook, steps
-from .guard import attempt, describe, guarded
+from .guard import attempt, describe, guarded, is_programs
 from .output_folder import OutputFolder
 from .phases import Phases
+from .signals import deferred
 from .window import DEVICES, is_profiled
 
 OUTPUT = "etlink_traces"
@@ -160,13 +161,22 @@ class Recording:
             attempt(self.session.close)
 
     def __enter__(self):
+        try:
+            with deferred(has_defaults=False):
+                self.enter()
+        except BaseException:
+            # Python calls no `__exit__` then
+            self.end()
+            raise
+        return self
+
+    def enter(self):
         self.begin()
         old = self.old_files()
         if old and not self.overwrite:
             self.give_up()
             refuse_old(old)
         self.start(old)
-        return self
 
     @guarded
     def begin(self):
@@ -222,6 +232,10 @@ class Recording:
 
     @guarded
     def end(self):
+        with deferred(has_defaults=False):
+            self.end_now()
+
+    def end_now(self):
         if self in OPEN:
             OPEN.remove(self)
         session = self.session
@@ -238,6 +252,8 @@ class Recording:
         try:
             self.folder.end()
         except Exception as error:
+            if is_programs(error):
+                raise
             self.early_notes.append(describe(error))
         self.folder.leave()
 

@@ -10,7 +10,7 @@ from torch.profiler import profile as torch_profile
 
 from . import adoption, files
 from .context import OPTIONS, SCHEDULE, Recording, folder_settings, is_to_be_replaced, refuse_old
-from .guard import attempt, describe
+from .guard import attempt, describe, is_programs
 from .own_profiler import around, calls_of_profilers
 from .process import rank_and_world
 
@@ -78,6 +78,8 @@ class profile(torch_profile):
         try:
             self.etlink = adoption.adopt(torch, settings, old, self)
         except Exception as error:
+            if is_programs(error):
+                raise
             self.early_notes.append(describe(error))
 
     @property

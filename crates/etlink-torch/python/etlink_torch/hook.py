@@ -7,9 +7,10 @@ import os
 import sys
 
 from . import files, lightning_hooks, locks, manifest, own_profiler, steps, workers
-from .guard import attempt, describe, silent
+from .guard import attempt, describe, is_programs, silent
 from .report import Report
 from .session import Session
+from .signals import deferred
 from .steps.patches import Patches
 from .window import OWN
 
@@ -23,6 +24,11 @@ HELD = []
 
 def install(torch, after_import):
     """Starts counting; what goes wrong is reported."""
+    with deferred(has_defaults=False):
+        install_now(torch, after_import)
+
+
+def install_now(torch, after_import):
     settings = json.loads(os.environ["ETLINK_RECORD"])
     report = Report(settings, versions(torch))
     try:
@@ -39,6 +45,8 @@ def install(torch, after_import):
         leave_first(session)
         ACTIVE.append(session)
     except Exception as error:
+        if is_programs(error):
+            raise
         report.note(describe(error))
 
 

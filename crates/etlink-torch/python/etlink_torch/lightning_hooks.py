@@ -7,7 +7,7 @@ action `[LightningModule]Class.hook`, also where the module has none of its own.
 import re
 import sys
 
-from .guard import attempt
+from .guard import attempt, is_programs
 from .phases import Phases
 
 PHASE_OF = {"train": "train", "validation": "validate", "test": "test", "predict": "predict"}
@@ -57,7 +57,9 @@ def watch(session, schedules, patches, after_import):
     def wrap_or_report(module):
         try:
             wrap(module)
-        except Exception:
+        except Exception as error:
+            if is_programs(error):
+                raise
             session.fail("{} has no {}: this version of Lightning is not known".format(module.__name__, CALL))
 
     for name in MODULES:

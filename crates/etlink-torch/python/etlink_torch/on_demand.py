@@ -6,7 +6,7 @@ import re
 from . import at_end, files, hook, steps
 from .armed import ArmedSession
 from .context import OPTIONS, activity_names, folder_settings, refuse_old
-from .guard import attempt, describe
+from .guard import attempt, describe, is_programs
 from .output_folder import OutputFolder
 from .process import rank_and_world
 from .window import is_profiled
@@ -95,6 +95,8 @@ class arm:
         try:
             self.begin()
         except Exception as error:
+            if is_programs(error):
+                raise
             self.early_notes.append(describe(error))
             attempt(self.undo)
             if self.folder is not None:
@@ -157,5 +159,7 @@ class arm:
         try:
             self.folder.end()
         except Exception as error:
+            if is_programs(error):
+                raise
             self.early_notes.append(describe(error))
         self.folder.leave()

@@ -13,6 +13,7 @@ import weakref
 from . import files, host_cut
 from .guard import Failure, attempt, describe, guarded
 from .process import clock
+from .signals import deferred
 from .waits import Waits
 from .window import OWN, add_waits, snapshot_of
 
@@ -79,11 +80,12 @@ def around(original, first, last, owns):
 
 
 def call_each(owns, method, *arguments):
-    """Never raises."""
+    """Raises what handlers of the program raise, and nothing else: behind it, so that all is done."""
     if method is None:
         return
-    for own in attempt(owns, arguments[0]) or ():
-        attempt(method, own, *arguments)
+    with deferred(has_defaults=False):
+        for own in attempt(owns, arguments[0]) or ():
+            attempt(method, own, *arguments)
 
 
 class OwnProfilers:

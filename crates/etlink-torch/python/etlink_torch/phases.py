@@ -4,6 +4,7 @@ from time import perf_counter_ns
 
 from . import steps
 from .guard import guarded
+from .signals import deferred
 from .timing import StepTimes
 
 PHASES = ("train", "validate", "test", "predict")
@@ -35,12 +36,16 @@ class Phases:
         session = self.session
         if session.closed or not session.recordable() or phase not in self.schedules:
             return
+        with deferred(has_defaults=False):
+            self.begin_batch(phase)
+
+    def begin_batch(self, phase):
         if self.open not in (None, phase):
             self.cut()
-        if session.window is None:
+        if self.session.window is None:
             self.enter(phase)
         elif self.has_ended:
-            session.window.step()
+            self.session.window.step()
         self.has_ended = False
         self.times[phase].start()
 
@@ -58,9 +63,13 @@ class Phases:
     @guarded
     def end(self, phase):
         """A batch of the phase has ended."""
-        session, now, step = self.session, perf_counter_ns(), self.made[phase]
-        if session.closed or not session.recordable():
-            return
+        now = perf_counter_ns()
+        if not self.session.closed and self.session.recordable():
+            with deferred(has_defaults=False):
+                self.end_batch(phase, now)
+
+    def end_batch(self, phase, now):
+        session, step = self.session, self.made[phase]
         self.made[phase] += 1
         session.made += 1
         if self.open == phase and session.window is not None:

@@ -12,8 +12,9 @@ import socket
 import threading
 
 from .files import hold_shared, is_only_holder, locked, remove_folder, write_whole
-from .guard import attempt, silent
+from .guard import attempt, is_programs, silent
 from .process import environment, local_world
+from .signals import deferred
 
 NOTE_BYTES = 1000
 COUNT_NS = 100_000_000
@@ -118,7 +119,9 @@ class Report:
             return
         try:
             os.pwrite(self.counter, b"%d" % number, 0)
-        except Exception:
+        except Exception as error:
+            if is_programs(error):
+                raise
             self.counter = None
 
     def note(self, text):
@@ -127,8 +130,9 @@ class Report:
                 self.content["notes"].append(text)
             if not self.write() and self.spare is not None:
                 os.pwrite(self.spare, text.encode("utf-8", "replace")[:NOTE_BYTES], 0)
-        except Exception:
-            pass
+        except Exception as error:
+            if is_programs(error):
+                raise
 
     @silent
     def lacks(self, feature):
@@ -137,10 +141,12 @@ class Report:
 
     def write(self):
         """Whether it is written; tried twice. By any thread."""
-        has_turn = attempt(self.turn.acquire, True, TURN_S)
-        is_written = attempt(self.write_now)
-        if has_turn:
-            attempt(self.turn.release)
+        # a handler of the program that raises would leave the lock locked
+        with deferred(has_defaults=False):
+            has_turn = attempt(self.turn.acquire, True, TURN_S)
+            is_written = attempt(self.write_now)
+            if has_turn:
+                attempt(self.turn.release)
         return bool(is_written)
 
     def write_now(self):
@@ -148,7 +154,9 @@ class Report:
             try:
                 write_whole(self.path("json"), json.dumps(self.content))
                 return True
-            except Exception:
+            except Exception as error:
+                if is_programs(error):
+                    raise
                 continue
         return False
 

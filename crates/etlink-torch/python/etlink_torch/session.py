@@ -6,7 +6,7 @@ from threading import get_ident
 from time import perf_counter_ns
 
 from . import files, flight_recorder, graph_nodes, steps
-from .guard import attempt, describe, guarded, silent
+from .guard import attempt, describe, guarded, is_programs, silent
 from .own_profiler import OwnProfilers
 from .process import clock, end_without_destructors, hide_from_children, rank_and_world
 from .signals import Termination, deferred
@@ -55,7 +55,8 @@ class Session:
         """Before the first step; further calls do nothing."""
         if not self.begun and not self.closed and self.recordable():
             self.begun = True
-            self.enter(0)
+            with deferred(has_defaults=False):
+                self.enter(0)
 
     def step(self):
         """At the end of each step, on any thread: only one of them counts."""
@@ -70,15 +71,28 @@ class Session:
         try:
             made = self.made + 1
             if made >= self.idle_until:
-                self.end_step_of_cycle()
+                # what handlers of the program raise is raised behind it
+                with deferred(has_defaults=False):
+                    self.end_step_of_cycle()
                 return
             self.made, now, times = made, perf_counter_ns(), self.times
             times.plain.append(now - times.started)
             times.started = now
             if now >= self.report.count_due:
                 self.report.count(made, now)
-        except Exception as error:
-            attempt(self.fail, describe(error))
+        except BaseException as error:
+            if isinstance(error, Exception) and not is_programs(error):
+                attempt(self.fail, describe(error))
+                return
+            attempt(self.count_interrupted, made)
+            raise
+
+    def count_interrupted(self, made):
+        """A handler of the program has raised, perhaps before this step was counted."""
+        if self.made < made:
+            self.made = made
+            if self.window is not None:
+                self.fail("a signal handler of the program raised an error at the end of a step: the cycle is given up")
 
     def end_step_of_cycle(self):
         """In a cycle, just before one, or where it is not known yet whether one begins."""
@@ -274,6 +288,8 @@ class Session:
             except Exception as error:
                 self.off = True
                 attempt(window.abandon)
+                if is_programs(error):
+                    raise
                 return describe(error)
             finally:
                 self.window = None

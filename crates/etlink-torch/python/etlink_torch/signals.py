@@ -6,54 +6,105 @@ the process. It needs the interpreter lock, which PyTorch releases where it wait
 """
 
 import _thread
-import contextlib
 import ctypes
 import os
 import signal
+import sys
 import threading
 import time
+from _signal import getsignal as handler_of
+from _signal import signal as set_handler
 
 from .guard import attempt
-from .trigger_signal import is_handled
+from .trigger_signal import Handler, is_handled
 
-DEFERRED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")
+ENDING = {getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")}
+"""What ends a process that does not handle it, and is sent for that."""
+NUMBERS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 GRACE_S = 2.0
 """How long the main thread has to come back to Python."""
 SAVING_S = 20
 """How long the other thread has to save the cycle before the process ends anyway."""
 
 
-@contextlib.contextmanager
-def deferred():
-    """What arrives meanwhile is delivered afterwards, to the handlers that the program has set."""
-    before, arrived = {}, []
-    try:
-        if threading.current_thread() is threading.main_thread():
-            for name in DEFERRED:
-                number = getattr(signal, name, None)
-                handler = None if number is None else signal.getsignal(number)
-                # None: set by C code, which Python could not put back
-                if handler is None or handler is signal.SIG_IGN:
-                    continue
-                # nor the handler of `faulthandler.register`, which it takes for none
-                if handler is signal.SIG_DFL and is_handled(number):
-                    continue
-                before[number] = handler
-                signal.signal(number, lambda number, frame: arrived.append(number))
-        yield
-    finally:
-        for number, handler in before.items():
-            restore(number, handler)
-        for number in arrived:
-            os.kill(os.getpid(), number)
+class deferred:
+    """What arrives meanwhile is delivered afterwards, to the handlers that the program has set.
+
+    has_defaults: also what would end the process; otherwise only what may raise in it. Raises what these handlers
+    raise, and nothing by itself.
+    """
+
+    def __init__(self, has_defaults=True):
+        self.has_defaults, self.before, self.arrived = has_defaults, {}, []
+
+    def __enter__(self):
+        try:
+            attempt(self.begin)
+        except BaseException:
+            # raised by a handler that was not replaced yet
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_):
+        try:
+            attempt(self.restore)
+        finally:
+            self.deliver()
+
+    def begin(self):
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number, handler in zip(NUMBERS, map(handler_of, NUMBERS)):
+            # most are not handled, as numbers say here
+            if (type(handler) is not int or self.has_defaults) and self.is_to_defer(number, handler):
+                self.before[number] = handler
+                set_handler(number, self.arrive)
+
+    def is_to_defer(self, number, handler):
+        if callable(handler):
+            # ours never raise, and are in no hurry to be put back
+            return self.has_defaults or not is_ours(handler)
+        # None: set by C code, which Python could not put back; the handler of `faulthandler.register` is
+        # taken for none
+        is_default = handler == signal.SIG_DFL and number in ENDING
+        return is_default and self.has_defaults and not is_handled(number)
+
+    def arrive(self, number, frame):
+        self.arrived.append(number)
+
+    def restore(self):
+        """All of them, though a handler that is back may raise at once."""
+        try:
+            for number in list(self.before):
+                attempt(put_back, number, self.before[number]) or attempt(put_back, number, self.before[number])
+                self.before.pop(number, None)
+        finally:
+            if self.before:
+                self.restore()
+
+    def deliver(self):
+        """All of them, though one raises. asyncio knows of them already, by its descriptor."""
+        try:
+            while self.arrived:
+                number = self.arrived.pop(0)
+                original = handler_of(number)
+                if not callable(original):
+                    os.kill(os.getpid(), number)
+                elif original != self.arrive:
+                    original(number, sys._getframe())
+        finally:
+            if self.arrived:
+                self.deliver()
 
 
-def restore(number, handler):
-    """Once more if it fails: a program must not lose its handler."""
-    try:
-        signal.signal(number, handler)
-    except Exception:
-        attempt(signal.signal, number, handler)
+def is_ours(handler):
+    owner = getattr(handler, "__self__", handler)
+    return type(owner) in (Termination, Handler)
+
+
+def put_back(number, handler):
+    set_handler(number, handler)
+    return True
 
 
 def die(number):
@@ -117,7 +168,7 @@ class Termination:
 
     def leave_handler(self):
         if signal.getsignal(signal.SIGTERM) == self.handle:
-            restore(signal.SIGTERM, signal.SIG_DFL)
+            attempt(put_back, signal.SIGTERM, signal.SIG_DFL) or attempt(put_back, signal.SIGTERM, signal.SIG_DFL)
 
     def leave_wakeup(self):
         current = signal.set_wakeup_fd(-1)

@@ -8,7 +8,7 @@ nothing is asked about nesting.
 import functools
 from threading import get_ident
 
-from ..guard import attempt, describe
+from ..guard import attempt, describe, is_programs
 from .calls import Dynamo, announce
 
 
@@ -39,6 +39,8 @@ class AnnotationSteps:
                 try:
                     opened(opening)
                 except Exception as error:
+                    if is_programs(error):
+                        raise
                     attempt(give_up, error)
             return original(opening)
 
@@ -54,6 +56,8 @@ class AnnotationSteps:
                 try:
                     closed(closing)
                 except Exception as error:
+                    if is_programs(error):
+                        raise
                     attempt(give_up, error)
             return result
 

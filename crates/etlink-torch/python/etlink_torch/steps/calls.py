@@ -4,7 +4,7 @@ import functools
 import weakref
 from threading import get_ident
 
-from ..guard import attempt, describe
+from ..guard import attempt, describe, is_programs
 
 KEYS = 4096
 """Objects that are remembered; some programs make new ones all the time."""
@@ -18,6 +18,9 @@ class Dynamo:
 
         self.frames = eval_frame
         self.set_eval_frame = eval_frame.set_eval_frame
+        # older ones switch it off with the same call; a handler of a signal that raises behind that loses it
+        switch_off = functools.partial(self.set_eval_frame, None)
+        self.eval_frame_callback = getattr(eval_frame, "get_eval_frame_callback", switch_off)
         self.is_tracing = self.constant(torch)
 
     @staticmethod
@@ -59,6 +62,7 @@ class StepCalls:
         """`function` with the same signature; `counts(arguments, named)` decides whether a call that
         has ended was a step."""
         is_tracing, set_eval_frame = self.dynamo.is_tracing, self.dynamo.set_eval_frame
+        eval_frame_callback, passes = self.dynamo.eval_frame_callback, self.passes
         begin, leave, end_step = self.begin, self.leave, self.session.end_step
 
         @functools.wraps(function)
@@ -67,12 +71,15 @@ class StepCalls:
             if is_tracing() or self.inside:
                 return function(*arguments, **named)
             # Dynamo would compile our functions too; it is on for `function` alone
-            compiler = set_eval_frame(None)
+            compiler = eval_frame_callback()
             try:
+                if compiler is not None:
+                    set_eval_frame(None)
                 is_outermost = begin(arguments)
-            except Exception as error:
+            except BaseException as error:
                 is_outermost = False
-                attempt(self.give_up, error)
+                if passes(error, compiler):
+                    raise
             if compiler is not None:
                 set_eval_frame(compiler)
             if not is_outermost:
@@ -82,14 +89,15 @@ class StepCalls:
             except BaseException:
                 attempt(leave)
                 raise
-            if compiler is not None:
-                set_eval_frame(None)
             try:
+                if compiler is not None:
+                    set_eval_frame(None)
                 leave()
                 if counts(arguments, named):
                     end_step()
-            except Exception as error:
-                attempt(self.give_up, error)
+            except BaseException as error:
+                if passes(error, compiler):
+                    raise
             if compiler is not None:
                 set_eval_frame(compiler)
             return result
@@ -115,6 +123,17 @@ class StepCalls:
     def leave(self):
         """Of each call that `begin` was true of, also of one that raised."""
         self.inside = False
+
+    def passes(self, error, compiler):
+        """Whether an error is meant for the program, which then goes on as it was; one of ours ends the recording."""
+        if isinstance(error, Exception) and not is_programs(error):
+            attempt(self.give_up, error)
+            return False
+        if self.thread == get_ident():
+            attempt(self.leave)
+        if compiler is not None:
+            self.dynamo.set_eval_frame(compiler)
+        return True
 
     def retire(self):
         """What is wrapped does nothing any more; no thread has this number."""

@@ -10,7 +10,7 @@ import sys
 import weakref
 from threading import get_ident
 
-from ..guard import attempt, describe
+from ..guard import attempt, describe, is_programs
 from .calls import Leader, StepCalls, announce
 
 WRAPPERS = ("module", "_orig_mod")
@@ -86,6 +86,8 @@ class ForwardCalls(StepCalls):
         try:
             return self.has_parameters(module)
         except Exception as error:
+            if is_programs(error):
+                raise
             # methods of the program's own may raise; where that is the model, no step is counted
             kind = type(module).__name__
             self.session.report.note("{} counts no steps: {}".format(kind, describe(error)))
@@ -170,6 +172,8 @@ class ForwardSteps:
         try:
             self.adopt_chosen(kind)
         except Exception as error:
+            if is_programs(error):
+                raise
             attempt(self.session.fail, describe(error))
 
     def adopt_chosen(self, kind):

@@ -6,7 +6,7 @@ import sys
 import threading
 from importlib.machinery import ModuleSpec
 
-from ..guard import attempt, describe
+from ..guard import attempt, describe, is_programs
 from .calls import StepCalls, announce
 
 CALLS_TRACED = 1_000_000
@@ -74,6 +74,8 @@ class FunctionSteps:
                 return
             self.fail("{} has no {}".format(self.module_name, self.path))
         except Exception as error:
+            if is_programs(error):
+                raise
             attempt(self.fail, describe(error))
 
     def fail(self, why):
@@ -151,6 +153,8 @@ class ScriptWatch:
         try:
             return self.look_at_call(frame)
         except Exception as error:
+            if is_programs(error):
+                raise
             attempt(self.give_up, describe(error))
             return None
 
@@ -167,6 +171,8 @@ class ScriptWatch:
         try:
             self.look_at_line(event)
         except Exception as error:
+            if is_programs(error):
+                raise
             attempt(self.give_up, describe(error))
         return self.trace_line if self.frame is not None else None
 

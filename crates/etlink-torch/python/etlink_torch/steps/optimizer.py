@@ -3,7 +3,7 @@
 import sys
 import weakref
 
-from ..guard import attempt, describe
+from ..guard import attempt, describe, is_programs
 from .calls import KEYS, Leader, StepCalls, announce
 
 
@@ -109,6 +109,8 @@ class OptimizerSteps:
                 self.made.append(weakref.ref(optimizer))
             self.session.begin()
         except Exception as error:
+            if is_programs(error):
+                raise
             attempt(self.session.fail, describe(error))
 
     def adopt(self, kind):
@@ -170,6 +172,8 @@ class OptimizerSteps:
             if self.counts(optimizer):
                 self.session.end_step()
         except Exception as error:
+            if is_programs(error):
+                raise
             attempt(self.calls.give_up, error)
 
     def adopt_instance(self, optimizer):
