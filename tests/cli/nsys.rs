@@ -61,6 +61,36 @@ fn an_export_links_as_the_kineto_trace_of_the_same_run() {
 }
 
 #[test]
+fn notes_say_what_to_record_with_nsight_systems() {
+    let tool = Tool::new();
+    let mut draw = TraceBuilder::default();
+    draw.process(1000);
+    let thread = draw.thread();
+    let queue = DeviceQueue::stream(7);
+    draw.launch(thread, (1_000, 2_000), queue, "gemm", (3_000, 20_000));
+    let write = |draw: &TraceBuilder, name: &str| {
+        let connection = Connection::open(tool.path(name)).expect("opens");
+        let trace = read_kineto(&draw.kineto());
+        etlink_nsys::write(&trace, &connection, NsysSchema::V3_13).expect("writes");
+    };
+    write(&draw, "rangeless.sqlite");
+    let host = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz";
+    tool.run(&format!("link {host} --device rangeless.sqlite"))
+        .exits(0)
+        .notes("no host op can be given its times; record with `nsys profile -t cuda,nvtx`")
+        .notes("emit_nvtx()`");
+    draw.op(thread, "a range of NVTX", 0, 30_000);
+    write(&draw, "ranges.sqlite");
+    tool.run(&format!("link {host} --device ranges.sqlite"))
+        .exits(2)
+        .complains(&[
+            "different programs",
+            "`nsys profile -t cuda,nvtx`",
+            "emit_nvtx()`",
+        ]);
+}
+
+#[test]
 fn a_packed_export_and_one_on_standard_input_are_unpacked() {
     let tool = Tool::new();
     export(&tool.path("x.sqlite"), &[1000], NsysSchema::V3_13);

@@ -54,6 +54,18 @@ fn json_of_rocprofv3_is_known_linked_and_analyzed() {
 }
 
 #[test]
+fn a_host_trace_beside_it_has_no_ops_to_be_matched_with() {
+    let tool = Tool::new();
+    tool.file("4711_results.json", rocprof_json(&drawn_trace()));
+    tool.run("link --host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device 4711_results.json")
+        .exits(2)
+        .complains(&[
+            "different programs",
+            "rocprofv3 does not record ops of PyTorch",
+        ]);
+}
+
+#[test]
 fn what_is_cut_or_of_several_processes_is_said() {
     let tool = Tool::new();
     let text = rocprof_json(&drawn_trace());

@@ -52,6 +52,28 @@ fn both_recorded_forms_are_known_and_say_the_same() {
 }
 
 #[test]
+fn notes_say_what_helps_with_jax() {
+    let tool = Tool::new();
+    let file = recorded("mlp-0.10.2").join("host.xplane.pb");
+    let alone = tool.run(&format!("link --device {}", file.display()));
+    let alone = alone.exits(0).notes("no device rows and no runtime calls");
+    assert!(
+        !alone.stderr.contains("ProfilerActivity"),
+        "{}",
+        alone.shown()
+    );
+    tool.run(&format!(
+        "link --host {{pairs}}/mlp-2.15.0/torch_et_0.json.gz --device {}",
+        file.display()
+    ))
+    .exits(2)
+    .complains(&[
+        "different programs",
+        "XLA's profiler does not record ops of PyTorch",
+    ]);
+}
+
+#[test]
 fn times_at_the_ends_of_the_range_are_left_out() {
     let tool = Tool::new();
     let event = |start: &str| {

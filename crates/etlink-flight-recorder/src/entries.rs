@@ -36,14 +36,20 @@ pub(crate) fn dump_from_tree(
     let mut is_ended = tree.is_cut;
     match entries {
         Some(list) => {
-            for &item in tree.items(list) {
+            let items = tree.items(list);
+            for (place, &item) in items.iter().enumerate() {
+                // that a dump is cut within its last entry is said by itself
+                let is_cut_here = tree.is_cut && place + 1 == items.len();
                 match entry(tree, item, &mut dump.names) {
                     Some(entry) => dump.entries.push(entry),
-                    None => dump.anomalies.note(AnomalyKind::Skipped, || {
-                        format!("entry {}", dump.entries.len())
-                    }),
+                    None if is_cut_here => {}
+                    None => {
+                        let at = || format!("entry {place}");
+                        dump.anomalies.note(AnomalyKind::NamelessEntry, at);
+                    }
                 }
-                let is_other = dump.anomalies.count(AnomalyKind::Skipped) >= MAX_BAD_ENTRIES;
+                let damaged = dump.anomalies.count(AnomalyKind::NamelessEntry);
+                let is_other = damaged >= MAX_BAD_ENTRIES;
                 if tree.is_exhausted() || is_other {
                     is_ended = true;
                     break;

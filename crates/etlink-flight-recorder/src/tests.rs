@@ -244,6 +244,8 @@ fn a_dump_that_is_cut_keeps_what_came_before() {
             1,
             "cut at {cut}"
         );
+        let other = dump.anomalies.count(AnomalyKind::NamelessEntry);
+        assert_eq!(other, 0, "cut at {cut}");
         assert!(
             dump.entries.len() >= most,
             "cut at {cut}: fewer than before"
@@ -365,7 +367,10 @@ fn values_and_bad_entries_are_bounded() {
         [&head[..], &b"N".repeat(count), b"es."].concat()
     };
     let dump = read(&values(100_000)[..]).expect("a dump");
-    assert_eq!(dump.anomalies.count(AnomalyKind::Skipped), MAX_BAD_ENTRIES);
+    assert_eq!(
+        dump.anomalies.count(AnomalyKind::NamelessEntry),
+        MAX_BAD_ENTRIES
+    );
     assert_eq!(dump.anomalies.count(AnomalyKind::Truncated), 1);
     let count = MAX_DUMP_VALUES as usize;
     for many in [

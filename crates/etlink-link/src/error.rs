@@ -1,6 +1,7 @@
 //! Why two traces were not linked.
 
-use etlink_model::{DeviceTrace, GlobalRank, advice, command_only};
+use crate::recorder_advice::{give_one_run, record_same_steps};
+use etlink_model::{DeviceTrace, GlobalRank, TraceRecorder, advice, command_only};
 
 /// See the variants. Each says what was seen and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +19,8 @@ pub enum Error {
         ops: u64,
         /// Their share.
         percent: f64,
+        /// Who recorded the device trace.
+        recorder: TraceRecorder,
     },
     /// The recorded steps have nothing in common.
     #[error(
@@ -30,6 +33,8 @@ pub enum Error {
         host: String,
         /// Steps of the device trace.
         device: String,
+        /// Who recorded the device trace.
+        recorder: TraceRecorder,
     },
     /// Both traces say which rank they are of.
     #[error(
@@ -142,10 +147,12 @@ impl Error {
     /// What the user can do.
     pub fn remedy(&self) -> Option<String> {
         let (remedy, option) = match self {
-            Error::DifferentPrograms { .. } => {
-                ("give the two traces of one run", "--allow-mismatch")
+            Error::DifferentPrograms { recorder, .. } => {
+                (give_one_run(*recorder), "--allow-mismatch")
             }
-            Error::DifferentSteps { .. } => ("record both in one profiler", "--allow-mismatch"),
+            Error::DifferentSteps { recorder, .. } => {
+                (record_same_steps(*recorder), "--allow-mismatch")
+            }
             Error::DifferentRanks { .. } => ("give the two traces of one rank", "--allow-mismatch"),
             Error::EmptyHost { .. } => ("record again", "leave --host out"),
             Error::EmptyDevice { .. } => return Some("record it again".to_owned()),

@@ -25,6 +25,7 @@ mod matching;
 mod notes;
 mod options;
 pub mod ranks;
+mod recorder_advice;
 mod report;
 pub mod roofline;
 mod search;

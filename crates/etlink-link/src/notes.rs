@@ -4,8 +4,9 @@ use crate::device::clocks::DeviceClock;
 use crate::graph::kinds::MatchRule;
 use crate::matching::Matching;
 use crate::options::LinkOptions;
+use crate::recorder_advice::without_device_rows;
 use crate::report::LinkReport;
-use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, DurationNs, HostTrace, TrackLabel};
+use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, DurationNs, HostTrace, RfId, TrackLabel};
 
 /// Notes about two traces that are linked.
 pub(crate) fn about_pair(
@@ -23,7 +24,7 @@ pub(crate) fn about_pair(
     let damaged = damage(host, device, &mut report.notes);
     // of interleaved traces it is said already
     if matching.op_rule.contains(&MatchRule::Order) && !options.is_interleaved {
-        report.notes.extend(why_by_order(device, matching));
+        report.notes.extend(why_by_order(host, device, matching));
     }
     if report.anomalies.count(AnomalyKind::SequenceDiffers) > 0 {
         report.notes.push(
@@ -70,11 +71,10 @@ pub(crate) fn about_device(
             );
             return;
         }
-        notes.push(
-            "the device trace has no device rows and no runtime calls: a CPU run, or \
-             recorded without ProfilerActivity.CUDA"
-                .into(),
-        );
+        let reason = without_device_rows(device.header.recorder);
+        notes.push(format!(
+            "the device trace has no device rows and no runtime calls: {reason}"
+        ));
     }
 }
 
@@ -217,13 +217,10 @@ fn is_cut(anomalies: &Anomalies) -> bool {
     anomalies.count(AnomalyKind::Truncated) + anomalies.count(AnomalyKind::SourceEnded) > 0
 }
 
-fn why_by_order(device: &DeviceTrace, matching: &Matching) -> Option<String> {
-    let ids = device
-        .ops
-        .rf_id
-        .iter()
-        .filter(|id| id.get().is_some())
-        .count();
+/// Why ids do not tell which ops are the same; nothing where no trace of such a PyTorch has any.
+fn why_by_order(host: &HostTrace, device: &DeviceTrace, matching: &Matching) -> Option<String> {
+    let count = |ids: &[RfId]| ids.iter().filter(|id| id.get().is_some()).count();
+    let ids = count(&device.ops.rf_id);
     if device.has_rf_ids && ids == 0 {
         return Some(
             "every \"Record function id\" of the device trace is 0: no execution trace observer \
@@ -232,13 +229,23 @@ fn why_by_order(device: &DeviceTrace, matching: &Matching) -> Option<String> {
                 .into(),
         );
     }
+    if ids == 0 {
+        return None;
+    }
     let other = matching.same_id_other_name;
-    (ids > 0).then(|| {
+    let reason = if other > 0 {
+        format!("{other} ids stand for other names in the other trace")
+    } else if count(&host.nodes.rf_id) == 0 {
+        "the host trace has no \"Record function id\"".to_owned()
+    } else {
         format!(
-            "{other} ids stand for other names in the other trace, so the ops \
-         were matched by the order of their names"
+            "none of the {ids} ids of the device trace is in the host trace, as where the two \
+             are of different cycles"
         )
-    })
+    };
+    Some(format!(
+        "{reason}, so the ops were matched by the order of their names"
+    ))
 }
 
 /// Ops of a device trace that a host trace can have.

@@ -52,6 +52,8 @@ anomalies! {
     Repaired = Info, "entries with unescaped quotes, mended";
     /// An element was dropped.
     Skipped = Damage, "entries that are not JSON, left out";
+    /// An entry of a flight recorder's dump without a name or a time.
+    NamelessEntry = Damage, "entries of a dump that do not say what they are of and when, left out";
     /// An entry of a written graph that is no message.
     Undecodable = Damage, "entries of a written graph that cannot be decoded, left out";
     /// A part of a protobuf message.

@@ -7,13 +7,14 @@
 pub(crate) mod assembler;
 pub(crate) mod details;
 pub(crate) mod keep_events;
+pub(crate) mod recorder;
 mod time_order;
 
 use crate::UnixNs;
 use crate::columns::columns;
 use crate::{
     Anomalies, CollectiveRecords, Correlation, DurationNs, GlobalRank, MarkedStep, NameId, Names,
-    ProcessGroup, QueueIdx, RecordedDetails, RfId, RowIdx, ThreadIdx, TimeNs,
+    ProcessGroup, QueueIdx, RecordedDetails, RfId, RowIdx, ThreadIdx, TimeNs, TraceRecorder,
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -331,6 +332,8 @@ columns! {
 /// What stands around the events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceHeader {
+    /// Who recorded it.
+    pub recorder: TraceRecorder,
     /// `baseTimeNanoseconds`: the origin of trace time; 0 where times are Unix times.
     pub base_ns: UnixNs,
     /// `distributedInfo.rank`.

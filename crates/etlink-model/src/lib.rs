@@ -31,6 +31,7 @@ pub use collective::{Collective, CollectiveKind, CollectiveRecords, ProcessGroup
 pub use device::assembler::DeviceTraceAssembler;
 pub use device::details::{EventDetail, EventDetails, OtherEvent, OtherEvents, RecordedDetails};
 pub use device::keep_events::KeepEvents;
+pub use device::recorder::TraceRecorder;
 pub use device::{
     AuxiliaryEvent, AuxiliaryEvents, AuxiliaryKind, CounterRange, CounterRanges, CpuOp, CpuOps,
     DeviceHeader, DeviceQueue, DeviceRow, DeviceRows, DeviceTrace, GraphDependencies,

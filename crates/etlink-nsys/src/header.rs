@@ -1,7 +1,7 @@
 //! What stands around the events: clock, machine, devices, names of threads.
 
 use crate::{Error, ExportReader, GlobalPid};
-use etlink_model::{Anomalies, GlobalRank, TrackLabel, UnixNs};
+use etlink_model::{Anomalies, GlobalRank, TraceRecorder, TrackLabel, UnixNs};
 use etlink_sqlite::{RowCells, RowFilter, scan_rows};
 
 /// More devices than a machine can have are damage.
@@ -10,6 +10,7 @@ const MOST_DEVICES: i64 = 1024;
 impl ExportReader<'_> {
     /// Reads what stands around the events.
     pub(crate) fn read_header(&mut self) -> Result<(), Error> {
+        self.assembler.trace.header.recorder = TraceRecorder::Nsight;
         self.read_clock()?;
         self.read_machine()?;
         self.read_devices()?;

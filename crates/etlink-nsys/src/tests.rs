@@ -3,7 +3,7 @@ use crate::{
 };
 use etlink_model::{
     AnomalyKind, CollectiveKind, Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTrace,
-    DeviceTraceAssembler, DurationNs, KeepEvents, RfId, RuntimeCall, TimeNs,
+    DeviceTraceAssembler, DurationNs, KeepEvents, RfId, RuntimeCall, TimeNs, TraceRecorder,
 };
 use etlink_sqlite::SqliteTables;
 use rusqlite::Connection;
@@ -82,6 +82,7 @@ fn what_is_written_is_read() {
         assert_eq!(trace.rows.grid, [[4, 2, 1]]);
         assert_eq!(trace.queues, [DeviceQueue::stream(7)]);
         assert_eq!(trace.anomalies.iter().count(), 0);
+        assert_eq!(trace.header.recorder, TraceRecorder::Nsight);
         assert_eq!(trace.events["X kernel"], 1);
         assert_eq!(trace.threads.len(), 1);
     }

@@ -6,7 +6,7 @@ use crate::record::{CallFamily, RecordSpan, RocmAgent, RocmCall, RocmProcess};
 use etlink_model::{
     Anomalies, AnomalyKind, Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTrace,
     DeviceTraceAssembler, GlobalRank, HostThread, NameId, Names, QueueIdx, RowKind, RuntimeCall,
-    ThreadIdx, TrackLabel,
+    ThreadIdx, TraceRecorder, TrackLabel,
 };
 
 /// No row of the table of collectives.
@@ -45,6 +45,7 @@ pub(crate) fn assemble(
     assembler.trace.anomalies = anomalies;
     assembler.trace.bytes = bytes;
     let header = &mut assembler.trace.header;
+    header.recorder = TraceRecorder::Rocprof;
     header.host_name = process.host_name.clone();
     header.rank = process.rank.map(GlobalRank);
     header.world_size = process.world_size;

@@ -5,7 +5,7 @@ use crate::{
     rocpd_processes, rocpd_row_count,
 };
 use etlink_kineto::KinetoReadOptions;
-use etlink_model::{AnomalyKind, DeviceTrace, GlobalRank, RowKind, TimeNs};
+use etlink_model::{AnomalyKind, DeviceTrace, GlobalRank, RowKind, TimeNs, TraceRecorder};
 use etlink_sqlite::SqliteTables;
 use etlink_testing::{
     Machine, MachineChange, ROCM_ORIGIN_NS, random_program, rocprof_json, write_rocpd,
@@ -92,6 +92,7 @@ fn a_program_comes_back_from_both_forms() {
             assert_eq!(meaning(&read, ROCM_ORIGIN_NS), truth, "seed {seed}");
             assert_eq!(read.anomalies.iter().count(), 0, "{:?}", read.anomalies);
             assert_eq!(read.header.devices, ["AMD Instinct MI300X"]);
+            assert_eq!(read.header.recorder, TraceRecorder::Rocprof);
             assert_eq!(read.multiprocessors(0), Some(304));
             assert!(read.bytes > 0);
         }

@@ -7,8 +7,8 @@ use crate::track::{LineKind, PlaneKind, XlaTrack};
 use etlink_model::{
     Anomalies, AuxiliaryEvent, AuxiliaryKind, Collective, Correlation, CpuOp, DeviceQueue,
     DeviceRow, DeviceTrace, DeviceTraceAssembler, DurationNs, HostThread, KeepEvents, MarkedStep,
-    NameId, Names, OpIdx, QueueIdx, RowKind, RuntimeCall, StepWork, ThreadIdx, TimeNs, TrackLabel,
-    UnixNs,
+    NameId, Names, OpIdx, QueueIdx, RowKind, RuntimeCall, StepWork, ThreadIdx, TimeNs,
+    TraceRecorder, TrackLabel, UnixNs,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -101,6 +101,7 @@ pub(crate) fn assemble(profile: XlaProfile, keep: KeepEvents) -> Result<DeviceTr
     } = builder;
     let trace = &mut assembler.trace;
     trace.anomalies.merge(profile.anomalies);
+    trace.header.recorder = TraceRecorder::Xla;
     trace.header.host_name = profile.host_name;
     trace.header.devices = names_by_number(profile.device_names);
     for (device, count) in profile.core_counts {

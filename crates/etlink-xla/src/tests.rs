@@ -4,6 +4,7 @@ use crate::{Error, XlaReadOptions, is_xla_json, is_xla_space, read_space, read_t
 use etlink_kineto::KinetoReadOptions;
 use etlink_model::{
     AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, KeepEvents, RowKind, TimeNs,
+    TraceRecorder,
 };
 use etlink_testing::{Machine, MachineChange, random_program, xla_json, xla_space};
 use proptest::prelude::*;
@@ -95,6 +96,9 @@ fn both_recorded_forms_are_the_same_trace() {
         let two = json(&text, 1);
         assert!(one.ops.len() > 100 && one.anomalies.iter().count() == 0);
         assert_eq!(meaning(&one), meaning(&two), "{case}");
+        for trace in [&one, &two] {
+            assert_eq!(trace.header.recorder, TraceRecorder::Xla);
+        }
         // the JSON counts from the profile's start, whose time of day it does not say
         assert!(one.header.base_ns.0 > 0 && two.header.base_ns.0 == 0);
     }

@@ -6,6 +6,7 @@ use crate::limits::{DENSE_SHARE, SAME_PROGRAM_SHARE};
 use crate::matching::Matching;
 use crate::notes;
 use crate::options::LinkOptions;
+use crate::recorder_advice::record_ops;
 use crate::report::{LinkReport, UnmatchedCounts};
 use etlink_model::{
     Anomalies, AnomalyKind, Collective, CollectiveKind, DeviceTrace, GlobalRank, HostIdx,
@@ -40,17 +41,17 @@ pub(crate) fn compare(
     let by_id = matching.op_rule.contains(&MatchRule::Id);
     let ids_agree = by_id && matching.same_id_other_name * 20 < matching.count();
     if device.ops.is_empty() {
-        report.notes.push(
-            "the device trace has no CPU ops: no host op can be given its times; \
-             record with ProfilerActivity.CPU"
-                .into(),
-        );
+        let remedy = record_ops(device.header.recorder);
+        report.notes.push(format!(
+            "the device trace has no CPU ops: no host op can be given its times; {remedy}"
+        ));
     } else if share < SAME_PROGRAM_SHARE && !ids_agree {
         refuse(
             Error::DifferentPrograms {
                 aligned: matching.count(),
                 ops: smaller,
                 percent: 100.0 * share,
+                recorder: device.header.recorder,
             },
             options,
             report,
@@ -71,6 +72,7 @@ pub(crate) fn compare(
                     aligned: matching.count(),
                     ops: among,
                     percent,
+                    recorder: device.header.recorder,
                 },
                 options,
                 report,
@@ -79,7 +81,7 @@ pub(crate) fn compare(
     }
     // Steps alone tell two windows of one program from each other: all names agree there.
     match other_steps(host, device) {
-        Some(Error::DifferentSteps { host, device }) if options.is_interleaved => {
+        Some(Error::DifferentSteps { host, device, .. }) if options.is_interleaved => {
             report.notes.push(format!(
                 "interleaved: the host trace is of {host}, the device trace of {device}; ops are \
                  matched by their order, and times are those of steps that the execution trace \
@@ -149,6 +151,7 @@ fn other_steps(host: &HostTrace, device: &DeviceTrace) -> Option<Error> {
     apart.then(|| Error::DifferentSteps {
         host: first_steps(&of_host),
         device: first_steps(&of_device),
+        recorder: device.header.recorder,
     })
 }
 

@@ -105,6 +105,27 @@ fn by_order_finds_what_the_ids_tell() {
 }
 
 #[test]
+fn why_ops_are_matched_by_order_is_said() {
+    let note = |host: HostTrace, device: DeviceTrace| {
+        let notes = linked(host, device).report.notes;
+        notes.into_iter().find(|note| note.contains("by the order"))
+    };
+    let (host, mut device) = read("mlp", 0);
+    assert_eq!(note(host.clone(), device.clone()), None);
+    let mut idless = host.clone();
+    idless.nodes.rf_id.fill(RfId(0));
+    let said = note(idless, device.clone()).expect("a note");
+    assert!(said.starts_with("the host trace has no \"Record"), "{said}");
+    // as in a later cycle of the run
+    for id in device.ops.rf_id.iter_mut().filter(|id| id.0 > 0) {
+        id.0 += 1_000_000;
+    }
+    let said = note(host, device).expect("a note");
+    assert!(said.starts_with("none of the "), "{said}");
+    assert!(said.contains("is in the host trace"), "{said}");
+}
+
+#[test]
 fn sequence_numbers_tell_which_iteration_it_is() {
     let (host, mut device) = read("mlp", 0);
     let label = device.names.find("ProfilerStep#3").expect("a second step");
