@@ -441,9 +441,28 @@ fn tables_of_a_parquet_export_are_told_what_to_export_instead() {
         format!("inspect {path}"),
         format!("analyze {path}"),
         "merge run.parquetdir -o out".to_owned(),
+        "link --device run.parquetdir".to_owned(),
+        "inspect run.parquetdir".to_owned(),
     ] {
         tool.run(&line).exits(2).notes(command);
     }
+    tool.file("above/run.parquetdir/StringIds.parquet", tool.read(path));
+    tool.run("merge above -o out")
+        .exits(2)
+        .complains(&["above/run.parquetdir has tables", command]);
+    tool.file("deep/one/a.nsys-rep", "no export");
+    tool.run("merge deep -o out")
+        .exits(2)
+        .complains(&["`nsys export --type sqlite deep/one/a.nsys-rep`"]);
+    // beside other traces they are said, unless they were exported too
+    tool.run("merge run -o out").exits(0);
+    tool.file("run/nsys_1.parquetdir/StringIds.parquet", tool.read(path));
+    tool.run("merge run -o out --overwrite")
+        .exits(0)
+        .notes("run/nsys_1.parquetdir has tables that Nsight Systems exported");
+    export(&tool.path("run/nsys_1.sqlite"), &[3000], NsysSchema::V3_13);
+    let ran = tool.run("merge run -o out --overwrite").exits(0);
+    assert!(!ran.stderr.contains("parquetdir"), "{}", ran.shown());
 }
 
 #[test]

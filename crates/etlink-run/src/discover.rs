@@ -11,12 +11,13 @@ mod candidate;
 mod cycles;
 mod dumps;
 mod layouts;
+mod unexported;
 
 pub use crate::run_files::{FlightFile, FlightFolder, ManifestEntry, RankFiles, RunFiles};
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
-use crate::input::{InputKind, is_nsys_report};
+use crate::input::{InputKind, is_nsys_report, is_nsys_table};
 use crate::manifest::RunManifest;
 use crate::measurements::MeasurementFile;
 use crate::output::is_work_folder;
@@ -28,6 +29,7 @@ use cycles::{RankCandidates, split_cycles};
 use layouts::join_folders;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use unexported::{Unexported, note_reports};
 
 /// Finds the runs in `root` and its subfolders, in order of their paths. A subfolder or a file that
 /// cannot be read is noted.
@@ -83,6 +85,8 @@ pub(crate) struct FoundFiles {
     pub(crate) dumps: Vec<FlightFolder>,
     /// Why subfolders, and files that may be traces, cannot be read.
     pub(crate) unreadable: Vec<FileError>,
+    /// Recordings of Nsight Systems that cannot be read; the first run notes them.
+    pub(crate) unexported: Unexported,
 }
 
 /// The runs, and what cannot be read.
@@ -91,6 +95,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     let mut runs = vec![];
     let mut unreadable = vec![];
     let mut all_dumps = vec![];
+    let mut unexported = Unexported::default();
     // a list, not recursion: nobody bounds how deep folders lie
     while let Some(folder) = folders.pop() {
         let place = root.join(&folder);
@@ -104,6 +109,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             Err(error) => return Err(error.into()),
         };
         let (mut files, mut written) = (vec![], vec![]);
+        let mut has_tables = false;
         for entry in entries {
             let path = entry.path.clone();
             // links to folders are not followed: they can go in circles
@@ -121,12 +127,23 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
                 files.push(path);
             } else if path.extension().is_some_and(|ending| ending == "et") {
                 written.push(file_name(&path));
+            } else if is_nsys_table(&path) {
+                has_tables = true;
             }
         }
         files.sort();
         let (files, twins) = without_twins(files);
+        let report = files.iter().find(|file| is_nsys_report(file)).cloned();
         let (mut found, dumps) = sort_out(&place, folder.clone(), files, true, &mut unreadable);
-        if !dumps.is_empty() && found.iter().all(|run| run.ranks.is_empty()) {
+        let is_empty = found.iter().all(|run| run.ranks.is_empty());
+        // where there are other traces, their run names the reports
+        if let Some(report) = report.filter(|_| is_empty) {
+            unexported.add_report(report);
+        }
+        if has_tables {
+            unexported.add_tables(&place);
+        }
+        if !dumps.is_empty() && is_empty {
             all_dumps.push(FlightFolder { folder, dumps });
         }
         if let Some(run) = found.first_mut() {
@@ -145,10 +162,14 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     all_dumps.sort_by(|a: &FlightFolder, b| a.folder.cmp(&b.folder));
     let mut runs = join_folders(runs);
     dumps::pair_folder(&mut runs, &mut all_dumps);
+    if let Some(first) = runs.first_mut() {
+        std::mem::take(&mut unexported).note(first);
+    }
     Ok(FoundFiles {
         runs,
         dumps: all_dumps,
         unreadable,
+        unexported,
     })
 }
 
@@ -266,33 +287,6 @@ fn is_trace_name(path: &Path) -> bool {
     TRACE_ENDINGS.iter().any(|ending| plain.ends_with(ending)) || is_nsys_report(path)
 }
 
-/// Reports of Nsight Systems of which there is no export: their format is not public.
-fn note_unexported(candidates: &[TraceCandidate], notes: &mut Vec<String>) {
-    let is_exported = |report: &TraceCandidate| {
-        let mut others = candidates.iter();
-        others.any(|other| other.kind == InputKind::NsysSqlite && other.stem == report.stem)
-    };
-    let reports = candidates
-        .iter()
-        .filter(|candidate| candidate.kind == InputKind::NsysReport);
-    let missing: Vec<&TraceCandidate> = reports.filter(|report| !is_exported(report)).collect();
-    if let Some(first) = missing.first() {
-        notes.push(format!(
-            "{} of Nsight Systems cannot be read as they are: export each with `nsys export --type \
-             sqlite {}`",
-            counted_reports(missing.len()),
-            first.path.display()
-        ));
-    }
-}
-
-fn counted_reports(count: usize) -> String {
-    match count {
-        1 => "1 report".to_owned(),
-        count => format!("{count} reports"),
-    }
-}
-
 /// A device trace: its file, and which of the processes in it.
 type DevicePlace = (PathBuf, Option<i64>);
 
@@ -351,7 +345,7 @@ fn sort_out(
         candidates.extend(look_at(file, &mut run.notes, unreadable));
     }
     number_by_order(&mut candidates, &mut run.notes);
-    note_unexported(&candidates, &mut run.notes);
+    note_reports(&candidates, &mut run.notes);
     candidates.retain(|candidate| {
         if candidate.is_view {
             run.notes.push(format!(

@@ -101,7 +101,13 @@ fn open_file(path: &Path, threads: usize, progress: &Progress) -> Result<InputFi
     let file = storage::open(path).with_path(FileAction::Open, path)?;
     // Unix opens folders as files, and fails at the first read with less clear words
     if file.data.kind == StoredKind::Folder {
-        return Err(InputError::IsFolder { name });
+        let entries = storage::list(path).unwrap_or_default();
+        return Err(
+            match entries.iter().any(|entry| is_nsys_table(&entry.path)) {
+                true => InputError::NsysTables { name },
+                false => InputError::IsFolder { name },
+            },
+        );
     }
     // pipes and devices have the length 0, which would be taken for an empty file
     let stored = (file.data.kind == StoredKind::File).then_some(file.data.bytes);
@@ -265,6 +271,17 @@ fn sniff_kind(head: &[u8]) -> InputKind {
 pub(crate) fn is_nsys_report(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     ending.is_some_and(|ending| ending == "nsys-rep" || ending == "qdrep")
+}
+
+/// Whether a name is that of a table in a folder that `nsys export --type parquetdir` or `arrowdir`
+/// wrote: they are called as those of an SQLite export are.
+pub(crate) fn is_nsys_table(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let is_known = matches!(&*name, "StringIds" | "NVTX_EVENTS" | "META_DATA_EXPORT")
+        || name.starts_with("CUPTI_ACTIVITY_KIND_")
+        || name.starts_with("TARGET_INFO_");
+    is_known && ending.is_some_and(|ending| ending == "parquet" || ending == "arrow")
 }
 
 /// What is measured beside traces, by its unpacked beginning.

@@ -997,6 +997,7 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
     let discover::FoundFiles {
         mut runs,
         unreadable,
+        unexported,
         ..
     } = discover::search_folders(folder)?;
     discover::note_unreadable(&mut runs, &unreadable);
@@ -1021,7 +1022,12 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
                     folder: folder.to_owned(),
                 });
             }
-            return Err(no_traces(folder));
+            if let Some(error) = unexported.into_error() {
+                return Err(error.into());
+            }
+            return Err(RunError::NoTraces {
+                folder: folder.to_owned(),
+            });
         }
         return Err(RunError::OnlyWrittenGraphs {
             source_name: input::display_name(folder),
@@ -1039,39 +1045,6 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
     }
     discover::note_unreadable(&mut runs, &unreadable);
     Ok(runs)
-}
-
-/// A folder without traces; where it has a report of Nsight Systems that nobody exported, or
-/// exported to Parquet, that is what is wrong.
-fn no_traces(folder: &Path) -> RunError {
-    let (mut reports, mut tables) = (vec![], vec![]);
-    for entry in storage::list(folder).unwrap_or_default() {
-        let path = entry.path;
-        if input::is_nsys_report(&path) {
-            reports.push(path);
-        } else if path.extension().is_some_and(|ending| ending == "parquet") {
-            tables.push(path);
-        }
-    }
-    // the system lists folders in any order
-    let report = reports
-        .into_iter()
-        .min()
-        .map(|path| (path, InputKind::NsysReport));
-    let table = tables
-        .into_iter()
-        .min()
-        .map(|path| (path, InputKind::ParquetTable));
-    match report.or(table) {
-        Some((path, kind)) => RunError::Input(InputError::WrongKind {
-            name: input::display_name(&path),
-            kind,
-            wanted: WantedTrace::Times,
-        }),
-        None => RunError::NoTraces {
-            folder: folder.to_owned(),
-        },
-    }
 }
 
 /// What one of so many ranks takes; a host trace alone is not read.

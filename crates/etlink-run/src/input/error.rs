@@ -19,6 +19,15 @@ pub enum InputError {
         /// The folder.
         name: String,
     },
+    /// It is a folder of tables of Nsight Systems.
+    #[error(
+        "{name} has tables that Nsight Systems exported, which are not read{}",
+        advice(self.remedy())
+    )]
+    NsysTables {
+        /// The folder.
+        name: String,
+    },
     /// It has no content.
     #[error("{name} is empty{}", advice(self.remedy()))]
     Empty {
@@ -69,6 +78,9 @@ impl InputError {
         let remedy = match self {
             InputError::File(_) => return None,
             InputError::IsFolder { .. } => "to link all ranks in it use `etlink merge`",
+            InputError::NsysTables { .. } => {
+                "export the report with `nsys export --type sqlite`, and give the .sqlite file"
+            }
             InputError::Empty { .. } => "record the trace again",
             InputError::WrongKind { name, kind, wanted } => return wanted.remedy(name, *kind),
             InputError::View { .. } => {
@@ -95,6 +107,7 @@ impl InputError {
         match self {
             InputError::File(error) => Some(error.path.display().to_string()),
             InputError::IsFolder { name }
+            | InputError::NsysTables { name }
             | InputError::Empty { name }
             | InputError::WrongKind { name, .. }
             | InputError::View { name }
