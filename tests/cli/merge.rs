@@ -298,6 +298,25 @@ fn cycles_in_one_folder_are_runs() {
         let matched = merged.stdout.matches("518 of 518 ops matched").count();
         assert_eq!(matched, 4, "{}", merged.stdout);
     }
+#[test]
+fn folders_that_may_belong_together_are_named() {
+    let tool = Tool::new();
+    for (rank, [host, device]) in two_ranks().iter().enumerate() {
+        put(&tool, "job/chakra/rank-R.json", rank, host);
+        put(&tool, "job/tb/rank-R.json", rank, device);
+        put(&tool, "job/torch_profile/rank-R.json", rank, device);
+    }
+    tool.run("merge job -o out")
+        .exits(1)
+        .notes("host traces of chakra and device traces of tb and torch_profile are of the same")
+        .notes("leave only one of tb, torch_profile there")
+        .says("whose device trace is not sure, see the notes");
+    std::fs::remove_dir_all(tool.path("job/tb")).expect("removes");
+    tool.run("merge job -o out --overwrite")
+        .exits(0)
+        .says("2 linked, 0 failed");
+}
+
     // by the time in the names, whatever the process ids are
     let tool = Tool::new();
     for (name, rank) in [

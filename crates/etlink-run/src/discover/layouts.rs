@@ -155,7 +155,7 @@ fn ranks_of(run: &RunFiles) -> BTreeSet<i64> {
 }
 
 /// A folder of host traces and one of device traces, of the same ranks. With more than one such pair
-/// nobody knows which belong together.
+/// nobody knows which belong together, and the host traces say so.
 fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     let places = |side: FolderSide| -> Vec<usize> {
         let all = siblings.iter().enumerate();
@@ -166,6 +166,7 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     let [host] = &hosts[..] else {
         return siblings;
     };
+        note_unsure_sides(&mut siblings, &hosts, &devices);
     let host_ranks = ranks_of(&siblings[*host]);
     let same = devices.iter().copied();
     let same: Vec<usize> = same
@@ -175,7 +176,14 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
         ([device], _) => device,
         // A rank may have lost one of its traces.
         ([], [device]) if !ranks_of(&siblings[*device]).is_disjoint(&host_ranks) => device,
-        _ => return siblings,
+        ([], _) => {
+            note_unsure_sides(&mut siblings, &hosts, &devices);
+            return siblings;
+        }
+        (_, _) => {
+            note_unsure_sides(&mut siblings, &hosts, &same);
+            return siblings;
+        }
     };
     // The later one first: the place of the other stays what it is.
     let later = siblings.remove(*host.max(device));
@@ -196,7 +204,11 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
         hosts.insert(rank.rank, rank);
     }
     for mut rank in device_run.ranks {
-        rank.host = hosts.remove(&rank.rank).and_then(|host| host.host);
+        if let Some(host) = hosts.remove(&rank.rank) {
+            rank.host = host.host;
+            rank.metrics = rank.metrics.or(host.metrics);
+            rank.flight = rank.flight.or(host.flight);
+        }
         run.ranks.push(rank);
     }
     run.ranks.extend(hosts.into_values());
@@ -214,6 +226,51 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
 /// Folders with one rank each whose names say the rank: `rank-0`, `rank-1`. Others stay runs.
 fn join_ranks(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     let (parts, others): (Vec<RunFiles>, Vec<RunFiles>) = siblings
+/// Has the first folder of host traces say which folders of device traces may belong to it, and what
+/// helps.
+fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usize]) {
+    let share_ranks = |one: usize, other: usize| {
+        !ranks_of(&siblings[one]).is_disjoint(&ranks_of(&siblings[other]))
+    };
+    let hosts = hosts.iter().copied();
+    let hosts = hosts.filter(|host| devices.iter().any(|device| share_ranks(*host, *device)));
+    let hosts: Vec<usize> = hosts.collect();
+    let devices = devices.iter().copied();
+    let devices = devices.filter(|device| hosts.iter().any(|host| share_ranks(*host, *device)));
+    let devices: Vec<usize> = devices.collect();
+    let named = |places: &[usize], joint: &str| -> String {
+        let names = places
+            .iter()
+            .map(|place| file_name(&siblings[*place].folder));
+        names.collect::<Vec<_>>().join(joint)
+    };
+    let Some(first) = hosts.first().copied() else {
+        return;
+    };
+    let mut choices = vec![];
+    for places in [&hosts, &devices] {
+        if places.len() > 1 {
+            choices.push(format!("one of {}", named(places, ", ")));
+        }
+    }
+    if choices.is_empty() {
+        return;
+    }
+    let note = format!(
+        "host traces of {} and device traces of {} are of the same ranks, and nothing says which \
+         belong together: each folder is a run; leave only {} there",
+        named(&hosts, " and "),
+        named(&devices, " and "),
+        choices.join(" and ")
+    );
+    siblings[first].notes.push(note);
+    for host in hosts {
+        for rank in &mut siblings[host].ranks {
+            rank.is_device_unsure = true;
+        }
+    }
+}
+
         .into_iter()
         .partition(|run| folder_rank(run).is_some());
     let ranks: BTreeSet<i64> = parts.iter().filter_map(folder_rank).collect();
