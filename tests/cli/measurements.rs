@@ -237,6 +237,33 @@ fn metrics_of_another_rank_are_not_those_of_the_only_one() {
     tool.file("job/ncu_rank_3.csv", METRICS);
     let said = tool.run("analyze job --json").exits(0).json();
     assert_eq!(said[0]["ranks"][0]["counters"], serde_json::json!([]));
+    tool.run("analyze job --table counters").exits(0).notes(
+        "ncu_rank_3.csv has metrics of kernels, of rank 3, of which there is no trace: not used",
+    );
+}
+
+#[test]
+fn metrics_that_no_rank_takes_are_noted() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        tool.file(&format!("job/kineto_trace_{rank}.json"), device_trace());
+    }
+    tool.file("job/ncu.csv", METRICS);
+    tool.file("job/ncu_rank1.csv", METRICS);
+    tool.file("job/second_rank1.csv", METRICS);
+    tool.run("analyze job --table counters")
+        .exits(0)
+        .notes("ncu.csv has metrics of kernels, and its name says no rank: not used; call it by")
+        .notes("second_rank1.csv has metrics of kernels, as ncu_rank1.csv has, which is used");
+    for cycle in 1..3 {
+        tool.file(
+            &format!("cycles/kineto_trace_0.cycle{cycle}.json"),
+            device_trace(),
+        );
+    }
+    tool.file("cycles/ncu.csv", METRICS);
+    tool.run("merge cycles -o out")
+        .notes("ncu.csv has metrics of kernels, and there are several cycles: not used");
 }
 
 #[test]

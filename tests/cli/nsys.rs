@@ -358,9 +358,7 @@ fn tables_and_lists_of_a_report_of_several_processes() {
     tool.file("ncu.csv", metrics);
     tool.run("analyze job.sqlite --metrics ncu.csv")
         .exits(0)
-        .notes(
-            "ncu.csv has metrics of kernels, but its name says no rank that needs them: not used",
-        );
+        .notes("ncu.csv has metrics of kernels, and its name says no rank: not used");
 }
 
 #[test]

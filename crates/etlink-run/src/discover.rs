@@ -433,8 +433,9 @@ fn sort_out(
     if let Some(first) = runs.first_mut() {
         for file in metrics {
             let name = file_name(&file.path);
-            first.unused.push(format!(
-                "{name} has metrics of kernels, of no cycle that it names: not used"
+            first.notes.push(format!(
+                "{name} has metrics of kernels, and there are several cycles: not used; give them with \
+                 the trace of one of them"
             ));
         }
     }
@@ -452,13 +453,23 @@ fn give_metrics(run: &mut RunFiles, metrics: Vec<TraceCandidate>) {
             Some(named) => rank.rank.map_or(is_alone, |own| own == named),
             None => is_alone,
         });
-        match rank {
-            Some(rank) if rank.metrics.is_none() => rank.metrics = Some(file.path),
-            _ => run.unused.push(format!(
-                "{} has metrics of kernels, but its name says no rank that needs them: not used",
-                file_name(&file.path)
-            )),
-        }
+        let reason = match (rank, named) {
+            (Some(rank), _) => match &rank.metrics {
+                None => {
+                    rank.metrics = Some(file.path);
+                    continue;
+                }
+                Some(used) => format!("as {} has, which is used", file_name(used)),
+            },
+            (None, Some(named)) => format!("of rank {named}, of which there is no trace: not used"),
+            (None, None) => {
+                "and its name says no rank: not used; call it by its rank, such as ncu_rank0.csv"
+                    .to_owned()
+            }
+        };
+        let name = file_name(&file.path);
+        run.notes
+            .push(format!("{name} has metrics of kernels, {reason}"));
     }
 }
 
