@@ -189,17 +189,46 @@ fn folders_of_one_job_are_one_run() {
     }
 }
 
-/// The layouts that `testdata/layouts` has, and whether a rank has a host trace in it.
-const LAYOUTS: [(&str, bool); 9] = [
-    ("chakra-samples", true),
-    ("host-and-device", true),
-    ("megatron", true),
-    ("mlrepository", true),
-    ("olmo", true),
-    ("sglang", false),
-    ("tensorboard", false),
-    ("torchtitan", false),
-    ("vllm", false),
+/// The layouts that `testdata/layouts` has, whether a rank has a host trace in it, and by what its
+/// files are known to be its.
+const LAYOUTS: [(&str, bool, &str); 9] = [
+    (
+        "chakra-samples",
+        true,
+        "chakra_device_1.json.gz, by names of Chakra's samples",
+    ),
+    (
+        "host-and-device",
+        true,
+        "device/rank-1.json.gz, by `rank` in the name; a folder of host traces and one of device traces",
+    ),
+    (
+        "megatron",
+        true,
+        "torch_profile/rank-1.json.gz, by `rank` in the name; a folder of host traces and one of",
+    ),
+    (
+        "mlrepository",
+        true,
+        "m_kineto_rank1.json.gz, by MLRepository's names",
+    ),
+    (
+        "olmo",
+        true,
+        "rank-1/trace.json.gz, by the name of the folder; a folder for each rank, as of OLMo",
+    ),
+    ("sglang", false, "TP-1.trace.json.gz, by SGLang's names"),
+    (
+        "tensorboard",
+        false,
+        "by the rank that the trace says (names of TensorBoard's handler, `<worker>.<time>.pt.trace`)",
+    ),
+    (
+        "torchtitan",
+        false,
+        "iteration_10/rank1_trace.json.gz, by torchtitan's names",
+    ),
+    ("vllm", false, ".pt.trace.json.gz, by vLLM's names"),
 ];
 
 #[test]
@@ -212,10 +241,10 @@ fn every_layout_in_use_merges_as_it_lies() {
     }
     names.sort();
     // a layout that is added needs a line of its own
-    assert_eq!(names, LAYOUTS.map(|(name, _)| name));
-    for (layout, has_host) in LAYOUTS {
+    assert_eq!(names, LAYOUTS.map(|(name, ..)| name));
+    for (layout, has_host, rule) in LAYOUTS {
         let tool = Tool::new();
-        let words = ["merge", layout, "-o", "out"].map(str::to_owned);
+        let words = ["merge", layout, "-o", "out", "-v"].map(str::to_owned);
         let path = folder.join(layout).display().to_string();
         let words: Vec<String> = words
             .into_iter()
@@ -230,7 +259,8 @@ fn every_layout_in_use_merges_as_it_lies() {
         assert_eq!(ranks, 2, "{layout}: {}", merged.shown());
         merged
             .says("4 collectives and 0 messages matched, 0 not")
-            .says("2 linked, 0 failed");
+            .says("2 linked, 0 failed")
+            .notes(rule);
     }
 }
 
@@ -269,6 +299,25 @@ fn folders_that_only_look_alike_stay_runs() {
 }
 
 #[test]
+fn folders_that_may_belong_together_are_named() {
+    let tool = Tool::new();
+    for (rank, [host, device]) in two_ranks().iter().enumerate() {
+        put(&tool, "job/chakra/rank-R.json", rank, host);
+        put(&tool, "job/tb/rank-R.json", rank, device);
+        put(&tool, "job/torch_profile/rank-R.json", rank, device);
+    }
+    tool.run("merge job -o out")
+        .exits(1)
+        .notes("host traces of chakra and device traces of tb and torch_profile are of the same")
+        .notes("leave only one of tb, torch_profile there")
+        .says("whose device trace is not sure, see the notes");
+    std::fs::remove_dir_all(tool.path("job/tb")).expect("removes");
+    tool.run("merge job -o out --overwrite")
+        .exits(0)
+        .says("2 linked, 0 failed");
+}
+
+#[test]
 fn cycles_in_one_folder_are_runs() {
     let ranks = two_ranks();
     for (names, cycles) in [
@@ -298,25 +347,6 @@ fn cycles_in_one_folder_are_runs() {
         let matched = merged.stdout.matches("518 of 518 ops matched").count();
         assert_eq!(matched, 4, "{}", merged.stdout);
     }
-#[test]
-fn folders_that_may_belong_together_are_named() {
-    let tool = Tool::new();
-    for (rank, [host, device]) in two_ranks().iter().enumerate() {
-        put(&tool, "job/chakra/rank-R.json", rank, host);
-        put(&tool, "job/tb/rank-R.json", rank, device);
-        put(&tool, "job/torch_profile/rank-R.json", rank, device);
-    }
-    tool.run("merge job -o out")
-        .exits(1)
-        .notes("host traces of chakra and device traces of tb and torch_profile are of the same")
-        .notes("leave only one of tb, torch_profile there")
-        .says("whose device trace is not sure, see the notes");
-    std::fs::remove_dir_all(tool.path("job/tb")).expect("removes");
-    tool.run("merge job -o out --overwrite")
-        .exits(0)
-        .says("2 linked, 0 failed");
-}
-
     // by the time in the names, whatever the process ids are
     let tool = Tool::new();
     for (name, rank) in [

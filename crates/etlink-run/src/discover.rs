@@ -21,6 +21,7 @@ use crate::input::{InputKind, is_nsys_report, is_nsys_table};
 use crate::manifest::RunManifest;
 use crate::measurements::MeasurementFile;
 use crate::output::is_work_folder;
+use crate::rank_rule::RankRule;
 use crate::run_files::file_name;
 use crate::storage;
 use crate::text;
@@ -487,8 +488,10 @@ fn fill_run(
         let device = pick_file(rank, "device", devices, &mut loose, &mut run.notes);
         // both can be loose by now, where several files claim the rank
         if host.is_some() || device.is_some() {
+            let known = device.as_ref().or(host.as_ref());
             run.ranks.push(RankFiles {
                 rank: Some(rank),
+                told_by: known.map_or(RankRule::Unknown, |known| known.told_by),
                 label: rank.to_string(),
                 host: host.map(|host| host.path),
                 is_device_unsure: has_devices && device.is_none(),
@@ -610,6 +613,9 @@ fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>)
         ));
     }
     for (found, own) in ranks.iter_mut().zip(own) {
+        if found.rank != own {
+            found.told_by = RankRule::Content(None);
+        }
         (found.rank, found.label) = (own, own.map_or(String::new(), |rank| rank.to_string()));
     }
     ranks.sort_by_key(|found| found.rank);
@@ -641,6 +647,7 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
         // no rank, or several, lack a part: these two are a pair of their own
         (Err(_), true, true) => run.ranks.push(RankFiles {
             rank: hosts[0].rank.or(devices[0].rank),
+            told_by: RankRule::OnlyPair,
             label: if alone {
                 hosts[0].rank.or(devices[0].rank).unwrap_or(0).to_string()
             } else {
@@ -658,6 +665,7 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
                 let (host, device) = if is_host { (path, None) } else { (None, path) };
                 RankFiles {
                     rank: candidate.rank,
+                    told_by: candidate.told_by,
                     label: candidate.stem,
                     host,
                     device,

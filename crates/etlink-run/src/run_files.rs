@@ -2,6 +2,8 @@
 
 use crate::graphs::GraphSet;
 use crate::measurements::MeasurementFile;
+use crate::rank_rule::{FolderLayout, RankRule};
+use crate::text;
 use etlink_torch::Rank;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +14,8 @@ pub struct RankFiles {
     pub rank: Option<i64>,
     /// What names the output: the rank, or the file's own name where ranks do not tell files apart.
     pub label: String,
+    /// By what that is known.
+    pub told_by: RankRule,
     /// Host trace.
     pub host: Option<PathBuf>,
     /// Device trace.
@@ -40,6 +44,8 @@ pub struct RunFiles {
     pub folder: PathBuf,
     /// By rank, then by name.
     pub ranks: Vec<RankFiles>,
+    /// Which folders it was put together from, where there are several.
+    pub layout: Option<FolderLayout>,
     /// What the user should know about names and ranks.
     pub notes: Vec<String>,
     /// Files that are no traces, and what they are.
@@ -60,6 +66,7 @@ impl RunFiles {
         RunFiles {
             folder,
             ranks: vec![],
+            layout: None,
             notes: vec![],
             unused: vec![],
             measurements: vec![],
@@ -87,6 +94,7 @@ impl RunFiles {
         RunFiles {
             folder: PathBuf::new(),
             ranks: vec![rank],
+            layout: None,
             notes: vec![],
             unused: vec![],
             measurements: vec![],
@@ -118,6 +126,7 @@ impl RunFiles {
         RunFiles {
             folder: folder.to_owned(),
             ranks,
+            layout: None,
             notes: vec![],
             unused: vec![],
             measurements: vec![],
@@ -130,6 +139,28 @@ impl RunFiles {
     /// Whether its files are written graphs, not traces.
     pub fn is_written(&self) -> bool {
         self.prefix.is_some()
+    }
+
+    /// Which files are whose, and by what that is known; nothing of written graphs.
+    pub fn pairing_notes(&self) -> Vec<String> {
+        let mut notes = vec![];
+        for rank in self.ranks.iter().filter(|rank| rank.graph.is_none()) {
+            let files = [("host trace", &rank.host), ("device trace", &rank.device)];
+            let files = files.into_iter().filter_map(|(what, path)| {
+                let path = path.as_ref()?;
+                Some(format!("{what} {}", path.display()))
+            });
+            let files: Vec<String> = files.collect();
+            let layout = self.layout.map(FolderLayout::describe);
+            let layout = layout.map_or(String::new(), |layout| format!("; {layout}"));
+            notes.push(format!(
+                "{}: {}, by {}{layout}",
+                text::rank(&rank.label),
+                files.join(" and "),
+                rank.told_by.describe()
+            ));
+        }
+        notes
     }
 
     /// What is to be known of it, after its name where it has one.

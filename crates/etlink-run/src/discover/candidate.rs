@@ -5,6 +5,7 @@ use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::database::database_processes;
 use crate::input::{self, InputError, InputFile, InputKind};
 use crate::manifest::RunManifest;
+use crate::rank_rule::RankRule;
 use crate::run_files::file_name;
 use etlink_json::JsonScanner;
 use std::collections::BTreeSet;
@@ -22,6 +23,8 @@ pub(super) struct TraceCandidate {
     /// Nothing but the order of processes tells the rank.
     pub(super) by_order: bool,
     pub(super) rank: Option<i64>,
+    /// By what that is known.
+    pub(super) told_by: RankRule,
     /// What the file tells at its beginning.
     pub(super) inside: Inside,
     /// It is a view that etlink wrote, not a recording.
@@ -55,7 +58,10 @@ impl TraceCandidate {
                 "{name} is of rank {own}, the manifest of the recording says {told}: its own counts"
             )),
             Some(_) => {}
-            None => self.rank = Some(told),
+            None => {
+                self.rank = Some(told);
+                self.told_by = RankRule::Manifest;
+            }
         }
     }
 }
@@ -82,6 +88,10 @@ pub(super) fn look_at(
         };
         return vec![TraceCandidate {
             rank: whole.rank.or(inside.rank),
+            told_by: match (whole.rank, inside.rank) {
+                (None, Some(_)) => RankRule::Processes(only.told_by.unwrap_or("what it says")),
+                _ => whole.told_by,
+            },
             inside,
             ..whole
         }];
@@ -95,6 +105,7 @@ pub(super) fn look_at(
         processes.len(),
         first.told_by.unwrap_or("nothing that is known")
     ));
+    let told_by = RankRule::Processes(first.told_by.unwrap_or("what it says"));
     let mut all = vec![];
     for process in processes {
         let inside = Inside {
@@ -105,6 +116,7 @@ pub(super) fn look_at(
             process: Some(process.process),
             by_order: process.by_order,
             rank: inside.rank,
+            told_by,
             inside,
             ..whole.clone()
         });
@@ -204,6 +216,11 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
         process: None,
         by_order: false,
         is_view,
+        told_by: match (rank, inside.rank) {
+            (Some(_), _) => RankRule::of_name(&stem),
+            (None, Some(_)) => RankRule::of_content(&stem),
+            (None, None) => RankRule::Unknown,
+        },
         rank: rank.or(inside.rank),
         inside,
         variant,

@@ -532,6 +532,7 @@ mod tests {
                 process: None,
                 by_order: false,
                 rank: Some(*rank),
+                told_by: Default::default(),
                 inside: Default::default(),
                 is_view: false,
                 variant: true,

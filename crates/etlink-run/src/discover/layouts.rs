@@ -13,6 +13,7 @@
 //! Else each folder with traces is a run of its own. What is joined here is noted, with the rule.
 
 use crate::manifest::describe_parts;
+use crate::rank_rule::{FolderLayout, RankRule};
 use crate::run_files::{RankFiles, RunFiles, file_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -103,6 +104,7 @@ fn join_job(place: PathBuf, job: &str, nodes: Vec<RunFiles>) -> RunFiles {
         ""
     };
     let mut run = RunFiles::empty(place);
+    run.layout = Some(FolderLayout::Nodes);
     run.notes.push(format!(
         "{} folders ({}{more}) are of job `{job}`, by their manifests: one run",
         nodes.len(),
@@ -164,9 +166,9 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     };
     let (hosts, devices) = (places(FolderSide::Hosts), places(FolderSide::Devices));
     let [host] = &hosts[..] else {
+        note_unsure_sides(&mut siblings, &hosts, &devices);
         return siblings;
     };
-        note_unsure_sides(&mut siblings, &hosts, &devices);
     let host_ranks = ranks_of(&siblings[*host]);
     let same = devices.iter().copied();
     let same: Vec<usize> = same
@@ -198,6 +200,7 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
         file_name(&device_run.folder)
     );
     let mut run = RunFiles::empty(parent.to_owned());
+    run.layout = Some(FolderLayout::Sides);
     run.notes.push(note);
     let mut hosts: BTreeMap<Option<i64>, RankFiles> = BTreeMap::new();
     for rank in host_run.ranks {
@@ -223,9 +226,6 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     siblings
 }
 
-/// Folders with one rank each whose names say the rank: `rank-0`, `rank-1`. Others stay runs.
-fn join_ranks(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
-    let (parts, others): (Vec<RunFiles>, Vec<RunFiles>) = siblings
 /// Has the first folder of host traces say which folders of device traces may belong to it, and what
 /// helps.
 fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usize]) {
@@ -271,6 +271,9 @@ fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usiz
     }
 }
 
+/// Folders with one rank each whose names say the rank: `rank-0`, `rank-1`. Others stay runs.
+fn join_ranks(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
+    let (parts, others): (Vec<RunFiles>, Vec<RunFiles>) = siblings
         .into_iter()
         .partition(|run| folder_rank(run).is_some());
     let ranks: BTreeSet<i64> = parts.iter().filter_map(folder_rank).collect();
@@ -289,11 +292,13 @@ fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usiz
         file_name(&parts[0].folder)
     );
     let mut run = RunFiles::empty(parent.to_owned());
+    run.layout = Some(FolderLayout::Ranks);
     run.notes.push(note);
     for part in parts {
         let rank = folder_rank(&part);
         for mut files in part.ranks {
             files.rank = rank;
+            files.told_by = RankRule::Folder;
             files.label = rank.map_or(files.label, |rank| rank.to_string());
             run.ranks.push(files);
         }

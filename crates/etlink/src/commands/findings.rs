@@ -1,6 +1,6 @@
 //! `etlink findings`: what a run would gain most from.
 
-use super::{print_document, print_report, print_shard, print_unused_files};
+use super::{print_document, print_report, print_run_files, print_shard};
 use crate::args::FindingsArgs;
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::rank_error::rank_error;
@@ -180,7 +180,7 @@ fn find_in_runs(
         Phased::Report(ranks) => ranks.into_iter().map(Result::transpose).collect(),
         Phased::Stored(stored) => return Ok(Phased::Stored(stored)),
     };
-    print_unused_files(&runs);
+    print_run_files(&runs);
     let results = runs.collect_runs(ranks, !runs.source.is_one_rank())?;
     // nothing found in nothing would pass for a run without a fault
     if results.iter().all(|run| run.members.ranks.is_empty()) {

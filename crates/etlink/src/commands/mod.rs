@@ -152,10 +152,15 @@ fn print_shard(shard: &ShardResults, json: bool) -> Result<Outcome> {
     })
 }
 
-/// What stands beside the traces of each run, for those who want to know.
-fn print_unused_files(runs: &RunSet) {
+/// Which files of each run were paired and which are not used, for those who want to know.
+fn print_run_files(runs: &RunSet) {
+    if !notes::is_verbose() {
+        return;
+    }
     for (index, run) in runs.runs.iter().enumerate() {
-        notes::print_details(&runs.run_title(index), &run.unused);
+        let title = runs.run_title(index);
+        notes::print_details(&title, &run.pairing_notes());
+        notes::print_details(&title, &run.unused);
     }
 }
 

@@ -3,7 +3,7 @@
 mod phases;
 mod show;
 
-use super::{json_document, print_report, print_text, print_unused_files};
+use super::{json_document, print_report, print_run_files, print_text};
 use crate::args::{Compute, FormatName, MergeArgs, PhaseName, Simulator};
 use crate::serial_host::serial_host_note;
 use crate::{Outcome, notes};
@@ -96,7 +96,7 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     let report = merge(&runs, &config.output, &config.options);
     progress.finish();
     let report = report?;
-    print_unused_files(&runs);
+    print_run_files(&runs);
     // what failed is printed before why nothing was replaced
     let printed = if config.json {
         json_document("etlink.merge", &report).and_then(|text| print_text(&text))

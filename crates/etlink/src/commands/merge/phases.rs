@@ -3,7 +3,7 @@
 use super::show;
 use crate::Outcome;
 use crate::args::PhaseName;
-use crate::commands::{json_document, print_report, print_text, print_unused_files};
+use crate::commands::{json_document, print_report, print_run_files, print_text};
 use anyhow::Result;
 use etlink_run::merge::phases::{
     JoinReport, ShardReport, join_shards, summarize_shard, write_shard,
@@ -56,7 +56,7 @@ fn print_join(
     options: &MergeOptions,
     json: bool,
 ) -> Result<Outcome> {
-    print_unused_files(runs);
+    print_run_files(runs);
     if json {
         print_text(&json_document("etlink.merge", report)?)?;
     } else {

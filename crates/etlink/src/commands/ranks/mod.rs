@@ -8,7 +8,7 @@ mod waits;
 
 pub use document::RanksDocument;
 
-use super::{ReportForm, print_json, print_report, print_shard, print_text, print_unused_files};
+use super::{ReportForm, print_json, print_report, print_run_files, print_shard, print_text};
 use crate::Outcome;
 use crate::args::RanksArgs;
 use crate::{notes, table};
@@ -179,7 +179,7 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<Ran
         Phased::Report(ranks) => ranks.into_iter().map(Result::transpose).collect::<Vec<_>>(),
         Phased::Stored(stored) => return Ok(Phased::Stored(stored)),
     };
-    print_unused_files(&runs);
+    print_run_files(&runs);
     for rank in ranks.iter().flatten().flatten() {
         notes::print_details(&table::rank(&rank.label), &rank.value.details);
     }

@@ -7,7 +7,7 @@ use super::questions::RankAnswers;
 use super::steps::{RankStep, ReplaySteps};
 use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::Outcome;
-use crate::commands::{print_json, print_report, print_shard, print_unused_files};
+use crate::commands::{print_json, print_report, print_run_files, print_shard};
 use crate::rank_columns::RankColumns;
 use crate::run_findings::SUMMARY_BYTES;
 use anyhow::{Context, Result, anyhow, bail};
@@ -83,7 +83,7 @@ pub(super) fn replay_runs(
     progress.phase("linking");
     let read = read::read_ranks(&mut runs, &config.questions);
     progress.finish();
-    print_unused_files(&runs);
+    print_run_files(&runs);
     read?.and_then(|read| replay_read(&config, &runs, read))
 }
 

@@ -1,0 +1,135 @@
+//! By what files are known to be a rank's, in words: notes of `-v` say it of each rank.
+
+/// By what the rank of traces is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RankRule {
+    /// Nothing tells it.
+    #[default]
+    Unknown,
+    /// A name like those of this layout.
+    Name(&'static str),
+    /// The traces say it themselves; names like those of this layout do not.
+    Content(Option<&'static str>),
+    /// The manifest of the recording.
+    Manifest,
+    /// What a report says of its processes.
+    Processes(&'static str),
+    /// The name of the folder that they lie in.
+    Folder,
+    /// There is one host trace and one device trace.
+    OnlyPair,
+}
+
+/// Names of tools, which end in the rank or have it behind a word.
+const NAME_LAYOUTS: [(&[&str], &str); 10] = [
+    (&["-tp-"], "SGLang's names, `<time>-TP-N`"),
+    (&["_dcp", "_tp"], "vLLM's names, `dp0_pp0_tp0_…_rankN`"),
+    (
+        &["chakra_host_"],
+        "names of Chakra's samples, `chakra_host_N` and `chakra_device_N`",
+    ),
+    (
+        &["chakra_device_"],
+        "names of Chakra's samples, `chakra_host_N` and `chakra_device_N`",
+    ),
+    (
+        &["pytorch_et_rank"],
+        "MLRepository's names, `pytorch_et_rank_N` and `kineto_rankN`",
+    ),
+    (
+        &["kineto_rank"],
+        "MLRepository's names, `pytorch_et_rank_N` and `kineto_rankN`",
+    ),
+    (
+        &["torch_et_"],
+        "the names `torch_et_N` and `kineto_trace_N`",
+    ),
+    (
+        &["kineto_trace_"],
+        "the names `torch_et_N` and `kineto_trace_N`",
+    ),
+    (&["nsys_"], "names of Nsight Systems' reports, `nsys_N`"),
+    (&["rank", "_trace"], "torchtitan's names, `rankN_trace`"),
+];
+
+impl RankRule {
+    /// That of a name with a rank.
+    pub(crate) fn of_name(stem: &str) -> RankRule {
+        let lower = stem.to_lowercase();
+        let mut known = NAME_LAYOUTS.iter();
+        let known = known.find(|(parts, _)| parts.iter().all(|part| lower.contains(part)));
+        RankRule::Name(match known {
+            Some((_, layout)) => layout,
+            None if lower.contains("rank") => "`rank` in the name",
+            None => "the number in the name",
+        })
+    }
+
+    /// That of a trace which says its rank, and whose name does not.
+    pub(crate) fn of_content(stem: &str) -> RankRule {
+        let is_tensorboard = stem.ends_with(".pt.trace");
+        RankRule::Content(is_tensorboard.then_some("<worker>.<time>.pt.trace"))
+    }
+
+    /// The rule in words, behind "by".
+    pub(crate) fn describe(self) -> String {
+        match self {
+            RankRule::Unknown => "its own name: nothing tells its rank".to_owned(),
+            RankRule::Name(layout) => layout.to_owned(),
+            RankRule::Content(None) => "the rank that the trace says".to_owned(),
+            RankRule::Content(Some(names)) => {
+                format!("the rank that the trace says (names of TensorBoard's handler, `{names}`)")
+            }
+            RankRule::Manifest => "the manifest of the recording".to_owned(),
+            RankRule::Processes(what) => format!("{what}, of the processes of a report"),
+            RankRule::Folder => "the name of the folder".to_owned(),
+            RankRule::OnlyPair => "there being one of each kind alone".to_owned(),
+        }
+    }
+}
+
+/// Folders that are parts of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FolderLayout {
+    /// Host traces in one folder, device traces in another.
+    Sides,
+    /// One rank in each folder.
+    Ranks,
+    /// A folder for each node of a job.
+    Nodes,
+}
+
+impl FolderLayout {
+    /// Whose it is, in words.
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            FolderLayout::Sides => {
+                "a folder of host traces and one of device traces, as of Megatron-LM and NeMo"
+            }
+            FolderLayout::Ranks => "a folder for each rank, as of OLMo",
+            FolderLayout::Nodes => "a folder for each node of a job",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_tools() {
+        for (stem, layout) in [
+            ("1795225129.51-TP-0.trace", "SGLang"),
+            ("dp0_pp0_tp1_dcp0_ep0_rank1.1795.pt.trace", "vLLM"),
+            ("chakra_device_3", "Chakra's samples"),
+            ("m_kineto_rank0", "MLRepository"),
+            ("kineto_trace_0.cycle1", "`torch_et_N`"),
+            ("rank0_trace", "torchtitan"),
+            ("rank-0", "`rank` in the name"),
+            ("host_1", "the number in the name"),
+        ] {
+            let said = RankRule::of_name(stem).describe();
+            assert!(said.contains(layout), "{stem}: {said}");
+        }
+    }
+}
