@@ -150,6 +150,28 @@ fn a_rank_without_a_dump_is_named() {
 }
 
 #[test]
+fn a_rank_whose_dump_is_refused_is_not_one_without_a_dump() {
+    let tool = Tool::new();
+    for rank in [0, 1, 3] {
+        let name = format!("nccl_trace_rank_{rank}");
+        copy(&tool, &format!("{STUCK}/{name}"), &name);
+    }
+    let evil = b"\x80\x02}X\x07\x00\x00\x00entriescposix\nsystem\nX\x02\x00\x00\x00ls\x85Rs.";
+    tool.file("nccl_trace_rank_2", evil);
+    let ran = tool.run("ranks .").exits(1);
+    let ran = ran
+        .says("what the run hangs on is not known: the dump of rank 2 is left out, and others may")
+        .notes("loading it would call posix.system")
+        .says("; the dump of rank 2 is left out\n");
+    for text in [&ran.stdout, &ran.stderr] {
+        assert!(!text.contains("no dump of rank"), "{}", ran.shown());
+    }
+    let report = tool.run("ranks . --json").exits(1).json();
+    assert_eq!(report[0]["absent"], json!([2]));
+    assert_eq!(report[0]["unusable"], json!([2]));
+}
+
+#[test]
 fn a_pickle_that_would_call_code_is_refused_and_named() {
     let tool = Tool::new();
     let evil = b"\x80\x02}X\x07\x00\x00\x00entriescposix\nsystem\nX\x02\x00\x00\x00ls\x85Rs.";

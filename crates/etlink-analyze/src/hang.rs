@@ -27,6 +27,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Says which rank hangs where. `dumps` are by rank, one of each.
 pub fn hang_report(dumps: &[RankDump]) -> HangReport {
+    hang_report_without(dumps, &BTreeSet::new())
+}
+
+/// The same where dumps of other ranks are there, and cannot be used.
+pub fn hang_report_without(dumps: &[RankDump], unusable: &BTreeSet<GlobalRank>) -> HangReport {
     let groups = group_sides(dumps);
     let mut report = HangReport::default();
     let cut = dumps.iter().filter(|one| one.is_cut());
@@ -40,9 +45,20 @@ pub fn hang_report(dumps: &[RankDump]) -> HangReport {
         report.stuck.extend(stuck_collectives(dumps, &cut, group));
     }
     report.problems = problems.into_values().collect();
+    report.unusable = absent.intersection(unusable).copied().collect();
     report.absent = absent.into_iter().collect();
+    for stuck in &mut report.stuck {
+        let unknown = stuck.unknown.iter().copied();
+        stuck.unusable = unknown.filter(|rank| unusable.contains(rank)).collect();
+    }
     for one in dumps {
-        let place = rank_place(one, dumps, &cut, &groups);
+        let mut place = rank_place(one, dumps, &cut, &groups);
+        if let Some(message) = &mut place.message
+            && message.side == PeerSide::Absent
+            && message.peer.is_some_and(|peer| unusable.contains(&peer))
+        {
+            message.side = PeerSide::Unusable;
+        }
         report.messages.extend(place.message);
         if one.is_cut() {
             let last = place.hang.last.clone();
@@ -148,6 +164,8 @@ fn stuck_collective(
         ended: ended.iter().map(|side| side.rank).collect(),
         not_called,
         unknown: group.absent.iter().copied().collect(),
+        // which of them have a dump is known to the report
+        unusable: vec![],
         cut: may_be_absent,
         mismatch: call_mismatch(dumps, sides),
         created_ns: created.max().unwrap_or(0),
@@ -203,7 +221,9 @@ fn rank_place(
         let message = stuck_message(one, entry, dumps, group);
         match message.side {
             PeerSide::Missing => hang.waits_for.extend(message.peer),
-            PeerSide::Cut | PeerSide::Absent => hang.may_wait_for.extend(message.peer),
+            PeerSide::Cut | PeerSide::Absent | PeerSide::Unusable => {
+                hang.may_wait_for.extend(message.peer)
+            }
             PeerSide::Met | PeerSide::Unnamed => {}
         }
         found.message = Some(message);

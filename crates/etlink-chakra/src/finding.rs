@@ -136,7 +136,7 @@ findings! {
     /// Ranges of Gloo as computation.
     GlooAsCompute "ET308" = Warning,
         "collectives of Gloo as computation: PyTorch records no group and size of them; record \
-        with NCCL";
+        with NCCL, or put dumps of the flight recorder beside the traces, as `etlink record` does";
     /// JSON that was mended.
     Repaired "ET404" = Warning, "entries with unescaped quotes, mended";
 }

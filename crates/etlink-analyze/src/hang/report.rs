@@ -46,8 +46,10 @@ pub struct HangReport {
     pub sentences: Vec<String>,
     /// Dumps that are cut.
     pub cut: Vec<CutDump>,
-    /// Ranks that some group has and that have no dump here.
+    /// Ranks that some group has and that have no dump here which can be used.
     pub absent: Vec<GlobalRank>,
+    /// Those of them that have one which cannot.
+    pub unusable: Vec<GlobalRank>,
     /// Ranks that others wait for and that wait for nobody.
     pub waited_for: Vec<GlobalRank>,
     /// Each rank that has a dump.
@@ -156,8 +158,10 @@ pub struct StuckCollective {
     pub ended: Vec<GlobalRank>,
     /// Ranks that have not called it.
     pub not_called: Vec<AbsentCall>,
-    /// Ranks of the group without a dump.
+    /// Ranks of the group without a dump that can be used.
     pub unknown: Vec<GlobalRank>,
+    /// Those of them that have one which cannot.
+    pub unusable: Vec<GlobalRank>,
     /// Ranks whose dump is cut before they called it, with the last call that it has.
     pub cut: Vec<AbsentCall>,
     /// What the ranks that called it say differently of it.
@@ -262,6 +266,8 @@ pub enum PeerSide {
     Cut,
     /// It has no dump.
     Absent,
+    /// Its dump cannot be used.
+    Unusable,
     /// The dump does not say who it is.
     #[default]
     Unnamed,
@@ -284,10 +290,33 @@ impl StuckMessage {
             PeerSide::Met => format!("{said}, which is in a {other} of it"),
             PeerSide::Missing => format!("{said}, which is in no {other} of it"),
             PeerSide::Cut => format!("{said}; the dump of rank {peer} is cut"),
-            PeerSide::Absent => format!("{said}; there is no dump of rank {peer}"),
+            PeerSide::Absent => format!("{said}; {}", missing_dumps(&[peer], &[])),
+            PeerSide::Unusable => format!("{said}; {}", missing_dumps(&[peer], &[peer])),
             PeerSide::Unnamed => said,
         }
     }
+}
+
+/// That nothing is known of ranks, some of which have a dump that cannot be used.
+pub(super) fn missing_dumps(ranks: &[GlobalRank], unusable: &[GlobalRank]) -> String {
+    let (left_out, absent): (Vec<GlobalRank>, Vec<GlobalRank>) =
+        ranks.iter().partition(|rank| unusable.contains(rank));
+    let mut reasons = vec![];
+    if !absent.is_empty() {
+        reasons.push(format!(
+            "there is no dump of {}",
+            rank_list("rank", &absent)
+        ));
+    }
+    match &left_out[..] {
+        [] => {}
+        [rank] => reasons.push(format!("the dump of rank {rank} is left out")),
+        ranks => {
+            let ranks = rank_list("rank", ranks);
+            reasons.push(format!("the dumps of {ranks} are left out"));
+        }
+    }
+    reasons.join(" and ")
 }
 
 impl CallMismatch {
@@ -353,8 +382,7 @@ impl StuckCollective {
             said += &format!(": {}", mismatch.list());
         }
         if !self.unknown.is_empty() {
-            let unknown = rank_list("rank", &self.unknown);
-            said += &format!("; there is no dump of {unknown}");
+            said += &format!("; {}", missing_dumps(&self.unknown, &self.unusable));
         }
         if !self.cut.is_empty() {
             let cut: Vec<GlobalRank> = self.cut.iter().map(|call| call.rank).collect();

@@ -1,6 +1,6 @@
 //! Whether a run hangs and on what, in words.
 
-use super::report::{HangReport, HangVerdict, RankHang, StuckCollective};
+use super::report::{HangReport, HangVerdict, RankHang, StuckCollective, missing_dumps};
 use etlink_link::ranks::rank_list;
 use etlink_model::GlobalRank;
 use std::collections::BTreeSet;
@@ -90,7 +90,7 @@ fn ended_words(report: &HangReport) -> String {
     let said = format!("{ranks}{only} {ended}");
     match absent.is_empty() {
         true => said,
-        false => format!("{said}; there is no dump of {}", rank_list("rank", absent)),
+        false => format!("{said}; {}", missing_dumps(absent, &report.unusable)),
     }
 }
 
@@ -105,8 +105,7 @@ fn unknown_words(report: &HangReport) -> Option<String> {
         .partition(|rank| report.absent.binary_search(rank).is_ok());
     let mut reasons = vec![];
     if !absent.is_empty() {
-        let absent = rank_list("rank", &absent);
-        reasons.push(format!("there is no dump of {absent}"));
+        reasons.push(missing_dumps(&absent, &report.unusable));
     }
     match &cut[..] {
         [] => {}

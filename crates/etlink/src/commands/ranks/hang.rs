@@ -6,7 +6,7 @@ use crate::{Outcome, notes};
 use anyhow::Result;
 use etlink_analyze::hang::{
     CollectivePlace, FlightCall, HangReport, HangVerdict, RankDump, RankHang, flight_calls,
-    hang_report,
+    hang_report_without,
 };
 use etlink_link::ranks::rank_list;
 use etlink_model::{GlobalRank, Severity};
@@ -107,6 +107,7 @@ fn other_logs_note(folder: &Path) -> Result<Option<String>> {
 fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHangs>, Vec<RunError>) {
     let (mut dumps, mut notes, mut excluded, mut errors) = (vec![], vec![], vec![], vec![]);
     let mut ranks = BTreeSet::new();
+    let mut unusable: BTreeSet<GlobalRank> = BTreeSet::new();
     for file in &found.dumps {
         let name = file.path.file_name().unwrap_or_default();
         let name = name.to_string_lossy();
@@ -134,6 +135,7 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
                 dumps.push(dump);
             }
             Err(error) => {
+                unusable.insert(GlobalRank(rank));
                 excluded.push(Excluded::from_error(&name, &error));
                 errors.push(error);
             }
@@ -142,15 +144,19 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
     if dumps.is_empty() {
         return (None, errors);
     }
-    let report = hang_report(&dumps);
+    // another dump of the rank may have been read
+    unusable.retain(|rank| !ranks.contains(&rank.0));
+    let report = hang_report_without(&dumps, &unusable);
     for problem in &report.problems {
         let first = problem.examples.first();
         let first = first.map_or(String::new(), |first| format!(" (first: {first})"));
         let what = problem.kind.describe();
         notes.push(format!("{} {what}{first}", problem.count));
     }
-    if !report.absent.is_empty() {
-        notes.push(format!("no dump of {}", rank_list("rank", &report.absent)));
+    let absent = report.absent.iter().copied();
+    let absent: Vec<GlobalRank> = absent.filter(|rank| !unusable.contains(rank)).collect();
+    if !absent.is_empty() {
+        notes.push(format!("no dump of {}", rank_list("rank", &absent)));
     }
     let hangs = FolderHangs {
         run: found.folder.display().to_string(),
