@@ -272,6 +272,25 @@ fn traces_of_the_collector_of_torch_are_read_like_their_json() {
 }
 
 #[test]
+fn rows_that_the_collector_of_torch_cut_are_counted() {
+    let tool = Tool::new();
+    let cut = "cut in its .pftrace, where a row of another stream begins";
+    // kB before kC, in two steps
+    let lanes = "{pairs}/../graphs/lanes-2.15.0";
+    tool.run(&format!("link --device {lanes}.pftrace"))
+        .exits(0)
+        .says(cut)
+        .says("2  device rows");
+    tool.run(&format!("link --device {lanes}.pftrace --strict"))
+        .exits(1);
+    for whole in ["lanes-2.15.0.json", "streams-2.15.0.pftrace"] {
+        let ran = tool.run(&format!("link --device {{pairs}}/../graphs/{whole} --strict"));
+        let ran = ran.exits(0);
+        assert!(!ran.stdout.contains(cut), "{}", ran.shown());
+    }
+}
+
+#[test]
 fn a_folder_of_traces_of_the_collector_of_torch_is_a_run() {
     let tool = Tool::new();
     let trace = std::fs::read(pairs().join("../graphs/streams-2.15.0.pftrace")).expect("reads");

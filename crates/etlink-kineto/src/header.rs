@@ -3,8 +3,14 @@
 use crate::json_values::{list, object};
 use crate::order;
 use etlink_json::{FieldScan, JsonValue, scan_fields, unescape};
-use etlink_model::{DeviceHeader, DeviceTrace, GlobalRank, KeepEvents, ProcessGroup, UnixNs};
+use etlink_model::{
+    AnomalyKind, DeviceHeader, DeviceTrace, GlobalRank, KeepEvents, ProcessGroup, UnixNs,
+};
 use rustc_hash::FxHashSet;
+
+/// How many device rows PyTorch cut where it wrote the recording for Perfetto; `etlink-perfetto` puts it
+/// behind the events that it makes of such a file.
+const CUT_ROWS_KEY: &str = "etlinkCutRows";
 
 /// Keys of the document that were met so far.
 #[derive(Default)]
@@ -39,11 +45,15 @@ pub(crate) fn read(
     }
     // The counts wait until `header` is no longer borrowed from the trace.
     let (header, mut counts) = (&mut trace.header, vec![]);
-    let mut recorded_order = None;
+    let (mut recorded_order, mut cut_rows) = (None, 0);
     let fields = scan_fields(text, |key, value| {
         keys.add(key);
         if key == order::KEY.as_bytes() {
             recorded_order = Some(value);
+            return;
+        }
+        if key == CUT_ROWS_KEY.as_bytes() {
+            cut_rows = value.uint().unwrap_or(0);
             return;
         }
         if let Some(details) = &mut details {
@@ -82,6 +92,9 @@ pub(crate) fn read(
         .into_iter()
         .for_each(|(device, count)| trace.note_multiprocessors(device, count));
     trace.details = details;
+    trace
+        .anomalies
+        .add(AnomalyKind::CutOnLane, cut_rows, None);
     if let Some(value) = recorded_order {
         order::restore_order(trace, value);
     }

@@ -76,6 +76,11 @@ anomalies! {
         "tables of the database that are damaged: rows before the damage are used";
     /// A cell whose type does not fit its column.
     BadCell = Damage, "values of the database that are of a wrong type, read as absent";
+    /// PyTorch's own collector writes rows of several streams onto one lane, and cuts them in Perfetto's
+    /// format.
+    CutOnLane = Damage,
+        "device rows that PyTorch cut in its .pftrace, where a row of another stream begins on the \
+         same lane: they took longer; record JSON for whole rows";
     /// A key of the document stands twice.
     RepeatedKey = Damage,
         "keys that the document has twice: of lists the first is used, of other values the last";

@@ -10,7 +10,7 @@
 //! Source: `_window_to_pftrace` in `torch/profiler/_cuspy/trace.py` and `cuspy_pftrace.cpp` of
 //! PyTorch 2.15. The writer cuts rows of one queue that overlap, and leaves out which way copies go
 //! and what `distributedInfo` says. Memory is that of the ranges that are open, which is a group of
-//! the writer's (all ranges of the host, all calls), and of the places of graph nodes.
+//! the writer's (all ranges of the host, all calls), and of the places of rows.
 
 use crate::packets::{PacketReader, damaged};
 use crate::schema::compute_kernel_launch::Dim3;
@@ -19,6 +19,7 @@ use crate::schema::{
     BuiltinClock, DebugAnnotation, GpuRenderStageEvent, InternedString, TracePacket,
     TrackDescriptor, TrackEvent,
 };
+use crate::words::CUT_ROWS_KEY;
 use etlink_json::write::{micros, number, text};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read};
@@ -85,6 +86,8 @@ pub struct TorchText<R> {
     nodes: BTreeMap<u64, NodePlace>,
     /// The nodes that wait, and for which.
     waits: Vec<(u64, u64)>,
+    /// Where rows are, by which it is known that some were cut.
+    rows: Vec<LaneRow>,
 }
 
 /// A thread, or a queue of a GPU.
@@ -103,6 +106,17 @@ struct OpenSlice {
     /// The event's text, and where its duration goes.
     text: Vec<u8>,
     duration_at: usize,
+}
+
+/// A row on its lane, in the order of lanes and times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LaneRow {
+    gpu: i32,
+    lane: i64,
+    start: i64,
+    end: i64,
+    /// Where it ran; the lane, unless it was moved.
+    stream: i64,
 }
 
 /// A row of a graph.
@@ -133,6 +147,7 @@ impl<R: Read> TorchText<R> {
             open: BTreeMap::new(),
             nodes: BTreeMap::new(),
             waits: vec![],
+            rows: vec![],
         }
     }
 
@@ -164,9 +179,30 @@ impl<R: Read> TorchText<R> {
         }
         self.put_arrows();
         self.begin_events(0);
-        self.text.extend_from_slice(b"\n]}\n");
+        self.text.extend_from_slice(b"\n]");
+        let cut = self.count_cut_rows();
+        if cut > 0 {
+            self.text
+                .extend_from_slice(format!(", \"{CUT_ROWS_KEY}\": {cut}").as_bytes());
+        }
+        self.text.extend_from_slice(b"}\n");
         self.is_done = true;
         Ok(())
+    }
+
+    /// Rows that end where the next of their lane begins, which ran on another stream: the writer
+    /// lets each end there at the latest, and rows of two streams hardly meet to the nanosecond.
+    /// O(rows log rows).
+    fn count_cut_rows(&mut self) -> usize {
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.sort_unstable();
+        let pairs = rows.windows(2).filter(|pair| {
+            let (row, next) = (pair[0], pair[1]);
+            (row.gpu, row.lane) == (next.gpu, next.lane)
+                && row.end == next.start
+                && row.stream != next.stream
+        });
+        pairs.count()
     }
 
     fn add_packet(&mut self, packet: &TracePacket) -> Result<(), String> {
@@ -312,6 +348,16 @@ impl<R: Read> TorchText<R> {
             (None, None) => what,
         };
         let duration = i64::try_from(stage.duration()).unwrap_or(0);
+        // annotations lie around rows, and are whole
+        if *category != "gpu_user_annotation" {
+            self.rows.push(LaneRow {
+                gpu: stage.gpu_id(),
+                lane,
+                start: at,
+                end: at.saturating_add(duration),
+                stream,
+            });
+        }
         let mut text = begin_event(category, &name)?;
         put_place(&mut text, i64::from(stage.gpu_id()), lane, at)?;
         put_duration(&mut text, duration)?;

@@ -26,5 +26,7 @@ pub const THREAD_NAMES: &str = "thread_names";
 pub const ORDER: &str = "recorded_order";
 /// See [`ORDER`].
 pub const ORDER_KEY: &str = "etlinkOrder";
+/// The key of Kineto JSON under which stands how many rows the writer of a `.pftrace` cut.
+pub const CUT_ROWS_KEY: &str = "etlinkCutRows";
 /// The last entry of a whole file.
 pub const COMPLETE: &str = "complete";
