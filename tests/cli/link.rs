@@ -192,18 +192,101 @@ fn standard_output_takes_the_graph_alone() {
 }
 
 #[test]
-fn inspect_knows_every_kind() {
+fn inspect_knows_every_kind_and_what_takes_it() {
     let tool = Tool::new();
-    tool.run(&format!("link {MLP} -o out.et")).exits(0);
-    tool.run(&format!("link {MLP} -o out.json")).exits(0);
-    for (file, kind) in [
-        ("{pairs}/mlp-2.15.0/torch_et_0.json.gz", "host_trace"),
-        ("{pairs}/mlp-2.15.0/kineto_trace_0.json.gz", "kineto_trace"),
-        ("out.et", "chakra_et"),
-        ("out.json", "et_plus"),
+    let streams = "link --device {pairs}/../graphs/streams-2.15.0.json";
+    tool.run(&format!("{streams} -o out.0.et")).exits(0);
+    tool.run(&format!("{streams} -o out.json")).exits(0);
+    tool.run("convert out.0.et printed.json").exits(0);
+    tool.file(
+        "layers.txt",
+        "DATA\n1\nconv -1 100 NONE 0 80 NONE 0 60 ALLREDUCE 4096 10\n",
+    );
+    let merged = [
+        "analyze FILE",
+        "report FILE -o page.html -f",
+        "check FILE",
+        "convert FILE x.dot -f",
+    ];
+    let graph = [&merged[..], &["replay FILE"]].concat();
+    let device = [
+        "link --device FILE",
+        "analyze FILE",
+        "findings FILE",
+        "replay FILE",
+        "report FILE -o page.html -f",
+        "top FILE",
+        "diff FILE FILE",
+    ];
+    let kineto = "{pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+    let host = [
+        format!("link --host FILE --device {kineto}"),
+        format!("analyze --host FILE {kineto}"),
+        format!("top --host FILE {kineto}"),
+    ];
+    let simulated = "{pairs}/../simulated/tpdp4-2.15.0";
+    for (file, kind, commands) in [
+        (
+            "{pairs}/mlp-2.15.0/torch_et_0.json.gz",
+            "host_trace",
+            host.each_ref().map(String::as_str).to_vec(),
+        ),
+        (kineto, "kineto_trace", device.to_vec()),
+        (
+            "{pairs}/../jax/mlp-0.10.2/host.xplane.pb",
+            "xla_space",
+            device.to_vec(),
+        ),
+        ("out.0.et", "chakra_et", graph.clone()),
+        ("out.json", "et_plus", merged.to_vec()),
+        ("printed.json", "chakra_json", graph),
+        (
+            "layers.txt",
+            "text_workload",
+            vec!["convert FILE made --ranks 2"],
+        ),
+        (
+            &format!("{simulated}/log.log"),
+            "astra_log",
+            vec!["inspect FILE"],
+        ),
+        (
+            &format!("{simulated}/printed.txt"),
+            "astra_log",
+            vec!["inspect FILE"],
+        ),
     ] {
-        let ran = tool.run(&format!("inspect {file} --json")).exits(0);
-        assert_eq!(ran.json()["kind"], kind, "{file}");
-        tool.run(&format!("inspect {file}")).exits(0);
+        let facts = tool.run(&format!("inspect {file} --json")).exits(0).json();
+        assert_eq!(facts["kind"], kind, "{file}");
+        let taken_by = facts["taken_by"].as_str().expect("a text");
+        for command in commands {
+            tool.run(&command.replace("FILE", file)).exits(0);
+            let name = command.split(' ').next().unwrap_or_default();
+            assert!(
+                taken_by.contains(name) || name == "inspect",
+                "{name}: {taken_by}"
+            );
+        }
+        tool.run(&format!("inspect {file}"))
+            .exits(0)
+            .says("taken by");
     }
+    let log = format!("{simulated}/log.log");
+    let facts = tool.run(&format!("inspect {log} --json")).exits(0).json();
+    assert_eq!(
+        (&facts["ranks"], &facts["ranks_finished"]),
+        (&4.into(), &4.into())
+    );
+    assert!(
+        facts["taken_by"]
+            .as_str()
+            .expect("a text")
+            .starts_with("simulated")
+    );
+    tool.run(&format!("analyze {log}"))
+        .exits(2)
+        .complains(&["is a log of ASTRA-sim; give it to `etlink simulated`"]);
+    tool.run("link --device layers.txt")
+        .exits(2)
+        .complains(&["is a text workload of ASTRA-sim 1.0"]);
 }

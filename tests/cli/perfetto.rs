@@ -284,7 +284,9 @@ fn rows_that_the_collector_of_torch_cut_are_counted() {
     tool.run(&format!("link --device {lanes}.pftrace --strict"))
         .exits(1);
     for whole in ["lanes-2.15.0.json", "streams-2.15.0.pftrace"] {
-        let ran = tool.run(&format!("link --device {{pairs}}/../graphs/{whole} --strict"));
+        let ran = tool.run(&format!(
+            "link --device {{pairs}}/../graphs/{whole} --strict"
+        ));
         let ran = ran.exits(0);
         assert!(!ran.stdout.contains(cut), "{}", ran.shown());
     }

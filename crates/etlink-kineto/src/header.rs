@@ -92,9 +92,7 @@ pub(crate) fn read(
         .into_iter()
         .for_each(|(device, count)| trace.note_multiprocessors(device, count));
     trace.details = details;
-    trace
-        .anomalies
-        .add(AnomalyKind::CutOnLane, cut_rows, None);
+    trace.anomalies.add(AnomalyKind::CutOnLane, cut_rows, None);
     if let Some(value) = recorded_order {
         order::restore_order(trace, value);
     }

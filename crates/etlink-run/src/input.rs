@@ -18,9 +18,11 @@ use crate::file_error::{FileAction, FileContext};
 use crate::storage::{self, StoredKind, is_url, shown_path};
 use database::{MAGIC, UnpackedFile, ask_tables, kind_of_pages};
 use etlink_chakra::read::sniff;
+use etlink_chakra::simulated::is_astra_log;
 use etlink_flight_recorder::is_flight_dump;
 use etlink_nccl_inspector::is_inspector_log;
 use etlink_perfetto::{KinetoText, PerfettoOrigin, TorchText, perfetto_origin};
+use etlink_workload::text_workload::is_text_workload;
 use gzip::Gzip;
 use memchr::memmem;
 use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
@@ -261,7 +263,7 @@ fn sniff_kind(head: &[u8]) -> InputKind {
     }
     match InputKind::from(sniff(head)) {
         InputKind::KinetoTrace if etlink_xla::is_xla_json(head) => InputKind::XlaJson,
-        InputKind::Unknown => sniff_measurement(head),
+        InputKind::Unknown => sniff_other(head),
         kind => kind,
     }
 }
@@ -284,14 +286,18 @@ pub(crate) fn is_nsys_table(path: &Path) -> bool {
     is_known && ending.is_some_and(|ending| ending == "parquet" || ending == "arrow")
 }
 
-/// What is measured beside traces, by its unpacked beginning.
-fn sniff_measurement(head: &[u8]) -> InputKind {
+/// What is no trace and is read all the same, by its unpacked beginning.
+fn sniff_other(head: &[u8]) -> InputKind {
     if etlink_metrics::is_latency_file(head) {
         InputKind::RequestLatencies
     } else if etlink_metrics::is_compute_csv(head) {
         InputKind::KernelMetrics
     } else if etlink_metrics::is_workload_card(head) {
         InputKind::WorkloadCard
+    } else if is_astra_log(head) {
+        InputKind::AstraLog
+    } else if is_text_workload(head) {
+        InputKind::TextWorkload
     } else {
         InputKind::Unknown
     }

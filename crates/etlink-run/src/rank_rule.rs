@@ -23,7 +23,7 @@ pub enum RankRule {
 /// Names of tools, which end in the rank or have it behind a word.
 const NAME_LAYOUTS: [(&[&str], &str); 10] = [
     (&["-tp-"], "SGLang's names, `<time>-TP-N`"),
-    (&["_dcp", "_tp"], "vLLM's names, `dp0_pp0_tp0_…_rankN`"),
+    (&["_pp", "_tp"], "vLLM's names, `dp0_pp0_tp0_…_rankN`"),
     (
         &["chakra_host_"],
         "names of Chakra's samples, `chakra_host_N` and `chakra_device_N`",

@@ -682,7 +682,10 @@ impl<'s> RankEntry<'s> {
         let is_beside = input.kind.is_measurement()
             || matches!(
                 input.kind,
-                InputKind::FlightRecorder | InputKind::NcclInspector
+                InputKind::FlightRecorder
+                    | InputKind::NcclInspector
+                    | InputKind::AstraLog
+                    | InputKind::TextWorkload
             );
         if (is_unknown || is_beside) && is_file {
             return Err(input.refuse_kind(WantedTrace::Times).into());

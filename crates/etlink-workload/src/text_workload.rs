@@ -123,6 +123,11 @@ impl TextWorkload {
         })
     }
 
+    /// How many layers it has.
+    pub fn layer_count(&self) -> usize {
+        self.layers.len()
+    }
+
     /// The graph of each rank, which is the same for all, of so many passes.
     pub fn to_graph(&self, passes: u32) -> ChakraMessages {
         let mut run = Passes {

@@ -25,6 +25,22 @@ const MAX_LINE: u64 = 1 << 20;
 /// Messages that are kept.
 const MAX_MESSAGES: usize = 16;
 
+/// Whether a text begins like a log: one of its first lines is the simulator's, with a level.
+pub fn is_astra_log(head: &[u8]) -> bool {
+    const LINES: usize = 200;
+    let levels = [&b"] [info] "[..], b"] [debug] ", b"] [warning] "];
+    let has_level = |line: &[u8]| {
+        let mut levels = levels.iter();
+        levels.any(|level| memmem::find(line, level).is_some())
+    };
+    let mut lines = head.split(|byte| *byte == b'\n').take(LINES);
+    lines.any(|line| {
+        let found = LogLine::parse(line);
+        let is_unsure = matches!(found, None | Some(LogLine::Damaged | LogLine::Critical(_)));
+        !is_unsure && has_level(line)
+    })
+}
+
 /// What the log of one simulation says.
 #[derive(Clone, Debug, Default)]
 pub struct AstraLog {

@@ -21,7 +21,7 @@ mod timeline;
 mod tests;
 
 pub use comms::{Between, GraphComms, NodeLane, SimulatedError, SimulatedRun, SimulatedSlice};
-pub use log::{AstraLog, AstraLogReader, LoggedNode, LoggedRank, LoggedStatistics};
+pub use log::{AstraLog, AstraLogReader, LoggedNode, LoggedRank, LoggedStatistics, is_astra_log};
 pub use measured::MeasuredRun;
 pub use report::{
     ComparedComm, ComparedKind, ComparedRank, SimulationReport, StuckRank, compare_simulation,

@@ -232,6 +232,12 @@ impl WantedTrace {
                 WantedTrace::Times if kind == InputKind::NcclInspector => {
                     "give its folder to `etlink ranks`"
                 }
+                WantedTrace::Times if kind == InputKind::AstraLog => {
+                    "give it to `etlink simulated`"
+                }
+                WantedTrace::Times if kind == InputKind::TextWorkload => {
+                    "make graphs of it with `etlink convert`"
+                }
                 WantedTrace::Times if kind.is_measurement() => {
                     "give a trace of the same run, and this one as --metrics"
                 }

@@ -46,6 +46,10 @@ pub enum InputKind {
     RequestLatencies,
     /// A workload card of ccl-bench.
     WorkloadCard,
+    /// What ASTRA-sim logged or printed.
+    AstraLog,
+    /// A workload of ASTRA-sim 1.0.
+    TextWorkload,
     /// Anything else.
     #[default]
     Unknown,
@@ -73,7 +77,56 @@ impl InputKind {
             InputKind::KernelMetrics => "metrics of kernels (CSV of Nsight Compute)",
             InputKind::RequestLatencies => "latencies of requests (a result of vLLM or SGLang)",
             InputKind::WorkloadCard => "a workload card (ccl-bench)",
+            InputKind::AstraLog => "a log of ASTRA-sim",
+            InputKind::TextWorkload => "a text workload of ASTRA-sim 1.0",
             InputKind::Unknown => "no trace that etlink knows",
+        }
+    }
+
+    /// Which commands and options take it.
+    pub fn taken_by(self) -> &'static str {
+        match self {
+            InputKind::HostTrace => {
+                "--host of link, analyze, findings, replay, report and top, beside the device trace \
+                 of the rank; merge and ranks take a folder with both"
+            }
+            InputKind::KinetoTrace
+            | InputKind::XlaSpace
+            | InputKind::XlaJson
+            | InputKind::RocprofJson
+            | InputKind::RocpdSqlite
+            | InputKind::NsysSqlite => {
+                "link --device, analyze, findings, replay, report, top, diff; merge and ranks take a \
+                 folder of all ranks"
+            }
+            InputKind::EtPlus => {
+                "analyze, report, check, convert, and chakra_converter; --host of link"
+            }
+            InputKind::ChakraEt => {
+                "analyze, replay, report, check, convert; scale and simulators take a folder of all \
+                 ranks"
+            }
+            InputKind::ChakraJson => "analyze, replay, report, check, convert",
+            InputKind::FlightRecorder => {
+                "ranks takes a folder of dumps, and says which rank hangs; beside traces merge and \
+                 the others take sizes and groups of collectives from it"
+            }
+            InputKind::NcclInspector => "ranks takes a folder of logs",
+            InputKind::KernelMetrics => {
+                "--metrics of link, analyze, findings and report; found in a folder of traces by the \
+                 rank in its name"
+            }
+            InputKind::RequestLatencies => {
+                "--metrics of analyze and report; found in a folder of traces"
+            }
+            InputKind::WorkloadCard => {
+                "--metrics of analyze and report; found in a folder of traces; analyze \
+                 --workload-card writes one"
+            }
+            InputKind::AstraLog => "simulated, with the graphs beside it or --graphs",
+            InputKind::TextWorkload => "convert, with --ranks",
+            InputKind::NsysReport => "nsys export --type sqlite, whose result etlink reads",
+            InputKind::ParquetTable | InputKind::OtherSqlite | InputKind::Unknown => "nothing",
         }
     }
 
@@ -98,6 +151,8 @@ impl InputKind {
             | InputKind::KernelMetrics
             | InputKind::RequestLatencies
             | InputKind::WorkloadCard
+            | InputKind::AstraLog
+            | InputKind::TextWorkload
             | InputKind::Unknown => false,
         }
     }

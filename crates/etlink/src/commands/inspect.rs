@@ -8,6 +8,7 @@ use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check;
 use etlink_chakra::read;
+use etlink_chakra::simulated::{AstraLog, AstraLogReader};
 use etlink_flight_recorder::FlightDump;
 use etlink_model::{
     Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, HostTrace, MetricProfile, Names,
@@ -18,8 +19,10 @@ use etlink_run::input::{InputFile, InputKind, database_processes};
 use etlink_run::job::{read_device, read_host};
 use etlink_run::measurements::{read_card_file, read_latency_file, read_metric_file};
 use etlink_run::{Run, RunError, RunOptions, RunSource};
+use etlink_workload::text_workload::TextWorkload;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
+use std::io::{BufReader, Read};
 use std::path::Path;
 
 pub fn run(args: InspectArgs) -> Result<Outcome> {
@@ -85,6 +88,10 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>
     } else {
         kind.describe()
     };
+    let taken_by = match input.is_view {
+        true => "ui.perfetto.dev and other viewers: no command takes it",
+        false => kind.taken_by(),
+    };
     // A trace is of one process. Of a report of several it is told which they are.
     let processes = match (&input.plain_path, kind.has_processes()) {
         (Some(path), true) => database_processes(path)?,
@@ -98,6 +105,7 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>
     facts.insert("file".into(), json!(file.display().to_string()));
     facts.insert("kind".into(), json!(kind));
     facts.insert("what".into(), json!(what));
+    facts.insert("taken_by".into(), json!(taken_by));
     facts.extend(stored.map(|bytes| ("stored_bytes".into(), json!(bytes))));
     let (contents, damaged) = found?;
     facts.extend(contents);
@@ -164,6 +172,23 @@ fn read_contents(
             Ok((into_object(json!({ "runs": runs })), false))
         }
         InputKind::WorkloadCard => Ok((into_object(json!(read_card_file(input)?)), false)),
+        InputKind::AstraLog => {
+            let mut reader = AstraLogReader::default();
+            let read = reader.read(BufReader::new(input.content));
+            read.with_context(|| path.display().to_string())?;
+            let log = reader.finish();
+            let damaged = log.damaged > 0;
+            Ok((simulation_facts(&log), damaged))
+        }
+        InputKind::TextWorkload => {
+            let mut text = String::new();
+            let read = BufReader::new(input.content).read_to_string(&mut text);
+            read.with_context(|| path.display().to_string())?;
+            let workload = TextWorkload::parse(&text);
+            let workload = workload.with_context(|| path.display().to_string())?;
+            let facts = json!({ "layers": workload.layer_count() });
+            Ok((into_object(facts), false))
+        }
         _ => {
             bail!(
                 "{} is {}; give a host trace, a device trace, a .et or merged JSON",
@@ -274,6 +299,22 @@ fn log_facts(log: &InspectorLog) -> Map<String, Value> {
         "collectives": collectives,
         "communicators": log.communicators,
         "anomalies": count_anomalies(&log.anomalies),
+    }))
+}
+
+fn simulation_facts(log: &AstraLog) -> Map<String, Value> {
+    let ranks = log.ranks.values();
+    let finished = ranks.clone().filter(|rank| rank.finished_ns.is_some());
+    let nodes: usize = ranks.map(|rank| rank.nodes.len()).sum();
+    into_object(json!({
+        "lines": log.lines,
+        "simulations": log.runs,
+        "ranks": log.ranks.len(),
+        "ranks_finished": finished.count(),
+        "nodes": nodes,
+        "last_ns": log.last_ns,
+        "has_end": log.has_end,
+        "damaged_lines": log.damaged,
     }))
 }
 

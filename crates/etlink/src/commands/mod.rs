@@ -159,7 +159,10 @@ fn print_run_files(runs: &RunSet) {
     }
     for (index, run) in runs.runs.iter().enumerate() {
         let title = runs.run_title(index);
-        notes::print_details(&title, &run.pairing_notes());
+        // who names the files of a rank knows them
+        if !runs.source.is_one_rank() {
+            notes::print_details(&title, &run.pairing_notes());
+        }
         notes::print_details(&title, &run.unused);
     }
 }

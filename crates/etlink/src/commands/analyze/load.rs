@@ -5,6 +5,7 @@ use super::chakra;
 use super::parquet::TableFiles;
 use super::results::{AnalyzedRun, AnalyzedTrace, Ranked};
 use crate::args::{AnalyzeArgs, Compat};
+use crate::commands::print_run_files;
 use crate::rank_error::rank_error;
 use crate::run_findings::{FoundRank, retained_bytes};
 use anyhow::{Result, bail};
@@ -99,6 +100,7 @@ pub(super) fn load_runs<T: Send + BorshSerialize + BorshDeserialize>(
         analyzed.map_or(0, |rank| keep(entry, &mut rank.value))
     });
     progress.finish();
+    print_run_files(&runs);
     results?.and_then(|results| {
         let results = results.into_iter().map(Result::transpose);
         analyzed_runs(&runs, results.collect())
@@ -123,6 +125,7 @@ pub(super) fn load_at_once<T: Send>(
         (analyzed.map(|analyzed| analyzed.map_err(rank_error)), bytes)
     });
     progress.finish();
+    print_run_files(&runs);
     analyzed_runs(&runs, results?)
 }
 
