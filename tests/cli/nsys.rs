@@ -453,7 +453,9 @@ fn tables_of_a_parquet_export_are_told_what_to_export_instead() {
         .exits(2)
         .complains(&["`nsys export --type sqlite deep/one/a.nsys-rep`"]);
     // beside other traces they are said, unless they were exported too
-    tool.run("merge run -o out").exits(0);
+    tool.run("merge run -o out -v")
+        .exits(0)
+        .notes("run/nsys_0.sqlite, by names of Nsight Systems' reports, `nsys_N`");
     tool.file("run/nsys_1.parquetdir/StringIds.parquet", tool.read(path));
     tool.run("merge run -o out --overwrite")
         .exits(0)
