@@ -182,6 +182,19 @@ class Signals(Safety):
         self.assert_steps(self.manifest()["ranks"][0], (3, 4))
 
 
+class Descriptors(Safety):
+    def test_a_program_that_closes_what_it_does_not_know(self):
+        """Its own files, which get the numbers of ours, have what it wrote; steps are counted and recorded."""
+        for options, cycles, code in (("--wait 1000 --warmup 1 --active 1", [], 1), ("--armed", [], 0), (SCHEDULE, [(3, 4)], 0)):
+            with self.subTest(options):
+                ran = self.record(options + " --overwrite", "python closing.py", code=code)
+                self.assertEqual(ran.stdout, "{b'CHECKPOINT'}\n")
+                (rank,) = self.manifest()["ranks"]
+                self.assertEqual(rank["steps"], 8)
+                self.assert_steps(rank, *cycles)
+        self.assertFalse((self.traces / ".etlink").exists())
+
+
 class Clocks(Safety):
     """How the clocks of machines lie to each other is measured by the times of files in the folder that they share."""
 

@@ -96,13 +96,16 @@ def hold_folder():
     import fcntl
 
     fcntl.flock(marker, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    atexit.register(remove_folder, marker, os.getpid())
+    atexit.register(remove_folder, marker, os.fstat(marker), os.getpid())
 
 
-def remove_folder(marker, pid):
+def remove_folder(marker, status, pid):
     """By the last process, if the command has ended before it."""
     try:
         if os.getpid() != pid or not os.path.exists(os.path.join(HERE, "ended")):
+            return
+        if not os.path.samestat(os.fstat(marker), status):
+            # the program has closed it, and the number is another file's
             return
         import fcntl
         import shutil

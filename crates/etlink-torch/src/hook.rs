@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text. The package has a private name there, so that no
 /// `etlink_torch` of the program is taken for it, nor it for one of theirs.
-pub const HOOK: [(&str, &str); 35] = [
+pub const HOOK: [(&str, &str); 36] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
@@ -18,6 +18,10 @@ pub const HOOK: [(&str, &str); 35] = [
     (
         "_etlink_hook/armed.py",
         include_str!("../python/etlink_torch/armed.py"),
+    ),
+    (
+        "_etlink_hook/descriptors.py",
+        include_str!("../python/etlink_torch/descriptors.py"),
     ),
     (
         "_etlink_hook/files.py",

@@ -10,6 +10,7 @@ import shutil
 import socket
 
 from . import flight_recorder, memory_snapshot
+from .descriptors import Descriptor
 from .guard import Failure, attempt
 from .process import clock
 
@@ -54,8 +55,8 @@ def hold_shared(path):
     """Opens a file and keeps a shared lock on it for as long as this process lives; the descriptor."""
     import fcntl
 
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    descriptor = Descriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    fcntl.flock(descriptor.number, fcntl.LOCK_SH)
     return descriptor
 
 
@@ -63,8 +64,10 @@ def is_only_holder(descriptor):
     """Whether no other process holds the shared lock."""
     import fcntl
 
+    if not descriptor.is_ours():
+        return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     except OSError:
         return False

@@ -18,8 +18,6 @@ ACTIVE = []
 """The session of `etlink record` in this process, if there is one."""
 PRIVATE = "_etlink_hook"
 """The name under which `sitecustomize` loads this package."""
-HELD = []
-"""Descriptors whose locks say that this process still needs the work folder."""
 
 
 def install(torch, after_import):
@@ -33,8 +31,7 @@ def install_now(torch, after_import):
     report = Report(settings, versions(torch))
     try:
         # before what may fail: the folder stays as long as this process needs it
-        held = attempt(files.hold_shared, os.path.join(settings["work"], "running"))
-        HELD.append(held)
+        report.held = attempt(files.hold_shared, os.path.join(settings["work"], "running"))
         session = session_of(torch, settings, report)
         # first: a child must never count in the place of its parent
         os.register_at_fork(after_in_child=session.forked)
@@ -99,7 +96,7 @@ def leave(session):
         session.note_end()
         attempt(session.complete)
         attempt(manifest.update, settings, session.process(), sys.argv)
-    session.report.remove(HELD[0])
+    session.report.remove()
 
 
 def leave_first(session):

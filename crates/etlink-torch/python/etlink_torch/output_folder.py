@@ -18,9 +18,10 @@ class OutputFolder:
         for folder in (settings["work"], settings["tensorboard"]):
             if folder:
                 os.makedirs(folder, exist_ok=True)
-        self.held = attempt(join_folder, settings["work"])
+        held = attempt(join_folder, settings["work"])
         settings["clock"] = attempt(host_clock.measure, settings["work"])
         self.report = Report(settings, hook.versions(torch))
+        self.report.held = held
         try:
             self.session = kind(torch, settings, self.report)
         except BaseException:
@@ -47,7 +48,7 @@ class OutputFolder:
 
     def leave(self):
         """Removes what only the recording needed, and the work folder if no other rank uses it."""
-        held, self.held = self.held, None
-        self.report.remove(held)
+        self.report.remove()
+        held, self.report.held = self.report.held, None
         if held is not None:
-            attempt(os.close, held)
+            attempt(held.close)

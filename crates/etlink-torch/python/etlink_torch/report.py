@@ -11,6 +11,7 @@ import platform
 import socket
 import threading
 
+from .descriptors import OwnFile
 from .files import hold_shared, is_only_holder, locked, remove_folder, write_whole
 from .guard import attempt, is_programs, silent
 from .process import environment, local_world
@@ -44,7 +45,7 @@ def join_folder(work):
 def hold_again(held):
     import fcntl
 
-    fcntl.flock(held, fcntl.LOCK_SH)
+    fcntl.flock(held.number, fcntl.LOCK_SH)
     return held
 
 
@@ -62,6 +63,8 @@ class Report:
         self.pid, self.folder = os.getpid(), settings["work"]
         self.key = "{}.{}".format(settings["launcher"], self.pid)
         self.counter, self.count_due, self.spare = None, 0, None
+        # a lock that keeps the work folder, as a `Descriptor`
+        self.held = None
         self.turn = threading.Lock()
         self.content = {
             "pid": self.pid,
@@ -96,11 +99,11 @@ class Report:
     def reserve(self, hook):
         """Room for a note, on another disk perhaps than the traces."""
         path = os.path.join(hook, "{}.note".format(self.pid))
-        self.spare = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.pwrite(self.spare, b" " * NOTE_BYTES, 0)
+        self.spare = OwnFile(path)
+        self.spare.write(b" " * NOTE_BYTES, 0)
 
     def open_counter(self):
-        self.counter = os.open(self.path("steps"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self.counter = OwnFile(self.path("steps"))
 
     def path(self, ending):
         return self.path_of(self.key, ending)
@@ -118,7 +121,8 @@ class Report:
         if self.counter is None:
             return
         try:
-            os.pwrite(self.counter, b"%d" % number, 0)
+            if self.counter.write(b"%d" % number, 0):
+                attempt(self.hold)
         except Exception as error:
             if is_programs(error):
                 raise
@@ -129,7 +133,7 @@ class Report:
             if text not in self.content["notes"]:
                 self.content["notes"].append(text)
             if not self.write() and self.spare is not None:
-                os.pwrite(self.spare, text.encode("utf-8", "replace")[:NOTE_BYTES], 0)
+                self.spare.write(text.encode("utf-8", "replace")[:NOTE_BYTES], 0)
         except Exception as error:
             if is_programs(error):
                 raise
@@ -160,17 +164,22 @@ class Report:
                 continue
         return False
 
-    def remove(self, held=None):
-        """Leaves nothing behind but what others still need; `held` is a lock that keeps the folder."""
+    def hold(self):
+        """The program closes what it does not know: the lock that keeps the work folder, too."""
+        if self.held is not None and not self.held.is_ours():
+            self.held = hold_shared(os.path.join(self.folder, "running"))
+
+    def remove(self):
+        """Leaves nothing behind but what others still need."""
         counter, self.counter = self.counter, None
         if counter is not None:
-            attempt(os.close, counter)
+            attempt(counter.close)
         claims = attempt(self.claims) or []
         rings = attempt(glob.glob, glob.escape(self.path("worker_")) + "*") or []
         own = [self.path(ending) for ending in ("json", "steps", "armed", "alive")]
         for path in (*own, *rings, *claims):
             attempt(os.remove, path)
-        attempt(remove_folder, self.folder, held)
+        attempt(remove_folder, self.folder, self.held)
 
     def claims(self):
         path = os.path.join(self.folder, "rank_{}".format(self.content["rank"]))

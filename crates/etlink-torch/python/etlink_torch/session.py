@@ -144,6 +144,8 @@ class Session:
         self.times.start()
 
     def advance(self):
+        if self.termination is not None:
+            attempt(self.termination.look)
         if self.window is not None:
             if steps.action(self.settings["schedule"], self.made - 1) == steps.RECORD_AND_SAVE:
                 self.finish()

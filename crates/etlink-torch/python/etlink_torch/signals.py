@@ -15,6 +15,7 @@ import time
 from _signal import getsignal as handler_of
 from _signal import signal as set_handler
 
+from .descriptors import Descriptor
 from .guard import attempt
 from .trigger_signal import Handler, is_handled
 
@@ -138,7 +139,7 @@ class Termination:
         if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
         reading, writing = os.pipe()
-        self.ends = (reading, writing)
+        self.ends = Descriptor(reading), Descriptor(writing)
         os.set_blocking(writing, False)
         before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         if before != -1:
@@ -147,7 +148,7 @@ class Termination:
             return
         self.installed = True
         try:
-            _thread.start_new_thread(self.watch, (reading,))
+            _thread.start_new_thread(self.watch, (self.ends[0],))
             signal.signal(signal.SIGTERM, self.handle)
         except BaseException:
             self.uninstall()
@@ -163,8 +164,9 @@ class Termination:
         attempt(self.leave_handler)
         attempt(self.leave_wakeup)
         # no signal has number 0
-        attempt(os.write, self.ends[1], b"\0")
-        attempt(os.close, self.ends[1])
+        if attempt(self.ends[1].is_ours):
+            attempt(os.write, self.ends[1].number, b"\0")
+            attempt(self.ends[1].close)
 
     def leave_handler(self):
         if signal.getsignal(signal.SIGTERM) == self.handle:
@@ -172,12 +174,17 @@ class Termination:
 
     def leave_wakeup(self):
         current = signal.set_wakeup_fd(-1)
-        if current not in (-1, self.ends[1]):
+        if current not in (-1, self.ends[1].number):
             signal.set_wakeup_fd(current)
 
     def close(self):
         for end in self.ends:
-            attempt(os.close, end)
+            attempt(end.close)
+
+    def look(self):
+        """Python writes a signal's number to that descriptor, which the program may have closed meanwhile."""
+        if self.installed and not self.ends[1].is_ours():
+            self.leave_wakeup()
 
     def forked(self):
         """In a forked child: its signals are none of the parent's."""
@@ -194,8 +201,8 @@ class Termination:
     def watch(self, reading):
         """In a thread of our own, until a byte 0 arrives."""
         try:
-            while True:
-                arrived = os.read(reading, 256)
+            while reading.is_ours():
+                arrived = os.read(reading.number, 256)
                 if not arrived or 0 in arrived:
                     break
                 if signal.SIGTERM in arrived and not self.is_handled_in_time():
@@ -203,7 +210,7 @@ class Termination:
         except Exception:
             pass
         finally:
-            attempt(os.close, reading)
+            attempt(reading.close)
 
     def is_handled_in_time(self):
         """Whether the main thread takes the signal; it may be busy with saving, which is waited for."""

@@ -23,6 +23,7 @@ import statistics
 import threading
 import time
 
+from .descriptors import Descriptor
 from .files import write_new, write_whole
 from .guard import attempt, describe
 from .process import rank_and_world
@@ -87,7 +88,7 @@ class Watcher:
 
     def look(self):
         """How long to wait until the next look."""
-        attempt(lock, self.lock)
+        attempt(self.keep_lock)
         request = self.current_request()
         if request is None:
             if not self.excluded:
@@ -112,6 +113,13 @@ class Watcher:
         if time.monotonic() >= self.next_look:
             self.coordinate()
         return BUSY_S
+
+    def keep_lock(self):
+        """The program may have closed it."""
+        if self.lock.is_ours():
+            lock(self.lock.number)
+        else:
+            self.lock = lock_own(self.report.path("alive"))
 
     def has_taken(self, plan):
         return self.taken == plan["id"]
@@ -361,8 +369,8 @@ def is_settled(peer, request):
 
 def lock_own(path):
     """A lock that dies with this process, and that a forked child does not have."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    lock(descriptor)
+    descriptor = Descriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+    lock(descriptor.number)
     return descriptor
 
 

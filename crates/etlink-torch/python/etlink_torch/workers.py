@@ -10,6 +10,7 @@ import os
 import struct
 import time
 
+from .descriptors import OwnFile
 from .guard import attempt
 from .steps.patches import Patches
 
@@ -20,7 +21,7 @@ RECORDS = 4096
 
 class Ring:
     def __init__(self, path):
-        self.file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        self.file = OwnFile(path)
         self.written, self.batch, self.begun = 0, None, 0
 
     def begin(self, task):
@@ -34,7 +35,7 @@ class Ring:
             return
         # the first field is never 0: parts of the file that nothing was written to are zeros
         record = RECORD.pack(self.written + 1, batch, self.begun, time.time_ns())
-        os.pwrite(self.file, record, self.written % RECORDS * RECORD.size)
+        self.file.write(record, self.written % RECORDS * RECORD.size)
         self.written, self.batch = self.written + 1, None
 
 
