@@ -70,7 +70,7 @@ class Faults(Safety):
         line = [CHOSEN.etlink, *f"record {SCHEDULE} -o traces -- python".split(), str(PROGRAMS / "train.py"), "8"]
 
         def limit():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
 
         environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": ""}
         ran = subprocess.run(line, cwd=self.folder, env=environment, preexec_fn=limit, capture_output=True, text=True)
@@ -122,6 +122,32 @@ class Ends(Safety):
         saved = [(4, 5, False)] if version_key(CHOSEN.torch) >= (2, 3) else []
         self.assertEqual([(c["first_step"], c["last_step"], c["whole"]) for c in rank["cycles"]], saved)
         self.assertEqual(rank["lost"], not saved)
+
+    def test_a_program_that_becomes_another(self):
+        ran = self.record(SCHEDULE, "python train.py 8 die 4 exec")
+        self.assertEqual(ran.stdout, "another program\n")
+        (rank,) = self.manifest()["ranks"]
+        self.assert_steps(rank, (3, 4))
+        self.assertEqual((rank["lost"], rank["cycles"][0]["whole"]), (False, False))
+        self.assertIn("it became another program (exec) in step 4, of which nothing is recorded", ran.stderr)
+        # one that is not there, and one that a forked child becomes, end nothing
+        text = (PROGRAMS / "train.py").read_text().replace("1 / 0", "become()")
+        become = (
+            "def become():\n"
+            "    try:\n"
+            "        os.execlp('no_such_program', 'no_such_program')\n"
+            "    except FileNotFoundError:\n"
+            "        child = os.fork()\n"
+            "        if child == 0:\n"
+            "            os.execlp('echo', 'echo', 'child')\n"
+            "        os.waitpid(child, 0)\n"
+        )
+        script = self.script("becomes.py", text.replace("HOW = {", become + "HOW = {"))
+        ran = self.record(SCHEDULE + " --overwrite", f"python {script} 8 die 4 raise")
+        self.assertRegex(ran.stdout, r"\Achild\nloss \d\.\d+\n\Z")
+        (rank,) = self.manifest()["ranks"]
+        self.assert_steps(rank, (3, 4))
+        self.assertTrue(rank["cycles"][0]["whole"])
 
     def test_a_forked_child_ends(self):
         ran = self.record(SCHEDULE, "python forking.py")

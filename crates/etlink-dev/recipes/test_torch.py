@@ -362,6 +362,99 @@ class Recorded(Traces):
         ran = self.record(SCHEDULE + " --overwrite --step-on annotation:execute", f"python {program}", code=1)
         self.assertIn('steps are ranges of record_function("execute"): is the name of --step-on right?', ran.stderr)
 
+    def forked(self, text: str) -> Path:
+        """A program that forks after it has imported torch, and makes no step itself."""
+        program = self.folder / "forks.py"
+        program.write_text(
+            "import multiprocessing, sys, torch\n"
+            "from torch.profiler import record_function\n"
+            "context = multiprocessing.get_context('fork')\n"
+            "model = torch.nn.Linear(8, 8)\n" + text
+        )
+        return program
+
+    def test_an_engine_that_is_forked(self):
+        program = self.forked(
+            "def engine(answers):\n"
+            "    for _ in range(8):\n"
+            "        with record_function('execute_model'):\n"
+            "            answers.put(float(model(torch.ones(2, 8)).sum()))\n"
+            "answers = context.Queue()\n"
+            "process = context.Process(target=engine, args=(answers,))\n"
+            "process.start()\n"
+            "print(len([answers.get() for _ in range(8)]))\n"
+            "process.join()\n"
+            "sys.exit(process.exitcode)\n"
+        )
+        ran = self.record(SCHEDULE + " --step-on annotation:execute_model", f"python {program}")
+        self.assertEqual(ran.stdout, "8\n")
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual((rank["rank"], rank["steps"], rank["counted"]), (0, 8, "execute_model"))
+        self.assert_steps(rank, (3, 4))
+        # calls of any model are not: actors make them beside the rank that learns
+        ran = self.record(SCHEDULE + " --overwrite --step-on forward", f"python {program}", code=1)
+        self.assertIn("made no step; steps are calls of a model that has parameters; in a forked process", ran.stderr)
+
+    def test_a_helper_that_a_rank_forks_is_none(self):
+        program = self.forked(
+            "import os, torch.distributed as dist\n"
+            "def train(steps):\n"
+            "    net = torch.nn.Linear(8, 8)\n"
+            "    optimizer = torch.optim.SGD(net.parameters(), 0.1)\n"
+            "    for _ in range(steps):\n"
+            "        net(torch.ones(2, 8)).sum().backward()\n"
+            "        optimizer.step()\n"
+            "if sys.argv[1:]:\n"
+            "    dist.init_process_group('gloo', init_method=f'file://{sys.argv[1]}', rank=0, world_size=1)\n"
+            "else:\n"
+            "    os.environ['RANK'] = '0'\n"
+            "helper = context.Process(target=train, args=(12,))\n"
+            "helper.start()\n"
+            "helper.join()\n"
+            "train(8)\n"
+        )
+        for words in ("", f" {self.folder}/store"):
+            with self.subTest(words):
+                self.record(SCHEDULE + " --overwrite", f"python {program}{words}")
+                (rank,) = self.manifest()["ranks"]
+                self.assertEqual((rank["rank"], rank["steps"], rank["notes"]), (0, 8, []))
+                self.assert_steps(rank, (3, 4))
+
+    def test_ranks_that_are_forked(self):
+        """Each forks a worker of a DataLoader, whose transform calls a model, before it makes a step."""
+        program = self.forked(
+            "import torch.distributed as dist\n"
+            "class Data(torch.utils.data.Dataset):\n"
+            "    def __len__(self):\n"
+            "        return 16\n"
+            "    def __getitem__(self, number):\n"
+            "        return model(torch.ones(8)).detach()\n"
+            "def train(rank):\n"
+            "    torch.set_num_threads(1)\n"
+            "    dist.init_process_group('gloo', init_method=f'file://{sys.argv[1]}', rank=rank, world_size=2)\n"
+            "    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))\n"
+            "    optimizer = torch.optim.SGD(net.parameters(), 0.1)\n"
+            "    for batch in torch.utils.data.DataLoader(Data(), 2, num_workers=1):\n"
+            "        net(batch).sum().backward()\n"
+            "        optimizer.step()\n"
+            "    dist.destroy_process_group()\n"
+            "ranks = [context.Process(target=train, args=(rank,)) for rank in range(2)]\n"
+            "for rank in ranks:\n"
+            "    rank.start()\n"
+            "for rank in ranks:\n"
+            "    rank.join()\n"
+            "sys.exit(max(rank.exitcode for rank in ranks))\n"
+        )
+        for step_on, counted in (("optimizer", "SGD"), ("forward", "Linear")):
+            with self.subTest(step_on):
+                options = f"{SCHEDULE} --overwrite --step-on {step_on}"
+                self.record(options, f"python {program} {self.folder}/store_{step_on}")
+                ranks = self.manifest()["ranks"]
+                self.assertEqual([(rank["rank"], rank["world"], rank["steps"]) for rank in ranks], [(0, 2, 8), (1, 2, 8)])
+                for rank in ranks:
+                    self.assertEqual((rank["counted"], rank["notes"]), (counted, []))
+                    self.assert_steps(rank, (3, 4))
+
     def test_the_manifest_has_versions_and_the_environment_without_secrets(self):
         script = self.folder / "job.sh"
         variables = "NCCL_DEBUG=WARN TORCH_LOGS_KEY=hidden SLURM_JOB_ID=7 PASSWORD=hidden CUDA_MODULE_LOADING=$(printf '\\377')"
@@ -405,6 +498,38 @@ class Recorded(Traces):
             with self.subTest(own_profiler):
                 self.record(f"{SCHEDULE} --overwrite --own-profiler {own_profiler}", f"python {program}")
                 self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
+    def test_a_profiler_that_never_records(self):
+        """Our schedule stays in force, and the ranges of its steps are in no trace of ours."""
+        program = self.folder / "never.py"
+        program.write_text(
+            "import sys, torch\n"
+            "from torch.profiler import ProfilerAction, profile\n"
+            "net = torch.nn.Linear(8, 8)\n"
+            "optimizer = torch.optim.SGD(net.parameters(), 0.1)\n"
+            "late = ProfilerAction.RECORD_AND_SAVE if sys.argv[1:] else ProfilerAction.NONE\n"
+            "with profile(schedule=lambda step: late if step == 6 else ProfilerAction.NONE) as profiler:\n"
+            "    for _ in range(8):\n"
+            "        net(torch.ones(2, 8)).sum().backward()\n"
+            "        optimizer.step()\n"
+            "        profiler.step()\n"
+            "print([event.count for event in profiler.key_averages() if 'ProfilerStep' in event.key] if late.value else '')\n"
+        )
+        for own_profiler in ("adopt", "leave"):
+            with self.subTest(own_profiler):
+                options = f"{SCHEDULE} --overwrite --own-profiler {own_profiler}"
+                self.record(options, f"python {program}")
+                self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+                ran = self.record(options, f"python {program} late")
+                self.assertEqual(ran.stdout, "[1]\n")
+                cycles = [(3, 4), (6, 6)] if own_profiler == "adopt" else [(3, 4)]
+                self.assert_steps(self.manifest()["ranks"][0], *cycles)
+        # what comes first in a cycle of ours ends that
+        ran = self.record("--wait 5 --warmup 0 --active 3 --overwrite", f"python {program} late")
+        self.assertEqual(ran.stdout, "[1]\n")
+        self.assert_steps(self.manifest()["ranks"][0], (6, 6))
+        ran = self.record("--overwrite", f"python {program}", code=1)
+        self.assertIn("the program's own profiler never warmed up nor recorded; choose the steps with --wait", ran.stderr)
 
     def test_recording_that_is_never_reached(self):
         ran = self.record("--wait 10 --warmup 2 --active 2", "python train.py 7", code=1)

@@ -311,6 +311,24 @@ class Triggered(Jobs):
         self.assertEqual((waiting.returncode, len(recorded)), (0, 2) if recorded else (1, 0), out + err)
         self.assertRegex(out, r"recorded steps \d+" if recorded else "the program ended after")
 
+    def test_a_signal_that_ends_it_while_it_saves(self):
+        """As torchrun sends one when another rank has died: the recording is whole."""
+        saving = self.folder / "saving"
+        job = self.start_job("", f"python slow_disk.py {saving}")
+        line = [CHOSEN.etlink, "trigger", str(self.traces), "--steps", "3"]
+        waiting = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.wait_for(saving.exists)
+        os.kill(self.pids()[0], signal.SIGTERM)
+        out, err = waiting.communicate(timeout=300)
+        self.assertEqual(waiting.returncode, 0, err)
+        _, err = job.communicate(timeout=300)
+        (rank,) = self.manifest()["ranks"]
+        (cycle,), (asked,) = rank["cycles"], rank["asked"]
+        self.assertTrue(cycle["whole"])
+        self.assertEqual(asked["last_step"], cycle["last_step"], asked)
+        self.assertNotIn("nothing is recorded", err)
+        self.assertRegex(out, rf"recorded steps \d+-{cycle['last_step']} of 1 rank")
+
     def test_a_program_that_ends_as_it_is_asked(self):
         """It looks four times a second, and may see the request or not."""
         job = self.start_job("", f"python looping.py {self.stop} 0.05")

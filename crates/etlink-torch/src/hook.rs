@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text. The package has a private name there, so that no
 /// `etlink_torch` of the program is taken for it, nor it for one of theirs.
-pub const HOOK: [(&str, &str); 36] = [
+pub const HOOK: [(&str, &str); 39] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
@@ -20,6 +20,10 @@ pub const HOOK: [(&str, &str); 36] = [
         include_str!("../python/etlink_torch/armed.py"),
     ),
     (
+        "_etlink_hook/at_end.py",
+        include_str!("../python/etlink_torch/at_end.py"),
+    ),
+    (
         "_etlink_hook/descriptors.py",
         include_str!("../python/etlink_torch/descriptors.py"),
     ),
@@ -30,6 +34,10 @@ pub const HOOK: [(&str, &str); 36] = [
     (
         "_etlink_hook/flight_recorder.py",
         include_str!("../python/etlink_torch/flight_recorder.py"),
+    ),
+    (
+        "_etlink_hook/forks.py",
+        include_str!("../python/etlink_torch/forks.py"),
     ),
     (
         "_etlink_hook/graph_nodes.py",
@@ -90,6 +98,10 @@ pub const HOOK: [(&str, &str); 36] = [
     (
         "_etlink_hook/signals.py",
         include_str!("../python/etlink_torch/signals.py"),
+    ),
+    (
+        "_etlink_hook/step_ranges.py",
+        include_str!("../python/etlink_torch/step_ranges.py"),
     ),
     (
         "_etlink_hook/steps/__init__.py",

@@ -404,7 +404,11 @@ impl Manifest {
                 "calls of optimizer.step(); choose others with --step-on, such as --step-on forward"
                     .to_owned()
             }
-            "forward" => "calls of a model that has parameters".to_owned(),
+            "forward" => {
+                "calls of a model that has parameters; in a forked process they count with a \
+                          process group, or a rank in its environment"
+                    .to_owned()
+            }
             chosen if chosen.starts_with("annotation:") => {
                 let name = chosen.trim_start_matches("annotation:");
                 format!("ranges of record_function({name:?}): is the name of --step-on right?")
@@ -434,7 +438,9 @@ impl Manifest {
             ));
         }
         // What was typed counts for nothing where the program itself says what is recorded.
-        if self.schedule.is_some() && process.cycles.iter().any(|cycle| cycle.own_profiler) {
+        let mut cycles = process.cycles.iter();
+        let is_own = !process.cycles.is_empty() && cycles.all(|cycle| cycle.own_profiler);
+        if self.schedule.is_some() && is_own {
             notes.push(format!(
                 "{name}: the program's own profiler decides which steps are recorded: --wait, \
                  --warmup and --active are not used; --own-profiler leave leaves it alone"

@@ -193,16 +193,25 @@ class ArmedSession(Session):
         cycles = self.report.content["cycles"]
         before = len(cycles)
         super().finish()
+        if len(cycles) > before:
+            attempt(self.remove_oldest)
         if self.running is None:
             return
-        if len(cycles) > before:
-            self.settle(None, cycles[-1])
-            attempt(self.remove_oldest)
-        elif self.running["id"] is None:
+        if self.running["id"] is None:
             # the program ended in its warmup
             self.skip()
         else:
             self.settle("the recording ended before its first step did")
+
+    def save(self):
+        """A signal that ends the program comes after this: then it is known what came of the recording."""
+        with self.saving:
+            cycles = self.report.content["cycles"]
+            before = len(cycles)
+            why = super().save()
+            if self.running is not None and len(cycles) > before:
+                self.settle(None, cycles[-1])
+            return why
 
     def fail(self, why):
         """A recording that fails is given up, and the next one may be asked for."""
@@ -296,6 +305,12 @@ class ArmedSession(Session):
             plan = plan if plan is not None and plan["id"] == request["id"] else {"first": self.made}
             self.running = dict(request, first=plan["first"])
             self.settle("the program ended after {} steps, before it was recorded".format(self.made))
+
+    def begin_as_child(self):
+        has_begun = super().begin_as_child()
+        if has_begun:
+            self.watcher.handle_signal()
+        return has_begun
 
     def forked(self):
         attempt(self.watcher.forked)

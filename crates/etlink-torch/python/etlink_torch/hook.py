@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from . import files, lightning_hooks, locks, manifest, own_profiler, steps, workers
+from . import at_end, files, lightning_hooks, locks, manifest, own_profiler, step_ranges, steps, workers
 from .guard import attempt, describe, is_programs, silent
 from .report import Report
 from .session import Session
@@ -39,7 +39,7 @@ def install_now(torch, after_import):
         watch_profilers(torch, session)
         watch_waits(torch, session)
         atexit.register(leave, session)
-        leave_first(session)
+        at_end.wrap_ends(functools.partial(leave, session), functools.partial(leave_by_exec, session))
         ACTIVE.append(session)
     except Exception as error:
         if is_programs(error):
@@ -99,18 +99,12 @@ def leave(session):
     session.report.remove()
 
 
-def leave_first(session):
-    """`os._exit` skips all that Python does at exit."""
-    original = os._exit
-
-    @functools.wraps(original)
-    def wrapper(status):
-        try:
-            leave(session)
-        finally:
-            original(status)
-
-    os._exit = wrapper
+def leave_by_exec(session):
+    """The process becomes another program; in a forked child nothing of the session is its own."""
+    if os.getpid() == session.report.pid and session.window is not None:
+        why = "it became another program (exec) in step {}, of which nothing is recorded"
+        attempt(session.report.note, why.format(session.made))
+    leave(session)
 
 
 def watch_profilers(torch, session):
@@ -126,6 +120,7 @@ def watch_profilers(torch, session):
     before = [(owner, name, getattr(owner, name)) for owner, name in watched]
     for owner, name, original in before:
         setattr(owner, name, wrapped(original, session))
+    before += step_ranges.watch(torch, session)
     if session.own is not None:
         before += own_profiler.watch(torch, session.own)
     return before

@@ -27,7 +27,7 @@ def calls_of_profilers(torch):
     """Methods of profilers, and what is done before and after each."""
     kineto, profile = torch.profiler.profiler._KinetoProfile, torch.profiler.profile
     return [
-        (profile, "start", OwnProfilers.take_over, None),
+        (profile, "start", OwnProfilers.note_start, None),
         (profile, "stop", OwnProfilers.note_stop, OwnProfilers.forget_stop),
         (kineto, "prepare_trace", OwnProfilers.take_over, OwnProfilers.prepared),
         (kineto, "start_trace", OwnProfilers.begin, OwnProfilers.begun),
@@ -93,7 +93,9 @@ class OwnProfilers:
 
     def __init__(self, torch, session):
         self.torch, self.session, self.report = torch, session, session.report
-        self.taken, self.off, self.number = False, False, 0
+        # whether a profiler of the program was started, and whether one has warmed up or recorded
+        self.started, self.taken = False, False
+        self.off, self.number = False, 0
         # the cycle that is recorded, and those that lack one of their traces
         self.cycle, self.waiting = None, []
         # whether the program ends the profiler, and not a step of it
@@ -112,9 +114,12 @@ class OwnProfilers:
             attempt(cycle.abandon)
         attempt(self.report.note, why)
 
+    def note_start(self, _):
+        self.started = True
+
     @guarded
     def take_over(self, _):
-        """From here on the program decides what is recorded."""
+        """From here on the program decides what is recorded: its profiler warms up, or records."""
         if not self.taken and self.is_here():
             self.taken = True
             self.session.yield_to_program()
@@ -303,9 +308,18 @@ class OwnProfilers:
         for cycle in list(self.waiting):
             self.lose(cycle, "the host trace of the program's observer was not finished: its cycle is lost")
         content = self.report.content
-        if self.taken and not content["cycles"] and not content["notes"] and not content["excluded"]:
-            self.report.note("nothing is recorded: the program's own profiler recorded no step")
+        if not content["cycles"] and not content["notes"] and not content["excluded"]:
+            self.note_nothing()
         self.off = True
+
+    def note_nothing(self):
+        if self.taken:
+            self.report.note("nothing is recorded: the program's own profiler recorded no step")
+        elif self.started and self.session.settings["schedule"] is None and not self.session.settings.get("armed"):
+            self.report.note(
+                "nothing is recorded: the program's own profiler never warmed up nor recorded; choose the steps with "
+                "--wait, --warmup and --active"
+            )
 
     def forked(self):
         self.off = True

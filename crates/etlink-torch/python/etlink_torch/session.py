@@ -5,7 +5,7 @@ import threading
 from threading import get_ident
 from time import perf_counter_ns
 
-from . import files, flight_recorder, graph_nodes, steps
+from . import files, flight_recorder, forks, graph_nodes, steps
 from .guard import attempt, describe, guarded, is_programs, silent
 from .own_profiler import OwnProfilers
 from .process import clock, end_without_destructors, hide_from_children, rank_and_world
@@ -31,15 +31,25 @@ class Session:
         self.idle_until = 0
         self.begun, self.off, self.closed, self.thread = False, False, False, None
         self.times, self.termination, self.has_profiled = StepTimes(), None, False
-        self.own = OwnProfilers(torch, self) if settings["own_profiler"] == ADOPT else None
+        self.own = self.own_profilers() if settings["own_profiler"] == ADOPT else None
         # called when traces are in place; traces that TensorBoard has
         self.published, self.shown = None, 0
         # where phases have schedules of their own, these decide instead of ours
         self.phases = None
         # at the end of the process another thread may be saving a cycle
         self.saving = threading.RLock()
+        # in a forked child that may become a process of its own, until it has
+        self.heir = None
         if settings["options"]["cuda_graph_nodes"]:
             attempt(self.watch_graphs)
+
+    def own_profilers(self):
+        """The same object in a forked child: what is wrapped calls that."""
+        known = getattr(self, "own", None)
+        if known is None:
+            return OwnProfilers(self.torch, self)
+        known.__init__(self.torch, self)
+        return known
 
     def watch_graphs(self):
         with own():
@@ -53,6 +63,8 @@ class Session:
     @guarded
     def begin(self):
         """Before the first step; further calls do nothing."""
+        if self.heir is not None:
+            self.begin_as_child()
         if not self.begun and not self.closed and self.recordable():
             self.begun = True
             with deferred(has_defaults=False):
@@ -96,7 +108,7 @@ class Session:
 
     def end_step_of_cycle(self):
         """In a cycle, just before one, or where it is not known yet whether one begins."""
-        if self.closed:
+        if self.closed and not (self.heir is not None and self.begin_as_child()):
             return
         self.idle_until, self.thread = 0, get_ident()
         now = perf_counter_ns()
@@ -410,7 +422,7 @@ class Session:
         if content["cycles"] or content["notes"] or content["excluded"]:
             return
         if schedule is None:
-            self.report.note("nothing is recorded: the program started no profiler of its own")
+            self.report.note("nothing is recorded: no profiler of the program recorded")
             return
         first = schedule["skip_first"] + schedule["warmup"]
         first += 0 if schedule["skip_first_wait"] else schedule["wait"]
@@ -456,9 +468,31 @@ class Session:
         """What the manifest says of this process."""
         return dict(self.report.content, steps=self.made, lost=False)
 
+    def begin_as_child(self):
+        """Whether this forked child is a process of its own from now on, which makes steps."""
+        try:
+            if not self.heir.is_recorded():
+                return False
+            # from the start, with files of its own
+            self.__init__(self.torch, self.settings, self.heir.report())
+            return True
+        except Exception as error:
+            if is_programs(error):
+                raise
+            self.heir = None
+            attempt(self.close)
+            return False
+
+    def heir_of_parent(self):
+        """Of a process that has made no step and is not recorded: a launcher of ranks or engines, perhaps."""
+        if self.closed or self.off or self.made or self.has_profiled or self.phases is not None:
+            return self.heir
+        return forks.Heir(self) if self.settings["hook"] and self.window is None else None
+
     @silent
     def forked(self):
         """In a forked child, such as a worker of a DataLoader: the observer would write into the parent's file."""
+        self.heir = self.heir_of_parent()
         self.close()
         if self.own is not None:
             attempt(self.own.forked)

@@ -71,8 +71,8 @@ class AnnotationSteps:
         """The first range of the name decides on the thread: those of others do not count."""
         if self.is_step(made):
             self.thread = get_ident()
-            announce(self.session, self.name)
             self.session.begin()
+            announce(self.session, self.name)
 
     def closed(self, made):
         if self.thread == get_ident() and self.is_step(made):

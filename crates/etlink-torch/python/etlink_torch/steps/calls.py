@@ -147,7 +147,8 @@ class StepCalls:
 
 def announce(session, name):
     """What is counted, for summary and manifest."""
-    if session.report.content.get("counted") != name:
+    # in a forked child that is not recorded the report is the parent's
+    if not session.closed and session.report.content.get("counted") != name:
         session.report.content["counted"] = name
         session.report.write()
 

@@ -141,15 +141,21 @@ fn counted(step_on: &str, processes: &[&Process]) -> String {
         .filter_map(|process| process.counted.as_deref());
     // ranks of a pipeline may have models of several classes
     let names: BTreeSet<&str> = counted.collect();
-    let mut cycles = processes.iter().flat_map(|process| &process.cycles);
-    if cycles.any(|cycle| cycle.own_profiler) {
+    let cycles = || processes.iter().flat_map(|process| &process.cycles);
+    let is_own = cycles().any(|cycle| cycle.own_profiler);
+    if is_own && cycles().all(|cycle| cycle.own_profiler) {
         return " (of the program's own profiler)".to_owned();
     }
     if names.is_empty() {
         return String::new();
     }
     let names: Vec<&str> = names.into_iter().collect();
-    format!(" ({})", steps_counted(step_on, &names.join(", ")))
+    let others = if is_own {
+        ", and of the program's own profiler"
+    } else {
+        ""
+    };
+    format!(" ({}{others})", steps_counted(step_on, &names.join(", ")))
 }
 
 /// How much slower recorded steps were: times in the traces are theirs.

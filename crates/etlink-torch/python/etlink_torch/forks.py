@@ -1,0 +1,37 @@
+"""Forked children of a process that makes no steps itself: ranks, or engines that serve, which are recorded like others."""
+
+from .process import RANK_VARIABLES, first_number
+from .report import Report
+
+
+class Heir:
+    """What a forked child needs to record by itself. Most children are workers and helpers, and never do."""
+
+    def __init__(self, session):
+        content = session.report.content
+        self.torch, self.settings = session.torch, session.settings
+        self.versions = {name: content[name] for name in ("torch", "device", "nccl")}
+        # a function that counts is wrapped already
+        self.counted, self.rank = content.get("counted"), first_number(RANK_VARIABLES)
+        self.had_group = has_group(self.torch)
+
+    def is_recorded(self):
+        """Whether its steps are those of a rank, or of an engine; helpers of a rank may train and call models too."""
+        if self.torch.utils.data.get_worker_info() is not None or self.had_group:
+            return False
+        if has_group(self.torch) or first_number(RANK_VARIABLES) != self.rank:
+            return True
+        # a batch script of SLURM has a rank, and may start what it likes: a name says what is meant
+        unnamed = ("forward",) if self.rank is None else ("forward", "optimizer")
+        return self.settings["step_on"] not in unnamed
+
+    def report(self):
+        report = Report(self.settings, self.versions)
+        if self.counted is not None:
+            report.content["counted"] = self.counted
+        return report
+
+
+def has_group(torch):
+    distributed = torch.distributed
+    return distributed.is_available() and distributed.is_initialized()
