@@ -764,7 +764,6 @@ class Steps(Traces):
         "torchscript": "Sequential",
         "torchscript_frozen": "Sequential",
         "traced_by_torchscript_first": "Sequential",
-        "traced_by_fx": "Sequential",
     }
     OTHER = {
         # name: steps, and what the program itself has found out
@@ -780,6 +779,8 @@ class Steps(Traces):
         "meta_learning_of_two_steps": (9, None),
         "meta_learning_of_tasks": (29, None),
         "meta_learning_that_keeps_its_last": (8, None),
+        # one of the module that was traced
+        "traced_by_fx": (7, None),
         # one of the probe
         "a_probe_first": (7, None),
         # and of the others all but the first

@@ -1,5 +1,6 @@
 """Loops of many kinds inside of `profile`: steps.py NAME... prints what was counted, as JSON."""
 
+import gc
 import json
 import sys
 import tempfile
@@ -486,6 +487,9 @@ def traced_by_fx():
     net = model()
     net(INPUTS)
     graph = torch.fx.symbolic_trace(net)
+    # the module itself is in a cycle: that it is gone is known when Python has collected it
+    del net
+    gc.collect()
     names = [node.op for node in graph.graph.nodes]
     assert names == ["placeholder", "call_module", "call_module", "call_module", "output"], names
     return lambda: graph(INPUTS)
