@@ -9,6 +9,7 @@
 
 mod astra_sim;
 mod bench;
+mod budget;
 mod chakra;
 mod check_corpus;
 mod converted;
@@ -18,6 +19,7 @@ mod feeder;
 mod fuzz;
 mod growth;
 mod hta;
+mod large_run;
 mod many;
 mod nsys;
 mod object_store;
@@ -78,6 +80,9 @@ enum DevCommand {
     },
     /// Test: traces with very many threads, streams, names, … take little longer than ordinary ones
     Growth(growth::GrowthOptions),
+    /// Test: every command that takes `--memory` holds no more than it was allowed, or refuses; see
+    /// BENCHMARKS.md
+    Budget(budget::BudgetOptions),
     /// Repeat a recorded pair, or a device trace alone, to N times its size
     Generate {
         /// Host trace to repeat
@@ -99,6 +104,9 @@ enum DevCommand {
     /// Make the traces of many ranks, with clocks apart and one rank late, out of those of one that
     /// was recorded on the CPU
     Ranks(Box<many::RanksOptions>),
+    /// Measure runs of hundreds of ranks of realistic size, which a store on this machine makes as they
+    /// are read: `ranks`, and `merge` by phases; see BENCHMARKS.md
+    LargeRun(large_run::LargeRunOptions),
     /// Write a Kineto trace as an export of Nsight Systems (SQLite) of the same run
     #[command(name = "nsys-export")]
     NsysExport(nsys::NsysExportOptions),
@@ -216,6 +224,7 @@ fn main() -> ExitCode {
         DevCommand::OldestRust => toolchains::check_oldest_rust(),
         DevCommand::Sanitize(options) => toolchains::test_sanitized(&options),
         DevCommand::Growth(options) => growth::test_growth(&options),
+        DevCommand::Budget(options) => budget::test_budgets(&options),
         DevCommand::Generate {
             host,
             device,
@@ -225,6 +234,7 @@ fn main() -> ExitCode {
         } => generate::repeat_traces(host.as_deref(), device.as_deref(), times, &output, gzip)
             .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
         DevCommand::Ranks(options) => many::generate_ranks(&options),
+        DevCommand::LargeRun(options) => large_run::measure_large_runs(&options),
         DevCommand::NsysExport(options) => nsys::write_export(&options),
         DevCommand::Waits { files } => waits::compare_waits(&files),
         DevCommand::WhatIf(options) => whatif::test_whatif(&options),

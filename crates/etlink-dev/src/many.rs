@@ -1,9 +1,10 @@
 //! `cargo dev ranks`: the arguments of [`etlink_dev::generate::ranks`].
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use etlink_dev::generate::ranks::{self, LateRank, ScenarioSettings};
-use std::path::PathBuf;
+use etlink_testing::all_reduce_rank;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub struct RanksOptions {
@@ -13,6 +14,10 @@ pub struct RanksOptions {
     /// Folder for the traces and `truth.json`; empty
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
+    /// Ranks of which only the number is large instead: three all-reduces each, over groups that
+    /// list all ranks; device traces alone
+    #[arg(long)]
+    small: bool,
     /// Host trace of the recorded rank
     #[arg(
         long,
@@ -50,11 +55,25 @@ pub struct RanksOptions {
     seed: u64,
 }
 
+fn write_small_ranks(ranks: usize, folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for rank in 0..ranks as u64 {
+        let path = folder.join(format!("kineto_trace_{rank}.json"));
+        let text = all_reduce_rank(rank, ranks as u64, 0);
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    println!("{ranks} files in {}", folder.display());
+    Ok(())
+}
+
 fn ns_from_us(us: u32) -> i64 {
     1_000 * i64::from(us)
 }
 
 pub fn generate_ranks(options: &RanksOptions) -> Result<()> {
+    if options.small {
+        return write_small_ranks(options.ranks, &options.output);
+    }
     let wishes = ScenarioSettings {
         ranks: options.ranks,
         skew_ns: ns_from_us(options.skew_us),

@@ -9,8 +9,11 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::ops::Range;
 
-/// The first range: of most files that are looked at only the head is wanted.
-const FIRST_BYTES: u64 = 1 << 19;
+/// Where the first range ends: of most files only the head is wanted, and packed it is small. Each
+/// process of a cluster looks at the heads of all ranks.
+const FIRST_BYTES: u64 = 1 << 16;
+/// Where the second ends: the head of a file that is not packed.
+const SECOND_BYTES: u64 = 1 << 19;
 /// All others: large enough that the time to the first byte does not count.
 const RANGE_BYTES: u64 = 4 << 20;
 /// How many are on their way at once. With the one that is read this bounds the memory of a reader.
@@ -47,12 +50,12 @@ impl RangeReader {
         if self.next >= self.bytes {
             return Ok(());
         }
-        let size = if self.next == 0 {
-            FIRST_BYTES
-        } else {
-            RANGE_BYTES
+        let end = match self.next {
+            0 => FIRST_BYTES,
+            FIRST_BYTES => SECOND_BYTES,
+            next => next + RANGE_BYTES,
         };
-        let range = self.next..(self.next + size).min(self.bytes);
+        let range = self.next..end.min(self.bytes);
         self.next = range.end;
         let (place, etag) = (self.place.clone(), self.etag.clone());
         self.ahead.push_back(begin(fetch(place, etag, range))?);
@@ -60,8 +63,8 @@ impl RangeReader {
     }
 
     fn fill(&mut self) -> io::Result<()> {
-        // the first alone: who has seen the head may want no more
-        let wanted = if self.next == 0 { 1 } else { AHEAD };
+        // one alone: who has seen the head may want no more
+        let wanted = if self.next < SECOND_BYTES { 1 } else { AHEAD };
         while self.ahead.len() < wanted && self.next < self.bytes {
             self.ask_ahead()?;
         }

@@ -50,6 +50,8 @@ pub(super) struct CollectiveSpan {
 pub struct RunScenario {
     /// Number of ranks.
     pub ranks: usize,
+    /// Number of ranks that the traces state: more, where several ranks have one text.
+    pub(super) world: usize,
     /// Per rank, what its clock is ahead of true time when the window begins, ns.
     pub offset_ns: Vec<i64>,
     /// Per rank, by how much its clock is fast, ns per second.
@@ -126,6 +128,7 @@ impl RunScenario {
         let slot = jitter_ns + late.map_or(0, |late| late.by_ns) + TRANSFER_NS + HOP_NS + REST_NS;
         Ok(RunScenario {
             ranks,
+            world: ranks,
             offset_ns,
             drift_ppb,
             begin: window.0,
@@ -134,6 +137,12 @@ impl RunScenario {
             hops,
             slot,
         })
+    }
+
+    /// The same, where traces state so many ranks.
+    #[must_use]
+    pub fn of_world(self, world: usize) -> RunScenario {
+        RunScenario { world, ..self }
     }
 
     /// How many collectives each rank takes part in.

@@ -257,3 +257,51 @@ fn a_recording_of_sub_groups_is_refused() {
         "{error:#}"
     );
 }
+
+#[test]
+fn a_file_that_is_put_together_is_the_text_of_its_rank() {
+    use flate2::read::GzDecoder;
+    use std::io::Read;
+    use std::sync::Arc;
+
+    let recorded = recorded(2);
+    let settings = ScenarioSettings {
+        skew_ns: 0,
+        late: None,
+        ..wishes(4)
+    };
+    let scenario = recorded.scenario(&settings).expect("a run").of_world(512);
+    let packed = recorded.packed_device(&scenario, 3).expect("packs");
+    let object = SharedObject::new(&Arc::new(packed), 511, 1_000);
+    let mut whole = vec![];
+    object
+        .write_range(0..object.bytes, &mut whole)
+        .expect("writes");
+    assert_eq!(whole.len() as u64, object.bytes);
+    let mut text = vec![];
+    GzDecoder::new(&whole[..])
+        .read_to_end(&mut text)
+        .expect("sum and length are right");
+    assert_eq!(text.len() as u64, object.unpacked);
+    let trace = etlink_kineto::read(&text[..], etlink_kineto::KinetoReadOptions::default())
+        .expect("a device trace");
+    let said = String::from_utf8_lossy(&text[..2000]).into_owned();
+    assert!(
+        said.contains("\"rank\": 511, \"world_size\": 512"),
+        "{said}"
+    );
+    assert_eq!(trace.rows.len(), scenario.collectives());
+    // any part of it is the same part
+    for range in [
+        0..7,
+        5..40_000,
+        1_000..1_001,
+        object.bytes - 9..object.bytes,
+    ] {
+        let mut part = vec![];
+        object
+            .write_range(range.clone(), &mut part)
+            .expect("writes");
+        assert_eq!(part, whole[range.start as usize..range.end as usize]);
+    }
+}

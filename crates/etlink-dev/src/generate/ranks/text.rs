@@ -31,14 +31,24 @@ enum GapContent {
     },
     /// A number that is different for each process.
     Process(i64),
+    /// What all times of the trace count from, ns.
+    BaseTime(i64),
     /// Launch calls and kernels of the collectives.
     Rows,
+}
+
+/// What is written for what a rank alone has.
+#[derive(Clone, Copy)]
+pub(super) struct RankWords<'w> {
+    pub(super) rank: &'w str,
+    /// `None`: as recorded.
+    pub(super) base_time: Option<&'w str>,
 }
 
 /// See the module text.
 #[derive(Debug)]
 pub(super) struct TraceTemplate {
-    text: Vec<u8>,
+    pub(super) text: Vec<u8>,
     /// Where and how long, ascending.
     gaps: Vec<(usize, usize, GapContent)>,
     pub(super) of: RecordedProcess,
@@ -108,6 +118,12 @@ impl TraceTemplate {
                 ("\"1\", \"", GapContent::World),
             ],
         );
+        if let Some(base) = base_time(&document.text) {
+            find.add_gaps(
+                &format!("{BASE_TIME}{base},"),
+                &[(BASE_TIME, GapContent::BaseTime(base))],
+            );
+        }
         // On Linux the main thread has the number of its process. As a set, no place gets two gaps.
         for number in tids.iter().chain([pid]).collect::<BTreeSet<_>>() {
             for (before, after) in [
@@ -180,6 +196,20 @@ impl TraceTemplate {
         &self,
         scenario: &RunScenario,
         rank: usize,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let words = RankWords {
+            rank: &rank.to_string(),
+            base_time: None,
+        };
+        self.write_with(scenario, rank, words, out)
+    }
+
+    pub(super) fn write_with(
+        &self,
+        scenario: &RunScenario,
+        rank: usize,
+        words: RankWords<'_>,
         mut out: &mut dyn Write,
     ) -> io::Result<()> {
         let mut from = 0;
@@ -194,10 +224,14 @@ impl TraceTemplate {
                     (scenario.end(rank, end) - scenario.start(rank, start)).max(0),
                     &mut out,
                 )?,
-                GapContent::Rank => write!(out, "{rank}")?,
-                GapContent::World => write!(out, "{}", scenario.ranks)?,
+                GapContent::Rank => out.write_all(words.rank.as_bytes())?,
+                GapContent::BaseTime(ns) => match words.base_time {
+                    Some(word) => out.write_all(word.as_bytes())?,
+                    None => write!(out, "{ns}")?,
+                },
+                GapContent::World => write!(out, "{}", scenario.world)?,
                 GapContent::Ranks { cut } => {
-                    out.write_all(rank_list(scenario.ranks, cut).as_bytes())?
+                    out.write_all(rank_list(scenario.world, cut).as_bytes())?
                 }
                 GapContent::Process(number) => write!(out, "{}", process_number(number, rank))?,
                 GapContent::Rows => self.write_rows(scenario, rank, out)?,
@@ -219,7 +253,7 @@ impl TraceTemplate {
         };
         let mut writer = KinetoWriter::after_events(out, options);
         let pid = process_number(self.of.pid, rank);
-        let ranks = rank_list(scenario.ranks, true);
+        let ranks = rank_list(scenario.world, true);
         for (number, CollectiveArguments { tid, values }) in self.arguments.iter().enumerate() {
             let rows = scenario.rows(rank, number);
             let correlation = number + 1;
@@ -253,7 +287,7 @@ impl TraceTemplate {
                 args.number("correlation", correlation)?;
                 for (key, value) in values {
                     match *key {
-                        "Group size" => args.number(key, scenario.ranks)?,
+                        "Group size" => args.number(key, scenario.world)?,
                         "Process Group Ranks" => args.text(key, &ranks)?,
                         _ => args.raw(key, value)?,
                     }
@@ -263,6 +297,19 @@ impl TraceTemplate {
         }
         Ok(())
     }
+}
+
+/// The key of what all times count from.
+const BASE_TIME: &str = "\"baseTimeNanoseconds\": ";
+
+/// What all times of a device trace count from, ns.
+pub(super) fn base_time(text: &[u8]) -> Option<i64> {
+    let at = memmem::find(text, BASE_TIME.as_bytes())? + BASE_TIME.len();
+    let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit());
+    std::str::from_utf8(&text[at..at + digits.count()])
+        .ok()?
+        .parse()
+        .ok()
 }
 
 /// A process or thread id of a rank.
