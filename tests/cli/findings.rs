@@ -169,7 +169,7 @@ fn findings_of_a_folder_stay_within_memory() {
         tool.file(&format!("run/kineto_trace_{rank}.json"), draw.kineto());
     }
     // room for one rank after another, not for the graphs of those before
-    for (memory, says_them) in [("30M", false), ("300M", true)] {
+    for (memory, says_them) in [("38M", false), ("300M", true)] {
         let text = tool.run(&format!("analyze run -j 1 --memory {memory}"));
         let text = text.exits(0);
         assert_eq!(

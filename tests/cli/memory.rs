@@ -159,24 +159,24 @@ fn graphs_of_all_ranks_have_to_fit() {
         {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz run/kineto_trace_$r.json.gz; done",
     )
     .exits(0);
-    tool.run("ranks run --memory 14M -j 1").exits(1);
-    tool.run("replay run --memory 14M -j 1 --allow-mismatch")
+    tool.run("ranks run --memory 22M -j 1").exits(1);
+    tool.run("replay run --memory 22M -j 1 --allow-mismatch")
         .exits(2)
         .complains(&[
             "run: what is kept of all 40 ranks",
-            "--memory allows 14.0 MB",
+            "--memory allows 22.0 MB",
             "allow more",
         ]);
-    tool.run("replay run --memory 40M -j 1 --allow-mismatch")
+    tool.run("replay run --memory 48M -j 1 --allow-mismatch")
         .exits(0);
     tool.run("merge run --allow-mismatch -o out").exits(0);
-    tool.run("replay out --memory 14M -j 1")
+    tool.run("replay out --memory 22M -j 1")
         .exits(2)
         .complains(&[
             "out: what is kept of all 40 ranks",
-            "--memory allows 14.0 MB",
+            "--memory allows 22.0 MB",
         ]);
-    tool.run("replay out --memory 40M -j 1").exits(0);
+    tool.run("replay out --memory 48M -j 1").exits(0);
 }
 
 /// `ulimit -v`: what does not fit is refused before, and memory that cannot be had is said.

@@ -365,7 +365,7 @@ fn threads_and_memory_change_nothing() {
         .exits(0);
     // not all ranks fit at once, so that each is linked again to be written
     tool.run(&format!(
-        "{TPDP} -o little --format perfetto -j 2 --memory 14M"
+        "{TPDP} -o little --format perfetto -j 2 --memory 22M"
     ))
     .exits(0);
     let file = |folder: &str| tool.read(&format!("{folder}/timeline.pftrace.gz"));

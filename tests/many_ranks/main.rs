@@ -54,7 +54,7 @@ fn replayed(source: &RunSource, memory: u64) -> anyhow::Result<ReplayDocument> {
 
 const ENOUGH: u64 = 1_000_000_000;
 /// The program, one thread and the largest rank: nothing is left for what stays.
-const LEAST: u64 = 10_200_000;
+const LEAST: u64 = 18_200_000;
 
 /// By how many bytes the peak grows with each rank.
 fn growth<T>(runs: &[RunSource; 2], read: impl Fn(&RunSource, u64) -> anyhow::Result<T>) -> usize {
@@ -87,8 +87,11 @@ fn commands_count_what_they_keep_of_each_rank() {
     ];
     for error in errors {
         let error = error.expect("refused").to_string();
-        let said =
-            "what is kept of all 160 ranks does not fit into memory, --memory allows 10.2 MB";
-        assert!(error.contains(said), "{error}");
+        for said in [
+            "what is kept of all 160 ranks takes about ",
+            "--memory allows 18.2 MB",
+        ] {
+            assert!(error.contains(said), "{error}");
+        }
     }
 }

@@ -6,7 +6,7 @@
 use crate::cancel::Cancelled;
 use crate::file_error::FileError;
 use crate::input::{InputError, InputKind};
-use crate::memory::limit::{MemoryLimit, OversizedRank};
+use crate::memory::limit::{MemoryLimit, OversizedRank, display_size};
 use crate::output::OutputError;
 use crate::phases::{PhaseError, StoredError};
 use crate::text;
@@ -369,7 +369,8 @@ pub enum RunError {
     OversizedRank(Box<OversizedRank>),
     /// What stays of all ranks takes more memory than there is.
     #[error(
-        "{source_name}: what is kept of all {ranks} ranks does not fit into memory, {limit}{}",
+        "{source_name}: what is kept of all {ranks} ranks takes about {}, and {limit}{}",
+        display_size(*needed),
         advice(self.remedy())
     )]
     RanksTooLarge {
@@ -377,6 +378,8 @@ pub enum RunError {
         source_name: String,
         /// How many ranks it has.
         ranks: usize,
+        /// What the process would hold with all of them, bytes.
+        needed: u64,
         /// How much memory there is.
         limit: MemoryLimit,
     },

@@ -120,6 +120,9 @@ fn open_file(path: &Path, threads: usize, progress: &Progress) -> Result<InputFi
         Box::new(progress.watch(file.content, stored.unwrap_or(0))),
     )?;
     input.stored_path = stored.map(|_| path.to_owned());
+    if let Some(watch) = progress.memory() {
+        input.content = Box::new(watch.watch(input.content));
+    }
     Ok(input)
 }
 

@@ -3,12 +3,14 @@
 pub use crate::perfetto::PerfettoCounts;
 
 use crate::Progress;
+use crate::cancel::Cancelled;
 use crate::device_readers::{expect_device, read_device_trace};
 use crate::error::RunError;
 use crate::flight;
 use crate::input::database::database_processes;
 use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::measurements::read_metric_file;
+use crate::memory::RankWork;
 use crate::output::{OutputError, OutputFormat, Piece, Target};
 use crate::perfetto;
 use crate::read_cache::{ReadCache, TraceReading};
@@ -64,6 +66,8 @@ pub struct LinkJob {
     pub manifest: ManifestEntry,
     /// Parsed traces of earlier runs.
     pub cache: Option<ReadCache>,
+    /// What is done with the rank, which decides what memory it takes.
+    pub work: RankWork,
 }
 
 impl LinkJob {
@@ -87,6 +91,7 @@ impl LinkJob {
             allow_mismatch: false,
             manifest: ManifestEntry::default(),
             cache: None,
+            work: RankWork::default(),
         }
     }
 
@@ -256,6 +261,11 @@ pub fn link_opened(
         .map(|path| open_capture(path, job.threads, progress))
         .transpose()?;
     let (host, mut device) = read_opened(job, device, progress)?;
+    if let Some(watch) = progress.memory() {
+        let takes = job.work.bytes(host.as_ref(), &device);
+        // who watches knows what to say of it
+        watch.check_read(takes).map_err(|_| Cancelled)?;
+    }
     let flight_note = flight::describe_collectives(job.flight.as_deref(), &mut device, progress);
     let pattern = job.steps_by.as_ref();
     let step_note = match pattern {

@@ -1,13 +1,16 @@
 //! A memory budget: what a rank takes, told from its files before work starts, against what there
 //! is.
 
-mod gate;
+pub(crate) mod gate;
 pub(crate) mod limit;
+mod resident;
 mod system;
 mod unpacked;
+pub(crate) mod watch;
+mod work;
 
-pub use gate::{at_once, in_budget, keeping};
 pub use limit::{MemoryLimit, OversizedRank};
+pub use work::RankWork;
 
 use crate::Progress;
 use crate::error::RunError;
@@ -17,6 +20,7 @@ use crate::run_files::file_name;
 use crate::storage;
 use bytesize::ByteSize;
 use etlink_flight_recorder::{MAX_DUMP_BYTES, MAX_DUMP_VALUES};
+use gate::MemoryGate;
 use std::path::{Path, PathBuf};
 
 /// Peak memory per byte of host trace, in percent. Measured: see [`DEVICE_PERCENT`].
@@ -47,8 +51,9 @@ const DETAILS_PERCENT: u64 = 110;
 /// with 2 threads, of an export with 1.0 million device rows, 2.5 million calls and 4.0 million ranges:
 /// 225. This is that and a sixth.
 const ROW_BYTES: u64 = 260;
-/// What the process takes before it reads anything: program, allocator, output buffers.
-const BASE: u64 = 8_000_000;
+/// What the process takes before it reads anything: the program's own pages (the release build: 14 MB),
+/// allocator, output buffers.
+const BASE: u64 = 16_000_000;
 /// Peak memory per value of a flight recorder's dump, beyond its bytes. Peak RSS of `etlink inspect`
 /// of a pickle of 10^7 empty lists, which take the most: 54. This is that and a tenth.
 const DUMP_VALUE_BYTES: u64 = 60;
@@ -81,7 +86,7 @@ fn device_percent(path: &Path) -> u64 {
 #[derive(Clone, Debug)]
 pub struct RankMemory {
     files: Vec<PathBuf>,
-    unpacked: u64,
+    pub(crate) unpacked: u64,
     /// Beyond what the process takes anyway, bytes; 0 where sizes are not known (standard input,
     /// pipes).
     pub bytes: u64,
@@ -106,6 +111,15 @@ impl RankMemory {
         RankMemory {
             files,
             unpacked: host_bytes.saturating_add(device_bytes),
+            bytes,
+        }
+    }
+
+    /// Of a rank whose files were looked at elsewhere.
+    pub(crate) fn counted(bytes: u64) -> RankMemory {
+        RankMemory {
+            files: vec![],
+            unpacked: 0,
             bytes,
         }
     }
@@ -193,6 +207,35 @@ impl MemoryBudget {
         }
     }
 
+    /// Does one job for each need, in their order, as many at once as there is room for. Results are
+    /// in the jobs' order.
+    pub fn map<T: Send>(&self, needs: &[RankMemory], job: impl Fn(usize) -> T + Sync) -> Vec<T> {
+        gate::in_budget(&self.gate(needs), self.threads, job)
+    }
+
+    /// What such jobs wait at.
+    pub(crate) fn gate(&self, needs: &[RankMemory]) -> MemoryGate {
+        let bytes = needs.iter().map(|need| need.bytes).collect();
+        MemoryGate::new(
+            bytes,
+            self.for_ranks(),
+            self.total.saturating_sub(BASE),
+            self.threads,
+        )
+    }
+
+    /// A rank that turned out to take more than there is.
+    pub(crate) fn oversized(&self, need: &RankMemory, needed: u64) -> RunError {
+        RunError::OversizedRank(Box::new(OversizedRank {
+            files: need.files.clone(),
+            unpacked: need.unpacked,
+            needed: with_base(needed),
+            others: 0,
+            limit: self.limit(),
+            fits_one_thread: false,
+        }))
+    }
+
     /// Refuses ranks of which one alone takes more than there is.
     ///
     /// # Errors
@@ -245,6 +288,11 @@ impl MemoryBudget {
 fn percent_of(bytes: u64, percent: u64) -> u64 {
     // divided first: estimates of damaged sizes come near the end of u64
     (bytes / 100).saturating_mul(percent)
+}
+
+/// What a process holds that takes so much for ranks.
+pub(crate) fn with_base(bytes: u64) -> u64 {
+    bytes.saturating_add(BASE)
 }
 
 fn fixed_bytes(threads: usize) -> u64 {

@@ -1,6 +1,7 @@
 //! What is being done, for whoever wants to show it.
 
 use crate::cancel::Cancellation;
+use crate::memory::watch::RankWatch;
 use std::io::{self, Read};
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ pub trait ProgressListener: Send + Sync {
 pub struct Progress {
     listener: Option<Arc<dyn ProgressListener>>,
     cancellation: Cancellation,
+    memory: Option<RankWatch>,
 }
 
 impl Progress {
@@ -28,7 +30,7 @@ impl Progress {
     pub fn to(listener: Arc<dyn ProgressListener>) -> Progress {
         Progress {
             listener: Some(listener),
-            cancellation: Cancellation::default(),
+            ..Progress::default()
         }
     }
 
@@ -38,6 +40,19 @@ impl Progress {
             cancellation,
             ..self
         }
+    }
+
+    /// The same, for a rank that has its share of a memory budget.
+    pub(crate) fn with_memory(self, watch: RankWatch) -> Progress {
+        Progress {
+            memory: Some(watch),
+            ..self
+        }
+    }
+
+    /// The share of the rank that is worked on.
+    pub(crate) fn memory(&self) -> Option<&RankWatch> {
+        self.memory.as_ref()
     }
 
     /// Reports nowhere.

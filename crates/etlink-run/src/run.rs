@@ -15,11 +15,13 @@ use crate::graphs::{self, GraphSet, find_graph_sets};
 use crate::input::database::database_processes;
 use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::inspector;
-use crate::job::{self, JobReport, JobSeconds, LinkJob};
+use crate::job::{self, JobReport, JobSeconds, LinkJob, RankContext};
 use crate::joined::JoinedRun;
 use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
-use crate::memory::{MemoryBudget, RankMemory, at_once, in_budget, keeping};
+use crate::memory::gate::{KeptTooMuch, MemoryGate, in_budget, keeping};
+use crate::memory::watch::RankWatch;
+use crate::memory::{MemoryBudget, RankMemory, RankWork, with_base};
 use crate::phases::{PhaseError, ReportPhase, Shard};
 use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
@@ -35,6 +37,7 @@ use etlink_model::KeepEvents;
 use etlink_torch::RankSelection;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// More threads than this never help, and a mistyped number shall not start thousands.
 const MAX_THREADS: usize = 64;
@@ -179,6 +182,8 @@ pub struct RunOptions {
     pub tensor_deps: TensorEdges,
     /// What to read that no graph needs.
     pub keep: KeepEvents,
+    /// What is done with each rank, which decides what memory it takes.
+    pub work: RankWork,
     /// What steps are called; `None`: names that are known tell them.
     pub steps_by: Option<StepPattern>,
     /// Refuse damaged traces, and pairs of two runs.
@@ -208,6 +213,7 @@ impl Default for RunOptions {
             phase: None,
             tensor_deps: TensorEdges::default(),
             keep: KeepEvents::Graph,
+            work: RankWork::default(),
             steps_by: None,
             strict: false,
             allow_mismatch: false,
@@ -244,7 +250,8 @@ pub struct RunSet {
     pub ranks: Vec<(usize, usize)>,
     /// The same for the ranks of all shards.
     pub listed: Vec<(usize, usize)>,
-    bytes: Vec<u64>,
+    needs: Vec<RankMemory>,
+    gate: Arc<MemoryGate>,
     budget: MemoryBudget,
     threads: usize,
     /// Threads for each rank.
@@ -288,9 +295,9 @@ impl RunSet {
         // before anything is read: a rank that does not fit fails now, not after the others
         let budget = MemoryBudget::new(options.memory.map(ByteSize), threads);
         budget.check(&needs)?;
-        let bytes: Vec<u64> = needs.iter().map(|need| need.bytes).collect();
+        let gate = Arc::new(budget.gate(&needs));
         // threads that cannot have a rank of their own help with another's
-        let in_parallel = at_once(&bytes, budget.for_ranks(), threads);
+        let in_parallel = gate.at_once(threads);
         let threads_each = budget.threads_each(ranks.len(), in_parallel);
         Ok(RunSet {
             source,
@@ -298,7 +305,8 @@ impl RunSet {
             runs,
             ranks,
             listed,
-            bytes,
+            needs,
+            gate,
             budget,
             threads,
             threads_each,
@@ -332,9 +340,16 @@ impl RunSet {
         debug_assert_eq!(bytes.len(), self.listed.len(), "one for each rank");
         self.options.shard = Shard::WHOLE;
         self.ranks.clone_from(&self.listed);
-        let in_parallel = at_once(&bytes, self.budget.for_ranks(), self.threads);
-        self.threads_each = self.budget.threads_each(bytes.len(), in_parallel);
-        self.bytes = bytes;
+        self.needs = bytes.into_iter().map(RankMemory::counted).collect();
+        self.gate = Arc::new(self.budget.gate(&self.needs));
+        let in_parallel = self.gate.at_once(self.threads);
+        self.threads_each = self.budget.threads_each(self.needs.len(), in_parallel);
+    }
+
+    /// What jobs with these needs wait at.
+    pub(crate) fn gate_for(&self, needs: Vec<u64>) -> MemoryGate {
+        let needs: Vec<RankMemory> = needs.into_iter().map(RankMemory::counted).collect();
+        self.budget.gate(&needs)
     }
 
     /// All ranks.
@@ -350,10 +365,10 @@ impl RunSet {
     /// Whether all ranks that are joined with others can stay in memory at once.
     pub fn all_fit(&self) -> bool {
         let mut joined: u64 = 0;
-        for (index, bytes) in self.bytes.iter().enumerate() {
+        for (index, need) in self.needs.iter().enumerate() {
             if !self.entry(index).is_alone() {
                 // a rank without others is written as soon as it is linked, and not kept
-                joined = joined.saturating_add(*bytes);
+                joined = joined.saturating_add(need.bytes);
             }
         }
         joined <= self.budget.for_ranks()
@@ -362,18 +377,15 @@ impl RunSet {
     /// Whether so many times as much as all ranks take fits into memory. The only rank of a set has
     /// been let in already.
     pub fn has_room_for(&self, factor: u64) -> bool {
-        let all = self.bytes.iter();
-        let all = all.fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
+        let all = self.needs.iter();
+        let all = all.fold(0u64, |sum, need| sum.saturating_add(need.bytes));
         self.len() < 2 || all.saturating_mul(factor) <= self.budget.for_ranks()
     }
 
     /// Does `job` for every rank, as many at once as fit into memory. Results are in the order of
     /// the ranks.
     pub fn map_ranks<T: Send>(&self, job: impl Fn(RankEntry<'_>) -> T + Sync) -> Vec<T> {
-        let room = self.budget.for_ranks();
-        in_budget(&self.bytes, room, self.threads, |index| {
-            job(self.entry(index))
-        })
+        in_budget(&self.gate, self.threads, |index| job(self.entry(index)))
     }
 
     /// The same where each job returns how many bytes of it stay until all ranks are done.
@@ -384,9 +396,8 @@ impl RunSet {
         &self,
         job: impl Fn(RankEntry<'_>) -> (T, u64) + Sync,
     ) -> Result<Vec<T>, RunError> {
-        self.keeping_results(|room, threads| {
-            keeping(&self.bytes, room, threads, |index| job(self.entry(index)))
-        })
+        let job = |index| job(self.entry(index));
+        self.keeping_results(|threads| keeping(&self.gate, threads, job))
     }
 
     /// What `work` keeps in so much room, by so many threads.
@@ -395,12 +406,13 @@ impl RunSet {
     /// It does not fit.
     pub(crate) fn keeping_results<T>(
         &self,
-        work: impl FnOnce(u64, usize) -> Option<Vec<T>>,
+        work: impl FnOnce(usize) -> Result<Vec<T>, KeptTooMuch>,
     ) -> Result<Vec<T>, RunError> {
-        let results = work(self.budget.for_ranks(), self.threads);
-        results.ok_or_else(|| RunError::RanksTooLarge {
+        let results = work(self.threads);
+        results.map_err(|kept| RunError::RanksTooLarge {
             source_name: self.source_name(),
             ranks: self.len(),
+            needed: with_base(kept.needed),
             limit: self.budget.limit(),
         })
     }
@@ -568,7 +580,7 @@ impl<'s> RankEntry<'s> {
     pub fn memory_bytes(self) -> u64 {
         let set = self.set;
         if !set.is_shard() {
-            return set.bytes[self.index];
+            return set.needs[self.index].bytes;
         }
         // as in one process, where it comes after others
         let (run, place) = set.ranks[self.index];
@@ -612,6 +624,7 @@ impl<'s> RankEntry<'s> {
             allow_mismatch: options.allow_mismatch,
             manifest: files.manifest.clone(),
             cache: options.cache.clone(),
+            work: options.work,
             ..LinkJob::reading(files.host.clone(), device, self.set.threads_each)
         })
     }
@@ -623,8 +636,66 @@ impl<'s> RankEntry<'s> {
     pub fn link(self) -> Result<LinkedRank, RunError> {
         self.set.options.cancellation.check()?;
         let job = self.job()?;
-        let (trace, report) = job::link(&job, &self.set.options.progress)?;
+        let (trace, report) = self.link_job(&job, None)?;
         Ok(self.linked(trace, report))
+    }
+
+    /// Reads and links by a job of this rank; it waits, or ends, where memory is short.
+    pub(crate) fn link_job(
+        self,
+        job: &LinkJob,
+        device: Option<InputFile>,
+    ) -> Result<(LinkedTrace, JobReport), RunError> {
+        let can_repeat = device.is_none();
+        let mut device = device;
+        loop {
+            let watch = RankWatch::new(&self.set.gate, self.index);
+            let progress = self.set.options.progress.clone();
+            let progress = progress.with_memory(watch.clone());
+            let error = match job::link_opened(job, device.take(), &progress) {
+                Ok(linked) => return Ok(linked),
+                Err(error) => error,
+            };
+            let Some(refused) = self.refused_by(&watch) else {
+                return Err(error);
+            };
+            // beside others there was no room; alone there may be
+            if !can_repeat || !self.set.gate.wait_alone(self.index) {
+                return Err(refused);
+            }
+        }
+    }
+
+    /// Reads, links and writes by a job of this rank.
+    ///
+    /// # Errors
+    /// As [`RankEntry::link`]; or the result cannot be written.
+    pub fn run_job(self, job: &LinkJob) -> Result<JobReport, RunError> {
+        let (trace, mut linked) = self.link_job(job, None)?;
+        let progress = &self.set.options.progress;
+        job::write_out(&trace, job, RankContext::default(), progress, &mut linked)?;
+        Ok(linked)
+    }
+
+    /// Progress of this rank alone, whose reading waits where memory is short.
+    fn watched_progress(self) -> Progress {
+        let progress = self.set.options.progress.clone();
+        progress.with_memory(RankWatch::new(&self.set.gate, self.index))
+    }
+
+    /// What to say of a rank that could not go on.
+    fn refused_by(self, watch: &RankWatch) -> Option<RunError> {
+        let (over, read) = watch.refusal()?;
+        let need = &self.set.needs[self.index];
+        // of what was read in part the rest would take as much for each byte
+        let whole = u128::from(over.needed) * u128::from(need.unpacked.max(read));
+        let needed = u64::try_from(whole / u128::from(read.max(1))).unwrap_or(u64::MAX);
+        Some(self.set.budget.oversized(need, needed))
+    }
+
+    /// Whether the rank may stay in memory until all are done, beside those that are worked on.
+    pub fn may_stay(self) -> bool {
+        self.set.gate.may_keep()
     }
 
     /// Opens the file that a source of one file is, whatever is in it.
@@ -635,8 +706,7 @@ impl<'s> RankEntry<'s> {
         let files = self.files();
         let path = files.graph.as_ref().or(files.device.as_ref());
         let path = path.ok_or_else(|| no_device(files))?;
-        let progress = &self.set.options.progress;
-        let mut input = input::open(path, self.set.threads_each, progress)?;
+        let mut input = input::open(path, self.set.threads_each, &self.watched_progress())?;
         input.process = files.process;
         Ok(input)
     }
@@ -648,8 +718,7 @@ impl<'s> RankEntry<'s> {
     pub fn open_device(self) -> Result<InputFile, RunError> {
         let files = self.files();
         let device = files.device.as_ref().ok_or_else(|| no_device(files))?;
-        let progress = &self.set.options.progress;
-        let mut input = input::open(device, self.set.threads_each, progress)?;
+        let mut input = input::open(device, self.set.threads_each, &self.watched_progress())?;
         input.process = files.process;
         Ok(input)
     }
@@ -669,7 +738,7 @@ impl<'s> RankEntry<'s> {
             _ => return Ok(RankContent::Linked(Box::new(self.link()?))),
         };
         options.progress.phase("reading");
-        let mut input = input::open(path, threads, &options.progress)?;
+        let mut input = input::open(path, threads, &self.watched_progress())?;
         input.process = files.process;
         let is_unknown = matches!(
             input.kind,
@@ -691,7 +760,7 @@ impl<'s> RankEntry<'s> {
             return Err(input.refuse_kind(WantedTrace::Times).into());
         }
         if input.kind.is_device_trace() && is_file {
-            let (trace, report) = job::link_opened(&self.job()?, Some(input), &options.progress)?;
+            let (trace, report) = self.link_job(&self.job()?, Some(input))?;
             return Ok(RankContent::Linked(Box::new(self.linked(trace, report))));
         }
         if input.kind == InputKind::HostTrace {

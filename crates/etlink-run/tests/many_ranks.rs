@@ -37,7 +37,7 @@ fn draw_run(folder: &Path, ranks: u64) -> RunSource {
 fn options() -> RunOptions {
     RunOptions {
         threads: 1,
-        memory: Some(10_100_000),
+        memory: Some(18_100_000),
         ..RunOptions::default()
     }
 }

@@ -4,7 +4,7 @@ use crate::run_query::RunQuery;
 use crate::table::count;
 use anyhow::{Context, Result, bail};
 use etlink_model::KeepEvents;
-use etlink_run::job::{self, LinkJob};
+use etlink_run::job::LinkJob;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, merge};
 use etlink_run::output::{OutputFormat, Target};
 use etlink_run::phases::Shard;
@@ -48,11 +48,12 @@ pub fn write_timeline(run: &RunQuery, path: &Path, overwrite: bool) -> Result<()
     // an export leaves nothing out
     let runs = open_to_write(run, KeepEvents::Everything, Shard::WHOLE)?;
     if runs.len() == 1 {
+        let rank = runs.entry(0);
         let job = LinkJob {
             target: Some(target),
-            ..runs.entry(0).job()?
+            ..rank.job()?
         };
-        let linked = job::run(&job, &runs.options.progress)?;
+        let linked = rank.run_job(&job)?;
         if linked.refused {
             bail!(
                 "{}: damaged, and strict was given: nothing was written",

@@ -81,6 +81,6 @@ impl OversizedRank {
     }
 }
 
-fn display_size(bytes: u64) -> String {
+pub(crate) fn display_size(bytes: u64) -> String {
     ByteSize(bytes).display().si().to_string()
 }

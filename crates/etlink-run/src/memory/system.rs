@@ -105,7 +105,7 @@ fn group_left(kind: &Kind, group: &str) -> Option<u64> {
 }
 
 /// The number behind a word that begins a line.
-fn word_value(text: &str, word: &str) -> Option<u64> {
+pub(super) fn word_value(text: &str, word: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_ascii_whitespace);
     lines.find_map(|mut line| (line.next() == Some(word)).then(|| line.next()?.parse().ok())?)
 }

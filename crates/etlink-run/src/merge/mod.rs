@@ -395,7 +395,9 @@ impl Merger<'_> {
             let joined = MergedRun::new(self.options, &self.runs.options, &rank.run, members);
             rank.piece = self.write_rank(&trace, &job, &joined, &rank.label, &mut linked)?;
             rank.alone = Some(joined);
-        } else if let Some(known) = rank.known.as_mut().filter(|_| self.hold) {
+        } else if let Some(known) = rank.known.as_mut().filter(|_| self.hold)
+            && entry.may_stay()
+        {
             known.trace = Some(Box::new(trace));
         }
         rank.linked = Some(linked);
@@ -530,7 +532,7 @@ impl Merger<'_> {
         }
         // what was said the first time goes
         job.strict = false;
-        let (trace, mut linked) = job::link(&job, self.progress())?;
+        let (trace, mut linked) = entry.link_job(&job, None)?;
         let named = entry.files().rank.map(GlobalRank);
         linked.report.rank = linked.report.rank.or(named);
         let piece = self.write_rank(&trace, &job, joined, &rank.label, &mut linked)?;

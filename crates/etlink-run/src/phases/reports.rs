@@ -6,7 +6,7 @@ use super::identity::{PhaseIdentity, RankIdentity};
 use super::shard::Shard;
 use super::step::{FailedRank, ReportPhase, ReportStep};
 use crate::error::RunError;
-use crate::memory::keeping;
+use crate::memory::gate::keeping;
 use crate::run::{RankEntry, RunSet};
 use borsh::{BorshDeserialize, BorshSerialize};
 use serde::{Deserialize, Serialize};
@@ -194,9 +194,8 @@ impl RunSet {
             (results, kept)
         };
         // what is read of a shard is small beside what a trace takes
-        let needs = vec![0; shards.len()];
-        let of_shards =
-            set.keeping_results(|room, threads| keeping(&needs, room, threads, read))?;
+        let gate = set.gate_for(vec![0; shards.len()]);
+        let of_shards = set.keeping_results(|threads| keeping(&gate, threads, read))?;
         let mut all: Vec<Option<Result<V, RunError>>> = vec![];
         all.resize_with(set.len(), || None);
         for results in of_shards {

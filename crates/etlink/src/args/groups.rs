@@ -18,7 +18,7 @@ pub struct ResourceArgs {
     // 0, which the library takes for all cores, is refused: it looks like a mistake of a script
     pub threads: Option<u32>,
     /// Memory to stay within, such as `16G` or `500M` (`Gi`, `Mi`: powers of two); what takes more
-    /// is refused before work starts, of a folder as many ranks are read at once as fit [default:
+    /// is refused and nothing written, of a folder as many ranks are read at once as fit [default:
     /// what the system can give]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<ByteSize>,

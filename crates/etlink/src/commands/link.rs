@@ -7,7 +7,8 @@ use crate::table::{fold_lines, plain_lines};
 use crate::{Outcome, notes, table};
 use anyhow::{Result, bail};
 use etlink_model::KeepEvents;
-use etlink_run::job::{self, ChakraOptions, LinkJob};
+use etlink_run::job::{ChakraOptions, JobReport, LinkJob};
+use etlink_run::memory::RankWork;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource, is_folder};
 use std::path::Path;
@@ -67,9 +68,9 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     let progress = crate::progress::progress_bar();
     let config = LinkConfig::from_args(args, &progress)?;
     let json = config.json;
-    let job = link_job(config)?;
-    let to_stdout = job.target.as_ref().is_some_and(Target::is_stdout);
-    let linked = job::run(&job, &progress);
+    let target = config.target.clone();
+    let to_stdout = target.as_ref().is_some_and(Target::is_stdout);
+    let linked = link_traces(config);
     progress.finish();
     // only now: an error that is printed over the bar could not be read
     let linked = linked?;
@@ -96,19 +97,24 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn link_job(config: LinkConfig) -> Result<LinkJob> {
+fn link_traces(config: LinkConfig) -> Result<JobReport> {
     let mut options = config.options;
     let target = config.target.as_ref();
     if target.is_some_and(|target| target.format.for_perfetto().is_some()) {
         // an export leaves nothing out
         options.keep = KeepEvents::Everything;
+        options.work = RankWork::Timeline;
+    } else if target.is_some() {
+        options.work = RankWork::Write;
     }
     let run = Run::open(RunSource::Rank(config.traces), options)?;
-    Ok(LinkJob {
+    let rank = run.only_rank()?;
+    let job = LinkJob {
         target: config.target,
         form: config.chakra,
-        ..run.only_rank()?.job()?
-    })
+        ..rank.job()?
+    };
+    Ok(rank.run_job(&job)?)
 }
 
 /// Says how a path is linked that was given without the name of an option.

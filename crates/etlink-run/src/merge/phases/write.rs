@@ -108,7 +108,7 @@ impl ShardWriter<'_> {
         if joined.is_some() && (is_joined || self.options.simulator.is_none()) {
             job.target = Some(self.target(entry)?);
         }
-        let (trace, mut linked) = job::link(&job, &self.runs.options.progress)?;
+        let (trace, mut linked) = entry.link_job(&job, None)?;
         let named = entry.files().rank.map(GlobalRank);
         linked.report.rank = linked.report.rank.or(named);
         let context = RankContext {

@@ -17,7 +17,7 @@ use etlink_run::discover::unreadable_paths;
 use etlink_run::graphs::{groups_beside, prefix_and_rank, written_files};
 use etlink_run::input;
 use etlink_run::is_folder;
-use etlink_run::memory::{MemoryBudget, RankMemory, in_budget};
+use etlink_run::memory::{MemoryBudget, RankMemory};
 use etlink_run::text::error_chain;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -125,10 +125,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
         .map(|file| RankMemory::of(None, Some(file)).in_turn())
         .collect();
     budget.check(&needs)?;
-    let bytes: Vec<u64> = needs.iter().map(|need| need.bytes).collect();
-    let results = in_budget(&bytes, budget.for_ranks(), threads, |at| {
-        check_file(&files[at])
-    });
+    let results = budget.map(&needs, |at| check_file(&files[at]));
     let mut checked = checked_files(&files, results)?;
     let sets = compare_ranks(&mut checked);
     checked.extend(sets);

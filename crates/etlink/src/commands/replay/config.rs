@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use etlink_findings::WhatIfQuestion;
 use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
+use etlink_run::memory::RankWork;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, RunOptions, RunSource, is_folder};
 
@@ -41,6 +42,10 @@ impl ReplayConfig {
             keep: match target {
                 Some(_) => KeepEvents::Everything,
                 None => KeepEvents::Graph,
+            },
+            work: match target {
+                Some(_) => RankWork::Timeline,
+                None => RankWork::Replay,
             },
             progress: progress.clone(),
             phase: args.phase.report_phase()?,

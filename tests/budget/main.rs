@@ -1,0 +1,108 @@
+//! `--memory` as the system sees it: no process holds more, or it refuses and writes nothing.
+//! `cargo dev budget` measures the same with every command on 64 ranks of megabytes.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test that runs a program on files"
+)]
+
+use etlink_testing::Oddity;
+use nix::sys::resource::{UsageWho, getrusage};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// In compact form a rank is 5 MB. By its size alone all ranks would fit; two of a page do not.
+const EVENTS: usize = 40_000;
+const RANKS: usize = 4;
+/// What `--memory` reckons for the program itself.
+const PROGRAM: u64 = 16_000_000;
+/// Ascending: the system tells the largest peak of all processes until then.
+const BUDGETS: [u64; 2] = [70_000_000, 110_000_000];
+const COMMANDS: [&[&str]; 7] = [
+    &["merge", "traces", "-o", "out"],
+    &["ranks", "traces", "--json"],
+    &["analyze", "traces", "--json"],
+    &["findings", "traces", "--json"],
+    &["replay", "traces", "--json"],
+    &["top", "traces", "--json"],
+    &["report", "traces", "-o", "out"],
+];
+
+fn peak_bytes() -> u64 {
+    let used = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the system tells what was used");
+    u64::try_from(used.max_rss()).expect("a size") << 10
+}
+
+/// One test, in a program of its own: the system has one peak for all children of a process.
+#[test]
+fn no_command_holds_more_than_it_may() {
+    let folder = tempfile::tempdir().expect("a folder");
+    draw(Oddity::Names, 20, folder.path());
+    for command in COMMANDS {
+        run(command, u64::MAX >> 1, folder.path());
+    }
+    // a build for tests is larger than one that is given out, for which `--memory` is reckoned
+    let more = peak_bytes().saturating_sub(PROGRAM);
+    let mut refused = 0;
+    for budget in BUDGETS {
+        for kind in [Oddity::Names, Oddity::FrameNames] {
+            draw(kind, EVENTS, folder.path());
+            for command in COMMANDS {
+                let is_refused = run(command, budget, folder.path());
+                refused += usize::from(is_refused);
+                let peak = peak_bytes();
+                assert!(
+                    peak <= budget + more,
+                    "{command:?} of {} held {peak} bytes of {budget}",
+                    kind.name()
+                );
+            }
+        }
+    }
+    let all = BUDGETS.len() * 2 * COMMANDS.len();
+    assert!(
+        (1..all / 2).contains(&refused),
+        "{refused} of {all} were refused: the budgets test nothing"
+    );
+}
+
+fn draw(kind: Oddity, events: usize, folder: &Path) {
+    let traces = folder.join("traces");
+    let _ = fs::remove_dir_all(&traces);
+    fs::create_dir(&traces).expect("makes a folder");
+    for rank in 0..RANKS {
+        let drawn = kind.draw_rank(events, rank);
+        let name = |trace: &str| traces.join(format!("{trace}_{rank}.json"));
+        fs::write(name("kineto_trace"), drawn.device).expect("writes");
+        if let Some(host) = drawn.host {
+            fs::write(name("torch_et"), host).expect("writes");
+        }
+    }
+}
+
+/// Whether the command refused.
+fn run(command: &[&str], budget: u64, folder: &Path) -> bool {
+    let done = Command::new(env!("CARGO_BIN_EXE_etlink"))
+        .args(command)
+        .args(["--allow-mismatch", "-j", "4", "--memory"])
+        .arg(budget.to_string())
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output()
+        .expect("etlink runs");
+    let said = String::from_utf8_lossy(&done.stderr);
+    let output = folder.join("out");
+    let is_refused = done.status.code() == Some(2);
+    if is_refused {
+        assert!(said.contains("--memory"), "{command:?}: {said}");
+        assert!(!output.exists(), "{command:?} left something");
+    } else {
+        assert_eq!(done.status.code(), Some(0), "{command:?}: {said}");
+    }
+    let _ = fs::remove_dir_all(&output);
+    let _ = fs::remove_file(&output);
+    is_refused
+}
