@@ -27,7 +27,7 @@ const COMMANDS: [&[&str]; 7] = [
     &["findings", "traces", "--json"],
     &["replay", "traces", "--json"],
     &["top", "traces", "--json"],
-    &["report", "traces", "-o", "out"],
+    &["report", "traces", "-o", "out/page.html"],
 ];
 
 fn peak_bytes() -> u64 {
@@ -84,6 +84,8 @@ fn draw(kind: Oddity, events: usize, folder: &Path) {
 
 /// Whether the command refused.
 fn run(command: &[&str], budget: u64, folder: &Path) -> bool {
+    // where the page goes; a merge makes its own
+    fs::create_dir_all(folder.join("out")).expect("makes a folder");
     let done = Command::new(env!("CARGO_BIN_EXE_etlink"))
         .args(command)
         .args(["--allow-mismatch", "-j", "4", "--memory"])
@@ -95,14 +97,14 @@ fn run(command: &[&str], budget: u64, folder: &Path) -> bool {
         .expect("etlink runs");
     let said = String::from_utf8_lossy(&done.stderr);
     let output = folder.join("out");
+    let has_written = fs::read_dir(&output).is_ok_and(|mut files| files.next().is_some());
     let is_refused = done.status.code() == Some(2);
     if is_refused {
         assert!(said.contains("--memory"), "{command:?}: {said}");
-        assert!(!output.exists(), "{command:?} left something");
+        assert!(!has_written, "{command:?} left something");
     } else {
         assert_eq!(done.status.code(), Some(0), "{command:?}: {said}");
     }
     let _ = fs::remove_dir_all(&output);
-    let _ = fs::remove_file(&output);
     is_refused
 }

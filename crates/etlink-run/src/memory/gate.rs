@@ -41,6 +41,8 @@ struct GateState {
     running: BTreeSet<usize>,
     /// How many wait until nobody else is at work.
     waiting: usize,
+    /// The job that waited so, until it is done.
+    alone: Option<usize>,
     used: u64,
     /// What stays of jobs that are done.
     kept: u64,
@@ -165,8 +167,8 @@ impl MemoryGate {
                 RoomLeft::ForOne => state.running.is_empty(),
                 RoomLeft::None => false,
             };
-            // who waits to be alone comes first
-            if may_begin && state.waiting == 0 {
+            // who waits to be alone comes first, and stays alone
+            if may_begin && state.waiting == 0 && state.alone.is_none() {
                 state.next += 1;
                 state.used = used;
                 state.most = state.most.max(used);
@@ -291,7 +293,7 @@ impl MemoryGate {
     }
 
     /// For a job that could not go on beside others and has given back what it had: waits until it is
-    /// alone. False where it was alone already.
+    /// alone, and keeps others out until it is done. False where it was alone already.
     pub(crate) fn wait_alone(&self, at: usize) -> bool {
         let mut state = self.lock();
         if !state.running.iter().any(|other| *other != at) {
@@ -307,6 +309,7 @@ impl MemoryGate {
                 .unwrap_or_else(PoisonError::into_inner);
         }
         state.waiting -= 1;
+        state.alone = Some(at);
         state.running.insert(at);
         true
     }
@@ -378,6 +381,9 @@ impl Drop for Entered<'_> {
         let mut state = self.gate.lock();
         self.gate.learn(&mut state);
         state.running.remove(&self.at);
+        if state.alone == Some(self.at) {
+            state.alone = None;
+        }
         state.used = state.used.saturating_sub(self.gate.needs[self.at]);
         state.kept = state.kept.saturating_add(self.kept);
         state.done += 1;
