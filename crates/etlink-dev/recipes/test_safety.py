@@ -99,6 +99,21 @@ class Ends(Safety):
         self.wait_for(lambda: not list(self.folder.glob("etlink-hook-*")))
         self.assertRegex((self.folder / "printed").read_text(), r"loss \d\.\d+\n")
 
+    def test_a_process_that_ends_while_the_command_does(self):
+        lives = self.folder / "lives"
+        waits = f"while ! test -e {lives}; do sleep 0.05; done\n"
+        script = self.script("starts.sh", f"python {PROGRAMS}/lingering.py 8 {lives} >printed 2>&1 &\n{waits}")
+        process = self.start(SCHEDULE + " --gzip", f"sh {script}")
+        _, err = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, err)
+        # it has nothing to add any more, and lives
+        self.assertTrue(lives.exists(), err)
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+        self.assertEqual(self.left(), ["etlink.json", "kineto_trace_0.json.gz", "torch_et_0.json.gz"])
+        self.assertNotIn("runs on", err)
+        lives.unlink()
+        self.wait_for(lambda: not list(self.folder.glob("etlink-hook-*")))
+
     def test_sigterm_while_a_cycle_is_saved(self):
         saving = self.folder / "saving"
         process = self.start(SCHEDULE, f"python slow_disk.py {saving}")

@@ -173,6 +173,10 @@ pub const MARKER: &str = "python";
 /// the manifest themselves.
 pub const ENDED: &str = "ended";
 
+/// What the names of files in the hook's folder end with, behind a process id, by which processes say
+/// that they add nothing any more, though they may still run.
+pub const LEFT: &str = ".left";
+
 /// The value of `PYTHONPATH` with `hook` before what it was.
 ///
 /// # Errors

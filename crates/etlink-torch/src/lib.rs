@@ -25,7 +25,7 @@ mod settings;
 pub use apart::{ApartCycles, apart_cycles};
 pub use armed::{ArmedSettings, ArmedStatus, AskedRecording, END, PLAN, REQUEST, StepTimeLimit};
 pub use etlink_schedule::{InvalidRanks, RankSelection};
-pub use hook::{ENDED, HOOK, MARKER, python_path};
+pub use hook::{ENDED, HOOK, LEFT, MARKER, python_path};
 pub use manifest::{Ended, Manifest, ManifestContents, NOTHING, Task, steps_counted};
 pub use process::{Clock, Cycle, FILE_SYSTEM, HostClock, Process, Rank, StepTimes};
 pub use settings::{Options, OwnProfiler, SETTINGS_VARIABLE, ScheduleSettings, Settings};

@@ -32,6 +32,8 @@ def install_now(torch, after_import):
     try:
         # before what may fail: the folder stays as long as this process needs it
         report.held = attempt(files.hold_shared, os.path.join(settings["work"], "running"))
+        # of a program that became this one
+        attempt(remove_if_there, left_path(settings["hook"]))
         session = session_of(torch, settings, report)
         # first: a child must never count in the place of its parent
         os.register_at_fork(after_in_child=session.forked)
@@ -88,15 +90,47 @@ def leave(session):
     """The process ends; its launcher may have ended before it, and so writes the manifest no more."""
     session.leave()
     settings = session.settings
-    if os.getpid() != session.report.pid:
-        return
-    if not os.path.exists(os.path.join(settings["hook"], "ended")):
+    if os.getpid() != session.report.pid or is_left_to_launcher(settings["hook"]):
         return
     if session.made:
         session.note_end()
         attempt(session.complete)
         attempt(manifest.update, settings, session.process(), sys.argv)
     session.report.remove()
+
+
+def is_left_to_launcher(hook):
+    """Whether the launcher puts this process into the manifest: it has not ended, or has seen that this one has left.
+
+    A process lives for a while after it has left. The launcher may end just then, and would wait for its word.
+    """
+    ended, left = os.path.join(hook, "ended"), left_path(hook)
+    if os.path.exists(ended):
+        return False
+    attempt(touch, left)
+    if not os.path.exists(ended):
+        # the launcher looks for the file after it has made its own
+        return True
+    # both at once: who removes the file writes
+    try:
+        os.remove(left)
+    except OSError:
+        return True
+    return False
+
+
+def left_path(hook):
+    return os.path.join(hook, "{}.left".format(os.getpid()))
+
+
+def remove_if_there(path):
+    if os.path.exists(path):
+        os.remove(path)
+
+
+def touch(path):
+    with open(path, "w"):
+        pass
 
 
 def leave_by_exec(session):

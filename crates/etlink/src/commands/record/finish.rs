@@ -13,7 +13,7 @@ use super::{pack, script, summary};
 use crate::args::RecordArgs;
 use anyhow::{Context, Result};
 use etlink_torch::{
-    ENDED, Ended, HostClock, MARKER, Manifest, ManifestContents, Process, Settings, Task,
+    ENDED, Ended, HostClock, LEFT, MARKER, Manifest, ManifestContents, Process, Settings, Task,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -65,7 +65,7 @@ impl EndedRecording<'_> {
         for (pid, note) in spare {
             add_note(&mut processes, pid, note);
         }
-        let is_alive = |pid: u32| has_alive && is_running(pid);
+        let is_alive = |pid: u32| has_alive && is_running(pid) && !has_left(hook.path(), pid);
         let alive_pids: BTreeSet<u32> = processes
             .iter()
             .map(|process| process.pid)
@@ -224,6 +224,12 @@ fn has_processes(hook: &Path) -> bool {
     drop(disk::write(&hook.join(ENDED), b""));
     // where nobody can say it they are taken to run: what they record must not be removed
     !matches!(lock::try_exclusive(&marker), Ok(Some(_)))
+}
+
+/// Whether a process that still runs has left what it recorded to us. One that leaves just now finds its
+/// file gone, or that the launcher has ended, and writes the manifest itself.
+fn has_left(hook: &Path, pid: u32) -> bool {
+    disk::remove(&hook.join(format!("{pid}{LEFT}"))).is_ok()
 }
 
 #[cfg(unix)]
