@@ -10,7 +10,7 @@ use crate::flight;
 use crate::input::database::database_processes;
 use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::measurements::read_metric_file;
-use crate::memory::RankWork;
+use crate::memory::RankOperation;
 use crate::output::{OutputError, OutputFormat, Piece, Target};
 use crate::perfetto;
 use crate::read_cache::{ReadCache, TraceReading};
@@ -67,7 +67,7 @@ pub struct LinkJob {
     /// Parsed traces of earlier runs.
     pub cache: Option<ReadCache>,
     /// What is done with the rank, which decides what memory it takes.
-    pub work: RankWork,
+    pub work: RankOperation,
 }
 
 impl LinkJob {
@@ -91,7 +91,7 @@ impl LinkJob {
             allow_mismatch: false,
             manifest: ManifestEntry::default(),
             cache: None,
-            work: RankWork::default(),
+            work: RankOperation::default(),
         }
     }
 

@@ -10,7 +10,7 @@ pub(crate) mod watch;
 mod work;
 
 pub use limit::{MemoryLimit, OversizedRank};
-pub use work::RankWork;
+pub use work::RankOperation;
 
 use crate::Progress;
 use crate::error::RunError;

@@ -21,7 +21,7 @@ use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::gate::{KeptTooMuch, MemoryGate, in_budget, keeping};
 use crate::memory::watch::RankWatch;
-use crate::memory::{MemoryBudget, RankMemory, RankWork, with_base};
+use crate::memory::{MemoryBudget, RankMemory, RankOperation, with_base};
 use crate::phases::{PhaseError, ReportPhase, Shard};
 use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
@@ -183,7 +183,7 @@ pub struct RunOptions {
     /// What to read that no graph needs.
     pub keep: KeepEvents,
     /// What is done with each rank, which decides what memory it takes.
-    pub work: RankWork,
+    pub work: RankOperation,
     /// What steps are called; `None`: names that are known tell them.
     pub steps_by: Option<StepPattern>,
     /// Refuse damaged traces, and pairs of two runs.
@@ -213,7 +213,7 @@ impl Default for RunOptions {
             phase: None,
             tensor_deps: TensorEdges::default(),
             keep: KeepEvents::Graph,
-            work: RankWork::default(),
+            work: RankOperation::default(),
             steps_by: None,
             strict: false,
             allow_mismatch: false,

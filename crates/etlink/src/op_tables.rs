@@ -14,7 +14,7 @@ use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx};
 use etlink_run::discover::ManifestEntry;
 use etlink_run::job::{self, LinkJob};
 use etlink_run::membership::Excluded;
-use etlink_run::memory::RankWork;
+use etlink_run::memory::RankOperation;
 use etlink_run::run::{self, RankEntry, RunOptions, RunSet, RunSource};
 use etlink_run::{Progress, RunError};
 use serde::Serialize;
@@ -104,7 +104,7 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     let options = RunOptions {
         // a written graph has slices of ops; the profiler's table counts whole ops
         traces_only: true,
-        work: RankWork::Top,
+        work: RankOperation::Top,
         ..config.options.clone()
     };
     let runs = RunSet::open(config.source.clone(), options)?;

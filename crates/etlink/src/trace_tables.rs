@@ -9,7 +9,7 @@ use etlink_link::{LinkedTrace, TensorEdges};
 use etlink_model::KeepEvents;
 use etlink_replay::{ReplaySettings, graph_from_trace, node_slack, run_graph};
 use etlink_run::RunError;
-use etlink_run::memory::RankWork;
+use etlink_run::memory::RankOperation;
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunSet};
 use etlink_tables::{GraphTimes, RankTrace, TraceTable, TraceTableReader};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl TraceDocument {
             // as in `analyze --parquet`, so that both have the same edges and events
             tensor_deps: TensorEdges::None,
             keep: KeepEvents::Memory,
-            work: RankWork::Analyze,
+            work: RankOperation::Analyze,
             ..run.options.clone()
         };
         let runs = RunSet::open(run.source.clone(), options)?;

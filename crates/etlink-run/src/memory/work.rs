@@ -4,7 +4,7 @@ use etlink_model::{DeviceTrace, HostTrace};
 
 /// What is done with each rank once it is read. Some work takes several times what linking takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RankWork {
+pub enum RankOperation {
     /// It is linked.
     #[default]
     Link,
@@ -27,7 +27,7 @@ pub enum RankWork {
 /// What a replay takes of any graph: 27,000 events with few names took 30 MB more than linking them.
 const REPLAY_BYTES: u64 = 30_000_000;
 
-impl RankWork {
+impl RankOperation {
     /// Bytes for each event, and for each different name.
     ///
     /// Peak RSS of each command with one thread, on 215,502 events of 168 bytes each (the device
@@ -35,14 +35,14 @@ impl RankWork {
     /// names or each has its own; and an eighth. To be measured anew when columns or tables change.
     fn costs(self) -> (u64, u64) {
         match self {
-            RankWork::Link => (220, 200),
-            RankWork::Write => (285, 220),
-            RankWork::Timeline => (660, 220),
-            RankWork::Top => (250, 500),
-            RankWork::Analyze => (480, 690),
-            RankWork::Findings => (480, 690),
-            RankWork::Replay => (480, 220),
-            RankWork::Report => (700, 1300),
+            RankOperation::Link => (220, 200),
+            RankOperation::Write => (285, 220),
+            RankOperation::Timeline => (660, 220),
+            RankOperation::Top => (250, 500),
+            RankOperation::Analyze => (480, 690),
+            RankOperation::Findings => (480, 690),
+            RankOperation::Replay => (480, 220),
+            RankOperation::Report => (700, 1300),
         }
     }
 
@@ -56,7 +56,7 @@ impl RankWork {
         let events = (events as u64).saturating_mul(per_event);
         let names = (names as u64).saturating_mul(per_name);
         let fixed = match self {
-            RankWork::Replay => REPLAY_BYTES,
+            RankOperation::Replay => REPLAY_BYTES,
             _ => 0,
         };
         let tables = events.saturating_add(names);

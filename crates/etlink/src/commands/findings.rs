@@ -18,7 +18,7 @@ use etlink_link::ranks::job_step_times;
 use etlink_model::GlobalRank;
 use etlink_model::KeepEvents;
 use etlink_run::membership::Excluded;
-use etlink_run::memory::RankWork;
+use etlink_run::memory::RankOperation;
 use etlink_run::phases::{Phased, ReportWork};
 use etlink_run::run::{
     RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource, report_notes,
@@ -162,7 +162,7 @@ fn find_in_runs(
         tensor_deps: TensorEdges::None,
         // stacks name the line of Python; the profiler's own rows are a cause
         keep: KeepEvents::Auxiliary,
-        work: RankWork::Findings,
+        work: RankOperation::Findings,
         traces_only: true,
         ..options
     };

@@ -8,7 +8,7 @@ use crate::{Outcome, notes, table};
 use anyhow::{Result, bail};
 use etlink_model::KeepEvents;
 use etlink_run::job::{ChakraOptions, JobReport, LinkJob};
-use etlink_run::memory::RankWork;
+use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource, is_folder};
 use std::path::Path;
@@ -103,9 +103,9 @@ fn link_traces(config: LinkConfig) -> Result<JobReport> {
     if target.is_some_and(|target| target.format.for_perfetto().is_some()) {
         // an export leaves nothing out
         options.keep = KeepEvents::Everything;
-        options.work = RankWork::Timeline;
+        options.work = RankOperation::Timeline;
     } else if target.is_some() {
-        options.work = RankWork::Write;
+        options.work = RankOperation::Write;
     }
     let run = Run::open(RunSource::Rank(config.traces), options)?;
     let rank = run.only_rank()?;

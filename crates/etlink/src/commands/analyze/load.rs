@@ -18,7 +18,7 @@ use etlink_run::RunError;
 use etlink_run::graphs::groups_of;
 use etlink_run::job;
 use etlink_run::measurements::RunMeasurements;
-use etlink_run::memory::RankWork;
+use etlink_run::memory::RankOperation;
 use etlink_run::phases::{Phased, ReportPhase, ReportWork};
 use etlink_run::run::{
     self, LinkedRank, RankContent, RankEntry, RankResult, RunOptions, RunResults, RunSet,
@@ -41,7 +41,7 @@ impl AnalyzeConfig {
                 // no analysis looks at edges through tensors, and to find them takes time
                 tensor_deps: TensorEdges::None,
                 keep: KeepEvents::Memory,
-                work: RankWork::Analyze,
+                work: RankOperation::Analyze,
                 ..options
             },
         }
@@ -66,7 +66,7 @@ impl AnalyzeConfig {
                 // no analysis looks at edges through tensors, and to find them takes time
                 tensor_deps: TensorEdges::None,
                 keep: kept_events(args),
-                work: RankWork::Analyze,
+                work: RankOperation::Analyze,
                 steps_by: args.steps.steps_by.clone(),
                 progress: crate::progress::progress_bar(),
                 phase: args.phase.report_phase()?,

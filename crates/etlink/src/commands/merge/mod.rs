@@ -12,7 +12,7 @@ use etlink_chakra::TracePart;
 use etlink_chakra::astra::NetworkBackend;
 use etlink_model::KeepEvents;
 use etlink_run::Progress;
-use etlink_run::memory::RankWork;
+use etlink_run::memory::RankOperation;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergedRun, merge};
 use etlink_run::output::{OutputFormat, Packing};
 use etlink_run::phases::Shard;
@@ -71,8 +71,8 @@ impl MergeConfig {
                     None => KeepEvents::Graph,
                 },
                 work: match format.for_perfetto() {
-                    Some(_) => RankWork::Timeline,
-                    None => RankWork::Write,
+                    Some(_) => RankOperation::Timeline,
+                    None => RankOperation::Write,
                 },
                 progress: progress.clone(),
                 // the join links nothing, and needs no memory to link

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use etlink_findings::WhatIfQuestion;
 use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
-use etlink_run::memory::RankWork;
+use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, RunOptions, RunSource, is_folder};
 
@@ -44,8 +44,8 @@ impl ReplayConfig {
                 None => KeepEvents::Graph,
             },
             work: match target {
-                Some(_) => RankWork::Timeline,
-                None => RankWork::Replay,
+                Some(_) => RankOperation::Timeline,
+                None => RankOperation::Replay,
             },
             progress: progress.clone(),
             phase: args.phase.report_phase()?,

@@ -25,7 +25,7 @@ use etlink_report::page::{
     SimulatedPart, TIMELINE_BYTES,
 };
 use etlink_run::membership::Excluded;
-use etlink_run::memory::RankWork;
+use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::phases::Phased;
 use etlink_run::run::{RunOptions, RunSource};
@@ -103,7 +103,7 @@ impl ReportConfig {
                 rank: args.trace.rank,
                 // the page draws memory over time, and the tree of what called what has Python frames
                 keep: KeepEvents::Auxiliary,
-                work: RankWork::Report,
+                work: RankOperation::Report,
                 steps_by: args.steps.steps_by.clone(),
                 progress: progress.clone(),
                 phase: args.phase.report_phase()?,
@@ -182,7 +182,7 @@ pub fn report_page(run: &RunQuery, title: String) -> Result<Vec<u8>> {
         source: run.source.clone(),
         options: RunOptions {
             keep: KeepEvents::Auxiliary,
-            work: RankWork::Report,
+            work: RankOperation::Report,
             ..run.options.clone()
         },
         title,
