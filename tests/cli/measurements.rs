@@ -238,7 +238,7 @@ fn metrics_of_another_rank_are_not_those_of_the_only_one() {
     let said = tool.run("analyze job --json").exits(0).json();
     assert_eq!(said[0]["ranks"][0]["counters"], serde_json::json!([]));
     tool.run("analyze job --table counters").exits(0).notes(
-        "ncu_rank_3.csv has metrics of kernels, of rank 3, of which there is no trace: not used",
+        "ncu_rank_3.csv has metrics of kernels, of rank 3, and no trace says that it is of this rank: not used",
     );
 }
 

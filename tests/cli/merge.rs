@@ -308,13 +308,28 @@ fn folders_that_may_belong_together_are_named() {
     }
     tool.run("merge job -o out")
         .exits(1)
-        .notes("host traces of chakra and device traces of tb and torch_profile are of the same")
+        .notes(
+            "folders of host traces (chakra) and of device traces (tb, torch_profile) share ranks",
+        )
         .notes("leave only one of tb, torch_profile there")
         .says("whose device trace is not sure, see the notes");
     std::fs::remove_dir_all(tool.path("job/tb")).expect("removes");
     tool.run("merge job -o out --overwrite")
         .exits(0)
         .says("2 linked, 0 failed");
+    // nodes with folders of their own are parts of one run
+    for (rank, [host, device]) in two_ranks().iter().enumerate() {
+        put(&tool, &format!("nodes/n{rank}_et/rank-R.json"), rank, host);
+        put(
+            &tool,
+            &format!("nodes/n{rank}_kt/rank-R.json"),
+            rank,
+            device,
+        );
+    }
+    let merged = tool.run("merge nodes -o nodes-out").exits(1);
+    let merged = merged.notes("put all host traces into one, and all device traces into another");
+    assert!(!merged.stderr.contains("leave only"), "{}", merged.stderr);
 }
 
 #[test]

@@ -134,12 +134,13 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         }
         files.sort();
         let (files, twins) = without_twins(files);
-        let report = files.iter().find(|file| is_nsys_report(file)).cloned();
+        let reports = files.iter().filter(|file| is_nsys_report(file));
+        let reports: Vec<PathBuf> = reports.cloned().collect();
         let (mut found, dumps) = sort_out(&place, folder.clone(), files, true, &mut unreadable);
         let is_empty = found.iter().all(|run| run.ranks.is_empty());
         // where there are other traces, their run names the reports
-        if let Some(report) = report.filter(|_| is_empty) {
-            unexported.add_report(report);
+        if is_empty {
+            unexported.add_reports(reports);
         }
         if has_tables {
             unexported.add_tables(&place);
@@ -163,8 +164,8 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     all_dumps.sort_by(|a: &FlightFolder, b| a.folder.cmp(&b.folder));
     let mut runs = join_folders(runs);
     dumps::pair_folder(&mut runs, &mut all_dumps);
-    if let Some(first) = runs.first_mut() {
-        std::mem::take(&mut unexported).note(first);
+    if !runs.is_empty() {
+        std::mem::take(&mut unexported).note(&mut runs);
     }
     Ok(FoundFiles {
         runs,
@@ -447,7 +448,10 @@ fn sort_out(
 /// are to the only rank.
 fn give_metrics(run: &mut RunFiles, metrics: Vec<TraceCandidate>) {
     let is_alone = run.ranks.len() == 1;
-    for file in metrics {
+    // what says its rank comes first: another file may be of any rank
+    let (by_rank, others): (Vec<_>, Vec<_>) =
+        metrics.into_iter().partition(|file| file.rank.is_some());
+    for file in by_rank.into_iter().chain(others) {
         let named = file.rank;
         let mut ranks = run.ranks.iter_mut();
         let rank = ranks.find(|rank| match named {
@@ -460,9 +464,11 @@ fn give_metrics(run: &mut RunFiles, metrics: Vec<TraceCandidate>) {
                     rank.metrics = Some(file.path);
                     continue;
                 }
-                Some(used) => format!("as {} has, which is used", file_name(used)),
+                Some(used) => format!("as {} has, which is used: this one is not", file_name(used)),
             },
-            (None, Some(named)) => format!("of rank {named}, of which there is no trace: not used"),
+            (None, Some(named)) => {
+                format!("of rank {named}, and no trace says that it is of this rank: not used")
+            }
             (None, None) => {
                 "and its name says no rank: not used; call it by its rank, such as ncu_rank0.csv"
                     .to_owned()

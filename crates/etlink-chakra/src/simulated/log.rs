@@ -28,11 +28,21 @@ const MAX_MESSAGES: usize = 16;
 /// Whether a text begins like a log: one of its first lines is the simulator's, with a level.
 pub fn is_astra_log(head: &[u8]) -> bool {
     const LINES: usize = 200;
+    // as spdlog writes them: other programs use it too, with components of their own
+    let components = [
+        &b"[system]"[..],
+        b"[system::",
+        b"[workload]",
+        b"[workload::",
+        b"[statistics]",
+        b"[astraccl",
+    ];
     let levels = [&b"] [info] "[..], b"] [debug] ", b"] [warning] "];
-    let has_level = |line: &[u8]| {
-        let mut levels = levels.iter();
-        levels.any(|level| memmem::find(line, level).is_some())
+    let has_one = |line: &[u8], words: &[&[u8]]| {
+        let mut words = words.iter();
+        words.any(|word| memmem::find(line, word).is_some())
     };
+    let has_level = |line: &[u8]| has_one(line, &components) && has_one(line, &levels);
     let mut lines = head.split(|byte| *byte == b'\n').take(LINES);
     lines.any(|line| {
         let found = LogLine::parse(line);

@@ -238,30 +238,39 @@ fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usiz
     let devices = devices.iter().copied();
     let devices = devices.filter(|device| hosts.iter().any(|host| share_ranks(*host, *device)));
     let devices: Vec<usize> = devices.collect();
-    let named = |places: &[usize], joint: &str| -> String {
-        let names = places
-            .iter()
-            .map(|place| file_name(&siblings[*place].folder));
-        names.collect::<Vec<_>>().join(joint)
-    };
     let Some(first) = hosts.first().copied() else {
         return;
     };
-    let mut choices = vec![];
-    for places in [&hosts, &devices] {
-        if places.len() > 1 {
-            choices.push(format!("one of {}", named(places, ", ")));
-        }
-    }
-    if choices.is_empty() {
+    if hosts.len() < 2 && devices.len() < 2 {
         return;
     }
+    let mut choices = vec![];
+    for places in [&hosts, &devices] {
+        // folders of different ranks are parts of a run, as those of nodes are
+        let rivals = places.iter().copied().filter(|one| {
+            let mut others = places.iter().filter(|other| *other != one);
+            others.any(|other| share_ranks(*one, *other))
+        });
+        let rivals: Vec<usize> = rivals.collect();
+        if !rivals.is_empty() {
+            choices.push(format!("one of {}", name_folders(siblings, &rivals)));
+        }
+    }
+    let remedy = match choices.is_empty() {
+        true => {
+            "a run has one folder of each: put all host traces into one, and all device traces \
+                 into another"
+                .to_owned()
+        }
+        false => format!(
+            "nothing says which belong together: each folder is a run; leave only {} there",
+            choices.join(" and ")
+        ),
+    };
     let note = format!(
-        "host traces of {} and device traces of {} are of the same ranks, and nothing says which \
-         belong together: each folder is a run; leave only {} there",
-        named(&hosts, " and "),
-        named(&devices, " and "),
-        choices.join(" and ")
+        "folders of host traces ({}) and of device traces ({}) share ranks, and {remedy}",
+        name_folders(siblings, &hosts),
+        name_folders(siblings, &devices),
     );
     siblings[first].notes.push(note);
     for host in hosts {
@@ -269,6 +278,20 @@ fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usiz
             rank.is_device_unsure = true;
         }
     }
+}
+
+/// The first few of folders that lie beside each other.
+fn name_folders(siblings: &[RunFiles], places: &[usize]) -> String {
+    const NAMED: usize = 4;
+    let names = places.iter().take(NAMED);
+    let names: Vec<String> = names
+        .map(|place| file_name(&siblings[*place].folder))
+        .collect();
+    let more = match places.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", names.join(", "))
 }
 
 /// Folders with one rank each whose names say the rank: `rank-0`, `rank-1`. Others stay runs.

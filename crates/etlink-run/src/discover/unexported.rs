@@ -2,8 +2,7 @@
 
 use super::candidate::TraceCandidate;
 use crate::input::{self, InputError, InputKind, WantedTrace};
-use crate::run_files::RunFiles;
-use crate::storage;
+use crate::run_files::{RunFiles, file_name};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -17,25 +16,43 @@ pub(crate) struct Unexported {
 }
 
 impl Unexported {
-    pub(super) fn add_report(&mut self, report: PathBuf) {
-        self.reports.insert(report);
+    pub(super) fn add_reports(&mut self, reports: Vec<PathBuf>) {
+        self.reports.extend(reports);
     }
 
-    /// Adds a folder of tables, unless the report was exported to SQLite beside it too.
+    /// Adds a folder of tables.
     pub(super) fn add_tables(&mut self, folder: &Path) {
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let endings = [".parquetdir", "_pqtdir", ".arrowdir", "_arwdir"];
-        let stem = endings.iter().find_map(|ending| name.strip_suffix(ending));
-        let exported = folder.with_file_name(format!("{}.sqlite", stem.unwrap_or(&name)));
-        if !storage::exists(&exported) {
-            self.tables.insert(folder.to_owned());
-        }
+        self.tables.insert(folder.to_owned());
     }
 
-    /// Has a run that lies beside them say what to do with each.
-    pub(super) fn note(self, run: &mut RunFiles) {
-        let errors = self.into_errors();
-        run.notes.extend(errors.map(|error| error.to_string()));
+    /// Has the first of the runs that lie beside them say what to do. What was exported to SQLite too,
+    /// wherever that lies, needs nothing.
+    pub(super) fn note(mut self, runs: &mut [RunFiles]) {
+        let ranks = runs.iter().flat_map(|run| &run.ranks);
+        let devices = ranks.filter_map(|rank| rank.device.as_deref());
+        let exported: BTreeSet<String> = devices.filter_map(stem_of_export).collect();
+        self.reports
+            .retain(|report| !exported.contains(&stem_of_recording(report)));
+        self.tables
+            .retain(|folder| !exported.contains(&stem_of_recording(folder)));
+        let Some(run) = runs.first_mut() else { return };
+        if let [first, _, ..] = &Vec::from_iter(&self.reports)[..] {
+            let note = unread_reports(self.reports.len(), first);
+            run.notes.push(note);
+            self.reports.clear();
+        }
+        let more = match self.tables.len() {
+            0 | 1 => String::new(),
+            count => format!(" ({} more folders have such tables)", count - 1),
+        };
+        // one of each kind: thousands of folders can be alike
+        self.tables = self.tables.into_iter().take(1).collect();
+        let has_tables = !self.tables.is_empty();
+        let errors = self.into_errors().map(|error| error.to_string());
+        run.notes.extend(errors);
+        if let Some(last) = run.notes.last_mut().filter(|_| has_tables) {
+            last.push_str(&more);
+        }
     }
 
     /// The first, as the reason that there is nothing else.
@@ -62,6 +79,37 @@ impl Unexported {
     }
 }
 
+/// `run` of `run.sqlite`, packed or not; `None` of another file.
+fn stem_of_export(path: &Path) -> Option<String> {
+    let name = file_name(path);
+    let (stem, _) = name.rsplit_once(".sqlite")?;
+    Some(stem.to_owned())
+}
+
+/// `run` of `run.nsys-rep`, and of folders of its tables.
+fn stem_of_recording(path: &Path) -> String {
+    let name = file_name(path);
+    let endings = [
+        ".nsys-rep",
+        ".qdrep",
+        ".parquetdir",
+        "_pqtdir",
+        ".arrowdir",
+        "_arwdir",
+    ];
+    let stem = endings.iter().find_map(|ending| name.strip_suffix(ending));
+    stem.unwrap_or(&name).to_owned()
+}
+
+fn unread_reports(count: usize, first: &Path) -> String {
+    format!(
+        "{} of Nsight Systems cannot be read as they are: export each with `nsys export --type \
+         sqlite {}`",
+        counted_reports(count),
+        first.display()
+    )
+}
+
 /// Has a run say which reports in its folder are not exported.
 pub(super) fn note_reports(candidates: &[TraceCandidate], notes: &mut Vec<String>) {
     let is_exported = |report: &TraceCandidate| {
@@ -73,12 +121,7 @@ pub(super) fn note_reports(candidates: &[TraceCandidate], notes: &mut Vec<String
         .filter(|candidate| candidate.kind == InputKind::NsysReport);
     let missing: Vec<&TraceCandidate> = reports.filter(|report| !is_exported(report)).collect();
     if let Some(first) = missing.first() {
-        notes.push(format!(
-            "{} of Nsight Systems cannot be read as they are: export each with `nsys export --type \
-             sqlite {}`",
-            counted_reports(missing.len()),
-            first.path.display()
-        ));
+        notes.push(unread_reports(missing.len(), &first.path));
     }
 }
 

@@ -25,6 +25,9 @@ use serde_json::{Map, Value, json};
 use std::io::{BufReader, Read};
 use std::path::Path;
 
+/// A text workload has a line of some hundred bytes for each layer.
+const MAX_WORKLOAD_BYTES: u64 = 64 << 20;
+
 pub fn run(args: InspectArgs) -> Result<Outcome> {
     let threads = start_threads(args.resources.threads)?;
     let progress = crate::progress::progress_bar();
@@ -88,9 +91,13 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>
     } else {
         kind.describe()
     };
-    let taken_by = match input.is_view {
-        true => "ui.perfetto.dev and other viewers: no command takes it",
-        false => kind.taken_by(),
+    let taken_by = if input.is_view {
+        "ui.perfetto.dev and other viewers: no command takes it"
+    } else if input.is_read_back {
+        // in a folder it lies beside what it was made of
+        "link --device, analyze, findings, replay, report, top, diff, as a file; not in a folder"
+    } else {
+        kind.taken_by()
     };
     // A trace is of one process. Of a report of several it is told which they are.
     let processes = match (&input.plain_path, kind.has_processes()) {
@@ -181,11 +188,24 @@ fn read_contents(
             Ok((simulation_facts(&log), damaged))
         }
         InputKind::TextWorkload => {
+            let taken_for = || {
+                format!(
+                    "{}: by its first line it is a text workload of ASTRA-sim 1.0",
+                    path.display()
+                )
+            };
             let mut text = String::new();
-            let read = BufReader::new(input.content).read_to_string(&mut text);
-            read.with_context(|| path.display().to_string())?;
-            let workload = TextWorkload::parse(&text);
-            let workload = workload.with_context(|| path.display().to_string())?;
+            let read = BufReader::new(input.content)
+                .take(MAX_WORKLOAD_BYTES + 1)
+                .read_to_string(&mut text);
+            read.with_context(taken_for)?;
+            if text.len() as u64 > MAX_WORKLOAD_BYTES {
+                bail!(
+                    "{}, but larger than {MAX_WORKLOAD_BYTES} bytes",
+                    taken_for()
+                );
+            }
+            let workload = TextWorkload::parse(&text).with_context(taken_for)?;
             let facts = json!({ "layers": workload.layer_count() });
             Ok((into_object(facts), false))
         }
