@@ -198,6 +198,12 @@ class Ends(Safety):
 class Signals(Safety):
     """What handlers of the program do."""
 
+    def test_handlers_are_in_the_system_as_the_program_has_set_them(self):
+        for schedule in (SCHEDULE, "--wait 1000 --warmup 1 --active 1"):
+            code = 0 if schedule == SCHEDULE else 1
+            ran = self.record(schedule + " --overwrite", "python handlers.py 8", code=code)
+            self.assertIn("same True\nsame in a child True\n", ran.stdout)
+
     def test_no_lock_stays_locked_where_a_handler_raises(self):
         """Outside of the recorded step, and in it."""
         for options in ("--armed", "--wait 1 --warmup 0 --active 1"):

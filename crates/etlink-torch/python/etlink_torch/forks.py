@@ -1,5 +1,7 @@
 """Forked children of a process that makes no steps itself: ranks, or engines that serve, which are recorded like others."""
 
+import os
+
 from .process import RANK_VARIABLES, first_number
 from .report import Report
 
@@ -9,7 +11,7 @@ class Heir:
 
     def __init__(self, session):
         content = session.report.content
-        self.torch, self.settings = session.torch, session.settings
+        self.torch, self.settings, self.parent = session.torch, session.settings, session.report.pid
         self.versions = {name: content[name] for name in ("torch", "device", "nccl")}
         # a function that counts is wrapped already
         self.counted, self.rank = content.get("counted"), first_number(RANK_VARIABLES)
@@ -17,19 +19,34 @@ class Heir:
 
     def is_recorded(self):
         """Whether its steps are those of a rank, or of an engine; helpers of a rank may train and call models too."""
-        if self.torch.utils.data.get_worker_info() is not None or self.had_group:
+        if self.is_helper():
             return False
         if has_group(self.torch) or first_number(RANK_VARIABLES) != self.rank:
             return True
-        # a batch script of SLURM has a rank, and may start what it likes: a name says what is meant
-        unnamed = ("forward",) if self.rank is None else ("forward", "optimizer")
-        return self.settings["step_on"] not in unnamed
+        # others may be helpers of a parent that trains later: a name says what is meant
+        if self.settings["step_on"] not in ("forward", "optimizer"):
+            return True
+        # a batch script of SLURM has a rank, and may start what it likes
+        return self.settings["step_on"] == "optimizer" and self.rank is None and is_gone(self.parent)
+
+    def is_helper(self):
+        """Of a rank, for as long as it lives."""
+        return self.torch.utils.data.get_worker_info() is not None or self.had_group
 
     def report(self):
         report = Report(self.settings, self.versions)
         if self.counted is not None:
             report.content["counted"] = self.counted
         return report
+
+
+def is_gone(pid):
+    """Whether a process has ended, as that which starts a daemon."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 def has_group(torch):

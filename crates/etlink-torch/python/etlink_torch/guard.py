@@ -5,6 +5,7 @@ No statement that may raise stands outside of a `try` here, so that these hold w
 
 import functools
 import inspect
+import signal
 import types
 
 PACKAGE = __name__.rpartition(".")[0]
@@ -46,7 +47,7 @@ def is_handler(frame):
         arguments += rest if type(rest) is tuple else ()
     for argument in arguments:
         # `isinstance` would ask the program's own objects
-        if type(before) is int and type(argument) is types.FrameType:
+        if type(before) in (int, signal.Signals) and type(argument) is types.FrameType:
             return True
         before = argument
     return False

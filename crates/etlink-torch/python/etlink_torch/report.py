@@ -145,6 +145,9 @@ class Report:
 
     def write(self):
         """Whether it is written; tried twice. By any thread."""
+        if os.getpid() != self.pid:
+            # a forked child has a copy, and the file is the parent's
+            return False
         # a handler of the program that raises would leave the lock locked
         with deferred(has_defaults=False):
             has_turn = attempt(self.turn.acquire, True, TURN_S)

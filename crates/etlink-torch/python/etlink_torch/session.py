@@ -5,7 +5,7 @@ import threading
 from threading import get_ident
 from time import perf_counter_ns
 
-from . import files, flight_recorder, forks, graph_nodes, steps
+from . import files, flight_recorder, forks, graph_nodes, signals, steps
 from .guard import attempt, describe, guarded, is_programs, silent
 from .own_profiler import OwnProfilers
 from .process import clock, end_without_destructors, hide_from_children, rank_and_world
@@ -83,6 +83,9 @@ class Session:
         try:
             made = self.made + 1
             if made >= self.idle_until:
+                if self.closed and self.heir is None:
+                    # a forked child that is not recorded
+                    return
                 # what handlers of the program raise is raised behind it
                 with deferred(has_defaults=False):
                     self.end_step_of_cycle()
@@ -472,6 +475,8 @@ class Session:
         """Whether this forked child is a process of its own from now on, which makes steps."""
         try:
             if not self.heir.is_recorded():
+                if self.heir.is_helper():
+                    self.heir = None
                 return False
             # from the start, with files of its own
             self.__init__(self.torch, self.settings, self.heir.report())
@@ -492,14 +497,17 @@ class Session:
     @silent
     def forked(self):
         """In a forked child, such as a worker of a DataLoader: the observer would write into the parent's file."""
+        attempt(signals.forked)
         self.heir = self.heir_of_parent()
         self.close()
         if self.own is not None:
             attempt(self.own.forked)
         if self.termination is not None:
             attempt(self.termination.forked)
-        if self.window is not None:
-            attempt(self.window.detach)
+        # kept: its end would be that of the parent's recording
+        self.detached, self.window = self.window, None
+        if self.detached is not None:
+            attempt(self.detached.detach)
         if self.has_profiled:
             end_without_destructors()
 

@@ -17,7 +17,7 @@ from _signal import signal as set_handler
 
 from .descriptors import Descriptor
 from .guard import attempt
-from .trigger_signal import Handler, is_handled
+from .trigger_signal import Handler, action, is_handled, set_action
 
 ENDING = {getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")}
 """What ends a process that does not handle it, and is sent for that."""
@@ -26,6 +26,8 @@ GRACE_S = 2.0
 """How long the main thread has to come back to Python."""
 SAVING_S = 20
 """How long the other thread has to save the cycle before the process ends anyway."""
+OPEN = []
+"""What is deferred now, the innermost last."""
 
 
 class deferred:
@@ -55,11 +57,17 @@ class deferred:
     def begin(self):
         if threading.current_thread() is not threading.main_thread():
             return
+        OPEN.append(self)
         for number, handler in zip(NUMBERS, map(handler_of, NUMBERS)):
             # most are not handled, as numbers say here
             if (type(handler) is not int or self.has_defaults) and self.is_to_defer(number, handler):
-                self.before[number] = handler
+                before = attempt(action, number)
+                self.before[number] = handler, before
                 set_handler(number, self.arrive)
+                if callable(handler) and not has_one_handler(before, attempt(action, number)):
+                    # C code takes the signal before Python, as `faulthandler` does with `chain`
+                    attempt(put_back, number, handler, before)
+                    self.before.pop(number, None)
 
     def is_to_defer(self, number, handler):
         if callable(handler):
@@ -76,12 +84,19 @@ class deferred:
     def restore(self):
         """All of them, though a handler that is back may raise at once."""
         try:
+            if self in OPEN:
+                OPEN.remove(self)
             for number in list(self.before):
-                attempt(put_back, number, self.before[number]) or attempt(put_back, number, self.before[number])
+                attempt(put_back, number, *self.before[number]) or attempt(put_back, number, *self.before[number])
                 self.before.pop(number, None)
         finally:
             if self.before:
                 self.restore()
+
+    def forked(self):
+        """In a forked child: what arrived is the parent's."""
+        self.arrived.clear()
+        attempt(self.restore)
 
     def deliver(self):
         """All of them, though one raises. asyncio knows of them already, by its descriptor."""
@@ -103,9 +118,24 @@ def is_ours(handler):
     return type(owner) in (Termination, Handler)
 
 
-def put_back(number, handler):
-    set_handler(number, handler)
+def put_back(number, handler, before=None):
+    """`before` is what the system knew of it: Python says to it neither that calls go on (SA_RESTART), nor what C code has set."""
+    # an enumeration of `signal` is no handler to `_signal`
+    set_handler(number, handler if callable(handler) else int(handler))
+    if before is not None:
+        attempt(set_action, number, before)
     return True
+
+
+def has_one_handler(before, after):
+    """Whether the system had the handler that all of Python's have. `after` is an action with that."""
+    return before is None or after is None or before.handler == after.handler
+
+
+def forked():
+    """In a forked child, whose main thread is not in what was deferred."""
+    for one in reversed(list(OPEN)):
+        attempt(one.forked)
 
 
 def die(number):

@@ -1,6 +1,7 @@
 """Ranges `ProfilerStep#` of a profiler of the program that records nothing, while we do: our traces would have each step twice."""
 
 import functools
+import os
 import weakref
 
 from .guard import attempt
@@ -25,7 +26,7 @@ def without_ranges(original, session):
             return original(profiler, *arguments, **named)
         attempt(show, profiler, hidden)
         result = original(profiler, *arguments, **named)
-        if session.window is not None:
+        if session.window is not None and os.getpid() == session.report.pid:
             attempt(hide, profiler, hidden)
         return result
 
@@ -34,8 +35,9 @@ def without_ranges(original, session):
 
 def hide(profiler, hidden):
     if profiler.record_steps:
-        profiler.record_steps = False
+        # first: what cannot be in a set stays as it is
         hidden.add(profiler)
+        profiler.record_steps = False
 
 
 def show(profiler, hidden):

@@ -1,6 +1,7 @@
 """A signal that asks for a recording, where the program has no use for it."""
 
 import ctypes
+import functools
 import signal
 import threading
 
@@ -69,11 +70,33 @@ class Handler:
     __hash__ = object.__hash__
 
 
+class Action:
+    """A `struct sigaction`."""
+
+    def __init__(self, raw):
+        self.raw, self.handler = raw, raw[: ctypes.sizeof(ctypes.c_void_p)]
+
+
+@functools.lru_cache(maxsize=None)
+def libc():
+    return ctypes.CDLL(None)
+
+
+def action(number):
+    """What the system knows of a signal; raises where it does not say."""
+    found = ctypes.create_string_buffer(ACTION_BYTES)
+    if libc().sigaction(int(number), None, found) != 0:
+        raise OSError("sigaction")
+    return Action(found.raw)
+
+
+def set_action(number, wanted):
+    libc().sigaction(int(number), ctypes.create_string_buffer(wanted.raw, ACTION_BYTES), None)
+
+
 def address(number):
     """The handler that the system knows: C code, as that of `faulthandler`, takes a signal without a word to Python."""
-    found = ctypes.create_string_buffer(ACTION_BYTES)
-    ctypes.CDLL(None).sigaction(int(number), None, found)
-    return found.raw[: ctypes.sizeof(ctypes.c_void_p)]
+    return action(number).handler
 
 
 def is_handled(number):

@@ -149,8 +149,11 @@ def announce(session, name):
     """What is counted, for summary and manifest."""
     # in a forked child that is not recorded the report is the parent's
     if not session.closed and session.report.content.get("counted") != name:
+        is_first = session.report.content.get("counted") is None
         session.report.content["counted"] = name
-        session.report.write()
+        # later ones are written with what is written next: objects of two names can lead by turns
+        if is_first:
+            session.report.write()
 
 
 class Leader:
