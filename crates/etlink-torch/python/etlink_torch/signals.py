@@ -26,6 +26,8 @@ GRACE_S = 2.0
 """How long the main thread has to come back to Python."""
 SAVING_S = 20
 """How long the other thread has to save the cycle before the process ends anyway."""
+MOST_RAISED = 20
+"""So often handlers may raise while they are being replaced."""
 OPEN = []
 """What is deferred now, the innermost last."""
 
@@ -39,30 +41,37 @@ class deferred:
 
     def __init__(self, has_defaults=True):
         self.has_defaults, self.before, self.arrived = has_defaults, {}, []
+        # what handlers have raised that were not replaced yet: it waits as well
+        self.raised = []
 
     def __enter__(self):
-        try:
-            attempt(self.begin)
-        except BaseException:
-            # raised by a handler that was not replaced yet
-            self.__exit__()
-            raise
+        for _ in range(MOST_RAISED):
+            try:
+                attempt(self.begin)
+                return
+            except BaseException as error:
+                self.raised.append(error)
 
     def __exit__(self, *_):
         try:
             attempt(self.restore)
         finally:
-            self.deliver()
+            try:
+                self.deliver()
+            finally:
+                if self.raised:
+                    raise self.raised[0]
 
     def begin(self):
         if threading.current_thread() is not threading.main_thread():
             return
-        OPEN.append(self)
+        if self not in OPEN:
+            OPEN.append(self)
         for number, handler in zip(NUMBERS, map(handler_of, NUMBERS)):
             # most are not handled, as numbers say here
             if (type(handler) is not int or self.has_defaults) and self.is_to_defer(number, handler):
                 before = attempt(action, number)
-                self.before[number] = handler, before
+                self.before.setdefault(number, (handler, before))
                 set_handler(number, self.arrive)
                 if callable(handler) and not has_one_handler(before, attempt(action, number)):
                     # C code takes the signal before Python, as `faulthandler` does with `chain`
@@ -70,6 +79,8 @@ class deferred:
                     self.before.pop(number, None)
 
     def is_to_defer(self, number, handler):
+        if handler == self.arrive:
+            return False
         if callable(handler):
             # ours never raise, and are in no hurry to be put back
             return self.has_defaults or not is_ours(handler)
