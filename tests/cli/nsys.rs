@@ -463,6 +463,16 @@ fn tables_of_a_parquet_export_are_told_what_to_export_instead() {
     export(&tool.path("run/nsys_1.sqlite"), &[3000], NsysSchema::V3_13);
     let ran = tool.run("merge run -o out --overwrite").exits(0);
     assert!(!ran.stderr.contains("parquetdir"), "{}", ran.shown());
+    // the export may lie anywhere; of several that lack one there is one note
+    tool.file("run/raw/nsys_0.nsys-rep", "exported above");
+    let ran = tool.run("merge run -o out --overwrite").exits(0);
+    assert!(!ran.stderr.contains("nsys-rep"), "{}", ran.shown());
+    for name in ["b", "c", "d"] {
+        tool.file(&format!("run/raw_{name}/{name}.nsys-rep"), "no export");
+    }
+    let ran = tool.run("merge run -o out --overwrite").exits(0);
+    let ran = ran.notes("3 reports of Nsight Systems cannot be read as they are");
+    assert_eq!(ran.stderr.matches("nsys-rep").count(), 1, "{}", ran.shown());
 }
 
 #[test]

@@ -7,10 +7,10 @@ pub(crate) fn without_device_rows(recorder: TraceRecorder) -> &'static str {
     match recorder {
         TraceRecorder::Kineto => "a CPU run, or recorded without ProfilerActivity.CUDA",
         TraceRecorder::Nsight => {
-            "a CPU run, or recorded without CUDA's calls (`nsys profile -t cuda,nvtx`)"
+            "a CPU run, or recorded without CUDA's calls: record with `nsys profile -t cuda,nvtx`"
         }
         TraceRecorder::Rocprof => {
-            "a CPU run, or recorded without `rocprofv3 --hip-trace --kernel-trace`"
+            "a CPU run, or recorded without kernels: record with `rocprofv3 --hip-trace --kernel-trace`"
         }
         TraceRecorder::Xla => {
             "a CPU run, or the profile ended before devices worked (`jax.block_until_ready` \

@@ -197,13 +197,6 @@ pub struct RankContext<'a> {
     pub clock: etlink_link::ranks::RankClock,
 }
 
-/// Reads, links and writes.
-pub fn run(job: &LinkJob, progress: &Progress) -> Result<JobReport, RunError> {
-    let (trace, mut linked) = link(job, progress)?;
-    write_out(&trace, job, RankContext::default(), progress, &mut linked)?;
-    Ok(linked)
-}
-
 /// Writes what was linked, unless there is nowhere to write to or it was refused.
 pub fn write_out(
     trace: &LinkedTrace,
@@ -241,12 +234,7 @@ pub fn write_member(
     Ok(piece)
 }
 
-/// Reads and links.
-pub fn link(job: &LinkJob, progress: &Progress) -> Result<(LinkedTrace, JobReport), RunError> {
-    link_opened(job, None, progress)
-}
-
-/// The same where the device trace of a job without a host trace is open already.
+/// Reads and links. The device trace of a job without a host trace may be open already.
 pub fn link_opened(
     job: &LinkJob,
     device: Option<InputFile>,

@@ -1,5 +1,8 @@
 //! By what files are known to be a rank's, in words: notes of `-v` say it of each rank.
 
+use regex::Regex;
+use std::sync::LazyLock;
+
 /// By what the rank of traces is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RankRule {
@@ -20,44 +23,38 @@ pub enum RankRule {
     OnlyPair,
 }
 
-/// Names of tools, which end in the rank or have it behind a word.
-const NAME_LAYOUTS: [(&[&str], &str); 10] = [
-    (&["-tp-"], "SGLang's names, `<time>-TP-N`"),
-    (&["_pp", "_tp"], "vLLM's names, `dp0_pp0_tp0_…_rankN`"),
-    (
-        &["chakra_host_"],
-        "names of Chakra's samples, `chakra_host_N` and `chakra_device_N`",
-    ),
-    (
-        &["chakra_device_"],
-        "names of Chakra's samples, `chakra_host_N` and `chakra_device_N`",
-    ),
-    (
-        &["pytorch_et_rank"],
-        "MLRepository's names, `pytorch_et_rank_N` and `kineto_rankN`",
-    ),
-    (
-        &["kineto_rank"],
-        "MLRepository's names, `pytorch_et_rank_N` and `kineto_rankN`",
-    ),
-    (
-        &["torch_et_"],
-        "the names `torch_et_N` and `kineto_trace_N`",
-    ),
-    (
-        &["kineto_trace_"],
-        "the names `torch_et_N` and `kineto_trace_N`",
-    ),
-    (&["nsys_"], "names of Nsight Systems' reports, `nsys_N`"),
-    (&["rank", "_trace"], "torchtitan's names, `rankN_trace`"),
-];
+/// Names of tools in lower case, which end in the rank or have it behind a word.
+static NAME_LAYOUTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    let layouts = [
+        (r"-tp-\d", "SGLang's names, `<time>-TP-N`"),
+        (r"_pp\d+_tp\d", "vLLM's names, `dp0_pp0_tp0_…_rankN`"),
+        (
+            r"chakra_(host|device)_\d",
+            "names of Chakra's samples, `chakra_host_N` and `chakra_device_N`",
+        ),
+        (
+            r"(pytorch_et_rank|kineto_rank)_?\d",
+            "MLRepository's names, `pytorch_et_rank_N` and `kineto_rankN`",
+        ),
+        (
+            r"(torch_et|kineto_trace)_\d",
+            "the names `torch_et_N` and `kineto_trace_N`",
+        ),
+        (r"nsys_\d", "names of Nsight Systems' reports, `nsys_N`"),
+        (r"rank\d+_trace", "torchtitan's names, `rankN_trace`"),
+    ];
+    let compiled = layouts
+        .into_iter()
+        .filter_map(|(pattern, layout)| Some((Regex::new(pattern).ok()?, layout)));
+    compiled.collect()
+});
 
 impl RankRule {
     /// That of a name with a rank.
     pub(crate) fn of_name(stem: &str) -> RankRule {
         let lower = stem.to_lowercase();
         let mut known = NAME_LAYOUTS.iter();
-        let known = known.find(|(parts, _)| parts.iter().all(|part| lower.contains(part)));
+        let known = known.find(|(pattern, _)| pattern.is_match(&lower));
         RankRule::Name(match known {
             Some((_, layout)) => layout,
             None if lower.contains("rank") => "`rank` in the name",
@@ -74,7 +71,7 @@ impl RankRule {
     /// The rule in words, behind "by".
     pub(crate) fn describe(self) -> String {
         match self {
-            RankRule::Unknown => "its own name: nothing tells its rank".to_owned(),
+            RankRule::Unknown => "the name of its file, as nothing tells its rank".to_owned(),
             RankRule::Name(layout) => layout.to_owned(),
             RankRule::Content(None) => "the rank that the trace says".to_owned(),
             RankRule::Content(Some(names)) => {
@@ -126,6 +123,8 @@ mod tests {
             ("kineto_trace_0.cycle1", "`torch_et_N`"),
             ("rank0_trace", "torchtitan"),
             ("rank-0", "`rank` in the name"),
+            ("app_ppo_tpu_rank3", "`rank` in the name"),
+            ("my_rank_trace_3", "`rank` in the name"),
             ("host_1", "the number in the name"),
         ] {
             let said = RankRule::of_name(stem).describe();

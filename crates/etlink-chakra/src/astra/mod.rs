@@ -475,7 +475,7 @@ fn roofline_note(workload: &Workload<'_>) -> String {
          need at `peak-perf`, {tflops} TFLOP/s, and `local-mem-bw`, {gb_per_s} GB/s: {origin}. Some \
          nodes keep the measured time (`roofline_source` `duration`): those without shapes, and those \
          that did something else than their shapes say. By these they would take more than twice the \
-         measured time, or, copies and ops without a formula, less than a tenth. Their \
+         measured time; or, of copies and of ops without a formula, less than a tenth of it. Their \
          `tensor_size` is what {gb_per_s} GB/s move in it, so that another `local-mem-bw` changes \
          their times as well. `etlink merge --compute roofline` says which share that is.",
         file::SYSTEM
@@ -493,7 +493,7 @@ pub fn uncovered(cover: &RooflineCover) -> Option<String> {
     );
     let implausible = format!(
         "{} of {nodes} nodes ({:.0} %) would by their shapes take more than twice the measured time, \
-         or, copies and ops without a formula, less than a tenth",
+         or, of copies and of ops without a formula, less than a tenth of it",
         cover.implausible,
         percent(cover.implausible_ns)
     );

@@ -36,46 +36,37 @@ impl Unexported {
         self.tables
             .retain(|folder| !exported.contains(&stem_of_recording(folder)));
         let Some(run) = runs.first_mut() else { return };
-        if let [first, _, ..] = &Vec::from_iter(&self.reports)[..] {
-            let note = unread_reports(self.reports.len(), first);
-            run.notes.push(note);
-            self.reports.clear();
+        // a note for each kind: thousands of folders can be alike
+        if let Some(first) = self.reports.first() {
+            run.notes.push(unread_reports(self.reports.len(), first));
         }
-        let more = match self.tables.len() {
-            0 | 1 => String::new(),
-            count => format!(" ({} more folders have such tables)", count - 1),
-        };
-        // one of each kind: thousands of folders can be alike
-        self.tables = self.tables.into_iter().take(1).collect();
-        let has_tables = !self.tables.is_empty();
-        let errors = self.into_errors().map(|error| error.to_string());
-        run.notes.extend(errors);
-        if let Some(last) = run.notes.last_mut().filter(|_| has_tables) {
-            last.push_str(&more);
+        if let Some(first) = self.tables.first() {
+            let more = match self.tables.len() {
+                1 => String::new(),
+                count => format!(" ({} more folders have such tables)", count - 1),
+            };
+            run.notes.push(format!("{}{more}", unread_tables(first)));
         }
     }
 
     /// The first, as the reason that there is nothing else.
     pub(crate) fn into_error(self) -> Option<InputError> {
-        self.into_errors().next()
+        let report = self.reports.first().map(|report| unread_report(report));
+        report.or_else(|| self.tables.first().map(|folder| unread_tables(folder)))
     }
+}
 
-    fn into_errors(self) -> impl Iterator<Item = InputError> {
-        let reports = self
-            .reports
-            .into_iter()
-            .map(|report| InputError::WrongKind {
-                name: input::display_name(&report),
-                kind: InputKind::NsysReport,
-                wanted: WantedTrace::Times,
-            });
-        let tables = self
-            .tables
-            .into_iter()
-            .map(|folder| InputError::NsysTables {
-                name: input::display_name(&folder),
-            });
-        reports.chain(tables)
+fn unread_report(report: &Path) -> InputError {
+    InputError::WrongKind {
+        name: input::display_name(report),
+        kind: InputKind::NsysReport,
+        wanted: WantedTrace::Times,
+    }
+}
+
+fn unread_tables(folder: &Path) -> InputError {
+    InputError::NsysTables {
+        name: input::display_name(folder),
     }
 }
 

@@ -108,8 +108,8 @@ impl InputKind {
             }
             InputKind::ChakraJson => "analyze, replay, report, check, convert",
             InputKind::FlightRecorder => {
-                "ranks takes a folder of dumps, and says which rank hangs; beside traces merge and \
-                 the others take sizes and groups of collectives from it"
+                "ranks takes a folder of dumps, and says which rank hangs; commands that take traces \
+                 take sizes and groups of collectives from a dump beside them"
             }
             InputKind::NcclInspector => "ranks takes a folder of logs",
             InputKind::KernelMetrics => {

@@ -129,6 +129,9 @@ class Report:
             self.counter = None
 
     def note(self, text):
+        if os.getpid() != self.pid:
+            # a forked child has a copy, and the files are the parent's
+            return
         try:
             if text not in self.content["notes"]:
                 self.content["notes"].append(text)
@@ -146,7 +149,6 @@ class Report:
     def write(self):
         """Whether it is written; tried twice. By any thread."""
         if os.getpid() != self.pid:
-            # a forked child has a copy, and the file is the parent's
             return False
         # a handler of the program that raises would leave the lock locked
         with deferred(has_defaults=False):

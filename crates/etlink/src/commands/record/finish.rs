@@ -226,8 +226,8 @@ fn has_processes(hook: &Path) -> bool {
     !matches!(lock::try_exclusive(&marker), Ok(Some(_)))
 }
 
-/// Whether a process that still runs has left what it recorded to us. One that leaves just now finds its
-/// file gone, or that the launcher has ended, and writes the manifest itself.
+/// Whether a process that still runs has recorded all that it will, and leaves the manifest to this
+/// command. Its file is removed: a process that finds it gone knows that the command has seen it.
 fn has_left(hook: &Path, pid: u32) -> bool {
     disk::remove(&hook.join(format!("{pid}{LEFT}"))).is_ok()
 }
