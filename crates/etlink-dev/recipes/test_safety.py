@@ -7,6 +7,7 @@ Started by `cargo dev test-torch` with the others (suites.py).
 
 import json
 import os
+import pickle
 import resource
 import signal
 import subprocess
@@ -240,6 +241,30 @@ class Descriptors(Safety):
                 self.assertEqual(rank["steps"], 8)
                 self.assert_steps(rank, *cycles)
         self.assertFalse((self.traces / ".etlink").exists())
+
+
+class Pickles(Safety):
+    def test_pickles_are_read_without_us(self):
+        """In the recording and outside of it."""
+        self.python_path = str(venvs.picklers(CHOSEN.python))
+        pickles = self.folder / "pickles"
+        pickles.mkdir()
+        ran = self.record("--wait 1 --warmup 0 --active 2", f"python pickling.py {pickles}")
+        lines = ["cannot pickle '_thread.lock' object", *["cannot pickle '_thread.RLock' object"] * 2]
+        self.assertEqual(ran.stdout.splitlines(), lines * 4)
+        read = (
+            "import dill, pathlib, pickle, sys, threading\n"
+            "for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):\n"
+            "    library = dill if path.name.startswith('dill') else pickle\n"
+            "    lock, locks, reentrant, *more = library.loads(path.read_bytes())\n"
+            "    assert lock is locks.default_factory is threading.Lock and reentrant is threading.RLock, path\n"
+            "    assert library is dill or not more or more == [type(threading.RLock())], path\n"
+            "    assert library is pickle or (more[0].locked() and type(more[1]) is type(threading.RLock())), path\n"
+            "assert not [name for name in sys.modules if 'etlink' in name]\n"
+        )
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": self.python_path}
+        subprocess.run(["python", "-c", read, str(pickles)], env=environment, check=True, timeout=60)
+        self.assertEqual(len(list(pickles.iterdir())), 4 * (2 * (pickle.HIGHEST_PROTOCOL + 1) + 2))
 
 
 class Clocks(Safety):

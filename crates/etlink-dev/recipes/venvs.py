@@ -49,6 +49,19 @@ def add(python: Path, version: str, library: str) -> None:
     subprocess.run([*install, *numpy, wanted], check=True)
 
 
+PICKLERS = ("cloudpickle==3.1.3", "dill==0.4.1")
+
+
+def picklers(python: Path) -> Path:
+    """A folder with packages that pickle. torch would import them in all programs if they were in its environment."""
+    folder = python.parents[1] / "etlink-picklers"
+    ready = folder / MARKER
+    if not ready.exists():
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--target", folder, *PICKLERS], check=True)
+        ready.touch()
+    return folder
+
+
 def describe(python: Path) -> dict[str, str]:
     """The exact versions of PyTorch and Python in the environment."""
     code = "import platform, torch; print(torch.__version__, platform.python_version())"

@@ -2,10 +2,13 @@
 
 A lock is an object of C, whose class takes no wrapper: where the program makes one, it gets one of ours
 around it, or derived from it. Modules of Python itself and installed packages get the plain one. While
-nothing is recorded its methods are those of the lock of C.
+nothing is recorded its methods are those of the lock of C. What is pickled has the names of Python itself:
+who reads it may never have heard of us.
 """
 
 import _thread
+import copyreg
+import importlib
 import operator
 import site
 import sys
@@ -15,7 +18,7 @@ import typing
 from threading import get_native_id
 from time import time_ns
 
-from .guard import attempt, is_programs
+from .guard import PACKAGE, attempt, is_programs
 from .steps.patches import Patches
 
 RECORDERS = []
@@ -43,8 +46,42 @@ INSTALLED = installed_folders()
 
 def is_own(variables):
     """Whether a module's variables are those of the program's own code."""
-    file = variables.get("__file__")
-    return isinstance(file, str) and not file.startswith(INSTALLED)
+    file, name = variables.get("__file__"), variables.get("__name__")
+    # our own modules lie in no installed folder
+    if not isinstance(file, str) or (isinstance(name, str) and name.startswith(PACKAGE + ".")):
+        return False
+    return not file.startswith(INSTALLED)
+
+
+class Module:
+    """A module as pickles have it, which take none by itself."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __reduce__(self):
+        return importlib.import_module, (self.name,)
+
+
+class PicklerOfDill:
+    """What dill's functions for locks of C are called with: they tell a pickler what makes such a lock."""
+
+    reduced = None
+
+    def save_reduce(self, function, arguments, obj=None):
+        self.reduced = function, arguments
+
+
+def reduced_by_dill(lock, kind, frame):
+    """What dill writes of a lock of C, if it is dill that pickles this one; `frame`: of who asks for that."""
+    if frame.f_globals.get("__name__") != "pickle" or "dill" not in sys.modules:
+        return None
+    save = getattr(type(frame.f_locals.get("self")), "dispatch", {}).get(kind)
+    if save is None:
+        return None
+    pickler = PicklerOfDill()
+    save(pickler, lock)
+    return pickler.reduced
 
 
 class LockKind(type):
@@ -83,6 +120,18 @@ class MethodOfC(property):
         return original(*arguments, **named)
 
 
+def kind_of_c(lock):
+    return KIND
+
+
+def reduce_lock_kind(kind):
+    """For pickles of `threading.Lock` itself, such as of a `defaultdict` that makes locks."""
+    if vars(threading).get("Lock") is kind:
+        return "Lock"
+    # somebody still has it after the recording
+    return getattr, (Module("threading"), "Lock")
+
+
 class Lock(metaclass=LockKind):
     """As `threading.Lock`, which cannot be derived from either, until `watch` gives it methods that record waits."""
 
@@ -101,11 +150,23 @@ class Lock(metaclass=LockKind):
     __enter__, __exit__ = MethodOfC("__enter__"), MethodOfC("__exit__")
     _at_fork_reinit = MethodOfC("_at_fork_reinit")
 
+    # `isinstance(lock, _thread.LockType)` asks for it
+    __class__ = property(kind_of_c)
+    # by these names it is looked up when it is pickled
+    __module__, __qualname__ = "threading", "Lock"
+
     def __reduce_ex__(self, protocol):
-        raise TypeError("cannot pickle '_thread.lock' object")
+        reduced = attempt(reduced_by_dill, self, KIND, sys._getframe(1))
+        if reduced is None:
+            raise TypeError("cannot pickle '_thread.lock' object")
+        return reduced
 
     def __repr__(self):
         return repr(self._plain)
+
+
+def reduce_reentrant_kind(kind):
+    return getattr, (Module("_thread"), "RLock")
 
 
 class ReentrantKind(type):
@@ -125,10 +186,14 @@ class RLock(REENTRANT, metaclass=ReentrantKind):
     __slots__ = ("_before",)
 
     def __reduce_ex__(self, protocol):
-        # dill makes a new lock of one, by the type that it has elsewhere
-        if "dill" in sys.modules:
-            return PLAIN_REENTRANT, ()
-        raise TypeError("cannot pickle '_thread.RLock' object")
+        reduced = attempt(reduced_by_dill, self, REENTRANT, sys._getframe(1))
+        if reduced is None:
+            raise TypeError("cannot pickle '_thread.RLock' object")
+        return reduced
+
+
+copyreg.pickle(LockKind, reduce_lock_kind)
+copyreg.pickle(ReentrantKind, reduce_reentrant_kind)
 
 
 class Holder(typing.NamedTuple):
