@@ -309,6 +309,21 @@ class Recorded(Traces):
         self.assertEqual((figures["contradictions"]["edges"], figures["replay_error"]), (0, 0.0), ran.stderr)
         self.assertGreater(figures["by_edge"]["handoff"]["count"], 20)
 
+    def test_workers_of_forked_ranks(self):
+        """Each rank has what its own worker fetched, though that was forked before it was known to be a rank."""
+        self.record("--wait 1 --warmup 1 --active 4", f"python forked_loaders.py {self.folder}/store")
+        ranks = self.manifest()["ranks"]
+        self.assertEqual([rank["rank"] for rank in ranks], [0, 1])
+        workers = set()
+        for rank in ranks:
+            self.assert_steps(rank, (2, 5))
+            events = load(self.traces / rank["cycles"][0]["device_trace"])["traceEvents"]
+            found = [event["tid"] for event in events if event.get("name") == "etlink::DataLoader.fetch"]
+            self.assertTrue(found)
+            workers.add(*set(found))
+        self.assertEqual(len(workers), 2)
+        self.assertEqual([path.name for path in self.traces.iterdir() if path.name.startswith(".")], [])
+
     def test_helpers_are_no_ranks(self):
         self.record("--wait 0 --warmup 1 --active 2", "python helper.py")
         (rank,) = self.manifest()["ranks"]
@@ -812,6 +827,10 @@ class Steps(Traces):
             with self.subTest(name):
                 counted = found[name]
                 self.assertEqual((counted["steps"], counted["result"], counted["notes"]), (steps, result, []))
+
+    def test_models_that_are_called_in_turn_cost_as_little_as_one(self):
+        costs = self.loops("turns")["turns"]
+        self.assertLess(costs["two"], 3 * costs["one"], costs)
 
     def test_nothing_stays_replaced(self):
         uses = self.loops("uses=300")["uses"]

@@ -51,6 +51,8 @@ pub struct Manifest {
 
 /// How notes begin that are of all processes of a launcher.
 pub const NOTHING: &str = "nothing is recorded";
+/// Notes of what became another program, or tried to, have this. They tell of the cut cycle too.
+const EXEC: &str = "another program (exec)";
 
 fn is_same_process(a: &Rank, b: &Rank) -> bool {
     // Machines of one job count processes each for itself.
@@ -447,7 +449,9 @@ impl Manifest {
             ));
         }
         // The traces of such a cycle are whole files, but their last step is not a whole step.
-        for cycle in process.cycles.iter().filter(|cycle| !cycle.whole) {
+        let is_said = process.notes.iter().any(|note| note.contains(EXEC));
+        let cut = process.cycles.iter().filter(|cycle| !cycle.whole);
+        for cycle in cut.filter(|_| !is_said) {
             notes.push(format!(
                 "{name}: the program ended in step {}, which is recorded as far as it went",
                 cycle.last_step

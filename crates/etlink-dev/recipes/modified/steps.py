@@ -591,12 +591,37 @@ def uses(number):
     return {"before": before, "after": nanoseconds(), "same": first == state()}
 
 
+def turns():
+    """What a call of a tiny module takes in ns, where one is called and where two are by turns."""
+
+    class One(nn.Linear):
+        pass
+
+    class Other(nn.Linear):
+        pass
+
+    def nanoseconds(*modules):
+        batch, times = torch.ones(1, 2), []
+        with tempfile.TemporaryDirectory() as folder, profile(folder, step_on="forward", wait=100_000):
+            for _ in range(500):
+                begin = time.perf_counter_ns()
+                for module in modules:
+                    module(batch)
+                times.append((time.perf_counter_ns() - begin) // len(modules))
+        return sorted(times[20:])[len(times) // 2]
+
+    return {"one": nanoseconds(One(2, 2)), "two": nanoseconds(One(2, 2), Other(2, 2))}
+
+
 if __name__ == "__main__":
     names = sys.argv[1:] or list(LOOPS)
     counted = {}
     for name in names:
         if name.startswith("uses="):
             counted["uses"] = uses(int(name[5:]))
+            continue
+        if name == "turns":
+            counted["turns"] = turns()
             continue
         try:
             counted[name] = count(name)

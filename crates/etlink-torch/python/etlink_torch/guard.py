@@ -7,8 +7,11 @@ import functools
 import inspect
 import signal
 import types
+from _signal import getsignal as handler_of
 
 PACKAGE = __name__.rpartition(".")[0]
+NUMBERS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+"""Of signals that can be handled."""
 
 
 class Failure(Exception):
@@ -25,22 +28,67 @@ def is_programs(error):
     """Whether a handler of a signal raised it, which Python runs between any two lines, ours as well: it is meant for the program.
 
     Handlers are known by their arguments: a number and a frame. Functions of `sys.settrace` and `sys.setprofile`
-    get a frame and a text.
+    get a frame and a text. One that has dropped its arguments, or is compiled by Cython, is one of those that are set
+    now. One of C has no frame, but that of the function by which we have called it.
     """
-    trace = error.__traceback__
+    trace, known = error.__traceback__, None
     while trace is not None:
-        if is_handler(trace.tb_frame):
+        frame = trace.tb_frame
+        if frame.f_code in CALLERS or is_handler(frame):
             return True
+        if not is_ours(frame):
+            known = handlers() if known is None else known
+            if frame.f_code in known or (frame.f_code.co_name, frame.f_globals.get("__name__")) in known:
+                return True
         trace = trace.tb_next
     return False
 
 
+def handlers():
+    """What frames of the handlers that are set now have: their code, or their name and module if they have none."""
+    known = set()
+    for handler in map(handler_of, NUMBERS):
+        if callable(handler):
+            known.update(marks(handler))
+    return known
+
+
+def marks(handler):
+    try:
+        function = getattr(handler, "__func__", handler)
+        while type(function) is functools.partial:
+            function = function.func
+        code = getattr(function, "__code__", None)
+        if type(code) is types.CodeType:
+            return [code]
+        call = getattr(type(handler), "__call__", None)
+        code = getattr(call, "__code__", None)
+        if type(code) is types.CodeType:
+            return [code]
+        return [(function.__name__, function.__module__)]
+    except Exception:
+        return []
+
+
+def is_ours(frame):
+    name = frame.f_globals.get("__name__")
+    return type(name) is str and name.startswith(PACKAGE + ".")
+
+
+def call_handler(handler, number, frame):
+    """What this raises is the handler's."""
+    handler(number, frame)
+
+
+CALLERS = {call_handler.__code__}
+"""What runs nothing but a handler of the program."""
+
+
 def is_handler(frame):
     """Whether a frame is that of a handler of the program: it may have more arguments, or all of them in one."""
-    code, name = frame.f_code, frame.f_globals.get("__name__")
-    if type(name) is str and name.startswith(PACKAGE + "."):
+    if is_ours(frame):
         return False
-    values, before = frame.f_locals, None
+    code, values, before = frame.f_code, frame.f_locals, None
     arguments = [values.get(name) for name in code.co_varnames[: code.co_argcount]]
     if code.co_flags & inspect.CO_VARARGS:
         rest = values.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount])

@@ -41,7 +41,7 @@ def install_now(torch, after_import):
         watch_profilers(torch, session)
         watch_waits(torch, session)
         atexit.register(leave, session)
-        at_end.wrap_ends(functools.partial(leave, session), functools.partial(leave_by_exec, session))
+        at_end.wrap_ends(functools.partial(leave, session), functools.partial(leave_by_exec, session), functools.partial(stay, session))
         ACTIVE.append(session)
     except Exception as error:
         if is_programs(error):
@@ -136,9 +136,29 @@ def touch(path):
 def leave_by_exec(session):
     """The process becomes another program; in a forked child nothing of the session is its own."""
     if os.getpid() == session.report.pid and session.window is not None:
-        why = "it became another program (exec) in step {}, of which nothing is recorded"
-        attempt(session.report.note, why.format(session.made))
+        attempt(session.report.note, became_another(session))
     leave(session)
+
+
+def became_another(session):
+    """The only note that the manifest has of a cycle that this ends."""
+    return "it became another program (exec) in step {}, which is recorded as far as it went".format(session.made)
+
+
+def stay(session, error):
+    """The process has not become another program: it goes on being recorded."""
+    report = session.report
+    if os.getpid() != report.pid:
+        return
+    attempt(remove_if_there, left_path(session.settings["hook"]))
+    if report.counter is None:
+        # the launcher has ended, so that all was removed
+        attempt(report.restore)
+    notes, became = report.content["notes"], became_another(session)
+    if became in notes:
+        notes.remove(became)
+        why = "it tried to become another program (exec) in step {}, which failed: {}; the step is recorded as far as it had gone by then"
+        report.note(why.format(session.made, describe(error)))
 
 
 def watch_profilers(torch, session):
@@ -167,7 +187,7 @@ def watch_waits(torch, session):
     """
     if not session.settings["options"]["thread_waits"]:
         return []
-    made = [attempt(locks.replace), attempt(workers.replace, torch, session.report)]
+    made = [attempt(locks.replace), attempt(workers.replace, torch, session)]
     return [patches for patches in made if patches is not None]
 
 

@@ -161,6 +161,21 @@ class Lock(metaclass=LockKind):
             raise TypeError("cannot pickle '_thread.lock' object")
         return reduced
 
+    # By these a condition leaves and takes a lock, which it does itself where there are none. A handler that raises while
+    # it takes it again must find as few lines as there.
+
+    def _release_save(self):
+        self._plain.release()
+
+    def _acquire_restore(self, nothing):
+        self._plain.acquire()
+
+    def _is_owned(self):
+        if self._plain.acquire(False):
+            self._plain.release()
+            return False
+        return True
+
     def __repr__(self):
         return repr(self._plain)
 
@@ -249,7 +264,7 @@ def watch(patches):
     """While something is recorded. Conditions keep the methods that a lock has when they are made.
 
     All that lets a lock go stays that of C: a handler of a signal that raises before it would leave it held. So do
-    the methods by which a condition leaves and takes an `RLock`.
+    the methods by which a condition leaves and takes a lock.
     """
     RECORDINGS[0] += 1
     for kind, name, method in (

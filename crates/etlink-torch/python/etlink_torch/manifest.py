@@ -7,6 +7,9 @@ from . import __version__
 from .files import locked, write_whole
 
 
+EXEC = "another program (exec)"
+
+
 def update(settings, process, command):
     """Adds a process that has ended, in the place of an earlier one of its rank."""
     path = os.path.join(settings["output"], "etlink.json")
@@ -68,7 +71,8 @@ def notes(rank):
     for feature in rank["lacks"]:
         found.append("PyTorch {} lacks {}: recorded without".format(rank["torch"], feature))
     for cycle in rank["cycles"]:
-        if not cycle["whole"]:
+        # what became another program, or tried to, says so in a note of its own
+        if not cycle["whole"] and not any(EXEC in note for note in rank["notes"]):
             found.append(
                 "{}: the recording ended in step {}, which is recorded as far as it went".format(
                     name, cycle["last_step"]

@@ -174,6 +174,15 @@ class Report:
         if self.held is not None and not self.held.is_ours():
             self.held = hold_shared(os.path.join(self.folder, "running"))
 
+    def restore(self):
+        """What `remove` has removed: the process goes on after all."""
+        os.makedirs(self.folder, exist_ok=True)
+        self.held = hold_shared(os.path.join(self.folder, "running"))
+        self.open_counter()
+        if self.content["rank"] is not None:
+            self.take(self.content["rank"])
+        self.write()
+
     def remove(self):
         """Leaves nothing behind but what others still need."""
         counter, self.counter = self.counter, None

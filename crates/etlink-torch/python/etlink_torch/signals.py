@@ -16,12 +16,11 @@ from _signal import getsignal as handler_of
 from _signal import signal as set_handler
 
 from .descriptors import Descriptor
-from .guard import attempt
+from .guard import NUMBERS, attempt, call_handler
 from .trigger_signal import Handler, action, is_handled, set_action
 
 ENDING = {getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")}
 """What ends a process that does not handle it, and is sent for that."""
-NUMBERS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 GRACE_S = 2.0
 """How long the main thread has to come back to Python."""
 SAVING_S = 20
@@ -118,7 +117,7 @@ class deferred:
                 if not callable(original):
                     os.kill(os.getpid(), number)
                 elif original != self.arrive:
-                    original(number, sys._getframe())
+                    call_handler(original, number, sys._getframe())
         finally:
             if self.arrived:
                 self.deliver()
@@ -162,6 +161,35 @@ def set_default(number):
     libc.signal(number, None)
 
 
+def replace_wakeup(number, ours):
+    """Python writes the numbers of signals into `number` from now on; whether nobody else had a descriptor set for that.
+
+    Python does not tell which one is set, so that it is replaced in any case. What comes meanwhile goes where it belongs.
+    """
+    # none: the program has too many files open
+    reading, writing = attempt(nonblocking_pipe) or (-1, -1)
+    try:
+        before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        is_free = before == -1 or before in ours
+        after = number if is_free else before
+        # programs have it said when theirs is full, unless they ask for silence
+        signal.set_wakeup_fd(after, warn_on_full_buffer=not is_free)
+        came = attempt(os.read, reading, 256)
+        if came and after != -1:
+            attempt(os.write, after, came)
+        return is_free
+    finally:
+        attempt(os.close, reading)
+        attempt(os.close, writing)
+
+
+def nonblocking_pipe():
+    ends = os.pipe()
+    for end in ends:
+        os.set_blocking(end, False)
+    return ends
+
+
 class Termination:
     """SIGTERM while a cycle is recorded: `save()` is called, then the process dies by the signal.
 
@@ -182,9 +210,7 @@ class Termination:
         reading, writing = os.pipe()
         self.ends = Descriptor(reading), Descriptor(writing)
         os.set_blocking(writing, False)
-        before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        if before != -1:
-            signal.set_wakeup_fd(before)
+        if not replace_wakeup(writing, set()):
             self.close()
             return
         self.installed = True
@@ -214,9 +240,7 @@ class Termination:
             attempt(put_back, signal.SIGTERM, signal.SIG_DFL) or attempt(put_back, signal.SIGTERM, signal.SIG_DFL)
 
     def leave_wakeup(self):
-        current = signal.set_wakeup_fd(-1)
-        if current not in (-1, self.ends[1].number):
-            signal.set_wakeup_fd(current)
+        replace_wakeup(-1, {self.ends[1].number})
 
     def close(self):
         for end in self.ends:

@@ -71,7 +71,26 @@ def watched(path, arguments):
     return (*arguments[:2], tasks, results, *arguments[4:])
 
 
-def replace(torch, report):
+def ring_path(session):
+    """Where a worker writes, which runs this; None: nobody reads what it would write.
+
+    The process that forked it may have been forked itself, and not know yet that it is a rank.
+    """
+    report, parent = session.report, os.getppid()
+    name = "worker_{}".format(os.getpid())
+    if parent == report.pid:
+        return report.path(name)
+    if session.heir is None:
+        return None
+    return report.path_of("{}.{}".format(session.settings["launcher"], parent), name)
+
+
+def watched_by_session(session, arguments):
+    path = ring_path(session)
+    return None if path is None else watched(path, arguments)
+
+
+def replace(torch, session):
     """For workers that are forked from now on; others run the original."""
     patches = Patches()
     module = torch.utils.data._utils.worker
@@ -79,8 +98,7 @@ def replace(torch, report):
 
     @functools.wraps(original)
     def worker_loop(*arguments, **named):
-        path = report.path("worker_{}".format(os.getpid()))
-        changed = attempt(watched, path, arguments) if patches.active else None
+        changed = attempt(watched_by_session, session, arguments) if patches.active else None
         return original(*(changed or arguments), **named)
 
     patches.replace(module, "_worker_loop", worker_loop)

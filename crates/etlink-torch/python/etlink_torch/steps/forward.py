@@ -17,7 +17,7 @@ WRAPPERS = ("module", "_orig_mod")
 """The names that parallel modules and `torch.compile` have for the module that they wrap."""
 
 SETTLED = 4
-"""So many calls of one model in a row end the search for it."""
+"""So many steps that one model leads in end the search for it, whatever else is called in between."""
 
 CAPTURED = (
     ("torch._dynamo.utils", "unpatched_nn_module_call"),
@@ -108,7 +108,7 @@ class ForwardSteps:
     def __init__(self, torch, session, patches, chosen=None):
         self.session, self.patches, self.chosen = session, patches, chosen
         self.base = torch.nn.Module
-        self.leader, self.in_a_row = Leader(session), 0
+        self.leader, self.led = Leader(session), 0
         self.calls = ForwardCalls(torch, session, patches)
         self.adopted = set()
 
@@ -130,8 +130,9 @@ class ForwardSteps:
         if leader.key != before:
             # a TorchScript module has the name of what it was made of
             announce(self.session, getattr(model, "original_name", type(model).__name__))
-        self.in_a_row = self.in_a_row + 1 if counts else 0
-        if self.in_a_row == SETTLED:
+            self.led = 0
+        self.led += counts
+        if self.led == SETTLED:
             self.calls.search = None
         return counts
 
