@@ -201,3 +201,29 @@ fn a_killed_launcher_mixes_no_recordings() {
         }
     });
 }
+
+#[test]
+fn folders_that_a_killed_launcher_began_to_make_are_removed_by_the_next() {
+    let tool = Tool::new();
+    tool.file("program.py", PROGRAM);
+    std::fs::create_dir(tool.path("tmp")).expect("makes folder");
+    // an empty folder has no files
+    let folders = || tool.shell("ls -d tmp/etlink-hook-*").stdout;
+    for number in failing_numbers() {
+        drop(tool.shell(&format!(
+            "TMPDIR=$PWD/tmp ETLINK_RECORD_KILL={number} $ETLINK {LINE}"
+        )));
+        if tool.path("ran").exists() {
+            break;
+        }
+    }
+    assert!(!folders().is_empty());
+    // those that have no lock yet may be in the making
+    let line = format!("TMPDIR=$PWD/tmp $ETLINK {LINE}");
+    tool.shell(&line).exits(0);
+    let young = folders();
+    assert!(!young.is_empty());
+    tool.shell("touch -d '1 hour ago' tmp/etlink-hook-*; mkdir tmp/etlink-hook-other");
+    tool.shell(&line).exits(0);
+    assert_eq!(folders(), "tmp/etlink-hook-other\n");
+}

@@ -5,12 +5,16 @@
 //! is: each Python process one on `python`, and the command one on `launcher`. All programs that the
 //! command starts inherit the latter, so that a script may start its first Python long after the
 //! command was killed.
+//!
+//! The lock of the command comes before all files of the hook. So a folder without the lock and without
+//! the last of these files is one that a command began to make, and was killed.
 
 use super::disk;
 use anyhow::{Context, Result};
 use etlink_torch::{HOOK, MARKER};
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 use tempfile::TempDir;
 
 pub const PREFIX: &str = "etlink-hook-";
@@ -18,6 +22,8 @@ pub const PREFIX: &str = "etlink-hook-";
 const LAUNCHER: &str = "launcher";
 /// A recording begins at once, also where thousands of folders are left.
 const MOST_REMOVED: usize = 100;
+/// No command takes so long to make a folder.
+const MAKING: Duration = Duration::from_secs(600);
 
 /// A private folder with the hook, gone when this is dropped.
 pub struct HookFolder {
@@ -33,6 +39,8 @@ impl HookFolder {
         builder.prefix(PREFIX).rand_bytes(12);
         let folder = disk::attempt(&std::env::temp_dir()).and_then(|()| builder.tempdir());
         let folder = folder.context("cannot make a temporary folder; TMPDIR names where")?;
+        // a folder that has all files and no lock is never removed by others
+        let lock = hold(folder.path()).ok();
         // the hook travels in the binary: nothing has to be installed into the program's Python
         for (name, text) in HOOK {
             let path = folder.path().join(name);
@@ -42,8 +50,6 @@ impl HookFolder {
                 .and_then(|()| disk::write(&path, text.as_bytes()));
             written.with_context(|| format!("cannot write {}", path.display()))?;
         }
-        // a folder without the lock is never removed by others
-        let lock = hold(folder.path()).ok();
         remove_abandoned(folder.path());
         Ok(HookFolder {
             folder,
@@ -109,10 +115,12 @@ fn remove_abandoned(own: &Path) {
         }
         // both are held until it is gone
         let locks = [LAUNCHER, MARKER].map(|name| lock_alone(&folder.join(name)));
-        let [Lock::Had(_), Lock::Had(_) | Lock::Absent] = &locks else {
-            continue;
+        let is_abandoned = match &locks {
+            [Lock::Had(_), Lock::Had(_) | Lock::Absent] => is_of_machine(&folder),
+            [Lock::Absent, Lock::Absent] => is_half_made(&folder, own),
+            _ => false,
         };
-        if is_own(&folder) && is_of_machine(&folder) {
+        if is_abandoned && is_own(&folder) {
             removed += 1;
             drop(disk::remove_folder(&folder));
         }
@@ -139,6 +147,17 @@ fn lock_alone(path: &Path) -> Lock {
 fn is_of_machine(folder: &Path) -> bool {
     let written = std::fs::read_to_string(folder.join(LAUNCHER));
     written.is_ok_and(|written| written == machine())
+}
+
+/// Whether whoever began to make the folder never came to its end. `own` was made just now, by the same
+/// clock.
+fn is_half_made(folder: &Path, own: &Path) -> bool {
+    let [.., (last, _)] = HOOK;
+    let modified = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
+    let age = modified(own)
+        .zip(modified(folder))
+        .and_then(|(now, then)| now.duration_since(then).ok());
+    !folder.join(last).exists() && age.is_some_and(|age| age > MAKING)
 }
 
 /// Whether it is a folder of this user.
