@@ -575,3 +575,91 @@ fn signals_pass_to_the_program_and_back() {
     );
     assert_eq!(manifest(&tool)["ended"]["exit_code"], 9);
 }
+
+/// Publishes a recorded pair as the hook does, and kills the launcher when both traces have their names.
+const KILLS: &str = r#"
+import gzip, json, os, sys
+settings = json.loads(os.environ["ETLINK_RECORD"])
+sys.path.insert(0, settings["hook"])
+from _etlink_hook import files
+key = os.path.join(settings["work"], "{}.{}".format(settings["launcher"], os.getpid()))
+pairs = []
+for kind in ("torch_et", "kineto_trace"):
+    packed = os.path.join(sys.argv[1], "conv-2.15.0", kind + "_0.json.gz")
+    with open(key + "." + kind, "wb") as file:
+        file.write(gzip.open(packed).read())
+    pairs.append((key + "." + kind, kind + "_0.json"))
+files.publish(settings, pairs, [])
+cycle = {"whole": True, "first_step": 3, "last_step": 4, "host_trace": pairs[0][1], "device_trace": pairs[1][1]}
+report = {"pid": os.getpid(), "launcher": settings["launcher"], "rank": 0, "cycles": [cycle], "notes": ["odd"]}
+files.write_whole(key + ".json", json.dumps(report))
+files.write_whole(key + ".steps", "5")
+os.kill(os.getppid(), 9)
+"#;
+
+#[test]
+fn a_recording_whose_launcher_was_killed_is_used_and_listed() {
+    let tool = Tool::new();
+    tool.file("kills.py", KILLS);
+    let line = format!(
+        "$ETLINK record {SCHEDULE} -o traces -- python3 kills.py {}",
+        pairs().display()
+    );
+    tool.shell(&line);
+    assert!(!tool.path("traces/etlink.json").exists());
+    let why = "traces has no etlink.json: `etlink record` was killed before it wrote that";
+    tool.run("ranks traces").exits(0).notes(why);
+    tool.run("merge traces -o merged")
+        .exits(0)
+        .notes("`etlink record -o traces -- true` writes it");
+    tool.run("record -o traces -- true")
+        .exits(2)
+        .complains(&["is there already"]);
+    let manifest = manifest(&tool);
+    let rank = &manifest["ranks"][0];
+    assert_eq!(
+        (
+            &rank["steps"],
+            &rank["cycles"][0]["first_step"],
+            &manifest["schedule"]["wait"]
+        ),
+        (&5.into(), &3.into(), &2.into())
+    );
+    assert_eq!(manifest["command"][1], "kills.py");
+    assert!(manifest["ended"].is_null());
+    let notes = manifest["notes"].as_array().expect("notes");
+    assert!(
+        notes[0]
+            .as_str()
+            .is_some_and(|note| note.starts_with("`etlink record` was killed"))
+    );
+    assert_eq!(notes[1..], ["rank 0: odd"]);
+    assert!(!tool.path("traces/.etlink").exists());
+    let again = tool.run("ranks traces").exits(0);
+    assert!(!again.stderr.contains("was killed"), "{}", again.stderr);
+}
+
+#[test]
+fn traces_that_are_being_recorded_are_not_said_to_be_left() {
+    let tool = Tool::new();
+    tool.file(
+        "reads.py",
+        KILLS.replace(
+            "os.kill(os.getppid(), 9)",
+            "os.system('$ETLINK ranks traces >&2')",
+        ),
+    );
+    let line = format!(
+        "$ETLINK record {SCHEDULE} -o traces -- python3 reads.py {}",
+        pairs().display()
+    );
+    let ran = tool.shell(&line);
+    assert!(
+        ran.stderr
+            .contains("traces is being recorded: this is what is there by now"),
+        "{}",
+        ran.stderr
+    );
+    assert!(tool.path("traces/etlink.json").exists());
+    assert!(!tool.path("traces/.etlink").exists());
+}

@@ -18,7 +18,7 @@ pub use crate::run_files::{FlightFile, FlightFolder, ManifestEntry, RankFiles, R
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::{InputKind, is_nsys_report, is_nsys_table};
-use crate::manifest::RunManifest;
+use crate::manifest::{RunManifest, unlisted};
 use crate::measurements::MeasurementFile;
 use crate::output::is_work_folder;
 use crate::rank_rule::RankRule;
@@ -342,6 +342,9 @@ fn sort_out(
         run.notes.push(why);
         None
     });
+    if listed.is_none() && !files.is_empty() {
+        run.notes.extend(unlisted(place));
+    }
     let mut candidates: Vec<TraceCandidate> = vec![];
     for file in files {
         candidates.extend(look_at(file, &mut run.notes, unreadable));

@@ -16,6 +16,15 @@ use std::path::{Path, PathBuf};
 /// Name of the manifest.
 pub const MANIFEST: &str = "etlink.json";
 
+/// What names of drafts end with, in the work folder of a recording.
+pub const DRAFT: &str = ".manifest";
+
+/// The work folder of a recording, in the folder of its traces.
+const WORK: &str = ".etlink";
+
+/// A file there, which launchers and processes hold a lock on that record.
+const RUNNING: &str = "running";
+
 /// Two readings of clocks whose difference to the machine's own clock is closer than this, ns, are
 /// of one machine.
 const SAME_MACHINE_NS: i64 = 1_000_000;
@@ -39,6 +48,31 @@ pub struct RunManifest {
     steps: BTreeMap<i64, (u64, u64)>,
     /// The ranks whose host trace is of other steps than their device trace.
     interleaved: BTreeSet<i64>,
+}
+
+/// What is to be said of traces without a manifest beside which a recorder has a work folder.
+pub fn unlisted(folder: &Path) -> Option<String> {
+    let (work, manifest) = (folder.join(WORK), folder.join(MANIFEST));
+    if manifest.exists() {
+        return None;
+    }
+    let mut names = std::fs::read_dir(&work).ok()?.flatten();
+    names.find(|entry| entry.file_name().to_string_lossy().ends_with(DRAFT))?;
+    // without a slash at the end
+    let name = folder.components().collect::<PathBuf>();
+    let name = name.display();
+    let is_held =
+        std::fs::File::open(work.join(RUNNING)).is_ok_and(|running| running.try_lock().is_err());
+    Some(if is_held {
+        format!(
+            "{name} is being recorded: this is what is there by now, and {MANIFEST} is written at the end"
+        )
+    } else {
+        format!(
+            "{name} has no {MANIFEST}: `etlink record` was killed before it wrote that. The traces are used \
+             as they are; `etlink record -o {name} -- true` writes it of what is left, and stops there"
+        )
+    })
 }
 
 impl ManifestEntry {

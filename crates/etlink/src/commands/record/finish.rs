@@ -156,27 +156,8 @@ impl EndedRecording<'_> {
         lost: &BTreeSet<u32>,
         (output, task): (&Output, Option<&FolderTask>),
     ) -> Result<Manifest> {
-        let settings = &self.settings;
-        let words = self.args.command.iter();
-        let manifest = Manifest {
-            etlink: env!("CARGO_PKG_VERSION").to_owned(),
-            command: words
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect(),
-            ended: self.ended,
-            job: task.map(|task| task.job.clone()),
-            tasks: vec![],
-            schedule: settings.schedule,
-            armed: settings.armed.clone(),
-            phases: settings.phases.clone(),
-            own_profiler: settings.own_profiler,
-            step_on: settings.step_on.clone(),
-            asked_ranks: settings.ranks.clone(),
-            options: settings.options,
-            ranks: vec![],
-            missing: vec![],
-            notes: vec![],
-        };
+        let mut manifest = empty_manifest(self.args, &self.settings, self.ended);
+        manifest.job = task.map(|task| task.job.clone());
         let manifest = manifest.with(processes, has_hooked, lost);
         let own = task.map(|task| Task {
             task: task.task,
@@ -210,6 +191,30 @@ impl EndedRecording<'_> {
             ranks.retain(|rank| rank.process.launcher == *launcher);
         }
         Ok(Some(others))
+    }
+}
+
+/// A manifest that says how a program is recorded, and not yet what came of it.
+pub fn empty_manifest(args: &RecordArgs, settings: &Settings, ended: Ended) -> Manifest {
+    let words = args.command.iter();
+    Manifest {
+        etlink: env!("CARGO_PKG_VERSION").to_owned(),
+        command: words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
+        ended,
+        job: None,
+        tasks: vec![],
+        schedule: settings.schedule,
+        armed: settings.armed.clone(),
+        phases: settings.phases.clone(),
+        own_profiler: settings.own_profiler,
+        step_on: settings.step_on.clone(),
+        asked_ranks: settings.ranks.clone(),
+        options: settings.options,
+        ranks: vec![],
+        missing: vec![],
+        notes: vec![],
     }
 }
 

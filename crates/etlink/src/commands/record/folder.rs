@@ -5,6 +5,7 @@
 //! lock            held while files of both folders are moved or the manifest is written
 //! running         shared by all launchers and processes that use the work folder
 //! job             the launchers, and the job that they are tasks of
+//! L.manifest      what launcher L knows of its recording before the program starts, see `left_list`
 //! L.123.json      report of process 123 of launcher L, beside it .steps, .host.json, .device.json
 //! rank_0          the process that records rank 0
 //! old.json, …     see `earlier`
@@ -14,6 +15,7 @@ use super::disk;
 use super::earlier::{self, Earlier};
 use super::file_names::names;
 use super::launchers::{FolderTask, Launchers};
+use super::left_list;
 use super::lock::{self, Lock};
 use super::task::JobTask;
 use anyhow::{Context, Result, bail};
@@ -100,6 +102,7 @@ impl Output {
     /// The first launcher: what one that was killed has left is put in order.
     fn begin(&self, overwrite: bool, task: Option<&JobTask>) -> Result<()> {
         earlier::settle(&self.path, &self.work)?;
+        self.list_left()?;
         self.remove_reports("")?;
         let begun = self.begun(task)?;
         let is_again = self.is_again(task, begun.as_ref(), overwrite)?;
@@ -136,6 +139,21 @@ impl Output {
         }
         let recorded = numbers(begun.as_ref());
         Launchers::first(&self.launcher, task, &recorded).write(&self.work.join(JOB))
+    }
+
+    /// Writes the manifest of a launcher that was killed before it could, if its traces are here.
+    fn list_left(&self) -> Result<()> {
+        for launcher in left_list::launchers(&self.work)? {
+            if self.path.join(MANIFEST).exists() {
+                return Ok(());
+            }
+            let (processes, _) = self.processes_of(&launcher)?;
+            let list = left_list::manifest(&self.path, &self.work, &launcher, processes)?;
+            if let Some(list) = list {
+                self.write_text(&(serde_json::to_string_pretty(&list)? + "\n"))?;
+            }
+        }
+        Ok(())
     }
 
     /// A further launcher: only tasks of one job share a folder.
@@ -216,9 +234,13 @@ impl Output {
     /// What the processes of this launcher reported, by process id; reports that cannot be read are
     /// notes of their own.
     pub fn processes(&self) -> Result<(Vec<Process>, Vec<String>)> {
+        self.processes_of(&self.launcher)
+    }
+
+    fn processes_of(&self, launcher: &str) -> Result<(Vec<Process>, Vec<String>)> {
         let (mut processes, mut notes) = (vec![], vec![]);
-        for pid in self.pids(".json")? {
-            match self.process(pid) {
+        for pid in self.pids(launcher, ".json")? {
+            match self.process(launcher, pid) {
                 Ok(process) => processes.push(process),
                 Err(error) => notes.push(format!("process {pid}: {error:#}")),
             }
@@ -228,7 +250,7 @@ impl Output {
 
     /// Processes that left an unfinished trace.
     pub fn lost(&self) -> Result<BTreeSet<u32>> {
-        self.pids(".host.json")
+        self.pids(&self.launcher, ".host.json")
     }
 
     /// The manifest of this recording, as far as others have written it.
@@ -252,8 +274,11 @@ impl Output {
 
     /// Writes the manifest: the old one or the new one is there, whatever happens.
     pub fn write(&self, manifest: &Manifest) -> Result<()> {
+        self.write_text(&(serde_json::to_string_pretty(manifest)? + "\n"))
+    }
+
+    fn write_text(&self, text: &str) -> Result<()> {
         let target = self.path.join(MANIFEST);
-        let text = serde_json::to_string_pretty(manifest)? + "\n";
         let write = || -> std::io::Result<()> {
             // in the work folder, which is on the same file system: a renaming cannot be half done
             disk::attempt(&self.work)?;
@@ -295,6 +320,7 @@ impl Output {
     /// Removes what this launcher's processes reported, and the work folder with the last one that
     /// needs it. `alive`: processes that still run.
     pub fn close(&self, is_last: bool, alive: &BTreeSet<u32>) -> Result<()> {
+        left_list::remove_draft(&self.work, &self.launcher);
         for pid in self.pids_of_files()?.difference(alive) {
             self.remove_reports(&format!("{}.{pid}.", self.launcher))?;
         }
@@ -327,12 +353,12 @@ impl Output {
         Ok(())
     }
 
-    fn process(&self, pid: u32) -> Result<Process> {
-        let report = self.report(pid, "json");
+    fn process(&self, launcher: &str, pid: u32) -> Result<Process> {
+        let report = self.report(launcher, pid, "json");
         let bytes =
             disk::read(&report).with_context(|| format!("cannot read {}", report.display()))?;
         // a process that made no step writes none
-        let steps = disk::read_if_there(&self.report(pid, "steps"));
+        let steps = disk::read_if_there(&self.report(launcher, pid, "steps"));
         let steps = steps
             .context("cannot read how many steps it made")?
             .unwrap_or_default();
@@ -340,12 +366,12 @@ impl Output {
             .with_context(|| format!("{} is no report of a process", report.display()))
     }
 
-    fn report(&self, pid: u32, ending: &str) -> PathBuf {
-        self.work.join(format!("{}.{pid}.{ending}", self.launcher))
+    fn report(&self, launcher: &str, pid: u32, ending: &str) -> PathBuf {
+        self.work.join(format!("{launcher}.{pid}.{ending}"))
     }
 
-    fn pids(&self, ending: &str) -> Result<BTreeSet<u32>> {
-        let prefix = format!("{}.", self.launcher);
+    fn pids(&self, launcher: &str, ending: &str) -> Result<BTreeSet<u32>> {
+        let prefix = format!("{launcher}.");
         let names = names(&self.work)?;
         let pids = names.iter().filter_map(|name| {
             let rest = name.strip_prefix(&prefix)?;

@@ -1,0 +1,96 @@
+//! What a command that is killed leaves of its manifest: a draft that says how it recorded, beside the
+//! reports of its processes. The next command makes a manifest of both, before it removes them.
+
+use super::disk;
+use super::file_names::names;
+use anyhow::{Context, Result};
+use etlink_run::manifest::DRAFT;
+use etlink_torch::{Cycle, Manifest, Process, Rank};
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+
+/// Why the list knows less than others.
+const KILLED: &str = "`etlink record` was killed before it wrote this list: traces are neither packed nor linked, and \
+                      how the program ended is not known";
+
+fn draft(work: &Path, launcher: &str) -> PathBuf {
+    work.join(format!("{launcher}{DRAFT}"))
+}
+
+/// Writes what is known before the program starts. A recording without it is as good, unless the
+/// command is killed.
+pub fn write_draft(work: &Path, launcher: &str, manifest: &Manifest) -> Result<()> {
+    let text = serde_json::to_vec(manifest)?;
+    Ok(disk::write(&draft(work, launcher), &text)?)
+}
+
+/// The manifest is written.
+pub fn remove_draft(work: &Path, launcher: &str) {
+    let path = draft(work, launcher);
+    if path.exists() {
+        // what stays tells the next command of a manifest that is there
+        drop(disk::remove(&path));
+    }
+}
+
+/// The launchers that left a draft in the work folder.
+pub fn launchers(work: &Path) -> Result<Vec<String>> {
+    let mut launchers: Vec<String> = names(work)?
+        .iter()
+        .filter_map(|name| name.strip_suffix(DRAFT).map(str::to_owned))
+        .collect();
+    launchers.sort();
+    Ok(launchers)
+}
+
+/// The manifest of processes whose traces are in `folder`; none where no trace of them is there.
+///
+/// # Errors
+/// The draft cannot be read.
+pub fn manifest(
+    folder: &Path,
+    work: &Path,
+    launcher: &str,
+    processes: Vec<Process>,
+) -> Result<Option<Value>> {
+    let path = draft(work, launcher);
+    let text = disk::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    // one that was cut says nothing
+    let mut list: Map<String, Value> = etlink_json::from_slice(&text).unwrap_or_default();
+    let mut ranks = vec![];
+    for mut process in processes {
+        process.cycles.retain(|cycle| has_traces(folder, cycle));
+        if !process.cycles.is_empty() {
+            ranks.push(Rank {
+                process,
+                lost: false,
+            });
+        }
+    }
+    if ranks.is_empty() {
+        return Ok(None);
+    }
+    ranks.sort_by_key(|rank| (rank.process.rank, rank.process.pid));
+    let mut notes = vec![KILLED.to_owned()];
+    for rank in &ranks {
+        let name = match rank.process.rank {
+            Some(number) => format!("rank {number}"),
+            None => format!("process {}", rank.process.pid),
+        };
+        notes.extend(
+            rank.process
+                .notes
+                .iter()
+                .map(|note| format!("{name}: {note}")),
+        );
+    }
+    list.insert("ended".to_owned(), Value::Null);
+    list.insert("ranks".to_owned(), serde_json::to_value(&ranks)?);
+    list.insert("notes".to_owned(), json!(notes));
+    Ok(Some(Value::Object(list)))
+}
+
+fn has_traces(folder: &Path, cycle: &Cycle) -> bool {
+    let traces = [&cycle.host_trace, &cycle.device_trace];
+    traces.iter().all(|name| folder.join(name).exists())
+}
