@@ -121,6 +121,7 @@ class Ends(Safety):
         self.wait_for(saving.exists)
         process.terminate()
         _, err = process.communicate(timeout=300)
+        self.assertRegex(err, r"writing the traces took up to \d+\.\d s inside of the program \(at the end of step 4 of rank 0\)")
         self.assertEqual(process.returncode, 128 + signal.SIGTERM, err)
         self.assert_steps(self.manifest()["ranks"][0], (3, 4))
 
@@ -303,6 +304,32 @@ async def main():
 
 asyncio.run(asyncio.wait_for(main(), 20))
 """
+
+    def test_a_child_that_is_ended_just_when_it_is_forked(self):
+        """While a cycle is saved its parent lets signals wait."""
+        ran = self.record(SCHEDULE, "python terminated.py")
+        self.assertEqual(ran.stdout, f"{-signal.SIGTERM}\n")
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
+    SIGNALS_OF_A_CHILD = """
+import os, signal, sys, time
+from etlink_torch.signals import Termination
+termination = Termination(lambda: print("saved", flush=True), lambda: True)
+termination.install()
+# what a child writes there whose handlers are not its own yet
+os.write(termination.ends[1].number, bytes([signal.SIGTERM]))
+ended = time.monotonic() + 4
+while time.monotonic() < ended:
+    sum(range(1000))
+termination.uninstall()
+print("lives")
+"""
+
+    def test_a_signal_of_a_child_does_not_end_its_parent(self):
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        line = ["python", "-c", self.SIGNALS_OF_A_CHILD]
+        ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
+        self.assertEqual((ran.returncode, ran.stdout), (0, "lives\n"), ran.stderr)
 
     def test_signals_that_come_while_it_is_seen_who_waits_for_them(self):
         """asyncio learns of a signal by a byte in its descriptor."""

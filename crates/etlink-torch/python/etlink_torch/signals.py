@@ -25,6 +25,8 @@ GRACE_S = 2.0
 """How long the main thread has to come back to Python."""
 SAVING_S = 20
 """How long the other thread has to save the cycle before the process ends anyway."""
+PROBES = []
+"""Functions that C has: they stay, as it may call them late."""
 MOST_RAISED = 20
 """So often handlers may raise while they are being replaced."""
 OPEN = []
@@ -89,7 +91,7 @@ class deferred:
         return is_default and self.has_defaults and not is_handled(number)
 
     def arrive(self, number, frame):
-        self.arrived.append(number)
+        self.arrived.append((os.getpid(), number))
 
     def restore(self):
         """All of them, though a handler that is back may raise at once."""
@@ -104,15 +106,17 @@ class deferred:
                 self.restore()
 
     def forked(self):
-        """In a forked child: what arrived is the parent's."""
-        self.arrived.clear()
+        """In a forked child: what arrived before is the parent's."""
+        own = os.getpid()
+        self.arrived[:] = [arrived for arrived in self.arrived if arrived[0] == own]
         attempt(self.restore)
+        attempt(self.deliver)
 
     def deliver(self):
         """All of them, though one raises. asyncio knows of them already, by its descriptor."""
         try:
             while self.arrived:
-                number = self.arrived.pop(0)
+                _, number = self.arrived.pop(0)
                 original = handler_of(number)
                 if not callable(original):
                     os.kill(os.getpid(), number)
@@ -146,6 +150,20 @@ def forked():
     """In a forked child, whose main thread is not in what was deferred."""
     for one in reversed(list(OPEN)):
         attempt(one.forked)
+
+
+def pass_of_main():
+    """A list that is filled when the main thread comes by where Python handles signals, which it does first."""
+    passed = []
+
+    def note(_):
+        passed.append(True)
+        return 0
+
+    probe = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(note)
+    PROBES.append(probe)
+    ctypes.pythonapi.Py_AddPendingCall(probe, None)
+    return passed
 
 
 def die(number):
@@ -278,12 +296,19 @@ class Termination:
             attempt(reading.close)
 
     def is_handled_in_time(self):
-        """Whether the main thread takes the signal; it may be busy with saving, which is waited for."""
-        deadline = time.monotonic() + GRACE_S
+        """Whether the main thread takes the signal; it may be busy with saving, which is waited for.
+
+        A child that was forked just now has our descriptor, so that its signals show here as well. A main thread that
+        comes by where Python handles signals, and handles none, has got none.
+        """
+        deadline, passed = time.monotonic() + GRACE_S, attempt(pass_of_main)
         while time.monotonic() < deadline:
             if self.turn.locked() or not self.installed:
                 return True
             time.sleep(0.02)
+            # looked at after the handler had its turn
+            if passed and not self.turn.locked():
+                return True
         return False
 
     def end_from_here(self):

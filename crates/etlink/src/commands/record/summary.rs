@@ -9,6 +9,9 @@ use std::path::Path;
 /// Recorded steps that took less than this many times as long are not worth a word.
 const WORTH_SAYING: f64 = 1.2;
 
+/// A program that stood still for less is not worth a word.
+const STOOD_STILL_NS: i64 = 500_000_000;
+
 /// Of more cycles than this only the first and the last step are told.
 const MOST_RANGES: usize = 4;
 
@@ -31,6 +34,9 @@ pub fn print_summary(manifest: &Manifest, output: &Path) {
     notes::print_message(recorded(manifest, output));
     if let Some(cost) = cost(manifest) {
         notes::print_message(cost);
+    }
+    if let Some(saving) = saving(manifest) {
+        notes::print_message(saving);
     }
 }
 
@@ -171,6 +177,32 @@ fn cost(manifest: &Manifest) -> Option<String> {
     ))
 }
 
+/// How long the program stood still while its traces were written: the longest cycle.
+fn saving(manifest: &Manifest) -> Option<String> {
+    let cycles = manifest.ranks.iter().flat_map(|rank| {
+        let name = rank.process.rank;
+        rank.process.cycles.iter().map(move |cycle| (name, cycle))
+    });
+    let saved = cycles.filter_map(|(rank, cycle)| Some((saving_ns(cycle)?, rank, cycle)));
+    let (ns, rank, cycle) = saved.max_by_key(|(ns, ..)| *ns)?;
+    if ns < STOOD_STILL_NS {
+        return None;
+    }
+    let rank = rank.map_or(String::new(), |rank| format!(" of rank {rank}"));
+    Some(format!(
+        "writing the traces took up to {:.1} s inside of the program (at the end of step {}{rank}), which no trace includes",
+        ns as f64 / 1e9,
+        cycle.last_step
+    ))
+}
+
+/// From the end of the last recorded step until the traces had their names. When the program's own
+/// profiler ends a cycle only the program knows.
+fn saving_ns(cycle: &Cycle) -> Option<i64> {
+    let end = cycle.end.filter(|_| !cycle.own_profiler)?;
+    Some(cycle.clock.monotonic_ns - end.monotonic_ns)
+}
+
 fn milliseconds(ns: u64) -> String {
     format!("{:.2} ms", ns as f64 / 1e6)
 }
@@ -178,6 +210,7 @@ fn milliseconds(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use etlink_torch::Clock;
 
     fn process(cycles: &[(u64, u64)]) -> Process {
         let cycles = cycles.iter().map(|(first_step, last_step)| Cycle {
@@ -189,6 +222,21 @@ mod tests {
             cycles: cycles.collect(),
             ..Process::default()
         }
+    }
+
+    #[test]
+    fn a_program_that_stood_still_for_long_is_told() {
+        let mut slow = process(&[(3, 4)]);
+        slow.rank = Some(1);
+        let clock = |seconds: i64| Clock {
+            unix_ns: 0,
+            monotonic_ns: seconds * 1_000_000_000,
+        };
+        slow.cycles[0].end = Some(clock(7));
+        slow.cycles[0].clock = clock(9);
+        assert_eq!(saving_ns(&slow.cycles[0]), Some(2_000_000_000));
+        slow.cycles[0].own_profiler = true;
+        assert_eq!(saving_ns(&slow.cycles[0]), None);
     }
 
     #[test]
