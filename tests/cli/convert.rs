@@ -1,6 +1,6 @@
 //! `etlink convert`.
 
-use crate::tool::{Tool, gzip};
+use crate::tool::{Tool, gzip, pairs};
 use etlink_chakra::messages::{Losses, for_each_message, write_et, write_json};
 
 /// The ranks of a recorded run, written in `run`.
@@ -49,6 +49,113 @@ fn a_rank_comes_back_from_json_and_tables_byte_by_byte() {
             .exits(0);
         assert!(tool.read(back) == tool.read(RANK), "by way of {middle}");
     }
+}
+
+/// Merged JSON has all that its two traces said: linked again they give the same graph.
+#[test]
+fn merged_json_of_all_recordings_becomes_what_link_writes() {
+    let tool = Tool::new();
+    let mut compared = 0;
+    for folder in std::fs::read_dir(pairs()).expect("lists recordings") {
+        let run = folder.expect("entry").path();
+        let ranks = (0..).map(|rank| {
+            ["torch_et", "kineto_trace"].map(|kind| run.join(format!("{kind}_{rank}.json.gz")))
+        });
+        for [host, device] in ranks.take_while(|[host, _]| host.exists()) {
+            let traces = format!("--host {} --device {}", host.display(), device.display());
+            for output in ["linked.et", "tree.json"] {
+                tool.run(&format!("link -f {traces} -o {output}")).exits(0);
+            }
+            tool.run("convert -f tree.json again.et --strict").exits(0);
+            assert!(tool.read("again.et") == tool.read("linked.et"), "{traces}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 30, "{compared} ranks");
+}
+
+#[test]
+fn merged_json_by_way_of_other_formats() {
+    let tool = Tool::new();
+    let traces = "--host {pairs}/ddp2-2.15.0/torch_et_0.json.gz \
+        --device {pairs}/ddp2-2.15.0/kineto_trace_0.json.gz";
+    for output in ["x.json.gz", "x.et", "minimal.et --attrs minimal"] {
+        tool.run(&format!("link {traces} -o {output}")).exits(0);
+    }
+    let packed = tool.read("x.json.gz");
+    tool.run_with("convert - stdin.et", &packed).exits(0);
+    assert!(tool.read("stdin.et") == tool.read("x.et"));
+    tool.run("convert x.json.gz less.et --attrs minimal")
+        .exits(0);
+    assert!(tool.read("less.et") == tool.read("minimal.et"));
+    for middle in ["y.json", "y.parquet"] {
+        tool.run(&format!("convert x.json.gz {middle}")).exits(0);
+        tool.run(&format!("convert -f {middle} back.et")).exits(0);
+        assert!(tool.read("back.et") == tool.read("x.et"), "{middle}");
+    }
+}
+
+/// A document as `chakra_trace_link` writes it: Python's spaces, ids from 0, nothing of etlink's.
+fn as_of_trace_link(json: &[u8]) -> Vec<u8> {
+    let mut document: serde_json::Value = serde_json::from_slice(json).expect("JSON");
+    let members = document.as_object_mut().expect("an object");
+    members.remove("recording");
+    members.remove("linked_by");
+    for node in document["nodes"].as_array_mut().expect("a list") {
+        for key in ["id", "ctrl_deps"] {
+            node[key] = (node[key].as_u64().expect("an id") - 1).into();
+        }
+    }
+    serde_json::to_vec_pretty(&document).expect("JSON")
+}
+
+#[test]
+fn merged_json_of_others_says_what_is_lost() {
+    let tool = Tool::new();
+    let run = "{pairs}/transformer-2.15.0";
+    tool.run(&format!(
+        "link --host {run}/torch_et_0.json.gz --device {run}/kineto_trace_0.json.gz -o ours.json"
+    ))
+    .exits(0);
+    tool.file("theirs.json", as_of_trace_link(&tool.read("ours.json")));
+    tool.run("inspect theirs.json")
+        .exits(0)
+        .says("a merged trace (ET+)");
+    tool.run("convert theirs.json x.et")
+        .exits(0)
+        .notes("not in the output: runtime calls, waits of the host and waits between streams");
+    tool.run("check x.et --strict").exits(0);
+    tool.run("convert theirs.json y.et --strict")
+        .exits(1)
+        .complains(&["runtime calls, waits of the host"]);
+    assert!(!tool.path("y.et").exists());
+}
+
+#[test]
+fn merged_json_that_was_changed_is_not_taken_for_what_it_was() {
+    let tool = Tool::new();
+    let run = "{pairs}/mlp-2.15.0";
+    tool.run(&format!(
+        "link --host {run}/torch_et_0.json.gz --device {run}/kineto_trace_0.json.gz -o x.json"
+    ))
+    .exits(0);
+    let text = String::from_utf8(tool.read("x.json")).expect("is text");
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.remove(8);
+    tool.file("less.json", lines.join("\n"));
+    tool.run("convert less.json x.et").exits(2).complains(&[
+        "less.json",
+        "its nodes were changed",
+        "link the recording again",
+    ]);
+    tool.file(
+        "newer.json",
+        text.replace("\"version\": 1", "\"version\": 2"),
+    );
+    tool.run("convert newer.json x.et")
+        .exits(2)
+        .complains(&["newer.json", "with the etlink that wrote it"]);
+    assert!(!tool.path("x.et").exists());
 }
 
 /// What is left of a full file is what is written without it, to the byte.
@@ -210,7 +317,10 @@ fn formats_that_do_not_go_together_are_refused_with_the_way() {
         "link --device {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz --format etplus -o tree.json",
     )
     .exits(0);
-    tool.run("convert tree.json x.et")
+    tool.run("convert tree.json x.goal")
+        .exits(2)
+        .complains(&["convert each rank to a .et"]);
+    tool.run("convert {pairs}/tpdp4-2.15.0/torch_et_0.json.gz x.et")
         .exits(2)
         .complains(&["etlink link --host ET --device KINETO -o x.et"]);
     tool.run(&format!("convert {RANK} x.json --to etplus"))

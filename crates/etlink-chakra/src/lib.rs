@@ -3,6 +3,7 @@
 //! ```text
 //! LinkedTrace ──> et::write_et          protobuf (.et), for simulators: a graph of slices
 //!             └─> etplus::write_etplus  ET+ JSON, for chakra_converter and et_replay: the op tree
+//! ET+ ──────────> etplus::recorded_traces   the two traces that it was linked of
 //! all ranks ────> agree                  what the ranks' files have to agree on
 //!                 astra                  what else ASTRA-sim wants
 //! .et, ET+ ─────> read::read ──> ChakraGraph ─┬─> check::check ──> findings

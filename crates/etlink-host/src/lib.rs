@@ -126,7 +126,27 @@ pub fn read<R: Read + Send>(source: R, options: HostReadOptions) -> Result<HostT
     read_part(source, options, None)
 }
 
-/// The same with a part of the nodes. Names have the numbers that they have in the whole trace.
+/// Reads what was linked of an execution trace (ET+): its nodes with those of the device trace among
+/// them, and the text that stands behind them in the document.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_linked<R: Read + Send>(
+    source: R,
+    options: HostReadOptions,
+) -> Result<(HostTrace, Vec<u8>), Error> {
+    let mut builder = tables::HostTraceBuilder::default();
+    let envelope = read_nodes(source, options, None, &mut builder)?;
+    let mut trace = builder.finish().ok_or(Error::TooManyRows)?;
+    trace.bytes = envelope.bytes;
+    header::add(&envelope.header, &mut trace.header);
+    header::add(&envelope.trailer, &mut trace.header);
+    finish::finish(&mut trace);
+    note_damage(&mut trace, envelope.damage);
+    Ok((trace, envelope.trailer))
+}
+
+/// As [`read`], with a part of the nodes. Names have the numbers that they have in the whole trace.
 /// Parents that were not read are no damage: they are left as they are.
 ///
 /// # Errors

@@ -146,6 +146,7 @@ pub fn link(
         op_parent,
         op_exclusive,
         call_op,
+        is_interleaved: options.is_interleaved,
         report,
         ..LinkedTrace::default()
     };

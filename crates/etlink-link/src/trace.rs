@@ -68,6 +68,8 @@ pub struct LinkedTrace {
     pub captured: Option<CapturedOps>,
     /// Metrics of kernels that were measured beside the trace, by kernel.
     pub kernel_metrics: KernelMetrics,
+    /// The two traces are of steps in turn, and were matched as such.
+    pub is_interleaved: bool,
     /// How it went.
     pub report: LinkReport,
 }

@@ -4,7 +4,7 @@
 //! {"schema": …, "pid": …, "time": …, "start_ts": …, "nodes": [
 //! {"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 1, …},
 //! {"id": 2, …},
-//! …], "finish_ts": …}
+//! …], "recording": {…}, "finish_ts": …}
 //! ```
 //! One node per line and per ET op; `ctrl_deps` is the parent's id, not a dependency.
 //! `chakra_converter` and `et_replay`'s `ExecutionTrace` read it, so all their required keys
@@ -16,12 +16,14 @@ mod json;
 mod node;
 mod plan;
 mod read;
+mod recording;
 mod schema;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use read::read_etplus;
+pub use recording::{RecordedTraces, RecordingError, recorded_traces};
 
 use crate::WriteSummary;
 use crate::et::metadata;
@@ -29,7 +31,9 @@ use crate::ordered_writer::{self, OutputBlock};
 use etlink_link::LinkedTrace;
 use node::NodeWriter;
 use plan::EtPlusPlan;
+use recording::UnmendedList;
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 
 /// Nodes in a block; some 500 KB.
 const BLOCK_LINES: u64 = 512;
@@ -48,7 +52,8 @@ pub fn write_etplus(
     let plan = EtPlusPlan::new(trace);
     let lines = plan.lines();
     let blocks = lines.div_ceil(BLOCK_LINES);
-    let summary = ordered_writer::write(out, blocks as usize, |block, mut bytes| {
+    let unmended: Mutex<Vec<UnmendedList>> = Mutex::default();
+    let mut summary = ordered_writer::write(out, blocks as usize, |block, mut bytes| {
         let first = block as u64 * BLOCK_LINES;
         // A writer per block, since blocks are made on several threads.
         let mut nodes = NodeWriter::new(trace, &plan);
@@ -56,18 +61,24 @@ pub fn write_etplus(
             write_head(trace, &mut bytes)?;
         }
         nodes.lines(first..lines.min(first + BLOCK_LINES), &mut bytes)?;
-        if first + BLOCK_LINES >= lines {
-            write_tail(trace, &mut bytes)?;
+        if !nodes.unmended.is_empty() {
+            let mut all = unmended.lock().unwrap_or_else(PoisonError::into_inner);
+            all.append(&mut nodes.unmended);
         }
         Ok(OutputBlock {
             bytes,
             summary: nodes.summary,
         })
     })?;
-    Ok(WriteSummary {
-        ops_left_out: plan.ops_left_out(trace),
-        ..summary
-    })
+    let mut unmended = unmended
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    // blocks are made in any order, and two of them can begin and end at one node
+    unmended.sort_unstable();
+    unmended.dedup();
+    summary.bytes += write_tail(trace, &plan, &unmended, out)?;
+    summary.ops_left_out = plan.ops_left_out(trace);
+    Ok(summary)
 }
 
 fn write_head(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
@@ -82,7 +93,14 @@ fn write_head(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
 
 /// `finish_ts` is missing where the observer was never unregistered, but `chakra_converter`
 /// wants it: then the end is that of the device trace.
-fn write_tail(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
+fn write_tail(
+    trace: &LinkedTrace,
+    plan: &EtPlusPlan,
+    unmended: &[UnmendedList],
+    out: &mut impl Write,
+) -> io::Result<u64> {
+    let before = "\n], ";
+    let recording = recording::write_recording(trace, plan, unmended)?;
     // Milliseconds of the observer's steady clock, to which the length of the window is added.
     let said = trace.host.as_ref().and_then(|host| host.header.finish_ms);
     let span = trace
@@ -90,7 +108,14 @@ fn write_tail(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
         .window()
         .map_or(0, |(start, end)| (end - start).0);
     let finish = said.unwrap_or_else(|| start_ms(trace).saturating_add(span / 1_000_000));
-    writeln!(out, "\n], \"finish_ts\": {finish}}}")
+    let behind = format!("\"finish_ts\": {finish}}}\n");
+    let parts = [before.as_bytes(), &recording, behind.as_bytes()];
+    let mut bytes = 0;
+    for part in parts {
+        out.write_all(part)?;
+        bytes += part.len() as u64;
+    }
+    Ok(bytes)
 }
 
 fn start_ms(trace: &LinkedTrace) -> i64 {

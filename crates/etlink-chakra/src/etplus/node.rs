@@ -2,6 +2,7 @@
 
 use super::attrs::AttrWriter;
 use super::plan::{EtPlusPlan, NONE, NodeSource};
+use super::recording::{ListPart, UnmendedList};
 use super::{json, schema};
 use crate::WriteSummary;
 use crate::captured::captured;
@@ -24,6 +25,8 @@ pub(crate) struct NodeWriter<'t> {
     /// Arguments and attributes of the last entry.
     body: Vec<u8>,
     pub(crate) summary: WriteSummary,
+    /// Lists of the host trace that are written otherwise.
+    pub(crate) unmended: Vec<UnmendedList>,
 }
 
 impl<'t> NodeWriter<'t> {
@@ -34,6 +37,7 @@ impl<'t> NodeWriter<'t> {
             strides: schema::has_strides(schema::of(trace)),
             body: vec![],
             summary: WriteSummary::default(),
+            unmended: vec![],
         }
     }
 
@@ -152,20 +156,36 @@ impl<'t> NodeWriter<'t> {
         self.body.clear();
         let source = self.plan.entries[entry].source;
         match (source, &self.trace.host, self.op_of(source)) {
-            (NodeSource::Host(node), Some(host), op) => self.host_body(host, node as usize, op),
+            (NodeSource::Host(node), Some(host), op) => {
+                self.host_body(host, (node as usize, self.plan.ids[entry]), op)
+            }
             (NodeSource::Op(_), _, Some(op)) => self.op_body(op),
             (NodeSource::Thread { tid }, ..) => self.root_body(u64::from(tid)),
             _ => self.root_body(0),
         }
     }
 
-    fn host_body(&mut self, host: &HostTrace, node: usize, op: Option<OpIdx>) -> io::Result<()> {
+    fn host_body(
+        &mut self,
+        host: &HostTrace,
+        (node, id): (usize, u64),
+        op: Option<OpIdx>,
+    ) -> io::Result<()> {
         let nodes = &host.nodes;
-        for (key, list) in [
-            ("inputs", &nodes.inputs[node]),
-            ("outputs", &nodes.outputs[node]),
+        for (key, list, is_output) in [
+            ("inputs", &nodes.inputs[node], false),
+            ("outputs", &nodes.outputs[node], true),
         ] {
-            self.write_lists(key, self.host_lists(host, list));
+            let lists = self.host_lists(host, list);
+            for (part, text) in self.write_lists(key, lists) {
+                let text = crate::utf8(text).into_owned();
+                self.unmended.push(UnmendedList {
+                    node: id,
+                    is_output,
+                    part,
+                    text,
+                });
+            }
         }
         // Ids are new, so that what names a node by its id is renamed with it; PyTorch writes 0 for
         // none.
@@ -259,7 +279,8 @@ impl<'t> NodeWriter<'t> {
         Ok(())
     }
 
-    fn write_lists(&mut self, key: &str, lists: ArgLists<'_>) {
+    /// Returns the lists that are not in the file as they are.
+    fn write_lists<'h>(&mut self, key: &str, lists: ArgLists<'h>) -> Vec<(ListPart, &'h [u8])> {
         let ArgLists {
             values,
             shapes,
@@ -270,20 +291,35 @@ impl<'t> NodeWriter<'t> {
         self.body.extend_from_slice(key.as_bytes());
         let mut separator = "\": {\"";
         // Strides came with PyTorch 2.5; older schemas must not have the key.
-        let strides = self.strides.then_some(("strides", strides));
-        for (part, raw) in [("values", values), ("shapes", shapes), ("types", types)]
-            .into_iter()
-            .chain(strides)
+        let mut unmended = vec![];
+        if !self.strides && !strides.is_empty() {
+            unmended.push((ListPart::Strides, strides));
+        }
+        let strides = self
+            .strides
+            .then_some(("strides", ListPart::Strides, strides));
+        for (name, part, raw) in [
+            ("values", ListPart::Values, values),
+            ("shapes", ListPart::Shapes, shapes),
+            ("types", ListPart::Types, types),
+        ]
+        .into_iter()
+        .chain(strides)
         {
             self.body.extend_from_slice(separator.as_bytes());
-            self.body.extend_from_slice(part.as_bytes());
+            self.body.extend_from_slice(name.as_bytes());
             self.body.extend_from_slice(b"\": ");
+            let from = self.body.len();
             if !json::list(&mut self.body, raw) {
                 self.summary.unreadable_values += 1;
+            }
+            if !raw.is_empty() && self.body[from..] != *crate::utf8(raw).as_bytes() {
+                unmended.push((part, raw));
             }
             separator = ", \"";
         }
         self.body.extend_from_slice(b"}, ");
+        unmended
     }
 }
 

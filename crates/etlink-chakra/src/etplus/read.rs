@@ -3,6 +3,7 @@
 //! `ctrl_deps` (1.0.1: `parent`) is the parent's id. Keys and attributes that
 //! `chakra_converter` and et_replay require are looked for, and named where they are missing.
 
+use super::recording;
 use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
 use crate::read::error::ChakraReadError;
@@ -219,6 +220,10 @@ fn read_document(graph: &mut ChakraGraph, envelope: &ArrayEnvelope) {
     // What stands before and behind the nodes counts alike: writers differ in where they put it.
     let metadata = &mut graph.metadata;
     let mut field = |key: &[u8], value: JsonValue<'_>| {
+        // a member of tables, which says nothing of the nodes' tree
+        if key == recording::KEY.as_bytes() {
+            return;
+        }
         metadata.push((
             String::from_utf8_lossy(key).into_owned(),
             value.text().into_owned(),

@@ -40,6 +40,12 @@ losses! {
     CyclicDep = "dependencies by which nodes wait for themselves or for each other, left out";
     /// Nodes of one id.
     DuplicateId = "nodes whose id an earlier node has";
+    /// Of merged JSON without a recording.
+    Recording = "runtime calls, waits of the host and waits between streams, which merged JSON without \
+        a recording lacks (each kernel is launched as late in its op as its own start allows); nodes";
+    /// Of merged JSON, what was linked beside the two traces.
+    BesideTraces = "files that were linked beside the two traces: the trace of a capture, metrics of \
+        kernels";
     /// Nodes outside of what was chosen.
     NodeNotChosen = "nodes outside of what was chosen";
     /// Attributes that simulators do not read.

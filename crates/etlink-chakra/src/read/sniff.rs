@@ -12,8 +12,8 @@ pub const SNIFF_BYTES: usize = 64 << 10;
 
 /// What a file is. `head` is its beginning, unpacked; [`SNIFF_BYTES`] of it are enough.
 ///
-/// A linked trace (ET+) is told from a host trace by its nodes' times, or by the process root,
-/// which PyTorch writes last and linkers write first.
+/// A linked trace (ET+) is told from a host trace by its nodes' times, by the process root, which
+/// PyTorch writes last and linkers write first, or by ids that count from 0.
 pub fn sniff(head: &[u8]) -> FileKind {
     let text = head
         .strip_prefix(b"\xEF\xBB\xBF")
@@ -76,7 +76,7 @@ fn sniff_json(text: &[u8]) -> FileKind {
         FileKind::KinetoTrace
     } else if is_host_trace {
         let is_linked = has_any_key(text, &[MARK, "exclusive_dur", "inter_thread_dep"]);
-        if is_linked || process_root_first(text) {
+        if is_linked || process_root_first(text) || has_node_0_first(text) {
             FileKind::EtPlus
         } else {
             FileKind::HostTrace
@@ -115,6 +115,15 @@ const PROTOBUF_JSON_KEYS: [&str; 7] = [
 fn has_any_key(text: &[u8], keys: &[&str]) -> bool {
     keys.iter()
         .any(|key| find(text, format!("\"{key}\"").as_bytes()).is_some())
+}
+
+/// Whether the first node has the id 0. `chakra_trace_link` counts from it; PyTorch gives it to no
+/// node.
+fn has_node_0_first(text: &[u8]) -> bool {
+    let first = find(text, b"\"id\"").map(|at| &text[at + b"\"id\"".len()..]);
+    let number = first.and_then(|rest| rest.trim_ascii_start().strip_prefix(b":"));
+    let digits = number.and_then(|rest| rest.trim_ascii_start().strip_prefix(b"0"));
+    digits.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_digit))
 }
 
 fn process_root_first(text: &[u8]) -> bool {
@@ -202,6 +211,15 @@ mod tests {
                     [{\"id\": 0, \"name\": \"[pytorch|profiler|execution_trace|process]\"}, \
                     {\"name\": \"[pytorch|profiler|execution_trace|thread]\"",
                 FileKind::EtPlus,
+            ),
+            (
+                b"{\n    \"schema\": \"1.1.1\", \"nodes\": [\n        {\n            \"id\": 0,\n\
+                    \"name\": \"aten::add\", \"ctrl_deps\": 3",
+                FileKind::EtPlus,
+            ),
+            (
+                b"{\"schema\": \"1.1.1\", \"nodes\": [{\"id\": 02, \"name\": \"aten::add\"",
+                FileKind::HostTrace,
             ),
             (
                 b"{\"schema\": \"1.1.1\", \"linked_by\": \"x\", \"nodes\": [",

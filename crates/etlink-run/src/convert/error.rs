@@ -96,6 +96,14 @@ pub enum ConversionError {
         /// What is wrong.
         source: ChakraReadError,
     },
+    /// Merged JSON of which no graph can be made.
+    #[error("{}: {why}", path.display())]
+    NotLinked {
+        /// The input.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A text workload with a mistake.
     #[error("{}", path.display())]
     Text {

@@ -44,7 +44,12 @@ impl GraphInput {
         Ok(format)
     }
 
-    /// From its beginning; standard input once.
+    /// Keeps what another conversion has made of it, to be read in its place.
+    pub(super) fn replace(&mut self, bytes: Vec<u8>) {
+        self.begun = Some(Box::new(Cursor::new(bytes)));
+    }
+
+    /// From its beginning; standard input, and what replaces the input, once.
     ///
     /// # Errors
     /// It cannot be opened.

@@ -4,7 +4,8 @@
 //! .et, its JSON ────┬─> .et, its JSON    message by message, nothing left out
 //! tables ───────────┤─> tables
 //! text workload ────┘        (of a text workload a file for each rank)
-//! any of them, ET+ ───> picture           of a part that is chosen
+//! ET+ ────────────────> .et, its JSON, tables   linked again, by the recording in it
+//! any of them ────────> picture           of a part that is chosen
 //! all ranks of a run ─> GOAL              collectives as messages
 //! ```
 //! What the other format cannot hold is counted, and refused if that was asked for.
@@ -13,6 +14,7 @@ mod damage;
 mod error;
 mod format;
 mod graph_input;
+mod linked;
 mod tables;
 
 pub use error::ConversionError;
@@ -130,6 +132,9 @@ pub fn convert(
         options,
         losses: Losses::default(),
     };
+    if from == GraphFormat::EtPlus && !to.is_picture() {
+        job.link_again()?;
+    }
     let (nodes, written, bytes) = match (from, to) {
         (GraphFormat::Text, _) => job.write_text_ranks()?,
         (_, GraphFormat::Goal) => job.write_goal(&ranks)?,
@@ -221,9 +226,9 @@ fn refuse_formats(path: &Path, from: GraphFormat, to: GraphFormat) -> Result<(),
             `etlink link --host ET --device KINETO -o x.et`"
         }
         (_, GraphFormat::HostTrace) => "a graph of slices is no recording",
-        (GraphFormat::EtPlus, _) => {
-            "it has the tree of ops, without the launches and waits of a graph; link the recording \
-            with `etlink link --host ET --device KINETO -o x.et`"
+        (GraphFormat::EtPlus, GraphFormat::EtPlus) => "it is that already",
+        (GraphFormat::EtPlus, GraphFormat::Goal) => {
+            "GOAL is of all ranks of a run; convert each rank to a .et, and then their folder"
         }
         (_, GraphFormat::EtPlus) => {
             "a graph of slices has no tree of ops; link the recording with `etlink link --host ET \
@@ -289,6 +294,14 @@ struct ConvertJob<'o> {
 type Written = (u64, u64, u64);
 
 impl ConvertJob<'_> {
+    /// Makes a `.et` of merged JSON, which is then what is converted.
+    fn link_again(&mut self) -> Result<(), ConversionError> {
+        let (graph, losses) = linked::link_again(&mut self.input)?;
+        self.losses = self.allow(losses)?;
+        self.input.replace(graph);
+        Ok(())
+    }
+
     /// Message by message: memory does not grow with the file.
     fn write_messages(&mut self) -> Result<Written, ConversionError> {
         let target = self.target()?;
@@ -334,7 +347,7 @@ impl ConvertJob<'_> {
             failed.map_or(Ok(()), |kind| Err(kind.into()))
         });
         if let Some(result) = read {
-            self.losses = result?;
+            self.losses.extend(&result?);
         }
         let (_, bytes) = written.map_err(RunError::from)?;
         Ok((nodes, 1, bytes))
@@ -360,7 +373,7 @@ impl ConvertJob<'_> {
             }
             Ok(())
         })?;
-        self.losses = self.allow(losses)?;
+        self.losses.extend(&self.allow(losses)?);
         Ok(graph)
     }
 

@@ -1,0 +1,175 @@
+//! What the nodes of an ET+ alone say: of one that `chakra_trace_link` wrote, or an etlink of before.
+//!
+//! Ops have times, parents and numbers of threads, device rows times, streams and the op that owns
+//! them. Runtime calls, waits and events are not there. A row is launched as late in its op as its own
+//! start allows: any launch before that says less of when it had to wait.
+
+use super::column::in_time;
+use super::traces::{RecordedTraces, RecordingError, number_records};
+use crate::messages::{LossKind, Losses};
+use crate::read::ChakraGraph;
+use etlink_model::{
+    Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTraceAssembler, DurationNs, HostTrace,
+    RowKind, RuntimeCall, ThreadIdx, TimeNs,
+};
+use rustc_hash::FxHashMap;
+
+/// `RecordScope::USER_SCOPE`.
+const USER_SCOPE: u8 = 7;
+/// What a launch is called of which nothing was recorded.
+const LAUNCH: &str = "launch";
+/// At its end an op is over: nothing is in it there.
+const INSTANT_NS: i64 = 1;
+
+/// An op with the times of its node.
+#[derive(Clone, Copy)]
+struct TimedOp {
+    thread: ThreadIdx,
+    start: i64,
+    end: i64,
+}
+
+pub(super) fn rebuilt_traces(
+    mut lines: HostTrace,
+    graph: &ChakraGraph,
+) -> Result<RecordedTraces, RecordingError> {
+    let mut assembler = DeviceTraceAssembler::default();
+    let pid = lines.header.pid.unwrap_or(0);
+    let mut ops: FxHashMap<u64, TimedOp> = FxHashMap::default();
+    for place in (0..graph.len()).filter(|place| !is_row(graph, *place)) {
+        let row = lines.find(graph.id[place]);
+        let Some(row) = row.filter(|row| !lines.is_root(*row)) else {
+            continue;
+        };
+        let Some((start, duration)) = times(graph, place) else {
+            continue;
+        };
+        let nodes = &lines.nodes;
+        let timed = TimedOp {
+            thread: assembler.thread_index(pid, i64::from(nodes.tid[row])),
+            start,
+            end: start + duration,
+        };
+        ops.insert(graph.id[place], timed);
+        let name = assembler.intern(lines.names.get(nodes.name[row]));
+        let shapes = assembler.intern(lines.names.get(nodes.inputs[row].shapes));
+        let types = assembler.intern(lines.names.get(nodes.inputs[row].types));
+        assembler.trace.ops.push(CpuOp {
+            name,
+            thread: timed.thread,
+            start: TimeNs(timed.start),
+            duration: DurationNs(timed.end - timed.start),
+            rf_id: nodes.rf_id[row],
+            external_id: -1,
+            seq_id: nodes.seq_id[row],
+            fwd_thread: nodes.fw_tid[row],
+            annotation: nodes.scope[row] == USER_SCOPE,
+            unfinished: false,
+            shapes,
+            types,
+            collective: u32::MAX,
+        });
+    }
+    let mut launches = 0;
+    for place in (0..graph.len()).filter(|place| is_row(graph, *place)) {
+        let Some((start, duration)) = times(graph, place) else {
+            continue;
+        };
+        let owner = graph.ctrl_deps.list(place).first();
+        let owner = owner.and_then(|owner| ops.get(owner)).copied();
+        launches += 1;
+        let mut correlation = Correlation::NONE;
+        if let Some(owner) = owner.filter(|owner| owner.start <= start) {
+            correlation = Correlation(launches);
+            let latest = start.min(owner.end - INSTANT_NS).max(owner.start);
+            let name = assembler.intern(LAUNCH);
+            assembler.trace.calls.push(RuntimeCall {
+                name,
+                thread: owner.thread,
+                start: TimeNs(latest),
+                duration: DurationNs(0),
+                correlation,
+                external_id: -1,
+                ..RuntimeCall::default()
+            });
+        }
+        push_row(&mut assembler, graph, place, (start, duration, correlation));
+    }
+    if assembler.trace.ops.is_empty() && assembler.trace.rows.is_empty() {
+        return Err(RecordingError::NoTimes);
+    }
+    let nodes = assembler.trace.ops.len() + assembler.trace.rows.len();
+    let too_long = || RecordingError::Damaged {
+        what: "more nodes than can be numbered".to_owned(),
+    };
+    let device = assembler.finish().ok_or_else(too_long)?;
+    drop_rows(&mut lines, graph);
+    let mut losses = Losses::default();
+    losses.add(LossKind::Recording, nodes as u64);
+    Ok(RecordedTraces {
+        host: Some(lines),
+        device,
+        is_interleaved: false,
+        losses,
+    })
+}
+
+fn is_row(graph: &ChakraGraph, place: usize) -> bool {
+    graph.is_cpu_op[place] == Some(false)
+}
+
+fn times(graph: &ChakraGraph, place: usize) -> Option<(i64, i64)> {
+    let start = graph.start_ns[place].and_then(in_time)?;
+    let duration = in_time(graph.inclusive_ns[place]).filter(|duration| *duration >= 0)?;
+    Some((start, duration))
+}
+
+fn push_row(
+    assembler: &mut DeviceTraceAssembler,
+    graph: &ChakraGraph,
+    place: usize,
+    (start, duration, correlation): (i64, i64, Correlation),
+) {
+    let name = graph.name_of(place);
+    // Kineto names copies and memsets so, and no kernel.
+    let (kind, category) = match name {
+        _ if name.starts_with("Memcpy") => (RowKind::Memcpy, "gpu_memcpy"),
+        _ if name.starts_with("Memset") => (RowKind::Memset, "gpu_memset"),
+        _ => (RowKind::Kernel, "kernel"),
+    };
+    let (name, category) = (assembler.intern(name), assembler.intern(category));
+    let at = graph.place_of(place);
+    let queue = assembler.queue_index(DeviceQueue {
+        device: at.device.unwrap_or(0),
+        context: 0,
+        stream: at.stream.unwrap_or(0),
+    });
+    assembler.trace.rows.push(DeviceRow {
+        kind,
+        category,
+        name,
+        queue,
+        start: TimeNs(start),
+        duration: DurationNs(duration),
+        correlation,
+        external_id: -1,
+        gb_per_s: -1.0,
+        collective: u32::MAX,
+        ..DeviceRow::default()
+    });
+}
+
+/// Leaves the nodes that a host trace has.
+fn drop_rows(lines: &mut HostTrace, graph: &ChakraGraph) {
+    let rows: rustc_hash::FxHashSet<u64> = (0..graph.len())
+        .filter(|place| is_row(graph, *place))
+        .map(|place| graph.id[place])
+        .collect();
+    let kept: Vec<u32> = (0..)
+        .zip(&lines.nodes.id)
+        .filter(|(_, id)| !rows.contains(id))
+        .map(|(row, _)| row)
+        .collect();
+    lines.nodes.reorder(&kept);
+    number_records(&mut lines.nodes, &mut lines.collectives);
+}

@@ -1,0 +1,258 @@
+//! Writes the member.
+
+use super::column::Coding;
+use super::names::NameNumbers;
+use super::tables::{RecordedTable, TableWriter};
+use super::{OF_NODE, UnmendedList, VERSION};
+use crate::etplus::plan::{EtPlusPlan, NONE, NodeSource};
+use etlink_link::LinkedTrace;
+use etlink_model::{HostHeader, HostTrace, TrackLabel};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// What there is of a host trace beside its nodes.
+#[derive(Serialize)]
+struct HostMember<'t> {
+    header: &'t HostHeader,
+    unmended: &'t [UnmendedList],
+}
+
+/// A larger recording is left out: readers keep no more than 64 MiB of what stands behind the nodes.
+/// It is that of some million ops.
+const MOST_BYTES: usize = 60 << 20;
+
+/// The member with its key, and a comma behind it; nothing if it is too large.
+pub(crate) fn write_recording(
+    trace: &LinkedTrace,
+    plan: &EtPlusPlan,
+    unmended: &[UnmendedList],
+) -> io::Result<Vec<u8>> {
+    let mut writer = RecordingWriter {
+        trace,
+        plan,
+        names: NameNumbers::new(&trace.device.names),
+        bytes: vec![],
+    };
+    writer.write_head(unmended)?;
+    let is_whole = writer.write_tables()?;
+    writer.write_tail()?;
+    match is_whole && writer.bytes.len() <= MOST_BYTES {
+        true => Ok(writer.bytes),
+        false => Ok(vec![]),
+    }
+}
+
+struct RecordingWriter<'t> {
+    trace: &'t LinkedTrace,
+    plan: &'t EtPlusPlan,
+    names: NameNumbers<'t>,
+    bytes: Vec<u8>,
+}
+
+impl RecordingWriter<'_> {
+    fn write_head(&mut self, unmended: &[UnmendedList]) -> io::Result<()> {
+        let (trace, device) = (self.trace, &self.trace.device);
+        write!(self.bytes, "\"{}\": {{\"version\": {VERSION}, ", super::KEY)?;
+        let mut header = device.header.clone();
+        // what the caller knew of the rank goes before what the trace says
+        header.rank = trace.report.rank.or(header.rank);
+        header.world_size = trace.report.world_size.or(header.world_size);
+        self.member("header", &header)?;
+        let host = trace.host.as_ref().map(|host| HostMember {
+            header: &host.header,
+            unmended,
+        });
+        self.member("host", &host)?;
+        self.member("is_interleaved", trace.is_interleaved)?;
+        let captured = trace.captured.is_some();
+        self.member("has_captured_ops", captured)?;
+        self.member("has_kernel_metrics", !trace.kernel_metrics.is_empty())?;
+        let threads = device.threads.iter();
+        let threads: Vec<[LabelText<'_>; 2]> = threads
+            .map(|thread| [thread.pid, thread.tid].map(|id| label(trace, id)))
+            .collect();
+        let queues = device.queues.iter();
+        let queues: Vec<[i64; 3]> = queues
+            .map(|queue| [queue.device, queue.context, queue.stream])
+            .collect();
+        self.member("threads", &threads)?;
+        self.member("queues", &queues)
+    }
+
+    fn member(&mut self, name: &str, value: impl Serialize) -> io::Result<()> {
+        etlink_json::write::text(&mut self.bytes, name)?;
+        self.bytes.extend_from_slice(b": ");
+        serde_json::to_writer(&mut self.bytes, &value)?;
+        self.bytes.extend_from_slice(b", ");
+        Ok(())
+    }
+
+    /// Whether all of them are there: what is too large in the end is given up before.
+    fn write_tables(&mut self) -> io::Result<bool> {
+        let device = &self.trace.device;
+        self.bytes.extend_from_slice(b"\"tables\": {");
+        self.write_ops()?;
+        self.table("calls", &device.calls, device.calls.len())?;
+        if self.bytes.len() > MOST_BYTES {
+            return Ok(false);
+        }
+        self.write_rows()?;
+        self.table("syncs", &device.syncs, device.syncs.len())?;
+        self.table("waits", &device.waits, device.waits.len())?;
+        let dependencies = &device.graph_dependencies;
+        self.table("graph_dependencies", dependencies, dependencies.len())?;
+        let producers = &device.op_producers;
+        self.table("op_producers", producers, producers.len())?;
+        let records = &device.collectives;
+        self.table("collectives", records, records.len())?;
+        self.write_annotations()?;
+        if let Some(host) = &self.trace.host {
+            self.write_host(host)?;
+        }
+        self.bytes.extend_from_slice(b"},\n");
+        Ok(true)
+    }
+
+    fn table(&mut self, name: &str, table: &impl RecordedTable, rows: usize) -> io::Result<()> {
+        let mut writer = TableWriter::begin(name, (rows, false), &mut self.bytes, &mut self.names)?;
+        table.write(&mut writer)?;
+        writer.end();
+        Ok(())
+    }
+
+    fn write_ops(&mut self) -> io::Result<()> {
+        let ops = &self.trace.device.ops;
+        let nodes = self.nodes_of_ops();
+        let names = self.own_names(&nodes);
+        let is_first = true;
+        let bytes = &mut self.bytes;
+        let mut writer = TableWriter::begin("ops", (ops.len(), is_first), bytes, &mut self.names)?;
+        writer.column("node", Coding::Delta, nodes.iter().copied())?;
+        writer.column("name", Coding::Plain, names.into_iter())?;
+        let of_node = |column: fn(&etlink_model::CpuOps, usize) -> i64| {
+            let nodes = nodes.iter().enumerate();
+            nodes.map(move |(op, node)| match node {
+                0 => column(ops, op),
+                _ => OF_NODE,
+            })
+        };
+        writer.column("start", Coding::Plain, of_node(|ops, op| ops.start[op].0))?;
+        let durations = of_node(|ops, op| ops.duration[op].0);
+        writer.column("duration", Coding::Plain, durations)?;
+        ops.write(&mut writer)?;
+        writer.end();
+        Ok(())
+    }
+
+    /// Per op, the id of the node that has its times; 0 for none.
+    fn nodes_of_ops(&self) -> Vec<u64> {
+        let mut nodes = vec![0; self.trace.device.ops.len()];
+        for (entry, id) in self.plan.entries.iter().zip(&self.plan.ids) {
+            let op = match entry.source {
+                NodeSource::Op(op) => op,
+                NodeSource::Host(node) => self.plan.host_op[node as usize],
+                NodeSource::Process | NodeSource::Thread { .. } => NONE,
+            };
+            if let Some(node) = nodes.get_mut(op as usize) {
+                *node = *id;
+            }
+        }
+        nodes
+    }
+
+    /// Per op, the number of its name where no node has that.
+    fn own_names(&mut self, nodes: &[u64]) -> Vec<i64> {
+        let (trace, ops) = (self.trace, &self.trace.device.ops);
+        let mut own = Vec::with_capacity(ops.len());
+        for (op, node) in nodes.iter().enumerate() {
+            let host = trace.host.as_ref().zip(trace.op_host[op].get());
+            let name = trace.device.names.get(ops.name[op]);
+            let is_of_node = *node != 0
+                && host.is_none_or(|(host, node)| {
+                    host.names.get(host.nodes.name[node.index()]) == name
+                });
+            own.push(match is_of_node {
+                true => OF_NODE,
+                false => self.names.number(ops.name[op]),
+            });
+        }
+        own
+    }
+
+    fn write_rows(&mut self) -> io::Result<()> {
+        let rows = &self.trace.device.rows;
+        let mut nodes = vec![0u64; rows.len()];
+        for (entry, id) in self.plan.ids.iter().enumerate() {
+            for (place, row) in (1..).zip(self.plan.rows_of(entry)) {
+                nodes[*row as usize] = id + place;
+            }
+        }
+        let bytes = &mut self.bytes;
+        let mut writer = TableWriter::begin("rows", (rows.len(), false), bytes, &mut self.names)?;
+        writer.column("node", Coding::Delta, nodes.into_iter())?;
+        rows.write(&mut writer)?;
+        for (name, sizes) in [("grid", &rows.grid), ("block", &rows.block)] {
+            for (axis, at) in ["x", "y", "z"].into_iter().zip(0..) {
+                let sizes = sizes.iter().map(|size| size[at]);
+                writer.column(&format!("{name}_{axis}"), Coding::Plain, sizes)?;
+            }
+        }
+        writer.end();
+        Ok(())
+    }
+
+    fn write_annotations(&mut self) -> io::Result<()> {
+        let notes = &self.trace.device.node_annotations;
+        let bytes = &mut self.bytes;
+        let mut writer =
+            TableWriter::begin("annotations", (notes.len(), false), bytes, &mut self.names)?;
+        let launches = notes.keys().map(|(launch, _)| *launch);
+        writer.column("launch", Coding::Delta, launches)?;
+        writer.column(
+            "graph_node",
+            Coding::Delta,
+            notes.keys().map(|(_, node)| *node),
+        )?;
+        writer.column("name", Coding::Plain, notes.values().copied())?;
+        writer.end();
+        Ok(())
+    }
+
+    /// Nodes of the host trace: theirs in the file, and what that does not say of them.
+    fn write_host(&mut self, host: &HostTrace) -> io::Result<()> {
+        let nodes = &host.nodes;
+        let bytes = &mut self.bytes;
+        let mut writer = TableWriter::begin("host", (nodes.len(), false), bytes, &mut self.names)?;
+        let ids = self.plan.host_entry.iter();
+        let ids = ids.map(|entry| self.plan.ids[*entry as usize]);
+        writer.column("node", Coding::Delta, ids)?;
+        writer.column("id", Coding::Delta, nodes.id.iter().copied())?;
+        let collectives = nodes.collective.iter();
+        let communicates = collectives.map(|record| *record != NONE);
+        writer.column("communicates", Coding::Plain, communicates)?;
+        writer.end();
+        Ok(())
+    }
+
+    fn write_tail(&mut self) -> io::Result<()> {
+        self.bytes.extend_from_slice(b"\"names\": ");
+        serde_json::to_writer(&mut self.bytes, &self.names.texts())?;
+        self.bytes.extend_from_slice(b"}, ");
+        Ok(())
+    }
+}
+
+fn label(trace: &LinkedTrace, label: TrackLabel) -> LabelText<'_> {
+    match label {
+        TrackLabel::Int(number) => LabelText::Int(number),
+        TrackLabel::Text(name) => LabelText::Text(trace.device.names.get(name)),
+    }
+}
+
+/// A process or thread id as JSON.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum LabelText<'t> {
+    Int(i64),
+    Text(&'t str),
+}
