@@ -100,6 +100,19 @@ class Ends(Safety):
         self.wait_for(lambda: not list(self.folder.glob("etlink-hook-*")))
         self.assertRegex((self.folder / "printed").read_text(), r"loss \d\.\d+\n")
 
+    def test_a_daemon_that_closes_all_descriptors(self):
+        """Nothing tells the command that it lives. It is recorded all the same, and then no note says that nothing is."""
+        ended = self.folder / "ended"
+        script = self.script("starts.sh", f"python {PROGRAMS}/daemon.py {ended} >printed 2>&1\n")
+        process = self.start(SCHEDULE, f"sh {script}")
+        _, err = process.communicate(timeout=300)
+        self.assertIn("nothing is recorded: the program imported torch and made no step", err)
+        self.assertEqual(self.left(), ["etlink.json"])
+        ended.touch()
+        self.wait_for(lambda: self.left() == ["etlink.json", "kineto_trace_0.json", "torch_et_0.json"], 60)
+        self.assertEqual(self.manifest()["notes"], [])
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
     def test_a_process_that_ends_while_the_command_does(self):
         lives = self.folder / "lives"
         waits = f"while ! test -e {lives}; do sleep 0.05; done\n"

@@ -2,6 +2,8 @@
 
 import os
 
+from .files import hold_shared
+from .guard import attempt
 from .process import RANK_VARIABLES, first_number
 from .report import Report
 
@@ -34,9 +36,13 @@ class Heir:
         return self.torch.utils.data.get_worker_info() is not None or self.had_group
 
     def report(self):
+        # a daemon has closed what kept the folder, and its launcher has removed that at its end
+        os.makedirs(self.settings["work"], exist_ok=True)
+        held = attempt(hold_shared, os.path.join(self.settings["work"], "running"))
         report = Report(self.settings, self.versions)
         if self.counted is not None:
             report.content["counted"] = self.counted
+        report.held = held
         return report
 
 

@@ -105,7 +105,8 @@ def is_left_to_launcher(hook):
     A process lives for a while after it has left. The launcher may end just then, and would wait for its word.
     """
     ended, left = os.path.join(hook, "ended"), left_path(hook)
-    if os.path.exists(ended):
+    # a launcher that knows of no process removes the folder when it ends
+    if os.path.exists(ended) or not os.path.isdir(hook):
         return False
     attempt(touch, left)
     if not os.path.exists(ended):

@@ -7,6 +7,7 @@ from . import __version__
 from .files import locked, write_whole
 
 
+NOTHING = "nothing is recorded: the program"
 EXEC = "another program (exec)"
 
 
@@ -48,9 +49,11 @@ def own_manifest(settings, ranks, command):
 
 
 def with_notes(earlier, process):
-    """What the launcher noted, but that this process was still running."""
-    running = "process {} runs on".format(process["pid"])
-    kept = [note for note in earlier if running not in note]
+    """What the launcher noted, but that this process was still running, or that there was none."""
+    wrong = ["process {} runs on".format(process["pid"])]
+    if process["cycles"]:
+        wrong.append(NOTHING)
+    kept = [note for note in earlier if not any(part in note for part in wrong)]
     return list(dict.fromkeys(kept + notes(process)))
 
 
