@@ -215,6 +215,33 @@ fn a_cut_dump_says_what_came_before() {
         .notes("nccl_trace_rank_2: refused under --strict");
 }
 
+/// What a full disk, or a rank that was killed while it wrote, leaves.
+#[test]
+fn an_empty_dump_is_a_dump_that_cannot_be_read() {
+    let tool = Tool::new();
+    let whole =
+        format!("{STUCK}/nccl_trace_rank_2").replace("{pairs}", &pairs().display().to_string());
+    let whole = std::fs::read(whole).expect("recorded");
+    for (folder, prefix) in [("usual", "nccl_trace_rank_"), ("own", "fr_of_job7-")] {
+        for rank in [0, 1, 3] {
+            let from = format!("{STUCK}/nccl_trace_rank_{rank}");
+            copy(&tool, &from, &format!("{folder}/{prefix}{rank}"));
+        }
+        for left in [0, 1, 3, 60] {
+            tool.file(&format!("{folder}/{prefix}2"), &whole[..left]);
+            tool.run(&format!("ranks {folder}"))
+                .exits(1)
+                .says("what the run hangs on is not known: the dump of rank 2 is left out")
+                .notes(&format!("{prefix}2 is left out: "));
+        }
+    }
+    // names of others are not those of dumps
+    tool.file("usual/core.4711", []);
+    tool.file("usual/tmp9", []);
+    let said = tool.run("ranks usual").exits(1);
+    assert!(!said.stderr.contains("tmp9"), "{}", said.shown());
+}
+
 #[test]
 fn a_dump_of_another_run_describes_nothing() {
     let tool = Tool::new();

@@ -267,6 +267,39 @@ fn metrics_that_no_rank_takes_are_noted() {
 }
 
 #[test]
+fn measurements_in_a_folder_without_traces_are_of_the_only_run() {
+    let tool = Tool::new();
+    tool.file("job/traces/kineto_trace_0.json", device_trace());
+    tool.file("job/latencies.json", LATENCIES);
+    tool.file("job/ncu.csv", METRICS);
+    tool.run("analyze job --table counters")
+        .exits(0)
+        .notes("latencies.json is latencies of requests (a result of vLLM or SGLang), in a folder without traces: it is taken for that of this run")
+        .says("dram__bytes.sum");
+    tool.file("job/second/kineto_trace_0.json", device_trace());
+    tool.run("analyze job")
+        .exits(0)
+        .notes("latencies.json is latencies of requests (a result of vLLM or SGLang), in a folder without traces: not used")
+        .notes("ncu.csv is metrics of kernels (CSV of Nsight Compute), in a folder without traces: not used");
+}
+
+#[test]
+fn commands_that_show_no_latencies_say_so() {
+    let tool = Tool::new();
+    tool.file("trace.json", device_trace());
+    tool.file("latencies.json", LATENCIES);
+    for line in [
+        "link --device trace.json --metrics latencies.json -o out.et",
+        "findings trace.json --metrics latencies.json",
+        "report trace.json --metrics latencies.json -o page.html",
+    ] {
+        tool.run(line)
+            .exits(0)
+            .notes("latencies.json is latencies of requests (a result of vLLM or SGLang): not used here; `etlink analyze` shows it");
+    }
+}
+
+#[test]
 fn a_cut_file_of_metrics_costs_no_trace() {
     let tool = Tool::new();
     tool.file("job/kineto_trace_0.json", device_trace());

@@ -216,6 +216,12 @@ fn verbose_commands_name_files_times_and_what_is_not_used() {
             .notes("rank 1: run/torch_et_1.json and run/kineto_trace_1.json: read in ")
             .notes("settings.json is no trace that etlink knows: not used");
     }
+    for command in ["top run", "diff run run", "report run -o page.html"] {
+        tool.run(&format!("{command} -v"))
+            .exits(0)
+            .notes("rank 1: host trace run/torch_et_1.json and device trace run/kineto_trace_1.json, by")
+            .notes("settings.json is no trace that etlink knows: not used");
+    }
     tool.run("replay -v run/kineto_trace_0.json")
         .exits(0)
         .notes("run/kineto_trace_0.json: read in ");

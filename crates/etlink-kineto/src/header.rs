@@ -92,6 +92,8 @@ pub(crate) fn read(
         .into_iter()
         .for_each(|(device, count)| trace.note_multiprocessors(device, count));
     trace.details = details;
+    // no more than there are: a file can state any count
+    let cut_rows = cut_rows.min(trace.rows.len() as u64);
     trace.anomalies.add(AnomalyKind::CutOnLane, cut_rows, None);
     if let Some(value) = recorded_order {
         order::restore_order(trace, value);

@@ -190,7 +190,8 @@ impl Anomalies {
             let entry = self.counts.entry(kind).or_default();
             // `later` comes behind in the file, so a place that is known stays.
             entry.first = entry.first.take().or(first);
-            entry.count += count;
+            // a file can state any count
+            entry.count = entry.count.saturating_add(count);
         }
     }
 

@@ -11,6 +11,7 @@ mod candidate;
 mod cycles;
 mod dumps;
 mod layouts;
+mod measured;
 mod unexported;
 
 pub use crate::run_files::{FlightFile, FlightFolder, ManifestEntry, RankFiles, RunFiles};
@@ -27,7 +28,9 @@ use crate::storage;
 use crate::text;
 use candidate::{Inside, TraceCandidate, look_at, number_by_order, open_noting};
 use cycles::{RankCandidates, split_cycles};
+use dumps::DumpNames;
 use layouts::join_folders;
+use measured::{StrayMeasurements, give_metrics};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use unexported::{Unexported, note_reports};
@@ -97,6 +100,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     let mut unreadable = vec![];
     let mut all_dumps = vec![];
     let mut unexported = Unexported::default();
+    let mut strays = StrayMeasurements::default();
     // a list, not recursion: nobody bounds how deep folders lie
     while let Some(folder) = folders.pop() {
         let place = root.join(&folder);
@@ -111,6 +115,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         };
         let (mut files, mut written) = (vec![], vec![]);
         let mut has_tables = false;
+        let mut dumps = DumpNames::default();
         for entry in entries {
             let path = entry.path.clone();
             // links to folders are not followed: they can go in circles
@@ -123,21 +128,27 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             } else if is_trace_name(&path)
                 || is_measured(&path)
                 || is_recorded_perfetto(&path, &mut unreadable)
-                || dumps::is_dump(&path, &mut unreadable)
             {
                 files.push(path);
+            } else if dumps.add(&path, &mut unreadable) {
+                // which of these are dumps is settled when all names are known
             } else if path.extension().is_some_and(|ending| ending == "et") {
                 written.push(file_name(&path));
             } else if is_nsys_table(&path) {
                 has_tables = true;
             }
         }
+        files.extend(dumps.into_files());
         files.sort();
         let (files, twins) = without_twins(files);
         let reports = files.iter().filter(|file| is_nsys_report(file));
         let reports: Vec<PathBuf> = reports.cloned().collect();
-        let (mut found, dumps) = sort_out(&place, folder.clone(), files, true, &mut unreadable);
-        let is_empty = found.iter().all(|run| run.ranks.is_empty());
+        let sorted = sort_out(&place, folder.clone(), files, true, &mut unreadable);
+        let is_empty = sorted.has_no_ranks();
+        if is_empty {
+            strays.add(&sorted);
+        }
+        let (mut found, dumps) = (sorted.runs, sorted.dumps);
         // where there are other traces, their run names the reports
         if is_empty {
             unexported.add_reports(reports);
@@ -164,6 +175,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     all_dumps.sort_by(|a: &FlightFolder, b| a.folder.cmp(&b.folder));
     let mut runs = join_folders(runs);
     dumps::pair_folder(&mut runs, &mut all_dumps);
+    strays.give(&mut runs);
     if !runs.is_empty() {
         std::mem::take(&mut unexported).note(&mut runs);
     }
@@ -186,7 +198,7 @@ pub fn sort_out_files(mut files: Vec<PathBuf>) -> Result<Vec<RunFiles>, RunError
     let place = place.unwrap_or(Path::new("")).to_owned();
     // Who names files means them to be one run.
     let mut unreadable = vec![];
-    let (mut runs, _) = sort_out(&place, PathBuf::new(), files, false, &mut unreadable);
+    let mut runs = sort_out(&place, PathBuf::new(), files, false, &mut unreadable).runs;
     if let Some(run) = runs.first_mut() {
         run.notes.extend(twins);
     }
@@ -322,15 +334,31 @@ struct FolderFacts {
     inside: BTreeMap<DevicePlace, Inside>,
 }
 
-/// The runs of a folder: one, or one for each cycle of its recording where these are wanted. And the
-/// dumps of the flight recorder in it.
+/// What is in a folder, sorted out.
+struct SortedFolder {
+    /// The runs: one, or one for each cycle of its recording where these are wanted. A run without
+    /// ranks has notes alone.
+    runs: Vec<RunFiles>,
+    /// Dumps of the flight recorder.
+    dumps: Vec<FlightFile>,
+    /// Metrics of kernels that lie beside no traces.
+    metrics: Vec<TraceCandidate>,
+}
+
+impl SortedFolder {
+    fn has_no_ranks(&self) -> bool {
+        self.runs.iter().all(|run| run.ranks.is_empty())
+    }
+}
+
+/// Sorts out the files of a folder.
 fn sort_out(
     place: &Path,
     folder: PathBuf,
     files: Vec<PathBuf>,
     wants_cycles: bool,
     unreadable: &mut Vec<FileError>,
-) -> (Vec<RunFiles>, Vec<FlightFile>) {
+) -> SortedFolder {
     let mut run = RunFiles::empty(folder);
     // a folder without traces must not take the manifest of the one above it for its own
     let listed = if files.is_empty() {
@@ -418,9 +446,15 @@ fn sort_out(
     });
     let Some(split) = split else {
         fill_run(&mut run, by_rank, loose, facts.listed.as_ref(), &facts);
-        give_metrics(&mut run, metrics);
+        if !run.ranks.is_empty() {
+            give_metrics(&mut run, std::mem::take(&mut metrics));
+        }
         dumps::pair_dumps(&mut run, &dumps);
-        return (vec![run], dumps);
+        return SortedFolder {
+            runs: vec![run],
+            dumps,
+            metrics,
+        };
     };
     run.notes.push(split.note);
     let mut runs = vec![];
@@ -444,42 +478,10 @@ fn sort_out(
             ));
         }
     }
-    (runs, dumps)
-}
-
-/// Gives each rank the metrics of its kernels: by the rank in the file's name, or those that there
-/// are to the only rank.
-fn give_metrics(run: &mut RunFiles, metrics: Vec<TraceCandidate>) {
-    let is_alone = run.ranks.len() == 1;
-    // what says its rank comes first: another file may be of any rank
-    let (by_rank, others): (Vec<_>, Vec<_>) =
-        metrics.into_iter().partition(|file| file.rank.is_some());
-    for file in by_rank.into_iter().chain(others) {
-        let named = file.rank;
-        let mut ranks = run.ranks.iter_mut();
-        let rank = ranks.find(|rank| match named {
-            Some(named) => rank.rank.map_or(is_alone, |own| own == named),
-            None => is_alone,
-        });
-        let reason = match (rank, named) {
-            (Some(rank), _) => match &rank.metrics {
-                None => {
-                    rank.metrics = Some(file.path);
-                    continue;
-                }
-                Some(used) => format!("as {} has, which is used: this one is not", file_name(used)),
-            },
-            (None, Some(named)) => {
-                format!("of rank {named}, and no trace says that it is of this rank: not used")
-            }
-            (None, None) => {
-                "and its name says no rank: not used; call it by its rank, such as ncu_rank0.csv"
-                    .to_owned()
-            }
-        };
-        let name = file_name(&file.path);
-        run.notes
-            .push(format!("{name} has metrics of kernels, {reason}"));
+    SortedFolder {
+        runs,
+        dumps,
+        metrics: vec![],
     }
 }
 
@@ -648,10 +650,12 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
     ) {
         // the one rank that lacks a part gets the only file that is left
         (Ok([found]), true, false) if found.host.is_none() && devices.is_empty() => {
-            found.host = Some(hosts[0].path.clone())
+            found.host = Some(hosts[0].path.clone());
+            found.told_by = RankRule::OnlyLeft;
         }
         (Ok([found]), false, true) if found.device.is_none() && hosts.is_empty() => {
-            (found.device, found.process) = (Some(devices[0].path.clone()), devices[0].process)
+            (found.device, found.process) = (Some(devices[0].path.clone()), devices[0].process);
+            found.told_by = RankRule::OnlyLeft;
         }
         // no rank, or several, lack a part: these two are a pair of their own
         (Err(_), true, true) => run.ranks.push(RankFiles {

@@ -206,6 +206,17 @@ pub enum RunError {
         /// What is wrong, and where.
         source: etlink_flight_recorder::Error,
     },
+    /// A dump of the flight recorder is cut before its first collective.
+    #[error(
+        "{name}: no whole collective is left in it ({bytes} bytes read){}",
+        advice(self.remedy())
+    )]
+    LostDump {
+        /// The file.
+        name: String,
+        /// Its length.
+        bytes: u64,
+    },
     /// A log of NCCL's inspector cannot be read.
     #[error("{name}")]
     InspectorLog {
@@ -429,6 +440,7 @@ impl RunError {
                 "give the folder of those traces; `etlink replay`, `analyze`, `report` and \
                  `check` take graphs"
             }
+            RunError::LostDump { .. } => "copy it again from where it was written",
             RunError::OnlyFlightDumps { .. } => {
                 "give them to `etlink ranks`, which says which rank hangs where"
             }
@@ -500,6 +512,7 @@ impl RunError {
             | RunError::XlaProfile { name, .. }
             | RunError::RocmTrace { name, .. }
             | RunError::FlightDump { name, .. }
+            | RunError::LostDump { name, .. }
             | RunError::InspectorLog { name, .. }
             | RunError::NsysTrace { name, .. }
             | RunError::Database { name, .. }

@@ -7,7 +7,7 @@ use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::run_files::FlightFolder;
 use crate::text;
 use etlink_flight_recorder::{FlightDump, FlightMatches, add_collectives};
-use etlink_model::DeviceTrace;
+use etlink_model::{DeviceTrace, Severity};
 use std::path::Path;
 
 /// The dumps in `root` and its subfolders that lie beside no traces, by folder.
@@ -21,7 +21,7 @@ pub fn find_dumps(root: &Path) -> Result<Vec<FlightFolder>, RunError> {
 /// Reads a dump.
 ///
 /// # Errors
-/// It cannot be opened, is no dump, or is a pickle that would call code.
+/// It cannot be opened, is no dump, is a pickle that would call code, or nothing is left of it.
 pub fn read_dump(path: &Path, progress: &Progress) -> Result<FlightDump, RunError> {
     read_opened(input::open(path, 1, progress)?)
 }
@@ -35,8 +35,16 @@ pub fn read_opened(input: InputFile) -> Result<FlightDump, RunError> {
         return Err(input.refuse_kind(WantedTrace::Times).into());
     }
     let name = input.name;
-    etlink_flight_recorder::read(input.content)
-        .map_err(|source| RunError::FlightDump { name, source })
+    let dump = match etlink_flight_recorder::read(input.content) {
+        Ok(dump) => dump,
+        Err(source) => return Err(RunError::FlightDump { name, source }),
+    };
+    // else it would pass for the dump of a rank that called nothing
+    if dump.entries.is_empty() && dump.anomalies.any(Severity::Damage) {
+        let bytes = dump.bytes;
+        return Err(RunError::LostDump { name, bytes });
+    }
+    Ok(dump)
 }
 
 /// Gives the collectives of a trace what the dump of its rank says of them; what to say of that.

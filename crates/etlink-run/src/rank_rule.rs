@@ -21,6 +21,8 @@ pub enum RankRule {
     Folder,
     /// There is one host trace and one device trace.
     OnlyPair,
+    /// The rank lacks a host or a device trace, and one such file is left.
+    OnlyLeft,
 }
 
 /// Names of tools in lower case, which end in the rank or have it behind a word.
@@ -81,6 +83,10 @@ impl RankRule {
             RankRule::Processes(what) => format!("{what}, of the processes of a report"),
             RankRule::Folder => "the name of the folder".to_owned(),
             RankRule::OnlyPair => "there being one of each kind alone".to_owned(),
+            RankRule::OnlyLeft => {
+                "there being one rank that lacks a trace, and one trace whose rank nothing tells"
+                    .to_owned()
+            }
         }
     }
 }

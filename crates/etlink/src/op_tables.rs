@@ -1,5 +1,6 @@
 //! Tables of PyTorch's profiler from recorded traces, for `top` and `diff`.
 
+use crate::commands::print_run_files;
 use crate::notes;
 use crate::rank_error::rank_error;
 use crate::table;
@@ -111,6 +112,7 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     progress.phase("reading");
     let all = runs.map_ranks(|rank| table_of_rank(config, rank).transpose());
     progress.finish();
+    print_run_files(&runs);
     let (mut tables, mut failed) = (vec![], vec![]);
     // a trace that cannot be read does not hide the tables of the others
     for (index, table) in all.into_iter().enumerate() {

@@ -6,29 +6,85 @@ use crate::flight::read_dump;
 use crate::input::InputKind;
 use crate::progress::Progress;
 use crate::run_files::{FlightFile, FlightFolder, RunFiles, file_name};
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
-/// Whether a file that is not called JSON is a dump: `nccl_trace_rank_0`, or any other name without
+/// What names of dumps begin with where nothing else is set: `TORCH_FR_DUMP_TEMP_FILE` of PyTorch,
+/// before 2.9 and since.
+const USUAL_PREFIXES: [&str; 2] = ["nccl_trace_rank_", "comm_lib_trace_rank_"];
+
+/// The dumps of a folder that are not called JSON: `nccl_trace_rank_0`, or any other name without
 /// an ending (`TORCH_FR_DUMP_TEMP_FILE` sets what comes before the rank), or `.pkl`.
-pub(super) fn is_dump(path: &Path, unreadable: &mut Vec<FileError>) -> bool {
-    let name = file_name(path).to_lowercase();
-    let plain = name
-        .strip_suffix(".gz")
-        .or(name.strip_suffix(".zst"))
-        .unwrap_or(&name);
-    let may_be = !plain.contains('.') || plain.ends_with(".pkl") || plain.ends_with(".pickle");
-    // a folder can have any other file without an ending: only the content tells
-    may_be
-        && open_noting(path, unreadable)
-            .is_some_and(|input| input.kind == InputKind::FlightRecorder)
+#[derive(Default)]
+pub(super) struct DumpNames {
+    /// Files that begin as dumps do.
+    dumps: Vec<PathBuf>,
+    /// Files that could be dumps by their names alone.
+    others: Vec<PathBuf>,
+}
+
+impl DumpNames {
+    /// Looks at a file; `false` where its name is that of something else.
+    pub(super) fn add(&mut self, path: &Path, unreadable: &mut Vec<FileError>) -> bool {
+        let name = file_name(path).to_lowercase();
+        let plain = name
+            .strip_suffix(".gz")
+            .or(name.strip_suffix(".zst"))
+            .unwrap_or(&name);
+        let may_be = !plain.contains('.') || plain.ends_with(".pkl") || plain.ends_with(".pickle");
+        if !may_be {
+            return false;
+        }
+        // a folder can have any other file without an ending: only the content tells
+        match open_noting(path, unreadable).map(|input| input.kind) {
+            Some(InputKind::FlightRecorder) => self.dumps.push(path.to_owned()),
+            // nothing is known of an empty file, and of one that cannot be opened
+            Some(InputKind::Unknown) | None => self.others.push(path.to_owned()),
+            Some(_) => {}
+        }
+        true
+    }
+
+    /// The dumps, and the files that are named like them but for the rank: an empty or cut dump of a
+    /// rank shall not be missed without a word.
+    pub(super) fn into_files(self) -> Vec<PathBuf> {
+        let stem = |path: &Path| plain_stem(&file_name(path)).to_owned();
+        let stems: Vec<String> = self.dumps.iter().map(|path| stem(path)).collect();
+        let prefixes = known_prefixes(stems.iter().map(String::as_str));
+        let namesakes = self.others.into_iter();
+        let namesakes = namesakes.filter(|path| is_named_like(&stem(path), &prefixes));
+        let mut files = self.dumps;
+        files.extend(namesakes.collect::<Vec<_>>());
+        files
+    }
+}
+
+/// What the names of dumps begin with, before the rank.
+fn known_prefixes<'t>(stems: impl Iterator<Item = &'t str>) -> BTreeSet<String> {
+    let own = stems.map(|stem| split_number(stem).0.to_owned());
+    let own = own.filter(|prefix| !prefix.is_empty());
+    own.chain(USUAL_PREFIXES.map(str::to_owned)).collect()
+}
+
+/// Whether a name has one of these beginnings, and a rank behind it.
+fn is_named_like(stem: &str, prefixes: &BTreeSet<String>) -> bool {
+    let (prefix, number) = split_number(stem);
+    !number.is_empty() && prefixes.contains(prefix)
 }
 
 /// Takes the dumps out of the candidates of a folder. By rank, then by name.
 pub(super) fn take_dumps(candidates: &mut Vec<TraceCandidate>) -> Vec<FlightFile> {
-    let (dumps, others): (Vec<_>, Vec<_>) = std::mem::take(candidates)
-        .into_iter()
-        .partition(|candidate| candidate.kind == InputKind::FlightRecorder);
+    let is_whole = |candidate: &&TraceCandidate| candidate.kind == InputKind::FlightRecorder;
+    let whole = candidates.iter().filter(is_whole);
+    let prefixes = known_prefixes(whole.map(|dump| plain_stem(&dump.stem)));
+    let (dumps, others): (Vec<_>, Vec<_>) =
+        std::mem::take(candidates)
+            .into_iter()
+            .partition(|candidate| {
+                let is_cut = candidate.kind == InputKind::Unknown
+                    && is_named_like(plain_stem(&candidate.stem), &prefixes);
+                is_cut || is_whole(&candidate)
+            });
     *candidates = others;
     let files = dumps.into_iter().map(|candidate| FlightFile {
         // names are a prefix of the user's and the rank
@@ -42,10 +98,20 @@ pub(super) fn take_dumps(candidates: &mut Vec<TraceCandidate>) -> Vec<FlightFile
 
 /// The number that a name ends in: 3 of `nccl_trace_rank_3` and `flight_recorder_3.pickle`.
 fn last_number(stem: &str) -> Option<i64> {
-    let plain = stem.strip_suffix(".pickle").or(stem.strip_suffix(".pkl"));
-    let stem = plain.unwrap_or(stem);
-    let digits = stem.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    stem[digits..].parse().ok()
+    split_number(plain_stem(stem)).1.parse().ok()
+}
+
+/// A name without the endings of packed files and pickles.
+fn plain_stem(name: &str) -> &str {
+    let packed = name.strip_suffix(".gz").or(name.strip_suffix(".zst"));
+    let name = packed.unwrap_or(name);
+    let pickle = name.strip_suffix(".pickle").or(name.strip_suffix(".pkl"));
+    pickle.unwrap_or(name)
+}
+
+/// A name as what stands before the digits at its end, and these.
+fn split_number(stem: &str) -> (&str, &str) {
+    stem.split_at(stem.trim_end_matches(|c: char| c.is_ascii_digit()).len())
 }
 
 /// Gives the ranks of a run the dumps that are named by them.
@@ -54,8 +120,9 @@ pub(super) fn pair_dumps(run: &mut RunFiles, dumps: &[FlightFile]) {
     for dump in dumps {
         match dump.rank {
             Some(rank) => by_rank.entry(rank).or_default().push(dump),
-            None => run.unused.push(format!(
-                "{} is a dump of the flight recorder whose name tells no rank: not used",
+            None => run.notes.push(format!(
+                "{} is a dump of the flight recorder whose name tells no rank: not used; call it \
+                 nccl_trace_rank_0",
                 file_name(&dump.path)
             )),
         }
@@ -108,7 +175,7 @@ pub(super) fn pair_folder(runs: &mut [RunFiles], dumps: &mut Vec<FlightFolder>) 
         ([], _) => {}
         ([first, ..], folders) => {
             for folder in folders {
-                first.unused.push(format!(
+                first.notes.push(format!(
                     "{} has dumps of the flight recorder beside no traces: not used; move them \
                      beside the traces of their run",
                     folder.folder.display()

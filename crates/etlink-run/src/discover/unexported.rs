@@ -103,14 +103,13 @@ fn unread_reports(count: usize, first: &Path) -> String {
 
 /// Has a run say which reports in its folder are not exported.
 pub(super) fn note_reports(candidates: &[TraceCandidate], notes: &mut Vec<String>) {
-    let is_exported = |report: &TraceCandidate| {
-        let mut others = candidates.iter();
-        others.any(|other| other.kind == InputKind::NsysSqlite && other.stem == report.stem)
-    };
-    let reports = candidates
-        .iter()
-        .filter(|candidate| candidate.kind == InputKind::NsysReport);
-    let missing: Vec<&TraceCandidate> = reports.filter(|report| !is_exported(report)).collect();
+    let of_kind = |kind| candidates.iter().filter(move |file| file.kind == kind);
+    let exports = of_kind(InputKind::NsysSqlite);
+    let exported: BTreeSet<&str> = exports.map(|export| export.stem.as_str()).collect();
+    let reports = of_kind(InputKind::NsysReport);
+    let missing: Vec<&TraceCandidate> = reports
+        .filter(|report| !exported.contains(report.stem.as_str()))
+        .collect();
     if let Some(first) = missing.first() {
         notes.push(unread_reports(missing.len(), &first.path));
     }

@@ -116,11 +116,9 @@ impl InputKind {
                 "--metrics of link, analyze, findings and report; found in a folder of traces by the \
                  rank in its name"
             }
-            InputKind::RequestLatencies => {
-                "--metrics of analyze and report; found in a folder of traces"
-            }
+            InputKind::RequestLatencies => "--metrics of analyze; found in a folder of traces",
             InputKind::WorkloadCard => {
-                "--metrics of analyze and report; found in a folder of traces; analyze \
+                "--metrics of analyze; found in a folder of traces; analyze \
                  --workload-card writes one"
             }
             InputKind::AstraLog => "simulated, with the graphs beside it or --graphs",

@@ -1,6 +1,6 @@
 //! `etlink findings`: what a run would gain most from.
 
-use super::{print_document, print_report, print_run_files, print_shard};
+use super::{note_idle_measurements, print_document, print_report, print_run_files, print_shard};
 use crate::args::FindingsArgs;
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::rank_error::rank_error;
@@ -183,6 +183,7 @@ fn find_in_runs(
         Phased::Stored(stored) => return Ok(Phased::Stored(stored)),
     };
     print_run_files(&runs);
+    note_idle_measurements(&runs);
     let results = runs.collect_runs(ranks, !runs.source.is_one_rank())?;
     // nothing found in nothing would pass for a run without a fault
     if results.iter().all(|run| run.members.ranks.is_empty()) {

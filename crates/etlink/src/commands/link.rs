@@ -1,6 +1,6 @@
 //! `etlink link`.
 
-use super::{json_document, print_text};
+use super::{json_document, note_idle_measurements, print_text};
 use crate::args::LinkArgs;
 use crate::serial_host::serial_host_note;
 use crate::table::{fold_lines, plain_lines};
@@ -108,6 +108,7 @@ fn link_traces(config: LinkConfig) -> Result<JobReport> {
         options.work = RankOperation::Write;
     }
     let run = Run::open(RunSource::Rank(config.traces), options)?;
+    note_idle_measurements(run.set());
     let rank = run.only_rank()?;
     let job = LinkJob {
         target: config.target,

@@ -153,7 +153,7 @@ fn print_shard(shard: &ShardResults, json: bool) -> Result<Outcome> {
 }
 
 /// Which files of each run were paired and which are not used, for those who want to know.
-fn print_run_files(runs: &RunSet) {
+pub(crate) fn print_run_files(runs: &RunSet) {
     if !notes::is_verbose() {
         return;
     }
@@ -164,6 +164,19 @@ fn print_run_files(runs: &RunSet) {
             notes::print_details(&title, &run.pairing_notes());
         }
         notes::print_details(&title, &run.unused);
+    }
+}
+
+/// Says which files that were measured beside the traces say nothing to this command.
+fn note_idle_measurements(runs: &RunSet) {
+    for run in &runs.runs {
+        for file in &run.measurements {
+            notes::print_note(&format!(
+                "{} is {}: not used here; `etlink analyze` shows it",
+                file.path.display(),
+                file.kind.describe()
+            ));
+        }
     }
 }
 

@@ -9,7 +9,7 @@ mod ran;
 mod simulated;
 mod steps;
 
-use super::{json_document, print_report, print_shard, print_text};
+use super::{json_document, note_idle_measurements, print_report, print_shard, print_text};
 use crate::Outcome;
 use crate::args::ReportArgs;
 use crate::kernel_rules::{ReadRules, read_rules};
@@ -292,6 +292,7 @@ fn file_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
         bail!("--timelines is for a folder; of one trace the timeline is always drawn");
     }
     let run = Run::open(config.source, config.options)?;
+    note_idle_measurements(run.set());
     let content = run.only_rank()?.load()?;
     let ran = Ran::from_content(content.refuse_damage(&run.set().options)?)?;
     let label = ran

@@ -1,0 +1,94 @@
+//! What was measured beside traces: whose metrics are whose, and what lies in a folder without traces.
+
+use super::SortedFolder;
+use super::candidate::TraceCandidate;
+use crate::measurements::MeasurementFile;
+use crate::run_files::{RunFiles, file_name};
+
+/// Measurements that lie in folders without traces.
+#[derive(Default)]
+pub(super) struct StrayMeasurements {
+    /// Latencies of requests and workload cards.
+    measurements: Vec<MeasurementFile>,
+    /// Metrics of kernels.
+    metrics: Vec<TraceCandidate>,
+}
+
+impl StrayMeasurements {
+    /// Adds those of a folder.
+    pub(super) fn add(&mut self, folder: &SortedFolder) {
+        let measurements = folder.runs.iter().flat_map(|run| &run.measurements);
+        self.measurements.extend(measurements.cloned());
+        self.metrics.extend(folder.metrics.iter().cloned());
+    }
+
+    /// Gives them to the only run that there is, or has the first of several say that they are left
+    /// out.
+    pub(super) fn give(mut self, runs: &mut [RunFiles]) {
+        self.measurements.sort_by(|a, b| a.path.cmp(&b.path));
+        self.metrics.sort_by(|a, b| a.path.cmp(&b.path));
+        match runs {
+            [] => {}
+            [run] => {
+                for file in &self.measurements {
+                    run.notes.push(format!(
+                        "{} is {}, in a folder without traces: it is taken for that of this run",
+                        file.path.display(),
+                        file.kind.describe()
+                    ));
+                }
+                run.measurements.append(&mut self.measurements);
+                give_metrics(run, self.metrics);
+            }
+            [first, ..] => {
+                let measurements = self.measurements.iter();
+                let measurements = measurements.map(|file| (&file.path, file.kind));
+                let metrics = self.metrics.iter().map(|file| (&file.path, file.kind));
+                for (path, kind) in measurements.chain(metrics) {
+                    first.notes.push(format!(
+                        "{} is {}, in a folder without traces: not used; move it beside the traces \
+                         of its run, or give it by --metrics",
+                        path.display(),
+                        kind.describe()
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// Gives each rank the metrics of its kernels: by the rank in the file's name, or those that there
+/// are to the only rank.
+pub(super) fn give_metrics(run: &mut RunFiles, metrics: Vec<TraceCandidate>) {
+    let is_alone = run.ranks.len() == 1;
+    // what says its rank comes first: another file may be of any rank
+    let (by_rank, others): (Vec<_>, Vec<_>) =
+        metrics.into_iter().partition(|file| file.rank.is_some());
+    for file in by_rank.into_iter().chain(others) {
+        let named = file.rank;
+        let mut ranks = run.ranks.iter_mut();
+        let rank = ranks.find(|rank| match named {
+            Some(named) => rank.rank.map_or(is_alone, |own| own == named),
+            None => is_alone,
+        });
+        let reason = match (rank, named) {
+            (Some(rank), _) => match &rank.metrics {
+                None => {
+                    rank.metrics = Some(file.path);
+                    continue;
+                }
+                Some(used) => format!("as {} has, which is used: this one is not", file_name(used)),
+            },
+            (None, Some(named)) => {
+                format!("of rank {named}, and no trace says that it is of this rank: not used")
+            }
+            (None, None) => {
+                "and its name says no rank: not used; call it by its rank, such as ncu_rank0.csv"
+                    .to_owned()
+            }
+        };
+        let name = file_name(&file.path);
+        run.notes
+            .push(format!("{name} has metrics of kernels, {reason}"));
+    }
+}
