@@ -1,6 +1,6 @@
 //! `etlink convert`.
 
-use crate::tool::{Tool, gzip, pairs};
+use crate::tool::{Tool, gzip, pairs, unpacked};
 use etlink_chakra::messages::{Losses, for_each_message, write_et, write_json};
 
 /// The ranks of a recorded run, written in `run`.
@@ -72,6 +72,23 @@ fn merged_json_of_all_recordings_becomes_what_link_writes() {
         }
     }
     assert!(compared > 30, "{compared} ranks");
+}
+
+/// The linker gives less work to other threads where a trace is damaged: that has to come back too.
+#[test]
+fn merged_json_of_cut_recordings_becomes_what_link_writes() {
+    let tool = Tool::new();
+    let device = unpacked("ddp2-2.15.0/kineto_trace_0.json.gz");
+    let traces = "--host {pairs}/ddp2-2.15.0/torch_et_0.json.gz --device cut.json";
+    for percent in (40..100).step_by(6) {
+        tool.file("cut.json", &device[..device.len() * percent / 100]);
+        for output in ["linked.et", "tree.json"] {
+            tool.run(&format!("link -f {traces} -o {output}")).exits(0);
+        }
+        tool.run("convert -f tree.json again.et").exits(0);
+        let is_same = tool.read("again.et") == tool.read("linked.et");
+        assert!(is_same, "{percent} %");
+    }
 }
 
 #[test]

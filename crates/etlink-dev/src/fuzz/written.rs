@@ -1,8 +1,9 @@
 //! What is written of a trace.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use etlink_chakra::{WriteOptions, check, et, etplus, finding::Severity, read};
-use etlink_link::LinkedTrace;
+use etlink_host::HostReadOptions;
+use etlink_link::{LinkOptions, LinkedTrace};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -12,6 +13,7 @@ pub(super) fn check_written(trace: &LinkedTrace) -> Result<[Vec<u8>; 2]> {
     et::write_et(trace, &WriteOptions::default(), &mut protobuf)?;
     etplus::write_etplus(trace, &mut json)?;
     expect_same_nodes(&json)?;
+    expect_same_traces(&json, &protobuf)?;
     for output in [&protobuf, &json] {
         let graph = read::read(&output[..]).context("own output cannot be read")?;
         let findings = check::check(&graph);
@@ -27,6 +29,29 @@ pub(super) fn check_written(trace: &LinkedTrace) -> Result<[Vec<u8>; 2]> {
     let half = &protobuf[..protobuf.len() / 2];
     drop(read::read(half).map(|graph| check::check(&graph)));
     Ok([protobuf, json])
+}
+
+/// The traces of merged JSON, linked again, give the same graph.
+fn expect_same_traces(json: &[u8], protobuf: &[u8]) -> Result<()> {
+    let (lines, behind) = etlink_host::read_linked(json, HostReadOptions::default())?;
+    let mut traces = etplus::recorded_traces(lines, &read::read(json)?, &behind)?;
+    if !traces.losses.is_empty() {
+        // what was linked beside the two
+        return Ok(());
+    }
+    if let Some(host) = &mut traces.host {
+        host.tensors = Some(etlink_host::tensor_uses(host));
+    }
+    let options = LinkOptions {
+        allow_mismatch: true,
+        is_interleaved: traces.is_interleaved,
+        ..LinkOptions::default()
+    };
+    let again = etlink_link::link(traces.host, traces.device, options)?;
+    let mut bytes = vec![];
+    et::write_et(&again, &WriteOptions::default(), &mut bytes)?;
+    ensure!(bytes == protobuf, "merged JSON gives another graph");
+    Ok(())
 }
 
 /// What our reader finds in merged JSON is what another parser finds there.

@@ -2,7 +2,7 @@
 
 use super::UnmendedList;
 use super::tables::ReadTable;
-use etlink_model::{DeviceHeader, HostHeader, Names};
+use etlink_model::{AnomalyKind, DeviceHeader, HostHeader, Names};
 use indexmap::IndexMap;
 use serde::Deserialize;
 
@@ -17,6 +17,8 @@ pub(super) struct RecordingVersion {
 pub(super) struct RecordingDocument {
     pub(super) header: DeviceHeader,
     pub(super) host: Option<HostPart>,
+    /// What is odd about the device trace: the linker is careful with one that is damaged.
+    pub(super) anomalies: Vec<(AnomalyKind, u64)>,
     pub(super) is_interleaved: bool,
     pub(super) has_captured_ops: bool,
     pub(super) has_kernel_metrics: bool,

@@ -101,6 +101,9 @@ impl<'g> RecordingReader<'g> {
         let host = host.map(|part| self.host(part, lines)).transpose()?;
         let document = self.document;
         device.header = document.header;
+        for (kind, count) in document.anomalies {
+            device.anomalies.add(kind, count, None);
+        }
         device.names = self.names;
         device.has_rf_ids = device.ops.rf_id.iter().any(|id| id.get().is_some());
         check_numbers(&device)?;

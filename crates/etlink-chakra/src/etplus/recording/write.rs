@@ -6,7 +6,7 @@ use super::tables::{RecordedTable, TableWriter};
 use super::{OF_NODE, UnmendedList, VERSION};
 use crate::etplus::plan::{EtPlusPlan, NONE, NodeSource};
 use etlink_link::LinkedTrace;
-use etlink_model::{HostHeader, HostTrace, TrackLabel};
+use etlink_model::{AnomalyKind, HostHeader, HostTrace, TrackLabel};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -63,6 +63,11 @@ impl RecordingWriter<'_> {
             unmended,
         });
         self.member("host", &host)?;
+        let anomalies = device.anomalies.iter();
+        let anomalies: Vec<(AnomalyKind, u64)> = anomalies
+            .map(|(kind, anomaly)| (kind, anomaly.count))
+            .collect();
+        self.member("anomalies", &anomalies)?;
         self.member("is_interleaved", trace.is_interleaved)?;
         let captured = trace.captured.is_some();
         self.member("has_captured_ops", captured)?;
