@@ -74,6 +74,17 @@ fn merged_json_of_all_recordings_becomes_what_link_writes() {
     assert!(compared > 30, "{compared} ranks");
 }
 
+#[test]
+fn merged_json_has_no_edges_through_tensors() {
+    let tool = Tool::new();
+    let device = "{pairs}/ddp2-2.15.0/kineto_trace_0.json.gz";
+    tool.run(&format!(
+        "link --device {device} -o x.json --tensor-deps all"
+    ))
+    .exits(2)
+    .complains(&["--tensor-deps is not for merged JSON"]);
+}
+
 /// The linker gives less work to other threads where a trace is damaged: that has to come back too.
 #[test]
 fn merged_json_of_cut_recordings_becomes_what_link_writes() {

@@ -243,6 +243,60 @@ fn an_empty_dump_is_a_dump_that_cannot_be_read() {
 }
 
 #[test]
+fn a_whole_dump_comes_before_a_cut_one_of_its_rank() {
+    let tool = Tool::new();
+    for rank in 0..4 {
+        let name = format!("nccl_trace_rank_{rank}");
+        copy(&tool, &format!("{STUCK}/{name}"), &name);
+    }
+    let whole = std::fs::read(tool.path("nccl_trace_rank_1")).expect("reads");
+    tool.file("nccl_trace_rank_1.pickle", &whole);
+    tool.file("nccl_trace_rank_1", &whole[..whole.len() - 30]);
+    tool.run("ranks .")
+        .exits(0)
+        .says("the run hangs on rank 2")
+        .notes("nccl_trace_rank_1 is another dump of rank 1: it is left out");
+    // ranks that were not asked for have dumps all the same
+    tool.run("ranks . --ranks 0,1").lacks("no dump");
+}
+
+/// PyTorch writes dumps to the same place in each run, and a rank that died wrote none.
+#[test]
+fn a_dump_of_yesterday_accuses_no_rank() {
+    let tool = Tool::new();
+    const CREATED: &str = "\"time_created_ns\": ";
+    let call = |number: i64, state: &str, time: i64| {
+        format!(
+            "{{\"record_id\": {number}, \"pg_id\": 0, \"process_group\": [\"0\", \"default_pg\"], \
+             \"collective_seq_id\": {number}, \"p2p_seq_id\": 0, \"op_id\": {number}, \
+             \"profiling_name\": \"nccl:all_reduce\", {CREATED}{time}, \"input_sizes\": [[4]], \
+             \"output_sizes\": [[4]], \"state\": \"{state}\", \"retired\": false, \"is_p2p\": false}}"
+        )
+    };
+    let dump = |calls: &[String]| {
+        format!(
+            "{{\"version\": \"2.10\", \"pg_config\": {{\"0\": {{\"name\": \"0\", \"desc\": \
+             \"default_pg\", \"ranks\": \"[0, 1, 2]\"}}}}, \"pg_status\": {{}}, \"entries\": [{}]}}",
+            calls.join(", ")
+        )
+    };
+    let now = 1_790_000_000_000_000_000;
+    let waits = dump(&[call(1, "completed", now), call(2, "started", now + 1_000)]);
+    for rank in [0, 1] {
+        tool.file(&format!("nccl_trace_rank_{rank}.json"), &waits);
+    }
+    let yesterday = now - 86_400_000_000_000;
+    tool.file(
+        "nccl_trace_rank_2.json",
+        dump(&[call(1, "completed", yesterday)]),
+    );
+    tool.run("ranks .")
+        .says("what the run hangs on is not known")
+        .notes("nccl_trace_rank_2.json is left out: its last call is ")
+        .notes("before those of the others, so it is of another run");
+}
+
+#[test]
 fn a_dump_of_another_run_describes_nothing() {
     let tool = Tool::new();
     for rank in [0, 1] {

@@ -272,10 +272,23 @@ fn measurements_in_a_folder_without_traces_are_of_the_only_run() {
     tool.file("job/traces/kineto_trace_0.json", device_trace());
     tool.file("job/latencies.json", LATENCIES);
     tool.file("job/ncu.csv", METRICS);
-    tool.run("analyze job --table counters")
+    tool.run("analyze job -v --table counters")
         .exits(0)
         .notes("latencies.json is latencies of requests (a result of vLLM or SGLang), in a folder without traces: it is taken for that of this run")
         .says("dram__bytes.sum");
+    // settings of other programs have such words too
+    tool.file("job/config.yaml", "workload:\n  name: a\n  gpus: 8\n");
+    tool.file("job/prometheus.yml", "metric_source: prometheus\n");
+    tool.file("job/traces/card.yaml", CARD);
+    let other = CARD.replace("batch_size: 8", "batch_size: 16");
+    tool.file("job/card.yaml", other);
+    tool.run("analyze job -v")
+        .exits(0)
+        .lacks("config.yaml")
+        .lacks("prometheus")
+        .lacks("differ")
+        .notes("not used, as there is one beside the traces");
+    tool.run("merge job -o out").exits(0).lacks("card.yaml");
     tool.file("job/second/kineto_trace_0.json", device_trace());
     tool.run("analyze job")
         .exits(0)

@@ -530,3 +530,36 @@ fn metrics_of_gpus_are_counters_in_a_trace_for_perfetto() {
     assert!(text.contains("GPU 0 metric 3"), "{text}");
     tool.run("link --device x.sqlite -o x.pftrace").exits(0);
 }
+
+/// A copy that was cut off, or a disk that was full: a rank is missing, and nobody shall overlook that.
+#[test]
+fn device_files_that_are_empty_or_cut_are_ranks_that_failed() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        let trace = crate::tool::unpacked("ddp2-2.15.0/kineto_trace_0.json.gz");
+        tool.file(&format!("run/kineto_trace_{rank}.json"), &trace);
+    }
+    for name in ["nsys_2.sqlite", "rank2.xplane.pb", "rank2_results.db"] {
+        for content in [&b""[..], b"SQLite form"] {
+            let path = format!("run/{name}");
+            tool.file(&path, content);
+            tool.run("merge run -o out -f")
+                .exits(1)
+                .says("1 failed")
+                .says(name);
+            std::fs::remove_file(tool.path(&path)).expect("removes");
+        }
+    }
+}
+
+#[test]
+fn an_empty_profile_hides_no_trace_that_was_drawn_of_it() {
+    let tool = Tool::new();
+    let drawn = crate::tool::pairs().join("../jax/mlp-0.10.2/host.trace.json.gz");
+    let drawn = std::fs::read(drawn).expect("recorded");
+    tool.file("run/rank0.trace.json.gz", drawn);
+    tool.file("run/rank0.xplane.pb", []);
+    tool.run("merge run -o out")
+        .lacks("left out: drawn")
+        .says("1 linked");
+}

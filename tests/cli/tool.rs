@@ -249,6 +249,13 @@ impl Ran {
 
     /// Standard error has a note with `part`, and standard output has not.
     #[track_caller]
+    /// Nothing is said of it.
+    pub fn lacks(self, part: &str) -> Ran {
+        let said = self.stdout.contains(part) || self.stderr.contains(part);
+        assert!(!said, "{part:?} in\n{}", self.shown());
+        self
+    }
+
     pub fn notes(self, part: &str) -> Ran {
         let has_part = |text: &str| text.lines().any(|line| line.contains(part));
         assert!(has_part(&self.stderr), "no {part:?} in\n{}", self.shown);

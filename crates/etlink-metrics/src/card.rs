@@ -77,10 +77,28 @@ pub struct CardParallelism {
     pub ep: Option<u64>,
 }
 
-/// Whether a file begins as a workload card: a line `workload:` or `metric_source:`.
+/// Keys of cards that settings of other programs have not.
+const OWN_KEYS: [&[u8]; 5] = [
+    b"metric_source:",
+    b"Model-executor:",
+    b"model_family:",
+    b"xpu_spec:",
+    b"hf_url:",
+];
+
+/// Whether a file begins as a workload card: a line `workload:`, and a key that only cards have.
 pub fn is_workload_card(head: &[u8]) -> bool {
-    let mut lines = head.split(|byte| *byte == b'\n');
-    lines.any(|line| line.starts_with(b"workload:") || line.starts_with(b"metric_source:"))
+    let lines = head.split(|byte| *byte == b'\n');
+    let has_own_key = |line: &[u8]| {
+        let line = line.trim_ascii_start();
+        OWN_KEYS.iter().any(|key| line.starts_with(key))
+    };
+    let (mut is_workload, mut is_own) = (false, false);
+    for line in lines {
+        is_workload |= line.starts_with(b"workload:");
+        is_own |= has_own_key(line);
+    }
+    is_workload && is_own
 }
 
 impl WorkloadCard {

@@ -243,7 +243,9 @@ fn without_drawn_profiles(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
     let mut drawn = BTreeSet::new();
     for file in &files {
         let name = file_name(file);
-        if let Some(host) = name.strip_suffix(PROFILE_ENDING) {
+        // an empty or cut one cannot stand for what was drawn of it
+        let host = name.strip_suffix(PROFILE_ENDING);
+        if let Some(host) = host.filter(|_| is_profile(file)) {
             for ending in ["json", "json.gz"] {
                 drawn.insert(file.with_file_name(format!("{host}.trace.{ending}")));
                 drawn.insert(file.with_file_name(format!("perfetto_trace.{ending}")));
@@ -256,6 +258,11 @@ fn without_drawn_profiles(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
         format!("{name} is drawn of the profile beside it (.xplane.pb): it is left out")
     };
     (files, twins.iter().map(note).collect())
+}
+
+/// Whether a file begins as a profile of XLA does.
+fn is_profile(path: &Path) -> bool {
+    open_noting(path, &mut vec![]).is_some_and(|input| input.kind == InputKind::XlaSpace)
 }
 
 /// Written graphs beside traces.

@@ -111,8 +111,8 @@ pub enum RunError {
     },
     /// A host trace or a rank is given for a folder, whose traces are many.
     #[error(
-        "--host and --rank are for one trace; in a folder the files' names tell which belong \
-         together"
+        "--host, --metrics and --rank are for one trace; in a folder the files' names tell which \
+         belong together"
     )]
     OneTraceOption,
     /// Ranks are chosen of a source that is one.

@@ -510,6 +510,11 @@ impl OutputArgs {
                 (ET+) and Perfetto traces have all as it was recorded"
             );
         }
+        if format == Some(OutputFormat::EtPlus) && self.tensor_deps != TensorDeps::default() {
+            anyhow::bail!(
+                "--tensor-deps is not for merged JSON (ET+), which has no edges between threads"
+            );
+        }
         let latency = self.latency.map(etlink_chakra::LatencyMode::from);
         let latency = latency.unwrap_or_default();
         if self.dep_latencies && latency != etlink_chakra::LatencyMode::Fold {

@@ -29,6 +29,8 @@ pub(super) struct TraceCandidate {
     pub(super) inside: Inside,
     /// It is a view that etlink wrote, not a recording.
     pub(super) is_view: bool,
+    /// Its content says nothing: it is what its name says.
+    pub(super) is_unread: bool,
     /// The name has more in it than kind and rank (`kineto_trace_0.run1`).
     pub(super) variant: bool,
 }
@@ -74,7 +76,8 @@ pub(super) fn look_at(
     unreadable: &mut Vec<FileError>,
 ) -> Vec<TraceCandidate> {
     let whole = look_at_file(path.clone(), unreadable);
-    if !whole.kind.has_processes() {
+    // what is known by its name alone is no database that can be asked
+    if !whole.kind.has_processes() || whole.is_unread {
         return vec![whole];
     }
     let processes = database_processes(&path).unwrap_or_else(|error| {
@@ -204,9 +207,9 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
     let (mut kind, inside, is_view) = looked;
     // a file that is named like a trace of a rank shall be missed when it is none; tables, settings
     // and databases of all kinds lie in such folders
-    let may_be_trace = packed.to_lowercase().ends_with(".json");
-    if kind == InputKind::Unknown && rank.is_some() && may_be_trace {
-        kind = kind_of_name(&stem);
+    let is_unread = kind == InputKind::Unknown;
+    if is_unread {
+        kind = kind_of_name(packed, &stem, rank.is_some());
     }
     // one whose name tells what it is is read later, which tells what is wrong with it
     unreadable.extend(failure.filter(|_| kind == InputKind::Unknown));
@@ -216,6 +219,7 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
         process: None,
         by_order: false,
         is_view,
+        is_unread,
         told_by: match (rank, inside.rank) {
             (Some(_), _) => RankRule::of_name(&stem),
             (None, Some(_)) => RankRule::of_content(&stem),
@@ -228,9 +232,22 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
     }
 }
 
-/// The kind by name alone.
-fn kind_of_name(stem: &str) -> InputKind {
-    let stem = stem.to_lowercase();
+/// The kind by name alone, of a file whose content says none: it is empty, cut or damaged.
+fn kind_of_name(packed: &str, stem: &str, has_rank: bool) -> InputKind {
+    let (name, stem) = (packed.to_lowercase(), stem.to_lowercase());
+    // nobody else ends names so
+    if name.ends_with(".xplane.pb") {
+        return InputKind::XlaSpace;
+    }
+    if name.ends_with("_results.db") {
+        return InputKind::RocpdSqlite;
+    }
+    if has_rank && name.ends_with(".sqlite") && stem.contains("nsys") {
+        return InputKind::NsysSqlite;
+    }
+    if !has_rank || !name.ends_with(".json") {
+        return InputKind::Unknown;
+    }
     if ["torch_et", "host"].iter().any(|part| stem.contains(part)) {
         InputKind::HostTrace
     } else if ["kineto", "device", "trace"]

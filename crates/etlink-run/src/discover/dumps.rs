@@ -9,9 +9,13 @@ use crate::run_files::{FlightFile, FlightFolder, RunFiles, file_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// What names of dumps begin with where nothing else is set: `TORCH_FR_DUMP_TEMP_FILE` of PyTorch,
-/// before 2.9 and since.
-const USUAL_PREFIXES: [&str; 2] = ["nccl_trace_rank_", "comm_lib_trace_rank_"];
+/// What names of dumps begin with where nothing else is set (`TORCH_FR_DUMP_TEMP_FILE` of PyTorch),
+/// and those of `etlink record`.
+const USUAL_PREFIXES: [&str; 3] = [
+    "nccl_trace_rank_",
+    "comm_lib_trace_rank_",
+    "flight_recorder_",
+];
 
 /// The dumps of a folder that are not called JSON: `nccl_trace_rank_0`, or any other name without
 /// an ending (`TORCH_FR_DUMP_TEMP_FILE` sets what comes before the rank), or `.pkl`.
@@ -165,9 +169,12 @@ fn can_be_read(dump: &FlightFile, count: usize) -> bool {
 pub(super) fn pair_folder(runs: &mut [RunFiles], dumps: &mut Vec<FlightFolder>) {
     match (&mut *runs, &mut dumps[..]) {
         ([run], [folder]) => {
+            let place = match folder.folder.as_os_str().is_empty() {
+                true => "beside the run's folder".to_owned(),
+                false => format!("in {}", folder.folder.display()),
+            };
             run.notes.push(format!(
-                "the dumps of the flight recorder in {} are taken for those of this run",
-                folder.folder.display()
+                "the dumps of the flight recorder {place} are taken for those of this run"
             ));
             pair_dumps(run, &folder.dumps);
             dumps.clear();

@@ -2,6 +2,7 @@
 
 use super::SortedFolder;
 use super::candidate::TraceCandidate;
+use crate::input::InputKind;
 use crate::measurements::MeasurementFile;
 use crate::run_files::{RunFiles, file_name};
 
@@ -30,14 +31,24 @@ impl StrayMeasurements {
         match runs {
             [] => {}
             [run] => {
-                for file in &self.measurements {
-                    run.notes.push(format!(
-                        "{} is {}, in a folder without traces: it is taken for that of this run",
+                let mut own: Vec<InputKind> = vec![];
+                own.extend(run.measurements.iter().map(|file| file.kind));
+                for file in self.measurements {
+                    // what lies beside the traces is theirs
+                    let is_needed = !own.contains(&file.kind);
+                    run.unused.push(format!(
+                        "{} is {}, in a folder without traces: {}",
                         file.path.display(),
-                        file.kind.describe()
+                        file.kind.describe(),
+                        match is_needed {
+                            true => "it is taken for that of this run",
+                            false => "not used, as there is one beside the traces",
+                        }
                     ));
+                    if is_needed {
+                        run.measurements.push(file);
+                    }
                 }
-                run.measurements.append(&mut self.measurements);
                 give_metrics(run, self.metrics);
             }
             [first, ..] => {
@@ -47,7 +58,7 @@ impl StrayMeasurements {
                 for (path, kind) in measurements.chain(metrics) {
                     first.notes.push(format!(
                         "{} is {}, in a folder without traces: not used; move it beside the traces \
-                         of its run, or give it by --metrics",
+                         of its run",
                         path.display(),
                         kind.describe()
                     ));

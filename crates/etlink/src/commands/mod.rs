@@ -167,8 +167,12 @@ pub(crate) fn print_run_files(runs: &RunSet) {
     }
 }
 
-/// Says which files that were measured beside the traces say nothing to this command.
+/// Says which files that were named as measured beside the trace say nothing to this command.
 fn note_idle_measurements(runs: &RunSet) {
+    // in a folder they lie for other commands
+    if !runs.source.is_one_rank() {
+        return;
+    }
     for run in &runs.runs {
         for file in &run.measurements {
             notes::print_note(&format!(

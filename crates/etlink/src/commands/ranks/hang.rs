@@ -1,7 +1,7 @@
 //! `etlink ranks` on dumps of the flight recorder alone: which rank hangs where.
 
 use crate::commands::{ReportForm, print_json, print_report, print_text};
-use crate::table::{Grid, Limit, count, csv_text, plain};
+use crate::table::{Grid, Limit, count, csv_text, plain, time};
 use crate::{Outcome, notes};
 use anyhow::Result;
 use etlink_analyze::hang::{
@@ -17,8 +17,11 @@ use etlink_run::membership::Excluded;
 use etlink_run::run::RunOptions;
 use etlink_run::{RunError, text};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+/// No rank waits so long for another: PyTorch's watchdog ends a job after 10 to 30 minutes.
+const LONGEST_WAIT_NS: i64 = 6 * 3_600_000_000_000;
 
 /// What the dumps of a folder say.
 #[derive(Serialize)]
@@ -106,46 +109,63 @@ fn other_logs_note(folder: &Path) -> Result<Option<String>> {
 /// The report of a folder, unless no dump of it can be read; and why dumps cannot.
 fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHangs>, Vec<RunError>) {
     let (mut dumps, mut notes, mut excluded, mut errors) = (vec![], vec![], vec![], vec![]);
-    let mut ranks = BTreeSet::new();
+    let mut by_rank: BTreeMap<i64, Vec<&FlightFile>> = BTreeMap::new();
     let mut unusable: BTreeSet<GlobalRank> = BTreeSet::new();
     for file in &found.dumps {
-        let name = file.path.file_name().unwrap_or_default();
-        let name = name.to_string_lossy();
         let Some(rank) = file.rank else {
             notes.push(format!(
-                "the name of {name} tells no rank: it is left out; call it nccl_trace_rank_0"
+                "the name of {} tells no rank: it is left out; call it nccl_trace_rank_0",
+                dump_name(file)
             ));
             continue;
         };
         let mut asked = options.ranks.iter();
         if asked.any(|ranks| !u32::try_from(rank).is_ok_and(|rank| ranks.has(rank))) {
+            // its dump is there, and nothing is said of it
+            unusable.insert(GlobalRank(rank));
             continue;
         }
-        // one recorder can be dumped as pickle and as JSON: both say the same
-        if ranks.contains(&rank) {
+        by_rank.entry(rank).or_default().push(file);
+    }
+    for (rank, files) in by_rank {
+        let mut read: Vec<(String, RankDump)> = vec![];
+        for file in files {
+            let name = dump_name(file);
+            match read_checked(file, rank, options) {
+                Ok(dump) => read.push((name, dump)),
+                Err(error) => {
+                    excluded.push(Excluded::from_error(&name, &error));
+                    errors.push(error);
+                }
+            }
+        }
+        // one recorder can be dumped as pickle and as JSON: both say the same, if both are whole
+        let whole = read.iter().position(|(_, dump)| !dump.is_cut());
+        if whole.is_none() && read.is_empty() {
+            unusable.insert(GlobalRank(rank));
+            continue;
+        }
+        let (name, used) = read.remove(whole.unwrap_or(0));
+        for (other, _) in read {
             notes.push(format!(
-                "{name} is another dump of rank {rank}: it is left out"
+                "{other} is another dump of rank {rank}: it is left out"
             ));
-            continue;
         }
-        match read_checked(file, rank, options) {
-            Ok(dump) => {
-                ranks.insert(rank);
-                notes.extend(damage_note(&name, &dump));
-                dumps.push(dump);
-            }
-            Err(error) => {
-                unusable.insert(GlobalRank(rank));
-                excluded.push(Excluded::from_error(&name, &error));
-                errors.push(error);
-            }
-        }
+        notes.extend(damage_note(&name, &used));
+        dumps.push((name, used));
+    }
+    for (name, stale, before_ns) in take_stale(&mut dumps) {
+        unusable.insert(stale);
+        notes.push(format!(
+            "{name} is left out: its last call is {} before those of the others, so it is of \
+             another run",
+            time(before_ns)
+        ));
     }
     if dumps.is_empty() {
         return (None, errors);
     }
-    // another dump of the rank may have been read
-    unusable.retain(|rank| !ranks.contains(&rank.0));
+    let dumps: Vec<RankDump> = dumps.into_iter().map(|(_, dump)| dump).collect();
     let report = hang_report_without(&dumps, &unusable);
     for problem in &report.problems {
         let first = problem.examples.first();
@@ -166,6 +186,34 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
         calls: flight_calls(&dumps),
     };
     (Some(hangs), errors)
+}
+
+fn dump_name(file: &FlightFile) -> String {
+    let name = file.path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Takes out dumps that an earlier run left: PyTorch writes each to the same place. Gives their
+/// names, their ranks, and how long before the others' their last call was, ns.
+fn take_stale(dumps: &mut Vec<(String, RankDump)>) -> Vec<(String, GlobalRank, i64)> {
+    let last_call = |dump: &RankDump| {
+        let entries = dump.dump.entries.iter();
+        entries.map(|entry| entry.created.0).max()
+    };
+    let lasts = dumps.iter().filter_map(|(_, dump)| last_call(dump));
+    let Some(latest) = lasts.max() else {
+        return vec![];
+    };
+    let mut stale = vec![];
+    dumps.retain(|(name, dump)| {
+        let before = last_call(dump).map_or(0, |last| latest.saturating_sub(last));
+        if before <= LONGEST_WAIT_NS {
+            return true;
+        }
+        stale.push((name.clone(), dump.rank, before));
+        false
+    });
+    stale
 }
 
 fn read_checked(file: &FlightFile, rank: i64, options: &RunOptions) -> Result<RankDump, RunError> {
