@@ -318,6 +318,19 @@ async def main():
 asyncio.run(asyncio.wait_for(main(), 20))
 """
 
+    def test_children_of_a_recorded_step_are_as_plain_ones(self):
+        """They end when they are told to, are not profiled, and their files are their own."""
+        place = self.folder / "files"
+        place.mkdir()
+        ran = self.record(SCHEDULE, f"python children.py {place}")
+        self.assertIn("ended [-15]", ran.stdout)
+        words = next(line for line in ran.stdout.splitlines() if line.startswith("cost")).split()
+        cost, before, grown = float(words[1]), float(words[3]), int(words[5])
+        self.assertLess(cost, 4 * before + 10, ran.stdout)
+        self.assertLess(grown, 8 << 10, "KiB of the profiler's records")
+        for number in range(8):
+            self.assertEqual((place / f"own{number}").read_text(), f"hello {number}")
+
     def test_a_child_that_is_ended_just_when_it_is_forked(self):
         """While a cycle is saved its parent lets signals wait."""
         ran = self.record(SCHEDULE, "python terminated.py")

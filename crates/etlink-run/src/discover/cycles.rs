@@ -535,6 +535,7 @@ mod tests {
                 told_by: Default::default(),
                 inside: Default::default(),
                 is_view: false,
+                is_unread: false,
                 variant: true,
             });
         }

@@ -84,6 +84,19 @@ def reduced_by_dill(lock, kind, frame):
     return pickler.reduced
 
 
+def reduced_by_program(lock, kind):
+    """What the program has registered for locks of C (`copyreg.pickle`, `ForkingPickler.register`), which a pickler asks by their type."""
+    reducers = [copyreg.dispatch_table]
+    reduction = sys.modules.get("multiprocessing.reduction")
+    if reduction is not None:
+        reducers.append(getattr(reduction.ForkingPickler, "_extra_reducers", {}))
+    for registered in reducers:
+        reducer = registered.get(kind)
+        if reducer is not None:
+            return reducer(lock)
+    return None
+
+
 class LockKind(type):
     """Makes plain locks for all but the program's own modules; both kinds are instances."""
 
@@ -158,6 +171,8 @@ class Lock(metaclass=LockKind):
     def __reduce_ex__(self, protocol):
         reduced = attempt(reduced_by_dill, self, KIND, sys._getframe(1))
         if reduced is None:
+            reduced = reduced_by_program(self, KIND)
+        if reduced is None:
             raise TypeError("cannot pickle '_thread.lock' object")
         return reduced
 
@@ -181,6 +196,9 @@ class Lock(metaclass=LockKind):
 
 
 def reduce_reentrant_kind(kind):
+    if kind is not RLock:
+        # the program's own, derived from ours
+        return kind.__qualname__
     return getattr, (Module("_thread"), "RLock")
 
 
@@ -188,9 +206,14 @@ class ReentrantKind(type):
     """Those that others made are instances too."""
 
     def __instancecheck__(cls, thing):
+        # classes that the program derives have their own instances alone
+        if cls is not RLock:
+            return type.__instancecheck__(cls, thing)
         return attempt(isinstance, thing, REENTRANT) or False
 
     def __subclasscheck__(cls, kind):
+        if cls is not RLock:
+            return type.__subclasscheck__(cls, kind)
         return attempt(issubclass, kind, REENTRANT) or False
 
 
@@ -202,6 +225,8 @@ class RLock(REENTRANT, metaclass=ReentrantKind):
 
     def __reduce_ex__(self, protocol):
         reduced = attempt(reduced_by_dill, self, REENTRANT, sys._getframe(1))
+        if reduced is None:
+            reduced = reduced_by_program(self, REENTRANT)
         if reduced is None:
             raise TypeError("cannot pickle '_thread.RLock' object")
         return reduced

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import sys
 import time
 
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK")
@@ -85,6 +86,16 @@ def take_folder_off(variable, folder):
 def clock():
     """The two clocks of this machine at one moment, in ns."""
     return {"unix_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()}
+
+
+def clear_callbacks():
+    """In a forked child: the profiler and the observer are still called for each op, which makes it slow, and keep what they see.
+
+    PyTorch forgets all callbacks of `RecordFunction` (`at::clearCallbacks`). To end the two would wait for threads
+    that a child does not have.
+    """
+    torch = sys.modules["torch"]
+    torch._C._autograd._clear_callbacks()
 
 
 def end_without_destructors():

@@ -8,7 +8,7 @@ from time import perf_counter_ns
 from . import files, flight_recorder, forks, graph_nodes, signals, steps
 from .guard import attempt, describe, guarded, is_programs, silent
 from .own_profiler import OwnProfilers
-from .process import clock, end_without_destructors, hide_from_children, rank_and_world
+from .process import clear_callbacks, clock, end_without_destructors, hide_from_children, rank_and_world
 from .signals import Termination, deferred
 from .timing import StepTimes
 from .window import Window, is_profiled, own
@@ -508,6 +508,7 @@ class Session:
         self.detached, self.window = self.window, None
         if self.detached is not None:
             attempt(self.detached.detach)
+            attempt(clear_callbacks)
         if self.has_profiled:
             end_without_destructors()
 

@@ -7,6 +7,7 @@ the process. It needs the interpreter lock, which PyTorch releases where it wait
 
 import _thread
 import ctypes
+import functools
 import os
 import signal
 import sys
@@ -208,6 +209,35 @@ def nonblocking_pipe():
     return ends
 
 
+IS_BLOCKED_IN_FORKS = []
+
+
+def block_in_forks():
+    """From now on SIGTERM waits while this process forks, in the child until it has the handlers of the program.
+
+    A child begins with the parent's handler, and Python then forgets what came before it has set up the child: without
+    this half of the children that are ended at once go on. Python calls these functions around a fork. They are C
+    alone: no handler of the program runs within, whose exception would be lost.
+    """
+    if IS_BLOCKED_IN_FORKS:
+        return
+    IS_BLOCKED_IN_FORKS.append(True)
+    libc = ctypes.PyDLL(None)
+    # more than any system's sigset_t
+    one, before = ctypes.create_string_buffer(256), ctypes.create_string_buffer(256)
+    libc.sigemptyset(one)
+    libc.sigemptyset(before)
+    libc.sigaddset(one, int(signal.SIGTERM))
+    mask = libc.pthread_sigmask
+    restore = functools.partial(mask, int(signal.SIG_SETMASK), before, None)
+    os.register_at_fork(
+        before=functools.partial(mask, int(signal.SIG_BLOCK), one, before),
+        after_in_parent=restore,
+        # behind those of the session, which has put the handlers back
+        after_in_child=restore,
+    )
+
+
 class Termination:
     """SIGTERM while a cycle is recorded: `save()` is called, then the process dies by the signal.
 
@@ -232,6 +262,7 @@ class Termination:
             self.close()
             return
         self.installed = True
+        attempt(block_in_forks)
         try:
             _thread.start_new_thread(self.watch, (self.ends[0],))
             signal.signal(signal.SIGTERM, self.handle)
