@@ -132,7 +132,7 @@ fn nothing_is_replaced_or_mixed_by_accident() {
         .complains(&["no-such-file"]);
     tool.run("report . --host a.json -o x.html")
         .exits(2)
-        .complains(&["--host and --rank are for one trace"]);
+        .complains(&["--host, --metrics and --rank are for one trace"]);
     tool.file("broken/kineto_trace_0.json", steps().kineto());
     tool.file("broken/kineto_trace_1.json", "{\"traceEvents\": 7}");
     tool.run("report broken -o broken.html")

@@ -158,7 +158,7 @@ def stay(session, error):
     notes, became = report.content["notes"], became_another(session)
     if became in notes:
         notes.remove(became)
-        why = "it tried to become another program (exec) in step {}, which failed: {}; the step is recorded as far as it had gone by then"
+        why = "it tried to become another program (exec) in step {}, which failed: {}; a step that was being recorded ends there"
         report.note(why.format(session.made, describe(error)))
 
 

@@ -18,6 +18,7 @@ use super::launchers::{FolderTask, Launchers};
 use super::left_list;
 use super::lock::{self, Lock};
 use super::task::JobTask;
+use crate::notes;
 use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
 use etlink_run::storage::is_url;
@@ -151,6 +152,10 @@ impl Output {
             let list = left_list::manifest(&self.path, &self.work, &launcher, processes)?;
             if let Some(list) = list {
                 self.write_text(&(serde_json::to_string_pretty(&list)? + "\n"))?;
+                notes::print_note(&format!(
+                    "{} is written of what an ended launcher left there",
+                    self.path.join(MANIFEST).display()
+                ));
             }
         }
         Ok(())
