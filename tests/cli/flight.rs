@@ -291,6 +291,7 @@ fn a_dump_of_yesterday_accuses_no_rank() {
         dump(&[call(1, "completed", yesterday)]),
     );
     tool.run("ranks .")
+        .exits(1)
         .says("what the run hangs on is not known")
         .notes("nccl_trace_rank_2.json is left out: its last call is ")
         .notes("before those of the others, so it is of another run");

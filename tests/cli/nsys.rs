@@ -539,7 +539,10 @@ fn device_files_that_are_empty_or_cut_are_ranks_that_failed() {
         let trace = crate::tool::unpacked("ddp2-2.15.0/kineto_trace_0.json.gz");
         tool.file(&format!("run/kineto_trace_{rank}.json"), &trace);
     }
-    for name in ["nsys_2.sqlite", "rank2.xplane.pb", "rank2_results.db"] {
+    // of another program
+    tool.file("run/test_results.db", "no database");
+    tool.run("merge run -o out").exits(0);
+    for name in ["nsys_2.sqlite", "rank2.xplane.pb", "4711_results.db"] {
         for content in [&b""[..], b"SQLite form"] {
             let path = format!("run/{name}");
             tool.file(&path, content);

@@ -614,6 +614,7 @@ fn a_recording_whose_launcher_was_killed_is_used_and_listed() {
         .notes("`etlink record -o traces -- true` writes it");
     tool.run("record -o traces -- true")
         .exits(2)
+        .notes("etlink.json is written of what an ended launcher left there")
         .complains(&["is there already"]);
     let manifest = manifest(&tool);
     let rank = &manifest["ranks"][0];

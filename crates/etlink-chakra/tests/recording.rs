@@ -57,10 +57,7 @@ fn linked_again(json: &[u8]) -> (LinkedTrace, RecordedTraces) {
     if let Some(host) = &mut host {
         host.tensors = Some(etlink_host::tensor_uses(host));
     }
-    let options = LinkOptions {
-        allow_mismatch: true,
-        ..LinkOptions::default()
-    };
+    let options = traces.link_options();
     let device = std::mem::take(&mut traces.device);
     let trace = etlink_link::link(host, device, options).expect("links");
     (trace, traces)

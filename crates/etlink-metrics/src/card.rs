@@ -88,17 +88,14 @@ const OWN_KEYS: [&[u8]; 5] = [
 
 /// Whether a file begins as a workload card: a line `workload:`, and a key that only cards have.
 pub fn is_workload_card(head: &[u8]) -> bool {
-    let lines = head.split(|byte| *byte == b'\n');
-    let has_own_key = |line: &[u8]| {
-        let line = line.trim_ascii_start();
-        OWN_KEYS.iter().any(|key| line.starts_with(key))
-    };
-    let (mut is_workload, mut is_own) = (false, false);
-    for line in lines {
-        is_workload |= line.starts_with(b"workload:");
-        is_own |= has_own_key(line);
-    }
-    is_workload && is_own
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let mut all = lines.clone();
+    all.any(|line| line.starts_with(b"workload:")) && lines.any(has_own_key)
+}
+
+fn has_own_key(line: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    OWN_KEYS.iter().any(|key| line.starts_with(key))
 }
 
 impl WorkloadCard {

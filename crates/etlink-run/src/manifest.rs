@@ -20,10 +20,10 @@ pub const MANIFEST: &str = "etlink.json";
 pub const DRAFT: &str = ".manifest";
 
 /// The work folder of a recording, in the folder of its traces.
-const WORK: &str = ".etlink";
+pub const WORK: &str = ".etlink";
 
 /// A file there, which launchers and processes hold a lock on that record.
-const RUNNING: &str = "running";
+pub const RUNNING: &str = "running";
 
 /// Two readings of clocks whose difference to the machine's own clock is closer than this, ns, are
 /// of one machine.

@@ -2,6 +2,8 @@
 
 import _thread
 import collections
+import copy
+import copyreg
 import pathlib
 import pickle
 import sys
@@ -54,3 +56,10 @@ for step in range(4):
     optimizer.zero_grad()
     model(torch.ones(2, 4)).sum().backward()
     optimizer.step()
+
+# a program can say how locks are pickled and copied, and derive classes of its own
+copyreg.pickle(_thread.LockType, lambda lock: (threading.Lock, ()))
+assert not pickle.loads(pickle.dumps(lock)).locked() and copy.deepcopy([lock])[0] is not lock
+Owned = type("Owned", (type(reentrant),), {})
+assert isinstance(Owned(), Owned) and not isinstance(reentrant, Owned) and not issubclass(_thread.RLock, Owned)
+assert pickle.loads(pickle.dumps(Owned)) is Owned

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use etlink_chakra::{WriteOptions, check, et, etplus, finding::Severity, read};
 use etlink_host::HostReadOptions;
-use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_link::LinkedTrace;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -42,11 +42,7 @@ fn expect_same_traces(json: &[u8], protobuf: &[u8]) -> Result<()> {
     if let Some(host) = &mut traces.host {
         host.tensors = Some(etlink_host::tensor_uses(host));
     }
-    let options = LinkOptions {
-        allow_mismatch: true,
-        is_interleaved: traces.is_interleaved,
-        ..LinkOptions::default()
-    };
+    let options = traces.link_options();
     let again = etlink_link::link(traces.host, traces.device, options)?;
     let mut bytes = vec![];
     et::write_et(&again, &WriteOptions::default(), &mut bytes)?;

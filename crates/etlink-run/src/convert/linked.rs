@@ -8,7 +8,6 @@ use etlink_chakra::etplus::{RecordedTraces, recorded_traces};
 use etlink_chakra::messages::Losses;
 use etlink_chakra::{WriteOptions, et, read};
 use etlink_host::HostReadOptions;
-use etlink_link::LinkOptions;
 use std::io::Read;
 
 /// The graph as a `.et`, as `etlink link` without options writes it, and what it lacks.
@@ -35,21 +34,13 @@ pub(super) fn link_again(input: &mut GraphInput) -> Result<(Vec<u8>, Losses), Co
     let traces = traces.map_err(|error| not_linked(error.to_string()))?;
     drop(graph);
     losses.extend(&traces.losses);
+    let options = traces.link_options();
     let RecordedTraces {
-        mut host,
-        device,
-        is_interleaved,
-        ..
+        mut host, device, ..
     } = traces;
     if let Some(host) = &mut host {
         host.tensors = Some(etlink_host::tensor_uses(host));
     }
-    let options = LinkOptions {
-        // they were linked before
-        allow_mismatch: true,
-        is_interleaved,
-        ..LinkOptions::default()
-    };
     let trace = etlink_link::link(host, device, options);
     let trace = trace.map_err(|error| not_linked(error.to_string()))?;
     let mut bytes = vec![];

@@ -239,7 +239,9 @@ fn kind_of_name(packed: &str, stem: &str, has_rank: bool) -> InputKind {
     if name.ends_with(".xplane.pb") {
         return InputKind::XlaSpace;
     }
-    if name.ends_with("_results.db") {
+    // rocprofv3 puts the process id before it; other programs have results too
+    let before = name.strip_suffix("_results.db").unwrap_or_default();
+    if before.ends_with(|c: char| c.is_ascii_digit()) {
         return InputKind::RocpdSqlite;
     }
     if has_rank && name.ends_with(".sqlite") && stem.contains("nsys") {

@@ -58,7 +58,7 @@ impl DumpNames {
         let namesakes = self.others.into_iter();
         let namesakes = namesakes.filter(|path| is_named_like(&stem(path), &prefixes));
         let mut files = self.dumps;
-        files.extend(namesakes.collect::<Vec<_>>());
+        files.extend(namesakes);
         files
     }
 }

@@ -31,8 +31,8 @@ impl StrayMeasurements {
         match runs {
             [] => {}
             [run] => {
-                let mut own: Vec<InputKind> = vec![];
-                own.extend(run.measurements.iter().map(|file| file.kind));
+                let own = run.measurements.iter().map(|file| file.kind);
+                let own: Vec<InputKind> = own.collect();
                 for file in self.measurements {
                     // what lies beside the traces is theirs
                     let is_needed = !own.contains(&file.kind);

@@ -97,6 +97,16 @@ def reduced_by_program(lock, kind):
     return None
 
 
+def reduce_lock(lock, kind, frame):
+    """What is pickled of a lock that stands for one of this kind; `frame`: of who asks for that."""
+    reduced = attempt(reduced_by_dill, lock, kind, frame)
+    if reduced is None:
+        reduced = reduced_by_program(lock, kind)
+    if reduced is None:
+        raise TypeError("cannot pickle '_thread.{}' object".format(kind.__name__))
+    return reduced
+
+
 class LockKind(type):
     """Makes plain locks for all but the program's own modules; both kinds are instances."""
 
@@ -169,12 +179,7 @@ class Lock(metaclass=LockKind):
     __module__, __qualname__ = "threading", "Lock"
 
     def __reduce_ex__(self, protocol):
-        reduced = attempt(reduced_by_dill, self, KIND, sys._getframe(1))
-        if reduced is None:
-            reduced = reduced_by_program(self, KIND)
-        if reduced is None:
-            raise TypeError("cannot pickle '_thread.lock' object")
-        return reduced
+        return reduce_lock(self, KIND, sys._getframe(1))
 
     # By these a condition leaves and takes a lock, which it does itself where there are none. A handler that raises while
     # it takes it again must find as few lines as there.
@@ -224,12 +229,7 @@ class RLock(REENTRANT, metaclass=ReentrantKind):
     __slots__ = ("_before",)
 
     def __reduce_ex__(self, protocol):
-        reduced = attempt(reduced_by_dill, self, REENTRANT, sys._getframe(1))
-        if reduced is None:
-            reduced = reduced_by_program(self, REENTRANT)
-        if reduced is None:
-            raise TypeError("cannot pickle '_thread.RLock' object")
-        return reduced
+        return reduce_lock(self, REENTRANT, sys._getframe(1))
 
 
 copyreg.pickle(LockKind, reduce_lock_kind)

@@ -8,7 +8,9 @@ from .files import locked, write_whole
 
 
 NOTHING = "nothing is recorded: the program"
+"""How notes of a launcher begin that knows of no process."""
 EXEC = "another program (exec)"
+"""Notes of what became another program, or tried to, have this."""
 
 
 def update(settings, process, command):

@@ -2,6 +2,7 @@
 
 use super::KEY;
 use crate::messages::Losses;
+use etlink_link::LinkOptions;
 use etlink_model::{CollectiveRecords, DeviceTrace, HostNodes, HostTrace};
 
 /// What was linked to an ET+.
@@ -15,6 +16,17 @@ pub struct RecordedTraces {
     pub is_interleaved: bool,
     /// What there was beside them, or is not known of them.
     pub losses: Losses,
+}
+
+impl RecordedTraces {
+    /// How they were linked: those of two runs were let pass then.
+    pub fn link_options(&self) -> LinkOptions {
+        LinkOptions {
+            allow_mismatch: true,
+            is_interleaved: self.is_interleaved,
+            ..LinkOptions::default()
+        }
+    }
 }
 
 /// Why the traces of an ET+ cannot be made again.

@@ -8,12 +8,12 @@ use etlink_analyze::hang::{
     CollectivePlace, FlightCall, HangReport, HangVerdict, RankDump, RankHang, flight_calls,
     hang_report_without,
 };
-use etlink_link::ranks::rank_list;
+use etlink_link::ranks::{ExcludeReason, rank_list};
 use etlink_model::{GlobalRank, Severity};
 use etlink_run::discover::{FlightFile, FlightFolder};
 use etlink_run::flight::{find_dumps, read_dump};
 use etlink_run::inspector::find_logs;
-use etlink_run::membership::Excluded;
+use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::run::RunOptions;
 use etlink_run::{RunError, text};
 use serde::Serialize;
@@ -30,7 +30,7 @@ struct FolderHangs {
     run: String,
     /// What is odd about the files and in them.
     notes: Vec<String>,
-    /// Dumps that could not be read.
+    /// Dumps that could not be read, or are of another run.
     excluded: Vec<Excluded>,
     #[serde(flatten)]
     report: HangReport,
@@ -139,12 +139,12 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
                 }
             }
         }
-        // one recorder can be dumped as pickle and as JSON: both say the same, if both are whole
-        let whole = read.iter().position(|(_, dump)| !dump.is_cut());
-        if whole.is_none() && read.is_empty() {
+        if read.is_empty() {
             unusable.insert(GlobalRank(rank));
             continue;
         }
+        // one recorder can be dumped as pickle and as JSON: both say the same, if both are whole
+        let whole = read.iter().position(|(_, dump)| !dump.is_cut());
         let (name, used) = read.remove(whole.unwrap_or(0));
         for (other, _) in read {
             notes.push(format!(
@@ -154,13 +154,17 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
         notes.extend(damage_note(&name, &used));
         dumps.push((name, used));
     }
-    for (name, stale, before_ns) in take_stale(&mut dumps) {
+    for (name, stale, apart_ns) in take_stale(&mut dumps) {
         unusable.insert(stale);
-        notes.push(format!(
-            "{name} is left out: its last call is {} before those of the others, so it is of \
-             another run",
-            time(before_ns)
-        ));
+        let reason = ExcludeReason::Time { apart_ns };
+        excluded.push(Excluded {
+            label: name,
+            reason: Exclusion::OtherRun(reason),
+            message: format!(
+                "its last call is {} before those of the others, so it is of another run",
+                time(-apart_ns)
+            ),
+        });
     }
     if dumps.is_empty() {
         return (None, errors);
@@ -194,7 +198,7 @@ fn dump_name(file: &FlightFile) -> String {
 }
 
 /// Takes out dumps that an earlier run left: PyTorch writes each to the same place. Gives their
-/// names, their ranks, and how long before the others' their last call was, ns.
+/// names, their ranks, and how long after the others' their last call was, ns: negative.
 fn take_stale(dumps: &mut Vec<(String, RankDump)>) -> Vec<(String, GlobalRank, i64)> {
     let last_call = |dump: &RankDump| {
         let entries = dump.dump.entries.iter();
@@ -210,7 +214,7 @@ fn take_stale(dumps: &mut Vec<(String, RankDump)>) -> Vec<(String, GlobalRank, i
         if before <= LONGEST_WAIT_NS {
             return true;
         }
-        stale.push((name.clone(), dump.rank, before));
+        stale.push((name.clone(), dump.rank, -before));
         false
     });
     stale

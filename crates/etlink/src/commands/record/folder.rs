@@ -20,15 +20,13 @@ use super::lock::{self, Lock};
 use super::task::JobTask;
 use crate::notes;
 use anyhow::{Context, Result, bail};
-use etlink_run::manifest::MANIFEST;
+use etlink_run::manifest::{MANIFEST, RUNNING, WORK};
 use etlink_run::storage::is_url;
 use etlink_torch::{Manifest, ManifestContents, Process};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-const WORK: &str = ".etlink";
 const LOCK: &str = "lock";
-const RUNNING: &str = "running";
 const JOB: &str = "job";
 
 /// The folder of a recording.

@@ -2,7 +2,7 @@
 
 use super::ran::Ran;
 use super::{Content, ReportConfig, steps, steps::DrawnSteps};
-use crate::commands::{note_idle_measurements, print_run_files};
+use crate::commands::print_run_files;
 use crate::kernel_rules::ReadRules;
 use crate::rank_error::rank_error;
 use crate::run_findings::{FoundRank, findings_of_run, retained_bytes};
@@ -57,7 +57,6 @@ pub(super) fn folder_content(
             None => 0,
         })?;
     print_run_files(run.set());
-    note_idle_measurements(run.set());
     results.and_then(|results| {
         let results = results.into_iter().map(Result::transpose);
         content_of_ranks(config, rules, &run, results.collect())

@@ -4,11 +4,10 @@
 //! open for as long as they live. So the kernel knows the folder, whoever armed the job.
 
 use anyhow::{Result, bail};
+use etlink_run::manifest::WORK;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-
-const WORK: &str = ".etlink";
 
 /// The folder itself, or that of the process with this number.
 pub fn folder_of(job: &str) -> Result<PathBuf> {

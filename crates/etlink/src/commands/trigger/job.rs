@@ -3,6 +3,7 @@
 
 use crate::args::TriggerArgs;
 use anyhow::{Context, Result, bail};
+use etlink_run::manifest::WORK;
 use etlink_torch::{ArmedStatus, END, PLAN, REQUEST};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-const WORK: &str = ".etlink";
 const STATUS: &str = ".armed";
 /// Who asks by a file that does not say it.
 const A_FILE: &str = "a file";
