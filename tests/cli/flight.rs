@@ -129,6 +129,74 @@ fn dumps_alone_say_which_rank_hangs_where() {
     );
 }
 
+/// Each node of a job writes to a disk of its own.
+#[test]
+fn dumps_of_several_nodes_are_of_one_job() {
+    let tool = Tool::new();
+    for rank in 0..4 {
+        let name = format!("nccl_trace_rank_{rank}");
+        let node = rank / 2;
+        let from = format!("{STUCK}/{name}");
+        copy(&tool, &from, &format!("job/node{node}/{name}"));
+        copy(&tool, &from, &format!("twice/monday/{name}"));
+        copy(&tool, &from, &format!("twice/tuesday/{name}"));
+    }
+    tool.run("ranks job")
+        .exits(0)
+        .notes("the dumps in node0 and node1 are of one job")
+        .says("flight recorder of 4 ranks, ")
+        .says("the run hangs on rank 2");
+    let report = json_of(&tool, "ranks job --json");
+    assert_eq!(report.as_array().map(Vec::len), Some(1));
+    // two dumps of each rank are two runs
+    let report = json_of(&tool, "ranks twice --json");
+    assert_eq!(report.as_array().map(Vec::len), Some(2));
+}
+
+/// Of four ranks, and of two others: their groups do not know each other.
+#[test]
+fn dumps_whose_groups_lack_the_ranks_beside_them_are_of_another_job() {
+    let tool = Tool::new();
+    copy(
+        &tool,
+        &format!("{STUCK}/nccl_trace_rank_2"),
+        "jobs/a/nccl_trace_rank_2",
+    );
+    copy(
+        &tool,
+        &format!("{DDP}/nccl_trace_rank_0"),
+        "jobs/b/nccl_trace_rank_0",
+    );
+    let report = json_of(&tool, "ranks jobs --json");
+    assert_eq!(report.as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn dumps_of_several_nodes_describe_the_run_beside_them() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        for name in ["torch_et", "kineto_trace"] {
+            let file = format!("{name}_{rank}.json.gz");
+            copy(
+                &tool,
+                &format!("{DDP}/{file}"),
+                &format!("run/traces/{file}"),
+            );
+        }
+        let dump = format!("nccl_trace_rank_{rank}");
+        copy(
+            &tool,
+            &format!("{DDP}/{dump}"),
+            &format!("run/dumps{rank}/{dump}"),
+        );
+    }
+    tool.run("ranks run -v")
+        .exits(0)
+        .notes("recorder in dumps0 and dumps1 are taken for those of this run")
+        .notes("flight recorder's dump")
+        .notes("4 of 4 collectives have group, sizes and type");
+}
+
 #[test]
 fn a_rank_without_a_dump_is_named() {
     let tool = Tool::new();
@@ -234,6 +302,11 @@ fn an_empty_dump_is_a_dump_that_cannot_be_read() {
                 .says("what the run hangs on is not known: the dump of rank 2 is left out")
                 .notes(&format!("{prefix}2 is left out: "));
         }
+        tool.file(&format!("{folder}/{prefix}2"), []);
+        tool.run(&format!("ranks {folder}"))
+            .exits(1)
+            .notes("is empty: its rank ended before it wrote its dump")
+            .lacks("record the trace again");
     }
     // names of others are not those of dumps
     tool.file("usual/core.4711", []);

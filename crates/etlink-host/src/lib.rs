@@ -160,8 +160,9 @@ pub fn read_part<R: Read + Send>(
     let envelope = read_nodes(source, options, wanted, &mut builder)?;
     let (bytes, mut trailer, mut damage) = (envelope.bytes, envelope.trailer, envelope.damage);
     let mut header = HostHeader::default();
-    let mut around = header::add(&envelope.header, &mut header);
+    let mut damaged = header::add(&envelope.header, &mut header).damaged;
     let mut behind = header::add(&trailer, &mut header);
+    damaged += behind.damaged;
     // A forked child closes the file that its parent goes on writing, so lists follow each other.
     for _ in 1..MAX_ENDS {
         let Some(start) = header::nodes_after_end(&trailer) else {
@@ -178,8 +179,8 @@ pub fn read_part<R: Read + Send>(
         });
         trailer = more.trailer;
         behind = header::add(&trailer, &mut header);
+        damaged += behind.damaged;
     }
-    around.damaged += behind.damaged;
     let mut trace = builder.finish().ok_or(Error::TooManyRows)?;
     trace.bytes = bytes;
     trace.header = header;
@@ -196,7 +197,7 @@ pub fn read_part<R: Read + Send>(
     note_damage(&mut trace, damage);
     trace
         .anomalies
-        .add(AnomalyKind::HeaderDamaged, around.damaged, None);
+        .add(AnomalyKind::HeaderDamaged, damaged, None);
     trace
         .anomalies
         .add(AnomalyKind::TextBehind, u64::from(behind.text_behind), None);

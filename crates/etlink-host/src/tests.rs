@@ -5,7 +5,7 @@ mod builder;
 pub(crate) use builder::{Node, document, read, text};
 
 use crate::{Error, HostReadOptions};
-use etlink_model::{AnomalyKind, HostTrace, RfId};
+use etlink_model::{AnomalyKind, HostTrace, RfId, WantedNodes};
 use proptest::prelude::*;
 use std::io::Read;
 
@@ -381,6 +381,119 @@ fn a_forked_child_ends_the_file_before_its_parent() {
         ),
         (Some(9), 1)
     );
+}
+
+/// Damage behind the end of the first list, which a child wrote: its place is that in the file.
+#[test]
+fn damage_of_a_list_behind_the_end_is_counted_at_its_place_in_the_file() {
+    let node = |id, name: &str| Node::new(id, 1, name).text();
+    let broken = r#"{"name": "b", "id": }"#;
+    let text = format!(
+        "{{\"schema\": \"1.0.1\",\n \"nodes\": [\n{}\n  ],\n  \"finish_ts\": 5\n}},\n{},\n{broken},\n{}\n  \
+         ],\n  \"finish_ts\": 9\n}}",
+        node(2, "a"),
+        node(3, "b"),
+        node(4, "c"),
+    );
+    let trace = read(&text);
+    assert_eq!(trace.nodes.id, [2, 3, 4]);
+    let skipped = trace.anomalies.iter();
+    let mut skipped = skipped.filter(|(kind, _)| *kind == AnomalyKind::Skipped);
+    let (_, damage) = skipped.next().expect("a node is skipped");
+    let place = text.find(broken).expect("it is there");
+    assert_eq!(damage.count, 1);
+    assert_eq!(damage.first, Some(format!("byte {place}")));
+}
+
+#[test]
+fn what_is_no_json_before_and_behind_the_nodes_is_counted() {
+    let nodes = Node::new(2, 1, "a").text();
+    let text = format!(
+        "{{\"schema\": \"1.0.1\",\n\"q\": [1, \"x\" y],\n\"nodes\": [{nodes}],\n\"w\": [2, \"x\" \
+         y],\n\"finish_ts\": 9}} and more"
+    );
+    let trace = read(&text);
+    assert_eq!(trace.header.finish_ms, Some(9));
+    assert_eq!(trace.anomalies.count(AnomalyKind::HeaderDamaged), 2);
+    assert_eq!(trace.anomalies.count(AnomalyKind::TextBehind), 1);
+    let whole = read(&document(&[nodes]));
+    assert_eq!(whole.anomalies.count(AnomalyKind::HeaderDamaged), 0);
+    assert_eq!(whole.anomalies.count(AnomalyKind::TextBehind), 0);
+}
+
+/// A file of many children is no reason to read for ever.
+#[test]
+fn so_many_lists_are_read_and_no_more() {
+    let mut text = String::from("{\"schema\": \"1.0.1\", \"nodes\": [");
+    let lists = 20;
+    for id in 2..2 + lists {
+        text += &Node::new(id, 1, "a").text();
+        text += "], \"finish_ts\": 5},";
+    }
+    let trace = read(text.trim_end_matches(','));
+    assert_eq!(trace.nodes.len(), crate::MAX_ENDS);
+}
+
+#[test]
+fn ids_alone_are_listed_in_order_and_once() {
+    let text = document(&[
+        Node::new(9, 1, "c").rf_id(4).text(),
+        Node::new(2, 1, "a").rf_id(7).text(),
+        Node::new(9, 1, "c").rf_id(4).text(),
+        Node::new(5, 1, "b").text(),
+    ]);
+    let wanted = WantedNodes {
+        only_ids: true,
+        ..WantedNodes::default()
+    };
+    let part = crate::read_part(text.as_bytes(), HostReadOptions::default(), Some(&wanted));
+    let part = part.expect("reads");
+    let listed: Vec<_> = part
+        .listed
+        .iter()
+        .map(|node| (node.id, node.rf_id))
+        .collect();
+    assert_eq!(listed, [(2, 7), (5, 0), (9, 4)]);
+    assert_eq!(part.nodes.len(), 0);
+}
+
+#[test]
+fn record_functions_that_two_nodes_claim_are_counted() {
+    let text = document(&[
+        Node::new(2, 1, "a").rf_id(7).text(),
+        Node::new(3, 1, "b").rf_id(7).text(),
+        Node::new(4, 1, "c").rf_id(8).text(),
+        Node::new(5, 1, "d").text(),
+        Node::new(6, 1, "e").text(),
+    ]);
+    let trace = read(&text);
+    assert_eq!(trace.anomalies.count(AnomalyKind::DuplicateRfId), 1);
+}
+
+/// Of ET+ the members behind the nodes are given too, and all damage is counted as in [`read`].
+#[test]
+fn a_linked_trace_is_read_with_what_stands_behind_its_nodes() {
+    let nodes = [Node::new(5, 1, "b").text(), Node::new(2, 1, "a").text()].join(",\n");
+    let text = format!(
+        "{{\"schema\": \"1.0.1\", \"pid\": 7, \"nodes\": [{nodes}], \"more\": {{\"x\": 1}}, \
+         \"finish_ts\": 9}}"
+    );
+    let read_linked = |text: &str| {
+        crate::read_linked(text.as_bytes(), HostReadOptions::default()).expect("reads")
+    };
+    let (trace, behind) = read_linked(&text);
+    assert_eq!(trace.nodes.id, [2, 5]);
+    assert_eq!(
+        (trace.header.pid, trace.header.finish_ms),
+        (Some(7), Some(9))
+    );
+    assert_eq!(trace.bytes, text.len() as u64);
+    assert!(String::from_utf8_lossy(&behind).contains("\"more\": {\"x\": 1}"));
+    assert_eq!(trace.anomalies.count(AnomalyKind::Truncated), 0);
+    let cut = text.find("],").expect("the end of the list");
+    let (cut, _) = read_linked(&text[..cut]);
+    assert_eq!(cut.nodes.id, [2, 5]);
+    assert_eq!(cut.anomalies.count(AnomalyKind::Truncated), 1);
 }
 
 #[test]

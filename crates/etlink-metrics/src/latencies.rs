@@ -10,6 +10,7 @@ use crate::Error;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
@@ -113,6 +114,7 @@ pub fn read_latencies<R: Read>(source: R) -> Result<Vec<RequestLatencies>, Error
             what: "result of a benchmark",
         });
     }
+    let text = with_nulls(&text);
     let mut runs = vec![];
     match serde_json::from_slice::<ResultFields>(&text) {
         Ok(run) => runs.extend(run_latencies(&run)),
@@ -130,6 +132,42 @@ pub fn read_latencies<R: Read>(source: R) -> Result<Vec<RequestLatencies>, Error
     Ok(runs)
 }
 
+/// Python's `json` writes `NaN` and `Infinity` for what no request has (mean of none), and JSON has no
+/// such numbers: `null` in their place. O(bytes).
+fn with_nulls(text: &[u8]) -> Cow<'_, [u8]> {
+    let numbers: [&[u8]; 3] = [b"NaN", b"-Infinity", b"Infinity"];
+    let mut written: Vec<u8> = vec![];
+    // up to here `written` has what `text` has
+    let mut copied = 0;
+    let mut at = 0;
+    let mut is_in_string = false;
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => is_in_string = !is_in_string,
+            // what is escaped ends no string
+            b'\\' if is_in_string => at += 1,
+            b'N' | b'I' | b'-' if !is_in_string => {
+                let rest = &text[at..];
+                let number = numbers.iter().find(|number| rest.starts_with(number));
+                if let Some(number) = number {
+                    written.extend_from_slice(&text[copied..at]);
+                    written.extend_from_slice(b"null");
+                    at += number.len();
+                    copied = at;
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    written.extend_from_slice(&text[copied..]);
+    Cow::Owned(written)
+}
+
 /// The keys of a result that are read. Answers of the model, which are most of a detailed result, are
 /// passed over and take no memory.
 #[derive(Default)]
@@ -139,7 +177,7 @@ struct ResultFields {
     /// Of each request: `ttfts`, `itls`, `latencies`; lists in them one after the other.
     lists: BTreeMap<String, Vec<f64>>,
     /// `percentiles`.
-    percentiles: BTreeMap<String, f64>,
+    percentiles: BTreeMap<String, Option<f64>>,
 }
 
 impl ResultFields {
@@ -246,7 +284,7 @@ fn run_latencies(run: &ResultFields) -> Option<RequestLatencies> {
     // `vllm bench latency` runs one batch again and again.
     if latencies.is_empty() {
         let mean_ns = seconds_ns(run.get("avg_latency"))?;
-        let percentile = |which: &str| rounded_ns(run.percentiles.get(which)? * 1e9);
+        let percentile = |which: &str| rounded_ns((*run.percentiles.get(which)?)? * 1e9);
         latencies.push(LatencyTotals {
             kind: LatencyKind::Batch,
             mean_ns: Some(mean_ns),
@@ -351,6 +389,24 @@ mod tests {
         assert_eq!(ttft.mean_ns, Some(12_500_000));
         assert_eq!(ttft.p99_ns, Some(20_250_000));
         assert_eq!(runs[0].latencies[1].kind, LatencyKind::E2el);
+    }
+
+    /// As numpy's means of no request become with Python's `json`.
+    #[test]
+    fn what_is_no_number_hides_no_latency() {
+        let text = br#"{"backend": "v\"NaN", "model_id": "NaN", "completed": 3, "speed": -Infinity,
+            "mean_ttft_ms": 12.5, "std_ttft_ms": NaN, "mean_tpot_ms": NaN, "x": [Infinity, NaN]}"#;
+        let runs = read_latencies(&text[..]).expect("a result");
+        assert_eq!(runs[0].backend, "v\"NaN");
+        assert_eq!(runs[0].model, "NaN");
+        let [ttft] = runs[0].latencies[..] else {
+            panic!("one latency");
+        };
+        assert_eq!((ttft.mean_ns, ttft.stddev_ns), (Some(12_500_000), None));
+        let batches = br#"{"avg_latency": 0.5, "percentiles": {"50": 0.5, "99": NaN}}"#;
+        let runs = read_latencies(&batches[..]).expect("a result");
+        let batch = runs[0].latencies[0];
+        assert_eq!((batch.median_ns, batch.p99_ns), (Some(500_000_000), None));
     }
 
     #[test]

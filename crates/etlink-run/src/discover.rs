@@ -157,7 +157,12 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             unexported.add_tables(&place);
         }
         if !dumps.is_empty() && is_empty {
-            all_dumps.push(FlightFolder { folder, dumps });
+            let nodes = vec![];
+            all_dumps.push(FlightFolder {
+                folder,
+                dumps,
+                nodes,
+            });
         }
         if let Some(run) = found.first_mut() {
             run.notes
@@ -172,7 +177,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     }
     // the system lists folders in any order, and outputs must not depend on that
     runs.sort_by(|a, b| a.folder.cmp(&b.folder));
-    all_dumps.sort_by(|a: &FlightFolder, b| a.folder.cmp(&b.folder));
+    let mut all_dumps = dumps::join_node_folders(root, all_dumps);
     let mut runs = join_folders(runs);
     dumps::pair_folder(&mut runs, &mut all_dumps);
     strays.give(&mut runs);

@@ -206,6 +206,12 @@ pub enum RunError {
         /// What is wrong, and where.
         source: etlink_flight_recorder::Error,
     },
+    /// A dump of the flight recorder has no content.
+    #[error("{name} is empty: its rank ended before it wrote its dump{}", advice(self.remedy()))]
+    EmptyDump {
+        /// The file.
+        name: String,
+    },
     /// A dump of the flight recorder is cut before its first collective.
     #[error(
         "{name}: no whole collective is left in it ({bytes} bytes read){}",
@@ -440,6 +446,10 @@ impl RunError {
                 "give the folder of those traces; `etlink replay`, `analyze`, `report` and \
                  `check` take graphs"
             }
+            RunError::EmptyDump { .. } => {
+                "the other ranks' dumps still say which ranks wait for it. Give ranks more time to \
+                 write with TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"
+            }
             RunError::LostDump { .. } => "copy it again from where it was written",
             RunError::OnlyFlightDumps { .. } => {
                 "give them to `etlink ranks`, which says which rank hangs where"
@@ -512,6 +522,7 @@ impl RunError {
             | RunError::XlaProfile { name, .. }
             | RunError::RocmTrace { name, .. }
             | RunError::FlightDump { name, .. }
+            | RunError::EmptyDump { name }
             | RunError::LostDump { name, .. }
             | RunError::InspectorLog { name, .. }
             | RunError::NsysTrace { name, .. }

@@ -3,7 +3,7 @@
 use crate::Progress;
 use crate::discover::search_folders;
 use crate::error::RunError;
-use crate::input::{self, InputFile, InputKind, WantedTrace};
+use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::run_files::FlightFolder;
 use crate::text;
 use etlink_flight_recorder::{FlightDump, FlightMatches, add_collectives};
@@ -23,7 +23,12 @@ pub fn find_dumps(root: &Path) -> Result<Vec<FlightFolder>, RunError> {
 /// # Errors
 /// It cannot be opened, is no dump, is a pickle that would call code, or nothing is left of it.
 pub fn read_dump(path: &Path, progress: &Progress) -> Result<FlightDump, RunError> {
-    read_opened(input::open(path, 1, progress)?)
+    match input::open(path, 1, progress) {
+        Ok(input) => read_opened(input),
+        // to record again is no advice where a rank hung
+        Err(InputError::Empty { name }) => Err(RunError::EmptyDump { name }),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Reads a dump that is open already.

@@ -145,7 +145,11 @@ impl RunFiles {
     pub fn pairing_notes(&self) -> Vec<String> {
         let mut notes = vec![];
         for rank in self.ranks.iter().filter(|rank| rank.graph.is_none()) {
-            let files = [("host trace", &rank.host), ("device trace", &rank.device)];
+            let files = [
+                ("host trace", &rank.host),
+                ("device trace", &rank.device),
+                ("flight recorder's dump", &rank.flight),
+            ];
             let files = files.into_iter().filter_map(|(what, path)| {
                 let path = path.as_ref()?;
                 Some(format!("{what} {}", path.display()))
@@ -201,6 +205,34 @@ pub struct FlightFolder {
     pub folder: PathBuf,
     /// By rank, then by name.
     pub dumps: Vec<FlightFile>,
+    /// The folders in it, one for each node of a job, that the dumps lie in; empty: in `folder`.
+    pub nodes: Vec<PathBuf>,
+}
+
+impl FlightFolder {
+    /// The folders of the nodes: `node0 and node1`.
+    pub(crate) fn node_names(&self) -> String {
+        let names = self.nodes.iter().map(|node| node.display().to_string());
+        let names: Vec<String> = names.collect();
+        match &names[..] {
+            [] => String::new(),
+            [one] => one.clone(),
+            [first, last] => format!("{first} and {last}"),
+            [first, .., last] => format!("{first} to {last}"),
+        }
+    }
+
+    /// What to say of how its dumps were put together.
+    pub fn joined_note(&self) -> Option<String> {
+        if self.nodes.is_empty() {
+            return None;
+        }
+        Some(format!(
+            "the dumps in {} are of one job: no rank is in two of these folders, and their groups \
+             have all of these ranks",
+            self.node_names()
+        ))
+    }
 }
 
 /// What the manifest of a recording says of a rank that a trace need not.

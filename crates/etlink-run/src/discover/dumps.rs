@@ -165,13 +165,89 @@ fn can_be_read(dump: &FlightFile, count: usize) -> bool {
     count == 1 || read_dump(&dump.path, &Progress::hidden()).is_ok()
 }
 
+/// Folders of one job's nodes, each with the dumps of its own ranks, as one: folders beside each
+/// other that share no rank, and whose groups have the ranks of the others.
+pub(super) fn join_node_folders(root: &Path, folders: Vec<FlightFolder>) -> Vec<FlightFolder> {
+    let mut by_parent: BTreeMap<PathBuf, Vec<FlightFolder>> = BTreeMap::new();
+    for folder in folders {
+        let parent = folder.folder.parent().unwrap_or(Path::new(""));
+        let is_root = folder.folder.as_os_str().is_empty();
+        // the folder that was asked for lies beside nothing
+        let key = match is_root {
+            true => root.to_owned(),
+            false => parent.to_owned(),
+        };
+        by_parent.entry(key).or_default().push(folder);
+    }
+    let mut joined = vec![];
+    for (parent, nodes) in by_parent {
+        if are_one_job(&nodes) {
+            joined.push(one_folder(parent, nodes));
+        } else {
+            joined.extend(nodes);
+        }
+    }
+    joined.sort_by(|a, b| a.folder.cmp(&b.folder));
+    joined
+}
+
+fn are_one_job(nodes: &[FlightFolder]) -> bool {
+    if nodes.len() < 2 {
+        return false;
+    }
+    let mut all = BTreeSet::new();
+    for node in nodes {
+        let ranks: BTreeSet<i64> = node.dumps.iter().filter_map(|dump| dump.rank).collect();
+        let is_shared = !all.is_disjoint(&ranks);
+        if ranks.is_empty() || is_shared {
+            return false;
+        }
+        all.extend(ranks);
+    }
+    nodes.iter().all(|node| knows_ranks(node, &all))
+}
+
+/// Whether the groups of a node's ranks have these ranks too. Where no dump of it can be read, or
+/// lists ranks, nothing speaks against it.
+fn knows_ranks(node: &FlightFolder, ranks: &BTreeSet<i64>) -> bool {
+    for dump in &node.dumps {
+        let Ok(read) = read_dump(&dump.path, &Progress::hidden()) else {
+            continue;
+        };
+        let members = read.groups.iter().flat_map(|group| &group.ranks);
+        let members: BTreeSet<i64> = members
+            .filter_map(|rank| i64::try_from(*rank).ok())
+            .collect();
+        if !members.is_empty() {
+            return members.is_superset(ranks);
+        }
+    }
+    true
+}
+
+fn one_folder(parent: PathBuf, mut nodes: Vec<FlightFolder>) -> FlightFolder {
+    // as nodes are numbered: node10 is behind node9
+    nodes.sort_by_key(|node| node.dumps.iter().filter_map(|dump| dump.rank).min());
+    let mut joined = FlightFolder {
+        folder: parent,
+        ..FlightFolder::default()
+    };
+    for node in nodes {
+        joined.nodes.push(node.folder);
+        joined.dumps.extend(node.dumps);
+    }
+    joined.dumps.sort();
+    joined
+}
+
 /// Dumps in a folder of their own are of the only run that there is.
 pub(super) fn pair_folder(runs: &mut [RunFiles], dumps: &mut Vec<FlightFolder>) {
     match (&mut *runs, &mut dumps[..]) {
         ([run], [folder]) => {
-            let place = match folder.folder.as_os_str().is_empty() {
-                true => "beside the run's folder".to_owned(),
-                false => format!("in {}", folder.folder.display()),
+            let place = match (folder.folder.as_os_str().is_empty(), &folder.nodes[..]) {
+                (_, [_, ..]) => format!("in {}", folder.node_names()),
+                (true, []) => "beside the run's folder".to_owned(),
+                (false, []) => format!("in {}", folder.folder.display()),
             };
             run.notes.push(format!(
                 "the dumps of the flight recorder {place} are taken for those of this run"

@@ -111,6 +111,7 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
     let (mut dumps, mut notes, mut excluded, mut errors) = (vec![], vec![], vec![], vec![]);
     let mut by_rank: BTreeMap<i64, Vec<&FlightFile>> = BTreeMap::new();
     let mut unusable: BTreeSet<GlobalRank> = BTreeSet::new();
+    notes.extend(found.joined_note());
     for file in &found.dumps {
         let Some(rank) = file.rank else {
             notes.push(format!(
