@@ -151,6 +151,46 @@ fn packed_files_that_say_a_wrong_size() {
         .complains(&["stub.json.gz", "cut or damaged"]);
 }
 
+/// Steps of one rank, one after the other: with a budget for some of them the file is the same.
+#[test]
+fn a_rank_that_is_larger_than_memory_is_linked_window_by_window() {
+    let tool = Tool::new();
+    let pair = "--host {pairs}/transformer-2.15.0/torch_et_0.json.gz \
+        --device {pairs}/transformer-2.15.0/kineto_trace_0.json.gz";
+    tool.run(&format!("link {pair} -o whole.et -j 1")).exits(0);
+    tool.run(&format!("link {pair} -o parts.et -j 1 --memory 20.2M"))
+        .exits(0)
+        .notes("linked in ")
+        .notes(" windows, for memory");
+    assert!(tool.read("whole.et") == tool.read("parts.et"));
+    // a view keeps all events, and is drawn as a whole
+    tool.run(&format!(
+        "link {pair} -o parts.trace.json -j 1 --memory 20.2M"
+    ))
+    .exits(2)
+    .complains(&["unpacked take about", "allow more with --memory"])
+    .lacks("in parts");
+    // so little holds no window either
+    tool.run(&format!("link {pair} -o none.et -j 1 --memory 3M"))
+        .exits(2)
+        .complains(&["unpacked take about", "allow more with --memory"]);
+    assert!(!tool.path("none.et").exists());
+}
+
+#[test]
+fn a_rank_that_has_no_seam_is_refused_with_the_reason() {
+    let tool = Tool::new();
+    let pair = "--host {pairs}/ddp2-2.15.0/torch_et_0.json.gz \
+        --device {pairs}/ddp2-2.15.0/kineto_trace_0.json.gz";
+    tool.run(&format!("link {pair} -o parts.et -j 1 --memory 18.2M"))
+        .exits(2)
+        .complains(&[
+            "It cannot be linked in parts, as the host carries out its collectives",
+            "allow more with --memory",
+        ]);
+    assert!(!tool.path("parts.et").exists());
+}
+
 #[test]
 fn graphs_of_all_ranks_have_to_fit() {
     let tool = Tool::new();

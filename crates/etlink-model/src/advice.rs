@@ -30,6 +30,8 @@ pub enum Setting {
     Scale,
     /// `--for astra-sim`.
     ForAstraSim,
+    /// `--tensor-deps none`.
+    NoTensorDeps,
 }
 
 impl Display for Setting {
@@ -41,6 +43,7 @@ impl Display for Setting {
             Setting::Overwrite => ("--overwrite", "overwrite=True"),
             Setting::WhatIf => ("--what-if", "what_if="),
             Setting::Scale => ("--scale", "scale="),
+            Setting::NoTensorDeps => ("--tensor-deps none", "tensor_deps=\"none\""),
             Setting::ForAstraSim => ("--for astra-sim", "simulator=\"astra-sim\""),
         };
         f.write_str(if NAMES_ARGUMENTS.load(Ordering::Relaxed) {

@@ -558,7 +558,7 @@ fn choose_process(device: &mut InputFile, job: &LinkJob) -> Result<(), RunError>
     Ok(())
 }
 
-fn expect_host(input: &InputFile) -> Result<(), InputError> {
+pub(crate) fn expect_host(input: &InputFile) -> Result<(), InputError> {
     match input.kind {
         InputKind::HostTrace | InputKind::EtPlus => Ok(()),
         _ => Err(input.refuse_kind(WantedTrace::Host)),

@@ -79,6 +79,7 @@ pub mod simulated;
 mod step_pattern;
 pub mod storage;
 pub mod text;
+mod windowed;
 pub mod workloads;
 
 pub use cancel::{Cancellation, Cancelled};

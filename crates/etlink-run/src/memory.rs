@@ -233,6 +233,7 @@ impl MemoryBudget {
             others: 0,
             limit: self.limit(),
             fits_one_thread: false,
+            no_windows: None,
         }))
     }
 
@@ -256,6 +257,7 @@ impl MemoryBudget {
             others: count - 1,
             limit: self.limit(),
             fits_one_thread: worst.bytes.saturating_add(fixed_bytes(1)) <= self.total,
+            no_windows: None,
         })))
     }
 

@@ -21,12 +21,13 @@ use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::gate::{KeptTooMuch, MemoryGate, in_budget, keeping};
 use crate::memory::watch::RankWatch;
-use crate::memory::{MemoryBudget, RankMemory, RankOperation, with_base};
+use crate::memory::{MemoryBudget, OversizedRank, RankMemory, RankOperation, with_base};
 use crate::phases::{PhaseError, ReportPhase, Shard};
 use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
 use crate::storage::{self, is_url};
 use crate::text;
+use crate::windowed::{self, WindowFailure};
 use bytesize::ByteSize;
 use etlink_chakra::convert::GroupRanks;
 use etlink_chakra::read;
@@ -184,6 +185,8 @@ pub struct RunOptions {
     pub keep: KeepEvents,
     /// What is done with each rank, which decides what memory it takes.
     pub work: RankOperation,
+    /// A rank that is larger than memory is linked window by window where its job can be.
+    pub by_windows: bool,
     /// What steps are called; `None`: names that are known tell them.
     pub steps_by: Option<StepPattern>,
     /// Refuse damaged traces, and pairs of two runs.
@@ -214,6 +217,7 @@ impl Default for RunOptions {
             tensor_deps: TensorEdges::default(),
             keep: KeepEvents::Graph,
             work: RankOperation::default(),
+            by_windows: false,
             steps_by: None,
             strict: false,
             allow_mismatch: false,
@@ -294,7 +298,9 @@ impl RunSet {
             .collect();
         // before anything is read: a rank that does not fit fails now, not after the others
         let budget = MemoryBudget::new(options.memory.map(ByteSize), threads);
-        budget.check(&needs)?;
+        if !(options.by_windows && needs.len() == 1) {
+            budget.check(&needs)?;
+        }
         let gate = Arc::new(budget.gate(&needs));
         // threads that cannot have a rank of their own help with another's
         let in_parallel = gate.at_once(threads);
@@ -671,10 +677,47 @@ impl<'s> RankEntry<'s> {
     /// # Errors
     /// As [`RankEntry::link`]; or the result cannot be written.
     pub fn run_job(self, job: &LinkJob) -> Result<JobReport, RunError> {
-        let (trace, mut linked) = self.link_job(job, None)?;
-        let progress = &self.set.options.progress;
-        job::write_out(&trace, job, RankContext::default(), progress, &mut linked)?;
-        Ok(linked)
+        let need = &self.set.needs[self.index];
+        // by the size of its files, then by what reading it takes
+        let fits = self.set.budget.check(std::slice::from_ref(need));
+        let error = match fits.and_then(|()| self.link_job(job, None)) {
+            Ok((trace, mut linked)) => {
+                let progress = &self.set.options.progress;
+                job::write_out(&trace, job, RankContext::default(), progress, &mut linked)?;
+                return Ok(linked);
+            }
+            Err(error) => error,
+        };
+        match error {
+            RunError::OversizedRank(rank) if self.may_have_windows(job) => {
+                self.run_windows(job, *rank)
+            }
+            error => Err(error),
+        }
+    }
+
+    fn may_have_windows(self, job: &LinkJob) -> bool {
+        self.set.options.by_windows && self.set.len() == 1 && windowed::can_be_windowed(job)
+    }
+
+    /// The same window by window.
+    fn run_windows(self, job: &LinkJob, rank: OversizedRank) -> Result<JobReport, RunError> {
+        let watch = RankWatch::new(&self.set.gate, self.index);
+        let progress = self.set.options.progress.clone();
+        let progress = progress.with_memory(watch.clone());
+        let room = self.set.budget.for_ranks();
+        match windowed::link_windows(job, room, &progress) {
+            Ok(report) => Ok(report),
+            Err(WindowFailure::Run(error)) => Err(self.refused_by(&watch).unwrap_or(error)),
+            Err(WindowFailure::TooLarge) => Err(RunError::OversizedRank(Box::new(rank))),
+            Err(WindowFailure::NoWindows(reason)) => {
+                let no_windows = Some(reason);
+                Err(RunError::OversizedRank(Box::new(OversizedRank {
+                    no_windows,
+                    ..rank
+                })))
+            }
+        }
     }
 
     /// Progress of this rank alone, whose reading waits where memory is short.

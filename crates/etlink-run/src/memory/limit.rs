@@ -1,6 +1,7 @@
 //! How much memory there is, for messages.
 
 use bytesize::ByteSize;
+use etlink_link::windows::WindowError;
 use etlink_model::{Setting, advice};
 use std::fmt::{Display, Formatter, Result};
 use std::path::PathBuf;
@@ -40,6 +41,8 @@ pub struct OversizedRank {
     pub limit: MemoryLimit,
     /// With one thread it would fit.
     pub fits_one_thread: bool,
+    /// Why it is not linked window by window, where that was tried.
+    pub no_windows: Option<WindowError>,
 }
 
 impl Display for OversizedRank {
@@ -56,17 +59,25 @@ impl Display for OversizedRank {
         };
         write!(
             f,
-            "{}: {} unpacked take about {} of memory to link{others}, but {}{}",
+            "{}: {} unpacked take about {} of memory to link{others}, but {}{}{}",
             files.join(" and "),
             display_size(self.unpacked),
             display_size(self.needed),
             self.limit,
+            self.no_windows_text(),
             advice(Some(self.remedy()))
         )
     }
 }
 
 impl OversizedRank {
+    fn no_windows_text(&self) -> String {
+        match &self.no_windows {
+            Some(reason) => format!(". It cannot be linked in parts, as {reason}"),
+            None => String::new(),
+        }
+    }
+
     /// What the user can do.
     pub fn remedy(&self) -> String {
         // advised only where it helps: else somebody tries it in vain
@@ -74,8 +85,18 @@ impl OversizedRank {
             true => "use fewer threads (-j 1), ",
             false => "",
         };
+        // a window cannot tell an edge from an earlier one, and without those edges there is none
+        let no_tensors = match self.no_windows {
+            Some(WindowError::TensorOverSeam) => {
+                format!(
+                    "leave edges through tensors out with {}, ",
+                    Setting::NoTensorDeps
+                )
+            }
+            _ => String::new(),
+        };
         format!(
-            "{fewer_threads}allow more with {}, or record fewer steps",
+            "{fewer_threads}{no_tensors}allow more with {}, or record fewer steps",
             Setting::Memory
         )
     }

@@ -1,0 +1,397 @@
+//! A rank that is larger than memory: its traces are read again and again, each time with a part of
+//! their ops, and its graph is written part by part.
+//!
+//! ```text
+//! survey   the device trace without arguments, ids of the host trace    -> places to cut at
+//! count    each window: read, linked                                    -> what stands in front
+//! write    each window: read, linked, written                           -> the file
+//! ```
+//! The file has the bytes of one that is linked as a whole.
+
+use crate::Progress;
+use crate::device_readers::expect_device;
+use crate::error::RunError;
+use crate::input::{self, InputKind, WantedTrace};
+use crate::job::{self, JobBytes, JobReport, JobSeconds, LinkJob};
+use crate::output::{OutputFormat, Target};
+use etlink_chakra::et::{EtSurvey, EtWindowWriter, has_windows};
+use etlink_chakra::{WriteOptions, WriteSummary};
+use etlink_host::HostReadOptions;
+use etlink_kineto::KinetoReadOptions;
+use etlink_link::TensorEdges;
+use etlink_link::ranks::RankSteps;
+use etlink_link::windows::{
+    LinkedWindow, Seams, Survey, SurveyOptions, WindowCounts, WindowError, WindowLinker, survey,
+};
+use etlink_model::{DeviceTrace, DurationNs, HostTrace, TimeNs, WantedNodes, WantedOps};
+use std::io;
+use std::time::Instant;
+
+/// Memory of an op and its host node in a window, with the nodes and edges that they become, bytes:
+/// two events as `RankOperation::Write` reckons them.
+const OP_BYTES: u64 = 2 * 285;
+/// Memory of a call, a row or a synchronisation, which each window has, bytes: its columns, and what
+/// the survey and the window know of it.
+const EVENT_BYTES: u64 = 260;
+/// Memory of the id of a host node, bytes.
+const ID_BYTES: u64 = 24;
+/// Memory of a name, bytes.
+const NAME_BYTES: u64 = 220;
+/// More windows than this are not tried: the traces are read twice for each.
+const MOST_WINDOWS: u64 = 64;
+/// So many places that turn out to be no seam are left out before the rank is given up.
+const MOST_TRIES: usize = 4;
+
+/// Why a rank was not linked window by window.
+pub(crate) enum WindowFailure {
+    /// It cannot be cut.
+    NoWindows(WindowError),
+    /// A window is too large as well.
+    TooLarge,
+    /// As if it was linked as a whole.
+    Run(RunError),
+}
+
+impl<E: Into<RunError>> From<E> for WindowFailure {
+    fn from(error: E) -> Self {
+        WindowFailure::Run(error.into())
+    }
+}
+
+/// Whether this job can be done window by window, if its traces can be.
+pub(crate) fn can_be_windowed(job: &LinkJob) -> bool {
+    let target = job.target.as_ref();
+    let is_chakra = target.is_some_and(|target| target.format == OutputFormat::Chakra);
+    let has_more = job.capture.is_some() || job.flight.is_some() || job.metrics.is_some();
+    is_chakra
+        && !has_more
+        && job.process.is_none()
+        && job.steps_by.is_none()
+        && !job.manifest.is_interleaved
+        && has_windows(&write_options(job))
+}
+
+fn write_options(job: &LinkJob) -> WriteOptions<'static> {
+    let form = job.form;
+    WriteOptions {
+        attributes: form.attributes,
+        part: form.part,
+        latency: form.latency,
+        no_gaps: form.no_gaps,
+        dep_latencies: form.dep_latencies,
+        ..WriteOptions::default()
+    }
+}
+
+/// Links a rank and writes its graph within so many bytes.
+pub(crate) fn link_windows(
+    job: &LinkJob,
+    room: u64,
+    progress: &Progress,
+) -> Result<JobReport, WindowFailure> {
+    let Some(target) = &job.target else {
+        return Err(WindowFailure::NoWindows(WindowError::OtherRecorder));
+    };
+    let begin = Instant::now();
+    progress.phase("reading");
+    let traces = WindowedTraces { job, progress };
+    let whole = traces.survey(room)?;
+    let read = begin.elapsed().as_secs_f64();
+    let mut report = JobReport {
+        host: job.host.as_ref().map(|path| path.display().to_string()),
+        device: job.device.display().to_string(),
+        capture: None,
+        output: None,
+        refused: job.strict && job::is_damaged(&whole.survey.report),
+        report: whole.survey.report.clone(),
+        written: None,
+        shown: None,
+        bytes: whole.bytes.clone(),
+        seconds: JobSeconds {
+            read,
+            ..JobSeconds::default()
+        },
+    };
+    if report.refused {
+        return Ok(report);
+    }
+    let begin = Instant::now();
+    let counted = traces.count(whole)?;
+    let link = begin.elapsed().as_secs_f64();
+    let begin = Instant::now();
+    progress.phase("writing");
+    let (written, stored) = traces.write(&counted, target)?;
+    report.report = counted.counts.finish(&counted.whole.survey);
+    report.report.notes.extend(job.manifest.cost.clone());
+    report.report.notes.extend(counted.whole.step_note.clone());
+    report.written = Some(written);
+    report.bytes.output = stored;
+    report.output = Some(target.path().display().to_string());
+    report.seconds.link = link;
+    report.seconds.write = begin.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// What is known of a rank before its windows are linked.
+struct SurveyedRank {
+    survey: Survey,
+    bytes: JobBytes,
+    step_note: Option<String>,
+    seams: Seams,
+    windows: usize,
+}
+
+/// A rank whose windows were all looked through.
+struct CountedRank {
+    whole: SurveyedRank,
+    seen: EtSurvey,
+    counts: WindowCounts,
+}
+
+/// The traces of a rank, which are read several times.
+struct WindowedTraces<'j> {
+    job: &'j LinkJob,
+    progress: &'j Progress,
+}
+
+impl WindowedTraces<'_> {
+    /// Refuses what cannot be read again, or is of another recorder.
+    fn check_kinds(&self) -> Result<(), WindowFailure> {
+        let device = input::open(&self.job.device, self.job.threads, self.progress)?;
+        expect_device(&device, WantedTrace::Device)?;
+        let mut is_known = device.kind == InputKind::KinetoTrace && device.stored_path.is_some();
+        if let Some(host) = &self.job.host {
+            let host = input::open(host, self.job.threads, self.progress)?;
+            job::expect_host(&host)?;
+            is_known &= host.kind == InputKind::HostTrace && host.stored_path.is_some();
+        }
+        match is_known {
+            true => Ok(()),
+            false => Err(WindowFailure::NoWindows(WindowError::OtherRecorder)),
+        }
+    }
+
+    /// Looks through the whole device trace and cuts it into windows of which each has room.
+    fn survey(&self, room: u64) -> Result<SurveyedRank, WindowFailure> {
+        self.check_kinds()?;
+        let mut device = self.read_device(None)?;
+        let host = self.list_host()?;
+        let step_note = RankSteps::excluded_note(&device);
+        let bytes = JobBytes {
+            host: host.as_ref().map_or(0, |host| host.bytes),
+            device: device.bytes,
+            output: 0,
+        };
+        let all_ops = (device.ops.len() as u64).saturating_mul(OP_BYTES);
+        let left = room
+            .saturating_sub(fixed_bytes(host.as_ref(), &device))
+            .max(1);
+        let windows = all_ops.div_ceil(left).saturating_add(1).min(MOST_WINDOWS);
+        let windows = usize::try_from(windows).unwrap_or(usize::MAX);
+        let mut failure = WindowFailure::TooLarge;
+        // steps are the better places: less goes over from one to the next
+        for seams in [Seams::Steps, Seams::Ops] {
+            let how = self.how(windows, seams, &[]);
+            match survey(&mut device, host.as_ref(), how) {
+                Ok(survey) if (survey.largest as u64).saturating_mul(OP_BYTES) <= left => {
+                    return Ok(SurveyedRank {
+                        survey,
+                        bytes,
+                        step_note,
+                        seams,
+                        windows,
+                    });
+                }
+                Ok(_) => failure = WindowFailure::TooLarge,
+                Err(error) => failure = WindowFailure::NoWindows(error),
+            }
+        }
+        Err(failure)
+    }
+
+    fn how<'o>(&self, windows: usize, seams: Seams, not_at: &'o [TimeNs]) -> SurveyOptions<'o> {
+        SurveyOptions {
+            link: self.job.options(),
+            windows,
+            seams,
+            not_at,
+            margin: MARGIN,
+        }
+    }
+
+    /// Links all windows once, for what stands in front of the file. Where a place turns out to be no
+    /// seam, the rank is cut anew without it.
+    fn count(&self, whole: SurveyedRank) -> Result<CountedRank, WindowFailure> {
+        let mut whole = whole;
+        let mut not_at: Vec<TimeNs> = vec![];
+        loop {
+            let (seam, error) = match self.look_through(&whole.survey) {
+                Ok((seen, counts)) => {
+                    return Ok(CountedRank {
+                        whole,
+                        seen,
+                        counts,
+                    });
+                }
+                Err(FailedWindow::Run(error)) => return Err(WindowFailure::Run(error)),
+                Err(FailedWindow::At { seam, error }) => (seam, error),
+            };
+            let Some(seam) = seam.filter(|_| not_at.len() < MOST_TRIES) else {
+                return Err(WindowFailure::NoWindows(error));
+            };
+            not_at.push(seam);
+            let mut device = self.read_device(None)?;
+            let host = self.list_host()?;
+            let how = self.how(whole.windows, whole.seams, &not_at);
+            whole.survey =
+                survey(&mut device, host.as_ref(), how).map_err(WindowFailure::NoWindows)?;
+        }
+    }
+
+    fn look_through(&self, survey: &Survey) -> Result<(EtSurvey, WindowCounts), FailedWindow> {
+        let options = write_options(self.job);
+        let mut seen = EtSurvey::default();
+        let mut counts = WindowCounts::new(survey);
+        let mut linker = WindowLinker::new(survey, self.job.options());
+        for (place, window) in survey.windows.iter().enumerate() {
+            // the first window has a seam behind it alone
+            let seam = match place {
+                0 => window.until,
+                _ => window.from,
+            };
+            let at_seam = |error| FailedWindow::At {
+                seam: Some(seam),
+                error,
+            };
+            let linked = self.link_window(survey, place, &mut linker)?;
+            let linked = linked.map_err(at_seam)?;
+            seen.add(&linked, &options).map_err(at_seam)?;
+            counts.add(&linked, window);
+        }
+        linker
+            .finish()
+            .map_err(|error| FailedWindow::At { seam: None, error })?;
+        Ok((seen, counts))
+    }
+
+    /// Reads and links a window.
+    fn link_window(
+        &self,
+        survey: &Survey,
+        place: usize,
+        linker: &mut WindowLinker<'_>,
+    ) -> Result<Result<LinkedWindow, WindowError>, RunError> {
+        let window = &survey.windows[place];
+        self.progress.phase("reading");
+        let device = self.read_device(Some(&window.ops))?;
+        let nodes = window.nodes_of(&device);
+        let tensors = self.job.tensor_deps != TensorEdges::None;
+        let host = self.read_host(Some(&nodes), tensors)?;
+        self.progress.phase("linking");
+        Ok(linker.link(host, device))
+    }
+
+    fn write(
+        &self,
+        counted: &CountedRank,
+        target: &Target,
+    ) -> Result<(WriteSummary, u64), WindowFailure> {
+        let survey = &counted.whole.survey;
+        let mut failure = None;
+        let written = target.write(|mut out| {
+            let mut writer = EtWindowWriter::new(&counted.seen, write_options(self.job));
+            let mut linker = WindowLinker::new(survey, self.job.options());
+            for place in 0..survey.windows.len() {
+                let linked = match self.link_window(survey, place, &mut linker) {
+                    Ok(Ok(linked)) => linked,
+                    // it was linked before: its files are others now
+                    Ok(Err(_)) => {
+                        failure = Some(WindowFailure::NoWindows(WindowError::Changed));
+                        return Err(io::Error::other("a window cannot be linked again"));
+                    }
+                    Err(error) => {
+                        failure = Some(WindowFailure::Run(error));
+                        return Err(io::Error::other("a window cannot be read again"));
+                    }
+                };
+                writer.write(&linked, &mut out)?;
+            }
+            writer.finish()
+        });
+        match (written, failure) {
+            (_, Some(failure)) => Err(failure),
+            (written, None) => Ok(written?),
+        }
+    }
+
+    fn read_device(&self, wanted: Option<&WantedOps>) -> Result<DeviceTrace, RunError> {
+        let input = input::open(&self.job.device, self.job.threads, self.progress)?;
+        let options = KinetoReadOptions {
+            threads: self.job.threads.max(1),
+            shapes: self.job.host.is_none(),
+            keep: self.job.keep,
+        };
+        let name = input.name;
+        etlink_kineto::read_part(input.content, options, wanted)
+            .map_err(|source| RunError::DeviceTrace { name, source })
+    }
+
+    /// The ids of the host trace's nodes, and its communication records.
+    fn list_host(&self) -> Result<Option<HostTrace>, RunError> {
+        let only_ids = WantedNodes {
+            only_ids: true,
+            ..WantedNodes::default()
+        };
+        self.read_host(Some(&only_ids), false)
+    }
+
+    fn read_host(
+        &self,
+        wanted: Option<&WantedNodes>,
+        tensors: bool,
+    ) -> Result<Option<HostTrace>, RunError> {
+        let Some(path) = &self.job.host else {
+            return Ok(None);
+        };
+        let input = input::open(path, self.job.threads, self.progress)?;
+        let options = HostReadOptions {
+            threads: self.job.threads.max(1),
+        };
+        let name = input.name;
+        let mut host = etlink_host::read_part(input.content, options, wanted)
+            .map_err(|source| RunError::HostTrace { name, source })?;
+        if tensors {
+            host.tensors = Some(etlink_host::tensor_uses(&host));
+        }
+        Ok(Some(host))
+    }
+}
+
+/// Ops of so much time around a window are read with it: times are rounded by less.
+const MARGIN: DurationNs = DurationNs(1_000_000);
+
+/// A window that could not be linked, or read.
+enum FailedWindow {
+    At {
+        /// The place that is no seam, if that is known.
+        seam: Option<TimeNs>,
+        error: WindowError,
+    },
+    Run(RunError),
+}
+
+impl From<RunError> for FailedWindow {
+    fn from(error: RunError) -> Self {
+        FailedWindow::Run(error)
+    }
+}
+
+/// What each window takes beside its ops.
+fn fixed_bytes(host: Option<&HostTrace>, device: &DeviceTrace) -> u64 {
+    let events = device.calls.len() + device.rows.len() + device.syncs.len() + device.waits.len();
+    let names = device.names.count() + host.map_or(0, |host| host.names.count());
+    let ids = host.map_or(0, |host| host.listed.len());
+    let parts = [(events, EVENT_BYTES), (names, NAME_BYTES), (ids, ID_BYTES)];
+    let bytes = parts.map(|(count, each)| (count as u64).saturating_mul(each));
+    bytes.into_iter().fold(0, u64::saturating_add)
+}
