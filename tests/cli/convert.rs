@@ -347,7 +347,7 @@ fn formats_that_do_not_go_together_are_refused_with_the_way() {
     .exits(0);
     tool.run("convert tree.json x.goal")
         .exits(2)
-        .complains(&["convert each rank to a .et"]);
+        .complains(&["make their .et files with"]);
     tool.run("convert {pairs}/tpdp4-2.15.0/torch_et_0.json.gz x.et")
         .exits(2)
         .complains(&["etlink link --host ET --device KINETO -o x.et"]);

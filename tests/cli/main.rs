@@ -33,6 +33,7 @@ mod measurements;
 mod memory;
 mod merge;
 mod merge_phases;
+mod merged;
 mod nsys;
 mod odd_ranks;
 mod options;

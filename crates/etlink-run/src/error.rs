@@ -340,6 +340,24 @@ pub enum RunError {
         /// What is wrong, and where.
         source: etlink_chakra::read::ChakraReadError,
     },
+    /// A merged trace (ET+) has no recording of the traces that it was made from.
+    #[error(
+        "{name} is a merged trace (ET+) without a recording of the traces that it was made \
+         from{}",
+        advice(self.remedy())
+    )]
+    NoRecording {
+        /// The file.
+        name: String,
+    },
+    /// The recording in a merged trace (ET+) is of no use.
+    #[error("{name}")]
+    Recording {
+        /// The file.
+        name: String,
+        /// Why.
+        source: etlink_chakra::etplus::RecordingError,
+    },
     /// A written graph has no nodes.
     #[error(
         "{name}: no nodes in it{}{}",
@@ -468,6 +486,10 @@ impl RunError {
             RunError::SeveralRanks { .. } => "give the traces of one of them",
             RunError::SameFile { .. } => "give the two traces of one rank",
             RunError::NoNodes { .. } => "see `etlink check`",
+            RunError::NoRecording { .. } => {
+                "give those; `etlink analyze`, `report`, `check` and `convert` take what its nodes \
+                 say"
+            }
             RunError::NoMeasurement { .. } => {
                 "give the CSV of Nsight Compute, the result of a benchmark of vLLM or SGLang, or a \
                  workload card"
@@ -530,6 +552,8 @@ impl RunError {
             | RunError::PackedProcesses { name, .. }
             | RunError::NoProcessOfRank { name, .. }
             | RunError::WrittenGraph { name, .. }
+            | RunError::NoRecording { name }
+            | RunError::Recording { name, .. }
             | RunError::Measurement { name, .. }
             | RunError::NoNodes { name, .. } => return Some(name.clone()),
             RunError::NotAFolder { path }

@@ -111,13 +111,35 @@ pub fn is_graph_name(path: &Path) -> bool {
     Packing::of_name(&name).1.ends_with(".et")
 }
 
+/// Whether a file is merged JSON (ET+), which can have the traces that it was made from.
+pub(crate) fn is_merged(path: &Path) -> bool {
+    // a file that is named `.et` is read as one
+    !is_graph_name(path)
+        && input::open(path, 1, &Progress::hidden())
+            .is_ok_and(|input| input.kind == InputKind::EtPlus)
+}
+
 /// The runs of written graphs in a folder and its subfolders, by prefix.
 ///
 /// # Errors
 /// A folder cannot be read.
 pub fn find_graph_sets(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
+    Ok(graph_sets(written_files(folder)?))
+}
+
+/// Those of merged JSON alone.
+///
+/// # Errors
+/// As those of [`find_graph_sets`].
+pub(crate) fn find_merged_sets(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
+    let mut files = written_files(folder)?;
+    files.retain(|file| is_merged(file));
+    Ok(graph_sets(files))
+}
+
+fn graph_sets(files: Vec<PathBuf>) -> Vec<GraphSet> {
     let mut sets: BTreeMap<PathBuf, BTreeMap<i64, PathBuf>> = BTreeMap::new();
-    for file in written_files(folder)? {
+    for file in files {
         if let Some((prefix, rank)) = prefix_and_rank(&file) {
             // sorted by name: `.et` before its other forms
             let ranks = sets.entry(prefix).or_default();
@@ -125,9 +147,8 @@ pub fn find_graph_sets(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
         }
     }
     let sets = sets.into_iter();
-    Ok(sets
-        .map(|(prefix, ranks)| GraphSet { prefix, ranks })
-        .collect())
+    sets.map(|(prefix, ranks)| GraphSet { prefix, ranks })
+        .collect()
 }
 
 /// The groups in the `comm_group.json` beside files of this prefix, if there is one.

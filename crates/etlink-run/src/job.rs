@@ -11,11 +11,13 @@ use crate::input::database::database_processes;
 use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::measurements::read_metric_file;
 use crate::memory::RankOperation;
+use crate::merged::read_merged;
 use crate::output::{OutputError, OutputFormat, Piece, Target};
 use crate::perfetto;
 use crate::read_cache::{ReadCache, TraceReading};
 use crate::run_files::ManifestEntry;
 use crate::step_pattern::StepPattern;
+use etlink_chakra::etplus::RecordedTraces;
 use etlink_chakra::{
     AttributeSet, RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus,
 };
@@ -234,10 +236,74 @@ pub fn write_member(
     Ok(piece)
 }
 
-/// Reads and links. The device trace of a job without a host trace may be open already.
-pub fn link_opened(
+/// What of a job's traces is open or read already.
+pub(crate) enum OpenedTrace {
+    /// The device trace of a job without a host trace.
+    File(InputFile),
+    /// Both of them, out of merged JSON.
+    Merged(Box<RecordedTraces>),
+}
+
+/// The traces of a job.
+struct JobTraces {
+    host: Option<HostTrace>,
+    device: DeviceTrace,
+    /// How those of merged JSON were linked.
+    linked: Option<LinkOptions>,
+    notes: Vec<String>,
+}
+
+impl JobTraces {
+    /// Those of files of their own.
+    fn plain(host: Option<HostTrace>, device: DeviceTrace) -> JobTraces {
+        JobTraces {
+            host,
+            device,
+            linked: None,
+            notes: vec![],
+        }
+    }
+
+    /// Those that merged JSON was made from.
+    fn of_merged(traces: RecordedTraces, job: &LinkJob) -> JobTraces {
+        let linked = traces.link_options();
+        let losses = traces.losses.iter();
+        let notes = losses
+            .map(|(loss, count)| format!("merged JSON does not have {}: {count}", loss.describe()));
+        let notes = notes.collect();
+        let mut host = traces.host;
+        if let Some(host) = host
+            .as_mut()
+            .filter(|_| job.tensor_deps != TensorEdges::None)
+        {
+            host.tensors = Some(etlink_host::tensor_uses(host));
+        }
+        JobTraces {
+            host,
+            device: traces.device,
+            linked: Some(linked),
+            notes,
+        }
+    }
+
+    /// How they are linked.
+    fn options(&self, job: &LinkJob) -> LinkOptions {
+        let options = job.options();
+        match &self.linked {
+            Some(linked) => LinkOptions {
+                allow_mismatch: linked.allow_mismatch,
+                is_interleaved: linked.is_interleaved,
+                ..options
+            },
+            None => options,
+        }
+    }
+}
+
+/// Reads and links. A trace of the job may be open already.
+pub(crate) fn link_opened(
     job: &LinkJob,
-    device: Option<InputFile>,
+    opened: Option<OpenedTrace>,
     progress: &Progress,
 ) -> Result<(LinkedTrace, JobReport), RunError> {
     let mut stopwatch = Stopwatch(Instant::now());
@@ -248,7 +314,14 @@ pub fn link_opened(
         .as_ref()
         .map(|path| open_capture(path, job.threads, progress))
         .transpose()?;
-    let (host, mut device) = read_opened(job, device, progress)?;
+    let traces = read_opened(job, opened, progress)?;
+    let options = traces.options(job);
+    let JobTraces {
+        host,
+        mut device,
+        notes,
+        ..
+    } = traces;
     if let Some(watch) = progress.memory() {
         let takes = job.work.bytes(host.as_ref(), &device);
         // who watches knows what to say of it
@@ -267,8 +340,9 @@ pub fn link_opened(
         output: 0,
     };
     progress.phase("linking");
-    let linked = etlink_link::link(host, device, job.options());
+    let linked = etlink_link::link(host, device, options);
     let mut trace = linked.map_err(|source| link_error(job, source))?;
+    trace.report.notes.extend(notes);
     trace.report.notes.extend(job.manifest.cost.clone());
     trace.report.notes.extend(step_note);
     trace.report.notes.extend(flight_note);
@@ -338,18 +412,31 @@ fn join_metrics(
     Ok(())
 }
 
-/// Reads the host trace of a job and links it with a device trace that was read already.
+/// Reads the host trace of a job and links it with a device trace that was read already. Of merged
+/// JSON the host trace is what came with it.
+///
+/// # Errors
+/// The host trace cannot be read, or the two are of two programs.
 pub fn link_read(
     job: &LinkJob,
     device: DeviceTrace,
+    merged: Option<MergedHost>,
     progress: &Progress,
 ) -> Result<LinkedTrace, RunError> {
-    let host = job
-        .host
-        .as_ref()
-        .map(|host| host_tables(input::open(host, job.threads, progress)?, job))
-        .transpose()?;
-    etlink_link::link(host, device, job.options()).map_err(|source| link_error(job, source))
+    let traces = match (merged, &job.host) {
+        (Some(MergedHost(traces)), _) => {
+            let traces = RecordedTraces { device, ..*traces };
+            JobTraces::of_merged(traces, job)
+        }
+        (None, Some(host)) => {
+            let host = host_tables(input::open(host, job.threads, progress)?, job)?;
+            JobTraces::plain(Some(host), device)
+        }
+        (None, None) => JobTraces::plain(None, device),
+    };
+    let options = traces.options(job);
+    let linked = etlink_link::link(traces.host, traces.device, options);
+    linked.map_err(|source| link_error(job, source))
 }
 
 /// What `--strict` refuses.
@@ -433,35 +520,58 @@ pub fn read_both(
     job: &LinkJob,
     progress: &Progress,
 ) -> Result<(Option<HostTrace>, DeviceTrace), RunError> {
-    read_opened(job, None, progress)
+    let JobTraces { host, device, .. } = read_opened(job, None, progress)?;
+    Ok((host, device))
 }
 
 fn read_opened(
     job: &LinkJob,
-    opened: Option<InputFile>,
+    opened: Option<OpenedTrace>,
     progress: &Progress,
-) -> Result<(Option<HostTrace>, DeviceTrace), RunError> {
+) -> Result<JobTraces, RunError> {
+    match &job.host {
+        Some(host) => {
+            let (host, device) = read_pair(job, host, progress)?;
+            Ok(JobTraces::plain(Some(host), device))
+        }
+        None => read_one_file(job, opened, progress),
+    }
+}
+
+/// Reads a device trace, or what merged JSON was made from.
+fn read_one_file(
+    job: &LinkJob,
+    opened: Option<OpenedTrace>,
+    progress: &Progress,
+) -> Result<JobTraces, RunError> {
     // a trace that was opened to see what it is cannot be opened again if it is standard input
-    let Some(host) = &job.host else {
-        let mut device = match opened {
-            Some(device) => device,
-            None => input::open(&job.device, job.threads, progress)?,
-        };
-        choose_process(&mut device, job)?;
-        return Ok((
-            None,
-            device_tables(
-                device,
-                KinetoReadOptions {
-                    threads: job.threads,
-                    // without a host trace these shapes are all there are
-                    shapes: true,
-                    keep: job.kept_events(),
-                },
-                job.cache.as_ref(),
-            )?,
-        ));
+    let mut device = match opened {
+        Some(OpenedTrace::Merged(traces)) => return Ok(JobTraces::of_merged(*traces, job)),
+        Some(OpenedTrace::File(device)) => device,
+        None => input::open(&job.device, job.threads, progress)?,
     };
+    if device.kind == InputKind::EtPlus {
+        let name = device.name.clone();
+        let content = read_merged(device, job.threads, progress)?;
+        return Ok(JobTraces::of_merged(*content.into_traces(name)?, job));
+    }
+    choose_process(&mut device, job)?;
+    let options = KinetoReadOptions {
+        threads: job.threads,
+        // without a host trace these shapes are all there are
+        shapes: true,
+        keep: job.kept_events(),
+    };
+    let device = device_tables(device, options, job.cache.as_ref())?;
+    Ok(JobTraces::plain(None, device))
+}
+
+/// Reads the two traces at the same time.
+fn read_pair(
+    job: &LinkJob,
+    host: &PathBuf,
+    progress: &Progress,
+) -> Result<(HostTrace, DeviceTrace), RunError> {
     if host == &job.device {
         return Err(RunError::SameFile { path: host.clone() });
     }
@@ -480,7 +590,7 @@ fn read_opened(
     // one thread is what was asked for
     if job.threads <= 1 {
         return Ok((
-            Some(host_tables(host, job)?),
+            host_tables(host, job)?,
             device_tables(device, options, job.cache.as_ref())?,
         ));
     }
@@ -499,7 +609,7 @@ fn read_opened(
             // a limit of the process: one after the other then
             Err(_) => read_host_trace(),
         }?;
-        Ok((Some(host), device?))
+        Ok((host, device?))
     })
 }
 
@@ -614,17 +724,38 @@ pub fn read_device_with(
     read_device_trace(input, WantedTrace::Device, options)
 }
 
-/// Reads a device trace with what no graph needs, or takes it from the cache.
+/// What merged JSON has beside the device trace.
+pub struct MergedHost(Box<RecordedTraces>);
+
+impl MergedHost {
+    /// Whether that is a host trace.
+    pub fn has_host(&self) -> bool {
+        self.0.host.is_some()
+    }
+}
+
+/// Reads a device trace with what no graph needs, or takes it from the cache; of merged JSON both
+/// traces that it was made from.
+///
+/// # Errors
+/// It is no device trace and has none, or cannot be read.
 pub fn read_for_figures(
     input: InputFile,
     threads: usize,
     cache: Option<&ReadCache>,
-) -> Result<DeviceTrace, RunError> {
+    progress: &Progress,
+) -> Result<(DeviceTrace, Option<MergedHost>), RunError> {
+    if input.kind == InputKind::EtPlus {
+        let name = input.name.clone();
+        let mut traces = read_merged(input, threads, progress)?.into_traces(name)?;
+        let device = std::mem::take(&mut traces.device);
+        return Ok((device, Some(MergedHost(traces))));
+    }
     let options = KinetoReadOptions {
         threads,
         shapes: true,
         keep: KeepEvents::Auxiliary,
     };
     expect_device(&input, WantedTrace::Table)?;
-    device_tables(input, options, cache)
+    Ok((device_tables(input, options, cache)?, None))
 }

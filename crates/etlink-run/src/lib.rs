@@ -66,6 +66,7 @@ pub mod measurements;
 pub mod membership;
 pub mod memory;
 pub mod merge;
+mod merged;
 mod one_run;
 pub mod output;
 pub mod perfetto;

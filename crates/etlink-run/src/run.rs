@@ -15,13 +15,14 @@ use crate::graphs::{self, GraphSet, find_graph_sets};
 use crate::input::database::database_processes;
 use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::inspector;
-use crate::job::{self, JobReport, JobSeconds, LinkJob, RankContext};
+use crate::job::{self, JobReport, JobSeconds, LinkJob, OpenedTrace, RankContext};
 use crate::joined::JoinedRun;
 use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::gate::{KeptTooMuch, MemoryGate, in_budget, keeping};
 use crate::memory::watch::RankWatch;
 use crate::memory::{MemoryBudget, OversizedRank, RankMemory, RankOperation, with_base};
+use crate::merged::{MergedContent, read_merged};
 use crate::phases::{PhaseError, ReportPhase, Shard};
 use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
@@ -30,6 +31,7 @@ use crate::text;
 use crate::windowed::{self, WindowFailure};
 use bytesize::ByteSize;
 use etlink_chakra::convert::GroupRanks;
+use etlink_chakra::etplus::RecordingError;
 use etlink_chakra::read;
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
@@ -505,7 +507,8 @@ impl RunSet {
     pub fn run_title(&self, run: usize) -> String {
         let run = &self.runs[run];
         if let Some(prefix) = &run.prefix {
-            return format!("{}.*.et", prefix.display());
+            let ending = if run.is_written() { "et" } else { "json" };
+            return format!("{}.*.{ending}", prefix.display());
         }
         match &self.source {
             // an empty name joined would end with a slash
@@ -616,7 +619,9 @@ impl<'s> RankEntry<'s> {
     pub fn job(self) -> Result<LinkJob, RunError> {
         let files = self.files();
         let options = &self.set.options;
-        let device = files.device.clone().ok_or_else(|| no_device(files))?;
+        // what merged JSON was made from is in it
+        let device = files.device.as_ref().or(files.graph.as_ref());
+        let device = device.cloned().ok_or_else(|| no_device(files))?;
         Ok(LinkJob {
             process: files.process,
             capture: files.capture.clone(),
@@ -650,15 +655,15 @@ impl<'s> RankEntry<'s> {
     pub(crate) fn link_job(
         self,
         job: &LinkJob,
-        device: Option<InputFile>,
+        opened: Option<OpenedTrace>,
     ) -> Result<(LinkedTrace, JobReport), RunError> {
-        let can_repeat = device.is_none();
-        let mut device = device;
+        let can_repeat = opened.is_none();
+        let mut opened = opened;
         loop {
             let watch = RankWatch::new(&self.set.gate, self.index);
             let progress = self.set.options.progress.clone();
             let progress = progress.with_memory(watch.clone());
-            let error = match job::link_opened(job, device.take(), &progress) {
+            let error = match job::link_opened(job, opened.take(), &progress) {
                 Ok(linked) => return Ok(linked),
                 Err(error) => error,
             };
@@ -774,7 +779,8 @@ impl<'s> RankEntry<'s> {
         self.set.options.cancellation.check()?;
         let (files, options) = (self.files(), &self.set.options);
         let threads = self.set.threads_each;
-        let is_file = matches!(self.set.source, RunSource::File(_));
+        // not a pair, so that what a file is decides what it has
+        let is_file = matches!(self.set.source, RunSource::File(_)) || self.run().prefix.is_some();
         let path = match (&files.graph, &files.device) {
             (Some(graph), _) => graph,
             (None, Some(device)) if is_file => device,
@@ -803,16 +809,24 @@ impl<'s> RankEntry<'s> {
             return Err(input.refuse_kind(WantedTrace::Times).into());
         }
         if input.kind.is_device_trace() && is_file {
-            let (trace, report) = self.link_job(&self.job()?, Some(input))?;
-            return Ok(RankContent::Linked(Box::new(self.linked(trace, report))));
+            return self.link_opened(OpenedTrace::File(input));
         }
         if input.kind == InputKind::HostTrace {
             return Err(InputError::HostAlone { name: input.name }.into());
         }
-        let name = input.name;
-        let graph = match read::read(input.content) {
-            Ok(graph) => graph,
-            Err(source) => return Err(RunError::WrittenGraph { name, source }),
+        let name = input.name.clone();
+        let (graph, note) = if input.kind == InputKind::EtPlus {
+            match read_merged(input, threads, &self.watched_progress())? {
+                MergedContent::Traces(traces) => {
+                    return self.link_opened(OpenedTrace::Merged(traces));
+                }
+                MergedContent::Nodes { graph, unread } => (*graph, unread.map(unread_note)),
+            }
+        } else {
+            match read::read(input.content) {
+                Ok(graph) => (graph, None),
+                Err(source) => return Err(RunError::WrittenGraph { name, source }),
+            }
         };
         if graph.is_empty() {
             let damage = graph.damage();
@@ -825,7 +839,13 @@ impl<'s> RankEntry<'s> {
             path: path.clone(),
             rank: options.rank.or(own),
             graph,
+            note,
         })))
+    }
+
+    fn link_opened(self, opened: OpenedTrace) -> Result<RankContent, RunError> {
+        let (trace, report) = self.link_job(&self.job()?, Some(opened))?;
+        Ok(RankContent::Linked(Box::new(self.linked(trace, report))))
     }
 
     /// The groups that are listed beside its written graph, and the ranks that have files.
@@ -916,6 +936,13 @@ pub struct WrittenRank {
     pub rank: Option<i64>,
     /// What it has.
     pub graph: read::ChakraGraph,
+    /// Why the recording in it is of no use, where that is so.
+    pub note: Option<String>,
+}
+
+/// What to say of nodes whose recording is of no use.
+fn unread_note(error: RecordingError) -> String {
+    format!("what follows is of its nodes alone: {error}")
 }
 
 /// What a rank has.
@@ -938,7 +965,8 @@ impl RankContent {
                 Ok(RankContent::Linked(Box::new(linked)))
             }
             RankContent::Written(written) => {
-                if let Some(damage) = written.graph.damage().filter(|_| options.strict) {
+                let damage = written.graph.damage().or_else(|| written.note.clone());
+                if let Some(damage) = damage.filter(|_| options.strict) {
                     return Err(RunError::Refused {
                         file: written.name,
                         what: damage,
@@ -1120,13 +1148,16 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
         return Ok(runs);
     }
     // recorded traces count before the graphs that were made of them: they say more
-    let sets = find_graph_sets(folder)?;
-    if sets.is_empty() || traces_only {
+    let sets = match traces_only {
+        true => graphs::find_merged_sets(folder)?,
+        false => find_graph_sets(folder)?,
+    };
+    if sets.is_empty() {
         // what is missing may lie where we may not look
         if let Some(error) = unreadable.into_iter().next() {
             return Err(error.into());
         }
-        if sets.is_empty() {
+        if find_graph_sets(folder)?.is_empty() {
             if !flight::find_dumps(folder)?.is_empty() {
                 return Err(RunError::OnlyFlightDumps {
                     folder: folder.to_owned(),
@@ -1156,7 +1187,13 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
             .iter()
             .enumerate()
             .any(|(other, set)| other != at && in_folder(set));
-        runs.push(RunFiles::written(folder, set, has_sibling));
+        let run = RunFiles::written(folder, set, has_sibling);
+        runs.push(
+            match set.ranks.values().all(|file| graphs::is_merged(file)) {
+                true => run.into_traces(),
+                false => run,
+            },
+        );
     }
     discover::note_unreadable(&mut runs, &unreadable);
     Ok(runs)
@@ -1169,6 +1206,10 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, keep: KeepEvents) -> 
         return RankMemory::of(None, Some(graph)).in_turn();
     }
     let device = files.device.as_deref();
+    if let Some(merged) = device.filter(|device| is_merged_rank(run, device)) {
+        let memory = RankMemory::of_merged(merged);
+        return if ranks > 1 { memory.in_turn() } else { memory };
+    }
     // without a device trace the rank fails before its host trace is opened
     let host = files.host.as_deref().filter(|_| device.is_some());
     let in_file = run
@@ -1184,6 +1225,13 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, keep: KeepEvents) -> 
         memory = memory.with_details(device);
     }
     if ranks > 1 { memory.in_turn() } else { memory }
+}
+
+/// Whether the device trace of a rank is in merged JSON.
+fn is_merged_rank(run: &RunFiles, device: &Path) -> bool {
+    // of a folder that is known already; a pipe would be waited for, and its first bytes lost
+    let is_single = run.ranks.len() == 1 && run.ranks[0].host.is_none();
+    run.prefix.is_some() || is_single && storage::is_file(device) && graphs::is_merged(device)
 }
 
 /// What a rank without a device trace ends with.

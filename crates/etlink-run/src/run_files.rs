@@ -52,7 +52,7 @@ pub struct RunFiles {
     pub unused: Vec<String>,
     /// What was measured beside its traces, but metrics of kernels, which are of a rank.
     pub measurements: Vec<MeasurementFile>,
-    /// What the names of its files begin with, where they are written graphs.
+    /// What the names of its files begin with, where they were written of traces.
     pub prefix: Option<PathBuf>,
     /// Whether its ranks recorded other iterations, by the manifest of the recording.
     pub are_apart: bool,
@@ -136,9 +136,17 @@ impl RunFiles {
         }
     }
 
+    /// The same, of merged JSON: its files can have the traces that they were made from.
+    pub(crate) fn into_traces(mut self) -> RunFiles {
+        for rank in &mut self.ranks {
+            rank.device = rank.graph.take();
+        }
+        self
+    }
+
     /// Whether its files are written graphs, not traces.
     pub fn is_written(&self) -> bool {
-        self.prefix.is_some()
+        self.ranks.iter().any(|rank| rank.graph.is_some())
     }
 
     /// Which files are whose, and by what that is known; nothing of written graphs.

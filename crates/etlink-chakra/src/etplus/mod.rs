@@ -23,7 +23,7 @@ mod schema;
 mod tests;
 
 pub(crate) use read::read_etplus;
-pub use recording::{RecordedTraces, RecordingError, recorded_traces};
+pub use recording::{RecordedTraces, RecordingError, has_recording, recorded_traces};
 
 use crate::WriteSummary;
 use crate::et::metadata;

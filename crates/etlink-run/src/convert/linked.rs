@@ -2,33 +2,24 @@
 
 use super::error::ConversionError;
 use super::graph_input::GraphInput;
-use crate::RunError;
-use crate::file_error::{FileAction, FileContext};
+use crate::input;
+use crate::merged::{MergedNodes, read_stream};
 use etlink_chakra::etplus::{RecordedTraces, recorded_traces};
 use etlink_chakra::messages::Losses;
-use etlink_chakra::{WriteOptions, et, read};
-use etlink_host::HostReadOptions;
-use std::io::Read;
+use etlink_chakra::{WriteOptions, et};
 
 /// The graph as a `.et`, as `etlink link` without options writes it, and what it lacks.
-pub(super) fn link_again(input: &mut GraphInput) -> Result<(Vec<u8>, Losses), ConversionError> {
-    let path = input.path.clone();
+pub(super) fn link_again(source: &mut GraphInput) -> Result<(Vec<u8>, Losses), ConversionError> {
+    let path = source.path.clone();
     let not_linked = |why: String| ConversionError::NotLinked {
         path: path.clone(),
         why,
     };
-    // Nodes are read twice, for what they say as ops and for their times.
-    let mut text = vec![];
-    let read = input.open()?.read_to_end(&mut text);
-    read.with_path(FileAction::Read, &path)
-        .map_err(RunError::from)?;
-    let (lines, behind) = etlink_host::read_linked(&text[..], HostReadOptions::default())
-        .map_err(|error| not_linked(error.to_string()))?;
-    let graph = read::read(&text[..]).map_err(|source| ConversionError::Graph {
-        path: path.clone(),
-        source,
-    })?;
-    drop(text);
+    let MergedNodes {
+        lines,
+        graph,
+        behind,
+    } = read_stream(&input::display_name(&path), 0, source.open()?)?;
     let mut losses = super::losses_of_damage(&graph);
     let traces = recorded_traces(lines, &graph, &behind);
     let traces = traces.map_err(|error| not_linked(error.to_string()))?;

@@ -228,7 +228,8 @@ fn refuse_formats(path: &Path, from: GraphFormat, to: GraphFormat) -> Result<(),
         (_, GraphFormat::HostTrace) => "a graph of slices is no recording",
         (GraphFormat::EtPlus, GraphFormat::EtPlus) => "it is that already",
         (GraphFormat::EtPlus, GraphFormat::Goal) => {
-            "GOAL is of all ranks of a run; convert each rank to a .et, and then their folder"
+            "GOAL is of all ranks of a run; make their .et files with `etlink merge FOLDER -o OUT`, \
+            and convert OUT"
         }
         (_, GraphFormat::EtPlus) => {
             "a graph of slices has no tree of ops; link the recording with `etlink link --host ET \

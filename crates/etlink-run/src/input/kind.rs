@@ -100,7 +100,8 @@ impl InputKind {
                  folder of all ranks"
             }
             InputKind::EtPlus => {
-                "analyze, report, check, convert, and chakra_converter; --host of link"
+                "analyze, findings, replay, report, top, check, convert, and chakra_converter; merge \
+                 and ranks take a folder of all ranks; --host of link"
             }
             InputKind::ChakraEt => {
                 "analyze, replay, report, check, convert; scale and simulators take a folder of all \

@@ -25,7 +25,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use restore::recorded_traces;
+pub use restore::{has_recording, recorded_traces};
 pub use traces::{RecordedTraces, RecordingError};
 pub(crate) use write::write_recording;
 

@@ -1,7 +1,7 @@
 //! Makes the two traces of an ET+ again.
 
 use super::column::{Coding, in_time};
-use super::document::{HostPart, Label, RecordingDocument, RecordingVersion};
+use super::document::{AnomalyEntry, HostPart, Label, RecordingDocument, RecordingVersion};
 use super::tables::{ReadTable, RecordedTable};
 use super::traces::{RecordedTraces, RecordingError, number_records};
 use super::{KEY, ListPart, OF_NODE, VERSION, rebuilt};
@@ -19,6 +19,12 @@ fn damaged(what: impl Into<String>) -> RecordingError {
 
 fn changed(what: impl Into<String>) -> RecordingError {
     RecordingError::Changed { what: what.into() }
+}
+
+/// Whether there is a recording behind the nodes of an ET+, be it damaged.
+pub fn has_recording(behind: &[u8]) -> bool {
+    let key = format!("\"{KEY}\":");
+    memchr::memmem::find(behind, key.as_bytes()).is_some()
 }
 
 /// Makes the traces again. `lines` are all nodes of the file, read as a host trace, `graph` the same
@@ -41,10 +47,9 @@ pub fn recorded_traces(
         }
     });
     let Some(member) = member else {
-        let key = format!("\"{KEY}\":");
-        return match memchr::memmem::find(behind, key.as_bytes()) {
-            Some(_) => Err(damaged("it is cut, or no JSON")),
-            None => rebuilt::rebuilt_traces(lines, graph),
+        return match has_recording(behind) {
+            true => Err(damaged("it is cut, or no JSON")),
+            false => rebuilt::rebuilt_traces(lines, graph),
         };
     };
     let not_read = |error: serde_json::Error| damaged(error.to_string());
@@ -101,9 +106,9 @@ impl<'g> RecordingReader<'g> {
         let host = host.map(|part| self.host(part, lines)).transpose()?;
         let document = self.document;
         device.header = document.header;
-        for (kind, count) in document.anomalies {
-            device.anomalies.add(kind, count, None);
-        }
+        device
+            .anomalies
+            .merge(AnomalyEntry::anomalies(document.anomalies));
         device.names = self.names;
         device.has_rf_ids = device.ops.rf_id.iter().any(|id| id.get().is_some());
         check_numbers(&device)?;
@@ -298,6 +303,10 @@ impl<'g> RecordingReader<'g> {
             }
             former[place] = *id;
             order.push(u32::try_from(place).map_err(|_| damaged("too many nodes"))?);
+        }
+        if let Some(anomalies) = part.anomalies {
+            // what was odd about the host trace is odd about the nodes again
+            host.anomalies = AnomalyEntry::anomalies(anomalies);
         }
         for list in part.unmended {
             let place = self.place(list.node.cast_signed())?;

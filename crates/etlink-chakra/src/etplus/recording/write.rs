@@ -1,12 +1,13 @@
 //! Writes the member.
 
 use super::column::Coding;
+use super::document::AnomalyEntry;
 use super::names::NameNumbers;
 use super::tables::{RecordedTable, TableWriter};
 use super::{OF_NODE, UnmendedList, VERSION};
 use crate::etplus::plan::{EtPlusPlan, NONE, NodeSource};
 use etlink_link::LinkedTrace;
-use etlink_model::{AnomalyKind, HostHeader, HostTrace, TrackLabel};
+use etlink_model::{HostHeader, HostTrace, TrackLabel};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -15,6 +16,7 @@ use std::io::{self, Write};
 struct HostMember<'t> {
     header: &'t HostHeader,
     unmended: &'t [UnmendedList],
+    anomalies: Vec<AnomalyEntry>,
 }
 
 /// A larger recording is left out: readers keep no more than 64 MiB of what stands behind the nodes.
@@ -61,13 +63,10 @@ impl RecordingWriter<'_> {
         let host = trace.host.as_ref().map(|host| HostMember {
             header: &host.header,
             unmended,
+            anomalies: AnomalyEntry::list(&host.anomalies),
         });
         self.member("host", &host)?;
-        let anomalies = device.anomalies.iter();
-        let anomalies: Vec<(AnomalyKind, u64)> = anomalies
-            .map(|(kind, anomaly)| (kind, anomaly.count))
-            .collect();
-        self.member("anomalies", &anomalies)?;
+        self.member("anomalies", AnomalyEntry::list(&device.anomalies))?;
         self.member("is_interleaved", trace.is_interleaved)?;
         let captured = trace.captured.is_some();
         self.member("has_captured_ops", captured)?;

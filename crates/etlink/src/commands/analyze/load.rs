@@ -245,7 +245,17 @@ fn analyze_rank<T>(
 
 fn trace_of_graph(entry: RankEntry<'_>, written: &WrittenRank) -> Result<LinkedTrace> {
     let groups = groups_of(&written.path)?;
-    let trace = chakra::linked_graph(&written.graph, &written.name, written.rank, &groups)?;
+    let mut trace = chakra::linked_graph(&written.graph, &written.name, written.rank, &groups)?;
+    if let Some(note) = &written.note {
+        if entry.set.options.strict {
+            return Err(RunError::Refused {
+                file: written.name.clone(),
+                what: note.clone(),
+            }
+            .into());
+        }
+        trace.report.notes.push(note.clone());
+    }
     if entry.set.options.strict && job::is_damaged(&trace.report) {
         return Err(RunError::refused_trace(&written.path, &trace.report.anomalies).into());
     }

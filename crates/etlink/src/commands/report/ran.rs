@@ -46,6 +46,8 @@ pub(super) enum RanSource {
         file: Box<read::ChakraGraph>,
         /// Its device rows and steps, if it has any.
         trace: Option<Box<LinkedTrace>>,
+        /// Why the recording in it is of no use, where that is so.
+        note: Option<String>,
     },
 }
 
@@ -68,6 +70,7 @@ impl Ran {
             path,
             rank,
             graph: file,
+            note,
         } = written;
         if file.is_empty() {
             let problem = format!("{name}: no nodes in it");
@@ -91,6 +94,7 @@ impl Ran {
             of: RanSource::Written {
                 file: Box::new(file),
                 trace,
+                note,
             },
         })
     }
@@ -111,7 +115,7 @@ impl Ran {
     pub(super) fn rank_number(&self) -> Option<i64> {
         match &self.of {
             RanSource::Traces(trace) => Some(trace.report.rank?.0),
-            RanSource::Written { file, trace } => {
+            RanSource::Written { file, trace, .. } => {
                 let of_rows = trace.as_ref().and_then(|trace| trace.report.rank);
                 of_rows.map(|rank| rank.0).or(file.metadata_int("rank"))
             }
@@ -122,13 +126,13 @@ impl Ran {
     pub(super) fn damage_note(&self) -> Option<String> {
         match &self.of {
             RanSource::Traces(trace) => table::damage(&trace.report.anomalies),
-            RanSource::Written { file, .. } => file.damage(),
+            RanSource::Written { file, note, .. } => file.damage().or_else(|| note.clone()),
         }
     }
 
     /// What the file does not tell, if it is a written graph.
     pub(super) fn leaves_out(&self) -> Option<String> {
-        let RanSource::Written { file, trace } = &self.of else {
+        let RanSource::Written { file, trace, .. } = &self.of else {
             return None;
         };
         let (kind, nothing_of) = match file.format.is_tree() {
@@ -169,7 +173,7 @@ impl Ran {
     ) -> ReportRank {
         let (trace, labels): (_, &dyn LabelSource) = match &self.of {
             RanSource::Traces(trace) => (Some(trace), &**trace),
-            RanSource::Written { file, trace } => (trace.as_ref(), &NodeNames(file)),
+            RanSource::Written { file, trace, .. } => (trace.as_ref(), &NodeNames(file)),
         };
         let options = Options {
             memory_timeline: true,

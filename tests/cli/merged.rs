@@ -1,0 +1,174 @@
+//! Merged JSON (ET+) has the traces that it was made from: commands answer as of those.
+
+use crate::tool::{Tool, pairs, unpacked};
+use serde_json::Value;
+
+/// The answer without names of files.
+fn answer(tool: &Tool, line: &str) -> Value {
+    let mut json = tool.run(line).exits(0).json();
+    drop_names(&mut json);
+    json
+}
+
+fn drop_names(json: &mut Value) {
+    match json {
+        Value::Object(members) => {
+            for name in ["device_trace", "host_trace", "input", "file"] {
+                members.remove(name);
+            }
+            // a rank that does not say its number is called by its file
+            members.retain(|name, value| {
+                name != "label" || !value.as_str().is_some_and(|label| label.contains(".json"))
+            });
+            members.values_mut().for_each(drop_names);
+        }
+        Value::Array(values) => values.iter_mut().for_each(drop_names),
+        Value::String(text) => {
+            for name in ["kineto_trace_0.json.gz", "kineto_trace_1.json.gz"] {
+                *text = text.replace(name, "x.json");
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[test]
+fn merged_json_is_answered_as_its_two_traces() {
+    let tool = Tool::new();
+    let mut compared = 0;
+    for folder in std::fs::read_dir(pairs()).expect("lists recordings") {
+        let run = folder.expect("entry").path();
+        let [host, device] = ["torch_et", "kineto_trace"]
+            .map(|kind| run.join(format!("{kind}_0.json.gz")).display().to_string());
+        tool.run(&format!(
+            "link -f --host {host} --device {device} -o x.json"
+        ))
+        .exits(0);
+        for (command, option) in [
+            ("analyze", ""),
+            ("findings", ""),
+            ("replay", "--device"),
+            ("top", ""),
+        ] {
+            let pair = format!("{command} --json --host {host} {option} {device}");
+            let of_pair = answer(&tool, &pair);
+            assert_eq!(
+                answer(&tool, &format!("{command} --json x.json")),
+                of_pair,
+                "{pair}"
+            );
+        }
+        compared += 1;
+    }
+    assert!(compared > 20, "{compared} recordings");
+}
+
+#[test]
+fn a_folder_of_merged_json_is_answered_as_the_recordings() {
+    let tool = Tool::new();
+    for run in ["ddp2-2.15.0", "tpdp4-2.15.0", "pipeline4-2.15.0"] {
+        tool.run(&format!("merge {{pairs}}/{run} -o {run} --format etplus"))
+            .exits(0);
+        for command in ["analyze", "findings", "ranks", "replay", "top"] {
+            assert_eq!(
+                answer(&tool, &format!("{command} --json {run}")),
+                answer(&tool, &format!("{command} --json {{pairs}}/{run}")),
+                "{command} {run}"
+            );
+        }
+    }
+}
+
+/// Names of groups, clocks and the simulator's network are those of all ranks.
+#[test]
+fn a_folder_of_merged_json_is_merged_as_the_recordings() {
+    let tool = Tool::new();
+    for run in ["ddp2-2.15.0", "tpdp4-2.15.0"] {
+        tool.run(&format!("merge {{pairs}}/{run} -o {run} --format etplus"))
+            .exits(0);
+        for option in ["", "--for astra-sim"] {
+            tool.run(&format!("merge {run} -f -o again/{run} {option}"))
+                .exits(0);
+            tool.run(&format!("merge {{pairs}}/{run} -f -o once/{run} {option}"))
+                .exits(0);
+            let (again, once) = (tool.files("again"), tool.files("once"));
+            assert!(again == once, "{run} {option}: {:?}", again.keys());
+        }
+    }
+}
+
+#[test]
+fn merged_json_from_a_pipe() {
+    let tool = Tool::new();
+    let run = "{pairs}/mlp-2.15.0";
+    tool.run(&format!(
+        "link --host {run}/torch_et_0.json.gz --device {run}/kineto_trace_0.json.gz -o x.json"
+    ))
+    .exits(0);
+    let mut piped = tool
+        .run_with("analyze - --json", &tool.read("x.json"))
+        .exits(0)
+        .json();
+    drop_names(&mut piped);
+    let mut named = answer(&tool, "analyze x.json --json");
+    for json in [&mut piped, &mut named] {
+        json[0]["ranks"][0]
+            .as_object_mut()
+            .expect("a rank")
+            .remove("label");
+    }
+    assert_eq!(piped, named);
+}
+
+/// A part of the nodes is enough for figures of ops, and a recording that is cut is not read.
+#[test]
+fn merged_json_without_a_whole_recording_is_its_nodes() {
+    let tool = Tool::new();
+    let run = "{pairs}/mlp-2.15.0";
+    tool.run(&format!(
+        "link --host {run}/torch_et_0.json.gz --device {run}/kineto_trace_0.json.gz -o x.json"
+    ))
+    .exits(0);
+    let text = tool.read("x.json");
+    let recording = b"\"recording\":";
+    let begin = text
+        .windows(recording.len())
+        .position(|part| part == recording)
+        .expect("a recording");
+    tool.file("cut.json", &text[..(begin + text.len()) / 2]);
+    tool.run("analyze cut.json")
+        .exits(0)
+        .notes("what follows is of its nodes alone: its \"recording\" is damaged");
+    tool.run("analyze cut.json --strict").exits(1);
+    tool.run("report cut.json -o page.html")
+        .exits(0)
+        .notes("what follows is of its nodes alone");
+    tool.run("findings cut.json")
+        .exits(2)
+        .complains(&["cut.json", "its \"recording\" is damaged"]);
+    let nodes = [&text[..begin], b"\"finish_ts\": 1}".as_slice()].concat();
+    tool.file("theirs.json", nodes);
+    tool.run("analyze theirs.json").exits(0);
+    for line in ["findings theirs.json", "top theirs.json"] {
+        tool.run(line).exits(2).complains(&[
+            "theirs.json is a merged trace (ET+) without a recording",
+            "give those",
+        ]);
+    }
+}
+
+/// What was odd about the traces is told of the merged one too.
+#[test]
+fn merged_json_says_what_was_damaged() {
+    let tool = Tool::new();
+    let host = unpacked("mlp-2.15.0/torch_et_0.json.gz");
+    tool.file("host.json", &host[..host.len() * 9 / 10]);
+    let device = "{pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+    tool.run(&format!(
+        "link --host host.json --device {device} -o x.json"
+    ))
+    .exits(0);
+    let whole = answer(&tool, &format!("analyze --json --host host.json {device}"));
+    assert_eq!(answer(&tool, "analyze --json x.json"), whole);
+    tool.run("analyze x.json --strict").exits(1);
+}
