@@ -323,6 +323,19 @@ asyncio.run(asyncio.wait_for(main(), 20))
         place = self.folder / "files"
         place.mkdir()
         ran = self.record(SCHEDULE, f"python children.py {place}")
+        self.assert_plain_children(ran, place)
+
+    def test_children_of_a_step_of_the_programs_own_profiler_are_as_plain_ones(self):
+        place = self.folder / "files"
+        place.mkdir()
+        ran = self.record("", f"python children.py {place} own")
+        self.assertIn("left 7\n", ran.stdout)
+        self.assert_plain_children(ran, place)
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual(rank["notes"], [])
+        self.assertEqual(len(rank["cycles"]), 1)
+
+    def assert_plain_children(self, ran: subprocess.CompletedProcess, place: Path):
         self.assertIn("ended [-15]", ran.stdout)
         words = next(line for line in ran.stdout.splitlines() if line.startswith("cost")).split()
         cost, before, grown = float(words[1]), float(words[3]), int(words[5])

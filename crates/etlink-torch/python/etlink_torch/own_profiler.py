@@ -13,7 +13,7 @@ import weakref
 from . import files, host_cut
 from .guard import Failure, attempt, describe, guarded
 from .observer_file import ObserverFile
-from .process import clock
+from .process import clear_callbacks, clock
 from .signals import deferred
 from .waits import Waits
 from .window import OWN, add_waits, snapshot_of
@@ -323,9 +323,14 @@ class OwnProfilers:
             )
 
     def forked(self):
+        """In a forked child, which is not profiled any more, as in a cycle of ours."""
         self.off = True
-        if self.cycle is not None:
-            self.cycle.detach()
+        cycle, self.cycle = self.cycle, None
+        # kept: the files are the parent's, also where the child stops the profiler
+        self.detached, self.waiting = [cycle, *self.waiting], []
+        if cycle is not None:
+            attempt(cycle.detach)
+            attempt(clear_callbacks)
 
 
 class OwnCycle:
