@@ -821,6 +821,10 @@ class Steps(Traces):
         "gradients_without_autograd": (5, None),
         # three of the first optimizer
         "a_pretraining_and_two_in_turn": (9, None),
+        # that a phase has begun is not known at the first call of the second optimizer
+        "phases_by_turns": (35, None),
+        # three of the training before, and one of the generator: two of the critic are missed before it leads
+        "a_critic_of_many_steps": (32, None),
         # of each trial three
         "trials": (18, None),
         "trials_that_are_kept": (18, None),
