@@ -431,6 +431,25 @@ print(len(os.listdir("/proc/self/fd")) < 30, found)
                 self.assertIn("the program closed the file into which PyTorch wrote the host trace: the cycle is given up", ran.stderr)
         self.assertFalse((self.traces / ".etlink").exists())
 
+    FEW = """
+import os, resource, torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = [os.open(os.devnull, os.O_RDONLY)]
+while held[-1] < 40:
+    held.append(os.open(os.devnull, os.O_RDONLY))
+for _ in range(8):
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+"""
+
+    def test_a_program_that_may_open_few_files(self):
+        script = self.script("few.py", self.FEW)
+        self.record(SCHEDULE, f"python {script}")
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
     TAKEN_OVER = """
 import ctypes, os, sys, torch
 from etlink_torch.observer_file import ObserverFile

@@ -59,17 +59,24 @@ def high_numbers():
     """What is opened meanwhile, by code that takes the lowest free number, gets one of ours."""
     taken = []
     attempt(take_low_numbers, taken)
+    end = attempt(least) or LEAST
     try:
+        # more than needed: some low ones were in use
+        close_from(taken, end)
         yield
     finally:
-        for number in taken:
-            attempt(os.close, number)
+        close_from(taken, 0)
 
 
 def take_low_numbers(taken):
     taken.append(os.open(os.devnull, os.O_RDONLY))
-    # a few more than needed: some are in use
     taken.extend(map(os.dup, itertools.repeat(taken[0], least())))
+
+
+def close_from(taken, first):
+    for number in [number for number in taken if number >= first]:
+        taken.remove(number)
+        attempt(os.close, number)
 
 
 def number_of(path):
