@@ -30,7 +30,7 @@ import threading
 
 GUARDS = {"attempt", "call_each", "deferred", "deliver", "describe", "guarded", "is_programs", "silent", "super"}
 """What guards the others: no part of it calls anything that can fail."""
-PROGRAMS_OWN = {"function", "original", "take_lock", "watch_lock"}
+PROGRAMS_OWN = {"function", "original", "take_lock", "watch_lock", "__call__", "__init_subclass__", "__setattr__"}
 """Calls of what the hook has wrapped: their errors are the program's."""
 OF_DYNAMO = {"eval_frame_callback", "is_tracing", "set_eval_frame"}
 """A constant, and functions in C that give what is set, or take it."""
