@@ -611,11 +611,17 @@ fn a_recording_whose_launcher_was_killed_is_used_and_listed() {
     tool.run("ranks traces").exits(0).notes(why);
     tool.run("merge traces -o merged")
         .exits(0)
-        .notes("`etlink record -o traces -- true` writes it");
-    tool.run("record -o traces -- true")
+        .notes("`etlink record --recover -o traces` writes it");
+    tool.run("record --recover -o traces")
+        .exits(0)
+        .notes("etlink.json is written of what an ended launcher left there");
+    let again = "etlink.json is there: nothing to recover";
+    tool.run("record --recover -o traces").exits(0).notes(again);
+    tool.run("record --recover -o nothing")
         .exits(2)
-        .notes("etlink.json is written of what an ended launcher left there")
-        .complains(&["is there already"]);
+        .complains(&["nothing has no recording that was begun"]);
+    assert!(!tool.path("nothing").exists());
+    tool.run("record --recover -o traces -- true").exits(2);
     let manifest = manifest(&tool);
     let rank = &manifest["ranks"][0];
     assert_eq!(

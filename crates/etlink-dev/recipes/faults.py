@@ -30,12 +30,12 @@ import threading
 
 GUARDS = {"attempt", "call_each", "deferred", "deliver", "describe", "guarded", "is_programs", "silent", "super"}
 """What guards the others: no part of it calls anything that can fail."""
-PROGRAMS_OWN = {"function", "original", "take_lock", "__call__", "__init_subclass__", "__setattr__"}
+PROGRAMS_OWN = {"function", "original", "take_lock", "watch_lock", "__call__", "__init_subclass__", "__setattr__"}
 """Calls of what the hook has wrapped: their errors are the program's."""
 OF_DYNAMO = {"eval_frame_callback", "is_tracing", "set_eval_frame"}
 """A constant, and functions in C that give what is set, or take it."""
-OF_LOCKS = {"extend", "map"}
-"""Builtins by which the answer of a lock is noted in C."""
+OF_LOCKS = {"_getframe", "extend", "map"}
+"""Builtins by which the caller of a lock is seen, and its answer is noted in C."""
 TRUSTED = GUARDS | PROGRAMS_OWN | OF_DYNAMO | OF_LOCKS
 STEPS = 6
 OWN = ("own", "own-observer")

@@ -17,7 +17,7 @@ from pathlib import Path
 import test_torch
 import venvs
 from catalog import version_key
-from test_torch import CHOSEN, MODIFIED, PACKAGE, PROGRAMS, SCHEDULE, Traces
+from test_torch import CHOSEN, MODIFIED, PACKAGE, PROGRAMS, SCHEDULE, Traces, device_ops, host_ops
 
 FAULTS = PROGRAMS.parent / "faults.py"
 
@@ -323,6 +323,19 @@ asyncio.run(asyncio.wait_for(main(), 20))
         place = self.folder / "files"
         place.mkdir()
         ran = self.record(SCHEDULE, f"python children.py {place}")
+        self.assert_plain_children(ran, place)
+
+    def test_children_of_a_step_of_the_programs_own_profiler_are_as_plain_ones(self):
+        place = self.folder / "files"
+        place.mkdir()
+        ran = self.record("", f"python children.py {place} own")
+        self.assertIn("left 7\n", ran.stdout)
+        self.assert_plain_children(ran, place)
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual(rank["notes"], [])
+        self.assertEqual(len(rank["cycles"]), 1)
+
+    def assert_plain_children(self, ran: subprocess.CompletedProcess, place: Path):
         self.assertIn("ended [-15]", ran.stdout)
         words = next(line for line in ran.stdout.splitlines() if line.startswith("cost")).split()
         cost, before, grown = float(words[1]), float(words[3]), int(words[5])
@@ -397,6 +410,80 @@ print(len(os.listdir("/proc/self/fd")) < 30, found)
         self.assertFalse((self.traces / ".etlink").exists())
 
 
+    def test_a_program_that_closes_what_it_does_not_know_in_a_recorded_cycle(self):
+        """PyTorch writes the host trace with each op, into a descriptor that the program does not know."""
+        for how in ("3 range", "4 each", "3 range own", "4 each own"):
+            with self.subTest(how):
+                schedule = "" if "own" in how else SCHEDULE
+                ran = self.record(schedule + " --overwrite", f"python closing.py {how}")
+                self.assertEqual(ran.stdout, "{b'CHECKPOINT'}\n")
+                (rank,) = self.manifest()["ranks"]
+                self.assertEqual(rank["notes"], [])
+                if "own" in how:
+                    self.assert_pair_of_own(rank["cycles"])
+                else:
+                    self.assert_steps(rank, (3, 4))
+        # what C closes is closed
+        for how in ("3 c", "4 c", "3 c own"):
+            with self.subTest(how):
+                ran = self.record(SCHEDULE + " --overwrite", f"python closing.py {how}", code=1)
+                self.assertEqual(ran.stdout, "{b'CHECKPOINT'}\n")
+                self.assertIn("the program closed the file into which PyTorch wrote the host trace: the cycle is given up", ran.stderr)
+        self.assertFalse((self.traces / ".etlink").exists())
+
+    FEW = """
+import os, resource, torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = [os.open(os.devnull, os.O_RDONLY)]
+while held[-1] < 40:
+    held.append(os.open(os.devnull, os.O_RDONLY))
+for _ in range(8):
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+"""
+
+    def test_a_program_that_may_open_few_files(self):
+        script = self.script("few.py", self.FEW)
+        self.record(SCHEDULE, f"python {script}")
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
+    TAKEN_OVER = """
+import ctypes, os, sys, torch
+from etlink_torch.observer_file import ObserverFile
+file = ObserverFile(torch.profiler.ExecutionTraceObserver(), sys.argv[1] + "/host.json")
+file.register()
+number = file.descriptor.number
+try:
+    os.close(number)
+except OSError as error:
+    print(error)
+print(number >= 512, file.is_lost())
+ctypes.CDLL(None).close(number)
+own = os.open(sys.argv[1] + "/own", os.O_WRONLY | os.O_CREAT)
+os.dup2(own, number)
+os.write(number, b"CHECK")
+print(file.is_lost())
+file.unregister()
+os.write(number, b"POINT")
+print(open(sys.argv[1] + "/own").read(), os.close.__class__.__name__)
+"""
+
+    def test_a_file_of_the_program_that_has_got_the_number_of_the_host_trace(self):
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        line = ["python", "-c", self.TAKEN_OVER, str(self.folder)]
+        ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
+        self.assertEqual((ran.returncode, ran.stdout), (0, "[Errno 9] Bad file descriptor\nTrue False\nTrue\nCHECKPOINT builtin_function_or_method\n"), ran.stderr)
+
+    def assert_pair_of_own(self, cycles: list[dict]):
+        """The host trace of what the program's own profiler has recorded is whole."""
+        (cycle,) = cycles
+        host = host_ops(self.traces / cycle["host_trace"])
+        self.assertEqual(set(host.items()) - set(device_ops(self.traces / cycle["device_trace"])), set())
+        self.assertGreater(len(host), 100)
+
 class Pickles(Safety):
     def test_pickles_are_read_without_us(self):
         """In the recording and outside of it."""
@@ -419,6 +506,14 @@ class Pickles(Safety):
         environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": self.python_path}
         subprocess.run(["python", "-c", read, str(pickles)], env=environment, check=True, timeout=60)
         self.assertEqual(len(list(pickles.iterdir())), 4 * (2 * (pickle.HIGHEST_PROTOCOL + 1) + 2))
+
+
+class Locks(Safety):
+    def test_locks_are_those_of_python(self):
+        """Their types, what makes them, and what is called on them by either."""
+        ran = self.record("--wait 1 --warmup 0 --active 2", "python lock_types.py")
+        self.assertEqual(ran.stdout, "[]\n")
+        self.assert_steps(self.manifest()["ranks"][0], (1, 2))
 
 
 class Clocks(Safety):

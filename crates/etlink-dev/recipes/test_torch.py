@@ -408,7 +408,43 @@ class Recorded(Traces):
         self.assert_steps(rank, (3, 4))
         # calls of any model are not: actors make them beside the rank that learns
         ran = self.record(SCHEDULE + " --overwrite --step-on forward", f"python {program}", code=1)
-        self.assertIn("made no step; steps are calls of a model that has parameters; in a forked process", ran.stderr)
+        self.assertIn("the steps were made in a forked process without a rank", ran.stderr)
+
+    def test_a_training_in_a_forked_process(self):
+        """It may be a helper, so that it is not recorded; the note says how it is."""
+        text = (
+            "import os\n"
+            "def step(optimizer):\n"
+            "    optimizer.zero_grad()\n"
+            "    model(torch.ones(2, 8)).sum().backward()\n"
+            "    optimizer.step()\n"
+            "def train():\n"
+            "    os.environ.update(variable.split('=') for variable in sys.argv[1:])\n"
+            "    optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+            "    for _ in range(8):\n"
+            "        step(optimizer)\n"
+            "process = context.Process(target=train)\n"
+            "process.start()\n"
+            "process.join()\n"
+            "sys.exit(process.exitcode)\n"
+        )
+        program = self.forked(text)
+        ran = self.record(SCHEDULE, f"python {program}", code=1)
+        note = "the steps were made in a forked process without a rank, which may be a helper; set RANK=0 in it, start it by spawn"
+        self.assertIn(note, ran.stderr)
+        self.assertFalse((self.traces / ".etlink").exists())
+        for options, more in (("", "RANK=0"), (" --step-on __main__:step", "")):
+            self.record(f"{SCHEDULE} --overwrite{options}", f"python {program} {more}")
+            (rank,) = self.manifest()["ranks"]
+            self.assert_steps(rank, (3, 4))
+        spawned = self.folder / "spawns.py"
+        lines = text.split("process = ")
+        guarded = "".join(f"    {line}\n" for line in ("process = " + lines[1]).splitlines())
+        head = "import multiprocessing, sys, torch\ncontext = multiprocessing.get_context('spawn')\nmodel = torch.nn.Linear(8, 8)\n"
+        spawned.write_text(head + lines[0] + "if __name__ == '__main__':\n" + guarded)
+        self.record(f"{SCHEDULE} --overwrite", f"python {spawned}")
+        (rank,) = self.manifest()["ranks"]
+        self.assert_steps(rank, (3, 4))
 
     def test_a_helper_that_a_rank_forks_is_none(self):
         program = self.forked(
@@ -785,6 +821,10 @@ class Steps(Traces):
         "gradients_without_autograd": (5, None),
         # three of the first optimizer
         "a_pretraining_and_two_in_turn": (9, None),
+        # that a phase has begun is not known at the first call of the second optimizer
+        "phases_by_turns": (35, None),
+        # three of the training before, and one of the generator: two of the critic are missed before it leads
+        "a_critic_of_many_steps": (32, None),
         # of each trial three
         "trials": (18, None),
         "trials_that_are_kept": (18, None),

@@ -70,7 +70,7 @@ pub fn unlisted(folder: &Path) -> Option<String> {
     } else {
         format!(
             "{name} has no {MANIFEST}: `etlink record` was killed before it wrote that. The traces are used \
-             as they are; `etlink record -o {name} -- true` writes it of what is left, and stops there"
+             as they are; `etlink record --recover -o {name}` writes it of what is left"
         )
     })
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text. The package has a private name there, so that no
 /// `etlink_torch` of the program is taken for it, nor it for one of theirs.
-pub const HOOK: [(&str, &str); 39] = [
+pub const HOOK: [(&str, &str); 41] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
@@ -56,6 +56,10 @@ pub const HOOK: [(&str, &str); 39] = [
         include_str!("../python/etlink_torch/host_cut.py"),
     ),
     (
+        "_etlink_hook/known.py",
+        include_str!("../python/etlink_torch/known.py"),
+    ),
+    (
         "_etlink_hook/lightning_hooks.py",
         include_str!("../python/etlink_torch/lightning_hooks.py"),
     ),
@@ -70,6 +74,10 @@ pub const HOOK: [(&str, &str); 39] = [
     (
         "_etlink_hook/memory_snapshot.py",
         include_str!("../python/etlink_torch/memory_snapshot.py"),
+    ),
+    (
+        "_etlink_hook/observer_file.py",
+        include_str!("../python/etlink_torch/observer_file.py"),
     ),
     (
         "_etlink_hook/own_profiler.py",

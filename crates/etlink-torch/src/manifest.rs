@@ -144,6 +144,11 @@ pub struct ManifestContents {
     pub tasks: Vec<Task>,
 }
 
+/// Says why steps of a forked process were not recorded, and how they can be.
+const FORKED: &str = "nothing is recorded: the steps were made in a forked process without a rank, \
+                      which may be a helper; set RANK=0 in it, start it by spawn, or name its steps: \
+                      --step-on __main__:FUNCTION";
+
 impl ManifestContents {
     /// Reads an `etlink.json`.
     ///
@@ -389,6 +394,9 @@ impl Manifest {
                 let why = "nothing is recorded: the program made no profiler of its own; choose \
                            the steps with --wait, --warmup and --active";
                 return vec![why.to_owned()];
+            }
+            if processes.iter().any(|process| process.trained_in_fork) {
+                return vec![FORKED.to_owned()];
             }
             return vec![format!(
                 "nothing is recorded: the program imported torch and made no step; steps are {}",

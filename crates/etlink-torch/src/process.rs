@@ -41,6 +41,9 @@ pub struct Process {
     pub duplicate: bool,
     /// Steps that the program made.
     pub steps: u64,
+    /// A child that it has forked made steps, and was not recorded: it may have been a helper.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub trained_in_fork: bool,
     /// What made them: the class of the model or of the optimizer, or the function.
     pub counted: Option<String>,
     /// What was recorded.

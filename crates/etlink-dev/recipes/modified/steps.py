@@ -257,6 +257,33 @@ def a_pretraining_and_two_in_turn():
 
 
 @loop("optimizer")
+def phases_by_turns():
+    """Each optimizer has three steps, then it is the other's turn."""
+    nets = [model(), model()]
+    optimizers = [torch.optim.Adam(net.parameters()) for net in nets]
+
+    def iteration():
+        for net, optimizer in zip(nets, optimizers):
+            train(net, optimizer)
+
+    return iteration
+
+
+@loop("optimizer")
+def a_critic_of_many_steps():
+    """After a training of the generator alone."""
+    critic, generator = model(), model()
+    optimizers = [torch.optim.Adam(net.parameters()) for net in (critic, generator)]
+    train(generator, optimizers[1])
+
+    def iteration():
+        train(critic, optimizers[0], 5)
+        train(generator, optimizers[1], 1)
+
+    return iteration
+
+
+@loop("optimizer")
 def trials():
     """Each iteration is a trial of three steps."""
 

@@ -1,4 +1,7 @@
-"""Children that are forked in a recorded step: some are ended at once, one goes on and works. Prints how they ended, and what work costs."""
+"""Children that are forked in a recorded step: some are ended at once, one goes on and works. Prints how they ended, and what work costs.
+
+    children.py FOLDER [own]: in a step of a profiler of its own, which a child may stop too
+"""
 
 import multiprocessing
 import os
@@ -61,9 +64,33 @@ def fork_children():
 BEFORE = cost_of_work()
 model = torch.nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for step in range(8):
-    optimizer.zero_grad()
-    model(torch.ones(2, 4)).sum().backward()
-    if step == 3:
-        fork_children()
-    optimizer.step()
+
+
+def train(steps):
+    for step in steps:
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        if step == 3:
+            fork_children()
+        optimizer.step()
+
+
+def stop_in_child(profiler):
+    """As a child does that leaves the block."""
+    child = os.fork()
+    if child == 0:
+        profiler.stop()
+        torch.ones(4).add(1)
+        os._exit(7)
+    print("left", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+if sys.argv[2:]:
+    train(range(3))
+    with torch.profiler.profile() as profiler:
+        train(range(3, 5))
+        stop_in_child(profiler)
+    profiler.export_chrome_trace(os.path.join(sys.argv[1], "own.json"))
+    train(range(5, 8))
+else:
+    train(range(8))

@@ -10,7 +10,7 @@ import shutil
 import socket
 
 from . import flight_recorder, memory_snapshot
-from .descriptors import Descriptor
+from .descriptors import opened
 from .guard import Failure, attempt
 from .process import clock
 
@@ -55,7 +55,7 @@ def hold_shared(path):
     """Opens a file and keeps a shared lock on it for as long as this process lives; the descriptor."""
     import fcntl
 
-    descriptor = Descriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    descriptor = opened(path, os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor.number, fcntl.LOCK_SH)
     return descriptor
 

@@ -8,6 +8,10 @@ from .process import RANK_VARIABLES, first_number
 from .report import Report
 
 
+WORD = "forked"
+"""How the file ends by which children leave word of steps that are not recorded."""
+
+
 class Heir:
     """What a forked child needs to record by itself. Most children are workers and helpers, and never do."""
 
@@ -18,6 +22,8 @@ class Heir:
         # a function that counts is wrapped already
         self.counted, self.rank = content.get("counted"), first_number(RANK_VARIABLES)
         self.had_group = has_group(self.torch)
+        # a child of a child has it from the first one
+        self.word, self.has_noted = session.report.path(WORD), False
 
     def is_recorded(self):
         """Whether its steps are those of a rank, or of an engine; helpers of a rank may train and call models too."""
@@ -34,6 +40,13 @@ class Heir:
     def is_helper(self):
         """Of a rank, for as long as it lives."""
         return self.torch.utils.data.get_worker_info() is not None or self.had_group
+
+    def note_step(self):
+        """Leaves word that this child makes steps which are not recorded. Only its parent can say so at the end."""
+        if not self.has_noted:
+            self.has_noted = True
+            with open(self.word, "w"):
+                pass
 
     def report(self):
         # a daemon has closed what kept the folder, and its launcher has removed that at its end

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from . import at_end, files, lightning_hooks, locks, manifest, own_profiler, step_ranges, steps, workers
+from . import at_end, files, lightning_hooks, manifest, own_profiler, step_ranges, steps, workers
 from .guard import attempt, describe, is_programs, silent
 from .report import Report
 from .session import Session
@@ -182,14 +182,14 @@ def watch_profilers(torch, session):
 
 
 def watch_waits(torch, session):
-    """What has to be in place before the program makes it: locks, and workers of a DataLoader.
+    """What has to be in place before the program makes it: workers of a DataLoader.
 
     What was replaced; without it the recording has fewer waits.
     """
     if not session.settings["options"]["thread_waits"]:
         return []
-    made = [attempt(locks.replace), attempt(workers.replace, torch, session)]
-    return [patches for patches in made if patches is not None]
+    replaced = attempt(workers.replace, torch, session)
+    return [] if replaced is None else [replaced]
 
 
 def wrapped(original, session):

@@ -1,35 +1,36 @@
-"""`threading.Lock` and `RLock` of the program's own modules, so that waits for them are known.
+"""Locks of Python while a cycle is recorded: who waits for one, and who has let it go.
 
-A lock is an object of C, whose class takes no wrapper: where the program makes one, it gets one of ours
-around it, or derived from it. Modules of Python itself and installed packages get the plain one. While
-nothing is recorded its methods are those of the lock of C. What is pickled has the names of Python itself:
-who reads it may never have heard of us.
+Locks are objects of C, and stay what they are, as do their types and what makes them. A type of C takes no
+attribute, but looks its methods up in a dictionary. In there `acquire` and `__enter__` are ours while a
+cycle is recorded, and those of C before and after it.
+
+Waits of the program's own modules are recorded: those of Python itself and of installed packages are parts of calls
+that have a row of their own, or none.
 """
 
 import _thread
-import copyreg
-import importlib
-import operator
+import ctypes
+import functools
+import gc
+import os
 import site
 import sys
 import sysconfig
 import threading
-import typing
-from threading import get_native_id
+from sys import _getframe
 from time import time_ns
 
-from .guard import PACKAGE, attempt, is_programs
+from .guard import Failure, attempt
+from .known import Known
 from .steps.patches import Patches
 
 RECORDERS = []
 """What records waits now: empty, or one `Waits`."""
-RECORDINGS = [0]
-"""How many have begun: what was noted of a lock in an earlier one says nothing of this one."""
-PLAIN = _thread.allocate_lock
-KIND = _thread.LockType
-REENTRANT = _thread.RLock
-PLAIN_REENTRANT = threading.RLock
-"""A function that makes one, up to Python 3.14 at least."""
+HOLDERS = Known()
+"""Of each lock that the program's own modules have taken: a list of the thread that took it last."""
+KINDS = {"Lock": _thread.LockType, "RLock": _thread.RLock}
+CONDITION_ENTERS = getattr(threading.Condition.__enter__, "__code__", None)
+HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def installed_folders():
@@ -41,284 +42,185 @@ def installed_folders():
     return tuple({place for place in found if place})
 
 
-INSTALLED = installed_folders()
+INSTALLED = (*installed_folders(), HERE)
 
 
-def is_own(variables):
-    """Whether a module's variables are those of the program's own code."""
-    file, name = variables.get("__file__"), variables.get("__name__")
-    # our own modules lie in no installed folder
-    if not isinstance(file, str) or (isinstance(name, str) and name.startswith(PACKAGE + ".")):
-        return False
-    return not file.startswith(INSTALLED)
+@functools.lru_cache(maxsize=4096)
+def is_own_file(file):
+    return type(file) is str and not file.startswith(INSTALLED)
 
 
-class Module:
-    """A module as pickles have it, which take none by itself."""
-
-    def __init__(self, name):
-        self.name = name
-
-    def __reduce__(self):
-        return importlib.import_module, (self.name,)
+def is_of_program(frame):
+    """Whether a call comes from the program's own code."""
+    if frame.f_code is CONDITION_ENTERS:
+        # `with condition` takes its lock
+        frame = frame.f_back
+    return is_own_file(frame.f_globals.get("__file__"))
 
 
-class PicklerOfDill:
-    """What dill's functions for locks of C are called with: they tell a pickler what makes such a lock."""
-
-    reduced = None
-
-    def save_reduce(self, function, arguments, obj=None):
-        self.reduced = function, arguments
-
-
-def reduced_by_dill(lock, kind, frame):
-    """What dill writes of a lock of C, if it is dill that pickles this one; `frame`: of who asks for that."""
-    if frame.f_globals.get("__name__") != "pickle" or "dill" not in sys.modules:
+def taker(lock, frame):
+    """What is to be done about a lock that is taken: (what records it, whether a wait has a row); None: nothing."""
+    if not RECORDERS:
+        # conditions keep the method that a lock has when they are made
         return None
-    save = getattr(type(frame.f_locals.get("self")), "dispatch", {}).get(kind)
-    if save is None:
+    has_row = is_of_program(frame)
+    # of a lock that both take it is known who had it
+    return (RECORDERS[0], has_row) if has_row or HOLDERS.get(lock) is not None else None
+
+
+def note_holder(lock, thread):
+    """This thread has the lock now; the one that had it before."""
+    holder = HOLDERS.get(lock)
+    if holder is None:
+        HOLDERS.set(lock, [thread])
         return None
-    pickler = PicklerOfDill()
-    save(pickler, lock)
-    return pickler.reduced
+    before, holder[0] = holder[0], thread
+    return before
 
 
-def reduced_by_program(lock, kind):
-    """What the program has registered for locks of C (`copyreg.pickle`, `ForkingPickler.register`), which a pickler asks by their type."""
-    reducers = [copyreg.dispatch_table]
-    reduction = sys.modules.get("multiprocessing.reduction")
-    if reduction is not None:
-        reducers.append(getattr(reduction.ForkingPickler, "_extra_reducers", {}))
-    for registered in reducers:
-        reducer = registered.get(kind)
-        if reducer is not None:
-            return reducer(lock)
-    return None
+def note_taken_again(lock, thread):
+    """By the methods of C, as after the wait for a condition."""
+    if HOLDERS.get(lock) is not None:
+        note_holder(lock, thread)
 
 
-def reduce_lock(lock, kind, frame):
-    """What is pickled of a lock that stands for one of this kind; `frame`: of who asks for that."""
-    reduced = attempt(reduced_by_dill, lock, kind, frame)
-    if reduced is None:
-        reduced = reduced_by_program(lock, kind)
-    if reduced is None:
-        raise TypeError("cannot pickle '_thread.{}' object".format(kind.__name__))
-    return reduced
-
-
-class LockKind(type):
-    """Makes plain locks for all but the program's own modules; both kinds are instances."""
-
-    def __call__(cls):
-        try:
-            if is_own(sys._getframe(1).f_globals):
-                return super().__call__()
-        except Exception as error:
-            if is_programs(error):
-                raise
-        original = PLAIN
-        return original()
-
-    def __instancecheck__(cls, thing):
-        return type(thing) is cls or isinstance(thing, KIND)
-
-    def __subclasscheck__(cls, kind):
-        return kind is cls or kind is KIND
-
-
-class MethodOfC(property):
-    """The method of the plain lock within, looked up in C.
-
-    A handler of a signal may raise between any two lines of Python, so a method of ours around `acquire` or
-    `release` would leave locks held for ever that the plain one does not. It also takes twice the time.
-    """
-
-    def __init__(self, name):
-        super().__init__(operator.attrgetter("_plain." + name))
-
-    def __call__(self, lock, *arguments, **named):
-        """`threading.Lock.acquire(lock)`"""
-        original = self.fget(lock)
-        return original(*arguments, **named)
-
-
-def kind_of_c(lock):
-    return KIND
-
-
-def reduce_lock_kind(kind):
-    """For pickles of `threading.Lock` itself, such as of a `defaultdict` that makes locks."""
-    if vars(threading).get("Lock") is kind:
-        return "Lock"
-    # somebody still has it after the recording
-    return getattr, (Module("threading"), "Lock")
-
-
-class Lock(metaclass=LockKind):
-    """As `threading.Lock`, which cannot be derived from either, until `watch` gives it methods that record waits."""
-
-    # `_before`: see `Holder`
-    __slots__ = ("_plain", "_before", "__weakref__")
-
-    def __init__(self):
-        self._plain, self._before = PLAIN(), None
-
-    def __init_subclass__(cls):
-        raise TypeError("type '_thread.lock' is not an acceptable base type")
-
-    acquire = acquire_lock = MethodOfC("acquire")
-    release = release_lock = MethodOfC("release")
-    locked = locked_lock = MethodOfC("locked")
-    __enter__, __exit__ = MethodOfC("__enter__"), MethodOfC("__exit__")
-    _at_fork_reinit = MethodOfC("_at_fork_reinit")
-
-    # `isinstance(lock, _thread.LockType)` asks for it
-    __class__ = property(kind_of_c)
-    # by these names it is looked up when it is pickled
-    __module__, __qualname__ = "threading", "Lock"
-
-    def __reduce_ex__(self, protocol):
-        return reduce_lock(self, KIND, sys._getframe(1))
-
-    # By these a condition leaves and takes a lock, which it does itself where there are none. A handler that raises while
-    # it takes it again must find as few lines as there.
-
-    def _release_save(self):
-        self._plain.release()
-
-    def _acquire_restore(self, nothing):
-        self._plain.acquire()
-
-    def _is_owned(self):
-        if self._plain.acquire(False):
-            self._plain.release()
-            return False
-        return True
-
-    def __repr__(self):
-        return repr(self._plain)
-
-
-def reduce_reentrant_kind(kind):
-    if kind is not RLock:
-        # the program's own, derived from ours
-        return kind.__qualname__
-    return getattr, (Module("_thread"), "RLock")
-
-
-class ReentrantKind(type):
-    """Those that others made are instances too."""
-
-    def __instancecheck__(cls, thing):
-        # classes that the program derives have their own instances alone
-        if cls is not RLock:
-            return type.__instancecheck__(cls, thing)
-        return attempt(isinstance, thing, REENTRANT) or False
-
-    def __subclasscheck__(cls, kind):
-        if cls is not RLock:
-            return type.__subclasscheck__(cls, kind)
-        return attempt(issubclass, kind, REENTRANT) or False
-
-
-class RLock(REENTRANT, metaclass=ReentrantKind):
-    """As its base, until `watch` gives it methods that record waits."""
-
-    # see `Holder`; unset before the first time
-    __slots__ = ("_before",)
-
-    def __reduce_ex__(self, protocol):
-        return reduce_lock(self, REENTRANT, sys._getframe(1))
-
-
-copyreg.pickle(LockKind, reduce_lock_kind)
-copyreg.pickle(ReentrantKind, reduce_reentrant_kind)
-
-
-class Holder(typing.NamedTuple):
-    """Who took a lock last, and in which recording."""
-
-    thread: int
-    recording: int
-
-
-def note_taken(lock, kind, start, has_waited):
+def note_taken(lock, kind, recorder, has_row, start, has_waited):
     """This thread has the lock. If it had to wait for that, whoever had it before has let it go just now."""
-    before, here = getattr(lock, "_before", None), get_native_id()
-    lock._before = Holder(here, RECORDINGS[0])
-    if has_waited and before is not None and before.recording == RECORDINGS[0] and before.thread != here and RECORDERS:
-        RECORDERS[0].lock_taken(start, before.thread, time_ns(), kind)
+    here = recorder.local.thread
+    before = note_holder(lock, here)
+    if has_waited and has_row and before not in (None, here):
+        recorder.lock_taken(start, before, time_ns(), kind)
 
 
-def take_lock(lock, kind, original, release, blocking, timeout):
-    """Calls `original(blocking, timeout)` and records what was waited for.
+def take_lock(lock, original, release, *arguments):
+    """Calls `original(lock, …)`; each argument is a tuple of one.
 
     Where this raises the lock is not held: a handler of a signal may raise anywhere in here.
     """
-    start, taken = attempt(time_ns), []
+    taken = []
     try:
         # `extend` adds the answer in C: no handler runs between the taking of a lock and the note of it
+        taken.extend(map(original, (lock,), *arguments))
+        return taken[0]
+    except BaseException:
+        if taken and taken[0]:
+            original = release
+            original(lock)
+        raise
+
+
+def watch_lock(lock, kind, original, release, blocking, timeout, note):
+    """As `take_lock`, and records what was waited for."""
+    recorder, has_row = note
+    start, taken = attempt(time_ns), []
+    try:
         can_wait = blocking and (timeout == -1 or 0 <= timeout <= threading.TIMEOUT_MAX)
         if can_wait:
-            taken.extend(map(original, (False,)))
+            taken.extend(map(original, (lock,), (False,)))
         has_to_wait = can_wait and not taken[-1]
         if has_to_wait or not can_wait:
-            taken.extend(map(original, (blocking,), (timeout,)))
+            taken.extend(map(original, (lock,), (blocking,), (timeout,)))
         if taken[-1] and start is not None:
-            attempt(note_taken, lock, kind, start, has_to_wait)
+            attempt(note_taken, lock, kind, recorder, has_row, start, has_to_wait)
         return taken[-1]
     except BaseException:
         if taken and taken[-1]:
             original = release
-            original()
+            original(lock)
         raise
 
 
-def acquire(self, blocking=True, timeout=-1):
-    plain = self._plain
-    return take_lock(self, "Lock", plain.acquire, plain.release, blocking, timeout)
+def acquire_for(kind, original, release):
+    """What takes the place of a method that takes locks of this kind."""
+
+    def acquire(self, blocking=True, timeout=-1):
+        note = attempt(taker, self, _getframe(1))
+        if note is None:
+            return take_lock(self, original, release, (blocking,), (timeout,))
+        return watch_lock(self, kind, original, release, blocking, timeout, note)
+
+    return acquire
 
 
-def acquire_reentrant(self, blocking=True, timeout=-1):
-    plain = super(RLock, self)
-    return take_lock(self, "RLock", plain.acquire, plain.release, blocking, timeout)
+def enter_for(kind, original, release):
+    def __enter__(self):
+        note = attempt(taker, self, _getframe(1))
+        if note is None:
+            return take_lock(self, original, release)
+        return watch_lock(self, kind, original, release, True, -1, note)
+
+    return __enter__
+
+
+def methods_of(kind):
+    """The dictionary in which a type of C looks up its methods."""
+    (found,) = [thing for thing in gc.get_referents(vars(kind)) if type(thing) is dict]
+    return found
+
+
+def forget_looked_up(kind):
+    """What Python has looked up in a type."""
+    modified = ctypes.pythonapi.PyType_Modified
+    modified(ctypes.py_object(kind))
+    return True
+
+
+def replace_method(patches, kind, name, new):
+    methods = methods_of(kind)
+    before = methods[name]
+    for attribute in ("__name__", "__qualname__", "__doc__", "__text_signature__"):
+        attempt(setattr, new, attribute, getattr(before, attribute, None))
+
+    def restore():
+        if methods.get(name) is new:
+            methods[name] = before
+            attempt(forget_looked_up, kind) or attempt(forget_looked_up, kind)
+
+    patches.on_undo(restore)
+    methods[name] = new
+    forget_looked_up(kind)
+    if getattr(kind, name) is not new:
+        raise Failure("this Python looks up the methods of locks elsewhere")
+
+
+def has_threads_side_by_side():
+    """Python without its global lock, where no dictionary of a type may be changed."""
+    is_locked = getattr(sys, "_is_gil_enabled", None)
+    return is_locked is not None and not is_locked()
+
+
+def restore_for(kind, original):
+    """Takes a lock again after the wait for a condition, in as few lines as Python itself: a handler may raise between them."""
+
+    def _acquire_restore(self, nothing):
+        lock = self._lock
+        if lock.__class__ is kind:
+            original(lock)
+        else:
+            function = lock.acquire
+            function()
+
+    return _acquire_restore
 
 
 def watch(patches):
-    """While something is recorded. Conditions keep the methods that a lock has when they are made.
+    """While something is recorded; all of it or nothing.
 
-    All that lets a lock go stays that of C: a handler of a signal that raises before it would leave it held. So do
-    the methods by which a condition leaves and takes a lock.
+    All that lets a lock go stays that of C: a handler of a signal that raises before it would leave it held.
     """
-    RECORDINGS[0] += 1
-    for kind, name, method in (
-        (Lock, "acquire", acquire),
-        (Lock, "__enter__", acquire),
-        (RLock, "acquire", acquire_reentrant),
-        (RLock, "__enter__", acquire_reentrant),
-    ):
-        patches.replace(kind, name, method)
-
-
-def make_reentrant(*arguments, **named):
-    """In the place of the class that `threading.RLock` makes one of: that function stays itself, as pickles of it need."""
+    HOLDERS.clear()
+    if has_threads_side_by_side():
+        return
+    mine = Patches()
+    patches.on_undo(mine.undo)
     try:
-        if is_own(sys._getframe(2).f_globals):
-            return RLock(*arguments, **named)
-    except Exception as error:
-        if is_programs(error):
-            raise
-    original = REENTRANT
-    return original(*arguments, **named)
-
-
-def replace():
-    """`undo()` of the result takes it back; locks that were made pass calls on."""
-    patches = Patches()
-    patches.replace(threading, "Lock", Lock)
-    # What others have put there is theirs: locks of gevent are no threads'.
-    is_plain = getattr(PLAIN_REENTRANT, "__module__", None) == threading.__name__
-    if is_plain and getattr(threading, "_CRLock", None) is REENTRANT:
-        patches.replace(threading, "_CRLock", make_reentrant)
-    return patches
+        plain = KINDS["Lock"]
+        mine.replace(threading.Condition, "_acquire_restore", restore_for(plain, methods_of(plain)["acquire"]))
+        for name, kind in KINDS.items():
+            methods = methods_of(kind)
+            # by `acquire` in both: `__enter__` takes no arguments
+            replace_method(mine, kind, "__enter__", enter_for(name, methods["acquire"], methods["release"]))
+            replace_method(mine, kind, "acquire", acquire_for(name, methods["acquire"], methods["release"]))
+    except Exception:
+        mine.undo()
+        raise

@@ -12,7 +12,8 @@ import weakref
 
 from . import files, host_cut
 from .guard import Failure, attempt, describe, guarded
-from .process import clock
+from .observer_file import ObserverFile
+from .process import clear_callbacks, clock
 from .signals import deferred
 from .waits import Waits
 from .window import OWN, add_waits, snapshot_of
@@ -322,9 +323,14 @@ class OwnProfilers:
             )
 
     def forked(self):
+        """In a forked child, which is not profiled any more, as in a cycle of ours."""
         self.off = True
-        if self.cycle is not None:
-            self.cycle.detach()
+        cycle, self.cycle = self.cycle, None
+        # kept: the files are the parent's, also where the child stops the profiler
+        self.detached, self.waiting = [cycle, *self.waiting], []
+        if cycle is not None:
+            attempt(cycle.detach)
+            attempt(clear_callbacks)
 
 
 class OwnCycle:
@@ -339,6 +345,7 @@ class OwnCycle:
         self.device = self.report.path("own_{}.device".format(number))
         self.has_host, self.has_device, self.whole = False, False, True
         self.observer, self.results, self.legacy = None, None, lambda: None
+        self.observer_file = None
         self.begin, self.end, self.phase = None, None, None
         self.waits = Waits() if own.session.settings["options"]["thread_waits"] else None
         self.snapshot = snapshot_of(self.torch, own.session.settings, self.report, "own_{}.memory".format(number))
@@ -360,12 +367,13 @@ class OwnCycle:
 
     def register(self):
         observer = self.torch.profiler.ExecutionTraceObserver()
-        with_own(observer.register_callback, self.host)
+        file = ObserverFile(observer, self.host)
+        with_own(file.register)
         if not os.path.exists(self.host):
             # PyTorch has one observer and says nothing: what is done with this one would be done to the other
             observer._registered = False
             raise Failure("the program has an execution trace observer of its own: its cycle is left alone")
-        self.observer = observer
+        self.observer, self.observer_file = observer, file
 
     def make_room(self):
         """The next cycle writes its host trace under the name that is looked for when a process dies."""
@@ -385,6 +393,7 @@ class OwnCycle:
         if self.snapshot is not None:
             self.snapshot.take()
         if self.observer is not None:
+            self.observer_file.check()
             self.unregister()
             self.has_host = True
         self.last = getattr(profiler, "step_num", 0)
@@ -438,7 +447,7 @@ class OwnCycle:
     def unregister(self):
         observer, self.observer = self.observer, None
         if observer is not None:
-            with_own(observer.unregister_callback)
+            with_own(self.observer_file.unregister)
 
     def abandon(self):
         self.results = None
@@ -457,6 +466,8 @@ class OwnCycle:
     def detach(self):
         """In a forked child."""
         self.stop_waits()
+        if self.observer_file is not None:
+            self.observer_file.release()
         files.detach(self.host)
 
 

@@ -190,7 +190,7 @@ class Report:
             attempt(counter.close)
         claims = attempt(self.claims) or []
         rings = attempt(glob.glob, glob.escape(self.path("worker_")) + "*") or []
-        own = [self.path(ending) for ending in ("json", "steps", "armed", "alive")]
+        own = [self.path(ending) for ending in ("json", "steps", "armed", "alive", "forked")]
         for path in (*own, *rings, *claims):
             attempt(os.remove, path)
         attempt(remove_folder, self.folder, self.held)

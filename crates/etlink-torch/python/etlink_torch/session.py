@@ -112,6 +112,8 @@ class Session:
     def end_step_of_cycle(self):
         """In a cycle, just before one, or where it is not known yet whether one begins."""
         if self.closed and not (self.heir is not None and self.begin_as_child()):
+            if self.heir is not None:
+                attempt(self.heir.note_step)
             return
         self.idle_until, self.thread = 0, get_ident()
         now = perf_counter_ns()
@@ -401,7 +403,8 @@ class Session:
         if self.made and content["rank"] is None and not self.closed:
             content["rank"], content["world"] = rank_and_world(self.torch)
         content["step_times"] = self.times.summary()
-        if self.made:
+        content["trained_in_fork"] = bool(attempt(os.path.exists, self.report.path(forks.WORD)))
+        if self.made or content["trained_in_fork"]:
             self.report.write()
 
     def resume(self, earlier):

@@ -16,7 +16,7 @@ import time
 from _signal import getsignal as handler_of
 from _signal import signal as set_handler
 
-from .descriptors import Descriptor
+from .descriptors import Descriptor, raised
 from .guard import NUMBERS, attempt, call_handler
 from .trigger_signal import Handler, action, is_handled, set_action
 
@@ -255,7 +255,7 @@ class Termination:
             return
         if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
-        reading, writing = os.pipe()
+        reading, writing = map(raised, os.pipe())
         self.ends = Descriptor(reading), Descriptor(writing)
         os.set_blocking(writing, False)
         if not replace_wakeup(writing, set()):

@@ -5,21 +5,21 @@ is recorded, calls that wait are replaced, and their times go into the device tr
 category `etlink_wait`: `after` is the number of what ended the wait, `frees` of what its end lets
 go on. The numbers say which `put` a `get` belongs to, whether it had to wait for it or not.
 
-Calls of C are left alone, as `queue.SimpleQueue` is: a class of C has no place for a wrapper. Locks of
-the program's own modules are made in `locks`.
+Calls of C are left alone, as `queue.SimpleQueue` is: a class of C has no place for a wrapper. Those of
+locks are replaced in `locks`.
 """
 
 import functools
 import itertools
 import sys
 import threading
-import weakref
 from collections import deque
 from threading import get_native_id
 from time import time_ns
 
 from . import locks
 from .guard import attempt
+from .known import Known
 from .steps.patches import Patches
 
 MOST_ROWS = 500_000
@@ -34,25 +34,6 @@ class Local(threading.local):
     def __init__(self):
         # a system call, made once per thread
         self.thread = get_native_id()
-
-
-class Known:
-    """What is known of objects of the program, for as long as they live. They need not be hashable."""
-
-    def __init__(self):
-        self.states = {}
-
-    def get(self, thing):
-        found = self.states.get(id(thing))
-        return None if found is None else found[1]
-
-    def set(self, thing, state):
-        number = id(thing)
-        reference = weakref.ref(thing, lambda _: self.states.pop(number, None))
-        self.states[number] = (reference, state)
-
-    def clear(self):
-        self.states.clear()
 
 
 class QueueState:
@@ -109,7 +90,7 @@ class Waits:
             self.replace_futures()
             self.replace_threads()
             self.replace_torch(torch)
-            locks.watch(self.patches)
+            attempt(locks.watch, self.patches)
             self.on = True
             locks.RECORDERS.append(self)
         except Exception:
@@ -306,7 +287,7 @@ class Waits:
         self.wrap_release(threading.Event, "set", self.event_set)
         condition = threading.Condition
         name = "threading.Condition.wait"
-        self.wrap_wait(condition, "wait", name, self.last_mark, self.wait_begins)
+        self.wrap_wait(condition, "wait", name, self.waited, self.wait_begins)
         for method in ("notify", "notify_all"):
             self.wrap_release(condition, method, self.notified)
 
@@ -317,6 +298,10 @@ class Waits:
     def wait_begins(self, condition):
         if self.known.get(condition) is None:
             self.known.set(condition, 0)
+
+    def waited(self, condition, result):
+        locks.note_taken_again(condition._lock, self.local.thread)
+        return self.last_mark(condition, result)
 
     def notified(self, condition):
         # The conditions inside of queues, events and futures are not known: the wait for these is

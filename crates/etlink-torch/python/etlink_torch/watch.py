@@ -23,7 +23,7 @@ import statistics
 import threading
 import time
 
-from .descriptors import Descriptor
+from .descriptors import opened
 from .files import write_new, write_whole
 from .guard import attempt, describe
 from .process import rank_and_world
@@ -369,7 +369,7 @@ def is_settled(peer, request):
 
 def lock_own(path):
     """A lock that dies with this process, and that a forked child does not have."""
-    descriptor = Descriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+    descriptor = opened(path, os.O_RDWR | os.O_CREAT, 0o644)
     lock(descriptor.number)
     return descriptor
 

@@ -7,6 +7,7 @@ import threading
 from . import files, graph_nodes, steps, wait_events
 from .guard import Failure, attempt, describe
 from .memory_snapshot import MemorySnapshot
+from .observer_file import ObserverFile
 from .process import clock
 from .waits import Waits
 
@@ -128,7 +129,7 @@ class Window:
         # of an interleaved cycle: the first step of the device trace, after those of the host trace
         self.device_first = self.host_first + (schedule["active"] // 2 if self.interleaved else 0)
         self.thread, self.is_global = threading.get_ident(), False
-        self.observer, self.profiler, self.registered = None, None, False
+        self.observer, self.observer_file, self.profiler = None, None, None
         self.host, self.device = report.path("host.json"), report.path("device.json")
         self.waits = Waits() if settings["options"]["thread_waits"] else None
         self.snapshot = snapshot_of(torch, settings, report, "memory")
@@ -138,8 +139,8 @@ class Window:
     def open(self):
         with own():
             self.observer = self.torch.profiler.ExecutionTraceObserver()
-            self.registered = True
-            self.observer.register_callback(self.host)
+            self.observer_file = ObserverFile(self.observer, self.host)
+            self.observer_file.register()
             self.profiler = self.make()
             self.look_at_clock()
             self.start_observer()
@@ -203,6 +204,7 @@ class Window:
 
     def step(self):
         """Between two steps of the cycle."""
+        self.observer_file.check()
         with own():
             self.next += 1
             self.look_at_clock()
@@ -239,9 +241,10 @@ class Window:
             raise RuntimeError("the cycle was begun in another thread than the one that ends the process")
         self.end = clock()
         self.stop_waits()
+        self.observer_file.check()
         with own():
             self.profiler.stop()
-        self.unregister()
+        self.observer_file.unregister()
         attempt(graph_nodes.stop, self.profiler)
         if self.snapshot is not None:
             self.snapshot.take()
@@ -263,11 +266,6 @@ class Window:
         for name in files.missing(self.device, self.settings["options"]):
             self.report.note("{} was asked for, and the device trace has nothing of it".format(name))
 
-    def unregister(self):
-        if self.registered:
-            self.registered = False
-            self.observer.unregister_callback()
-
     def abandon(self):
         """Ends a cycle in which something went wrong; whatever fails, the rest of it is done."""
         self.stop_waits()
@@ -277,7 +275,8 @@ class Window:
             # what stops a profiler may be what failed: once more
             attempt(self.stop) or attempt(self.stop)
             attempt(graph_nodes.stop, self.profiler)
-        attempt(self.unregister)
+        if self.observer_file is not None:
+            attempt(self.observer_file.unregister) or attempt(self.observer_file.forget)
         attempt(self.discard)
 
     def stop(self):
@@ -289,6 +288,8 @@ class Window:
     def detach(self):
         """In a forked child: what this process still has buffered of the host trace goes nowhere."""
         self.stop_waits()
+        if self.observer_file is not None:
+            self.observer_file.release()
         files.detach(self.host)
 
     def discard(self):

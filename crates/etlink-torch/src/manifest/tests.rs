@@ -79,6 +79,14 @@ fn why_nothing_is_recorded() {
             "made no step; steps are calls of optimizer.step()",
         ),
         (
+            vec![Process {
+                trained_in_fork: true,
+                ..Process::default()
+            }],
+            true,
+            "in a forked process without a rank",
+        ),
+        (
             vec![short],
             true,
             "process 9: nothing is recorded: the program made 7 steps (calls of SGD.step), \

@@ -61,12 +61,20 @@ pub struct RecordArgs {
     pub max_size: Option<ByteSize>,
     #[command(flatten)]
     pub overwrite: OverwriteArgs,
+    /// Run nothing: write the etlink.json that an `etlink record` into DIR did not write because it
+    /// was killed, and put back what it had moved aside
+    #[arg(long, conflicts_with_all = ["command", "overwrite"])]
+    pub recover: bool,
     /// Refused with the reason: standard output is the program's.
     #[arg(long, hide = true)]
     pub json: bool,
     /// The program and its arguments
     // behind `--` alone: options of the program are not ours to read
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(
+        last = true,
+        required_unless_present = "recover",
+        value_name = "COMMAND"
+    )]
     pub command: Vec<OsString>,
 }
 

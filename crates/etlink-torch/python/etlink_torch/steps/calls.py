@@ -163,6 +163,8 @@ class Leader:
     each trial of a search), or when it is called more than `patience` times without the leader in between.
     Where new ones come all the time, as the inner optimizers of meta-learning do, the one that outlasts two of
     them leads; as many calls as the last of these had are no sign that it is out of use.
+
+    Where objects lead by turns, several calls each, the first call of a turn is a step too.
     """
 
     def __init__(self, session):
@@ -175,16 +177,21 @@ class Leader:
         self.is_young, self.began = False, 0
         # how many new ones have led, and how many had when others were called last
         self.young, self.met, self.outlasts = 0, {}, False
+        # the object that was called last, how often in a row, and the steps that were made before
+        self.last, self.in_row, self.row_began = None, 0, 0
+        # how often others were called in a row, the last time that they were
+        self.rows = {}
 
     def add(self, key):
         """A new one: what is known of the number was of another, which is gone."""
         self.fresh.add(key)
         self.calls.pop(key, None)
         self.met.pop(key, None)
+        self.rows.pop(key, None)
 
     def counts(self, key, made):
         """Whether a call of the object `made` is a step."""
-        is_new = key in self.fresh
+        is_new, begins = key in self.fresh, self.begins_row(key)
         if key == self.key and not is_new:
             self.fresh.clear()
             self.calls.clear()
@@ -201,10 +208,28 @@ class Leader:
             self.take(key, made, is_new)
             return True
         self.calls[key] = self.calls.get(key, 0) + 1
-        if self.calls[key] <= self.patience:
+        if self.calls[key] <= self.patience and not (begins and self.is_turn_of(key)):
             return False
         self.take(key, made, is_new)
         return True
+
+    def begins_row(self, key):
+        """Whether another was called before."""
+        if key == self.last:
+            self.in_row += 1
+            return False
+        if len(self.rows) > KEYS:
+            self.rows.clear()
+        # calls of the leader are not looked at, and all of them are steps
+        is_leader = self.last is not None and self.last == self.key
+        self.rows[self.last] = self.session.made - self.row_began if is_leader else self.in_row
+        self.last, self.in_row, self.row_began = key, 1, self.session.made
+        return True
+
+    def is_turn_of(self, key):
+        """Whether this one and the leader were both called several times in a row: not as parts of one iteration."""
+        is_plain = self.patience == 1 and not self.is_young
+        return is_plain and min(self.rows.get(key, 0), self.rows.get(self.key, 0)) > 1
 
     def meet(self, key):
         if len(self.met) > KEYS:
@@ -218,6 +243,7 @@ class Leader:
 
     def take(self, key, made, is_new):
         self.key, self.reference = key, weakref.ref(made)
+        self.row_began = self.session.made - (self.in_row - 1)
         self.fresh.clear()
         self.calls.clear()
         self.patience, self.outlasts = 1, False

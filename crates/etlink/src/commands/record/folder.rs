@@ -100,9 +100,7 @@ impl Output {
 
     /// The first launcher: what one that was killed has left is put in order.
     fn begin(&self, overwrite: bool, task: Option<&JobTask>) -> Result<()> {
-        earlier::settle(&self.path, &self.work)?;
-        self.list_left()?;
-        self.remove_reports("")?;
+        self.put_in_order()?;
         let begun = self.begun(task)?;
         let is_again = self.is_again(task, begun.as_ref(), overwrite)?;
         let begun = begun.filter(|_| !is_again);
@@ -138,6 +136,13 @@ impl Output {
         }
         let recorded = numbers(begun.as_ref());
         Launchers::first(&self.launcher, task, &recorded).write(&self.work.join(JOB))
+    }
+
+    /// What a launcher left that was killed.
+    fn put_in_order(&self) -> Result<()> {
+        earlier::settle(&self.path, &self.work)?;
+        self.list_left()?;
+        self.remove_reports("")
     }
 
     /// Writes the manifest of a launcher that was killed before it could, if its traces are here.
@@ -393,6 +398,55 @@ impl Output {
         });
         Ok(pids.collect())
     }
+}
+
+/// Puts in order what a launcher left that was killed, and nothing else.
+///
+/// # Errors
+/// The folder has no recording, or one is being made.
+pub fn recover(path: &Path) -> Result<()> {
+    let path = std::path::absolute(path)?;
+    let work = path.join(WORK);
+    let manifest = path.join(MANIFEST);
+    if !work.is_dir() {
+        return match manifest.is_file() {
+            true => {
+                notes::print_note(&format!(
+                    "{} is there: nothing to recover",
+                    manifest.display()
+                ));
+                Ok(())
+            }
+            false => bail!("{} has no recording that was begun", path.display()),
+        };
+    }
+    let output = Output {
+        folder: MadeFolder::make(&path)?,
+        work,
+        launcher: String::new(),
+        running: None,
+        path,
+    };
+    let _lock = lock::exclusive(&output.work, LOCK)
+        .with_context(|| format!("cannot write in folder {}", output.path.display()))?;
+    let running = output.work.join(RUNNING);
+    let alone = lock::try_exclusive(&running)
+        .with_context(|| format!("cannot lock {}", running.display()))?;
+    if alone.is_none() {
+        bail!(
+            "{} is being recorded, or a process of that job runs on: wait for its end",
+            output.path.display()
+        );
+    }
+    output.put_in_order()?;
+    if !manifest.is_file() {
+        notes::print_note(&format!(
+            "nothing was recorded into {}: it has no traces to list",
+            output.path.display()
+        ));
+    }
+    output.remove_work();
+    Ok(())
 }
 
 /// The tasks that a manifest lists.

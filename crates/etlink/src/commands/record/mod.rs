@@ -57,6 +57,9 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
             args.output.join(MANIFEST).display()
         );
     }
+    if args.recover {
+        return folder::recover(&args.output).map(|()| Outcome::Done);
+    }
     let schedule = schedule(args)?;
     let armed = armed(&args.armed)?;
     let words = args.command.iter();
