@@ -92,8 +92,26 @@ pub(crate) struct Cut<'t> {
     pub(crate) times: [TimeNs; 4],
     /// From when to when the nodes begin that are wanted.
     pub(crate) wanted: (TimeNs, TimeNs),
-    /// Who reads a tensor that was written before that, and the thread that did.
-    pub(crate) readers: &'t [(OpIdx, ThreadIdx)],
+    /// Who reads a tensor that was written before that.
+    pub(crate) readers: &'t [LateReader],
+    /// Ops whose places are wanted: they can have written what is read behind the cut.
+    pub(crate) writers: &'t [OpIdx],
+    /// Per reading and written thread, the place of the latest slice of the latter that the former
+    /// has followed before the cut.
+    pub(crate) followed: &'t FollowedPlaces,
+}
+
+/// Per thread that follows and thread that it follows, a place on the latter.
+pub(crate) type FollowedPlaces = FxHashMap<(ThreadIdx, ThreadIdx), TimeNs>;
+
+/// An op that reads a tensor which was written before a cut.
+#[derive(Clone, Copy)]
+pub(crate) struct LateReader {
+    pub(crate) op: OpIdx,
+    /// The thread that wrote it.
+    pub(crate) writer: ThreadIdx,
+    /// The place that the reader has to follow, as [`CutGraph::written`] gave it.
+    pub(crate) written: TimeNs,
 }
 
 /// A graph, cut.
@@ -104,6 +122,11 @@ pub(crate) struct CutGraph {
     pub(crate) before: [usize; 4],
     /// How many readers of tensors need an edge from before the cut.
     pub(crate) late_readers: usize,
+    /// Per op of [`Cut::writers`], the place that a thread has followed to which an edge from that
+    /// op would say nothing new; the least time where the op has none.
+    pub(crate) written: Vec<TimeNs>,
+    /// The latest places that the nodes wanted follow.
+    pub(crate) followed: FollowedPlaces,
 }
 
 /// The same with what a cut needs to know.
@@ -137,6 +160,8 @@ pub(crate) fn build_cut(
     graph.add_recorded_waits(begin, between);
     let late_readers = cut.map_or(0, |cut| graph.count_late_readers(cut));
     graph.add_tensors(between.tensors);
+    let written = cut.map_or(vec![], |cut| graph.written_places(cut));
+    let followed = cut.map_or(FollowedPlaces::default(), |cut| graph.followed_places(cut));
     graph.place_host_waits();
     // Host waits come before rows: they move the ends of slices, and a launch's end is a slice's
     // end.
@@ -149,6 +174,8 @@ pub(crate) fn build_cut(
         edges,
         before,
         late_readers,
+        written,
+        followed,
     }
 }
 
@@ -267,9 +294,20 @@ impl Graph<'_> {
             }
         }
         let mut late = 0;
-        for &(reader, writer) in cut.readers {
+        for &LateReader {
+            op: reader,
+            writer,
+            written,
+        } in cut.readers
+        {
             let (thread, begun) = (ops.thread[reader.index()], ops.start[reader.index()]);
             if thread == writer || begun < from || begun >= until {
+                continue;
+            }
+            let followed = cut.followed.get(&(thread, writer));
+            let is_known = followed.is_some_and(|followed| *followed >= written);
+            // without a slice that it could follow the whole trace has no edge either
+            if is_known || written == TimeNs(i64::MIN) {
                 continue;
             }
             let Some(to) = draft.around(thread, begun).1 else {
@@ -281,6 +319,49 @@ impl Graph<'_> {
             late += usize::from(!is_behind);
         }
         late
+    }
+
+    /// Where slices stand that an edge through a tensor would come from.
+    fn written_places(&self, cut: Cut<'_>) -> Vec<TimeNs> {
+        let (ops, draft) = (&self.device.ops, &self.draft);
+        let mut places = vec![];
+        for op in cut.writers {
+            let from = op.get().and_then(|op| {
+                let ended = op_end(self.device, op);
+                draft.around(ops.thread[op.index()], ended).0
+            });
+            let Some(from) = from else {
+                places.push(TimeNs(i64::MIN));
+                continue;
+            };
+            let place = draft.place(from);
+            let is_other = |slot: SlotIdx| draft.place(slot) != place;
+            let is_alone = is_other(from.after()) && from.before().is_none_or(is_other);
+            // of several slices at one place, which take no time, any could have been followed
+            let enough = match is_alone {
+                true => place,
+                false => place.shifted(1),
+            };
+            places.push(enough);
+        }
+        places
+    }
+
+    /// The latest places of other threads that the threads follow from the begin of what is wanted on.
+    fn followed_places(&self, cut: Cut<'_>) -> FollowedPlaces {
+        let draft = &self.draft;
+        let (begin, until) = cut.wanted;
+        let mut places = FollowedPlaces::default();
+        for SlotEdge { to, from, .. } in &self.edges {
+            let place = draft.place(*to);
+            if place < begin || place >= until {
+                continue;
+            }
+            let threads = (draft.thread(*to), draft.thread(*from));
+            let latest = places.entry(threads).or_insert(TimeNs(i64::MIN));
+            *latest = draft.place(*from).max(*latest);
+        }
+        places
     }
 
     /// What reads a tensor waits for the thread that wrote it, unless another edge between the two

@@ -22,7 +22,7 @@ pub use numbers::WindowNodes;
 pub use survey::{LinkWindow, Seams, Survey, SurveyOptions, survey};
 
 use crate::device::{clocks, launch};
-use crate::graph::build::{self, BetweenThreads, Cut, CutGraph};
+use crate::graph::build::{self, BetweenThreads, Cut, CutGraph, FollowedPlaces, LateReader};
 use crate::graph::kinds::MatchRule;
 use crate::host::nest::{self, Nesting};
 use crate::host::scope::is_scope;
@@ -42,6 +42,10 @@ pub struct WindowLinker<'s> {
     survey: &'s Survey,
     options: LinkOptions,
     users: TensorUsers,
+    /// Per node of `users`, what a reader of it has to have followed: see `CutGraph::written`.
+    written: Vec<TimeNs>,
+    /// What threads have followed in the windows so far.
+    followed: FollowedPlaces,
     /// The thread of the device trace that a thread of the host trace is; `None`: it is several.
     thread_of: FxHashMap<HostTid, Option<ThreadIdx>>,
     numbers: Numbers,
@@ -75,6 +79,8 @@ impl<'s> WindowLinker<'s> {
             survey,
             options,
             users: TensorUsers::new(options.tensor_deps),
+            written: vec![],
+            followed: FollowedPlaces::default(),
             thread_of: FxHashMap::default(),
             numbers: Numbers::new(survey),
             next: 0,
@@ -105,7 +111,11 @@ impl<'s> WindowLinker<'s> {
         {
             return Err(WindowError::OtherRank);
         }
-        let (pairs, readers) = self.tensor_pairs(window, host.as_ref(), &device, &matching)?;
+        let WindowTensors {
+            pairs,
+            readers,
+            writers,
+        } = self.tensor_pairs(window, host.as_ref(), &device, &matching)?;
         // needed no more, and large
         host.iter_mut().for_each(|host| host.tensors = None);
         let survey = self.survey;
@@ -157,12 +167,16 @@ impl<'s> WindowLinker<'s> {
             ],
             wanted: (window.from, window.until),
             readers: &readers,
+            writers: &writers,
+            followed: &self.followed,
         };
         let CutGraph {
             nodes,
             edges,
             before,
             late_readers,
+            written,
+            followed,
         } = build::build_cut(
             &trace.device,
             draft,
@@ -175,6 +189,11 @@ impl<'s> WindowLinker<'s> {
         );
         if late_readers > 0 {
             return Err(WindowError::TensorOverSeam);
+        }
+        self.written.extend(written);
+        for (threads, place) in followed {
+            let latest = self.followed.entry(threads).or_insert(place);
+            *latest = place.max(*latest);
         }
         (trace.nodes, trace.edges) = (nodes, edges);
         clocks::restore_rows(&mut trace.device, recorded_times);
@@ -197,18 +216,16 @@ impl<'s> WindowLinker<'s> {
         self.numbers.check_all()
     }
 
-    /// Ops of two threads of which one reads what the other wrote; and those that read what was
-    /// written before the window, with the thread that wrote it.
-    #[expect(clippy::type_complexity, reason = "two lists")]
+    /// Who reads and writes tensors in a window.
     fn tensor_pairs(
         &mut self,
         window: &LinkWindow,
         host: Option<&HostTrace>,
         device: &DeviceTrace,
         matching: &Matching,
-    ) -> Result<(Vec<(OpIdx, OpIdx)>, Vec<(OpIdx, ThreadIdx)>), WindowError> {
+    ) -> Result<WindowTensors, WindowError> {
         let Some(host) = host.filter(|host| host.tensors.is_some()) else {
-            return Ok((vec![], vec![]));
+            return Ok(WindowTensors::default());
         };
         for (op, node) in matching.op_host.iter().enumerate() {
             let Some(node) = node.get() else { continue };
@@ -241,12 +258,32 @@ impl<'s> WindowLinker<'s> {
             let Some(op) = op.get() else { continue };
             let thread = self.thread_of.get(&self.users.thread(writer)).copied();
             match thread.flatten() {
-                Some(thread) => readers.push((op, thread)),
+                Some(thread) => readers.push(LateReader {
+                    op,
+                    writer: thread,
+                    written: self.written[writer.index()],
+                }),
                 None => return Err(WindowError::TensorOverSeam),
             }
         }
-        Ok((pairs, readers))
+        let writers = rows.iter().map(|row| matching.host_op[row.index()]);
+        Ok(WindowTensors {
+            pairs,
+            readers,
+            writers: writers.collect(),
+        })
     }
+}
+
+/// Who reads and writes tensors in a window.
+#[derive(Default)]
+struct WindowTensors {
+    /// Ops of two threads: one that reads, and one that wrote what it reads.
+    pairs: Vec<(OpIdx, OpIdx)>,
+    /// Ops that read what was written before the window.
+    readers: Vec<LateReader>,
+    /// Per host node of the window, its op.
+    writers: Vec<OpIdx>,
 }
 
 /// Whether an op that can have written a tensor runs on from the window before: when it has, its end
