@@ -172,3 +172,33 @@ fn merged_json_says_what_was_damaged() {
     assert_eq!(answer(&tool, "analyze --json x.json"), whole);
     tool.run("analyze x.json --strict").exits(1);
 }
+
+/// As a full disk leaves it: what came before the place is converted, and that is said.
+#[test]
+fn a_packed_file_that_is_cut_is_converted_as_far_as_it_goes() {
+    let tool = Tool::new();
+    let folder = pairs().join("ddp2-2.15.0").display().to_string();
+    tool.run(&format!(
+        "link --host {folder}/torch_et_0.json.gz --device {folder}/kineto_trace_0.json.gz -o whole.json.gz"
+    ))
+    .exits(0);
+    let whole = tool.read("whole.json.gz");
+    tool.file("cut.json.gz", &whole[..whole.len() / 2]);
+    tool.run("convert cut.json.gz cut.et")
+        .exits(0)
+        .notes("messages cut at the end of the file: 1");
+    tool.run("check cut.et").exits(0);
+}
+
+#[test]
+fn communications_that_become_computation_are_told() {
+    let tool = Tool::new();
+    let folder = pairs().join("ddp2_gloo-2.15.0").display().to_string();
+    tool.run(&format!(
+        "link --host {folder}/torch_et_0.json.gz --device {folder}/kineto_trace_0.json.gz -o x.json"
+    ))
+    .exits(0);
+    tool.run("convert x.json x.et")
+        .exits(0)
+        .notes("collectives and messages written as computation, as `etlink link` does");
+}

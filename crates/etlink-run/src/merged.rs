@@ -8,7 +8,7 @@ use etlink_chakra::etplus::{RecordedTraces, RecordingError, has_recording, recor
 use etlink_chakra::read::{self, ChakraGraph};
 use etlink_host::HostReadOptions;
 use etlink_model::HostTrace;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 /// What a merged trace has.
@@ -100,9 +100,36 @@ pub(crate) fn read_stream(
     mut content: impl Read,
 ) -> Result<MergedNodes, RunError> {
     let mut text = vec![];
-    let read = content.read_to_end(&mut text);
-    read.with_path(FileAction::Read, Path::new(name))?;
-    read_twice(name, threads, &text[..], || Ok(Box::new(&text[..])))
+    let error = match content.read_to_end(&mut text) {
+        Ok(_) => None,
+        // what came before the place of the damage is read, as readers of streams do
+        Err(error) if is_damage(error.kind()) && !text.is_empty() => Some(error),
+        Err(error) => return Err(error).with_path(FileAction::Read, Path::new(name))?,
+    };
+    let end = || FailedEnd(error.as_ref());
+    read_twice(name, threads, text.chain(end()), || {
+        Ok(Box::new(text.chain(end())))
+    })
+}
+
+/// What decoders of packed files say of a file that is cut or damaged.
+fn is_damage(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
+    )
+}
+
+/// The end of a stream, which an error may be.
+struct FailedEnd<'e>(Option<&'e io::Error>);
+
+impl Read for FailedEnd<'_> {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        match self.0 {
+            Some(error) => Err(io::Error::new(error.kind(), error.to_string())),
+            None => Ok(0),
+        }
+    }
 }
 
 /// Nodes are read for what they say as ops, and then for their times.

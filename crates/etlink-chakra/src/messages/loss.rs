@@ -46,6 +46,9 @@ losses! {
     /// Of merged JSON, what was linked beside the two traces.
     BesideTraces = "files that were linked beside the two traces: the trace of a capture, metrics of \
         kernels";
+    /// What a `.et` has no communication node for.
+    CommunicationAsCompute = "collectives and messages written as computation, as `etlink link` does, since \
+        they move no data, or their type, group, size or peer is unknown";
     /// Nodes outside of what was chosen.
     NodeNotChosen = "nodes outside of what was chosen";
     /// Attributes that simulators do not read.

@@ -5,7 +5,7 @@ use super::graph_input::GraphInput;
 use crate::input;
 use crate::merged::{MergedNodes, read_stream};
 use etlink_chakra::etplus::{RecordedTraces, recorded_traces};
-use etlink_chakra::messages::Losses;
+use etlink_chakra::messages::{LossKind, Losses};
 use etlink_chakra::{WriteOptions, et};
 
 /// The graph as a `.et`, as `etlink link` without options writes it, and what it lacks.
@@ -35,6 +35,11 @@ pub(super) fn link_again(source: &mut GraphInput) -> Result<(Vec<u8>, Losses), C
     let trace = etlink_link::link(host, device, options);
     let trace = trace.map_err(|error| not_linked(error.to_string()))?;
     let mut bytes = vec![];
-    et::write_et(&trace, &WriteOptions::default(), &mut bytes).map_err(ConversionError::Sink)?;
+    let written = et::write_et(&trace, &WriteOptions::default(), &mut bytes);
+    let written = written.map_err(ConversionError::Sink)?;
+    losses.add(
+        LossKind::CommunicationAsCompute,
+        written.demoted.values().sum(),
+    );
     Ok((bytes, losses))
 }
