@@ -143,11 +143,26 @@ fn dumps_of_several_nodes_are_of_one_job() {
     }
     tool.run("ranks job")
         .exits(0)
-        .notes("the dumps in node0 and node1 are of one job")
+        .notes("the dumps in node0 and node1 are taken for those of one job")
         .says("flight recorder of 4 ranks, ")
         .says("the run hangs on rank 2");
     let report = json_of(&tool, "ranks job --json");
     assert_eq!(report.as_array().map(Vec::len), Some(1));
+    // deeper, beside a dump of another job, and beside one that says nothing
+    for rank in 0..4 {
+        let name = format!("nccl_trace_rank_{rank}");
+        let from = format!("{STUCK}/{name}");
+        copy(&tool, &from, &format!("deep/node{}/fr/{name}", rank / 2));
+    }
+    copy(
+        &tool,
+        &format!("{DDP}/nccl_trace_rank_0"),
+        "deep/old/nccl_trace_rank_0",
+    );
+    tool.file("deep/logs/nccl_trace_rank_9", []);
+    tool.run("ranks deep")
+        .says("the run hangs on rank 2")
+        .notes("the dumps in node0/fr and node1/fr are taken for those of one job");
     // two dumps of each rank are two runs
     let report = json_of(&tool, "ranks twice --json");
     assert_eq!(report.as_array().map(Vec::len), Some(2));

@@ -161,7 +161,7 @@ fn a_rank_that_is_larger_than_memory_is_linked_window_by_window() {
     tool.run(&format!("link {pair} -o parts.et -j 1 --memory 20.2M"))
         .exits(0)
         .notes("linked in ")
-        .notes(" windows, for memory");
+        .notes(" parts, for memory");
     assert!(tool.read("whole.et") == tool.read("parts.et"));
     // a view keeps all events, and is drawn as a whole
     tool.run(&format!(

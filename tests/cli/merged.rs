@@ -22,7 +22,10 @@ fn drop_names(json: &mut Value) {
             });
             members.values_mut().for_each(drop_names);
         }
-        Value::Array(values) => values.iter_mut().for_each(drop_names),
+        Value::Array(values) => {
+            values.retain(|value| !value.as_str().is_some_and(is_of_merged));
+            values.iter_mut().for_each(drop_names);
+        }
         Value::String(text) => {
             for name in ["kineto_trace_0.json.gz", "kineto_trace_1.json.gz"] {
                 *text = text.replace(name, "x.json");
@@ -30,6 +33,11 @@ fn drop_names(json: &mut Value) {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// What only merged JSON has a note on.
+fn is_of_merged(note: &str) -> bool {
+    note.contains("merged JSON has what linking needs")
 }
 
 #[test]
@@ -44,12 +52,7 @@ fn merged_json_is_answered_as_its_two_traces() {
             "link -f --host {host} --device {device} -o x.json"
         ))
         .exits(0);
-        for (command, option) in [
-            ("analyze", ""),
-            ("findings", ""),
-            ("replay", "--device"),
-            ("top", ""),
-        ] {
+        for (command, option) in [("analyze", ""), ("findings", ""), ("replay", "--device")] {
             let pair = format!("{command} --json --host {host} {option} {device}");
             let of_pair = answer(&tool, &pair);
             assert_eq!(
@@ -69,7 +72,7 @@ fn a_folder_of_merged_json_is_answered_as_the_recordings() {
     for run in ["ddp2-2.15.0", "tpdp4-2.15.0", "pipeline4-2.15.0"] {
         tool.run(&format!("merge {{pairs}}/{run} -o {run} --format etplus"))
             .exits(0);
-        for command in ["analyze", "findings", "ranks", "replay", "top"] {
+        for command in ["analyze", "findings", "ranks", "replay"] {
             assert_eq!(
                 answer(&tool, &format!("{command} --json {run}")),
                 answer(&tool, &format!("{command} --json {{pairs}}/{run}")),
@@ -149,11 +152,38 @@ fn merged_json_without_a_whole_recording_is_its_nodes() {
     let nodes = [&text[..begin], b"\"finish_ts\": 1}".as_slice()].concat();
     tool.file("theirs.json", nodes);
     tool.run("analyze theirs.json").exits(0);
-    for line in ["findings theirs.json", "top theirs.json"] {
-        tool.run(line).exits(2).complains(&[
-            "theirs.json is a merged trace (ET+) without a recording",
-            "give those",
-        ]);
+    tool.run("findings theirs.json").exits(2).complains(&[
+        "theirs.json is a merged trace (ET+) without a recording",
+        "give those",
+    ]);
+}
+
+/// Own times of ops need what merged JSON does not have.
+#[test]
+fn top_and_diff_want_the_recording() {
+    let tool = Tool::new();
+    let device = "{pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+    tool.run(&format!("link --device {device} -o x.json"))
+        .exits(0);
+    for line in ["top x.json".to_owned(), format!("diff {device} x.json")] {
+        tool.run(&line)
+            .exits(2)
+            .complains(&["x.json is a merged trace (ET+)"]);
+    }
+}
+
+/// A rank whose recording is damaged does not push out those that are whole.
+#[test]
+fn a_damaged_member_of_a_folder_is_left_out() {
+    let tool = Tool::new();
+    tool.run("merge {pairs}/ddp2-2.15.0 -o run --format etplus")
+        .exits(0);
+    let whole = tool.read("run/ddp2-2.15.0.1.json.gz");
+    for left in [whole.len() - 3000, whole.len() / 4] {
+        tool.file("run/ddp2-2.15.0.1.json.gz", &whole[..left]);
+        let ran = tool.run("analyze run").exits(1);
+        assert!(!ran.stderr.contains("of another run"), "{}", ran.shown());
+        ran.notes("ddp2-2.15.0.1.json.gz");
     }
 }
 

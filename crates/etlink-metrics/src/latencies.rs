@@ -135,7 +135,7 @@ pub fn read_latencies<R: Read>(source: R) -> Result<Vec<RequestLatencies>, Error
 /// Python's `json` writes `NaN` and `Infinity` for what no request has (mean of none), and JSON has no
 /// such numbers: `null` in their place. O(bytes).
 fn with_nulls(text: &[u8]) -> Cow<'_, [u8]> {
-    let numbers: [&[u8]; 3] = [b"NaN", b"-Infinity", b"Infinity"];
+    let numbers: [&[u8]; 4] = [b"NaN", b"-NaN", b"-Infinity", b"Infinity"];
     let mut written: Vec<u8> = vec![];
     // up to here `written` has what `text` has
     let mut copied = 0;

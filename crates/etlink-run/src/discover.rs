@@ -177,7 +177,8 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     }
     // the system lists folders in any order, and outputs must not depend on that
     runs.sort_by(|a, b| a.folder.cmp(&b.folder));
-    let mut all_dumps = dumps::join_node_folders(root, all_dumps);
+    all_dumps.sort_by(|a: &FlightFolder, b| a.folder.cmp(&b.folder));
+    let mut all_dumps = dumps::join_node_folders(all_dumps);
     let mut runs = join_folders(runs);
     dumps::pair_folder(&mut runs, &mut all_dumps);
     strays.give(&mut runs);

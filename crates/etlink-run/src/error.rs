@@ -350,6 +350,23 @@ pub enum RunError {
         /// The file.
         name: String,
     },
+    /// Traces were written while they were read.
+    #[error("{inputs} changed while they were read{}", advice(self.remedy()))]
+    ChangedInputs {
+        /// The files.
+        inputs: String,
+    },
+    /// A merged trace (ET+) is cut or damaged, so that the recording behind its nodes is missing.
+    #[error(
+        "{name} is a merged trace (ET+) without the recording that it was made from: {damage}{}",
+        advice(self.remedy())
+    )]
+    DamagedMerged {
+        /// The file.
+        name: String,
+        /// What is lost of it.
+        damage: String,
+    },
     /// The recording in a merged trace (ET+) is of no use.
     #[error("{name}")]
     Recording {
@@ -464,6 +481,7 @@ impl RunError {
                 "give the folder of those traces; `etlink replay`, `analyze`, `report` and \
                  `check` take graphs"
             }
+            RunError::ChangedInputs { .. } => "link them when they are whole",
             RunError::EmptyDump { .. } => {
                 "the other ranks' dumps still say which ranks wait for it. Give ranks more time to \
                  write with TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"
@@ -486,7 +504,7 @@ impl RunError {
             RunError::SeveralRanks { .. } => "give the traces of one of them",
             RunError::SameFile { .. } => "give the two traces of one rank",
             RunError::NoNodes { .. } => "see `etlink check`",
-            RunError::NoRecording { .. } => {
+            RunError::NoRecording { .. } | RunError::DamagedMerged { .. } => {
                 "give those; `etlink analyze`, `report`, `check` and `convert` take what its nodes \
                  say"
             }
@@ -553,6 +571,7 @@ impl RunError {
             | RunError::NoProcessOfRank { name, .. }
             | RunError::WrittenGraph { name, .. }
             | RunError::NoRecording { name }
+            | RunError::DamagedMerged { name, .. }
             | RunError::Recording { name, .. }
             | RunError::Measurement { name, .. }
             | RunError::NoNodes { name, .. } => return Some(name.clone()),

@@ -244,6 +244,10 @@ pub(crate) enum OpenedTrace {
     Merged(Box<RecordedTraces>),
 }
 
+/// What of a recording merged JSON never has.
+const MERGED_LACKS: &str = "merged JSON has what linking needs: allocations, Python frames, annotations \
+    of devices and the occupancy of kernels are in the recording alone";
+
 /// The traces of a job.
 struct JobTraces {
     host: Option<HostTrace>,
@@ -270,7 +274,8 @@ impl JobTraces {
         let losses = traces.losses.iter();
         let notes = losses
             .map(|(loss, count)| format!("merged JSON does not have {}: {count}", loss.describe()));
-        let notes = notes.collect();
+        let mut notes: Vec<String> = notes.collect();
+        notes.push(MERGED_LACKS.to_owned());
         let mut host = traces.host;
         if let Some(host) = host
             .as_mut()
@@ -316,12 +321,19 @@ pub(crate) fn link_opened(
         .transpose()?;
     let traces = read_opened(job, opened, progress)?;
     let options = traces.options(job);
+    let is_merged = traces.linked.is_some();
     let JobTraces {
         host,
         mut device,
         notes,
         ..
     } = traces;
+    // of merged JSON it is in the same file
+    let host_file = match is_merged && host.is_some() {
+        true => Some(&job.device),
+        false => job.host.as_ref(),
+    };
+    let host_file = host_file.map(|path| path.display().to_string());
     if let Some(watch) = progress.memory() {
         let takes = job.work.bytes(host.as_ref(), &device);
         // who watches knows what to say of it
@@ -361,7 +373,7 @@ pub(crate) fn link_opened(
     }
     join_metrics(job, progress, &mut trace)?;
     let linked = JobReport {
-        host: job.host.as_ref().map(|path| path.display().to_string()),
+        host: host_file,
         device: job.device.display().to_string(),
         capture: job.capture.as_ref().map(|path| path.display().to_string()),
         output: None,
@@ -412,31 +424,21 @@ fn join_metrics(
     Ok(())
 }
 
-/// Reads the host trace of a job and links it with a device trace that was read already. Of merged
-/// JSON the host trace is what came with it.
+/// Reads the host trace of a job and links it with a device trace that was read already.
 ///
 /// # Errors
 /// The host trace cannot be read, or the two are of two programs.
 pub fn link_read(
     job: &LinkJob,
     device: DeviceTrace,
-    merged: Option<MergedHost>,
     progress: &Progress,
 ) -> Result<LinkedTrace, RunError> {
-    let traces = match (merged, &job.host) {
-        (Some(MergedHost(traces)), _) => {
-            let traces = RecordedTraces { device, ..*traces };
-            JobTraces::of_merged(traces, job)
-        }
-        (None, Some(host)) => {
-            let host = host_tables(input::open(host, job.threads, progress)?, job)?;
-            JobTraces::plain(Some(host), device)
-        }
-        (None, None) => JobTraces::plain(None, device),
-    };
-    let options = traces.options(job);
-    let linked = etlink_link::link(traces.host, traces.device, options);
-    linked.map_err(|source| link_error(job, source))
+    let host = job
+        .host
+        .as_ref()
+        .map(|host| host_tables(input::open(host, job.threads, progress)?, job))
+        .transpose()?;
+    etlink_link::link(host, device, job.options()).map_err(|source| link_error(job, source))
 }
 
 /// What `--strict` refuses.
@@ -724,38 +726,21 @@ pub fn read_device_with(
     read_device_trace(input, WantedTrace::Device, options)
 }
 
-/// What merged JSON has beside the device trace.
-pub struct MergedHost(Box<RecordedTraces>);
-
-impl MergedHost {
-    /// Whether that is a host trace.
-    pub fn has_host(&self) -> bool {
-        self.0.host.is_some()
-    }
-}
-
-/// Reads a device trace with what no graph needs, or takes it from the cache; of merged JSON both
-/// traces that it was made from.
+/// Reads a device trace with what no graph needs, or takes it from the cache. Merged JSON is refused:
+/// it lacks what figures of ops need.
 ///
 /// # Errors
-/// It is no device trace and has none, or cannot be read.
+/// It is no device trace, or cannot be read.
 pub fn read_for_figures(
     input: InputFile,
     threads: usize,
     cache: Option<&ReadCache>,
-    progress: &Progress,
-) -> Result<(DeviceTrace, Option<MergedHost>), RunError> {
-    if input.kind == InputKind::EtPlus {
-        let name = input.name.clone();
-        let mut traces = read_merged(input, threads, progress)?.into_traces(name)?;
-        let device = std::mem::take(&mut traces.device);
-        return Ok((device, Some(MergedHost(traces))));
-    }
+) -> Result<DeviceTrace, RunError> {
     let options = KinetoReadOptions {
         threads,
         shapes: true,
         keep: KeepEvents::Auxiliary,
     };
     expect_device(&input, WantedTrace::Table)?;
-    Ok((device_tables(input, options, cache)?, None))
+    device_tables(input, options, cache)
 }

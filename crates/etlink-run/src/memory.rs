@@ -9,7 +9,7 @@ mod unpacked;
 pub(crate) mod watch;
 mod work;
 
-pub use limit::{MemoryLimit, OversizedRank};
+pub use limit::{MemoryLimit, NoWindows, OversizedRank};
 pub use work::RankOperation;
 
 use crate::Progress;
@@ -242,7 +242,8 @@ impl MemoryBudget {
         RunError::OversizedRank(Box::new(OversizedRank {
             files: need.files.clone(),
             unpacked: need.unpacked,
-            needed: with_base(needed),
+            // what is held is looked at before all of it is taken
+            needed: with_base(needed).max(self.total.saturating_add(self.total / 20)),
             others: 0,
             limit: self.limit(),
             fits_one_thread: false,

@@ -36,7 +36,10 @@ impl MergedContent {
                 unread: Some(source),
                 ..
             } => Err(RunError::Recording { name, source }),
-            MergedContent::Nodes { unread: None, .. } => Err(RunError::NoRecording { name }),
+            MergedContent::Nodes { graph, .. } => match graph.damage() {
+                Some(damage) => Err(RunError::DamagedMerged { name, damage }),
+                None => Err(RunError::NoRecording { name }),
+            },
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::gate::{KeptTooMuch, MemoryGate, in_budget, keeping};
 use crate::memory::watch::RankWatch;
-use crate::memory::{MemoryBudget, OversizedRank, RankMemory, RankOperation, with_base};
+use crate::memory::{MemoryBudget, NoWindows, OversizedRank, RankMemory, RankOperation, with_base};
 use crate::merged::{MergedContent, read_merged};
 use crate::phases::{PhaseError, ReportPhase, Shard};
 use crate::read_cache::ReadCache;
@@ -34,6 +34,7 @@ use etlink_chakra::convert::GroupRanks;
 use etlink_chakra::etplus::RecordingError;
 use etlink_chakra::read;
 use etlink_link::ranks::RankSummary;
+use etlink_link::windows::WindowError;
 use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
 use etlink_model::GlobalRank;
 use etlink_model::KeepEvents;
@@ -711,18 +712,23 @@ impl<'s> RankEntry<'s> {
         let progress = self.set.options.progress.clone();
         let progress = progress.with_memory(watch.clone());
         let room = self.set.budget.for_ranks();
-        match windowed::link_windows(job, room, &progress) {
-            Ok(report) => Ok(report),
-            Err(WindowFailure::Run(error)) => Err(self.refused_by(&watch).unwrap_or(error)),
-            Err(WindowFailure::TooLarge) => Err(RunError::OversizedRank(Box::new(rank))),
-            Err(WindowFailure::NoWindows(reason)) => {
-                let no_windows = Some(reason);
-                Err(RunError::OversizedRank(Box::new(OversizedRank {
-                    no_windows,
-                    ..rank
-                })))
+        let no_windows = match windowed::link_windows(job, room, &progress) {
+            Ok(report) => return Ok(report),
+            Err(WindowFailure::Run(error)) => match watch.refusal() {
+                Some(_) => NoWindows::TooLarge,
+                None => return Err(error),
+            },
+            Err(WindowFailure::TooLarge) => NoWindows::TooLarge,
+            Err(WindowFailure::NoWindows(WindowError::Changed)) => {
+                let inputs = job::inputs(job);
+                return Err(RunError::ChangedInputs { inputs });
             }
-        }
+            Err(WindowFailure::NoWindows(reason)) => NoWindows::NoSeam(reason),
+        };
+        Err(RunError::OversizedRank(Box::new(OversizedRank {
+            no_windows: Some(no_windows),
+            ..rank
+        })))
     }
 
     /// Progress of this rank alone, whose reading waits where memory is short.
@@ -820,7 +826,18 @@ impl<'s> RankEntry<'s> {
                 MergedContent::Traces(traces) => {
                     return self.link_opened(OpenedTrace::Merged(traces));
                 }
-                MergedContent::Nodes { graph, unread } => (*graph, unread.map(unread_note)),
+                // their times are by another clock than those of recordings: such a rank would pass
+                // for one of another run, or the others would
+                MergedContent::Nodes {
+                    unread: Some(source),
+                    ..
+                } if !self.is_alone() => return Err(RunError::Recording { name, source }),
+                MergedContent::Nodes { graph, unread } => {
+                    match graph.damage().filter(|_| !self.is_alone()) {
+                        Some(damage) => return Err(RunError::DamagedMerged { name, damage }),
+                        None => (*graph, unread.map(unread_note)),
+                    }
+                }
             }
         } else {
             match read::read(input.content) {

@@ -220,7 +220,13 @@ pub struct FlightFolder {
 impl FlightFolder {
     /// The folders of the nodes: `node0 and node1`.
     pub(crate) fn node_names(&self) -> String {
-        let names = self.nodes.iter().map(|node| node.display().to_string());
+        let names = self
+            .nodes
+            .iter()
+            .map(|node| match node.as_os_str().is_empty() {
+                true => "the folder itself".to_owned(),
+                false => node.display().to_string(),
+            });
         let names: Vec<String> = names.collect();
         match &names[..] {
             [] => String::new(),
@@ -236,8 +242,8 @@ impl FlightFolder {
             return None;
         }
         Some(format!(
-            "the dumps in {} are of one job: no rank is in two of these folders, and their groups \
-             have all of these ranks",
+            "the dumps in {} are taken for those of one job: no rank is in two of these folders, \
+             and the groups in them have the others' ranks",
             self.node_names()
         ))
     }

@@ -9,11 +9,11 @@
 //! The file has the bytes of one that is linked as a whole.
 
 use crate::Progress;
-use crate::device_readers::expect_device;
 use crate::error::RunError;
-use crate::input::{self, InputKind, WantedTrace};
-use crate::job::{self, JobBytes, JobReport, JobSeconds, LinkJob};
+use crate::input::{self, InputKind};
+use crate::job::{JobBytes, JobReport, JobSeconds, LinkJob};
 use crate::output::{OutputFormat, Target};
+use crate::storage;
 use etlink_chakra::et::{EtSurvey, EtWindowWriter, has_windows};
 use etlink_chakra::{WriteOptions, WriteSummary};
 use etlink_host::HostReadOptions;
@@ -25,7 +25,8 @@ use etlink_link::windows::{
 };
 use etlink_model::{DeviceTrace, DurationNs, HostTrace, TimeNs, WantedNodes, WantedOps};
 use std::io;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
 
 /// Memory of an op and its host node in a window, with the nodes and edges that they become, bytes:
 /// two events as `RankOperation::Write` reckons them.
@@ -63,8 +64,13 @@ pub(crate) fn can_be_windowed(job: &LinkJob) -> bool {
     let target = job.target.as_ref();
     let is_chakra = target.is_some_and(|target| target.format == OutputFormat::Chakra);
     let has_more = job.capture.is_some() || job.flight.is_some() || job.metrics.is_some();
+    let files = job.host.iter().chain([&job.device]);
     is_chakra
         && !has_more
+        // which damage there is, is known of a whole trace alone
+        && !job.strict
+        // a pipe can be read once
+        && files.into_iter().all(|file| storage::is_file(file))
         && job.process.is_none()
         && job.steps_by.is_none()
         && !job.manifest.is_interleaved
@@ -102,7 +108,7 @@ pub(crate) fn link_windows(
         device: job.device.display().to_string(),
         capture: None,
         output: None,
-        refused: job.strict && job::is_damaged(&whole.survey.report),
+        refused: false,
         report: whole.survey.report.clone(),
         written: None,
         shown: None,
@@ -112,9 +118,6 @@ pub(crate) fn link_windows(
             ..JobSeconds::default()
         },
     };
-    if report.refused {
-        return Ok(report);
-    }
     let begin = Instant::now();
     let counted = traces.count(whole)?;
     let link = begin.elapsed().as_secs_f64();
@@ -139,6 +142,21 @@ struct SurveyedRank {
     step_note: Option<String>,
     seams: Seams,
     windows: usize,
+    /// Of its files, before they were read.
+    states: Vec<Option<FileState>>,
+}
+
+/// Size and time of a file, by which it is seen that another has taken its place.
+type FileState = (u64, Option<SystemTime>);
+
+/// Those of the files of a job; none where the system does not say, as of URLs.
+fn file_states(job: &LinkJob) -> Vec<Option<FileState>> {
+    let files = job.host.iter().chain([&job.device]);
+    let state = |file: &PathBuf| {
+        let data = storage::file_data(file).ok()?;
+        Some((data.bytes, data.changed))
+    };
+    files.map(state).collect()
 }
 
 /// A rank whose windows were all looked through.
@@ -155,15 +173,14 @@ struct WindowedTraces<'j> {
 }
 
 impl WindowedTraces<'_> {
-    /// Refuses what cannot be read again, or is of another recorder.
+    /// Refuses what is of another recorder.
     fn check_kinds(&self) -> Result<(), WindowFailure> {
-        let device = input::open(&self.job.device, self.job.threads, self.progress)?;
-        expect_device(&device, WantedTrace::Device)?;
-        let mut is_known = device.kind == InputKind::KinetoTrace && device.stored_path.is_some();
+        let kind = |path: &Path| -> Result<InputKind, RunError> {
+            Ok(input::open(path, self.job.threads, self.progress)?.kind)
+        };
+        let mut is_known = kind(&self.job.device)? == InputKind::KinetoTrace;
         if let Some(host) = &self.job.host {
-            let host = input::open(host, self.job.threads, self.progress)?;
-            job::expect_host(&host)?;
-            is_known &= host.kind == InputKind::HostTrace && host.stored_path.is_some();
+            is_known &= kind(host)? == InputKind::HostTrace;
         }
         match is_known {
             true => Ok(()),
@@ -174,6 +191,7 @@ impl WindowedTraces<'_> {
     /// Looks through the whole device trace and cuts it into windows of which each has room.
     fn survey(&self, room: u64) -> Result<SurveyedRank, WindowFailure> {
         self.check_kinds()?;
+        let states = file_states(self.job);
         let mut device = self.read_device(None)?;
         let host = self.list_host()?;
         let step_note = RankSteps::excluded_note(&device);
@@ -188,7 +206,7 @@ impl WindowedTraces<'_> {
             .max(1);
         let windows = all_ops.div_ceil(left).saturating_add(1).min(MOST_WINDOWS);
         let windows = usize::try_from(windows).unwrap_or(usize::MAX);
-        let mut failure = WindowFailure::TooLarge;
+        let mut failure = None;
         // steps are the better places: less goes over from one to the next
         for seams in [Seams::Steps, Seams::Ops] {
             let how = self.how(windows, seams, &[]);
@@ -200,13 +218,17 @@ impl WindowedTraces<'_> {
                         step_note,
                         seams,
                         windows,
+                        states,
                     });
                 }
-                Ok(_) => failure = WindowFailure::TooLarge,
-                Err(error) => failure = WindowFailure::NoWindows(error),
+                Ok(_) => failure = Some(WindowFailure::TooLarge),
+                // what steps say is more than that nothing else is a place either
+                Err(error) => {
+                    failure.get_or_insert(WindowFailure::NoWindows(error));
+                }
             }
         }
-        Err(failure)
+        Err(failure.unwrap_or(WindowFailure::TooLarge))
     }
 
     fn how<'o>(&self, windows: usize, seams: Seams, not_at: &'o [TimeNs]) -> SurveyOptions<'o> {
@@ -225,7 +247,7 @@ impl WindowedTraces<'_> {
         let mut whole = whole;
         let mut not_at: Vec<TimeNs> = vec![];
         loop {
-            let (seam, error) = match self.look_through(&whole.survey) {
+            let (seam, error) = match self.look_through(&whole) {
                 Ok((seen, counts)) => {
                     return Ok(CountedRank {
                         whole,
@@ -248,7 +270,8 @@ impl WindowedTraces<'_> {
         }
     }
 
-    fn look_through(&self, survey: &Survey) -> Result<(EtSurvey, WindowCounts), FailedWindow> {
+    fn look_through(&self, whole: &SurveyedRank) -> Result<(EtSurvey, WindowCounts), FailedWindow> {
+        let survey = &whole.survey;
         let options = write_options(self.job);
         let mut seen = EtSurvey::default();
         let mut counts = WindowCounts::new(survey);
@@ -263,7 +286,7 @@ impl WindowedTraces<'_> {
                 seam: Some(seam),
                 error,
             };
-            let linked = self.link_window(survey, place, &mut linker)?;
+            let linked = self.link_window(whole, place, &mut linker)?;
             let linked = linked.map_err(at_seam)?;
             seen.add(&linked, &options).map_err(at_seam)?;
             counts.add(&linked, window);
@@ -277,7 +300,12 @@ impl WindowedTraces<'_> {
     /// Reads and links a window.
     fn link_window(
         &self,
-        survey: &Survey,
+        SurveyedRank {
+            survey,
+            bytes: read_bytes,
+            states,
+            ..
+        }: &SurveyedRank,
         place: usize,
         linker: &mut WindowLinker<'_>,
     ) -> Result<Result<LinkedWindow, WindowError>, RunError> {
@@ -287,6 +315,11 @@ impl WindowedTraces<'_> {
         let nodes = window.nodes_of(&device);
         let tensors = self.job.tensor_deps != TensorEdges::None;
         let host = self.read_host(Some(&nodes), tensors)?;
+        let host_bytes = host.as_ref().map_or(0, |host| host.bytes);
+        let is_whole = (host_bytes, device.bytes) == (read_bytes.host, read_bytes.device);
+        if !is_whole || file_states(self.job) != *states {
+            return Ok(Err(WindowError::Changed));
+        }
         self.progress.phase("linking");
         Ok(linker.link(host, device))
     }
@@ -302,7 +335,7 @@ impl WindowedTraces<'_> {
             let mut writer = EtWindowWriter::new(&counted.seen, write_options(self.job));
             let mut linker = WindowLinker::new(survey, self.job.options());
             for place in 0..survey.windows.len() {
-                let linked = match self.link_window(survey, place, &mut linker) {
+                let linked = match self.link_window(&counted.whole, place, &mut linker) {
                     Ok(Ok(linked)) => linked,
                     // it was linked before: its files are others now
                     Ok(Err(_)) => {

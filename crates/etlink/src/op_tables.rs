@@ -12,12 +12,12 @@ use etlink_analyze::{CountedWork, KernelRules, Options as AnalysisOptions, RankA
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx};
-use etlink_run::RunError;
 use etlink_run::discover::ManifestEntry;
-use etlink_run::job::{self, LinkJob, MergedHost};
+use etlink_run::job::{self, LinkJob};
 use etlink_run::membership::Excluded;
 use etlink_run::memory::RankOperation;
 use etlink_run::run::{self, RankEntry, RunOptions, RunSet, RunSource};
+use etlink_run::{Progress, RunError};
 use serde::Serialize;
 use std::path::Path;
 
@@ -187,10 +187,11 @@ fn trace_table(
     let set = entry.set;
     let (group, threads, progress) = (config.group, set.threads_each, &set.options.progress);
     // not linked: PyTorch makes this table of the profiler's events alone
-    let cache = set.options.cache.as_ref();
-    let read = job::read_for_figures(entry.open_device()?, threads, cache, progress);
-    let (mut trace, merged) = read?;
-    let has_host = host.is_some() || merged.as_ref().is_some_and(MergedHost::has_host);
+    let mut trace = job::read_for_figures(
+        entry.open_device()?,
+        threads,
+        entry.set.options.cache.as_ref(),
+    )?;
     // a trace of nothing but Python frames still has rows under --python
     if trace.window().is_none() && trace.auxiliary.kind.is_empty() {
         return Err(etlink_link::Error::empty_device(&trace))
@@ -204,7 +205,7 @@ fn trace_table(
     let (file, rank, mut notes) = (
         device.display().to_string(),
         trace.header.rank.map(|rank| rank.0),
-        missing_notes(&trace, group, has_host),
+        missing_notes(&trace, group, host.is_some()),
     );
     notes.extend(step_note);
     let tree = config.tree.then(|| {
@@ -228,9 +229,8 @@ fn trace_table(
     };
     // the host trace is read for shapes alone: only where they are wanted and missing
     let mut analysis = None;
-    let wants_host = has_host && group == TopGroup::Shape && !has_shapes(&trace);
-    let (mut top, report) = match wants_host {
-        false => {
+    let (mut top, report) = match host.filter(|_| group == TopGroup::Shape && !has_shapes(&trace)) {
+        None => {
             let report = LinkReport {
                 anomalies: trace.anomalies.clone(),
                 ..LinkReport::default()
@@ -239,23 +239,22 @@ fn trace_table(
                 None => key_averages(&trace, options),
                 Some(rules) => {
                     let job = LinkJob::reading(None, device.to_owned(), threads);
-                    let linked = job::link_read(&job, trace, None, progress)?;
+                    let linked = job::link_read(&job, trace, progress)?;
                     analysis = Some(analyze(&linked, rules, &AnalysisOptions::default()));
                     key_averages(&linked.device, compared_options(options, &linked))
                 }
             };
             (top, report)
         }
-        true => {
+        Some(host) => {
             let job = LinkJob {
                 allow_mismatch: set.options.allow_mismatch,
                 manifest: ManifestEntry::of_trace(device),
                 cache: set.options.cache.clone(),
-                ..LinkJob::reading(host.map(Path::to_owned), device.to_owned(), threads)
+                ..LinkJob::reading(Some(host.to_owned()), device.to_owned(), threads)
             };
             let is_compared = config.rules.is_some();
-            let linked = job::link_read(&job, trace, merged, progress)?;
-            let top = pair_table(&linked, options, is_compared);
+            let (top, linked) = pair_table(&job, trace, options, is_compared, progress)?;
             let analyzed = |rules| analyze(&linked, rules, &AnalysisOptions::default());
             analysis = config.rules.map(analyzed);
             (top, linked.report)
@@ -297,7 +296,14 @@ fn compared_options<'t>(options: Options<'t>, trace: &'t LinkedTrace) -> Options
 }
 
 /// Input shapes are those of the host trace's nodes.
-fn pair_table(trace: &LinkedTrace, options: Options<'_>, is_compared: bool) -> KeyAverages {
+fn pair_table(
+    job: &LinkJob,
+    device: DeviceTrace,
+    options: Options<'_>,
+    is_compared: bool,
+    progress: &Progress,
+) -> Result<(KeyAverages, LinkedTrace)> {
+    let trace = job::link_read(job, device, progress)?;
     let shapes = |op: usize| match (&trace.host, trace.op_host[op]) {
         (Some(host), node) if node != HostIdx::NONE => {
             host.names.get(host.nodes.inputs[node.index()].shapes)
@@ -309,10 +315,11 @@ fn pair_table(trace: &LinkedTrace, options: Options<'_>, is_compared: bool) -> K
         ..options
     };
     let options = match is_compared {
-        true => compared_options(options, trace),
+        true => compared_options(options, &trace),
         false => options,
     };
-    key_averages(&trace.device, options)
+    let top = key_averages(&trace.device, options);
+    Ok((top, trace))
 }
 
 fn has_shapes(trace: &DeviceTrace) -> bool {

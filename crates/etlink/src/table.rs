@@ -33,9 +33,13 @@ pub fn link_report(linked: &JobReport) -> String {
             .world_size
             .map_or(String::new(), |size| format!("of {size}")),
     );
+    let is_merged = linked.host.as_ref() == Some(&linked.device);
     if let Some(host) = &linked.host {
         rows.add(
-            "host trace",
+            match is_merged {
+                true => "merged trace",
+                false => "host trace",
+            },
             mb(linked.bytes.host),
             format!(
                 "{host}, schema {}",
@@ -43,11 +47,13 @@ pub fn link_report(linked: &JobReport) -> String {
             ),
         );
     }
-    rows.add(
-        "device trace",
-        mb(linked.bytes.device),
-        linked.device.clone(),
-    );
+    if !is_merged {
+        rows.add(
+            "device trace",
+            mb(linked.bytes.device),
+            linked.device.clone(),
+        );
+    }
     let length = report.window.end_ns.saturating_sub(report.window.start_ns) as f64 / 1e6;
     rows.add(
         "time window",

@@ -98,6 +98,10 @@ impl<'s> WindowLinker<'s> {
     ) -> Result<LinkedWindow, WindowError> {
         let window = &self.survey.windows[self.next];
         self.next += 1;
+        // by the survey's numbers of these its columns are read
+        if !self.survey.is_of(&device) {
+            return Err(WindowError::Changed);
+        }
         device.whole_window = Some(self.survey.window);
         let mut anomalies = Anomalies::default();
         let matching = match &host {
@@ -365,8 +369,8 @@ impl WindowCounts {
         }
         let windows = survey.windows.len();
         report.notes.push(format!(
-            "linked in {windows} windows, for memory: where ops and host nodes contradict each \
-             other is not counted"
+            "linked in {windows} parts, for memory: where ops and host nodes contradict each other, \
+             and ids that come twice, are not counted, also where that is damage"
         ));
         report
     }

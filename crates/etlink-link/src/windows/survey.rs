@@ -76,6 +76,7 @@ pub struct Survey {
     pub(super) has_damage: bool,
     pub(super) window: (TimeNs, TimeNs),
     pub(super) threads: usize,
+    pub(super) calls: usize,
     pub(super) handoffs: Vec<Handoff>,
     pub(super) recorded: Vec<RecordedWait>,
     pub(super) launches: Launches,
@@ -97,6 +98,16 @@ pub struct LinkWindow {
     pub ops: WantedOps,
     /// Ids of the host nodes that are its own.
     pub(super) ids: Range<u64>,
+}
+
+impl Survey {
+    /// Whether a device trace of which a part of the ops was read has the calls, rows and threads that
+    /// were surveyed.
+    pub(super) fn is_of(&self, device: &DeviceTrace) -> bool {
+        device.rows.len() == self.launches.row_call.len()
+            && device.calls.len() == self.calls
+            && device.threads.len() == self.threads
+    }
 }
 
 impl LinkWindow {
@@ -169,6 +180,7 @@ pub fn survey(
         report,
         window,
         threads: device.threads.len(),
+        calls: device.calls.len(),
         handoffs: nesting.handoffs,
         recorded: nesting.recorded,
         launches,

@@ -165,71 +165,108 @@ fn can_be_read(dump: &FlightFile, count: usize) -> bool {
     count == 1 || read_dump(&dump.path, &Progress::hidden()).is_ok()
 }
 
-/// Folders of one job's nodes, each with the dumps of its own ranks, as one: folders beside each
-/// other that share no rank, and whose groups have the ranks of the others.
-pub(super) fn join_node_folders(root: &Path, folders: Vec<FlightFolder>) -> Vec<FlightFolder> {
-    let mut by_parent: BTreeMap<PathBuf, Vec<FlightFolder>> = BTreeMap::new();
+/// Folders of one job's nodes, each with the dumps of its own ranks, as one: folders that share no
+/// rank, and whose groups have the ranks of each other.
+pub(super) fn join_node_folders(folders: Vec<FlightFolder>) -> Vec<FlightFolder> {
+    let mut jobs: Vec<Vec<DumpNode>> = vec![];
+    let is_one = folders.len() < 2;
     for folder in folders {
-        let parent = folder.folder.parent().unwrap_or(Path::new(""));
-        let is_root = folder.folder.as_os_str().is_empty();
-        // the folder that was asked for lies beside nothing
-        let key = match is_root {
-            true => root.to_owned(),
-            false => parent.to_owned(),
+        let node = match is_one {
+            // nothing to join it with: its dumps need not be read
+            true => DumpNode::unread(folder),
+            false => DumpNode::read(folder),
         };
-        by_parent.entry(key).or_default().push(folder);
+        let job = jobs
+            .iter_mut()
+            .find(|job| job.iter().all(|other| other.is_of_job_with(&node)));
+        match job {
+            Some(job) => job.push(node),
+            None => jobs.push(vec![node]),
+        }
     }
     let mut joined = vec![];
-    for (parent, nodes) in by_parent {
-        if are_one_job(&nodes) {
-            joined.push(one_folder(parent, nodes));
-        } else {
-            joined.extend(nodes);
+    for job in jobs {
+        let mut nodes: Vec<FlightFolder> = job.into_iter().map(|node| node.folder).collect();
+        match nodes.len() {
+            1 => joined.append(&mut nodes),
+            _ => joined.push(one_folder(nodes)),
         }
     }
     joined.sort_by(|a, b| a.folder.cmp(&b.folder));
     joined
 }
 
-fn are_one_job(nodes: &[FlightFolder]) -> bool {
-    if nodes.len() < 2 {
-        return false;
-    }
-    let mut all = BTreeSet::new();
-    for node in nodes {
-        let ranks: BTreeSet<i64> = node.dumps.iter().filter_map(|dump| dump.rank).collect();
-        let is_shared = !all.is_disjoint(&ranks);
-        if ranks.is_empty() || is_shared {
-            return false;
-        }
-        all.extend(ranks);
-    }
-    nodes.iter().all(|node| knows_ranks(node, &all))
+/// The dumps of a folder, and what they say of ranks.
+struct DumpNode {
+    folder: FlightFolder,
+    /// By the names of the dumps.
+    ranks: BTreeSet<i64>,
+    /// The members of the groups that a dump lists; none where none can be read.
+    members: BTreeSet<i64>,
 }
 
-/// Whether the groups of a node's ranks have these ranks too. Where no dump of it can be read, or
-/// lists ranks, nothing speaks against it.
-fn knows_ranks(node: &FlightFolder, ranks: &BTreeSet<i64>) -> bool {
-    for dump in &node.dumps {
-        let Ok(read) = read_dump(&dump.path, &Progress::hidden()) else {
-            continue;
+impl DumpNode {
+    fn unread(folder: FlightFolder) -> DumpNode {
+        let ranks = folder.dumps.iter().filter_map(|dump| dump.rank).collect();
+        DumpNode {
+            folder,
+            ranks,
+            members: BTreeSet::new(),
+        }
+    }
+
+    fn read(folder: FlightFolder) -> DumpNode {
+        let mut node = DumpNode::unread(folder);
+        for dump in &node.folder.dumps {
+            let Ok(read) = read_dump(&dump.path, &Progress::hidden()) else {
+                continue;
+            };
+            let members = read.groups.iter().flat_map(|group| &group.ranks);
+            node.members = members
+                .filter_map(|rank| i64::try_from(*rank).ok())
+                .collect();
+            if !node.members.is_empty() {
+                break;
+            }
+        }
+        node
+    }
+
+    /// Whether the groups of each have the ranks of the other. A node that says nothing of groups can
+    /// be of a job whose groups have its ranks.
+    fn is_of_job_with(&self, other: &DumpNode) -> bool {
+        let knows = |one: &DumpNode, other: &DumpNode| {
+            one.members.is_empty() || one.members.is_superset(&other.ranks)
         };
-        let members = read.groups.iter().flat_map(|group| &group.ranks);
-        let members: BTreeSet<i64> = members
-            .filter_map(|rank| i64::try_from(*rank).ok())
-            .collect();
-        if !members.is_empty() {
-            return members.is_superset(ranks);
-        }
+        let is_known = !self.members.is_empty() || !other.members.is_empty();
+        let has_ranks = !self.ranks.is_empty() && !other.ranks.is_empty();
+        has_ranks
+            && is_known
+            && self.ranks.is_disjoint(&other.ranks)
+            && knows(self, other)
+            && knows(other, self)
     }
-    true
 }
 
-fn one_folder(parent: PathBuf, mut nodes: Vec<FlightFolder>) -> FlightFolder {
+/// What all of these folders lie in.
+fn common_folder(folders: &[FlightFolder]) -> PathBuf {
+    let mut common = match folders.first() {
+        Some(first) => first.folder.clone(),
+        None => PathBuf::new(),
+    };
+    while !folders.iter().all(|node| node.folder.starts_with(&common)) {
+        if !common.pop() {
+            break;
+        }
+    }
+    common
+}
+
+fn one_folder(mut nodes: Vec<FlightFolder>) -> FlightFolder {
     // as nodes are numbered: node10 is behind node9
     nodes.sort_by_key(|node| node.dumps.iter().filter_map(|dump| dump.rank).min());
     let mut joined = FlightFolder {
-        folder: parent,
+        folder: common_folder(&nodes),
         ..FlightFolder::default()
     };
     for node in nodes {

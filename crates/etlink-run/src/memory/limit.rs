@@ -26,6 +26,15 @@ impl Display for MemoryLimit {
     }
 }
 
+/// Why a rank is not linked window by window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoWindows {
+    /// It cannot be cut.
+    NoSeam(WindowError),
+    /// A part of it takes more memory than there is as well.
+    TooLarge,
+}
+
 /// A rank that takes more memory than there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OversizedRank {
@@ -42,7 +51,7 @@ pub struct OversizedRank {
     /// With one thread it would fit.
     pub fits_one_thread: bool,
     /// Why it is not linked window by window, where that was tried.
-    pub no_windows: Option<WindowError>,
+    pub no_windows: Option<NoWindows>,
 }
 
 impl Display for OversizedRank {
@@ -73,7 +82,10 @@ impl Display for OversizedRank {
 impl OversizedRank {
     fn no_windows_text(&self) -> String {
         match &self.no_windows {
-            Some(reason) => format!(". It cannot be linked in parts, as {reason}"),
+            Some(NoWindows::NoSeam(reason)) => {
+                format!(". It cannot be linked in parts, as {reason}")
+            }
+            Some(NoWindows::TooLarge) => ". Its parts are too large as well".to_owned(),
             None => String::new(),
         }
     }
@@ -87,7 +99,7 @@ impl OversizedRank {
         };
         // a window cannot tell an edge from an earlier one, and without those edges there is none
         let no_tensors = match self.no_windows {
-            Some(WindowError::TensorOverSeam) => {
+            Some(NoWindows::NoSeam(WindowError::TensorOverSeam)) => {
                 format!(
                     "leave edges through tensors out with {}, ",
                     Setting::NoTensorDeps
