@@ -708,23 +708,29 @@ impl<'s> RankEntry<'s> {
 
     /// The same window by window.
     fn run_windows(self, job: &LinkJob, rank: OversizedRank) -> Result<JobReport, RunError> {
-        let watch = RankWatch::new(&self.set.gate, self.index);
-        let progress = self.set.options.progress.clone();
-        let progress = progress.with_memory(watch.clone());
-        let room = self.set.budget.for_ranks();
-        let no_windows = match windowed::link_windows(job, room, &progress) {
-            Ok(report) => return Ok(report),
-            Err(WindowFailure::Run(error)) => match watch.refusal() {
-                Some(_) => NoWindows::TooLarge,
-                None => return Err(error),
-            },
-            Err(WindowFailure::TooLarge) => NoWindows::TooLarge,
-            Err(WindowFailure::NoWindows(WindowError::Changed)) => {
-                let inputs = job::inputs(job);
-                return Err(RunError::ChangedInputs { inputs });
+        let mut no_windows = NoWindows::TooLarge;
+        // what a window takes is a guess: where it was too little, there are more of them
+        for share in [1, 2, 4] {
+            let watch = RankWatch::new(&self.set.gate, self.index);
+            let progress = self.set.options.progress.clone();
+            let progress = progress.with_memory(watch.clone());
+            let room = self.set.budget.for_ranks() / share;
+            let failure = match windowed::link_windows(job, room, &progress) {
+                Ok(report) => return Ok(report),
+                Err(failure) => failure,
+            };
+            match failure {
+                WindowFailure::Run(_) if watch.refusal().is_some() => continue,
+                WindowFailure::Run(error) => return Err(error),
+                WindowFailure::TooLarge => {}
+                WindowFailure::NoWindows(WindowError::Changed) => {
+                    let inputs = job::inputs(job);
+                    return Err(RunError::ChangedInputs { inputs });
+                }
+                WindowFailure::NoWindows(reason) => no_windows = NoWindows::NoSeam(reason),
             }
-            Err(WindowFailure::NoWindows(reason)) => NoWindows::NoSeam(reason),
-        };
+            break;
+        }
         Err(RunError::OversizedRank(Box::new(OversizedRank {
             no_windows: Some(no_windows),
             ..rank

@@ -5,6 +5,7 @@ import copy
 import inspect
 import pickle
 import threading
+import time
 from unittest.mock import create_autospec
 
 import torch
@@ -29,6 +30,12 @@ def is_plain():
             except (TypeError, ValueError):
                 continue
             raise AssertionError(call)
+    # C calls it there, and no function of Python
+    _thread.start_new_thread(lock.acquire, ())
+    end = time.monotonic() + 10
+    while not lock.locked() and time.monotonic() < end:
+        time.sleep(0.001)
+    assert lock.locked()
     assert specs() == SPECS
 
 

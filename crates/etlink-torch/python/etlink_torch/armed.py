@@ -73,6 +73,9 @@ class ArmedSession(Session):
         watcher = self.watcher
         if not watcher.started:
             watcher.start()
+        if watcher.alone is not None and self.window is None:
+            # where it fails the watching thread says so again
+            attempt(watcher.plan_alone, made)
         request, plan = watcher.request, watcher.plan
         if request is not None and made >= ANSWERED_AFTER and not self.has_answered(request):
             self.claim_rank()

@@ -5,7 +5,6 @@ So ours have numbers that such programs hardly come to. And while a cycle is rec
 """
 
 import contextlib
-import itertools
 import os
 
 from .guard import attempt
@@ -58,19 +57,20 @@ def duplicate(how, number):
 def high_numbers():
     """What is opened meanwhile, by code that takes the lowest free number, gets one of ours."""
     taken = []
-    attempt(take_low_numbers, taken)
-    end = attempt(least) or LEAST
+    end = attempt(least) or 0
+    attempt(take_low_numbers, taken, end)
     try:
-        # more than needed: some low ones were in use
         close_from(taken, end)
         yield
     finally:
         close_from(taken, 0)
 
 
-def take_low_numbers(taken):
+def take_low_numbers(taken, end):
+    """No more than needed: another thread of the program is to have numbers left."""
     taken.append(os.open(os.devnull, os.O_RDONLY))
-    taken.extend(map(os.dup, itertools.repeat(taken[0], least())))
+    while taken[-1] < end:
+        taken.append(os.dup(taken[0]))
 
 
 def close_from(taken, first):

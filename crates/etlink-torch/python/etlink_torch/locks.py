@@ -58,12 +58,13 @@ def is_of_program(frame):
     return is_own_file(frame.f_globals.get("__file__"))
 
 
-def taker(lock, frame):
+def taker(lock):
     """What is to be done about a lock that is taken: (what records it, whether a wait has a row); None: nothing."""
     if not RECORDERS:
         # conditions keep the method that a lock has when they are made
         return None
-    has_row = is_of_program(frame)
+    # above `attempt` and the method. None is above a method that C calls in a thread of its own: that raises
+    has_row = is_of_program(_getframe(3))
     # of a lock that both take it is known who had it
     return (RECORDERS[0], has_row) if has_row or HOLDERS.get(lock) is not None else None
 
@@ -134,7 +135,7 @@ def acquire_for(kind, original, release):
     """What takes the place of a method that takes locks of this kind."""
 
     def acquire(self, blocking=True, timeout=-1):
-        note = attempt(taker, self, _getframe(1))
+        note = attempt(taker, self)
         if note is None:
             return take_lock(self, original, release, (blocking,), (timeout,))
         return watch_lock(self, kind, original, release, blocking, timeout, note)
@@ -144,7 +145,7 @@ def acquire_for(kind, original, release):
 
 def enter_for(kind, original, release):
     def __enter__(self):
-        note = attempt(taker, self, _getframe(1))
+        note = attempt(taker, self)
         if note is None:
             return take_lock(self, original, release)
         return watch_lock(self, kind, original, release, True, -1, note)

@@ -9,7 +9,8 @@ All of it goes by files in the work folder, which ranks on several machines shar
     L.123.alive     locked by the process for as long as it lives
 
 A rank answers at the end of a step with the number of steps it has made. When all ranks that live have
-answered, the plan names a step that is far enough ahead for each of them to read of it before. A request
+answered, the plan names a step that is far enough ahead for each of them to read of it before. Where one rank is
+alone, the thread that makes its steps writes the plan, at the end of one, and begins with the next. A request
 ends when each has recorded it, or said why not, or died. Who takes a request back makes a plan that says so:
 of both plans the one that has the name first counts, because to make a file with a name that is there fails.
 """
@@ -51,6 +52,8 @@ class Watcher:
         self.started, self.ended = False, False
         # what is asked for, and the plan for it
         self.request, self.plan, self.seen_at, self.began_at = None, None, 0, None
+        # the request that this rank is to plan by itself, at the end of a step
+        self.alone = None
         # the id of the plan that the thread which makes the steps has decided on
         self.taken = None
         self.rank, self.world, self.excluded = None, None, False
@@ -105,7 +108,7 @@ class Watcher:
             self.request = request
         plan = self.read(PLAN)
         self.plan = plan if is_plan_of(plan, request) else None
-        if not self.session.has_answered(request) or (self.plan is not None and not self.has_taken(self.plan)):
+        if not self.session.has_answered(request) or self.alone is not None or (self.plan is not None and not self.has_taken(self.plan)):
             # again and again: the other thread may be setting it
             self.session.idle_until = 0
         self.condition.start_again(self.session.made)
@@ -202,7 +205,10 @@ class Watcher:
             elif self.plan is not None:
                 self.end_when_done(peers)
             elif self.is_answered(peers) and (began > self.seen_at + MISSING_S or not self.is_missed(here)):
-                self.make_plan(peers)
+                if len(peers) == 1:
+                    self.alone = self.request
+                else:
+                    self.make_plan(peers)
         # a thousand ranks are a thousand files
         now = time.monotonic()
         self.next_look = now + 20 * (now - began)
@@ -248,6 +254,21 @@ class Watcher:
         fastest = min([answer[2] for answer in answers if answer[2]] or [1_000_000]) / 1e9
         made = max([answer[1] for answer in answers] + [self.steps_made(peer) for peer in peers])
         begin = made + max(2, math.ceil(self.lead_seconds(peers) / fastest))
+        self.plan_from(begin, request, fastest)
+
+    def plan_alone(self, made):
+        """By the thread that makes the steps, at the end of one: this rank need not wait to hear of its own plan."""
+        request, self.alone = self.alone, None
+        if request is not self.request or self.plan is not None or not self.session.has_answered(request):
+            return
+        self.plan_from(made, request, (self.session.answer[2] or 1_000_000) / 1e9)
+        # another may have taken the request back in this moment, whose file goes before the plan that says so
+        plan, found = self.read(PLAN), self.current_request()
+        is_asked = found is not None and found["id"] == request["id"]
+        self.plan = plan if is_asked and is_plan_of(plan, request) else None
+
+    def plan_from(self, begin, request, fastest):
+        """The first step that can be recorded, and how many seconds one takes."""
         length = request["steps"] or math.ceil(request["seconds"] / fastest)
         first = self.beside_every(begin, request["warmup"] + length) + request["warmup"]
         plan = {"id": request["id"], "by": request["by"], "first": first, "warmup": request["warmup"]}
