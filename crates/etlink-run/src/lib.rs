@@ -80,7 +80,7 @@ pub mod simulated;
 mod step_pattern;
 pub mod storage;
 pub mod text;
-mod windowed;
+mod window_job;
 pub mod workloads;
 
 pub use cancel::{Cancellation, Cancelled};

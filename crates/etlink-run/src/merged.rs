@@ -81,9 +81,16 @@ pub(crate) fn read_merged(
         graph,
         behind,
     } = nodes;
+    let bytes = lines.bytes;
     let traces = has_recording(&behind).then(|| recorded_traces(lines, &graph, &behind));
     let unread = match traces {
-        Some(Ok(traces)) => return Ok(MergedContent::Traces(Box::new(traces))),
+        Some(Ok(mut traces)) => {
+            // the file is what was read; a host trace counts it where there is one
+            if traces.host.is_none() {
+                traces.device.bytes = bytes;
+            }
+            return Ok(MergedContent::Traces(Box::new(traces)));
+        }
         Some(Err(error)) => Some(error),
         None => None,
     };

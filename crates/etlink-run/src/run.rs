@@ -28,7 +28,7 @@ use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
 use crate::storage::{self, is_url};
 use crate::text;
-use crate::windowed::{self, WindowFailure};
+use crate::window_job::{self, WindowFailure};
 use bytesize::ByteSize;
 use etlink_chakra::convert::GroupRanks;
 use etlink_chakra::etplus::RecordingError;
@@ -189,7 +189,7 @@ pub struct RunOptions {
     /// What is done with each rank, which decides what memory it takes.
     pub work: RankOperation,
     /// A rank that is larger than memory is linked window by window where its job can be.
-    pub by_windows: bool,
+    pub allow_windows: bool,
     /// What steps are called; `None`: names that are known tell them.
     pub steps_by: Option<StepPattern>,
     /// Refuse damaged traces, and pairs of two runs.
@@ -220,7 +220,7 @@ impl Default for RunOptions {
             tensor_deps: TensorEdges::default(),
             keep: KeepEvents::Graph,
             work: RankOperation::default(),
-            by_windows: false,
+            allow_windows: false,
             steps_by: None,
             strict: false,
             allow_mismatch: false,
@@ -301,7 +301,7 @@ impl RunSet {
             .collect();
         // before anything is read: a rank that does not fit fails now, not after the others
         let budget = MemoryBudget::new(options.memory.map(ByteSize), threads);
-        if !(options.by_windows && needs.len() == 1) {
+        if !(options.allow_windows && needs.len() == 1) {
             budget.check(&needs)?;
         }
         let gate = Arc::new(budget.gate(&needs));
@@ -703,7 +703,7 @@ impl<'s> RankEntry<'s> {
     }
 
     fn may_have_windows(self, job: &LinkJob) -> bool {
-        self.set.options.by_windows && self.set.len() == 1 && windowed::can_be_windowed(job)
+        self.set.options.allow_windows && self.set.len() == 1 && window_job::can_use_windows(job)
     }
 
     /// The same window by window.
@@ -715,7 +715,7 @@ impl<'s> RankEntry<'s> {
             let progress = self.set.options.progress.clone();
             let progress = progress.with_memory(watch.clone());
             let room = self.set.budget.for_ranks() / share;
-            let failure = match windowed::link_windows(job, room, &progress) {
+            let failure = match window_job::link_windows(job, room, &progress) {
                 Ok(report) => return Ok(report),
                 Err(failure) => failure,
             };

@@ -100,7 +100,7 @@ impl InputKind {
                  folder of all ranks"
             }
             InputKind::EtPlus => {
-                "analyze, findings, replay, report, top, check, convert, and chakra_converter; merge \
+                "analyze, findings, replay, report, check, convert, link --device, and chakra_converter; merge \
                  and ranks take a folder of all ranks; --host of link"
             }
             InputKind::ChakraEt => {

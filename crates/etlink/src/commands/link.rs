@@ -106,7 +106,7 @@ fn link_traces(config: LinkConfig) -> Result<JobReport> {
         options.work = RankOperation::Timeline;
     } else if target.is_some() {
         options.work = RankOperation::Write;
-        options.by_windows = true;
+        options.allow_windows = true;
     }
     let run = Run::open(RunSource::Rank(config.traces), options)?;
     note_idle_measurements(run.set());

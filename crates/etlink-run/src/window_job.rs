@@ -12,7 +12,7 @@ use crate::Progress;
 use crate::error::RunError;
 use crate::input::{self, InputKind};
 use crate::job::{JobBytes, JobReport, JobSeconds, LinkJob};
-use crate::output::{OutputFormat, Target};
+use crate::output::{OutputError, OutputFormat, Target};
 use crate::storage;
 use etlink_chakra::et::{EtSurvey, EtWindowWriter, has_windows};
 use etlink_chakra::{WriteOptions, WriteSummary};
@@ -60,7 +60,7 @@ impl<E: Into<RunError>> From<E> for WindowFailure {
 }
 
 /// Whether this job can be done window by window, if its traces can be.
-pub(crate) fn can_be_windowed(job: &LinkJob) -> bool {
+pub(crate) fn can_use_windows(job: &LinkJob) -> bool {
     let target = job.target.as_ref();
     let is_chakra = target.is_some_and(|target| target.format == OutputFormat::Chakra);
     let has_more = job.capture.is_some() || job.flight.is_some() || job.metrics.is_some();
@@ -95,12 +95,10 @@ pub(crate) fn link_windows(
     room: u64,
     progress: &Progress,
 ) -> Result<JobReport, WindowFailure> {
-    let Some(target) = &job.target else {
-        return Err(WindowFailure::NoWindows(WindowError::OtherRecorder));
-    };
+    let target = job.target.as_ref().ok_or(OutputError::NoTarget)?;
     let begin = Instant::now();
     progress.phase("reading");
-    let traces = WindowedTraces { job, progress };
+    let traces = WindowTraces { job, progress };
     let whole = traces.survey(room)?;
     let read = begin.elapsed().as_secs_f64();
     let mut report = JobReport {
@@ -167,12 +165,12 @@ struct CountedRank {
 }
 
 /// The traces of a rank, which are read several times.
-struct WindowedTraces<'j> {
+struct WindowTraces<'j> {
     job: &'j LinkJob,
     progress: &'j Progress,
 }
 
-impl WindowedTraces<'_> {
+impl WindowTraces<'_> {
     /// Refuses what is of another recorder.
     fn check_kinds(&self) -> Result<(), WindowFailure> {
         let kind = |path: &Path| -> Result<InputKind, RunError> {
@@ -256,6 +254,11 @@ impl WindowedTraces<'_> {
                     });
                 }
                 Err(FailedWindow::Run(error)) => return Err(WindowFailure::Run(error)),
+                // another place helps nobody whose files are others now
+                Err(FailedWindow::At {
+                    error: WindowError::Changed,
+                    ..
+                }) => return Err(WindowFailure::NoWindows(WindowError::Changed)),
                 Err(FailedWindow::At { seam, error }) => (seam, error),
             };
             let Some(seam) = seam.filter(|_| not_at.len() < MOST_TRIES) else {
