@@ -2,7 +2,7 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence, PythonStacks, RankWindow, WindowEnds};
 use crate::communication_time::CommunicationTime;
-use crate::detect::names::{BETWEEN_OPS, PROFILER_STEP, StepNames};
+use crate::detect::names::{BETWEEN_OPS, OpNameKinds, PROFILER_STEP, StepNames};
 use crate::drain_times::DrainTimes;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
@@ -51,6 +51,8 @@ pub(crate) struct RankView<'t> {
     pub(crate) rows: ClassifiedRows<'t>,
     pub(crate) analysis: &'t RankAnalysis,
     pub(crate) step_names: StepNames<'t>,
+    /// What the names of ops say.
+    pub(crate) op_name_kinds: OpNameKinds,
     pub(crate) window: RankWindow,
     /// Start and end of the window, ns.
     pub(crate) span: (i64, i64),
@@ -95,11 +97,13 @@ impl<'t> RankView<'t> {
         }
         let launched = launched_rows(trace);
         let (window, span) = window_of(trace, analysis);
+        let step_names = StepNames::new(&analysis.steps);
         RankView {
             trace,
             rows,
             analysis,
-            step_names: StepNames::new(&analysis.steps),
+            op_name_kinds: OpNameKinds::new(&trace.device, &step_names),
+            step_names,
             window,
             span,
             row_node,
@@ -148,7 +152,7 @@ impl<'t> RankView<'t> {
         let ops = &self.trace.device.ops;
         let marks = (0..ops.len())
             .map(OpIdx::new)
-            .filter(|op| ops.annotation[op.index()] && self.is_step_name(self.op_name(*op)));
+            .filter(|op| ops.annotation[op.index()] && self.is_step(*op));
         marks.map(|op| ops.thread[op.index()]).collect()
     }
 
@@ -244,6 +248,18 @@ impl<'t> RankView<'t> {
     /// Whether a range of this name is a step.
     pub(crate) fn is_step_name(&self, name: &str) -> bool {
         self.step_names.contains(name)
+    }
+
+    /// Whether an op is the range of a step.
+    pub(crate) fn is_step(&self, op: OpIdx) -> bool {
+        let name = self.trace.device.ops.name[op.index()];
+        self.op_name_kinds.is_step(name)
+    }
+
+    /// Whether an op fetches input.
+    pub(crate) fn is_input_op(&self, op: OpIdx) -> bool {
+        let name = self.trace.device.ops.name[op.index()];
+        self.op_name_kinds.is_input(name)
     }
 
     /// The number that the profiler gave a step, if it is one of its steps.

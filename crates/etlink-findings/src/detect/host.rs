@@ -2,7 +2,7 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::host_waits::is_staging;
-use crate::detect::names::{ANOTHER_THREAD, is_allocator_call, is_input_op};
+use crate::detect::names::{ANOTHER_THREAD, is_allocator_call};
 use crate::detect::start_up::start_up;
 use crate::drain_times::DrainTimes;
 use crate::host_span::HostSpan;
@@ -35,12 +35,11 @@ pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
     // Without a device every thread does work of its own.
     let launches = view.launched.iter().any(|launched| !launched.is_empty());
     for op in (0..view.trace.device.ops.len()).map(OpIdx::new) {
-        let name = view.op_name(op);
-        if !is_input_op(name) {
+        if !view.is_input_op(op) {
             continue;
         }
         let mut outer = view.op_and_parents(view.trace.op_parent[op.index()].get());
-        if outer.any(|outer| is_input_op(view.op_name(outer))) {
+        if outer.any(|outer| view.is_input_op(outer)) {
             continue;
         }
         let span = view.op_span(op);
@@ -53,7 +52,7 @@ pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
             // A thread that launches nothing can load ahead of those that do.
             continue;
         }
-        by_name.entry(name).or_default().add(view, span);
+        by_name.entry(view.op_name(op)).or_default().add(view, span);
     }
     groups_as_candidates(view, CauseKind::InputPipeline, by_name)
 }
@@ -293,13 +292,13 @@ fn work_name<'t>(view: &RankView<'t>, node: NodeIdx) -> Option<&'t str> {
     let mut outermost = None;
     for op in view.op_and_parents(view.trace.op_of(&slice)) {
         let name = view.op_name(op);
-        if is_input_op(name) || start_up(view).has_op(op) {
+        if view.is_input_op(op) || start_up(view).has_op(op) {
             return None;
         }
-        if annotations[op.index()] && !view.is_step_name(name) {
+        if annotations[op.index()] && !view.is_step(op) {
             return Some(name);
         }
-        if !view.is_step_name(name) {
+        if !view.is_step(op) {
             outermost = Some(name);
         }
     }

@@ -2,7 +2,6 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::host::{LONGEST_LAUNCH_NS, is_own_work, launch_intervals};
-use crate::detect::names::is_input_op;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::launched_row::LaunchedRow;
@@ -159,7 +158,7 @@ fn is_starved(view: &RankView<'_>, (interval, row): &Launch<'_>) -> bool {
 fn is_launch_work(view: &RankView<'_>, node: NodeIdx) -> bool {
     let slice = view.trace.nodes.get(node);
     let mut around = view.op_and_parents(view.trace.op_of(&slice));
-    is_own_work(view, node) && !around.any(|op| is_input_op(view.op_name(op)))
+    is_own_work(view, node) && !around.any(|op| view.is_input_op(op))
 }
 
 /// Launches that took long because as much was queued as can be.

@@ -1,6 +1,7 @@
 //! Names that PyTorch, its users and vendors give to ranges and calls.
 
 use etlink_analyze::StepTime;
+use etlink_model::{DeviceTrace, NameId};
 use rustc_hash::FxHashSet;
 
 /// Parts of the names that loaders of data give their ranges, in lower case. PyTorch's is
@@ -47,8 +48,8 @@ pub(crate) fn is_compile_range(name: &str) -> bool {
     name.ends_with(COMPILE_END)
 }
 
-/// Whether a range fetches input.
-pub(crate) fn is_input_op(name: &str) -> bool {
+/// Whether a range of this name fetches input.
+pub(crate) fn is_input_name(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     INPUT_NAMES.iter().any(|part| lower.contains(part))
 }
@@ -87,6 +88,46 @@ impl<'t> StepNames<'t> {
     pub(crate) fn contains(&self, name: &str) -> bool {
         // Steps of the profiler that are none of the analysis are still no work of their own.
         name.starts_with(PROFILER_STEP) || self.0.contains(name)
+    }
+}
+
+/// What the names of a trace's ops say. A trace has millions of ops of some hundred names, and
+/// detectors ask about each op and those around it.
+pub(crate) struct OpNameKinds {
+    /// Per name; `None` where no op has it.
+    kinds: Vec<Option<OpNameKind>>,
+}
+
+#[derive(Clone, Copy)]
+struct OpNameKind {
+    is_input: bool,
+    is_step: bool,
+}
+
+impl OpNameKinds {
+    /// O(ops + names).
+    pub(crate) fn new(device: &DeviceTrace, steps: &StepNames<'_>) -> OpNameKinds {
+        let mut kinds = vec![None; device.names.count()];
+        for name in &device.ops.name {
+            kinds[name.index()].get_or_insert_with(|| {
+                let text = device.names.get(*name);
+                OpNameKind {
+                    is_input: is_input_name(text),
+                    is_step: steps.contains(text),
+                }
+            });
+        }
+        OpNameKinds { kinds }
+    }
+
+    /// Whether ops of this name fetch input.
+    pub(crate) fn is_input(&self, name: NameId) -> bool {
+        self.kinds[name.index()].is_some_and(|kind| kind.is_input)
+    }
+
+    /// Whether ops of this name are steps.
+    pub(crate) fn is_step(&self, name: NameId) -> bool {
+        self.kinds[name.index()].is_some_and(|kind| kind.is_step)
     }
 }
 

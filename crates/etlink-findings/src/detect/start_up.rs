@@ -1,7 +1,7 @@
 //! What a process does for the first time: contexts, libraries, modules of kernels, compilation.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::names::{is_allocator_call, is_communication_op, is_compile_range, is_input_op};
+use crate::detect::names::{is_allocator_call, is_communication_op, is_compile_range};
 use crate::kind::CauseKind;
 use crate::start_up::{FirstCall, StartUp};
 use crate::text::sum_ns;
@@ -72,7 +72,7 @@ impl<'t> StartUp<'t> {
         for (op, outer) in (0..).map(OpIdx).zip(outermost) {
             let name = view.op_name(op);
             // Input and collectives wait for others, the first time as well as later.
-            if *outer != op || is_input_op(name) || is_communication_op(name) {
+            if *outer != op || view.is_input_op(op) || is_communication_op(name) {
                 continue;
             }
             let of_name = by_name.entry(name).or_default();

@@ -3,7 +3,7 @@
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::communication::{communication_name, communication_waited_for};
 use crate::detect::host_waits::{host_waits, is_staging, pageable_copy};
-use crate::detect::names::{is_allocator_call, is_input_op};
+use crate::detect::names::is_allocator_call;
 use crate::detect::spans::remove_spans;
 use crate::detect::start_up::start_up;
 use crate::host_span::HostSpan;
@@ -52,7 +52,7 @@ fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, 
             scalar = Some(op);
         }
         // Waits inside of the loader belong to the loader.
-        if is_input_op(name) {
+        if view.is_input_op(op) {
             return None;
         }
     }
@@ -230,7 +230,7 @@ fn outer_range(view: &RankView<'_>, op: Option<OpIdx>, subject: &str) -> Option<
     let mut around = view.op_and_parents(op);
     let found = around.find(|op| {
         let name = view.op_name(*op);
-        annotations[op.index()] && !view.is_step_name(name) && name != subject
+        annotations[op.index()] && !view.is_step(*op) && name != subject
     })?;
     Some(view.op_name(found).to_owned())
 }
@@ -253,7 +253,7 @@ pub(crate) fn pageable_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let op = view.trace.call_op[launched.call.index()].get();
         // Input has a kind of its own.
         let mut around = view.op_and_parents(op);
-        let is_input = around.any(|op| is_input_op(view.op_name(op)));
+        let is_input = around.any(|op| view.is_input_op(op));
         if is_inside && !is_input && is_staging(view, launched.call) {
             let subject = copy_name(view, op, launched.call);
             let group = by_subject.entry(subject.to_owned()).or_default();

@@ -1,6 +1,6 @@
 //! Questions about threads: what they launch, fetch and wait for.
 
-use crate::detect::names::is_input_op;
+use crate::detect::names::is_input_name;
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind, launches_graph};
 use etlink_model::{CallIdx, DurationNs, NodeIdx, OpIdx, ThreadIdx, TimeNs};
 use etlink_replay::GraphEdits;
@@ -167,7 +167,7 @@ pub(super) fn remove_input(trace: &LinkedTrace) -> Result<GraphEdits, String> {
     let mut spans: Vec<(ThreadIdx, TimeNs, TimeNs)> = vec![];
     for op in (0..ops.name.len()).map(OpIdx::new) {
         let index = op.index();
-        if is_input_op(trace.device_name(ops.name[index])) {
+        if is_input_name(trace.device_name(ops.name[index])) {
             let start = ops.start[index];
             spans.push((ops.thread[index], start, start + ops.duration[index]));
         }
