@@ -39,7 +39,7 @@ const ID_BYTES: u64 = 24;
 /// Memory of a name, bytes.
 const NAME_BYTES: u64 = 220;
 /// More windows than this are not tried: the traces are read twice for each.
-const MOST_WINDOWS: u64 = 64;
+const MOST_WINDOWS: usize = 64;
 /// So many places that turn out to be no seam are left out before the rank is given up.
 const MOST_TRIES: usize = 4;
 
@@ -202,8 +202,11 @@ impl WindowTraces<'_> {
         let left = room
             .saturating_sub(fixed_bytes(host.as_ref(), &device))
             .max(1);
-        let windows = all_ops.div_ceil(left).saturating_add(1).min(MOST_WINDOWS);
+        let windows = all_ops.div_ceil(left).saturating_add(1);
         let windows = usize::try_from(windows).unwrap_or(usize::MAX);
+        if windows > MOST_WINDOWS {
+            return Err(WindowFailure::TooLarge);
+        }
         let mut failure = None;
         // steps are the better places: less goes over from one to the next
         for seams in [Seams::Steps, Seams::Ops] {

@@ -43,6 +43,7 @@ pub use etlink_run as run;
 #[doc(no_inline)]
 pub use etlink_tables as tables;
 
+mod allocator;
 mod args;
 mod commands;
 pub mod documents;

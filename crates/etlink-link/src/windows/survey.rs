@@ -5,6 +5,7 @@ use crate::describe;
 use crate::device::clocks::{self, DeviceClock};
 use crate::device::launch::{self, Launches};
 use crate::device::waits::{self, Waits};
+use crate::graph::draft::Draft;
 use crate::graph::kinds::NoLaunch;
 use crate::host::Handoff;
 use crate::host::nest::{self, Nesting};
@@ -143,7 +144,7 @@ pub fn survey(
         ..LinkReport::default()
     };
     describe(host, device, options.link, &mut report).map_err(|_| WindowError::Empty)?;
-    let nesting = nest::nest(device);
+    let mut nesting = nest::nest(device);
     if !nesting.carried_out.is_empty() {
         return Err(WindowError::HostCollectives);
     }
@@ -160,6 +161,10 @@ pub fn survey(
     let unshifted = launches.no_launch.clone();
     let recorded_times = clocks::shift_rows(device, &mut launches, &report.device_clocks);
     let waits = waits::waits(device, &launches, &nesting.call_op, &mut anomalies);
+    // only windows have slices: those of the whole trace take much of the memory of this
+    nesting.draft = Draft::default();
+    nesting.call_slot = vec![];
+    nesting.op_exclusive = vec![];
     report.anomalies = anomalies;
     let has_damage = host.is_some_and(|host| notes::about_parts(host, device, &mut report));
     notes::about_device(host, device, &mut report.notes);

@@ -229,10 +229,9 @@ impl ReadingArgs {
     /// # Errors
     /// The threads cannot be started.
     pub fn run_options(&self, ranks: Option<&RankArgs>) -> anyhow::Result<RunOptions> {
-        let ResourceArgs { threads, memory } = self.resources;
         Ok(RunOptions {
-            threads: crate::commands::start_threads(threads)?,
-            memory: memory.map(|memory| memory.as_u64()),
+            threads: crate::commands::start_threads(self.resources)?,
+            memory: self.resources.memory.map(|memory| memory.as_u64()),
             ranks: ranks.and_then(|choice| choice.ranks.clone()),
             strict: self.strict.strict,
             allow_mismatch: self.mismatch.allow_mismatch,

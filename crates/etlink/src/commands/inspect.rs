@@ -29,7 +29,7 @@ use std::path::Path;
 const MAX_WORKLOAD_BYTES: u64 = 64 << 20;
 
 pub fn run(args: InspectArgs) -> Result<Outcome> {
-    let threads = start_threads(args.resources.threads)?;
+    let threads = start_threads(args.resources)?;
     let progress = crate::progress::progress_bar();
     let options = RunOptions {
         threads,

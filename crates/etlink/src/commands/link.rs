@@ -4,7 +4,7 @@ use super::{json_document, note_idle_measurements, print_text};
 use crate::args::LinkArgs;
 use crate::serial_host::serial_host_note;
 use crate::table::{fold_lines, plain_lines};
-use crate::{Outcome, notes, table};
+use crate::{Outcome, allocator, notes, table};
 use anyhow::{Result, bail};
 use etlink_model::KeepEvents;
 use etlink_run::job::{ChakraOptions, JobReport, LinkJob};
@@ -65,6 +65,8 @@ impl LinkConfig {
 }
 
 pub fn run(args: LinkArgs) -> Result<Outcome> {
+    // most of what it makes it keeps until the file is written
+    allocator::return_large_blocks();
     let progress = crate::progress::progress_bar();
     let config = LinkConfig::from_args(args, &progress)?;
     let json = config.json;

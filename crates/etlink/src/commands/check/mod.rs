@@ -117,7 +117,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
             bail!("there is no file of the ranks that --ranks names");
         }
     }
-    let threads = start_threads(args.resources.threads)?;
+    let threads = start_threads(args.resources)?;
     let budget = MemoryBudget::new(args.resources.memory, threads);
     let needs: Vec<RankMemory> = files
         .iter()

@@ -6,7 +6,7 @@ mod show;
 use super::{json_document, print_report, print_run_files, print_text};
 use crate::args::{Compute, FormatName, MergeArgs, PhaseName, Simulator};
 use crate::serial_host::serial_host_note;
-use crate::{Outcome, notes};
+use crate::{Outcome, allocator, notes};
 use anyhow::{Result, bail};
 use etlink_chakra::TracePart;
 use etlink_chakra::astra::NetworkBackend;
@@ -90,6 +90,8 @@ impl MergeConfig {
 }
 
 pub fn run(args: MergeArgs) -> Result<Outcome> {
+    // as `link` does
+    allocator::return_large_blocks();
     let progress = crate::progress::progress_bar();
     let config = MergeConfig::from_args(args, &progress)?;
     let runs = RunSet::open(config.source, config.run_options)?;
