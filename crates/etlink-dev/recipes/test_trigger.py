@@ -151,7 +151,7 @@ class Triggered(Jobs):
         self.assertFalse((self.traces / ".etlink/trigger.json").exists())
         ready.touch()
         out, err = waiting.communicate(timeout=300)
-        self.assertEqual(waiting.returncode, 0, err)
+        self.assertEqual(waiting.returncode, 0, out + err)
         self.assertIn("no process of the job has made a step yet: waiting for the first", err)
         self.assertEqual([rank["why"] for rank in json.loads(out)["ranks"]], [None, None])
         self.assert_same_iterations(Path(json.loads(out)["recording"]), 2, 2)
