@@ -876,7 +876,8 @@ class Wrong(Jobs):
     def test_a_job_that_is_not_armed(self):
         job = self.start("--wait 100000 --warmup 1 --active 1", f"python looping.py {self.stop}")
         self.addCleanup(self.end_job, job)
-        self.wait_for(lambda: list((self.traces / ".etlink").glob("*.steps")))
+        # that file is there before it has a number, and before the process has reported
+        self.wait_for(lambda: any(path.read_text() for path in (self.traces / ".etlink").glob("*.steps")))
         refused = self.trigger(self.traces, code=2).stderr
         self.assertIn("the job in traces cannot be asked: it was started without --armed", refused.replace(str(self.folder) + "/", ""))
         # that is no matter of time
