@@ -2,6 +2,7 @@
 //! not go together. Jobs of real PyTorch are in `cargo dev test-torch`.
 
 use crate::tool::Tool;
+use std::time::{Duration, Instant};
 
 #[test]
 fn what_is_no_job_is_named() {
@@ -61,12 +62,21 @@ fn why_a_job_cannot_be_asked() {
         (r#"{"pid": 7}"#, "it was started without --armed"),
         (
             r#"{"pid": 7, "asked": []}"#,
-            "no process of it has made a step yet: try again; if it trains by now, what --step-on \
-             names is never called",
+            "no process of it has made a step yet: try again, or wait for it with --timeout; if it \
+             trains by now, what --step-on names is never called",
         ),
     ] {
         tool.file("traces/.etlink/host.7.json", report);
         tool.run("trigger traces").exits(2).complains(&[why]);
+        // a job that is not armed is not waited for, another one is
+        let begun = Instant::now();
+        let ran = tool.run("trigger traces --timeout 1").exits(2);
+        assert!(ran.stderr.contains(why), "{}", ran.stderr);
+        let is_armed = report.contains("asked");
+        let has_waited = begun.elapsed() >= Duration::from_secs(1);
+        assert!(has_waited || !is_armed, "{:?}", begun.elapsed());
+        let waits = "no process of the job has made a step yet: waiting for the first";
+        assert_eq!(ran.stderr.contains(waits), is_armed, "{}", ran.stderr);
     }
     tool.run("trigger traces --stop")
         .exits(2)

@@ -22,7 +22,7 @@ class DropIn(Traces):
         super().setUp()
         self.traces = self.folder / "etlink_traces"
 
-    def run_script(self, script: Path, *words: str, code: int = 0, **more: str) -> subprocess.CompletedProcess:
+    def run_script(self, script: Path | str, *words: str, code: int = 0, **more: str) -> subprocess.CompletedProcess:
         environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)} | more
         line = ["python", str(script), *words]
         ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
@@ -189,6 +189,27 @@ with profile("traces", wait=4, warmup=1, active=2) as prof:
         self.assertEqual(times["recorded_steps"], 2)
         # the mean of both is more than half of the wait
         self.assertLess(times["recorded_ns"], 2e9)
+
+    MANY_CYCLES = """
+import glob, queue, sys, torch
+from etlink_torch import profile, waits
+waits.MOST_STARTS = 2
+items = queue.Queue()
+with profile(sys.argv[1], wait=0, warmup=0, active=1, repeat=4) as prof:
+    for _ in range(5):
+        items.put(torch.ones(2).sum())
+        items.get()
+        prof.step()
+print(["etlink_wait" in open(path).read() for path in sorted(glob.glob(sys.argv[1] + "/**/kineto_trace_0.json", recursive=True))])
+print(prof.notes)
+"""
+
+    def test_waits_are_recorded_in_so_many_cycles_as_python_forgives(self):
+        ran = self.run_script("-c", self.MANY_CYCLES, str(self.folder / "traces"))
+        found, notes = ran.stdout.splitlines()
+        # cycle_1, cycle_2 and cycle_3 come before the first, which is in no folder of its own
+        self.assertEqual(found, "[True, False, False, True]")
+        self.assertRegex(notes, r"\A\['waits of threads are in the traces of the first 2 cycles: [^']*'\]\Z")
 
     def test_too_many_open_files_are_not_said_to_be_a_full_disk(self):
         rank = self.loop("opens")

@@ -412,7 +412,7 @@ print(len(os.listdir("/proc/self/fd")) < 30, found)
 
     def test_a_program_that_closes_what_it_does_not_know_in_a_recorded_cycle(self):
         """PyTorch writes the host trace with each op, into a descriptor that the program does not know."""
-        for how in ("3 range", "4 each", "3 range own", "4 each own"):
+        for how in ("3 range", "4 each", "3 listed", "3 range own", "4 each own", "4 listed own"):
             with self.subTest(how):
                 schedule = "" if "own" in how else SCHEDULE
                 ran = self.record(schedule + " --overwrite", f"python closing.py {how}")
@@ -456,10 +456,7 @@ from etlink_torch.observer_file import ObserverFile
 file = ObserverFile(torch.profiler.ExecutionTraceObserver(), sys.argv[1] + "/host.json")
 file.register()
 number = file.descriptor.number
-try:
-    os.close(number)
-except OSError as error:
-    print(error)
+os.close(number)
 print(number >= 512, file.is_lost())
 ctypes.CDLL(None).close(number)
 own = os.open(sys.argv[1] + "/own", os.O_WRONLY | os.O_CREAT)
@@ -475,7 +472,7 @@ print(open(sys.argv[1] + "/own").read(), os.close.__class__.__name__)
         environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
         line = ["python", "-c", self.TAKEN_OVER, str(self.folder)]
         ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
-        self.assertEqual((ran.returncode, ran.stdout), (0, "[Errno 9] Bad file descriptor\nTrue False\nTrue\nCHECKPOINT builtin_function_or_method\n"), ran.stderr)
+        self.assertEqual((ran.returncode, ran.stdout), (0, "True False\nTrue\nCHECKPOINT builtin_function_or_method\n"), ran.stderr)
 
     def assert_pair_of_own(self, cycles: list[dict]):
         """The host trace of what the program's own profiler has recorded is whole."""

@@ -131,6 +131,32 @@ class Triggered(Jobs):
         # some 500 steps ahead they were not made before 10 s had passed
         self.assertLess(seconds, 6)
 
+    def test_a_job_that_has_made_no_step_yet(self):
+        """It is waited for with --timeout, and refused without."""
+        ready = self.folder / "ready"
+        wait = f"import os, time\nwhile not os.path.exists({str(ready)!r}): time.sleep(0.01)\n"
+        script = self.script("waits.py", (PROGRAMS / "looping.py").read_text().replace("made = 0\n", "made = 0\n" + wait))
+        job = self.start("--armed", f"torchrun --nproc-per-node 2 {script} {self.stop} ddp")
+        self.addCleanup(self.end_job, job)
+        self.addCleanup(ready.touch)
+        self.wait_for((self.traces / ".etlink").exists)
+        for words in ((), ("--timeout", "1")):
+            refused = self.trigger(self.traces, *words, code=2).stderr
+            self.assertIn("no process of it has", refused)
+            self.assertIn("wait for it with --timeout", refused)
+        line = [CHOSEN.etlink, "trigger", str(self.traces), "--timeout", "120", "--json"]
+        waiting = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.wait_for(lambda: len(list((self.traces / ".etlink").glob("*.json"))) >= 2)
+        self.assertIsNone(waiting.poll())
+        self.assertFalse((self.traces / ".etlink/trigger.json").exists())
+        ready.touch()
+        out, err = waiting.communicate(timeout=300)
+        self.assertEqual(waiting.returncode, 0, out + err)
+        self.assertIn("no process of the job has made a step yet: waiting for the first", err)
+        self.assertEqual([rank["why"] for rank in json.loads(out)["ranks"]], [None, None])
+        self.assert_same_iterations(Path(json.loads(out)["recording"]), 2, 2)
+        self.end_job(job)
+
     def test_ranks_that_die_are_named(self):
         ranks = "".join(f"RANK={rank} python {PROGRAMS}/looping.py {self.stop} 0.02 &\n" for rank in range(3))
         script = self.script("ranks.sh", f"export WORLD_SIZE=3 LOCAL_WORLD_SIZE=3\n{ranks}wait\n")
@@ -850,9 +876,14 @@ class Wrong(Jobs):
     def test_a_job_that_is_not_armed(self):
         job = self.start("--wait 100000 --warmup 1 --active 1", f"python looping.py {self.stop}")
         self.addCleanup(self.end_job, job)
-        self.wait_for(lambda: list((self.traces / ".etlink").glob("*.steps")))
+        # that file is there before it has a number, and before the process has reported
+        self.wait_for(lambda: any(path.read_text() for path in (self.traces / ".etlink").glob("*.steps")))
         refused = self.trigger(self.traces, code=2).stderr
         self.assertIn("the job in traces cannot be asked: it was started without --armed", refused.replace(str(self.folder) + "/", ""))
+        # that is no matter of time
+        begun = time.monotonic()
+        self.assertIn("it was started without --armed", self.trigger(self.traces, "--timeout", "100", code=2).stderr)
+        self.assertLess(time.monotonic() - begun, 50)
 
     def test_nobody_makes_a_step(self):
         job = self.stand()

@@ -50,9 +50,6 @@ class ArmedSession(Session):
         # the program's own profiler and observer, the latest ones, and what the profiler had recorded before
         self.theirs = {}
         self.watcher = Watcher(self)
-        # by this a report is known for that of a process which is armed
-        report.content["asked"] = []
-        report.write()
 
     def end_step_of_cycle(self):
         if not self.closed:

@@ -1,7 +1,7 @@
 """Descriptors that stay open. Programs close those that they do not know, as daemons do; the number is then another file's.
 
 So ours have numbers that such programs hardly come to. And while a cycle is recorded, `os.close` and
-`os.closerange` leave ours open, and the program finds them closed.
+`os.closerange` leave ours open, and say nothing: the program may have found them in a list of what is open.
 """
 
 import contextlib
@@ -16,8 +16,6 @@ LEAST = 512
 """Numbers of ours begin here, if the process may have twice as many. `select` takes those up to 1,023."""
 OPEN = {}
 """Each `Descriptor` by its number."""
-NONE = -1
-"""What is never open."""
 
 
 def identity(number):
@@ -168,8 +166,8 @@ def named_as(original, function):
 def close_others(original):
     def close(fd):
         if attempt(is_kept, fd):
-            # as of any other that is not open
-            fd = NONE
+            # an error would be ours, where the program closes all that it finds open
+            return None
         return original(fd)
 
     return named_as(original, close)

@@ -354,7 +354,7 @@ class OwnCycle:
     def open(self, theirs):
         """Starts our observer, unless the program has one."""
         if self.waits is not None:
-            attempt(self.waits.start, self.torch)
+            attempt(self.waits.start, self.torch, self.report)
         if theirs is not None:
             self.host = self.report.path("own_{}.host".format(self.number))
         else:

@@ -86,6 +86,9 @@ class Report:
             "notes": [],
             "step_times": None,
         }
+        if settings.get("armed"):
+            # from the start: by this a report is known for that of a process which is armed
+            self.content["asked"] = []
         if settings["hook"]:
             attempt(self.reserve, settings["hook"])
         attempt(self.open_counter)

@@ -24,6 +24,18 @@ from .steps.patches import Patches
 
 MOST_ROWS = 500_000
 """So many waits of a cycle are kept: about 100 MB."""
+MOST_STARTS = 200 if sys.version_info >= (3, 13) else sys.maxsize
+"""In so many cycles of a process waits are recorded.
+
+From 3.13 on Python calls the methods of a class more slowly, for good, once the class was changed a thousand times
+(`MAX_VERSIONS_PER_CLASS` in its typeobject.c). A cycle changes locks, queues and threads twice.
+"""
+USED_UP = (
+    "waits of threads are in the traces of the first {} cycles: if a class is changed in more of them, this Python "
+    "calls its methods more slowly from then on"
+)
+STARTS = itertools.count(1)
+"""Numbers the recorders of waits of this process."""
 
 
 class Local(threading.local):
@@ -81,7 +93,10 @@ class Waits:
         # what a DataLoader was given and took, by process and number of the batch
         self.given, self.taken = [], []
 
-    def start(self, torch):
+    def start(self, torch, report):
+        if next(STARTS) > MOST_STARTS:
+            report.note(USED_UP.format(MOST_STARTS))
+            return
         self.patches = Patches()
         try:
             self.replace_queues()

@@ -147,7 +147,7 @@ class Window:
             self.profiler.start()
         if self.waits is not None:
             # without them the recording is as good as before
-            attempt(self.waits.start, self.torch)
+            attempt(self.waits.start, self.torch, self.report)
 
     def action(self, step):
         """What the profiler does: while the observer alone records it warms up."""

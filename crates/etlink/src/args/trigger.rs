@@ -26,9 +26,10 @@ pub struct TriggerArgs {
     #[arg(long = "for", value_name = "SECONDS", conflicts_with = "steps", value_parser = seconds)]
     pub duration: Option<Duration>,
     /// Stop waiting after this time, in seconds: a request that not all ranks have agreed to is
-    /// withdrawn, a recording that they have agreed on is made all the same
-    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
-    pub timeout: Duration,
+    /// withdrawn, a recording that they have agreed on is made all the same. Given, it is also waited
+    /// for the first step of a job that has made none [default: 600]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
     /// Take back what was asked for, unless the ranks have agreed on a step: then it is recorded
     #[arg(long, conflicts_with_all = ["steps", "duration", "timeout", "json"])]
     pub cancel: bool,

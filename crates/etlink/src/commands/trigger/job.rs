@@ -135,16 +135,25 @@ impl ArmedJob {
 
     /// Why no process has said anything yet.
     pub fn why_nobody(&self) -> &'static str {
-        let reports = self.reports();
-        if reports.is_empty() {
-            return "no process of it has imported PyTorch yet: try again";
+        if !self.is_there() {
+            return "it has ended";
         }
-        if !reports.iter().any(|report| report.asked.is_some()) {
+        if self.reports().is_empty() {
+            return "no process of it has imported PyTorch yet: try again, or wait for it with \
+                    --timeout";
+        }
+        if !self.may_be_armed() {
             return "it was started without --armed: start it again with it, or arm it by \
                     `etlink_torch.arm`";
         }
-        "no process of it has made a step yet: try again; if it trains by now, what --step-on names \
-         is never called"
+        "no process of it has made a step yet: try again, or wait for it with --timeout; if it trains \
+         by now, what --step-on names is never called"
+    }
+
+    /// Whether a process is armed, or none has said yet whether it is.
+    pub fn may_be_armed(&self) -> bool {
+        let reports = self.reports();
+        reports.is_empty() || reports.iter().any(|report| report.asked.is_some())
     }
 
     /// What its processes report. One that cannot be read counts for nothing.

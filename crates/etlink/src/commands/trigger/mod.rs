@@ -13,10 +13,15 @@ use super::print_document;
 use crate::Outcome;
 use crate::args::TriggerArgs;
 use anyhow::{Result, bail};
-use job::ArmedJob;
+use interrupt::Interrupt;
+use job::{ArmedJob, ArmedPeer};
 use serde::Serialize;
 use show::print_result;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// So long it is waited for what was asked for, unless the caller says how long.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What came of a recording that was asked for.
 #[derive(Debug, Serialize)]
@@ -65,24 +70,14 @@ pub fn run(args: &TriggerArgs) -> Result<Outcome> {
     if args.stop {
         return withdraw::stop(&job);
     }
-    let peers = job.peers()?;
-    if peers.is_empty() {
-        bail!(
-            "the job in {} cannot be asked: {}",
-            job.folder.display(),
-            job.why_nobody()
-        );
-    }
-    if !peers.iter().any(job::ArmedPeer::is_waited_for) {
-        bail!(
-            "all processes of the job in {} have ended or died",
-            job.folder.display()
-        );
-    }
+    let begun = Instant::now();
     // before the request: a signal between the two would leave it behind
-    let interrupt = interrupt::Interrupt::new()?;
+    let interrupt = Interrupt::new()?;
+    let peers = peers_that_can_be_asked(&job, args.timeout, &interrupt)?;
     let request = job.ask(args)?;
-    let result = wait::wait(&job, &request, peers, args.timeout, &interrupt)?;
+    let timeout = args.timeout.unwrap_or(TIMEOUT);
+    let left = timeout.saturating_sub(begun.elapsed());
+    let result = wait::wait(&job, &request, peers, left, &interrupt)?;
     if args.print.json {
         print_document("etlink.trigger", &result)?;
     } else {
@@ -93,4 +88,30 @@ pub fn run(args: &TriggerArgs) -> Result<Outcome> {
     } else {
         Outcome::Found
     })
+}
+
+/// The processes of a job, of which at least one can record.
+fn peers_that_can_be_asked(
+    job: &ArmedJob,
+    timeout: Option<Duration>,
+    interrupt: &Interrupt,
+) -> Result<Vec<ArmedPeer>> {
+    let peers = match timeout {
+        Some(timeout) => wait::first_steps(job, timeout, interrupt)?,
+        None => job.peers()?,
+    };
+    if peers.is_empty() {
+        bail!(
+            "the job in {} cannot be asked: {}",
+            job.folder.display(),
+            job.why_nobody()
+        );
+    }
+    if !peers.iter().any(ArmedPeer::is_waited_for) {
+        bail!(
+            "all processes of the job in {} have ended or died",
+            job.folder.display()
+        );
+    }
+    Ok(peers)
 }

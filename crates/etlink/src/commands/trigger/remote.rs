@@ -81,8 +81,8 @@ fn options(args: &TriggerArgs) -> Vec<String> {
     ];
     let given = flags.iter().filter(|(_, is_given)| *is_given);
     words.extend(given.map(|(flag, _)| (*flag).to_owned()));
-    if !args.cancel && !args.stop {
-        words.push(format!("--timeout={}", args.timeout.as_secs_f64()));
+    if let Some(timeout) = args.timeout {
+        words.push(format!("--timeout={}", timeout.as_secs_f64()));
     }
     words
 }

@@ -40,6 +40,29 @@ struct Waiting<'a> {
     is_over: bool,
 }
 
+/// The processes of a job that may have made no step yet: waits for the first step of one. Empty if
+/// there is none in this time. For the steps of the other ranks those that have made one wait.
+pub fn first_steps(
+    job: &ArmedJob,
+    timeout: Duration,
+    interrupt: &Interrupt,
+) -> Result<Vec<ArmedPeer>> {
+    let begun = Instant::now();
+    let mut is_told = false;
+    loop {
+        let peers = job.peers()?;
+        let is_over = begun.elapsed() >= timeout || interrupt.has_arrived() || !job.is_there();
+        if is_over || !peers.is_empty() || !job.may_be_armed() {
+            return Ok(peers);
+        }
+        if !is_told {
+            notes::print_note("no process of the job has made a step yet: waiting for the first");
+            is_told = true;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
 pub fn wait(
     job: &ArmedJob,
     request: &str,
