@@ -156,6 +156,163 @@ fn merged_json_without_a_whole_recording_is_its_nodes() {
         "theirs.json is a merged trace (ET+) without a recording",
         "give those",
     ]);
+    // the nodes have the ops: what is outside of them is no more than the traces say
+    let whole = tool.run("analyze x.json --json").exits(0).json();
+    for file in ["cut.json", "theirs.json"] {
+        let ran = tool.run(&format!("analyze {file} --json")).exits(0);
+        let nodes = ran.json();
+        for table in ["steps", "host_ops"] {
+            let of = |json: &Value| json[0]["ranks"][0][table].clone();
+            assert!(!of(&whole).as_array().is_none_or(Vec::is_empty), "{table}");
+            assert_eq!(of(&nodes), of(&whole), "{file}: {table}");
+        }
+        tool.run(&format!("analyze {file}"))
+            .exits(0)
+            .notes("the nodes of merged JSON (ET+) say nothing of calls");
+    }
+    tool.run("replay cut.json")
+        .exits(2)
+        .complains(&["cut.json: its \"recording\" is damaged"]);
+    tool.run("replay theirs.json")
+        .exits(2)
+        .complains(&["theirs.json is a merged trace (ET+) without a recording"]);
+}
+
+/// The number of a descriptor is no rank.
+#[test]
+fn merged_json_from_a_descriptor_has_no_rank() {
+    let tool = Tool::new();
+    let device = "{pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+    tool.run(&format!("link --device {device} -o x.json"))
+        .exits(0);
+    let ran = tool
+        .run_with("analyze /dev/fd/0 --json", &tool.read("x.json"))
+        .exits(0);
+    assert_eq!(ran.json()[0]["ranks"][0]["label"], "-");
+}
+
+/// A rank of a folder is that of the run, not of itself: names of groups, times and what others
+/// decide.
+#[test]
+fn a_rank_of_a_folder_is_converted_as_it_is_merged() {
+    let tool = Tool::new();
+    for run in ["ddp2-2.15.0", "tpdp4-2.15.0", "pipeline4-2.15.0"] {
+        tool.run(&format!(
+            "merge {{pairs}}/{run} -o trees/{run} --format etplus"
+        ))
+        .exits(0);
+        tool.run(&format!("merge {{pairs}}/{run} -o graphs/{run}"))
+            .exits(0);
+        for rank in [0, 1] {
+            tool.run(&format!("convert trees/{run} --rank {rank} -f one.et"))
+                .exits(0);
+            let of_merge = tool.read(&format!("graphs/{run}/{run}.{rank}.et"));
+            assert!(tool.read("one.et") == of_merge, "{run}, rank {rank}");
+        }
+    }
+    // what is not joined is said
+    let whole = tool.read("trees/tpdp4-2.15.0/tpdp4-2.15.0.2.json.gz");
+    tool.file(
+        "trees/tpdp4-2.15.0/tpdp4-2.15.0.2.json.gz",
+        &whole[..whole.len() / 2],
+    );
+    tool.run("convert trees/tpdp4-2.15.0 --rank 0 -f one.et")
+        .exits(0)
+        .notes("rank 2 is not among the others: ");
+    tool.run("convert trees/tpdp4-2.15.0 --rank 2 -f one.et")
+        .exits(0)
+        .notes("rank 2 has no recording: what follows is of it alone");
+}
+
+/// Whichever command is asked, the answer is of the same file.
+#[test]
+fn one_file_counts_of_a_rank_that_has_two() {
+    let tool = Tool::new();
+    let run = "ddp2-2.15.0";
+    tool.run(&format!("merge {{pairs}}/{run} -o trees --format etplus"))
+        .exits(0);
+    tool.run(&format!("merge {{pairs}}/{run} -o graphs"))
+        .exits(0);
+    for (folder, file) in [
+        ("graphs", "ddp2-2.15.0.0.et"),
+        ("graphs", "ddp2-2.15.0.1.et"),
+        ("graphs", "comm_group.json"),
+        ("trees", "ddp2-2.15.0.0.json.gz"),
+        ("trees", "ddp2-2.15.0.1.json.gz"),
+    ] {
+        tool.file(
+            &format!("both/{file}"),
+            tool.read(&format!("{folder}/{file}")),
+        );
+    }
+    let note = "ranks 0, 1 have several files: ddp2-2.15.0.0.json.gz is read, which has the traces \
+        that both were made of, and ddp2-2.15.0.0.et is not";
+    for line in [
+        "analyze both",
+        "replay both",
+        "findings both",
+        "ranks both",
+        "merge both -f -o out",
+        "report both -f -o page.html",
+    ] {
+        tool.run(line).exits(0).notes(note);
+    }
+    for command in ["analyze", "replay", "ranks"] {
+        let without_note = |line: &str| {
+            let mut json = answer(&tool, line);
+            if let Some(notes) = json.pointer_mut("/0/notes").and_then(Value::as_array_mut) {
+                notes.retain(|note| {
+                    !note
+                        .as_str()
+                        .is_some_and(|note| note.contains("several files"))
+                });
+            }
+            json
+        };
+        assert_eq!(
+            without_note(&format!("{command} both --json"))
+                .to_string()
+                .replace("both", "trees"),
+            without_note(&format!("{command} trees --json")).to_string(),
+            "{command}"
+        );
+    }
+    tool.run("convert both --rank 1 -f one.et")
+        .exits(0)
+        .notes("rank 1 has several files: ddp2-2.15.0.1.et is read, which is the graph itself");
+    assert!(tool.read("one.et") == tool.read("graphs/ddp2-2.15.0.1.et"));
+}
+
+/// Both forms say when the rank was recorded.
+#[test]
+fn ranks_in_two_forms_are_of_one_run() {
+    let tool = Tool::new();
+    let run = "ddp2-2.15.0";
+    tool.run(&format!("merge {{pairs}}/{run} -o trees --format etplus"))
+        .exits(0);
+    tool.run(&format!("merge {{pairs}}/{run} -o graphs"))
+        .exits(0);
+    for (folder, file) in [
+        ("graphs", "ddp2-2.15.0.0.et"),
+        ("graphs", "comm_group.json"),
+        ("trees", "ddp2-2.15.0.1.json.gz"),
+    ] {
+        tool.file(
+            &format!("mixed/{file}"),
+            tool.read(&format!("{folder}/{file}")),
+        );
+    }
+    for command in ["analyze", "replay"] {
+        let ran = tool.run(&format!("{command} mixed")).exits(0);
+        assert!(!ran.stderr.contains("left out"), "{}", ran.shown());
+    }
+    let json = tool.run("replay mixed --json").exits(0).json();
+    assert_eq!(json[0]["together"]["collectives"]["joined"], 4);
+    // a graph has no traces to be linked
+    for line in ["findings mixed", "ranks mixed", "merge mixed -o out"] {
+        let ran = tool.run(line);
+        ran.notes("rank 0 is left out: ddp2-2.15.0.0.et has no traces");
+    }
 }
 
 /// Own times of ops need what merged JSON does not have.

@@ -315,9 +315,10 @@ fn what_cannot_be_replayed_is_refused_with_a_reason() {
     tool.run(&format!("link {MLP} -o merged.json")).exits(0);
     tool.run("replay merged.json").exits(0);
     tool.file("nodes.json", without_recording(&tool.read("merged.json")));
-    tool.run("replay nodes.json")
-        .exits(2)
-        .complains(&["the op tree", ".et"]);
+    tool.run("replay nodes.json").exits(2).complains(&[
+        "without a recording of the traces that it was made from",
+        "`convert`",
+    ]);
     tool.file("trace.json", drawn());
     tool.run("replay trace.json --device trace.json").exits(2);
     for (option, word) in [

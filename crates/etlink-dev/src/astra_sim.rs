@@ -37,6 +37,14 @@ pub struct SimulatorSuiteOptions {
 struct Simulated {
     ranks: Vec<RankTimes>,
     kinds: Vec<KindTimes>,
+    communications: Vec<TransferTimes>,
+}
+
+#[derive(Debug, Deserialize)]
+struct TransferTimes {
+    kind: String,
+    measured_start_ns: Option<i64>,
+    measured_ns: Option<i64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -254,13 +262,14 @@ fn print_ranks(all: &[SimulatedRecording]) {
 }
 
 /// Transfers of a kind on both sides. *Held out* and *repeats* are of each half of them: what a
-/// network that was fitted to the other half takes, and what the same took there.
+/// network that was fitted to the other half takes, and what the same took there. *Halves* is what
+/// the average of the other half foretells: what no time of the kind, however chosen, comes below.
 fn print_kinds(all: &[SimulatedRecording]) {
     println!(
         "\n| recording | kind | times | compared | measured, ms | simulated, ms | change, % | held out, % | \
-         repeats, % | until the last is done, ms |\n|---|---|---|---|---|---|---|---|---|---|"
+         repeats, % | halves, % | until the last is done, ms |\n|---|---|---|---|---|---|---|---|---|---|---|"
     );
-    let (mut kinds, mut held) = (0, 0);
+    let (mut kinds, mut held, mut foretold) = (0, 0, 0);
     for one in all {
         for kind in &one.result.kinds {
             let halves = |ns: fn(&HeldOutSums) -> Option<f64>| {
@@ -278,8 +287,15 @@ fn print_kinds(all: &[SimulatedRecording]) {
                     changes.join(", ")
                 }
             };
+            let measured = measured_times(&one.result.communications, &kind.kind);
+            let changes = half_by_half(&measured);
+            let of_halves = changes.map_or("-".to_owned(), |changes| {
+                changes.map(|change| percent(Some(change))).join(", ")
+            });
+            let is_foretold = |changes: &[f64; 2]| changes.iter().all(|one| one.abs() <= KIND_BAR);
+            foretold += u32::from(changes.as_ref().is_some_and(is_foretold));
             println!(
-                "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 one.name,
                 kind.kind,
                 kind.count,
@@ -289,6 +305,7 @@ fn print_kinds(all: &[SimulatedRecording]) {
                 percent(kind.change),
                 halves(|half| Some(half.network_ns)),
                 halves(|half| half.repeated_ns),
+                of_halves,
                 millis((kind.compared > 0).then_some(kind.last_done_ns)),
             );
             kinds += 1;
@@ -296,12 +313,60 @@ fn print_kinds(all: &[SimulatedRecording]) {
         }
     }
     println!(
-        "\n{held} of {kinds} kinds are within {:.0} %",
+        "\n{held} of {kinds} kinds are within {:.0} %; of {foretold} each half foretells the other so \
+         well",
         100.0 * KIND_BAR
     );
+}
+
+/// What the transfers of a kind took, in order of time, ns.
+fn measured_times(transfers: &[TransferTimes], kind: &str) -> Vec<i64> {
+    let of_kind = transfers.iter().filter(|transfer| transfer.kind == kind);
+    let times = of_kind.filter_map(|one| Some((one.measured_start_ns?, one.measured_ns?)));
+    let mut times: Vec<(i64, i64)> = times.collect();
+    times.sort_unstable();
+    times.into_iter().map(|(_, ns)| ns).collect()
+}
+
+/// How far the average of the second half is from that of the first, relative, and the first from the
+/// second. `None` of fewer than four.
+fn half_by_half(times: &[i64]) -> Option<[f64; 2]> {
+    if times.len() < 4 {
+        return None;
+    }
+    let (first, second) = times.split_at(times.len() / 2);
+    let average = |half: &[i64]| half.iter().sum::<i64>() as f64 / half.len() as f64;
+    let ratio = average(second) / average(first);
+    Some([ratio - 1.0, ratio.recip() - 1.0])
 }
 
 /// A message is fitted as what its ranks call it.
 fn is_kind(fitted: &str, simulated: &str) -> bool {
     fitted == simulated || simulated == "message" && matches!(fitted, "send" | "recv")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_half_of_the_transfers_foretells_the_other() {
+        let transfer = |start, ns, kind: &str| TransferTimes {
+            kind: kind.to_owned(),
+            measured_start_ns: Some(start),
+            measured_ns: ns,
+        };
+        let transfers = [
+            transfer(30, Some(200), "send"),
+            transfer(10, Some(90), "send"),
+            transfer(20, Some(110), "send"),
+            transfer(15, Some(7), "all_reduce"),
+            transfer(50, None, "send"),
+            transfer(40, Some(300), "send"),
+        ];
+        let times = measured_times(&transfers, "send");
+        assert_eq!(times, [90, 110, 200, 300]);
+        assert_eq!(half_by_half(&times), Some([1.5, -0.6]));
+        assert_eq!(half_by_half(&times[1..]), None);
+    }
 }

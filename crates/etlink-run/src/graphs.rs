@@ -6,10 +6,15 @@ use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
 use crate::input::{self, InputKind};
 use crate::output::{Packing, is_work_folder};
+use crate::run_files::file_name;
 use crate::storage;
+use crate::text::first_ranks;
 use etlink_chakra::astra;
 use etlink_chakra::convert::GroupList;
+use etlink_model::GlobalRank;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// What the name of a rank's file can end in. Simulators read the first, which comes before the
@@ -20,12 +25,90 @@ const ENDINGS: [&str; 2] = [".et", ".json"];
 const PACKED: [&str; 2] = [".gz", ".zst"];
 
 /// The written graphs of one run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphSet {
     /// What the names of all its files begin with, with the folder.
     pub prefix: PathBuf,
     /// The file of each rank.
     pub ranks: BTreeMap<i64, PathBuf>,
+    /// Of ranks that have several files: one that is not read.
+    pub passed_by: BTreeMap<i64, PathBuf>,
+    /// Of ranks without traces, where these are wanted: what they have.
+    pub without_traces: BTreeMap<i64, PathBuf>,
+}
+
+impl GraphSet {
+    /// Takes the merged JSON of ranks that also have another file, where etlink wrote it: the traces
+    /// that both were made of are in it.
+    fn prefer_recordings(&mut self) {
+        for (rank, file) in &mut self.ranks {
+            if let Some(other) = self.passed_by.get_mut(rank)
+                && !has_traces(file)
+                && has_traces(other)
+            {
+                std::mem::swap(file, other);
+            }
+        }
+    }
+
+    /// Leaves the ranks that have merged JSON, and takes that.
+    pub(crate) fn keep_merged(&mut self) {
+        for (rank, file) in std::mem::take(&mut self.ranks) {
+            if is_merged(&file) {
+                self.ranks.insert(rank, file);
+            } else if let Some(other) = self.passed_by.get_mut(&rank).filter(|path| is_merged(path))
+            {
+                self.ranks.insert(rank, std::mem::replace(other, file));
+            } else {
+                self.passed_by.remove(&rank);
+                self.without_traces.insert(rank, file);
+            }
+        }
+    }
+
+    /// What to know of files that are not read.
+    pub fn notes(&self) -> Vec<String> {
+        let notes = [self.passed_by_note(), self.without_traces_note()];
+        notes.into_iter().flatten().collect()
+    }
+
+    /// Which ranks are left out where traces are wanted.
+    pub(crate) fn without_traces_note(&self) -> Option<String> {
+        let (_, file) = self.without_traces.first_key_value()?;
+        let ranks: Vec<GlobalRank> = rank_numbers(&self.without_traces);
+        let file = file_name(file);
+        Some(match ranks.len() {
+            1 => format!("rank {} is left out: {file} has no traces", ranks[0]),
+            _ => format!(
+                "ranks {} are left out: their files, such as {file}, have no traces",
+                first_ranks(&ranks)
+            ),
+        })
+    }
+
+    /// Which files are not read, if ranks have several: one rule for all, so that no two commands
+    /// answer of two files.
+    pub fn passed_by_note(&self) -> Option<String> {
+        let (rank, other) = self.passed_by.first_key_value()?;
+        let taken = self.ranks.get(rank)?;
+        let ranks = rank_numbers(&self.passed_by);
+        let why = match has_traces(taken) {
+            true => "has the traces that both were made of",
+            false => "is the graph itself",
+        };
+        let [taken, other] = [taken, other].map(|path| file_name(path));
+        let who = match ranks.len() {
+            1 => format!("rank {} has", ranks[0]),
+            _ => format!("ranks {} have", first_ranks(&ranks)),
+        };
+        Some(format!(
+            "{who} several files: {taken} is read, which {why}, and {other} is not"
+        ))
+    }
+}
+
+fn rank_numbers(files: &BTreeMap<i64, PathBuf>) -> Vec<GlobalRank> {
+    files.keys().map(|rank| GlobalRank(*rank)).collect()
 }
 
 /// The prefix and the rank of a name such as `<prefix>.<rank>.et`.
@@ -119,7 +202,30 @@ pub(crate) fn is_merged(path: &Path) -> bool {
             .is_ok_and(|input| input.kind == InputKind::EtPlus)
 }
 
-/// The runs of written graphs in a folder and its subfolders, by prefix.
+/// Whether a file is merged JSON that etlink wrote: the traces that it was made from are in it.
+fn has_traces(path: &Path) -> bool {
+    if is_graph_name(path) {
+        return false;
+    }
+    let Ok(input) = input::open(path, 1, &Progress::hidden()) else {
+        return false;
+    };
+    let mut head = vec![];
+    let read = input.content.take(HEADER_BYTES).read_to_end(&mut head);
+    // a damaged end of a packed file is no reason to take the other
+    (read.is_ok() || !head.is_empty())
+        && input.kind == InputKind::EtPlus
+        && memchr::memmem::find(&head, LINKED_BY).is_some()
+}
+
+/// The member before the nodes of merged JSON that says who wrote it.
+const LINKED_BY: &[u8] = b"\"linked_by\": \"etlink";
+
+/// Where that stands.
+const HEADER_BYTES: u64 = 4 << 10;
+
+/// The runs of written graphs in a folder and its subfolders, by prefix. Of a rank with several files
+/// the `.et` counts.
 ///
 /// # Errors
 /// A folder cannot be read.
@@ -127,28 +233,33 @@ pub fn find_graph_sets(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
     Ok(graph_sets(written_files(folder)?))
 }
 
-/// Those of merged JSON alone.
+/// The same for what is said of a run: of a rank with several files merged JSON counts, which has its
+/// traces.
 ///
 /// # Errors
 /// As those of [`find_graph_sets`].
-pub(crate) fn find_merged_sets(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
-    let mut files = written_files(folder)?;
-    files.retain(|file| is_merged(file));
-    Ok(graph_sets(files))
+pub(crate) fn find_recorded_sets(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
+    let mut sets = find_graph_sets(folder)?;
+    sets.iter_mut().for_each(GraphSet::prefer_recordings);
+    Ok(sets)
 }
 
 fn graph_sets(files: Vec<PathBuf>) -> Vec<GraphSet> {
-    let mut sets: BTreeMap<PathBuf, BTreeMap<i64, PathBuf>> = BTreeMap::new();
+    let mut sets: BTreeMap<PathBuf, GraphSet> = BTreeMap::new();
     for file in files {
         if let Some((prefix, rank)) = prefix_and_rank(&file) {
+            let set = sets.entry(prefix.clone()).or_insert_with(|| GraphSet {
+                prefix,
+                ..GraphSet::default()
+            });
             // sorted by name: `.et` before its other forms
-            let ranks = sets.entry(prefix).or_default();
-            ranks.entry(rank).or_insert(file);
+            match set.ranks.entry(rank) {
+                Entry::Vacant(place) => drop(place.insert(file)),
+                Entry::Occupied(_) => drop(set.passed_by.entry(rank).or_insert(file)),
+            }
         }
     }
-    let sets = sets.into_iter();
-    sets.map(|(prefix, ranks)| GraphSet { prefix, ranks })
-        .collect()
+    sets.into_values().collect()
 }
 
 /// The groups in the `comm_group.json` beside files of this prefix, if there is one.

@@ -18,6 +18,7 @@ use crate::read_cache::{ReadCache, TraceReading};
 use crate::run_files::ManifestEntry;
 use crate::step_pattern::StepPattern;
 use etlink_chakra::etplus::RecordedTraces;
+use etlink_chakra::messages::Losses;
 use etlink_chakra::{
     AttributeSet, RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus,
 };
@@ -155,6 +156,9 @@ pub struct JobReport {
     pub refused: bool,
     /// The linker's report.
     pub report: LinkReport,
+    /// What merged JSON does not have of the traces that it was made from.
+    #[serde(skip)]
+    pub lost: Losses,
     /// What the writer wrote.
     pub written: Option<WriteSummary>,
     /// What a trace for Perfetto has.
@@ -254,6 +258,7 @@ struct JobTraces {
     device: DeviceTrace,
     /// How those of merged JSON were linked.
     linked: Option<LinkOptions>,
+    lost: Losses,
     notes: Vec<String>,
 }
 
@@ -264,6 +269,7 @@ impl JobTraces {
             host,
             device,
             linked: None,
+            lost: Losses::default(),
             notes: vec![],
         }
     }
@@ -287,6 +293,7 @@ impl JobTraces {
             host,
             device: traces.device,
             linked: Some(linked),
+            lost: traces.losses,
             notes,
         }
     }
@@ -325,6 +332,7 @@ pub(crate) fn link_opened(
     let JobTraces {
         host,
         mut device,
+        lost,
         notes,
         ..
     } = traces;
@@ -380,6 +388,7 @@ pub(crate) fn link_opened(
         // no error: the report says what is damaged, and the caller decides what to print
         refused: job.strict && is_damaged(&trace.report),
         report: trace.report.clone(),
+        lost,
         written: None,
         shown: None,
         bytes,
@@ -462,14 +471,8 @@ pub fn inputs(job: &LinkJob) -> String {
     }
 }
 
-/// Writes, and says what. Returns the stored size, bytes.
-fn write(
-    trace: &LinkedTrace,
-    target: &Target,
-    form: ChakraOptions,
-    among: RankContext<'_>,
-    linked: &mut JobReport,
-) -> Result<u64, RunError> {
+/// How a `.et` of this form is written of a rank that is this among the others.
+pub(crate) fn write_options(form: ChakraOptions, among: RankContext<'_>) -> WriteOptions<'_> {
     let RankContext {
         agreement,
         serialize_comms,
@@ -482,7 +485,7 @@ fn write(
         attributes,
         part,
     } = form;
-    let options = WriteOptions {
+    WriteOptions {
         attributes,
         part,
         latency,
@@ -493,7 +496,18 @@ fn write(
         // for ASTRA-sim alone
         roofline: serialize_comms,
         clock,
-    };
+    }
+}
+
+/// Writes, and says what. Returns the stored size, bytes.
+fn write(
+    trace: &LinkedTrace,
+    target: &Target,
+    form: ChakraOptions,
+    among: RankContext<'_>,
+    linked: &mut JobReport,
+) -> Result<u64, RunError> {
+    let options = write_options(form, among);
     let (summary, stored) = match target.format {
         OutputFormat::Chakra => target.write(|mut out| et::write_et(trace, &options, &mut out))?,
         OutputFormat::EtPlus => target.write(|mut out| etplus::write_etplus(trace, &mut out))?,

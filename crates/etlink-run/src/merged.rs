@@ -32,15 +32,21 @@ impl MergedContent {
     pub(crate) fn into_traces(self, name: String) -> Result<Box<RecordedTraces>, RunError> {
         match self {
             MergedContent::Traces(traces) => Ok(traces),
-            MergedContent::Nodes {
-                unread: Some(source),
-                ..
-            } => Err(RunError::Recording { name, source }),
-            MergedContent::Nodes { graph, .. } => match graph.damage() {
-                Some(damage) => Err(RunError::DamagedMerged { name, damage }),
-                None => Err(RunError::NoRecording { name }),
-            },
+            MergedContent::Nodes { graph, unread } => Err(without_traces(name, &graph, unread)),
         }
+    }
+}
+
+/// Why there are no traces in a merged trace.
+pub(crate) fn without_traces(
+    name: String,
+    graph: &ChakraGraph,
+    unread: Option<RecordingError>,
+) -> RunError {
+    match (unread, graph.damage()) {
+        (Some(source), _) => RunError::Recording { name, source },
+        (None, Some(damage)) => RunError::DamagedMerged { name, damage },
+        (None, None) => RunError::NoRecording { name },
     }
 }
 

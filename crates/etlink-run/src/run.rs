@@ -11,7 +11,7 @@ use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::{is_absence, is_folder};
 use crate::flight;
-use crate::graphs::{self, GraphSet, find_graph_sets};
+use crate::graphs::{self, GraphSet, find_recorded_sets};
 use crate::input::database::database_processes;
 use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::inspector;
@@ -22,7 +22,7 @@ use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::gate::{KeptTooMuch, MemoryGate, in_budget, keeping};
 use crate::memory::watch::RankWatch;
 use crate::memory::{MemoryBudget, NoWindows, OversizedRank, RankMemory, RankOperation, with_base};
-use crate::merged::{MergedContent, read_merged};
+use crate::merged::{self, MergedContent, read_merged};
 use crate::phases::{PhaseError, ReportPhase, Shard};
 use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
@@ -271,8 +271,27 @@ impl RunSet {
     /// # Errors
     /// There are no traces, a folder cannot be read, or a rank alone takes more memory than there
     /// is.
-    pub fn open(source: RunSource, mut options: RunOptions) -> Result<RunSet, RunError> {
+    pub fn open(source: RunSource, options: RunOptions) -> Result<RunSet, RunError> {
         source.check_options(&options)?;
+        let runs = find_runs(&source, options.traces_only)?;
+        RunSet::of_runs(source, runs, options)
+    }
+
+    /// The ranks of merged JSON in a folder, whatever else lies there.
+    ///
+    /// # Errors
+    /// A rank alone takes more memory than there is.
+    pub(crate) fn of_merged(folder: &Path, set: &GraphSet) -> Result<RunSet, RunError> {
+        let run = RunFiles::written(folder, set, false).into_traces();
+        let source = RunSource::Folder(folder.to_owned());
+        RunSet::of_runs(source, vec![run], RunOptions::default())
+    }
+
+    fn of_runs(
+        source: RunSource,
+        runs: Vec<RunFiles>,
+        mut options: RunOptions,
+    ) -> Result<RunSet, RunError> {
         if let Some(phase) = &options.phase {
             if source.is_one_rank() {
                 return Err(PhaseError::OneTrace.into());
@@ -281,7 +300,6 @@ impl RunSet {
         }
         let progress = std::mem::take(&mut options.progress);
         options.progress = progress.with_cancellation(options.cancellation.clone());
-        let runs = find_runs(&source, options.traces_only)?;
         let mut listed = vec![];
         for (at, run) in runs.iter().enumerate() {
             for (place, files) in run.ranks.iter().enumerate() {
@@ -827,7 +845,7 @@ impl<'s> RankEntry<'s> {
             return Err(InputError::HostAlone { name: input.name }.into());
         }
         let name = input.name.clone();
-        let (graph, note) = if input.kind == InputKind::EtPlus {
+        let (graph, unread) = if input.kind == InputKind::EtPlus {
             match read_merged(input, threads, &self.watched_progress())? {
                 MergedContent::Traces(traces) => {
                     return self.link_opened(OpenedTrace::Merged(traces));
@@ -841,7 +859,7 @@ impl<'s> RankEntry<'s> {
                 MergedContent::Nodes { graph, unread } => {
                     match graph.damage().filter(|_| !self.is_alone()) {
                         Some(damage) => return Err(RunError::DamagedMerged { name, damage }),
-                        None => (*graph, unread.map(unread_note)),
+                        None => (*graph, unread),
                     }
                 }
             }
@@ -862,7 +880,7 @@ impl<'s> RankEntry<'s> {
             path: path.clone(),
             rank: options.rank.or(own),
             graph,
-            note,
+            unread,
         })))
     }
 
@@ -960,12 +978,20 @@ pub struct WrittenRank {
     /// What it has.
     pub graph: read::ChakraGraph,
     /// Why the recording in it is of no use, where that is so.
-    pub note: Option<String>,
+    pub unread: Option<RecordingError>,
 }
 
-/// What to say of nodes whose recording is of no use.
-fn unread_note(error: RecordingError) -> String {
-    format!("what follows is of its nodes alone: {error}")
+impl WrittenRank {
+    /// What to say above figures of nodes whose recording is of no use.
+    pub fn note(&self) -> Option<String> {
+        let unread = self.unread.as_ref()?;
+        Some(format!("what follows is of its nodes alone: {unread}"))
+    }
+
+    /// Why merged JSON has no traces.
+    pub fn without_traces(self) -> RunError {
+        merged::without_traces(self.name, &self.graph, self.unread)
+    }
 }
 
 /// What a rank has.
@@ -988,7 +1014,7 @@ impl RankContent {
                 Ok(RankContent::Linked(Box::new(linked)))
             }
             RankContent::Written(written) => {
-                let damage = written.graph.damage().or_else(|| written.note.clone());
+                let damage = written.graph.damage().or_else(|| written.note());
                 if let Some(damage) = damage.filter(|_| options.strict) {
                     return Err(RunError::Refused {
                         file: written.name,
@@ -1171,16 +1197,18 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
         return Ok(runs);
     }
     // recorded traces count before the graphs that were made of them: they say more
-    let sets = match traces_only {
-        true => graphs::find_merged_sets(folder)?,
-        false => find_graph_sets(folder)?,
-    };
+    let found = find_recorded_sets(folder)?;
+    let mut sets = found.clone();
+    if traces_only {
+        sets.iter_mut().for_each(GraphSet::keep_merged);
+        sets.retain(|set| !set.ranks.is_empty());
+    }
     if sets.is_empty() {
         // what is missing may lie where we may not look
         if let Some(error) = unreadable.into_iter().next() {
             return Err(error.into());
         }
-        if find_graph_sets(folder)?.is_empty() {
+        if found.is_empty() {
             if !flight::find_dumps(folder)?.is_empty() {
                 return Err(RunError::OnlyFlightDumps {
                     folder: folder.to_owned(),
@@ -1211,12 +1239,12 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
             .enumerate()
             .any(|(other, set)| other != at && in_folder(set));
         let run = RunFiles::written(folder, set, has_sibling);
-        runs.push(
-            match set.ranks.values().all(|file| graphs::is_merged(file)) {
-                true => run.into_traces(),
-                false => run,
-            },
-        );
+        let mut run = match set.ranks.values().all(|file| graphs::is_merged(file)) {
+            true => run.into_traces(),
+            false => run,
+        };
+        run.notes.extend(set.notes());
+        runs.push(run);
     }
     discover::note_unreadable(&mut runs, &unreadable);
     Ok(runs)

@@ -78,9 +78,13 @@ impl RunFiles {
 
     /// A run of one rank, which is called by the name of its device trace.
     pub fn one_rank(host: Option<&Path>, device: &Path, capture: Option<&Path>) -> RunFiles {
+        // a number of a descriptor would pass for that of a rank
+        let is_descriptor = ["/dev/fd", "/proc/self/fd"]
+            .iter()
+            .any(|folder| device.starts_with(folder));
         let label = match file_name(device) {
             // of `..` or `/`, which are refused when they are opened
-            name if name.is_empty() => "-".to_owned(),
+            name if name.is_empty() || is_descriptor => "-".to_owned(),
             name => name,
         };
         let rank = RankFiles {

@@ -193,6 +193,7 @@ impl SimulationFiles {
         let groups = groups_beside(&self.graphs.prefix)?.unwrap_or_default();
         let groups = GroupRanks::new(groups, self.graphs.ranks.keys().copied());
         let (mut ranks, mut notes) = (vec![], log_notes(&log));
+        notes.extend(self.graphs.passed_by_note());
         notes.extend(self.absent_note(&log));
         for (rank, path) in &self.graphs.ranks {
             let graph = read_graph(path)?;
@@ -428,7 +429,11 @@ fn graphs_in(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
     }
     let sets = sets.into_iter();
     Ok(sets
-        .map(|(prefix, ranks)| GraphSet { prefix, ranks })
+        .map(|(prefix, ranks)| GraphSet {
+            prefix,
+            ranks,
+            ..GraphSet::default()
+        })
         .collect())
 }
 

@@ -15,6 +15,7 @@ use crate::job::{JobBytes, JobReport, JobSeconds, LinkJob};
 use crate::output::{OutputError, OutputFormat, Target};
 use crate::storage;
 use etlink_chakra::et::{EtSurvey, EtWindowWriter, has_windows};
+use etlink_chakra::messages::Losses;
 use etlink_chakra::{WriteOptions, WriteSummary};
 use etlink_host::HostReadOptions;
 use etlink_kineto::KinetoReadOptions;
@@ -108,6 +109,7 @@ pub(crate) fn link_windows(
         output: None,
         refused: false,
         report: whole.survey.report.clone(),
+        lost: Losses::default(),
         written: None,
         shown: None,
         bytes: whole.bytes.clone(),

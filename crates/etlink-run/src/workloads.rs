@@ -135,12 +135,14 @@ pub fn scale_run(
 ) -> Result<WorkloadReport, WorkloadError> {
     let mut sets = find_graph_sets(source)?;
     let runs = sets.len();
-    let (Some(GraphSet { prefix, ranks }), 1) = (sets.pop(), runs) else {
+    let (Some(found), 1) = (sets.pop(), runs) else {
         return Err(WorkloadError::NotOneRun {
             folder: source.to_owned(),
             runs,
         });
     };
+    let passed_by = found.passed_by_note();
+    let GraphSet { prefix, ranks, .. } = found;
     let groups: GroupList = groups_beside(&prefix)?.unwrap_or_default();
     let mut graphs = BTreeMap::new();
     for (rank, path) in &ranks {
@@ -161,7 +163,9 @@ pub fn scale_run(
     let name = prefix.file_name().unwrap_or_default().to_string_lossy();
     refuse_source(folder, &prefix).map_err(RunError::from)?;
     let network = network_beside(&prefix, options.ranks)?;
-    write_set(&name, &set, network, folder, overwrite)
+    let mut report = write_set(&name, &set, network, folder, overwrite)?;
+    report.notes.extend(passed_by);
+    Ok(report)
 }
 
 /// The run that is copied shall not be lost to its copies.

@@ -2,8 +2,8 @@
 //!
 //! Device nodes become rows, runtime nodes calls (all slices of one together), communication nodes
 //! have type, size and group. Not in a written graph are annotations, sizes of copies, grids,
-//! allocations and communications that no simulator runs, such as barriers. Steps are in a tree
-//! (ET+) alone.
+//! allocations and communications that no simulator runs, such as barriers. Ops and steps as they
+//! were recorded are in a tree (ET+) alone, which has no calls and says of no row who launched it.
 
 use super::groups::GroupList;
 use super::placement::{NodeNumbers, runs_on_device};
@@ -15,12 +15,12 @@ use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{
     Anomalies, AnomalyKind, Collective, Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTrace,
     DurationNs, GlobalRank, HostThread, NameId, QueueIdx, RowKind, RuntimeCall, ThreadIdx, TimeNs,
-    TrackLabel,
+    TrackLabel, UnixNs,
 };
 use indexmap::{IndexMap, IndexSet};
 
 /// The linked trace of the rows of `file`; `None` if it has no rows, communications of the host or,
-/// being a tree, steps. What a row waited for follows from the times: the edges of the file are
+/// being a tree, ops. What a row waited for follows from the times: the edges of the file are
 /// used for the starts of calls alone. Damage of the file is among the anomalies. O(n log n).
 ///
 /// # Errors
@@ -42,6 +42,9 @@ pub fn linked_trace(
     }
     etlink_link::link(None, device, LinkOptions::default()).map(Some)
 }
+
+/// What names of a host trace's roots begin with.
+const ROOT: &str = "[pytorch|profiler|execution_trace|";
 
 /// A device trace under construction.
 struct Converter<'f> {
@@ -65,6 +68,7 @@ impl<'f> Converter<'f> {
             ..DeviceTrace::default()
         };
         device.header.rank = rank.map(GlobalRank);
+        device.header.base_ns = UnixNs(file.base_time_ns().unwrap_or(0));
         device.header.world_size = file.metadata_int("world_size");
         Converter {
             file,
@@ -92,17 +96,19 @@ impl<'f> Converter<'f> {
         let name = self.device.names.intern(file.name_of(index));
         let duration = DurationNs(file.inclusive_ns[index].max(0));
         let correlation = file.correlation[index].map_or(Correlation::NONE, Correlation);
-        // In a graph for simulators steps are cut into gaps, so that their ranges are lost.
-        let is_step = file.format.is_tree() && file.name_of(index).starts_with("ProfilerStep#");
+        // In a graph for simulators ops are cut into slices, and steps into gaps: ranges are lost.
+        let is_tree = file.format.is_tree();
         if runs_on_device(file, index, file.place_of(index)) {
             let row = self.device_row(index, name, start, duration, correlation);
             self.rows.push(row);
-        } else if is_step {
-            let op = self.host_op(index, name, start, duration);
-            self.ops.push(CpuOp {
-                annotation: true,
-                ..op
-            });
+        } else if is_tree {
+            // a root lasts as long as its thread, and does nothing
+            if !file.name_of(index).starts_with(ROOT) {
+                let op = self.host_op(index, name, start, duration);
+                let node = u32::try_from(index);
+                let annotation = node.is_ok_and(|node| file.annotations.contains(&node));
+                self.ops.push(CpuOp { annotation, ..op });
+            }
         } else if is_communication(file.node_type[index]) {
             let collective = self.collective(index);
             let op = self.host_op(index, name, start, duration);

@@ -41,6 +41,9 @@ const SCHEMAS: [&str; 4] = [
     "1.1.1-chakra.0.0.4",
 ];
 
+/// `RecordScope::USER_SCOPE`: a range that the program named.
+const USER_SCOPE: i64 = 7;
+
 /// One entry of the array.
 #[derive(Default)]
 struct TreeElement {
@@ -53,6 +56,7 @@ struct TreeElement {
     inclusive_ns: Option<i64>,
     correlation: Option<i64>,
     place: NodePlacement,
+    scope: Option<i64>,
     deps: Vec<u64>,
     keys: Vec<&'static str>,
     attrs: Vec<&'static str>,
@@ -104,6 +108,7 @@ fn read_element(scanner: &mut JsonScanner<'_>) -> Result<TreeElement, BrokenJson
             b"correlation" => element.correlation = value.int(),
             b"stream" => element.place.stream = value.int(),
             b"device" => element.place.device = value.int(),
+            b"scope" => element.scope = value.int(),
             b"inter_thread_dep" => element.deps.extend(value.uint()),
             b"sync_dep" => read_ids(value, &mut element.deps)?,
             b"attrs" => read_attrs(value, &mut element)?,
@@ -141,7 +146,7 @@ fn read_attrs(list: JsonValue<'_>, element: &mut TreeElement) -> Result<(), Brok
         };
         let mut fields = JsonScanner::new(object);
         fields.enter()?;
-        let mut is_thread = false;
+        let (mut is_thread, mut is_scope) = (false, false);
         while let Some(key) = fields.key()? {
             let value = fields.value()?;
             match key {
@@ -149,9 +154,11 @@ fn read_attrs(list: JsonValue<'_>, element: &mut TreeElement) -> Result<(), Brok
                 // writes them.
                 b"name" => {
                     is_thread = value.raw() == b"tid";
+                    is_scope = value.raw() == b"scope";
                     mark_seen(&NODE_ATTRS, value.raw(), &mut element.attrs);
                 }
                 b"value" if is_thread => element.place.tid = value.int().map(TrackLabel::Int),
+                b"value" if is_scope => element.scope = value.int(),
                 _ => {}
             }
         }
@@ -203,6 +210,9 @@ fn push_element(graph: &mut ChakraGraph, element: &TreeElement) {
         is_cpu_op: Some(!element.on_device),
         ..GraphNode::default()
     };
+    if element.scope == Some(USER_SCOPE) {
+        graph.annotations.insert(graph.len() as u32);
+    }
     graph.push(&node, element.parent.as_slice(), &element.deps);
 }
 

@@ -6,7 +6,7 @@ use crate::finding::Findings;
 use crate::proto::NodeType;
 use etlink_model::{NameId, Names, TrackLabel};
 use indexmap::{IndexMap, IndexSet};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use serde::Serialize;
 
 /// What a file is, by its content.
@@ -190,6 +190,8 @@ pub struct ChakraGraph {
     /// `transfer_of`: nodes that carry out a communication, and the id of the node that
     /// communicates.
     pub transfers: Vec<(u32, u64)>,
+    /// In a tree: nodes that are ranges which the program named.
+    pub annotations: FxHashSet<u32>,
     /// `ctrl_deps`; in ET+ and host traces the parent.
     pub ctrl_deps: IdLists,
     /// `data_deps`; in ET+ `inter_thread_dep` and `sync_dep`.

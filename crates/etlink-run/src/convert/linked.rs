@@ -1,12 +1,44 @@
-//! Merged JSON (ET+) as the graph that was made of the same two traces.
+//! Merged JSON (ET+) as the graph that was made of the same two traces: by itself as `link` writes it,
+//! among the other ranks of its folder as `merge` does.
 
+use super::InputRank;
 use super::error::ConversionError;
 use super::graph_input::GraphInput;
+use crate::RunError;
 use crate::input;
+use crate::merge::{WrittenMember, write_member};
 use crate::merged::{MergedNodes, read_stream};
-use etlink_chakra::etplus::{RecordedTraces, recorded_traces};
+use crate::run::RunSet;
+use etlink_chakra::etplus::{RecordedTraces, RecordingError, recorded_traces};
 use etlink_chakra::messages::{LossKind, Losses};
 use etlink_chakra::{WriteOptions, et};
+
+/// The graph of a rank as a `.et`, as `etlink merge` without options writes it beside the others, what
+/// it lacks, and what to know of the others. `None` where the rank has no recording, so that nothing
+/// of it can be joined.
+pub(super) fn link_member(
+    rank: &InputRank,
+) -> Result<Option<(Vec<u8>, Losses, Vec<String>)>, ConversionError> {
+    let mut set = rank.set.clone();
+    set.keep_merged();
+    let runs = RunSet::of_merged(&rank.folder, &set)?;
+    let WrittenMember {
+        bytes,
+        report,
+        mut notes,
+    } = match write_member(&runs, rank.rank) {
+        Err(RunError::NoRecording { .. } | RunError::DamagedMerged { .. }) => return Ok(None),
+        written => written?,
+    };
+    let mut losses = report.lost;
+    let demoted = report.written.map(|written| written.demoted);
+    losses.add(
+        LossKind::CommunicationAsCompute,
+        demoted.iter().flat_map(|demoted| demoted.values()).sum(),
+    );
+    notes.extend(set.without_traces_note());
+    Ok(Some((bytes, losses, notes)))
+}
 
 /// The graph as a `.et`, as `etlink link` without options writes it, and what it lacks.
 pub(super) fn link_again(source: &mut GraphInput) -> Result<(Vec<u8>, Losses), ConversionError> {
@@ -22,7 +54,16 @@ pub(super) fn link_again(source: &mut GraphInput) -> Result<(Vec<u8>, Losses), C
     } = read_stream(&input::display_name(&path), 0, source.open()?)?;
     let mut losses = super::losses_of_damage(&graph);
     let traces = recorded_traces(lines, &graph, &behind);
-    let traces = traces.map_err(|error| not_linked(error.to_string()))?;
+    let traces = traces.map_err(|error| {
+        // of a graph that somebody has changed on purpose the nodes count
+        let more = match error {
+            RecordingError::Changed { .. } => {
+                ", or take \"recording\" out of the file to convert what the nodes alone say"
+            }
+            _ => "",
+        };
+        not_linked(format!("{error}{more}"))
+    })?;
     drop(graph);
     losses.extend(&traces.losses);
     let options = traces.link_options();

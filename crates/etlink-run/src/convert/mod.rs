@@ -95,6 +95,8 @@ pub struct ConvertReport {
     pub bytes: u64,
     /// What is not in the output.
     pub losses: Losses,
+    /// What to know of the files that were read, and of those that were not.
+    pub notes: Vec<String>,
 }
 
 /// Converts `source` to `output`.
@@ -107,7 +109,11 @@ pub fn convert(
     output: &Path,
     options: &ConvertOptions,
 ) -> Result<ConvertReport, ConversionError> {
-    let ranks = input_ranks(source, output, options)?;
+    let InputFiles {
+        ranks,
+        member,
+        note,
+    } = input_ranks(source, output, options)?;
     let mut input = GraphInput::new(ranks.first().cloned().unwrap_or_default());
     let from = input_format(&mut input, options.from)?;
     let named = options.to.or_else(|| GraphFormat::from_name(output));
@@ -131,9 +137,10 @@ pub fn convert(
         to,
         options,
         losses: Losses::default(),
+        notes: note.into_iter().collect(),
     };
     if from == GraphFormat::EtPlus && !to.is_picture() {
-        job.link_again()?;
+        job.link_again(member)?;
     }
     let (nodes, written, bytes) = match (from, to) {
         (GraphFormat::Text, _) => job.write_text_ranks()?,
@@ -151,18 +158,40 @@ pub fn convert(
         ranks: written,
         bytes,
         losses: job.losses,
+        notes: job.notes,
     })
 }
 
-/// The files to read: one, or those of all ranks of a run for GOAL.
+/// What is to be read.
+struct InputFiles {
+    /// One file, or those of all ranks of a run for GOAL.
+    ranks: Vec<PathBuf>,
+    /// Of a folder: which rank that one file is of, and which others are of its run.
+    member: Option<InputRank>,
+    /// Which files of the folder are not read.
+    note: Option<String>,
+}
+
+/// A rank of a folder.
+struct InputRank {
+    folder: PathBuf,
+    set: GraphSet,
+    rank: i64,
+}
+
+/// The files to read.
 fn input_ranks(
     source: &Path,
     output: &Path,
     options: &ConvertOptions,
-) -> Result<Vec<PathBuf>, ConversionError> {
+) -> Result<InputFiles, ConversionError> {
     let is_tables = may_be_file(&source.join(format::NODES));
     if !is_folder(source) || is_tables {
-        return Ok(vec![source.to_owned()]);
+        return Ok(InputFiles {
+            ranks: vec![source.to_owned()],
+            member: None,
+            note: None,
+        });
     }
     let refused = |found: String, remedy| ConversionError::NotOneRank {
         path: source.to_owned(),
@@ -179,12 +208,14 @@ fn input_ranks(
         ));
     }
     let mut sets = find_graph_sets(source)?;
-    let [GraphSet { ranks, .. }] = &mut sets[..] else {
+    let [set] = &mut sets[..] else {
         let found = format!("{} runs of written graphs are in it", sets.len());
         return Err(refused(found, "give the folder of one run, or a file"));
     };
+    let mut ranks = set.ranks.clone();
     let to = options.to.or_else(|| GraphFormat::from_name(output));
     if let Some(rank) = options.rank {
+        set.passed_by.retain(|known, _| *known == rank);
         ranks.retain(|known, _| *known == rank);
         if ranks.is_empty() {
             return Err(refused(
@@ -199,7 +230,17 @@ fn input_ranks(
             "choose one with --rank, or give a file; only GOAL takes all",
         ));
     }
-    Ok(ranks.values().cloned().collect())
+    let note = set.passed_by_note();
+    let member = ranks.keys().next().map(|rank| InputRank {
+        folder: source.to_owned(),
+        set: set.clone(),
+        rank: *rank,
+    });
+    Ok(InputFiles {
+        ranks: ranks.into_values().collect(),
+        member,
+        note,
+    })
 }
 
 fn input_format(
@@ -289,15 +330,32 @@ struct ConvertJob<'o> {
     to: GraphFormat,
     options: &'o ConvertOptions,
     losses: Losses,
+    notes: Vec<String>,
 }
 
 /// Nodes, files of ranks and bytes.
 type Written = (u64, u64, u64);
 
 impl ConvertJob<'_> {
-    /// Makes a `.et` of merged JSON, which is then what is converted.
-    fn link_again(&mut self) -> Result<(), ConversionError> {
-        let (graph, losses) = linked::link_again(&mut self.input)?;
+    /// Makes a `.et` of merged JSON, which is then what is converted. A rank of a folder is joined with
+    /// the others there.
+    fn link_again(&mut self, member: Option<InputRank>) -> Result<(), ConversionError> {
+        let among = member.as_ref().map(linked::link_member).transpose()?;
+        let (graph, losses) = match among.flatten() {
+            Some((graph, losses, notes)) => {
+                self.notes.extend(notes);
+                (graph, losses)
+            }
+            None => {
+                if let Some(member) = member.filter(|member| member.set.ranks.len() > 1) {
+                    self.notes.push(format!(
+                        "rank {} has no recording: what follows is of it alone, not beside the others",
+                        member.rank
+                    ));
+                }
+                linked::link_again(&mut self.input)?
+            }
+        };
         self.losses = self.allow(losses)?;
         self.input.replace(graph);
         Ok(())

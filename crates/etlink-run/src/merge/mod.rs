@@ -6,6 +6,7 @@
 
 mod earlier;
 mod joined;
+mod one_rank;
 pub mod phases;
 mod simulator;
 mod timeline;
@@ -14,6 +15,7 @@ mod traced_device;
 
 pub(crate) use earlier::EarlierFiles;
 pub use joined::MergedRun;
+pub(crate) use one_rank::{WrittenMember, write_member};
 pub use timeline_context::TimelineReport;
 
 use crate::Progress;

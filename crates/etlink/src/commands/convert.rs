@@ -16,6 +16,9 @@ pub fn run(args: ConvertArgs) -> Result<Outcome> {
         }
         other => other?,
     };
+    for note in &report.notes {
+        notes::print_note(note);
+    }
     for (kind, count) in report.losses.iter() {
         notes::print_note(&format!("not in the output: {}: {count}", kind.describe()));
     }

@@ -35,7 +35,7 @@ impl RecordedTraces {
 pub enum RecordingError {
     /// A newer etlink wrote it.
     #[error(
-        "its \"{KEY}\" is laid out in a way that this etlink does not know ({version}): convert it \
+        "its \"{KEY}\" is laid out in a way that this etlink does not know ({version}): read it \
         with the etlink that wrote it, or link the recording again"
     )]
     UnknownVersion {
@@ -50,8 +50,7 @@ pub enum RecordingError {
     },
     /// Nodes and member are of two files.
     #[error(
-        "its nodes were changed after etlink had written it ({what}): link the recording again, or \
-        take \"{KEY}\" out of the file to convert what the nodes alone say"
+        "its nodes were changed after etlink had written it ({what}): link the recording again"
     )]
     Changed {
         /// What is other than it was.

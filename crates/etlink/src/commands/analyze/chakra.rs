@@ -1,15 +1,62 @@
 //! What `analyze` says of a written graph (`.et`, its JSON, ET+).
 
 use anyhow::{Result, bail};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::convert::{self, GroupList};
 use etlink_chakra::read;
 use etlink_link::LinkedTrace;
 use etlink_model::AdvisedError;
+use etlink_run::text;
 
 /// What is said above the tables.
-pub(super) const NOTE: &str = "a written graph says nothing of steps (ET+ does), sizes of copies, \
+const NOTE: &str = "a written graph says nothing of steps (ET+ does), sizes of copies, \
 grids, allocations, barriers and when Gloo began; \
 what a thread did for less than 1 us counts to the call before it";
+
+/// The same of merged JSON without the traces that it was made from.
+const TREE_NOTE: &str = "the nodes of merged JSON (ET+) say nothing of calls, of who launched what, \
+of communication, sizes of copies, grids and allocations";
+
+/// What a rank was read from.
+#[derive(Clone, Copy, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub(super) enum RankForm {
+    /// Its traces.
+    Traces,
+    /// A written graph.
+    Graph,
+    /// The nodes of merged JSON.
+    Tree,
+}
+
+impl RankForm {
+    /// What a file is that is no trace.
+    pub(super) fn of_written(file: &read::ChakraGraph) -> RankForm {
+        match file.format.is_tree() {
+            true => RankForm::Tree,
+            false => RankForm::Graph,
+        }
+    }
+}
+
+/// What to say of a run whose ranks are of these forms, by their labels.
+pub(super) fn notes(ranks: &[(&str, RankForm)]) -> Vec<String> {
+    let forms = [(RankForm::Graph, NOTE), (RankForm::Tree, TREE_NOTE)];
+    let of_form = |form| {
+        let labels = ranks.iter().filter(move |(_, own)| *own == form);
+        labels.map(|(label, _)| *label).collect::<Vec<_>>()
+    };
+    let mut notes = vec![];
+    for (form, note) in forms {
+        let labels = of_form(form);
+        match labels.len() {
+            0 => {}
+            count if count == ranks.len() => notes.push(note.to_owned()),
+            1 => notes.push(format!("{}: {note}", text::rank(labels[0]))),
+            _ => notes.push(format!("ranks {}: {note}", text::first_ranks(&labels))),
+        }
+    }
+    notes
+}
 
 /// The graph of the rows of `file`.
 pub(super) fn linked_graph(

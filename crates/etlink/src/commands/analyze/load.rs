@@ -1,7 +1,7 @@
 //! The traces of a file, a pair or a folder, each linked and given to a function.
 
 use super::card::CardFacts;
-use super::chakra;
+use super::chakra::{self, RankForm};
 use super::parquet::TableFiles;
 use super::results::{AnalyzedRun, AnalyzedTrace, Ranked};
 use crate::args::{AnalyzeArgs, Compat};
@@ -183,10 +183,10 @@ fn analyze_rank<T>(
     if entry.has_no_times() && !entry.is_wanted(None) {
         return Ok(None);
     }
-    let (trace, summary, is_written) = match entry.load()? {
+    let (trace, summary, form) = match entry.load()? {
         RankContent::Linked(linked) => {
             let LinkedRank { trace, summary, .. } = linked.refuse_damage()?;
-            (trace, summary, false)
+            (trace, summary, RankForm::Traces)
         }
         RankContent::Written(written) => {
             let trace = trace_of_graph(entry, &written)?;
@@ -194,7 +194,7 @@ fn analyze_rank<T>(
                 .files()
                 .rank
                 .map(|rank| RankSummary::from_trace(&trace, GlobalRank(rank)));
-            (trace, summary, true)
+            (trace, summary, RankForm::of_written(&written.graph))
         }
     };
     if !entry.is_wanted(trace.report.rank) {
@@ -209,7 +209,7 @@ fn analyze_rank<T>(
         run: &entry.run().folder,
         label: &label,
         rank: entry.files().rank,
-        written: is_written,
+        written: form != RankForm::Traces,
         entry,
     };
     let (notes, anomalies) = (
@@ -232,7 +232,7 @@ fn analyze_rank<T>(
         summary: None,
         card,
         found,
-        written: is_written,
+        form,
     };
     Ok(Some(RankResult {
         label,
@@ -246,15 +246,15 @@ fn analyze_rank<T>(
 fn trace_of_graph(entry: RankEntry<'_>, written: &WrittenRank) -> Result<LinkedTrace> {
     let groups = groups_of(&written.path)?;
     let mut trace = chakra::linked_graph(&written.graph, &written.name, written.rank, &groups)?;
-    if let Some(note) = &written.note {
+    if let Some(note) = written.note() {
         if entry.set.options.strict {
             return Err(RunError::Refused {
                 file: written.name.clone(),
-                what: note.clone(),
+                what: note,
             }
             .into());
         }
-        trace.report.notes.push(note.clone());
+        trace.report.notes.push(note);
     }
     if entry.set.options.strict && job::is_damaged(&trace.report) {
         return Err(RunError::refused_trace(&written.path, &trace.report.anomalies).into());
@@ -266,9 +266,11 @@ fn analyzed_run<T>(runs: &RunSet, results: RunResults<Ranked<T>>) -> AnalyzedRun
     let run = &runs.runs[results.run];
     let members = &results.members;
     let mut notes = run.notes.clone();
-    if members.ranks.iter().any(|rank| rank.value.written) {
-        notes.push(chakra::NOTE.to_owned());
-    }
+    let forms = members.ranks.iter();
+    let forms: Vec<_> = forms
+        .map(|rank| (rank.label.as_str(), rank.value.form))
+        .collect();
+    notes.extend(chakra::notes(&forms));
     notes.extend(members.mismatch_notes());
     // whoever asked for some ranks knows that the others are not here
     if runs.options.ranks.is_none() {

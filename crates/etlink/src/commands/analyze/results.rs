@@ -1,6 +1,7 @@
 //! What was said of the traces of a run.
 
 use super::card::CardFacts;
+use super::chakra::RankForm;
 use crate::run_findings::FoundRank;
 use crate::{notes, table};
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -57,9 +58,9 @@ pub(super) struct Ranked<T> {
     pub(super) notes: Vec<String>,
     /// What was wrong in them.
     pub(super) anomalies: Anomalies,
-    /// Whether it is of a written graph.
+    /// What it was read from.
     #[serde(skip)]
-    pub(super) written: bool,
+    pub(super) form: RankForm,
     #[serde(flatten)]
     pub(super) said: T,
     /// What it has in common with the others.

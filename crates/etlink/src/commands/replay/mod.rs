@@ -22,12 +22,11 @@ use config::ReplayConfig;
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::ChakraGraph;
 use etlink_link::{LinkReport, LinkedTrace};
-use etlink_model::{AdvisedError, AnomalyKind, NodeIdx, Severity, TimeNs};
+use etlink_model::{AnomalyKind, NodeIdx, Severity, TimeNs};
 use etlink_replay::{
     AnswerRange, CrossStepFigures, EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph,
     ReplayRun, ReplaySettings, StartExplanation, TrustFigures, work_makespan,
 };
-use etlink_run::input::InputKind;
 use etlink_run::job::PerfettoCounts;
 use etlink_run::output::Target;
 use etlink_run::{Progress, RankContent, Run, WrittenRank, perfetto};
@@ -264,15 +263,15 @@ fn trace_notes(report: &LinkReport) -> Vec<String> {
 
 /// Reads what was named, and links traces. Also its name.
 fn load_content(config: &ReplayConfig, run: &Run) -> Result<(String, RankContent)> {
-    let content = run.only_rank()?.load()?;
-    if let RankContent::Written(written) = &content {
-        expect_graph(config, written)?;
-    }
+    let content = match run.only_rank()?.load()? {
+        RankContent::Written(written) => RankContent::Written(expect_graph(config, written)?),
+        linked => linked,
+    };
     Ok((run.set().source_name(), content))
 }
 
 /// Refuses a written graph that has nothing to run.
-fn expect_graph(config: &ReplayConfig, written: &WrittenRank) -> Result<()> {
+fn expect_graph(config: &ReplayConfig, written: Box<WrittenRank>) -> Result<Box<WrittenRank>> {
     let name = &written.name;
     if config.target.is_some() {
         bail!(
@@ -281,15 +280,10 @@ fn expect_graph(config: &ReplayConfig, written: &WrittenRank) -> Result<()> {
         );
     }
     // a tree has no edges: everything would start at once
-    let kind = written.graph.format;
-    if kind.is_tree() {
-        let kind = InputKind::from(kind).describe();
-        bail!(AdvisedError::new(
-            format!("{name} is {kind}: the op tree, not a graph of what waits for what"),
-            "replay the traces that it was made from, or the .et of them"
-        ));
+    if written.graph.format.is_tree() {
+        return Err(written.without_traces().into());
     }
-    Ok(())
+    Ok(written)
 }
 
 /// Whether a written graph is damaged, and damaged ones were to be refused.

@@ -44,7 +44,7 @@ pub(super) enum RanSource {
     Traces(Box<LinkedTrace>),
     Written {
         file: Box<read::ChakraGraph>,
-        /// Its device rows and steps, if it has any.
+        /// Its device rows, and the ops of a tree, if it has any.
         trace: Option<Box<LinkedTrace>>,
         /// Why the recording in it is of no use, where that is so.
         note: Option<String>,
@@ -65,12 +65,13 @@ impl Ran {
     }
 
     fn from_written(written: WrittenRank) -> Result<Ran> {
+        let note = written.note();
         let WrittenRank {
             name,
             path,
             rank,
             graph: file,
-            note,
+            ..
         } = written;
         if file.is_empty() {
             let problem = format!("{name}: no nodes in it");

@@ -86,7 +86,7 @@ fn sort_ranks(runs: &RunSet, ranks: Vec<Result<ReplayOutcome, RunError>>) -> Res
 fn read_rank(rank: RankEntry<'_>, questions: &[WhatIfQuestion]) -> Result<ReplayOutcome> {
     match rank.load()? {
         RankContent::Linked(linked) => from_traces(rank, *linked, questions),
-        RankContent::Written(written) => from_written(rank, &written, questions),
+        RankContent::Written(written) => from_written(rank, *written, questions),
     }
 }
 
@@ -124,17 +124,13 @@ fn from_traces(
 
 fn from_written(
     rank: RankEntry<'_>,
-    written: &WrittenRank,
+    written: WrittenRank,
     questions: &[WhatIfQuestion],
 ) -> Result<ReplayOutcome> {
-    let (name, file) = (&written.name, &written.graph);
-    if file.format.is_tree() {
-        let problem = "a merged trace (ET+): the op tree, not a graph of what waits for what";
-        bail!(AdvisedError::new(
-            format!("{name} is {problem}"),
-            "replay the traces that it was made from, or the .et of them"
-        ));
+    if written.graph.format.is_tree() {
+        return Err(written.without_traces().into());
     }
+    let (name, file) = (&written.name, &written.graph);
     if !matches!(file.format, FileKind::ChakraEt | FileKind::ChakraJson) || file.is_empty() {
         let problem = format!("{name}: no Chakra nodes in it to run");
         bail!(AdvisedError::new(problem, "see `etlink check`"));

@@ -1,0 +1,82 @@
+//! One rank of a run as `merge` without options writes it: what its nodes say of groups, peers and
+//! times is by all ranks, and the files of the others are not written.
+
+use super::joined::JoinMember;
+use super::traced_device::traced_device;
+use super::{KnownRank, MergeOptions, MergedRun};
+use crate::error::RunError;
+use crate::job::{self, ChakraOptions, JobReport};
+use crate::run::{LinkedRank, RankEntry, RunSet};
+use crate::text;
+use etlink_chakra::et;
+use etlink_model::GlobalRank;
+
+/// A rank that was written among the others.
+pub(crate) struct WrittenMember {
+    /// The `.et`.
+    pub(crate) bytes: Vec<u8>,
+    /// How it went.
+    pub(crate) report: JobReport,
+    /// Ranks that it was not joined with, and why.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Links all ranks of the only run of the set, joins them and writes one.
+///
+/// # Errors
+/// That rank has no traces, or they cannot be linked. What fails for another is in the notes.
+pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, RunError> {
+    let options = MergeOptions::default();
+    let mut linked = runs.map_ranks(|entry| Ok((entry.label().to_owned(), known_rank(entry)?)));
+    let place = (0..runs.len()).find(|index| runs.entry(*index).files().rank == Some(rank));
+    let place = place.ok_or(RunError::NoRankAsked)?;
+    if linked[place].is_err() {
+        // the results of the others are of no use
+        linked.swap(0, place);
+        return Err(linked.swap_remove(0).err().unwrap_or(RunError::NoRankAsked));
+    }
+    let (mut members, mut notes) = (vec![], vec![]);
+    for (index, result) in linked.iter().enumerate() {
+        match result {
+            Ok((label, known)) => members.push(JoinMember {
+                label,
+                known: known.as_ref(),
+            }),
+            Err(error) => notes.push(left_out(runs.entry(index), error)),
+        }
+    }
+    let joined = MergedRun::new(&options, &runs.options, "", members);
+    notes.extend(joined.excluded.iter().map(|excluded| excluded.note()));
+    let entry = runs.entry(place);
+    let (trace, mut report) = entry.link_job(&entry.job()?, None)?;
+    report.report.rank = report.report.rank.or(Some(GlobalRank(rank)));
+    let context = joined.rank_context(&options, entry.label());
+    let options = job::write_options(ChakraOptions::default(), context);
+    let mut bytes = vec![];
+    let written = et::write_et(&trace, &options, &mut bytes);
+    report.written = Some(written.map_err(|error| RunError::Job(error.into()))?);
+    Ok(WrittenMember {
+        bytes,
+        report,
+        notes,
+    })
+}
+
+/// What the join takes of a rank; the trace itself is not kept.
+fn known_rank(entry: RankEntry<'_>) -> Result<Option<KnownRank>, RunError> {
+    let LinkedRank { trace, summary, .. } = entry.link()?;
+    Ok(summary.map(|facts| KnownRank {
+        sizes: etlink_chakra::simulated_sizes(&trace, &facts),
+        facts,
+        device: traced_device(&trace),
+        trace: None,
+    }))
+}
+
+fn left_out(entry: RankEntry<'_>, error: &RunError) -> String {
+    let rank = text::rank(entry.label());
+    format!(
+        "{rank} is not among the others: {}",
+        text::error_chain(error)
+    )
+}
