@@ -6,8 +6,8 @@ use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
 use crate::input::{self, InputKind};
 use crate::output::{Packing, is_work_folder};
-use crate::run_files::file_name;
 use crate::storage;
+use crate::text::file_name;
 use crate::text::first_ranks;
 use etlink_chakra::astra;
 use etlink_chakra::convert::GroupList;
@@ -255,11 +255,17 @@ fn graph_sets(files: Vec<PathBuf>) -> Vec<GraphSet> {
             // sorted by name: `.et` before its other forms
             match set.ranks.entry(rank) {
                 Entry::Vacant(place) => drop(place.insert(file)),
+                // the same plain and packed is one file
+                Entry::Occupied(taken) if is_same_but_packed(taken.get(), &file) => {}
                 Entry::Occupied(_) => drop(set.passed_by.entry(rank).or_insert(file)),
             }
         }
     }
     sets.into_values().collect()
+}
+
+fn is_same_but_packed(a: &Path, b: &Path) -> bool {
+    unpacked_name(&file_name(a)) == unpacked_name(&file_name(b))
 }
 
 /// The groups in the `comm_group.json` beside files of this prefix, if there is one.

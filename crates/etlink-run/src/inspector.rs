@@ -5,8 +5,8 @@ use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::output::is_work_folder;
-use crate::run_files::file_name;
 use crate::storage;
+use crate::text::file_name;
 use etlink_nccl_inspector::InspectorLog;
 use std::path::{Path, PathBuf};
 

@@ -4,6 +4,7 @@ use crate::graphs::GraphSet;
 use crate::measurements::MeasurementFile;
 use crate::rank_rule::{FolderLayout, RankRule};
 use crate::text;
+use crate::text::file_name;
 use etlink_torch::Rank;
 use std::path::{Path, PathBuf};
 
@@ -265,11 +266,4 @@ pub struct ManifestEntry {
     /// What recording did to the times; of a trace that is given by itself, where nothing else
     /// says it.
     pub cost: Option<String>,
-}
-
-/// The name of a file; empty where a path has none.
-pub(crate) fn file_name(path: &Path) -> String {
-    path.file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default()
 }

@@ -3,6 +3,7 @@
 use etlink_model::{Anomalies, Severity};
 use indexmap::IndexMap;
 use std::error::Error;
+use std::path::Path;
 
 /// An error and its sources in one line, `outer: inner`.
 pub fn error_chain(error: &dyn Error) -> String {
@@ -109,4 +110,11 @@ pub fn same_notes<'n>(notes: impl Iterator<Item = (String, &'n str)>) -> Vec<Str
         });
     }
     merged
+}
+
+/// The name of a file; empty where a path has none.
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }

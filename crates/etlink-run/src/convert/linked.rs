@@ -13,12 +13,19 @@ use etlink_chakra::etplus::{RecordedTraces, RecordingError, recorded_traces};
 use etlink_chakra::messages::{LossKind, Losses};
 use etlink_chakra::{WriteOptions, et};
 
-/// The graph of a rank as a `.et`, as `etlink merge` without options writes it beside the others, what
-/// it lacks, and what to know of the others. `None` where the rank has no recording, so that nothing
-/// of it can be joined.
-pub(super) fn link_member(
-    rank: &InputRank,
-) -> Result<Option<(Vec<u8>, Losses, Vec<String>)>, ConversionError> {
+/// The graph of a rank among the others of its run.
+pub(super) struct LinkedMember {
+    /// The `.et`.
+    pub(super) bytes: Vec<u8>,
+    /// What it lacks.
+    pub(super) losses: Losses,
+    /// What to know of the others.
+    pub(super) notes: Vec<String>,
+}
+
+/// The graph of a rank as `etlink merge` without options writes it beside the others. `None` where the
+/// rank has no recording, so that nothing of it can be joined.
+pub(super) fn link_member(rank: &InputRank) -> Result<Option<LinkedMember>, ConversionError> {
     let mut set = rank.set.clone();
     set.keep_merged();
     let runs = RunSet::of_merged(&rank.folder, &set)?;
@@ -37,7 +44,11 @@ pub(super) fn link_member(
         demoted.iter().flat_map(|demoted| demoted.values()).sum(),
     );
     notes.extend(set.without_traces_note());
-    Ok(Some((bytes, losses, notes)))
+    Ok(Some(LinkedMember {
+        bytes,
+        losses,
+        notes,
+    }))
 }
 
 /// The graph as a `.et`, as `etlink link` without options writes it, and what it lacks.

@@ -342,9 +342,9 @@ impl ConvertJob<'_> {
     fn link_again(&mut self, member: Option<InputRank>) -> Result<(), ConversionError> {
         let among = member.as_ref().map(linked::link_member).transpose()?;
         let (graph, losses) = match among.flatten() {
-            Some((graph, losses, notes)) => {
-                self.notes.extend(notes);
-                (graph, losses)
+            Some(linked) => {
+                self.notes.extend(linked.notes);
+                (linked.bytes, linked.losses)
             }
             None => {
                 if let Some(member) = member.filter(|member| member.set.ranks.len() > 1) {

@@ -6,7 +6,7 @@ use crate::input::database::database_processes;
 use crate::input::{self, InputError, InputFile, InputKind};
 use crate::manifest::RunManifest;
 use crate::rank_rule::RankRule;
-use crate::run_files::file_name;
+use crate::text::file_name;
 use etlink_json::JsonScanner;
 use std::collections::BTreeSet;
 use std::io::Read;

@@ -5,7 +5,8 @@ use crate::FileError;
 use crate::flight::read_dump;
 use crate::input::InputKind;
 use crate::progress::Progress;
-use crate::run_files::{FlightFile, FlightFolder, RunFiles, file_name};
+use crate::run_files::{FlightFile, FlightFolder, RunFiles};
+use crate::text::file_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

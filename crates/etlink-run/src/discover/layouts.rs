@@ -14,7 +14,8 @@
 
 use crate::manifest::describe_parts;
 use crate::rank_rule::{FolderLayout, RankRule};
-use crate::run_files::{RankFiles, RunFiles, file_name};
+use crate::run_files::{RankFiles, RunFiles};
+use crate::text::file_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

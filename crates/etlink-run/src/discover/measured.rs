@@ -4,7 +4,8 @@ use super::SortedFolder;
 use super::candidate::TraceCandidate;
 use crate::input::InputKind;
 use crate::measurements::MeasurementFile;
-use crate::run_files::{RunFiles, file_name};
+use crate::run_files::RunFiles;
+use crate::text::file_name;
 
 /// Measurements that lie in folders without traces.
 #[derive(Default)]

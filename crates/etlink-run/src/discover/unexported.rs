@@ -2,7 +2,8 @@
 
 use super::candidate::TraceCandidate;
 use crate::input::{self, InputError, InputKind, WantedTrace};
-use crate::run_files::{RunFiles, file_name};
+use crate::run_files::RunFiles;
+use crate::text::file_name;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

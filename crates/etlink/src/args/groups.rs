@@ -24,6 +24,19 @@ pub struct ResourceArgs {
     pub memory: Option<ByteSize>,
 }
 
+impl ResourceArgs {
+    /// Starts the threads and says how many. With `--memory` what is freed goes back to the system.
+    ///
+    /// # Errors
+    /// The threads cannot be started.
+    pub fn start(self) -> anyhow::Result<usize> {
+        if self.memory.is_some() {
+            crate::allocator::return_large_blocks();
+        }
+        crate::commands::start_threads(self.threads)
+    }
+}
+
 /// What is done with damage.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct StrictArgs {
@@ -230,7 +243,7 @@ impl ReadingArgs {
     /// The threads cannot be started.
     pub fn run_options(&self, ranks: Option<&RankArgs>) -> anyhow::Result<RunOptions> {
         Ok(RunOptions {
-            threads: crate::commands::start_threads(self.resources)?,
+            threads: self.resources.start()?,
             memory: self.resources.memory.map(|memory| memory.as_u64()),
             ranks: ranks.and_then(|choice| choice.ranks.clone()),
             strict: self.strict.strict,

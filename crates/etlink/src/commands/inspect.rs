@@ -1,6 +1,6 @@
 //! `etlink inspect`: what kind of file is this, what is in it.
 
-use super::{json_document, print_json, print_report, print_text, start_threads};
+use super::{json_document, print_json, print_report, print_text};
 use crate::args::InspectArgs;
 use crate::rank_error::rank_error;
 use crate::table::{FactRows, mb};
@@ -29,7 +29,7 @@ use std::path::Path;
 const MAX_WORKLOAD_BYTES: u64 = 64 << 20;
 
 pub fn run(args: InspectArgs) -> Result<Outcome> {
-    let threads = start_threads(args.resources)?;
+    let threads = args.resources.start()?;
     let progress = crate::progress::progress_bar();
     let options = RunOptions {
         threads,

@@ -29,9 +29,9 @@ pub use report::report_page;
 pub use top::TopDocument;
 
 use crate::Outcome;
-use crate::args::{EtlinkArgs, EtlinkCommand, ResourceArgs};
+use crate::args::{EtlinkArgs, EtlinkCommand};
 use crate::table::{count, fold_lines, plain_lines};
-use crate::{allocator, notes, signals, trace_cache};
+use crate::{notes, signals, trace_cache};
 use anyhow::{Context, Result};
 use etlink_model::AdvisedError;
 use etlink_run::RunSet;
@@ -97,12 +97,9 @@ fn run_subcommand(command: EtlinkCommand) -> Result<Outcome> {
 /// More threads than this never help, and a mistyped `-j` shall not start thousands.
 const MAX_THREADS: usize = 64;
 
-/// `-j`, or all cores. With `--memory` what is freed goes back to the system.
-pub fn start_threads(resources: ResourceArgs) -> Result<usize> {
-    if resources.memory.is_some() {
-        allocator::return_large_blocks();
-    }
-    let threads = match resources.threads {
+/// `-j`, or all cores.
+pub fn start_threads(asked: Option<u32>) -> Result<usize> {
+    let threads = match asked {
         Some(asked) => asked as usize,
         None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
     };

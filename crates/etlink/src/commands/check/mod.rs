@@ -3,7 +3,7 @@
 
 mod sarif;
 
-use super::{print_json, print_report, start_threads};
+use super::{print_json, print_report};
 use crate::Outcome;
 use crate::args::{CheckArgs, FindingsFormat, RankArgs};
 use crate::notes;
@@ -117,7 +117,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
             bail!("there is no file of the ranks that --ranks names");
         }
     }
-    let threads = start_threads(args.resources)?;
+    let threads = args.resources.start()?;
     let budget = MemoryBudget::new(args.resources.memory, threads);
     let needs: Vec<RankMemory> = files
         .iter()
