@@ -95,6 +95,12 @@ fn a_recorded_run_becomes_one_of_more_ranks() {
     // the fitted network, with more ranks
     let fitted = String::from_utf8(tool.read("run/network.yml")).expect("is text");
     assert_eq!(network, fitted.replace("[ 2 ]", "[ 16 ]"));
+    tool.run("merge {pairs}/ddp2-2.15.0 -o trees --format etplus")
+        .exits(0);
+    tool.run("scale trees --ranks 16 -o none").exits(2).complains(&[
+        "ddp2-2.15.0.0.json.gz: merged JSON (ET+), and scale copies the nodes of .et files; make \
+         them with `etlink merge`",
+    ]);
     tool.run("scale run --ranks 15 -o odd")
         .exits(2)
         .complains(&["a multiple of 2"]);

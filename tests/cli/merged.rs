@@ -221,7 +221,46 @@ fn a_rank_of_a_folder_is_converted_as_it_is_merged() {
         .notes("rank 2 is not among the others: ");
     tool.run("convert trees/tpdp4-2.15.0 --rank 2 -f one.et")
         .exits(0)
-        .notes("rank 2 has no recording: what follows is of it alone");
+        .notes("rank 2 has no recording that is whole: what follows is of it alone");
+}
+
+/// Of a rank with three files the recording is found, and a cut one does not take the place of a graph.
+#[test]
+fn a_recording_is_found_among_other_files() {
+    let tool = Tool::new();
+    tool.run("merge {pairs}/ddp2-2.15.0 -o trees --format etplus")
+        .exits(0);
+    tool.run("merge {pairs}/ddp2-2.15.0 -o graphs").exits(0);
+    for rank in [0, 1] {
+        let graph = tool.read(&format!("graphs/ddp2-2.15.0.{rank}.et"));
+        let tree = tool.read(&format!("trees/ddp2-2.15.0.{rank}.json.gz"));
+        for folder in ["three", "cut"] {
+            tool.file(&format!("{folder}/ddp2-2.15.0.{rank}.et"), &graph);
+            tool.file(&format!("{folder}/ddp2-2.15.0.{rank}.json.gz"), &tree);
+        }
+        let json = format!("three/ddp2-2.15.0.{rank}.json");
+        tool.run(&format!("convert graphs/ddp2-2.15.0.{rank}.et {json} -f"))
+            .exits(0);
+    }
+    let matched = |folder: &str| {
+        let ranks = tool.run(&format!("ranks {folder} --json")).exits(0).json();
+        ranks[0]["collectives"]["matched"].clone()
+    };
+    assert_eq!(matched("three"), matched("trees"));
+    tool.run("analyze three").exits(0).notes(
+        "ddp2-2.15.0.0.json.gz is read, which has the traces that both were made of, and \
+         ddp2-2.15.0.0.et and ddp2-2.15.0.0.json are not",
+    );
+    let cut = tool.read("trees/ddp2-2.15.0.0.json.gz")[..20_000].to_vec();
+    tool.file("cut/ddp2-2.15.0.0.json.gz", cut);
+    tool.run("analyze cut").exits(0).notes(
+        "ddp2-2.15.0.0.et is read, which is the graph itself, and ddp2-2.15.0.0.json.gz is not",
+    );
+    let replayed = |folder: &str| {
+        let json = tool.run(&format!("replay {folder} --json")).exits(0).json();
+        json[0]["together"]["ranks"].as_array().map(Vec::len)
+    };
+    assert_eq!((replayed("cut"), replayed("graphs")), (Some(2), Some(2)));
 }
 
 /// Whichever command is asked, the answer is of the same file.

@@ -31,39 +31,63 @@ pub struct GraphSet {
     pub prefix: PathBuf,
     /// The file of each rank.
     pub ranks: BTreeMap<i64, PathBuf>,
-    /// Of ranks that have several files: one that is not read.
-    pub passed_by: BTreeMap<i64, PathBuf>,
+    /// Of ranks that have several files: those that are not read.
+    pub passed_by: BTreeMap<i64, Vec<PathBuf>>,
     /// Of ranks without traces, where these are wanted: what they have.
     pub without_traces: BTreeMap<i64, PathBuf>,
 }
 
 impl GraphSet {
     /// Takes the merged JSON of ranks that also have another file, where etlink wrote it: the traces
-    /// that both were made of are in it.
+    /// that both were made of are in it. Where a rank has none that is whole, all ranks keep their
+    /// graphs: figures of traces and of graphs are not to be compared.
     fn prefer_recordings(&mut self) {
-        for (rank, file) in &mut self.ranks {
-            if let Some(other) = self.passed_by.get_mut(rank)
-                && !has_traces(file)
-                && has_traces(other)
-            {
-                std::mem::swap(file, other);
+        if self.passed_by.is_empty() {
+            return;
+        }
+        let mut chosen: Vec<(i64, PathBuf)> = vec![];
+        for (rank, file) in &self.ranks {
+            match self.files_of(*rank, file).find(|path| has_traces(path)) {
+                Some(recording) => chosen.push((*rank, recording.to_owned())),
+                None => return,
+            }
+        }
+        for (rank, recording) in chosen {
+            self.choose(rank, recording);
+        }
+    }
+
+    /// Leaves the ranks that have merged JSON, and takes that; of several the one with the traces.
+    pub(crate) fn keep_merged(&mut self) {
+        for (rank, file) in self.ranks.clone() {
+            let whole = self.files_of(rank, &file).find(|path| has_traces(path));
+            let merged = whole.or_else(|| self.files_of(rank, &file).find(|path| is_merged(path)));
+            match merged.map(Path::to_owned) {
+                Some(merged) => self.choose(rank, merged),
+                None => {
+                    self.ranks.remove(&rank);
+                    self.passed_by.remove(&rank);
+                    self.without_traces.insert(rank, file);
+                }
             }
         }
     }
 
-    /// Leaves the ranks that have merged JSON, and takes that.
-    pub(crate) fn keep_merged(&mut self) {
-        for (rank, file) in std::mem::take(&mut self.ranks) {
-            if is_merged(&file) {
-                self.ranks.insert(rank, file);
-            } else if let Some(other) = self.passed_by.get_mut(&rank).filter(|path| is_merged(path))
-            {
-                self.ranks.insert(rank, std::mem::replace(other, file));
-            } else {
-                self.passed_by.remove(&rank);
-                self.without_traces.insert(rank, file);
-            }
-        }
+    /// All files of a rank, of which `taken` is read.
+    fn files_of<'s>(&'s self, rank: i64, taken: &'s Path) -> impl Iterator<Item = &'s Path> {
+        let others = self.passed_by.get(&rank).into_iter().flatten();
+        std::iter::once(taken).chain(others.map(|path| &**path))
+    }
+
+    /// Reads this file of a rank, in place of the other.
+    fn choose(&mut self, rank: i64, file: PathBuf) {
+        let Some(taken) = self.ranks.get_mut(&rank).filter(|taken| **taken != file) else {
+            return;
+        };
+        let before = std::mem::replace(taken, file.clone());
+        let others = self.passed_by.entry(rank).or_default();
+        others.retain(|other| *other != file);
+        others.insert(0, before);
     }
 
     /// What to know of files that are not read.
@@ -89,25 +113,31 @@ impl GraphSet {
     /// Which files are not read, if ranks have several: one rule for all, so that no two commands
     /// answer of two files.
     pub fn passed_by_note(&self) -> Option<String> {
-        let (rank, other) = self.passed_by.first_key_value()?;
+        let (rank, others) = self.passed_by.first_key_value()?;
         let taken = self.ranks.get(rank)?;
         let ranks = rank_numbers(&self.passed_by);
         let why = match has_traces(taken) {
             true => "has the traces that both were made of",
             false => "is the graph itself",
         };
-        let [taken, other] = [taken, other].map(|path| file_name(path));
+        let taken = file_name(taken);
+        let others: Vec<String> = others.iter().map(|path| file_name(path)).collect();
+        let are_not = match others.len() {
+            1 => "is not",
+            _ => "are not",
+        };
+        let others = others.join(" and ");
         let who = match ranks.len() {
             1 => format!("rank {} has", ranks[0]),
             _ => format!("ranks {} have", first_ranks(&ranks)),
         };
         Some(format!(
-            "{who} several files: {taken} is read, which {why}, and {other} is not"
+            "{who} several files: {taken} is read, which {why}, and {others} {are_not}"
         ))
     }
 }
 
-fn rank_numbers(files: &BTreeMap<i64, PathBuf>) -> Vec<GlobalRank> {
+fn rank_numbers<F>(files: &BTreeMap<i64, F>) -> Vec<GlobalRank> {
     files.keys().map(|rank| GlobalRank(*rank)).collect()
 }
 
@@ -202,7 +232,8 @@ pub(crate) fn is_merged(path: &Path) -> bool {
             .is_ok_and(|input| input.kind == InputKind::EtPlus)
 }
 
-/// Whether a file is merged JSON that etlink wrote: the traces that it was made from are in it.
+/// Whether a file is merged JSON that is whole and has the traces that it was made from. Reads all of
+/// it.
 fn has_traces(path: &Path) -> bool {
     if is_graph_name(path) {
         return false;
@@ -210,19 +241,36 @@ fn has_traces(path: &Path) -> bool {
     let Ok(input) = input::open(path, 1, &Progress::hidden()) else {
         return false;
     };
-    let mut head = vec![];
-    let read = input.content.take(HEADER_BYTES).read_to_end(&mut head);
-    // a damaged end of a packed file is no reason to take the other
-    (read.is_ok() || !head.is_empty())
-        && input.kind == InputKind::EtPlus
-        && memchr::memmem::find(&head, LINKED_BY).is_some()
+    input.kind == InputKind::EtPlus && is_whole_recording(input.content).unwrap_or(false)
 }
 
-/// The member before the nodes of merged JSON that says who wrote it.
-const LINKED_BY: &[u8] = b"\"linked_by\": \"etlink";
+/// The member behind the nodes of merged JSON that has what they do not say.
+const RECORDING: &[u8] = b"\"recording\":";
 
-/// Where that stands.
-const HEADER_BYTES: u64 = 4 << 10;
+/// Whether a text has that member, and ends as an object does.
+fn is_whole_recording(mut text: impl Read) -> std::io::Result<bool> {
+    let mut block = vec![0; 1 << 16];
+    // the name can stand in two blocks
+    let mut kept = 0;
+    let (mut has_recording, mut last) = (false, None);
+    loop {
+        let read = text.read(&mut block[kept..])?;
+        if read == 0 {
+            return Ok(has_recording && last == Some(b'}'));
+        }
+        let known = &block[..kept + read];
+        has_recording |= memchr::memmem::find(known, RECORDING).is_some();
+        let new = known[kept..].iter().rev();
+        last = new
+            .copied()
+            .find(|byte| !byte.is_ascii_whitespace())
+            .or(last);
+        let from = known.len().saturating_sub(RECORDING.len() - 1);
+        let end = known.len();
+        block.copy_within(from..end, 0);
+        kept = end - from;
+    }
+}
 
 /// The runs of written graphs in a folder and its subfolders, by prefix. Of a rank with several files
 /// the `.et` counts.
@@ -257,15 +305,16 @@ fn graph_sets(files: Vec<PathBuf>) -> Vec<GraphSet> {
                 Entry::Vacant(place) => drop(place.insert(file)),
                 // the same plain and packed is one file
                 Entry::Occupied(taken) if is_same_but_packed(taken.get(), &file) => {}
-                Entry::Occupied(_) => drop(set.passed_by.entry(rank).or_insert(file)),
+                Entry::Occupied(_) => set.passed_by.entry(rank).or_default().push(file),
             }
         }
     }
     sets.into_values().collect()
 }
 
+/// Whether these are one `.et`, plain and packed. JSON of one name can be of two kinds.
 fn is_same_but_packed(a: &Path, b: &Path) -> bool {
-    unpacked_name(&file_name(a)) == unpacked_name(&file_name(b))
+    is_graph_name(a) && unpacked_name(&file_name(a)) == unpacked_name(&file_name(b))
 }
 
 /// The groups in the `comm_group.json` beside files of this prefix, if there is one.
@@ -299,6 +348,30 @@ pub fn groups_of(path: &Path) -> Result<GroupList, RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A text that comes in blocks of so many bytes.
+    struct Blocks<'t>(&'t [u8], usize);
+
+    impl Read for Blocks<'_> {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            let count = self.1.min(self.0.len()).min(into.len());
+            into[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn a_recording_is_whole_where_the_text_ends_as_an_object() {
+        let whole = b"{\"nodes\": [], \"recording\": {\"version\": 1}, \"finish_ts\": 3}\n ";
+        for bytes in 1..whole.len() {
+            let is_whole = |text| is_whole_recording(Blocks(text, bytes)).expect("it is read");
+            assert!(is_whole(&whole[..]), "{bytes}");
+            assert!(!is_whole(&whole[..whole.len() - 4]), "{bytes}");
+            assert!(!is_whole(b"{\"nodes\": [], \"finish_ts\": 3}"), "{bytes}");
+            assert!(!is_whole(b""));
+        }
+    }
 
     #[test]
     fn ranks_in_the_names_of_written_graphs() {

@@ -5,7 +5,7 @@
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
-use crate::graphs::{GraphSet, find_graph_sets, groups_beside};
+use crate::graphs::{GraphSet, find_graph_sets, groups_beside, is_merged};
 use crate::input;
 use crate::made_run::MadeRun;
 use crate::merge::{AstraSimOptions, MergeOptions};
@@ -55,6 +55,15 @@ pub enum WorkloadError {
         folder: PathBuf,
         /// How many there are.
         runs: usize,
+    },
+    /// Ranks are merged JSON, whose nodes are not those of a `.et`.
+    #[error(
+        "{}: merged JSON (ET+), and scale copies the nodes of .et files; make them with `etlink merge`",
+        path.display()
+    )]
+    Merged {
+        /// The first of them.
+        path: PathBuf,
     },
     /// A file is no graph.
     #[error("{}", path.display())]
@@ -143,6 +152,9 @@ pub fn scale_run(
     };
     let passed_by = found.passed_by_note();
     let GraphSet { prefix, ranks, .. } = found;
+    if let Some(path) = ranks.values().find(|path| is_merged(path)) {
+        return Err(WorkloadError::Merged { path: path.clone() });
+    }
     let groups: GroupList = groups_beside(&prefix)?.unwrap_or_default();
     let mut graphs = BTreeMap::new();
     for (rank, path) in &ranks {

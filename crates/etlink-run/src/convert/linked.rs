@@ -24,7 +24,7 @@ pub(super) struct LinkedMember {
 }
 
 /// The graph of a rank as `etlink merge` without options writes it beside the others. `None` where the
-/// rank has no recording, so that nothing of it can be joined.
+/// rank has no recording that can be read, so that nothing of it can be joined.
 pub(super) fn link_member(rank: &InputRank) -> Result<Option<LinkedMember>, ConversionError> {
     let mut set = rank.set.clone();
     set.keep_merged();
@@ -34,7 +34,12 @@ pub(super) fn link_member(rank: &InputRank) -> Result<Option<LinkedMember>, Conv
         report,
         mut notes,
     } = match write_member(&runs, rank.rank) {
-        Err(RunError::NoRecording { .. } | RunError::DamagedMerged { .. }) => return Ok(None),
+        // what is to be said of it is said where it is read by itself
+        Err(
+            RunError::NoRecording { .. }
+            | RunError::DamagedMerged { .. }
+            | RunError::Recording { .. },
+        ) => return Ok(None),
         written => written?,
     };
     let mut losses = report.lost;

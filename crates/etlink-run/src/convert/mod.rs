@@ -215,7 +215,6 @@ fn input_ranks(
     let mut ranks = set.ranks.clone();
     let to = options.to.or_else(|| GraphFormat::from_name(output));
     if let Some(rank) = options.rank {
-        set.passed_by.retain(|known, _| *known == rank);
         ranks.retain(|known, _| *known == rank);
         if ranks.is_empty() {
             return Err(refused(
@@ -230,7 +229,9 @@ fn input_ranks(
             "choose one with --rank, or give a file; only GOAL takes all",
         ));
     }
-    let note = set.passed_by_note();
+    let mut read = set.clone();
+    read.passed_by.retain(|known, _| ranks.contains_key(known));
+    let note = read.passed_by_note();
     let member = ranks.keys().next().map(|rank| InputRank {
         folder: source.to_owned(),
         set: set.clone(),
@@ -349,7 +350,7 @@ impl ConvertJob<'_> {
             None => {
                 if let Some(member) = member.filter(|member| member.set.ranks.len() > 1) {
                     self.notes.push(format!(
-                        "rank {} has no recording: what follows is of it alone, not beside the others",
+                        "rank {} has no recording that is whole: what follows is of it alone, not beside the others",
                         member.rank
                     ));
                 }

@@ -1,9 +1,12 @@
 //! The second phase: joins the ranks of all shards, in one place.
 
 use super::check_options;
-use super::contents::{JoinedRank, RankOutcome, ShardAgreement, ShardSummaries, merge_identity};
+use super::contents::{
+    JoinedRank, RankOutcome, ShardAgreement, ShardSummaries, SummarizedRank, merge_identity,
+};
 use super::files::PhaseFile;
 use crate::error::RunError;
+use crate::memory::gate::keeping;
 use crate::merge::earlier::EarlierFiles;
 use crate::merge::joined::JoinMember;
 use crate::merge::{
@@ -17,6 +20,10 @@ use etlink_link::ranks::RankClock;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// Bytes that a join holds for each stored byte of a rank: of the rank itself, and of what is made of
+/// all.
+const JOINED_BYTES: u64 = 3;
 
 /// What was joined.
 #[derive(Serialize)]
@@ -59,12 +66,21 @@ pub fn join_shards(
     check_options(runs, options)?;
     let shards = PhaseFile::Summaries.all_shards(output)?;
     let identity = merge_identity(runs, options);
+    let read = |at: usize| -> Result<Vec<SummarizedRank>, RunError> {
+        let summaries: ShardSummaries = PhaseFile::Summaries.read(output, shards[at])?;
+        summaries.identity.check(shards[at], &identity)?;
+        Ok(summaries.ranks)
+    };
+    let kept = |at: usize| {
+        let ranks = read(at);
+        let stored = ranks.as_ref().map_or(0, stored_bytes);
+        (ranks, stored.saturating_mul(JOINED_BYTES))
+    };
+    let gate = runs.gate_for(vec![0; shards.len()]);
+    let of_shards = runs.keeping_results(|_| keeping(&gate, 1, kept))?;
     let mut outcomes: BTreeMap<usize, RankOutcome> = BTreeMap::new();
-    for shard in &shards {
-        let summaries: ShardSummaries = PhaseFile::Summaries.read(output, *shard)?;
-        summaries.identity.check(*shard, &identity)?;
-        let ranks = summaries.ranks.into_iter();
-        outcomes.extend(ranks.map(|rank| (rank.place, rank.outcome)));
+    for ranks in of_shards {
+        outcomes.extend(ranks?.into_iter().map(|rank| (rank.place, rank.outcome)));
     }
     if outcomes.values().all(RankOutcome::is_unwanted) {
         return Err(RunError::NoRankAsked);
@@ -110,6 +126,11 @@ pub fn join_shards(
         runs: joined.runs,
         failed: joined.failed.into_iter().map(|(_, rank)| rank).collect(),
     })
+}
+
+/// Bytes of the ranks of a shard as they are stored, unpacked.
+fn stored_bytes(ranks: &Vec<SummarizedRank>) -> u64 {
+    postcard::experimental::serialized_size(ranks).map_or(u64::MAX, |bytes| bytes as u64)
 }
 
 /// A join in progress.
