@@ -21,9 +21,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Bytes that a join holds for each stored byte of a rank: of the rank itself, and of what is made of
-/// all.
-const JOINED_BYTES: u64 = 3;
+/// Bytes that a join holds for each stored byte of a rank, whose numbers are packed: of the rank itself,
+/// and of what is made of all. 512 and 2,048 ranks of 200 MB took 4.9.
+const JOINED_BYTES: u64 = 5;
 
 /// What was joined.
 #[derive(Serialize)]
