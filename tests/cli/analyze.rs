@@ -578,7 +578,7 @@ fn written_graphs_beside_traces() {
         );
     }
     tool.run("merge run -o run").exits(0);
-    let said = "note: run.0.et and 1 more .et files beside the traces: not looked at";
+    let said = "note: run.0.et and 1 more .et files are not read: recordings lie beside them";
     let json = tool.run("analyze run --json").exits(0).json();
     assert_eq!(
         table(&json, 1, "launches"),

@@ -275,14 +275,13 @@ fn is_profile(path: &Path) -> bool {
 fn passed_by(mut written: Vec<String>) -> Option<String> {
     written.sort();
     let first = written.first()?;
-    let more = if written.len() > 1 {
-        format!(" and {} more .et files", written.len() - 1)
-    } else {
-        String::new()
-    };
-    Some(format!(
-        "{first}{more} beside the traces: not looked at, the traces say more"
-    ))
+    Some(match written.len() {
+        1 => format!("{first} is not read: recordings lie beside it"),
+        more => format!(
+            "{first} and {} more .et files are not read: recordings lie beside them",
+            more - 1
+        ),
+    })
 }
 
 /// No two outputs bear one name: a label that occurs again gets a number.

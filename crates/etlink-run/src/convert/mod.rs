@@ -209,8 +209,17 @@ fn input_ranks(
     }
     let mut sets = find_graph_sets(source)?;
     let [set] = &mut sets[..] else {
-        let found = format!("{} runs of written graphs are in it", sets.len());
-        return Err(refused(found, "give the folder of one run, or a file"));
+        let (found, remedy) = match sets.len() {
+            0 => (
+                "no written graph is in it".to_owned(),
+                "make them of its recordings with `etlink merge`, or give a file",
+            ),
+            several => (
+                format!("{several} runs of written graphs are in it"),
+                "give the folder of one run, or a file",
+            ),
+        };
+        return Err(refused(found, remedy));
     };
     let mut ranks = set.ranks.clone();
     let to = options.to.or_else(|| GraphFormat::from_name(output));
