@@ -248,18 +248,18 @@ impl RunManifest {
         notes
     }
 
-    /// What recording did to the times, where that is much.
+    /// How much longer recorded steps were, where that is much: by the recording or by what they do.
     fn cost(&self) -> Option<String> {
         let slowdown = self.recorded.slowdown()?.slowdown();
         let slowdown = slowdown.filter(|slowdown| *slowdown > SLOW)?;
         let remedy = if self.interleaved.is_empty() && self.is_scheduled() {
-            "; etlink record --interleave keeps most of that out of the times"
+            "; etlink record --interleave keeps most of what recording costs out of the times"
         } else {
             ""
         };
         Some(format!(
-            "recorded steps took {slowdown:.1} x the time of plain ones: host times are longer \
-             than in your run{remedy}"
+            "recorded steps took {slowdown:.1} x the time of plain ones: recording made them \
+             longer, or they do more themselves{remedy}"
         ))
     }
 
