@@ -288,3 +288,11 @@ fn time_without_an_op_is_said_to_be_between_ops() {
         .exits(0)
         .says("between ops the host does for 49.5 ms what no op shows, counted where launches are");
 }
+
+#[test]
+fn a_group_that_is_named_by_a_number_is_told_by_its_ranks() {
+    let tool = Tool::new();
+    let said = tool.run("findings {pairs}/../two-hosts").exits(0);
+    said.says("all_gather of ranks 0, 1:")
+        .says("barrier of default_pg, 4 ranks:");
+}

@@ -10,6 +10,7 @@ use crate::launched_row::LaunchedRow;
 use crate::start_up::StartUp;
 use crate::text;
 use etlink_analyze::{ClassifiedRows, RankAnalysis, UtilizationWindow};
+use etlink_link::ranks::GroupResolver;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind, ThreadWork};
 use etlink_model::{AuxiliaryKind, CallIdx, NodeIdx, OpIdx, ThreadIdx};
 use etlink_replay::GraphEdits;
@@ -76,6 +77,8 @@ pub(crate) struct RankView<'t> {
     pub(crate) communication: OnceCell<CommunicationTime>,
     /// When streams have run what was launched, once that was asked for.
     pub(crate) drained: OnceCell<DrainTimes>,
+    /// Which ranks groups have, once that was asked for.
+    pub(crate) groups: OnceCell<GroupResolver<'t>>,
 }
 
 impl<'t> RankView<'t> {
@@ -116,7 +119,13 @@ impl<'t> RankView<'t> {
             first_calls: OnceCell::new(),
             communication: OnceCell::new(),
             drained: OnceCell::new(),
+            groups: OnceCell::new(),
         }
+    }
+
+    /// Which ranks the groups of the trace have. O(n) the first time.
+    pub(crate) fn group_resolver(&self) -> &GroupResolver<'t> {
+        self.groups.get_or_init(|| GroupResolver::new(self.trace))
     }
 
     /// The nodes that the window begins and ends with. O(nodes).

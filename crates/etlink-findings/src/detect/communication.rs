@@ -9,6 +9,7 @@ use crate::text::sum_ns;
 use crate::view::{HostSync, RankView};
 use etlink_analyze::median_ns;
 use etlink_analyze::{RowClass, input_bytes};
+use etlink_link::ranks::rank_list;
 use etlink_link::{EdgeKind, LinkedTrace, Node, NodeKind};
 use etlink_model::{CollectiveKind, NodeIdx, OpIdx, dtype_bytes};
 use etlink_replay::GraphEdits;
@@ -286,7 +287,7 @@ fn free_followers(
     }
 }
 
-/// `all_reduce of mesh_tp, 8 ranks`; of what has no record what the kernel's name tells.
+/// `all_reduce of mesh_tp, 8 ranks`, of a group without a name `all_reduce of ranks 0, 1`; of what has no record what the kernel's name tells.
 pub(crate) fn communication_name(view: &RankView<'_>, node: NodeIdx) -> String {
     let trace = view.trace;
     let node = trace.nodes.get(node);
@@ -310,6 +311,14 @@ pub(crate) fn communication_name(view: &RankView<'_>, node: NodeIdx) -> String {
     let is_address = group.len() > MOST_DIGITS && group.bytes().all(|digit| digit.is_ascii_digit());
     let group = if is_address { "" } else { group };
     let kind = found.kind().name();
+    // A number would be read as that of a rank.
+    let is_number = !group.is_empty() && group.bytes().all(|digit| digit.is_ascii_digit());
+    let ranks = is_number.then(|| view.group_resolver().ranks(&found));
+    if let Some(ranks) = ranks.flatten() {
+        return format!("{kind} of {}", rank_list("rank", &ranks));
+    }
+    let quoted = format!("group \"{group}\"");
+    let group = if is_number { &quoted } else { group };
     match (group, record.group_size) {
         ("", 0) => kind.to_owned(),
         (group, 0) => format!("{kind} of {group}"),
