@@ -296,3 +296,15 @@ fn a_group_that_is_named_by_a_number_is_told_by_its_ranks() {
     said.says("all_gather of ranks 0, 1:")
         .says("barrier of default_pg, 4 ranks:");
 }
+
+#[test]
+fn nobody_is_told_to_put_barriers_into_larger_buckets() {
+    let tool = Tool::new();
+    let said = tool.run("findings {pairs}/tpdp4-2.15.0").exits(0);
+    let barrier = |line: &&str| line.contains("does not hide barrier of");
+    let line = said.stdout.lines().find(barrier).unwrap_or_default();
+    assert!(
+        line.ends_with("leave it out, or let fewer ranks meet: a barrier moves no data"),
+        "{line}"
+    );
+}

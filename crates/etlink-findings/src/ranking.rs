@@ -44,6 +44,9 @@ const SMALL_MESSAGE: u64 = 65_536;
 const SMALL_MESSAGE_REMEDY: &str =
     "begin it earlier, beside computation, or put many small messages into one: larger buckets";
 
+/// What helps where there is no message: of barriers alone it is known that they have no bytes.
+const BARRIER_REMEDY: &str = "leave it out, or let fewer ranks meet: a barrier moves no data";
+
 /// So many causes of one kind are replayed, the longest.
 const MOST_OF_A_KIND: usize = 8;
 
@@ -427,6 +430,7 @@ fn plain_finding(
     let other = rule.and_then(|rule| rule.other_remedy);
     let other = other.filter(|_| program != ProgramKind::Torch);
     let remedy = match candidate.kind {
+        _ if bytes == Some(0) => BARRIER_REMEDY,
         _ if is_small => SMALL_MESSAGE_REMEDY,
         // What names the line is of the program already.
         CauseKind::HostWork if other.is_none() || candidate.evidence.python.is_some() => {
