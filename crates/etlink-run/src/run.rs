@@ -444,6 +444,23 @@ impl RunSet {
         })
     }
 
+    /// Whether so many bytes of ranks that are joined fit into memory.
+    ///
+    /// # Errors
+    /// They do not.
+    pub(crate) fn check_joined(&self, ranks: usize, bytes: u64) -> Result<(), RunError> {
+        let limit = self.budget.limit();
+        match bytes <= limit.bytes {
+            true => Ok(()),
+            false => Err(RunError::RanksTooLarge {
+                source_name: self.source_name(),
+                ranks,
+                needed: with_base(bytes),
+                limit,
+            }),
+        }
+    }
+
     /// Sorts what was made of the ranks, in their order, into their runs, and selects the members
     /// of each. `None`: the rank was not asked for.
     ///

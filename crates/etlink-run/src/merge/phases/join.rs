@@ -6,7 +6,6 @@ use super::contents::{
 };
 use super::files::PhaseFile;
 use crate::error::RunError;
-use crate::memory::gate::keeping;
 use crate::merge::earlier::EarlierFiles;
 use crate::merge::joined::JoinMember;
 use crate::merge::{
@@ -71,16 +70,14 @@ pub fn join_shards(
         summaries.identity.check(shards[at], &identity)?;
         Ok(summaries.ranks)
     };
-    let kept = |at: usize| {
-        let ranks = read(at);
-        let stored = ranks.as_ref().map_or(0, stored_bytes);
-        (ranks, stored.saturating_mul(JOINED_BYTES))
-    };
-    let gate = runs.gate_for(vec![0; shards.len()]);
-    let of_shards = runs.keeping_results(|_| keeping(&gate, 1, kept))?;
     let mut outcomes: BTreeMap<usize, RankOutcome> = BTreeMap::new();
-    for ranks in of_shards {
-        outcomes.extend(ranks?.into_iter().map(|rank| (rank.place, rank.outcome)));
+    let mut held = 0u64;
+    for at in 0..shards.len() {
+        let ranks = read(at)?;
+        let joined = stored_bytes(&ranks).saturating_mul(JOINED_BYTES);
+        held = held.saturating_add(joined);
+        runs.check_joined(identity.ranks.len(), held)?;
+        outcomes.extend(ranks.into_iter().map(|rank| (rank.place, rank.outcome)));
     }
     if outcomes.values().all(RankOutcome::is_unwanted) {
         return Err(RunError::NoRankAsked);
