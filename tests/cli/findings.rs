@@ -308,3 +308,29 @@ fn nobody_is_told_to_put_barriers_into_larger_buckets() {
         "{line}"
     );
 }
+
+#[test]
+fn what_hiding_communication_gains_is_not_told_where_no_wait_is_recorded() {
+    let tool = Tool::new();
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 2);
+    let main = draw.thread();
+    draw.annotation(main, "ProfilerStep#3", 0, 6 * MS);
+    let comms = ParamComms::new("allreduce", 0..2, 0, 1);
+    draw.collective(main, &comms, 60 * US, 90 * US);
+    let correlation = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernelExC", (70 * US, 80 * US), correlation);
+    let reduce = (MS, 4 * MS);
+    let name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
+    draw.collective_kernel(DeviceQueue::stream(7), name, reduce, correlation, &comms);
+    // The host goes on long after: whether it has waited no call shows.
+    let op = 5 * MS;
+    draw.op(main, "aten::mm", op, op + 50 * US);
+    let call = (op + 10 * US, op + 15 * US);
+    let kernel = (op + 20 * US, 6 * MS);
+    draw.launch(main, call, DeviceQueue::stream(7), "gemm", kernel);
+    tool.file("trace.json", draw.kineto());
+    let said = tool.run("findings trace.json").exits(0);
+    assert!(!said.stdout.contains("ends no earlier"), "{}", said.stdout);
+    said.says("what hiding it would gain cannot be told: the trace records no call that waits");
+}

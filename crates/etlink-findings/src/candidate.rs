@@ -124,6 +124,8 @@ pub struct RankWindow {
     pub length_ns: i64,
     /// Whether there is device work at all.
     pub has_device: bool,
+    /// Whether there is device work, and no call of the host that waits for it.
+    pub lacks_waits: bool,
     /// In how much of it the device computes or copies, ns; communication can be waiting.
     pub busy_ns: i64,
     /// In how much of it the device communicates and does not compute, ns; without a device in how

@@ -168,7 +168,17 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
         share.is_awaited = is_awaited(graph, &communication.edits);
         // The point at which ranks wait for each other belongs to none of them.
         let ranks_meet = graph.indices().any(|node| graph.rank(node).is_none());
-        share.sentence = sentence::communication_sentence(&share, &found, ranks_meet);
+        let lacks_waits = parts.iter().any(|part| part.causes.window.lacks_waits);
+        share.sentence = match sentence::unknown_gain_sentence(&share, &found) {
+            // That nothing ends earlier is of a replay in which the host waits for nothing.
+            told if lacks_waits
+                && !(ranks_meet && parts.len() > 1)
+                && share.gain_share < LEAST_GAIN =>
+            {
+                told
+            }
+            _ => sentence::communication_sentence(&share, &found, ranks_meet),
+        };
         // The same again would be told as what lasts longest.
         if longest.kind == CauseKind::ExposedCommunication {
             found.longest_cause = None;

@@ -418,6 +418,7 @@ fn window_of(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64,
         },
         length_ns: whole.whole_ns(),
         has_device: true,
+        lacks_waits: !trace.records_waits(),
         busy_ns: whole.computation_ns.saturating_add(whole.exposed_memory_ns),
         exposed_communication_ns: whole.exposed_communication_ns,
     };
@@ -444,6 +445,7 @@ fn host_window(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i6
     };
     let window = RankWindow {
         has_device: false,
+        lacks_waits: false,
         kind,
         steps: steps.len() as u64,
         length_ns: span.1.saturating_sub(span.0),
