@@ -334,3 +334,26 @@ fn what_hiding_communication_gains_is_not_told_where_no_wait_is_recorded() {
     assert!(!said.stdout.contains("ends no earlier"), "{}", said.stdout);
     said.says("what hiding it would gain cannot be told: the trace records no call that waits");
 }
+
+#[test]
+fn time_that_no_op_shows_is_told_where_nothing_stands_out() {
+    let tool = Tool::new();
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for step in 0..2 {
+        let begin = step * 100 * MS;
+        draw.annotation(
+            main,
+            &format!("ProfilerStep#{step}"),
+            begin,
+            begin + 100 * MS,
+        );
+        // Then the program sleeps.
+        draw.op(main, "aten::mm", begin, begin + 10 * MS);
+    }
+    tool.file("trace.json", draw.kineto());
+    tool.run("findings trace.json").exits(0).says(
+        "nothing stands out in 2 steps (200.000 ms), but no op and no runtime call runs on the \
+         host in 90 % of that; record with --with-stack to see what does",
+    );
+}

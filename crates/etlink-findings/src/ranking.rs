@@ -119,7 +119,12 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
     // Ranks of one run have the same steps: the first speaks for all.
     let first = parts.first().map(|part| part.causes.window);
     let first = first.unwrap_or_default();
+    let windows = || parts.iter().map(|part| part.causes.window);
+    let between_ops_ns = sum_ns(windows().map(|window| window.between_ops_ns));
+    let host_ns = sum_ns(windows().map(|window| window.host_ns));
     let mut found = RunFindings {
+        between_ops_share: between_ops_ns as f64 / host_ns.max(1) as f64,
+        has_stacks: first.has_stacks,
         window: first.kind,
         steps: first.steps,
         window_ns: whole_ns,
