@@ -308,3 +308,52 @@ fn nobody_is_told_to_put_barriers_into_larger_buckets() {
         "{line}"
     );
 }
+
+#[test]
+fn what_hiding_communication_gains_is_not_told_where_no_wait_is_recorded() {
+    let tool = Tool::new();
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 2);
+    let main = draw.thread();
+    draw.annotation(main, "ProfilerStep#3", 0, 6 * MS);
+    let comms = ParamComms::new("allreduce", 0..2, 0, 1);
+    draw.collective(main, &comms, 60 * US, 90 * US);
+    let correlation = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernelExC", (70 * US, 80 * US), correlation);
+    let reduce = (MS, 4 * MS);
+    let name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
+    draw.collective_kernel(DeviceQueue::stream(7), name, reduce, correlation, &comms);
+    // The host goes on long after: whether it has waited no call shows.
+    let op = 5 * MS;
+    draw.op(main, "aten::mm", op, op + 50 * US);
+    let call = (op + 10 * US, op + 15 * US);
+    let kernel = (op + 20 * US, 6 * MS);
+    draw.launch(main, call, DeviceQueue::stream(7), "gemm", kernel);
+    tool.file("trace.json", draw.kineto());
+    let said = tool.run("findings trace.json").exits(0);
+    assert!(!said.stdout.contains("ends no earlier"), "{}", said.stdout);
+    said.says("what hiding it would gain cannot be told: the trace records no call that waits");
+}
+
+#[test]
+fn time_that_no_op_shows_is_told_where_nothing_stands_out() {
+    let tool = Tool::new();
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for step in 0..2 {
+        let begin = step * 100 * MS;
+        draw.annotation(
+            main,
+            &format!("ProfilerStep#{step}"),
+            begin,
+            begin + 100 * MS,
+        );
+        // Then the program sleeps.
+        draw.op(main, "aten::mm", begin, begin + 10 * MS);
+    }
+    tool.file("trace.json", draw.kineto());
+    tool.run("findings trace.json").exits(0).says(
+        "nothing stands out in 2 steps (200.000 ms), but no op and no runtime call runs on the \
+         host in 90 % of that; record with --with-stack to see what does",
+    );
+}

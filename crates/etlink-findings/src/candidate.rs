@@ -124,6 +124,14 @@ pub struct RankWindow {
     pub length_ns: i64,
     /// Whether there is device work at all.
     pub has_device: bool,
+    /// Whether there is device work, and no call of the host that waits for it.
+    pub lacks_waits: bool,
+    /// How long its steps take on the host, ns; nothing where there are none.
+    pub host_ns: i64,
+    /// In how much of that no op and no runtime call runs, ns.
+    pub between_ops_ns: i64,
+    /// Whether stacks were recorded.
+    pub has_stacks: bool,
     /// In how much of it the device computes or copies, ns; communication can be waiting.
     pub busy_ns: i64,
     /// In how much of it the device communicates and does not compute, ns; without a device in how

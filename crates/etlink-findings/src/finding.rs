@@ -87,6 +87,12 @@ pub struct RunFindings {
     pub idle_ns: i64,
     /// Whether there is device work at all.
     pub has_device: bool,
+    /// In which part of the steps of all ranks no op and no runtime call runs on the host.
+    #[serde(skip)]
+    pub between_ops_share: f64,
+    /// Whether stacks were recorded, which show what runs there.
+    #[serde(skip)]
+    pub has_stacks: bool,
     /// Ranks that were looked at together.
     pub ranks: u64,
     /// By what the program runs on devices.

@@ -119,7 +119,12 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
     // Ranks of one run have the same steps: the first speaks for all.
     let first = parts.first().map(|part| part.causes.window);
     let first = first.unwrap_or_default();
+    let windows = || parts.iter().map(|part| part.causes.window);
+    let between_ops_ns = sum_ns(windows().map(|window| window.between_ops_ns));
+    let host_ns = sum_ns(windows().map(|window| window.host_ns));
     let mut found = RunFindings {
+        between_ops_share: between_ops_ns as f64 / host_ns.max(1) as f64,
+        has_stacks: first.has_stacks,
         window: first.kind,
         steps: first.steps,
         window_ns: whole_ns,
@@ -168,7 +173,17 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
         share.is_awaited = is_awaited(graph, &communication.edits);
         // The point at which ranks wait for each other belongs to none of them.
         let ranks_meet = graph.indices().any(|node| graph.rank(node).is_none());
-        share.sentence = sentence::communication_sentence(&share, &found, ranks_meet);
+        let lacks_waits = parts.iter().any(|part| part.causes.window.lacks_waits);
+        share.sentence = match sentence::unknown_gain_sentence(&share, &found) {
+            // That nothing ends earlier is of a replay in which the host waits for nothing.
+            told if lacks_waits
+                && !(ranks_meet && parts.len() > 1)
+                && share.gain_share < LEAST_GAIN =>
+            {
+                told
+            }
+            _ => sentence::communication_sentence(&share, &found, ranks_meet),
+        };
         // The same again would be told as what lasts longest.
         if longest.kind == CauseKind::ExposedCommunication {
             found.longest_cause = None;

@@ -67,6 +67,44 @@ pub(crate) fn communication_sentence(
     found: &RunFindings,
     ranks_meet: bool,
 ) -> String {
+    let why = match (found.ranks, ranks_meet) {
+        // What follows may wait for it all the same: a trace does not show each cause.
+        (0 | 1, _) => "by what the trace shows, other work ends no earlier",
+        // The replay keeps ranks together at a collective: only its own time goes.
+        (_, true) => "most of it is waiting for ranks that come later, which stays",
+        (_, false) => {
+            "by what the traces show, other work ends no earlier; no communication of these \
+             ranks could be joined, so who waited for whom is not known"
+        }
+    };
+    let share_text = share_text(share, found);
+    // A gain of nothing would say that communication is free, where nobody knows who waits for it.
+    if !share.is_awaited {
+        return format!(
+            "{share_text}; what that costs cannot be said: the traces do not show what waits for it, \
+            though the program may"
+        );
+    }
+    format!(
+        "{share_text}; a replay in which it takes no time gains {} of {} ({} of {}): {why}",
+        percent_text(share.gain_share),
+        window_text(found),
+        time_text(share.gain_ns),
+        time_text(found.window_ns),
+    )
+}
+
+/// The same where the trace shows no call that waits for the device: what the replay gains of that
+/// is no answer.
+pub(crate) fn unknown_gain_sentence(share: &CommunicationShare, found: &RunFindings) -> String {
+    format!(
+        "{}; what hiding it would gain cannot be told: the trace records no call that waits",
+        share_text(share, found)
+    )
+}
+
+/// How much of the windows communication takes.
+fn share_text(share: &CommunicationShare, found: &RunFindings) -> String {
     let what = match found.has_device {
         true => "computation does not hide communication",
         false => "the host communicates",
@@ -83,36 +121,12 @@ pub(crate) fn communication_sentence(
             format!(", {part} of it in {subject}")
         }
     };
-    let why = match (found.ranks, ranks_meet) {
-        // What follows may wait for it all the same: a trace does not show each cause.
-        (0 | 1, _) => "by what the trace shows, other work ends no earlier",
-        // The replay keeps ranks together at a collective: only its own time goes.
-        (_, true) => "most of it is waiting for ranks that come later, which stays",
-        (_, false) => {
-            "by what the traces show, other work ends no earlier; no communication of these \
-             ranks could be joined, so who waited for whom is not known"
-        }
-    };
-    let share_text = format!(
+    format!(
         "{what} in {} of {} ({} of {}{ranks}){most}",
         percent_text(share.time_ns as f64 / share.windows_ns.max(1) as f64),
         step_text(found, ""),
         time_text(share.time_ns),
         time_text(share.windows_ns),
-    );
-    // A gain of nothing would say that communication is free, where nobody knows who waits for it.
-    if !share.is_awaited {
-        return format!(
-            "{share_text}; what that costs cannot be said: the traces do not show what waits for it, \
-            though the program may"
-        );
-    }
-    format!(
-        "{share_text}; a replay in which it takes no time gains {} of {} ({} of {}): {why}",
-        percent_text(share.gain_share),
-        window_text(found),
-        time_text(share.gain_ns),
-        time_text(found.window_ns),
     )
 }
 
@@ -434,5 +448,27 @@ mod tests {
             sentence.contains("waiting for ranks that come later"),
             "{sentence}"
         );
+    }
+
+    #[test]
+    fn a_trace_without_recorded_waits_is_not_said_to_gain_nothing() {
+        let share = CommunicationShare {
+            time_ns: 500,
+            is_awaited: true,
+            windows_ns: 1_000,
+            ..CommunicationShare::default()
+        };
+        let found = RunFindings {
+            has_device: true,
+            ranks: 1,
+            window_ns: 1_000,
+            ..RunFindings::default()
+        };
+        let sentence = unknown_gain_sentence(&share, &found);
+        assert!(
+            sentence.ends_with("cannot be told: the trace records no call that waits"),
+            "{sentence}"
+        );
+        assert!(!sentence.contains("ends no earlier"), "{sentence}");
     }
 }

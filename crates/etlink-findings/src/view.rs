@@ -9,7 +9,7 @@ use crate::kind::CauseKind;
 use crate::launched_row::LaunchedRow;
 use crate::start_up::StartUp;
 use crate::text;
-use etlink_analyze::{ClassifiedRows, RankAnalysis, UtilizationWindow};
+use etlink_analyze::{ClassifiedRows, RankAnalysis, UtilizationWindow, counted_steps};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind, ThreadWork};
 use etlink_model::{AuxiliaryKind, CallIdx, NodeIdx, OpIdx, ThreadIdx};
@@ -99,7 +99,12 @@ impl<'t> RankView<'t> {
             }
         }
         let launched = launched_rows(trace);
-        let (window, span) = window_of(trace, analysis);
+        let (mut window, span) = window_of(trace, analysis);
+        for step in counted_steps(&analysis.steps) {
+            window.host_ns = window.host_ns.saturating_add(step.duration_ns);
+            window.between_ops_ns = window.between_ops_ns.saturating_add(step.between_ops_ns);
+        }
+        window.has_stacks = has_stacks(trace);
         let step_names = StepNames::new(&analysis.steps);
         RankView {
             trace,
@@ -338,11 +343,10 @@ impl<'t> RankView<'t> {
 
     /// Whether the recording has stacks. O(kinds of events).
     pub(crate) fn python_stacks(&self) -> PythonStacks {
-        let device = &self.trace.device;
-        // The reader counts what it leaves out, too.
-        let mut recorded = device.events.keys();
-        let was_recorded = recorded.any(|kind| kind.ends_with(" python_function"));
-        match (was_recorded, device.auxiliary.is_empty()) {
+        match (
+            has_stacks(self.trace),
+            self.trace.device.auxiliary.is_empty(),
+        ) {
             (false, _) => PythonStacks::None,
             (true, true) => PythonStacks::NotRead,
             (true, false) => PythonStacks::Read,
@@ -403,6 +407,13 @@ fn launched_rows(trace: &LinkedTrace) -> Vec<Vec<LaunchedRow>> {
     launched
 }
 
+/// Whether stacks were recorded. O(kinds of events).
+fn has_stacks(trace: &LinkedTrace) -> bool {
+    // The reader counts what it leaves out, too.
+    let mut recorded = trace.device.events.keys();
+    recorded.any(|kind| kind.ends_with(" python_function"))
+}
+
 /// The window that shares are of, and when it is.
 fn window_of(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64, i64)) {
     // Of several devices the busiest: another may have next to nothing to do.
@@ -418,8 +429,10 @@ fn window_of(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64,
         },
         length_ns: whole.whole_ns(),
         has_device: true,
+        lacks_waits: !trace.records_waits(),
         busy_ns: whole.computation_ns.saturating_add(whole.exposed_memory_ns),
         exposed_communication_ns: whole.exposed_communication_ns,
+        ..RankWindow::default()
     };
     // All devices of a process share its window.
     let end = whole.start_ns.saturating_add(whole.window_ns);
@@ -444,11 +457,13 @@ fn host_window(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i6
     };
     let window = RankWindow {
         has_device: false,
+        lacks_waits: false,
         kind,
         steps: steps.len() as u64,
         length_ns: span.1.saturating_sub(span.0),
         busy_ns: 0,
         exposed_communication_ns: 0,
+        ..RankWindow::default()
     };
     (window, span)
 }

@@ -314,6 +314,9 @@ fn findings_text(report: &FindingsReport) -> String {
 /// A device that idles for more than this of the time is worth a word, be its cause unknown.
 const MUCH_IDLE: f64 = 0.2;
 
+/// A host on which no op runs for more than this of the steps is worth a word.
+const MUCH_BETWEEN_OPS: f64 = 0.5;
+
 /// What is said where there is no finding.
 fn nothing_text(found: &RunFindings) -> String {
     let whole = match (found.window, found.steps) {
@@ -341,5 +344,18 @@ fn nothing_text(found: &RunFindings) -> String {
         Some(cause) => format!("; longest, but with a gain of less than 2 %: {cause}"),
         None => String::new(),
     };
-    format!("nothing stands out in {whole} ({length}){idle}{longest}\n")
+    // Time of which the trace shows nothing can be no cause, however long it is.
+    let is_unseen = is_idle && found.between_ops_share > MUCH_BETWEEN_OPS;
+    let unseen = match (is_unseen, found.has_stacks) {
+        (false, _) => String::new(),
+        (true, has_stacks) => {
+            let remedy = match has_stacks {
+                true => "",
+                false => "; record with --with-stack to see what does",
+            };
+            let share = percent(found.between_ops_share, 0);
+            format!(", but no op and no runtime call runs on the host in {share} of that{remedy}")
+        }
+    };
+    format!("nothing stands out in {whole} ({length}){unseen}{idle}{longest}\n")
 }
