@@ -287,7 +287,8 @@ fn free_followers(
     }
 }
 
-/// `all_reduce of mesh_tp, 8 ranks`, of a group without a name `all_reduce of ranks 0, 1`; of what has no record what the kernel's name tells.
+/// `all_reduce of mesh_tp, 8 ranks`, of a group that has a number for a name `all_reduce of ranks 0, 1`;
+/// of what has no record what the kernel's name tells.
 pub(crate) fn communication_name(view: &RankView<'_>, node: NodeIdx) -> String {
     let trace = view.trace;
     let node = trace.nodes.get(node);
