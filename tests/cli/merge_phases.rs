@@ -1,6 +1,7 @@
 //! `etlink merge --phase`: many machines that share a folder do one merge.
 
 use crate::tool::{Tool, unpacked};
+use etlink_testing::all_reduce_rank;
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -347,6 +348,23 @@ fn phases_end_with_the_codes_of_one_merge() {
         tool.run(&format!("merge run -o out {phase}")).exits(0);
     }
     tool.run("merge run -o out --phase join --memory 1M")
+        .exits(0);
+}
+
+/// Of a thousand ranks what a join holds is more than a megabyte.
+#[test]
+fn a_join_ends_where_what_it_reads_does_not_fit() {
+    let tool = Tool::new();
+    for rank in 0..1000 {
+        let trace = all_reduce_rank(rank, 1000, 0);
+        tool.file(&format!("run/kineto_trace_{rank}.json"), trace);
+    }
+    tool.run("merge run -o out --phase summaries --shard 0/1")
+        .exits(0);
+    tool.run("merge run -o out --phase join --memory 1M")
+        .exits(2)
+        .complains(&["all 1000 ranks", "allow more with --memory"]);
+    tool.run("merge run -o out --phase join --memory 10M")
         .exits(0);
 }
 

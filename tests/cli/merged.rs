@@ -227,10 +227,7 @@ fn a_rank_of_a_folder_is_converted_as_it_is_merged() {
 /// Of a rank with three files the recording is found, and a cut one does not take the place of a graph.
 #[test]
 fn a_recording_is_found_among_other_files() {
-    let tool = Tool::new();
-    tool.run("merge {pairs}/ddp2-2.15.0 -o trees --format etplus")
-        .exits(0);
-    tool.run("merge {pairs}/ddp2-2.15.0 -o graphs").exits(0);
+    let tool = with_both_forms("both", &[]);
     for rank in [0, 1] {
         let graph = tool.read(&format!("graphs/ddp2-2.15.0.{rank}.et"));
         let tree = tool.read(&format!("trees/ddp2-2.15.0.{rank}.json.gz"));
@@ -263,27 +260,33 @@ fn a_recording_is_found_among_other_files() {
     assert_eq!((replayed("cut"), replayed("graphs")), (Some(2), Some(2)));
 }
 
+/// A run as merged JSON in `trees`, as `.et` in `graphs`, and these of both files in `to`.
+fn with_both_forms(to: &str, files: &[&str]) -> Tool {
+    let tool = Tool::new();
+    let source = "{pairs}/ddp2-2.15.0";
+    tool.run(&format!("merge {source} -o trees --format etplus"))
+        .exits(0);
+    tool.run(&format!("merge {source} -o graphs")).exits(0);
+    for file in files {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        tool.file(&format!("{to}/{name}"), tool.read(file));
+    }
+    tool
+}
+
 /// Whichever command is asked, the answer is of the same file.
 #[test]
 fn one_file_counts_of_a_rank_that_has_two() {
-    let tool = Tool::new();
-    let run = "ddp2-2.15.0";
-    tool.run(&format!("merge {{pairs}}/{run} -o trees --format etplus"))
-        .exits(0);
-    tool.run(&format!("merge {{pairs}}/{run} -o graphs"))
-        .exits(0);
-    for (folder, file) in [
-        ("graphs", "ddp2-2.15.0.0.et"),
-        ("graphs", "ddp2-2.15.0.1.et"),
-        ("graphs", "comm_group.json"),
-        ("trees", "ddp2-2.15.0.0.json.gz"),
-        ("trees", "ddp2-2.15.0.1.json.gz"),
-    ] {
-        tool.file(
-            &format!("both/{file}"),
-            tool.read(&format!("{folder}/{file}")),
-        );
-    }
+    let tool = with_both_forms(
+        "both",
+        &[
+            "graphs/ddp2-2.15.0.0.et",
+            "graphs/ddp2-2.15.0.1.et",
+            "graphs/comm_group.json",
+            "trees/ddp2-2.15.0.0.json.gz",
+            "trees/ddp2-2.15.0.1.json.gz",
+        ],
+    );
     let note = "ranks 0, 1 have several files: ddp2-2.15.0.0.json.gz is read, which has the traces \
         that both were made of, and ddp2-2.15.0.0.et is not";
     for line in [
@@ -325,22 +328,14 @@ fn one_file_counts_of_a_rank_that_has_two() {
 /// Both forms say when the rank was recorded.
 #[test]
 fn ranks_in_two_forms_are_of_one_run() {
-    let tool = Tool::new();
-    let run = "ddp2-2.15.0";
-    tool.run(&format!("merge {{pairs}}/{run} -o trees --format etplus"))
-        .exits(0);
-    tool.run(&format!("merge {{pairs}}/{run} -o graphs"))
-        .exits(0);
-    for (folder, file) in [
-        ("graphs", "ddp2-2.15.0.0.et"),
-        ("graphs", "comm_group.json"),
-        ("trees", "ddp2-2.15.0.1.json.gz"),
-    ] {
-        tool.file(
-            &format!("mixed/{file}"),
-            tool.read(&format!("{folder}/{file}")),
-        );
-    }
+    let tool = with_both_forms(
+        "mixed",
+        &[
+            "graphs/ddp2-2.15.0.0.et",
+            "graphs/comm_group.json",
+            "trees/ddp2-2.15.0.1.json.gz",
+        ],
+    );
     for command in ["analyze", "replay"] {
         let ran = tool.run(&format!("{command} mixed")).exits(0);
         assert!(!ran.stderr.contains("left out"), "{}", ran.shown());

@@ -424,14 +424,18 @@ fn rank_place(finding: &RunFinding, found: &RunFindings) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn ranks_that_meet_nowhere_are_not_said_to_wait_for_each_other() {
-        let share = CommunicationShare {
+    fn half_of_the_time() -> CommunicationShare {
+        CommunicationShare {
             time_ns: 500,
             is_awaited: true,
             windows_ns: 1_000,
             ..CommunicationShare::default()
-        };
+        }
+    }
+
+    #[test]
+    fn ranks_that_meet_nowhere_are_not_said_to_wait_for_each_other() {
+        let share = half_of_the_time();
         let found = RunFindings {
             has_device: true,
             ranks: 2,
@@ -452,12 +456,7 @@ mod tests {
 
     #[test]
     fn a_trace_without_recorded_waits_is_not_said_to_gain_nothing() {
-        let share = CommunicationShare {
-            time_ns: 500,
-            is_awaited: true,
-            windows_ns: 1_000,
-            ..CommunicationShare::default()
-        };
+        let share = half_of_the_time();
         let found = RunFindings {
             has_device: true,
             ranks: 1,

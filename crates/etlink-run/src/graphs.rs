@@ -12,8 +12,8 @@ use crate::text::first_ranks;
 use etlink_chakra::astra;
 use etlink_chakra::convert::GroupList;
 use etlink_model::GlobalRank;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +33,8 @@ pub struct GraphSet {
     pub ranks: BTreeMap<i64, PathBuf>,
     /// Of ranks that have several files: those that are not read.
     pub passed_by: BTreeMap<i64, Vec<PathBuf>>,
+    /// Ranks with several files of which the one with the traces is read.
+    pub recorded: BTreeSet<i64>,
     /// Of ranks without traces, where these are wanted: what they have.
     pub without_traces: BTreeMap<i64, PathBuf>,
 }
@@ -54,15 +56,23 @@ impl GraphSet {
         }
         for (rank, recording) in chosen {
             self.choose(rank, recording);
+            self.recorded.insert(rank);
         }
     }
 
     /// Leaves the ranks that have merged JSON, and takes that; of several the one with the traces.
     pub(crate) fn keep_merged(&mut self) {
         for (rank, file) in self.ranks.clone() {
-            let whole = self.files_of(rank, &file).find(|path| has_traces(path));
-            let merged = whole.or_else(|| self.files_of(rank, &file).find(|path| is_merged(path)));
-            match merged.map(Path::to_owned) {
+            // to look for traces is to read the file: only where there is a choice
+            let has_choice = self.passed_by.contains_key(&rank) && !self.recorded.contains(&rank);
+            let find = |is_wanted: fn(&Path) -> bool| {
+                let mut files = self.files_of(rank, &file);
+                files.find(|path| is_wanted(path)).map(Path::to_owned)
+            };
+            let recording = has_choice.then(|| find(has_traces)).flatten();
+            let merged = recording.clone().or_else(|| find(is_merged));
+            self.recorded.extend(recording.map(|_| rank));
+            match merged {
                 Some(merged) => self.choose(rank, merged),
                 None => {
                     self.ranks.remove(&rank);
@@ -116,8 +126,9 @@ impl GraphSet {
         let (rank, others) = self.passed_by.first_key_value()?;
         let taken = self.ranks.get(rank)?;
         let ranks = rank_numbers(&self.passed_by);
-        let why = match has_traces(taken) {
+        let why = match self.recorded.contains(rank) {
             true => "has the traces that both were made of",
+            false if is_merged(taken) => "has a tree of ops",
             false => "is the graph itself",
         };
         let taken = file_name(taken);

@@ -436,12 +436,17 @@ impl RunSet {
         work: impl FnOnce(usize) -> Result<Vec<T>, KeptTooMuch>,
     ) -> Result<Vec<T>, RunError> {
         let results = work(self.threads);
-        results.map_err(|kept| RunError::RanksTooLarge {
+        results.map_err(|kept| self.too_large(self.len(), kept.needed))
+    }
+
+    /// What is kept of so many ranks takes more memory than there is.
+    fn too_large(&self, ranks: usize, kept: u64) -> RunError {
+        RunError::RanksTooLarge {
             source_name: self.source_name(),
-            ranks: self.len(),
-            needed: with_base(kept.needed),
+            ranks,
+            needed: with_base(kept),
             limit: self.budget.limit(),
-        })
+        }
     }
 
     /// Whether so many bytes of ranks that are joined fit into memory.
@@ -449,15 +454,9 @@ impl RunSet {
     /// # Errors
     /// They do not.
     pub(crate) fn check_joined(&self, ranks: usize, bytes: u64) -> Result<(), RunError> {
-        let limit = self.budget.limit();
-        match bytes <= limit.bytes {
+        match bytes <= self.budget.limit().bytes {
             true => Ok(()),
-            false => Err(RunError::RanksTooLarge {
-                source_name: self.source_name(),
-                ranks,
-                needed: with_base(bytes),
-                limit,
-            }),
+            false => Err(self.too_large(ranks, bytes)),
         }
     }
 
