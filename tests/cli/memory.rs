@@ -1,6 +1,7 @@
 //! `--memory`: what would take more is refused before work starts; what fits comes out the same.
 
 use crate::tool::{Tool, gzip, unpacked};
+use etlink_testing::{TraceBuilder, all_reduce_steps};
 
 const PAIR: &str = "--host {pairs}/tpdp4-2.15.0/torch_et_0.json.gz \
     --device {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz";
@@ -175,6 +176,56 @@ fn a_rank_that_is_larger_than_memory_is_linked_window_by_window() {
         .exits(2)
         .complains(&["unpacked take about", "allow more with --memory"]);
     assert!(!tool.path("none.et").exists());
+}
+
+/// Two ranks that are larger than memory and one that is not: merged as without a limit, also by
+/// phases. One that cannot be cut fails alone.
+#[test]
+fn ranks_that_are_larger_than_memory_are_merged() {
+    let tool = Tool::new();
+    for (rank, steps) in [(0, 16), (1, 16), (2, 2)] {
+        let name = format!("run/kineto_trace_{rank}.json");
+        tool.file(&name, all_reduce_steps(rank, 3, steps, 1_000));
+    }
+    tool.run("merge run -o whole -j 1").exits(0);
+    let limited = "-j 1 --memory 20M";
+    tool.run(&format!("merge run -o parts {limited}"))
+        .exits(0)
+        .notes("2 traces (0, 1): linked in ")
+        .notes(" parts, for memory");
+    for shard in ["0/2", "1/2"] {
+        let phase = format!("--phase summaries --shard {shard} {limited}");
+        tool.run(&format!("merge run -o phases {phase}")).exits(0);
+    }
+    tool.run("merge run -o phases --phase join -j 1").exits(0);
+    for shard in ["0/2", "1/2"] {
+        let phase = format!("--phase write --shard {shard} {limited}");
+        tool.run(&format!("merge run -o phases {phase}")).exits(0);
+    }
+    for name in ["run.0.et", "run.1.et", "run.2.et", "comm_group.json"] {
+        let whole = tool.read(&format!("whole/{name}"));
+        assert!(tool.read(&format!("parts/{name}")) == whole, "{name}");
+        assert!(tool.read(&format!("phases/{name}")) == whole, "{name}");
+    }
+    // what a simulator needs is known of whole ranks alone
+    tool.run(&format!("merge run -o sim --for astra-sim {limited}"))
+        .exits(2)
+        .complains(&["unpacked take about", "allow more with --memory"]);
+    // one op around all others
+    let mut draw = TraceBuilder::default();
+    draw.distributed(3, 4);
+    let main = draw.thread();
+    draw.op(main, "aten::all", 0, 1_000_000_000);
+    for op in 1..15_000 {
+        draw.op(main, "aten::add", op * 10_000, op * 10_000 + 4_000);
+    }
+    tool.file("run/kineto_trace_3.json", draw.kineto());
+    tool.run(&format!("merge run -o some {limited}"))
+        .exits(1)
+        .says("kineto_trace_3.json")
+        .says("cannot be linked in parts, as");
+    assert!(tool.path("some/run.0.et").exists());
+    assert!(!tool.path("some/run.3.et").exists());
 }
 
 #[test]

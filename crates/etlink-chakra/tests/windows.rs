@@ -3,17 +3,30 @@
 #![allow(clippy::disallowed_methods, reason = "tests read recordings")]
 
 use etlink_chakra::et::{EtSurvey, EtWindowWriter, write_et};
-use etlink_chakra::{AttributeSet, WriteOptions};
+use etlink_chakra::{
+    AttributeSet, RankAgreement, WriteOptions, agree, simulated_sizes, simulated_window_sizes,
+};
 use etlink_host::HostReadOptions;
 use etlink_kineto::KinetoReadOptions;
+use etlink_link::ranks::{RankSummary, join_ranks};
 use etlink_link::windows::{
-    LinkedWindow, Seams, Survey, SurveyOptions, WindowError, WindowLinker, survey,
+    LinkedWindow, Seams, Survey, SurveyOptions, WindowError, WindowLinker, WindowSummary, survey,
 };
 use etlink_link::{LinkOptions, TensorEdges};
-use etlink_model::{DurationNs, HostTrace, TimeNs, WantedNodes};
-use etlink_testing::{HostSchema, Machine, random_program};
+use etlink_model::{DurationNs, GlobalRank, HostTrace, TimeNs, WantedNodes};
+use etlink_testing::{HostSchema, Machine, all_reduce_steps, random_program};
 use std::io::Read;
 use std::path::Path;
+
+/// A rank that was linked as a whole.
+struct WholeRank {
+    /// Its `.et`.
+    bytes: Vec<u8>,
+    summary: RankSummary,
+    sizes: Vec<Option<i64>>,
+    /// What it is written with, as the only rank of its run.
+    agreement: RankAgreement,
+}
 
 /// The two traces of a rank, unpacked.
 struct Pair {
@@ -39,22 +52,50 @@ impl Pair {
         Some(host)
     }
 
-    fn whole(&self, link: LinkOptions, options: &WriteOptions<'_>) -> Option<Vec<u8>> {
+    fn whole(&self, link: LinkOptions, attributes: AttributeSet) -> Option<WholeRank> {
         let device =
             etlink_kineto::read(&self.device[..], self.kineto_options()).expect("a device trace");
         let host = self.read_host(None, link.tensor_deps);
         let trace = etlink_link::link(host, device, link).ok()?;
+        let summary = RankSummary::from_trace(&trace, GlobalRank(0));
+        let sizes = simulated_sizes(&trace, &summary);
+        let ranks = [summary];
+        let mut agreed = agree(
+            &ranks,
+            std::slice::from_ref(&sizes),
+            &join_ranks(&ranks),
+            false,
+        );
+        let agreement = agreed.ranks.swap_remove(0);
+        let options = WriteOptions {
+            attributes,
+            agreement: Some(&agreement),
+            ..WriteOptions::default()
+        };
         let mut bytes = vec![];
-        write_et(&trace, options, &mut bytes).expect("writes");
-        Some(bytes)
+        write_et(&trace, &options, &mut bytes).expect("writes");
+        let [summary] = ranks;
+        Some(WholeRank {
+            bytes,
+            summary,
+            sizes,
+            agreement,
+        })
     }
 
-    /// The bytes, and how many windows there were; or what is no seam, if that is known, and why.
+    /// The bytes, and how many windows there were; or what is no seam, if that is known, and why. What
+    /// the join needs has to be that of the whole.
     fn by_windows(
         &self,
         how: SurveyOptions<'_>,
-        options: &WriteOptions<'_>,
+        attributes: AttributeSet,
+        whole: &WholeRank,
     ) -> Result<(Vec<u8>, usize), (Option<TimeNs>, WindowError)> {
+        let options = &WriteOptions {
+            attributes,
+            agreement: Some(&whole.agreement),
+            ..WriteOptions::default()
+        };
         let mut device =
             etlink_kineto::read(&self.device[..], self.kineto_options()).expect("a device trace");
         let only_ids = WantedNodes {
@@ -64,6 +105,7 @@ impl Pair {
         let listed = self.read_host(Some(&only_ids), TensorEdges::None);
         let survey = survey(&mut device, listed.as_ref(), how).map_err(|error| (None, error))?;
         let mut seen = EtSurvey::default();
+        let (mut summary, mut sizes) = (WindowSummary::new(&survey), vec![]);
         let mut linker = WindowLinker::new(&survey, how.link);
         for (place, window) in survey.windows.iter().enumerate() {
             let seam = match place {
@@ -74,8 +116,13 @@ impl Pair {
             let linked = linked.map_err(|error| (Some(seam), error))?;
             seen.add(&linked, options)
                 .map_err(|error| (Some(seam), error))?;
+            let places = summary.add(&survey, &linked);
+            sizes.extend(simulated_window_sizes(&linked, &places));
         }
         linker.finish().map_err(|error| (None, error))?;
+        let summary = summary.finish(&survey, GlobalRank(0));
+        assert_eq!(format!("{summary:?}"), format!("{:?}", whole.summary));
+        assert_eq!(sizes, whole.sizes);
         let mut bytes = vec![];
         let mut writer = EtWindowWriter::new(&seen, *options);
         let mut linker = WindowLinker::new(&survey, how.link);
@@ -142,11 +189,7 @@ fn compare(
         tensor_deps: form.tensor_deps,
         ..LinkOptions::default()
     };
-    let options = WriteOptions {
-        attributes: form.attributes,
-        ..WriteOptions::default()
-    };
-    let whole = pair.whole(link, &options)?;
+    let whole = pair.whole(link, form.attributes)?;
     let mut not_at = vec![];
     loop {
         let how = SurveyOptions {
@@ -154,14 +197,15 @@ fn compare(
             not_at: &not_at,
             ..how
         };
-        match pair.by_windows(how, &options) {
+        match pair.by_windows(how, form.attributes, &whole) {
             Ok((bytes, windows)) => {
+                let whole = &whole.bytes;
                 let at = bytes
                     .iter()
-                    .zip(&whole)
+                    .zip(whole)
                     .position(|(one, other)| one != other);
                 assert!(
-                    bytes == whole,
+                    bytes == *whole,
                     "{name}: {windows} windows, {form:?} {how:?}: {} and {} bytes, differ at {at:?}",
                     bytes.len(),
                     whole.len()
@@ -284,6 +328,32 @@ fn random_programs() {
         cut * 4 >= SEEDS,
         "{cut} of {SEEDS} programs, {windows} windows"
     );
+}
+
+/// The devices of a rank communicate: what other ranks need to know of it is the same.
+#[test]
+fn collectives_of_devices() {
+    for steps in [2, 9] {
+        let pair = Pair {
+            host: None,
+            device: all_reduce_steps(1, 4, steps, 60),
+        };
+        for (windows, seams) in [(1_000, Seams::Steps), (5, Seams::Ops)] {
+            let how = SurveyOptions {
+                windows,
+                seams,
+                margin: DurationNs(5_000),
+                ..SurveyOptions::default()
+            };
+            let whole = pair
+                .whole(LinkOptions::default(), AttributeSet::Full)
+                .expect("is linked");
+            assert_eq!(whole.summary.communications.len(), steps as usize);
+            assert_eq!(whole.summary.steps.all.len(), steps as usize);
+            let windows = compare("all-reduces", &pair, FULL, how).expect("is linked");
+            assert!(windows.expect("has seams") > 1);
+        }
+    }
 }
 
 /// A trace that shows nothing of a seam is refused, and says why.

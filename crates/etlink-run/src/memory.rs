@@ -229,13 +229,10 @@ impl MemoryBudget {
 
     /// What such jobs wait at.
     pub(crate) fn gate(&self, needs: &[RankMemory]) -> MemoryGate {
-        let bytes = needs.iter().map(|need| need.bytes).collect();
-        MemoryGate::new(
-            bytes,
-            self.for_ranks(),
-            self.total.saturating_sub(BASE),
-            self.threads,
-        )
+        let room = self.for_ranks();
+        // one that is larger is linked window by window, in all the room there is
+        let bytes = needs.iter().map(|need| need.bytes.min(room)).collect();
+        MemoryGate::new(bytes, room, self.total.saturating_sub(BASE), self.threads)
     }
 
     /// A rank that turned out to take more than there is.
@@ -257,9 +254,21 @@ impl MemoryBudget {
     /// # Errors
     /// [`RunError::OversizedRank`], of the largest.
     pub fn check(&self, needs: &[RankMemory]) -> Result<(), RunError> {
+        let whole = needs.iter().map(|need| (need, 1));
+        self.check_parts(whole)
+    }
+
+    /// The same of ranks of which each can be cut into so many parts.
+    ///
+    /// # Errors
+    /// [`RunError::OversizedRank`], of the largest.
+    pub(crate) fn check_parts<'n>(
+        &self,
+        needs: impl DoubleEndedIterator<Item = (&'n RankMemory, u64)> + Clone,
+    ) -> Result<(), RunError> {
         let too_large = needs
-            .iter()
-            .filter(|need| need.bytes > 0 && need.bytes > self.for_ranks());
+            .filter(|(need, parts)| need.bytes > 0 && need.bytes / parts > self.for_ranks())
+            .map(|(need, _)| need);
         let count = too_large.clone().count();
         // the first of the largest, whatever else is in the folder
         let Some(worst) = too_large.rev().max_by_key(|need| need.bytes) else {

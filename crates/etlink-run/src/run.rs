@@ -28,7 +28,7 @@ use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
 use crate::storage::{self, is_url};
 use crate::text;
-use crate::window_job::{self, WindowFailure};
+use crate::window_job::{self, MOST_WINDOWS, WindowFailure, WindowedRank};
 use bytesize::ByteSize;
 use etlink_chakra::convert::GroupRanks;
 use etlink_chakra::etplus::RecordingError;
@@ -234,6 +234,17 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
+    /// Whether a rank with these files can be linked window by window, as far as options and names
+    /// tell.
+    fn may_be_cut(&self, files: &RankFiles) -> bool {
+        let beside = [&files.capture, &files.flight, &files.metrics];
+        self.allow_windows
+            && !self.strict
+            && self.steps_by.is_none()
+            && files.process.is_none()
+            && beside.iter().all(|file| file.is_none())
+    }
+
     /// Whether a rank is among those that were asked for, if any were.
     pub(crate) fn is_asked(&self, rank: Option<i64>) -> bool {
         // nobody asked, so all are wanted
@@ -319,9 +330,14 @@ impl RunSet {
             .collect();
         // before anything is read: a rank that does not fit fails now, not after the others
         let budget = MemoryBudget::new(options.memory.map(ByteSize), threads);
-        if !(options.allow_windows && needs.len() == 1) {
-            budget.check(&needs)?;
-        }
+        let parts = |&(run, place): &(usize, usize)| {
+            let files: &RankFiles = &runs[run].ranks[place];
+            match options.may_be_cut(files) {
+                true => MOST_WINDOWS as u64,
+                false => 1,
+            }
+        };
+        budget.check_parts(needs.iter().zip(ranks.iter().map(parts)))?;
         let gate = Arc::new(budget.gate(&needs));
         // threads that cannot have a rank of their own help with another's
         let in_parallel = gate.at_once(threads);
@@ -712,36 +728,73 @@ impl<'s> RankEntry<'s> {
         }
     }
 
-    /// Reads, links and writes by a job of this rank.
+    /// Reads, links and writes by a job of this rank; where it is larger than memory, window by window
+    /// if the options allow that.
     ///
     /// # Errors
     /// As [`RankEntry::link`]; or the result cannot be written.
-    pub fn run_job(self, job: &LinkJob) -> Result<JobReport, RunError> {
-        let need = &self.set.needs[self.index];
-        // by the size of its files, then by what reading it takes
-        let fits = self.set.budget.check(std::slice::from_ref(need));
-        let error = match fits.and_then(|()| self.link_job(job, None)) {
+    pub fn run_job(self, job: &LinkJob, among: RankContext<'_>) -> Result<JobReport, RunError> {
+        let error = match self.link_fitting(job) {
             Ok((trace, mut linked)) => {
                 let progress = &self.set.options.progress;
-                job::write_out(&trace, job, RankContext::default(), progress, &mut linked)?;
+                job::write_out(&trace, job, among, progress, &mut linked)?;
                 return Ok(linked);
             }
             Err(error) => error,
         };
         match error {
-            RunError::OversizedRank(rank) if self.may_have_windows(job) => {
-                self.run_windows(job, *rank)
+            RunError::OversizedRank(rank) if self.may_have_windows(job, among) => {
+                self.in_windows(job, *rank, |how| window_job::link_windows(job, among, how))
             }
             error => Err(error),
         }
     }
 
-    fn may_have_windows(self, job: &LinkJob) -> bool {
-        self.set.options.allow_windows && self.set.len() == 1 && window_job::can_use_windows(job)
+    /// Reads and links its traces for a file by `job`; where they are larger than memory, window by
+    /// window if the options allow that.
+    ///
+    /// # Errors
+    /// As [`RankEntry::link`].
+    pub(crate) fn link_for(self, job: &LinkJob) -> Result<RankLink, RunError> {
+        self.set.options.cancellation.check()?;
+        let error = match self.link_fitting(job) {
+            Ok((trace, report)) => {
+                return Ok(RankLink::Whole(Box::new(self.linked(trace, report))));
+            }
+            Err(error) => error,
+        };
+        match error {
+            RunError::OversizedRank(rank) if self.may_have_windows(job, RankContext::default()) => {
+                let mut windowed =
+                    self.in_windows(job, *rank, |how| window_job::summarize_windows(job, how))?;
+                let report = &mut windowed.report.report;
+                let own = summary_rank(report.rank, self.files(), self.is_alone());
+                report.rank = report.rank.or(self.files().rank.map(GlobalRank));
+                Ok(RankLink::Windows(Box::new(windowed), own))
+            }
+            error => Err(error),
+        }
     }
 
-    /// The same window by window.
-    fn run_windows(self, job: &LinkJob, rank: OversizedRank) -> Result<JobReport, RunError> {
+    /// Links it as a whole, if it is not known to be larger than memory.
+    fn link_fitting(self, job: &LinkJob) -> Result<(LinkedTrace, JobReport), RunError> {
+        let need = &self.set.needs[self.index];
+        // by the size of its files, then by what reading it takes
+        self.set.budget.check(std::slice::from_ref(need))?;
+        self.link_job(job, None)
+    }
+
+    fn may_have_windows(self, job: &LinkJob, among: RankContext<'_>) -> bool {
+        self.set.options.allow_windows && window_job::can_use_windows(job, among)
+    }
+
+    /// Does `work`, window by window, in so much memory and with this progress.
+    fn in_windows<T>(
+        self,
+        job: &LinkJob,
+        rank: OversizedRank,
+        work: impl Fn((u64, &Progress)) -> Result<T, WindowFailure>,
+    ) -> Result<T, RunError> {
         let mut no_windows = NoWindows::TooLarge;
         // what a window takes is a guess: where it was too little, there are more of them
         for share in [1, 2, 4] {
@@ -749,8 +802,8 @@ impl<'s> RankEntry<'s> {
             let progress = self.set.options.progress.clone();
             let progress = progress.with_memory(watch.clone());
             let room = self.set.budget.for_ranks() / share;
-            let failure = match window_job::link_windows(job, room, &progress) {
-                Ok(report) => return Ok(report),
+            let failure = match work((room, &progress)) {
+                Ok(done) => return Ok(done),
                 Err(failure) => failure,
             };
             match failure {
@@ -931,6 +984,14 @@ impl<'s> RankEntry<'s> {
             summary,
         }
     }
+}
+
+/// A rank that is linked for a file.
+pub(crate) enum RankLink {
+    /// Its graph is in memory.
+    Whole(Box<LinkedRank>),
+    /// Window by window; its rank, where that is sure.
+    Windows(Box<WindowedRank>, Option<GlobalRank>),
 }
 
 /// A rank's traces, linked.
@@ -1313,17 +1374,28 @@ pub fn no_device(files: &RankFiles) -> RunError {
 /// What the others need to know of a rank; `None` where its rank is not sure: then its files are
 /// not named by it.
 fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Option<RankSummary> {
+    let rank = summary_rank(trace.report.rank, files, alone)?;
+    let summary = RankSummary::from_trace(trace, rank);
+    Some(with_manifest(summary, files))
+}
+
+/// The rank that a summary is of; `stated`: what its trace says.
+fn summary_rank(stated: Option<GlobalRank>, files: &RankFiles, alone: bool) -> Option<GlobalRank> {
     let named = files
         .rank
         .filter(|rank| alone || files.label == rank.to_string());
     // a single rank that nothing names is the first
-    let own = trace.report.rank.or(Some(GlobalRank(0))).filter(|_| alone);
+    let own = stated.or(Some(GlobalRank(0))).filter(|_| alone);
     // a name counts only where it tells ranks apart: two files of one rank are of neither
-    let mut summary = RankSummary::from_trace(trace, named.map(GlobalRank).or(own)?);
+    named.map(GlobalRank).or(own)
+}
+
+/// A summary with what the manifest of the recording says.
+pub(crate) fn with_manifest(mut summary: RankSummary, files: &RankFiles) -> RankSummary {
     summary.world_size = summary.world_size.or(files.manifest.world_size);
     // The manifest knows when machines were started, and so tells two of one name apart.
     if let Some(machine) = &files.manifest.machine {
         summary.machine = Some(machine.clone());
     }
-    Some(summary)
+    summary
 }

@@ -11,20 +11,24 @@
 use crate::Progress;
 use crate::error::RunError;
 use crate::input::{self, InputKind};
-use crate::job::{JobBytes, JobReport, JobSeconds, LinkJob};
-use crate::output::{OutputError, OutputFormat, Target};
+use crate::job::{self, JobBytes, JobReport, JobSeconds, LinkJob, RankContext};
+use crate::merge::traced_device;
+use crate::output::{OutputFormat, Target};
 use crate::storage;
 use etlink_chakra::et::{EtSurvey, EtWindowWriter, has_windows};
 use etlink_chakra::messages::Losses;
-use etlink_chakra::{WriteOptions, WriteSummary};
+use etlink_chakra::{RooflineDevice, WriteOptions, WriteSummary, simulated_window_sizes};
 use etlink_host::HostReadOptions;
 use etlink_kineto::KinetoReadOptions;
-use etlink_link::TensorEdges;
-use etlink_link::ranks::RankSteps;
+use etlink_link::ranks::{RankSteps, RankSummary};
 use etlink_link::windows::{
-    LinkedWindow, Seams, Survey, SurveyOptions, WindowCounts, WindowError, WindowLinker, survey,
+    LinkedWindow, Seams, Survey, SurveyOptions, WindowCounts, WindowError, WindowLinker,
+    WindowSummary, survey,
 };
-use etlink_model::{DeviceTrace, DurationNs, HostTrace, TimeNs, WantedNodes, WantedOps};
+use etlink_link::{LinkReport, TensorEdges};
+use etlink_model::{
+    DeviceTrace, DurationNs, GlobalRank, HostTrace, TimeNs, WantedNodes, WantedOps,
+};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
@@ -40,7 +44,7 @@ const ID_BYTES: u64 = 24;
 /// Memory of a name, bytes.
 const NAME_BYTES: u64 = 220;
 /// More windows than this are not tried: the traces are read twice for each.
-const MOST_WINDOWS: usize = 64;
+pub(crate) const MOST_WINDOWS: usize = 64;
 /// So many places that turn out to be no seam are left out before the rank is given up.
 const MOST_TRIES: usize = 4;
 
@@ -61,9 +65,10 @@ impl<E: Into<RunError>> From<E> for WindowFailure {
 }
 
 /// Whether this job can be done window by window, if its traces can be.
-pub(crate) fn can_use_windows(job: &LinkJob) -> bool {
+pub(crate) fn can_use_windows(job: &LinkJob, among: RankContext<'_>) -> bool {
     let target = job.target.as_ref();
-    let is_chakra = target.is_some_and(|target| target.format == OutputFormat::Chakra);
+    // a phase that only looks at a rank writes nothing
+    let is_chakra = target.is_none_or(|target| target.format == OutputFormat::Chakra);
     let has_more = job.capture.is_some() || job.flight.is_some() || job.metrics.is_some();
     let files = job.host.iter().chain([&job.device]);
     is_chakra
@@ -75,64 +80,73 @@ pub(crate) fn can_use_windows(job: &LinkJob) -> bool {
         && job.process.is_none()
         && job.steps_by.is_none()
         && !job.manifest.is_interleaved
-        && has_windows(&write_options(job))
+        && has_windows(&job::write_options(job.form, among))
 }
 
-fn write_options(job: &LinkJob) -> WriteOptions<'static> {
-    let form = job.form;
-    WriteOptions {
-        attributes: form.attributes,
-        part: form.part,
-        latency: form.latency,
-        no_gaps: form.no_gaps,
-        dep_latencies: form.dep_latencies,
-        ..WriteOptions::default()
-    }
-}
-
-/// Links a rank and writes its graph within so many bytes.
+/// Links a rank within so many bytes, and writes its graph if that is wanted.
 pub(crate) fn link_windows(
     job: &LinkJob,
-    room: u64,
-    progress: &Progress,
+    among: RankContext<'_>,
+    (room, progress): (u64, &Progress),
 ) -> Result<JobReport, WindowFailure> {
-    let target = job.target.as_ref().ok_or(OutputError::NoTarget)?;
-    let begin = Instant::now();
-    progress.phase("reading");
-    let traces = WindowTraces { job, progress };
-    let whole = traces.survey(room)?;
-    let read = begin.elapsed().as_secs_f64();
-    let mut report = JobReport {
-        host: job.host.as_ref().map(|path| path.display().to_string()),
-        device: job.device.display().to_string(),
-        capture: None,
-        output: None,
-        refused: false,
-        report: whole.survey.report.clone(),
-        lost: Losses::default(),
-        written: None,
-        shown: None,
-        bytes: whole.bytes.clone(),
-        seconds: JobSeconds {
-            read,
-            ..JobSeconds::default()
-        },
+    let traces = WindowTraces {
+        job,
+        among,
+        progress,
     };
-    let begin = Instant::now();
-    let counted = traces.count(whole)?;
-    let link = begin.elapsed().as_secs_f64();
+    let counted = traces.link(room)?;
+    let Some(target) = &job.target else {
+        return Ok(counted.report(job));
+    };
     let begin = Instant::now();
     progress.phase("writing");
     let (written, stored) = traces.write(&counted, target)?;
-    report.report = counted.counts.finish(&counted.whole.survey);
-    report.report.notes.extend(job.manifest.cost.clone());
-    report.report.notes.extend(counted.whole.step_note.clone());
+    let mut report = counted.report(job);
     report.written = Some(written);
     report.bytes.output = stored;
     report.output = Some(target.path().display().to_string());
-    report.seconds.link = link;
     report.seconds.write = begin.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// What the join with other ranks needs of a rank that is linked window by window.
+pub(crate) struct WindowedRank {
+    pub(crate) report: JobReport,
+    pub(crate) facts: WindowFacts,
+    survey: Survey,
+}
+
+impl WindowedRank {
+    /// What is kept of it: its summary, the sizes of its communications, and its device.
+    pub(crate) fn into_facts(
+        self,
+        rank: GlobalRank,
+    ) -> (RankSummary, Vec<Option<i64>>, RooflineDevice) {
+        let WindowFacts {
+            summary,
+            sizes,
+            device,
+        } = self.facts;
+        (summary.finish(&self.survey, rank), sizes, device)
+    }
+}
+
+/// Links a rank within so many bytes, for the join with others.
+pub(crate) fn summarize_windows(
+    job: &LinkJob,
+    (room, progress): (u64, &Progress),
+) -> Result<WindowedRank, WindowFailure> {
+    let traces = WindowTraces {
+        job,
+        among: RankContext::default(),
+        progress,
+    };
+    let counted = traces.link(room)?;
+    Ok(WindowedRank {
+        report: counted.report(job),
+        facts: counted.facts,
+        survey: counted.whole.survey,
+    })
 }
 
 /// What is known of a rank before its windows are linked.
@@ -159,20 +173,104 @@ fn file_states(job: &LinkJob) -> Vec<Option<FileState>> {
     files.map(state).collect()
 }
 
+/// What the join with other ranks needs of a rank's windows so far.
+pub(crate) struct WindowFacts {
+    summary: WindowSummary,
+    sizes: Vec<Option<i64>>,
+    device: RooflineDevice,
+}
+
+impl WindowFacts {
+    fn new(survey: &Survey) -> WindowFacts {
+        WindowFacts {
+            summary: WindowSummary::new(survey),
+            sizes: vec![],
+            device: RooflineDevice::default(),
+        }
+    }
+
+    /// Adds the next window.
+    fn add(&mut self, survey: &Survey, window: &LinkedWindow) {
+        let places = self.summary.add(survey, window);
+        self.sizes.extend(simulated_window_sizes(window, &places));
+        // each window has all rows
+        self.device = traced_device(&window.trace);
+    }
+}
+
+/// What was seen of all windows.
+struct SeenWindows {
+    written: EtSurvey,
+    counts: WindowCounts,
+    facts: WindowFacts,
+}
+
 /// A rank whose windows were all looked through.
 struct CountedRank {
     whole: SurveyedRank,
-    seen: EtSurvey,
-    counts: WindowCounts,
+    written: EtSurvey,
+    /// Of the linker, of all windows.
+    linked: LinkReport,
+    facts: WindowFacts,
+    seconds: JobSeconds,
+}
+
+impl CountedRank {
+    /// How it went until then.
+    fn report(&self, job: &LinkJob) -> JobReport {
+        let mut report = self.linked.clone();
+        report.notes.extend(job.manifest.cost.clone());
+        report.notes.extend(self.whole.step_note.clone());
+        JobReport {
+            host: job.host.as_ref().map(|path| path.display().to_string()),
+            device: job.device.display().to_string(),
+            capture: None,
+            output: None,
+            refused: false,
+            report,
+            lost: Losses::default(),
+            written: None,
+            shown: None,
+            bytes: self.whole.bytes.clone(),
+            seconds: self.seconds,
+        }
+    }
 }
 
 /// The traces of a rank, which are read several times.
 struct WindowTraces<'j> {
     job: &'j LinkJob,
+    /// What the rank is among the others.
+    among: RankContext<'j>,
     progress: &'j Progress,
 }
 
 impl WindowTraces<'_> {
+    /// Cuts a rank into windows of which each has room, and looks through them.
+    fn link(&self, room: u64) -> Result<CountedRank, WindowFailure> {
+        let begin = Instant::now();
+        self.progress.phase("reading");
+        let whole = self.survey(room)?;
+        let read = begin.elapsed().as_secs_f64();
+        let begin = Instant::now();
+        let (whole, seen) = self.count(whole)?;
+        Ok(CountedRank {
+            linked: seen.counts.finish(&whole.survey),
+            written: seen.written,
+            facts: seen.facts,
+            seconds: JobSeconds {
+                read,
+                link: begin.elapsed().as_secs_f64(),
+                ..JobSeconds::default()
+            },
+            whole,
+        })
+    }
+
+    fn options(&self) -> WriteOptions<'_> {
+        job::write_options(self.job.form, self.among)
+    }
+
     /// Refuses what is of another recorder.
     fn check_kinds(&self) -> Result<(), WindowFailure> {
         let kind = |path: &Path| -> Result<InputKind, RunError> {
@@ -246,18 +344,12 @@ impl WindowTraces<'_> {
 
     /// Links all windows once, for what stands in front of the file. Where a place turns out to be no
     /// seam, the rank is cut anew without it.
-    fn count(&self, whole: SurveyedRank) -> Result<CountedRank, WindowFailure> {
+    fn count(&self, whole: SurveyedRank) -> Result<(SurveyedRank, SeenWindows), WindowFailure> {
         let mut whole = whole;
         let mut not_at: Vec<TimeNs> = vec![];
         loop {
             let (seam, error) = match self.look_through(&whole) {
-                Ok((seen, counts)) => {
-                    return Ok(CountedRank {
-                        whole,
-                        seen,
-                        counts,
-                    });
-                }
+                Ok(seen) => return Ok((whole, seen)),
                 Err(FailedWindow::Run(error)) => return Err(WindowFailure::Run(error)),
                 // another place helps nobody whose files are others now
                 Err(FailedWindow::At {
@@ -278,11 +370,12 @@ impl WindowTraces<'_> {
         }
     }
 
-    fn look_through(&self, whole: &SurveyedRank) -> Result<(EtSurvey, WindowCounts), FailedWindow> {
+    fn look_through(&self, whole: &SurveyedRank) -> Result<SeenWindows, FailedWindow> {
         let survey = &whole.survey;
-        let options = write_options(self.job);
-        let mut seen = EtSurvey::default();
+        let options = self.options();
+        let mut written = EtSurvey::default();
         let mut counts = WindowCounts::new(survey);
+        let mut facts = WindowFacts::new(survey);
         let mut linker = WindowLinker::new(survey, self.job.options());
         for (place, window) in survey.windows.iter().enumerate() {
             // the first window has a seam behind it alone
@@ -296,13 +389,18 @@ impl WindowTraces<'_> {
             };
             let linked = self.link_window(whole, place, &mut linker)?;
             let linked = linked.map_err(at_seam)?;
-            seen.add(&linked, &options).map_err(at_seam)?;
+            written.add(&linked, &options).map_err(at_seam)?;
             counts.add(&linked, window);
+            facts.add(survey, &linked);
         }
         linker
             .finish()
             .map_err(|error| FailedWindow::At { seam: None, error })?;
-        Ok((seen, counts))
+        Ok(SeenWindows {
+            written,
+            counts,
+            facts,
+        })
     }
 
     /// Reads and links a window.
@@ -340,7 +438,7 @@ impl WindowTraces<'_> {
         let survey = &counted.whole.survey;
         let mut failure = None;
         let written = target.write(|mut out| {
-            let mut writer = EtWindowWriter::new(&counted.seen, write_options(self.job));
+            let mut writer = EtWindowWriter::new(&counted.written, self.options());
             let mut linker = WindowLinker::new(survey, self.job.options());
             for place in 0..survey.windows.len() {
                 let linked = match self.link_window(&counted.whole, place, &mut linker) {

@@ -1,6 +1,6 @@
 //! A rank of a run with many, of which each event counts.
 
-use crate::{DeviceQueue, ParamComms, TraceBuilder};
+use crate::{DeviceQueue, ParamComms, ThreadRef, TraceBuilder};
 
 /// The device trace of a rank with three all-reduces over all ranks, each of which lists them, as
 /// PyTorch writes. Its device has one kernel for each. Behind them are so many ops.
@@ -9,23 +9,50 @@ pub fn all_reduce_rank(rank: u64, ranks: u64, ops: u32) -> Vec<u8> {
     draw.distributed(rank.cast_signed(), ranks.cast_signed());
     let main = draw.thread();
     for round in 0..3i64 {
-        let begin = 1_000_000 * (round + 1);
         let comms = ParamComms::new("allreduce", 0..ranks, rank.cast_signed(), round);
-        draw.collective(main, &comms, begin, begin + 20_000);
-        let correlation = draw.next_correlation();
-        let call = (begin + 5_000, begin + 9_000);
-        draw.call(main, "cudaLaunchKernelExC", call, correlation);
-        draw.collective_kernel(
-            DeviceQueue::stream(20),
-            "ncclDevKernel_AllReduce_Sum_f32",
-            (begin + 100_000, begin + 450_000),
-            correlation,
-            &comms,
-        );
+        all_reduce(&mut draw, main, &comms, 1_000_000 * (round + 1));
     }
     for op in 0..i64::from(ops) {
         let begin = 5_000_000 + 10_000 * op;
         draw.op(main, "aten::add", begin, begin + 4_000);
     }
     draw.kineto()
+}
+
+/// The device trace of a rank with so many steps, each of one all-reduce over all ranks between two
+/// halves of its ops. Ranks with higher numbers begin later.
+pub fn all_reduce_steps(rank: u64, ranks: u64, steps: u32, ops: u32) -> Vec<u8> {
+    const OP: i64 = 10_000;
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank.cast_signed(), ranks.cast_signed());
+    let main = draw.thread();
+    let half = i64::from(ops) / 2 * OP;
+    let length = 2 * half + 500_000;
+    for step in 0..i64::from(steps) {
+        let begin = 1_000_000 + 700 * rank.cast_signed() + step * (length + 50_000);
+        draw.annotation(main, &format!("ProfilerStep#{step}"), begin, begin + length);
+        let comms = ParamComms::new("allreduce", 0..ranks, rank.cast_signed(), step);
+        all_reduce(&mut draw, main, &comms, begin + half);
+        for op in 0..i64::from(ops) {
+            let pause = if op * OP < half { 0 } else { 480_000 };
+            let start = begin + op * OP + pause;
+            draw.op(main, "aten::add", start, start + 4_000);
+        }
+    }
+    draw.kineto()
+}
+
+/// A record of an all-reduce with its launch, and the kernel.
+fn all_reduce(draw: &mut TraceBuilder, thread: ThreadRef, comms: &ParamComms, begin: i64) {
+    draw.collective(thread, comms, begin, begin + 20_000);
+    let correlation = draw.next_correlation();
+    let call = (begin + 5_000, begin + 9_000);
+    draw.call(thread, "cudaLaunchKernelExC", call, correlation);
+    draw.collective_kernel(
+        DeviceQueue::stream(20),
+        "ncclDevKernel_AllReduce_Sum_f32",
+        (begin + 100_000, begin + 450_000),
+        correlation,
+        comms,
+    );
 }

@@ -3,7 +3,6 @@
 use crate::run_query::RunQuery;
 use crate::written_files::open_to_write;
 use anyhow::Result;
-use etlink_model::KeepEvents;
 use etlink_run::merge::phases::{
     JoinReport, ShardReport, join_shards, summarize_shard, write_shard,
 };
@@ -48,12 +47,12 @@ pub fn merge_phase(
         // it links nothing, and needs no memory to link
         MergePhase::Join => Shard::NONE,
     };
-    let runs = open_to_write(run, KeepEvents::Graph, shard)?;
     let options = MergeOptions {
         simulator: simulator.then(AstraSimOptions::default),
         overwrite,
         ..MergeOptions::default()
     };
+    let runs = open_to_write(run, &options, shard)?;
     Ok(match phase {
         MergePhase::Summaries(_) => {
             PhaseResult::of_shard(summarize_shard(&runs, folder, &options)?)

@@ -4,7 +4,7 @@ use crate::run_query::RunQuery;
 use crate::table::count;
 use anyhow::{Context, Result, bail};
 use etlink_model::KeepEvents;
-use etlink_run::job::LinkJob;
+use etlink_run::job::{LinkJob, RankContext};
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, merge};
 use etlink_run::output::{OutputFormat, Target};
 use etlink_run::phases::Shard;
@@ -24,12 +24,12 @@ pub fn write_chakra(
     simulator: bool,
     overwrite: bool,
 ) -> Result<Vec<PathBuf>> {
-    let runs = open_to_write(run, KeepEvents::Graph, Shard::WHOLE)?;
     let options = MergeOptions {
         simulator: simulator.then(AstraSimOptions::default),
         overwrite,
         ..MergeOptions::default()
     };
+    let runs = open_to_write(run, &options, Shard::WHOLE)?;
     let report = merge(&runs, folder, &options)?;
     check_complete(&report, &options)?;
     let linked = report.ranks.into_iter().filter_map(|rank| rank.linked);
@@ -45,15 +45,19 @@ pub fn write_chakra(
 /// replaced.
 pub fn write_timeline(run: &RunQuery, path: &Path, overwrite: bool) -> Result<()> {
     let target = Target::perfetto(path, overwrite)?;
-    // an export leaves nothing out
-    let runs = open_to_write(run, KeepEvents::Everything, Shard::WHOLE)?;
+    let options = MergeOptions {
+        format: target.format,
+        overwrite,
+        ..MergeOptions::default()
+    };
+    let runs = open_to_write(run, &options, Shard::WHOLE)?;
     if runs.len() == 1 {
         let rank = runs.entry(0);
         let job = LinkJob {
             target: Some(target),
             ..rank.job()?
         };
-        let linked = rank.run_job(&job)?;
+        let linked = rank.run_job(&job, RankContext::default())?;
         if linked.refused {
             bail!(
                 "{}: damaged, and strict was given: nothing was written",
@@ -65,10 +69,8 @@ pub fn write_timeline(run: &RunQuery, path: &Path, overwrite: bool) -> Result<()
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.with_context(|| format!("{} is no name of a file", path.display()))?;
     let options = MergeOptions {
-        format: target.format,
         timeline_name: Some(name.to_owned()),
-        overwrite,
-        ..MergeOptions::default()
+        ..options
     };
     debug_assert_ne!(options.format, OutputFormat::Chakra, "a trace for Perfetto");
     // a bare name is beside the program
@@ -78,10 +80,20 @@ pub fn write_timeline(run: &RunQuery, path: &Path, overwrite: bool) -> Result<()
 }
 
 /// The ranks of a shard of a run, whose outputs lie in no subfolder.
-pub(crate) fn open_to_write(run: &RunQuery, keep: KeepEvents, shard: Shard) -> Result<RunSet> {
+pub(crate) fn open_to_write(
+    run: &RunQuery,
+    options: &MergeOptions,
+    shard: Shard,
+) -> Result<RunSet> {
     let mut source = run.source.clone();
+    // an export of all events leaves nothing out
+    let keep = match options.is_timeline() {
+        true => KeepEvents::Everything,
+        false => KeepEvents::Graph,
+    };
     let options = RunOptions {
         shard,
+        allow_windows: options.allows_windows(),
         ..run.options.clone()
     };
     let opened = Run::open(source.clone(), options.clone())?;

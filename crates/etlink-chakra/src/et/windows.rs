@@ -11,14 +11,14 @@ use super::plan::{CommTurns, EtPlan};
 use super::rounding::TrackRounding;
 use super::shared_texts::{SharedTexts, SharedUses};
 use crate::ordered_writer;
-use crate::{LatencyMode, TracePart, WriteOptions, WriteSummary};
+use crate::{LatencyMode, RankAgreement, TracePart, WriteOptions, WriteSummary};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::windows::{LinkedWindow, WindowError};
 use etlink_model::NodeIdx;
 use std::io;
 
 /// Whether a file of this form can be written window by window: one that has the nodes of the
-/// linked graph, with latencies in their durations.
+/// linked graph, with latencies in their durations, and of communications what ranks agreed on.
 pub fn has_windows(options: &WriteOptions<'_>) -> bool {
     options.part == TracePart::Whole
         && options.latency != LatencyMode::Node
@@ -26,7 +26,12 @@ pub fn has_windows(options: &WriteOptions<'_>) -> bool {
         && !options.dep_latencies
         && !options.serialize_comms
         && !options.roofline
-        && options.agreement.is_none()
+}
+
+/// What is agreed of the whole rank, by the places of nodes in a window.
+fn window_agreement(window: &LinkedWindow, options: &WriteOptions<'_>) -> Option<RankAgreement> {
+    let whole = options.agreement?;
+    Some(whole.of_window(&window.nodes))
 }
 
 /// What a file needs to know of all windows before the first is written.
@@ -49,6 +54,11 @@ impl EtSurvey {
         options: &WriteOptions<'_>,
     ) -> Result<(), WindowError> {
         let (trace, nodes) = (&window.trace, &window.nodes);
+        let agreement = window_agreement(window, options);
+        let options = &WriteOptions {
+            agreement: agreement.as_ref(),
+            ..*options
+        };
         let groups = GroupResolver::of_part(trace, window.one_group);
         let graph = PartGraph::of_nodes(trace, &groups, options, nodes.own.clone());
         let plan = EtPlan::unrounded(trace, &graph, CommTurns::default(), None, options);
@@ -110,7 +120,11 @@ impl<'s> EtWindowWriter<'s> {
         out: &mut (impl io::Write + Send),
     ) -> io::Result<()> {
         let (trace, own) = (&window.trace, window.nodes.own.clone());
-        let options = &self.options;
+        let agreement = window_agreement(window, &self.options);
+        let options = &WriteOptions {
+            agreement: agreement.as_ref(),
+            ..self.options
+        };
         let groups = GroupResolver::of_part(trace, window.one_group);
         let graph = PartGraph::of_nodes(trace, &groups, options, own.clone());
         let is_first = self.rounding.is_none();

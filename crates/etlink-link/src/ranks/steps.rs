@@ -15,8 +15,8 @@ pub use separate::SeparateRanges;
 
 use crate::LinkedTrace;
 use etlink_model::{
-    CommIdx, DeviceTrace, DurationNs, MarkedStep, NodeIdx, OpIdx, StepIdx, StepWork, ThreadIdx,
-    TimeNs, UnixNs,
+    CommIdx, DeviceTrace, DurationNs, MarkedStep, NodeIdx, OpIdx, RfId, StepIdx, StepWork,
+    ThreadIdx, TimeNs, UnixNs,
 };
 use inference::{InferenceEngine, step_work};
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,8 @@ pub struct RankSteps {
 #[derive(Clone, Copy, Debug)]
 struct Range {
     op: OpIdx,
+    /// Id of the op.
+    id: RfId,
     start: TimeNs,
     end: TimeNs,
     /// What tells it from the others; none where its whole name does.
@@ -58,7 +60,7 @@ struct Range {
 
 /// The ranges that tell the steps of a trace.
 #[derive(Debug)]
-struct StepRanges {
+pub(crate) struct StepRanges {
     /// What their names have before the number.
     name: String,
     way: Way,
@@ -84,14 +86,12 @@ impl RankSteps {
     pub fn new(trace: &LinkedTrace, communications: impl Iterator<Item = NodeIdx>) -> RankSteps {
         let found = StepRanges::of_trace(&trace.device);
         let all = found.step_spans(&trace.device);
-        let cuts = Cuts {
-            trace,
-            found: &found,
-        };
         let by_comm = if all.is_empty() {
             communications.map(|_| StepIdx::NONE).collect()
         } else {
-            communications.map(|node| cuts.step_at(node)).collect()
+            communications
+                .map(|node| found.step_at(trace, node))
+                .collect()
         };
         RankSteps { all, by_comm }
     }
@@ -134,44 +134,37 @@ impl RankSteps {
 }
 
 impl StepRanges {
-    fn of_trace(device: &DeviceTrace) -> StepRanges {
+    pub(crate) fn of_trace(device: &DeviceTrace) -> StepRanges {
         if let Some(marked) = &device.marked_steps {
             let ranges = marked.iter().map(|step| op_range(device, step.op, None));
             let works = marked.iter().map(|step| marked_work(device, step));
-            return StepRanges::ordered(device, "", Way::Is, ranges.collect(), works.collect());
+            return StepRanges::ordered("", Way::Is, ranges.collect(), works.collect());
         }
         let named = NamedRanges::of_trace(device);
         let inference = named.inference_steps(device);
         // The profiler's own steps are what the user has asked for, whatever else is there.
         if let Some(ranges) = named.numbered.get(PROFILER) {
             let works = works_inside(device, ranges, &inference);
-            return StepRanges::ordered(device, PROFILER, Way::Is, ranges.clone(), works);
+            return StepRanges::ordered(PROFILER, Way::Is, ranges.clone(), works);
         }
         if !inference.is_empty() {
             let works = inference
                 .iter()
                 .map(|range| range_work(device, range))
                 .collect();
-            return StepRanges::ordered(device, "", Way::Is, inference, works);
+            return StepRanges::ordered("", Way::Is, inference, works);
         }
         let (name, way, ranges) = named.inferred_steps();
         let works = vec![StepWork::default(); ranges.len()];
-        StepRanges::ordered(device, name, way, ranges, works)
+        StepRanges::ordered(name, way, ranges, works)
     }
 
-    fn ordered(
-        device: &DeviceTrace,
-        name: &str,
-        way: Way,
-        ranges: Vec<Range>,
-        works: Vec<StepWork>,
-    ) -> StepRanges {
+    fn ordered(name: &str, way: Way, ranges: Vec<Range>, works: Vec<StepWork>) -> StepRanges {
         debug_assert_eq!(ranges.len(), works.len(), "each range has its work");
-        let id = |range: &Range| device.ops.rf_id[range.op.index()];
         // Ids grow with the program, and displaced ranges keep theirs.
-        let by_id = way == Way::Is && ranges.iter().all(|range| id(range).get().is_some());
+        let by_id = way == Way::Is && ranges.iter().all(|range| range.id.get().is_some());
         let mut both: Vec<(Range, StepWork)> = ranges.into_iter().zip(works).collect();
-        both.sort_by_key(|(range, _)| (by_id.then(|| id(range)), range.start, range.op));
+        both.sort_by_key(|(range, _)| (by_id.then_some(range.id), range.start, range.op));
         let (ranges, works) = both.into_iter().unzip();
         StepRanges {
             name: name.to_owned(),
@@ -182,7 +175,7 @@ impl StepRanges {
         }
     }
 
-    fn step_spans(&self, device: &DeviceTrace) -> Vec<StepSpan> {
+    pub(crate) fn step_spans(&self, device: &DeviceTrace) -> Vec<StepSpan> {
         let ends = self.way == Way::Ends;
         let (begin, end) = if ends {
             device.window().unwrap_or_default()
@@ -221,6 +214,24 @@ impl StepRanges {
         }
         steps
     }
+
+    /// The step in which a node was launched. The ranges can be those of the whole trace that `trace`
+    /// is a window of.
+    pub(crate) fn step_at(&self, trace: &LinkedTrace, node: NodeIdx) -> StepIdx {
+        let ops = &trace.device.ops;
+        let node = trace.nodes.get(node);
+        let op = trace.op_of(&node);
+        let start = op.map_or(node.start, |op| ops.start[op.index()]);
+        let own = op.and_then(|op| ops.rf_id[op.index()].get());
+        let ranges = &self.ranges;
+        let begun = match (self.way, own.filter(|_| self.by_id)) {
+            // What follows the last optimizer step begins another step, which the window cuts.
+            (Way::Ends, _) => ranges.partition_point(|range| range.end <= start) + 1,
+            (Way::Is, Some(own)) => ranges.partition_point(|range| range.id <= own),
+            (Way::Is, None) => ranges.partition_point(|range| range.start <= start),
+        };
+        begun.checked_sub(1).map_or(StepIdx::NONE, StepIdx::new)
+    }
 }
 
 /// A name that came before gets a number: PyTorch 2.1 and 2.2 write a number twice at the start,
@@ -246,6 +257,7 @@ fn op_range(device: &DeviceTrace, op: OpIdx, number: Option<i64>) -> Range {
     let start = device.ops.start[op.index()];
     Range {
         op,
+        id: device.ops.rf_id[op.index()],
         start,
         end: start + device.ops.duration[op.index()],
         number,
@@ -370,31 +382,5 @@ fn split(name: &str) -> Option<(&str, i64)> {
         None
     } else {
         Some((name, number.parse().ok()?))
-    }
-}
-
-/// Where steps begin.
-struct Cuts<'t> {
-    trace: &'t LinkedTrace,
-    found: &'t StepRanges,
-}
-
-impl Cuts<'_> {
-    /// The step in which a node was launched.
-    fn step_at(&self, node: NodeIdx) -> StepIdx {
-        let ops = &self.trace.device.ops;
-        let node = self.trace.nodes.get(node);
-        let op = self.trace.op_of(&node);
-        let start = op.map_or(node.start, |op| ops.start[op.index()]);
-        let id = |op: OpIdx| ops.rf_id[op.index()];
-        let own = op.and_then(|op| id(op).get());
-        let StepRanges { way, ranges, .. } = self.found;
-        let begun = match (way, own.filter(|_| self.found.by_id)) {
-            // What follows the last optimizer step begins another step, which the window cuts.
-            (Way::Ends, _) => ranges.partition_point(|range| range.end <= start) + 1,
-            (Way::Is, Some(own)) => ranges.partition_point(|range| id(range.op) <= own),
-            (Way::Is, None) => ranges.partition_point(|range| range.start <= start),
-        };
-        begun.checked_sub(1).map_or(StepIdx::NONE, StepIdx::new)
     }
 }

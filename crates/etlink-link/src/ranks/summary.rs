@@ -4,10 +4,11 @@ mod extent;
 
 use super::{GroupResolver, RankSet, RankSteps};
 use crate::host::pending::gloo_ranges;
+use crate::report::LinkReport;
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{
-    AnomalyKind, Collective, CollectiveKind, GlobalRank, GroupIdx, NameId, Names, NodeIdx, TimeNs,
-    UnixNs, dtype_bytes,
+    AnomalyKind, Collective, CollectiveKind, DeviceTrace, GlobalRank, GroupIdx, NameId, Names,
+    NodeIdx, TimeNs, UnixNs, dtype_bytes,
 };
 use extent::{Carriers, of_node};
 use indexmap::IndexSet;
@@ -148,21 +149,63 @@ impl RankSummary {
     /// The communications of `trace`, which is that of `rank`. Nodes that only a kernel's name
     /// tells are counted. O(nodes).
     pub fn from_trace(trace: &LinkedTrace, rank: GlobalRank) -> RankSummary {
-        let known = GroupResolver::new(trace);
-        let mut groups: IndexSet<GroupIdentity, FxBuildHasher> = IndexSet::default();
-        let mut summary = RankSummary {
-            rank,
-            world_size: trace.report.world_size.or(trace.device.header.world_size),
-            window_ns: window(trace),
-            has_no_clock: trace.device.anomalies.count(AnomalyKind::NoTimeBase) > 0,
-            first_ns: first_shown(trace),
-            machine: Some(trace.device.header.host_name.clone()).filter(|name| !name.is_empty()),
+        let facts = RankSummary::without_communications(&trace.device, &trace.report);
+        let mut collector = CommunicationCollector::new(RankSummary { rank, ..facts });
+        collector.add(trace, &GroupResolver::new(trace), trace.nodes.indices());
+        let gloo = gloo_ranges(&trace.device).count() as u64;
+        let mut summary = collector.finish(gloo);
+        let communications = summary.communications.iter();
+        summary.steps = RankSteps::new(trace, communications.map(|own| own.node));
+        summary
+    }
+
+    /// What a device trace and its report tell of a rank beside communications and steps.
+    pub(crate) fn without_communications(device: &DeviceTrace, report: &LinkReport) -> RankSummary {
+        RankSummary {
+            world_size: report.world_size.or(device.header.world_size),
+            window_ns: window(device, report),
+            has_no_clock: device.anomalies.count(AnomalyKind::NoTimeBase) > 0,
+            first_ns: first_shown(device, report),
+            machine: Some(device.header.host_name.clone()).filter(|name| !name.is_empty()),
             ..RankSummary::default()
-        };
+        }
+    }
+}
+
+/// Collects the communications of a rank, from its trace or from windows of it in their order.
+pub(crate) struct CommunicationCollector {
+    summary: RankSummary,
+    groups: IndexSet<GroupIdentity, FxBuildHasher>,
+    /// How many nodes have a record of what they communicate.
+    records: u64,
+}
+
+impl CommunicationCollector {
+    /// Adds to what is known of the rank.
+    pub(crate) fn new(summary: RankSummary) -> CommunicationCollector {
+        CommunicationCollector {
+            summary,
+            groups: IndexSet::default(),
+            records: 0,
+        }
+    }
+
+    /// The communications so far.
+    pub(crate) fn communications(&mut self) -> &mut Vec<Communication> {
+        &mut self.summary.communications
+    }
+
+    /// Adds those of some nodes of a trace, with the numbers that nodes have there.
+    pub(crate) fn add(
+        &mut self,
+        trace: &LinkedTrace,
+        known: &GroupResolver<'_>,
+        nodes: impl Iterator<Item = NodeIdx>,
+    ) {
+        let summary = &mut self.summary;
         // Only runs on Gloo need them, and they cost a walk over all ops.
         let mut carriers = None;
-        let mut records = 0;
-        for index in trace.nodes.indices() {
+        for index in nodes {
             // Most nodes are none: their other columns are not read.
             if trace.nodes.kind[index.index()] != NodeKind::Collective {
                 continue;
@@ -172,13 +215,13 @@ impl RankSummary {
                 continue;
             }
             let Some(found) = trace.collective(&node) else {
-                // Ranges of Gloo are counted below.
+                // Ranges of Gloo are counted by the caller.
                 summary.unrecorded += u64::from(node.on_device);
                 continue;
             };
-            records += 1;
+            self.records += 1;
             let kind = found.kind();
-            let Some(peers) = peers(&known, &found, &mut groups) else {
+            let Some(peers) = peers(known, &found, &mut self.groups) else {
                 continue;
             };
             let start_ns = trace.device.header.unix_time(node.start);
@@ -207,17 +250,15 @@ impl RankSummary {
                 extent,
             });
         }
-        let gloo = gloo_ranges(&trace.device).count() as u64;
-        summary.unrecorded_gloo = gloo.saturating_sub(records);
-        summary.groups = groups.into_iter().collect();
-        summary.steps = RankSteps::new(
-            trace,
-            summary
-                .communications
-                .iter()
-                .map(|communication| communication.node),
-        );
-        summary
+    }
+
+    /// The summary, without steps. `gloo`: in how many ranges Gloo communicates.
+    pub(crate) fn finish(self, gloo: u64) -> RankSummary {
+        RankSummary {
+            unrecorded_gloo: gloo.saturating_sub(self.records),
+            groups: self.groups.into_iter().collect(),
+            ..self.summary
+        }
     }
 }
 
@@ -230,17 +271,16 @@ pub fn needs_all_ranks(kind: CollectiveKind) -> bool {
     )
 }
 
-fn window(trace: &LinkedTrace) -> (UnixNs, UnixNs) {
-    let (header, window) = (&trace.device.header, trace.report.window);
+fn window(device: &DeviceTrace, report: &LinkReport) -> (UnixNs, UnixNs) {
+    let (header, window) = (&device.header, report.window);
     let start = header.unix_time(TimeNs(window.start_ns));
     (start, header.unix_time(TimeNs(window.end_ns)))
 }
 
-fn first_shown(trace: &LinkedTrace) -> UnixNs {
-    let device = &trace.device;
+fn first_shown(device: &DeviceTrace, report: &LinkReport) -> UnixNs {
     let shown = device.details.as_ref();
     let first = shown.and_then(|_| device.first_start_of_all());
-    let window = window(trace).0;
+    let window = window(device, report).0;
     first.map_or(window, |first| window.min(device.header.unix_time(first)))
 }
 

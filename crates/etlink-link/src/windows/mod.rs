@@ -15,10 +15,12 @@
 
 mod error;
 mod numbers;
+mod summary;
 mod survey;
 
 pub use error::WindowError;
 pub use numbers::WindowNodes;
+pub use summary::WindowSummary;
 pub use survey::{LinkWindow, Seams, Survey, SurveyOptions, survey};
 
 use crate::device::{clocks, launch};

@@ -14,7 +14,7 @@ use crate::host::recorded_waits::RecordedWait;
 use crate::host::scope::is_scope;
 use crate::notes::{self, DeviceOps};
 use crate::options::LinkOptions;
-use crate::ranks::has_one_group;
+use crate::ranks::{RankSummary, StepRanges, has_one_group};
 use crate::report::{LinkReport, TimeWindow};
 use etlink_model::{
     AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace, OpIdx, ThreadIdx,
@@ -72,6 +72,11 @@ pub struct Survey {
     pub one_group: bool,
     /// How many CPU ops the largest window has.
     pub largest: usize,
+    /// What is known of it for a join with other ranks, without its communications.
+    pub(super) summary: RankSummary,
+    pub(super) steps: StepRanges,
+    /// In how many ranges Gloo communicates.
+    pub(super) gloo_ranges: u64,
     pub(super) host_ids: Vec<u64>,
     pub(super) device_ops: DeviceOps,
     pub(super) has_damage: bool,
@@ -174,7 +179,13 @@ pub fn survey(
     clocks::restore_rows(device, recorded_times);
     launches.no_launch = unshifted;
     launches.row_op = vec![];
+    let steps = StepRanges::of_trace(device);
+    let mut summary = RankSummary::without_communications(device, &report);
+    summary.steps.all = steps.step_spans(device);
     Ok(Survey {
+        summary,
+        steps,
+        gloo_ranges: gloo_ranges(device).count() as u64,
         largest: largest(device, &windows),
         windows,
         host_ids: host.map_or(vec![], listed_ids),

@@ -85,7 +85,9 @@ impl OversizedRank {
             Some(NoWindows::NoSeam(reason)) => {
                 format!(". It cannot be linked in parts, as {reason}")
             }
-            Some(NoWindows::TooLarge) => ". Its parts are too large as well".to_owned(),
+            Some(NoWindows::TooLarge) => {
+                ". The parts that it can be cut into are too large as well".to_owned()
+            }
             None => String::new(),
         }
     }

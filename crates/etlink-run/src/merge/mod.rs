@@ -17,13 +17,14 @@ pub(crate) use earlier::EarlierFiles;
 pub use joined::MergedRun;
 pub(crate) use one_rank::{WrittenMember, write_member};
 pub use timeline_context::TimelineReport;
+pub(crate) use traced_device::traced_device;
 
 use crate::Progress;
 use crate::discover::{RankFiles, RunFiles};
 use crate::error::RunError;
 use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
 use crate::output::{FileSet, OutputError, OutputFormat, Packing, Piece, Target};
-use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
+use crate::run::{LinkedRank, RankEntry, RankLink, RunSet, RunSource, with_manifest};
 use crate::text;
 use etlink_chakra::RooflineDevice;
 use etlink_chakra::astra::{NetworkBackend, file};
@@ -34,7 +35,6 @@ use joined::JoinMember;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use traced_device::traced_device;
 
 /// What is written.
 #[derive(Clone, Debug)]
@@ -81,6 +81,12 @@ impl MergeOptions {
         self.format == OutputFormat::Chakra
     }
 
+    /// Whether the file of a rank that is larger than memory can be written window by window; see
+    /// [`RunOptions::allow_windows`](crate::run::RunOptions::allow_windows).
+    pub fn allows_windows(&self) -> bool {
+        self.is_et() && self.simulator.is_none()
+    }
+
     /// Whether all ranks of a run become one file.
     pub fn is_timeline(&self) -> bool {
         self.format.for_perfetto().is_some()
@@ -121,6 +127,47 @@ struct KnownRank {
     /// Boxed, as most runs keep none: its columns alone take kilobytes, empty.
     trace: Option<Box<LinkedTrace>>,
 }
+
+impl KnownRank {
+    /// Links a rank for a file by `job`: what is kept of it where its rank is sure and it may be
+    /// written, how that went, and its graph if it was linked as a whole.
+    fn link(entry: RankEntry<'_>, job: &LinkJob) -> Result<LinkedParts, RunError> {
+        match entry.link_for(job)? {
+            RankLink::Whole(linked) => {
+                let LinkedRank {
+                    trace,
+                    report,
+                    summary,
+                } = *linked;
+                let summary = summary.filter(|_| !report.refused);
+                // a hundred bytes per communication; the trace itself would be gigabytes
+                let known = summary.map(|facts| KnownRank {
+                    sizes: etlink_chakra::simulated_sizes(&trace, &facts),
+                    device: traced_device(&trace),
+                    facts,
+                    trace: None,
+                });
+                Ok((known, report, Some(Box::new(trace))))
+            }
+            RankLink::Windows(windowed, rank) => {
+                let report = windowed.report.clone();
+                let known = rank.map(|rank| {
+                    let (facts, sizes, device) = windowed.into_facts(rank);
+                    KnownRank {
+                        facts: with_manifest(facts, entry.files()),
+                        sizes,
+                        device,
+                        trace: None,
+                    }
+                });
+                Ok((known, report, None))
+            }
+        }
+    }
+}
+
+/// What is kept of a rank that was linked, how that went, and its graph.
+type LinkedParts = (Option<KnownRank>, JobReport, Option<Box<LinkedTrace>>);
 
 /// What was written, and what was not.
 #[derive(Serialize)]
@@ -369,25 +416,17 @@ impl Merger<'_> {
 
     fn try_link(&self, entry: RankEntry<'_>, rank: &mut MergedRank) -> Result<(), RunError> {
         let job = self.job(entry)?;
-        let LinkedRank {
-            trace,
-            report: mut linked,
-            summary,
-        } = entry.link()?;
+        let (facts, mut linked, trace) = KnownRank::link(entry, &job)?;
         if !entry.is_wanted(linked.report.rank) {
             rank.is_unwanted = true;
             return Ok(());
         }
-        if let Some(facts) = summary.filter(|_| !linked.refused) {
-            let sizes = etlink_chakra::simulated_sizes(&trace, &facts);
-            // a hundred bytes per communication; the trace itself would be gigabytes
-            rank.known = Some(KnownRank {
-                facts,
-                sizes,
-                device: traced_device(&trace),
-                trace: None,
-            });
-        }
+        rank.known = facts;
+        let Some(trace) = trace else {
+            // there is no graph to write: it is linked once more
+            rank.linked = Some(linked);
+            return Ok(());
+        };
         let alone = entry.is_alone();
         if self.is_by_itself(rank, alone) {
             let context = RankContext::default();
@@ -400,7 +439,7 @@ impl Merger<'_> {
         } else if let Some(known) = rank.known.as_mut().filter(|_| self.hold)
             && entry.may_stay()
         {
-            known.trace = Some(Box::new(trace));
+            known.trace = Some(trace);
         }
         rank.linked = Some(linked);
         Ok(())
@@ -534,10 +573,19 @@ impl Merger<'_> {
         }
         // what was said the first time goes
         job.strict = false;
-        let (trace, mut linked) = entry.link_job(&job, None)?;
+        let (mut linked, piece) = match self.options.is_timeline() {
+            true => {
+                let (trace, mut linked) = entry.link_job(&job, None)?;
+                let piece = self.write_rank(&trace, &job, joined, &rank.label, &mut linked)?;
+                (linked, piece)
+            }
+            false => {
+                let context = joined.rank_context(self.options, &rank.label);
+                (entry.run_job(&job, context)?, None)
+            }
+        };
         let named = entry.files().rank.map(GlobalRank);
         linked.report.rank = linked.report.rank.or(named);
-        let piece = self.write_rank(&trace, &job, joined, &rank.label, &mut linked)?;
         linked.seconds.read += before.read;
         linked.seconds.link += before.link;
         Ok((linked, piece))

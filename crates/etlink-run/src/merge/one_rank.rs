@@ -2,11 +2,10 @@
 //! times is by all ranks, and the files of the others are not written.
 
 use super::joined::JoinMember;
-use super::traced_device::traced_device;
 use super::{KnownRank, MergeOptions, MergedRun};
 use crate::error::RunError;
 use crate::job::{self, ChakraOptions, JobReport};
-use crate::run::{LinkedRank, RankEntry, RunSet};
+use crate::run::{RankEntry, RunSet};
 use crate::text;
 use etlink_chakra::et;
 use etlink_model::GlobalRank;
@@ -64,13 +63,8 @@ pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, Ru
 
 /// What the join takes of a rank; the trace itself is not kept.
 fn known_rank(entry: RankEntry<'_>) -> Result<Option<KnownRank>, RunError> {
-    let LinkedRank { trace, summary, .. } = entry.link()?;
-    Ok(summary.map(|facts| KnownRank {
-        sizes: etlink_chakra::simulated_sizes(&trace, &facts),
-        facts,
-        device: traced_device(&trace),
-        trace: None,
-    }))
+    let (known, ..) = KnownRank::link(entry, &entry.job()?)?;
+    Ok(known)
 }
 
 fn left_out(entry: RankEntry<'_>, error: &RunError) -> String {

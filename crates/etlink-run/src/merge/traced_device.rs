@@ -6,7 +6,7 @@ use etlink_link::LinkedTrace;
 use etlink_model::RowKind;
 
 /// The device of a rank's first kernel.
-pub(super) fn traced_device(trace: &LinkedTrace) -> RooflineDevice {
+pub(crate) fn traced_device(trace: &LinkedTrace) -> RooflineDevice {
     let rows = &trace.device.rows;
     let kernel = rows.kind.iter().position(|kind| *kind == RowKind::Kernel);
     let queue = kernel.and_then(|row| trace.device.queues.get(rows.queue[row].index()));

@@ -7,7 +7,7 @@ use crate::table::{fold_lines, plain_lines};
 use crate::{Outcome, allocator, notes, table};
 use anyhow::{Result, bail};
 use etlink_model::KeepEvents;
-use etlink_run::job::{ChakraOptions, JobReport, LinkJob};
+use etlink_run::job::{ChakraOptions, JobReport, LinkJob, RankContext};
 use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource, is_folder};
@@ -118,7 +118,7 @@ fn link_traces(config: LinkConfig) -> Result<JobReport> {
         form: config.chakra,
         ..rank.job()?
     };
-    Ok(rank.run_job(&job)?)
+    Ok(rank.run_job(&job, RankContext::default())?)
 }
 
 /// Says how a path is linked that was given without the name of an option.

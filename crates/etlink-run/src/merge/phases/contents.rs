@@ -83,6 +83,16 @@ pub(super) struct LinkedSummary {
     pub(super) device: RooflineDevice,
 }
 
+impl From<KnownRank> for LinkedSummary {
+    fn from(known: KnownRank) -> LinkedSummary {
+        LinkedSummary {
+            facts: known.facts,
+            sizes: known.sizes,
+            device: known.device,
+        }
+    }
+}
+
 impl LinkedSummary {
     pub(super) fn into_known(self) -> KnownRank {
         KnownRank {

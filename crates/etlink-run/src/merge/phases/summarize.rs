@@ -1,12 +1,12 @@
 //! The first phase: links the ranks of a shard, and keeps what the join needs.
 
-use super::contents::{LinkedSummary, RankOutcome, ShardSummaries, SummarizedRank, merge_identity};
+use super::contents::{RankOutcome, ShardSummaries, SummarizedRank, merge_identity};
 use super::files::PhaseFile;
 use super::{ShardReport, check_options};
 use crate::error::RunError;
-use crate::merge::traced_device::traced_device;
-use crate::merge::{MergeOptions, MergedRank};
-use crate::run::{LinkedRank, RankEntry, RunSet};
+use crate::job::LinkJob;
+use crate::merge::{KnownRank, MergeOptions, MergedRank};
+use crate::run::{RankEntry, RunSet};
 use crate::text;
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub fn summarize_shard(
 ) -> Result<ShardReport, RunError> {
     check_options(runs, options)?;
     runs.options.progress.phase("linking");
-    let linked = runs.map_ranks(summarize_rank);
+    let linked = runs.map_ranks(|entry| summarize_rank(entry, options));
     let (mut ranks, mut merged) = (vec![], vec![]);
     for (index, (outcome, rank)) in linked.into_iter().enumerate() {
         let place = runs.entry(index).place();
@@ -42,14 +42,11 @@ pub fn summarize_shard(
     })
 }
 
-fn summarize_rank(entry: RankEntry<'_>) -> (RankOutcome, MergedRank) {
+fn summarize_rank(entry: RankEntry<'_>, options: &MergeOptions) -> (RankOutcome, MergedRank) {
     let mut rank = MergedRank::of_entry(entry);
-    let LinkedRank {
-        trace,
-        report,
-        summary,
-    } = match entry.link() {
-        Ok(linked) => linked,
+    let linked = summary_job(entry, options).and_then(|job| KnownRank::link(entry, &job));
+    let (known, report) = match linked {
+        Ok((known, report, _)) => (known, report),
         Err(error) => {
             let message = text::error_chain(&error);
             rank.error = Some(message.clone());
@@ -62,16 +59,16 @@ fn summarize_rank(entry: RankEntry<'_>) -> (RankOutcome, MergedRank) {
     } else if report.refused {
         RankOutcome::Refused
     } else {
-        RankOutcome::Linked(summary.map(|facts| {
-            let sizes = etlink_chakra::simulated_sizes(&trace, &facts);
-            let device = traced_device(&trace);
-            Box::new(LinkedSummary {
-                facts,
-                sizes,
-                device,
-            })
-        }))
+        RankOutcome::Linked(known.map(|known| Box::new(known.into())))
     };
     rank.linked = Some(report);
     (outcome, rank)
+}
+
+/// How a rank is linked whose file another phase writes in this form.
+fn summary_job(entry: RankEntry<'_>, options: &MergeOptions) -> Result<LinkJob, RunError> {
+    Ok(LinkJob {
+        form: options.chakra,
+        ..entry.job()?
+    })
 }

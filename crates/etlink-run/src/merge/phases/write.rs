@@ -5,7 +5,7 @@ use super::files::{PHASE_FOLDER, PhaseFile};
 use super::{ShardReport, check_options};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
-use crate::job::{self, JobReport, LinkJob, RankContext};
+use crate::job::{JobReport, LinkJob, RankContext};
 use crate::merge::earlier::is_ours;
 use crate::merge::{MergeOptions, MergedRank, rank_file_name};
 use crate::output::{OutputError, Target};
@@ -108,16 +108,14 @@ impl ShardWriter<'_> {
         if joined.is_some() && (is_joined || self.options.simulator.is_none()) {
             job.target = Some(self.target(entry)?);
         }
-        let (trace, mut linked) = entry.link_job(&job, None)?;
-        let named = entry.files().rank.map(GlobalRank);
-        linked.report.rank = linked.report.rank.or(named);
         let context = RankContext {
             agreement: joined.and_then(|rank| rank.agreement.as_ref()),
             serialize_comms: is_joined && self.options.simulator.is_some(),
             clock: joined.map_or_else(RankClock::default, |rank| rank.clock.to_clock()),
         };
-        let progress = &self.runs.options.progress;
-        job::write_out(&trace, &job, context, progress, &mut linked)?;
+        let mut linked = entry.run_job(&job, context)?;
+        let named = entry.files().rank.map(GlobalRank);
+        linked.report.rank = linked.report.rank.or(named);
         Ok(linked)
     }
 

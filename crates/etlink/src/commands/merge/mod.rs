@@ -47,20 +47,21 @@ impl MergeConfig {
         if args.shard.is_some() && args.phase == Some(PhaseName::Join) {
             bail!("--phase join joins all shards: leave --shard out");
         }
+        let options = MergeOptions {
+            format,
+            chakra: how.chakra_options(Some(format))?.with(trace_part(&args)),
+            packing: args.pack.map(Packing::from).unwrap_or_default(),
+            simulator: args.simulator.map(|simulator| AstraSimOptions {
+                roofline: args.compute == Compute::Roofline,
+                backend: network_backend(simulator),
+            }),
+            overwrite: how.overwrite.overwrite,
+            timeline_name: None,
+        };
         Ok(MergeConfig {
             phase: args.phase,
-            options: MergeOptions {
-                format,
-                chakra: how.chakra_options(Some(format))?.with(trace_part(&args)),
-                packing: args.pack.map(Packing::from).unwrap_or_default(),
-                simulator: args.simulator.map(|simulator| AstraSimOptions {
-                    roofline: args.compute == Compute::Roofline,
-                    backend: network_backend(simulator),
-                }),
-                overwrite: how.overwrite.overwrite,
-                timeline_name: None,
-            },
             run_options: RunOptions {
+                allow_windows: options.allows_windows(),
                 tensor_deps: how.tensor_deps.into(),
                 align: !args.no_align,
                 // graphs that an earlier merge wrote have no events to be joined by
@@ -82,6 +83,7 @@ impl MergeConfig {
                 },
                 ..how.reading.run_options(Some(&args.choice))?
             },
+            options,
             json: how.print.json,
             source: RunSource::Folder(args.dir),
             output: args.output,
