@@ -12,9 +12,13 @@ const SOURCES: [&str; 4] = [
     "{pairs}/../jax/mlp-0.10.2",
 ];
 
-const QUESTIONS: [&str; 6] = [
+const QUESTIONS: [&str; 10] = [
+    "analyze {source} --table kernels --json",
     "analyze {source} --json",
+    "analyze {source}",
     "analyze {source} --sequences-of mm",
+    "analyze {source} --table memory_timeline --csv",
+    "analyze {source} --steps-by .*",
     "findings {source} --json",
     "replay {source} --json",
     "ranks {source} --json",
@@ -35,10 +39,66 @@ fn answers_are_those_of_a_parsed_trace() {
             assert!(parsed.stdout == filling.stdout, "{command}");
             assert!(parsed.stdout == kept.stdout, "{command}");
             if parsed.code == 0 {
-                assert!(kept.stderr.contains("not parsed again"), "{}", kept.shown());
+                let notes = ["not parsed again", "not linked again"];
+                let is_said = notes.iter().any(|note| kept.stderr.contains(note));
+                assert!(is_said, "{}", kept.shown());
             }
         }
     }
+}
+
+/// A result depends on more than the files of its rank.
+#[test]
+fn a_rank_is_made_again_where_something_else_differs() {
+    let tool = Tool::new();
+    tool.shell("cp -p {pairs}/ddp2-2.15.0/*_0.json.gz . && touch -d -1hour *.gz")
+        .exits(0);
+    let commands = [
+        "analyze . --json",
+        "analyze . --json --steps-by aten::.*",
+        "analyze . --json --strict",
+        "analyze . --json --table breakdown",
+        "analyze kineto_trace_0.json.gz --json",
+        "analyze kineto_trace_0.json.gz --json --rank 3",
+        "findings . --json",
+        "replay . --json",
+        "replay . --json --what-if remove:op:aten::mm",
+    ];
+    let answer = |line: &str| {
+        let ran = tool.run(line);
+        (ran.code, ran.stdout)
+    };
+    let plain = commands.map(answer);
+    for _ in 0..2 {
+        for (command, plain) in commands.iter().zip(&plain) {
+            assert!(
+                answer(&format!("{command} --cache kept")) == *plain,
+                "{command}"
+            );
+        }
+    }
+    // a rank more
+    tool.shell("cp -p {pairs}/ddp2-2.15.0/*_1.json.gz . && touch -d -1hour *.gz")
+        .exits(0);
+    for command in ["ranks . --json", "analyze . --json"] {
+        assert!(
+            answer(&format!("{command} --cache kept")) == answer(command),
+            "{command}"
+        );
+    }
+    tool.shell("cp -p {pairs}/ddp2-2.15.0/etlink.json . || true")
+        .exits(0);
+    for command in ["ranks . --json", "analyze . --json"] {
+        assert!(
+            answer(&format!("{command} --cache kept")) == answer(command),
+            "{command}"
+        );
+    }
+    // tables are written also where the rank is known
+    let parquet = "analyze . --parquet tables --overwrite --cache kept";
+    tool.run(parquet).exits(0);
+    tool.run(parquet).exits(0);
+    assert!(tool.path("tables/nodes").exists());
 }
 
 #[test]
@@ -75,10 +135,16 @@ fn the_note_says_how_many_and_how_old() {
     let command = "ranks {pairs}/ddp2-2.15.0 --cache kept";
     let first = tool.run(command).exits(0);
     assert!(!first.stderr.contains("not parsed"), "{}", first.shown());
-    let second = tool.run(command).exits(0);
-    let note = "note: 4 traces were not parsed again: kept has the parsed form, and the files are \
+    // another command on the same traces, which needs more of the host's
+    let second = tool.run("replay {pairs}/ddp2-2.15.0 --cache kept").exits(0);
+    let note = "note: 2 traces were not parsed again: kept has the parsed form, and the files are \
                 as they were then; the oldest was parsed ";
     assert!(second.stderr.contains(note), "{}", second.shown());
+    let third = tool.run(command).exits(0);
+    let note = "note: 2 ranks were not linked again: kept has what this command made of the same \
+                files; the oldest result is ";
+    assert!(third.stderr.contains(note), "{}", third.shown());
+    assert!(!third.stderr.contains("not parsed"), "{}", third.shown());
     let quiet = tool.run(&format!("{command} -q")).exits(0);
     assert_eq!(quiet.stderr, "");
 }

@@ -1043,9 +1043,10 @@ def main(longest: tuple[str, ...], libraries: tuple[str, ...] = (), modules: tup
     parser.add_argument("--etlink", required=True, help="the command to test")
     parser.add_argument("--torch", default=NEWEST, metavar="VERSION")
     parser.add_argument("--venvs", type=Path, default=Path("target/testdata-venvs"))
+    parser.add_argument("--fault-sample", type=int, default=1, metavar="N", help="fail one in N places of the hook, others each day")
     parser.add_argument("--all", action="store_true", help="fail every call of the hook, not only the first and last of each place")
     chosen, rest = parser.parse_known_args()
-    CHOSEN.all = chosen.all
+    CHOSEN.all, CHOSEN.fault_sample = chosen.all, chosen.fault_sample
     CHOSEN.etlink, CHOSEN.torch = str(Path(chosen.etlink).resolve()), chosen.torch
     CHOSEN.python = venvs.python_of(chosen.venvs.resolve(), chosen.torch)
     for library in libraries:

@@ -1,12 +1,15 @@
-//! Parsed traces, kept so that later commands need not parse them again.
+//! Parsed traces, and what reports made of ranks, kept so that later commands need not do it again.
 //!
 //! ```text
 //! trace ── path, size, time of change, what was read ──> entry? ─┬─ yes: its tables
 //!                                                                └─ no: parse, write an entry
+//! rank  ── its files and options, the command ─────────> entry? ─┬─ yes: what was made of it
+//!                                                                └─ no: link, analyze, write an entry
 //! ```
-//! An entry has the tables of one trace as its reader gave them: what is made of them is the same
+//! The entry of a trace has its tables as the reader gave them: what is made of them is the same
 //! as without a cache. What a graph needs and what a page needs are two entries, as readers leave
-//! out what nobody asked for.
+//! out what nobody asked for. The entry of a rank is what shards hand to each other
+//! ([`RunSet::rank_results`](crate::run::RunSet::rank_results)).
 //!
 //! The cache never fails a command: what cannot be used is parsed, and [`CacheUsage`] says why.
 //! Entries are not traces of strangers: a folder for them is one that only its user writes.
@@ -15,13 +18,14 @@ use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::output::{OutputError, OutputFormat, Target};
 use crate::text;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_kineto::KinetoReadOptions;
 use etlink_model::KeepEvents;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -32,7 +36,7 @@ const LAYOUT: u32 = 3;
 /// Entries are written often and read often: speed counts more than the last byte.
 const ZSTD_LEVEL: i32 = 1;
 /// A longer first line is not one of an entry.
-const MOST_KEY_BYTES: u64 = 64 << 10;
+const MOST_KEY_BYTES: u64 = 1 << 20;
 /// A file that was changed so shortly before may change again without another time: file systems
 /// count in ticks of milliseconds.
 const SETTLING: Duration = Duration::from_millis(100);
@@ -42,6 +46,8 @@ const SETTLING: Duration = Duration::from_millis(100);
 pub struct ReadCache {
     folder: PathBuf,
     usage: Arc<Mutex<CacheUsage>>,
+    /// The program whose results are kept; `None`: only parsed traces are.
+    build: Option<String>,
 }
 
 /// What a cache was good for.
@@ -53,6 +59,10 @@ pub struct CacheUsage {
     pub oldest: Option<SystemTime>,
     /// Traces that were parsed, and are in it now.
     pub stored: u64,
+    /// Ranks of which a report's part came from it.
+    pub found_results: u64,
+    /// When the oldest of these was made.
+    pub oldest_result: Option<SystemTime>,
     /// Why an entry could not be read or written: the first such error.
     pub problem: Option<String>,
 }
@@ -107,6 +117,16 @@ impl ReadCache {
         ReadCache {
             folder,
             usage: Arc::default(),
+            build: None,
+        }
+    }
+
+    /// The same, which also keeps what reports make of ranks. `build` tells the program: another one
+    /// may make something else of the same traces.
+    pub fn with_results(self, build: String) -> ReadCache {
+        ReadCache {
+            build: Some(build),
+            ..self
         }
     }
 
@@ -134,7 +154,10 @@ impl ReadCache {
             return parse();
         };
         let entry = self.entry_path(trace, reading);
-        match read_entry(&entry, &before) {
+        let found = read_entry(&entry, &before, |tables| {
+            postcard::from_bytes(tables).map_err(io::Error::other)
+        });
+        match found {
             Ok(Some((tables, written))) => {
                 let mut usage = self.lock();
                 usage.found += 1;
@@ -147,7 +170,11 @@ impl ReadCache {
         let tables = parse()?;
         // a trace that changed meanwhile is of neither state
         if entry_key(trace, reading).as_ref() == Some(&before) && has_settled(trace) {
-            match self.write_entry(&entry, &before, &tables) {
+            let tables_to = |out: &mut dyn Write| {
+                postcard::to_io(&tables, out).map_err(io::Error::other)?;
+                Ok(())
+            };
+            match self.write_entry(&entry, &before, tables_to) {
                 Ok(()) => self.lock().stored += 1,
                 Err(error) => self.note_problem(&entry, &error),
             }
@@ -165,11 +192,68 @@ impl ReadCache {
         self.folder.join(format!("{:016x}.parsed", hasher.finish()))
     }
 
-    fn write_entry<T: Serialize>(
+    /// What a report makes of a rank: from its entry, else what `make` gives, which becomes an entry.
+    ///
+    /// # Errors
+    /// Those of `make`; they are not kept.
+    pub(crate) fn rank_result<V: BorshSerialize + BorshDeserialize>(
+        &self,
+        rank: &RankKey<'_>,
+        make: impl FnOnce() -> Result<V, RunError>,
+    ) -> Result<V, RunError> {
+        let Some(before) = self.result_key(rank) else {
+            return make();
+        };
+        let mut hasher = DefaultHasher::new();
+        rank.settings.hash(&mut hasher);
+        rank.files.hash(&mut hasher);
+        let entry = self.folder.join(format!("{:016x}.made", hasher.finish()));
+        match read_entry(&entry, &before, |made| borsh::from_slice(made)) {
+            Ok(Some((made, written))) => {
+                let mut usage = self.lock();
+                usage.found_results += 1;
+                let oldest = usage.oldest_result.map(|oldest| oldest.min(written));
+                usage.oldest_result = oldest.or(Some(written));
+                return Ok(made);
+            }
+            Ok(None) => {}
+            Err(error) => self.note_problem(&entry, &error),
+        }
+        let made = make()?;
+        // files that changed meanwhile are of neither state
+        if self.result_key(rank).as_ref() == Some(&before)
+            && rank.paths.iter().all(|path| has_settled(path))
+        {
+            let made_to = |out: &mut dyn Write| borsh::to_writer(out, &made);
+            if let Err(error) = self.write_entry(&entry, &before, made_to) {
+                self.note_problem(&entry, &error);
+            }
+        }
+        Ok(made)
+    }
+
+    /// The first line of an entry of a rank as its files are now; `None` where it has none.
+    fn result_key(&self, rank: &RankKey<'_>) -> Option<String> {
+        let mut states = vec![];
+        for path in &rank.paths {
+            states.push(FileState::now(path)?);
+        }
+        let key = ResultKey {
+            etlink: env!("CARGO_PKG_VERSION"),
+            build: self.build.as_deref()?,
+            states: &states,
+            files: &rank.files,
+            settings: rank.settings,
+        };
+        let key = serde_json::to_string(&key).ok()?;
+        Some(key + "\n")
+    }
+
+    fn write_entry(
         &self,
         entry: &Path,
         key: &str,
-        tables: &T,
+        content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), OutputError> {
         make_own_folder(&self.folder).with_path(FileAction::MakeFolder, &self.folder)?;
         // the format says nothing here: a target is what replaces a file as a whole
@@ -178,7 +262,7 @@ impl ReadCache {
             out.write_all(key.as_bytes())?;
             let mut packed = zstd::Encoder::new(out, ZSTD_LEVEL)?;
             packed.include_checksum(true)?;
-            let packed = postcard::to_io(tables, packed).map_err(io::Error::other)?;
+            content(&mut packed)?;
             packed.finish()?;
             Ok(())
         })?;
@@ -196,21 +280,65 @@ impl ReadCache {
     }
 }
 
+/// A rank, for its entry.
+pub(crate) struct RankKey<'r> {
+    /// Its files.
+    pub(crate) paths: Vec<&'r Path>,
+    /// What is known of it beside what is in them.
+    pub(crate) files: String,
+    /// All else that what is made of it depends on.
+    pub(crate) settings: &'r [(String, String)],
+}
+
+/// Which state of which rank an entry has, and how it was made; its first line.
+#[derive(Serialize)]
+struct ResultKey<'p> {
+    etlink: &'static str,
+    build: &'p str,
+    states: &'p [FileState],
+    files: &'p str,
+    settings: &'p [(String, String)],
+}
+
+/// Which file, and when it was changed.
+#[derive(Serialize)]
+struct FileState {
+    place: String,
+    bytes: u64,
+    changed_ns: u128,
+}
+
+impl FileState {
+    /// `None` of what is no file, and of a database of which a part lies in a log beside it.
+    fn now(path: &Path) -> Option<FileState> {
+        let data = std::fs::metadata(path).ok()?;
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        if Path::new(&log).exists() {
+            return None;
+        }
+        let changed = data.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        data.is_file().then_some(FileState {
+            place: path.canonicalize().ok()?.to_str()?.to_owned(),
+            bytes: data.len(),
+            changed_ns: changed.as_nanos(),
+        })
+    }
+}
+
 /// The first line of an entry of a trace as it is now; `None` of what is no file.
 fn entry_key(trace: &Path, reading: TraceReading) -> Option<String> {
-    let data = std::fs::metadata(trace).ok()?;
-    let changed = data.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-    let place = trace.canonicalize().ok()?;
+    let state = FileState::now(trace)?;
     let key = EntryKey {
         etlink: env!("CARGO_PKG_VERSION"),
         layout: LAYOUT,
-        trace: place.to_str()?,
-        bytes: data.len(),
-        changed_ns: changed.as_nanos(),
+        trace: &state.place,
+        bytes: state.bytes,
+        changed_ns: state.changed_ns,
         read: reading,
     };
     let key = serde_json::to_string(&key).ok()?;
-    data.is_file().then_some(key + "\n")
+    Some(key + "\n")
 }
 
 /// Whether a file was changed long enough ago that its next change has another time.
@@ -220,8 +348,13 @@ fn has_settled(trace: &Path) -> bool {
     age.is_some_and(|age| age >= SETTLING)
 }
 
-/// The tables of an entry and when it was written; `None` where there is no entry of this state.
-fn read_entry<T: DeserializeOwned>(entry: &Path, key: &str) -> io::Result<Option<(T, SystemTime)>> {
+/// What `decode` makes of an entry, and when it was written; `None` where there is no entry of this
+/// state.
+fn read_entry<T>(
+    entry: &Path,
+    key: &str,
+    decode: impl FnOnce(&[u8]) -> io::Result<T>,
+) -> io::Result<Option<(T, SystemTime)>> {
     let file = match File::open(entry) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
@@ -239,10 +372,9 @@ fn read_entry<T: DeserializeOwned>(entry: &Path, key: &str) -> io::Result<Option
     if first != key.as_bytes() {
         return Ok(None);
     }
-    let mut tables = vec![];
-    zstd::Decoder::with_buffer(stored)?.read_to_end(&mut tables)?;
-    let tables = postcard::from_bytes(&tables).map_err(io::Error::other)?;
-    Ok(Some((tables, data.modified()?)))
+    let mut content = vec![];
+    zstd::Decoder::with_buffer(stored)?.read_to_end(&mut content)?;
+    Ok(Some((decode(&content)?, data.modified()?)))
 }
 
 /// A folder that only its user can read: traces name programs and their files.
@@ -411,6 +543,64 @@ mod tests {
         read.expect("a trace");
         let problem = cache.usage().problem.expect("it is said");
         assert!(problem.contains("cache"), "{problem}");
+    }
+
+    /// What was made of a rank with some settings, and how often it was.
+    fn made(cache: &ReadCache, trace: &Path, setting: &str, calls: &mut u32) -> String {
+        let settings = [("setting".to_owned(), setting.to_owned())];
+        let key = RankKey {
+            paths: vec![trace],
+            files: String::new(),
+            settings: &settings,
+        };
+        let make = || {
+            *calls += 1;
+            Ok(format!("made with {setting}"))
+        };
+        cache.rank_result(&key, make).expect("is made")
+    }
+
+    #[test]
+    fn results_come_back_for_the_same_files_settings_and_program() {
+        let (_folder, cache, trace) = sample();
+        let mut calls = 0;
+        // a cache of no known program keeps none
+        made(&cache, &trace, "a", &mut calls);
+        made(&cache, &trace, "a", &mut calls);
+        assert_eq!((calls, cache.folder().exists()), (2, false));
+        let cache = cache.with_results("one".to_owned());
+        for _ in 0..3 {
+            assert_eq!(made(&cache, &trace, "a", &mut calls), "made with a");
+            assert_eq!(made(&cache, &trace, "b", &mut calls), "made with b");
+        }
+        assert_eq!((calls, cache.usage().found_results), (4, 4));
+        assert!(cache.usage().oldest_result.is_some());
+        age(&trace, 5);
+        made(&cache, &trace, "a", &mut calls);
+        assert_eq!(calls, 5);
+        let other = cache.clone().with_results("two".to_owned());
+        made(&other, &trace, "a", &mut calls);
+        assert_eq!(calls, 6);
+        // a database that has a part of its content elsewhere
+        std::fs::write(format!("{}-wal", trace.display()), "rows").expect("writes");
+        made(&other, &trace, "a", &mut calls);
+        assert_eq!(calls, 7);
+    }
+
+    #[test]
+    fn damaged_results_are_made_again_and_said() {
+        let (_folder, cache, trace) = sample();
+        let cache = cache.with_results("one".to_owned());
+        let mut calls = 0;
+        made(&cache, &trace, "a", &mut calls);
+        let entry = entry_of(&cache);
+        let whole = std::fs::read(&entry).expect("reads");
+        std::fs::write(&entry, &whole[..whole.len() - 3]).expect("writes");
+        assert_eq!(made(&cache, &trace, "a", &mut calls), "made with a");
+        let problem = cache.usage().problem.expect("it is said");
+        assert!(calls == 2 && problem.contains(".made: "), "{problem}");
+        made(&cache, &trace, "a", &mut calls);
+        assert_eq!(calls, 2);
     }
 
     /// If this fails, raise [`LAYOUT`], and then change the number: entries of other tables would

@@ -4,6 +4,7 @@ use crate::notes::print_note;
 use etlink_run::{CacheUsage, ReadCache, text};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::UNIX_EPOCH;
 
 const VARIABLE: &str = "ETLINK_CACHE";
 
@@ -17,7 +18,24 @@ pub fn open(folder: Option<&Path>) -> Option<ReadCache> {
         Some(folder) => folder.to_owned(),
         None => PathBuf::from(of_variable()?),
     };
-    Some(CACHE.get_or_init(|| ReadCache::new(folder)).clone())
+    let new = || {
+        let cache = ReadCache::new(folder);
+        match own_build() {
+            Some(build) => cache.with_results(build),
+            None => cache,
+        }
+    };
+    Some(CACHE.get_or_init(new).clone())
+}
+
+/// What tells this program from another of its version: where it lies, its size, and when it was
+/// written.
+fn own_build() -> Option<String> {
+    let program = std::env::current_exe().ok()?;
+    let data = std::fs::metadata(&program).ok()?;
+    let written = data.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let (bytes, written) = (data.len(), written.as_nanos());
+    Some(format!("{} {bytes} {written}", program.display()))
 }
 
 /// Notes how many traces came from the cache, and how old they are.
@@ -39,6 +57,22 @@ fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<String> {
         notes.push(format!(
             "{} not parsed again: {} has the parsed form, and the files are as they were then{age}",
             counted(usage.found),
+            folder.display()
+        ));
+    }
+    if usage.found_results > 0 {
+        let age = usage.oldest_result.and_then(|oldest| oldest.elapsed().ok());
+        let age = age.map_or_else(String::new, |age| {
+            format!("; the oldest result is {} old", text_of_age(age.as_secs()))
+        });
+        let verb = if usage.found_results == 1 {
+            "was"
+        } else {
+            "were"
+        };
+        notes.push(format!(
+            "{} {verb} not linked again: {} has what this command made of the same files{age}",
+            text::count(usage.found_results, "rank"),
             folder.display()
         ));
     }

@@ -7,6 +7,7 @@ use super::shard::Shard;
 use super::step::{FailedRank, ReportPhase, ReportStep};
 use crate::error::RunError;
 use crate::memory::gate::keeping;
+use crate::read_cache::RankKey;
 use crate::run::{RankEntry, RunSet};
 use borsh::{BorshDeserialize, BorshSerialize};
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ pub struct ReportWork {
     pub command: &'static str,
     /// Options that what is made of a rank depends on, with their values.
     pub settings: Vec<(&'static str, String)>,
+    /// What else it depends on, where it may come from the cache. `None` of work that also writes
+    /// files.
+    pub cache_settings: Option<Vec<(&'static str, String)>>,
 }
 
 /// What came of a part of a report.
@@ -98,8 +102,9 @@ impl RunSet {
         V: Send + BorshSerialize + BorshDeserialize,
     {
         let Some(ReportPhase { folder, step }) = self.options.phase.clone() else {
+            let settings = cache_settings(self, work);
             let results = self.map_ranks_retaining(|entry| {
-                let mut made = job(entry);
+                let mut made = cached_result(entry, &settings, &job);
                 let kept = made.as_mut().map_or(0, |made| keep(entry, made));
                 (made, kept)
             })?;
@@ -271,7 +276,68 @@ fn read_results<V: BorshDeserialize>(
     Ok(results)
 }
 
-fn report_identity(runs: &RunSet, work: &ReportWork) -> PhaseIdentity {
+/// What `job` makes of a rank, which may have been made before with these settings.
+fn cached_result<V: BorshSerialize + BorshDeserialize>(
+    entry: RankEntry<'_>,
+    settings: &Option<Vec<(String, String)>>,
+    job: impl Fn(RankEntry<'_>) -> Result<V, RunError>,
+) -> Result<V, RunError> {
+    let files = entry.files();
+    let (Some(cache), Some(settings)) = (&entry.set.options.cache, settings) else {
+        return job(entry);
+    };
+    // what stands beside a written graph is in none of the rank's files
+    if files.graph.is_some() {
+        return job(entry);
+    }
+    let paths = [&files.host, &files.device, &files.capture];
+    let more = [&files.flight, &files.metrics];
+    let key = RankKey {
+        paths: paths
+            .into_iter()
+            .chain(more)
+            .flatten()
+            .map(PathBuf::as_path)
+            .collect(),
+        files: format!(
+            "{} {:?} {files:?}",
+            entry.run().folder.display(),
+            entry.is_alone()
+        ),
+        settings,
+    };
+    cache.rank_result(&key, || job(entry))
+}
+
+/// All that what is made of a rank depends on beside its files; `None` where it is not to be cached.
+fn cache_settings(runs: &RunSet, work: &ReportWork) -> Option<Vec<(String, String)>> {
+    /// Where more fits, nothing is left out for lack of room.
+    const MOST_ROOM: u64 = 16;
+    let how = &runs.options;
+    let (_, own) = how.cache.as_ref().zip(work.cache_settings.as_ref())?;
+    let mut settings = report_settings(runs, work);
+    settings.extend(own.iter().cloned());
+    let room = (1..=MOST_ROOM).take_while(|factor| runs.has_room_for(*factor));
+    settings.extend([
+        ("command", work.command.to_owned()),
+        ("results", VERSION.to_string()),
+        ("rank", format!("{:?}", how.rank)),
+        ("kept events", format!("{:?}", how.keep)),
+        ("only traces", how.traces_only.to_string()),
+        ("ranks of the source", runs.whole_len().to_string()),
+        ("one rank", runs.source.is_one_rank().to_string()),
+        ("room", room.count().to_string()),
+    ]);
+    let settings = settings.into_iter();
+    Some(
+        settings
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    )
+}
+
+/// Options that a report's part depends on, with their values.
+fn report_settings(runs: &RunSet, work: &ReportWork) -> Vec<(&'static str, String)> {
     let how = &runs.options;
     let mut settings = vec![
         ("version of etlink", env!("CARGO_PKG_VERSION").to_owned()),
@@ -282,6 +348,11 @@ fn report_identity(runs: &RunSet, work: &ReportWork) -> PhaseIdentity {
         ("--tensor-deps", format!("{:?}", how.tensor_deps)),
     ];
     settings.extend(work.settings.iter().cloned());
+    settings
+}
+
+fn report_identity(runs: &RunSet, work: &ReportWork) -> PhaseIdentity {
+    let settings = report_settings(runs, work);
     let mut ranks = vec![];
     for &(run, place) in &runs.listed {
         let files = &runs.runs[run];

@@ -64,8 +64,8 @@ pub struct OverwriteArgs {
 /// Parsed traces that are kept.
 #[derive(Clone, Debug, Args)]
 pub struct CacheArgs {
-    /// Folder in which parsed traces are kept, so that later commands on the same traces need not
-    /// parse them again; also the variable `ETLINK_CACHE`
+    /// Folder in which parsed traces, and what reports make of each rank, are kept for later commands
+    /// on the same files; also the variable `ETLINK_CACHE`
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 }

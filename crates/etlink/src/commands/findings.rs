@@ -171,6 +171,7 @@ fn find_in_runs(
     let work = ReportWork {
         command: "findings",
         settings: vec![("--rules", text.clone())],
+        cache_settings: Some(vec![]),
     };
     let find = |rank: RankEntry<'_>| find_in_rank(rank, rules).map_err(rank_error);
     let ranks = runs.rank_results(&work, find, |_, found| {

@@ -153,6 +153,11 @@ fn analyze_runs(
                 options.memory_timeline.to_string(),
             ),
         ],
+        cache_settings: match files {
+            // tables are written of each rank while it is there
+            Some(_) => None,
+            None => Some(vec![("findings", wants_findings.to_string())]),
+        },
     };
     let say = |trace: LinkedTrace, of: AnalyzedTrace<'_>| {
         let trace = &trace;

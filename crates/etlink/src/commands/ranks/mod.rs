@@ -171,6 +171,7 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<Ran
     let work = ReportWork {
         command: "ranks",
         settings: vec![],
+        cache_settings: Some(vec![]),
     };
     // what the join needs of a rank is in no budget
     let ranks = runs.rank_results(&work, |rank| summarize_rank(rank, &rules), |_, _| 0);

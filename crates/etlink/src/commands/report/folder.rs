@@ -48,6 +48,7 @@ pub(super) fn folder_content(
     let work = ReportWork {
         command: "report",
         settings: vec![("--rules", text.clone())],
+        cache_settings: Some(vec![]),
     };
     let read = |rank: RankEntry<'_>| read_rank(rank, rules).map_err(rank_error);
     let results = run

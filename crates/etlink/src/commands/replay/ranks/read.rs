@@ -46,6 +46,7 @@ pub(super) fn read_ranks(
     let work = ReportWork {
         command: "replay",
         settings: vec![("--what-if", asked.join(" "))],
+        cache_settings: Some(vec![]),
     };
     let read = |rank: RankEntry<'_>| read_rank(rank, questions).map_err(rank_error);
     let ranks = runs.rank_results(&work, read, |_, read| match read {
