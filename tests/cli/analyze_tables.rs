@@ -209,6 +209,24 @@ fn control_characters_in_names_of_files() {
     }
 }
 
+/// The name of a file cannot look like a line about another rank.
+#[cfg(unix)]
+#[test]
+fn line_ends_in_names_of_files() {
+    let tool = Tool::new();
+    tool.file("run/kineto_trace_0.json", "{\"traceEvents\": [");
+    tool.file("run/rank1\n  1  linked.json", "{\"traceEvents\": [");
+    let ran = tool.run("merge run -o out");
+    let lines = ran.stdout.lines().chain(ran.stderr.lines());
+    let forged = lines.filter(|line| line.starts_with("  1  linked"));
+    assert_eq!(forged.count(), 0, "{}", ran.shown());
+    assert!(
+        ran.code != 0 && ran.stdout.contains("\\n  1  linked"),
+        "{}",
+        ran.shown()
+    );
+}
+
 #[test]
 fn control_characters_in_names() {
     let tool = Tool::new();

@@ -30,7 +30,7 @@ pub use top::TopDocument;
 
 use crate::Outcome;
 use crate::args::{EtlinkArgs, EtlinkCommand};
-use crate::table::{count, fold_lines, plain_lines};
+use crate::table::{count, fold_lines, plain, plain_lines};
 use crate::{notes, signals, trace_cache};
 use anyhow::{Context, Result};
 use etlink_model::AdvisedError;
@@ -120,6 +120,12 @@ fn print_report(text: &str) -> Result<()> {
     print_text(&fold_lines(text))
 }
 
+/// That a rank failed, and why. Names of files can hold ends of lines, which would look like more
+/// ranks.
+fn failed_line(name: &str, message: &str) -> String {
+    format!("failed: {}: {}\n", plain(name), plain(message))
+}
+
 /// Prints a text, in which names of traces and files can be: a terminal obeys control characters.
 fn print_text(text: &str) -> Result<()> {
     let text = plain_lines(text);
@@ -139,7 +145,7 @@ fn print_shard(shard: &ShardResults, json: bool) -> Result<Outcome> {
     } else {
         let mut text = String::new();
         for failed in &shard.failed {
-            text += &format!("failed: {}: {}\n", failed.name, failed.message);
+            text += &failed_line(&failed.name, &failed.message);
         }
         let failed = shard.failed.len();
         let done = count((shard.ranks - failed) as u64, "rank");

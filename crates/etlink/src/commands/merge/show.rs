@@ -1,5 +1,6 @@
 //! The report of a merge for people.
 
+use crate::commands::failed_line;
 use crate::notes;
 use crate::table::{FactRows, count, cut, enum_name, infos, mb, same_notes};
 use crate::unjoined::unjoined_text;
@@ -52,7 +53,7 @@ pub(super) fn merge_summary(
             }
             (None, error) => {
                 // a result, no note: -q must not hide that a rank is missing
-                errors += &format!("failed: {name}: {}\n", error.as_deref().unwrap_or(""))
+                errors += &failed_line(&name, error.as_deref().unwrap_or(""));
             }
         }
     }
@@ -93,7 +94,7 @@ pub(super) fn join_summary(report: &JoinReport) -> String {
         .map(|joined| common_rows(joined, &[]))
         .collect();
     for failed in &report.failed {
-        text += &format!("failed: {}: {}\n", failed.name, failed.message);
+        text += &failed_line(&failed.name, &failed.message);
     }
     let failed = report.failed.len();
     let linked = report.ranks - failed;
