@@ -64,7 +64,7 @@ pub unsafe extern "C" fn etlink_feeder_open(path: *const c_char, order: u32) -> 
 
 /// The same with a graph of any size in `memory_bytes` of memory: what is known of it lies in a file
 /// without a name in `folder`, which is gone when the feeder is closed or the program ends. It takes
-/// some 60 bytes a node and 12 a dependency. Nodes are issued in the same order.
+/// some 50 bytes a node and 12 a dependency. Nodes are issued in the same order.
 ///
 /// Beside `memory_bytes` the feeder takes about one MB and the largest node. Once the file cannot be
 /// read or written, as the disk is full, each call fails and `etlink_feeder_error` says why.

@@ -71,7 +71,7 @@ impl<R: Read + Seek> Feeder<R> {
     /// scratch file, and the pages that were used last are in memory. Nodes are issued in the same
     /// order.
     ///
-    /// `scratch` is read and written anywhere, and grows to some 60 bytes a node and 12 a dependency.
+    /// `scratch` is read and written anywhere, and grows to some 50 bytes a node and 12 a dependency.
     /// What was in it is lost. Beside `memory_bytes` the feeder takes about one MB and the largest
     /// node. Fewer bytes than a page are a page.
     ///
